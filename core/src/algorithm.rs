@@ -1,0 +1,109 @@
+//! The algorithms, one a file: each a pure function of its state, an instant and a cost.
+
+mod fixed_window;
+mod sliding_log;
+mod sliding_window;
+mod token_bucket;
+
+mod leaky_bucket;
+
+use alloc::format;
+
+pub use fixed_window::{FixedWindow, WindowState};
+pub use leaky_bucket::LeakyBucket;
+pub use sliding_log::{LogEntry, LogState, SlidingLog};
+pub use sliding_window::{SlidingState, SlidingWindow};
+pub use token_bucket::{BucketState, TokenBucket};
+
+use crate::decision::QuotaStatus;
+use crate::{Error, Millis, UnixMillis};
+
+/// The largest product a quota may form: limit x window, or capacity x period.
+///
+/// 2^51, so that a sum of four such products is still a whole number in the doubles that Lua and JavaScript compute
+/// with (below 2^53).
+pub const MAX_UNITS: u64 = 1 << 51;
+
+/// What an algorithm says of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// It fits.
+    Admitted {
+        /// How long to hold it before forwarding: zero but for a shaper.
+        delay: Millis,
+    },
+    /// It does not fit now.
+    Denied {
+        /// Denied at every instant before this has passed, admitted exactly then, if nothing else arrives.
+        retry_after: Millis,
+    },
+    /// It costs more than the quota can ever hold.
+    Never,
+}
+
+/// A rate limiting algorithm: integer arithmetic on a small state.
+///
+/// All of them treat an instant earlier than their state as the state's own instant: a clock that steps back gives
+/// nothing away, and waits are counted from the caller's clock.
+///
+/// ```
+/// use tollgate_core::algorithm::{Algorithm, FixedWindow, Step};
+/// use tollgate_core::{Millis, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let window = FixedWindow::new(1, Millis::new(1_000))?;
+/// let (mut state, now) = (Default::default(), UnixMillis::new(250));
+/// assert_eq!(window.step(&mut state, now, 1), Step::Admitted { delay: Millis::ZERO });
+/// assert_eq!(window.step(&mut state, now, 1), Step::Denied { retry_after: Millis::new(750) });
+/// # Ok(())
+/// # }
+/// ```
+pub trait Algorithm {
+    /// What is kept between requests; its default is a quota of which nothing is used.
+    type State: Clone + Default + PartialEq + core::fmt::Debug;
+
+    /// The most that is admitted at once.
+    fn limit(&self) -> u64;
+
+    /// Whether `cost` fits at `now`. Changes nothing.
+    fn ask(&self, state: &Self::State, now: UnixMillis, cost: u64) -> Step;
+
+    /// Counts `cost` at `now`, up to the limit.
+    fn charge(&self, state: &mut Self::State, now: UnixMillis, cost: u64);
+
+    /// Gives back `cost` that was charged at `charged_at`: what time has not given back yet, and never below unused.
+    fn refund(&self, state: &mut Self::State, charged_at: UnixMillis, now: UnixMillis, cost: u64);
+
+    /// How the quota stands at `now`: the requests of cost 1 that still fit, and the time until it is unused.
+    fn status(&self, state: &Self::State, now: UnixMillis) -> (u64, Millis);
+
+    /// Asks, and charges what fits.
+    fn step(&self, state: &mut Self::State, now: UnixMillis, cost: u64) -> Step {
+        let step = self.ask(state, now, cost);
+        if matches!(step, Step::Admitted { .. }) {
+            self.charge(state, now, cost);
+        }
+        step
+    }
+}
+
+pub(crate) fn quota_status<A: Algorithm>(algorithm: &A, state: &A::State, now: UnixMillis) -> QuotaStatus {
+    let (remaining, reset_after) = algorithm.status(state, now);
+    QuotaStatus { limit: algorithm.limit(), remaining: Some(remaining), reset_after: Some(reset_after) }
+}
+
+/// Checks that `amount` x `span` stays within [`MAX_UNITS`]; the names are those of the policy's fields.
+fn checked(amount_name: &str, amount: u64, span_name: &str, span: Millis) -> Result<(), Error> {
+    if span.get() == 0 || span.get() > MAX_UNITS {
+        return Err(Error::invalid(format!(
+            "{span_name}: {} is out of range; write a whole number of milliseconds from 1 to {MAX_UNITS}",
+            span.get()
+        )));
+    }
+    let most = MAX_UNITS / span.get();
+    if amount == 0 || amount > most {
+        return Err(Error::invalid(format!(
+            "{amount_name}: {amount} is out of range; write a whole number from 1 to {most}"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+use crate::algorithm::{Algorithm, Step, checked};
+use crate::{Error, Millis, UnixMillis};
+
+/// Fixed window: at most `limit` in each window, windows aligned to the Unix epoch.
+///
+/// `start = now - now % window`; a cost fits if `used + cost <= limit`, `used` being zero in a new window.
+///
+/// **At most**: `limit` in a window, and so up to `2 * limit` in an interval of one window's length that straddles a
+/// boundary. Where that is too much, take [`SlidingWindow`](crate::algorithm::SlidingWindow).
+/// (<https://redis.io/docs/latest/commands/incr/>, "Pattern: rate limiter 1".)
+///
+/// ```
+/// use tollgate_core::algorithm::{Algorithm, FixedWindow, Step};
+/// use tollgate_core::{Millis, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let window = FixedWindow::new(100, Millis::from_secs(60))?;
+/// let mut state = Default::default();
+/// window.step(&mut state, UnixMillis::new(59_999), 100);
+/// assert_eq!(window.ask(&state, UnixMillis::new(59_999), 1), Step::Denied { retry_after: Millis::new(1) });
+/// assert_eq!(window.ask(&state, UnixMillis::new(60_000), 100), Step::Admitted { delay: Millis::ZERO });
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FixedWindow {
+    limit: u64,
+    window_ms: u64,
+}
+
+/// What a fixed window keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct WindowState {
+    /// When the window began.
+    pub start: UnixMillis,
+    /// What was charged in it.
+    pub used: u64,
+}
+
+impl FixedWindow {
+    /// `limit` every `window`.
+    ///
+    /// # Errors
+    /// A zero, or a limit x window above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    pub fn new(limit: u64, window: Millis) -> Result<Self, Error> {
+        checked("limit", limit, "window_ms", window)?;
+        Ok(Self { limit, window_ms: window.get() })
+    }
+
+    /// The length of a window.
+    #[must_use]
+    pub const fn window(&self) -> Millis {
+        Millis::new(self.window_ms)
+    }
+
+    /// The state as it is at `now`.
+    fn current(&self, state: &WindowState, now: UnixMillis) -> WindowState {
+        let start = window_start(now, self.window_ms);
+        if start > state.start { WindowState { start, used: 0 } } else { *state }
+    }
+
+    fn ends_after(&self, state: &WindowState, now: UnixMillis) -> Millis {
+        Millis::new(state.start.get() + self.window_ms - now.get())
+    }
+}
+
+pub(super) fn window_start(now: UnixMillis, window_ms: u64) -> UnixMillis {
+    UnixMillis::new(now.get() - now.get() % window_ms)
+}
+
+impl Algorithm for FixedWindow {
+    type State = WindowState;
+
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn ask(&self, state: &WindowState, now: UnixMillis, cost: u64) -> Step {
+        if cost > self.limit {
+            return Step::Never;
+        }
+        let state = self.current(state, now);
+        if state.used + cost <= self.limit {
+            Step::Admitted { delay: Millis::ZERO }
+        } else {
+            Step::Denied { retry_after: self.ends_after(&state, now) }
+        }
+    }
+
+    fn charge(&self, state: &mut WindowState, now: UnixMillis, cost: u64) {
+        *state = self.current(state, now);
+        state.used = state.used.saturating_add(cost).min(self.limit).max(state.used);
+    }
+
+    fn refund(&self, state: &mut WindowState, charged_at: UnixMillis, now: UnixMillis, cost: u64) {
+        *state = self.current(state, now);
+        if window_start(charged_at, self.window_ms) == state.start {
+            state.used = state.used.saturating_sub(cost);
+        }
+    }
+
+    fn status(&self, state: &WindowState, now: UnixMillis) -> (u64, Millis) {
+        let state = self.current(state, now);
+        let reset_after = if state.used == 0 { Millis::ZERO } else { self.ends_after(&state, now) };
+        (self.limit.saturating_sub(state.used), reset_after)
+    }
+}

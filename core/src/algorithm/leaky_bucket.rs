@@ -1,0 +1,71 @@
+use crate::algorithm::{Algorithm, BucketState, Step, TokenBucket};
+use crate::{Error, Millis, UnixMillis};
+
+/// Leaky bucket as a shaper: a queue of up to `capacity` requests that leaks `refill` of them every `per`, evenly.
+///
+/// It counts as a [`TokenBucket`] does, and says besides how long to hold each admitted request before forwarding it,
+/// so that what arrives in a burst leaves evenly spaced: `delay = ceil(level / refill)` milliseconds, the level
+/// before this request.
+///
+/// **At most**: admits `capacity + floor(interval_ms * refill / per_ms)` in any interval; forwards one more than
+/// `floor(interval_ms * refill / per_ms)` of cost 1. (Turner 1986; <https://en.wikipedia.org/wiki/Leaky_bucket>, "as a queue".)
+///
+/// ```
+/// use tollgate_core::algorithm::{Algorithm, LeakyBucket, Step};
+/// use tollgate_core::{Millis, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let shaper = LeakyBucket::new(3, 10, Millis::from_secs(1))?;
+/// let (mut state, now) = (Default::default(), UnixMillis::new(0));
+/// let mut arrive = || shaper.step(&mut state, now, 1);
+/// assert_eq!(arrive(), Step::Admitted { delay: Millis::new(0) });
+/// assert_eq!(arrive(), Step::Admitted { delay: Millis::new(100) });
+/// assert_eq!(arrive(), Step::Admitted { delay: Millis::new(200) });
+/// assert_eq!(arrive(), Step::Denied { retry_after: Millis::new(100) });
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeakyBucket(TokenBucket);
+
+impl LeakyBucket {
+    /// A queue of `capacity` requests that leaks `refill` of them every `per`.
+    ///
+    /// # Errors
+    /// A zero, or a capacity x per above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    pub fn new(capacity: u64, refill: u64, per: Millis) -> Result<Self, Error> {
+        TokenBucket::new(capacity, refill, per).map(Self)
+    }
+
+    /// The bucket that counts.
+    #[must_use]
+    pub const fn bucket(&self) -> &TokenBucket {
+        &self.0
+    }
+}
+
+impl Algorithm for LeakyBucket {
+    type State = BucketState;
+
+    fn limit(&self) -> u64 {
+        self.0.limit()
+    }
+
+    fn ask(&self, state: &BucketState, now: UnixMillis, cost: u64) -> Step {
+        match self.0.ask(state, now, cost) {
+            Step::Admitted { .. } => Step::Admitted { delay: self.0.drained_after(state, now) },
+            other => other,
+        }
+    }
+
+    fn charge(&self, state: &mut BucketState, now: UnixMillis, cost: u64) {
+        self.0.charge(state, now, cost);
+    }
+
+    fn refund(&self, state: &mut BucketState, charged_at: UnixMillis, now: UnixMillis, cost: u64) {
+        self.0.refund(state, charged_at, now, cost);
+    }
+
+    fn status(&self, state: &BucketState, now: UnixMillis) -> (u64, Millis) {
+        self.0.status(state, now)
+    }
+}

@@ -1,0 +1,165 @@
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::algorithm::{Algorithm, Step, checked};
+use crate::{Error, Millis, UnixMillis};
+
+/// Sliding log: every admitted request is remembered for one window, so it is exact in every interval.
+///
+/// A cost fits if what was charged in `(now - window, now]` and the cost are at most `limit`. The state grows with
+/// the limit (12 bytes a remembered instant), which is why the limit may not pass [`SlidingLog::MAX_LIMIT`].
+///
+/// **At most**: `limit` in any interval of one window's length.
+/// (<https://www.figma.com/blog/an-alternative-approach-to-rate-limiting/>, "sliding window log".)
+///
+/// ```
+/// use tollgate_core::algorithm::{Algorithm, SlidingLog, Step};
+/// use tollgate_core::{Millis, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let log = SlidingLog::new(2, Millis::from_secs(60))?;
+/// let mut state = Default::default();
+/// log.step(&mut state, UnixMillis::new(59_000), 1);
+/// log.step(&mut state, UnixMillis::new(61_000), 1);
+/// // A slot frees when the first request is one window old, not at the window's edge.
+/// let now = UnixMillis::new(62_000);
+/// assert_eq!(log.ask(&state, now, 1), Step::Denied { retry_after: Millis::new(57_000) });
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SlidingLog {
+    limit: u64,
+    window_ms: u64,
+}
+
+/// What a sliding log keeps: its entries, oldest first, one an instant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LogState {
+    /// The entries, oldest first, no two at one instant.
+    pub entries: Vec<LogEntry>,
+}
+
+/// What was charged at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LogEntry {
+    /// When.
+    pub at: UnixMillis,
+    /// How much.
+    pub units: u64,
+}
+
+impl SlidingLog {
+    /// The largest limit a log takes: its state is as long as its limit.
+    pub const MAX_LIMIT: u64 = 1_000;
+
+    /// `limit` in any `window`, exactly.
+    ///
+    /// # Errors
+    /// A zero, a limit above [`SlidingLog::MAX_LIMIT`], or a limit x window above
+    /// [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    pub fn new(limit: u64, window: Millis) -> Result<Self, Error> {
+        checked("limit", limit, "window_ms", window)?;
+        if limit > Self::MAX_LIMIT {
+            return Err(Error::invalid(format!(
+                "limit: {limit} is out of range for a sliding log, which remembers every request; write at most {} \
+                 or take a sliding window",
+                Self::MAX_LIMIT
+            )));
+        }
+        Ok(Self { limit, window_ms: window.get() })
+    }
+
+    /// The length of the window.
+    #[must_use]
+    pub const fn window(&self) -> Millis {
+        Millis::new(self.window_ms)
+    }
+
+    /// The instant a request at `now` counts at: never before the newest entry.
+    fn instant(state: &LogState, now: UnixMillis) -> UnixMillis {
+        state.entries.last().map_or(now, |newest| newest.at.max(now))
+    }
+
+    /// The entries still in sight at `instant`.
+    fn in_sight<'a>(&self, state: &'a LogState, instant: UnixMillis) -> &'a [LogEntry] {
+        let gone = state.entries.partition_point(|entry| instant.since(entry.at) >= self.window());
+        &state.entries[gone..]
+    }
+
+    fn expires_after(&self, entry: &LogEntry, now: UnixMillis) -> Millis {
+        Millis::new(entry.at.get() + self.window_ms - now.get())
+    }
+}
+
+fn units(entries: &[LogEntry]) -> u64 {
+    entries.iter().map(|entry| entry.units).sum()
+}
+
+impl Algorithm for SlidingLog {
+    type State = LogState;
+
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn ask(&self, state: &LogState, now: UnixMillis, cost: u64) -> Step {
+        if cost > self.limit {
+            return Step::Never;
+        }
+        let entries = self.in_sight(state, Self::instant(state, now));
+        let mut used = units(entries);
+        if used + cost <= self.limit {
+            return Step::Admitted { delay: Millis::ZERO };
+        }
+        let mut retry_after = Millis::ZERO;
+        for entry in entries {
+            if used + cost <= self.limit {
+                break;
+            }
+            used -= entry.units;
+            retry_after = self.expires_after(entry, now);
+        }
+        Step::Denied { retry_after }
+    }
+
+    fn charge(&self, state: &mut LogState, now: UnixMillis, cost: u64) {
+        if cost == 0 {
+            return;
+        }
+        let instant = Self::instant(state, now);
+        let gone = state.entries.len() - self.in_sight(state, instant).len();
+        state.entries.drain(..gone);
+        let before = units(&state.entries);
+        match state.entries.last_mut() {
+            Some(newest) if newest.at == instant => newest.units = newest.units.saturating_add(cost),
+            _ => state.entries.push(LogEntry { at: instant, units: cost }),
+        }
+        // Only a charged denial passes the limit: it takes the place of what is oldest.
+        let most = self.limit.max(before);
+        let mut excess = before.saturating_add(cost).saturating_sub(most);
+        let mut dropped = 0;
+        for entry in &mut state.entries {
+            let part = entry.units.min(excess);
+            entry.units -= part;
+            excess -= part;
+            dropped += usize::from(entry.units == 0);
+        }
+        state.entries.drain(..dropped);
+    }
+
+    fn refund(&self, state: &mut LogState, charged_at: UnixMillis, _now: UnixMillis, cost: u64) {
+        if let Some(index) = state.entries.iter().position(|entry| entry.at == charged_at) {
+            let entry = &mut state.entries[index];
+            entry.units = entry.units.saturating_sub(cost);
+            if entry.units == 0 {
+                state.entries.remove(index);
+            }
+        }
+    }
+
+    fn status(&self, state: &LogState, now: UnixMillis) -> (u64, Millis) {
+        let entries = self.in_sight(state, Self::instant(state, now));
+        let reset_after = entries.last().map_or(Millis::ZERO, |newest| self.expires_after(newest, now));
+        (self.limit.saturating_sub(units(entries)), reset_after)
+    }
+}

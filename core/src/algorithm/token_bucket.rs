@@ -1,0 +1,133 @@
+use crate::algorithm::{Algorithm, Step, checked};
+use crate::{Error, Millis, UnixMillis};
+
+/// Token bucket: bursts up to `capacity`, refilled with `refill` tokens every `per`, spread evenly.
+///
+/// Kept as what is *used*, in units of (milliseconds x tokens), so that no fraction is lost: at `now`
+///
+/// `level = max(0, level - elapsed_ms * refill)`, and a cost fits if `level + cost * per_ms <= capacity * per_ms`.
+///
+/// **At most**: `capacity + floor(interval_ms * refill / per_ms)` in any interval.
+///
+/// This is also GCRA (the generic cell rate algorithm, ITU-T I.371) seen from the other side: the theoretical
+/// arrival time is `at + level / refill`, and the tolerance is the capacity. The leaky bucket *as a meter* is the same
+/// thing again (Turner 1986; <https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm>).
+///
+/// ```
+/// use tollgate_core::algorithm::{Algorithm, Step, TokenBucket};
+/// use tollgate_core::{Millis, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let bucket = TokenBucket::new(10, 3, Millis::from_secs(1))?;
+/// let (mut state, now) = (Default::default(), UnixMillis::new(0));
+/// bucket.step(&mut state, now, 10);
+/// // A third of a second is 333 1/3 ms: not yet at 333, at 334.
+/// assert_eq!(bucket.ask(&state, now, 1), Step::Denied { retry_after: Millis::new(334) });
+/// // And three of them are exactly one second.
+/// assert_eq!(bucket.ask(&state, now, 3), Step::Denied { retry_after: Millis::new(1_000) });
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TokenBucket {
+    capacity: u64,
+    refill: u64,
+    per_ms: u64,
+}
+
+/// What a bucket keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BucketState {
+    /// What is used, in milliseconds x tokens.
+    pub level: u64,
+    /// When it was that.
+    pub at: UnixMillis,
+}
+
+impl TokenBucket {
+    /// A bucket of `capacity` tokens that gains `refill` tokens every `per`.
+    ///
+    /// # Errors
+    /// A zero, or a capacity x per above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    pub fn new(capacity: u64, refill: u64, per: Millis) -> Result<Self, Error> {
+        checked("capacity", capacity, "per_ms", per)?;
+        checked("refill", refill, "a millisecond", Millis::new(1))?;
+        Ok(Self { capacity, refill, per_ms: per.get() })
+    }
+
+    /// Tokens when full.
+    #[must_use]
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Tokens gained every [`TokenBucket::per`].
+    #[must_use]
+    pub const fn refill(&self) -> u64 {
+        self.refill
+    }
+
+    /// The time in which [`TokenBucket::refill`] tokens are gained.
+    #[must_use]
+    pub const fn per(&self) -> Millis {
+        Millis::new(self.per_ms)
+    }
+
+    /// The time until a level has drained, from `now`: rounded up to the millisecond.
+    pub(super) fn drained_after(&self, state: &BucketState, now: UnixMillis) -> Millis {
+        let (level, lag) = self.level(state, now);
+        if level == 0 { Millis::ZERO } else { lag + Millis::new(level.div_ceil(self.refill)) }
+    }
+
+    /// The level at `now`, and how far `now` lies before the state's own instant.
+    fn level(&self, state: &BucketState, now: UnixMillis) -> (u64, Millis) {
+        let drained = now.since(state.at).get().saturating_mul(self.refill);
+        (state.level.saturating_sub(drained), state.at.since(now))
+    }
+
+    fn full(&self) -> u64 {
+        self.capacity * self.per_ms
+    }
+}
+
+impl Algorithm for TokenBucket {
+    type State = BucketState;
+
+    fn limit(&self) -> u64 {
+        self.capacity
+    }
+
+    #[inline]
+    fn ask(&self, state: &BucketState, now: UnixMillis, cost: u64) -> Step {
+        if cost > self.capacity {
+            return Step::Never;
+        }
+        let (level, lag) = self.level(state, now);
+        match (level + cost * self.per_ms).checked_sub(self.full()) {
+            None | Some(0) => Step::Admitted { delay: Millis::ZERO },
+            Some(excess) => Step::Denied { retry_after: lag + Millis::new(excess.div_ceil(self.refill)) },
+        }
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut BucketState, now: UnixMillis, cost: u64) {
+        let (level, _) = self.level(state, now);
+        let charged = level.saturating_add(cost.saturating_mul(self.per_ms)).min(self.full());
+        *state = BucketState { level: charged.max(level), at: now.max(state.at) };
+    }
+
+    fn refund(&self, state: &mut BucketState, charged_at: UnixMillis, now: UnixMillis, cost: u64) {
+        // A full bucket has drained since: whatever was charged then, time has given it back.
+        if now.since(charged_at).get() >= self.full().div_ceil(self.refill) {
+            return;
+        }
+        let (level, _) = self.level(state, now);
+        let level = level.saturating_sub(cost.saturating_mul(self.per_ms));
+        *state = BucketState { level, at: now.max(state.at) };
+    }
+
+    #[inline]
+    fn status(&self, state: &BucketState, now: UnixMillis) -> (u64, Millis) {
+        let (level, _) = self.level(state, now);
+        (self.full().saturating_sub(level) / self.per_ms, self.drained_after(state, now))
+    }
+}

@@ -1,0 +1,209 @@
+//! State to bytes and back: one header byte a quota (version, algorithm), then its integers, little-endian.
+//!
+//! | state | bytes after the header |
+//! |-|-|
+//! | fixed window | start (8), used (8) |
+//! | sliding window | start (8), previous (8), current (8) |
+//! | sliding log | number of entries (4), then for each: at (8), units (4) |
+//! | token bucket, leaky bucket | level (8), at (8) |
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::algorithm::{BucketState, LogEntry, LogState, MAX_UNITS, SlidingLog, SlidingState, WindowState};
+use crate::policy_state::{PolicyState, QuotaState};
+use crate::quota::{Policy, Rule};
+use crate::{Error, ErrorKind, UnixMillis};
+
+const VERSION: u8 = 1;
+
+impl Policy {
+    /// The state as bytes, for stores that keep bytes.
+    ///
+    /// ```
+    /// use tollgate_core::{Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
+    /// let mut state = policy.unused();
+    /// policy.decide(&mut state, UnixMillis::new(1_000), 3);
+    /// let bytes = policy.encode(&state);
+    /// assert_eq!(bytes.len(), 17);
+    /// assert_eq!(policy.decode(&bytes)?, state);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn encode(&self, state: &PolicyState) -> Vec<u8> {
+        let mut out = Vec::with_capacity(25 * state.0.len());
+        for (quota, state) in self.quotas().iter().zip(&state.0) {
+            out.push(header(quota.rule()));
+            match state {
+                QuotaState::Window(WindowState { start, used }) => put(&mut out, [start.get(), *used]),
+                QuotaState::Sliding(SlidingState { start, previous, current }) => {
+                    put(&mut out, [start.get(), *previous, *current]);
+                }
+                QuotaState::Bucket(BucketState { level, at }) => put(&mut out, [*level, at.get()]),
+                QuotaState::Log(LogState { entries }) => {
+                    out.extend(low_u32(entries.len() as u64));
+                    for entry in entries {
+                        put(&mut out, [entry.at.get()]);
+                        out.extend(low_u32(entry.units));
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    /// The state that [`Policy::encode`] made these bytes of.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] for bytes of another version or another policy's shape, too few or too many bytes, and
+    /// values that no decision of this policy leaves behind. A corrupt state is never a free pass: what to do about it
+    /// is the caller's choice.
+    pub fn decode(&self, bytes: &[u8]) -> Result<PolicyState, Error> {
+        let mut rest = Reader { bytes, at: 0 };
+        let mut parts = Vec::with_capacity(self.quotas().len());
+        for quota in self.quotas() {
+            let found = rest.take::<1>()?[0];
+            let expected = header(quota.rule());
+            if found != expected {
+                return Err(rest.corrupt(&format!(
+                    "header {found:#04x} where {expected:#04x} ({}, version {VERSION}) belongs",
+                    quota.rule().name()
+                )));
+            }
+            parts.push(match quota.rule() {
+                Rule::FixedWindow(_) => QuotaState::Window(WindowState { start: rest.instant()?, used: rest.u64()? }),
+                Rule::SlidingWindow(_) => QuotaState::Sliding(SlidingState {
+                    start: rest.instant()?,
+                    previous: rest.u64()?,
+                    current: rest.u64()?,
+                }),
+                Rule::SlidingLog(_) => {
+                    let count = rest.u32()?;
+                    if u64::from(count) > SlidingLog::MAX_LIMIT {
+                        return Err(rest.corrupt(&format!("{count} log entries, {} at most", SlidingLog::MAX_LIMIT)));
+                    }
+                    let entry = |_| Ok(LogEntry { at: rest.instant()?, units: u64::from(rest.u32()?) });
+                    QuotaState::Log(LogState { entries: (0..count).map(entry).collect::<Result<_, Error>>()? })
+                }
+                Rule::TokenBucket(_) | Rule::LeakyBucket(_) => {
+                    QuotaState::Bucket(BucketState { level: rest.u64()?, at: rest.instant()? })
+                }
+            });
+        }
+        let left = bytes.len() - rest.at;
+        if left > 0 {
+            return Err(rest.corrupt(&format!("{left} bytes more than the policy's quotas have")));
+        }
+        let state = PolicyState::from_parts(parts);
+        self.verify(&state)?;
+        Ok(state)
+    }
+
+    /// Whether a state that came from a store is one that a decision of this policy, or of the same policy with other
+    /// limits, leaves behind.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] where it is not.
+    pub fn verify(&self, state: &PolicyState) -> Result<(), Error> {
+        if state.0.len() != self.quotas().len() {
+            return Err(corrupt(&format!("{} parts where {} belong", state.0.len(), self.quotas().len())));
+        }
+        for (place, (quota, state)) in self.quotas().iter().zip(&state.0).enumerate() {
+            let fits = match (quota.rule(), state) {
+                (Rule::FixedWindow(rule), QuotaState::Window(state)) => {
+                    aligned(state.start, rule.window().get()) && state.used <= MAX_UNITS / rule.window().get()
+                }
+                (Rule::SlidingWindow(rule), QuotaState::Sliding(state)) => {
+                    aligned(state.start, rule.window().get())
+                        && state.previous.max(state.current) <= MAX_UNITS / rule.window().get()
+                }
+                (Rule::SlidingLog(_), QuotaState::Log(state)) => log_fits(state),
+                (Rule::TokenBucket(_) | Rule::LeakyBucket(_), QuotaState::Bucket(state)) => state.level <= MAX_UNITS,
+                _ => false,
+            };
+            if !fits {
+                return Err(corrupt(&format!("quotas[{place}]: {state:?} is no state of a {}", quota.rule().name())));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn aligned(start: UnixMillis, window_ms: u64) -> bool {
+    start.get().is_multiple_of(window_ms)
+}
+
+fn log_fits(state: &LogState) -> bool {
+    let ordered = state.entries.is_sorted_by(|a, b| a.at < b.at);
+    let units = state.entries.iter().try_fold(
+        0u64,
+        |sum, entry| {
+            if entry.units == 0 { None } else { sum.checked_add(entry.units) }
+        },
+    );
+    ordered && units.is_some_and(|units| units <= SlidingLog::MAX_LIMIT)
+}
+
+fn header(rule: &Rule) -> u8 {
+    let algorithm = match rule {
+        Rule::FixedWindow(_) => 1,
+        Rule::SlidingWindow(_) => 2,
+        Rule::SlidingLog(_) => 3,
+        Rule::TokenBucket(_) => 4,
+        Rule::LeakyBucket(_) => 5,
+    };
+    VERSION << 4 | algorithm
+}
+
+fn put<const N: usize>(out: &mut Vec<u8>, values: [u64; N]) {
+    for value in values {
+        out.extend(value.to_le_bytes());
+    }
+}
+
+/// The low four bytes: a log's counts and units are at most [`SlidingLog::MAX_LIMIT`].
+fn low_u32(value: u64) -> [u8; 4] {
+    let [a, b, c, d, ..] = value.to_le_bytes();
+    [a, b, c, d]
+}
+
+fn corrupt(what: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("stored state: {what}; delete the key, or find what else writes to it"))
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let taken = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>());
+        let taken = *taken.ok_or_else(|| self.corrupt(&format!("ends where {N} more bytes belong")))?;
+        self.at += N;
+        Ok(taken)
+    }
+
+    fn u64(&mut self) -> Result<u64, Error> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, Error> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn instant(&mut self) -> Result<UnixMillis, Error> {
+        let ms = self.u64()?;
+        if ms > UnixMillis::MAX.get() {
+            return Err(self.corrupt(&format!("instant {ms} lies past {}", UnixMillis::MAX.get())));
+        }
+        Ok(UnixMillis::new(ms))
+    }
+
+    fn corrupt(&self, what: &str) -> Error {
+        corrupt(&format!("byte {} of {}: {what}", self.at, self.bytes.len()))
+    }
+}

@@ -1,0 +1,155 @@
+//! What a limiter answers.
+
+use smallvec::SmallVec;
+
+use crate::{Millis, UnixMillis};
+
+/// Whether the request may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// It may, and has been charged.
+    Allowed,
+    /// Not now; see [`Decision::retry_after`].
+    Denied,
+    /// Never: it costs more than a quota can ever hold. There is no time to retry after, and nothing was charged.
+    NeverAdmissible,
+}
+
+/// Where a decision was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Origin {
+    /// The store that counts.
+    #[default]
+    Store,
+    /// A local cache of denials; the store was not asked.
+    DenyCache,
+    /// A limiter that stood in for a store that did not answer.
+    Fallback,
+}
+
+/// One quota's count after a decision. What a platform does not tell is `None`, never invented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QuotaStatus {
+    /// The most that is ever admitted at once.
+    pub limit: u64,
+    /// How many more requests of cost 1 would be admitted at this instant.
+    pub remaining: Option<u64>,
+    /// How long until the quota is wholly unused again, if nothing else arrives.
+    pub reset_after: Option<Millis>,
+}
+
+/// What a limiter answers: may the request go on, and how does each quota of its policy stand.
+///
+/// ```
+/// use tollgate_core::{Millis, Policy, PolicyState, Quota, Status, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let policy = Policy::new("api", [Quota::token_bucket(2, 1, Millis::from_secs(1))?])?;
+/// let now = UnixMillis::new(1_800_000_000_000);
+/// let mut state = policy.unused();
+/// let first = policy.decide(&mut state, now, 2);
+/// assert!(first.is_allowed());
+/// assert_eq!(first.binding().remaining, Some(0));
+/// let second = policy.decide(&mut state, now, 1);
+/// assert_eq!(second.status(), Status::Denied);
+/// assert_eq!(second.retry_after(), Some(Millis::new(1_000)));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub(crate) status: Status,
+    pub(crate) quotas: SmallVec<[QuotaStatus; 1]>,
+    pub(crate) binding: usize,
+    pub(crate) retry_after: Option<Millis>,
+    pub(crate) delay: Millis,
+    pub(crate) decided_at: UnixMillis,
+    pub(crate) origin: Origin,
+}
+
+impl Decision {
+    /// The answer of a platform's own limiter, which says yes or no and nothing else.
+    ///
+    /// ```
+    /// use tollgate_core::{Decision, UnixMillis};
+    /// let decision = Decision::native(false, 100, UnixMillis::new(0));
+    /// assert!(!decision.is_allowed());
+    /// assert_eq!(decision.binding().remaining, None);
+    /// assert_eq!(decision.retry_after(), None);
+    /// ```
+    #[must_use]
+    pub fn native(allowed: bool, limit: u64, now: UnixMillis) -> Self {
+        Self {
+            status: if allowed { Status::Allowed } else { Status::Denied },
+            quotas: SmallVec::from_buf([QuotaStatus { limit, remaining: None, reset_after: None }]),
+            binding: 0,
+            retry_after: None,
+            delay: Millis::ZERO,
+            decided_at: now,
+            origin: Origin::Store,
+        }
+    }
+
+    /// Allowed, denied, or never admissible.
+    #[must_use]
+    pub const fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Whether the request may go on.
+    #[must_use]
+    pub const fn is_allowed(&self) -> bool {
+        matches!(self.status, Status::Allowed)
+    }
+
+    /// Each quota's count after this decision, in the policy's order.
+    #[must_use]
+    pub fn quotas(&self) -> &[QuotaStatus] {
+        &self.quotas
+    }
+
+    /// Which quota bound, as an index into [`Decision::quotas`] and the policy's quotas: of a denial the one with the
+    /// longest wait, else the one with the fewest remaining.
+    #[must_use]
+    pub const fn binding_index(&self) -> usize {
+        self.binding
+    }
+
+    /// The quota that bound; see [`Decision::binding_index`].
+    #[must_use]
+    pub fn binding(&self) -> &QuotaStatus {
+        &self.quotas[self.binding]
+    }
+
+    /// How long until the same request is admitted, if nothing else arrives: denied at every instant before, admitted
+    /// exactly then. `None` unless denied, and where the platform does not tell.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Millis> {
+        self.retry_after
+    }
+
+    /// How long to hold an allowed request before forwarding it. Zero unless a leaky bucket shapes the traffic.
+    #[must_use]
+    pub const fn delay(&self) -> Millis {
+        self.delay
+    }
+
+    /// The instant the decision was made at, by the clock that made it.
+    #[must_use]
+    pub const fn decided_at(&self) -> UnixMillis {
+        self.decided_at
+    }
+
+    /// Where the decision was made.
+    #[must_use]
+    pub const fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// The same decision, made elsewhere.
+    #[must_use]
+    pub fn with_origin(mut self, origin: Origin) -> Self {
+        self.origin = origin;
+        self
+    }
+}

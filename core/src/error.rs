@@ -1,0 +1,122 @@
+//! The one error type of limiters and of what they are built from.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use core::error::Error as StdError;
+use core::fmt;
+
+/// What went wrong, so that a caller can choose what to do about it.
+///
+/// A store that cannot answer is never a denial: the caller's fail mode decides, by this kind.
+///
+/// ```
+/// use tollgate_core::{Error, ErrorKind};
+/// let error = Error::new(ErrorKind::Timeout, "no answer within 50 ms");
+/// let fail_open = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout);
+/// assert!(fail_open);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A policy, quota or configuration value that cannot work; the message says what to write instead.
+    Invalid,
+    /// The store cannot be reached.
+    Unavailable,
+    /// The store did not answer in time. The request may have been charged.
+    Timeout,
+    /// Too many others changed the same key at once; nothing was charged.
+    Contended,
+    /// What the store holds, or answered, is not what Tollgate wrote; nothing was charged.
+    Corrupt,
+    /// The store answered that it will not do it: bad credentials, no permission, out of memory.
+    Refused,
+    /// This adapter cannot do what was asked, by its own declaration.
+    Unsupported,
+}
+
+impl ErrorKind {
+    /// A stable name in snake case, for logs, metrics and reports.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_core::ErrorKind::Contended.name(), "contended");
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Unavailable => "unavailable",
+            Self::Timeout => "timeout",
+            Self::Contended => "contended",
+            Self::Corrupt => "corrupt",
+            Self::Refused => "refused",
+            Self::Unsupported => "unsupported",
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An error with its [`ErrorKind`], a message that says what to do, and the platform's own error as its source.
+///
+/// ```
+/// use tollgate_core::{ErrorKind, Millis, Quota};
+/// let error = Quota::fixed_window(0, Millis::from_secs(60)).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Invalid);
+/// assert_eq!(error.to_string(), "limit: 0 is out of range; write a whole number from 1 to 37529996894");
+/// ```
+pub struct Error {
+    kind: ErrorKind,
+    message: Cow<'static, str>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of `kind` that says `message`.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, message: message.into(), source: None }
+    }
+
+    /// The same error with the error that caused it.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.message)?;
+        match &self.source {
+            Some(source) => write!(f, " ({source})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,34 @@
+//! Rate limiting that says exactly how exact it is.
+//!
+//! This crate decides; the adapters only carry the decision to a platform's own store. It is `no_std` (with `alloc`),
+//! reads no clock and does no I/O: time is an argument, and every number is a whole one.
+//!
+//! ```
+//! use tollgate_core::{Millis, Policy, Quota, UnixMillis};
+//! # fn main() -> Result<(), tollgate_core::Error> {
+//! let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
+//! let (mut state, now) = (policy.unused(), UnixMillis::new(1_800_000_000_000));
+//! let admitted = (0..50).filter(|_| policy.decide(&mut state, now, 1).is_allowed()).count();
+//! assert_eq!(admitted, 10);
+//! # Ok(())
+//! # }
+//! ```
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
+pub mod algorithm;
+mod codec;
+mod decision;
+mod error;
+mod key;
+mod policy_state;
+mod quota;
+mod time;
+
+pub use decision::{Decision, Origin, QuotaStatus, Status};
+pub use error::{Error, ErrorKind};
+pub use key::Key;
+pub use policy_state::{PolicyState, QuotaState};
+pub use quota::{Policy, Quota, Rule};
+pub use time::{Millis, UnixMillis};

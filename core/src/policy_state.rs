@@ -1,0 +1,230 @@
+//! A policy's state, and the one step in which all its quotas decide.
+
+use alloc::vec::Vec;
+
+use smallvec::SmallVec;
+
+use crate::algorithm::{Algorithm, BucketState, LogState, SlidingState, Step, WindowState, quota_status};
+use crate::decision::{Decision, Origin, QuotaStatus, Status};
+use crate::quota::{Policy, Rule};
+use crate::{Millis, UnixMillis};
+
+/// One quota's state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum QuotaState {
+    /// Of a fixed window.
+    Window(WindowState),
+    /// Of a sliding window.
+    Sliding(SlidingState),
+    /// Of a sliding log.
+    Log(LogState),
+    /// Of a token bucket or a leaky bucket.
+    Bucket(BucketState),
+}
+
+/// The states of a policy's quotas, in the policy's order. Stored as bytes by [`Policy::encode`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PolicyState(pub(crate) SmallVec<[QuotaState; 1]>);
+
+impl PolicyState {
+    /// A state of the given parts: for stores that keep them in a form of their own. Whether they fit a policy is
+    /// what [`Policy::verify`] tells.
+    #[must_use]
+    pub fn from_parts(parts: Vec<QuotaState>) -> Self {
+        Self(parts.into())
+    }
+
+    /// Each quota's state, in the policy's order.
+    #[must_use]
+    pub fn parts(&self) -> &[QuotaState] {
+        &self.0
+    }
+}
+
+/// Calls one method of the algorithm behind a rule, with the state that belongs to it.
+///
+/// A state that does not belong to the rule counts as `$none`; [`Policy::verify`] refuses those before they get here.
+macro_rules! dispatch {
+    ($rule:expr, $state:expr, |$algorithm:ident, $inner:ident| $call:expr, $none:expr) => {
+        match ($rule, $state) {
+            (Rule::TokenBucket($algorithm), QuotaState::Bucket($inner)) => $call,
+            (Rule::LeakyBucket($algorithm), QuotaState::Bucket($inner)) => $call,
+            (Rule::FixedWindow($algorithm), QuotaState::Window($inner)) => $call,
+            (Rule::SlidingWindow($algorithm), QuotaState::Sliding($inner)) => $call,
+            (Rule::SlidingLog($algorithm), QuotaState::Log($inner)) => $call,
+            _ => $none,
+        }
+    };
+}
+
+impl Rule {
+    fn unused(&self) -> QuotaState {
+        match self {
+            Self::FixedWindow(_) => QuotaState::Window(WindowState::default()),
+            Self::SlidingWindow(_) => QuotaState::Sliding(SlidingState::default()),
+            Self::SlidingLog(_) => QuotaState::Log(LogState::default()),
+            Self::TokenBucket(_) | Self::LeakyBucket(_) => QuotaState::Bucket(BucketState::default()),
+        }
+    }
+
+    #[inline]
+    fn ask(&self, state: &QuotaState, now: UnixMillis, cost: u64) -> Step {
+        dispatch!(self, state, |rule, inner| rule.ask(inner, now, cost), Step::Never)
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) {
+        dispatch!(self, state, |rule, inner| rule.charge(inner, now, cost), ());
+    }
+
+    fn refund(&self, state: &mut QuotaState, charged_at: UnixMillis, now: UnixMillis, cost: u64) {
+        dispatch!(self, state, |rule, inner| rule.refund(inner, charged_at, now, cost), ());
+    }
+
+    #[inline]
+    fn status(&self, state: &QuotaState, now: UnixMillis) -> QuotaStatus {
+        let unknown = QuotaStatus { limit: self.limit(), remaining: None, reset_after: None };
+        dispatch!(self, state, |rule, inner| quota_status(rule, inner, now), unknown)
+    }
+}
+
+/// All quotas' answers to one request, folded into one.
+struct Answer {
+    status: Status,
+    /// The quota with the longest wait, where one denies.
+    binding: Option<usize>,
+    retry_after: Millis,
+    delay: Millis,
+}
+
+impl Policy {
+    /// The state of a key that was never seen.
+    ///
+    /// ```
+    /// use tollgate_core::{Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1))?])?;
+    /// assert_eq!(policy.peek(&policy.unused(), UnixMillis::new(0), 1).binding().remaining, Some(5));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn unused(&self) -> PolicyState {
+        PolicyState(self.quotas().iter().map(|quota| quota.rule().unused()).collect())
+    }
+
+    /// Decides on a request of `cost` at `now`, and charges every quota if all admit it.
+    ///
+    /// A denied request leaves the state as it is, unless the policy [charges denials](Policy::charge_denied).
+    /// A `cost` of 0 charges nothing and is admitted unless a quota is over its limit.
+    ///
+    /// ```
+    /// use tollgate_core::{Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// let policy = Policy::new("api", [
+    ///     Quota::fixed_window(3, Millis::from_secs(1))?.named("burst")?,
+    ///     Quota::fixed_window(1, Millis::from_secs(60))?.named("sustained")?,
+    /// ])?;
+    /// let (mut state, now) = (policy.unused(), UnixMillis::new(0));
+    /// assert!(policy.decide(&mut state, now, 1).is_allowed());
+    /// let denied = policy.decide(&mut state, now, 1);
+    /// assert_eq!(policy.quotas()[denied.binding_index()].name(), "sustained");
+    /// // The other quota was not charged.
+    /// assert_eq!(denied.quotas()[0].remaining, Some(2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn decide(&self, state: &mut PolicyState, now: UnixMillis, cost: u64) -> Decision {
+        let mut answer = self.ask(state, now, cost);
+        let charged_denial = self.charges_denied() && answer.status == Status::Denied;
+        if answer.status == Status::Allowed || charged_denial {
+            for (quota, state) in self.quotas().iter().zip(&mut state.0) {
+                quota.rule().charge(state, now, cost);
+            }
+        }
+        if charged_denial {
+            answer = self.ask(state, now, cost);
+            // A charge up to the limit leaves no room that was not there before; say so where rounding would not.
+            answer.status = Status::Denied;
+        }
+        self.explain(state, now, &answer)
+    }
+
+    /// What [`Policy::decide`] would answer, with nothing charged: `remaining` is what there is now.
+    #[must_use]
+    pub fn peek(&self, state: &PolicyState, now: UnixMillis, cost: u64) -> Decision {
+        self.explain(state, now, &self.ask(state, now, cost))
+    }
+
+    /// Gives back `cost` that was charged at `charged_at`, to each quota what time has not given back yet: a window
+    /// that has passed takes no refund, and no count goes below unused.
+    ///
+    /// ```
+    /// use tollgate_core::{Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1))?])?;
+    /// let (mut state, then) = (policy.unused(), UnixMillis::new(900));
+    /// policy.decide(&mut state, then, 5);
+    /// let now = UnixMillis::new(950);
+    /// policy.refund(&mut state, then, now, 2);
+    /// assert_eq!(policy.peek(&state, now, 1).binding().remaining, Some(2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn refund(&self, state: &mut PolicyState, charged_at: UnixMillis, now: UnixMillis, cost: u64) {
+        for (quota, state) in self.quotas().iter().zip(&mut state.0) {
+            quota.rule().refund(state, charged_at, now, cost);
+        }
+    }
+
+    /// How long until every quota is unused again, if nothing else arrives: how long a store must keep the state.
+    #[must_use]
+    pub fn expires_after(&self, state: &PolicyState, now: UnixMillis) -> Millis {
+        let quotas = self.quotas().iter().zip(&state.0);
+        quotas.filter_map(|(quota, state)| quota.rule().status(state, now).reset_after).max().unwrap_or(Millis::ZERO)
+    }
+
+    #[inline]
+    fn ask(&self, state: &PolicyState, now: UnixMillis, cost: u64) -> Answer {
+        let mut answer =
+            Answer { status: Status::Allowed, binding: None, retry_after: Millis::ZERO, delay: Millis::ZERO };
+        for (place, (quota, state)) in self.quotas().iter().zip(&state.0).enumerate() {
+            match quota.rule().ask(state, now, cost) {
+                Step::Admitted { delay } => answer.delay = answer.delay.max(delay),
+                Step::Denied { retry_after } if answer.status != Status::NeverAdmissible => {
+                    answer.status = Status::Denied;
+                    if answer.binding.is_none() || retry_after > answer.retry_after {
+                        answer.binding = Some(place);
+                        answer.retry_after = retry_after;
+                    }
+                }
+                Step::Denied { .. } => {}
+                Step::Never => {
+                    if answer.status != Status::NeverAdmissible {
+                        answer.binding = Some(place);
+                    }
+                    answer.status = Status::NeverAdmissible;
+                }
+            }
+        }
+        answer
+    }
+
+    #[inline]
+    fn explain(&self, state: &PolicyState, now: UnixMillis, answer: &Answer) -> Decision {
+        let quotas: SmallVec<[QuotaStatus; 1]> =
+            self.quotas().iter().zip(&state.0).map(|(quota, state)| quota.rule().status(state, now)).collect();
+        let fewest = || (0..quotas.len()).min_by_key(|&place| quotas[place].remaining).unwrap_or(0);
+        Decision {
+            status: answer.status,
+            binding: answer.binding.unwrap_or_else(fewest),
+            retry_after: (answer.status == Status::Denied).then_some(answer.retry_after),
+            delay: if answer.status == Status::Allowed { answer.delay } else { Millis::ZERO },
+            decided_at: now,
+            origin: Origin::Store,
+            quotas,
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Quotas and policies: validated once, at construction.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use core::fmt::Write as _;
+
+use smallvec::SmallVec;
+
+use crate::algorithm::{Algorithm, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
+use crate::{Error, Millis};
+
+/// An algorithm with its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// See [`FixedWindow`].
+    FixedWindow(FixedWindow),
+    /// See [`SlidingWindow`].
+    SlidingWindow(SlidingWindow),
+    /// See [`SlidingLog`].
+    SlidingLog(SlidingLog),
+    /// See [`TokenBucket`].
+    TokenBucket(TokenBucket),
+    /// See [`LeakyBucket`].
+    LeakyBucket(LeakyBucket),
+}
+
+impl Rule {
+    /// The algorithm's name in policies, fixtures and reports.
+    ///
+    /// ```
+    /// use tollgate_core::{Millis, Quota};
+    /// let quota = Quota::sliding_log(5, Millis::from_secs(1)).unwrap();
+    /// assert_eq!(quota.rule().name(), "sliding_log");
+    /// ```
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::FixedWindow(_) => "fixed_window",
+            Self::SlidingWindow(_) => "sliding_window",
+            Self::SlidingLog(_) => "sliding_log",
+            Self::TokenBucket(_) => "token_bucket",
+            Self::LeakyBucket(_) => "leaky_bucket",
+        }
+    }
+
+    /// The most that is admitted at once: a window's limit, a bucket's capacity.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        match self {
+            Self::FixedWindow(rule) => rule.limit(),
+            Self::SlidingWindow(rule) => rule.limit(),
+            Self::SlidingLog(rule) => rule.limit(),
+            Self::TokenBucket(rule) => rule.limit(),
+            Self::LeakyBucket(rule) => rule.limit(),
+        }
+    }
+
+    /// The time the limit is for: a window's length; for a bucket the time in which it refills wholly, rounded up.
+    ///
+    /// ```
+    /// use tollgate_core::{Millis, Quota};
+    /// let quota = Quota::token_bucket(10, 3, Millis::from_secs(1)).unwrap();
+    /// assert_eq!(quota.rule().window(), Millis::new(3_334));
+    /// ```
+    #[must_use]
+    pub fn window(&self) -> Millis {
+        let fill =
+            |bucket: &TokenBucket| Millis::new((bucket.capacity() * bucket.per().get()).div_ceil(bucket.refill()));
+        match self {
+            Self::FixedWindow(rule) => rule.window(),
+            Self::SlidingWindow(rule) => rule.window(),
+            Self::SlidingLog(rule) => rule.window(),
+            Self::TokenBucket(rule) => fill(rule),
+            Self::LeakyBucket(rule) => fill(rule.bucket()),
+        }
+    }
+
+    /// What must stay the same for a stored state to keep its meaning: the algorithm and the unit it counts in.
+    fn shape(&self) -> (&'static str, u64) {
+        match self {
+            Self::FixedWindow(rule) => ("fw", rule.window().get()),
+            Self::SlidingWindow(rule) => ("sw", rule.window().get()),
+            Self::SlidingLog(rule) => ("sl", rule.window().get()),
+            Self::TokenBucket(rule) => ("tb", rule.per().get()),
+            Self::LeakyBucket(rule) => ("lb", rule.bucket().per().get()),
+        }
+    }
+}
+
+/// One limit of a policy: an algorithm with its numbers, and the name that response fields show.
+///
+/// ```
+/// use tollgate_core::{Millis, Quota};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let daily = Quota::fixed_window(10_000, Millis::from_secs(86_400))?.named("daily")?;
+/// assert_eq!(daily.rule().limit(), 10_000);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Quota {
+    name: Option<Box<str>>,
+    rule: Rule,
+}
+
+impl Quota {
+    /// At most `limit` in each window aligned to the epoch. See [`FixedWindow`].
+    ///
+    /// # Errors
+    /// A zero, or a limit x window above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    pub fn fixed_window(limit: u64, window: Millis) -> Result<Self, Error> {
+        FixedWindow::new(limit, window).map(|rule| Rule::FixedWindow(rule).into())
+    }
+
+    /// At most `limit` in any window, estimated from two counters. See [`SlidingWindow`].
+    ///
+    /// # Errors
+    /// A zero, or a limit x window above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    pub fn sliding_window(limit: u64, window: Millis) -> Result<Self, Error> {
+        SlidingWindow::new(limit, window).map(|rule| Rule::SlidingWindow(rule).into())
+    }
+
+    /// At most `limit` in any window, exactly; for small limits. See [`SlidingLog`].
+    ///
+    /// # Errors
+    /// A zero, a limit above [`SlidingLog::MAX_LIMIT`], or a limit x window above
+    /// [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    pub fn sliding_log(limit: u64, window: Millis) -> Result<Self, Error> {
+        SlidingLog::new(limit, window).map(|rule| Rule::SlidingLog(rule).into())
+    }
+
+    /// Bursts of up to `capacity`, `refill` more every `per`. See [`TokenBucket`].
+    ///
+    /// # Errors
+    /// A zero, or a capacity x per above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    pub fn token_bucket(capacity: u64, refill: u64, per: Millis) -> Result<Self, Error> {
+        TokenBucket::new(capacity, refill, per).map(|rule| Rule::TokenBucket(rule).into())
+    }
+
+    /// A queue of up to `capacity` that leaks `refill` every `per`. See [`LeakyBucket`].
+    ///
+    /// # Errors
+    /// A zero, or a capacity x per above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    pub fn leaky_bucket(capacity: u64, refill: u64, per: Millis) -> Result<Self, Error> {
+        LeakyBucket::new(capacity, refill, per).map(|rule| Rule::LeakyBucket(rule).into())
+    }
+
+    /// The same quota with a name of its own.
+    ///
+    /// # Errors
+    /// A name that is not 1 to 32 of the characters `a-z A-Z 0-9 - _ .`
+    pub fn named(mut self, name: &str) -> Result<Self, Error> {
+        self.name = Some(checked_name("name", name)?);
+        Ok(self)
+    }
+
+    /// Its name. Within a policy every quota has one: its own, or one made of the policy's name and its place.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    /// Its algorithm with its numbers.
+    #[must_use]
+    pub const fn rule(&self) -> &Rule {
+        &self.rule
+    }
+}
+
+impl From<Rule> for Quota {
+    fn from(rule: Rule) -> Self {
+        Self { name: None, rule }
+    }
+}
+
+/// One to eight quotas that are decided together, all or nothing: if one denies, none is charged.
+///
+/// ```
+/// use tollgate_core::{Millis, Policy, Quota};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let policy = Policy::new("api", [
+///     Quota::token_bucket(20, 10, Millis::from_secs(1))?.named("burst")?,
+///     Quota::fixed_window(10_000, Millis::from_secs(86_400))?.named("daily")?,
+/// ])?;
+/// assert_eq!(&**policy.id(), "api:tb1000.fw86400000");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Policy {
+    name: Box<str>,
+    quotas: SmallVec<[Quota; 1]>,
+    charge_denied: bool,
+    id: Arc<str>,
+}
+
+impl Policy {
+    /// The most quotas a policy takes.
+    pub const MAX_QUOTAS: usize = 8;
+
+    /// A policy of the given quotas, decided together. A quota with no name gets the policy's name, followed by its
+    /// place where there are several.
+    ///
+    /// # Errors
+    /// No quota or more than eight, two of one name, or a policy name that is not 1 to 32 of the characters
+    /// `a-z A-Z 0-9 - _ .`
+    pub fn new(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Result<Self, Error> {
+        let policy_name = checked_name("name", name)?;
+        let mut quotas: SmallVec<[Quota; 1]> = quotas.into_iter().collect();
+        let count = quotas.len();
+        if count == 0 || count > Self::MAX_QUOTAS {
+            return Err(Error::invalid(format!(
+                "quotas: {count} is out of range; write 1 to {} quotas",
+                Self::MAX_QUOTAS
+            )));
+        }
+        for place in 0..count {
+            if quotas[place].name.is_none() {
+                let name = if count == 1 { name.to_string() } else { format!("{name}-{}", place + 1) };
+                quotas[place].name = Some(name.into());
+            }
+            if let Some(first) = quotas[..place].iter().position(|quota| quota.name == quotas[place].name) {
+                return Err(Error::invalid(format!(
+                    "quotas[{place}].name: {:?} is the name of quotas[{first}] already; write another",
+                    quotas[place].name()
+                )));
+            }
+        }
+        let mut id = String::from(name);
+        for (place, quota) in quotas.iter().enumerate() {
+            let (algorithm, unit) = quota.rule.shape();
+            id.push(if place == 0 { ':' } else { '.' });
+            let _ = write!(id, "{algorithm}{unit}");
+        }
+        Ok(Self { name: policy_name, quotas, charge_denied: false, id: id.into() })
+    }
+
+    /// The same policy, charging denied requests too (or not): who goes on hammering stays out. Off by default.
+    ///
+    /// A denied request then counts as an admitted one would, up to each quota's limit. One that is
+    /// [`NeverAdmissible`](crate::Status::NeverAdmissible) never counts.
+    #[must_use]
+    pub fn charge_denied(mut self, yes: bool) -> Self {
+        self.charge_denied = yes;
+        self
+    }
+
+    /// The policy's name.
+    #[must_use]
+    pub const fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The quotas, in the order they were given.
+    #[must_use]
+    pub fn quotas(&self) -> &[Quota] {
+        &self.quotas
+    }
+
+    /// Whether denied requests are charged too.
+    #[must_use]
+    pub const fn charges_denied(&self) -> bool {
+        self.charge_denied
+    }
+
+    /// What storage keys name the policy by: its name and its shape. It changes with an algorithm, a window or a
+    /// bucket's period, for then the stored counts mean something else; not with a limit, so that a raised limit
+    /// keeps what was used.
+    #[must_use]
+    pub const fn id(&self) -> &Arc<str> {
+        &self.id
+    }
+}
+
+fn checked_name(field: &str, name: &str) -> Result<Box<str>, Error> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.len() > 32 || !name.chars().all(fits) {
+        let shown: String = name.chars().take(40).collect();
+        return Err(Error::invalid(format!(
+            "{field}: {shown:?} cannot be a name; write 1 to 32 of the characters a-z A-Z 0-9 - _ ."
+        )));
+    }
+    Ok(name.into())
+}
