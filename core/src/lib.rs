@@ -22,13 +22,20 @@ mod codec;
 mod decision;
 mod error;
 mod key;
+mod limiter;
+#[cfg(feature = "std")]
+mod memory;
 mod policy_state;
 mod quota;
+pub mod store;
 mod time;
 
 pub use decision::{Decision, Origin, QuotaStatus, Status};
 pub use error::{Error, ErrorKind};
 pub use key::Key;
+pub use limiter::{Accuracy, Capabilities, Check, Drift, Idempotency, Limiter, Load, MaybeSend, MaybeSync, Refund};
+#[cfg(feature = "std")]
+pub use memory::MemoryLimiter;
 pub use policy_state::{PolicyState, QuotaState};
 pub use quota::{Policy, Quota, Rule};
 pub use time::{Millis, UnixMillis};

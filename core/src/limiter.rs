@@ -1,0 +1,343 @@
+//! What applications and the conformance suite see of every adapter: [`Limiter`], and what it can do.
+
+use alloc::format;
+use core::fmt;
+use core::future::Future;
+
+use crate::{Decision, Error, ErrorKind, Key, Millis, Policy, UnixMillis};
+
+/// `Send` on native hosts, nothing on WebAssembly, where an isolate has one thread and its host's handles are not
+/// `Send`. So the one [`Limiter`] trait serves both, and generic native code may move its futures between threads.
+#[cfg(not(target_arch = "wasm32"))]
+pub trait MaybeSend: Send {}
+#[cfg(not(target_arch = "wasm32"))]
+impl<T: Send + ?Sized> MaybeSend for T {}
+
+/// `Send` on native hosts, nothing on WebAssembly.
+#[cfg(target_arch = "wasm32")]
+pub trait MaybeSend {}
+#[cfg(target_arch = "wasm32")]
+impl<T: ?Sized> MaybeSend for T {}
+
+/// `Sync` on native hosts, nothing on WebAssembly; see [`MaybeSend`].
+#[cfg(not(target_arch = "wasm32"))]
+pub trait MaybeSync: Sync {}
+#[cfg(not(target_arch = "wasm32"))]
+impl<T: Sync + ?Sized> MaybeSync for T {}
+
+/// `Sync` on native hosts, nothing on WebAssembly; see [`MaybeSend`].
+#[cfg(target_arch = "wasm32")]
+pub trait MaybeSync {}
+#[cfg(target_arch = "wasm32")]
+impl<T: ?Sized> MaybeSync for T {}
+
+/// A rate limiter over some store: decides on requests of many keys, by the policy that comes with each.
+///
+/// An error is never a denial. Whether a request passes when the store cannot answer is the caller's choice.
+///
+/// ```
+/// use tollgate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// async fn guard(limiter: &impl Limiter, policy: &Policy, key: &Key, now: UnixMillis) -> bool {
+///     match limiter.check(Check::new(policy, key, now)).await {
+///         Ok(decision) => decision.is_allowed(),
+///         Err(_store_is_down) => true,
+///     }
+/// }
+/// let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(1))?])?;
+/// let (limiter, key) = (MemoryLimiter::new(), Key::new("ip:192.0.2.1"));
+/// assert!(pollster::block_on(guard(&limiter, &policy, &key, UnixMillis::new(0))));
+/// assert!(!pollster::block_on(guard(&limiter, &policy, &key, UnixMillis::new(0))));
+/// # Ok(())
+/// # }
+/// ```
+pub trait Limiter: MaybeSend + MaybeSync {
+    /// What this limiter can do, and how exact it is.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Decides on a request, and charges it if every quota admits it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for what [`Limiter::capabilities`] does not declare, and whatever keeps the store
+    /// from answering.
+    fn check(&self, check: Check<'_>) -> impl Future<Output = Result<Decision, Error>> + MaybeSend;
+
+    /// What [`Limiter::check`] would answer, with nothing charged. Needs [`Capabilities::peek`].
+    ///
+    /// # Errors
+    /// As [`Limiter::check`].
+    fn peek(&self, check: Check<'_>) -> impl Future<Output = Result<Decision, Error>> + MaybeSend;
+
+    /// Gives back what a request was charged; see [`Policy::refund`]. Needs [`Capabilities::refund`].
+    ///
+    /// # Errors
+    /// As [`Limiter::check`].
+    fn refund(&self, refund: Refund<'_>) -> impl Future<Output = Result<(), Error>> + MaybeSend;
+
+    /// Forgets what one key used of a policy. Needs [`Capabilities::reset`].
+    ///
+    /// # Errors
+    /// As [`Limiter::check`].
+    fn reset(&self, policy: &Policy, key: &Key) -> impl Future<Output = Result<(), Error>> + MaybeSend;
+}
+
+/// A question to a [`Limiter`]: may this request go on?
+///
+/// ```
+/// use tollgate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let policy = Policy::new("tokens", [Quota::token_bucket(10_000, 500, Millis::from_secs(1))?])?;
+/// let key = Key::new("sub:alice");
+/// let check = Check::new(&policy, &key, UnixMillis::new(0)).cost(750).idempotent("req-81f3", Millis::from_secs(60));
+/// assert_eq!(check.cost, 750);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Check<'a> {
+    /// The policy to decide by.
+    pub policy: &'a Policy,
+    /// Whom to count.
+    pub key: &'a Key,
+    /// What the request costs: 1 unless said otherwise.
+    pub cost: u64,
+    /// The caller's clock. A limiter that goes by its store's clock does not read it.
+    pub now: UnixMillis,
+    /// What makes a retry of this check the same check.
+    pub idempotency: Option<Idempotency<'a>>,
+}
+
+impl<'a> Check<'a> {
+    /// A request of cost 1.
+    #[must_use]
+    pub const fn new(policy: &'a Policy, key: &'a Key, now: UnixMillis) -> Self {
+        Self { policy, key, cost: 1, now, idempotency: None }
+    }
+
+    /// The same request at another cost.
+    #[must_use]
+    pub const fn cost(mut self, cost: u64) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    /// The same request under a token: within `ttl` of the first check with that token (of this policy and key), every
+    /// further one answers what the first did and is not charged again. For retries of a check whose answer was lost.
+    #[must_use]
+    pub const fn idempotent(mut self, token: &'a str, ttl: Millis) -> Self {
+        self.idempotency = Some(Idempotency { token, ttl });
+        self
+    }
+}
+
+/// A token that makes a retried check the same check; see [`Check::idempotent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idempotency<'a> {
+    /// Unique to the request, of any length.
+    pub token: &'a str,
+    /// How long the first answer is remembered.
+    pub ttl: Millis,
+}
+
+/// What to give back; see [`Policy::refund`].
+///
+/// ```
+/// use tollgate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// # pollster::block_on(async {
+/// let policy = Policy::new("tokens", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
+/// let (limiter, key, now) = (MemoryLimiter::new(), Key::new("sub:alice"), UnixMillis::new(0));
+/// let charged = limiter.check(Check::new(&policy, &key, now).cost(80)).await?;
+/// // It cost 30 in the end: give back 50.
+/// limiter.refund(Refund::new(&policy, &key, 50, charged.decided_at(), UnixMillis::new(400))).await?;
+/// let left = limiter.peek(Check::new(&policy, &key, UnixMillis::new(400))).await?;
+/// assert_eq!(left.binding().remaining, Some(70));
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Refund<'a> {
+    /// The policy it was charged by.
+    pub policy: &'a Policy,
+    /// Whom it was charged to.
+    pub key: &'a Key,
+    /// How much to give back.
+    pub cost: u64,
+    /// When it was charged: [`Decision::decided_at`].
+    pub charged_at: UnixMillis,
+    /// The caller's clock.
+    pub now: UnixMillis,
+}
+
+impl<'a> Refund<'a> {
+    /// A refund of `cost` that was charged at `charged_at`.
+    #[must_use]
+    pub const fn new(policy: &'a Policy, key: &'a Key, cost: u64, charged_at: UnixMillis, now: UnixMillis) -> Self {
+        Self { policy, key, cost, charged_at, now }
+    }
+}
+
+/// What a limiter can do, as plain data.
+///
+/// ```
+/// use tollgate_core::{Accuracy, Limiter, MemoryLimiter};
+/// let can = MemoryLimiter::new().capabilities();
+/// assert!(matches!(can.accuracy, Accuracy::Exact));
+/// assert!(can.idempotency);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Capabilities {
+    /// How exact it is.
+    pub accuracy: Accuracy,
+    /// The algorithms it takes, by [`Rule::name`](crate::Rule::name).
+    pub algorithms: &'static [&'static str],
+    /// The most quotas a policy may have.
+    pub max_quotas: usize,
+    /// Whether a request may cost other than 1.
+    pub costs: bool,
+    /// Whether it can charge denials; see [`Policy::charge_denied`].
+    pub charge_denied: bool,
+    /// Whether [`Limiter::peek`] works.
+    pub peek: bool,
+    /// Whether [`Limiter::refund`] works.
+    pub refund: bool,
+    /// Whether [`Limiter::reset`] works.
+    pub reset: bool,
+    /// Whether [`Check::idempotent`] works.
+    pub idempotency: bool,
+    /// Round trips to the store that a decision takes as a rule.
+    pub round_trips: u32,
+}
+
+impl Capabilities {
+    /// Everything, exactly, in one round trip: what an [`Atomic`](crate::store::Atomic) store can give.
+    pub const EXACT: Self = Self {
+        accuracy: Accuracy::Exact,
+        algorithms: &["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"],
+        max_quotas: Policy::MAX_QUOTAS,
+        costs: true,
+        charge_denied: true,
+        peek: true,
+        refund: true,
+        reset: true,
+        idempotency: true,
+        round_trips: 1,
+    };
+
+    /// Whether a check is within what is declared.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] with what is not.
+    ///
+    /// ```
+    /// use tollgate_core::{Capabilities, Check, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// let windows_only = Capabilities { algorithms: &["fixed_window"], ..Capabilities::EXACT };
+    /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
+    /// let key = Key::new("ip:192.0.2.1");
+    /// let refused = windows_only.supports(&Check::new(&policy, &key, UnixMillis::new(0))).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn supports(&self, check: &Check<'_>) -> Result<(), Error> {
+        let quotas = check.policy.quotas();
+        if quotas.len() > self.max_quotas {
+            return Err(unsupported(&format!("a policy of {} quotas ({} at most)", quotas.len(), self.max_quotas)));
+        }
+        if let Some(quota) = quotas.iter().find(|quota| !self.algorithms.contains(&quota.rule().name())) {
+            return Err(unsupported(&format!("{} (only {})", quota.rule().name(), self.algorithms.join(", "))));
+        }
+        self.require(self.costs || check.cost == 1, "a cost other than 1")?;
+        self.require(self.charge_denied || !check.policy.charges_denied(), "charge_denied")?;
+        self.require(self.idempotency || check.idempotency.is_none(), "an idempotency token")
+    }
+
+    pub(crate) fn require(&self, able: bool, what: &str) -> Result<(), Error> {
+        if able { Ok(()) } else { Err(unsupported(what)) }
+    }
+}
+
+fn unsupported(what: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("this store cannot do {what}"))
+}
+
+/// How exact a limiter is.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Accuracy {
+    /// Admits what the reference admits, to the request, at any concurrency.
+    Exact,
+    /// Admits at most what its drift says; a lone sequential client is never denied early.
+    Soft(Drift),
+    /// The platform's own limiter: at most limit x locations.
+    PerLocation,
+}
+
+impl Accuracy {
+    /// Its stable name: `exact`, `soft` or `per_location`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Soft(_) => "soft",
+            Self::PerLocation => "per_location",
+        }
+    }
+
+    /// The most that is admitted of one quota under a load.
+    ///
+    /// ```
+    /// use tollgate_core::{Accuracy, Load};
+    /// let load = Load { limit: 60, in_flight: 500, locations: 3 };
+    /// assert_eq!(Accuracy::Exact.ceiling(load), 60);
+    /// assert_eq!(Accuracy::PerLocation.ceiling(load), 180);
+    /// ```
+    #[must_use]
+    pub fn ceiling(&self, load: Load) -> u64 {
+        match self {
+            Self::Exact => load.limit,
+            Self::Soft(drift) => (drift.ceiling)(load),
+            Self::PerLocation => load.limit.saturating_mul(load.locations),
+        }
+    }
+}
+
+impl fmt::Display for Accuracy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact => f.write_str("exact: admitted = limit"),
+            Self::Soft(drift) => write!(f, "soft: admitted <= {}", drift.formula),
+            Self::PerLocation => f.write_str("per location: admitted <= limit x locations"),
+        }
+    }
+}
+
+/// How far a soft limiter may admit past its limit: a formula as code and as text.
+///
+/// ```
+/// use tollgate_core::{Drift, Load};
+/// let drift = Drift { formula: "limit x in_flight", ceiling: |load| load.limit * load.in_flight };
+/// assert_eq!((drift.ceiling)(Load { limit: 10, in_flight: 50, locations: 1 }), 500);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Drift {
+    /// The formula, in the names of [`Load`]'s fields.
+    pub formula: &'static str,
+    /// The formula, computed.
+    pub ceiling: fn(Load) -> u64,
+}
+
+/// What a drift depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// What an exact limiter would admit.
+    pub limit: u64,
+    /// The most requests of one key that are under way at once.
+    pub in_flight: u64,
+    /// The locations (PoPs, regions, isolates) that serve them.
+    pub locations: u64,
+}

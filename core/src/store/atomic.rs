@@ -1,0 +1,113 @@
+use core::future::Future;
+
+use crate::limiter::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
+use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMillis};
+
+/// A store that applies a whole policy in one indivisible step: a Redis script, a Durable Object.
+///
+/// It answers with what was stored *before* the step. The decision follows from that by the core's own arithmetic, so
+/// the store only has to get the state right, and the driver can tell where it did not.
+pub trait Atomic: MaybeSend + MaybeSync {
+    /// What the store can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Applies an operation to what is stored under its key, and answers with what was there before.
+    ///
+    /// # Errors
+    /// Whatever keeps the store from answering. [`ErrorKind::Timeout`] where it may have applied it all the same.
+    fn apply(&self, operation: Operation<'_>) -> impl Future<Output = Result<Before, Error>> + MaybeSend;
+
+    /// Removes what is stored of a key.
+    ///
+    /// # Errors
+    /// Whatever keeps the store from answering.
+    fn delete(&self, policy: &Policy, key: &Key) -> impl Future<Output = Result<(), Error>> + MaybeSend;
+}
+
+/// What an [`Atomic`] store is asked to do in one step.
+#[derive(Clone, Copy, Debug)]
+pub enum Operation<'a> {
+    /// Decide by [`Policy::decide`], and keep the new state.
+    Check(Check<'a>),
+    /// Read.
+    Peek(Check<'a>),
+    /// Give back by [`Policy::refund`].
+    Refund(Refund<'a>),
+}
+
+/// What an [`Atomic`] store found, and what it made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Before {
+    /// The state before the step; `None` where nothing was stored.
+    pub state: Option<PolicyState>,
+    /// The instant the store applied the operation at, by the clock it goes by.
+    pub now: UnixMillis,
+    /// What was asked for: of a retried idempotent check, the first one's cost.
+    pub cost: u64,
+    /// Whether the store admitted it. Of no meaning for a peek or a refund.
+    pub admitted: bool,
+}
+
+/// A [`Limiter`] over an [`Atomic`] store.
+#[derive(Clone, Debug)]
+pub struct AtomicLimiter<S> {
+    store: S,
+}
+
+impl<S: Atomic> AtomicLimiter<S> {
+    /// A limiter over `store`.
+    pub const fn new(store: S) -> Self {
+        Self { store }
+    }
+
+    /// The store.
+    pub const fn store(&self) -> &S {
+        &self.store
+    }
+}
+
+impl<S: Atomic> Limiter for AtomicLimiter<S> {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.capabilities().supports(&check)?;
+        let before = self.store.apply(Operation::Check(check)).await?;
+        let mut state = before.state.unwrap_or_else(|| check.policy.unused());
+        let decision = check.policy.decide(&mut state, before.now, before.cost);
+        if before.admitted != decision.is_allowed() {
+            return Err(disagreement(before.admitted, decision.status()));
+        }
+        Ok(decision)
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        let capabilities = self.capabilities();
+        capabilities.require(capabilities.peek, "peek")?;
+        capabilities.supports(&check)?;
+        let before = self.store.apply(Operation::Peek(check)).await?;
+        let state = before.state.unwrap_or_else(|| check.policy.unused());
+        Ok(check.policy.peek(&state, before.now, check.cost))
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        let capabilities = self.capabilities();
+        capabilities.require(capabilities.refund, "refund")?;
+        self.store.apply(Operation::Refund(refund)).await.map(drop)
+    }
+
+    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+        let capabilities = self.capabilities();
+        capabilities.require(capabilities.reset, "reset")?;
+        self.store.delete(policy, key).await
+    }
+}
+
+fn disagreement(admitted: bool, decided: Status) -> Error {
+    let what = alloc::format!(
+        "the store and this library disagree on a decision (admitted by the store: {admitted}, here: {decided:?}); \
+         do all clients of this store run the same version of Tollgate?"
+    );
+    Error::new(ErrorKind::Corrupt, what)
+}

@@ -1,0 +1,63 @@
+use core::future::Future;
+
+use crate::limiter::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
+use crate::{Decision, Error, Key, Policy};
+
+/// A platform's own limiter: its counts, its clock, and often one bit for an answer.
+pub trait Native: MaybeSend + MaybeSync {
+    /// What the platform can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Whether the platform lets the request through, having counted it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where the policy is not the one the platform was
+    /// configured with, and whatever keeps it from answering.
+    fn limit(&self, check: Check<'_>) -> impl Future<Output = Result<bool, Error>> + MaybeSend;
+}
+
+/// A [`Limiter`] over a [`Native`] one, for policies of one quota. It tells no remaining count and no time to retry
+/// after, for the platform does not; peek, refund and reset are unsupported.
+#[derive(Clone, Debug)]
+pub struct NativeLimiter<S> {
+    store: S,
+}
+
+impl<S: Native> NativeLimiter<S> {
+    /// A limiter over the platform's own.
+    pub const fn new(store: S) -> Self {
+        Self { store }
+    }
+}
+
+impl<S: Native> Limiter for NativeLimiter<S> {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            max_quotas: 1,
+            peek: false,
+            refund: false,
+            reset: false,
+            idempotency: false,
+            ..self.store.capabilities()
+        }
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.capabilities().supports(&check)?;
+        let allowed = self.store.limit(check).await?;
+        Ok(Decision::native(allowed, check.policy.quotas()[0].rule().limit(), check.now))
+    }
+
+    async fn peek(&self, _: Check<'_>) -> Result<Decision, Error> {
+        self.capabilities().require(false, "peek")?;
+        unreachable!("a platform's own limiter cannot peek")
+    }
+
+    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
+        self.capabilities().require(false, "refund")
+    }
+
+    async fn reset(&self, _: &Policy, _: &Key) -> Result<(), Error> {
+        self.capabilities().require(false, "reset")
+    }
+}

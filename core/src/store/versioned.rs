@@ -1,0 +1,165 @@
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::future::Future;
+
+use super::{Record, stored_state};
+use crate::limiter::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
+use crate::{Decision, Error, ErrorKind, Key, Millis, Policy, PolicyState, UnixMillis};
+
+/// A store with compare-and-swap. Create and update are kept apart, for on many stores a swap from "absent" is no swap
+/// at all but an overwrite.
+pub trait Versioned: MaybeSend + MaybeSync {
+    /// What names the version of a value that was read.
+    type Version: MaybeSend + MaybeSync;
+
+    /// What the store can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The value under `key` and its version, if there is one.
+    ///
+    /// # Errors
+    /// Whatever keeps the store from answering.
+    fn read(&self, key: &str) -> impl Future<Output = Result<Option<Found<Self::Version>>, Error>> + MaybeSend;
+
+    /// Writes only where nothing is stored under `key`.
+    ///
+    /// # Errors
+    /// Whatever keeps the store from answering.
+    fn create(&self, key: &str, bytes: &[u8], ttl: Millis) -> impl Future<Output = Result<Swap, Error>> + MaybeSend;
+
+    /// Writes only where `key` still has that version.
+    ///
+    /// # Errors
+    /// Whatever keeps the store from answering.
+    fn update(
+        &self,
+        key: &str,
+        bytes: &[u8],
+        version: Self::Version,
+        ttl: Millis,
+    ) -> impl Future<Output = Result<Swap, Error>> + MaybeSend;
+
+    /// Removes what is stored under `key`.
+    ///
+    /// # Errors
+    /// Whatever keeps the store from answering.
+    fn delete(&self, key: &str) -> impl Future<Output = Result<(), Error>> + MaybeSend;
+}
+
+/// A value that was read, and what names its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<V> {
+    /// The value.
+    pub bytes: Vec<u8>,
+    /// Its version.
+    pub version: V,
+}
+
+/// How a conditional write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swap {
+    /// It is written.
+    Done,
+    /// Another write came first; nothing was written.
+    Lost,
+}
+
+/// A [`Limiter`] over a [`Versioned`] store: reads, decides, swaps, and tries again a bounded number of times.
+///
+/// A denial writes nothing. Running out of attempts is [`ErrorKind::Contended`]: nothing was charged, nothing admitted.
+#[derive(Clone, Debug)]
+pub struct VersionedLimiter<S> {
+    store: S,
+    attempts: u32,
+}
+
+impl<S: Versioned> VersionedLimiter<S> {
+    /// Attempts of one decision, unless [set](Self::attempts).
+    pub const DEFAULT_ATTEMPTS: u32 = 16;
+
+    /// A limiter over `store`.
+    pub const fn new(store: S) -> Self {
+        Self { store, attempts: Self::DEFAULT_ATTEMPTS }
+    }
+
+    /// The same limiter with another bound on its attempts; at least one is made.
+    #[must_use]
+    pub const fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// The store.
+    pub const fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Reads the state, changes it, and swaps it in if it is another than before.
+    async fn transact<T>(
+        &self,
+        policy: &Policy,
+        key: &Key,
+        now: UnixMillis,
+        change: impl Fn(&mut PolicyState) -> T + MaybeSend + MaybeSync,
+    ) -> Result<T, Error>
+    where
+        T: MaybeSend,
+    {
+        let key: String = key.storage_key(policy);
+        for _ in 0..self.attempts.max(1) {
+            let found = self.store.read(&key).await?;
+            let before = stored_state(policy, found.as_ref().map(|found| found.bytes.as_slice()))?;
+            let mut state = before.clone();
+            let answer = change(&mut state);
+            if state == before {
+                return Ok(answer);
+            }
+            let Record { bytes, ttl } = Record::of(policy, &state, now);
+            let swap = match found {
+                Some(Found { version, .. }) => self.store.update(&key, &bytes, version, ttl).await?,
+                None => self.store.create(&key, &bytes, ttl).await?,
+            };
+            if swap == Swap::Done {
+                return Ok(answer);
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Contended,
+            format!("{} others changed this key first; retry, or allow more attempts", self.attempts.max(1)),
+        ))
+    }
+}
+
+impl<S: Versioned> Limiter for VersionedLimiter<S> {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.capabilities().supports(&check)?;
+        let Check { policy, key, cost, now, .. } = check;
+        self.transact(policy, key, now, |state| policy.decide(state, now, cost)).await
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        let capabilities = self.capabilities();
+        capabilities.require(capabilities.peek, "peek")?;
+        capabilities.supports(&check)?;
+        let Check { policy, key, cost, now, .. } = check;
+        self.transact(policy, key, now, |state| policy.peek(state, now, cost)).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        let capabilities = self.capabilities();
+        capabilities.require(capabilities.refund, "refund")?;
+        let Refund { policy, key, cost, charged_at, now } = refund;
+        self.transact(policy, key, now, |state| policy.refund(state, charged_at, now, cost)).await
+    }
+
+    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+        let capabilities = self.capabilities();
+        capabilities.require(capabilities.reset, "reset")?;
+        self.store.delete(&key.storage_key(policy)).await
+    }
+}
