@@ -25,6 +25,8 @@ mod key;
 mod limiter;
 #[cfg(feature = "std")]
 mod memory;
+#[cfg(feature = "serde")]
+mod policy_serde;
 mod policy_state;
 mod quota;
 pub mod store;

@@ -1,0 +1,118 @@
+//! Policies: what construction refuses, what JSON it takes, and that the errors say what to write instead.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use tollgate_core::algorithm::MAX_UNITS;
+use tollgate_core::{ErrorKind, Millis, Policy, Quota};
+
+fn window(limit: u64, window_ms: u64) -> Result<Quota, tollgate_core::Error> {
+    Quota::fixed_window(limit, Millis::new(window_ms))
+}
+
+#[test]
+fn zero_and_overflowing_numbers_are_refused_by_name() {
+    let cases = [
+        (window(0, 1_000), "limit: 0 is out of range"),
+        (window(1, 0), "window_ms: 0 is out of range"),
+        (window(u64::MAX, u64::MAX), "window_ms: 18446744073709551615 is out of range"),
+        (window(MAX_UNITS / 1_000 + 1, 1_000), "limit: 2251799813686 is out of range"),
+        (Quota::sliding_window(u64::MAX, Millis::new(1)), "limit: 18446744073709551615 is out of range"),
+        (Quota::sliding_log(1_001, Millis::new(1)), "limit: 1001 is out of range for a sliding log"),
+        (Quota::token_bucket(0, 1, Millis::new(1)), "capacity: 0 is out of range"),
+        (Quota::token_bucket(1, 0, Millis::new(1)), "refill: 0 is out of range"),
+        (Quota::token_bucket(1, u64::MAX, Millis::new(1)), "refill: 18446744073709551615 is out of range"),
+        (Quota::leaky_bucket(1, 1, Millis::ZERO), "per_ms: 0 is out of range"),
+        (Quota::leaky_bucket(MAX_UNITS, 1, Millis::new(2)), "capacity: 2251799813685248 is out of range"),
+    ];
+    for (quota, expected) in cases {
+        let error = quota.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+    assert!(window(MAX_UNITS / 1_000, 1_000).is_ok());
+    assert!(Quota::token_bucket(MAX_UNITS, MAX_UNITS, Millis::new(1)).is_ok());
+}
+
+#[test]
+fn one_to_eight_quotas_of_different_names() {
+    let quota = || window(1, 1_000).unwrap();
+    assert_eq!(Policy::new("api", []).unwrap_err().to_string(), "quotas: 0 is out of range; write 1 to 8 quotas");
+    assert!(Policy::new("api", (0..8).map(|_| quota())).is_ok());
+    assert!(Policy::new("api", (0..9).map(|_| quota())).is_err());
+    let twice = [quota().named("burst").unwrap(), quota().named("burst").unwrap()];
+    let error = Policy::new("api", twice).unwrap_err().to_string();
+    assert_eq!(error, "quotas[1].name: \"burst\" is the name of quotas[0] already; write another");
+}
+
+#[test]
+fn quotas_without_a_name_get_one() {
+    let quota = || window(1, 1_000).unwrap();
+    assert_eq!(Policy::new("api", [quota()]).unwrap().quotas()[0].name(), "api");
+    let policy = Policy::new("api", [quota(), quota().named("daily").unwrap(), quota()]).unwrap();
+    let names: Vec<_> = policy.quotas().iter().map(Quota::name).collect();
+    assert_eq!(names, ["api-1", "daily", "api-3"]);
+}
+
+#[test]
+fn names_that_a_store_or_a_header_would_trip_over_are_refused() {
+    for name in ["", "a b", "a:b", "tarif-é", "*", "\"", "{x}", &"x".repeat(33)] {
+        let error = Policy::new(name, [window(1, 1).unwrap()]).unwrap_err();
+        assert!(error.to_string().ends_with("write 1 to 32 of the characters a-z A-Z 0-9 - _ ."), "{error}");
+        assert!(window(1, 1).unwrap().named(name).is_err());
+    }
+}
+
+#[test]
+fn the_id_follows_the_shape_and_not_the_limits() {
+    let id = |quota: Result<Quota, _>| Policy::new("api", [quota.unwrap()]).unwrap().id().to_string();
+    assert_eq!(id(window(1, 1_000)), id(window(2, 1_000)));
+    assert_ne!(id(window(1, 1_000)), id(window(1, 1_001)));
+    assert_ne!(id(window(1, 1_000)), id(Quota::sliding_window(1, Millis::new(1_000))));
+    let bucket = |capacity, refill, per_ms| id(Quota::token_bucket(capacity, refill, Millis::new(per_ms)));
+    assert_eq!(bucket(1, 1, 1_000), bucket(2, 5, 1_000));
+    assert_ne!(bucket(1, 1, 1_000), bucket(1, 1, 2_000));
+}
+
+#[cfg(feature = "serde")]
+mod json {
+    use super::{Policy, window};
+
+    fn parse(json: &str) -> Result<Policy, String> {
+        serde_json::from_str(json).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_policy_reads_back_as_it_was_written() {
+        let policy = parse(
+            r#"{ "name": "api", "charge_denied": true, "quotas": [
+                { "algorithm": "fixed_window", "limit": 5, "window_ms": 1000, "name": "w" },
+                { "algorithm": "sliding_window", "limit": 5, "window_ms": 1000 },
+                { "algorithm": "sliding_log", "limit": 5, "window_ms": 1000 },
+                { "algorithm": "token_bucket", "capacity": 5, "refill": 3, "per_ms": 1000 },
+                { "algorithm": "leaky_bucket", "capacity": 5, "refill": 3, "per_ms": 1000 } ] }"#,
+        )
+        .unwrap();
+        assert!(policy.charges_denied());
+        assert_eq!(policy.id().as_ref(), "api:fw1000.sw1000.sl1000.tb1000.lb1000");
+        assert_eq!(parse(&serde_json::to_string(&policy).unwrap()).unwrap(), policy);
+        let plain = Policy::new("api", [window(1, 1).unwrap()]).unwrap();
+        assert_eq!(parse(&serde_json::to_string(&plain).unwrap()).unwrap(), plain);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let quota = |fields: &str| parse(&format!(r#"{{ "name": "api", "quotas": [ {{ {fields} }} ] }}"#)).unwrap_err();
+        let cases = [
+            (quota(r#""algorithm": "fixed_window", "limit": 0, "window_ms": 1"#), "limit: 0 is out of range"),
+            (quota(r#""algorithm": "fixed_window", "window_ms": 1"#), "missing field `limit`"),
+            (quota(r#""algorithm": "fixed_window", "limt": 1, "window_ms": 1"#), "unknown field `limt`"),
+            (quota(r#""algorithm": "gcra", "limit": 1, "window_ms": 1"#), "unknown variant `gcra`"),
+            (quota(r#""algorithm": "token_bucket", "limit": 1, "window_ms": 1"#), "unknown field `limit`"),
+            (quota(r#""algorithm": "fixed_window", "limit": -1, "window_ms": 1"#), "invalid value: integer `-1`"),
+            (parse(r#"{ "name": "api", "quotas": [] }"#).unwrap_err(), "quotas: 0 is out of range"),
+            (parse(r#"{ "name": "a b", "quotas": [] }"#).unwrap_err(), "name: \"a b\" cannot be a name"),
+        ];
+        for (error, expected) in cases {
+            assert!(error.contains(expected), "{error:?} does not say {expected:?}");
+        }
+    }
+}
