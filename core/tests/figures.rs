@@ -1,5 +1,5 @@
 //! Published figures of the algorithms, reproduced.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic, and rounds to whole ms")]
 
 use tollgate_core::algorithm::{Algorithm, FixedWindow, SlidingLog, SlidingState, SlidingWindow, Step};
 use tollgate_core::{Millis, UnixMillis};
