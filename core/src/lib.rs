@@ -18,17 +18,21 @@
 extern crate alloc;
 
 pub mod algorithm;
+mod client_ip;
 mod codec;
 mod decision;
 mod error;
 mod key;
+mod platform;
 mod policy_state;
 mod quota;
 mod time;
 
+pub use client_ip::{ClientIp, Ipv6Prefix, MissingIp};
 pub use decision::{Decision, Origin, QuotaStatus, Status};
 pub use error::{Error, ErrorKind};
 pub use key::Key;
+pub use platform::{ClientIpSource, Platform};
 pub use policy_state::{PolicyState, QuotaState};
 pub use quota::{Policy, Quota, Rule};
 pub use time::{Millis, UnixMillis};
