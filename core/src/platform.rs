@@ -114,8 +114,9 @@ impl ClientIpSource {
 
     /// The same source, taking the address on [`Platform::Spin`] from `true-client-ip` alone (or not). Off by default.
     ///
-    /// Akamai Functions writes that field, and `spin-client-addr` is then a machine of Akamai's. Anywhere else a client
-    /// can send it, so switch this on only where every request comes through Akamai. Other platforms ignore it.
+    /// Akamai Functions tells the client's address there; `spin-client-addr` may be a machine of its own. Anywhere else
+    /// a client can send the field, so switch this on only where every request comes through Akamai. A request without
+    /// it then has no address. Other platforms ignore the setting.
     ///
     /// ```
     /// use tollgate_core::{ClientIpSource, Platform};
