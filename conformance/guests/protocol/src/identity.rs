@@ -1,9 +1,11 @@
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use tollgate_core::{ClientIpSource, Error, ErrorKind, Identity, Ipv6Prefix, Key, KeySource};
 
-use crate::{Answer, Failure, Reply};
+use crate::{Answer, Reply};
 
 /// A request as it reaches a guest, as far as it says who sent it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,15 +51,48 @@ pub enum Source {
     ApiKey,
     /// The client's address.
     ClientIp,
-    /// Nothing: the request says of none of them.
+    /// Nothing: the request tells none of them.
     Missing,
+    /// A text of the application's own.
+    Other,
 }
 
 impl Arrival {
     /// Whom the request is counted against.
-    #[must_use]
-    pub fn identify(&self) -> Reply {
-        let failure = Failure { kind: "unsupported".into(), message: "this guest does not identify requests".into() };
-        Reply::new(503, &Answer::Error(failure))
+    pub(crate) fn identify(&self) -> Reply {
+        match self.key() {
+            Ok(key) => {
+                let identified = Identified { key: key.as_str().to_string(), source: key.source().into() };
+                Reply::new(200, &Answer::Identity(identified))
+            }
+            Err(error) => Reply::new(400, &Answer::Error((&error).into())),
+        }
+    }
+
+    fn key(&self) -> Result<Key, Error> {
+        let mut source = ClientIpSource::new(self.platform.parse()?).trust_true_client_ip(self.trust_true_client_ip);
+        if let Some(bits) = self.ipv6_prefix {
+            source = source.ipv6_prefix(Ipv6Prefix::new(bits)?);
+        }
+        let peer = self.peer.as_deref().map(str::parse::<IpAddr>).transpose().map_err(|_| {
+            let message = "peer: not an address; write an IPv4 or IPv6 address without a port";
+            Error::new(ErrorKind::Invalid, message)
+        })?;
+        let headers = self.headers.iter().map(|(name, value)| (name, value));
+        let client_ip = source.find(headers, peer).ok();
+        let identity = Identity { subject: self.subject.as_deref(), api_key: self.api_key.as_deref(), client_ip };
+        Ok(identity.resolve())
+    }
+}
+
+impl From<KeySource> for Source {
+    fn from(source: KeySource) -> Self {
+        match source {
+            KeySource::Subject => Self::Subject,
+            KeySource::ApiKey => Self::ApiKey,
+            KeySource::ClientIp => Self::ClientIp,
+            KeySource::MissingIp => Self::Missing,
+            KeySource::Other => Self::Other,
+        }
     }
 }

@@ -44,7 +44,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::de::DeserializeOwned;
-use tollgate_core::{Decision, Error, Key, Limiter, Policy};
+use tollgate_core::{Decision, Error, Key, Limiter, Policy, ResponseFields};
 
 /// What a guest in test mode is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,7 +110,8 @@ impl Reply {
     fn decision(policy: &Policy, decision: &Decision) -> Self {
         let status = if decision.is_allowed() { 200 } else { 429 };
         let mut reply = Self::new(status, &Answer::Decision(decision.into()));
-        reply.headers.extend(response_fields(policy, decision));
+        let fields = ResponseFields::new(policy, decision);
+        reply.headers.extend(fields.into_iter().map(|(name, value)| (name.to_string(), value)));
         reply
     }
 
@@ -160,9 +161,4 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Reply> {
         let failure = Failure { kind: "invalid".to_string(), message: format!("the request's body: {error}") };
         Reply::new(400, &Answer::Error(failure))
     })
-}
-
-/// The response fields of a decision.
-fn response_fields(_policy: &Policy, _decision: &Decision) -> Vec<(String, String)> {
-    Vec::new()
 }
