@@ -6,6 +6,8 @@
 mod load;
 mod validate;
 
+#[cfg(test)]
+pub(crate) use load::parse;
 pub use load::{Problem, load};
 
 use std::collections::BTreeMap;

@@ -7,10 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use tollgate_core::{Check, Key, Limiter as _, Millis, Policy, UnixMillis};
+use tollgate_core::{
+    BodyFormat, Check, ClientIpSource, Identity, Limiter as _, Policy, Refusal, ResponseFields, UnixMillis,
+};
 use tollgate_guest_protocol::{Reply, Route, serve};
 
 use crate::store::Store;
@@ -20,6 +22,7 @@ use crate::store::Store;
 pub(crate) struct App {
     pub(crate) store: Store,
     pub(crate) policy: Option<Policy>,
+    pub(crate) client_ip: ClientIpSource,
 }
 
 /// The routes; those of the suite only in test mode.
@@ -33,37 +36,37 @@ pub(crate) fn router(app: Arc<App>, test_mode: bool) -> Router {
     router.with_state(app)
 }
 
-/// What is limited: by the client's address, a 429 with the time to wait, and open where the store does not answer.
-async fn home(State(app): State<Arc<App>>, Extension(peer): Extension<SocketAddr>) -> Response {
+/// What is limited: by the client's address, with a proper 429, and open where the store does not answer.
+async fn home(State(app): State<Arc<App>>, Extension(peer): Extension<SocketAddr>, headers: HeaderMap) -> Response {
     let Some(policy) = &app.policy else { return "unlimited\n".into_response() };
-    let key = Key::new(&format!("ip:{}", peer.ip()));
-    match app.store.check(Check::new(policy, &key, now())).await {
-        Ok(decision) if decision.is_allowed() => "allowed\n".into_response(),
-        Ok(decision) => {
-            let retry_after = decision.retry_after().map(Millis::as_secs_ceil).map(|secs| secs.to_string());
-            let fields = retry_after.map(|secs| [("retry-after", secs)]);
-            (StatusCode::TOO_MANY_REQUESTS, fields.map(IntoResponse::into_response).unwrap_or_default()).into_response()
-        }
+    let client_ip = app.client_ip.find(&headers, Some(peer.ip())).ok();
+    let key = Identity { client_ip, ..Identity::default() }.resolve();
+    let decision = match app.store.check(Check::new(policy, &key, now())).await {
+        Ok(decision) => decision,
         Err(error) => {
             eprintln!("open, for the store did not answer: {error:?}");
-            "allowed\n".into_response()
+            return "allowed\n".into_response();
         }
+    };
+    match Refusal::denied(policy, &decision, BodyFormat::Json) {
+        Some(refusal) => response(refusal.status_code(), refusal.fields().iter(), refusal.body().to_string()),
+        None => response(200, ResponseFields::new(policy, &decision).iter(), "allowed\n"),
     }
 }
 
 async fn suite(State(app): State<Arc<App>>, uri: Uri, body: Bytes) -> Response {
-    match Route::of(uri.path()) {
-        Some(route) => response(serve(&app.store, route, &body).await),
-        None => StatusCode::NOT_FOUND.into_response(),
-    }
+    let Some(route) = Route::of(uri.path()) else { return StatusCode::NOT_FOUND.into_response() };
+    let Reply { status, headers, body } = serve(&app.store, route, &body).await;
+    response(status, headers.iter().map(|(name, value)| (name.as_str(), value.as_str())), body)
 }
 
-fn response(reply: Reply) -> Response {
-    let mut response = Response::builder().status(reply.status);
-    for (name, value) in reply.headers {
-        response = response.header(name, value);
-    }
-    response.body(Body::from(reply.body)).unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+fn response<'n, 'v>(
+    status: u16,
+    fields: impl Iterator<Item = (&'n str, &'v str)>,
+    body: impl Into<Body>,
+) -> Response {
+    let response = fields.fold(Response::builder().status(status), |response, (name, value)| response.header(name, value));
+    response.body(body.into()).unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
 }
 
 fn now() -> UnixMillis {

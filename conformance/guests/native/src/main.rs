@@ -22,7 +22,7 @@ use std::sync::Arc;
 use clap::Parser;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
-use tollgate_core::Policy;
+use tollgate_core::{ClientIpSource, Platform, Policy};
 
 use crate::app::App;
 use crate::store::{Store, StoreName};
@@ -34,6 +34,10 @@ struct Args {
     /// The policy that `GET /` is limited by: a JSON file.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
+    /// The platform in front, which alone knows the client's address: cloudflare, vercel, netlify, spin, or direct for
+    /// none.
+    #[arg(long, default_value = "direct")]
+    platform: Platform,
     /// The address to listen on. Port 0 takes a free one; the address is printed on standard output.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
@@ -65,7 +69,7 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
         return Err("nothing to limit by; add --policy FILE".into());
     }
     let store = Store::open(args.store, &args.url, args.test_mode).await?;
-    let app = Arc::new(App { store, policy });
+    let app = Arc::new(App { store, policy, client_ip: ClientIpSource::new(args.platform) });
     let listener = TcpListener::bind(args.listen).await?;
     println!("http://{}", listener.local_addr()?);
     let service = app::router(app, args.test_mode);

@@ -92,7 +92,7 @@ impl From<KeySource> for Source {
             KeySource::ApiKey => Self::ApiKey,
             KeySource::ClientIp => Self::ClientIp,
             KeySource::MissingIp => Self::Missing,
-            KeySource::Other => Self::Other,
+            _ => Self::Other,
         }
     }
 }
