@@ -48,6 +48,8 @@ pub struct Judgement {
     pub admitted: u64,
     /// The answers that were errors.
     pub errors: u64,
+    /// The checks that the reference allows.
+    pub exact: u64,
     /// The fewest it had to admit.
     pub floor: u64,
     /// The most it was free to admit.
@@ -62,12 +64,9 @@ pub fn judge(accuracy: &Accuracy, fixture: &Fixture, reference: &Replay, found: 
     let mut reasons = form::wrong(fixture, found);
     let restarts = fixture.disturbs(Disturb::Restart);
     let errors = errors(fixture, found);
-    let (offered, admitted) = (fixture.offered(), found.admitted(fixture));
+    let (offered, admitted, exact) = (fixture.offered(), found.admitted(fixture), reference.admitted(fixture));
     let (floor, ceiling, ceiling_tested) = match accuracy {
-        Accuracy::Exact => {
-            let admitted = reference.admitted(fixture);
-            (admitted, admitted, offered > admitted)
-        }
+        Accuracy::Exact => (exact, exact, offered > exact),
         _ => {
             let bounds = bounds::of(accuracy, fixture, reference, found);
             reasons.extend(bounds.broken);
@@ -84,7 +83,7 @@ pub fn judge(accuracy: &Accuracy, fixture: &Fixture, reference: &Replay, found: 
         }
     }
     let verdict = if reasons.is_empty() { Verdict::Pass } else { Verdict::Fail };
-    Judgement { verdict, reasons, offered, admitted, errors, floor, ceiling, ceiling_tested }
+    Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested }
 }
 
 /// Checks that were answered by an error.

@@ -1,1 +1,5 @@
-fn main(){}
+//! `tollgate`: see `tollgate --help`.
+
+fn main() -> std::process::ExitCode {
+    tollgate_conformance::cli::main()
+}

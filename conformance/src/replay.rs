@@ -49,9 +49,8 @@ impl Answered {
         let failure = |message| Answer::Error(Failure { kind: NO_ANSWER.into(), message });
         match reply {
             Ok(Reply { status, headers, body }) => {
-                let answer = serde_json::from_slice(&body).unwrap_or_else(|error| {
-                    failure(format!("status {status} with a body that is no answer: {error}"))
-                });
+                let answer = serde_json::from_slice(&body)
+                    .unwrap_or_else(|error| failure(format!("status {status} with a body that is no answer: {error}")));
                 Self { status, headers, answer }
             }
             Err(message) => Self { status: 0, headers: Vec::new(), answer: failure(message) },

@@ -10,14 +10,8 @@ use crate::fixture::Fixture;
 use crate::replay::{Answered, Replay};
 
 /// The response fields that are part of an answer. Hosts add others.
-const FIELDS: [&str; 6] = [
-    "retry-after",
-    "x-ratelimit-limit",
-    "x-ratelimit-remaining",
-    "x-ratelimit-reset",
-    "ratelimit-policy",
-    "ratelimit",
-];
+const FIELDS: [&str; 6] =
+    ["retry-after", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit-policy", "ratelimit"];
 
 /// Different answers that a message shows before it says how many more there are.
 const SHOWN: usize = 3;
@@ -53,9 +47,7 @@ pub(super) fn differences(fixture: &Fixture, reference: &Replay, found: &Replay)
 
 fn whole(one: &Answered) -> Whole {
     match &one.answer {
-        Answer::Decision(decision) => {
-            Whole::Decision(decision.clone(), FIELDS.map(|name| field(one, name).cloned()))
-        }
+        Answer::Decision(decision) => Whole::Decision(decision.clone(), FIELDS.map(|name| field(one, name).cloned())),
         Answer::Error(_) => Whole::Error,
         _ => Whole::Done,
     }

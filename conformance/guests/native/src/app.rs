@@ -60,12 +60,9 @@ async fn suite(State(app): State<Arc<App>>, uri: Uri, body: Bytes) -> Response {
     response(status, headers.iter().map(|(name, value)| (name.as_str(), value.as_str())), body)
 }
 
-fn response<'n, 'v>(
-    status: u16,
-    fields: impl Iterator<Item = (&'n str, &'v str)>,
-    body: impl Into<Body>,
-) -> Response {
-    let response = fields.fold(Response::builder().status(status), |response, (name, value)| response.header(name, value));
+fn response<'n, 'v>(status: u16, fields: impl Iterator<Item = (&'n str, &'v str)>, body: impl Into<Body>) -> Response {
+    let response =
+        fields.fold(Response::builder().status(status), |response, (name, value)| response.header(name, value));
     response.body(body.into()).unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
 }
 

@@ -65,8 +65,7 @@ pub enum Route {
 
 impl Route {
     /// Every route.
-    pub const ALL: [Self; 6] =
-        [Self::Check, Self::Peek, Self::Refund, Self::Reset, Self::Identify, Self::Capabilities];
+    pub const ALL: [Self; 6] = [Self::Check, Self::Peek, Self::Refund, Self::Reset, Self::Identify, Self::Capabilities];
 
     /// The path of its `POST`.
     #[must_use]

@@ -1,0 +1,17 @@
+use super::{Failure, Selection, block_on, counted};
+use crate::fixture::Case;
+use crate::run::prepare;
+
+pub(super) fn run(selection: &Selection) -> Result<(), Failure> {
+    let prepared = block_on(prepare(selection.load()?))?.map_err(|wrong| {
+        Failure::Usage(format!("the reference does not answer as these fixtures say:\n  {}", wrong.join("\n  ")))
+    })?;
+    let width = prepared.iter().map(|one| one.case.id().len()).max().unwrap_or(0);
+    for one in &prepared {
+        println!("{:width$}  {}", one.case.id(), one.case.about());
+    }
+    let offered: u64 =
+        prepared.iter().map(|one| if let Case::Decision(one) = &one.case { one.offered() } else { 0 }).sum();
+    println!("{}, {offered} decisions offered", counted(prepared.len(), "fixture"));
+    Ok(())
+}
