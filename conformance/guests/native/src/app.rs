@@ -18,7 +18,6 @@ use tollgate_guest_protocol::{Reply, Route, serve};
 use crate::store::Store;
 
 /// What every request shares.
-#[derive(Debug)]
 pub(crate) struct App {
     pub(crate) store: Store,
     pub(crate) policy: Option<Policy>,

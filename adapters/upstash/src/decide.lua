@@ -1,0 +1,259 @@
+-- One decision, in one step: reads the state of a key, decides as tollgate-core does, writes the state back.
+--
+-- KEYS[1]  the state: one part a quota, each `<kind>1 <numbers>;` (the 1 is the format's version)
+--            tb1 <level> <at>;   lb1 <level> <at>;   fw1 <start> <used>;   sw1 <start> <previous> <current>;
+--            sl1 <at>:<units> <at>:<units> ...;
+-- KEYS[2]  where the first answer is kept, for a check with an idempotency token
+-- ARGV     mode, now, cost, ttl_min, then four for each quota: kind, limit, unit, refill
+--            mode  c check, d check that charges denials, p peek, r refund
+--            now   the caller's, or `server` for this server's
+--          and last, for a token how long to keep the answer, for a refund when it was charged
+-- Answers  `a` (admitted) or `d` (denied), then `@<now> <cost> ` where the caller cannot know them, then the state
+--          before. A state that no decision of this policy leaves behind is the error CORRUPT, and nothing is written.
+--
+-- Numbers are doubles. Every product and sum that decides is below 2^53, so exact. So are `%`, math.floor(a / b) and
+-- math.ceil(a / b) of whole a < 2^53: where a / b is not whole it lies at least 1 / b from a whole number, and rounding
+-- moves it by at most a / b / 2^53 < 1 / b. What may pass 2^53 is only ever compared with, or taken from, less.
+local match, format = string.match, string.format
+local MAX_UNITS, MAX_INSTANT = 2251799813685248, 281474976710655
+
+local mode, now, cost, life = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local quotas_end = #ARGV - #ARGV % 4
+local once = KEYS[2]
+if once then
+  local first = redis.call('GET', once)
+  if first then
+    return first
+  end
+end
+local stored = redis.call('GET', KEYS[1])
+
+local known = ''
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+if once or ARGV[2] == 'server' then
+  known = format('@%.0f %s ', now, ARGV[3])
+end
+
+local refund, charged_at = mode == 'r', 0
+if refund then
+  charged_at = tonumber(ARGV[quotas_end + 1])
+end
+
+-- What the quotas together make of it: all or nothing.
+local fits, never, used_at_all = true, false, false
+local after, place = '', 1
+
+for i = 5, quotas_end, 4 do
+  local kind, limit, unit = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+  local unused_after = 0
+  if cost > limit then
+    never = true
+  end
+
+  if kind == 'tb' or kind == 'lb' then
+    local refill = tonumber(ARGV[i + 3])
+    local level, at = 0, 0
+    if stored then
+      level, at, place = match(stored, kind == 'tb' and '^tb1 (%d+) (%d+);()' or '^lb1 (%d+) (%d+);()', place)
+      level, at = tonumber(level), tonumber(at)
+      if not place or level > MAX_UNITS or at > MAX_INSTANT then
+        return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
+      end
+    end
+    local full = limit * unit
+    if not refund or now - charged_at < math.ceil(full / refill) then
+      if now > at then
+        level = level - (now - at) * refill
+        if level < 0 then
+          level = 0
+        end
+        at = now
+      end
+      if refund then
+        level = math.max(level - cost * unit, 0)
+      else
+        local charged = level + cost * unit
+        if charged > full then
+          fits = false
+          charged = math.max(level, full)
+        end
+        level = charged
+      end
+    end
+    if level > 0 then
+      -- The level is that of `at`, and drains from then on.
+      unused_after = at - now + math.ceil(level / refill)
+    end
+    after = after .. format('%s1 %.0f %.0f;', kind, level, at)
+
+  elseif kind == 'fw' then
+    local start, used = 0, 0
+    if stored then
+      start, used, place = match(stored, '^fw1 (%d+) (%d+);()', place)
+      start, used = tonumber(start), tonumber(used)
+      if not place or start > MAX_INSTANT or start % unit ~= 0 or used > MAX_UNITS / unit then
+        return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
+      end
+    end
+    local current = now - now % unit
+    if current > start then
+      start, used = current, 0
+    end
+    if not refund then
+      local charged = used + cost
+      if charged > limit then
+        fits = false
+        charged = math.max(used, limit)
+      end
+      used = charged
+    elseif charged_at - charged_at % unit == start then
+      used = math.max(used - cost, 0)
+    end
+    if used > 0 then
+      unused_after = start + unit - now
+    end
+    after = after .. format('fw1 %.0f %.0f;', start, used)
+
+  elseif kind == 'sw' then
+    local start, previous, used = 0, 0, 0
+    if stored then
+      start, previous, used, place = match(stored, '^sw1 (%d+) (%d+) (%d+);()', place)
+      start, previous, used = tonumber(start), tonumber(previous), tonumber(used)
+      if not place or start > MAX_INSTANT or start % unit ~= 0 or math.max(previous, used) > MAX_UNITS / unit then
+        return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
+      end
+    end
+    local current = now - now % unit
+    if current > start then
+      previous, used = current - start == unit and used or 0, 0
+      start = current
+    end
+    local left = unit - math.max(now - start, 0)
+    if not refund then
+      local charged = used + cost
+      if previous * left + charged * unit > limit * unit then
+        fits = false
+      end
+      used = math.max(used, math.min(charged, limit))
+    else
+      local charged_in = charged_at - charged_at % unit
+      if charged_in == start then
+        used = math.max(used - cost, 0)
+      elseif start - charged_in == unit then
+        previous = math.max(previous - cost, 0)
+      end
+    end
+    if used > 0 then
+      unused_after = math.max(start - now, 0) + left + unit
+    elseif previous > 0 then
+      unused_after = math.max(start - now, 0) + left
+    end
+    after = after .. format('sw1 %.0f %.0f %.0f;', start, previous, used)
+
+  elseif kind == 'sl' then
+    local ats, units, count, sum = {}, {}, 0, 0
+    if stored then
+      place = match(stored, '^sl1()', place)
+      while place do
+        local at, some, rest = match(stored, '^ (%d+):(%d+)()', place)
+        if not at then
+          break
+        end
+        at, some, place = tonumber(at), tonumber(some), rest
+        if at > MAX_INSTANT or some < 1 or count > 0 and at <= ats[count] then
+          return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
+        end
+        count, sum = count + 1, sum + some
+        ats[count], units[count] = at, some
+      end
+      place = place and match(stored, '^;()', place)
+      if not place or sum > 1000 then
+        return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
+      end
+    end
+    local instant = now
+    if count > 0 and ats[count] > now then
+      instant = ats[count]
+    end
+    local first, newest = 1, nil
+    if refund then
+      for entry = 1, count do
+        if ats[entry] == charged_at then
+          units[entry] = math.max(units[entry] - cost, 0)
+        end
+      end
+    else
+      while first <= count and instant - ats[first] >= unit do
+        sum, first = sum - units[first], first + 1
+      end
+      if sum + cost > limit then
+        fits = false
+      end
+      if cost == 0 then
+        first = 1
+      else
+        if count > 0 and ats[count] == instant then
+          units[count] = units[count] + cost
+        else
+          count = count + 1
+          ats[count], units[count] = instant, cost
+        end
+        -- Only a charged denial passes the limit: it takes the place of what is oldest.
+        local excess = sum + cost - math.max(limit, sum)
+        while excess > 0 and first <= count do
+          local part = math.min(units[first], excess)
+          units[first], excess = units[first] - part, excess - part
+          if units[first] == 0 then
+            first = first + 1
+          end
+        end
+      end
+    end
+    local parts = { 'sl1' }
+    for entry = first, count do
+      if units[entry] > 0 then
+        parts[#parts + 1] = format(' %.0f:%.0f', ats[entry], units[entry])
+        newest = ats[entry]
+      end
+    end
+    if newest and newest + unit > now then
+      unused_after = newest + unit - now
+    end
+    after = after .. table.concat(parts) .. ';'
+
+  else
+    return redis.error_reply('ERR unknown kind of quota: ' .. kind)
+  end
+
+  if unused_after > 0 then
+    used_at_all = true
+    if unused_after > life then
+      life = unused_after
+    end
+  end
+end
+
+if stored and place <= #stored then
+  return redis.error_reply('CORRUPT more than the policy has')
+end
+fits = fits and not never
+
+local write = false
+if refund then
+  write = stored
+elseif mode ~= 'p' then
+  write = fits or mode == 'd' and not never
+end
+-- What was never seen and is not used now needs no state.
+if write and (stored or used_at_all) then
+  redis.call('SET', KEYS[1], after, 'PX', format('%.0f', life))
+end
+
+local answer = (fits and 'a' or 'd') .. known .. (stored or '')
+if once then
+  redis.call('SET', once, answer, 'PX', ARGV[quotas_end + 1])
+end
+return answer
