@@ -78,8 +78,11 @@ pub fn judge(accuracy: &Accuracy, fixture: &Fixture, reference: &Replay, found: 
         if restarts {
             reasons.extend(bounds::of_restart(floor, admitted, errors));
         } else {
-            reasons.extend(exact::differences(fixture, reference, found));
-            reasons.extend(expectation::unmet(fixture, found));
+            let differences = exact::differences(fixture, reference, found);
+            if differences.is_empty() {
+                reasons.extend(expectation::unmet(fixture, found));
+            }
+            reasons.extend(differences);
         }
     }
     let verdict = if reasons.is_empty() { Verdict::Pass } else { Verdict::Fail };

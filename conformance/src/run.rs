@@ -6,7 +6,7 @@ use serde_json::Value;
 use tollgate_core::{Capabilities, Check, Key, UnixMillis};
 use tollgate_guest_protocol::{Answer, Route};
 
-use crate::fixture::{Case, Fixture, Op, RequestFixture, Step};
+use crate::fixture::{Case, Disturb, Fixture, Op, RequestFixture, Step};
 use crate::judge::{Judgement, Verdict, judge};
 use crate::oracle;
 use crate::replay::{self, Replay, replay};
@@ -55,7 +55,11 @@ pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMu
         Ok(running) => running,
         Err(reason) => return report.ended(Status::Fail, format!("did not start: {reason}")),
     };
-    if let Err(reason) = running.check(&declared).await {
+    let ready = async {
+        running.check(&declared).await?;
+        running.settle().await
+    };
+    if let Err(reason) = ready.await {
         running.stop().await;
         return report.ended(Status::Fail, reason);
     }
@@ -108,11 +112,14 @@ async fn decision(
     let before = running.round_trips().await;
     let found = replay(fixture, running, prefix).await;
     let after = running.round_trips().await;
+    let restarted = fixture.disturbs(Disturb::Restart);
     let Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested } =
         judge(&declared.accuracy, fixture, reference, &found);
     // A store that was restarted counts from zero again.
     let trips = before.zip(after).and_then(|(before, after)| after.checked_sub(before));
-    let restarted = fixture.disturbs(crate::fixture::Disturb::Restart);
+    if restarted && let Err(reason) = running.settle().await {
+        return FixtureReport::new(&fixture.id, Verdict::Fail).because(&reason);
+    }
     FixtureReport {
         reason: reasons.first().cloned(),
         reasons,

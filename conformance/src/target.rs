@@ -10,6 +10,8 @@ mod redis;
 pub use build::workspace;
 pub use process::guard;
 
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
@@ -21,6 +23,12 @@ use crate::subject::{Http, Place, Subject};
 
 /// Every target, in the order they run.
 pub const ALL: &[&dyn Target] = &[&memory::Memory, &redis::SINGLE, &redis::CLUSTER];
+
+/// Keys that are asked for until all are answered: enough to meet every node of a cluster, over every connection.
+const PROBES: u64 = 24;
+
+/// A guest whose store is back recovers within this time.
+const RECOVERY_MAX: Duration = Duration::from_secs(15);
 
 /// What guests and fixtures are run on.
 pub trait Target: Sync {
@@ -96,6 +104,27 @@ impl Running {
         Ok(())
     }
 
+    /// Waits until every guest answers from its store again: connections that broke are made anew, scripts are there.
+    ///
+    /// # Errors
+    /// What a guest still says when it should long have recovered.
+    pub async fn settle(&self) -> Result<(), String> {
+        for process in 0..self.http.processes() as u64 {
+            let began = Instant::now();
+            let mut settled = 0;
+            while settled < PROBES {
+                let place = Place { location: Some(process), nth: settled };
+                let reply = self.http.send(Route::Peek, probe(settled), place).await?;
+                settled = if reply.status == 503 { 0 } else { settled + 1 };
+                if settled == 0 && began.elapsed() > RECOVERY_MAX {
+                    let said = String::from_utf8_lossy(&reply.body).into_owned();
+                    return Err(format!("after {RECOVERY_MAX:?} a guest still answers {said}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Round trips that decisions took so far, where they can be counted from outside.
     pub async fn round_trips(&self) -> Option<u64> {
         self.store.as_ref()?.round_trips().await.ok()
@@ -110,6 +139,11 @@ impl Running {
             store.stop().await;
         }
     }
+}
+
+fn probe(nth: u64) -> Bytes {
+    let quotas = r#"[{"algorithm":"fixed_window","limit":1,"window_ms":1000}]"#;
+    format!(r#"{{"policy":{{"name":"probe","quotas":{quotas}}},"key":"probe:{nth}","now_ms":0}}"#).into()
 }
 
 impl Subject for Running {

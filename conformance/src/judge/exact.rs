@@ -16,44 +16,50 @@ const FIELDS: [&str; 6] =
 /// Different answers that a message shows before it says how many more there are.
 const SHOWN: usize = 3;
 
-/// An answer, whole.
+/// An answer, as far as it is compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Whole {
-    Decision(Decided, [Option<String>; FIELDS.len()]),
+enum Seen {
+    Decision(Decided, Option<[Option<String>; FIELDS.len()]>),
     Done,
     Error,
 }
 
-/// Each step whose answers are not the reference's, in words.
+/// Each step whose answers are not the reference's, in words. The response fields are told where only they differ.
 pub(super) fn differences(fixture: &Fixture, reference: &Replay, found: &Replay) -> Vec<String> {
     let steps = fixture.steps.iter().zip(reference.steps.iter().zip(&found.steps)).enumerate();
     let differing = steps.filter_map(|(place, (step, (expected, found)))| {
-        let mut counts: BTreeMap<Whole, i64> = BTreeMap::new();
-        for one in expected {
-            *counts.entry(whole(one)).or_default() += 1;
-        }
-        for one in found {
-            *counts.entry(whole(one)).or_default() -= 1;
-        }
-        let missing: Vec<_> = counts.iter().filter(|(_, count)| **count > 0).collect();
-        let unexpected: Vec<_> = counts.iter().filter(|(_, count)| **count < 0).collect();
-        if missing.is_empty() && unexpected.is_empty() {
-            return None;
-        }
-        Some(format!("{}: expected {}; found {}", named(place, step), listed(&missing), listed(&unexpected)))
+        let bare = |one: &Answered| seen(one, false);
+        let whole = |one: &Answered| seen(one, true);
+        let difference = difference(expected, found, bare).or_else(|| difference(expected, found, whole))?;
+        Some(format!("{}: {difference}", named(place, step)))
     });
     differing.collect()
 }
 
-fn whole(one: &Answered) -> Whole {
+fn difference(expected: &[Answered], found: &[Answered], seen: impl Fn(&Answered) -> Seen) -> Option<String> {
+    let mut counts: BTreeMap<Seen, i64> = BTreeMap::new();
+    for one in expected {
+        *counts.entry(seen(one)).or_default() += 1;
+    }
+    for one in found {
+        *counts.entry(seen(one)).or_default() -= 1;
+    }
+    let missing: Vec<_> = counts.iter().filter(|(_, count)| **count > 0).collect();
+    let unexpected: Vec<_> = counts.iter().filter(|(_, count)| **count < 0).collect();
+    let differ = !missing.is_empty() || !unexpected.is_empty();
+    differ.then(|| format!("expected {}; found {}", listed(&missing), listed(&unexpected)))
+}
+
+fn seen(one: &Answered, with_fields: bool) -> Seen {
+    let fields = || FIELDS.map(|name| field(one, name).cloned());
     match &one.answer {
-        Answer::Decision(decision) => Whole::Decision(decision.clone(), FIELDS.map(|name| field(one, name).cloned())),
-        Answer::Error(_) => Whole::Error,
-        _ => Whole::Done,
+        Answer::Decision(decision) => Seen::Decision(decision.clone(), with_fields.then(fields)),
+        Answer::Error(_) => Seen::Error,
+        _ => Seen::Done,
     }
 }
 
-fn listed(answers: &[(&Whole, &i64)]) -> String {
+fn listed(answers: &[(&Seen, &i64)]) -> String {
     let mut out = String::new();
     for (place, (answer, count)) in answers.iter().take(SHOWN).enumerate() {
         let _ = write!(out, "{}{} x {}", if place == 0 { "" } else { ", " }, count.abs(), in_words(answer));
@@ -65,11 +71,11 @@ fn listed(answers: &[(&Whole, &i64)]) -> String {
     if out.is_empty() { "no answer in their place".into() } else { out }
 }
 
-fn in_words(answer: &Whole) -> String {
+fn in_words(answer: &Seen) -> String {
     let (decision, fields) = match answer {
-        Whole::Decision(decision, fields) => (decision, fields),
-        Whole::Done => return "done".into(),
-        Whole::Error => return "an error".into(),
+        Seen::Decision(decision, fields) => (decision, fields),
+        Seen::Done => return "done".into(),
+        Seen::Error => return "an error".into(),
     };
     let mut out = match decision.status {
         Outcome::Allowed => "allowed".to_string(),
@@ -91,7 +97,7 @@ fn in_words(answer: &Whole) -> String {
     if decision.delay_ms > 0 {
         let _ = write!(out, "; delay {} ms", decision.delay_ms);
     }
-    for (name, value) in FIELDS.iter().zip(fields) {
+    for (name, value) in FIELDS.iter().zip(fields.iter().flatten()) {
         if let Some(value) = value {
             let _ = write!(out, "; {name}: {value}");
         }

@@ -48,7 +48,7 @@ pub(super) fn row(target: &TargetReport) -> [String; 13] {
     let other = target.fixtures.len() - count(Verdict::Pass) - count(Verdict::Fail);
     let offered: u64 = ran().map(|one| one.offered).sum();
     let busy_ms: u64 = ran().map(|one| one.elapsed_ms).sum();
-    let trips = ran().filter_map(|one| one.round_trips).max_by(f64::total_cmp);
+    let trips = mean_trips(target);
     [
         target.name.clone(),
         target.class.clone(),
@@ -64,6 +64,15 @@ pub(super) fn row(target: &TargetReport) -> [String; 13] {
         or_dash((offered * 1_000).checked_div(busy_ms).map(|rate| rate.to_string())),
         seconds(target.elapsed_ms),
     ]
+}
+
+/// Round trips of a decision over all fixtures, to the thousandth.
+#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
+fn mean_trips(target: &TargetReport) -> Option<f64> {
+    let measured = || target.fixtures.iter().filter_map(|one| Some((one.round_trips?, one.offered as f64)));
+    let offered: f64 = measured().map(|(_, offered)| offered).sum();
+    let trips: f64 = measured().map(|(trips, offered)| trips * offered).sum();
+    (offered > 0.0).then(|| (trips / offered * 1_000.0).round() / 1_000.0)
 }
 
 pub(super) const fn status(status: Status) -> &'static str {

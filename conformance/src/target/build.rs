@@ -1,7 +1,9 @@
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use tokio::process::Command;
+use tokio::sync::Mutex;
 
 /// The workspace that this program was built in: its guests are built from there.
 #[must_use]
@@ -10,8 +12,21 @@ pub fn workspace() -> PathBuf {
     conformance.parent().unwrap_or(conformance).to_path_buf()
 }
 
-/// Builds a package of the workspace in this program's own profile, and tells where its program is.
+/// Programs that were built already, by package.
+static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::const_new(BTreeMap::new());
+
+/// Builds a package of the workspace in this program's own profile, once, and tells where its program is.
 pub(super) async fn program(package: &str) -> Result<PathBuf, String> {
+    let mut built = BUILT.lock().await;
+    if let Some(program) = built.get(package) {
+        return Ok(program.clone());
+    }
+    let program = build(package).await?;
+    built.insert(package.into(), program.clone());
+    Ok(program)
+}
+
+async fn build(package: &str) -> Result<PathBuf, String> {
     let workspace = workspace();
     if !workspace.join("Cargo.toml").exists() {
         return Err(format!("{} is gone; run tollgate in the checkout it was built in", workspace.display()));
