@@ -120,8 +120,8 @@ async fn burst(
         let mut coming: FuturesUnordered<_> = (0..step.burst).map(send).collect();
         let mut answers = Vec::with_capacity(coming.len());
         loop {
-            // Some were answered and most were not: whatever happens to the store now happens amid the burst.
-            if answers.len() as u64 >= step.burst / 8 {
+            // The first answer is here and most are not: whatever happens to the store now happens amid the burst.
+            if !answers.is_empty() || step.burst == 1 {
                 well_under_way.notify_one();
             }
             match coming.next().await {

@@ -152,9 +152,11 @@ impl Subject for Running {
     }
 
     async fn disturb(&self, disturb: Disturb) -> Result<(), String> {
-        match &self.store {
-            Some(store) => store.disturb(disturb).await,
-            None => Err("the target has no store that can be reached from outside".into()),
-        }
+        let Some(store) = &self.store else {
+            return Err("the target has no store that can be reached from outside".into());
+        };
+        store.disturb(disturb).await?;
+        // The steps after it show what the store kept, not how fast the guests find it again.
+        if disturb == Disturb::Restart { self.settle().await } else { Ok(()) }
     }
 }
