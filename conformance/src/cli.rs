@@ -46,7 +46,7 @@ enum Command {
     /// List the fixtures, having checked them against the reference.
     Fixtures(Selection),
     /// Show which fixtures catch which deliberately broken limiter; exit 1 where one survives.
-    Mutants(Selection),
+    Mutants(mutants::Args),
     /// Run a program until standard input ends.
     #[command(hide = true)]
     Guard {
@@ -86,7 +86,7 @@ pub fn main() -> ExitCode {
         Command::Targets => targets::run(),
         Command::Compare(args) => compare::run(&args),
         Command::Fixtures(selection) => fixtures::run(&selection),
-        Command::Mutants(selection) => mutants::run(&selection),
+        Command::Mutants(args) => mutants::run(&args),
         Command::Guard { folder, command } => target::guard(folder, &command).map_err(Failure::Usage),
     };
     match done {
@@ -142,6 +142,11 @@ impl Selection {
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(|error| Failure::Usage(format!("no runtime: {error}")))?.block_on(future))
+}
+
+fn contradicted(wrong: Vec<String>) -> Failure {
+    let wrong = wrong.join("\n  ");
+    Failure::Usage(format!("the reference does not answer as these fixtures say:\n  {wrong}"))
 }
 
 fn counted(count: usize, what: &str) -> String {

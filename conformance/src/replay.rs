@@ -119,16 +119,18 @@ async fn burst(
         };
         let mut coming: FuturesUnordered<_> = (0..step.burst).map(send).collect();
         let mut answers = Vec::with_capacity(coming.len());
-        loop {
-            // The first answer is here and most are not: whatever happens to the store now happens amid the burst.
-            if !answers.is_empty() || step.burst == 1 {
-                well_under_way.notify_one();
-            }
-            match coming.next().await {
-                Some(answer) => answers.push(answer),
-                None => return answers,
-            }
+        if step.burst > 1 {
+            answers.extend(coming.next().await);
         }
+        if step.disturb.is_some() {
+            // The first answer is here and most are not: whatever happens to the store now happens amid the burst.
+            well_under_way.notify_one();
+            tokio::task::yield_now().await;
+        }
+        while let Some(answer) = coming.next().await {
+            answers.push(answer);
+        }
+        answers
     };
     let Some(disturb) = step.disturb else { return answers.await };
     let disturbed = async {

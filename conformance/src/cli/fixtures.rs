@@ -1,11 +1,9 @@
-use super::{Failure, Selection, block_on, counted};
+use super::{Failure, Selection, block_on, contradicted, counted};
 use crate::fixture::Case;
 use crate::run::prepare;
 
 pub(super) fn run(selection: &Selection) -> Result<(), Failure> {
-    let prepared = block_on(prepare(selection.load()?))?.map_err(|wrong| {
-        Failure::Usage(format!("the reference does not answer as these fixtures say:\n  {}", wrong.join("\n  ")))
-    })?;
+    let prepared = block_on(prepare(selection.load()?))?.map_err(contradicted)?;
     let width = prepared.iter().map(|one| one.case.id().len()).max().unwrap_or(0);
     for one in &prepared {
         println!("{:width$}  {}", one.case.id(), one.case.about());

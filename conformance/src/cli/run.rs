@@ -2,7 +2,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::progress::Progress;
-use super::{Failure, Selection, block_on};
+use super::{Failure, Selection, block_on, contradicted};
 use crate::report::{Report, Status, junit, markdown, table};
 use crate::run;
 use crate::target::{ALL, Target, workspace};
@@ -65,10 +65,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
 }
 
 async fn replay(targets: &[&'static dyn Target], cases: Vec<crate::fixture::Case>) -> Result<Report, Failure> {
-    let prepared = run::prepare(cases).await.map_err(|wrong| {
-        let wrong = wrong.join("\n  ");
-        Failure::Usage(format!("the reference does not answer as these fixtures say:\n  {wrong}"))
-    })?;
+    let prepared = run::prepare(cases).await.map_err(contradicted)?;
     let mut reports = Vec::with_capacity(targets.len());
     for target in targets {
         let progress = Progress::new(target.name(), prepared.len());
