@@ -232,6 +232,17 @@ impl Fixture {
         self.steps.iter().filter(|step| step.op == Op::Check).map(|step| step.burst).sum()
     }
 
+    /// Whether a token is used again once its time has passed.
+    #[must_use]
+    pub fn outlives_a_token(&self) -> bool {
+        let mut until: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+        self.steps.iter().any(|step| {
+            let Some((token, ttl_ms)) = step.token.as_deref().zip(step.token_ttl_ms) else { return false };
+            let ends = step.at_ms.saturating_add_unsigned(ttl_ms);
+            *until.entry((&step.key, token)).or_insert(ends) <= step.at_ms
+        })
+    }
+
     /// Whether some step does this to the store.
     #[must_use]
     pub fn disturbs(&self, disturb: Disturb) -> bool {

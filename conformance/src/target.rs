@@ -44,6 +44,10 @@ pub trait Target: Sync {
     /// Whether something can be done to its store.
     fn can(&self, disturb: Disturb) -> bool;
 
+    /// Whether its store forgets idempotency tokens by the caller's clock. Where it goes by its own, a fixture that
+    /// lets a token's time pass says nothing of it.
+    fn forgets_on_virtual_time(&self) -> bool;
+
     /// What stands in for the platform here.
     ///
     /// # Errors

@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         println!("{}, {} caught by {fixtures}", counted(all.len(), "mutant"), all.len() - survivors.len());
         if sharp.contains(&false) {
             let ids = cases.iter().zip(&sharp).filter(|(_, sharp)| !**sharp).map(|(case, _)| case.case.id());
-            println!("catching none, being there for real stores: {}", ids.collect::<Vec<_>>().join(", "));
+            println!("catching no mutant: {}", ids.collect::<Vec<_>>().join(", "));
         }
         if !survivors.is_empty() {
             println!("survived: {}", survivors.join(", "));

@@ -31,6 +31,10 @@ impl Target for Memory {
         false
     }
 
+    fn forgets_on_virtual_time(&self) -> bool {
+        true
+    }
+
     fn emulator(&self) -> Result<Emulator, String> {
         Ok(Emulator { name: NATIVE_GUEST.into(), version: env!("CARGO_PKG_VERSION").into() })
     }
