@@ -27,16 +27,12 @@ fn a_sliding_window_does_not() {
 /// 42 * ((60 - 15) / 60) + 18 = 49.5" (<https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>).
 #[test]
 fn the_worked_example_of_the_two_counter_window_is_49_and_a_half() {
+    let window = SlidingWindow::new(50, Millis::from_secs(60)).unwrap();
     let state = SlidingState { start: UnixMillis::new(60_000), previous: 42, current: 18 };
-    let at =
-        |limit| SlidingWindow::new(limit, Millis::from_secs(60)).unwrap().status(&state, UnixMillis::new(75_000)).0;
-    // 50 leaves half a request of room, 51 one and a half, and so on: the estimate is between 49 and 50, ...
-    assert_eq!([at(49), at(50), at(51), at(52)], [0, 0, 1, 2]);
-    // ... and exactly 49.5: doubled, 84 and 36 are 99, which fills 99 and leaves one of 100.
-    let doubled = SlidingState { previous: 84, current: 36, ..state };
-    let at =
-        |limit| SlidingWindow::new(limit, Millis::from_secs(60)).unwrap().status(&doubled, UnixMillis::new(75_000)).0;
-    assert_eq!([at(99), at(100)], [0, 1]);
+    let standing = window.standing(&state, UnixMillis::new(75_000));
+    let estimate = 50.0 - standing.room as f64 / standing.unit as f64;
+    assert_eq!(estimate, 49.5);
+    assert_eq!(standing.remaining(), 0);
 }
 
 /// A small generator of repeatable noise (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>).
@@ -75,8 +71,8 @@ fn the_two_counter_window_seldom_misjudges_a_rate() {
         let mut at_ms = 1_800_000_000_000.0 + noise.unit() * 60_000.0;
         while at_ms < 1_800_000_000_000.0 + 40.0 * 60_000.0 {
             let now = UnixMillis::new(at_ms as u64);
-            let limited_by_estimate = COUNTED - window.status(&estimated, now).0 >= LIMIT;
-            let limited_by_log = COUNTED - log.status(&exact, now).0 >= LIMIT;
+            let limited_by_estimate = COUNTED - window.standing(&estimated, now).remaining() >= LIMIT;
+            let limited_by_log = COUNTED - log.standing(&exact, now).remaining() >= LIMIT;
             window.charge(&mut estimated, now, 1);
             log.charge(&mut exact, now, 1);
             requests += 1;

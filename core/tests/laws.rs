@@ -317,6 +317,30 @@ proptest! {
         prop_assert_eq!(policy.decode(&policy.encode(&state)).unwrap(), state);
     }
 
+    /// Of a request that was refunded, what it kept is what counts.
+    #[test]
+    fn refunds_admit_no_more_than_if_the_refunded_had_never_come(
+        policy in policy(), start in start(), arrivals in arrivals(),
+        refunds in proptest::collection::vec(proptest::option::of((any::<prop::sample::Index>(), 0..=13u64)), 60)
+    ) {
+        let (mut state, mut now) = (policy.unused(), start);
+        let mut kept: Vec<(UnixMillis, u64)> = Vec::new();
+        for ((gap, cost), refund) in arrivals.into_iter().zip(refunds) {
+            now = now + Millis::new(gap);
+            if policy.decide(&mut state, now, cost).is_allowed() {
+                kept.push((now, cost));
+            }
+            if let (Some((which, back)), false) = (refund, kept.is_empty()) {
+                let place = which.index(kept.len());
+                let (charged_at, cost) = &mut kept[place];
+                let back = back.min(*cost);
+                policy.refund(&mut state, *charged_at, now, back);
+                *cost -= back;
+            }
+        }
+        no_interval_admits_more(&policy, &kept)?;
+    }
+
     #[test]
     fn a_charged_denial_counts_as_an_admission_would(start in start(), limit in 1..=12u64, window in 1..=40u64) {
         let hammer = |quota: Quota| {

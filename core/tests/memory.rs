@@ -58,7 +58,7 @@ fn many_threads_on_many_keys_admit_exactly_the_limit_of_each() {
             scope.spawn(move || {
                 for round in 0..10u64 {
                     for client in 0..500u64 {
-                        let key = Key::new(&format!("ip:{}", (client * 7 + thread * 31 + round) % 500));
+                        let key = Key::new(format!("ip:{}", (client * 7 + thread * 31 + round) % 500));
                         if limiter.decide(Check::new(policy, &key, NOW)).is_allowed() {
                             admitted.fetch_add(1, Ordering::Relaxed);
                         }
@@ -78,7 +78,7 @@ fn memory_follows_the_live_keys_and_not_all_the_keys_ever_seen() {
     let mut most = 0;
     for second in 0..200u64 {
         for client in 0..500u64 {
-            let key = Key::new(&format!("ip:{second}-{client}"));
+            let key = Key::new(format!("ip:{second}-{client}"));
             assert!(limiter.decide(Check::new(&policy, &key, NOW + Millis::from_secs(second))).is_allowed());
         }
         most = most.max(limiter.len());
@@ -160,7 +160,7 @@ proptest! {
                 if sweep {
                     swept.sweep(now);
                 }
-                let key = Key::new(&key.to_string());
+                let key = Key::new(key.to_string());
                 let check = Check::new(&policy, &key, now).cost(cost);
                 prop_assert_eq!(swept.decide(check), kept.decide(check));
             }
