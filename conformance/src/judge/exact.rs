@@ -19,7 +19,7 @@ const SHOWN: usize = 3;
 /// An answer, as far as it is compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
-    Decision(Decided, Option<[Option<String>; FIELDS.len()]>),
+    Decision(Decided, Vec<Option<String>>),
     Done,
     Error,
 }
@@ -51,9 +51,9 @@ fn difference(expected: &[Answered], found: &[Answered], seen: impl Fn(&Answered
 }
 
 fn seen(one: &Answered, with_fields: bool) -> Seen {
-    let fields = || FIELDS.map(|name| field(one, name).cloned());
+    let fields = || FIELDS.iter().map(|name| field(one, name).cloned()).collect();
     match &one.answer {
-        Answer::Decision(decision) => Seen::Decision(decision.clone(), with_fields.then(fields)),
+        Answer::Decision(decision) => Seen::Decision(decision.clone(), if with_fields { fields() } else { Vec::new() }),
         Answer::Error(_) => Seen::Error,
         _ => Seen::Done,
     }
@@ -97,7 +97,7 @@ fn in_words(answer: &Seen) -> String {
     if decision.delay_ms > 0 {
         let _ = write!(out, "; delay {} ms", decision.delay_ms);
     }
-    for (name, value) in FIELDS.iter().zip(fields.iter().flatten()) {
+    for (name, value) in FIELDS.iter().zip(fields) {
         if let Some(value) = value {
             let _ = write!(out, "; {name}: {value}");
         }

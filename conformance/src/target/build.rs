@@ -48,5 +48,5 @@ async fn build(package: &str) -> Result<PathBuf, String> {
         let is_program = message["target"]["name"] == package && message["target"]["kind"][0] == "bin";
         is_program.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
     };
-    built.filter_map(program).last().ok_or_else(|| format!("cargo built no program of {package}"))
+    built.filter_map(program).next_back().ok_or_else(|| format!("cargo built no program of {package}"))
 }
