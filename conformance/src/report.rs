@@ -53,7 +53,7 @@ pub struct TargetReport {
     pub reason: Option<String>,
     /// What stood in for the platform.
     pub emulator: Option<Emulator>,
-    /// The whole time, starting and stopping included.
+    /// The time it ran, building and starting not included.
     #[serde(default)]
     pub elapsed_ms: u64,
     /// Each fixture.

@@ -44,7 +44,6 @@ pub async fn prepare(cases: Vec<Case>) -> Result<Vec<Prepared>, Vec<String>> {
 
 /// Runs fixtures on a target, telling of each as it is done. Starts it and stops it.
 pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMut(&FixtureReport)) -> TargetReport {
-    let began = Instant::now();
     let declared = target.capabilities();
     let mut report = TargetReport::new(target.name(), &declared.accuracy);
     match target.emulator() {
@@ -55,6 +54,7 @@ pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMu
         Ok(running) => running,
         Err(reason) => return report.ended(Status::Fail, format!("did not start: {reason}")),
     };
+    let began = Instant::now();
     let ready = async {
         running.check(&declared).await?;
         running.settle().await
@@ -69,7 +69,7 @@ pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMu
         report.fixtures.push(one);
     }
     running.stop().await;
-    report.elapsed_ms = millis(began);
+    report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.concluded(&declared.accuracy)
 }
 
@@ -228,8 +228,4 @@ pub async fn identify(fixture: &RequestFixture, subject: &impl Subject) -> Resul
 
 fn name(source: &impl serde::Serialize) -> String {
     serde_json::to_value(source).ok().as_ref().and_then(Value::as_str).unwrap_or("?").to_string()
-}
-
-fn millis(began: Instant) -> u64 {
-    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
@@ -98,9 +99,16 @@ fn tell(out: &mut String, target: &TargetReport) {
         }
     }
     let left_out = target.fixtures.iter().filter(|one| !matches!(one.verdict, Verdict::Pass | Verdict::Fail));
+    let mut reasons: BTreeMap<(Verdict, &str), Vec<&str>> = BTreeMap::new();
     for one in left_out {
-        let verdict = serde_json::to_value(one.verdict).unwrap_or_default();
         let reason = one.reason.as_deref().unwrap_or("the target declares that it cannot, and answers so");
-        let _ = writeln!(out, "  {} {}: {} ({reason})", target.name, verdict.as_str().unwrap_or("?"), one.id);
+        reasons.entry((one.verdict, reason)).or_default().push(&one.id);
+    }
+    for ((verdict, reason), ids) in reasons {
+        let verdict = serde_json::to_value(verdict).unwrap_or_default();
+        let _ = writeln!(out, "\n{} {}: {reason}", target.name, verdict.as_str().unwrap_or("?"));
+        for id in ids {
+            let _ = writeln!(out, "  {id}");
+        }
     }
 }

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::io::{IsTerminal as _, stderr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -35,7 +36,11 @@ async fn build(package: &str) -> Result<PathBuf, String> {
     eprintln!("building {package} ({profile})");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.current_dir(&workspace).args(["build", "--quiet", "--package", package, "--profile", profile]);
+    build.current_dir(&workspace).args(["build", "--package", package, "--profile", profile]);
+    // A first build takes a minute or two: a person may watch it, a log need not.
+    if !stderr().is_terminal() {
+        build.arg("--quiet");
+    }
     build.arg("--message-format=json-render-diagnostics");
     build.stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
     let built = build.output().await.map_err(|error| format!("cargo: {error}"))?;
