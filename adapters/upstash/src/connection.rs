@@ -10,7 +10,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, ServerErrorKind, Value};
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::{Error, ErrorKind, Millis};
+use tollgate_core::{Error, Millis};
 
 use crate::config::Config;
 use crate::error;
@@ -32,9 +32,9 @@ pub(crate) struct Link {
 }
 
 enum Client {
-    Single(redis::Client),
+    Single(Box<redis::Client>),
     #[cfg(feature = "cluster")]
-    Cluster(redis::cluster::ClusterClient),
+    Cluster(Box<redis::cluster::ClusterClient>),
 }
 
 #[derive(Clone)]
@@ -54,8 +54,8 @@ struct Live {
 /// How the last attempt to connect ended.
 struct Failure {
     at: Instant,
-    kind: ErrorKind,
-    message: String,
+    /// `None` for a server that let the deadline pass.
+    error: Option<RedisError>,
 }
 
 impl Link {
@@ -70,9 +70,9 @@ impl Link {
             #[cfg(feature = "cluster")]
             Some(info) if config.cluster => {
                 infos.push(info);
-                Client::Cluster(crate::cluster::client(infos, config.deadline_duration())?)
+                Client::Cluster(Box::new(crate::cluster::client(infos, config.deadline_duration())?))
             }
-            Some(info) => Client::Single(redis::Client::open(info).map_err(error::not_connected)?),
+            Some(info) => Client::Single(Box::new(redis::Client::open(info).map_err(error::not_connected)?)),
             None => unreachable!("a checked configuration has a server"),
         };
         Ok(Self {
@@ -154,8 +154,8 @@ impl Link {
             return Err(error);
         }
         let attempt = match timeout_at(deadline, self.client.connect()).await {
-            Ok(attempt) => attempt.map_err(error::not_connected),
-            Err(_) => Err(error::connect_timeout(self.deadline)),
+            Ok(attempt) => attempt.map_err(Some),
+            Err(_) => Err(None),
         };
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         match attempt {
@@ -166,8 +166,8 @@ impl Link {
                 Ok(live)
             }
             Err(error) => {
-                *failure = Some(Failure { at: Instant::now(), kind: error.kind(), message: error.to_string() });
-                Err(error)
+                *failure = Some(Failure { at: Instant::now(), error: error.clone() });
+                Err(self.not_connected(error))
             }
         }
     }
@@ -176,7 +176,11 @@ impl Link {
     fn failed_since(&self, since: Option<Instant>) -> Option<Error> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         let failure = failure.as_ref().filter(|failure| since.is_none_or(|since| failure.at >= since))?;
-        Some(Error::new(failure.kind, failure.message.clone()))
+        Some(self.not_connected(failure.error.clone()))
+    }
+
+    fn not_connected(&self, error: Option<RedisError>) -> Error {
+        error.map_or_else(|| error::connect_timeout(self.deadline), error::not_connected)
     }
 }
 

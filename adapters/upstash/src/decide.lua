@@ -42,7 +42,7 @@ if refund then
   charged_at = tonumber(ARGV[quotas_end + 1])
 end
 
--- What the quotas together make of it: all or nothing.
+-- What the quotas together make of it: all or nothing. A cost that never fits does not fit now, either.
 local fits, never, used_at_all = true, false, false
 local after, place = '', 1
 
@@ -239,7 +239,6 @@ end
 if stored and place <= #stored then
   return redis.error_reply('CORRUPT more than the policy has')
 end
-fits = fits and not never
 
 local write = false
 if refund then

@@ -40,6 +40,7 @@ mod connection;
 mod error;
 #[cfg(feature = "resp")]
 mod explain;
+#[cfg_attr(not(feature = "resp"), expect(dead_code, reason = "what runs it is a transport"))]
 mod script;
 mod state;
 #[cfg(feature = "resp")]

@@ -10,7 +10,7 @@ use crate::state;
 pub const SCRIPT: &str = include_str!("decide.lua");
 
 /// The SHA-1 of [`SCRIPT`]: what `EVALSHA` names it by.
-pub const SCRIPT_SHA1: &str = "4b92cf1ba225a5042384526914a33f76f140f07f";
+pub const SCRIPT_SHA1: &str = "00e72bdd9584ccd967acb92e8d99df6a1f487ade";
 
 /// One run of the script.
 pub(crate) struct Call<'a> {

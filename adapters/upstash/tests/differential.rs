@@ -13,6 +13,9 @@ use tollgate_core::algorithm::{MAX_UNITS, SlidingLog};
 use tollgate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
 use tollgate_upstash::RedisLimiter;
 
+/// The last instant with one after it: the reference keeps what ends after now, and nothing ends after the very last.
+const LAST: UnixMillis = UnixMillis::new(UnixMillis::MAX.get() - 1);
+
 /// A quota before it is checked: the numbers are cut to what its algorithm takes.
 #[derive(Clone, Debug)]
 struct Numbers {
@@ -133,7 +136,7 @@ async fn replay(redis: &RedisLimiter, key: &Key, history: &History) -> Result<()
     let memory = MemoryLimiter::with_shards(1);
     let mut quotas = history.quotas.clone();
     let mut policy = policy(&quotas, history.charge_denied);
-    let mut now = UnixMillis::new(history.start_ms);
+    let mut now = UnixMillis::new(history.start_ms).min(LAST);
     let mut charged_at = vec![now];
     // A token is of one configuration: its first answer is told in the terms of the policy it is asked with.
     let mut epoch = 0;
@@ -174,7 +177,7 @@ async fn replay(redis: &RedisLimiter, key: &Key, history: &History) -> Result<()
                 memory.reset(&policy, key).await.unwrap();
                 epoch += 1;
             }
-            Step::Forward(span) => now = now + Millis::new(*span),
+            Step::Forward(span) => now = (now + Millis::new(*span)).min(LAST),
             Step::Back(span) => now = UnixMillis::new(now.get().saturating_sub(*span)),
             Step::Limits(limit, refill) => {
                 for numbers in &mut quotas {
