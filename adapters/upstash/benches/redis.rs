@@ -26,11 +26,18 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
+    // `-- latency throughput ceiling` names those to run.
+    let named = |name: &str| {
+        let mut names = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).peekable();
+        names.peek().is_none() || names.any(|argument| argument == name)
+    };
     println!("{:<58} {:>12} {:>12} {:>8}  target", "", "ours", "theirs", "ratio");
     let server = Server::start();
-    latency(&server);
-    throughput(&server);
-    ceiling(&server);
+    for (name, measure) in [("latency", latency as fn(&Server)), ("throughput", throughput), ("ceiling", ceiling)] {
+        if named(name) {
+            measure(&server);
+        }
+    }
 }
 
 fn row(what: &str, ours: &str, theirs: &str, ratio: f64, target: &str) {

@@ -125,6 +125,9 @@ fn connection_info(url: &str) -> Result<ConnectionInfo, Error> {
     }
     let info = url.into_connection_info().map_err(|_| invalid(format!("url: not a Redis URL; {RIGHT}")))?;
     match info.addr() {
+        ConnectionAddr::TcpTls { insecure: true, .. } => Err(invalid(
+            "url: #insecure would trust whoever answers; leave it out, and trust a certificate of your own by SSL_CERT_FILE",
+        )),
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }
             if host.is_empty() || *port == 0 =>
         {

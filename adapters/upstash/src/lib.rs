@@ -37,6 +37,8 @@ mod config;
 #[cfg(feature = "resp")]
 mod connection;
 #[cfg(feature = "resp")]
+mod dial;
+#[cfg(feature = "resp")]
 mod error;
 #[cfg(feature = "resp")]
 mod explain;
@@ -45,6 +47,8 @@ mod script;
 mod state;
 #[cfg(feature = "resp")]
 mod store;
+#[cfg(feature = "tls-rustls")]
+mod tls;
 
 #[cfg(feature = "resp")]
 pub use config::{Clock, Config};

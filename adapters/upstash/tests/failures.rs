@@ -148,6 +148,19 @@ async fn one_that_hangs_up_is_unavailable_at_once() {
 }
 
 #[tokio::test]
+async fn a_connection_that_was_lost_while_idle_is_no_error() {
+    let server = Server::start();
+    let limiter = server.limiter();
+    let (policy, key) = (bucket(9), key());
+    for remaining in [8, 7, 6] {
+        let decision = limiter.check(Check::new(&policy, &key, NOW)).await.unwrap();
+        assert_eq!(decision.binding().remaining, Some(remaining));
+        redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").exec(&mut server.connection()).unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
 async fn one_that_never_answers_costs_the_deadline_and_no_more() {
     let url = impostor(None, false).await;
     let limiter = limiter(&url, Millis::new(100));
