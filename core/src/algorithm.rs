@@ -73,8 +73,8 @@ pub trait Algorithm {
     /// Gives back `cost` that was charged at `charged_at`: what time has not given back yet, and never below unused.
     fn refund(&self, state: &mut Self::State, charged_at: UnixMillis, now: UnixMillis, cost: u64);
 
-    /// How the quota stands at `now`: the requests of cost 1 that still fit, and the time until it is unused.
-    fn status(&self, state: &Self::State, now: UnixMillis) -> (u64, Millis);
+    /// How the quota stands at `now`.
+    fn standing(&self, state: &Self::State, now: UnixMillis) -> Standing;
 
     /// Asks, and charges what fits.
     fn step(&self, state: &mut Self::State, now: UnixMillis, cost: u64) -> Step {
@@ -86,9 +86,55 @@ pub trait Algorithm {
     }
 }
 
-pub(crate) fn quota_status<A: Algorithm>(algorithm: &A, state: &A::State, now: UnixMillis) -> QuotaStatus {
-    let (remaining, reset_after) = algorithm.status(state, now);
-    QuotaStatus { limit: algorithm.limit(), remaining: Some(remaining), reset_after: Some(reset_after) }
+/// How a quota stands, before anything is rounded: the room left and what is used, each as a whole number of units.
+///
+/// ```
+/// use tollgate_core::algorithm::{Algorithm, TokenBucket};
+/// use tollgate_core::{Millis, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let bucket = TokenBucket::new(10, 3, Millis::from_secs(1))?;
+/// let mut state = Default::default();
+/// bucket.charge(&mut state, UnixMillis::new(0), 1);
+/// // A fifth of a second later 0.6 of it is there again: 9.6 tokens.
+/// let standing = bucket.standing(&state, UnixMillis::new(200));
+/// assert_eq!((standing.room, standing.unit), (9_600, 1_000));
+/// assert_eq!(standing.remaining(), 9);
+/// assert_eq!(standing.reset_after(), Millis::new(134));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Standing {
+    /// The most that is admitted at once.
+    pub limit: u64,
+    /// What is left, in units of which a request of cost 1 takes [`Standing::unit`].
+    pub room: u64,
+    /// The units that a request of cost 1 takes.
+    pub unit: u64,
+    /// What time has to give back until the quota is unused.
+    pub used: u64,
+    /// What time gives back each millisecond.
+    pub drain: u64,
+    /// How far the caller's clock lies before the state's: time gives nothing back until then.
+    pub lag: Millis,
+}
+
+impl Standing {
+    /// How many more requests of cost 1 fit now.
+    #[must_use]
+    pub const fn remaining(&self) -> u64 {
+        self.room / self.unit
+    }
+
+    /// How long until the quota is wholly unused, rounded up to the millisecond.
+    #[must_use]
+    pub fn reset_after(&self) -> Millis {
+        if self.used == 0 { Millis::ZERO } else { self.lag + Millis::new(self.used.div_ceil(self.drain)) }
+    }
+
+    pub(crate) fn status(&self) -> QuotaStatus {
+        QuotaStatus { limit: self.limit, remaining: Some(self.remaining()), reset_after: Some(self.reset_after()) }
+    }
 }
 
 /// Checks that `amount` x `span` stays within [`MAX_UNITS`]; the names are those of the policy's fields.

@@ -1,33 +1,276 @@
 //! Keys: who is counted.
 
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
-use core::fmt::Write as _;
+use alloc::string::String;
+use core::fmt::{self, Write as _};
+use core::str;
 
-use crate::Policy;
+use sha2::{Digest as _, Sha256};
+use smallvec::SmallVec;
+
+use crate::{ClientIp, Policy};
+
+const SUBJECT: &str = "sub:";
+const API_KEY: &str = "key:";
+const CLIENT_IP: &str = "ip:";
+const MISSING_IP: &str = "ip:unknown";
+
+/// What stands between the readable start of a long key and its hash. Encoding never writes one.
+const HASH_MARK: char = '~';
+
+/// The readable start of a key that is too long: what the mark and the 64 hex digits of SHA-256 leave.
+const START_LEN_MAX: usize = Key::LEN_MAX - 1 - 64;
 
 /// Whom a request is counted against.
+///
+/// Made of any bytes at all, a key is a short text that every store takes as it is:
+/// - Letters, digits and `. _ : @ = + -` stay as they are. So does a slash between two letters, digits or colons, as in
+///   `ip:2001:db8::/64`; elsewhere it could make an empty or a dot segment, which a store behind a URL drops.
+/// - Every other byte becomes `%` and two hex digits: the globs `* ? [ ] \`, the braces of a Redis hash tag, spaces,
+///   line ends, NULs, what is not ASCII, and `%` itself.
+/// - Where that exceeds [`Key::LEN_MAX`] bytes, the key is its readable start, `~`, and the SHA-256 of all the bytes.
+///
+/// No two inputs share a key (short of a collision of SHA-256), and a key made of a key's text differs from it only
+/// where an encoding was needed. Keys do not say which policy they are for; [`Key::storage_key`] does.
+///
+/// A key of an application's own should start with a name of its own, as `tenant:42`: one that starts with `sub:`,
+/// `key:` or `ip:` is the same key as [`Key::subject`], [`Key::api_key`] or [`Key::ip`] make, so a text that a client
+/// chooses must never be a whole key.
+///
+/// ```
+/// use tollgate_core::Key;
+/// assert_eq!(Key::new("ip:192.0.2.1").as_str(), "ip:192.0.2.1");
+/// assert_eq!(Key::new("tenant:a*").as_str(), "tenant:a%2A");
+/// assert_eq!(Key::new([b'x'; 10_000]).as_str().len(), Key::LEN_MAX);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(Box<str>);
 
 impl Key {
-    /// A key of the given text.
+    /// The longest a key's text gets, in bytes.
+    ///
+    /// A [storage key](Key::storage_key) is then at most 320 bytes (a policy of eight quotas), and under 255 with up to
+    /// four: within what Workers KV (512), Netlify Blobs (600) and Fastly's KV Store (1024) take.
+    pub const LEN_MAX: usize = 128;
+
+    /// A key of the given bytes. Takes any bytes and never fails; see [`Key`] for what becomes of them.
+    ///
+    /// ```
+    /// use tollgate_core::Key;
+    /// assert_eq!(Key::new("tenant:42").as_str(), "tenant:42");
+    /// assert_eq!(Key::new(b"tenant:\0\xff").as_str(), "tenant:%00%FF");
+    /// ```
     #[must_use]
-    pub fn new(text: &str) -> Self {
+    pub fn new(text: impl AsRef<[u8]>) -> Self {
+        let bytes = text.as_ref();
+        match str::from_utf8(bytes) {
+            Ok(text) if bytes.len() <= Self::LEN_MAX && (0..bytes.len()).all(|at| stays(bytes, at)) => {
+                Self(text.into())
+            }
+            _ => Self(encode(bytes).into()),
+        }
+    }
+
+    /// A key of the subject (`sub`) of a token whose signature was verified.
+    ///
+    /// ```
+    /// use tollgate_core::Key;
+    /// assert_eq!(Key::subject("auth0|5f7c").as_str(), "sub:auth0%7C5f7c");
+    /// ```
+    #[must_use]
+    pub fn subject(subject: impl AsRef<[u8]>) -> Self {
+        let mut text = SmallVec::<[u8; Self::LEN_MAX]>::from_slice(SUBJECT.as_bytes());
+        text.extend_from_slice(subject.as_ref());
+        Self::new(text)
+    }
+
+    /// A key of an API key that was found valid: the first 128 bits of its SHA-256, never the secret.
+    ///
+    /// The hash hides secrets that were drawn at random. It has no salt, for every place must find the same key, so a
+    /// secret that can be guessed can be found from its hash.
+    ///
+    /// ```
+    /// use tollgate_core::Key;
+    /// assert_eq!(Key::api_key("secret").as_str(), "key:2bb80d537b1da3e38bd30361aa855686");
+    /// ```
+    #[must_use]
+    pub fn api_key(secret: impl AsRef<[u8]>) -> Self {
+        let mut text = String::with_capacity(API_KEY.len() + 32);
+        text.push_str(API_KEY);
+        push_hex(&mut text, &Sha256::digest(secret.as_ref())[..16]);
         Self(text.into())
     }
 
-    /// The key as text: bounded, and free of characters that a store treats specially.
+    /// A key of a client's address.
+    ///
+    /// ```
+    /// use tollgate_core::{ClientIp, Ipv6Prefix, Key};
+    /// # fn main() -> Result<(), tollgate_core::MissingIp> {
+    /// let ip = ClientIp::parse("2001:db8:1:2::5", Ipv6Prefix::default())?;
+    /// assert_eq!(Key::ip(&ip).as_str(), "ip:2001:db8:1:2::/64");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn ip(ip: &ClientIp) -> Self {
+        let mut text = String::with_capacity(24);
+        let _ = write!(text, "{CLIENT_IP}{ip}");
+        Self(text.into())
+    }
+
+    /// The key of every client whose address is missing: they share one count.
+    ///
+    /// It is apart from all addresses, `0.0.0.0` among them. On a platform that is set up right it is rare, so an
+    /// application may give it a policy of its own, refuse it, or raise an alarm; [`Key::source`] tells it apart.
+    ///
+    /// ```
+    /// use tollgate_core::{Key, KeySource};
+    /// assert_eq!(Key::missing_ip().as_str(), "ip:unknown");
+    /// assert_eq!(Key::missing_ip().source(), KeySource::MissingIp);
+    /// ```
+    #[must_use]
+    pub fn missing_ip() -> Self {
+        Self(MISSING_IP.into())
+    }
+
+    /// The key as text: printable ASCII of at most [`Key::LEN_MAX`] bytes, free of what a store treats specially.
     #[must_use]
     pub const fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name a store keeps this key's state of a policy under.
+    /// What the key was made of, by how its text starts.
+    ///
+    /// ```
+    /// use tollgate_core::{Key, KeySource};
+    /// assert_eq!(Key::subject("alice").source(), KeySource::Subject);
+    /// assert_eq!(Key::new("tenant:42").source(), KeySource::Other);
+    /// ```
+    #[must_use]
+    pub fn source(&self) -> KeySource {
+        if self.0.starts_with(SUBJECT) {
+            KeySource::Subject
+        } else if self.0.starts_with(API_KEY) {
+            KeySource::ApiKey
+        } else if &*self.0 == MISSING_IP {
+            KeySource::MissingIp
+        } else if self.0.starts_with(CLIENT_IP) {
+            KeySource::ClientIp
+        } else {
+            KeySource::Other
+        }
+    }
+
+    /// The name a store keeps this key's state of a policy under: `tg1:`, the policy's [id](Policy::id), `:`, the key.
+    ///
+    /// ```
+    /// use tollgate_core::{Key, Millis, Policy, Quota};
+    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
+    /// assert_eq!(Key::new("ip:192.0.2.1").storage_key(&policy), "tg1:api:tb1000:ip:192.0.2.1");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn storage_key(&self, policy: &Policy) -> String {
-        let mut out = "tg1:".to_string();
-        let _ = write!(out, "{}:{}", policy.id(), self.0);
+        let id = policy.id();
+        let mut out = String::with_capacity("tg1::".len() + id.len() + self.0.len());
+        out.push_str("tg1:");
+        out.push_str(id);
+        out.push(':');
+        out.push_str(&self.0);
         out
+    }
+}
+
+impl AsRef<str> for Key {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a [`Key`] was made of.
+///
+/// ```
+/// use tollgate_core::{Identity, KeySource};
+/// // No token, no API key, and the platform told no address.
+/// let key = Identity::default().resolve();
+/// let refuse = key.source() == KeySource::MissingIp;
+/// assert!(refuse);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum KeySource {
+    /// The subject of a verified token; `sub:…`.
+    Subject,
+    /// An API key; `key:…`.
+    ApiKey,
+    /// The client's address; `ip:…`.
+    ClientIp,
+    /// No address was told, or none that could be one client's; `ip:unknown`.
+    MissingIp,
+    /// A text of the application's own.
+    Other,
+}
+
+impl KeySource {
+    /// A stable name in snake case, for logs, metrics and reports.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_core::KeySource::MissingIp.name(), "missing_ip");
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Subject => "subject",
+            Self::ApiKey => "api_key",
+            Self::ClientIp => "client_ip",
+            Self::MissingIp => "missing_ip",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// Whether the byte at `at` stays as it is.
+fn stays(text: &[u8], at: usize) -> bool {
+    let joins = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b':');
+    match text[at] {
+        b'/' => joins(text[..at].last()) && joins(text.get(at + 1)),
+        byte => byte.is_ascii_alphanumeric() || b"._:@=+-".contains(&byte),
+    }
+}
+
+fn encode(text: &[u8]) -> String {
+    let mut out = String::with_capacity(Key::LEN_MAX + "%00".len());
+    // Where the readable start of a long key ends: never within one byte's three characters.
+    let mut start_len = 0;
+    for (at, &byte) in text.iter().enumerate() {
+        if stays(text, at) {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+        if out.len() <= START_LEN_MAX {
+            start_len = out.len();
+        }
+        if out.len() > Key::LEN_MAX {
+            out.truncate(start_len);
+            out.push(HASH_MARK);
+            push_hex(&mut out, &Sha256::digest(text));
+            break;
+        }
+    }
+    out
+}
+
+fn push_hex(out: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        let _ = write!(out, "{byte:02x}");
     }
 }

@@ -18,26 +18,36 @@
 extern crate alloc;
 
 pub mod algorithm;
+mod client_ip;
 mod codec;
 mod decision;
 mod error;
+mod headers;
+mod identity;
 mod key;
 mod limiter;
 #[cfg(feature = "std")]
 mod memory;
+mod platform;
 #[cfg(feature = "serde")]
 mod policy_serde;
 mod policy_state;
 mod quota;
+mod refusal;
 pub mod store;
 mod time;
 
+pub use client_ip::{ClientIp, Ipv6Prefix, MissingIp};
 pub use decision::{Decision, Origin, QuotaStatus, Status};
 pub use error::{Error, ErrorKind};
-pub use key::Key;
+pub use headers::{RateLimitFields, ResponseFields};
+pub use identity::Identity;
+pub use key::{Key, KeySource};
 pub use limiter::{Accuracy, Capabilities, Check, Drift, Idempotency, Limiter, Load, MaybeSend, MaybeSync, Refund};
 #[cfg(feature = "std")]
 pub use memory::MemoryLimiter;
+pub use platform::{ClientIpSource, Platform};
 pub use policy_state::{PolicyState, QuotaState};
 pub use quota::{Policy, Quota, Rule};
+pub use refusal::{BodyFormat, Refusal};
 pub use time::{Millis, UnixMillis};

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Algorithm, BucketState, LogState, SlidingState, Step, WindowState, quota_status};
+use crate::algorithm::{Algorithm, BucketState, LogState, SlidingState, Standing, Step, WindowState};
 use crate::decision::{Decision, Origin, QuotaStatus, Status};
 use crate::quota::{Policy, Rule};
 use crate::{Millis, UnixMillis};
@@ -81,20 +81,42 @@ impl Rule {
         dispatch!(self, state, |rule, inner| rule.refund(inner, charged_at, now, cost), ());
     }
 
+    /// Asks, charges what fits, and says how the quota stands then.
     #[inline]
-    fn status(&self, state: &QuotaState, now: UnixMillis) -> QuotaStatus {
-        let unknown = QuotaStatus { limit: self.limit(), remaining: None, reset_after: None };
-        dispatch!(self, state, |rule, inner| quota_status(rule, inner, now), unknown)
+    fn settle(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) -> (Step, Standing) {
+        dispatch!(
+            self,
+            state,
+            |rule, inner| (rule.step(inner, now, cost), rule.standing(inner, now)),
+            (Step::Never, self.nothing_left())
+        )
+    }
+
+    #[inline]
+    fn standing(&self, state: &QuotaState, now: UnixMillis) -> Standing {
+        dispatch!(self, state, |rule, inner| rule.standing(inner, now), self.nothing_left())
+    }
+
+    fn nothing_left(&self) -> Standing {
+        Standing { limit: self.limit(), room: 0, unit: 1, used: 0, drain: 1, lag: Millis::ZERO }
     }
 }
 
 /// All quotas' answers to one request, folded into one.
-struct Answer {
+pub(crate) struct Answer {
     status: Status,
     /// The quota with the longest wait, where one denies.
     binding: Option<usize>,
     retry_after: Millis,
     delay: Millis,
+}
+
+/// A decision that is made but not yet explained.
+pub(crate) enum Settled {
+    /// By the only quota of a policy: what most policies are, and what must be fast.
+    One(Step, Standing),
+    /// By all quotas together.
+    All(Answer, Vec<Standing>),
 }
 
 impl Policy {
@@ -137,6 +159,16 @@ impl Policy {
     #[must_use]
     #[inline]
     pub fn decide(&self, state: &mut PolicyState, now: UnixMillis, cost: u64) -> Decision {
+        self.settle(state, now, cost).decision(now)
+    }
+
+    /// Decides and charges, and leaves the divisions that explain the decision for later.
+    #[inline]
+    pub(crate) fn settle(&self, state: &mut PolicyState, now: UnixMillis, cost: u64) -> Settled {
+        if let ([quota], [state], false) = (self.quotas(), &mut state.0[..], self.charges_denied()) {
+            let (step, standing) = quota.rule().settle(state, now, cost);
+            return Settled::One(step, standing);
+        }
         let mut answer = self.ask(state, now, cost);
         let charged_denial = self.charges_denied() && answer.status == Status::Denied;
         if answer.status == Status::Allowed || charged_denial {
@@ -145,17 +177,16 @@ impl Policy {
             }
         }
         if charged_denial {
+            // What it charged is part of the wait.
             answer = self.ask(state, now, cost);
-            // A charge up to the limit leaves no room that was not there before; say so where rounding would not.
-            answer.status = Status::Denied;
         }
-        self.explain(state, now, &answer)
+        self.settled(state, now, answer)
     }
 
     /// What [`Policy::decide`] would answer, with nothing charged: `remaining` is what there is now.
     #[must_use]
     pub fn peek(&self, state: &PolicyState, now: UnixMillis, cost: u64) -> Decision {
-        self.explain(state, now, &self.ask(state, now, cost))
+        self.settled(state, now, self.ask(state, now, cost)).decision(now)
     }
 
     /// Gives back `cost` that was charged at `charged_at`, to each quota what time has not given back yet: a window
@@ -183,7 +214,7 @@ impl Policy {
     #[must_use]
     pub fn expires_after(&self, state: &PolicyState, now: UnixMillis) -> Millis {
         let quotas = self.quotas().iter().zip(&state.0);
-        quotas.filter_map(|(quota, state)| quota.rule().status(state, now).reset_after).max().unwrap_or(Millis::ZERO)
+        quotas.map(|(quota, state)| quota.rule().standing(state, now).reset_after()).max().unwrap_or_default()
     }
 
     #[inline]
@@ -212,16 +243,40 @@ impl Policy {
         answer
     }
 
+    fn settled(&self, state: &PolicyState, now: UnixMillis, answer: Answer) -> Settled {
+        let quotas = self.quotas().iter().zip(&state.0);
+        Settled::All(answer, quotas.map(|(quota, state)| quota.rule().standing(state, now)).collect())
+    }
+}
+
+impl Settled {
     #[inline]
-    fn explain(&self, state: &PolicyState, now: UnixMillis, answer: &Answer) -> Decision {
-        let quotas: SmallVec<[QuotaStatus; 1]> =
-            self.quotas().iter().zip(&state.0).map(|(quota, state)| quota.rule().status(state, now)).collect();
+    pub(crate) fn decision(self, now: UnixMillis) -> Decision {
+        match self {
+            Self::One(step, standing) => {
+                let (status, retry_after, delay) = match step {
+                    Step::Admitted { delay } => (Status::Allowed, None, delay),
+                    Step::Denied { retry_after } => (Status::Denied, Some(retry_after), Millis::ZERO),
+                    Step::Never => (Status::NeverAdmissible, None, Millis::ZERO),
+                };
+                let quotas = SmallVec::from_buf([standing.status()]);
+                Decision { status, quotas, binding: 0, retry_after, delay, decided_at: now, origin: Origin::Store }
+            }
+            Self::All(answer, standings) => answer.decision(&standings, now),
+        }
+    }
+}
+
+impl Answer {
+    #[cold]
+    fn decision(&self, standings: &[Standing], now: UnixMillis) -> Decision {
+        let quotas: SmallVec<[QuotaStatus; 1]> = standings.iter().map(Standing::status).collect();
         let fewest = || (0..quotas.len()).min_by_key(|&place| quotas[place].remaining).unwrap_or(0);
         Decision {
-            status: answer.status,
-            binding: answer.binding.unwrap_or_else(fewest),
-            retry_after: (answer.status == Status::Denied).then_some(answer.retry_after),
-            delay: if answer.status == Status::Allowed { answer.delay } else { Millis::ZERO },
+            status: self.status,
+            binding: self.binding.unwrap_or_else(fewest),
+            retry_after: (self.status == Status::Denied).then_some(self.retry_after),
+            delay: if self.status == Status::Allowed { self.delay } else { Millis::ZERO },
             decided_at: now,
             origin: Origin::Store,
             quotas,

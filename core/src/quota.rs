@@ -3,9 +3,9 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::sync::Arc;
 use core::fmt::Write as _;
 
+use sha2::{Digest as _, Sha256};
 use smallvec::SmallVec;
 
 use crate::algorithm::{Algorithm, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
@@ -74,6 +74,14 @@ impl Rule {
             Self::SlidingLog(rule) => rule.window(),
             Self::TokenBucket(rule) => fill(rule),
             Self::LeakyBucket(rule) => fill(rule.bucket()),
+        }
+    }
+
+    /// How long a charge matters: of two windows as long as the second, which weighs it, lasts.
+    fn retention(&self) -> Millis {
+        match self {
+            Self::SlidingWindow(rule) => rule.window() + rule.window(),
+            _ => self.window(),
         }
     }
 
@@ -184,7 +192,7 @@ impl From<Rule> for Quota {
 ///     Quota::token_bucket(20, 10, Millis::from_secs(1))?.named("burst")?,
 ///     Quota::fixed_window(10_000, Millis::from_secs(86_400))?.named("daily")?,
 /// ])?;
-/// assert_eq!(&**policy.id(), "api:tb1000.fw86400000");
+/// assert_eq!(policy.id(), "api:tb1000.fw86400000");
 /// # Ok(())
 /// # }
 /// ```
@@ -193,7 +201,11 @@ pub struct Policy {
     name: Box<str>,
     quotas: SmallVec<[Quota; 1]>,
     charge_denied: bool,
-    id: Arc<str>,
+    id: Box<str>,
+    /// The first 64 bits of the id's SHA-256.
+    digest: u64,
+    /// The longest that any charge matters.
+    retention: Millis,
 }
 
 impl Policy {
@@ -234,7 +246,10 @@ impl Policy {
             id.push(if place == 0 { ':' } else { '.' });
             let _ = write!(id, "{algorithm}{unit}");
         }
-        Ok(Self { name: policy_name, quotas, charge_denied: false, id: id.into() })
+        let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
+        let hash = Sha256::digest(&id);
+        let digest = u64::from_le_bytes(core::array::from_fn(|place| hash[place]));
+        Ok(Self { name: policy_name, quotas, charge_denied: false, id: id.into(), digest, retention })
     }
 
     /// The same policy, charging denied requests too (or not): who goes on hammering stays out. Off by default.
@@ -269,8 +284,20 @@ impl Policy {
     /// bucket's period, for then the stored counts mean something else; not with a limit, so that a raised limit
     /// keeps what was used.
     #[must_use]
-    pub const fn id(&self) -> &Arc<str> {
+    pub const fn id(&self) -> &str {
         &self.id
+    }
+
+    /// How long after its last request a key is wholly unused at the latest, by the limits the policy has now.
+    #[cfg(feature = "std")]
+    pub(crate) const fn retention(&self) -> Millis {
+        self.retention
+    }
+
+    /// What stands for the id where a hash goes on from it.
+    #[cfg(feature = "std")]
+    pub(crate) const fn digest(&self) -> u64 {
+        self.digest
     }
 }
 

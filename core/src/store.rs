@@ -1,4 +1,5 @@
-//! Store tiers: what an adapter implements, by what its store can do, and the driver that makes a [`Limiter`] of each.
+//! Store tiers: what an adapter implements, by what its store can do, and the driver that makes a [`Limiter`](crate::Limiter) of
+//! each.
 //!
 //! | tier | the store can | driver |
 //! |-|-|-|

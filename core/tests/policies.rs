@@ -92,7 +92,7 @@ mod json {
         )
         .unwrap();
         assert!(policy.charges_denied());
-        assert_eq!(policy.id().as_ref(), "api:fw1000.sw1000.sl1000.tb1000.lb1000");
+        assert_eq!(policy.id(), "api:fw1000.sw1000.sl1000.tb1000.lb1000");
         assert_eq!(parse(&serde_json::to_string(&policy).unwrap()).unwrap(), policy);
         let plain = Policy::new("api", [window(1, 1).unwrap()]).unwrap();
         assert_eq!(parse(&serde_json::to_string(&plain).unwrap()).unwrap(), plain);

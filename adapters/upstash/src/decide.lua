@@ -73,25 +73,24 @@ for i = 5, quotas_end, 4 do
         return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
       end
     end
-    local full = limit * unit
-    if not refund or now - charged_at < ceil(full / refill) then
-      if now > at then
-        level = level - (now - at) * refill
-        if level < 0 then
-          level = 0
-        end
-        at, at_text = now, now_text
+    if now > at then
+      level = level - (now - at) * refill
+      if level < 0 then
+        level = 0
       end
-      if refund then
-        level = math.max(level - cost * unit, 0)
-      else
-        local charged = level + cost * unit
-        if charged > full then
-          fits = false
-          charged = math.max(level, full)
-        end
-        level = charged
+      at, at_text = now, now_text
+    end
+    if not refund then
+      local full, charged = limit * unit, level + cost * unit
+      if charged > full then
+        fits = false
+        charged = math.max(level, full)
       end
+      level = charged
+    else
+      -- What has drained since then may have been this charge: only the rest of it is surely still there.
+      local due = cost * unit - math.max(at - charged_at, 0) * refill
+      level = math.max(level - math.max(due, 0), 0)
     end
     if level > 0 then
       -- The level is that of `at`, and drains from then on.

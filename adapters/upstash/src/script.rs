@@ -10,7 +10,7 @@ use crate::state;
 pub const SCRIPT: &str = include_str!("decide.lua");
 
 /// The SHA-1 of [`SCRIPT`]: what `EVALSHA` names it by.
-pub const SCRIPT_SHA1: &str = "ed8a2aa34ef7fb493f5bf24f8429b9f952b33053";
+pub const SCRIPT_SHA1: &str = "7cae92d4af643701545e3d5eefa921111bcb74c1";
 
 /// One run of the script.
 pub(crate) struct Call<'a> {

@@ -1,4 +1,4 @@
-use crate::algorithm::{Algorithm, Step, checked};
+use crate::algorithm::{Algorithm, Standing, Step, checked};
 use crate::{Error, Millis, UnixMillis};
 
 /// Fixed window: at most `limit` in each window, windows aligned to the Unix epoch.
@@ -98,9 +98,15 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    fn status(&self, state: &WindowState, now: UnixMillis) -> (u64, Millis) {
+    fn standing(&self, state: &WindowState, now: UnixMillis) -> Standing {
         let state = self.current(state, now);
-        let reset_after = if state.used == 0 { Millis::ZERO } else { self.ends_after(&state, now) };
-        (self.limit.saturating_sub(state.used), reset_after)
+        Standing {
+            limit: self.limit,
+            room: self.limit.saturating_sub(state.used),
+            unit: 1,
+            used: if state.used == 0 { 0 } else { self.ends_after(&state, now).get() },
+            drain: 1,
+            lag: Millis::ZERO,
+        }
     }
 }

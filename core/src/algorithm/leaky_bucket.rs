@@ -1,4 +1,4 @@
-use crate::algorithm::{Algorithm, BucketState, Step, TokenBucket};
+use crate::algorithm::{Algorithm, BucketState, Standing, Step, TokenBucket};
 use crate::{Error, Millis, UnixMillis};
 
 /// Leaky bucket as a shaper: a queue of up to `capacity` requests that leaks `refill` of them every `per`, evenly.
@@ -52,7 +52,7 @@ impl Algorithm for LeakyBucket {
 
     fn ask(&self, state: &BucketState, now: UnixMillis, cost: u64) -> Step {
         match self.0.ask(state, now, cost) {
-            Step::Admitted { .. } => Step::Admitted { delay: self.0.drained_after(state, now) },
+            Step::Admitted { .. } => Step::Admitted { delay: self.standing(state, now).reset_after() },
             other => other,
         }
     }
@@ -65,7 +65,7 @@ impl Algorithm for LeakyBucket {
         self.0.refund(state, charged_at, now, cost);
     }
 
-    fn status(&self, state: &BucketState, now: UnixMillis) -> (u64, Millis) {
-        self.0.status(state, now)
+    fn standing(&self, state: &BucketState, now: UnixMillis) -> Standing {
+        self.0.standing(state, now)
     }
 }

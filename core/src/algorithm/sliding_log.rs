@@ -1,7 +1,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::algorithm::{Algorithm, Step, checked};
+use crate::algorithm::{Algorithm, Standing, Step, checked};
 use crate::{Error, Millis, UnixMillis};
 
 /// Sliding log: every admitted request is remembered for one window, so it is exact in every interval.
@@ -157,9 +157,15 @@ impl Algorithm for SlidingLog {
         }
     }
 
-    fn status(&self, state: &LogState, now: UnixMillis) -> (u64, Millis) {
+    fn standing(&self, state: &LogState, now: UnixMillis) -> Standing {
         let entries = self.in_sight(state, Self::instant(state, now));
-        let reset_after = entries.last().map_or(Millis::ZERO, |newest| self.expires_after(newest, now));
-        (self.limit.saturating_sub(units(entries)), reset_after)
+        Standing {
+            limit: self.limit,
+            room: self.limit.saturating_sub(units(entries)),
+            unit: 1,
+            used: entries.last().map_or(0, |newest| self.expires_after(newest, now).get()),
+            drain: 1,
+            lag: Millis::ZERO,
+        }
     }
 }

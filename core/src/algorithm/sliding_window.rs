@@ -1,5 +1,5 @@
 use crate::algorithm::fixed_window::window_start;
-use crate::algorithm::{Algorithm, Step, checked};
+use crate::algorithm::{Algorithm, Standing, Step, checked};
 use crate::{Error, Millis, UnixMillis};
 
 /// Sliding window of two counters: the previous window counts by the share of it that is still in sight.
@@ -22,7 +22,7 @@ use crate::{Error, Millis, UnixMillis};
 /// let window = SlidingWindow::new(50, Millis::from_secs(60))?;
 /// let state = SlidingState { start: UnixMillis::new(60_000), previous: 42, current: 18 };
 /// let now = UnixMillis::new(75_000);
-/// assert_eq!(window.status(&state, now).0, 0);
+/// assert_eq!(window.standing(&state, now).room, 60_000 / 2);
 /// // One more would make it 50.5; half a request has slid out of sight 715 ms later.
 /// assert_eq!(window.ask(&state, now, 1), Step::Denied { retry_after: Millis::new(715) });
 /// # Ok(())
@@ -136,14 +136,20 @@ impl Algorithm for SlidingWindow {
         }
     }
 
-    fn status(&self, state: &SlidingState, now: UnixMillis) -> (u64, Millis) {
+    fn standing(&self, state: &SlidingState, now: UnixMillis) -> Standing {
         let view = self.view(state, now);
-        let used = view.state.current + Self::weight(&view).div_ceil(self.window_ms);
-        let reset_after = match view.state {
-            SlidingState { current: 0, previous: 0, .. } => Millis::ZERO,
-            SlidingState { current: 0, .. } => view.lag + Millis::new(view.left_ms),
-            _ => view.lag + Millis::new(view.left_ms) + self.window(),
-        };
-        (self.limit.saturating_sub(used), reset_after)
+        let counted = view.state.current * self.window_ms + Self::weight(&view);
+        Standing {
+            limit: self.limit,
+            room: (self.limit * self.window_ms).saturating_sub(counted),
+            unit: self.window_ms,
+            used: match view.state {
+                SlidingState { current: 0, previous: 0, .. } => 0,
+                SlidingState { current: 0, .. } => view.left_ms,
+                _ => view.left_ms + self.window_ms,
+            },
+            drain: 1,
+            lag: view.lag,
+        }
     }
 }

@@ -1,4 +1,4 @@
-use crate::algorithm::{Algorithm, Step, checked};
+use crate::algorithm::{Algorithm, Standing, Step, checked};
 use crate::{Error, Millis, UnixMillis};
 
 /// Token bucket: bursts up to `capacity`, refilled with `refill` tokens every `per`, spread evenly.
@@ -72,12 +72,6 @@ impl TokenBucket {
         Millis::new(self.per_ms)
     }
 
-    /// The time until a level has drained, from `now`: rounded up to the millisecond.
-    pub(super) fn drained_after(&self, state: &BucketState, now: UnixMillis) -> Millis {
-        let (level, lag) = self.level(state, now);
-        if level == 0 { Millis::ZERO } else { lag + Millis::new(level.div_ceil(self.refill)) }
-    }
-
     /// The level at `now`, and how far `now` lies before the state's own instant.
     fn level(&self, state: &BucketState, now: UnixMillis) -> (u64, Millis) {
         let drained = now.since(state.at).get().saturating_mul(self.refill);
@@ -116,18 +110,24 @@ impl Algorithm for TokenBucket {
     }
 
     fn refund(&self, state: &mut BucketState, charged_at: UnixMillis, now: UnixMillis, cost: u64) {
-        // A full bucket has drained since: whatever was charged then, time has given it back.
-        if now.since(charged_at).get() >= self.full().div_ceil(self.refill) {
-            return;
-        }
-        let (level, _) = self.level(state, now);
-        let level = level.saturating_sub(cost.saturating_mul(self.per_ms));
-        *state = BucketState { level, at: now.max(state.at) };
+        let (level, lag) = self.level(state, now);
+        let at = now + lag;
+        // What has drained since then may have been this charge: only the rest of it is surely still there.
+        let drained = at.since(charged_at).get().saturating_mul(self.refill);
+        let due = cost.saturating_mul(self.per_ms).saturating_sub(drained);
+        *state = BucketState { level: level.saturating_sub(due), at };
     }
 
     #[inline]
-    fn status(&self, state: &BucketState, now: UnixMillis) -> (u64, Millis) {
-        let (level, _) = self.level(state, now);
-        (self.full().saturating_sub(level) / self.per_ms, self.drained_after(state, now))
+    fn standing(&self, state: &BucketState, now: UnixMillis) -> Standing {
+        let (level, lag) = self.level(state, now);
+        Standing {
+            limit: self.capacity,
+            room: self.full().saturating_sub(level),
+            unit: self.per_ms,
+            used: level,
+            drain: self.refill,
+            lag,
+        }
     }
 }

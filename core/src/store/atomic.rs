@@ -74,7 +74,7 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         self.capabilities().supports(&check)?;
         let before = self.store.apply(Operation::Check(check)).await?;
-        let mut state = before.state.unwrap_or_else(|| check.policy.unused());
+        let mut state = known_state(check.policy, before.state)?;
         let decision = check.policy.decide(&mut state, before.now, before.cost);
         if before.admitted != decision.is_allowed() {
             return Err(disagreement(before.admitted, decision.status()));
@@ -87,7 +87,7 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
         capabilities.require(capabilities.peek, "peek")?;
         capabilities.supports(&check)?;
         let before = self.store.apply(Operation::Peek(check)).await?;
-        let state = before.state.unwrap_or_else(|| check.policy.unused());
+        let state = known_state(check.policy, before.state)?;
         Ok(check.policy.peek(&state, before.now, check.cost))
     }
 
@@ -102,6 +102,13 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
         capabilities.require(capabilities.reset, "reset")?;
         self.store.delete(policy, key).await
     }
+}
+
+/// The state that a store answered with, once it is known to be one of the policy's.
+fn known_state(policy: &Policy, state: Option<PolicyState>) -> Result<PolicyState, Error> {
+    let Some(state) = state else { return Ok(policy.unused()) };
+    policy.verify(&state)?;
+    Ok(state)
 }
 
 fn disagreement(admitted: bool, decided: Status) -> Error {

@@ -1,0 +1,147 @@
+//! The cost of a decision, beside the governor crate's in the same run.
+//!
+//! `cargo bench -p tollgate-core`
+#![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
+
+use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use governor::clock::FakeRelativeClock;
+use governor::{DefaultKeyedRateLimiter, RateLimiter};
+use tollgate_core::algorithm::{Algorithm, BucketState, FixedWindow, SlidingLog, SlidingWindow, TokenBucket};
+use tollgate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, Rule, UnixMillis};
+
+const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+const KEYS: usize = 10_000;
+/// Rounds of which the best counts: what else runs on the machine only ever adds.
+const ROUNDS: usize = 15;
+
+fn main() {
+    println!("One step of an algorithm, decided and charged (ns, best of {ROUNDS} rounds)");
+    steps();
+    println!("\nA check of one of {KEYS} keys (ns a check, best of {ROUNDS} rounds, lower is better)");
+    keyed();
+}
+
+fn steps() {
+    let bucket = TokenBucket::new(1_000_000, 1_000, Millis::from_secs(1)).unwrap();
+    row("token bucket", Some(5.0), step(&bucket));
+    row("token bucket, all denied", Some(5.0), denied(&bucket));
+    row("fixed window", None, step(&FixedWindow::new(1_000_000, Millis::from_secs(1)).unwrap()));
+    row("sliding window", None, step(&SlidingWindow::new(1_000_000, Millis::from_secs(1)).unwrap()));
+    row("sliding log of 100", None, step(&SlidingLog::new(100, Millis::from_secs(1)).unwrap()));
+    let policy = Policy::new("api", [Rule::TokenBucket(bucket).into()]).unwrap();
+    let mut state = policy.unused();
+    let mut at = 0;
+    let whole = best(1_000_000, || {
+        at += 1;
+        black_box(policy.decide(&mut state, NOW + Millis::new(at), black_box(1)));
+    });
+    row("token bucket, the whole decision with remaining and reset", None, whole);
+}
+
+fn step<A: Algorithm>(rule: &A) -> f64 {
+    let (mut state, mut at) = (A::State::default(), 0);
+    best(1_000_000, || {
+        at += 1;
+        black_box(rule.step(&mut state, NOW + Millis::new(at), black_box(1)));
+    })
+}
+
+fn denied(bucket: &TokenBucket) -> f64 {
+    let mut state = BucketState::default();
+    bucket.charge(&mut state, NOW, bucket.capacity());
+    best(1_000_000, || {
+        black_box(bucket.step(black_box(&mut state), black_box(NOW), black_box(1)));
+    })
+}
+
+fn row(name: &str, target: Option<f64>, ns: f64) {
+    let target = target.map_or(String::new(), |target| format!("(target: at most {target})"));
+    println!("  {name:58} {ns:6.1}  {target}");
+}
+
+fn best(iterations: u32, mut body: impl FnMut()) -> f64 {
+    let mut best = Duration::MAX;
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        for _ in 0..iterations {
+            body();
+        }
+        best = best.min(start.elapsed());
+    }
+    best.as_nanos() as f64 / f64::from(iterations)
+}
+
+/// Both limiters hold the same keys as text, in the same order, and admit everything.
+fn keyed() {
+    let names: Vec<String> = (0..KEYS).map(|n| format!("ip:10.{}.{}.{}", n / 2500, n / 50 % 50, n % 50)).collect();
+    let keys: Vec<Key> = names.iter().map(Key::new).collect();
+    let policy =
+        Policy::new("api", [Quota::token_bucket(1_000_000, 1_000_000, Millis::from_secs(1)).unwrap()]).unwrap();
+    let million = NonZeroU32::new(1_000_000).unwrap();
+    let rate = governor::Quota::per_second(million).allow_burst(million);
+
+    for threads in [1, 2] {
+        let memory = MemoryLimiter::new();
+        let governor: DefaultKeyedRateLimiter<String> = RateLimiter::dashmap(rate);
+        let stopped = RateLimiter::dashmap_with_clock(rate, FakeRelativeClock::default());
+        let (clock, started) = (quanta::Clock::new(), quanta::Instant::now());
+        let with_clock = compare(
+            threads,
+            |n| {
+                let now = NOW + Millis::new(u64::try_from(clock.now().duration_since(started).as_millis()).unwrap());
+                assert!(memory.decide(Check::new(&policy, &keys[n], now)).is_allowed());
+            },
+            |n| {
+                black_box(governor.check_key(&names[n])).unwrap();
+            },
+        );
+        report(threads, "each reads the clock (quanta)", with_clock);
+        let without = compare(
+            threads,
+            |n| assert!(memory.decide(Check::new(&policy, &keys[n], NOW)).is_allowed()),
+            |n| {
+                black_box(stopped.check_key(&names[n])).unwrap();
+            },
+        );
+        report(threads, "no clock is read (governor: its fake clock)", without);
+    }
+}
+
+/// Both bodies turn by turn, so that both meet the same machine.
+fn compare(threads: usize, ours: impl Fn(usize) + Sync, theirs: impl Fn(usize) + Sync) -> (f64, f64) {
+    let (mut best_ours, mut best_theirs) = (f64::MAX, f64::MAX);
+    for _ in 0..ROUNDS {
+        best_ours = best_ours.min(time(threads, &ours));
+        best_theirs = best_theirs.min(time(threads, &theirs));
+    }
+    (best_ours, best_theirs)
+}
+
+/// Wall time a check, over all threads, each starting elsewhere among the keys.
+fn time(threads: usize, body: impl Fn(usize) + Sync) -> f64 {
+    const PASSES: usize = 20;
+    let start = Instant::now();
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            let body = &body;
+            scope.spawn(move || {
+                for n in 0..PASSES * KEYS {
+                    body((n + thread * KEYS / 2) % KEYS);
+                }
+            });
+        }
+    });
+    start.elapsed().as_nanos() as f64 / (PASSES * KEYS * threads) as f64
+}
+
+fn report(threads: usize, what: &str, (ours, theirs): (f64, f64)) {
+    println!(
+        "  {threads} thread{}, {what}: {ours:.1}, governor {theirs:.1}: {:.2} x (target: at most 1.00)",
+        if threads == 1 { "" } else { "s" },
+        ours / theirs
+    );
+}

@@ -1,0 +1,190 @@
+//! A decision as response fields.
+
+use alloc::string::{String, ToString};
+use core::fmt::Write as _;
+
+use smallvec::SmallVec;
+
+use crate::{Decision, Millis, Policy};
+
+/// The largest integer of a structured field (RFC 9651, section 3.3.1). Larger ones are written as this.
+const INTEGER_MAX: u64 = 999_999_999_999_999;
+
+/// The revision of the `RateLimit-Policy` and `RateLimit` fields to write.
+///
+/// ```
+/// use tollgate_core::{Millis, Policy, Quota, RateLimitFields, ResponseFields, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
+/// let decision = policy.decide(&mut policy.unused(), UnixMillis::new(0), 1);
+/// let fields = ResponseFields::with_revision(&policy, &decision, RateLimitFields::Draft11);
+/// assert_eq!(fields.get(ResponseFields::RATELIMIT_POLICY), Some(r#""api";q=100;w=60"#));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RateLimitFields {
+    /// [draft-ietf-httpapi-ratelimit-headers-11](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11).
+    #[default]
+    Draft11,
+}
+
+/// The fields that tell a client how it stands, for every response: allowed, denied, or an error of the application's.
+///
+/// Of the quota that bound ([`Decision::binding`]):
+/// - `x-ratelimit-limit`, always.
+/// - `x-ratelimit-remaining`.
+/// - `x-ratelimit-reset`: when the quota is wholly unused again, in seconds since the epoch, rounded up.
+///
+/// Of every quota, as structured fields ([`RateLimitFields`]):
+/// - `ratelimit-policy`: its name, `q` its limit, `w` its [window](crate::Rule::window) in seconds, rounded up.
+/// - `ratelimit`: its name, `r` what remains, `t` in how many seconds it is wholly unused again, rounded up.
+///
+/// Of a denial: `retry-after` in whole seconds, rounded up and at least 1. A request that is
+/// [`NeverAdmissible`](crate::Status::NeverAdmissible) has none, for no time helps it.
+///
+/// What the platform did not tell is left out, not invented: the field, the parameter, or where `r` is unknown the
+/// quota's whole entry. The draft wants no `t` later than `retry-after`; so on a denial the `t` of the quota that bound
+/// is at most that, when it has room again, and any other that would be later is left out. A delay
+/// ([`Decision::delay`]) is not a client's business and has no field.
+///
+/// ```
+/// use tollgate_core::{Millis, Policy, Quota, ResponseFields, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
+/// let (mut state, now) = (policy.unused(), UnixMillis::new(1_800_000_000_000));
+/// let decision = policy.decide(&mut state, now, 3);
+/// let fields: Vec<_> = ResponseFields::new(&policy, &decision).into_iter().collect();
+/// assert_eq!(fields, [
+///     ("x-ratelimit-limit", "10".to_string()),
+///     ("x-ratelimit-remaining", "7".to_string()),
+///     ("x-ratelimit-reset", "1800000001".to_string()),
+///     ("ratelimit-policy", r#""api";q=10;w=2"#.to_string()),
+///     ("ratelimit", r#""api";r=7;t=1"#.to_string()),
+/// ]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResponseFields(SmallVec<[(&'static str, String); 7]>);
+
+impl ResponseFields {
+    /// The name of the field for the media type of a [`Refusal`](crate::Refusal)'s body.
+    pub const CONTENT_TYPE: &'static str = "content-type";
+    /// The name of the IETF field for what remains.
+    pub const RATELIMIT: &'static str = "ratelimit";
+    /// The name of the IETF field for the quotas themselves.
+    pub const RATELIMIT_POLICY: &'static str = "ratelimit-policy";
+    /// The name of the field for the wait of a denial.
+    pub const RETRY_AFTER: &'static str = "retry-after";
+    /// The name of the field for the limit.
+    pub const X_RATELIMIT_LIMIT: &'static str = "x-ratelimit-limit";
+    /// The name of the field for what remains.
+    pub const X_RATELIMIT_REMAINING: &'static str = "x-ratelimit-remaining";
+    /// The name of the field for when the quota is wholly unused again.
+    pub const X_RATELIMIT_RESET: &'static str = "x-ratelimit-reset";
+
+    /// The fields of a decision that was made on `policy`, in the newest revision of the IETF fields.
+    #[must_use]
+    pub fn new(policy: &Policy, decision: &Decision) -> Self {
+        Self::with_revision(policy, decision, RateLimitFields::default())
+    }
+
+    /// The fields of a decision that was made on `policy`, in the given revision of the IETF fields.
+    #[must_use]
+    pub fn with_revision(policy: &Policy, decision: &Decision, revision: RateLimitFields) -> Self {
+        let mut fields = Self::default();
+        let binding = decision.binding();
+        fields.push(Self::X_RATELIMIT_LIMIT, binding.limit.to_string());
+        if let Some(remaining) = binding.remaining {
+            fields.push(Self::X_RATELIMIT_REMAINING, remaining.to_string());
+        }
+        if let Some(reset_after) = binding.reset_after {
+            let reset_at = decision.decided_at() + reset_after;
+            fields.push(Self::X_RATELIMIT_RESET, reset_at.as_secs_ceil().to_string());
+        }
+        match revision {
+            RateLimitFields::Draft11 => {
+                fields.push(Self::RATELIMIT_POLICY, draft11_policy(policy));
+                if let Some(limits) = draft11_limits(policy, decision) {
+                    fields.push(Self::RATELIMIT, limits);
+                }
+            }
+        }
+        if let Some(secs) = retry_after_secs(decision) {
+            fields.push(Self::RETRY_AFTER, secs.to_string());
+        }
+        fields
+    }
+
+    /// The value of a field by its lower-case name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().find(|(field, _)| *field == name).map(|(_, value)| value)
+    }
+
+    /// Each field's lower-case name and its value. No name comes twice.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.iter().map(|(name, value)| (*name, value.as_str()))
+    }
+
+    pub(crate) fn push(&mut self, name: &'static str, value: String) {
+        self.0.push((name, value));
+    }
+}
+
+impl IntoIterator for ResponseFields {
+    type Item = (&'static str, String);
+    type IntoIter = smallvec::IntoIter<[(&'static str, String); 7]>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// Whole seconds, never 0: some clients take a 0 as leave to retry in a loop.
+fn retry_after_secs(decision: &Decision) -> Option<u64> {
+    decision.retry_after().map(|wait| seconds(wait).max(1))
+}
+
+fn seconds(span: Millis) -> u64 {
+    span.as_secs_ceil().min(INTEGER_MAX)
+}
+
+fn draft11_policy(policy: &Policy) -> String {
+    let mut out = String::with_capacity(policy.quotas().len() * 48);
+    for quota in policy.quotas() {
+        let (limit, window) = (quota.rule().limit().min(INTEGER_MAX), seconds(quota.rule().window()));
+        push_name(&mut out, quota.name());
+        let _ = write!(out, ";q={limit};w={window}");
+    }
+    out
+}
+
+/// `None` where nothing is known: an empty list has no field.
+fn draft11_limits(policy: &Policy, decision: &Decision) -> Option<String> {
+    let mut out = String::with_capacity(policy.quotas().len() * 48);
+    for (place, (quota, status)) in policy.quotas().iter().zip(decision.quotas()).enumerate() {
+        let Some(remaining) = status.remaining else { continue };
+        push_name(&mut out, quota.name());
+        let _ = write!(out, ";r={}", remaining.min(INTEGER_MAX));
+        let reset = status.reset_after.map(seconds);
+        let reset = match (reset, retry_after_secs(decision)) {
+            (Some(reset), Some(retry)) if reset > retry => (place == decision.binding_index()).then_some(retry),
+            (reset, _) => reset,
+        };
+        if let Some(secs) = reset {
+            let _ = write!(out, ";t={secs}");
+        }
+    }
+    (!out.is_empty()).then_some(out)
+}
+
+/// The next entry's name, as a structured field's string. No name holds a quote or a backslash, by construction.
+fn push_name(out: &mut String, name: &str) {
+    if !out.is_empty() {
+        out.push_str(", ");
+    }
+    let _ = write!(out, "\"{name}\"");
+}

@@ -1,0 +1,63 @@
+//! Which key a request counts against: the most trusted of what is known about its sender.
+
+use core::fmt;
+
+use crate::{ClientIp, Key};
+
+/// What is known about a request's sender, most trusted first.
+///
+/// Put in only what was verified: a client that may send any subject or API key it likes gets a fresh quota with each.
+/// An empty text counts as absent.
+///
+/// ```
+/// use tollgate_core::{ClientIp, Identity, Ipv6Prefix, KeySource};
+/// let client_ip = ClientIp::parse("192.0.2.1", Ipv6Prefix::default()).ok();
+/// let anonymous = Identity { client_ip, ..Identity::default() };
+/// assert_eq!(anonymous.resolve().as_str(), "ip:192.0.2.1");
+/// let alice = Identity { subject: Some("alice"), ..anonymous };
+/// assert_eq!(alice.resolve().as_str(), "sub:alice");
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Identity<'a> {
+    /// The subject (`sub`) of a token whose signature was verified.
+    pub subject: Option<&'a str>,
+    /// An API key that was found valid. The [`Key`] made of it holds a hash only.
+    pub api_key: Option<&'a str>,
+    /// The client's address as the platform tells it; see [`ClientIpSource::find`](crate::ClientIpSource::find).
+    pub client_ip: Option<ClientIp>,
+}
+
+impl Identity<'_> {
+    /// The key of the first that is present: subject, API key, address. Where none is, [`Key::missing_ip`].
+    ///
+    /// ```
+    /// use tollgate_core::{Identity, Key};
+    /// let identity = Identity { subject: Some(""), api_key: Some("secret"), client_ip: None };
+    /// assert_eq!(identity.resolve(), Key::api_key("secret"));
+    /// assert_eq!(Identity::default().resolve(), Key::missing_ip());
+    /// ```
+    #[must_use]
+    pub fn resolve(&self) -> Key {
+        let present = |text: &&str| !text.is_empty();
+        if let Some(subject) = self.subject.filter(present) {
+            Key::subject(subject)
+        } else if let Some(secret) = self.api_key.filter(present) {
+            Key::api_key(secret)
+        } else if let Some(ip) = &self.client_ip {
+            Key::ip(ip)
+        } else {
+            Key::missing_ip()
+        }
+    }
+}
+
+/// Shows that there is an API key, not which.
+impl fmt::Debug for Identity<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("subject", &self.subject)
+            .field("api_key", &self.api_key.map(|_| "…"))
+            .field("client_ip", &self.client_ip)
+            .finish()
+    }
+}

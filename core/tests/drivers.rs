@@ -1,0 +1,285 @@
+//! The drivers of the store tiers, over small stores that can be made to misbehave.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
+
+use pollster::block_on;
+use tollgate_core::store::{
+    Atomic, AtomicLimiter, Before, BestEffort, BestEffortLimiter, Found, Native, NativeLimiter, Operation, Swap,
+    Versioned, VersionedLimiter,
+};
+use tollgate_core::{
+    Accuracy, Capabilities, Check, Drift, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund,
+    UnixMillis,
+};
+
+const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+
+fn policy() -> Policy {
+    let burst = Quota::token_bucket(5, 2, Millis::from_secs(1)).unwrap().named("burst").unwrap();
+    let minute = Quota::sliding_window(20, Millis::from_secs(60)).unwrap().named("minute").unwrap();
+    Policy::new("api", [burst, minute]).unwrap()
+}
+
+/// Bytes with a version, as a store keeps them; the counters tell what a driver did, the rivals what it met.
+#[derive(Default)]
+struct Table {
+    rows: Mutex<HashMap<String, (Vec<u8>, u64)>>,
+    writes: AtomicU32,
+    /// How many writes lose to a rival that comes first.
+    rivals: AtomicU32,
+}
+
+impl Table {
+    fn write(&self, key: &str, bytes: &[u8], expected: Option<u64>) -> Swap {
+        let mut rows = self.rows.lock().unwrap();
+        let current = rows.get(key).map(|row| row.1);
+        let rival = self.rivals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if current != expected || rival.is_ok() {
+            return Swap::Lost;
+        }
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        rows.insert(key.into(), (bytes.into(), current.unwrap_or(0) + 1));
+        Swap::Done
+    }
+
+    fn read(&self, key: &str) -> Option<(Vec<u8>, u64)> {
+        self.rows.lock().unwrap().get(key).cloned()
+    }
+}
+
+/// Lets every other task go first, as a network does.
+async fn turn() {
+    let mut waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Runs futures side by side, each a step at a time.
+fn together<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut slots: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    block_on(poll_fn(|context| {
+        for (future, answer) in slots.iter_mut().filter(|slot| slot.1.is_none()) {
+            if let Poll::Ready(ready) = future.as_mut().poll(context) {
+                *answer = Some(ready);
+            }
+        }
+        if slots.iter().all(|slot| slot.1.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    }));
+    slots.into_iter().filter_map(|slot| slot.1).collect()
+}
+
+impl Versioned for Table {
+    type Version = u64;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { idempotency: false, round_trips: 2, ..Capabilities::EXACT }
+    }
+
+    async fn read(&self, key: &str) -> Result<Option<Found<u64>>, Error> {
+        turn().await;
+        Ok(self.read(key).map(|(bytes, version)| Found { bytes, version }))
+    }
+
+    async fn create(&self, key: &str, bytes: &[u8], ttl: Millis) -> Result<Swap, Error> {
+        assert!(ttl > Millis::ZERO);
+        turn().await;
+        Ok(self.write(key, bytes, None))
+    }
+
+    async fn update(&self, key: &str, bytes: &[u8], version: u64, ttl: Millis) -> Result<Swap, Error> {
+        assert!(ttl > Millis::ZERO);
+        turn().await;
+        Ok(self.write(key, bytes, Some(version)))
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), Error> {
+        self.rows.lock().unwrap().remove(key);
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Shelf(Table);
+
+impl BestEffort for Shelf {
+    fn capabilities(&self) -> Capabilities {
+        let drift = Drift { formula: "limit x in_flight", ceiling: |load| load.limit * load.in_flight };
+        Capabilities { accuracy: Accuracy::Soft(drift), idempotency: false, ..Capabilities::EXACT }
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
+        turn().await;
+        Ok(self.0.read(key).map(|row| row.0))
+    }
+
+    async fn put(&self, key: &str, bytes: &[u8], _ttl: Millis) -> Result<(), Error> {
+        turn().await;
+        let current = self.0.read(key).map(|row| row.1);
+        self.0.write(key, bytes, current);
+        Ok(())
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), Error> {
+        self.0.rows.lock().unwrap().remove(key);
+        Ok(())
+    }
+}
+
+/// Every driver decides as the memory store does when requests come one after another.
+fn decides_as_memory_does(limiter: &impl Limiter) {
+    let (policy, memory) = (policy(), MemoryLimiter::new());
+    let keys = ["ip:192.0.2.1", "ip:192.0.2.2"].map(Key::new);
+    for step in 0..200u64 {
+        let (key, now) = (&keys[usize::from(step % 3 == 0)], NOW + Millis::new(step * 137));
+        let check = Check::new(&policy, key, now).cost(step % 7);
+        let expected = memory.decide(check);
+        assert_eq!(block_on(limiter.check(check)).unwrap(), expected, "step {step}");
+        assert_eq!(block_on(limiter.peek(check)).unwrap(), block_on(memory.peek(check)).unwrap());
+        if step % 11 == 0 {
+            let refund = Refund::new(&policy, key, 2, expected.decided_at(), now);
+            block_on(limiter.refund(refund)).unwrap();
+            block_on(memory.refund(refund)).unwrap();
+        }
+        if step % 29 == 0 {
+            block_on(limiter.reset(&policy, key)).unwrap();
+            block_on(memory.reset(&policy, key)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn versioned_decides_as_memory_does() {
+    decides_as_memory_does(&VersionedLimiter::new(Table::default()));
+}
+
+#[test]
+fn best_effort_decides_as_memory_does() {
+    decides_as_memory_does(&BestEffortLimiter::new(Shelf::default()));
+}
+
+#[test]
+fn versioned_is_exact_side_by_side() {
+    let (limiter, policy, key) = (VersionedLimiter::new(Table::default()).attempts(100), policy(), Key::new("k"));
+    let answers = together((0..50).map(|_| limiter.check(Check::new(&policy, &key, NOW))));
+    assert_eq!(answers.iter().filter(|answer| answer.as_ref().unwrap().is_allowed()).count(), 5);
+    assert_eq!(limiter.store().writes.load(Ordering::Relaxed), 5, "a denial writes nothing");
+}
+
+#[test]
+fn best_effort_is_not() {
+    let (limiter, policy, key) = (BestEffortLimiter::new(Shelf::default()), policy(), Key::new("k"));
+    let answers = together((0..50).map(|_| limiter.check(Check::new(&policy, &key, NOW))));
+    assert_eq!(answers.iter().filter(|answer| answer.as_ref().unwrap().is_allowed()).count(), 50);
+}
+
+#[test]
+fn out_of_attempts_is_contended_and_charges_nothing() {
+    let limiter = VersionedLimiter::new(Table { rivals: AtomicU32::new(3), ..Table::default() }).attempts(3);
+    let (policy, key) = (policy(), Key::new("k"));
+    let error = block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Contended);
+    assert_eq!(error.to_string(), "3 others changed this key first; retry, or allow more attempts");
+    assert_eq!(limiter.store().writes.load(Ordering::Relaxed), 0);
+    assert_eq!(block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap().binding().remaining, Some(4));
+}
+
+#[test]
+fn a_corrupt_state_is_an_error_and_stays_as_it_is() {
+    let (policy, key) = (policy(), Key::new("k"));
+    for bytes in [&b""[..], b"\x14", b"not a state", &[0xff; 42]] {
+        let limiter = VersionedLimiter::new(Table::default());
+        limiter.store().rows.lock().unwrap().insert(key.storage_key(&policy), (bytes.into(), 7));
+        let error = block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert_eq!(limiter.store().read(&key.storage_key(&policy)), Some((bytes.to_vec(), 7)));
+    }
+}
+
+#[test]
+fn what_is_not_declared_answers_unsupported() {
+    let (policy, key) = (policy(), Key::new("k"));
+    let limiter = VersionedLimiter::new(Table::default());
+    let with_token = Check::new(&policy, &key, NOW).idempotent("t", Millis::from_secs(1));
+    let error = block_on(limiter.check(with_token)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert_eq!(error.to_string(), "this store cannot do an idempotency token");
+}
+
+/// An atomic store that keeps what it is told, and lies about what it admitted.
+struct Liar;
+
+impl Atomic for Liar {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { refund: false, peek: false, reset: false, ..Capabilities::EXACT }
+    }
+
+    async fn apply(&self, _: Operation<'_>) -> Result<Before, Error> {
+        Ok(Before { state: None, now: NOW, cost: 1, admitted: false })
+    }
+
+    async fn delete(&self, _: &Policy, _: &Key) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[test]
+fn an_atomic_store_that_disagrees_is_caught() {
+    let (limiter, policy, key) = (AtomicLimiter::new(Liar), policy(), Key::new("k"));
+    let error = block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("disagree"), "{error}");
+    let unsupported = [
+        block_on(limiter.peek(Check::new(&policy, &key, NOW))).unwrap_err(),
+        block_on(limiter.refund(Refund::new(&policy, &key, 1, NOW, NOW))).unwrap_err(),
+        block_on(limiter.reset(&policy, &key)).unwrap_err(),
+    ];
+    assert!(unsupported.iter().all(|error| error.kind() == ErrorKind::Unsupported));
+}
+
+/// A platform's limiter that lets two through.
+struct Platform(AtomicU32);
+
+impl Native for Platform {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            accuracy: Accuracy::PerLocation,
+            algorithms: &["fixed_window"],
+            costs: false,
+            ..Capabilities::EXACT
+        }
+    }
+
+    async fn limit(&self, _: Check<'_>) -> Result<bool, Error> {
+        Ok(self.0.fetch_add(1, Ordering::Relaxed) < 2)
+    }
+}
+
+#[test]
+fn a_native_limiter_tells_what_the_platform_tells_and_no_more() {
+    let limiter = NativeLimiter::new(Platform(AtomicU32::new(0)));
+    let window = Policy::new("api", [Quota::fixed_window(2, Millis::from_secs(60)).unwrap()]).unwrap();
+    let key = Key::new("k");
+    let check = Check::new(&window, &key, NOW);
+    let allowed: Vec<_> = (0..3).map(|_| block_on(limiter.check(check)).unwrap().is_allowed()).collect();
+    assert_eq!(allowed, [true, true, false]);
+    let denied = block_on(limiter.check(check)).unwrap();
+    assert_eq!((denied.binding().remaining, denied.binding().reset_after, denied.retry_after()), (None, None, None));
+    let refused = [
+        block_on(limiter.check(check.cost(2))).unwrap_err(),
+        block_on(limiter.check(Check::new(&policy(), &key, NOW))).unwrap_err(),
+        block_on(limiter.peek(check)).unwrap_err(),
+        block_on(limiter.reset(&window, &key)).unwrap_err(),
+    ];
+    assert!(refused.iter().all(|error| error.kind() == ErrorKind::Unsupported));
+}

@@ -1,0 +1,93 @@
+//! Published figures of the algorithms, reproduced.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic, and rounds to whole ms")]
+
+use tollgate_core::algorithm::{Algorithm, FixedWindow, SlidingLog, SlidingState, SlidingWindow, Step};
+use tollgate_core::{Millis, UnixMillis};
+
+fn admitted<A: Algorithm>(rule: &A, state: &mut A::State, at_ms: u64, requests: u64) -> u64 {
+    let admits = |_: &u64| matches!(rule.step(state, UnixMillis::new(at_ms), 1), Step::Admitted { .. });
+    (0..requests).filter(admits).count() as u64
+}
+
+#[test]
+fn a_fixed_window_admits_twice_its_limit_around_a_boundary() {
+    let (window, mut state) = (FixedWindow::new(100, Millis::from_secs(60)).unwrap(), Default::default());
+    let around = admitted(&window, &mut state, 59_999, 500) + admitted(&window, &mut state, 60_000, 500);
+    assert_eq!(around, 200);
+}
+
+#[test]
+fn a_sliding_window_does_not() {
+    let (window, mut state) = (SlidingWindow::new(100, Millis::from_secs(60)).unwrap(), Default::default());
+    let around = admitted(&window, &mut state, 59_999, 500) + admitted(&window, &mut state, 60_000, 500);
+    assert_eq!(around, 100);
+}
+
+/// "42 requests in the previous minute, 18 in the current one, which began 15 seconds ago:
+/// 42 * ((60 - 15) / 60) + 18 = 49.5" (<https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>).
+#[test]
+fn the_worked_example_of_the_two_counter_window_is_49_and_a_half() {
+    let window = SlidingWindow::new(50, Millis::from_secs(60)).unwrap();
+    let state = SlidingState { start: UnixMillis::new(60_000), previous: 42, current: 18 };
+    let standing = window.standing(&state, UnixMillis::new(75_000));
+    let estimate = 50.0 - standing.room as f64 / standing.unit as f64;
+    assert_eq!(estimate, 49.5);
+    assert_eq!(standing.remaining(), 0);
+}
+
+/// A small generator of repeatable noise (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>).
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Cloudflare reports that of 400 million requests from 270,000 sources, 0.003 % were wrongly allowed or limited, that is
+/// judged otherwise by the estimate than by the true rate of the same requests. A thousandth of that: 270 sources, their
+/// rates spread evenly (on a logarithmic scale) from one in ten minutes to three times the limit, with gaps as random
+/// arrivals have, make some 400,000 requests in 40 minutes. An estimate can only be wrong of a source that runs close
+/// to its limit; that share is far larger here than in all of a network's traffic, and so is the error.
+#[test]
+fn the_two_counter_window_seldom_misjudges_a_rate() {
+    const LIMIT: u64 = 100;
+    const COUNTED: u64 = SlidingLog::MAX_LIMIT;
+    let minute = Millis::from_secs(60);
+    let (window, log) = (SlidingWindow::new(COUNTED, minute).unwrap(), SlidingLog::new(COUNTED, minute).unwrap());
+    let mut noise = Noise(270);
+    let (mut requests, mut over, mut wrongly_allowed, mut wrongly_limited) = (0u64, 0u64, 0u64, 0u64);
+    for source in 0..270u16 {
+        let per_minute = 0.1 * 3_000f64.powf(f64::from(source) / 269.0);
+        let (mut estimated, mut exact) = (Default::default(), Default::default());
+        let mut at_ms = 1_800_000_000_000.0 + noise.unit() * 60_000.0;
+        while at_ms < 1_800_000_000_000.0 + 40.0 * 60_000.0 {
+            let now = UnixMillis::new(at_ms as u64);
+            let limited_by_estimate = COUNTED - window.standing(&estimated, now).remaining() >= LIMIT;
+            let limited_by_log = COUNTED - log.standing(&exact, now).remaining() >= LIMIT;
+            window.charge(&mut estimated, now, 1);
+            log.charge(&mut exact, now, 1);
+            requests += 1;
+            over += u64::from(limited_by_log);
+            wrongly_allowed += u64::from(!limited_by_estimate && limited_by_log);
+            wrongly_limited += u64::from(limited_by_estimate && !limited_by_log);
+            at_ms += -noise.unit().max(f64::MIN_POSITIVE).ln() * 60_000.0 / per_minute;
+        }
+    }
+    let wrong = 100.0 * (wrongly_allowed + wrongly_limited) as f64 / requests as f64;
+    println!(
+        "{requests} requests, {over} over the limit; wrongly allowed {wrongly_allowed}, wrongly limited \
+         {wrongly_limited}: {wrong:.3} % (published, at scale: 0.003 %)"
+    );
+    assert!((390_000..420_000).contains(&requests), "{requests}");
+    assert!(over > 50_000, "the stream must press against the limit: {over}");
+    assert!(wrong < 2.0, "{wrong} %");
+}

@@ -1,0 +1,389 @@
+//! The eight laws that every algorithm keeps, each over thousands of random arrival sequences.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use proptest::prelude::*;
+use tollgate_core::algorithm::MAX_UNITS;
+use tollgate_core::{Decision, Millis, Policy, PolicyState, Quota, Rule, Status, UnixMillis};
+
+/// A request: how long after the one before it, and what it costs.
+type Arrival = (u64, u64);
+
+fn quota() -> impl Strategy<Value = Quota> {
+    let (limit, span) = (1..=12u64, 1..=40u64);
+    prop_oneof![
+        (limit.clone(), span.clone()).prop_map(|(n, w)| Quota::fixed_window(n, Millis::new(w)).unwrap()),
+        (limit.clone(), span.clone()).prop_map(|(n, w)| Quota::sliding_window(n, Millis::new(w)).unwrap()),
+        (limit.clone(), span.clone()).prop_map(|(n, w)| Quota::sliding_log(n, Millis::new(w)).unwrap()),
+        (limit.clone(), 1..=7u64, span.clone())
+            .prop_map(|(n, r, w)| Quota::token_bucket(n, r, Millis::new(w)).unwrap()),
+        (limit, 1..=7u64, span).prop_map(|(n, r, w)| Quota::leaky_bucket(n, r, Millis::new(w)).unwrap()),
+    ]
+}
+
+/// The largest numbers that construction takes.
+fn huge_quota() -> impl Strategy<Value = Quota> {
+    (1..=MAX_UNITS, 0..5usize, 1..=MAX_UNITS).prop_map(|(span, algorithm, refill)| {
+        let (most, span) = (MAX_UNITS / span, Millis::new(span));
+        match algorithm {
+            0 => Quota::fixed_window(most, span),
+            1 => Quota::sliding_window(most, span),
+            2 => Quota::sliding_log(most.min(1_000), span),
+            3 => Quota::token_bucket(most, refill, span),
+            _ => Quota::leaky_bucket(most, refill, span),
+        }
+        .unwrap()
+    })
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    prop_oneof![
+        3 => quota().prop_map(|quota| Policy::new("law", [quota]).unwrap()),
+        1 => proptest::collection::vec(quota(), 2..=8).prop_map(|quotas| Policy::new("law", quotas).unwrap()),
+        1 => huge_quota().prop_map(|quota| Policy::new("law", [quota]).unwrap()),
+    ]
+}
+
+fn start() -> impl Strategy<Value = UnixMillis> {
+    prop_oneof![0..200u64, Just(1_800_000_000_000)].prop_map(UnixMillis::new)
+}
+
+fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
+    let gap = prop_oneof![2 => Just(0), 5 => 0..=12u64, 1 => 0..=120u64];
+    let cost = prop_oneof![6 => Just(1), 3 => 0..=13u64, 1 => any::<u64>()];
+    proptest::collection::vec((gap, cost), 1..60)
+}
+
+fn laws() -> ProptestConfig {
+    ProptestConfig { cases: 3_000, ..ProptestConfig::default() }
+}
+
+/// Replays arrivals; the decisions with their instants and costs, and the state they leave.
+fn replay(policy: &Policy, start: UnixMillis, arrivals: &[Arrival]) -> (Vec<(UnixMillis, u64, Decision)>, PolicyState) {
+    let (mut state, mut now) = (policy.unused(), start);
+    let decisions = arrivals
+        .iter()
+        .map(|&(gap, cost)| {
+            now = now + Millis::new(gap);
+            (now, cost, policy.decide(&mut state, now, cost))
+        })
+        .collect();
+    (decisions, state)
+}
+
+/// The most units that a rule's documentation says it admits from `first` to `last`, both included.
+fn documented_maximum(rule: &Rule, first: UnixMillis, last: UnixMillis) -> Option<u128> {
+    let (limit, span) = (u128::from(rule.limit()), last.since(first));
+    let one_window = span < rule.window();
+    let same_window = |window: Millis| first.get() / window.get() == last.get() / window.get();
+    let bucket = |capacity: u64, refill: u64, per: Millis| {
+        u128::from(capacity) + u128::from(span.get()) * u128::from(refill) / u128::from(per.get())
+    };
+    match rule {
+        Rule::FixedWindow(_) | Rule::SlidingWindow(_) if same_window(rule.window()) => Some(limit),
+        Rule::FixedWindow(_) => one_window.then_some(2 * limit),
+        Rule::SlidingWindow(_) => one_window.then_some(2 * limit - 1),
+        Rule::SlidingLog(_) => one_window.then_some(limit),
+        Rule::TokenBucket(rule) => Some(bucket(rule.capacity(), rule.refill(), rule.per())),
+        Rule::LeakyBucket(rule) => Some(bucket(rule.bucket().capacity(), rule.bucket().refill(), rule.bucket().per())),
+    }
+}
+
+/// Law 1 over admissions given as (instant, cost), for every quota and every interval between two of them.
+fn no_interval_admits_more(policy: &Policy, admissions: &[(UnixMillis, u64)]) -> Result<(), TestCaseError> {
+    for quota in policy.quotas() {
+        for (i, &(first, _)) in admissions.iter().enumerate() {
+            let mut units = 0u128;
+            for &(last, cost) in &admissions[i..] {
+                units += u128::from(cost);
+                if let Some(most) = documented_maximum(quota.rule(), first, last) {
+                    prop_assert!(units <= most, "{units} > {most} from {first} to {last} by {quota:?}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(laws())]
+
+    #[test]
+    fn law_1_no_interval_admits_more_than_documented(policy in policy(), start in start(), arrivals in arrivals()) {
+        let (decisions, _) = replay(&policy, start, &arrivals);
+        let admitted: Vec<_> =
+            decisions.iter().filter(|(_, _, decision)| decision.is_allowed()).map(|&(at, cost, _)| (at, cost)).collect();
+        no_interval_admits_more(&policy, &admitted)?;
+    }
+
+    #[test]
+    fn law_1_a_shaper_forwards_evenly(
+        capacity in 1..=12u64, refill in 1..=7u64, per_ms in 1..=40u64, start in start(), gaps in proptest::collection::vec(0..=20u64, 1..60)
+    ) {
+        let policy = Policy::new("law", [Quota::leaky_bucket(capacity, refill, Millis::new(per_ms)).unwrap()]).unwrap();
+        let arrivals: Vec<_> = gaps.into_iter().map(|gap| (gap, 1)).collect();
+        let (decisions, _) = replay(&policy, start, &arrivals);
+        let forwarded: Vec<_> = decisions
+            .iter()
+            .filter(|(_, _, decision)| decision.is_allowed())
+            .map(|(at, _, decision)| *at + decision.delay())
+            .collect();
+        prop_assert!(forwarded.is_sorted());
+        for (i, first) in forwarded.iter().enumerate() {
+            for (count, last) in (1..).zip(&forwarded[i..]) {
+                let most = (last.since(*first).get() + 1) * refill / per_ms + 1;
+                prop_assert!(count <= most, "{count} > {most} from {first} to {last}");
+            }
+        }
+    }
+
+    #[test]
+    fn law_2_admitted_exactly_at_retry_after(
+        policy in policy(), charge in any::<bool>(), start in start(), arrivals in arrivals(), cost in 0..=13u64
+    ) {
+        let policy = policy.charge_denied(charge);
+        let (decisions, state) = replay(&policy, start, &arrivals);
+        let now = decisions.last().unwrap().0;
+        let decision = policy.peek(&state, now, cost);
+        if let Some(retry_after) = decision.retry_after() {
+            prop_assert!(retry_after > Millis::ZERO);
+            let wait = retry_after.get();
+            prop_assume!(now.get() + wait <= UnixMillis::MAX.get());
+            for waited in (0..wait.min(150)).chain(wait.saturating_sub(150)..wait) {
+                let early = policy.peek(&state, now + Millis::new(waited), cost);
+                prop_assert_eq!(early.status(), Status::Denied, "already admitted after {} of {} ms", waited, wait);
+                prop_assert_eq!(early.retry_after(), Some(Millis::new(wait - waited)));
+            }
+            prop_assert!(policy.peek(&state, now + retry_after, cost).is_allowed());
+        }
+    }
+
+    #[test]
+    fn law_3_a_denied_request_changes_no_later_decision(policy in policy(), start in start(), arrivals in arrivals()) {
+        let (decisions, state) = replay(&policy, start, &arrivals);
+        let mut without = policy.unused();
+        for (now, cost, decision) in &decisions {
+            if decision.is_allowed() {
+                prop_assert_eq!(&policy.decide(&mut without, *now, *cost), decision);
+            } else {
+                prop_assert_eq!(&policy.peek(&without, *now, *cost), decision);
+            }
+        }
+        prop_assert_eq!(without, state);
+    }
+
+    #[test]
+    fn law_4_remaining_more_are_admitted_and_the_next_is_not(
+        policy in policy(), start in start(), arrivals in arrivals(), later in 0..=50u64
+    ) {
+        let (decisions, mut state) = replay(&policy, start, &arrivals);
+        let now = decisions.last().unwrap().0 + Millis::new(later);
+        let remaining = |decision: &Decision| decision.quotas().iter().filter_map(|quota| quota.remaining).min().unwrap();
+        let mut left = remaining(&policy.peek(&state, now, 1));
+        if left > 1_000 {
+            // Use up a huge quota in one request, then all but a few.
+            prop_assert!(policy.decide(&mut state, now, left - 10).is_allowed());
+            left = 10;
+        }
+        for used in 1..=left {
+            let decision = policy.decide(&mut state, now, 1);
+            prop_assert!(decision.is_allowed());
+            prop_assert_eq!(remaining(&decision), left - used);
+        }
+        prop_assert_eq!(policy.decide(&mut state, now, 1).status(), Status::Denied);
+    }
+
+    #[test]
+    fn law_5_a_cost_above_the_capacity_is_never_admissible(
+        policy in policy(), charge in any::<bool>(), start in start(), arrivals in arrivals(), above in 1..=5u64
+    ) {
+        let policy = policy.charge_denied(charge);
+        let (decisions, mut state) = replay(&policy, start, &arrivals);
+        let (now, before) = (decisions.last().unwrap().0, state.clone());
+        let least = policy.quotas().iter().map(|quota| quota.rule().limit()).min().unwrap();
+        for cost in [least + above, u64::MAX] {
+            let decision = policy.decide(&mut state, now, cost);
+            prop_assert_eq!(decision.status(), Status::NeverAdmissible);
+            prop_assert_eq!(decision.retry_after(), None);
+            prop_assert!(cost > decision.binding().limit);
+            prop_assert_eq!(&state, &before);
+        }
+    }
+
+    #[test]
+    fn law_6_a_clock_that_steps_back_gives_nothing_and_locks_out_for_the_step_at_most(
+        policy in policy(), start in start(),
+        requests in proptest::collection::vec((0..=150u64, prop_oneof![4 => Just(1), 1 => 1..=13u64]), 1..60)
+    ) {
+        // The latest instant that a charge was made at: a denial leaves no trace, its clock included.
+        let (mut state, mut latest) = (policy.unused(), UnixMillis::default());
+        let mut admitted = Vec::new();
+        for (offset, cost) in requests {
+            let now = start + Millis::new(offset);
+            let (early, in_time) = (policy.peek(&state, now, cost), policy.peek(&state, latest.max(now), cost));
+            if early.is_allowed() {
+                prop_assert!(in_time.is_allowed(), "stepping back to {now} from {latest} admits what was denied");
+            } else {
+                let wait = in_time.retry_after().unwrap_or_default() + latest.since(now);
+                prop_assert!(early.retry_after().unwrap_or_default() <= wait);
+            }
+            if policy.decide(&mut state, now, cost).is_allowed() {
+                latest = latest.max(now);
+                admitted.push((latest, cost));
+            }
+        }
+        no_interval_admits_more(&policy, &admitted)?;
+    }
+
+    #[test]
+    fn law_7_a_changed_limit_keeps_what_was_used(
+        quota in quota(), other in 1..=15u64, start in start(), arrivals in arrivals(), later in 0..=50u64
+    ) {
+        let changed = match *quota.rule() {
+            Rule::FixedWindow(rule) => Quota::fixed_window(other, rule.window()),
+            Rule::SlidingWindow(rule) => Quota::sliding_window(other, rule.window()),
+            Rule::SlidingLog(rule) => Quota::sliding_log(other, rule.window()),
+            Rule::TokenBucket(rule) => Quota::token_bucket(other, rule.refill(), rule.per()),
+            Rule::LeakyBucket(rule) => Quota::leaky_bucket(other, rule.bucket().refill(), rule.bucket().per()),
+        };
+        let (before, after) = (Policy::new("law", [quota]).unwrap(), Policy::new("law", [changed.unwrap()]).unwrap());
+        prop_assert_eq!(before.id(), after.id());
+        let (decisions, state) = replay(&before, start, &arrivals);
+        let now = decisions.last().unwrap().0 + Millis::new(later);
+        let remaining = |policy: &Policy| policy.peek(&state, now, 1).binding().remaining.unwrap();
+        let used = before.quotas()[0].rule().limit() - remaining(&before);
+        prop_assert_eq!(remaining(&after), other.saturating_sub(used));
+        // And a state of the one is a state of the other.
+        prop_assert_eq!(after.decode(&before.encode(&state)).unwrap(), state);
+    }
+
+    #[test]
+    fn law_8_state_decodes_to_what_was_encoded(
+        policy in policy(), charge in any::<bool>(), start in start(), arrivals in arrivals()
+    ) {
+        let policy = policy.charge_denied(charge);
+        let (_, state) = replay(&policy, start, &arrivals);
+        let bytes = policy.encode(&state);
+        prop_assert_eq!(policy.decode(&bytes).unwrap(), state);
+        for length in 0..bytes.len() {
+            prop_assert!(policy.decode(&bytes[..length]).is_err(), "{} of {} bytes decode", length, bytes.len());
+        }
+    }
+
+    #[test]
+    fn law_8_any_bytes_are_an_error_or_a_state(
+        policy in policy(), mut bytes in proptest::collection::vec(any::<u8>(), 0..120), start in start()
+    ) {
+        // A right first header gets further.
+        if let Some(first) = bytes.first_mut() {
+            *first = policy.encode(&policy.unused())[0];
+        }
+        if let Ok(mut state) = policy.decode(&bytes) {
+            prop_assert_eq!(policy.encode(&state), bytes);
+            let _ = policy.decide(&mut state, start, 1);
+            let _ = policy.expires_after(&state, start);
+            policy.refund(&mut state, start, start + Millis::new(5), u64::MAX);
+        }
+    }
+
+    #[test]
+    fn law_8_a_flipped_bit_is_an_error_or_another_state(
+        policy in policy(), start in start(), arrivals in arrivals(), at in any::<prop::sample::Index>(), bit in 0..8u8
+    ) {
+        let (decisions, state) = replay(&policy, start, &arrivals);
+        let mut bytes = policy.encode(&state);
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        if let Ok(mut flipped) = policy.decode(&bytes) {
+            prop_assert_ne!(&flipped, &state);
+            let _ = policy.decide(&mut flipped, decisions.last().unwrap().0, 1);
+        }
+    }
+
+    #[test]
+    fn a_refund_never_leaves_more_than_if_nothing_had_been_used(
+        policy in policy(), start in start(), arrivals in arrivals(), later in 0..=60u64, cost in 0..=20u64, which in any::<prop::sample::Index>()
+    ) {
+        let (decisions, mut state) = replay(&policy, start, &arrivals);
+        let charged_at = decisions[which.index(decisions.len())].0;
+        let now = decisions.last().unwrap().0 + Millis::new(later);
+        let before = policy.peek(&state, now, 1);
+        policy.refund(&mut state, charged_at, now, cost);
+        let after = policy.peek(&state, now, 1);
+        for (before, after) in before.quotas().iter().zip(after.quotas()) {
+            prop_assert!(after.remaining >= before.remaining);
+            prop_assert!(after.remaining.unwrap() <= after.limit);
+            prop_assert!(after.remaining.unwrap() - before.remaining.unwrap() <= cost.saturating_add(1));
+        }
+        prop_assert_eq!(policy.decode(&policy.encode(&state)).unwrap(), state);
+    }
+
+    /// Of a request that was refunded, what it kept is what counts.
+    #[test]
+    fn refunds_admit_no_more_than_if_the_refunded_had_never_come(
+        policy in policy(), start in start(), arrivals in arrivals(),
+        refunds in proptest::collection::vec(proptest::option::of((any::<prop::sample::Index>(), 0..=13u64)), 60)
+    ) {
+        let (mut state, mut now) = (policy.unused(), start);
+        let mut kept: Vec<(UnixMillis, u64)> = Vec::new();
+        for ((gap, cost), refund) in arrivals.into_iter().zip(refunds) {
+            now = now + Millis::new(gap);
+            if policy.decide(&mut state, now, cost).is_allowed() {
+                kept.push((now, cost));
+            }
+            if let (Some((which, back)), false) = (refund, kept.is_empty()) {
+                let place = which.index(kept.len());
+                let (charged_at, cost) = &mut kept[place];
+                let back = back.min(*cost);
+                policy.refund(&mut state, *charged_at, now, back);
+                *cost -= back;
+            }
+        }
+        no_interval_admits_more(&policy, &kept)?;
+    }
+
+    #[test]
+    fn a_charged_denial_counts_as_an_admission_would(start in start(), limit in 1..=12u64, window in 1..=40u64) {
+        let hammer = |quota: Quota| {
+            let policy = Policy::new("law", [quota]).unwrap().charge_denied(true);
+            let mut state = policy.unused();
+            let end = 10 * window;
+            (0..end).filter(|&ms| policy.decide(&mut state, start + Millis::new(ms), 1).is_allowed()).count() as u64
+        };
+        // Hammering every millisecond, nothing ever comes free again in a log or a bucket.
+        if window > limit {
+            prop_assert_eq!(hammer(Quota::sliding_log(limit, Millis::new(window)).unwrap()), limit);
+        }
+        let slow_bucket = Quota::token_bucket(limit, 1, Millis::new(window + 1)).unwrap();
+        prop_assert!(hammer(slow_bucket) <= limit + limit / window.max(1) + 1);
+    }
+
+    #[test]
+    fn state_is_as_small_as_promised(quota in quota(), start in start(), arrivals in arrivals()) {
+        let policy = Policy::new("law", [quota.clone()]).unwrap();
+        let (_, state) = replay(&policy, start, &arrivals);
+        let most = match quota.rule() {
+            Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::FixedWindow(_) => 1 + 16,
+            Rule::SlidingWindow(_) => 1 + 24,
+            Rule::SlidingLog(rule) => 1 + 4 + 12 * usize::try_from(rule.window().get().min(12)).unwrap(),
+        };
+        prop_assert!(policy.encode(&state).len() <= most);
+    }
+}
+
+#[test]
+fn states_of_another_shape_or_version_are_corrupt() {
+    let bucket = Policy::new("law", [Quota::token_bucket(5, 1, Millis::new(10)).unwrap()]).unwrap();
+    let window = Policy::new("law", [Quota::fixed_window(5, Millis::new(10)).unwrap()]).unwrap();
+    let error = window.decode(&bucket.encode(&bucket.unused())).unwrap_err().to_string();
+    assert!(error.contains("header 0x14 where 0x11 (fixed_window, version 1) belongs"), "{error}");
+    let mut newer = window.encode(&window.unused());
+    newer[0] = 0x21;
+    assert!(window.decode(&newer).unwrap_err().to_string().contains("header 0x21"));
+    newer[0] = 0x11;
+    newer.push(0);
+    assert!(window.decode(&newer).unwrap_err().to_string().contains("1 bytes more"));
+    // A window that begins where none begins would count as one long past: a free pass.
+    let mut unaligned = window.encode(&window.unused());
+    unaligned[1] = 5;
+    assert!(window.decode(&unaligned).is_err());
+}

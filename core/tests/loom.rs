@@ -1,0 +1,66 @@
+//! The memory store under every interleaving of its locks.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p tollgate-core --test loom --release`
+#![cfg(loom)]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use loom::sync::Arc;
+use loom::thread;
+use tollgate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+
+const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+
+fn policy() -> Policy {
+    Policy::new("test", [Quota::token_bucket(2, 1, Millis::from_secs(1)).unwrap()]).unwrap()
+}
+
+/// How many of the threads' checks of one key at `NOW` are admitted, while `beside` goes on.
+fn admitted(threads: usize, limiter: &Arc<MemoryLimiter>, beside: impl FnOnce(&MemoryLimiter)) -> usize {
+    let policy = Arc::new(policy());
+    let threads: Vec<_> = (0..threads)
+        .map(|_| {
+            let (limiter, policy) = (Arc::clone(limiter), Arc::clone(&policy));
+            thread::spawn(move || limiter.decide(Check::new(&policy, &Key::new("k"), NOW)).is_allowed())
+        })
+        .collect();
+    beside(limiter);
+    threads.into_iter().filter_map(|thread| thread.join().unwrap().then_some(())).count()
+}
+
+#[test]
+fn the_first_requests_of_a_key_admit_exactly_the_limit() {
+    loom::model(|| {
+        let limiter = Arc::new(MemoryLimiter::with_shards(1));
+        assert_eq!(admitted(3, &limiter, |_| {}), 2);
+        assert_eq!(limiter.len(), 1);
+    });
+}
+
+#[test]
+fn a_sweep_in_between_gives_nothing_away() {
+    loom::model(|| {
+        let limiter = Arc::new(MemoryLimiter::with_shards(1));
+        assert_eq!(admitted(2, &limiter, |limiter| limiter.sweep(NOW)), 2);
+        assert!(!limiter.decide(Check::new(&policy(), &Key::new("k"), NOW)).is_allowed());
+    });
+}
+
+#[test]
+fn a_retried_token_is_charged_once() {
+    loom::model(|| {
+        let (limiter, policy) = (Arc::new(MemoryLimiter::with_shards(1)), Arc::new(policy()));
+        let retries: Vec<_> = (0..2)
+            .map(|_| {
+                let (limiter, policy) = (Arc::clone(&limiter), Arc::clone(&policy));
+                thread::spawn(move || {
+                    let key = Key::new("k");
+                    limiter.decide(Check::new(&policy, &key, NOW).idempotent("t", Millis::from_secs(1)))
+                })
+            })
+            .collect();
+        let answers: Vec<_> = retries.into_iter().map(|retry| retry.join().unwrap()).collect();
+        assert_eq!(answers[0], answers[1]);
+        let left = limiter.decide(Check::new(&policy, &Key::new("k"), NOW));
+        assert_eq!(left.binding().remaining, Some(0));
+    });
+}
