@@ -73,7 +73,7 @@ fn median<T: Copy + PartialOrd>(values: &mut [T]) -> T {
     values[values.len() / 2]
 }
 
-/// One decision after another, each beside a PING on the same connection.
+/// One decision after another, each beside a PING on the same connection; and what of that any script takes.
 fn latency(server: &Server) {
     for (name, runtime) in [("current_thread", current_thread()), ("multi_thread", multi_thread())] {
         let (limiter, policy, key) = (server.limiter(), policy(), Key::new("ip:192.0.2.1"));
@@ -97,6 +97,53 @@ fn latency(server: &Server) {
             "<= 1.08",
         );
     }
+    floor(server);
+}
+
+/// The least a bucket can be against PING, by the client library alone: the floor of any script on this machine.
+fn floor(server: &Server) {
+    let least = load(server, include_str!("bucket.lua"));
+    let at = now().get().to_string();
+    let (mut scripts, mut pings) = (Vec::new(), Vec::new());
+    current_thread().block_on(async {
+        let client = redis::Client::open(server.url()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let ping = redis::cmd("PING");
+        for round in 0..22_000 {
+            let pinged = timed(connection.send_packed_command(&ping)).await;
+            let run = timed(async {
+                let mut command = redis::cmd("EVALSHA");
+                command
+                    .arg(&least)
+                    .arg("1")
+                    .arg("{bench:floor}")
+                    .arg("1000000000")
+                    .arg("1000000")
+                    .arg("1000")
+                    .arg(&at)
+                    .arg("1");
+                connection.send_packed_command(&command).await
+            })
+            .await;
+            if round >= 2_000 {
+                pings.push(pinged);
+                scripts.push(run);
+            }
+        }
+    });
+    let (script, ping) = (median(&mut scripts), median(&mut pings));
+    row(
+        "  for comparison: least bucket against PING, current_thread",
+        &format!("{:.1} us", script.as_secs_f64() * 1e6),
+        &format!("{:.1} us", ping.as_secs_f64() * 1e6),
+        script.as_secs_f64() / ping.as_secs_f64(),
+        "",
+    );
+}
+
+/// The SHA-1 that a server knows a script by.
+fn load(server: &Server, script: &str) -> String {
+    redis::cmd("SCRIPT").arg("LOAD").arg(script).query(&mut server.connection()).unwrap()
 }
 
 /// Decisions a second with fifty in flight, against rate-limiter-flexible on ioredis, in turns.
@@ -151,7 +198,7 @@ fn decisions_per_second(server: &Server, runtime: Runtime) -> f64 {
 }
 
 async fn decide(limiter: Arc<RedisLimiter>, policy: Arc<Policy>, place: usize, until: Instant) -> u32 {
-    let key = Key::new(&format!("user-{place}"));
+    let key = Key::new(format!("user-{place}"));
     let mut decisions = 0;
     while Instant::now() < until {
         assert!(limiter.check(Check::new(&policy, &key, now())).await.unwrap().is_allowed());
@@ -173,11 +220,8 @@ fn peer_decisions_per_second(server: &Server, peer: &Path) -> f64 {
 
 /// The script alone, driven by redis-benchmark, against the least a token bucket can be, in turns.
 fn ceiling(server: &Server) {
-    let mut connection = server.connection();
-    let mut load =
-        |script: &str| -> String { redis::cmd("SCRIPT").arg("LOAD").arg(script).query(&mut connection).unwrap() };
-    assert_eq!(load(SCRIPT), SCRIPT_SHA1);
-    let least = load(include_str!("bucket.lua"));
+    assert_eq!(load(server, SCRIPT), SCRIPT_SHA1);
+    let least = load(server, include_str!("bucket.lua"));
     let at = now().get().to_string();
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {

@@ -54,7 +54,7 @@ async fn a_cluster_is_exact_and_keeps_a_keys_parts_together() {
             .map(|place| {
                 let (limiter, policy) = (Arc::clone(&limiters[place % 3]), policy.clone());
                 tokio::spawn(async move {
-                    let key = Key::new(&format!("user-{}", place % 10));
+                    let key = Key::new(format!("user-{}", place % 10));
                     let token = format!("token-{place}");
                     let check = Check::new(&policy, &key, NOW).idempotent(&token, Millis::from_secs(60));
                     limiter.check(check).await.unwrap().is_allowed()

@@ -199,7 +199,7 @@ fn redis_decides_what_the_reference_decides() {
     let number = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(600);
     let mut runner = TestRunner::new(Config { cases: number, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&history(), |history| {
-        let key = Key::new(&format!("case-{}", cases.fetch_add(1, Ordering::Relaxed)));
+        let key = Key::new(format!("case-{}", cases.fetch_add(1, Ordering::Relaxed)));
         runtime.block_on(replay(&redis, &key, &history))
     });
     if let Err(failure) = outcome {

@@ -21,38 +21,22 @@ fn openssl(dir: &Path, arguments: &[&str]) {
 #[test]
 fn a_trusted_certificate_is_taken_and_no_other() {
     let dir = tempfile::tempdir().unwrap();
-    openssl(
-        dir.path(),
-        &[
-            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.crt", "-days", "2",
-            "-subj", "/CN=test",
-        ],
-    );
-    openssl(
-        dir.path(),
-        &["req", "-newkey", "rsa:2048", "-nodes", "-keyout", "host.key", "-out", "host.csr", "-subj", "/CN=localhost"],
-    );
+    let request = |name: &str, subject: &str| {
+        let (key, request) = (format!("{name}.key"), format!("{name}.csr"));
+        openssl(
+            dir.path(),
+            &["req", "-newkey", "rsa:2048", "-nodes", "-keyout", &key, "-out", &request, "-subj", subject],
+        );
+    };
+    for authority in ["ca", "other"] {
+        request(authority, "/CN=test");
+        let (key, csr, crt) = (format!("{authority}.key"), format!("{authority}.csr"), format!("{authority}.crt"));
+        openssl(dir.path(), &["x509", "-req", "-in", &csr, "-signkey", &key, "-out", &crt]);
+    }
+    request("host", "/CN=localhost");
     std::fs::write(dir.path().join("names"), "subjectAltName=DNS:localhost\n").unwrap();
-    openssl(
-        dir.path(),
-        &[
-            "x509",
-            "-req",
-            "-in",
-            "host.csr",
-            "-CA",
-            "ca.crt",
-            "-CAkey",
-            "ca.key",
-            "-CAcreateserial",
-            "-out",
-            "host.crt",
-            "-days",
-            "2",
-            "-extfile",
-            "names",
-        ],
-    );
+    let issue = "x509 -req -in host.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out host.crt -extfile names";
+    openssl(dir.path(), &issue.split(' ').collect::<Vec<_>>());
     let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let tls_port = free_port().to_string();
     let _server = Server::start_with(&[
@@ -68,16 +52,16 @@ fn a_trusted_certificate_is_taken_and_no_other() {
         "no",
     ]);
     // Whom to trust is read from the environment: so by another process, this one again.
-    for (trusted, expected) in
-        [("ca.crt", "admitted"), ("names", "invalid"), ("/etc/ssl/certs/ca-certificates.crt", "unavailable")]
-    {
-        let status = Command::new(std::env::current_exe().unwrap())
+    for (trusted, expected) in [("ca.crt", "admitted"), ("names", "invalid"), ("other.crt", "unavailable")] {
+        let output = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "one_check", "--ignored"])
             .env("SSL_CERT_FILE", dir.path().join(trusted))
+            .env_remove("SSL_CERT_DIR")
             .env("TLS_PORT", &tls_port)
             .env("EXPECTED", expected)
-            .status();
-        assert!(status.unwrap().success(), "{trusted}");
+            .output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{trusted}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
 
