@@ -89,6 +89,9 @@ impl Config {
         if self.deadline == Millis::ZERO {
             return Err(invalid("deadline: 0 ms leaves no time for an answer; write at least 1 ms"));
         }
+        if self.deadline > Millis::from_secs(3_600) {
+            return Err(invalid("deadline: longer than any request waits; write at most 3600000 ms"));
+        }
         if self.urls.is_empty() {
             return Err(invalid("url: a cluster is found through its nodes; write the URL of at least one"));
         }

@@ -2,7 +2,7 @@
 //!
 //! [`Redis`] is an [`Atomic`](tollgate_core::store::Atomic) store: a Lua script repeats the core's integer arithmetic
 //! inside the server, so a policy's quotas are decided and charged in one indivisible step, at any concurrency and from
-//! any number of hosts. It speaks the Redis protocol to Redis 6 or newer, Valkey, Upstash's `rediss://` endpoint, and
+//! any number of hosts. It speaks the Redis protocol to Redis 6.2 or newer, Valkey, Upstash's `rediss://` endpoint, and
 //! (feature `cluster`) a Redis Cluster.
 //!
 //! ```no_run

@@ -206,13 +206,12 @@ fn redis_decides_what_the_reference_decides() {
         panic!("{failure}");
     }
 
-    // Every key has a life, and one no longer than the longest asked for.
+    // No key lives for ever, which Redis calls -1.
     let mut connection = server.connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     assert!(keys.len() > 100, "{}", keys.len());
     for key in keys {
         let ttl_ms: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
-        assert!(ttl_ms > 0, "{key} lives {ttl_ms} ms");
-        assert!(ttl_ms > 1_000 * 60 && MIN_TTL.get() > 0, "{key} lives {ttl_ms} ms");
+        assert!(ttl_ms > 60_000, "{key} lives {ttl_ms} ms of {MIN_TTL}");
     }
 }
