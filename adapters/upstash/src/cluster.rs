@@ -13,6 +13,11 @@ use crate::error;
 
 /// A client that leaves retrying to [`send`]: its own would replay a command whose connection was lost.
 pub(crate) fn client(nodes: Vec<ConnectionInfo>, deadline: Duration) -> Result<ClusterClient, Error> {
+    #[cfg(feature = "tls-rustls")]
+    if nodes.iter().any(|node| matches!(node.addr(), redis::ConnectionAddr::TcpTls { .. })) {
+        // Of no effect where the application has chosen one. Without any, connecting would panic.
+        let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+    }
     ClusterClient::builder(nodes)
         .retries(0)
         .connection_timeout(deadline)

@@ -89,6 +89,9 @@ impl Config {
         if self.deadline == Millis::ZERO {
             return Err(invalid("deadline: 0 ms leaves no time for an answer; write at least 1 ms"));
         }
+        if self.deadline > Millis::from_secs(3_600) {
+            return Err(invalid("deadline: longer than any request waits; write at most 3600000 ms"));
+        }
         if self.urls.is_empty() {
             return Err(invalid("url: a cluster is found through its nodes; write the URL of at least one"));
         }
@@ -125,6 +128,9 @@ fn connection_info(url: &str) -> Result<ConnectionInfo, Error> {
     }
     let info = url.into_connection_info().map_err(|_| invalid(format!("url: not a Redis URL; {RIGHT}")))?;
     match info.addr() {
+        ConnectionAddr::TcpTls { insecure: true, .. } => Err(invalid(
+            "url: #insecure would trust whoever answers; leave it out, and trust a certificate of your own by SSL_CERT_FILE",
+        )),
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }
             if host.is_empty() || *port == 0 =>
         {

@@ -7,19 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, RedisError, ServerErrorKind, Value};
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::{Error, ErrorKind, Millis};
+use tollgate_core::{Error, Millis};
 
 use crate::config::Config;
+use crate::dial::{Client, Connection};
 use crate::error;
 
 /// After a failed attempt to connect, the next is made no sooner.
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// Commands that may wait to be written before callers wait to enqueue.
-const QUEUE: usize = 1_024;
 
 /// A way to the server.
 pub(crate) struct Link {
@@ -29,19 +26,6 @@ pub(crate) struct Link {
     /// Held by the one caller that is connecting.
     dialing: tokio::sync::Mutex<()>,
     failure: Mutex<Option<Failure>>,
-}
-
-enum Client {
-    Single(redis::Client),
-    #[cfg(feature = "cluster")]
-    Cluster(redis::cluster::ClusterClient),
-}
-
-#[derive(Clone)]
-enum Connection {
-    Single(MultiplexedConnection),
-    #[cfg(feature = "cluster")]
-    Cluster(redis::cluster_async::ClusterConnection),
 }
 
 #[derive(Clone)]
@@ -54,27 +38,13 @@ struct Live {
 /// How the last attempt to connect ended.
 struct Failure {
     at: Instant,
-    kind: ErrorKind,
-    message: String,
+    /// `None` for a server that let the deadline pass.
+    error: Option<RedisError>,
 }
 
 impl Link {
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
-        let mut infos = config.connection_infos()?;
-        #[cfg(feature = "tls-rustls")]
-        if infos.iter().any(|info| matches!(info.addr(), redis::ConnectionAddr::TcpTls { .. })) {
-            // Of no effect where the application has chosen one. Without any, connecting would panic.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        }
-        let client = match infos.pop() {
-            #[cfg(feature = "cluster")]
-            Some(info) if config.cluster => {
-                infos.push(info);
-                Client::Cluster(crate::cluster::client(infos, config.deadline_duration())?)
-            }
-            Some(info) => Client::Single(redis::Client::open(info).map_err(error::not_connected)?),
-            None => unreachable!("a checked configuration has a server"),
-        };
+        let client = Client::new(config)?;
         Ok(Self {
             client,
             deadline: config.deadline,
@@ -124,7 +94,8 @@ impl Link {
     }
 
     fn live(&self) -> Option<Live> {
-        self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        live.as_ref().filter(|live| !live.connection.is_over()).cloned()
     }
 
     fn discard(&self, lost: &Live) {
@@ -154,8 +125,8 @@ impl Link {
             return Err(error);
         }
         let attempt = match timeout_at(deadline, self.client.connect()).await {
-            Ok(attempt) => attempt.map_err(error::not_connected),
-            Err(_) => Err(error::connect_timeout(self.deadline)),
+            Ok(attempt) => attempt.map_err(Some),
+            Err(_) => Err(None),
         };
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         match attempt {
@@ -166,8 +137,8 @@ impl Link {
                 Ok(live)
             }
             Err(error) => {
-                *failure = Some(Failure { at: Instant::now(), kind: error.kind(), message: error.to_string() });
-                Err(error)
+                *failure = Some(Failure { at: Instant::now(), error: error.clone() });
+                Err(self.not_connected(error))
             }
         }
     }
@@ -176,47 +147,10 @@ impl Link {
     fn failed_since(&self, since: Option<Instant>) -> Option<Error> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         let failure = failure.as_ref().filter(|failure| since.is_none_or(|since| failure.at >= since))?;
-        Some(Error::new(failure.kind, failure.message.clone()))
-    }
-}
-
-impl Client {
-    async fn connect(&self) -> Result<Connection, RedisError> {
-        match self {
-            Self::Single(client) => {
-                // The deadline is kept by `Link::send`.
-                let settings = AsyncConnectionConfig::new()
-                    .set_connection_timeout(None)
-                    .set_response_timeout(None)
-                    .set_pipeline_buffer_size(QUEUE);
-                client.get_multiplexed_async_connection_with_config(&settings).await.map(Connection::Single)
-            }
-            #[cfg(feature = "cluster")]
-            Self::Cluster(client) => client.get_async_connection().await.map(Connection::Cluster),
-        }
-    }
-}
-
-impl Connection {
-    async fn send(&mut self, command: &Cmd) -> Result<Value, RedisError> {
-        match self {
-            Self::Single(connection) => connection.send_packed_command(command).await,
-            #[cfg(feature = "cluster")]
-            Self::Cluster(connection) => crate::cluster::send(connection, command).await,
-        }
+        Some(self.not_connected(failure.error.clone()))
     }
 
-    #[cfg_attr(
-        not(feature = "cluster"),
-        expect(unused_variables, reason = "only a cluster's connection outlives some")
-    )]
-    fn is_lost_by(&self, error: &RedisError) -> bool {
-        match self {
-            // What comes as an error, and not as an answer, is the connection's end.
-            Self::Single(_) => true,
-            // A cluster's connection mends what it lost of its nodes, unless it is itself at its end.
-            #[cfg(feature = "cluster")]
-            Self::Cluster(_) => crate::cluster::is_over(error),
-        }
+    fn not_connected(&self, error: Option<RedisError>) -> Error {
+        error.map_or_else(|| error::connect_timeout(self.deadline), error::not_connected)
     }
 }

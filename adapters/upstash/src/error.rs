@@ -12,7 +12,7 @@ pub(crate) fn not_connected(error: RedisError) -> Error {
         RedisKind::Parse | RedisKind::UnexpectedReturnType => (ErrorKind::Corrupt, NOT_REDIS),
         _ => (ErrorKind::Unavailable, "cannot connect; nothing was charged"),
     };
-    Error::new(kind, format!("redis: {what} ({error})")).with_source(error)
+    Error::new(kind, format!("redis: {what}")).with_source(error)
 }
 
 /// A connection that ended before the answer came.
@@ -28,7 +28,7 @@ pub(crate) fn lost(error: RedisError) -> Error {
         }
         _ => (ErrorKind::Unavailable, "the connection was lost before the answer; the request may have been charged"),
     };
-    Error::new(kind, format!("redis: {what} ({error})")).with_source(error)
+    Error::new(kind, format!("redis: {what}")).with_source(error)
 }
 
 /// An error that the server answered with.

@@ -40,6 +40,7 @@ impl Explanation {
             Some(text) => state::parse(policy, text)?,
             None => policy.unused(),
         };
+        policy.verify(&state)?;
         let decision = policy.peek(&state, now, 1);
         Ok(Self { key, stored, ttl, policy: policy.clone(), decision })
     }

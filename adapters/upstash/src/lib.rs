@@ -2,7 +2,7 @@
 //!
 //! [`Redis`] is an [`Atomic`](tollgate_core::store::Atomic) store: a Lua script repeats the core's integer arithmetic
 //! inside the server, so a policy's quotas are decided and charged in one indivisible step, at any concurrency and from
-//! any number of hosts. It speaks the Redis protocol to Redis 6 or newer, Valkey, Upstash's `rediss://` endpoint, and
+//! any number of hosts. It speaks the Redis protocol to Redis 6.2 or newer, Valkey, Upstash's `rediss://` endpoint, and
 //! (feature `cluster`) a Redis Cluster.
 //!
 //! ```no_run
@@ -37,13 +37,18 @@ mod config;
 #[cfg(feature = "resp")]
 mod connection;
 #[cfg(feature = "resp")]
+mod dial;
+#[cfg(feature = "resp")]
 mod error;
 #[cfg(feature = "resp")]
 mod explain;
+#[cfg_attr(not(feature = "resp"), expect(dead_code, reason = "what runs it is a transport"))]
 mod script;
 mod state;
 #[cfg(feature = "resp")]
 mod store;
+#[cfg(feature = "tls-rustls")]
+mod tls;
 
 #[cfg(feature = "resp")]
 pub use config::{Clock, Config};

@@ -10,7 +10,7 @@ use crate::state;
 pub const SCRIPT: &str = include_str!("decide.lua");
 
 /// The SHA-1 of [`SCRIPT`]: what `EVALSHA` names it by.
-pub const SCRIPT_SHA1: &str = "4b92cf1ba225a5042384526914a33f76f140f07f";
+pub const SCRIPT_SHA1: &str = "7cae92d4af643701545e3d5eefa921111bcb74c1";
 
 /// One run of the script.
 pub(crate) struct Call<'a> {
@@ -54,7 +54,7 @@ impl<'a> Call<'a> {
             number(now.get(), &mut give);
         }
         number(cost, &mut give);
-        number(self.ttl_min.get().max(1), &mut give);
+        number(ttl(self.ttl_min), &mut give);
         for quota in policy.quotas() {
             let (limit, unit, refill) = match quota.rule() {
                 Rule::FixedWindow(rule) => (quota.rule().limit(), rule.window(), 0),
@@ -72,7 +72,7 @@ impl<'a> Call<'a> {
             Operation::Refund(refund) => number(refund.charged_at.get(), &mut give),
             _ => {
                 if let Some(idempotency) = self.idempotency() {
-                    number(idempotency.ttl.get().max(1), &mut give);
+                    number(ttl(idempotency.ttl), &mut give);
                 }
             }
         }
@@ -145,6 +145,11 @@ fn once_key(state_key: &str, token: &str) -> String {
         let _ = write!(name, "{byte:02x}");
     }
     name
+}
+
+/// A span as Redis takes it: not none, and not past all time, which it would refuse when the charge is made already.
+fn ttl(span: Millis) -> u64 {
+    span.get().clamp(1, UnixMillis::MAX.get())
 }
 
 fn no_answer(bytes: &[u8]) -> Error {
