@@ -35,6 +35,9 @@ impl Progress {
     pub(super) fn finish(&self, report: &TargetReport) {
         match &self.bar {
             Some(bar) => bar.finish_and_clear(),
+            None if report.fixtures.is_empty() => {
+                eprintln!("{}: {}", report.name, report.reason.as_deref().unwrap_or("nothing ran"));
+            }
             None => eprintln!(
                 "{}: {} passed, {} failed, of {}",
                 report.name,

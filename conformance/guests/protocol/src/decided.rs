@@ -99,9 +99,9 @@ pub struct Able {
 impl From<&Decision> for Decided {
     fn from(decision: &Decision) -> Self {
         let counted = decision.quotas().iter().map(|quota| Counted {
-            limit: quota.limit,
-            remaining: quota.remaining,
-            reset_after_ms: quota.reset_after.map(Millis::get),
+            limit: quota.limit(),
+            remaining: quota.remaining(),
+            reset_after_ms: quota.reset_after().map(Millis::get),
         });
         Self {
             status: decision.status().into(),
