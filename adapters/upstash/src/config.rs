@@ -1,0 +1,145 @@
+//! Which server, whose clock, how long to wait.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use tollgate_core::{Error, ErrorKind, Millis};
+
+/// Whose clock decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clock {
+    /// The caller's: what each check says is now. Hosts whose clocks differ by `d` see what one host whose clock steps
+    /// back by `d` would.
+    #[default]
+    Caller,
+    /// The server's: `TIME`, read in the script. One clock for all hosts; what a check says is not read, but a refund's
+    /// [`charged_at`](tollgate_core::Refund::charged_at) is, and must be the decision's own instant.
+    Server,
+}
+
+/// Where the server is and how to use it.
+///
+/// ```
+/// use tollgate_core::Millis;
+/// use tollgate_upstash::{Clock, Config, Redis};
+/// let config = Config::new("redis://default:secret@127.0.0.1:6379/0").clock(Clock::Server).deadline(Millis::new(50));
+/// assert!(!format!("{config:?}").contains("secret"));
+/// assert!(Redis::new(config).is_ok());
+/// ```
+#[derive(Clone)]
+pub struct Config {
+    pub(crate) urls: Vec<String>,
+    pub(crate) cluster: bool,
+    pub(crate) clock: Clock,
+    pub(crate) deadline: Millis,
+    pub(crate) min_ttl: Millis,
+}
+
+impl Config {
+    /// How long a call takes at most, unless [set](Self::deadline): an intercontinental round trip, and no more than a
+    /// request can wait for its limiter.
+    pub const DEFAULT_DEADLINE: Millis = Millis::new(250);
+
+    /// One server: `redis://[user:password@]host[:port][/db]`, or `rediss://` for TLS (feature `tls-rustls`).
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            urls: vec![url.into()],
+            cluster: false,
+            clock: Clock::Caller,
+            deadline: Self::DEFAULT_DEADLINE,
+            min_ttl: Millis::ZERO,
+        }
+    }
+
+    /// A cluster, found through any of these nodes. User and password must be the same for all.
+    #[cfg(feature = "cluster")]
+    pub fn cluster(urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { urls: urls.into_iter().map(Into::into).collect(), cluster: true, ..Self::new("") }
+    }
+
+    /// Whose clock decides: the [caller's](Clock::Caller) unless set.
+    #[must_use]
+    pub const fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// How long a call takes at most, connecting included.
+    #[must_use]
+    pub const fn deadline(mut self, deadline: Millis) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Keeps every state for at least this long: for test rigs, whose virtual time stands still while the server's TTLs
+    /// run on. Leave it zero otherwise.
+    #[must_use]
+    pub const fn min_ttl(mut self, min_ttl: Millis) -> Self {
+        self.min_ttl = min_ttl;
+        self
+    }
+
+    pub(crate) const fn deadline_duration(&self) -> Duration {
+        Duration::from_millis(self.deadline.get())
+    }
+
+    /// The servers, checked.
+    pub(crate) fn connection_infos(&self) -> Result<Vec<ConnectionInfo>, Error> {
+        if self.deadline == Millis::ZERO {
+            return Err(invalid("deadline: 0 ms leaves no time for an answer; write at least 1 ms"));
+        }
+        if self.deadline > Millis::from_secs(3_600) {
+            return Err(invalid("deadline: longer than any request waits; write at most 3600000 ms"));
+        }
+        if self.urls.is_empty() {
+            return Err(invalid("url: a cluster is found through its nodes; write the URL of at least one"));
+        }
+        self.urls.iter().map(|url| connection_info(url)).collect()
+    }
+}
+
+/// Leaves out what a URL may hold of credentials.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let addresses: Vec<String> = self
+            .connection_infos()
+            .map(|infos| infos.iter().map(|info| info.addr().to_string()).collect())
+            .unwrap_or_default();
+        f.debug_struct("Config")
+            .field("addresses", &addresses)
+            .field("cluster", &self.cluster)
+            .field("clock", &self.clock)
+            .field("deadline", &self.deadline)
+            .field("min_ttl", &self.min_ttl)
+            .finish()
+    }
+}
+
+/// Checks a URL. The messages never repeat it: it may hold a password, in whatever place a mistake put it.
+fn connection_info(url: &str) -> Result<ConnectionInfo, Error> {
+    const RIGHT: &str = "write redis://[user:password@]host[:port][/db], or rediss:// for TLS";
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    if matches!(scheme, "http" | "https") {
+        return Err(invalid(format!("url: an {scheme}:// URL is a REST endpoint, not a Redis one; {RIGHT}")));
+    }
+    if matches!(scheme, "rediss" | "valkeys") && !cfg!(feature = "tls-rustls") {
+        return Err(invalid("url: TLS needs the feature `tls-rustls` of tollgate-upstash; enable it"));
+    }
+    let info = url.into_connection_info().map_err(|_| invalid(format!("url: not a Redis URL; {RIGHT}")))?;
+    match info.addr() {
+        ConnectionAddr::TcpTls { insecure: true, .. } => Err(invalid(
+            "url: #insecure would trust whoever answers; leave it out, and trust a certificate of your own by SSL_CERT_FILE",
+        )),
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }
+            if host.is_empty() || *port == 0 =>
+        {
+            Err(invalid(format!("url: no host or no port; {RIGHT}")))
+        }
+        _ => Ok(info),
+    }
+}
+
+fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::Invalid, message)
+}

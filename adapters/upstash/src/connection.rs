@@ -1,0 +1,156 @@
+//! One multiplexed connection, made when it is first needed and made anew when it is lost.
+//!
+//! Nothing is ever sent twice: a command whose connection is lost is an error. A server that is down is an error at once,
+//! to all callers: one of them tries to connect, the others are told what the last attempt met.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use redis::{Cmd, RedisError, ServerErrorKind, Value};
+use tokio::time::{Instant, timeout_at};
+use tollgate_core::{Error, Millis};
+
+use crate::config::Config;
+use crate::dial::{Client, Connection};
+use crate::error;
+
+/// After a failed attempt to connect, the next is made no sooner.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A way to the server.
+pub(crate) struct Link {
+    client: Client,
+    deadline: Millis,
+    live: RwLock<Option<Live>>,
+    /// Held by the one caller that is connecting.
+    dialing: tokio::sync::Mutex<()>,
+    failure: Mutex<Option<Failure>>,
+}
+
+#[derive(Clone)]
+struct Live {
+    connection: Connection,
+    /// How many answers came; also what tells this connection from the next.
+    answers: Arc<AtomicU64>,
+}
+
+/// How the last attempt to connect ended.
+struct Failure {
+    at: Instant,
+    /// `None` for a server that let the deadline pass.
+    error: Option<RedisError>,
+}
+
+impl Link {
+    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let client = Client::new(config)?;
+        Ok(Self {
+            client,
+            deadline: config.deadline,
+            live: RwLock::default(),
+            dialing: tokio::sync::Mutex::default(),
+            failure: Mutex::default(),
+        })
+    }
+
+    /// Sends one command, once. An error that the server answered with is a [`Value::ServerError`].
+    pub(crate) async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value, Error> {
+        let mut live = match self.live() {
+            Some(live) => live,
+            None => self.dial(deadline).await?,
+        };
+        let answers = live.answers.load(Ordering::Relaxed);
+        match timeout_at(deadline, live.connection.send(command)).await {
+            Ok(Ok(value)) => {
+                live.answers.fetch_add(1, Ordering::Relaxed);
+                if let Value::ServerError(error) = &value
+                    && error.kind() == Some(ServerErrorKind::ReadOnly)
+                {
+                    // The primary has become a replica: its name may lead to another server by now.
+                    self.discard(&live);
+                }
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                if live.connection.is_lost_by(&error) {
+                    self.discard(&live);
+                }
+                Err(error::lost(error))
+            }
+            Err(_) => {
+                // A connection that was silent for a whole deadline may be a dead one.
+                if live.answers.load(Ordering::Relaxed) == answers {
+                    self.discard(&live);
+                }
+                Err(error::timeout(self.deadline))
+            }
+        }
+    }
+
+    /// Drops the connection, for an answer that cannot belong to what was asked: nor may the next ones.
+    pub(crate) fn distrust(&self) {
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn live(&self) -> Option<Live> {
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        live.as_ref().filter(|live| !live.connection.is_over()).cloned()
+    }
+
+    fn discard(&self, lost: &Live) {
+        let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        if live.as_ref().is_some_and(|live| Arc::ptr_eq(&live.answers, &lost.answers)) {
+            *live = None;
+        }
+    }
+
+    #[cold]
+    async fn dial(&self, deadline: Instant) -> Result<Live, Error> {
+        let began = Instant::now();
+        let _turn = match self.dialing.try_lock() {
+            Ok(turn) => turn,
+            // Another caller is at it. Where its server was down a moment ago, there is nothing to wait for.
+            Err(_) => match self.failed_since(None) {
+                Some(error) => return Err(error),
+                None => timeout_at(deadline, self.dialing.lock())
+                    .await
+                    .map_err(|_| error::connect_timeout(self.deadline))?,
+            },
+        };
+        if let Some(live) = self.live() {
+            return Ok(live);
+        }
+        if let Some(error) = self.failed_since(Some(began.checked_sub(PAUSE).unwrap_or(began))) {
+            return Err(error);
+        }
+        let attempt = match timeout_at(deadline, self.client.connect()).await {
+            Ok(attempt) => attempt.map_err(Some),
+            Err(_) => Err(None),
+        };
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        match attempt {
+            Ok(connection) => {
+                *failure = None;
+                let live = Live { connection, answers: Arc::default() };
+                *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
+                Ok(live)
+            }
+            Err(error) => {
+                *failure = Some(Failure { at: Instant::now(), error: error.clone() });
+                Err(self.not_connected(error))
+            }
+        }
+    }
+
+    /// How the last attempt to connect failed, if it did, and not before `since`.
+    fn failed_since(&self, since: Option<Instant>) -> Option<Error> {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let failure = failure.as_ref().filter(|failure| since.is_none_or(|since| failure.at >= since))?;
+        Some(self.not_connected(failure.error.clone()))
+    }
+
+    fn not_connected(&self, error: Option<RedisError>) -> Error {
+        error.map_or_else(|| error::connect_timeout(self.deadline), error::not_connected)
+    }
+}

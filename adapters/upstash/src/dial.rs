@@ -1,0 +1,138 @@
+//! Making a connection, and telling when it is over.
+
+use std::sync::Arc;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, RedisError, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tollgate_core::Error;
+
+use crate::config::Config;
+
+/// Commands that may wait to be written before callers wait to enqueue.
+const QUEUE: usize = 1_024;
+
+/// What connections are made of.
+pub(crate) enum Client {
+    Single(Box<Single>),
+    #[cfg(feature = "cluster")]
+    Cluster(Box<redis::cluster::ClusterClient>),
+}
+
+pub(crate) struct Single {
+    info: ConnectionInfo,
+    #[cfg(feature = "tls-rustls")]
+    tls: crate::tls::Connector,
+}
+
+#[derive(Clone)]
+pub(crate) enum Connection {
+    Single(MultiplexedConnection, Arc<Driver>),
+    #[cfg(feature = "cluster")]
+    Cluster(redis::cluster_async::ClusterConnection),
+}
+
+/// The task that writes and reads. It ends with the connection, even an idle one; and is ended with its last user, even
+/// where the server still owes an answer.
+pub(crate) struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Client {
+    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let mut infos = config.connection_infos()?;
+        #[cfg(feature = "cluster")]
+        if config.cluster {
+            return crate::cluster::client(infos, config.deadline_duration()).map(Box::new).map(Self::Cluster);
+        }
+        let single = Single {
+            #[cfg(feature = "tls-rustls")]
+            tls: crate::tls::Connector::new(infos[0].addr())?,
+            info: infos.swap_remove(0),
+        };
+        Ok(Self::Single(Box::new(single)))
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Connection, RedisError> {
+        match self {
+            Self::Single(single) => single.connect().await,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(client) => client.get_async_connection().await.map(Connection::Cluster),
+        }
+    }
+}
+
+impl Single {
+    async fn connect(&self) -> Result<Connection, RedisError> {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, port) => self.speak_over(tcp(host, *port).await?).await,
+            #[cfg(feature = "tls-rustls")]
+            ConnectionAddr::TcpTls { host, port, .. } => {
+                self.speak_over(self.tls.secure(tcp(host, *port).await?, host).await?).await
+            }
+            #[cfg(unix)]
+            ConnectionAddr::Unix(path) => self.speak_over(tokio::net::UnixStream::connect(path).await?).await,
+            _ => Err((redis::ErrorKind::InvalidClientConfig, "a kind of address that is not supported").into()),
+        }
+    }
+
+    async fn speak_over<S>(&self, stream: S) -> Result<Connection, RedisError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        // The deadline is kept by `Link::send`.
+        let settings = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(QUEUE);
+        let redis = self.info.redis_settings();
+        let (connection, driver) = MultiplexedConnection::new_with_config(redis, stream, settings).await?;
+        Ok(Connection::Single(connection, Arc::new(Driver(tokio::spawn(driver)))))
+    }
+}
+
+async fn tcp(host: &str, port: u16) -> Result<TcpStream, RedisError> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+impl Connection {
+    /// Sends a command, once.
+    pub(crate) async fn send(&mut self, command: &Cmd) -> Result<Value, RedisError> {
+        match self {
+            Self::Single(connection, _) => connection.send_packed_command(command).await,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(connection) => crate::cluster::send(connection, command).await,
+        }
+    }
+
+    /// Whether it was lost, though nobody was using it.
+    pub(crate) fn is_over(&self) -> bool {
+        match self {
+            Self::Single(_, driver) => driver.0.is_finished(),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(_) => false,
+        }
+    }
+
+    #[cfg_attr(
+        not(feature = "cluster"),
+        expect(unused_variables, reason = "only a cluster's connection outlives some")
+    )]
+    pub(crate) fn is_lost_by(&self, error: &RedisError) -> bool {
+        match self {
+            // What comes as an error, and not as an answer, is the connection's end.
+            Self::Single(..) => true,
+            // A cluster's connection mends what it lost of its nodes, unless it is itself at its end.
+            #[cfg(feature = "cluster")]
+            Self::Cluster(_) => crate::cluster::is_over(error),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Exact rate limiting on Redis and Upstash: one script, one round trip a decision.
+//!
+//! [`Redis`] is an [`Atomic`](tollgate_core::store::Atomic) store: a Lua script repeats the core's integer arithmetic
+//! inside the server, so a policy's quotas are decided and charged in one indivisible step, at any concurrency and from
+//! any number of hosts. It speaks the Redis protocol to Redis 6.2 or newer, Valkey, Upstash's `rediss://` endpoint, and
+//! (feature `cluster`) a Redis Cluster.
+//!
+//! ```no_run
+//! use tollgate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+//! use tollgate_upstash::{Config, Redis};
+//! # async fn run(now: UnixMillis) -> Result<(), tollgate_core::Error> {
+//! let limiter = Redis::new(Config::new("redis://127.0.0.1:6379"))?.limiter();
+//! let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
+//! let decision = limiter.check(Check::new(&policy, &Key::new("ip:192.0.2.1"), now)).await?;
+//! assert!(decision.is_allowed());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is stored
+//! One string a policy and key, under the core's storage key in braces: `{tg1:api:tb1000:ip:192.0.2.1}` holds
+//! `tb1 3000 1800000000000;`, which is a token bucket's level and its instant. The braces make it one cluster slot together with
+//! `{…}:once:<hash>`, which keeps the first answer to an idempotency token. Every key has a TTL: the time until all its
+//! quotas are unused again. A denial writes nothing.
+//!
+//! # Errors
+//! A server that refuses the connection is [`Unavailable`](tollgate_core::ErrorKind::Unavailable) at once; one that does
+//! not answer is [`Timeout`](tollgate_core::ErrorKind::Timeout) at the [deadline](Config::deadline). A script that may have
+//! run is never sent again: to retry it, give the check an idempotency token. A stored value that Tollgate did not write
+//! is [`Corrupt`](tollgate_core::ErrorKind::Corrupt) and left as it is.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(all(feature = "resp", feature = "cluster"))]
+mod cluster;
+#[cfg(feature = "resp")]
+mod config;
+#[cfg(feature = "resp")]
+mod connection;
+#[cfg(feature = "resp")]
+mod dial;
+#[cfg(feature = "resp")]
+mod error;
+#[cfg(feature = "resp")]
+mod explain;
+#[cfg_attr(not(feature = "resp"), expect(dead_code, reason = "what runs it is a transport"))]
+mod script;
+mod state;
+#[cfg(feature = "resp")]
+mod store;
+#[cfg(feature = "tls-rustls")]
+mod tls;
+
+#[cfg(feature = "resp")]
+pub use config::{Clock, Config};
+#[cfg(feature = "resp")]
+pub use explain::Explanation;
+pub use script::{SCRIPT, SCRIPT_SHA1};
+#[cfg(feature = "resp")]
+pub use store::{Redis, RedisLimiter};

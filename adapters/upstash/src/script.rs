@@ -1,0 +1,175 @@
+//! The script, its arguments and its answer: the same over any transport.
+
+use sha2::{Digest, Sha256};
+use tollgate_core::store::{Before, Operation};
+use tollgate_core::{Error, ErrorKind, Idempotency, Key, Millis, Policy, Rule, UnixMillis};
+
+use crate::state;
+
+/// The script that decides, in Lua. Its first lines say what its keys, arguments and answer are.
+pub const SCRIPT: &str = include_str!("decide.lua");
+
+/// The SHA-1 of [`SCRIPT`]: what `EVALSHA` names it by.
+pub const SCRIPT_SHA1: &str = "7cae92d4af643701545e3d5eefa921111bcb74c1";
+
+/// One run of the script.
+pub(crate) struct Call<'a> {
+    operation: Operation<'a>,
+    /// Whether the server's clock decides.
+    server_clock: bool,
+    ttl_min: Millis,
+    /// The state's key.
+    pub(crate) key: String,
+    /// The key of the first answer to an idempotency token.
+    pub(crate) once: Option<String>,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(operation: Operation<'a>, server_clock: bool, ttl_min: Millis) -> Self {
+        let (policy, key) = match operation {
+            Operation::Check(check) | Operation::Peek(check) => (check.policy, check.key),
+            Operation::Refund(refund) => (refund.policy, refund.key),
+        };
+        let key = state_key(policy, key);
+        let mut call = Self { operation, server_clock, ttl_min, once: None, key };
+        call.once = call.idempotency().map(|idempotency| once_key(&call.key, idempotency.token));
+        call
+    }
+
+    /// Hands over the script's arguments, in order: all `ARGV`.
+    pub(crate) fn arguments(&self, mut give: impl FnMut(&[u8])) {
+        let (mode, policy, cost, now) = match self.operation {
+            Operation::Check(check) => {
+                (if check.policy.charges_denied() { "d" } else { "c" }, check.policy, check.cost, check.now)
+            }
+            Operation::Peek(check) => ("p", check.policy, check.cost, check.now),
+            Operation::Refund(refund) => ("r", refund.policy, refund.cost, refund.now),
+        };
+        let mut digits = itoa::Buffer::new();
+        let mut number = |value: u64, give: &mut dyn FnMut(&[u8])| give(digits.format(value).as_bytes());
+        give(mode.as_bytes());
+        if self.server_clock {
+            give(b"server");
+        } else {
+            number(now.get(), &mut give);
+        }
+        number(cost, &mut give);
+        number(ttl(self.ttl_min), &mut give);
+        for quota in policy.quotas() {
+            let (limit, unit, refill) = match quota.rule() {
+                Rule::FixedWindow(rule) => (quota.rule().limit(), rule.window(), 0),
+                Rule::SlidingWindow(rule) => (quota.rule().limit(), rule.window(), 0),
+                Rule::SlidingLog(rule) => (quota.rule().limit(), rule.window(), 0),
+                Rule::TokenBucket(rule) => (rule.capacity(), rule.per(), rule.refill()),
+                Rule::LeakyBucket(rule) => (rule.bucket().capacity(), rule.bucket().per(), rule.bucket().refill()),
+            };
+            give(state::kind(quota.rule()).as_bytes());
+            number(limit, &mut give);
+            number(unit.get(), &mut give);
+            number(refill, &mut give);
+        }
+        match self.operation {
+            Operation::Refund(refund) => number(refund.charged_at.get(), &mut give),
+            _ => {
+                if let Some(idempotency) = self.idempotency() {
+                    number(ttl(idempotency.ttl), &mut give);
+                }
+            }
+        }
+    }
+
+    /// The number of [`Call::arguments`].
+    pub(crate) fn argument_count(&self) -> usize {
+        4 + 4 * self.policy().quotas().len() + 1
+    }
+
+    /// Reads the script's answer.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] for anything that is no answer of this script.
+    pub(crate) fn answer(&self, bytes: &[u8]) -> Result<Before, Error> {
+        let text = std::str::from_utf8(bytes).map_err(|_| no_answer(bytes))?;
+        let (admitted, rest) = match text.split_at_checked(1) {
+            Some(("a", rest)) => (true, rest),
+            Some(("d", rest)) => (false, rest),
+            _ => return Err(no_answer(bytes)),
+        };
+        let (mut now, mut cost) = match self.operation {
+            Operation::Check(check) | Operation::Peek(check) => (check.now, check.cost),
+            Operation::Refund(refund) => (refund.now, refund.cost),
+        };
+        let mut state = rest;
+        if let Some(known) = rest.strip_prefix('@') {
+            let mut words = known.splitn(3, ' ');
+            let mut number = || words.next().and_then(|word| word.parse().ok()).ok_or_else(|| no_answer(bytes));
+            now = UnixMillis::new(number()?);
+            cost = number()?;
+            state = words.next().ok_or_else(|| no_answer(bytes))?;
+        } else if self.server_clock || self.once.is_some() {
+            return Err(no_answer(bytes));
+        }
+        let state = if state.is_empty() { None } else { Some(state::parse(self.policy(), state)?) };
+        Ok(Before { state, now, cost, admitted })
+    }
+
+    fn policy(&self) -> &'a Policy {
+        match self.operation {
+            Operation::Check(check) | Operation::Peek(check) => check.policy,
+            Operation::Refund(refund) => refund.policy,
+        }
+    }
+
+    fn idempotency(&self) -> Option<Idempotency<'a>> {
+        match self.operation {
+            Operation::Check(check) => check.idempotency,
+            Operation::Peek(_) | Operation::Refund(_) => None,
+        }
+    }
+}
+
+/// Where a key's state is: the core's storage key in braces, which make it one cluster slot with [`once_key`].
+pub(crate) fn state_key(policy: &Policy, key: &Key) -> String {
+    let mut name = key.storage_key(policy);
+    name.insert(0, '{');
+    name.push('}');
+    name
+}
+
+/// Where the first answer to a token is: bounded, whatever the token's length.
+fn once_key(state_key: &str, token: &str) -> String {
+    use std::fmt::Write as _;
+    let mut name = String::with_capacity(state_key.len() + 38);
+    name.push_str(state_key);
+    name.push_str(":once:");
+    for byte in &Sha256::digest(token.as_bytes())[..16] {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}
+
+/// A span as Redis takes it: not none, and not past all time, which it would refuse when the charge is made already.
+fn ttl(span: Millis) -> u64 {
+    span.get().clamp(1, UnixMillis::MAX.get())
+}
+
+fn no_answer(bytes: &[u8]) -> Error {
+    let shown: String = String::from_utf8_lossy(bytes).chars().take(60).collect();
+    Error::new(ErrorKind::Corrupt, format!("{shown:?} is no answer of Tollgate's script; is this a Redis server?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use sha1::{Digest, Sha1};
+    use std::fmt::Write as _;
+
+    use super::{SCRIPT, SCRIPT_SHA1};
+
+    #[test]
+    fn the_sha1_is_the_scripts() {
+        let digest = Sha1::digest(SCRIPT.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        });
+        assert_eq!(SCRIPT_SHA1, digest, "decide.lua has changed: write its SHA-1 here");
+    }
+}

@@ -1,0 +1,142 @@
+//! A policy's state as text, one part a quota, so that `redis-cli GET` shows what a limiter counts.
+//!
+//! | part | numbers |
+//! |-|-|
+//! | `fw1 <start> <used>;` | fixed window |
+//! | `sw1 <start> <previous> <current>;` | sliding window |
+//! | `sl1 <at>:<units> <at>:<units> …;` | sliding log |
+//! | `tb1 <level> <at>;`, `lb1 <level> <at>;` | token bucket, leaky bucket |
+//!
+//! The digit is the format's version. The script writes it; here it is only read.
+
+use tollgate_core::algorithm::{BucketState, LogEntry, LogState, SlidingState, WindowState};
+use tollgate_core::{Error, ErrorKind, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+
+/// The state in a text that the script wrote. Whether it is one that a decision leaves behind, [`Policy::verify`] tells.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] for anything else.
+pub(crate) fn parse(policy: &Policy, text: &str) -> Result<PolicyState, Error> {
+    let mut rest = Reader { text, at: 0 };
+    let mut parts = Vec::with_capacity(policy.quotas().len());
+    for quota in policy.quotas() {
+        parts.push(rest.part(quota.rule())?);
+    }
+    if rest.at < text.len() {
+        return Err(rest.corrupt("more than the policy's quotas have"));
+    }
+    Ok(PolicyState::from_parts(parts))
+}
+
+/// What a part begins with, and the script knows a quota by.
+pub(crate) const fn kind(rule: &Rule) -> &'static str {
+    match rule {
+        Rule::FixedWindow(_) => "fw",
+        Rule::SlidingWindow(_) => "sw",
+        Rule::SlidingLog(_) => "sl",
+        Rule::TokenBucket(_) => "tb",
+        Rule::LeakyBucket(_) => "lb",
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn part(&mut self, rule: &Rule) -> Result<QuotaState, Error> {
+        self.literal(kind(rule))?;
+        self.literal("1")?;
+        let state = match rule {
+            Rule::FixedWindow(_) => {
+                QuotaState::Window(WindowState { start: self.instant(" ")?, used: self.number(" ")? })
+            }
+            Rule::SlidingWindow(_) => QuotaState::Sliding(SlidingState {
+                start: self.instant(" ")?,
+                previous: self.number(" ")?,
+                current: self.number(" ")?,
+            }),
+            Rule::SlidingLog(_) => {
+                let mut entries = Vec::new();
+                while self.text[self.at..].starts_with(' ') {
+                    entries.push(LogEntry { at: self.instant(" ")?, units: self.number(":")? });
+                }
+                QuotaState::Log(LogState { entries })
+            }
+            Rule::TokenBucket(_) | Rule::LeakyBucket(_) => {
+                QuotaState::Bucket(BucketState { level: self.number(" ")?, at: self.instant(" ")? })
+            }
+        };
+        self.literal(";")?;
+        Ok(state)
+    }
+
+    fn literal(&mut self, expected: &str) -> Result<(), Error> {
+        if !self.text[self.at..].starts_with(expected) {
+            return Err(self.corrupt(&format!("{expected:?} belongs here")));
+        }
+        self.at += expected.len();
+        Ok(())
+    }
+
+    fn number(&mut self, after: &str) -> Result<u64, Error> {
+        self.literal(after)?;
+        let rest = &self.text[self.at..];
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let number = rest[..digits].parse().map_err(|_| self.corrupt("a whole number belongs here"))?;
+        self.at += digits;
+        Ok(number)
+    }
+
+    fn instant(&mut self, after: &str) -> Result<UnixMillis, Error> {
+        let ms = self.number(after)?;
+        if ms > UnixMillis::MAX.get() {
+            return Err(self.corrupt("an instant past the last one"));
+        }
+        Ok(UnixMillis::new(ms))
+    }
+
+    fn corrupt(&self, what: &str) -> Error {
+        let message = format!(
+            "stored state: {what}, at character {} of {}; delete the key, or find what else writes to it",
+            self.at,
+            self.text.len()
+        );
+        Error::new(ErrorKind::Corrupt, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{ErrorKind, Millis, Policy, Quota};
+
+    use super::parse;
+
+    #[test]
+    fn reads_what_the_script_writes_and_nothing_else() -> Result<(), tollgate_core::Error> {
+        let second = Millis::from_secs(1);
+        let policy = Policy::new(
+            "api",
+            [
+                Quota::token_bucket(10, 1, second)?,
+                Quota::fixed_window(5, second)?,
+                Quota::sliding_window(5, second)?,
+                Quota::sliding_log(5, second)?,
+                Quota::leaky_bucket(10, 1, second)?,
+            ],
+        )?;
+        let text = "tb1 3000 7;fw1 1000 3;sw1 2000 1 2;sl1 5:1 9:2;lb1 0 8;";
+        assert_eq!(parse(&policy, text)?.parts().len(), 5);
+        assert!(parse(&policy, "tb1 3000 7;fw1 1000 3;sw1 2000 1 2;sl1;lb1 0 8;").is_ok());
+        let corrupt = |text: &str| parse(&policy, text).is_err_and(|error| error.kind() == ErrorKind::Corrupt);
+        for end in 0..text.len() {
+            assert!(corrupt(&text[..end]), "{}", &text[..end]);
+        }
+        for (from, to) in [("tb1", "tb2"), ("7;", "7;;"), ("3000", "-3"), ("7", "é")] {
+            let garbled = text.replacen(from, to, 1);
+            assert!(corrupt(&garbled), "{garbled}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! A stored value that Tollgate did not write is refused, and left as it is.
+
+#![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
+
+mod support;
+
+use support::{NOW, Server, key};
+use tollgate_core::{Check, ErrorKind, Limiter, Millis, Policy, Quota, Refund};
+
+#[tokio::test]
+async fn what_tollgate_did_not_write_is_corrupt_and_left_alone() {
+    let server = Server::start();
+    let mut connection = server.connection();
+    let limiter = server.limiter();
+    let second = Millis::from_secs(1);
+    let quotas = [
+        Quota::token_bucket(10, 1, second),
+        Quota::fixed_window(10, second),
+        Quota::sliding_window(10, second),
+        Quota::sliding_log(10, second),
+        Quota::leaky_bucket(10, 1, second),
+    ];
+    let policy = Policy::new("api", quotas.map(Result::unwrap)).unwrap();
+    let key = key();
+    let name = "{tg1:api:tb1000.fw1000.sw1000.sl1000.lb1000:ip:192.0.2.1}";
+    let good = "tb1 3000 7;fw1 1000 3;sw1 2000 1 2;sl1 5:1 9:2;lb1 0 8;";
+    let too_late = format!("tb1 0 {}", 1_u64 << 48);
+    let too_full = format!("tb1 {} 7", (1_u64 << 51) + 1);
+    let mut garbage: Vec<Vec<u8>> = (0..good.len()).map(|end| good.as_bytes()[..end].to_vec()).collect();
+    for (from, to) in [
+        ("tb1", "tb2"),
+        ("tb1", "lb1"),
+        ("tb1", " tb1"),
+        ("fw1", "sw1"),
+        ("3000", "-1"),
+        ("3000", "3e3"),
+        ("3000", "0x10"),
+        ("3000", "3.5"),
+        ("3000", "nan"),
+        ("3000", ""),
+        ("3000 7", "3000 7 7"),
+        ("tb1 3000 7", &too_late),
+        ("tb1 3000 7", &too_full),
+        ("3000", &"9".repeat(400)),
+        ("fw1 1000", "fw1 1001"),
+        ("fw1 1000 3", "fw1 1000 2251799813686"),
+        ("sw1 2000", "sw1 2500"),
+        ("sw1 2000 1 2", "sw1 2000 2251799813686 2"),
+        ("5:1", "9:1"),
+        ("5:1", "5:0"),
+        ("5:1", "5:999"),
+        ("5:1 9:2", "9:2 5:1"),
+        ("5:1", "5"),
+        ("lb1 0 8;", "lb1 0 8; "),
+        ("lb1 0 8;", "lb1 0 8;tb1 0 0;"),
+    ] {
+        let garbled = good.replacen(from, to, 1);
+        assert_ne!(garbled, good);
+        garbage.push(garbled.into_bytes());
+    }
+    garbage.push(b"\xff\xfe".to_vec());
+    garbage.push(b"tb1 3000 7\0".to_vec());
+
+    let check = Check::new(&policy, &key, NOW);
+    let refund = Refund::new(&policy, &key, 1, NOW, NOW);
+    for stored in &garbage {
+        redis::cmd("SET").arg(name).arg(stored).exec(&mut connection).unwrap();
+        let shown = String::from_utf8_lossy(stored);
+        assert_eq!(limiter.check(check).await.unwrap_err().kind(), ErrorKind::Corrupt, "{shown}");
+        assert_eq!(limiter.check(check.cost(11)).await.unwrap_err().kind(), ErrorKind::Corrupt, "{shown}");
+        assert_eq!(limiter.peek(check).await.unwrap_err().kind(), ErrorKind::Corrupt, "{shown}");
+        assert_eq!(limiter.refund(refund).await.unwrap_err().kind(), ErrorKind::Corrupt, "{shown}");
+        assert_eq!(limiter.store().explain(&policy, &key).await.unwrap_err().kind(), ErrorKind::Corrupt, "{shown}");
+        let after: Vec<u8> = redis::cmd("GET").arg(name).query(&mut connection).unwrap();
+        assert_eq!(&after, stored);
+    }
+    redis::cmd("SET").arg(name).arg(good).exec(&mut connection).unwrap();
+    assert!(limiter.check(check).await.unwrap().is_allowed());
+
+    redis::cmd("DEL").arg(name).exec(&mut connection).unwrap();
+    redis::cmd("RPUSH").arg(name).arg("1").exec(&mut connection).unwrap();
+    let wrong_type = limiter.check(check).await.unwrap_err();
+    assert_eq!(wrong_type.kind(), ErrorKind::Corrupt);
+    assert!(wrong_type.to_string().contains(name), "{wrong_type}");
+    let kind: String = redis::cmd("TYPE").arg(name).query(&mut connection).unwrap();
+    assert_eq!(kind, "list");
+    limiter.reset(&policy, &key).await.unwrap();
+
+    // The same for what a token's answer was kept in.
+    let once = check.idempotent("token", Millis::from_secs(60));
+    limiter.check(once).await.unwrap();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*:once:*").query(&mut connection).unwrap();
+    for stored in ["", "a", "x", "a@1 1", "a@x 1 ", "a@1 1 tb1", "atb1 0 0;", "d@1 1 fw1 0 0;"] {
+        redis::cmd("SET").arg(&keys[0]).arg(stored).exec(&mut connection).unwrap();
+        assert_eq!(limiter.check(once).await.unwrap_err().kind(), ErrorKind::Corrupt, "{stored}");
+    }
+}

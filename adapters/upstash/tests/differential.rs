@@ -1,0 +1,217 @@
+//! Redis decides what the reference decides: random policies, random histories, every answer the same.
+
+#![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
+
+mod support;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use support::{MIN_TTL, Server, runtime};
+use tollgate_core::algorithm::{MAX_UNITS, SlidingLog};
+use tollgate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
+use tollgate_upstash::RedisLimiter;
+
+/// The last instant with one after it: the reference keeps what ends after now, and nothing ends after the very last.
+const LAST: UnixMillis = UnixMillis::new(UnixMillis::MAX.get() - 1);
+
+/// A quota before it is checked: the numbers are cut to what its algorithm takes.
+#[derive(Clone, Debug)]
+struct Numbers {
+    algorithm: u8,
+    limit: u64,
+    unit: u64,
+    refill: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Cost {
+    Units(u64),
+    /// So many sixteenths of the first quota's limit.
+    Sixteenths(u64),
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Check(Cost),
+    /// A check under one of four tokens.
+    Once(u8, Cost),
+    Peek(Cost),
+    /// Gives back what was charged so many checks ago.
+    Refund(usize, Cost),
+    Reset,
+    Forward(u64),
+    Back(u64),
+    /// Other limits, the same shape.
+    Limits(u64, u64),
+}
+
+#[derive(Clone, Debug)]
+struct History {
+    quotas: Vec<Numbers>,
+    charge_denied: bool,
+    start_ms: u64,
+    steps: Vec<Step>,
+}
+
+/// Whole numbers up to 2^`bits`, each length as likely as another.
+fn magnitude(bits: u32) -> impl Strategy<Value = u64> {
+    (0..=bits, any::<u64>()).prop_map(|(bits, number)| number >> (63 - bits).min(63) >> 1)
+}
+
+fn numbers() -> impl Strategy<Value = Numbers> {
+    let tiny = (0..5u8, 1..6u64, 1..20u64, 1..5u64);
+    let plain = (0..5u8, 1..100u64, 1_000..60_000u64, 1..50u64);
+    let any = (0..5u8, magnitude(51), magnitude(51), magnitude(51));
+    let full = (0..5u8, Just(u64::MAX), magnitude(51), magnitude(51));
+    prop_oneof![4 => tiny, 3 => plain, 2 => any, 2 => full].prop_map(|(algorithm, limit, unit, refill)| Numbers {
+        algorithm,
+        limit,
+        unit,
+        refill,
+    })
+}
+
+fn cost() -> impl Strategy<Value = Cost> {
+    prop_oneof![
+        6 => Just(Cost::Units(1)),
+        1 => Just(Cost::Units(0)),
+        2 => (1..5u64).prop_map(Cost::Units),
+        4 => (0..20u64).prop_map(Cost::Sixteenths),
+        1 => prop_oneof![Just(u64::MAX), magnitude(63)].prop_map(Cost::Units),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let span = || prop_oneof![4 => 0..30u64, 2 => 0..60_000u64, 1 => magnitude(48)];
+    prop_oneof![
+        10 => cost().prop_map(Step::Check),
+        2 => (0..4u8, cost()).prop_map(|(token, cost)| Step::Once(token, cost)),
+        1 => cost().prop_map(Step::Peek),
+        2 => (0..6usize, cost()).prop_map(|(ago, cost)| Step::Refund(ago, cost)),
+        1 => Just(Step::Reset),
+        5 => span().prop_map(Step::Forward),
+        2 => span().prop_map(Step::Back),
+        1 => (magnitude(51), magnitude(51)).prop_map(|(limit, refill)| Step::Limits(limit, refill)),
+    ]
+}
+
+fn history() -> impl Strategy<Value = History> {
+    let start = prop_oneof![0..100u64, Just(1_800_000_000_000), magnitude(48)];
+    let quotas = prop_oneof![3 => prop::collection::vec(numbers(), 1..2), 2 => prop::collection::vec(numbers(), 1..=8)];
+    (quotas, any::<bool>(), start, prop::collection::vec(step(), 1..40))
+        .prop_map(|(quotas, charge_denied, start_ms, steps)| History { quotas, charge_denied, start_ms, steps })
+}
+
+fn policy(quotas: &[Numbers], charge_denied: bool) -> Policy {
+    let quotas = quotas.iter().map(|&Numbers { algorithm, limit, unit, refill }| {
+        let unit = unit.clamp(1, MAX_UNITS);
+        let limit = limit.clamp(1, MAX_UNITS / unit);
+        let (window, refill) = (Millis::new(unit), refill.clamp(1, MAX_UNITS));
+        let quota = match algorithm {
+            0 => Quota::fixed_window(limit, window),
+            1 => Quota::sliding_window(limit, window),
+            2 => Quota::sliding_log(limit.min(SlidingLog::MAX_LIMIT), window),
+            3 => Quota::token_bucket(limit, refill, window),
+            _ => Quota::leaky_bucket(limit, refill, window),
+        };
+        quota.unwrap()
+    });
+    Policy::new("api", quotas).unwrap().charge_denied(charge_denied)
+}
+
+impl Cost {
+    fn of(&self, policy: &Policy) -> u64 {
+        match *self {
+            Self::Units(units) => units,
+            Self::Sixteenths(share) => {
+                u64::try_from(u128::from(policy.quotas()[0].rule().limit()) * u128::from(share) / 16).unwrap()
+            }
+        }
+    }
+}
+
+async fn replay(redis: &RedisLimiter, key: &Key, history: &History) -> Result<(), TestCaseError> {
+    let memory = MemoryLimiter::with_shards(1);
+    let mut quotas = history.quotas.clone();
+    let mut policy = policy(&quotas, history.charge_denied);
+    let mut now = UnixMillis::new(history.start_ms).min(LAST);
+    let mut charged_at = vec![now];
+    // A token is of one configuration: its first answer is told in the terms of the policy it is asked with.
+    let mut epoch = 0;
+    for (place, step) in history.steps.iter().enumerate() {
+        let about = || format!("step {place}, {step:?}, at {now:?}, of {policy:?}");
+        match step {
+            Step::Check(cost) => {
+                let check = Check::new(&policy, key, now).cost(cost.of(&policy));
+                let decided =
+                    redis.check(check).await.map_err(|error| TestCaseError::fail(format!("{error:?}; {}", about())))?;
+                prop_assert_eq!(&decided, &memory.decide(check), "{}", about());
+                charged_at.push(now);
+            }
+            Step::Once(token, cost) => {
+                let token = format!("{epoch}-{token}");
+                let cost = cost.of(&policy);
+                let check = Check::new(&policy, key, now).cost(cost).idempotent(&token, Millis::new(1 << 49));
+                let decided =
+                    redis.check(check).await.map_err(|error| TestCaseError::fail(format!("{error:?}; {}", about())))?;
+                prop_assert_eq!(&decided, &memory.decide(check), "{}", about());
+            }
+            Step::Peek(cost) => {
+                let check = Check::new(&policy, key, now).cost(cost.of(&policy));
+                let decided =
+                    redis.peek(check).await.map_err(|error| TestCaseError::fail(format!("{error:?}; {}", about())))?;
+                prop_assert_eq!(&decided, &memory.peek(check).await.unwrap(), "{}", about());
+            }
+            Step::Refund(ago, cost) => {
+                let then = charged_at[charged_at.len().saturating_sub(ago + 1)];
+                // What was charged fits each quota: so give back no more than some times what any can hold.
+                let most = policy.quotas().iter().map(|quota| 4 * quota.rule().limit()).min().unwrap();
+                let refund = Refund::new(&policy, key, cost.of(&policy).min(most), then, now);
+                redis.refund(refund).await.map_err(|error| TestCaseError::fail(format!("{error:?}; {}", about())))?;
+                memory.refund(refund).await.unwrap();
+            }
+            Step::Reset => {
+                redis.reset(&policy, key).await.unwrap();
+                memory.reset(&policy, key).await.unwrap();
+            }
+            Step::Forward(span) => now = (now + Millis::new(*span)).min(LAST),
+            Step::Back(span) => now = UnixMillis::new(now.get().saturating_sub(*span)),
+            Step::Limits(limit, refill) => {
+                for numbers in &mut quotas {
+                    (numbers.limit, numbers.refill) = (*limit, *refill);
+                }
+                policy = self::policy(&quotas, history.charge_denied);
+                epoch += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn redis_decides_what_the_reference_decides() {
+    let server = Server::start();
+    let redis = server.limiter();
+    let runtime = runtime();
+    let cases = AtomicU64::new(0);
+    let number = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(600);
+    let mut runner = TestRunner::new(Config { cases: number, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&history(), |history| {
+        let key = Key::new(format!("case-{}", cases.fetch_add(1, Ordering::Relaxed)));
+        runtime.block_on(replay(&redis, &key, &history))
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+
+    // No key lives for ever, which Redis calls -1.
+    let mut connection = server.connection();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    assert!(keys.len() > 100, "{}", keys.len());
+    for key in keys {
+        let ttl_ms: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
+        assert!(ttl_ms > 60_000, "{key} lives {ttl_ms} ms of {MIN_TTL}");
+    }
+}

@@ -1,0 +1,74 @@
+//! A state lives as long as it matters, on the server's real clock.
+
+#![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
+
+mod support;
+
+use std::time::Duration;
+
+use support::{NOW, Server, key, one_of_each};
+use tollgate_core::{Check, Limiter, Millis, Policy, Quota, UnixMillis};
+
+fn keys(connection: &mut redis::Connection) -> Vec<String> {
+    redis::cmd("KEYS").arg("*").query(connection).unwrap()
+}
+
+#[tokio::test]
+async fn a_key_lives_until_it_is_unused_again() {
+    let server = Server::start();
+    let mut connection = server.connection();
+    let limiter = server.limiter_with(|config| config.min_ttl(Millis::ZERO));
+    for policy in one_of_each(10) {
+        let decision = limiter.check(Check::new(&policy, &key(), NOW).cost(3)).await.unwrap();
+        let life_ms = i64::try_from(decision.binding().reset_after.unwrap().get()).unwrap();
+        let stored = keys(&mut connection);
+        let [name] = stored.as_slice() else { panic!("{stored:?}") };
+        let ttl_ms: i64 = redis::cmd("PTTL").arg(name).query(&mut connection).unwrap();
+        assert!((life_ms - 500..=life_ms).contains(&ttl_ms), "{policy:?}: {ttl_ms} of {life_ms} ms");
+        limiter.reset(&policy, &key()).await.unwrap();
+        assert!(keys(&mut connection).is_empty());
+    }
+}
+
+#[tokio::test]
+async fn the_longest_quota_decides_how_long() {
+    let server = Server::start();
+    let limiter = server.limiter_with(|config| config.min_ttl(Millis::ZERO));
+    let quotas = [
+        Quota::token_bucket(5, 5, Millis::from_secs(1)).unwrap(),
+        Quota::fixed_window(5, Millis::from_secs(1_000)).unwrap(),
+        Quota::sliding_log(5, Millis::from_secs(7)).unwrap(),
+    ];
+    let policy = Policy::new("api", quotas).unwrap();
+    limiter.check(Check::new(&policy, &key(), UnixMillis::new(1_000_000_100_000))).await.unwrap();
+    let ttl_ms: i64 = redis::cmd("PTTL")
+        .arg("{tg1:api:tb1000.fw1000000.sl7000:ip:192.0.2.1}")
+        .query(&mut server.connection())
+        .unwrap();
+    assert!((899_500..=900_000).contains(&ttl_ms), "{ttl_ms}");
+}
+
+#[tokio::test]
+async fn what_is_over_is_gone() {
+    let server = Server::start();
+    let limiter = server.limiter_with(|config| config.min_ttl(Millis::ZERO));
+    let policy = Policy::new("api", [Quota::token_bucket(1, 1, Millis::new(60)).unwrap()]).unwrap();
+    let key = key();
+    let check = Check::new(&policy, &key, NOW).idempotent("token", Millis::new(80));
+    assert!(limiter.check(check).await.unwrap().is_allowed());
+    assert_eq!(keys(&mut server.connection()).len(), 2);
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    assert!(keys(&mut server.connection()).is_empty());
+    assert!(limiter.check(check).await.unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn a_request_of_no_cost_leaves_nothing_behind() {
+    let server = Server::start();
+    let limiter = server.limiter();
+    for policy in one_of_each(3) {
+        assert!(limiter.check(Check::new(&policy, &key(), NOW).cost(0)).await.unwrap().is_allowed());
+        assert!(!limiter.check(Check::new(&policy, &key(), NOW).cost(4)).await.unwrap().is_allowed());
+    }
+    assert!(keys(&mut server.connection()).is_empty());
+}
