@@ -15,7 +15,6 @@ pub use sliding_log::{LogEntry, LogState, SlidingLog};
 pub use sliding_window::{SlidingState, SlidingWindow};
 pub use token_bucket::{BucketState, TokenBucket};
 
-use crate::decision::QuotaStatus;
 use crate::{Error, Millis, UnixMillis};
 
 /// The largest product a quota may form: limit x window, or capacity x period.
@@ -130,10 +129,6 @@ impl Standing {
     #[must_use]
     pub fn reset_after(&self) -> Millis {
         if self.used == 0 { Millis::ZERO } else { self.lag + Millis::new(self.used.div_ceil(self.drain)) }
-    }
-
-    pub(crate) fn status(&self) -> QuotaStatus {
-        QuotaStatus { limit: self.limit, remaining: Some(self.remaining()), reset_after: Some(self.reset_after()) }
     }
 }
 

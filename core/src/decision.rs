@@ -1,7 +1,10 @@
 //! What a limiter answers.
 
+use core::fmt;
+
 use smallvec::SmallVec;
 
+use crate::algorithm::Standing;
 use crate::{Millis, UnixMillis};
 
 /// Whether the request may go on.
@@ -29,14 +32,68 @@ pub enum Origin {
 }
 
 /// One quota's count after a decision. What a platform does not tell is `None`, never invented.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// ```
+/// use tollgate_core::{Millis, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(60))?])?;
+/// let decision = policy.decide(&mut policy.unused(), UnixMillis::new(45_000), 2);
+/// let status = decision.binding();
+/// assert_eq!((status.limit(), status.remaining()), (5, Some(3)));
+/// assert_eq!(status.reset_after(), Some(Millis::from_secs(15)));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy)]
 pub struct QuotaStatus {
+    limit: u64,
+    /// Rounded when it is asked for: most callers of a limiter only want a yes or a no.
+    standing: Option<Standing>,
+}
+
+impl QuotaStatus {
     /// The most that is ever admitted at once.
-    pub limit: u64,
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// How many more requests of cost 1 would be admitted at this instant.
-    pub remaining: Option<u64>,
+    #[must_use]
+    pub fn remaining(&self) -> Option<u64> {
+        self.standing.map(|standing| standing.remaining())
+    }
+
     /// How long until the quota is wholly unused again, if nothing else arrives.
-    pub reset_after: Option<Millis>,
+    #[must_use]
+    pub fn reset_after(&self) -> Option<Millis> {
+        self.standing.map(|standing| standing.reset_after())
+    }
+}
+
+impl From<Standing> for QuotaStatus {
+    fn from(standing: Standing) -> Self {
+        Self { limit: standing.limit, standing: Some(standing) }
+    }
+}
+
+/// Two that show the same are the same.
+impl PartialEq for QuotaStatus {
+    fn eq(&self, other: &Self) -> bool {
+        (self.limit, self.remaining(), self.reset_after()) == (other.limit, other.remaining(), other.reset_after())
+    }
+}
+
+impl Eq for QuotaStatus {}
+
+impl fmt::Debug for QuotaStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuotaStatus")
+            .field("limit", &self.limit)
+            .field("remaining", &self.remaining())
+            .field("reset_after", &self.reset_after())
+            .finish()
+    }
 }
 
 /// What a limiter answers: may the request go on, and how does each quota of its policy stand.
@@ -49,7 +106,7 @@ pub struct QuotaStatus {
 /// let mut state = policy.unused();
 /// let first = policy.decide(&mut state, now, 2);
 /// assert!(first.is_allowed());
-/// assert_eq!(first.binding().remaining, Some(0));
+/// assert_eq!(first.binding().remaining(), Some(0));
 /// let second = policy.decide(&mut state, now, 1);
 /// assert_eq!(second.status(), Status::Denied);
 /// assert_eq!(second.retry_after(), Some(Millis::new(1_000)));
@@ -74,14 +131,14 @@ impl Decision {
     /// use tollgate_core::{Decision, UnixMillis};
     /// let decision = Decision::native(false, 100, UnixMillis::new(0));
     /// assert!(!decision.is_allowed());
-    /// assert_eq!(decision.binding().remaining, None);
+    /// assert_eq!(decision.binding().remaining(), None);
     /// assert_eq!(decision.retry_after(), None);
     /// ```
     #[must_use]
     pub fn native(allowed: bool, limit: u64, now: UnixMillis) -> Self {
         Self {
             status: if allowed { Status::Allowed } else { Status::Denied },
-            quotas: SmallVec::from_buf([QuotaStatus { limit, remaining: None, reset_after: None }]),
+            quotas: SmallVec::from_buf([QuotaStatus { limit, standing: None }]),
             binding: 0,
             retry_after: None,
             delay: Millis::ZERO,

@@ -96,11 +96,11 @@ impl ResponseFields {
     pub fn with_revision(policy: &Policy, decision: &Decision, revision: RateLimitFields) -> Self {
         let mut fields = Self::default();
         let binding = decision.binding();
-        fields.push(Self::X_RATELIMIT_LIMIT, binding.limit.to_string());
-        if let Some(remaining) = binding.remaining {
+        fields.push(Self::X_RATELIMIT_LIMIT, binding.limit().to_string());
+        if let Some(remaining) = binding.remaining() {
             fields.push(Self::X_RATELIMIT_REMAINING, remaining.to_string());
         }
-        if let Some(reset_after) = binding.reset_after {
+        if let Some(reset_after) = binding.reset_after() {
             let reset_at = decision.decided_at() + reset_after;
             fields.push(Self::X_RATELIMIT_RESET, reset_at.as_secs_ceil().to_string());
         }
@@ -166,10 +166,10 @@ fn draft11_policy(policy: &Policy) -> String {
 fn draft11_limits(policy: &Policy, decision: &Decision) -> Option<String> {
     let mut out = String::with_capacity(policy.quotas().len() * 48);
     for (place, (quota, status)) in policy.quotas().iter().zip(decision.quotas()).enumerate() {
-        let Some(remaining) = status.remaining else { continue };
+        let Some(remaining) = status.remaining() else { continue };
         push_name(&mut out, quota.name());
         let _ = write!(out, ";r={}", remaining.min(INTEGER_MAX));
-        let reset = status.reset_after.map(seconds);
+        let reset = status.reset_after().map(seconds);
         let reset = match (reset, retry_after_secs(decision)) {
             (Some(reset), Some(retry)) if reset > retry => (place == decision.binding_index()).then_some(retry),
             (reset, _) => reset,

@@ -152,7 +152,7 @@ pub struct Idempotency<'a> {
 /// // It cost 30 in the end: give back 50.
 /// limiter.refund(Refund::new(&policy, &key, 50, charged.decided_at(), UnixMillis::new(400))).await?;
 /// let left = limiter.peek(Check::new(&policy, &key, UnixMillis::new(400))).await?;
-/// assert_eq!(left.binding().remaining, Some(70));
+/// assert_eq!(left.binding().remaining(), Some(70));
 /// # Ok(())
 /// # })
 /// # }

@@ -34,6 +34,11 @@ impl PolicyState {
         Self(parts.into())
     }
 
+    #[cfg(feature = "std")]
+    pub(crate) fn of_one(part: QuotaState) -> Self {
+        Self(SmallVec::from_buf([part]))
+    }
+
     /// Each quota's state, in the policy's order.
     #[must_use]
     pub fn parts(&self) -> &[QuotaState] {
@@ -81,15 +86,10 @@ impl Rule {
         dispatch!(self, state, |rule, inner| rule.refund(inner, charged_at, now, cost), ());
     }
 
-    /// Asks, charges what fits, and says how the quota stands then.
     #[inline]
-    fn settle(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) -> (Step, Standing) {
-        dispatch!(
-            self,
-            state,
-            |rule, inner| (rule.step(inner, now, cost), rule.standing(inner, now)),
-            (Step::Never, self.nothing_left())
-        )
+    fn decide_alone(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) -> Decision {
+        let misplaced = || decision_of_one(Step::Never, self.nothing_left(), now);
+        dispatch!(self, state, |rule, inner| decide_alone(rule, inner, now, cost), misplaced())
     }
 
     #[inline]
@@ -103,20 +103,12 @@ impl Rule {
 }
 
 /// All quotas' answers to one request, folded into one.
-pub(crate) struct Answer {
+struct Answer {
     status: Status,
     /// The quota with the longest wait, where one denies.
     binding: Option<usize>,
     retry_after: Millis,
     delay: Millis,
-}
-
-/// A decision that is made but not yet explained.
-pub(crate) enum Settled {
-    /// By the only quota of a policy: what most policies are, and what must be fast.
-    One(Step, Standing),
-    /// By all quotas together.
-    All(Answer, Vec<Standing>),
 }
 
 impl Policy {
@@ -126,7 +118,7 @@ impl Policy {
     /// use tollgate_core::{Millis, Policy, Quota, UnixMillis};
     /// # fn main() -> Result<(), tollgate_core::Error> {
     /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1))?])?;
-    /// assert_eq!(policy.peek(&policy.unused(), UnixMillis::new(0), 1).binding().remaining, Some(5));
+    /// assert_eq!(policy.peek(&policy.unused(), UnixMillis::new(0), 1).binding().remaining(), Some(5));
     /// # Ok(())
     /// # }
     /// ```
@@ -152,22 +144,15 @@ impl Policy {
     /// let denied = policy.decide(&mut state, now, 1);
     /// assert_eq!(policy.quotas()[denied.binding_index()].name(), "sustained");
     /// // The other quota was not charged.
-    /// assert_eq!(denied.quotas()[0].remaining, Some(2));
+    /// assert_eq!(denied.quotas()[0].remaining(), Some(2));
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
     #[inline]
     pub fn decide(&self, state: &mut PolicyState, now: UnixMillis, cost: u64) -> Decision {
-        self.settle(state, now, cost).decision(now)
-    }
-
-    /// Decides and charges, and leaves the divisions that explain the decision for later.
-    #[inline]
-    pub(crate) fn settle(&self, state: &mut PolicyState, now: UnixMillis, cost: u64) -> Settled {
-        if let ([quota], [state], false) = (self.quotas(), &mut state.0[..], self.charges_denied()) {
-            let (step, standing) = quota.rule().settle(state, now, cost);
-            return Settled::One(step, standing);
+        if let (Some(rule), [state]) = (self.sole_rule(), &mut state.0[..]) {
+            return rule.decide_alone(state, now, cost);
         }
         let mut answer = self.ask(state, now, cost);
         let charged_denial = self.charges_denied() && answer.status == Status::Denied;
@@ -180,13 +165,13 @@ impl Policy {
             // What it charged is part of the wait.
             answer = self.ask(state, now, cost);
         }
-        self.settled(state, now, answer)
+        self.explain(state, now, &answer)
     }
 
     /// What [`Policy::decide`] would answer, with nothing charged: `remaining` is what there is now.
     #[must_use]
     pub fn peek(&self, state: &PolicyState, now: UnixMillis, cost: u64) -> Decision {
-        self.settled(state, now, self.ask(state, now, cost)).decision(now)
+        self.explain(state, now, &self.ask(state, now, cost))
     }
 
     /// Gives back `cost` that was charged at `charged_at`, to each quota what time has not given back yet: a window
@@ -200,7 +185,7 @@ impl Policy {
     /// policy.decide(&mut state, then, 5);
     /// let now = UnixMillis::new(950);
     /// policy.refund(&mut state, then, now, 2);
-    /// assert_eq!(policy.peek(&state, now, 1).binding().remaining, Some(2));
+    /// assert_eq!(policy.peek(&state, now, 1).binding().remaining(), Some(2));
     /// # Ok(())
     /// # }
     /// ```
@@ -215,6 +200,15 @@ impl Policy {
     pub fn expires_after(&self, state: &PolicyState, now: UnixMillis) -> Millis {
         let quotas = self.quotas().iter().zip(&state.0);
         quotas.map(|(quota, state)| quota.rule().standing(state, now).reset_after()).max().unwrap_or_default()
+    }
+
+    /// The rule of a policy that has no other, and charges what it admits and nothing else.
+    #[inline]
+    pub(crate) fn sole_rule(&self) -> Option<&Rule> {
+        match self.quotas() {
+            [quota] if !self.charges_denied() => Some(quota.rule()),
+            _ => None,
+        }
     }
 
     #[inline]
@@ -243,43 +237,37 @@ impl Policy {
         answer
     }
 
-    fn settled(&self, state: &PolicyState, now: UnixMillis, answer: Answer) -> Settled {
+    fn explain(&self, state: &PolicyState, now: UnixMillis, answer: &Answer) -> Decision {
         let quotas = self.quotas().iter().zip(&state.0);
-        Settled::All(answer, quotas.map(|(quota, state)| quota.rule().standing(state, now)).collect())
-    }
-}
-
-impl Settled {
-    #[inline]
-    pub(crate) fn decision(self, now: UnixMillis) -> Decision {
-        match self {
-            Self::One(step, standing) => {
-                let (status, retry_after, delay) = match step {
-                    Step::Admitted { delay } => (Status::Allowed, None, delay),
-                    Step::Denied { retry_after } => (Status::Denied, Some(retry_after), Millis::ZERO),
-                    Step::Never => (Status::NeverAdmissible, None, Millis::ZERO),
-                };
-                let quotas = SmallVec::from_buf([standing.status()]);
-                Decision { status, quotas, binding: 0, retry_after, delay, decided_at: now, origin: Origin::Store }
-            }
-            Self::All(answer, standings) => answer.decision(&standings, now),
-        }
-    }
-}
-
-impl Answer {
-    #[cold]
-    fn decision(&self, standings: &[Standing], now: UnixMillis) -> Decision {
-        let quotas: SmallVec<[QuotaStatus; 1]> = standings.iter().map(Standing::status).collect();
-        let fewest = || (0..quotas.len()).min_by_key(|&place| quotas[place].remaining).unwrap_or(0);
+        let quotas: SmallVec<[QuotaStatus; 1]> =
+            quotas.map(|(quota, state)| quota.rule().standing(state, now).into()).collect();
+        let fewest = || (0..quotas.len()).min_by_key(|&place| quotas[place].remaining()).unwrap_or(0);
         Decision {
-            status: self.status,
-            binding: self.binding.unwrap_or_else(fewest),
-            retry_after: (self.status == Status::Denied).then_some(self.retry_after),
-            delay: if self.status == Status::Allowed { self.delay } else { Millis::ZERO },
+            status: answer.status,
+            binding: answer.binding.unwrap_or_else(fewest),
+            retry_after: (answer.status == Status::Denied).then_some(answer.retry_after),
+            delay: if answer.status == Status::Allowed { answer.delay } else { Millis::ZERO },
             decided_at: now,
             origin: Origin::Store,
             quotas,
         }
     }
+}
+
+/// The decision by the only rule of a policy: what most policies have, and what must be fast.
+#[inline]
+pub(crate) fn decide_alone<A: Algorithm>(rule: &A, state: &mut A::State, now: UnixMillis, cost: u64) -> Decision {
+    let step = rule.step(state, now, cost);
+    decision_of_one(step, rule.standing(state, now), now)
+}
+
+#[inline]
+fn decision_of_one(step: Step, standing: Standing, now: UnixMillis) -> Decision {
+    let (status, retry_after, delay) = match step {
+        Step::Admitted { delay } => (Status::Allowed, None, delay),
+        Step::Denied { retry_after } => (Status::Denied, Some(retry_after), Millis::ZERO),
+        Step::Never => (Status::NeverAdmissible, None, Millis::ZERO),
+    };
+    let quotas = SmallVec::from_buf([standing.into()]);
+    Decision { status, quotas, binding: 0, retry_after, delay, decided_at: now, origin: Origin::Store }
 }

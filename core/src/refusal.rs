@@ -169,7 +169,7 @@ fn problem(policy: &Policy, decision: &Decision) -> String {
         r#""status":429,"violated-policies":["#,
     ));
     let exceeded =
-        |place: usize, status: &QuotaStatus| place == decision.binding_index() || status.remaining == Some(0);
+        |place: usize, status: &QuotaStatus| place == decision.binding_index() || status.remaining() == Some(0);
     let mut comma = "";
     for (place, (quota, status)) in policy.quotas().iter().zip(decision.quotas()).enumerate() {
         if exceeded(place, status) {

@@ -191,7 +191,7 @@ fn out_of_attempts_is_contended_and_charges_nothing() {
     assert_eq!(error.kind(), ErrorKind::Contended);
     assert_eq!(error.to_string(), "3 others changed this key first; retry, or allow more attempts");
     assert_eq!(limiter.store().writes.load(Ordering::Relaxed), 0);
-    assert_eq!(block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap().binding().remaining, Some(4));
+    assert_eq!(block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap().binding().remaining(), Some(4));
 }
 
 #[test]
@@ -274,7 +274,10 @@ fn a_native_limiter_tells_what_the_platform_tells_and_no_more() {
     let allowed: Vec<_> = (0..3).map(|_| block_on(limiter.check(check)).unwrap().is_allowed()).collect();
     assert_eq!(allowed, [true, true, false]);
     let denied = block_on(limiter.check(check)).unwrap();
-    assert_eq!((denied.binding().remaining, denied.binding().reset_after, denied.retry_after()), (None, None, None));
+    assert_eq!(
+        (denied.binding().remaining(), denied.binding().reset_after(), denied.retry_after()),
+        (None, None, None)
+    );
     let refused = [
         block_on(limiter.check(check.cost(2))).unwrap_err(),
         block_on(limiter.check(Check::new(&policy(), &key, NOW))).unwrap_err(),

@@ -261,7 +261,7 @@ proptest! {
 
                 let (status, params) = (decision.quotas()[place], &limits[place].1);
                 prop_assert_eq!(&limits[place].0, quota.name());
-                prop_assert_eq!(param(params, "r"), status.remaining);
+                prop_assert_eq!(param(params, "r"), status.remaining());
                 let reset = param(params, "t");
                 prop_assert!(reset.is_none_or(|reset| retry.is_none_or(|retry| reset <= retry)));
                 if retry.is_none() || place == decision.binding_index() {

@@ -177,7 +177,7 @@ proptest! {
     ) {
         let (decisions, mut state) = replay(&policy, start, &arrivals);
         let now = decisions.last().unwrap().0 + Millis::new(later);
-        let remaining = |decision: &Decision| decision.quotas().iter().filter_map(|quota| quota.remaining).min().unwrap();
+        let remaining = |decision: &Decision| decision.quotas().iter().filter_map(|quota| quota.remaining()).min().unwrap();
         let mut left = remaining(&policy.peek(&state, now, 1));
         if left > 1_000 {
             // Use up a huge quota in one request, then all but a few.
@@ -204,7 +204,7 @@ proptest! {
             let decision = policy.decide(&mut state, now, cost);
             prop_assert_eq!(decision.status(), Status::NeverAdmissible);
             prop_assert_eq!(decision.retry_after(), None);
-            prop_assert!(cost > decision.binding().limit);
+            prop_assert!(cost > decision.binding().limit());
             prop_assert_eq!(&state, &before);
         }
     }
@@ -249,7 +249,7 @@ proptest! {
         prop_assert_eq!(before.id(), after.id());
         let (decisions, state) = replay(&before, start, &arrivals);
         let now = decisions.last().unwrap().0 + Millis::new(later);
-        let remaining = |policy: &Policy| policy.peek(&state, now, 1).binding().remaining.unwrap();
+        let remaining = |policy: &Policy| policy.peek(&state, now, 1).binding().remaining().unwrap();
         let used = before.quotas()[0].rule().limit() - remaining(&before);
         prop_assert_eq!(remaining(&after), other.saturating_sub(used));
         // And a state of the one is a state of the other.
@@ -310,9 +310,9 @@ proptest! {
         policy.refund(&mut state, charged_at, now, cost);
         let after = policy.peek(&state, now, 1);
         for (before, after) in before.quotas().iter().zip(after.quotas()) {
-            prop_assert!(after.remaining >= before.remaining);
-            prop_assert!(after.remaining.unwrap() <= after.limit);
-            prop_assert!(after.remaining.unwrap() - before.remaining.unwrap() <= cost.saturating_add(1));
+            prop_assert!(after.remaining() >= before.remaining());
+            prop_assert!(after.remaining().unwrap() <= after.limit());
+            prop_assert!(after.remaining().unwrap() - before.remaining().unwrap() <= cost.saturating_add(1));
         }
         prop_assert_eq!(policy.decode(&policy.encode(&state)).unwrap(), state);
     }

@@ -75,16 +75,16 @@ impl fmt::Display for Explanation {
             }
         }
         for (quota, status) in self.policy.quotas().iter().zip(self.decision.quotas()) {
-            let remaining = status.remaining.unwrap_or_default();
-            let used = status.limit.saturating_sub(remaining);
+            let remaining = status.remaining().unwrap_or_default();
+            let used = status.limit().saturating_sub(remaining);
             write!(
                 f,
                 "  {} ({}): {used} of {} used, {remaining} remaining",
                 quota.name(),
                 quota.rule().name(),
-                status.limit
+                status.limit()
             )?;
-            match status.reset_after.unwrap_or_default() {
+            match status.reset_after().unwrap_or_default() {
                 Millis::ZERO => writeln!(f)?,
                 after => writeln!(f, "; unused again in {}", Words(after))?,
             }

@@ -1,0 +1,71 @@
+//! The service: what a user would write, and the conformance suite's routes beside it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use tollgate_core::{
+    BodyFormat, Check, ClientIpSource, Identity, Limiter as _, Policy, Refusal, ResponseFields, UnixMillis,
+};
+use tollgate_guest_protocol::{Reply, Route, serve};
+
+use crate::store::Store;
+
+/// What every request shares.
+pub(crate) struct App {
+    pub(crate) store: Store,
+    pub(crate) policy: Option<Policy>,
+    pub(crate) client_ip: ClientIpSource,
+}
+
+/// The routes; those of the suite only in test mode.
+pub(crate) fn router(app: Arc<App>, test_mode: bool) -> Router {
+    let mut router = Router::new().route("/", get(home));
+    if test_mode {
+        for route in Route::ALL {
+            router = router.route(route.path(), post(suite));
+        }
+    }
+    router.with_state(app)
+}
+
+/// What is limited: by the client's address, with a proper 429, and open where the store does not answer.
+async fn home(State(app): State<Arc<App>>, Extension(peer): Extension<SocketAddr>, headers: HeaderMap) -> Response {
+    let Some(policy) = &app.policy else { return "unlimited\n".into_response() };
+    let client_ip = app.client_ip.find(&headers, Some(peer.ip())).ok();
+    let key = Identity { client_ip, ..Identity::default() }.resolve();
+    let decision = match app.store.check(Check::new(policy, &key, now())).await {
+        Ok(decision) => decision,
+        Err(error) => {
+            eprintln!("open, for the store did not answer: {error:?}");
+            return "allowed\n".into_response();
+        }
+    };
+    match Refusal::denied(policy, &decision, BodyFormat::Json) {
+        Some(refusal) => response(refusal.status_code(), refusal.fields().iter(), refusal.body().to_string()),
+        None => response(200, ResponseFields::new(policy, &decision).iter(), "allowed\n"),
+    }
+}
+
+async fn suite(State(app): State<Arc<App>>, uri: Uri, body: Bytes) -> Response {
+    let Some(route) = Route::of(uri.path()) else { return StatusCode::NOT_FOUND.into_response() };
+    let Reply { status, headers, body } = serve(&app.store, route, &body).await;
+    response(status, headers.iter().map(|(name, value)| (name.as_str(), value.as_str())), body)
+}
+
+fn response<'n, 'v>(status: u16, fields: impl Iterator<Item = (&'n str, &'v str)>, body: impl Into<Body>) -> Response {
+    let response =
+        fields.fold(Response::builder().status(status), |response, (name, value)| response.header(name, value));
+    response.body(body.into()).unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+}
+
+fn now() -> UnixMillis {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMillis::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,58 @@
+use alloc::string::String;
+
+use serde::{Deserialize, Serialize};
+use tollgate_core::{Check, Key, Millis, Policy, Refund, UnixMillis};
+
+/// One operation on a limiter, with all that its arguments are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Call {
+    /// The policy to decide by.
+    pub policy: Policy,
+    /// Whom to count.
+    pub key: String,
+    /// What it costs, or what to give back.
+    #[serde(default = "one")]
+    pub cost: u64,
+    /// The virtual time.
+    pub now_ms: u64,
+    /// Of a refund: when it was charged. The virtual time where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged_at_ms: Option<u64>,
+    /// Of a check: what makes a retry of it the same check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
+}
+
+/// An idempotency token.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Token {
+    /// Unique to the request.
+    pub text: String,
+    /// How long the first answer is remembered.
+    pub ttl_ms: u64,
+}
+
+impl Call {
+    /// The check it asks for.
+    #[must_use]
+    pub fn check<'a>(&'a self, key: &'a Key) -> Check<'a> {
+        let check = Check::new(&self.policy, key, UnixMillis::new(self.now_ms)).cost(self.cost);
+        match &self.token {
+            Some(token) => check.idempotent(&token.text, Millis::new(token.ttl_ms)),
+            None => check,
+        }
+    }
+
+    /// The refund it asks for.
+    #[must_use]
+    pub fn refund<'a>(&'a self, key: &'a Key) -> Refund<'a> {
+        let charged_at = UnixMillis::new(self.charged_at_ms.unwrap_or(self.now_ms));
+        Refund::new(&self.policy, key, self.cost, charged_at, UnixMillis::new(self.now_ms))
+    }
+}
+
+const fn one() -> u64 {
+    1
+}

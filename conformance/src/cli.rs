@@ -1,0 +1,154 @@
+//! The command line of `tollgate`.
+
+mod compare;
+mod fixtures;
+mod mutants;
+mod progress;
+mod run;
+mod targets;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::fixture::{self, Case};
+use crate::target::{self, workspace};
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate run                                     every target that can run here
+  tollgate run --target redis --require redis      fail where Redis cannot run
+  tollgate run --filter 'token-bucket/*'           some fixtures
+  tollgate compare main.json branch.json           what a change did
+  tollgate mutants                                 that the suite catches broken limiters
+
+Exit codes: 0 all is well, 1 something failed or got worse, 2 the command line or an input is wrong,
+130 interrupted.";
+
+/// Replays the same bursts against every Tollgate adapter, and says with numbers which stores are exact and how far
+/// others drift.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, after_help = EXAMPLES)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Replay fixtures on targets; writes report.json, report.md and junit.xml.
+    Run(run::Args),
+    /// List the targets: how exact they are, and whether they can run here.
+    Targets,
+    /// Tell what changed between two reports; exit 1 where something got worse.
+    Compare(compare::Args),
+    /// List the fixtures, having checked them against the reference.
+    Fixtures(Selection),
+    /// Show which fixtures catch which deliberately broken limiter; exit 1 where one survives.
+    Mutants(mutants::Args),
+    /// Run a program until standard input ends.
+    #[command(hide = true)]
+    Guard {
+        folder: PathBuf,
+        #[arg(last = true)]
+        command: Vec<String>,
+    },
+}
+
+/// Which fixtures.
+#[derive(Debug, clap::Args)]
+struct Selection {
+    /// The folder of fixtures; the workspace's own by default.
+    #[arg(long, value_name = "DIR")]
+    fixtures: Option<PathBuf>,
+    /// Only fixtures whose id matches, as 'token-bucket/*'; several times for several.
+    #[arg(long, value_name = "GLOB")]
+    filter: Vec<String>,
+}
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+enum Failure {
+    /// What was asked for was done, and is not well. It has been told.
+    Failed,
+    /// The command line or an input is wrong, in words.
+    Usage(String),
+    /// Someone pressed Ctrl-C.
+    Interrupted,
+}
+
+/// Runs the command line.
+#[must_use]
+pub fn main() -> ExitCode {
+    let done = match Args::parse().command {
+        Command::Run(args) => run::run(args),
+        Command::Targets => targets::run(),
+        Command::Compare(args) => compare::run(&args),
+        Command::Fixtures(selection) => fixtures::run(&selection),
+        Command::Mutants(args) => mutants::run(&args),
+        Command::Guard { folder, command } => target::guard(folder, &command).map_err(Failure::Usage),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Failed) => ExitCode::from(1),
+        Err(Failure::Interrupted) => {
+            eprintln!("tollgate: interrupted");
+            ExitCode::from(130)
+        }
+        Err(Failure::Usage(message)) => {
+            eprintln!("tollgate: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+impl Selection {
+    /// The fixtures it names.
+    fn load(&self) -> Result<Vec<Case>, Failure> {
+        let folder = self.fixtures.clone().unwrap_or_else(|| workspace().join("fixtures"));
+        let cases = fixture::load(&folder).map_err(|problems| {
+            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            Failure::Usage(format!("{} in the fixtures\n{}", counted(lines.len(), "problem"), lines.join("\n")))
+        })?;
+        self.filtered(cases)
+    }
+
+    fn filtered(&self, cases: Vec<Case>) -> Result<Vec<Case>, Failure> {
+        if self.filter.is_empty() {
+            return Ok(cases);
+        }
+        let mut wanted = vec![false; cases.len()];
+        for text in &self.filter {
+            let glob = globset::Glob::new(text).map_err(|error| Failure::Usage(error.to_string()))?.compile_matcher();
+            let matching = cases.iter().enumerate().filter(|(_, case)| glob.is_match(case.id()));
+            let places: Vec<usize> = matching.map(|(place, _)| place).collect();
+            if places.is_empty() {
+                let ids: Vec<&str> = cases.iter().map(Case::id).collect();
+                return Err(Failure::Usage(format!(
+                    "--filter {text:?} matches no fixture; there are\n  {}",
+                    ids.join("\n  ")
+                )));
+            }
+            for place in places {
+                wanted[place] = true;
+            }
+        }
+        Ok(cases.into_iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(case, _)| case).collect())
+    }
+}
+
+/// Runs a future on this thread alone: a burst's requests are all sent before the first answer is looked at.
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Ok(runtime.map_err(|error| Failure::Usage(format!("no runtime: {error}")))?.block_on(future))
+}
+
+fn contradicted(wrong: Vec<String>) -> Failure {
+    let wrong = wrong.join("\n  ");
+    Failure::Usage(format!("the reference does not answer as these fixtures say:\n  {wrong}"))
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}

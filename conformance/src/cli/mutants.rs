@@ -1,0 +1,66 @@
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{ContentArrangement, Table};
+
+use super::{Failure, Selection, block_on, counted};
+use crate::mutants;
+use crate::run::prepare;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    selection: Selection,
+    /// Name every fixture that catches a mutant, not only the first few.
+    #[arg(long)]
+    all: bool,
+}
+
+/// Fixtures that a row names unless all are asked for.
+const NAMED: usize = 3;
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let cases = args.selection.load()?;
+    block_on(async {
+        let cases = prepare(cases).await.map_err(super::contradicted)?;
+        let false_alarms = mutants::false_alarms(&cases).await;
+        let mut table = Table::new();
+        table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_header(["mutant", "what is broken", "caught by", "which are"]);
+        let all = mutants::all();
+        let (mut survivors, mut sharp) = (Vec::new(), vec![false; cases.len()]);
+        for mutant in &all {
+            let caught_by = mutants::caught_by(mutant, &cases).await;
+            if caught_by.is_empty() {
+                survivors.push(mutant.name);
+            }
+            for (sharp, case) in sharp.iter_mut().zip(&cases) {
+                *sharp |= caught_by.iter().any(|id| id == case.case.id());
+            }
+            let count = if caught_by.is_empty() { "NONE".to_string() } else { caught_by.len().to_string() };
+            table.add_row([mutant.name, mutant.about, &count, &named(&caught_by, args.all)]);
+        }
+        println!("{table}");
+        let fixtures = counted(cases.len(), "fixture");
+        println!("{}, {} caught by {fixtures}", counted(all.len(), "mutant"), all.len() - survivors.len());
+        if sharp.contains(&false) {
+            let ids = cases.iter().zip(&sharp).filter(|(_, sharp)| !**sharp).map(|(case, _)| case.case.id());
+            println!("catching no mutant: {}", ids.collect::<Vec<_>>().join(", "));
+        }
+        if !survivors.is_empty() {
+            println!("survived: {}", survivors.join(", "));
+        }
+        if !false_alarms.is_empty() {
+            println!("false alarms, for the right limiter fails them: {}", false_alarms.join(", "));
+        }
+        if survivors.is_empty() && false_alarms.is_empty() { Ok(()) } else { Err(Failure::Failed) }
+    })?
+}
+
+fn named(ids: &[String], all: bool) -> String {
+    let shown = if all { ids.len() } else { ids.len().min(NAMED) };
+    let more = ids.len() - shown;
+    let mut out = ids[..shown].join("\n");
+    if more > 0 {
+        out.push_str(&format!("\nand {more} more"));
+    }
+    out
+}

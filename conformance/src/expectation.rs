@@ -1,0 +1,81 @@
+//! What a fixture says outright, against what was answered.
+
+use tollgate_guest_protocol::{Answer, Decided, Outcome};
+
+use crate::fixture::{Expect, Fixture, Step};
+use crate::replay::{Answered, Replay};
+
+/// Every expectation that the answers do not meet, in words.
+#[must_use]
+pub fn unmet(fixture: &Fixture, replay: &Replay) -> Vec<String> {
+    let mut found = Vec::new();
+    for (place, (step, answers)) in fixture.steps.iter().zip(&replay.steps).enumerate() {
+        let Some(expect) = &step.expect else { continue };
+        let wrong = of_step(expect, answers);
+        found.extend(wrong.into_iter().map(|wrong| format!("{}: {wrong}", named(place, step))));
+    }
+    found
+}
+
+/// A step as messages name it.
+#[must_use]
+pub fn named(place: usize, step: &Step) -> String {
+    let times = if step.burst == 1 { String::new() } else { format!(" x{}", step.burst) };
+    let cost = if step.cost == 1 { String::new() } else { format!(" of cost {}", step.cost) };
+    format!("steps[{place}] ({} ms, {}{times}{cost}, {:?})", step.at_ms, step.op, step.key)
+}
+
+fn of_step(expect: &Expect, answers: &[Answered]) -> Vec<String> {
+    let decisions: Vec<&Decided> = answers.iter().filter_map(decision).collect();
+    let having = |status| decisions.iter().filter(move |decision| decision.status == status);
+    let count = |status| Some(having(status).count() as u64);
+    let binding = |decision: &&Decided| decision.quotas.get(decision.binding).cloned();
+    let bindings = || decisions.iter().filter_map(binding);
+    let mut found = Vec::new();
+    let mut compare = |name: &str, expected: Option<u64>, actual: Option<u64>| {
+        if let Some(expected) = expected.filter(|expected| Some(*expected) != actual) {
+            found.push(format!("expect.{name}: expected {expected}, found {}", or_none(actual)));
+        }
+    };
+    compare("admitted", expect.admitted, count(Outcome::Allowed));
+    compare("never_admissible", expect.never_admissible, count(Outcome::NeverAdmissible));
+    compare("remaining", expect.remaining, bindings().filter_map(|quota| quota.remaining).min());
+    compare("reset_after_ms", expect.reset_after_ms, bindings().filter_map(|quota| quota.reset_after_ms).max());
+    compare("delay_ms", expect.delay_ms, having(Outcome::Allowed).map(|decision| decision.delay_ms).max());
+    if expect.retry_after_ms.is_some() {
+        let mut waits: Vec<Option<u64>> = having(Outcome::Denied).map(|denial| denial.retry_after_ms).collect();
+        waits.sort_unstable();
+        waits.dedup();
+        // Every denial must tell it, so one that tells another is the one to show.
+        let other = waits.iter().find(|wait| **wait != expect.retry_after_ms);
+        compare("retry_after_ms", expect.retry_after_ms, *other.or(waits.first()).unwrap_or(&None));
+    }
+    for (name, expected) in expect.headers.iter().flatten() {
+        let sent = answers.last().and_then(|last| field(last, name));
+        if sent != Some(expected) {
+            found.push(format!("expect.headers.{name}: expected {expected:?}, found {}", or_none(sent.map(quoted))));
+        }
+    }
+    found
+}
+
+fn decision(answered: &Answered) -> Option<&Decided> {
+    match &answered.answer {
+        Answer::Decision(decision) => Some(decision),
+        _ => None,
+    }
+}
+
+/// A response field of an answer, by name.
+#[must_use]
+pub fn field<'a>(answered: &'a Answered, name: &str) -> Option<&'a String> {
+    answered.headers.iter().find(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
+fn quoted(text: &String) -> String {
+    format!("{text:?}")
+}
+
+fn or_none(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "none".to_string(), |value| value.to_string())
+}

@@ -1,0 +1,149 @@
+//! Deliberately broken limiters, each of which at least one fixture must catch: so that a green run says something.
+//!
+//! They run in this process over the same protocol as guests do. A burst's requests are futures that all start before
+//! the first is answered, so a limiter that reads, waits and writes really races.
+
+mod identity;
+mod limiter;
+mod policy;
+mod wire;
+
+use bytes::Bytes;
+use tollgate_core::Accuracy;
+use tollgate_guest_protocol::{Arrival, Call, Identified, Reply, Route, serve};
+
+use self::limiter::{Bench, Fault};
+use crate::fixture::{Case, Disturb, Fixture};
+use crate::judge::{Verdict, judge};
+use crate::replay::{Replay, replay};
+use crate::run::{Prepared, identify};
+use crate::subject::{InProcess, Place, Subject};
+
+/// A broken limiter.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutant {
+    /// Its name.
+    pub name: &'static str,
+    /// What is broken, as one would say it in a bug report.
+    pub about: &'static str,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// It counts wrongly. Judged by its decisions alone.
+    Counts(Fault),
+    /// It counts rightly and says so wrongly: changes a reply on its way.
+    Says(fn(&mut Reply)),
+    /// It counts against the wrong key.
+    Identifies(fn(&Arrival) -> Identified),
+}
+
+/// Every mutant.
+#[must_use]
+pub fn all() -> Vec<Mutant> {
+    let counts = limiter::ALL.iter().map(|(name, about, fault)| Mutant { name, about, kind: Kind::Counts(*fault) });
+    let says = wire::ALL.iter().map(|(name, about, change)| Mutant { name, about, kind: Kind::Says(*change) });
+    let identifies =
+        identity::ALL.iter().map(|(name, about, key)| Mutant { name, about, kind: Kind::Identifies(*key) });
+    counts.chain(says).chain(identifies).collect()
+}
+
+/// The fixtures that fail with the right limiter in a mutant's place: none, or the suite is what is broken.
+pub async fn false_alarms(cases: &[Prepared]) -> Vec<String> {
+    let mut found = Vec::new();
+    for prepared in cases {
+        let caught = match &prepared.case {
+            Case::Decision(fixture) => {
+                let honest = Mistaken::new(Kind::Counts(Fault::None));
+                differs(fixture, &prepared.reference, &honest, true).await
+                    || differs(fixture, &prepared.reference, &Mistaken::new(Kind::Says(|_| ())), false).await
+            }
+            Case::Request(fixture) => {
+                let reference = InProcess::new(tollgate_core::MemoryLimiter::with_shards(1));
+                identify(fixture, &reference).await.is_err()
+            }
+        };
+        if caught {
+            found.push(prepared.case.id().to_string());
+        }
+    }
+    found
+}
+
+/// The fixtures that catch a mutant.
+pub async fn caught_by(mutant: &Mutant, cases: &[Prepared]) -> Vec<String> {
+    let mut found = Vec::new();
+    for prepared in cases {
+        let subject = Mistaken::new(mutant.kind);
+        let caught = match (&prepared.case, mutant.kind) {
+            (Case::Decision(fixture), Kind::Counts(_)) => differs(fixture, &prepared.reference, &subject, true).await,
+            (Case::Decision(fixture), Kind::Says(_)) => differs(fixture, &prepared.reference, &subject, false).await,
+            (Case::Request(fixture), Kind::Identifies(_)) => identify(fixture, &subject).await.is_err(),
+            _ => false,
+        };
+        if caught {
+            found.push(prepared.case.id().to_string());
+        }
+    }
+    found
+}
+
+async fn differs(fixture: &Fixture, reference: &Replay, subject: &Mistaken, decisions_only: bool) -> bool {
+    let mut found = replay(fixture, subject, "").await;
+    if !decisions_only {
+        return judge(&Accuracy::Exact, fixture, reference, &found).verdict == Verdict::Fail;
+    }
+    // A mutant that counts wrongly shall be caught by what it decides, not by a field that gives its trick away.
+    let (mut fixture, mut reference) = (fixture.clone(), reference.clone());
+    for expect in fixture.steps.iter_mut().filter_map(|step| step.expect.as_mut()) {
+        expect.headers = None;
+    }
+    for one in reference.steps.iter_mut().chain(&mut found.steps).flatten() {
+        one.headers.retain(|(name, _)| name == "retry-after");
+    }
+    judge(&Accuracy::Exact, &fixture, &reference, &found).verdict == Verdict::Fail
+}
+
+/// A mutant as a subject.
+struct Mistaken {
+    kind: Kind,
+    bench: Bench,
+}
+
+impl Mistaken {
+    fn new(kind: Kind) -> Self {
+        let fault = if let Kind::Counts(fault) = kind { fault } else { Fault::None };
+        Self { kind, bench: Bench::new(fault) }
+    }
+}
+
+impl Subject for Mistaken {
+    async fn send(&self, route: Route, body: Bytes, _: Place) -> Result<Reply, String> {
+        // All of a burst is under way before its first request is answered.
+        tokio::task::yield_now().await;
+        let mut reply = match (self.kind, route) {
+            (Kind::Identifies(key), Route::Identify) => {
+                let arrival = serde_json::from_slice::<Arrival>(&body).map_err(|error| error.to_string())?;
+                Reply::new(200, &tollgate_guest_protocol::Answer::Identity(key(&arrival)))
+            }
+            (Kind::Counts(_), Route::Check | Route::Peek | Route::Refund | Route::Reset) => {
+                let call = serde_json::from_slice::<Call>(&body).map_err(|error| error.to_string())?;
+                self.bench.answer(route, &call).await
+            }
+            _ => match self.bench.down() {
+                Some(down) => down,
+                None => serve(&self.bench.honest, route, &body).await,
+            },
+        };
+        if let Kind::Says(change) = self.kind {
+            change(&mut reply);
+        }
+        Ok(reply)
+    }
+
+    async fn disturb(&self, disturb: Disturb) -> Result<(), String> {
+        self.bench.disturb(disturb);
+        Ok(())
+    }
+}

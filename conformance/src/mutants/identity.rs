@@ -1,0 +1,107 @@
+//! Limiters that count against the wrong key.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use tollgate_guest_protocol::{Answer, Arrival, Identified, Route, Source, serve};
+
+/// What a mutant takes a request's key to be.
+type Identify = fn(&Arrival) -> Identified;
+
+/// Name, what a bug report would say, and how it identifies.
+pub(super) const ALL: &[(&str, &str, Identify)] = &[
+    ("forged-forwarded-for", "takes the client's word for X-Forwarded-For", |arrival| {
+        by_header(arrival, "x-forwarded-for", false)
+    }),
+    ("forged-true-client-ip", "takes True-Client-IP where nobody wrote it but the client", |arrival| {
+        by_header(arrival, "true-client-ip", false)
+    }),
+    ("first-spin-client-addr", "takes the first spin-client-addr, which the client sent", |arrival| {
+        by_header(arrival, "spin-client-addr", true)
+    }),
+    ("port-in-key", "the key is ip:port, another for each connection", port_in_key),
+    ("full-ipv6", "the key is the whole IPv6 address, of which a client has 2^64", full_ipv6),
+    ("mapped-ipv4-collapses", "all IPv4-mapped addresses share one /64", mapped_collapses),
+    ("missing-is-zero", "a missing address is 0.0.0.0, shared by the world", missing_is_zero),
+    ("address-before-subject", "a known subject is counted by its address", |arrival| {
+        honest(&Arrival { subject: None, ..arrival.clone() })
+    }),
+    ("api-key-in-clear", "the API key is the key, for everyone who sees the store", api_key_in_clear),
+];
+
+fn honest(arrival: &Arrival) -> Identified {
+    let body = serde_json::to_vec(arrival).unwrap_or_default();
+    let memory = tollgate_core::MemoryLimiter::with_shards(1);
+    let served = futures_util::FutureExt::now_or_never(serve(&memory, Route::Identify, &body));
+    match served.map(|reply| serde_json::from_slice(&reply.body)) {
+        Some(Ok(Answer::Identity(identified))) => identified,
+        _ => Identified { key: String::new(), source: Source::Other },
+    }
+}
+
+/// By the first value of a header, where it is there and nothing more trusted is.
+fn by_header(arrival: &Arrival, name: &str, spin_only: bool) -> Identified {
+    let right = honest(arrival);
+    let first = arrival.headers.iter().find(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+    let address = first.and_then(|value| address(value.split(',').next().unwrap_or(value)));
+    match (address, right.source) {
+        (Some(address), Source::ClientIp | Source::Missing) if !spin_only || arrival.platform == "spin" => {
+            Identified { key: format!("ip:{address}"), source: Source::ClientIp }
+        }
+        _ => right,
+    }
+}
+
+fn address(value: &str) -> Option<IpAddr> {
+    let value = value.trim();
+    value.parse().ok().or_else(|| value.parse::<std::net::SocketAddr>().ok().map(|socket| socket.ip()))
+}
+
+fn port_in_key(arrival: &Arrival) -> Identified {
+    let right = honest(arrival);
+    let ip = right.key.strip_prefix("ip:").unwrap_or_default();
+    let with_port = arrival.headers.iter().map(|(_, value)| value.trim()).rfind(|value| {
+        value.parse::<std::net::SocketAddr>().is_ok_and(|socket| !ip.is_empty() && socket.ip().to_string() == ip)
+    });
+    match with_port {
+        Some(value) => Identified { key: format!("ip:{value}"), ..right },
+        None => right,
+    }
+}
+
+/// The addresses that are anywhere in the request.
+fn addresses(arrival: &Arrival) -> impl Iterator<Item = IpAddr> {
+    arrival.headers.iter().map(|(_, value)| value).chain(&arrival.peer).filter_map(|value| address(value))
+}
+
+fn full_ipv6(arrival: &Arrival) -> Identified {
+    let right = honest(arrival);
+    match addresses(arrival).find(|address| address.is_ipv6() && right.key.contains('/')) {
+        Some(address) => Identified { key: format!("ip:{address}"), ..right },
+        None => right,
+    }
+}
+
+fn mapped_collapses(arrival: &Arrival) -> Identified {
+    let right = honest(arrival);
+    let mapped = |address: IpAddr| matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some());
+    if right.source == Source::ClientIp && addresses(arrival).any(mapped) {
+        return Identified { key: format!("ip:{}/64", Ipv6Addr::UNSPECIFIED), ..right };
+    }
+    right
+}
+
+fn missing_is_zero(arrival: &Arrival) -> Identified {
+    match honest(arrival) {
+        Identified { source: Source::Missing, .. } => Identified { key: "ip:0.0.0.0".into(), source: Source::ClientIp },
+        right => right,
+    }
+}
+
+fn api_key_in_clear(arrival: &Arrival) -> Identified {
+    match (honest(arrival), &arrival.api_key) {
+        (Identified { source: Source::ApiKey, .. }, Some(secret)) => {
+            Identified { key: format!("key:{secret}"), source: Source::ApiKey }
+        }
+        (right, _) => right,
+    }
+}

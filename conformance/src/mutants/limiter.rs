@@ -1,0 +1,319 @@
+//! Limiters that count wrongly.
+
+mod state;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use tollgate_core::{MemoryLimiter, Millis, Policy, UnixMillis};
+use tollgate_guest_protocol::{Answer, Call, Decided, Failure, Outcome, Reply, Route};
+
+use self::state::Kept;
+use super::policy;
+use crate::fixture::Disturb;
+
+/// What is wrong with how it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    None,
+    OneMore,
+    OneLess,
+    LimitOneDenied,
+    ReallyFixed,
+    Race,
+    ChargesDenials,
+    NeverChargesDenials,
+    ChargesTheOthers,
+    NeverResets,
+    ForgetsOnLimitChange,
+    UnderflowsOnLoweredLimit,
+    DropsRefillFraction,
+    PollLosesFraction,
+    IdleBurst,
+    ChargesOversized,
+    DeniesOversized,
+    IgnoresCost,
+    WaitsForTheEdge,
+    WaitsTooShort,
+    RefundsBelowUnused,
+    RefundsNothing,
+    PeekCharges,
+    StepBackRefills,
+    StepBackLocksOut,
+    TokenChargedTwice,
+    GlobReset,
+    RemainingOneMore,
+    NoDelay,
+    ForgetsOnRestart,
+    ReplaysAfterScriptFlush,
+}
+
+/// Name, what a bug report would say, and the fault.
+pub(super) const ALL: &[(&str, &str, Fault)] = &[
+    ("one-more", "admits one more than the limit", Fault::OneMore),
+    ("one-less", "admits one less than the limit", Fault::OneLess),
+    ("limit-1-denied", "a limit of 1 denies everything (upstash 39)", Fault::LimitOneDenied),
+    (
+        "really-fixed",
+        "a sliding window is really fixed: twice the limit at its boundary (upstash 61)",
+        Fault::ReallyFixed,
+    ),
+    ("race", "reads, waits, then writes: concurrent requests are lost", Fault::Race),
+    ("charges-denials", "a denied request is charged (upstash 156)", Fault::ChargesDenials),
+    ("never-charges-denials", "charge_denied does nothing", Fault::NeverChargesDenials),
+    ("charges-the-others", "one quota denies and the others are charged (envoy 348)", Fault::ChargesTheOthers),
+    ("never-resets", "no TTL: what was used stays used (upstash 59)", Fault::NeverResets),
+    ("forgets-on-limit-change", "a changed limit starts from nothing", Fault::ForgetsOnLimitChange),
+    ("underflow-on-lowered-limit", "a lowered limit makes the remaining count wrap", Fault::UnderflowsOnLoweredLimit),
+    ("drops-refill-fraction", "3 tokens a second become one every 333 ms", Fault::DropsRefillFraction),
+    ("poll-loses-fraction", "every poll rounds the refill down and restarts it", Fault::PollLosesFraction),
+    ("idle-burst", "after some idle time a burst passes the capacity: 17 of 10 (throttlecrab)", Fault::IdleBurst),
+    ("charges-oversized", "a cost that can never fit fills the quota (upstash 157)", Fault::ChargesOversized),
+    ("denies-oversized", "a cost that can never fit is told to retry", Fault::DeniesOversized),
+    ("ignores-cost", "every request costs 1", Fault::IgnoresCost),
+    ("waits-for-the-edge", "retry_after is the quota's reset where a slot frees sooner", Fault::WaitsForTheEdge),
+    ("waits-too-short", "retry_after is a millisecond short", Fault::WaitsTooShort),
+    (
+        "refunds-below-unused",
+        "a refund after the reset makes the count negative (express-rate-limit 647)",
+        Fault::RefundsBelowUnused,
+    ),
+    ("refunds-nothing", "a refund does nothing", Fault::RefundsNothing),
+    ("peek-charges", "a peek is charged", Fault::PeekCharges),
+    ("step-back-refills", "a clock that steps back starts from nothing", Fault::StepBackRefills),
+    ("step-back-locks-out", "a clock that steps back denies what fits (governor 299)", Fault::StepBackLocksOut),
+    (
+        "token-charged-twice",
+        "a retry under the same token is charged again (rate-limit-redis 251)",
+        Fault::TokenChargedTwice,
+    ),
+    ("glob-reset", "a star in a key resets every key that matches (upstash)", Fault::GlobReset),
+    ("remaining-one-more", "tells one more remaining than there are", Fault::RemainingOneMore),
+    ("no-delay", "a leaky bucket does not say how long to hold", Fault::NoDelay),
+    ("forgets-on-restart", "the store keeps nothing across a restart", Fault::ForgetsOnRestart),
+    (
+        "replays-after-script-flush",
+        "a call that the store had no script for is charged twice",
+        Fault::ReplaysAfterScriptFlush,
+    ),
+];
+
+/// A limiter with one fault.
+pub(super) struct Bench {
+    fault: Fault,
+    kept: RefCell<HashMap<String, Kept>>,
+    /// Requests that the store will not answer, having been restarted.
+    down_for: Cell<u32>,
+    replay_next: Cell<bool>,
+    /// For mutants that count rightly.
+    pub(super) honest: MemoryLimiter,
+}
+
+impl Bench {
+    pub(super) fn new(fault: Fault) -> Self {
+        let (kept, honest) = (RefCell::default(), MemoryLimiter::with_shards(1));
+        Self { fault, kept, down_for: Cell::new(0), replay_next: Cell::new(false), honest }
+    }
+
+    pub(super) fn disturb(&self, disturb: Disturb) {
+        match disturb {
+            Disturb::Restart if self.fault == Fault::ForgetsOnRestart => self.kept.borrow_mut().clear(),
+            Disturb::Restart => self.down_for.set(20),
+            Disturb::ScriptFlush => self.replay_next.set(true),
+        }
+    }
+
+    /// The answer of a store that is not there, while it is not.
+    pub(super) fn down(&self) -> Option<Reply> {
+        let left = self.down_for.get().checked_sub(1)?;
+        self.down_for.set(left);
+        let failure = Failure { kind: "unavailable".into(), message: "the store is down".into() };
+        Some(Reply::new(503, &Answer::Error(failure)))
+    }
+
+    pub(super) async fn answer(&self, route: Route, call: &Call) -> Reply {
+        if let Some(down) = self.down() {
+            return down;
+        }
+        let call = &Call { policy: self.policy(&call.policy), ..call.clone() };
+        let name = self.name(call);
+        match route {
+            Route::Check if self.fault == Fault::Race => self.race(&name, call).await,
+            Route::Check => self.change(&name, call, |bench, kept| bench.check(kept, call)),
+            Route::Peek if self.fault == Fault::PeekCharges => {
+                self.change(&name, call, |bench, kept| bench.check(kept, call))
+            }
+            Route::Peek => self.change(&name, call, |bench, kept| bench.peek(kept, call)),
+            Route::Refund => {
+                self.refund(&name, call);
+                Reply::new(200, &Answer::Done)
+            }
+            _ => {
+                self.reset(&name, call);
+                Reply::new(200, &Answer::Done)
+            }
+        }
+    }
+
+    /// The policy it really goes by.
+    fn policy(&self, policy: &Policy) -> Policy {
+        match self.fault {
+            Fault::OneMore => policy::limits(policy, |limit| limit + 1),
+            Fault::OneLess => policy::limits(policy, |limit| (limit - 1).max(1)),
+            Fault::ReallyFixed => policy::fixed(policy),
+            Fault::DropsRefillFraction => policy::whole_intervals(policy),
+            Fault::ChargesDenials => policy.clone().charge_denied(true),
+            Fault::NeverChargesDenials => policy.clone().charge_denied(false),
+            _ => policy.clone(),
+        }
+    }
+
+    /// What it keeps a key's count under.
+    fn name(&self, call: &Call) -> String {
+        let mut name = format!("{}:{}", call.policy.id(), call.key);
+        if self.fault == Fault::ForgetsOnLimitChange {
+            let limits = call.policy.quotas().iter().map(|quota| format!(":{}", quota.rule().limit()));
+            name.extend(limits);
+        }
+        name
+    }
+
+    fn change(&self, name: &str, call: &Call, act: impl FnOnce(&Self, &mut Kept) -> Decided) -> Reply {
+        let mut kept = self.kept.borrow_mut();
+        let kept = kept.entry(name.to_string()).or_insert_with(|| Kept::new(call));
+        reply(&act(self, kept))
+    }
+
+    async fn race(&self, name: &str, call: &Call) -> Reply {
+        let read = self.kept.borrow().get(name).cloned();
+        let mut kept = read.unwrap_or_else(|| Kept::new(call));
+        tokio::task::yield_now().await;
+        let decided = self.check(&mut kept, call);
+        self.kept.borrow_mut().insert(name.to_string(), kept);
+        reply(&decided)
+    }
+
+    fn check(&self, kept: &mut Kept, call: &Call) -> Decided {
+        if let Some(token) = call.token.as_ref().filter(|_| self.fault != Fault::TokenChargedTwice) {
+            if let Some((until_ms, first)) = kept.answers.get(&token.text)
+                && *until_ms > call.now_ms
+            {
+                return first.clone();
+            }
+            let decided = self.decide(kept, call);
+            kept.answers.insert(token.text.clone(), (call.now_ms + token.ttl_ms, decided.clone()));
+            return decided;
+        }
+        if self.fault == Fault::ReplaysAfterScriptFlush && self.replay_next.take() {
+            let _lost = self.decide(kept, call);
+        }
+        self.decide(kept, call)
+    }
+
+    /// One decision, with the fault in it.
+    fn decide(&self, kept: &mut Kept, call: &Call) -> Decided {
+        let (policy, cost) = (&call.policy, call.cost);
+        let now = kept.now(self.fault, call);
+        let plain = |kept: &mut Kept, policy: &Policy| Decided::from(&policy.decide(&mut kept.state, now, cost));
+        let mut decided = match self.fault {
+            Fault::ChargesTheOthers => kept.one_by_one(policy, now, cost),
+            Fault::PollLosesFraction => {
+                let decided = plain(kept, policy);
+                kept.round_up(policy, now);
+                decided
+            }
+            Fault::IdleBurst => {
+                let extra = kept.idle_credit(policy, now);
+                let mut decided = plain(kept, &policy::limits(policy, |limit| limit + extra));
+                told_by(&mut decided, |limit| limit - extra, extra);
+                decided
+            }
+            Fault::IgnoresCost => Decided::from(&policy.decide(&mut kept.state, now, cost.min(1))),
+            Fault::RefundsBelowUnused => kept.with_credit(policy, now, cost),
+            _ => plain(kept, policy),
+        };
+        self.misreport(kept, call, &mut decided);
+        kept.remember(call);
+        decided
+    }
+
+    fn misreport(&self, kept: &mut Kept, call: &Call, decided: &mut Decided) {
+        let reset_ms = decided.quotas[decided.binding].reset_after_ms;
+        let denied = decided.status == Outcome::Denied;
+        match self.fault {
+            Fault::OneMore => told_by(decided, |limit| limit - 1, 1),
+            Fault::OneLess => told_by(decided, |limit| limit + 1, 0),
+            Fault::LimitOneDenied if call.policy.quotas().iter().any(|quota| quota.rule().limit() == 1) => {
+                deny(decided, Some(1));
+            }
+            Fault::StepBackLocksOut if call.now_ms < kept.last_ms => deny(decided, Some(kept.last_ms - call.now_ms)),
+            Fault::ChargesOversized if decided.status == Outcome::NeverAdmissible => kept.fill(call),
+            Fault::DeniesOversized if decided.status == Outcome::NeverAdmissible => deny(decided, reset_ms),
+            Fault::WaitsForTheEdge if denied => decided.retry_after_ms = reset_ms,
+            Fault::WaitsTooShort if denied => {
+                decided.retry_after_ms = decided.retry_after_ms.map(|wait_ms| wait_ms.saturating_sub(1));
+            }
+            Fault::RemainingOneMore => {
+                for quota in &mut decided.quotas {
+                    quota.remaining = quota.remaining.map(|remaining| remaining + 1);
+                }
+            }
+            Fault::NoDelay => decided.delay_ms = 0,
+            _ => {}
+        }
+    }
+
+    fn peek(&self, kept: &mut Kept, call: &Call) -> Decided {
+        let mut copy = kept.clone();
+        let now = copy.now(self.fault, call);
+        let mut asked = Decided::from(&call.policy.peek(&copy.state, now, call.cost));
+        // A peek charges nothing, so it shows only the faults that lie in what is told.
+        if !matches!(self.fault, Fault::ChargesOversized) {
+            self.misreport(&mut copy, call, &mut asked);
+        }
+        asked
+    }
+
+    fn refund(&self, name: &str, call: &Call) {
+        let mut kept = self.kept.borrow_mut();
+        let Some(kept) = kept.get_mut(name).filter(|_| self.fault != Fault::RefundsNothing) else { return };
+        let charged_at = UnixMillis::new(call.charged_at_ms.unwrap_or(call.now_ms));
+        let now = UnixMillis::new(call.now_ms);
+        let left = |kept: &Kept| {
+            let peeked = Decided::from(&call.policy.peek(&kept.state, now, 1));
+            peeked.quotas[peeked.binding].remaining.unwrap_or(0)
+        };
+        let before = left(kept);
+        call.policy.refund(&mut kept.state, charged_at, now, call.cost);
+        kept.credit += call.cost.saturating_sub(left(kept).saturating_sub(before));
+    }
+
+    fn reset(&self, name: &str, call: &Call) {
+        let mut kept = self.kept.borrow_mut();
+        kept.remove(name);
+        if let (Fault::GlobReset, Some((start, _))) = (self.fault, call.key.split_once('*')) {
+            let start = format!("{}:{start}", call.policy.id());
+            kept.retain(|name, _| !name.starts_with(&start));
+        }
+    }
+}
+
+/// Tells a decision by a policy of other limits as if it were by the right one.
+fn told_by(decided: &mut Decided, limit: impl Fn(u64) -> u64, fewer: u64) {
+    for quota in &mut decided.quotas {
+        quota.limit = limit(quota.limit);
+        quota.remaining = quota.remaining.map(|remaining| remaining.saturating_sub(fewer));
+    }
+}
+
+fn deny(decided: &mut Decided, retry_after_ms: Option<u64>) {
+    (decided.status, decided.retry_after_ms, decided.delay_ms) = (Outcome::Denied, retry_after_ms, 0);
+}
+
+fn reply(decided: &Decided) -> Reply {
+    let status = if decided.status == Outcome::Allowed { 200 } else { 429 };
+    let mut reply = Reply::new(status, &Answer::Decision(decided.clone()));
+    let secs = decided.retry_after_ms.map(|wait_ms| Millis::new(wait_ms).as_secs_ceil().max(1));
+    reply.headers.extend(secs.map(|secs| ("retry-after".to_string(), secs.to_string())));
+    reply
+}

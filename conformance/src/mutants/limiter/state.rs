@@ -1,0 +1,127 @@
+//! What a broken limiter keeps of a key.
+
+use std::collections::HashMap;
+
+use tollgate_core::algorithm::BucketState;
+use tollgate_core::{Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use tollgate_guest_protocol::{Call, Decided, Outcome};
+
+use super::Fault;
+use crate::mutants::policy;
+
+/// A key's count, and what faults need beside it.
+#[derive(Clone)]
+pub(super) struct Kept {
+    pub(super) state: PolicyState,
+    /// When it was first and last seen.
+    first_ms: u64,
+    pub(super) last_ms: u64,
+    /// The limits it was last decided by.
+    limits: Vec<u64>,
+    /// What was refunded and not charged.
+    pub(super) credit: u64,
+    /// What idling gained past the capacity.
+    idle: u64,
+    /// First answers by token, and until when they hold.
+    pub(super) answers: HashMap<String, (u64, Decided)>,
+}
+
+impl Kept {
+    pub(super) fn new(call: &Call) -> Self {
+        Self {
+            state: call.policy.unused(),
+            first_ms: call.now_ms,
+            last_ms: call.now_ms,
+            limits: limits(&call.policy),
+            credit: 0,
+            idle: 0,
+            answers: HashMap::new(),
+        }
+    }
+
+    /// The instant it decides at, having done to the state what the fault does before.
+    pub(super) fn now(&mut self, fault: Fault, call: &Call) -> UnixMillis {
+        let lowered = || limits(&call.policy).iter().zip(&self.limits).any(|(new, old)| new < old);
+        match fault {
+            Fault::NeverResets => return UnixMillis::new(self.first_ms),
+            Fault::StepBackRefills if call.now_ms < self.last_ms => self.state = call.policy.unused(),
+            Fault::UnderflowsOnLoweredLimit if lowered() => self.state = call.policy.unused(),
+            _ => {}
+        }
+        UnixMillis::new(call.now_ms)
+    }
+
+    pub(super) fn remember(&mut self, call: &Call) {
+        self.last_ms = call.now_ms;
+        self.limits = limits(&call.policy);
+    }
+
+    /// Asks and charges each quota by itself.
+    pub(super) fn one_by_one(&mut self, policy: &Policy, now: UnixMillis, cost: u64) -> Decided {
+        let mut parts = Vec::new();
+        let mut answers = Vec::new();
+        for (alone, part) in policy::alone(policy).iter().zip(self.state.parts()) {
+            let mut state = PolicyState::from_parts(vec![part.clone()]);
+            answers.push(Decided::from(&alone.decide(&mut state, now, cost)));
+            parts.extend(state.parts().iter().cloned());
+        }
+        self.state = PolicyState::from_parts(parts);
+        let worst = (0..answers.len()).max_by_key(|place| (answers[*place].status, answers[*place].retry_after_ms));
+        let quotas: Vec<_> = answers.iter().flat_map(|answer| answer.quotas.clone()).collect();
+        let fewest = (0..quotas.len()).min_by_key(|place| quotas[*place].remaining).unwrap_or(0);
+        let mut decided = answers.swap_remove(worst.unwrap_or(0));
+        decided.binding = if decided.status == Outcome::Allowed { fewest } else { worst.unwrap_or(0) };
+        decided.quotas = quotas;
+        decided
+    }
+
+    /// Drops the fraction of a token that was on its way, as of now.
+    pub(super) fn round_up(&mut self, policy: &Policy, now: UnixMillis) {
+        let parts = policy.quotas().iter().zip(self.state.parts()).map(|(quota, part)| match (quota.rule(), part) {
+            (Rule::TokenBucket(bucket), QuotaState::Bucket(state)) => {
+                let drained = now.since(state.at).get() * bucket.refill();
+                let level = state.level.saturating_sub(drained).next_multiple_of(bucket.per().get());
+                QuotaState::Bucket(BucketState { level, at: now.max(state.at) })
+            }
+            _ => part.clone(),
+        });
+        self.state = PolicyState::from_parts(parts.collect());
+    }
+
+    /// Tokens past the capacity that idling has gained: most of what would have been refilled had there been room.
+    pub(super) fn idle_credit(&mut self, policy: &Policy, now: UnixMillis) -> u64 {
+        for (quota, part) in policy.quotas().iter().zip(self.state.parts()) {
+            if let (Rule::TokenBucket(bucket), QuotaState::Bucket(state)) = (quota.rule(), part)
+                && now > state.at
+                && state.at > UnixMillis::default()
+            {
+                let gained = now.since(state.at).get().saturating_mul(bucket.refill());
+                let over = gained.saturating_sub(state.level) / bucket.per().get();
+                self.idle = over.min(bucket.capacity() * 7 / 10);
+            }
+        }
+        self.idle
+    }
+
+    /// Lets what was refunded in vain pay for what is denied.
+    pub(super) fn with_credit(&mut self, policy: &Policy, now: UnixMillis, cost: u64) -> Decided {
+        let mut decided = Decided::from(&policy.decide(&mut self.state, now, cost));
+        if decided.status == Outcome::Denied && self.credit >= cost {
+            self.credit -= cost;
+            (decided.status, decided.retry_after_ms) = (Outcome::Allowed, None);
+        }
+        decided
+    }
+
+    /// Charges all there is.
+    pub(super) fn fill(&mut self, call: &Call) {
+        let now = UnixMillis::new(call.now_ms);
+        let peeked = Decided::from(&call.policy.peek(&self.state, now, 1));
+        let left = peeked.quotas.iter().filter_map(|quota| quota.remaining).min().unwrap_or(0);
+        let _filled = call.policy.decide(&mut self.state, now, left);
+    }
+}
+
+fn limits(policy: &Policy) -> Vec<u64> {
+    policy.quotas().iter().map(|quota| quota.rule().limit()).collect()
+}

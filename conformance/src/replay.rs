@@ -1,0 +1,175 @@
+//! Replays a fixture: its steps in order, the requests of each step all at once.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::Notify;
+use tollgate_core::Policy;
+use tollgate_guest_protocol::{Answer, Call, Failure, Outcome, Reply, Route, Token};
+
+use crate::fixture::{Disturb, Fixture, Op, Step};
+use crate::subject::{Place, Subject};
+
+/// What a subject answered to a fixture.
+#[derive(Clone, Debug, Default)]
+pub struct Replay {
+    /// Each step's answers, in the order they came.
+    pub steps: Vec<Vec<Answered>>,
+    /// The most requests that were under way at once: sent, and not yet answered.
+    pub in_flight_peak: u64,
+    /// The time it took.
+    pub elapsed: Duration,
+}
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The status code.
+    pub status: u16,
+    /// The response fields.
+    pub headers: Vec<(String, String)>,
+    /// What it says.
+    pub answer: Answer,
+}
+
+/// The kind of an error where there was no answer at all, or none that could be read.
+pub const NO_ANSWER: &str = "no_answer";
+
+impl Answered {
+    /// Whether it allows the request.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        matches!(&self.answer, Answer::Decision(decision) if decision.status == Outcome::Allowed)
+    }
+
+    fn read(reply: Result<Reply, String>) -> Self {
+        let failure = |message| Answer::Error(Failure { kind: NO_ANSWER.into(), message });
+        match reply {
+            Ok(Reply { status, headers, body }) => {
+                let answer = serde_json::from_slice(&body)
+                    .unwrap_or_else(|error| failure(format!("status {status} with a body that is no answer: {error}")));
+                Self { status, headers, answer }
+            }
+            Err(message) => Self { status: 0, headers: Vec::new(), answer: failure(message) },
+        }
+    }
+}
+
+impl Replay {
+    /// How many checks of the fixture were allowed.
+    #[must_use]
+    pub fn admitted(&self, fixture: &Fixture) -> u64 {
+        let checks = fixture.steps.iter().zip(&self.steps).filter(|(step, _)| step.op == Op::Check);
+        checks.flat_map(|(_, answers)| answers).filter(|one| one.is_allowed()).count() as u64
+    }
+}
+
+/// Replays a fixture. `prefix` goes before every key, so that no two replays see each other's counts.
+pub async fn replay(fixture: &Fixture, subject: &impl Subject, prefix: &str) -> Replay {
+    let started = Instant::now();
+    let under_way = Gauge::default();
+    let mut steps = Vec::with_capacity(fixture.steps.len());
+    for (_, step, policy) in fixture.steps_with_policy() {
+        let body = body(fixture, step, policy, prefix);
+        let location = (fixture.locations > 1).then_some(step.location);
+        steps.push(burst(step, subject, &body, location, &under_way).await);
+    }
+    Replay { steps, in_flight_peak: under_way.peak.get(), elapsed: started.elapsed() }
+}
+
+/// The body that every request of a step carries.
+pub(crate) fn body(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Bytes {
+    let token = step.token.as_ref().zip(step.token_ttl_ms);
+    let call = Call {
+        policy: policy.clone(),
+        key: format!("{prefix}{}", step.key),
+        cost: step.cost,
+        now_ms: fixture.instant(step.at_ms),
+        charged_at_ms: step.charged_at_ms.map(|at_ms| fixture.instant(at_ms)),
+        token: token.map(|(text, ttl_ms)| Token { text: text.clone(), ttl_ms }),
+    };
+    serde_json::to_vec(&call).unwrap_or_default().into()
+}
+
+/// The route of an operation.
+pub(crate) const fn route(op: Op) -> Route {
+    match op {
+        Op::Check => Route::Check,
+        Op::Peek => Route::Peek,
+        Op::Refund => Route::Refund,
+        Op::Reset => Route::Reset,
+    }
+}
+
+async fn burst(
+    step: &Step,
+    subject: &impl Subject,
+    body: &Bytes,
+    location: Option<u64>,
+    under_way: &Gauge,
+) -> Vec<Answered> {
+    let well_under_way = Notify::new();
+    let answers = async {
+        let send = |nth| async move {
+            let _one = under_way.enter();
+            Answered::read(subject.send(route(step.op), body.clone(), Place { location, nth }).await)
+        };
+        let mut coming: FuturesUnordered<_> = (0..step.burst).map(send).collect();
+        let mut answers = Vec::with_capacity(coming.len());
+        if step.burst > 1 {
+            answers.extend(coming.next().await);
+        }
+        if step.disturb.is_some() {
+            // The first answer is here and most are not: whatever happens to the store now happens amid the burst.
+            well_under_way.notify_one();
+            tokio::task::yield_now().await;
+        }
+        while let Some(answer) = coming.next().await {
+            answers.push(answer);
+        }
+        answers
+    };
+    let Some(disturb) = step.disturb else { return answers.await };
+    let disturbed = async {
+        well_under_way.notified().await;
+        subject.disturb(disturb).await
+    };
+    let (mut answers, disturbed) = futures_util::future::join(answers, disturbed).await;
+    if let Err(message) = disturbed {
+        answers.push(Answered::read(Err(format!("{} failed: {message}", name(disturb)))));
+    }
+    answers
+}
+
+const fn name(disturb: Disturb) -> &'static str {
+    match disturb {
+        Disturb::ScriptFlush => "flushing the store's scripts",
+        Disturb::Restart => "restarting the store",
+    }
+}
+
+/// How many are under way, and how many were at most.
+#[derive(Debug, Default)]
+struct Gauge {
+    now: Cell<u64>,
+    peak: Cell<u64>,
+}
+
+struct UnderWay<'a>(&'a Gauge);
+
+impl Gauge {
+    fn enter(&self) -> UnderWay<'_> {
+        self.now.set(self.now.get() + 1);
+        self.peak.set(self.peak.get().max(self.now.get()));
+        UnderWay(self)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.now.set(self.0.now.get() - 1);
+    }
+}

@@ -1,0 +1,243 @@
+//! Reports: `report.json` for machines, `report.md` and a table for people, `junit.xml` for CI.
+
+mod junit;
+mod markdown;
+mod table;
+
+pub use junit::junit;
+pub use markdown::markdown;
+pub use table::table;
+
+use serde::{Deserialize, Serialize};
+use tollgate_core::Accuracy;
+
+use crate::judge::Verdict;
+use crate::target::{Emulator, workspace};
+
+/// The schema that a [`Report`] is written in.
+pub const SCHEMA: &str = "tollgate/report/v1";
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What ran.
+    pub tollgate: Tollgate,
+    /// What it ran on.
+    pub targets: Vec<TargetReport>,
+}
+
+/// What ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tollgate {
+    /// The package's version.
+    pub version: String,
+    /// The commit of the checkout, or `unknown`.
+    pub commit: String,
+}
+
+/// A target's run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TargetReport {
+    /// Its name.
+    pub name: String,
+    /// `exact`, `soft` or `per_location`.
+    pub class: String,
+    /// The class with its formula, in words.
+    #[serde(default)]
+    pub accuracy: String,
+    /// How it went.
+    pub status: Status,
+    /// Why, where it did not pass.
+    pub reason: Option<String>,
+    /// What stood in for the platform.
+    pub emulator: Option<Emulator>,
+    /// The time it ran, building and starting not included.
+    #[serde(default)]
+    pub elapsed_ms: u64,
+    /// Each fixture.
+    pub fixtures: Vec<FixtureReport>,
+}
+
+/// How a target went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Nothing failed.
+    Pass,
+    /// It is not here.
+    Unavailable,
+    /// Something failed, or nothing ran.
+    Fail,
+}
+
+/// A fixture's run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FixtureReport {
+    /// Its id.
+    pub id: String,
+    /// How it went.
+    pub verdict: Verdict,
+    /// Why, in a sentence, where it did not pass.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// All there is to say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+    /// The checks it offered.
+    pub offered: u64,
+    /// The checks that were allowed.
+    pub admitted: u64,
+    /// The checks that were answered by an error.
+    #[serde(default)]
+    pub errors: u64,
+    /// The checks that an exact limiter allows.
+    #[serde(default)]
+    pub exact: u64,
+    /// The fewest it had to admit.
+    pub floor: u64,
+    /// The most it was free to admit.
+    pub ceiling: u64,
+    /// Whether it offered more than the ceiling.
+    pub ceiling_tested: bool,
+    /// Round trips of a decision, measured at the store; absent where they cannot be.
+    pub round_trips: Option<f64>,
+    /// The most requests that were under way at once.
+    #[serde(default)]
+    pub in_flight_peak: u64,
+    /// The time it took.
+    pub elapsed_ms: u64,
+}
+
+impl Report {
+    /// A report of this build.
+    #[must_use]
+    pub fn new(targets: Vec<TargetReport>) -> Self {
+        let tollgate = Tollgate { version: env!("CARGO_PKG_VERSION").into(), commit: commit() };
+        Self { schema: SCHEMA.into(), tollgate, targets }
+    }
+
+    /// Whether a target failed.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.targets.iter().any(|target| target.status == Status::Fail)
+    }
+}
+
+impl TargetReport {
+    /// A target of which nothing has run yet.
+    #[must_use]
+    pub fn new(name: &str, accuracy: &Accuracy) -> Self {
+        Self {
+            name: name.into(),
+            class: accuracy.name().into(),
+            accuracy: accuracy.to_string(),
+            status: Status::Pass,
+            reason: None,
+            emulator: None,
+            elapsed_ms: 0,
+            fixtures: Vec::new(),
+        }
+    }
+
+    pub(crate) fn ended(self, status: Status, reason: String) -> Self {
+        Self { status, reason: Some(reason), ..self }
+    }
+
+    /// The same report with the status that its fixtures come to.
+    #[must_use]
+    pub fn concluded(self, accuracy: &Accuracy) -> Self {
+        let count = |verdict| self.fixtures.iter().filter(|one| one.verdict == verdict).count();
+        let (failed, passed) = (count(Verdict::Fail), count(Verdict::Pass));
+        let could_break = self.fixtures.iter().any(|one| one.verdict == Verdict::Pass && one.ceiling_tested);
+        if failed > 0 {
+            let reason = format!("{failed} of {} fixtures failed", self.fixtures.len());
+            self.ended(Status::Fail, reason)
+        } else if passed == 0 {
+            self.ended(Status::Fail, "no fixture ran, and what did not run did not pass".into())
+        } else if !could_break && !matches!(accuracy, Accuracy::Exact) {
+            let reason = format!("no fixture offered enough to break its ceiling ({accuracy})");
+            self.ended(Status::Fail, reason)
+        } else {
+            self
+        }
+    }
+
+    /// How many of its fixtures went so.
+    #[must_use]
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.fixtures.iter().filter(|one| one.verdict == verdict).count()
+    }
+}
+
+impl FixtureReport {
+    pub(crate) fn new(id: &str, verdict: Verdict) -> Self {
+        Self {
+            id: id.into(),
+            verdict,
+            reason: None,
+            reasons: Vec::new(),
+            offered: 0,
+            admitted: 0,
+            errors: 0,
+            exact: 0,
+            floor: 0,
+            ceiling: 0,
+            ceiling_tested: false,
+            round_trips: None,
+            in_flight_peak: 0,
+            elapsed_ms: 0,
+        }
+    }
+
+    pub(crate) fn because(self, reason: &str) -> Self {
+        Self { reason: Some(reason.into()), reasons: vec![reason.into()], ..self }
+    }
+
+    /// How many it admitted past what an exact limiter would.
+    #[must_use]
+    pub const fn drift(&self) -> u64 {
+        self.admitted.saturating_sub(self.exact)
+    }
+}
+
+fn commit() -> String {
+    let git = std::process::Command::new("git").arg("-C").arg(workspace()).args(["rev-parse", "HEAD"]).output();
+    let told = git.ok().filter(|told| told.status.success());
+    let told = told.map(|told| String::from_utf8_lossy(&told.stdout).trim().to_string());
+    told.filter(|commit| !commit.is_empty()).unwrap_or_else(|| "unknown".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{Accuracy, Drift};
+
+    use super::{FixtureReport, Status, TargetReport};
+    use crate::judge::Verdict;
+
+    const SOFT: Accuracy = Accuracy::Soft(Drift { formula: "2 x limit", ceiling: |load| 2 * load.limit });
+
+    fn concluded(accuracy: &Accuracy, fixtures: Vec<FixtureReport>) -> TargetReport {
+        TargetReport { fixtures, ..TargetReport::new("t", accuracy) }.concluded(accuracy)
+    }
+
+    #[test]
+    fn nothing_run_is_not_passed() {
+        assert_eq!(concluded(&Accuracy::Exact, Vec::new()).status, Status::Fail);
+        let unsupported = vec![FixtureReport::new("a/b", Verdict::Unsupported)];
+        assert_eq!(concluded(&Accuracy::Exact, unsupported).status, Status::Fail);
+        let passed = vec![FixtureReport::new("a/b", Verdict::Pass)];
+        assert_eq!(concluded(&Accuracy::Exact, passed).status, Status::Pass);
+    }
+
+    #[test]
+    fn a_bound_that_nothing_could_break_is_not_passed() {
+        let mut fixtures = vec![FixtureReport::new("a/b", Verdict::Pass)];
+        let untested = concluded(&SOFT, fixtures.clone());
+        assert_eq!(untested.status, Status::Fail);
+        assert!(untested.reason.is_some_and(|reason| reason.contains("2 x limit")));
+        fixtures[0].ceiling_tested = true;
+        assert_eq!(concluded(&SOFT, fixtures).status, Status::Pass);
+    }
+}

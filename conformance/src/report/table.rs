@@ -1,0 +1,114 @@
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+
+use super::{Report, Status, TargetReport};
+use crate::judge::Verdict;
+
+/// The columns of a target's row; the first three are text.
+pub(super) const COLUMNS: [&str; 13] = [
+    "target",
+    "class",
+    "status",
+    "pass",
+    "fail",
+    "other",
+    "offered",
+    "admitted",
+    "worst drift",
+    "trips",
+    "in flight",
+    "requests/s",
+    "time",
+];
+
+/// The report as a table, with what did not pass below it.
+#[must_use]
+pub fn table(report: &Report) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled).set_header(COLUMNS);
+    for target in &report.targets {
+        table.add_row(row(target));
+    }
+    for column in table.column_iter_mut().skip(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut out = format!("{table}\n");
+    for target in &report.targets {
+        tell(&mut out, target);
+    }
+    out
+}
+
+pub(super) fn row(target: &TargetReport) -> [String; 13] {
+    let ran = || target.fixtures.iter();
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+    let count = |verdict| target.count(verdict);
+    let other = target.fixtures.len() - count(Verdict::Pass) - count(Verdict::Fail);
+    let offered: u64 = ran().map(|one| one.offered).sum();
+    let busy_ms: u64 = ran().map(|one| one.elapsed_ms).sum();
+    let trips = mean_trips(target);
+    [
+        target.name.clone(),
+        target.class.clone(),
+        status(target.status).to_string(),
+        count(Verdict::Pass).to_string(),
+        count(Verdict::Fail).to_string(),
+        other.to_string(),
+        offered.to_string(),
+        ran().map(|one| one.admitted).sum::<u64>().to_string(),
+        or_dash(ran().map(super::FixtureReport::drift).max().map(|drift| drift.to_string())),
+        or_dash(trips.map(|trips| trips.to_string())),
+        or_dash(ran().map(|one| one.in_flight_peak).max().map(|peak| peak.to_string())),
+        or_dash((offered * 1_000).checked_div(busy_ms).map(|rate| rate.to_string())),
+        seconds(target.elapsed_ms),
+    ]
+}
+
+/// Round trips of a decision over all fixtures, to the thousandth.
+#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
+fn mean_trips(target: &TargetReport) -> Option<f64> {
+    let measured = || target.fixtures.iter().filter_map(|one| Some((one.round_trips?, one.offered as f64)));
+    let offered: f64 = measured().map(|(_, offered)| offered).sum();
+    let trips: f64 = measured().map(|(trips, offered)| trips * offered).sum();
+    (offered > 0.0).then(|| (trips / offered * 1_000.0).round() / 1_000.0)
+}
+
+pub(super) const fn status(status: Status) -> &'static str {
+    match status {
+        Status::Pass => "pass",
+        Status::Fail => "FAIL",
+        Status::Unavailable => "unavailable",
+    }
+}
+
+pub(super) fn seconds(ms: u64) -> String {
+    format!("{}.{} s", ms / 1_000, ms % 1_000 / 100)
+}
+
+fn tell(out: &mut String, target: &TargetReport) {
+    if let Some(reason) = &target.reason {
+        let _ = writeln!(out, "\n{} {}: {reason}", target.name, status(target.status));
+    }
+    for one in target.fixtures.iter().filter(|one| one.verdict == Verdict::Fail) {
+        let _ = writeln!(out, "  {}", one.id);
+        for reason in &one.reasons {
+            let _ = writeln!(out, "    {reason}");
+        }
+    }
+    let left_out = target.fixtures.iter().filter(|one| !matches!(one.verdict, Verdict::Pass | Verdict::Fail));
+    let mut reasons: BTreeMap<(Verdict, &str), Vec<&str>> = BTreeMap::new();
+    for one in left_out {
+        let reason = one.reason.as_deref().unwrap_or("the target declares that it cannot, and answers so");
+        reasons.entry((one.verdict, reason)).or_default().push(&one.id);
+    }
+    for ((verdict, reason), ids) in reasons {
+        let verdict = serde_json::to_value(verdict).unwrap_or_default();
+        let _ = writeln!(out, "\n{} {}: {reason}", target.name, verdict.as_str().unwrap_or("?"));
+        for id in ids {
+            let _ = writeln!(out, "  {id}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Runs fixtures on targets.
+
+use std::time::Instant;
+
+use serde_json::Value;
+use tollgate_core::{Capabilities, Check, Key, UnixMillis};
+use tollgate_guest_protocol::{Answer, Route};
+
+use crate::fixture::{Case, Disturb, Fixture, Op, RequestFixture, Step};
+use crate::judge::{Judgement, Verdict, judge};
+use crate::oracle;
+use crate::replay::{self, Replay, replay};
+use crate::report::{FixtureReport, Status, TargetReport};
+use crate::subject::{Place, Subject};
+use crate::target::{Running, Target};
+
+/// A fixture with the reference's answers, where it has any.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The fixture.
+    pub case: Case,
+    /// What the reference answers to its steps.
+    pub reference: Replay,
+}
+
+/// Takes the reference's answers, and refuses fixtures that contradict them.
+///
+/// # Errors
+/// Every fixture whose expectations the reference does not meet, with those.
+pub async fn prepare(cases: Vec<Case>) -> Result<Vec<Prepared>, Vec<String>> {
+    let (mut prepared, mut wrong) = (Vec::with_capacity(cases.len()), Vec::new());
+    for case in cases {
+        let reference = match &case {
+            Case::Decision(fixture) => oracle::agreed(fixture).await,
+            Case::Request(_) => Ok(Replay::default()),
+        };
+        match reference {
+            Ok(reference) => prepared.push(Prepared { case, reference }),
+            Err(unmet) => wrong.extend(unmet.into_iter().map(|unmet| format!("{}: {unmet}", case.id()))),
+        }
+    }
+    if wrong.is_empty() { Ok(prepared) } else { Err(wrong) }
+}
+
+/// Runs fixtures on a target, telling of each as it is done. Starts it and stops it.
+pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMut(&FixtureReport)) -> TargetReport {
+    let declared = target.capabilities();
+    let mut report = TargetReport::new(target.name(), &declared.accuracy);
+    match target.emulator() {
+        Ok(emulator) => report.emulator = Some(emulator),
+        Err(reason) => return report.ended(Status::Unavailable, reason),
+    }
+    let running = match target.start().await {
+        Ok(running) => running,
+        Err(reason) => return report.ended(Status::Fail, format!("did not start: {reason}")),
+    };
+    let began = Instant::now();
+    let ready = async {
+        running.check(&declared).await?;
+        running.settle().await
+    };
+    if let Err(reason) = ready.await {
+        running.stop().await;
+        return report.ended(Status::Fail, reason);
+    }
+    for (place, prepared) in cases.iter().enumerate() {
+        let one = case(target, &declared, &running, prepared, &prefix(place)).await;
+        done(&one);
+        report.fixtures.push(one);
+    }
+    running.stop().await;
+    report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    report.concluded(&declared.accuracy)
+}
+
+/// What goes before every key of a fixture: another for each run, so that a store which outlives one is no matter.
+fn prefix(place: usize) -> String {
+    let run = std::process::id();
+    format!("t{run:x}-{place}.")
+}
+
+async fn case(
+    target: &dyn Target,
+    declared: &Capabilities,
+    running: &Running,
+    prepared: &Prepared,
+    prefix: &str,
+) -> FixtureReport {
+    match &prepared.case {
+        Case::Request(fixture) => request(fixture, running).await,
+        Case::Decision(fixture) => match unsupported(target, declared, fixture) {
+            None if fixture.outlives_a_token() && !target.forgets_on_virtual_time() => {
+                let reason = "the store forgets tokens by its own clock, which virtual time does not move";
+                FixtureReport::new(&fixture.id, Verdict::Unverified).because(reason)
+            }
+            None => decision(declared, fixture, &prepared.reference, running, prefix).await,
+            Some(Missing::Disturbance) => {
+                let reason = "the target has no store that can be disturbed from outside";
+                FixtureReport::new(&fixture.id, Verdict::Unsupported).because(reason)
+            }
+            Some(Missing::Capability(places)) => declined(fixture, running, prefix, &places).await,
+        },
+    }
+}
+
+async fn decision(
+    declared: &Capabilities,
+    fixture: &Fixture,
+    reference: &Replay,
+    running: &Running,
+    prefix: &str,
+) -> FixtureReport {
+    let before = running.round_trips().await;
+    let found = replay(fixture, running, prefix).await;
+    let after = running.round_trips().await;
+    let restarted = fixture.disturbs(Disturb::Restart);
+    let Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested } =
+        judge(&declared.accuracy, fixture, reference, &found);
+    // A store that was restarted counts from zero again.
+    let trips = before.zip(after).and_then(|(before, after)| after.checked_sub(before));
+    FixtureReport {
+        reason: reasons.first().cloned(),
+        reasons,
+        offered,
+        admitted,
+        errors,
+        exact,
+        floor,
+        ceiling,
+        ceiling_tested,
+        round_trips: trips.filter(|_| !restarted).map(|trips| per_decision(fixture, trips)),
+        in_flight_peak: found.in_flight_peak,
+        elapsed_ms: u64::try_from(found.elapsed.as_millis()).unwrap_or(u64::MAX),
+        ..FixtureReport::new(&fixture.id, verdict)
+    }
+}
+
+/// Round trips of one decision, to the thousandth. Refunds are counted as the decisions they take back.
+#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
+fn per_decision(fixture: &Fixture, trips: u64) -> f64 {
+    let asked: u64 = fixture.steps.iter().filter(|step| step.op != Op::Reset).map(|step| step.burst).sum();
+    (trips as f64 / asked.max(1) as f64 * 1_000.0).round() / 1_000.0
+}
+
+/// What a target lacks for a fixture.
+enum Missing {
+    /// Nothing can be done to its store.
+    Disturbance,
+    /// These steps need what is not declared.
+    Capability(Vec<usize>),
+}
+
+fn unsupported(target: &dyn Target, declared: &Capabilities, fixture: &Fixture) -> Option<Missing> {
+    if fixture.steps.iter().filter_map(|step| step.disturb).any(|disturb| !target.can(disturb)) {
+        return Some(Missing::Disturbance);
+    }
+    let needs_more = fixture.steps_with_policy().filter(|(_, step, policy)| {
+        let key = Key::new(&step.key);
+        let mut check = Check::new(policy, &key, UnixMillis::new(fixture.instant(step.at_ms)));
+        check.cost = step.cost;
+        if let (Some(token), Some(ttl_ms)) = (&step.token, step.token_ttl_ms) {
+            check = check.idempotent(token, tollgate_core::Millis::new(ttl_ms));
+        }
+        match step.op {
+            Op::Check => declared.supports(&check).is_err(),
+            Op::Peek => !declared.peek || declared.supports(&check).is_err(),
+            Op::Refund => !declared.refund,
+            Op::Reset => !declared.reset,
+        }
+    });
+    let places: Vec<usize> = needs_more.map(|(place, ..)| place).collect();
+    (!places.is_empty()).then_some(Missing::Capability(places))
+}
+
+/// What is not declared must really be answered by `Unsupported`, not by a guess.
+async fn declined(fixture: &Fixture, running: &Running, prefix: &str, places: &[usize]) -> FixtureReport {
+    let mut reasons = Vec::new();
+    for (place, step, policy) in fixture.steps_with_policy().filter(|(place, ..)| places.contains(place)) {
+        let body = replay::body(fixture, step, policy, prefix);
+        let at = Place { location: None, nth: 0 };
+        let answered = match running.send(replay::route(step.op), body, at).await {
+            Ok(reply) => serde_json::from_slice(&reply.body).map_err(|error| error.to_string()),
+            Err(error) => Err(error),
+        };
+        if !matches!(&answered, Ok(Answer::Error(failure)) if failure.kind == "unsupported") {
+            reasons.push(undeclared(place, step, &answered));
+        }
+    }
+    let verdict = if reasons.is_empty() { Verdict::Unsupported } else { Verdict::Fail };
+    FixtureReport { reason: reasons.first().cloned(), reasons, ..FixtureReport::new(&fixture.id, verdict) }
+}
+
+fn undeclared(place: usize, step: &Step, answered: &Result<Answer, String>) -> String {
+    let step = crate::expectation::named(place, step);
+    format!("{step}: not declared, so it must answer unsupported; it answered {answered:?}")
+}
+
+async fn request(fixture: &RequestFixture, subject: &impl Subject) -> FixtureReport {
+    let wrong = identify(fixture, subject).await;
+    match wrong {
+        Ok(()) => FixtureReport::new(&fixture.id, Verdict::Pass),
+        Err((verdict, reason)) => FixtureReport::new(&fixture.id, verdict).because(&reason),
+    }
+}
+
+/// Asks whom a request is counted against.
+///
+/// # Errors
+/// The verdict and its reason where the answer is not what the fixture expects.
+pub async fn identify(fixture: &RequestFixture, subject: &impl Subject) -> Result<(), (Verdict, String)> {
+    let body = serde_json::to_vec(&fixture.arrival()).unwrap_or_default();
+    let reply = subject.send(Route::Identify, body.into(), Place { location: None, nth: 0 }).await;
+    let reply = reply.map_err(|error| (Verdict::Fail, error))?;
+    match serde_json::from_slice(&reply.body) {
+        Ok(Answer::Identity(found)) => {
+            let expected = &fixture.expect;
+            let source = expected.source.unwrap_or(found.source);
+            if (expected.key.as_str(), source) == (found.key.as_str(), found.source) {
+                return Ok(());
+            }
+            let wanted = format!("expected key {:?} from {}", expected.key, name(&source));
+            Err((Verdict::Fail, format!("{wanted}, found {:?} from {}", found.key, name(&found.source))))
+        }
+        Ok(Answer::Error(failure)) if failure.kind == "unsupported" => Err((Verdict::Unsupported, failure.message)),
+        other => Err((Verdict::Fail, format!("no identity but {other:?}"))),
+    }
+}
+
+fn name(source: &impl serde::Serialize) -> String {
+    serde_json::to_value(source).ok().as_ref().and_then(Value::as_str).unwrap_or("?").to_string()
+}

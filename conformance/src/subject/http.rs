@@ -1,0 +1,112 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tollgate_guest_protocol::{Reply, Route};
+
+use super::Place;
+
+/// A request that takes longer has no answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Connections over which a burst is spread, at the least.
+const CONNECTIONS_MIN: usize = 8;
+
+/// How a guest is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.1: as many connections as there are requests under way.
+    Http1,
+    /// HTTP/2 in the clear, many requests to a connection.
+    Http2,
+}
+
+/// Guests over HTTP: one or several processes of one target.
+#[derive(Debug)]
+pub struct Http {
+    /// For each process, the connections to it.
+    processes: Vec<Vec<Lane>>,
+}
+
+#[derive(Debug)]
+struct Lane {
+    client: Client<HttpConnector, Full<Bytes>>,
+    base: String,
+}
+
+impl Http {
+    /// A client of the processes at these addresses (`http://127.0.0.1:1234`).
+    #[must_use]
+    pub fn new(bases: &[String], version: Version) -> Self {
+        let lanes = CONNECTIONS_MIN.div_ceil(bases.len().max(1));
+        let processes = bases.iter().map(|base| (0..lanes).map(|_| Lane::new(base, version)).collect());
+        Self { processes: processes.collect() }
+    }
+
+    /// The number of processes.
+    #[must_use]
+    pub fn processes(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Opens every connection, so that a burst does not wait for one.
+    ///
+    /// # Errors
+    /// Whatever kept a guest from answering.
+    pub async fn warm_up(&self) -> Result<(), String> {
+        for lane in self.processes.iter().flatten() {
+            lane.send(Route::Capabilities, Bytes::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a request to the process and connection its place falls to.
+    ///
+    /// # Errors
+    /// Whatever kept the guest from answering.
+    pub async fn send(&self, route: Route, body: Bytes, place: Place) -> Result<Reply, String> {
+        let process = usize::try_from(place.location.unwrap_or(place.nth)).unwrap_or(0) % self.processes.len();
+        let turn = usize::try_from(place.nth).unwrap_or(0);
+        let turn = if place.location.is_some() { turn } else { turn / self.processes.len() };
+        let lanes = &self.processes[process];
+        lanes[turn % lanes.len()].send(route, body).await
+    }
+}
+
+impl Lane {
+    fn new(base: &str, version: Version) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        let http2 = version == Version::Http2;
+        let client = Client::builder(TokioExecutor::new()).http2_only(http2).build(connector);
+        Self { client, base: base.to_string() }
+    }
+
+    async fn send(&self, route: Route, body: Bytes) -> Result<Reply, String> {
+        let asked = tokio::time::timeout(PATIENCE, self.exchange(route, body)).await;
+        asked.unwrap_or_else(|_| Err(format!("{}{}: no answer within {PATIENCE:?}", self.base, route.path())))
+    }
+
+    async fn exchange(&self, route: Route, body: Bytes) -> Result<Reply, String> {
+        let failed = |error: &dyn std::error::Error| format!("{}{}: {}", self.base, route.path(), with_causes(error));
+        let request = Request::post(format!("{}{}", self.base, route.path()));
+        let request = request.header("content-type", "application/json");
+        let request = request.body(Full::new(body)).map_err(|error| failed(&error))?;
+        let response = self.client.request(request).await.map_err(|error| failed(&error))?;
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.map_err(|error| failed(&error))?.to_bytes().to_vec();
+        let field = |(name, value): (&hyper::header::HeaderName, &hyper::header::HeaderValue)| {
+            (name.as_str().to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        Ok(Reply { status: head.status.as_u16(), headers: head.headers.iter().map(field).collect(), body })
+    }
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

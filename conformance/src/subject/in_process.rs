@@ -1,0 +1,32 @@
+use bytes::Bytes;
+use tollgate_core::Limiter;
+use tollgate_guest_protocol::{Reply, Route, serve};
+
+use super::{Place, Subject};
+use crate::fixture::Disturb;
+
+/// A limiter in this process: the reference, and the broken ones that the suite must catch.
+///
+/// A burst's requests are futures of one thread, so they interleave wherever the limiter awaits.
+#[derive(Debug)]
+pub struct InProcess<L> {
+    limiter: L,
+}
+
+impl<L: Limiter> InProcess<L> {
+    /// The limiter as a subject.
+    pub const fn new(limiter: L) -> Self {
+        Self { limiter }
+    }
+}
+
+impl<L: Limiter> Subject for InProcess<L> {
+    async fn send(&self, route: Route, body: Bytes, _: Place) -> Result<Reply, String> {
+        Ok(serve(&self.limiter, route, &body).await)
+    }
+
+    /// There is no store to disturb: nothing happens.
+    async fn disturb(&self, _: Disturb) -> Result<(), String> {
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+//! Targets: a limiter on its platform or a local stand-in for it, with the guests that use it.
+//!
+//! To add one, write a file with a [`Target`] and list it in [`ALL`].
+
+mod build;
+mod memory;
+mod process;
+mod redis;
+
+pub use build::workspace;
+pub use process::guard;
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::LocalBoxFuture;
+use serde::{Deserialize, Serialize};
+use tollgate_core::Capabilities;
+use tollgate_guest_protocol::{Able, Answer, Reply, Route};
+
+use crate::fixture::Disturb;
+use crate::subject::{Http, Place, Subject};
+
+/// Every target, in the order they run.
+pub const ALL: &[&dyn Target] = &[&memory::Memory, &redis::SINGLE, &redis::CLUSTER];
+
+/// Keys that are asked for until all are answered: enough to meet every node of a cluster, over every connection.
+const PROBES: u64 = 24;
+
+/// A guest whose store is back recovers within this time.
+const RECOVERY_MAX: Duration = Duration::from_secs(15);
+
+/// What guests and fixtures are run on.
+pub trait Target: Sync {
+    /// Its stable name.
+    fn name(&self) -> &'static str;
+
+    /// What it is, in a few words.
+    fn about(&self) -> &'static str;
+
+    /// What its adapter declares. The guest must declare the same.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Whether something can be done to its store.
+    fn can(&self, disturb: Disturb) -> bool;
+
+    /// Whether its store forgets idempotency tokens by the caller's clock. Where it goes by its own, a fixture that
+    /// lets a token's time pass says nothing of it.
+    fn forgets_on_virtual_time(&self) -> bool;
+
+    /// What stands in for the platform here.
+    ///
+    /// # Errors
+    /// Why it is not here, and how to get it.
+    fn emulator(&self) -> Result<Emulator, String>;
+
+    /// Starts the store and the guests.
+    fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>>;
+}
+
+/// What stands in for a platform.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Emulator {
+    /// The program.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// A target, running. Dropping it ends everything that it started, the guests before their store.
+pub struct Running {
+    http: Http,
+    guests: Vec<process::Process>,
+    store: Option<Box<dyn Store>>,
+}
+
+/// The store behind running guests, seen from outside.
+pub trait Store {
+    /// Does something to it, and waits until it answers again.
+    fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>>;
+
+    /// Round trips that decisions took since it started, all guests together.
+    fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>>;
+
+    /// Ends it, and waits until it has.
+    fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()>;
+}
+
+impl Running {
+    /// Opens all connections and makes sure that the guests declare what the target does.
+    ///
+    /// # Errors
+    /// No answer, or another declaration.
+    pub async fn check(&self, declared: &Capabilities) -> Result<(), String> {
+        self.http.warm_up().await?;
+        let declared = Able::from(declared);
+        for process in 0..self.http.processes() as u64 {
+            let place = Place { location: Some(process), nth: 0 };
+            let Reply { body, .. } = self.http.send(Route::Capabilities, Bytes::new(), place).await?;
+            match serde_json::from_slice(&body) {
+                Ok(Answer::Capabilities(able)) if able == declared => {}
+                Ok(Answer::Capabilities(able)) => {
+                    return Err(format!("the guest declares {able:?}, the target {declared:?}"));
+                }
+                _ => return Err("the guest does not tell its capabilities".into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until every guest answers from its store again: connections that broke are made anew, scripts are there.
+    ///
+    /// # Errors
+    /// What a guest still says when it should long have recovered.
+    pub async fn settle(&self) -> Result<(), String> {
+        for process in 0..self.http.processes() as u64 {
+            let began = Instant::now();
+            let mut settled = 0;
+            while settled < PROBES {
+                let place = Place { location: Some(process), nth: settled };
+                let reply = self.http.send(Route::Peek, probe(settled), place).await?;
+                settled = if reply.status == 503 { 0 } else { settled + 1 };
+                if settled == 0 && began.elapsed() > RECOVERY_MAX {
+                    let said = String::from_utf8_lossy(&reply.body).into_owned();
+                    return Err(format!("after {RECOVERY_MAX:?} a guest still answers {said}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Round trips that decisions took so far, where they can be counted from outside.
+    pub async fn round_trips(&self) -> Option<u64> {
+        self.store.as_ref()?.round_trips().await.ok()
+    }
+
+    /// Ends everything that it started, and waits until it has.
+    pub async fn stop(self) {
+        for guest in self.guests {
+            guest.stop().await;
+        }
+        if let Some(store) = self.store {
+            store.stop().await;
+        }
+    }
+}
+
+fn probe(nth: u64) -> Bytes {
+    let quotas = r#"[{"algorithm":"fixed_window","limit":1,"window_ms":1000}]"#;
+    format!(r#"{{"policy":{{"name":"probe","quotas":{quotas}}},"key":"probe:{nth}","now_ms":0}}"#).into()
+}
+
+impl Subject for Running {
+    async fn send(&self, route: Route, body: Bytes, place: Place) -> Result<Reply, String> {
+        self.http.send(route, body, place).await
+    }
+
+    async fn disturb(&self, disturb: Disturb) -> Result<(), String> {
+        let Some(store) = &self.store else {
+            return Err("the target has no store that can be reached from outside".into());
+        };
+        store.disturb(disturb).await?;
+        // The steps after it show what the store kept, not how fast the guests find it again.
+        if disturb == Disturb::Restart { self.settle().await } else { Ok(()) }
+    }
+}

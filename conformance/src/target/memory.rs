@@ -1,0 +1,68 @@
+//! `memory`: the reference store, in one process.
+
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
+use tollgate_core::{Capabilities, Limiter as _, MemoryLimiter};
+
+use super::{Emulator, Running, Store, Target, build, process};
+use crate::fixture::Disturb;
+use crate::subject::{Http, Version};
+
+/// The package of the guest that runs without a platform.
+pub(super) const NATIVE_GUEST: &str = "tollgate-guest-native";
+
+#[derive(Debug)]
+pub(super) struct Memory;
+
+impl Target for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn about(&self) -> &'static str {
+        "the reference store, one process"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        MemoryLimiter::with_shards(1).capabilities()
+    }
+
+    fn can(&self, _: Disturb) -> bool {
+        false
+    }
+
+    fn forgets_on_virtual_time(&self) -> bool {
+        true
+    }
+
+    fn emulator(&self) -> Result<Emulator, String> {
+        Ok(Emulator { name: NATIVE_GUEST.into(), version: env!("CARGO_PKG_VERSION").into() })
+    }
+
+    fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
+        async {
+            let program = build::program(NATIVE_GUEST).await?;
+            let (guest, address) = process::guest(&program, &[]).await?;
+            let http = Http::new(&[address], Version::Http2);
+            Ok(Running { http, guests: vec![guest], store: Some(Box::new(SameProcess)) })
+        }
+        .boxed_local()
+    }
+}
+
+/// The guest's own memory: no trip leads there, and nothing can be done to it from outside.
+struct SameProcess;
+
+impl Store for SameProcess {
+    fn disturb(&self, _: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        async { Err("memory cannot be disturbed from outside".into()) }.boxed_local()
+    }
+
+    fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
+        async { Ok(0) }.boxed_local()
+    }
+
+    fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {
+        async {}.boxed_local()
+    }
+}

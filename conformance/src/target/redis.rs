@@ -1,0 +1,88 @@
+//! `redis` and `redis-cluster`: real servers on loopback, three guests on one store.
+
+mod server;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{LocalBoxFuture, try_join_all};
+use tollgate_core::Capabilities;
+
+use self::server::{Servers, cli_available};
+use super::memory::NATIVE_GUEST;
+use super::{Emulator, Running, Store, Target, build, process};
+use crate::fixture::Disturb;
+use crate::subject::{Http, Version};
+
+/// Guests on one store: a limiter that is exact in one process only is found out.
+const GUESTS: usize = 3;
+
+/// One server.
+pub(super) const SINGLE: Redis = Redis { name: "redis", about: "one redis-server, three guests", nodes: 1 };
+
+/// Three servers that share the slots.
+pub(super) const CLUSTER: Redis =
+    Redis { name: "redis-cluster", about: "a Redis cluster of three nodes, three guests", nodes: 3 };
+
+#[derive(Debug)]
+pub(super) struct Redis {
+    name: &'static str,
+    about: &'static str,
+    nodes: usize,
+}
+
+impl Target for Redis {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::EXACT
+    }
+
+    fn can(&self, _: Disturb) -> bool {
+        true
+    }
+
+    fn forgets_on_virtual_time(&self) -> bool {
+        false
+    }
+
+    fn emulator(&self) -> Result<Emulator, String> {
+        let version = server::version()?;
+        cli_available()?;
+        Ok(Emulator { name: "redis-server".into(), version })
+    }
+
+    fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
+        async {
+            let program = build::program(NATIVE_GUEST).await?;
+            let servers = Servers::start(self.nodes).await?;
+            let mut args = vec!["--store".to_string(), self.name.to_string()];
+            args.extend(servers.urls().flat_map(|url| ["--url".to_string(), url]));
+            let guests = try_join_all((0..GUESTS).map(|_| process::guest(&program, &args))).await?;
+            let (guests, addresses): (Vec<_>, Vec<_>) = guests.into_iter().unzip();
+            Ok(Running { http: Http::new(&addresses, Version::Http2), guests, store: Some(Box::new(servers)) })
+        }
+        .boxed_local()
+    }
+}
+
+impl Store for Servers {
+    fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        match disturb {
+            Disturb::ScriptFlush => self.script_flush().boxed_local(),
+            Disturb::Restart => self.restart().boxed_local(),
+        }
+    }
+
+    fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
+        self.script_calls().boxed_local()
+    }
+
+    fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {
+        self.end().boxed_local()
+    }
+}

@@ -1,0 +1,119 @@
+//! `fixtures/schema.json` says what the loader does.
+
+use std::fs;
+use std::path::Path;
+
+use jsonschema::Validator;
+use serde_json::Value;
+use tollgate_conformance::fixture::load;
+use tollgate_conformance::target::workspace;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const DECISION: &str = r#"{ "id": "a/b", "about": "x", "policy": { "name": "p", "quotas":
+    [{ "algorithm": "fixed_window", "limit": 1, "window_ms": 1000 }] }, "steps": [{ "at_ms": 0, "key": "k" }] }"#;
+
+const REQUEST: &str = r#"{ "id": "requests/b", "about": "x", "platform": "spin", "headers": [["a", "b"]],
+    "expect": { "key": "ip:unknown" } }"#;
+
+fn schema() -> Result<Validator> {
+    let text = fs::read_to_string(workspace().join("fixtures/schema.json"))?;
+    Ok(jsonschema::draft202012::new(&serde_json::from_str(&text)?)?)
+}
+
+/// What the loader says of one document.
+fn loaded(document: &str) -> Result<std::result::Result<(), String>> {
+    let folder = tempfile::tempdir()?;
+    let id = if document.contains("requests/") { "requests/b" } else { "a/b" };
+    let file = folder.path().join(id).with_extension("json");
+    fs::create_dir_all(file.parent().ok_or("no folder")?)?;
+    fs::write(&file, document)?;
+    Ok(load(folder.path()).map(drop).map_err(|problems| format!("{problems:?}")))
+}
+
+fn each_fixture(folder: &Path, check: &mut impl FnMut(&Path, &Value)) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            each_fixture(&path, check)?;
+        } else if path.extension().is_some_and(|extension| extension == "json") && !path.ends_with("schema.json") {
+            check(&path, &serde_json::from_str(&fs::read_to_string(&path)?)?);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_fixture_is_valid() -> Result<()> {
+    let (schema, mut wrong, mut count) = (schema()?, Vec::new(), 0);
+    each_fixture(&workspace().join("fixtures"), &mut |path, document| {
+        count += 1;
+        wrong.extend(schema.iter_errors(document).map(|error| format!("{}: {error}", path.display())));
+    })?;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 0);
+    Ok(())
+}
+
+#[test]
+fn both_take_what_is_right() -> Result<()> {
+    let schema = schema()?;
+    let step = |fields: &str| DECISION.replace("\"at_ms\": 0", &format!("\"at_ms\": 0, {fields}"));
+    let right = [
+        DECISION.to_string(),
+        REQUEST.to_string(),
+        DECISION.replace("\"at_ms\": 0", "\"at_ms\": -5"),
+        step(r#""burst": 5, "token": "t", "token_ttl_ms": 9, "expect": { "admitted": 5 }"#),
+        step(r#""disturb": "restart""#),
+        step(r#""expect": { "headers": { "retry-after": "1" } }"#),
+    ];
+    for document in &right {
+        assert_eq!(loaded(document)?, Ok(()), "{document}");
+        assert!(schema.is_valid(&serde_json::from_str(document)?), "{document}");
+    }
+    Ok(())
+}
+
+#[test]
+fn both_refuse_what_is_wrong() -> Result<()> {
+    let schema = schema()?;
+    let step = |fields: &str| DECISION.replace("\"at_ms\": 0", &format!("\"at_ms\": 0, {fields}"));
+    let wrong = [
+        "{}".to_string(),
+        DECISION.replace("\"about\": \"x\"", "\"about\": \" \""),
+        DECISION.replace("\"about\": \"x\"", "\"about\": \"x\", \"locations\": 0"),
+        DECISION.replace("\"about\": \"x\"", "\"about\": \"x\", \"start_ms\": -1"),
+        DECISION.replace("\"limit\"", "\"limt\""),
+        DECISION.replace("\"limit\": 1", "\"limit\": 0"),
+        DECISION.replace("\"limit\": 1", "\"capacity\": 1"),
+        DECISION.replace("fixed_window", "gcra"),
+        DECISION.replace("\"name\": \"p\"", "\"name\": \"p q\""),
+        DECISION.replace("{ \"at_ms\": 0, \"key\": \"k\" }", ""),
+        DECISION.replace("\"at_ms\": 0, ", ""),
+        DECISION.replace("\"key\": \"k\"", "\"key\": 1"),
+        step(r#""burst": 0"#),
+        step(r#""burst": 100001"#),
+        step(r#""cost": -1"#),
+        step(r#""cost": 1.5"#),
+        step(r#""op": "take""#),
+        step(r#""op": "refund""#),
+        step(r#""charged_at_ms": 0"#),
+        step(r#""token": "t""#),
+        step(r#""token_ttl_ms": 5"#),
+        step(r#""disturb": "burn""#),
+        step(r#""disturb": "restart", "expect": { "admitted": 1 }"#),
+        step(r#""burst": 2, "expect": { "headers": {} }"#),
+        step(r#""expect": { "allowed": 1 }"#),
+        step(r#""expect": { "remaining": -1 }"#),
+        REQUEST.replace("spin", "akamai"),
+        REQUEST.replace("[\"a\", \"b\"]", "[\"a\"]"),
+        REQUEST.replace("[\"a\", \"b\"]", "[\"a\", \"b\", \"c\"]"),
+        REQUEST.replace("\"key\"", "\"kee\""),
+        REQUEST.replace("\"about\"", "\"ipv6_prefix\": 300, \"about\""),
+    ];
+    for document in &wrong {
+        assert!(loaded(document)?.is_err(), "the loader takes {document}");
+        assert!(!schema.is_valid(&serde_json::from_str(document)?), "the schema takes {document}");
+    }
+    Ok(())
+}
