@@ -18,8 +18,8 @@ use tollgate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
 use tollgate_upstash::{RedisLimiter, SCRIPT, SCRIPT_SHA1};
 
 const IN_FLIGHT: usize = 50;
-const DURATION: Duration = Duration::from_secs(3);
-const ROUNDS: usize = 3;
+const DURATION: Duration = Duration::from_millis(1_500);
+const ROUNDS: usize = 7;
 
 fn main() {
     // `cargo test --benches` asks for no measurement.

@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tollgate_core::Error;
 
+use crate::batch::{Batched, InFlight};
 use crate::config::Config;
 
 /// Commands that may wait to be written before callers wait to enqueue.
@@ -36,11 +37,14 @@ pub(crate) enum Connection {
 
 /// The task that writes and reads. It ends with the connection, even an idle one; and is ended with its last user, even
 /// where the server still owes an answer.
-pub(crate) struct Driver(JoinHandle<()>);
+pub(crate) struct Driver {
+    task: JoinHandle<()>,
+    in_flight: InFlight,
+}
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -91,9 +95,11 @@ impl Single {
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE);
-        let redis = self.info.redis_settings();
+        let in_flight = InFlight::default();
+        let (redis, stream) = (self.info.redis_settings(), Batched::new(stream, in_flight.clone()));
         let (connection, driver) = MultiplexedConnection::new_with_config(redis, stream, settings).await?;
-        Ok(Connection::Single(connection, Arc::new(Driver(tokio::spawn(driver)))))
+        let driver = Driver { task: tokio::spawn(driver), in_flight };
+        Ok(Connection::Single(connection, Arc::new(driver)))
     }
 }
 
@@ -107,7 +113,10 @@ impl Connection {
     /// Sends a command, once.
     pub(crate) async fn send(&mut self, command: &Cmd) -> Result<Value, RedisError> {
         match self {
-            Self::Single(connection, _) => connection.send_packed_command(command).await,
+            Self::Single(connection, driver) => {
+                let _request = driver.in_flight.request();
+                connection.send_packed_command(command).await
+            }
             #[cfg(feature = "cluster")]
             Self::Cluster(connection) => crate::cluster::send(connection, command).await,
         }
@@ -116,7 +125,7 @@ impl Connection {
     /// Whether it was lost, though nobody was using it.
     pub(crate) fn is_over(&self) -> bool {
         match self {
-            Self::Single(_, driver) => driver.0.is_finished(),
+            Self::Single(_, driver) => driver.task.is_finished(),
             #[cfg(feature = "cluster")]
             Self::Cluster(_) => false,
         }

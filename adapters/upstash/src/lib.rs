@@ -30,7 +30,9 @@
 //! is [`Corrupt`](tollgate_core::ErrorKind::Corrupt) and left as it is.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(all(feature = "resp", feature = "cluster"))]
+#[cfg(feature = "resp")]
+mod batch;
+#[cfg(feature = "cluster")]
 mod cluster;
 #[cfg(feature = "resp")]
 mod config;

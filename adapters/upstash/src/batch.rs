@@ -1,0 +1,71 @@
+//! Requests that come together go out together.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// How many requests are under way on one connection.
+#[derive(Clone, Default)]
+pub(crate) struct InFlight(Arc<AtomicUsize>);
+
+/// One of them, until dropped.
+pub(crate) struct Request(InFlight);
+
+impl InFlight {
+    pub(crate) fn request(&self) -> Request {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Request(self.clone())
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A stream that lets the runtime's other tasks run before each write, if there are other requests: those that the last
+/// answers woke then add theirs, and one write takes them all. It does what Nagle's algorithm would, without its wait for
+/// an acknowledgement. A lone request is written at once.
+pub(crate) struct Batched<S> {
+    stream: S,
+    in_flight: InFlight,
+    has_yielded: bool,
+}
+
+impl<S> Batched<S> {
+    pub(crate) const fn new(stream: S, in_flight: InFlight) -> Self {
+        Self { stream, in_flight, has_yielded: false }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Batched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if !self.has_yielded && self.in_flight.0.load(Ordering::Relaxed) > 1 {
+            self.has_yielded = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
+        self.has_yielded = false;
+        Poll::Ready(written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Batched<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
