@@ -85,13 +85,13 @@ async fn a_cluster_is_exact_and_keeps_a_keys_parts_together() {
     cli(from, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", to_id]);
     assert_eq!(cli(from, &["MIGRATE", "127.0.0.1", &to.to_string(), name, "0", "5000"]).trim(), "OK");
     let asked = limiters[1].check(Check::new(&policy, &key, NOW)).await.unwrap();
-    assert_eq!(asked.binding().remaining, Some(8));
+    assert_eq!(asked.binding().remaining(), Some(8));
     for node in &nodes {
         cli(node.port, &["CLUSTER", "SETSLOT", &slot, "NODE", to_id]);
     }
     for (limiter, remaining) in limiters.iter().zip([7, 6, 5]) {
         let moved = limiter.check(Check::new(&policy, &key, NOW)).await.unwrap();
-        assert_eq!(moved.binding().remaining, Some(remaining));
+        assert_eq!(moved.binding().remaining(), Some(remaining));
     }
 
     // A dead node is an error for its keys, soon; the others' keys go on.

@@ -20,7 +20,7 @@ async fn a_key_lives_until_it_is_unused_again() {
     let limiter = server.limiter_with(|config| config.min_ttl(Millis::ZERO));
     for policy in one_of_each(10) {
         let decision = limiter.check(Check::new(&policy, &key(), NOW).cost(3)).await.unwrap();
-        let life_ms = i64::try_from(decision.binding().reset_after.unwrap().get()).unwrap();
+        let life_ms = i64::try_from(decision.binding().reset_after().unwrap().get()).unwrap();
         let stored = keys(&mut connection);
         let [name] = stored.as_slice() else { panic!("{stored:?}") };
         let ttl_ms: i64 = redis::cmd("PTTL").arg(name).query(&mut connection).unwrap();

@@ -156,7 +156,7 @@ async fn a_connection_that_was_lost_while_idle_is_no_error() {
     let (policy, key) = (bucket(9), key());
     for remaining in [8, 7, 6] {
         let decision = limiter.check(Check::new(&policy, &key, NOW)).await.unwrap();
-        assert_eq!(decision.binding().remaining, Some(remaining));
+        assert_eq!(decision.binding().remaining(), Some(remaining));
         redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").exec(&mut server.connection()).unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -42,21 +42,21 @@ async fn a_retry_of_what_was_charged_unheard_is_charged_once() {
     let (policy, key) = (bucket(10), key());
     let check = Check::new(&policy, &key, NOW);
     let once = check.cost(3).idempotent("request-1", Millis::from_secs(60));
-    assert_eq!(limiter.check(check).await.unwrap().binding().remaining, Some(9));
+    assert_eq!(limiter.check(check).await.unwrap().binding().remaining(), Some(9));
 
     deaf.store(true, Ordering::Relaxed);
     assert_eq!(limiter.check(once).await.unwrap_err().kind(), ErrorKind::Timeout);
     deaf.store(false, Ordering::Relaxed);
     let retried = limiter.check(once).await.unwrap();
-    assert_eq!(retried.binding().remaining, Some(6));
+    assert_eq!(retried.binding().remaining(), Some(6));
     assert_eq!(limiter.check(once).await.unwrap(), retried);
-    assert_eq!(limiter.peek(check).await.unwrap().binding().remaining, Some(6));
+    assert_eq!(limiter.peek(check).await.unwrap().binding().remaining(), Some(6));
 
     // Without a token the charge stays, and nothing but the caller sends a check twice.
     deaf.store(true, Ordering::Relaxed);
     assert_eq!(limiter.check(check).await.unwrap_err().kind(), ErrorKind::Timeout);
     deaf.store(false, Ordering::Relaxed);
-    assert_eq!(limiter.peek(check).await.unwrap().binding().remaining, Some(5));
+    assert_eq!(limiter.peek(check).await.unwrap().binding().remaining(), Some(5));
 }
 
 #[tokio::test]
