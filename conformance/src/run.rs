@@ -6,7 +6,7 @@ use serde_json::Value;
 use tollgate_core::{Capabilities, Check, Key, UnixMillis};
 use tollgate_guest_protocol::{Answer, Route};
 
-use crate::fixture::{Case, Disturb, Fixture, Op, RequestFixture, Step};
+use crate::fixture::{Case, Fixture, Op, RequestFixture, Step};
 use crate::judge::{Judgement, Verdict, judge};
 use crate::oracle;
 use crate::replay::{self, Replay, replay};
@@ -113,10 +113,15 @@ async fn decision(
     let before = running.round_trips().await;
     let found = replay(fixture, running, prefix).await;
     let after = running.round_trips().await;
-    let restarted = fixture.disturbs(Disturb::Restart);
+    let disturbed = fixture.steps.iter().any(|step| step.disturb.is_some());
+    // What this fixture did to the store is not the next one's business.
+    if disturbed && let Err(reason) = running.settle().await {
+        return FixtureReport::new(&fixture.id, Verdict::Fail).because(&reason);
+    }
     let Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested } =
         judge(&declared.accuracy, fixture, reference, &found);
-    // A store that was restarted counts from zero again.
+    // A store that forgot its scripts amid a burst takes some calls twice, and one that was restarted counts from zero:
+    // neither says what a decision takes.
     let trips = before.zip(after).and_then(|(before, after)| after.checked_sub(before));
     FixtureReport {
         reason: reasons.first().cloned(),
@@ -128,7 +133,7 @@ async fn decision(
         floor,
         ceiling,
         ceiling_tested,
-        round_trips: trips.filter(|_| !restarted).map(|trips| per_decision(fixture, trips)),
+        round_trips: trips.filter(|_| !disturbed).map(|trips| per_decision(fixture, trips)),
         in_flight_peak: found.in_flight_peak,
         elapsed_ms: u64::try_from(found.elapsed.as_millis()).unwrap_or(u64::MAX),
         ..FixtureReport::new(&fixture.id, verdict)

@@ -99,9 +99,7 @@ impl Running {
             let Reply { body, .. } = self.http.send(Route::Capabilities, Bytes::new(), place).await?;
             match serde_json::from_slice(&body) {
                 Ok(Answer::Capabilities(able)) if able == declared => {}
-                Ok(Answer::Capabilities(able)) => {
-                    return Err(format!("the guest declares {able:?}, the target {declared:?}"));
-                }
+                Ok(Answer::Capabilities(able)) => return Err(differing(&declared, &able)),
                 _ => return Err("the guest does not tell its capabilities".into()),
             }
         }
@@ -143,6 +141,15 @@ impl Running {
             store.stop().await;
         }
     }
+}
+
+/// Which declarations differ.
+fn differing(target: &Able, guest: &Able) -> String {
+    let fields = |able: &Able| serde_json::to_value(able).unwrap_or_default();
+    let (target, guest) = (fields(target), fields(guest));
+    let differ = target.as_object().into_iter().flatten().filter(|(name, value)| guest[*name] != **value);
+    let differ = differ.map(|(name, value)| format!("{name} is {} in the guest, {value} here", guest[name]));
+    format!("the guest declares other capabilities: {}", differ.collect::<Vec<_>>().join("; "))
 }
 
 fn probe(nth: u64) -> Bytes {

@@ -1,6 +1,9 @@
 //! Limiters that count wrongly.
 
+mod fault;
 mod state;
+
+pub(super) use fault::{ALL, Fault};
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,92 +14,6 @@ use tollgate_guest_protocol::{Answer, Call, Decided, Failure, Outcome, Reply, Ro
 use self::state::Kept;
 use super::policy;
 use crate::fixture::Disturb;
-
-/// What is wrong with how it counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    None,
-    OneMore,
-    OneLess,
-    LimitOneDenied,
-    ReallyFixed,
-    Race,
-    ChargesDenials,
-    NeverChargesDenials,
-    ChargesTheOthers,
-    NeverResets,
-    ForgetsOnLimitChange,
-    UnderflowsOnLoweredLimit,
-    DropsRefillFraction,
-    PollLosesFraction,
-    IdleBurst,
-    ChargesOversized,
-    DeniesOversized,
-    IgnoresCost,
-    WaitsForTheEdge,
-    WaitsTooShort,
-    RefundsBelowUnused,
-    RefundsNothing,
-    PeekCharges,
-    StepBackRefills,
-    StepBackLocksOut,
-    TokenChargedTwice,
-    GlobReset,
-    RemainingOneMore,
-    NoDelay,
-    ForgetsOnRestart,
-    ReplaysAfterScriptFlush,
-}
-
-/// Name, what a bug report would say, and the fault.
-pub(super) const ALL: &[(&str, &str, Fault)] = &[
-    ("one-more", "admits one more than the limit", Fault::OneMore),
-    ("one-less", "admits one less than the limit", Fault::OneLess),
-    ("limit-1-denied", "a limit of 1 denies everything (upstash 39)", Fault::LimitOneDenied),
-    (
-        "really-fixed",
-        "a sliding window is really fixed: twice the limit at its boundary (upstash 61)",
-        Fault::ReallyFixed,
-    ),
-    ("race", "reads, waits, then writes: concurrent requests are lost", Fault::Race),
-    ("charges-denials", "a denied request is charged (upstash 156)", Fault::ChargesDenials),
-    ("never-charges-denials", "charge_denied does nothing", Fault::NeverChargesDenials),
-    ("charges-the-others", "one quota denies and the others are charged (envoy 348)", Fault::ChargesTheOthers),
-    ("never-resets", "no TTL: what was used stays used (upstash 59)", Fault::NeverResets),
-    ("forgets-on-limit-change", "a changed limit starts from nothing", Fault::ForgetsOnLimitChange),
-    ("underflow-on-lowered-limit", "a lowered limit makes the remaining count wrap", Fault::UnderflowsOnLoweredLimit),
-    ("drops-refill-fraction", "3 tokens a second become one every 333 ms", Fault::DropsRefillFraction),
-    ("poll-loses-fraction", "every poll rounds the refill down and restarts it", Fault::PollLosesFraction),
-    ("idle-burst", "after some idle time a burst passes the capacity: 17 of 10 (throttlecrab)", Fault::IdleBurst),
-    ("charges-oversized", "a cost that can never fit fills the quota (upstash 157)", Fault::ChargesOversized),
-    ("denies-oversized", "a cost that can never fit is told to retry", Fault::DeniesOversized),
-    ("ignores-cost", "every request costs 1", Fault::IgnoresCost),
-    ("waits-for-the-edge", "retry_after is the quota's reset where a slot frees sooner", Fault::WaitsForTheEdge),
-    ("waits-too-short", "retry_after is a millisecond short", Fault::WaitsTooShort),
-    (
-        "refunds-below-unused",
-        "a refund after the reset makes the count negative (express-rate-limit 647)",
-        Fault::RefundsBelowUnused,
-    ),
-    ("refunds-nothing", "a refund does nothing", Fault::RefundsNothing),
-    ("peek-charges", "a peek is charged", Fault::PeekCharges),
-    ("step-back-refills", "a clock that steps back starts from nothing", Fault::StepBackRefills),
-    ("step-back-locks-out", "a clock that steps back denies what fits (governor 299)", Fault::StepBackLocksOut),
-    (
-        "token-charged-twice",
-        "a retry under the same token is charged again (rate-limit-redis 251)",
-        Fault::TokenChargedTwice,
-    ),
-    ("glob-reset", "a star in a key resets every key that matches (upstash)", Fault::GlobReset),
-    ("remaining-one-more", "tells one more remaining than there are", Fault::RemainingOneMore),
-    ("no-delay", "a leaky bucket does not say how long to hold", Fault::NoDelay),
-    ("forgets-on-restart", "the store keeps nothing across a restart", Fault::ForgetsOnRestart),
-    (
-        "replays-after-script-flush",
-        "a call that the store had no script for is charged twice",
-        Fault::ReplaysAfterScriptFlush,
-    ),
-];
 
 /// A limiter with one fault.
 pub(super) struct Bench {

@@ -94,8 +94,15 @@ fn tell(out: &mut String, target: &TargetReport) {
     }
     for one in target.fixtures.iter().filter(|one| one.verdict == Verdict::Fail) {
         let _ = writeln!(out, "  {}", one.id);
-        for reason in &one.reasons {
+        // What follows from the first wrong step is in the report.
+        if let Some(reason) = &one.reason {
             let _ = writeln!(out, "    {reason}");
+        }
+        match one.reasons.len() {
+            0 | 1 => {}
+            count => {
+                let _ = writeln!(out, "    and {} more, in report.md", count - 1);
+            }
         }
     }
     let left_out = target.fixtures.iter().filter(|one| !matches!(one.verdict, Verdict::Pass | Verdict::Fail));
