@@ -29,9 +29,10 @@ need() {
     elif apt_install "$2" && command -v "$1" >/dev/null 2>&1; then
         say "$1: installed from the package $2"
     else
-        say "$1 is missing, and with it $3; install it with: sudo apt-get install $2 (or: brew install redis)"
+        say "$1 is missing, and with it $3; install it with: sudo apt-get install $2"
     fi
 }
 
 need redis-server redis-server "the targets redis and redis-cluster and their tests"
 need redis-cli redis-tools "the target redis-cluster and its tests"
+need openssl openssl "the tests over TLS"

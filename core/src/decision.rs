@@ -203,6 +203,13 @@ impl Decision {
         self.origin
     }
 
+    /// The same counts with another answer, of which no wait is known.
+    pub(crate) fn overruled(mut self, allowed: bool) -> Self {
+        self.status = if allowed { Status::Allowed } else { Status::Denied };
+        self.retry_after = None;
+        self
+    }
+
     /// The same decision, made elsewhere.
     #[must_use]
     pub fn with_origin(mut self, origin: Origin) -> Self {

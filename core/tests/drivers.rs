@@ -14,7 +14,7 @@ use tollgate_core::store::{
 };
 use tollgate_core::{
     Accuracy, Capabilities, Check, Drift, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund,
-    UnixMillis,
+    Status, UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -239,6 +239,10 @@ fn an_atomic_store_that_disagrees_is_caught() {
     let error = block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("disagree"), "{error}");
+    // But the first answer to a token stands, even where the limits have changed since.
+    let retried = Check::new(&policy, &key, NOW).idempotent("t", Millis::from_secs(1));
+    let first = block_on(limiter.check(retried)).unwrap();
+    assert_eq!((first.status(), first.retry_after()), (Status::Denied, None));
     let unsupported = [
         block_on(limiter.peek(Check::new(&policy, &key, NOW))).unwrap_err(),
         block_on(limiter.refund(Refund::new(&policy, &key, 1, NOW, NOW))).unwrap_err(),

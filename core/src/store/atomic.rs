@@ -76,10 +76,12 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
         let before = self.store.apply(Operation::Check(check)).await?;
         let mut state = known_state(check.policy, before.state)?;
         let decision = check.policy.decide(&mut state, before.now, before.cost);
-        if before.admitted != decision.is_allowed() {
-            return Err(disagreement(before.admitted, decision.status()));
+        match (before.admitted == decision.is_allowed(), check.idempotency) {
+            (true, _) => Ok(decision),
+            // The limits have changed since the token's first answer. That answer stands; its waits are not known any more.
+            (false, Some(_)) => Ok(decision.overruled(before.admitted)),
+            (false, None) => Err(disagreement(before.admitted, decision.status())),
         }
-        Ok(decision)
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
