@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 
 use super::progress::Progress;
 use super::{Failure, Selection, block_on, contradicted};
+use crate::judge::Verdict;
 use crate::report::{Report, Status, junit, markdown, table};
 use crate::run;
 use crate::target::{ALL, Target, workspace};
@@ -50,6 +51,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         print!("{}", table(&report));
     }
     eprintln!("\nreport.json, report.md and junit.xml are in {}", out.display());
+    if !args.json {
+        println!("{}", tally(&report));
+    }
     let mut failed = report.failed();
     for target in report.targets.iter().filter(|target| target.status == Status::Unavailable) {
         if required.contains(&target.name.as_str()) {
@@ -62,6 +66,14 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         failed = true;
     }
     if failed { Err(Failure::Failed) } else { Ok(()) }
+}
+
+/// The closing line, in the form that CI systems look for.
+fn tally(report: &Report) -> String {
+    let fixtures = || report.targets.iter().flat_map(|target| &target.fixtures);
+    let count = |verdict| fixtures().filter(|fixture| fixture.verdict == verdict).count();
+    let (passed, failed) = (count(Verdict::Pass), count(Verdict::Fail));
+    format!("{passed} passed, {failed} failed, {} skipped", fixtures().count() - passed - failed)
 }
 
 async fn replay(targets: &[&'static dyn Target], cases: Vec<crate::fixture::Case>) -> Result<Report, Failure> {
