@@ -16,6 +16,10 @@ pub(crate) struct InFlight(Arc<AtomicUsize>);
 pub(crate) struct Request(InFlight);
 
 impl InFlight {
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn request(&self) -> Request {
         self.0.fetch_add(1, Ordering::Relaxed);
         Request(self.clone())
@@ -45,7 +49,7 @@ impl<S> Batched<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Batched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if !self.has_yielded && self.in_flight.0.load(Ordering::Relaxed) > 1 {
+        if !self.has_yielded && self.in_flight.count() > 1 {
             self.has_yielded = true;
             cx.waker().wake_by_ref();
             return Poll::Pending;

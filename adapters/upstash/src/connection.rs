@@ -1,4 +1,4 @@
-//! One multiplexed connection, made when it is first needed and made anew when it is lost.
+//! Multiplexed connections, each made when it is first needed and made anew when it is lost.
 //!
 //! Nothing is ever sent twice: a command whose connection is lost is an error. A server that is down is an error at once,
 //! to all callers: one of them tries to connect, the others are told what the last attempt met.
@@ -11,6 +11,7 @@ use redis::{Cmd, RedisError, ServerErrorKind, Value};
 use tokio::time::{Instant, timeout_at};
 use tollgate_core::{Error, Millis};
 
+use crate::batch::InFlight;
 use crate::config::Config;
 use crate::dial::{Client, Connection};
 use crate::error;
@@ -18,13 +19,48 @@ use crate::error;
 /// After a failed attempt to connect, the next is made no sooner.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A way to the server.
-pub(crate) struct Link {
+/// Several ways to the server: while it works on what came over one, the answers of another are read and its next
+/// requests written.
+pub(crate) struct Links(Box<[Link]>);
+
+impl Links {
+    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let dialing = Arc::default();
+        let links: Result<_, _> = (0..config.connections_checked()?).map(|_| Link::new(config, &dialing)).collect();
+        links.map(Self)
+    }
+
+    /// Sends one command, once, over the link with the fewest under way: who asks alone always takes the first.
+    /// An error that the server answered with is a [`Value::ServerError`].
+    pub(crate) async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value, Error> {
+        match self.0.iter().min_by_key(|link| link.in_flight.count()) {
+            Some(link) => link.send(command, deadline).await,
+            None => unreachable!("a checked configuration has a connection"),
+        }
+    }
+
+    /// Drops the connections, for an answer that cannot belong to what was asked: nor may the next ones.
+    pub(crate) fn distrust(&self) {
+        for link in &self.0 {
+            *link.live.write().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+}
+
+/// One way to the server.
+struct Link {
     client: Client,
+    in_flight: InFlight,
     deadline: Millis,
     live: RwLock<Option<Live>>,
+    dialing: Arc<Dialing>,
+}
+
+/// What the links share: what one meets that connects is the server's state, not the link's.
+#[derive(Default)]
+struct Dialing {
     /// Held by the one caller that is connecting.
-    dialing: tokio::sync::Mutex<()>,
+    turn: tokio::sync::Mutex<()>,
     failure: Mutex<Option<Failure>>,
 }
 
@@ -43,19 +79,18 @@ struct Failure {
 }
 
 impl Link {
-    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
-        let client = Client::new(config)?;
+    fn new(config: &Config, dialing: &Arc<Dialing>) -> Result<Self, Error> {
         Ok(Self {
-            client,
+            client: Client::new(config)?,
+            in_flight: InFlight::default(),
             deadline: config.deadline,
             live: RwLock::default(),
-            dialing: tokio::sync::Mutex::default(),
-            failure: Mutex::default(),
+            dialing: Arc::clone(dialing),
         })
     }
 
-    /// Sends one command, once. An error that the server answered with is a [`Value::ServerError`].
-    pub(crate) async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value, Error> {
+    async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value, Error> {
+        let _request = self.in_flight.request();
         let mut live = match self.live() {
             Some(live) => live,
             None => self.dial(deadline).await?,
@@ -88,11 +123,6 @@ impl Link {
         }
     }
 
-    /// Drops the connection, for an answer that cannot belong to what was asked: nor may the next ones.
-    pub(crate) fn distrust(&self) {
-        *self.live.write().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
     fn live(&self) -> Option<Live> {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         live.as_ref().filter(|live| !live.connection.is_over()).cloned()
@@ -108,12 +138,12 @@ impl Link {
     #[cold]
     async fn dial(&self, deadline: Instant) -> Result<Live, Error> {
         let began = Instant::now();
-        let _turn = match self.dialing.try_lock() {
+        let _turn = match self.dialing.turn.try_lock() {
             Ok(turn) => turn,
             // Another caller is at it. Where its server was down a moment ago, there is nothing to wait for.
             Err(_) => match self.failed_since(None) {
                 Some(error) => return Err(error),
-                None => timeout_at(deadline, self.dialing.lock())
+                None => timeout_at(deadline, self.dialing.turn.lock())
                     .await
                     .map_err(|_| error::connect_timeout(self.deadline))?,
             },
@@ -124,11 +154,11 @@ impl Link {
         if let Some(error) = self.failed_since(Some(began.checked_sub(PAUSE).unwrap_or(began))) {
             return Err(error);
         }
-        let attempt = match timeout_at(deadline, self.client.connect()).await {
+        let attempt = match timeout_at(deadline, self.client.connect(&self.in_flight)).await {
             Ok(attempt) => attempt.map_err(Some),
             Err(_) => Err(None),
         };
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failure = self.dialing.failure.lock().unwrap_or_else(PoisonError::into_inner);
         match attempt {
             Ok(connection) => {
                 *failure = None;
@@ -145,7 +175,7 @@ impl Link {
 
     /// How the last attempt to connect failed, if it did, and not before `since`.
     fn failed_since(&self, since: Option<Instant>) -> Option<Error> {
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let failure = self.dialing.failure.lock().unwrap_or_else(PoisonError::into_inner);
         let failure = failure.as_ref().filter(|failure| since.is_none_or(|since| failure.at >= since))?;
         Some(self.not_connected(failure.error.clone()))
     }

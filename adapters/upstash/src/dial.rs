@@ -37,14 +37,11 @@ pub(crate) enum Connection {
 
 /// The task that writes and reads. It ends with the connection, even an idle one; and is ended with its last user, even
 /// where the server still owes an answer.
-pub(crate) struct Driver {
-    task: JoinHandle<()>,
-    in_flight: InFlight,
-}
+pub(crate) struct Driver(JoinHandle<()>);
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.task.abort();
+        self.0.abort();
     }
 }
 
@@ -63,9 +60,10 @@ impl Client {
         Ok(Self::Single(Box::new(single)))
     }
 
-    pub(crate) async fn connect(&self) -> Result<Connection, RedisError> {
+    /// A connection whose requests are counted in `in_flight`.
+    pub(crate) async fn connect(&self, in_flight: &InFlight) -> Result<Connection, RedisError> {
         match self {
-            Self::Single(single) => single.connect().await,
+            Self::Single(single) => single.connect(in_flight).await,
             #[cfg(feature = "cluster")]
             Self::Cluster(client) => client.get_async_connection().await.map(Connection::Cluster),
         }
@@ -73,20 +71,22 @@ impl Client {
 }
 
 impl Single {
-    async fn connect(&self) -> Result<Connection, RedisError> {
+    async fn connect(&self, in_flight: &InFlight) -> Result<Connection, RedisError> {
         match self.info.addr() {
-            ConnectionAddr::Tcp(host, port) => self.speak_over(tcp(host, *port).await?).await,
+            ConnectionAddr::Tcp(host, port) => self.speak_over(tcp(host, *port).await?, in_flight).await,
             #[cfg(feature = "tls-rustls")]
             ConnectionAddr::TcpTls { host, port, .. } => {
-                self.speak_over(self.tls.secure(tcp(host, *port).await?, host).await?).await
+                self.speak_over(self.tls.secure(tcp(host, *port).await?, host).await?, in_flight).await
             }
             #[cfg(unix)]
-            ConnectionAddr::Unix(path) => self.speak_over(tokio::net::UnixStream::connect(path).await?).await,
+            ConnectionAddr::Unix(path) => {
+                self.speak_over(tokio::net::UnixStream::connect(path).await?, in_flight).await
+            }
             _ => Err((redis::ErrorKind::InvalidClientConfig, "a kind of address that is not supported").into()),
         }
     }
 
-    async fn speak_over<S>(&self, stream: S) -> Result<Connection, RedisError>
+    async fn speak_over<S>(&self, stream: S, in_flight: &InFlight) -> Result<Connection, RedisError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -95,11 +95,9 @@ impl Single {
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE);
-        let in_flight = InFlight::default();
         let (redis, stream) = (self.info.redis_settings(), Batched::new(stream, in_flight.clone()));
         let (connection, driver) = MultiplexedConnection::new_with_config(redis, stream, settings).await?;
-        let driver = Driver { task: tokio::spawn(driver), in_flight };
-        Ok(Connection::Single(connection, Arc::new(driver)))
+        Ok(Connection::Single(connection, Arc::new(Driver(tokio::spawn(driver)))))
     }
 }
 
@@ -113,10 +111,7 @@ impl Connection {
     /// Sends a command, once.
     pub(crate) async fn send(&mut self, command: &Cmd) -> Result<Value, RedisError> {
         match self {
-            Self::Single(connection, driver) => {
-                let _request = driver.in_flight.request();
-                connection.send_packed_command(command).await
-            }
+            Self::Single(connection, _) => connection.send_packed_command(command).await,
             #[cfg(feature = "cluster")]
             Self::Cluster(connection) => crate::cluster::send(connection, command).await,
         }
@@ -125,7 +120,7 @@ impl Connection {
     /// Whether it was lost, though nobody was using it.
     pub(crate) fn is_over(&self) -> bool {
         match self {
-            Self::Single(_, driver) => driver.task.is_finished(),
+            Self::Single(_, driver) => driver.0.is_finished(),
             #[cfg(feature = "cluster")]
             Self::Cluster(_) => false,
         }

@@ -8,7 +8,7 @@ use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
 use tollgate_core::{Capabilities, Error, Key, Policy};
 
 use crate::config::{Clock, Config};
-use crate::connection::Link;
+use crate::connection::Links;
 use crate::error;
 use crate::explain::Explanation;
 use crate::script::{Call, SCRIPT, SCRIPT_SHA1, state_key};
@@ -18,8 +18,8 @@ pub type RedisLimiter = AtomicLimiter<Redis>;
 
 /// A Redis server, or a cluster of them, as a store of counts.
 ///
-/// It holds one connection, over which the calls of all tasks are multiplexed; share it by reference or in an `Arc`.
-/// It connects on the first call, and anew on the first call after the connection was lost. Its calls must run within a
+/// It holds a few [connections](Config::connections), over which the calls of all tasks are multiplexed; share it by
+/// reference or in an `Arc`. It connects on the first call, and anew on the first call after a connection was lost. Its calls must run within a
 /// tokio runtime with I/O and time.
 ///
 /// ```no_run
@@ -34,7 +34,7 @@ pub type RedisLimiter = AtomicLimiter<Redis>;
 /// ```
 pub struct Redis {
     config: Config,
-    link: Link,
+    links: Links,
 }
 
 impl Redis {
@@ -43,7 +43,7 @@ impl Redis {
     /// # Errors
     /// [`Invalid`](tollgate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn new(config: Config) -> Result<Self, Error> {
-        Ok(Self { link: Link::new(&config)?, config })
+        Ok(Self { links: Links::new(&config)?, config })
     }
 
     /// A limiter over this store.
@@ -85,7 +85,7 @@ impl Redis {
     }
 
     async fn send(&self, command: &Cmd) -> Result<Value, Error> {
-        self.link.send(command, self.deadline()).await
+        self.links.send(command, self.deadline()).await
     }
 
     fn deadline(&self) -> Instant {
@@ -93,7 +93,7 @@ impl Redis {
     }
 
     fn nonsense(&self, answer: &Value) -> Error {
-        self.link.distrust();
+        self.links.distrust();
         error::nonsense(answer)
     }
 }
@@ -107,11 +107,11 @@ impl Atomic for Redis {
     async fn apply(&self, operation: Operation<'_>) -> Result<Before, Error> {
         let call = Call::new(operation, self.config.clock == Clock::Server, self.config.min_ttl);
         let deadline = self.deadline();
-        let mut answer = self.link.send(&command(&call, "EVALSHA", SCRIPT_SHA1), deadline).await?;
+        let mut answer = self.links.send(&command(&call, "EVALSHA", SCRIPT_SHA1), deadline).await?;
         if let Value::ServerError(error) = &answer
             && error.kind() == Some(ServerErrorKind::NoScript)
         {
-            answer = self.link.send(&command(&call, "EVAL", SCRIPT), deadline).await?;
+            answer = self.links.send(&command(&call, "EVAL", SCRIPT), deadline).await?;
         }
         match answer {
             Value::BulkString(bytes) => call.answer(&bytes),

@@ -70,6 +70,10 @@ fn a_wrong_url_says_what_is_right_and_keeps_the_password() {
         assert!(shown.contains("write redis://"), "{shown}");
         assert!(!shown.contains("hunter2"), "{shown}");
     }
+    for connections in [0, 65] {
+        let error = Redis::new(Config::new("redis://host").connections(connections)).unwrap_err();
+        assert!(error.to_string().contains("write 1 to 64"), "{error}");
+    }
     for deadline in [Millis::ZERO, Millis::new(u64::MAX)] {
         let error = Redis::new(Config::new("redis://host").deadline(deadline)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
