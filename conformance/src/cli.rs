@@ -124,10 +124,12 @@ impl Selection {
             let matching = cases.iter().enumerate().filter(|(_, case)| glob.is_match(case.id()));
             let places: Vec<usize> = matching.map(|(place, _)| place).collect();
             if places.is_empty() {
-                let ids: Vec<&str> = cases.iter().map(Case::id).collect();
+                let mut groups: Vec<&str> = cases.iter().filter_map(|case| case.id().split('/').next()).collect();
+                groups.dedup();
                 return Err(Failure::Usage(format!(
-                    "--filter {text:?} matches no fixture; there are\n  {}",
-                    ids.join("\n  ")
+                    "--filter {text:?} matches no fixture; write '<group>/<name>' with * for any part, the groups are {} \
+                     (`tollgate fixtures` lists all)",
+                    groups.join(", ")
                 )));
             }
             for place in places {
