@@ -165,7 +165,7 @@ fn versioned_decides_as_memory_does() {
 
 #[test]
 fn best_effort_decides_as_memory_does() {
-    decides_as_memory_does(&BestEffortLimiter::new(Shelf::default()));
+    decides_as_memory_does(&BestEffortLimiter::best_effort(Shelf::default()));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn versioned_is_exact_side_by_side() {
 
 #[test]
 fn best_effort_is_not() {
-    let (limiter, policy, key) = (BestEffortLimiter::new(Shelf::default()), policy(), Key::new("k"));
+    let (limiter, policy, key) = (BestEffortLimiter::best_effort(Shelf::default()), policy(), Key::new("k"));
     let answers = together((0..50).map(|_| limiter.check(Check::new(&policy, &key, NOW))));
     assert_eq!(answers.iter().filter(|answer| answer.as_ref().unwrap().is_allowed()).count(), 50);
 }

@@ -1,9 +1,9 @@
 use alloc::vec::Vec;
 use core::future::Future;
 
-use super::{Record, stored_state};
-use crate::limiter::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
-use crate::{Decision, Error, Key, Millis, Policy, PolicyState, UnixMillis};
+use super::{Found, Swap, Versioned, VersionedLimiter};
+use crate::limiter::{Capabilities, MaybeSend, MaybeSync};
+use crate::{Error, Millis};
 
 /// A store with get and put, where the last writer wins: soft, by a drift its adapter declares.
 pub trait BestEffort: MaybeSend + MaybeSync {
@@ -29,71 +29,42 @@ pub trait BestEffort: MaybeSend + MaybeSync {
     fn delete(&self, key: &str) -> impl Future<Output = Result<(), Error>> + MaybeSend;
 }
 
-/// A [`Limiter`] over a [`BestEffort`] store: one get, and one put for what was charged. A denial writes nothing.
-#[derive(Clone, Debug)]
-pub struct BestEffortLimiter<S> {
-    store: S,
-}
+/// A [`Limiter`](crate::Limiter) over a [`BestEffort`] store: one get, and one put for what was charged. A denial writes
+/// nothing.
+pub type BestEffortLimiter<S> = VersionedLimiter<LastWriterWins<S>>;
 
 impl<S: BestEffort> BestEffortLimiter<S> {
-    /// A limiter over `store`.
-    pub const fn new(store: S) -> Self {
-        Self { store }
-    }
-
-    /// The store.
-    pub const fn store(&self) -> &S {
-        &self.store
-    }
-
-    async fn transact<T: MaybeSend>(
-        &self,
-        policy: &Policy,
-        key: &Key,
-        now: UnixMillis,
-        change: impl FnOnce(&mut PolicyState) -> T + MaybeSend,
-    ) -> Result<T, Error> {
-        let key = key.storage_key(policy);
-        let before = stored_state(policy, self.store.get(&key).await?.as_deref())?;
-        let mut state = before.clone();
-        let answer = change(&mut state);
-        if state != before {
-            let Record { bytes, ttl } = Record::of(policy, &state, now);
-            self.store.put(&key, &bytes, ttl).await?;
-        }
-        Ok(answer)
+    /// A limiter over a store where the last writer wins.
+    pub const fn best_effort(store: S) -> Self {
+        Self::new(LastWriterWins(store))
     }
 }
 
-impl<S: BestEffort> Limiter for BestEffortLimiter<S> {
+/// A [`BestEffort`] store as a [`Versioned`] one in which every swap is won, whatever came between.
+#[derive(Clone, Debug)]
+pub struct LastWriterWins<S>(S);
+
+impl<S: BestEffort> Versioned for LastWriterWins<S> {
+    type Version = ();
+
     fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
+        self.0.capabilities()
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.capabilities().supports(&check)?;
-        let Check { policy, key, cost, now, .. } = check;
-        self.transact(policy, key, now, |state| policy.decide(state, now, cost)).await
+    async fn read(&self, key: &str) -> Result<Option<Found<()>>, Error> {
+        let found = self.0.get(key).await?;
+        Ok(found.map(|bytes| Found { bytes, version: () }))
     }
 
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let capabilities = self.capabilities();
-        capabilities.require(capabilities.peek, "peek")?;
-        capabilities.supports(&check)?;
-        let Check { policy, key, cost, now, .. } = check;
-        self.transact(policy, key, now, |state| policy.peek(state, now, cost)).await
+    async fn create(&self, key: &str, bytes: &[u8], ttl: Millis) -> Result<Swap, Error> {
+        self.0.put(key, bytes, ttl).await.map(|()| Swap::Done)
     }
 
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        let capabilities = self.capabilities();
-        capabilities.require(capabilities.refund, "refund")?;
-        let Refund { policy, key, cost, charged_at, now } = refund;
-        self.transact(policy, key, now, |state| policy.refund(state, charged_at, now, cost)).await
+    async fn update(&self, key: &str, bytes: &[u8], (): (), ttl: Millis) -> Result<Swap, Error> {
+        self.create(key, bytes, ttl).await
     }
 
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        let capabilities = self.capabilities();
-        capabilities.require(capabilities.reset, "reset")?;
-        self.store.delete(&key.storage_key(policy)).await
+    async fn delete(&self, key: &str) -> Result<(), Error> {
+        self.0.delete(key).await
     }
 }

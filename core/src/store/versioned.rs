@@ -3,7 +3,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::future::Future;
 
-use super::{Record, stored_state};
 use crate::limiter::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
 use crate::{Decision, Error, ErrorKind, Key, Millis, Policy, PolicyState, UnixMillis};
 
@@ -109,13 +108,18 @@ impl<S: Versioned> VersionedLimiter<S> {
         let key: String = key.storage_key(policy);
         for _ in 0..self.attempts.max(1) {
             let found = self.store.read(&key).await?;
-            let before = stored_state(policy, found.as_ref().map(|found| found.bytes.as_slice()))?;
+            let before = match &found {
+                Some(found) => policy.decode(&found.bytes)?,
+                None => policy.unused(),
+            };
             let mut state = before.clone();
             let answer = change(&mut state);
             if state == before {
                 return Ok(answer);
             }
-            let Record { bytes, ttl } = Record::of(policy, &state, now);
+            let bytes = policy.encode(&state);
+            // A state that is unused already still has to overwrite what is stored.
+            let ttl = policy.expires_after(&state, now).max(Millis::new(1));
             let swap = match found {
                 Some(Found { version, .. }) => self.store.update(&key, &bytes, version, ttl).await?,
                 None => self.store.create(&key, &bytes, ttl).await?,
