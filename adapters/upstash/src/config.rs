@@ -78,8 +78,8 @@ impl Config {
         self
     }
 
-    /// How many connections to hold at most, from 1 to 64; of a cluster, to each node. The second is made when a call
-    /// finds the first in use.
+    /// How many connections to hold at most, from 1 to 64. The second is made when a call finds the first in use. Of no
+    /// effect on a cluster, whose client holds one to each node.
     #[must_use]
     pub const fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
@@ -100,6 +100,7 @@ impl Config {
 
     pub(crate) fn connections_checked(&self) -> Result<usize, Error> {
         match self.connections {
+            1..=64 if self.cluster => Ok(1),
             connections @ 1..=64 => Ok(connections),
             other => Err(invalid(format!("connections: {other} is out of range; write 1 to 64"))),
         }
