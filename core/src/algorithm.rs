@@ -21,9 +21,27 @@ use crate::{Error, Millis, UnixMillis};
 ///
 /// 2^51, so that a sum of four such products is still a whole number in the doubles that Lua and JavaScript compute
 /// with (below 2^53).
+///
+/// ```
+/// use tollgate_core::algorithm::{FixedWindow, MAX_UNITS};
+/// use tollgate_core::Millis;
+/// assert!(FixedWindow::new(MAX_UNITS / 1_000, Millis::new(1_000)).is_ok());
+/// assert!(FixedWindow::new(MAX_UNITS / 1_000 + 1, Millis::new(1_000)).is_err());
+/// ```
 pub const MAX_UNITS: u64 = 1 << 51;
 
 /// What an algorithm says of one request.
+///
+/// ```
+/// use tollgate_core::algorithm::{Algorithm, SlidingLog, Step};
+/// use tollgate_core::{Millis, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let log = SlidingLog::new(3, Millis::from_secs(1))?;
+/// assert_eq!(log.ask(&Default::default(), UnixMillis::new(0), 3), Step::Admitted { delay: Millis::ZERO });
+/// assert_eq!(log.ask(&Default::default(), UnixMillis::new(0), 4), Step::Never);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// It fits.

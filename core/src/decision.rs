@@ -8,6 +8,16 @@ use crate::algorithm::Standing;
 use crate::{Millis, UnixMillis};
 
 /// Whether the request may go on.
+///
+/// ```
+/// use tollgate_core::{Millis, Policy, Quota, Status, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1))?])?;
+/// let ask = |cost| policy.decide(&mut policy.unused(), UnixMillis::new(0), cost).status();
+/// assert_eq!([ask(5), ask(6)], [Status::Allowed, Status::NeverAdmissible]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
     /// It may, and has been charged.
@@ -19,6 +29,13 @@ pub enum Status {
 }
 
 /// Where a decision was made.
+///
+/// ```
+/// use tollgate_core::{Decision, Origin, UnixMillis};
+/// let decision = Decision::native(true, 100, UnixMillis::new(0));
+/// assert_eq!(decision.origin(), Origin::Store);
+/// assert_eq!(decision.with_origin(Origin::Fallback).origin(), Origin::Fallback);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Origin {

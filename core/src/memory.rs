@@ -23,8 +23,8 @@ use crate::{Decision, Error, Key, Millis, Policy, PolicyState, QuotaState, Rule,
 /// Exact at any concurrency. Keys are spread over shards, each behind its own lock; a decision takes one lock for some
 /// tens of nanoseconds. A key is forgotten a while after its last request, when all it used has been given back: one
 /// window later, or the time a bucket takes to drain. A shard is swept whenever it has grown to twice what was live at
-/// its last sweep, so memory follows the live keys, not all the keys ever seen: some 40 bytes each, for a bucket or a
-/// fixed window.
+/// its last sweep, so memory follows the live keys, not all the keys ever seen: 40 to 75 bytes each for a bucket or a fixed
+/// window, some 70 more for others.
 ///
 /// Time is the caller's. Two callers whose clocks differ by `d` see what one caller whose clock steps back by `d` would;
 /// a key that was swept while a clock ran ahead is unused again when it steps back.

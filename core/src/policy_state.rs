@@ -10,6 +10,19 @@ use crate::quota::{Policy, Rule};
 use crate::{Millis, UnixMillis};
 
 /// One quota's state.
+///
+/// ```
+/// use tollgate_core::algorithm::BucketState;
+/// use tollgate_core::{Millis, Policy, Quota, QuotaState, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
+/// let mut state = policy.unused();
+/// policy.decide(&mut state, UnixMillis::new(0), 3);
+/// let used = QuotaState::Bucket(BucketState { level: 3_000, at: UnixMillis::new(0) });
+/// assert_eq!(state.parts(), [used]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum QuotaState {
     /// Of a fixed window.
@@ -29,6 +42,19 @@ pub struct PolicyState(pub(crate) SmallVec<[QuotaState; 1]>);
 impl PolicyState {
     /// A state of the given parts: for stores that keep them in a form of their own. Whether they fit a policy is
     /// what [`Policy::verify`] tells.
+    ///
+    /// ```
+    /// use tollgate_core::algorithm::WindowState;
+    /// use tollgate_core::{Millis, Policy, PolicyState, Quota, QuotaState, UnixMillis};
+    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1))?])?;
+    /// let kept = WindowState { start: UnixMillis::new(2_000), used: 4 };
+    /// let state = PolicyState::from_parts(vec![QuotaState::Window(kept)]);
+    /// policy.verify(&state)?;
+    /// assert_eq!(policy.peek(&state, UnixMillis::new(2_100), 1).binding().remaining(), Some(1));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn from_parts(parts: Vec<QuotaState>) -> Self {
         Self(parts.into())
@@ -196,6 +222,17 @@ impl Policy {
     }
 
     /// How long until every quota is unused again, if nothing else arrives: how long a store must keep the state.
+    ///
+    /// ```
+    /// use tollgate_core::{Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
+    /// let (mut state, now) = (policy.unused(), UnixMillis::new(0));
+    /// policy.decide(&mut state, now, 3);
+    /// assert_eq!(policy.expires_after(&state, now), Millis::new(600));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn expires_after(&self, state: &PolicyState, now: UnixMillis) -> Millis {
         let quotas = self.quotas().iter().zip(&state.0);

@@ -7,6 +7,59 @@ use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMi
 ///
 /// It answers with what was stored *before* the step. The decision follows from that by the core's own arithmetic, so
 /// the store only has to get the state right, and the driver can tell where it did not.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Mutex;
+/// use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
+/// use tollgate_core::{Capabilities, Check, Error, Key, Limiter, Millis, Policy, PolicyState, Quota, Refund, UnixMillis};
+///
+/// #[derive(Default)]
+/// struct Table(Mutex<HashMap<String, PolicyState>>);
+///
+/// impl Atomic for Table {
+///     fn capabilities(&self) -> Capabilities {
+///         Capabilities { idempotency: false, ..Capabilities::EXACT }
+///     }
+///
+///     async fn apply(&self, operation: Operation<'_>) -> Result<Before, Error> {
+///         let (policy, key, now, cost) = match operation {
+///             Operation::Check(check) | Operation::Peek(check) => (check.policy, check.key, check.now, check.cost),
+///             Operation::Refund(refund) => (refund.policy, refund.key, refund.now, refund.cost),
+///         };
+///         let mut rows = self.0.lock().unwrap();
+///         let row = rows.entry(key.storage_key(policy)).or_insert_with(|| policy.unused());
+///         let before = row.clone();
+///         let admitted = match operation {
+///             Operation::Check(_) => policy.decide(row, now, cost).is_allowed(),
+///             Operation::Peek(_) => false,
+///             Operation::Refund(refund) => {
+///                 policy.refund(row, refund.charged_at, now, cost);
+///                 false
+///             }
+///         };
+///         Ok(Before { state: Some(before), now, cost, admitted })
+///     }
+///
+///     async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+///         self.0.lock().unwrap().remove(&key.storage_key(policy));
+///         Ok(())
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Error> {
+/// # pollster::block_on(async {
+/// let limiter = AtomicLimiter::new(Table::default());
+/// let policy = Policy::new("api", [Quota::fixed_window(2, Millis::from_secs(60))?])?;
+/// let (key, now) = (Key::new("ip:192.0.2.1"), UnixMillis::new(0));
+/// let first = limiter.check(Check::new(&policy, &key, now).cost(2)).await?;
+/// assert!(!limiter.check(Check::new(&policy, &key, now)).await?.is_allowed());
+/// limiter.refund(Refund::new(&policy, &key, 1, first.decided_at(), now)).await?;
+/// assert!(limiter.check(Check::new(&policy, &key, now)).await?.is_allowed());
+/// # Ok(())
+/// # })
+/// # }
+/// ```
 pub trait Atomic: MaybeSend + MaybeSync {
     /// What the store can do.
     fn capabilities(&self) -> Capabilities;
@@ -48,7 +101,7 @@ pub struct Before {
     pub admitted: bool,
 }
 
-/// A [`Limiter`] over an [`Atomic`] store.
+/// A [`Limiter`] over an [`Atomic`] store; see there for an example.
 #[derive(Clone, Debug)]
 pub struct AtomicLimiter<S> {
     store: S,

@@ -31,6 +31,51 @@ pub trait BestEffort: MaybeSend + MaybeSync {
 
 /// A [`Limiter`](crate::Limiter) over a [`BestEffort`] store: one get, and one put for what was charged. A denial writes
 /// nothing.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Mutex;
+/// use tollgate_core::store::{BestEffort, BestEffortLimiter};
+/// use tollgate_core::{
+///     Accuracy, Capabilities, Check, Drift, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis,
+/// };
+///
+/// #[derive(Default)]
+/// struct Shelf(Mutex<HashMap<String, Vec<u8>>>);
+///
+/// impl BestEffort for Shelf {
+///     fn capabilities(&self) -> Capabilities {
+///         // All that are under way may have read the same count.
+///         let drift = Drift { formula: "limit x in_flight", ceiling: |load| load.limit * load.in_flight };
+///         Capabilities { accuracy: Accuracy::Soft(drift), idempotency: false, ..Capabilities::EXACT }
+///     }
+///
+///     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
+///         Ok(self.0.lock().unwrap().get(key).cloned())
+///     }
+///
+///     async fn put(&self, key: &str, bytes: &[u8], _ttl: Millis) -> Result<(), Error> {
+///         self.0.lock().unwrap().insert(key.into(), bytes.into());
+///         Ok(())
+///     }
+///
+///     async fn delete(&self, key: &str) -> Result<(), Error> {
+///         self.0.lock().unwrap().remove(key);
+///         Ok(())
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Error> {
+/// # pollster::block_on(async {
+/// let limiter = BestEffortLimiter::best_effort(Shelf::default());
+/// let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(60))?])?;
+/// let (key, now) = (Key::new("ip:192.0.2.1"), UnixMillis::new(0));
+/// assert!(limiter.check(Check::new(&policy, &key, now)).await?.is_allowed());
+/// assert!(!limiter.check(Check::new(&policy, &key, now)).await?.is_allowed());
+/// # Ok(())
+/// # })
+/// # }
+/// ```
 pub type BestEffortLimiter<S> = VersionedLimiter<LastWriterWins<S>>;
 
 impl<S: BestEffort> BestEffortLimiter<S> {

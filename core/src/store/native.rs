@@ -18,6 +18,35 @@ pub trait Native: MaybeSend + MaybeSync {
 
 /// A [`Limiter`] over a [`Native`] one, for policies of one quota. It tells no remaining count and no time to retry
 /// after, for the platform does not; peek, refund and reset are unsupported.
+///
+/// ```
+/// use tollgate_core::store::{Native, NativeLimiter};
+/// use tollgate_core::{Accuracy, Capabilities, Check, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+///
+/// struct Platform;
+///
+/// impl Native for Platform {
+///     fn capabilities(&self) -> Capabilities {
+///         let algorithms = &["fixed_window"];
+///         Capabilities { accuracy: Accuracy::PerLocation, algorithms, costs: false, ..Capabilities::EXACT }
+///     }
+///
+///     async fn limit(&self, _: Check<'_>) -> Result<bool, Error> {
+///         Ok(false)
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Error> {
+/// # pollster::block_on(async {
+/// let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
+/// let key = Key::new("ip:192.0.2.1");
+/// let denied = NativeLimiter::new(Platform).check(Check::new(&policy, &key, UnixMillis::new(0))).await?;
+/// assert!(!denied.is_allowed());
+/// assert_eq!((denied.binding().limit(), denied.binding().remaining()), (100, None));
+/// # Ok(())
+/// # })
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct NativeLimiter<S> {
     store: S,

@@ -67,6 +67,64 @@ pub enum Swap {
 /// A [`Limiter`] over a [`Versioned`] store: reads, decides, swaps, and tries again a bounded number of times.
 ///
 /// A denial writes nothing. Running out of attempts is [`ErrorKind::Contended`]: nothing was charged, nothing admitted.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Mutex;
+/// use tollgate_core::store::{Found, Swap, Versioned, VersionedLimiter};
+/// use tollgate_core::{Capabilities, Check, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+///
+/// #[derive(Default)]
+/// struct Table(Mutex<HashMap<String, (Vec<u8>, u64)>>);
+///
+/// impl Versioned for Table {
+///     type Version = u64;
+///
+///     fn capabilities(&self) -> Capabilities {
+///         Capabilities { idempotency: false, round_trips: 2, ..Capabilities::EXACT }
+///     }
+///
+///     async fn read(&self, key: &str) -> Result<Option<Found<u64>>, Error> {
+///         let rows = self.0.lock().unwrap();
+///         Ok(rows.get(key).map(|(bytes, version)| Found { bytes: bytes.clone(), version: *version }))
+///     }
+///
+///     async fn create(&self, key: &str, bytes: &[u8], _ttl: Millis) -> Result<Swap, Error> {
+///         let mut rows = self.0.lock().unwrap();
+///         if rows.contains_key(key) {
+///             return Ok(Swap::Lost);
+///         }
+///         rows.insert(key.into(), (bytes.into(), 1));
+///         Ok(Swap::Done)
+///     }
+///
+///     async fn update(&self, key: &str, bytes: &[u8], version: u64, _ttl: Millis) -> Result<Swap, Error> {
+///         match self.0.lock().unwrap().get_mut(key) {
+///             Some(row) if row.1 == version => {
+///                 *row = (bytes.into(), version + 1);
+///                 Ok(Swap::Done)
+///             }
+///             _ => Ok(Swap::Lost),
+///         }
+///     }
+///
+///     async fn delete(&self, key: &str) -> Result<(), Error> {
+///         self.0.lock().unwrap().remove(key);
+///         Ok(())
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Error> {
+/// # pollster::block_on(async {
+/// let limiter = VersionedLimiter::new(Table::default()).attempts(5);
+/// let policy = Policy::new("api", [Quota::sliding_window(1, Millis::from_secs(60))?])?;
+/// let (key, now) = (Key::new("ip:192.0.2.1"), UnixMillis::new(0));
+/// assert!(limiter.check(Check::new(&policy, &key, now)).await?.is_allowed());
+/// assert!(!limiter.check(Check::new(&policy, &key, now)).await?.is_allowed());
+/// # Ok(())
+/// # })
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct VersionedLimiter<S> {
     store: S,
