@@ -57,26 +57,30 @@ pub use wire::Reply;
 #[macro_export]
 macro_rules! durable_object {
     ($name:ident) => {
-        /// Counts for Tollgate.
         #[cfg(target_arch = "wasm32")]
-        #[::worker::durable_object(alarm)]
-        pub struct $name {
-            object: $crate::Object,
-        }
+        #[allow(missing_docs, unreachable_pub)]
+        const _: () = {
+            // The bindings name their crate by a relative path: with this, the caller needs no dependency on it.
+            use ::worker::wasm_bindgen;
 
-        #[cfg(target_arch = "wasm32")]
-        impl ::worker::DurableObject for $name {
-            fn new(state: ::worker::State, _: ::worker::Env) -> Self {
-                Self { object: $crate::Object::new(state) }
+            #[::worker::durable_object(alarm)]
+            pub struct $name {
+                object: $crate::Object,
             }
 
-            async fn fetch(&self, request: ::worker::Request) -> ::worker::Result<::worker::Response> {
-                self.object.fetch(request).await
-            }
+            impl ::worker::DurableObject for $name {
+                fn new(state: ::worker::State, _: ::worker::Env) -> Self {
+                    Self { object: $crate::Object::new(state) }
+                }
 
-            async fn alarm(&self) -> ::worker::Result<::worker::Response> {
-                self.object.alarm().await
+                async fn fetch(&self, request: ::worker::Request) -> ::worker::Result<::worker::Response> {
+                    self.object.fetch(request).await
+                }
+
+                async fn alarm(&self) -> ::worker::Result<::worker::Response> {
+                    self.object.alarm().await
+                }
             }
-        }
+        };
     };
 }
