@@ -117,7 +117,7 @@ impl Story {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, max_global_rejects: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_global_rejects: 20_000, failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
 
     #[test]
     fn no_interval_admits_more_than_the_algorithms_maximum(story in story(step(prop_oneof![3 => Just(1), 1 => 0..9u64], true), 1..60, 1..3_000)) {
@@ -157,6 +157,10 @@ proptest! {
             prop_assert!(by_leases >= by_exact, "{by_leases} where a limit of {floor} admits {by_exact}, at {at_ms}");
         }
     }
+}
+
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2_000)
 }
 
 #[test]

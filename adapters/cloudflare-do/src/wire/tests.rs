@@ -1,3 +1,6 @@
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
 use proptest::prelude::*;
 use tollgate_core::{Error, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
 
@@ -5,17 +8,20 @@ use super::{Action, Answer, Call, GaveBack, Granted, Once, Reply};
 use crate::counter::Counter;
 use crate::rows::{Row, Rows};
 
-/// A storage with nothing in it that takes nothing.
-struct Empty;
+/// A storage that keeps what it is given.
+#[derive(Default)]
+struct Kept(HashMap<String, Row>);
 
-impl Rows for Empty {
-    fn load(&self, _: &str) -> Result<Option<Row>, Error> {
-        Ok(None)
+impl Rows for Kept {
+    fn load(&self, key: &str) -> Result<Option<Row>, Error> {
+        Ok(self.0.get(key).cloned())
     }
-    fn save(&mut self, _: &[(&str, &Row)]) -> Result<(), Error> {
+    fn save(&mut self, rows: &[(&str, &Row)]) -> Result<(), Error> {
+        self.0.extend(rows.iter().map(|(key, row)| ((*key).to_owned(), (*row).clone())));
         Ok(())
     }
-    fn remove(&mut self, _: &str) -> Result<(), Error> {
+    fn remove(&mut self, key: &str) -> Result<(), Error> {
+        self.0.remove(key);
         Ok(())
     }
     fn sweep(&mut self, _: UnixMillis) -> Result<(), Error> {
@@ -66,14 +72,17 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-fn call() -> impl Strategy<Value = Call> {
-    let policy = (prop::collection::vec(quota(), 1..=8), any::<bool>()).prop_map(|(quotas, charge_denied)| {
+fn policy(quotas: RangeInclusive<usize>) -> impl Strategy<Value = Policy> {
+    (prop::collection::vec(quota(), quotas), any::<bool>()).prop_map(|(quotas, charge_denied)| {
         Policy::new("wire", quotas).expect("one to eight").charge_denied(charge_denied)
-    });
+    })
+}
+
+fn call() -> impl Strategy<Value = Call> {
     let once = (any::<[u8; 16]>(), any::<u64>()).prop_map(|(token, ttl)| Once { token, ttl: Millis::new(ttl) });
     let key = prop::collection::vec(any::<u8>(), 0..300).prop_map(Key::new);
     let numbers = (any::<u64>(), prop::option::of(instant()), any::<u64>());
-    (action(), policy, key, numbers, prop::option::of(once)).prop_map(|(action, policy, key, numbers, once)| {
+    (action(), policy(1..=8), key, numbers, prop::option::of(once)).prop_map(|(action, policy, key, numbers, once)| {
         let (cost, now, min_ttl) = numbers;
         Call { action, key: key.storage_key(&policy), policy, cost, now, min_ttl: Millis::new(min_ttl), once }
     })
@@ -109,7 +118,7 @@ proptest! {
 
     #[test]
     fn bytes_of_any_kind_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200), clock in instant()) {
-        let reply = Counter::new(Empty, None).answer(&bytes, clock);
+        let reply = Counter::new(Kept::default(), None).answer(&bytes, clock);
         prop_assert!([200, 400].contains(&reply.status));
         let _ = Answer::decode(&bytes);
     }
@@ -125,8 +134,23 @@ proptest! {
             let place = place.index(bytes.len());
             bytes[place] = byte;
         }
-        let reply = Counter::new(Empty, None).answer(&bytes, clock);
+        let reply = Counter::new(Kept::default(), None).answer(&bytes, clock);
         prop_assert!([200, 400].contains(&reply.status), "{}", String::from_utf8_lossy(&reply.body));
+    }
+
+    /// Whatever callers say of one key, of leases that were never granted too: what is stored stays a state of its policy.
+    #[test]
+    fn calls_that_contradict_each_other_leave_a_sound_state(
+        policy in prop_oneof![policy(1..=8), policy(1..=1)],
+        calls in prop::collection::vec(call(), 1..12),
+        clock in instant(),
+    ) {
+        let mut counter = Counter::new(Kept::default(), None);
+        for call in calls {
+            let call = Call { key: "tg1:same".to_owned(), policy: policy.clone(), ..call };
+            let reply = counter.answer(&call.encode(), clock);
+            prop_assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(&reply.body));
+        }
     }
 
     #[test]
