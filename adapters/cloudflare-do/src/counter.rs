@@ -36,17 +36,19 @@ impl<R: Rows> Counter<R> {
 
     /// Removes the rows that have expired, and sets the next alarm if any remain. To be called when the alarm fires.
     ///
+    /// Answers whether any remain: where none do, the storage can be given back, and the counter is made anew when it is
+    /// next needed.
+    ///
     /// # Errors
     /// Whatever keeps the storage from answering; the platform then fires the alarm again.
-    pub fn sweep(&mut self, clock: UnixMillis) -> Result<(), Error> {
+    pub fn sweep(&mut self, clock: UnixMillis) -> Result<bool, Error> {
         self.alarm = None;
         self.rows.sweep(clock)?;
         self.cache.retain(|_, row| row.expires > clock);
         self.cache.shrink_to_fit();
-        match self.rows.next_expiry()? {
-            Some(expiry) => self.wake_at(expiry.max(clock + ALARM_AFTER_MIN)),
-            None => Ok(()),
-        }
+        let Some(expiry) = self.rows.next_expiry()? else { return Ok(false) };
+        self.wake_at(expiry.max(clock + ALARM_AFTER_MIN))?;
+        Ok(true)
     }
 
     /// The rows.

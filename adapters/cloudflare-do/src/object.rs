@@ -38,14 +38,19 @@ impl Object {
         Ok(Response::from_bytes(reply.body)?.with_status(reply.status))
     }
 
-    /// Removes the rows that have expired.
+    /// Removes the rows that have expired; with the last of them all that is stored, so that an object nobody asks for
+    /// again is no object any more.
     ///
     /// # Errors
     /// Whatever keeps the storage from answering; the platform then fires the alarm again.
     pub async fn alarm(&self) -> worker::Result<Response> {
         self.wake().await?;
         let swept = self.with_counter(|counter| counter.sweep(clock()));
-        swept.map_err(|error| worker::Error::RustError(error.to_string()))?;
+        if !swept.map_err(|error| worker::Error::RustError(error.to_string()))? {
+            // No event comes before this is done, and the next one makes the table anew.
+            self.counter.replace(None);
+            self.state.storage().delete_all().await?;
+        }
         Response::empty()
     }
 

@@ -114,7 +114,8 @@ impl Rig {
                     rows.alarm = None;
                     Counter::new(rows, None)
                 });
-                counter.sweep(clock).unwrap();
+                let remain = counter.sweep(clock).unwrap();
+                assert_eq!(remain, !counter.rows().rows.is_empty());
             }
         }
     }
