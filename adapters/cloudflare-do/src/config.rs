@@ -33,8 +33,8 @@ pub enum Placement {
     /// An object for each policy and key: any number of keys, each with an object's whole throughput.
     #[default]
     PerKey,
-    /// So many objects, each with the keys whose hash falls to it: fewer cold starts and alarms where there are many keys of
-    /// little traffic. All keys of one shard share one object's throughput.
+    /// So many objects, each with the keys whose hash falls to it: fewer cold starts and alarms where there are many
+    /// keys of little traffic. All keys of one shard share one object's throughput.
     Shards(NonZero<u32>),
 }
 
@@ -76,8 +76,8 @@ impl Config {
     }
 
     /// Where objects should be made, such as `weur` or `enam`
-    /// (<https://developers.cloudflare.com/durable-objects/reference/data-location/#provide-a-location-hint>). Counts only
-    /// at an object's first request ever; near that request unless set.
+    /// (<https://developers.cloudflare.com/durable-objects/reference/data-location/#provide-a-location-hint>). Counts
+    /// only at an object's first request ever; near that request unless set.
     #[must_use]
     pub fn location_hint(mut self, hint: impl Into<String>) -> Self {
         self.location_hint = Some(hint.into());
@@ -101,7 +101,8 @@ impl Config {
 }
 
 impl Placement {
-    /// The name of the object that counts `key`. It contains the number of shards, so that two placements share nothing.
+    /// The name of the object that counts `key`. It contains the number of shards, so that two placements share
+    /// nothing.
     pub(crate) fn object(self, key: &str) -> String {
         match self {
             Self::PerKey => key.to_owned(),

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use tollgate_core::{Error, ErrorKind, Millis, Policy, PolicyState, UnixMillis};
 
+use crate::bytes::{Reader, put};
 use crate::held::Held;
 use crate::rows::{Row, Rows};
-use crate::wire::{Action, Answer, Call, GaveBack, Once, Reader, Reply, put};
+use crate::wire::{Action, Answer, Call, GaveBack, Once, Reply};
 
 /// The counts of one object: its rows, those in use kept in memory as well.
 ///
-/// Every change is written before it is in memory, and what is in memory was read from a row or written to one: a counter may be
-/// dropped at any moment, and one made anew over the same rows goes on where it was.
+/// Every change is written before it is in memory, and what is in memory was read from a row or written to one: a
+/// counter may be dropped at any moment, and one made anew over the same rows goes on where it was.
 #[derive(Debug)]
 pub struct Counter<R> {
     rows: R,
@@ -36,8 +37,8 @@ impl<R: Rows> Counter<R> {
 
     /// Removes the rows that have expired, and sets the next alarm if any remain. To be called when the alarm fires.
     ///
-    /// Answers whether any remain: where none do, the storage can be given back, and the counter is made anew when it is
-    /// next needed.
+    /// Answers whether any remain: where none do, the storage can be given back, and the counter is made anew when it
+    /// is next needed.
     ///
     /// # Errors
     /// Whatever keeps the storage from answering; the platform then fires the alarm again.

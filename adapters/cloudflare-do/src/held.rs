@@ -1,13 +1,14 @@
 //! What an object has lent of a key's quota, so that the sum never passes the limit.
 //!
-//! A lease is charged in full when it is granted. In a fixed window that is all: it ends with its window. A token bucket
-//! would drain while the lease is still to be spent, and so admit lease and refill both; therefore its level does not drain
-//! below what is lent: bucket and leases together never hold more than the capacity.
+//! A lease is charged in full when it is granted. In a fixed window that is all: it ends with its window. A token
+//! bucket would drain while the lease is still to be spent, and so admit lease and refill both; therefore its level
+//! does not drain below what is lent: bucket and leases together never hold more than the capacity.
 
 use tollgate_core::algorithm::{BucketState, MAX_UNITS, TokenBucket};
 use tollgate_core::{Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
-use crate::wire::{GaveBack, Granted, Reader, put};
+use crate::bytes::{Reader, put};
+use crate::wire::{GaveBack, Granted};
 
 /// The leases of one bucket that have not ended, the first to end first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,7 +48,8 @@ impl Held {
         Ok(Self(leases))
     }
 
-    /// The leases that are left at `now`, the bucket brought to then: up to each lease's end it did not drain below what was lent.
+    /// The leases that are left at `now`, the bucket brought to then: up to each lease's end it did not drain below
+    /// what was lent.
     pub(crate) fn settle(self, policy: &Policy, state: &mut PolicyState, now: UnixMillis) -> Self {
         let (Some(bucket), Some(mut level)) = (bucket(policy), level(state)) else { return self };
         if self.0.is_empty() {

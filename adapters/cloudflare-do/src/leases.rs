@@ -16,22 +16,22 @@ use crate::wire::{Action, GaveBack, Granted};
 
 /// A limiter that leases parts of a quota from its object, and admits from a lease without asking.
 ///
-/// Keep one for the isolate's life, in a `thread_local` or a `static`: it holds the leases. Policies of one token bucket or one
-/// fixed window are leased; checks by other policies, or under a token, are plain calls, as [`DurableObjects::limiter`]
-/// makes them.
+/// Keep one for the isolate's life, in a `thread_local` or a `static`: it holds the leases. Policies of one token
+/// bucket or one fixed window are leased; checks by other policies, or under a token, are plain calls, as
+/// [`DurableObjects::limiter`] makes them.
 ///
 /// **At most** what an exact limiter admits: a lease is charged when it is granted, so leases and object together never
-/// hold more than the quota; by the clocks that [`Check::now`] is read from, as everywhere. **At least** what that admits
-/// with a limit lower by `slice x leases`: what an isolate holds the others cannot have, and what it held when it died
-/// nobody can. See [`Leases::floor`].
+/// hold more than the quota; by the clocks that [`Check::now`] is read from, as everywhere. **At least** what that
+/// admits with a limit lower by `slice x leases`: what an isolate holds the others cannot have, and what it held when
+/// it died nobody can. See [`Leases::floor`].
 ///
-/// To lose little, an isolate that asks for a key once in a lifetime gets no lease, others get one that doubles each time it
-/// is spent, and what was not spent is given back with the next call. An object lends at most half of what is left, so that
-/// the end of a quota is counted one by one: a lone isolate spends a window to the last.
+/// To lose little, an isolate that asks for a key once in a lifetime gets no lease, others get one that doubles each
+/// time it is spent, and what was not spent is given back with the next call. An object lends at most half of what is
+/// left, so that the end of a quota is counted one by one: a lone isolate spends a window to the last.
 ///
-/// A decision from a lease tells no `remaining`: nobody knows what the other isolates have left. A denial is always the object's.
-/// A reset forgets what was lent, too: until those leases end, what is left of them comes on top. So does, when a limit is lowered,
-/// what was lent by the higher one.
+/// A decision from a lease tells no `remaining`: nobody knows what the other isolates have left. A denial is always the
+/// object's. A reset forgets what was lent, too: until those leases end, what is left of them comes on top. So does,
+/// when a limit is lowered, what was lent by the higher one.
 #[derive(Debug)]
 pub struct Leases<N> {
     calls: DurableObjectsLimiter<N>,
@@ -65,8 +65,8 @@ impl<N: Namespace> Leases<N> {
     /// A limiter that leases up to `slice` at a time, for up to `lifetime`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a store that goes by [`Clock::Object`], which an isolate cannot read, or a lifetime of
-    /// nothing.
+    /// [`ErrorKind::Invalid`] for a store that goes by [`Clock::Object`], which an isolate cannot read, or a lifetime
+    /// of nothing.
     pub fn new(store: DurableObjects<N>, slice: NonZero<u64>, lifetime: Millis) -> Result<Self, Error> {
         if store.config().clock == Clock::Object {
             let what = "clock: an isolate cannot spend a lease by the object's clock; write Clock::Caller";
@@ -78,9 +78,9 @@ impl<N: Namespace> Leases<N> {
         Ok(Self { calls: AtomicLimiter::new(store), slice, lifetime, slots: Mutex::default() })
     }
 
-    /// The limit of an exact limiter that admits no more than this one, of requests of cost 1: `limit - slice x leases`. Within one
-    /// lifetime that is two leases for each isolate, dead ones included: one that it has not spent, and one that it has
-    /// spent without the object knowing, which keeps a bucket from filling.
+    /// The limit of an exact limiter that admits no more than this one, of requests of cost 1:
+    /// `limit - slice x leases`. Within one lifetime that is two leases for each isolate, dead ones included: one that
+    /// it has not spent, and one that it has spent without the object knowing, which keeps a bucket from filling.
     pub const fn floor(&self, limit: u64, leases: u64) -> u64 {
         limit.saturating_sub(self.slice.get().saturating_mul(leases))
     }

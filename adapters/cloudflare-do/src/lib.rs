@@ -1,8 +1,8 @@
 //! Exact rate limiting on Cloudflare Durable Objects: one object, one synchronous step, one row a decision.
 //!
-//! [`DurableObjects`] is an [`Atomic`](tollgate_core::store::Atomic) store: each key lives in one object, which decides by the
-//! core's own [`Policy::decide`](tollgate_core::Policy::decide) in a step that nothing interrupts, and answers with the
-//! state before it. One line exports the object's class, and one makes the limiter:
+//! [`DurableObjects`] is an [`Atomic`](tollgate_core::store::Atomic) store: each key lives in one object, which decides
+//! by the core's own [`Policy::decide`](tollgate_core::Policy::decide) in a step that nothing interrupts, and answers
+//! with the state before it. One line exports the object's class, and one makes the limiter:
 //!
 //! ```ignore
 //! tollgate_cloudflare_do::durable_object!(Tollgate);
@@ -13,19 +13,21 @@
 //! ```
 //!
 //! # What is stored
-//! One row a policy and key in the object's SQLite storage, under the core's storage key: the state's bytes, and when it
-//! expires. An admitted request writes one row, a denied one none. A token's first answer is a row of its own. Expired rows are
-//! removed by the object's alarm, of which at most one is pending.
+//! One row a policy and key in the object's SQLite storage, under the core's storage key: the state's bytes, and when
+//! it expires. An admitted request writes one row, a denied one none. A token's first answer is a row of its own.
+//! Expired rows are removed by the object's alarm, of which at most one is pending.
 //!
 //! # Leases
-//! [`Leases`] borrows parts of a quota for an isolate, and admits from them without a round trip. The ceiling stays the limit.
+//! [`Leases`] borrows parts of a quota for an isolate, and admits from them without a round trip. The ceiling stays the
+//! limit.
 //!
 //! # Errors
-//! An object that is overloaded or cannot be reached is [`Unavailable`](tollgate_core::ErrorKind::Unavailable); one that was lost
-//! before it answered is [`Timeout`](tollgate_core::ErrorKind::Timeout), for it may have charged. A row that Tollgate did not
-//! write is [`Corrupt`](tollgate_core::ErrorKind::Corrupt) and left as it is.
+//! An object that is overloaded or cannot be reached is [`Unavailable`](tollgate_core::ErrorKind::Unavailable); one
+//! that was lost before it answered is [`Timeout`](tollgate_core::ErrorKind::Timeout), for it may have charged. A row
+//! that Tollgate did not write is [`Corrupt`](tollgate_core::ErrorKind::Corrupt) and left as it is.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod bytes;
 mod config;
 mod counter;
 mod error;
@@ -53,8 +55,8 @@ pub use sql::Sql;
 pub use store::{Address, DurableObjects, DurableObjectsLimiter, Namespace};
 pub use wire::Reply;
 
-/// Exports a Durable Object class that counts, under the name that the wrangler configuration gives it. For crates that depend on
-/// `worker` 0.8; expands to nothing but on WebAssembly.
+/// Exports a Durable Object class that counts, under the name that the wrangler configuration gives it. For crates that
+/// depend on `worker` 0.8; expands to nothing but on WebAssembly.
 ///
 /// ```
 /// tollgate_cloudflare_do::durable_object!(Tollgate);

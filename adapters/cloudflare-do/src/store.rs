@@ -26,8 +26,8 @@ pub trait Namespace: MaybeSend + MaybeSync {
     /// Sends a call's bytes to an object, whose [`Counter`](crate::Counter) answers.
     ///
     /// # Errors
-    /// Whatever keeps the object from answering. [`Timeout`](tollgate_core::ErrorKind::Timeout) where it may have received
-    /// the call.
+    /// Whatever keeps the object from answering. [`Timeout`](tollgate_core::ErrorKind::Timeout) where it may have
+    /// received the call.
     fn call(&self, object: Address<'_>, body: Vec<u8>) -> impl Future<Output = Result<Reply, Error>> + MaybeSend;
 }
 

@@ -22,6 +22,7 @@
 
 use tollgate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};
 
+use crate::bytes::{Reader, put};
 use crate::error;
 
 const VERSION: u8 = 1;
@@ -154,7 +155,7 @@ impl Call {
         if flags & !(CHARGE_DENIED | OBJECT_CLOCK | TOKEN) != 0 {
             return Err(rest.error("unknown flags"));
         }
-        let quotas = (0..count).map(|_| rest.quota()).collect::<Result<Vec<_>, _>>()?;
+        let quotas = (0..count).map(|_| quota(&mut rest)).collect::<Result<Vec<_>, _>>()?;
         let policy = Policy::new("wire", quotas)?.charge_denied(flags & CHARGE_DENIED != 0);
         let (cost, now, min_ttl) = (rest.u64()?, rest.instant()?, rest.millis()?);
         let now = (flags & OBJECT_CLOCK == 0).then_some(now);
@@ -169,7 +170,7 @@ impl Call {
             4 => Action::Delete,
             5 => {
                 let (want, lifetime) = (rest.u64()?, rest.millis()?);
-                let back = (!rest.bytes.is_empty()).then(|| rest.gave_back()).transpose()?;
+                let back = (!rest.bytes.is_empty()).then(|| gave_back(&mut rest)).transpose()?;
                 Action::Lease { want, lifetime, back }
             }
             _ => return Err(rest.error("an unknown action")),
@@ -256,6 +257,24 @@ fn kind_of(name: &str) -> Option<ErrorKind> {
     kinds.into_iter().find(|kind| kind.name() == name)
 }
 
+fn gave_back(rest: &mut Reader<'_>) -> Result<GaveBack, Error> {
+    let lease = Granted { units: rest.u64()?, until: rest.instant()? };
+    Ok(GaveBack { lease, unspent: rest.u64()? })
+}
+
+fn quota(rest: &mut Reader<'_>) -> Result<Quota, Error> {
+    let [algorithm] = rest.take()?;
+    let (limit, span, refill) = (rest.u64()?, rest.millis()?, rest.u64()?);
+    match algorithm {
+        1 => Quota::fixed_window(limit, span),
+        2 => Quota::sliding_window(limit, span),
+        3 => Quota::sliding_log(limit, span),
+        4 => Quota::token_bucket(limit, refill, span),
+        5 => Quota::leaky_bucket(limit, refill, span),
+        _ => Err(rest.error("an unknown algorithm")),
+    }
+}
+
 /// A rule as numbers; those of its codec's header, the limit, the window or period, and a bucket's refill.
 fn numbers(rule: &Rule) -> (u8, [u64; 3]) {
     match rule {
@@ -264,74 +283,6 @@ fn numbers(rule: &Rule) -> (u8, [u64; 3]) {
         Rule::SlidingLog(window) => (3, [rule.limit(), window.window().get(), 0]),
         Rule::TokenBucket(bucket) => (4, [rule.limit(), bucket.per().get(), bucket.refill()]),
         Rule::LeakyBucket(shaper) => (5, [rule.limit(), shaper.bucket().per().get(), shaper.bucket().refill()]),
-    }
-}
-
-pub(crate) fn put<const N: usize>(out: &mut Vec<u8>, values: [u64; N]) {
-    for value in values {
-        out.extend(value.to_le_bytes());
-    }
-}
-
-/// Reads what the other side wrote, and fails on all else.
-pub(crate) struct Reader<'a> {
-    pub(crate) bytes: &'a [u8],
-    /// What it is when it fails.
-    pub(crate) kind: ErrorKind,
-}
-
-impl<'a> Reader<'a> {
-    pub(crate) fn take<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let (taken, rest) = self.bytes.split_first_chunk().ok_or_else(|| self.error("an end too early"))?;
-        self.bytes = rest;
-        Ok(*taken)
-    }
-
-    fn split(&mut self, length: usize) -> Result<&'a [u8], Error> {
-        let (taken, rest) = self.bytes.split_at_checked(length).ok_or_else(|| self.error("an end too early"))?;
-        self.bytes = rest;
-        Ok(taken)
-    }
-
-    pub(crate) fn u64(&mut self) -> Result<u64, Error> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    pub(crate) fn instant(&mut self) -> Result<UnixMillis, Error> {
-        match self.u64()? {
-            ms if ms <= UnixMillis::MAX.get() => Ok(UnixMillis::new(ms)),
-            _ => Err(self.error("an instant past the last one")),
-        }
-    }
-
-    fn millis(&mut self) -> Result<Millis, Error> {
-        self.u64().map(Millis::new)
-    }
-
-    fn gave_back(&mut self) -> Result<GaveBack, Error> {
-        let lease = Granted { units: self.u64()?, until: self.instant()? };
-        Ok(GaveBack { lease, unspent: self.u64()? })
-    }
-
-    fn quota(&mut self) -> Result<Quota, Error> {
-        let [algorithm] = self.take()?;
-        let (limit, span, refill) = (self.u64()?, self.millis()?, self.u64()?);
-        match algorithm {
-            1 => Quota::fixed_window(limit, span),
-            2 => Quota::sliding_window(limit, span),
-            3 => Quota::sliding_log(limit, span),
-            4 => Quota::token_bucket(limit, refill, span),
-            5 => Quota::leaky_bucket(limit, refill, span),
-            _ => Err(self.error("an unknown algorithm")),
-        }
-    }
-
-    pub(crate) fn end(&self) -> Result<(), Error> {
-        if self.bytes.is_empty() { Ok(()) } else { Err(self.error("more than belongs there")) }
-    }
-
-    pub(crate) fn error(&self, what: &str) -> Error {
-        Error::new(self.kind, format!("durable object: {what}, {} bytes before the end", self.bytes.len()))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Objects decide what the reference decides: random policies, random histories, evictions at any point, every answer the
-//! same; and no more rows than are due.
+//! Objects decide what the reference decides: random policies, random histories, evictions at any point, every answer
+//! the same; and no more rows than are due.
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
@@ -139,7 +139,8 @@ impl Cost {
     }
 }
 
-/// Replays a history on objects and on the reference. `sweeping`: the objects' clock goes with the history, and alarms fire.
+/// Replays a history on objects and on the reference. `sweeping`: the objects' clock goes with the history, and alarms
+/// fire.
 fn replay(history: &History, placement: Placement, sweeping: bool) -> Result<(), TestCaseError> {
     let (rig, memory, key) = (Rig::default(), MemoryLimiter::with_shards(1), Key::new("user:1"));
     let limiter = DurableObjects::with_config(&rig, Config::default().placement(placement)).limiter();

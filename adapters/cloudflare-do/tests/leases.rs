@@ -4,14 +4,19 @@
 
 mod support;
 
+use std::future::{Future, poll_fn};
 use std::num::NonZero;
 use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
 use pollster::block_on;
 use proptest::prelude::*;
 use support::{Loss, Rig, START_MS};
-use tollgate_cloudflare_do::{Clock, Config, DurableObjects, Leases};
-use tollgate_core::{Accuracy, Check, ErrorKind, Key, Limiter, Load, Millis, Policy, Quota, UnixMillis};
+use tollgate_cloudflare_do::{Address, Clock, Config, DurableObjects, Leases, Namespace, Reply};
+use tollgate_core::{
+    Accuracy, Check, Decision, Error, ErrorKind, Key, Limiter, Load, Millis, Policy, Quota, UnixMillis,
+};
 
 fn at(ms: u64) -> UnixMillis {
     UnixMillis::new(START_MS + ms)
@@ -117,10 +122,16 @@ impl Story {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_global_rejects: 20_000, failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
+    #![proptest_config(ProptestConfig {
+        max_global_rejects: 20_000,
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(cases())
+    })]
 
     #[test]
-    fn no_interval_admits_more_than_the_algorithms_maximum(story in story(step(prop_oneof![3 => Just(1), 1 => 0..9u64], true), 1..60, 1..3_000)) {
+    fn no_interval_admits_more_than_the_algorithms_maximum(
+        story in story(step(prop_oneof![3 => Just(1), 1 => 0..9u64], true), 1..60, 1..3_000),
+    ) {
         let mut admitted: Vec<(u64, u64)> = Vec::new();
         story.play(|at_ms, cost, yes| if yes { admitted.push((at_ms, cost)) });
         if story.bucket {
@@ -142,7 +153,9 @@ proptest! {
     }
 
     #[test]
-    fn never_stricter_than_an_exact_limiter_of_the_floor(story in story(step(Just(1), false), 150..600, 400_000..500_000)) {
+    fn never_stricter_than_an_exact_limiter_of_the_floor(
+        story in story(step(Just(1), false), 150..600, 400_000..500_000),
+    ) {
         let mut asked = Vec::new();
         // The lifetime is longer than the story: two leases for each isolate.
         let deaths = story.play(|at_ms, _, yes| asked.push((at_ms, yes)));
@@ -191,6 +204,53 @@ fn a_lease_that_is_spent_frees_its_bucket_at_the_next_call() {
         assert!(block_on(leases.check(check)).unwrap().is_allowed(), "{request}");
     }
     assert!(rig.calls() <= 200, "{}", rig.calls());
+}
+
+/// A namespace whose objects answer when they are polled again.
+struct Later<'a>(&'a Rig);
+
+impl Namespace for Later<'_> {
+    async fn call(&self, object: Address<'_>, body: Vec<u8>) -> Result<Reply, Error> {
+        let reply = self.0.call(object, body).await;
+        let mut asked = false;
+        poll_fn(|_| if std::mem::replace(&mut asked, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+        reply
+    }
+}
+
+#[test]
+fn one_asks_for_a_lease_at_a_time_and_a_call_that_is_dropped_lets_the_next_one_ask() {
+    let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60)).unwrap()]).unwrap();
+    let (rig, key) = (Rig::default(), Key::new("user:1"));
+    let slice = NonZero::new(10).unwrap();
+    let leases = Leases::new(DurableObjects::new(Later(&rig)), slice, Millis::from_secs(10)).unwrap();
+    let ask = || Box::pin(leases.check(Check::new(&policy, &key, at(0))));
+    let mut context = Context::from_waker(Waker::noop());
+    let decided = |answer: Poll<Result<Decision, Error>>| match answer {
+        Poll::Ready(decision) => decision.unwrap().is_allowed(),
+        Poll::Pending => false,
+    };
+    assert!(block_within(&mut context, ask()));
+    // The second one in a lifetime asks for a lease, and is dropped with the lease of 1 that it would have had.
+    let mut dropped = ask();
+    assert!(dropped.as_mut().poll(&mut context).is_pending());
+    drop(dropped);
+    // Of three at once, one asks for a lease, of 1; the others' calls are plain.
+    let mut three = [ask(), ask(), ask()];
+    assert!(three.iter_mut().all(|one| one.as_mut().poll(&mut context).is_pending()));
+    assert!(three.iter_mut().all(|one| decided(one.as_mut().poll(&mut context))));
+    assert_eq!(rig.calls(), 5);
+    // Which is spent without a call.
+    assert!(decided(ask().as_mut().poll(&mut context)));
+    assert_eq!(rig.calls(), 5);
+}
+
+fn block_within(context: &mut Context<'_>, mut check: impl Future<Output = Result<Decision, Error>> + Unpin) -> bool {
+    loop {
+        if let Poll::Ready(decision) = Pin::new(&mut check).poll(context) {
+            return decision.unwrap().is_allowed();
+        }
+    }
 }
 
 #[test]

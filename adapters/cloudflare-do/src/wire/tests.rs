@@ -138,7 +138,8 @@ proptest! {
         prop_assert!([200, 400].contains(&reply.status), "{}", String::from_utf8_lossy(&reply.body));
     }
 
-    /// Whatever callers say of one key, of leases that were never granted too: what is stored stays a state of its policy.
+    /// Whatever callers say of one key, of leases that were never granted too: what is stored stays a state of its
+    /// policy.
     #[test]
     fn calls_that_contradict_each_other_leave_a_sound_state(
         policy in prop_oneof![policy(1..=8), policy(1..=1)],
