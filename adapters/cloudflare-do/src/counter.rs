@@ -1,0 +1,245 @@
+//! What an object does: one call, one step, one answer.
+
+use std::collections::HashMap;
+
+use tollgate_core::{Error, ErrorKind, Millis, Policy, PolicyState, UnixMillis};
+
+use crate::bytes::{Reader, put};
+use crate::held::Held;
+use crate::rows::{Row, Rows};
+use crate::wire::{Action, Answer, Call, GaveBack, Once, Reply};
+
+/// The counts of one object: its rows, those in use kept in memory as well.
+///
+/// Every change is written before it is in memory, and what is in memory was read from a row or written to one: a
+/// counter may be dropped at any moment, and one made anew over the same rows goes on where it was.
+#[derive(Debug)]
+pub struct Counter<R> {
+    rows: R,
+    cache: HashMap<String, Row>,
+    /// When the pending alarm fires.
+    alarm: Option<UnixMillis>,
+}
+
+/// The least time from setting an alarm to its firing: with traffic that never ends, an alarm a minute.
+const ALARM_AFTER_MIN: Millis = Millis::from_secs(60);
+
+impl<R: Rows> Counter<R> {
+    /// A counter over `rows`, which may hold those of an earlier one; `alarm` is when the object's pending alarm fires.
+    pub fn new(rows: R, alarm: Option<UnixMillis>) -> Self {
+        Self { rows, cache: HashMap::new(), alarm }
+    }
+
+    /// Carries out a call: the body of a request, at the object's time.
+    pub fn answer(&mut self, body: &[u8], clock: UnixMillis) -> Reply {
+        Reply::of(Call::decode(body).and_then(|call| self.apply(&call, clock)))
+    }
+
+    /// Removes the rows that have expired, and sets the next alarm if any remain. To be called when the alarm fires.
+    ///
+    /// Answers whether any remain: where none do, the storage can be given back, and the counter is made anew when it
+    /// is next needed.
+    ///
+    /// # Errors
+    /// Whatever keeps the storage from answering; the platform then fires the alarm again.
+    pub fn sweep(&mut self, clock: UnixMillis) -> Result<bool, Error> {
+        self.alarm = None;
+        self.rows.sweep(clock)?;
+        self.cache.retain(|_, row| row.expires > clock);
+        self.cache.shrink_to_fit();
+        let Some(expiry) = self.rows.next_expiry()? else { return Ok(false) };
+        self.wake_at(expiry.max(clock + ALARM_AFTER_MIN))?;
+        Ok(true)
+    }
+
+    /// The rows.
+    pub const fn rows(&self) -> &R {
+        &self.rows
+    }
+
+    /// The rows, the counter dropped: what an eviction leaves.
+    pub fn into_rows(self) -> R {
+        self.rows
+    }
+
+    fn apply(&mut self, call: &Call, clock: UnixMillis) -> Result<Answer, Error> {
+        let now = call.now.unwrap_or(clock);
+        match call.action {
+            Action::Check | Action::Lease { .. } => self.check(call, now, clock),
+            Action::Peek => {
+                let found = self.find(call, now)?;
+                Ok(found.answer(&call.policy, now, call.cost, false))
+            }
+            Action::Refund { charged_at } => self.refund(call, charged_at, now, clock),
+            Action::Delete => {
+                self.rows.remove(&call.key)?;
+                self.cache.remove(&call.key);
+                Ok(Answer { admitted: false, now, cost: call.cost, lease: None, before: None })
+            }
+        }
+    }
+
+    fn check(&mut self, call: &Call, now: UnixMillis, clock: UnixMillis) -> Result<Answer, Error> {
+        let once = call.once.map(|once| (once.key(&call.key), once.ttl));
+        if let Some((key, _)) = &once
+            && let Some(first) = self.first_answer(key, now)?
+        {
+            return Ok(first);
+        }
+        let mut found = self.find(call, now)?;
+        let lease = match call.action {
+            Action::Lease { want, lifetime, back } => {
+                found.take_back(&call.policy, now, back);
+                Some((want, lifetime))
+            }
+            _ => None,
+        };
+        let (mut state, mut held) = (found.state_or_unused(&call.policy), found.held.clone());
+        let decision = call.policy.decide(&mut state, now, call.cost);
+        let mut answer = found.answer(&call.policy, now, call.cost, decision.is_allowed());
+        if let Some((want, lifetime)) = lease.filter(|_| decision.is_allowed()) {
+            answer.lease = held.lend(&call.policy, &mut state, now, want, lifetime);
+        }
+        let row = found.row_after(call, &state, &held, now, clock);
+        let first = once.map(|(key, ttl)| (key, first_answer_row(&answer, now, ttl, call.min_ttl, clock)));
+        let rows = [row.map(|row| (call.key.clone(), row)), first];
+        self.save(rows.into_iter().flatten().collect(), clock)?;
+        Ok(answer)
+    }
+
+    fn refund(
+        &mut self,
+        call: &Call,
+        charged_at: UnixMillis,
+        now: UnixMillis,
+        clock: UnixMillis,
+    ) -> Result<Answer, Error> {
+        let found = self.find(call, now)?;
+        if let Some(mut state) = found.state.clone() {
+            call.policy.refund(&mut state, charged_at, now, call.cost);
+            let row = found.row_after(call, &state, &found.held, now, clock);
+            self.save(row.map(|row| (call.key.clone(), row)).into_iter().collect(), clock)?;
+        }
+        Ok(found.answer(&call.policy, now, call.cost, false))
+    }
+
+    /// What a key has, with its leases taken into account.
+    fn find(&mut self, call: &Call, now: UnixMillis) -> Result<Found, Error> {
+        let Some(row) = self.row(&call.key)? else {
+            return Ok(Found { state: None, held: Held::default(), changed: false });
+        };
+        let mut state = call.policy.decode(&row.value)?;
+        let held = Held::decode(&row.leased)?.settle(&call.policy, &mut state, now);
+        Ok(Found { state: Some(state), held, changed: false })
+    }
+
+    fn first_answer(&mut self, key: &str, now: UnixMillis) -> Result<Option<Answer>, Error> {
+        let Some(row) = self.row(key)? else { return Ok(None) };
+        let mut rest = Reader { bytes: &row.value, kind: ErrorKind::Corrupt };
+        let until = rest.instant()?;
+        let first = Answer::decode(rest.bytes)?;
+        Ok((until > now).then_some(first))
+    }
+
+    /// A row from memory, or from storage to memory.
+    fn row(&mut self, key: &str) -> Result<Option<Row>, Error> {
+        if let Some(row) = self.cache.get(key) {
+            return Ok(Some(row.clone()));
+        }
+        let row = self.rows.load(key)?;
+        if let Some(row) = &row {
+            self.cache.insert(key.to_owned(), row.clone());
+        }
+        Ok(row)
+    }
+
+    fn save(&mut self, rows: Vec<(String, Row)>, clock: UnixMillis) -> Result<(), Error> {
+        let Some(expiry) = rows.iter().map(|(_, row)| row.expires).min() else { return Ok(()) };
+        let written: Vec<_> = rows.iter().map(|(key, row)| (key.as_str(), row)).collect();
+        self.rows.save(&written)?;
+        self.cache.extend(rows);
+        let wake = expiry.max(clock + ALARM_AFTER_MIN);
+        // A pending alarm stays, unless rows that come and go would wait for it more than twice as long as they need.
+        let late = |pending: UnixMillis| pending.since(clock).get() / 2 > wake.since(clock).get();
+        if self.alarm.is_none_or(late) {
+            // The request is charged by now. If this fails, the next one that writes tries again.
+            let _ = self.wake_at(wake);
+        }
+        Ok(())
+    }
+
+    fn wake_at(&mut self, at: UnixMillis) -> Result<(), Error> {
+        self.rows.set_alarm(at)?;
+        self.alarm = Some(at);
+        Ok(())
+    }
+}
+
+/// A key's row, read.
+struct Found {
+    state: Option<PolicyState>,
+    held: Held,
+    /// Whether the call itself has changed it already.
+    changed: bool,
+}
+
+impl Found {
+    fn state_or_unused(&self, policy: &Policy) -> PolicyState {
+        self.state.clone().unwrap_or_else(|| policy.unused())
+    }
+
+    fn take_back(&mut self, policy: &Policy, now: UnixMillis, back: Option<GaveBack>) {
+        if let (Some(state), Some(back)) = (&mut self.state, back) {
+            let before = (state.clone(), self.held.clone());
+            self.held.take_back(policy, state, now, back);
+            self.changed = before.0 != *state || before.1 != self.held;
+        }
+    }
+
+    fn answer(&self, policy: &Policy, now: UnixMillis, cost: u64, admitted: bool) -> Answer {
+        let before = self.state.as_ref().map(|state| policy.encode(state));
+        Answer { admitted, now, cost, lease: None, before }
+    }
+
+    /// The row to write for a new state; `None` where what is stored says the same.
+    fn row_after(
+        &self,
+        call: &Call,
+        state: &PolicyState,
+        held: &Held,
+        now: UnixMillis,
+        clock: UnixMillis,
+    ) -> Option<Row> {
+        if !self.changed && self.state.as_ref() == Some(state) && self.held == *held {
+            return None;
+        }
+        let used = call.policy.expires_after(state, now);
+        if self.state.is_none() && used == Millis::ZERO {
+            return None;
+        }
+        // What is lent may be spent until the last lease ends, and drains from then on.
+        let ttl = used + held.last_end().since(now);
+        let expires = clock + ttl.max(Millis::new(1)).max(call.min_ttl);
+        Some(Row { value: call.policy.encode(state), leased: held.encode(), expires })
+    }
+}
+
+impl Once {
+    /// The row that keeps the first answer. No storage key begins so.
+    fn key(&self, key: &str) -> String {
+        let mut out = String::from("once:");
+        for byte in self.token {
+            out.push_str(&format!("{byte:02x}"));
+        }
+        out.push(':');
+        out.push_str(key);
+        out
+    }
+}
+
+fn first_answer_row(answer: &Answer, now: UnixMillis, ttl: Millis, min_ttl: Millis, clock: UnixMillis) -> Row {
+    let mut value = Vec::new();
+    put(&mut value, [(now + ttl).get()]);
+    value.extend(answer.encode());
+    Row { value, leased: Vec::new(), expires: clock + ttl.max(min_ttl) }
+}

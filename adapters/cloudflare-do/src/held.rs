@@ -1,0 +1,144 @@
+//! What an object has lent of a key's quota, so that the sum never passes the limit.
+//!
+//! A lease is charged in full when it is granted. In a fixed window that is all: it ends with its window. A token
+//! bucket would drain while the lease is still to be spent, and so admit lease and refill both; therefore its level
+//! does not drain below what is lent: bucket and leases together never hold more than the capacity.
+
+use tollgate_core::algorithm::{BucketState, MAX_UNITS, TokenBucket};
+use tollgate_core::{Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+
+use crate::bytes::{Reader, put};
+use crate::wire::{GaveBack, Granted};
+
+/// The leases of one bucket that have not ended, the first to end first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held(Vec<Granted>);
+
+/// The most leases of one key at a time; an isolate beyond that makes plain calls.
+const LEASES_MAX: usize = 64;
+
+/// Whether a policy's quota can be lent: one token bucket or fixed window, denials free.
+pub(crate) fn can_lend(policy: &Policy) -> bool {
+    let lendable = |rule: &Rule| matches!(rule, Rule::TokenBucket(_) | Rule::FixedWindow(_));
+    matches!(policy.quotas(), [quota] if lendable(quota.rule())) && !policy.charges_denied()
+}
+
+impl Held {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.0.len() * 16);
+        for lease in &self.0 {
+            put(&mut out, [lease.units, lease.until.get()]);
+        }
+        out
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] for bytes that [`Held::encode`] does not make.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let mut rest = Reader { bytes, kind: ErrorKind::Corrupt };
+        let mut leases = Vec::new();
+        while !rest.bytes.is_empty() {
+            leases.push(Granted { units: rest.u64()?, until: rest.instant()? });
+        }
+        let sum = leases.iter().try_fold(0u64, |sum, lease| sum.checked_add(lease.units));
+        let fits = leases.len() <= LEASES_MAX && sum.is_some_and(|sum| sum <= MAX_UNITS);
+        if !fits || !leases.is_sorted_by_key(|lease| lease.until) {
+            return Err(rest.error("stored leases that no object wrote"));
+        }
+        Ok(Self(leases))
+    }
+
+    /// The leases that are left at `now`, the bucket brought to then: up to each lease's end it did not drain below
+    /// what was lent.
+    pub(crate) fn settle(self, policy: &Policy, state: &mut PolicyState, now: UnixMillis) -> Self {
+        let (Some(bucket), Some(mut level)) = (bucket(policy), level(state)) else { return self };
+        if self.0.is_empty() {
+            return self;
+        }
+        let now = now.max(level.at);
+        let mut lent: u64 = self.0.iter().map(|lease| lease.units).sum();
+        let ended = self.0.partition_point(|lease| lease.until <= now);
+        for lease in &self.0[..ended] {
+            level = drained(bucket, level, lease.until, lent);
+            lent -= lease.units;
+        }
+        *state = PolicyState::from_parts(vec![QuotaState::Bucket(drained(bucket, level, now, lent))]);
+        Self(self.0[ended..].to_vec())
+    }
+
+    /// Lends up to `want` of what is left, but no more than half of it, so that others find something too.
+    pub(crate) fn lend(
+        &mut self,
+        policy: &Policy,
+        state: &mut PolicyState,
+        now: UnixMillis,
+        want: u64,
+        lifetime: Millis,
+    ) -> Option<Granted> {
+        if !can_lend(policy) || self.0.len() >= LEASES_MAX {
+            return None;
+        }
+        let units = policy.peek(state, now, 1).binding().remaining().unwrap_or(0).div_euclid(2).min(want);
+        let until = match (policy.quotas()[0].rule(), &state.parts()[0]) {
+            (Rule::FixedWindow(rule), QuotaState::Window(window)) => (now + lifetime).min(window.start + rule.window()),
+            _ => now + lifetime,
+        };
+        if units == 0 || until <= now || !policy.decide(state, now, units).is_allowed() {
+            return None;
+        }
+        let granted = Granted { units, until };
+        if bucket(policy).is_some() {
+            let place = self.0.partition_point(|lease| lease.until <= until);
+            self.0.insert(place, granted);
+        }
+        Some(granted)
+    }
+
+    /// Takes back what was not spent of a lease.
+    pub(crate) fn take_back(&mut self, policy: &Policy, state: &mut PolicyState, now: UnixMillis, back: GaveBack) {
+        let GaveBack { lease, unspent } = back;
+        let unspent = unspent.min(lease.units);
+        let charged_at = if bucket(policy).is_none() {
+            // It ended with its window, or before: either way, in it.
+            UnixMillis::new(lease.until.get().saturating_sub(1))
+        } else if lease.until <= now {
+            // The bucket has been draining since, for all one knows this.
+            lease.until
+        } else {
+            // Two leases that are alike are interchangeable.
+            let Some(place) = self.0.iter().position(|held| *held == lease) else { return };
+            self.0.remove(place);
+            now
+        };
+        policy.refund(state, charged_at, now, unspent);
+    }
+
+    /// When the last lease ends; the epoch where there is none.
+    pub(crate) fn last_end(&self) -> UnixMillis {
+        self.0.last().map_or(UnixMillis::new(0), |lease| lease.until)
+    }
+}
+
+fn bucket(policy: &Policy) -> Option<&TokenBucket> {
+    match policy.quotas() {
+        [quota] => match quota.rule() {
+            Rule::TokenBucket(bucket) => Some(bucket),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn level(state: &PolicyState) -> Option<BucketState> {
+    match state.parts() {
+        [QuotaState::Bucket(level)] => Some(*level),
+        _ => None,
+    }
+}
+
+/// A bucket at `now`, drained to no less than what is lent.
+fn drained(bucket: &TokenBucket, state: BucketState, now: UnixMillis, lent: u64) -> BucketState {
+    let drain = now.since(state.at).get().saturating_mul(bucket.refill());
+    let least = lent.saturating_mul(bucket.per().get()).min(MAX_UNITS);
+    BucketState { level: state.level.saturating_sub(drain).max(least), at: now.max(state.at) }
+}

@@ -1,0 +1,93 @@
+//! Exact rate limiting on Cloudflare Durable Objects: one object, one synchronous step, one row a decision.
+//!
+//! [`DurableObjects`] is an [`Atomic`](tollgate_core::store::Atomic) store: each key lives in one object, which decides
+//! by the core's own [`Policy::decide`](tollgate_core::Policy::decide) in a step that nothing interrupts, and answers
+//! with the state before it. One line exports the object's class, and one makes the limiter:
+//!
+//! ```ignore
+//! tollgate_cloudflare_do::durable_object!(Tollgate);
+//!
+//! let limiter = DurableObjects::new(env.durable_object("TOLLGATE")?).limiter();
+//! let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
+//! let decision = limiter.check(Check::new(&policy, &key, UnixMillis::new(Date::now().as_millis()))).await?;
+//! ```
+//!
+//! # What is stored
+//! One row a policy and key in the object's SQLite storage, under the core's storage key: the state's bytes, and when
+//! it expires. An admitted request writes one row, a denied one none. A token's first answer is a row of its own.
+//! Expired rows are removed by the object's alarm, of which at most one is pending.
+//!
+//! # Leases
+//! [`Leases`] borrows parts of a quota for an isolate, and admits from them without a round trip. The ceiling stays the
+//! limit.
+//!
+//! # Errors
+//! An object that is overloaded or cannot be reached is [`Unavailable`](tollgate_core::ErrorKind::Unavailable); one
+//! that was lost before it answered is [`Timeout`](tollgate_core::ErrorKind::Timeout), for it may have charged. A row
+//! that Tollgate did not write is [`Corrupt`](tollgate_core::ErrorKind::Corrupt) and left as it is.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod bytes;
+mod config;
+mod counter;
+mod error;
+mod held;
+mod leases;
+#[cfg(target_arch = "wasm32")]
+mod namespace;
+#[cfg(target_arch = "wasm32")]
+mod object;
+mod rows;
+#[cfg(target_arch = "wasm32")]
+mod sql;
+mod store;
+mod wire;
+
+pub use config::{Clock, Config, Placement};
+pub use counter::Counter;
+pub use error::Thrown;
+pub use leases::Leases;
+#[cfg(target_arch = "wasm32")]
+pub use object::Object;
+pub use rows::{Row, Rows};
+#[cfg(target_arch = "wasm32")]
+pub use sql::Sql;
+pub use store::{Address, DurableObjects, DurableObjectsLimiter, Namespace};
+pub use wire::Reply;
+
+/// Exports a Durable Object class that counts, under the name that the wrangler configuration gives it. For crates that
+/// depend on `worker` 0.8; expands to nothing but on WebAssembly.
+///
+/// ```
+/// tollgate_cloudflare_do::durable_object!(Tollgate);
+/// ```
+#[macro_export]
+macro_rules! durable_object {
+    ($name:ident) => {
+        #[cfg(target_arch = "wasm32")]
+        #[allow(missing_docs, unreachable_pub)]
+        const _: () = {
+            // The bindings name their crate by a relative path: with this, the caller needs no dependency on it.
+            use ::worker::wasm_bindgen;
+
+            #[::worker::durable_object(alarm)]
+            pub struct $name {
+                object: $crate::Object,
+            }
+
+            impl ::worker::DurableObject for $name {
+                fn new(state: ::worker::State, _: ::worker::Env) -> Self {
+                    Self { object: $crate::Object::new(state) }
+                }
+
+                async fn fetch(&self, request: ::worker::Request) -> ::worker::Result<::worker::Response> {
+                    self.object.fetch(request).await
+                }
+
+                async fn alarm(&self) -> ::worker::Result<::worker::Response> {
+                    self.object.alarm().await
+                }
+            }
+        };
+    };
+}

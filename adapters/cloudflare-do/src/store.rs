@@ -1,0 +1,129 @@
+//! The store: what each operation asks of which object, and what its answer means.
+
+use std::future::Future;
+
+use sha2::{Digest as _, Sha256};
+use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
+use tollgate_core::{Capabilities, Check, Error, Key, MaybeSend, MaybeSync, Millis, Policy, UnixMillis};
+
+use crate::config::{Clock, Config};
+use crate::wire::{Action, Answer, Call, Once, Reply};
+
+/// A limiter on Durable Objects: exact at any concurrency, in one round trip.
+pub type DurableObjectsLimiter<N> = AtomicLimiter<DurableObjects<N>>;
+
+/// A namespace of Tollgate's objects, as a store of counts.
+///
+/// `N` is how they are reached: on Cloudflare `worker::ObjectNamespace`, in tests whatever implements [`Namespace`].
+#[derive(Clone, Debug)]
+pub struct DurableObjects<N> {
+    namespace: N,
+    config: Config,
+}
+
+/// How calls reach objects.
+pub trait Namespace: MaybeSend + MaybeSync {
+    /// Sends a call's bytes to an object, whose [`Counter`](crate::Counter) answers.
+    ///
+    /// # Errors
+    /// Whatever keeps the object from answering. [`Timeout`](tollgate_core::ErrorKind::Timeout) where it may have
+    /// received the call.
+    fn call(&self, object: Address<'_>, body: Vec<u8>) -> impl Future<Output = Result<Reply, Error>> + MaybeSend;
+}
+
+/// Which object is meant, and how to reach it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Address<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Where to make it, if it does not exist yet.
+    pub location_hint: Option<&'a str>,
+    /// How long the call may take.
+    pub deadline: Millis,
+}
+
+impl<N: Namespace> DurableObjects<N> {
+    /// A store in a namespace, configured as is good for most.
+    pub fn new(namespace: N) -> Self {
+        Self::with_config(namespace, Config::default())
+    }
+
+    /// A store in a namespace.
+    pub const fn with_config(namespace: N, config: Config) -> Self {
+        Self { namespace, config }
+    }
+
+    /// A limiter over this store.
+    pub const fn limiter(self) -> DurableObjectsLimiter<N> {
+        AtomicLimiter::new(self)
+    }
+
+    /// The namespace.
+    pub const fn namespace(&self) -> &N {
+        &self.namespace
+    }
+
+    pub(crate) const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The call of an action on a policy's key.
+    pub(crate) fn prepare(&self, action: Action, policy: &Policy, key: &Key, cost: u64, now: UnixMillis) -> Call {
+        Call {
+            action,
+            key: key.storage_key(policy),
+            policy: policy.clone(),
+            cost,
+            now: (self.config.clock == Clock::Caller).then_some(now),
+            min_ttl: self.config.min_ttl,
+            once: None,
+        }
+    }
+
+    fn prepare_check(&self, action: Action, check: Check<'_>) -> Call {
+        let once = check.idempotency.map(|idempotency| {
+            let hash = Sha256::digest(idempotency.token);
+            Once { token: std::array::from_fn(|place| hash[place]), ttl: idempotency.ttl }
+        });
+        Call { once, ..self.prepare(action, check.policy, check.key, check.cost, check.now) }
+    }
+
+    pub(crate) async fn send(&self, call: &Call) -> Result<Answer, Error> {
+        let name = self.config.placement.object(&call.key);
+        let (location_hint, deadline) = (self.config.location_hint.as_deref(), self.config.deadline);
+        let address = Address { name: &name, location_hint, deadline };
+        self.namespace.call(address, call.encode()).await?.answer()
+    }
+}
+
+impl<N: Namespace> Atomic for DurableObjects<N> {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::EXACT
+    }
+
+    async fn apply(&self, operation: Operation<'_>) -> Result<Before, Error> {
+        let call = match operation {
+            Operation::Check(check) => self.prepare_check(Action::Check, check),
+            Operation::Peek(check) => self.prepare(Action::Peek, check.policy, check.key, check.cost, check.now),
+            Operation::Refund(refund) => {
+                let action = Action::Refund { charged_at: refund.charged_at };
+                self.prepare(action, refund.policy, refund.key, refund.cost, refund.now)
+            }
+        };
+        self.send(&call).await?.before(&call.policy)
+    }
+
+    async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+        let call = self.prepare(Action::Delete, policy, key, 0, UnixMillis::new(0));
+        self.send(&call).await.map(drop)
+    }
+}
+
+impl Answer {
+    /// What the core computes the decision from.
+    pub(crate) fn before(&self, policy: &Policy) -> Result<Before, Error> {
+        let state = self.before.as_deref().map(|bytes| policy.decode(bytes)).transpose()?;
+        Ok(Before { state, now: self.now, cost: self.cost, admitted: self.admitted })
+    }
+}

@@ -1,0 +1,290 @@
+//! What travels between a Worker and its object: one call, one answer, integers little-endian.
+//!
+//! | call | bytes |
+//! |-|-|
+//! | version, action | 1, 1 |
+//! | storage key | length (2), text |
+//! | flags: charges denials, object's clock, token | 1 |
+//! | quotas | number (1), then for each: algorithm (1), limit (8), window or period (8), refill (8) |
+//! | cost, now, least time to keep | 8, 8, 8 |
+//! | token: hash, time to keep | 16, 8 |
+//! | of a refund: when it was charged | 8 |
+//! | of a lease: how much, for how long; of one given back: units, end, unspent | 8, 8; 8, 8, 8 or nothing |
+//!
+//! | answer | bytes |
+//! |-|-|
+//! | version, flags: admitted, something was stored, a lease was granted | 1, 1 |
+//! | now, cost | 8, 8 |
+//! | of a lease: how much, until when | 8, 8 |
+//! | the state before the step, as [`Policy::encode`] writes it | the rest |
+//!
+//! An error is a status of 400 or 500 with `kind: message`, by [`ErrorKind::name`].
+
+use tollgate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};
+
+use crate::bytes::{Reader, put};
+use crate::error;
+
+const VERSION: u8 = 1;
+
+/// The longest storage key there is: a policy's id of eight quotas, and a key.
+const KEY_LEN_MAX: usize = 1024;
+
+const CHARGE_DENIED: u8 = 1;
+const OBJECT_CLOCK: u8 = 2;
+const TOKEN: u8 = 4;
+
+const ADMITTED: u8 = 1;
+const STORED: u8 = 2;
+const LEASED: u8 = 4;
+
+/// One call to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    pub(crate) action: Action,
+    pub(crate) key: String,
+    pub(crate) policy: Policy,
+    pub(crate) cost: u64,
+    /// `None`: by the object's clock.
+    pub(crate) now: Option<UnixMillis>,
+    pub(crate) min_ttl: Millis,
+    pub(crate) once: Option<Once>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Check,
+    Peek,
+    Refund { charged_at: UnixMillis },
+    Delete,
+    Lease { want: u64, lifetime: Millis, back: Option<GaveBack> },
+}
+
+/// A token, hashed, and how long its first answer is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Once {
+    pub(crate) token: [u8; 16],
+    pub(crate) ttl: Millis,
+}
+
+/// What an object answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) admitted: bool,
+    pub(crate) now: UnixMillis,
+    pub(crate) cost: u64,
+    pub(crate) lease: Option<Granted>,
+    /// The state before the step, encoded.
+    pub(crate) before: Option<Vec<u8>>,
+}
+
+/// A part of a quota that was lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Granted {
+    pub(crate) units: u64,
+    pub(crate) until: UnixMillis,
+}
+
+/// A lease that ends before its time, and what was not spent of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GaveBack {
+    pub(crate) lease: Granted,
+    pub(crate) unspent: u64,
+}
+
+/// An object's response: an HTTP status and a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// 200, 400 for what is no call of this version, or 500.
+    pub status: u16,
+    /// The answer, or the error as text.
+    pub body: Vec<u8>,
+}
+
+impl Call {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, self.action.number()];
+        // The core bounds a key far below that.
+        out.extend(u16::try_from(self.key.len()).unwrap_or(u16::MAX).to_le_bytes());
+        out.extend(self.key.as_bytes());
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        out.push(
+            flag(self.policy.charges_denied(), CHARGE_DENIED)
+                | flag(self.now.is_none(), OBJECT_CLOCK)
+                | flag(self.once.is_some(), TOKEN),
+        );
+        out.push(self.policy.quotas().len().to_le_bytes()[0]);
+        for quota in self.policy.quotas() {
+            let (algorithm, numbers) = numbers(quota.rule());
+            out.push(algorithm);
+            put(&mut out, numbers);
+        }
+        put(&mut out, [self.cost, self.now.map_or(0, UnixMillis::get), self.min_ttl.get()]);
+        if let Some(Once { token, ttl }) = self.once {
+            out.extend(token);
+            put(&mut out, [ttl.get()]);
+        }
+        match self.action {
+            Action::Refund { charged_at } => put(&mut out, [charged_at.get()]),
+            Action::Lease { want, lifetime, back } => {
+                put(&mut out, [want, lifetime.get()]);
+                if let Some(GaveBack { lease, unspent }) = back {
+                    put(&mut out, [lease.units, lease.until.get(), unspent]);
+                }
+            }
+            Action::Check | Action::Peek | Action::Delete => {}
+        }
+        out
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for bytes that [`Call::encode`] does not make.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let mut rest = Reader { bytes, kind: ErrorKind::Invalid };
+        let [version, action] = rest.take()?;
+        if version != VERSION {
+            return Err(rest.error("another version of the protocol: deploy the Worker and its objects together"));
+        }
+        let length = usize::from(u16::from_le_bytes(rest.take()?));
+        let key = rest.split(length)?;
+        if key.is_empty() || length > KEY_LEN_MAX {
+            return Err(rest.error("a key of no bytes, or too many"));
+        }
+        let key = std::str::from_utf8(key).map_err(|_| rest.error("a key that is no text"))?.to_owned();
+        let [flags, count] = rest.take()?;
+        if flags & !(CHARGE_DENIED | OBJECT_CLOCK | TOKEN) != 0 {
+            return Err(rest.error("unknown flags"));
+        }
+        let quotas = (0..count).map(|_| quota(&mut rest)).collect::<Result<Vec<_>, _>>()?;
+        let policy = Policy::new("wire", quotas)?.charge_denied(flags & CHARGE_DENIED != 0);
+        let (cost, now, min_ttl) = (rest.u64()?, rest.instant()?, rest.millis()?);
+        let now = (flags & OBJECT_CLOCK == 0).then_some(now);
+        let once = match flags & TOKEN {
+            0 => None,
+            _ => Some(Once { token: rest.take()?, ttl: rest.millis()? }),
+        };
+        let action = match action {
+            1 => Action::Check,
+            2 => Action::Peek,
+            3 => Action::Refund { charged_at: rest.instant()? },
+            4 => Action::Delete,
+            5 => {
+                let (want, lifetime) = (rest.u64()?, rest.millis()?);
+                let back = (!rest.bytes.is_empty()).then(|| gave_back(&mut rest)).transpose()?;
+                Action::Lease { want, lifetime, back }
+            }
+            _ => return Err(rest.error("an unknown action")),
+        };
+        rest.end()?;
+        Ok(Self { action, key, policy, cost, now, min_ttl, once })
+    }
+}
+
+impl Action {
+    const fn number(self) -> u8 {
+        match self {
+            Self::Check => 1,
+            Self::Peek => 2,
+            Self::Refund { .. } => 3,
+            Self::Delete => 4,
+            Self::Lease { .. } => 5,
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flags =
+            flag(self.admitted, ADMITTED) | flag(self.before.is_some(), STORED) | flag(self.lease.is_some(), LEASED);
+        let mut out = vec![VERSION, flags];
+        put(&mut out, [self.now.get(), self.cost]);
+        if let Some(Granted { units, until }) = self.lease {
+            put(&mut out, [units, until.get()]);
+        }
+        out.extend(self.before.iter().flatten());
+        out
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] for bytes that [`Answer::encode`] does not make.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let mut rest = Reader { bytes, kind: ErrorKind::Corrupt };
+        let [version, flags] = rest.take()?;
+        if version != VERSION || flags & !(ADMITTED | STORED | LEASED) != 0 {
+            return Err(rest.error("another version of the protocol: deploy the Worker and its objects together"));
+        }
+        let (now, cost) = (rest.instant()?, rest.u64()?);
+        let lease = match flags & LEASED {
+            0 => None,
+            _ => Some(Granted { units: rest.u64()?, until: rest.instant()? }),
+        };
+        let before = match flags & STORED {
+            0 => rest.end().map(|()| None)?,
+            _ => Some(rest.bytes.to_vec()),
+        };
+        Ok(Self { admitted: flags & ADMITTED != 0, now, cost, lease, before })
+    }
+}
+
+impl Reply {
+    pub(crate) fn of(answer: Result<Answer, Error>) -> Self {
+        match answer {
+            Ok(answer) => Self { status: 200, body: answer.encode() },
+            Err(error) => Self::error(error),
+        }
+    }
+
+    pub(crate) fn error(error: Error) -> Self {
+        let status = if error.kind() == ErrorKind::Invalid { 400 } else { 500 };
+        Self { status, body: format!("{}: {error}", error.kind()).into_bytes() }
+    }
+
+    pub(crate) fn answer(&self) -> Result<Answer, Error> {
+        if self.status == 200 {
+            return Answer::decode(&self.body);
+        }
+        let text = String::from_utf8_lossy(&self.body);
+        let known = text.split_once(": ").and_then(|(name, message)| Some((kind_of(name)?, message.to_owned())));
+        let (kind, message) = known.ok_or_else(|| error::nonsense(&format!("{} {text}", self.status)))?;
+        Err(Error::new(kind, message))
+    }
+}
+
+fn kind_of(name: &str) -> Option<ErrorKind> {
+    use ErrorKind::{Contended, Corrupt, Invalid, Refused, Timeout, Unavailable, Unsupported};
+    let kinds = [Invalid, Unavailable, Timeout, Contended, Corrupt, Refused, Unsupported];
+    kinds.into_iter().find(|kind| kind.name() == name)
+}
+
+fn gave_back(rest: &mut Reader<'_>) -> Result<GaveBack, Error> {
+    let lease = Granted { units: rest.u64()?, until: rest.instant()? };
+    Ok(GaveBack { lease, unspent: rest.u64()? })
+}
+
+fn quota(rest: &mut Reader<'_>) -> Result<Quota, Error> {
+    let [algorithm] = rest.take()?;
+    let (limit, span, refill) = (rest.u64()?, rest.millis()?, rest.u64()?);
+    match algorithm {
+        1 => Quota::fixed_window(limit, span),
+        2 => Quota::sliding_window(limit, span),
+        3 => Quota::sliding_log(limit, span),
+        4 => Quota::token_bucket(limit, refill, span),
+        5 => Quota::leaky_bucket(limit, refill, span),
+        _ => Err(rest.error("an unknown algorithm")),
+    }
+}
+
+/// A rule as numbers; those of its codec's header, the limit, the window or period, and a bucket's refill.
+fn numbers(rule: &Rule) -> (u8, [u64; 3]) {
+    match rule {
+        Rule::FixedWindow(window) => (1, [rule.limit(), window.window().get(), 0]),
+        Rule::SlidingWindow(window) => (2, [rule.limit(), window.window().get(), 0]),
+        Rule::SlidingLog(window) => (3, [rule.limit(), window.window().get(), 0]),
+        Rule::TokenBucket(bucket) => (4, [rule.limit(), bucket.per().get(), bucket.refill()]),
+        Rule::LeakyBucket(shaper) => (5, [rule.limit(), shaper.bucket().per().get(), shaper.bucket().refill()]),
+    }
+}
+
+#[cfg(test)]
+mod tests;
