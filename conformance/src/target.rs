@@ -3,9 +3,11 @@
 //! To add one, write a file with a [`Target`] and list it in [`ALL`].
 
 mod build;
+mod cloudflare;
 mod memory;
 mod process;
 mod redis;
+mod wasm;
 
 pub use build::workspace;
 pub use process::guard;
@@ -22,7 +24,7 @@ use crate::fixture::Disturb;
 use crate::subject::{Http, Place, Subject};
 
 /// Every target, in the order they run.
-pub const ALL: &[&dyn Target] = &[&memory::Memory, &redis::SINGLE, &redis::CLUSTER];
+pub const ALL: &[&dyn Target] = &[&memory::Memory, &redis::SINGLE, &redis::CLUSTER, &cloudflare::DURABLE_OBJECT];
 
 /// Keys that are asked for until all are answered: enough to meet every node of a cluster, over every connection.
 const PROBES: u64 = 24;

@@ -1,0 +1,83 @@
+// Runs a built Worker on workerd, several times over: node serve.mjs --guest FOLDER --built FOLDER [--isolates N] [--var NAME=VALUE]...
+//
+// The isolates share nothing but the Worker's Durable Objects, of which there is one of each name in the world. The bindings are those of the guest's wrangler.jsonc. Once all answer, their
+// addresses are printed on one line. It ends when standard input does.
+
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { parseArgs } from "node:util";
+import { Log, LogLevel, Miniflare } from "miniflare";
+
+const { values: args } = parseArgs({
+  options: {
+    guest: { type: "string" },
+    built: { type: "string" },
+    isolates: { type: "string", default: "1" },
+    var: { type: "string", multiple: true, default: [] },
+    "test-mode": { type: "boolean", default: false },
+  },
+});
+
+const wrangler = readJsonc(path.join(args.guest, "wrangler.jsonc"));
+const built = path.resolve(args.built);
+const names = Array.from({ length: Number(args.isolates) }, (_, place) => `isolate-${place}`);
+
+// The only word on standard output is the addresses.
+class StderrLog extends Log {
+  log(message) {
+    console.error(message);
+  }
+}
+
+const miniflare = new Miniflare({
+  host: "127.0.0.1",
+  port: 0,
+  cf: false,
+  log: new StderrLog(LogLevel.WARN),
+  workers: names.map(worker),
+});
+
+await miniflare.ready;
+const addresses = await Promise.all(names.map((name) => miniflare.unsafeGetDirectURL(name)));
+console.log(addresses.map((address) => address.origin).join(" "));
+
+process.stdin.resume();
+process.stdin.on("end", async () => {
+  await miniflare.dispose();
+  process.exit(0);
+});
+
+function worker(name) {
+  return {
+    name,
+    modulesRoot: built,
+    modules: [
+      { type: "ESModule", path: path.join(built, "index.js") },
+      { type: "CompiledWasm", path: path.join(built, "index_bg.wasm") },
+    ],
+    compatibilityDate: wrangler.compatibility_date,
+    bindings: { ...wrangler.vars, ...variables() },
+    durableObjects: Object.fromEntries((wrangler.durable_objects?.bindings ?? []).map((binding) => object(binding, name))),
+    kvNamespaces: Object.fromEntries((wrangler.kv_namespaces ?? []).map(({ binding, id }) => [binding, `${id}-${name}`])),
+    ratelimits: Object.fromEntries((wrangler.ratelimits ?? []).map(({ name: binding, simple }) => [binding, { simple }])),
+    analyticsEngineDatasets: Object.fromEntries(
+      (wrangler.analytics_engine_datasets ?? []).map(({ binding, dataset }) => [binding, { dataset }]),
+    ),
+    unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }],
+  };
+}
+
+// The objects live in the first isolate, wherever they are called from.
+function object({ name: binding, class_name: className }, worker) {
+  const scriptName = worker === names[0] ? undefined : names[0];
+  return [binding, { className, scriptName, useSQLite: true }];
+}
+
+function variables() {
+  const given = args.var.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]);
+  return { ...Object.fromEntries(given), ...(args["test-mode"] ? { TOLLGATE_TEST_MODE: "on" } : {}) };
+}
+
+function readJsonc(file) {
+  return JSON.parse(readFileSync(file, "utf8").replace(/^\s*\/\/.*$/gm, ""));
+}
