@@ -24,7 +24,8 @@ use crate::fixture::Disturb;
 use crate::subject::{Http, Place, Subject};
 
 /// Every target, in the order they run.
-pub const ALL: &[&dyn Target] = &[&memory::Memory, &redis::SINGLE, &redis::CLUSTER, &cloudflare::DURABLE_OBJECT];
+pub const ALL: &[&dyn Target] =
+    &[&memory::Memory, &redis::SINGLE, &redis::CLUSTER, &cloudflare::DURABLE_OBJECT, &cloudflare::KV];
 
 /// Keys that are asked for until all are answered: enough to meet every node of a cluster, over every connection.
 const PROBES: u64 = 24;

@@ -58,7 +58,8 @@ function worker(name) {
     compatibilityDate: wrangler.compatibility_date,
     bindings: { ...wrangler.vars, ...variables() },
     durableObjects: Object.fromEntries((wrangler.durable_objects?.bindings ?? []).map((binding) => object(binding, name))),
-    kvNamespaces: Object.fromEntries((wrangler.kv_namespaces ?? []).map(({ binding, id }) => [binding, `${id}-${name}`])),
+    // The worst that an eventual store can do: no location ever sees what another wrote.
+    kvNamespaces: Object.fromEntries((wrangler.kv_namespaces ?? []).map(({ binding }) => [binding, `${binding}-${name}`])),
     ratelimits: Object.fromEntries((wrangler.ratelimits ?? []).map(({ name: binding, simple }) => [binding, { simple }])),
     analyticsEngineDatasets: Object.fromEntries(
       (wrangler.analytics_engine_datasets ?? []).map(({ binding, dataset }) => [binding, { dataset }]),

@@ -13,7 +13,7 @@ use super::{Emulator, Running, Target, process, wasm};
 use crate::fixture::Disturb;
 use crate::subject::{Http, Version};
 
-/// Isolates that share the objects: a limiter that is exact in one isolate only is found out.
+/// As many as any fixture has locations. A limiter that is exact in one isolate only is found out.
 const ISOLATES: usize = 3;
 
 /// A Durable Object for each key.
@@ -22,6 +22,16 @@ pub(super) const DURABLE_OBJECT: Cloudflare = Cloudflare {
     about: "Durable Objects on workerd, called from three isolates",
     route: "do",
     capabilities: Capabilities::EXACT,
+    apart: false,
+};
+
+/// Isolates that count for themselves, and share through Workers KV.
+pub(super) const KV: Cloudflare = Cloudflare {
+    name: "cloudflare-kv",
+    about: "Workers KV on workerd, three isolates that never see each other's writes",
+    route: "kv",
+    capabilities: tollgate_cloudflare_kv::CAPABILITIES,
+    apart: true,
 };
 
 /// One of the Worker's routes.
@@ -31,6 +41,8 @@ pub(super) struct Cloudflare {
     about: &'static str,
     route: &'static str,
     capabilities: Capabilities,
+    /// Whether each isolate is a location that counts on its own.
+    apart: bool,
 }
 
 impl Target for Cloudflare {
@@ -71,7 +83,9 @@ impl Target for Cloudflare {
             let (guest, addresses) = process::guest("node".as_ref(), &args).await?;
             let addresses = addresses.split_whitespace().map(|address| format!("{address}/{}", self.route));
             let addresses = addresses.collect::<Vec<_>>();
-            Ok(Running { http: Http::new(&addresses, Version::Http1), guests: vec![guest], store: None })
+            let http = Http::new(&addresses, Version::Http1);
+            let http = if self.apart { http.apart() } else { http };
+            Ok(Running { http, guests: vec![guest], store: None })
         }
         .boxed_local()
     }

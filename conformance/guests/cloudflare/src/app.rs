@@ -15,8 +15,8 @@ pub(crate) struct App<'a, L> {
 }
 
 impl<'a, L: Limiter> App<'a, L> {
-    pub(crate) fn new(limiter: &'a L, env: &'a Env) -> worker::Result<Self> {
-        Ok(Self { limiter, policy: env.object_var("POLICY")?, env })
+    pub(crate) fn new(limiter: &'a L, env: &'a Env, policy: &str) -> worker::Result<Self> {
+        Ok(Self { limiter, policy: env.object_var(policy)?, env })
     }
 
     /// A page that each client gets as often as the policy says. Where the store does not answer, nobody gets it, and

@@ -3,9 +3,11 @@
 //! | path | counts in |
 //! |-|-|
 //! | `/do` | Durable Objects, one for each key |
-//! | `/debug/do` | nothing: it shows what the client has left there; only where the variable `DEBUG` is `on` |
+//! | `/kv` | each isolate's memory, and what Workers KV tells of the others |
+//! | `/ratelimit` | the Rate Limiting binding |
+//! | `/debug/…` | nothing: it shows what the client has left there; only where the variable `DEBUG` is `on` |
 //!
-//! The variable `POLICY` is what it limits by. The binding `DENIALS` may be an Analytics Engine dataset: then each denial is
+//! The variable `POLICY` is what it limits by, but for `/ratelimit`, which has its own in the binding. The binding `DENIALS` may be an Analytics Engine dataset: then each denial is
 //! an event there.
 //!
 //! Only where the variable `TOLLGATE_TEST_MODE` is `on` it also answers the conformance suite's routes below each path
@@ -27,14 +29,16 @@ tollgate_cloudflare_do::durable_object!(Tollgate);
 
 /// Answers a request from the store that its path names.
 #[event(fetch, respond_with_errors)]
-async fn fetch(request: Request, env: Env, _: Context) -> worker::Result<Response> {
+async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
     let path = request.path();
     let path = path.trim_start_matches('/');
     let (debug, path) = path.strip_prefix("debug/").map_or((false, path), |path| (true, path));
     let (store, rest) = path.split_once('/').unwrap_or((path, ""));
     let asked = Asked { request, env: &env, debug, rest };
     match store {
-        "do" => asked.of(limiters::durable_objects(&env)).await,
+        "do" => asked.of(limiters::durable_objects(&env), "POLICY").await,
+        "kv" => asked.of(limiters::kv(&env, &context), "POLICY").await,
+        "ratelimit" => asked.of(limiters::rate_limit(&env), "RATE_LIMIT_POLICY").await,
         _ => not_found(),
     }
 }
@@ -48,7 +52,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    async fn of<L: Limiter>(self, limiter: Result<L, Error>) -> worker::Result<Response> {
+    async fn of<L: Limiter>(self, limiter: Result<L, Error>, policy: &str) -> worker::Result<Response> {
         let limiter = match limiter {
             Ok(limiter) => limiter,
             Err(error) => return refuse(&Refusal::unavailable(error.kind())),
@@ -57,8 +61,10 @@ impl Asked<'_> {
             return suite::answer(&limiter, self.request, self.rest).await;
         }
         match (self.debug, self.rest) {
-            (false, "") => App::new(&limiter, self.env)?.limited(&self.request).await,
-            (true, "") if switched_on(self.env, "DEBUG") => App::new(&limiter, self.env)?.left(&self.request).await,
+            (false, "") => App::new(&limiter, self.env, policy)?.limited(&self.request).await,
+            (true, "") if switched_on(self.env, "DEBUG") => {
+                App::new(&limiter, self.env, policy)?.left(&self.request).await
+            }
             _ => not_found(),
         }
     }

@@ -1,8 +1,14 @@
 //! The limiters, each from its binding.
 
-use tollgate_cloudflare_do::{Config, DurableObjects, DurableObjectsLimiter};
-use tollgate_core::{Error, ErrorKind, Millis};
-use worker::{Env, ObjectNamespace};
+use std::sync::OnceLock;
+
+use tollgate_cloudflare_do::{DurableObjects, DurableObjectsLimiter};
+use tollgate_cloudflare_kv::{Isolate, KvLimiter, WorkersKv};
+use tollgate_cloudflare_ratelimit::{RateLimit, RateLimitLimiter};
+use tollgate_core::{
+    Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, UnixMillis,
+};
+use worker::{Context, Env, ObjectNamespace, RateLimiter};
 
 use crate::in_test_mode;
 
@@ -14,9 +20,71 @@ const TEST_DEADLINE: Millis = Millis::from_secs(25);
 
 pub(crate) fn durable_objects(env: &Env) -> Result<DurableObjectsLimiter<ObjectNamespace>, Error> {
     let namespace = env.durable_object("TOLLGATE").map_err(|error| no_binding(&error))?;
-    let config = Config::default();
+    let config = tollgate_cloudflare_do::Config::default();
     let config = if in_test_mode(env) { config.min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE) } else { config };
     Ok(DurableObjects::with_config(namespace, config).limiter())
+}
+
+/// What this isolate counted. It must outlive the request: it is what the bound rests on.
+static ISOLATE: OnceLock<Isolate> = OnceLock::new();
+
+pub(crate) fn kv<'a>(env: &Env, context: &'a Context) -> Result<Kv<'a>, Error> {
+    let test_mode = in_test_mode(env);
+    let isolate = ISOLATE.get_or_init(|| {
+        let config = tollgate_cloudflare_kv::Config::default();
+        Isolate::random(if test_mode { config.min_ttl(TEST_TTL_MIN) } else { config })
+    });
+    Ok(Kv { limiter: KvLimiter::new(isolate, WorkersKv::from_env(env, "COUNTS")?), context, test_mode })
+}
+
+/// Workers KV, written to after the response.
+pub(crate) struct Kv<'a> {
+    limiter: KvLimiter<'static, WorkersKv>,
+    context: &'a Context,
+    test_mode: bool,
+}
+
+impl Kv<'_> {
+    fn write_after_the_response(&self, now: UnixMillis) {
+        let limiter = self.limiter.clone();
+        if self.test_mode {
+            // Virtual time does not pass while it waits for the next write.
+            self.context.wait_until(async move {
+                limiter.flush(now).await;
+            });
+        } else {
+            self.context.wait_until(limiter.write_back(now));
+        }
+    }
+}
+
+impl Limiter for Kv<'_> {
+    fn capabilities(&self) -> Capabilities {
+        self.limiter.capabilities()
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        let decision = self.limiter.check(check).await;
+        self.write_after_the_response(check.now);
+        decision
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.limiter.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.limiter.refund(refund).await
+    }
+
+    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+        self.limiter.reset(policy, key).await
+    }
+}
+
+/// The binding's numbers, which wrangler.jsonc has too: the platform does not tell them.
+pub(crate) fn rate_limit(env: &Env) -> Result<RateLimitLimiter<RateLimiter>, Error> {
+    Ok(RateLimit::from_env(env, "LIMITER", 100, Millis::from_secs(60))?.limiter())
 }
 
 fn no_binding(error: &worker::Error) -> Error {
