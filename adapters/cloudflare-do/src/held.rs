@@ -92,22 +92,23 @@ impl Held {
         Some(granted)
     }
 
-    /// Takes back a lease before its end, with what was not spent of it.
+    /// Takes back what was not spent of a lease.
     pub(crate) fn take_back(&mut self, policy: &Policy, state: &mut PolicyState, now: UnixMillis, back: GaveBack) {
         let GaveBack { lease, unspent } = back;
-        if lease.until <= now {
-            return;
-        }
         let unspent = unspent.min(lease.units);
-        if bucket(policy).is_some() {
+        let charged_at = if bucket(policy).is_none() {
+            // It ended with its window, or before: either way, in it.
+            UnixMillis::new(lease.until.get().saturating_sub(1))
+        } else if lease.until <= now {
+            // The bucket has been draining since, for all one knows this.
+            lease.until
+        } else {
             // Two leases that are alike are interchangeable.
             let Some(place) = self.0.iter().position(|held| *held == lease) else { return };
             self.0.remove(place);
-            policy.refund(state, now, now, unspent);
-        } else {
-            // It was charged in the window that it ends with, or in.
-            policy.refund(state, UnixMillis::new(lease.until.get() - 1), now, unspent);
-        }
+            now
+        };
+        policy.refund(state, charged_at, now, unspent);
     }
 
     /// When the last lease ends; the epoch where there is none.

@@ -27,6 +27,7 @@ mod config;
 mod counter;
 mod error;
 mod held;
+mod leases;
 #[cfg(target_arch = "wasm32")]
 mod namespace;
 #[cfg(target_arch = "wasm32")]
@@ -40,6 +41,7 @@ mod wire;
 pub use config::{Clock, Config, Placement};
 pub use counter::Counter;
 pub use error::Thrown;
+pub use leases::Leases;
 #[cfg(target_arch = "wasm32")]
 pub use object::Object;
 pub use rows::{Row, Rows};

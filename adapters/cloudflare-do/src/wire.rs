@@ -334,3 +334,6 @@ impl<'a> Reader<'a> {
         Error::new(self.kind, format!("durable object: {what}, {} bytes before the end", self.bytes.len()))
     }
 }
+
+#[cfg(test)]
+mod tests;

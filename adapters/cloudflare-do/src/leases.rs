@@ -1,0 +1,214 @@
+//! Parts of quotas lent to an isolate, spent there without a round trip.
+
+use std::collections::HashMap;
+use std::num::NonZero;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
+use tollgate_core::{
+    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, UnixMillis,
+};
+
+use crate::config::Clock;
+use crate::held::can_lend;
+use crate::store::{DurableObjects, DurableObjectsLimiter, Namespace};
+use crate::wire::{Action, GaveBack, Granted};
+
+/// A limiter that leases parts of a quota from its object, and admits from a lease without asking.
+///
+/// Keep one for the isolate's life, in a `thread_local` or a `static`: it holds the leases. Policies of one token bucket or one
+/// fixed window are leased; checks by other policies, or under a token, are plain calls, as [`DurableObjects::limiter`]
+/// makes them.
+///
+/// **At most** what an exact limiter admits: a lease is charged when it is granted, so leases and object together never
+/// hold more than the quota; by the clocks that [`Check::now`] is read from, as everywhere. **At least** what that admits
+/// with a limit lower by `slice x leases`, of those leases that were not spent: what an isolate holds the others cannot
+/// have, and what it held when it died nobody can. See [`Leases::floor`].
+///
+/// To lose little, an isolate that asks for a key once in a lifetime gets no lease, others get one that doubles each time it
+/// is spent, and what was not spent is given back with the next call. An object lends at most half of what is left, so that
+/// the end of a quota is counted one by one: a lone isolate spends a window to the last.
+///
+/// A decision from a lease tells no `remaining`: nobody knows what the other isolates have left. A denial is always the object's.
+/// A reset forgets what was lent, too: until those leases end, what is left of them comes on top. So does, when a limit is lowered,
+/// what was lent by the higher one.
+#[derive(Debug)]
+pub struct Leases<N> {
+    calls: DurableObjectsLimiter<N>,
+    slice: NonZero<u64>,
+    lifetime: Millis,
+    slots: Mutex<HashMap<String, Slot>>,
+}
+
+/// What an isolate has of one key.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// A call for a lease is under way; whoever comes meanwhile makes a plain one.
+    asking: bool,
+    lease: Option<Lease>,
+    /// When the object was asked last.
+    asked_at: UnixMillis,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    granted: Granted,
+    /// From when on it may be spent.
+    from: UnixMillis,
+    left: u64,
+}
+
+/// Slots are not looked through for what has ended before there are this many.
+const MIN_SWEEP: usize = 64;
+
+impl<N: Namespace> Leases<N> {
+    /// A limiter that leases up to `slice` at a time, for up to `lifetime`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a store that goes by [`Clock::Object`], which an isolate cannot read, or a lifetime of
+    /// nothing.
+    pub fn new(store: DurableObjects<N>, slice: NonZero<u64>, lifetime: Millis) -> Result<Self, Error> {
+        if store.config().clock == Clock::Object {
+            let what = "clock: an isolate cannot spend a lease by the object's clock; write Clock::Caller";
+            return Err(Error::new(ErrorKind::Invalid, what));
+        }
+        if lifetime == Millis::ZERO {
+            return Err(Error::new(ErrorKind::Invalid, "lifetime: 0 ms leaves no time to spend; write at least 1 ms"));
+        }
+        Ok(Self { calls: AtomicLimiter::new(store), slice, lifetime, slots: Mutex::default() })
+    }
+
+    /// The limit of an exact limiter that admits no more than this one, of requests of cost 1: `limit - slice x leases`, where
+    /// so many leases were not spent. Within one lifetime that is one for each isolate, dead ones included.
+    pub const fn floor(&self, limit: u64, leases: u64) -> u64 {
+        limit.saturating_sub(self.slice.get().saturating_mul(leases))
+    }
+
+    /// What a check can have without asking.
+    fn spend(&self, key: &str, check: &Check<'_>) -> Spent {
+        let mut slots = self.slots();
+        let mut want = 0;
+        let mut back = None;
+        if let Some(slot) = slots.get_mut(key) {
+            match &mut slot.lease {
+                _ if slot.asking => return Spent::AskPlainly,
+                // A clock that was set back: the lease is good again when it has caught up.
+                Some(lease) if check.now < lease.from => return Spent::AskPlainly,
+                Some(lease) => {
+                    let ended = check.now >= lease.granted.until;
+                    if !ended && lease.left >= check.cost {
+                        lease.left -= check.cost;
+                        return Spent::Admitted;
+                    }
+                    let units = lease.granted.units;
+                    want = if ended { units - lease.left } else { units.saturating_mul(2) };
+                    back = (!ended || lease.left > 0).then_some(GaveBack { lease: lease.granted, unspent: lease.left });
+                }
+                None => want = u64::from(check.now < slot.asked_at + self.lifetime),
+            }
+        } else if slots.len() >= MIN_SWEEP && slots.len().is_power_of_two() {
+            slots.retain(|_, slot| slot.asking || check.now < slot.useful_until(self.lifetime));
+        }
+        let asking = back.is_some() || want > 0;
+        slots.insert(key.to_owned(), Slot { asking, lease: None, asked_at: check.now });
+        match asking {
+            true => Spent::AskForMore { want: want.min(self.slice.get()), back },
+            false => Spent::AskPlainly,
+        }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<String, Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slot {
+    fn useful_until(&self, lifetime: Millis) -> UnixMillis {
+        let asked = self.asked_at + lifetime;
+        self.lease.map_or(asked, |lease| asked.max(lease.granted.until))
+    }
+}
+
+enum Spent {
+    Admitted,
+    AskForMore { want: u64, back: Option<GaveBack> },
+    AskPlainly,
+}
+
+/// A check that asks for a lease along with its answer. The core makes the decision of that as of any other.
+struct Asking<'a, N: Namespace> {
+    limiter: &'a Leases<N>,
+    key: String,
+    want: u64,
+    back: Option<GaveBack>,
+}
+
+impl<N: Namespace> Atomic for Asking<'_, N> {
+    fn capabilities(&self) -> Capabilities {
+        self.limiter.capabilities()
+    }
+
+    async fn apply(&self, operation: Operation<'_>) -> Result<Before, Error> {
+        let store = self.limiter.calls.store();
+        let Operation::Check(check) = operation else { return store.apply(operation).await };
+        let action = Action::Lease { want: self.want, lifetime: self.limiter.lifetime, back: self.back };
+        let call = store.prepare(action, check.policy, check.key, check.cost, check.now);
+        let answer = store.send(&call).await?;
+        if let Some(granted) = answer.lease {
+            let lease = Some(Lease { granted, from: answer.now, left: granted.units });
+            let slot = Slot { asking: false, lease, asked_at: answer.now };
+            self.limiter.slots().insert(self.key.clone(), slot);
+        }
+        answer.before(check.policy)
+    }
+
+    async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+        self.limiter.calls.store().delete(policy, key).await
+    }
+}
+
+impl<N: Namespace> Drop for Asking<'_, N> {
+    /// Lets the next one ask, even where this call failed or was dropped half way.
+    fn drop(&mut self) {
+        if let Some(slot) = self.limiter.slots().get_mut(&self.key) {
+            slot.asking = false;
+        }
+    }
+}
+
+impl<N: Namespace> Limiter for Leases<N> {
+    fn capabilities(&self) -> Capabilities {
+        let drift = Drift { formula: "limit", ceiling: |load| load.limit };
+        Capabilities { accuracy: Accuracy::Soft(drift), ..self.calls.capabilities() }
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.capabilities().supports(&check)?;
+        let limit = check.policy.quotas()[0].rule().limit();
+        if !can_lend(check.policy) || check.idempotency.is_some() || check.cost > limit {
+            return self.calls.check(check).await;
+        }
+        let key = check.key.storage_key(check.policy);
+        match self.spend(&key, &check) {
+            Spent::Admitted => Ok(Decision::native(true, limit, check.now)),
+            Spent::AskForMore { want, back } => {
+                AtomicLimiter::new(Asking { limiter: self, key, want, back }).check(check).await
+            }
+            Spent::AskPlainly => self.calls.check(check).await,
+        }
+    }
+
+    /// As the object sees it: what is lent counts as used.
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.calls.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.calls.refund(refund).await
+    }
+
+    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+        self.slots().remove(&key.storage_key(policy));
+        self.calls.reset(policy, key).await
+    }
+}

@@ -1,0 +1,172 @@
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+use proptest::prelude::*;
+use tollgate_core::{Error, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
+
+use super::{Action, Answer, Call, GaveBack, Granted, Once, Reply};
+use crate::counter::Counter;
+use crate::rows::{Row, Rows};
+
+/// A storage that keeps what it is given.
+#[derive(Default)]
+struct Kept(HashMap<String, Row>);
+
+impl Rows for Kept {
+    fn load(&self, key: &str) -> Result<Option<Row>, Error> {
+        Ok(self.0.get(key).cloned())
+    }
+    fn save(&mut self, rows: &[(&str, &Row)]) -> Result<(), Error> {
+        self.0.extend(rows.iter().map(|(key, row)| ((*key).to_owned(), (*row).clone())));
+        Ok(())
+    }
+    fn remove(&mut self, key: &str) -> Result<(), Error> {
+        self.0.remove(key);
+        Ok(())
+    }
+    fn sweep(&mut self, _: UnixMillis) -> Result<(), Error> {
+        Ok(())
+    }
+    fn next_expiry(&self) -> Result<Option<UnixMillis>, Error> {
+        Ok(None)
+    }
+    fn set_alarm(&mut self, _: UnixMillis) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+fn quota() -> impl Strategy<Value = Quota> {
+    (0..5u8, 1..1_000u64, 1..1_000_000u64, 1..1_000u64).prop_map(|(algorithm, limit, span, refill)| {
+        let span = Millis::new(span);
+        let quota = match algorithm {
+            0 => Quota::fixed_window(limit, span),
+            1 => Quota::sliding_window(limit, span),
+            2 => Quota::sliding_log(limit, span),
+            3 => Quota::token_bucket(limit, refill, span),
+            _ => Quota::leaky_bucket(limit, refill, span),
+        };
+        quota.expect("within range")
+    })
+}
+
+fn instant() -> impl Strategy<Value = UnixMillis> {
+    any::<u64>().prop_map(UnixMillis::new)
+}
+
+fn granted() -> impl Strategy<Value = Granted> {
+    (any::<u64>(), instant()).prop_map(|(units, until)| Granted { units, until })
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let back = (granted(), any::<u64>()).prop_map(|(lease, unspent)| GaveBack { lease, unspent });
+    prop_oneof![
+        Just(Action::Check),
+        Just(Action::Peek),
+        Just(Action::Delete),
+        instant().prop_map(|charged_at| Action::Refund { charged_at }),
+        (any::<u64>(), any::<u64>(), prop::option::of(back)).prop_map(|(want, lifetime, back)| Action::Lease {
+            want,
+            lifetime: Millis::new(lifetime),
+            back,
+        }),
+    ]
+}
+
+fn policy(quotas: RangeInclusive<usize>) -> impl Strategy<Value = Policy> {
+    (prop::collection::vec(quota(), quotas), any::<bool>()).prop_map(|(quotas, charge_denied)| {
+        Policy::new("wire", quotas).expect("one to eight").charge_denied(charge_denied)
+    })
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    let once = (any::<[u8; 16]>(), any::<u64>()).prop_map(|(token, ttl)| Once { token, ttl: Millis::new(ttl) });
+    let key = prop::collection::vec(any::<u8>(), 0..300).prop_map(Key::new);
+    let numbers = (any::<u64>(), prop::option::of(instant()), any::<u64>());
+    (action(), policy(1..=8), key, numbers, prop::option::of(once)).prop_map(|(action, policy, key, numbers, once)| {
+        let (cost, now, min_ttl) = numbers;
+        Call { action, key: key.storage_key(&policy), policy, cost, now, min_ttl: Millis::new(min_ttl), once }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_call_is_read_as_it_was_written(call in call()) {
+        let bytes = call.encode();
+        prop_assert_eq!(Call::decode(&bytes).expect("what was written"), call);
+        for end in 0..bytes.len() {
+            match Call::decode(&bytes[..end]) {
+                Err(error) => prop_assert_eq!(error.kind(), ErrorKind::Invalid),
+                // A lease without what is given back is a call, too.
+                Ok(shorter) => prop_assert!(matches!(shorter.action, Action::Lease { back: None, .. }), "a lease only"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_is_read_as_it_was_written(
+        admitted: bool,
+        now in instant(),
+        cost: u64,
+        lease in prop::option::of(granted()),
+        before in prop::option::of(prop::collection::vec(any::<u8>(), 0..60)),
+    ) {
+        let answer = Answer { admitted, now, cost, lease, before };
+        prop_assert_eq!(Reply::of(Ok(answer.clone())).answer().expect("what was written"), answer);
+    }
+
+    #[test]
+    fn bytes_of_any_kind_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200), clock in instant()) {
+        let reply = Counter::new(Kept::default(), None).answer(&bytes, clock);
+        prop_assert!([200, 400].contains(&reply.status));
+        let _ = Answer::decode(&bytes);
+    }
+
+    #[test]
+    fn a_call_with_bytes_changed_is_answered(
+        call in call(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        clock in instant(),
+    ) {
+        let mut bytes = call.encode();
+        for (place, byte) in changes {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        let reply = Counter::new(Kept::default(), None).answer(&bytes, clock);
+        prop_assert!([200, 400].contains(&reply.status), "{}", String::from_utf8_lossy(&reply.body));
+    }
+
+    /// Whatever callers say of one key, of leases that were never granted too: what is stored stays a state of its policy.
+    #[test]
+    fn calls_that_contradict_each_other_leave_a_sound_state(
+        policy in prop_oneof![policy(1..=8), policy(1..=1)],
+        calls in prop::collection::vec(call(), 1..12),
+        clock in instant(),
+    ) {
+        let mut counter = Counter::new(Kept::default(), None);
+        for call in calls {
+            let call = Call { key: "tg1:same".to_owned(), policy: policy.clone(), ..call };
+            let reply = counter.answer(&call.encode(), clock);
+            prop_assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(&reply.body));
+        }
+    }
+
+    #[test]
+    fn no_reply_of_others_is_an_answer(status in 100..600u16, body in prop::collection::vec(any::<u8>(), 0..60)) {
+        prop_assume!(status != 200);
+        let error = Reply { status, body }.answer().expect_err("no answer");
+        prop_assert_eq!(error.kind(), ErrorKind::Corrupt);
+    }
+}
+
+#[test]
+fn an_error_travels_with_its_kind() {
+    for kind in [ErrorKind::Invalid, ErrorKind::Corrupt, ErrorKind::Refused] {
+        let reply = Reply::error(Error::new(kind, "no: not this"));
+        assert_eq!(reply.status, if kind == ErrorKind::Invalid { 400 } else { 500 });
+        let error = reply.answer().expect_err("an error");
+        assert_eq!((error.kind(), error.to_string().as_str()), (kind, "no: not this"));
+    }
+}

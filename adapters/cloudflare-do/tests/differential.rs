@@ -1,0 +1,231 @@
+//! Objects decide what the reference decides: random policies, random histories, evictions at any point, every answer the
+//! same; and no more rows than are due.
+
+#![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
+
+mod support;
+
+use std::num::NonZero;
+
+use pollster::block_on;
+use proptest::prelude::*;
+use support::{Rig, START_MS};
+use tollgate_cloudflare_do::{Config, DurableObjects, Placement};
+use tollgate_core::algorithm::{MAX_UNITS, SlidingLog};
+use tollgate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
+
+/// The last instant with one after it: the reference keeps what ends after now, and nothing ends after the very last.
+const LAST: UnixMillis = UnixMillis::new(UnixMillis::MAX.get() - 1);
+
+/// A quota before it is checked: the numbers are cut to what its algorithm takes.
+#[derive(Clone, Debug)]
+struct Numbers {
+    algorithm: u8,
+    limit: u64,
+    unit: u64,
+    refill: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Cost {
+    Units(u64),
+    /// So many sixteenths of the first quota's limit.
+    Sixteenths(u64),
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Check(Cost),
+    /// A check under one of four tokens, kept so long.
+    Once(u8, Cost, u64),
+    Peek(Cost),
+    /// Gives back what was charged so many checks ago.
+    Refund(usize, Cost),
+    Reset,
+    Forward(u64),
+    Back(u64),
+    /// Other limits, the same shape.
+    Limits(u64, u64),
+    Evict,
+}
+
+#[derive(Clone, Debug)]
+struct History {
+    quotas: Vec<Numbers>,
+    charge_denied: bool,
+    start_ms: u64,
+    steps: Vec<Step>,
+}
+
+/// Whole numbers up to 2^`bits`, each length as likely as another.
+fn magnitude(bits: u32) -> impl Strategy<Value = u64> {
+    (0..=bits, any::<u64>()).prop_map(|(bits, number)| number >> (63 - bits).min(63) >> 1)
+}
+
+fn numbers() -> impl Strategy<Value = Numbers> {
+    let tiny = (0..5u8, 1..6u64, 1..20u64, 1..5u64);
+    let plain = (0..5u8, 1..100u64, 1_000..60_000u64, 1..50u64);
+    let any = (0..5u8, magnitude(51), magnitude(51), magnitude(51));
+    let full = (0..5u8, Just(u64::MAX), magnitude(51), magnitude(51));
+    prop_oneof![4 => tiny, 3 => plain, 2 => any, 2 => full].prop_map(|(algorithm, limit, unit, refill)| Numbers {
+        algorithm,
+        limit,
+        unit,
+        refill,
+    })
+}
+
+fn cost() -> impl Strategy<Value = Cost> {
+    prop_oneof![
+        6 => Just(Cost::Units(1)),
+        1 => Just(Cost::Units(0)),
+        2 => (1..5u64).prop_map(Cost::Units),
+        4 => (0..20u64).prop_map(Cost::Sixteenths),
+        1 => prop_oneof![Just(u64::MAX), magnitude(63)].prop_map(Cost::Units),
+    ]
+}
+
+/// `settled`: time goes forward and limits stay, as rows that are removed on time assume.
+fn step(settled: bool) -> impl Strategy<Value = Step> {
+    let span = || prop_oneof![4 => 0..30u64, 2 => 0..60_000u64, 1 => magnitude(48)];
+    // The reference forgets first answers as time passes, also where it steps back again.
+    let ttl = if settled { magnitude(48).boxed() } else { Just(1 << 49).boxed() };
+    let odd = u32::from(!settled);
+    prop_oneof![
+        10 => cost().prop_map(Step::Check),
+        2 => (0..4u8, cost(), ttl).prop_map(|(token, cost, ttl)| Step::Once(token, cost, ttl)),
+        1 => cost().prop_map(Step::Peek),
+        2 => (0..6usize, cost()).prop_map(|(ago, cost)| Step::Refund(ago, cost)),
+        1 => Just(Step::Reset),
+        5 => span().prop_map(Step::Forward),
+        2 => Just(Step::Evict),
+        2 * odd => span().prop_map(Step::Back),
+        odd => (magnitude(51), magnitude(51)).prop_map(|(limit, refill)| Step::Limits(limit, refill)),
+    ]
+}
+
+fn history(settled: bool) -> impl Strategy<Value = History> {
+    let start = prop_oneof![0..100u64, Just(START_MS), magnitude(48)];
+    let quotas = prop_oneof![3 => prop::collection::vec(numbers(), 1..2), 2 => prop::collection::vec(numbers(), 1..=8)];
+    (quotas, any::<bool>(), start, prop::collection::vec(step(settled), 1..40))
+        .prop_map(|(quotas, charge_denied, start_ms, steps)| History { quotas, charge_denied, start_ms, steps })
+}
+
+fn policy(quotas: &[Numbers], charge_denied: bool) -> Policy {
+    let quotas = quotas.iter().map(|&Numbers { algorithm, limit, unit, refill }| {
+        let unit = unit.clamp(1, MAX_UNITS);
+        let limit = limit.clamp(1, MAX_UNITS / unit);
+        let (window, refill) = (Millis::new(unit), refill.clamp(1, MAX_UNITS));
+        let quota = match algorithm {
+            0 => Quota::fixed_window(limit, window),
+            1 => Quota::sliding_window(limit, window),
+            2 => Quota::sliding_log(limit.min(SlidingLog::MAX_LIMIT), window),
+            3 => Quota::token_bucket(limit, refill, window),
+            _ => Quota::leaky_bucket(limit, refill, window),
+        };
+        quota.unwrap()
+    });
+    Policy::new("api", quotas).unwrap().charge_denied(charge_denied)
+}
+
+impl Cost {
+    fn of(&self, policy: &Policy) -> u64 {
+        match *self {
+            Self::Units(units) => units,
+            Self::Sixteenths(share) => {
+                u64::try_from(u128::from(policy.quotas()[0].rule().limit()) * u128::from(share) / 16).unwrap()
+            }
+        }
+    }
+}
+
+/// Replays a history on objects and on the reference. `sweeping`: the objects' clock goes with the history, and alarms fire.
+fn replay(history: &History, placement: Placement, sweeping: bool) -> Result<(), TestCaseError> {
+    let (rig, memory, key) = (Rig::default(), MemoryLimiter::with_shards(1), Key::new("user:1"));
+    let limiter = DurableObjects::with_config(&rig, Config::default().placement(placement)).limiter();
+    let mut quotas = history.quotas.clone();
+    let mut policy = policy(&quotas, history.charge_denied);
+    let mut now = UnixMillis::new(history.start_ms).min(LAST);
+    let mut charged_at = vec![now];
+    // A token is of one configuration: its first answer is told in the terms of the policy it is asked with.
+    let mut epoch = 0;
+    if sweeping {
+        rig.set_clock(now);
+    }
+    for (place, step) in history.steps.iter().enumerate() {
+        let about = || format!("step {place}, {step:?}, at {now:?}, of {policy:?}");
+        let written = rig.rows_written();
+        let mut due = 0;
+        match step {
+            Step::Check(cost) => {
+                let check = Check::new(&policy, &key, now).cost(cost.of(&policy));
+                let decided = block_on(limiter.check(check)).unwrap();
+                prop_assert_eq!(&decided, &memory.decide(check), "{}", about());
+                charged_at.push(now);
+                due = u64::from(decided.is_allowed() || policy.charges_denied());
+            }
+            Step::Once(token, cost, ttl) => {
+                let token = format!("{epoch}-{token}");
+                let check = Check::new(&policy, &key, now).cost(cost.of(&policy)).idempotent(&token, Millis::new(*ttl));
+                let decided = block_on(limiter.check(check)).unwrap();
+                prop_assert_eq!(&decided, &memory.decide(check), "{}", about());
+                due = 1 + u64::from(decided.is_allowed() || policy.charges_denied());
+            }
+            Step::Peek(cost) => {
+                let check = Check::new(&policy, &key, now).cost(cost.of(&policy));
+                let decided = block_on(limiter.peek(check)).unwrap();
+                prop_assert_eq!(&decided, &block_on(memory.peek(check)).unwrap(), "{}", about());
+            }
+            Step::Refund(ago, cost) => {
+                let then = charged_at[charged_at.len().saturating_sub(ago + 1)];
+                let refund = Refund::new(&policy, &key, cost.of(&policy), then, now);
+                block_on(limiter.refund(refund)).unwrap();
+                block_on(memory.refund(refund)).unwrap();
+                due = 1;
+            }
+            Step::Reset => {
+                block_on(limiter.reset(&policy, &key)).unwrap();
+                block_on(memory.reset(&policy, &key)).unwrap();
+                due = 1;
+            }
+            Step::Forward(span) => {
+                now = (now + Millis::new(*span)).min(LAST);
+                if sweeping {
+                    rig.set_clock(now);
+                    // The removal of what has expired.
+                    due = 5;
+                }
+            }
+            Step::Back(span) => now = UnixMillis::new(now.get().saturating_sub(*span)),
+            Step::Limits(limit, refill) => {
+                for numbers in &mut quotas {
+                    (numbers.limit, numbers.refill) = (*limit, *refill);
+                }
+                policy = self::policy(&quotas, history.charge_denied);
+                epoch += 1;
+            }
+            Step::Evict => rig.evict(),
+        }
+        let rows = rig.rows_written() - written;
+        prop_assert!(rows <= due, "{rows} rows written, {due} at most; step {place}, {step:?}, of {policy:?}");
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
+
+    #[test]
+    fn an_object_decides_what_the_reference_decides(history in history(false)) {
+        replay(&history, Placement::PerKey, false)?;
+    }
+
+    #[test]
+    fn removing_what_has_expired_changes_no_decision(history in history(true)) {
+        replay(&history, Placement::Shards(NonZero::new(3).unwrap()), true)?;
+    }
+}
+
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2_000)
+}

@@ -1,0 +1,233 @@
+//! Leases: never more than the quota, whatever dies; never less than the floor.
+
+#![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
+
+mod support;
+
+use std::num::NonZero;
+use std::ops::Range;
+
+use pollster::block_on;
+use proptest::prelude::*;
+use support::{Loss, Rig, START_MS};
+use tollgate_cloudflare_do::{Clock, Config, DurableObjects, Leases};
+use tollgate_core::{Accuracy, Check, ErrorKind, Key, Limiter, Load, Millis, Policy, Quota, UnixMillis};
+
+fn at(ms: u64) -> UnixMillis {
+    UnixMillis::new(START_MS + ms)
+}
+
+fn isolate(rig: &Rig, slice: u64, lifetime_ms: u64) -> Leases<&Rig> {
+    Leases::new(DurableObjects::new(rig), NonZero::new(slice).unwrap(), Millis::new(lifetime_ms)).unwrap()
+}
+
+/// What happens to a fleet of isolates.
+#[derive(Clone, Debug)]
+enum Step {
+    /// So many requests of a cost, each tried once, at one isolate.
+    Ask {
+        isolate: usize,
+        cost: u64,
+        times: u64,
+    },
+    /// An isolate dies with what it holds, and another takes its place.
+    Die(usize),
+    /// All objects leave memory.
+    Evict,
+    /// The next requests' answers, or they themselves, are lost.
+    Lose(u8),
+    Forward(u64),
+}
+
+#[derive(Clone, Debug)]
+struct Story {
+    bucket: bool,
+    limit: u64,
+    refill: u64,
+    span_ms: u64,
+    slice: u64,
+    lifetime_ms: u64,
+    steps: Vec<Step>,
+}
+
+const ISOLATES: usize = 4;
+
+fn step(cost: impl Strategy<Value = u64> + 'static, losses: bool) -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (0..ISOLATES, cost, 1..12u64).prop_map(|(isolate, cost, times)| Step::Ask { isolate, cost, times }),
+        1 => (0..ISOLATES).prop_map(Step::Die),
+        1 => Just(Step::Evict),
+        8 => prop_oneof![0..20u64, 0..400u64, 0..4_000u64].prop_map(Step::Forward),
+        1 => if losses { (0..3u8).prop_map(Step::Lose).boxed() } else { Just(Step::Evict).boxed() },
+    ]
+}
+
+fn story<S: Strategy<Value = Step>>(
+    step: S,
+    limits: Range<u64>,
+    lifetimes_ms: Range<u64>,
+) -> impl Strategy<Value = Story> {
+    let numbers = (any::<bool>(), limits, 1..30u64, 1..3_000u64, 1..20u64, lifetimes_ms);
+    (numbers, prop::collection::vec(step, 1..80)).prop_map(|(numbers, steps)| {
+        let (bucket, limit, refill, span_ms, slice, lifetime_ms) = numbers;
+        Story { bucket, limit, refill, span_ms, slice, lifetime_ms, steps }
+    })
+}
+
+impl Story {
+    fn policy(&self, limit: u64) -> Policy {
+        let span = Millis::new(self.span_ms);
+        let quota = match self.bucket {
+            true => Quota::token_bucket(limit, self.refill, span),
+            false => Quota::fixed_window(limit, span),
+        };
+        Policy::new("api", [quota.unwrap()]).unwrap()
+    }
+
+    /// Plays it out: what was admitted when, and the deaths.
+    fn play(&self, mut each: impl FnMut(u64, u64, bool)) -> u64 {
+        let (rig, policy, key) = (Rig::default(), self.policy(self.limit), Key::new("user:1"));
+        let fresh = || isolate(&rig, self.slice, self.lifetime_ms);
+        let mut isolates: Vec<_> = (0..ISOLATES).map(|_| fresh()).collect();
+        let (mut now_ms, mut deaths) = (0, 0);
+        for step in &self.steps {
+            match *step {
+                Step::Ask { isolate, cost, times } => {
+                    for _ in 0..times {
+                        let check = Check::new(&policy, &key, at(now_ms)).cost(cost);
+                        let admitted =
+                            block_on(isolates[isolate].check(check)).is_ok_and(|decision| decision.is_allowed());
+                        each(now_ms, cost, admitted);
+                    }
+                }
+                Step::Die(isolate) => {
+                    isolates[isolate] = fresh();
+                    deaths += 1;
+                }
+                Step::Evict => rig.evict(),
+                Step::Lose(what) => rig.lose([Loss::None, Loss::Answers, Loss::Calls][usize::from(what)]),
+                Step::Forward(ms) => {
+                    now_ms += ms;
+                    rig.set_clock(at(now_ms));
+                }
+            }
+        }
+        deaths
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_global_rejects: 20_000, failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
+
+    #[test]
+    fn no_interval_admits_more_than_the_algorithms_maximum(story in story(step(prop_oneof![3 => Just(1), 1 => 0..9u64], true), 1..60, 1..3_000)) {
+        let mut admitted: Vec<(u64, u64)> = Vec::new();
+        story.play(|at_ms, cost, yes| if yes { admitted.push((at_ms, cost)) });
+        if story.bucket {
+            for first in 0..admitted.len() {
+                let mut sum = 0;
+                for &(at_ms, cost) in &admitted[first..] {
+                    sum += cost;
+                    let most = story.limit + (at_ms - admitted[first].0) * story.refill / story.span_ms;
+                    prop_assert!(sum <= most, "{sum} of at most {most} from {} to {at_ms}", admitted[first].0);
+                }
+            }
+        } else {
+            for &(at_ms, _) in &admitted {
+                let window = |ms: u64| (START_MS + ms) / story.span_ms;
+                let sum: u64 = admitted.iter().filter(|other| window(other.0) == window(at_ms)).map(|other| other.1).sum();
+                prop_assert!(sum <= story.limit, "{sum} of {} in the window of {at_ms}", story.limit);
+            }
+        }
+    }
+
+    #[test]
+    fn never_stricter_than_an_exact_limiter_of_the_floor(story in story(step(Just(1), false), 60..400, 400_000..500_000)) {
+        let mut asked = Vec::new();
+        // Longer than the story lasts: a lease for each isolate.
+        let deaths = story.play(|at_ms, _, yes| asked.push((at_ms, yes)));
+        let floor = isolate(&Rig::default(), story.slice, 1).floor(story.limit, ISOLATES as u64 + deaths);
+        prop_assume!(floor > 0);
+        let policy = story.policy(floor);
+        let mut exact = policy.unused();
+        let (mut by_leases, mut by_exact) = (0u64, 0u64);
+        for (at_ms, yes) in asked {
+            by_leases += u64::from(yes);
+            by_exact += u64::from(policy.decide(&mut exact, at(at_ms), 1).is_allowed());
+            prop_assert!(by_leases >= by_exact, "{by_leases} where a limit of {floor} admits {by_exact}, at {at_ms}");
+        }
+    }
+}
+
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2_000)
+}
+
+#[test]
+fn a_lone_isolate_spends_a_window_to_the_last_with_few_calls() {
+    let policy = Policy::new("api", [Quota::fixed_window(1_000, Millis::from_secs(60)).unwrap()]).unwrap();
+    let (rig, key) = (Rig::default(), Key::new("user:1"));
+    let leases = isolate(&rig, 100, 10_000);
+    let mut calls_when_spent = 0;
+    for request in 0..1_100 {
+        let decision = block_on(leases.check(Check::new(&policy, &key, at(request)))).unwrap();
+        assert_eq!(decision.is_allowed(), request < 1_000, "{request}");
+        if request == 999 {
+            calls_when_spent = rig.calls();
+        }
+    }
+    assert!(calls_when_spent <= 28, "{calls_when_spent}");
+    assert!(rig.rows_written() <= 28, "{}", rig.rows_written());
+}
+
+#[test]
+fn a_lease_that_is_spent_frees_its_bucket_at_the_next_call() {
+    // 100 a second: leases of 10 for ten seconds would hold the whole bucket within one, if none were given back.
+    let policy = Policy::new("api", [Quota::token_bucket(100, 100, Millis::from_secs(1)).unwrap()]).unwrap();
+    let (rig, key) = (Rig::default(), Key::new("user:1"));
+    let leases = isolate(&rig, 10, 10_000);
+    for request in 0..2_000 {
+        let check = Check::new(&policy, &key, at(request * 10));
+        assert!(block_on(leases.check(check)).unwrap().is_allowed(), "{request}");
+    }
+    assert!(rig.calls() <= 200, "{}", rig.calls());
+}
+
+#[test]
+fn what_cannot_be_leased_is_a_plain_call() {
+    let (rig, key) = (Rig::default(), Key::new("user:1"));
+    let leases = isolate(&rig, 10, 10_000);
+    let window = Quota::fixed_window(100, Millis::from_secs(60)).unwrap();
+    let sliding = Quota::sliding_window(100, Millis::from_secs(60)).unwrap();
+    let bucket = Quota::token_bucket(100, 1, Millis::from_secs(60)).unwrap();
+    let policies = [
+        Policy::new("two", [window.clone(), bucket]).unwrap(),
+        Policy::new("sliding", [sliding]).unwrap(),
+        Policy::new("charging", [window.clone()]).unwrap().charge_denied(true),
+    ];
+    for policy in &policies {
+        for request in 1..=5 {
+            let decision = block_on(leases.check(Check::new(policy, &key, at(0)))).unwrap();
+            assert_eq!(decision.quotas()[0].remaining(), Some(100 - request), "{}", policy.name());
+        }
+    }
+    let policy = Policy::new("window", [window]).unwrap();
+    let once = Check::new(&policy, &key, at(0)).idempotent("request-1", Millis::from_secs(60));
+    assert_eq!(block_on(leases.check(once)).unwrap(), block_on(leases.check(once)).unwrap());
+    assert_eq!(rig.calls(), 17);
+}
+
+#[test]
+fn what_it_declares() {
+    let rig = Rig::default();
+    let leases = isolate(&rig, 10, 10_000);
+    let can = leases.capabilities();
+    assert_eq!(can.accuracy.ceiling(Load { limit: 100, in_flight: 50, locations: 3 }), 100);
+    assert!(matches!(can.accuracy, Accuracy::Soft(drift) if drift.formula == "limit"));
+    assert_eq!((leases.floor(100, 3), leases.floor(100, 30)), (70, 0));
+    let by_object = DurableObjects::with_config(&rig, Config::default().clock(Clock::Object));
+    let refused = Leases::new(by_object, NonZero::new(1).unwrap(), Millis::new(1)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    let refused = Leases::new(DurableObjects::new(&rig), NonZero::new(1).unwrap(), Millis::ZERO).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+}

@@ -1,0 +1,183 @@
+//! Objects without Cloudflare: rows in memory that count what is written, can fail, and survive an eviction.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "each test uses its part of the rig; a failing rig fails its test"
+)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::{Future, ready};
+use std::sync::Mutex;
+
+use tollgate_cloudflare_do::{Address, Counter, Namespace, Reply, Row, Rows};
+use tollgate_core::{Error, ErrorKind, UnixMillis};
+
+/// Where virtual time begins.
+pub const START_MS: u64 = 1_800_000_000_000;
+
+/// The rows of one object, in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    pub rows: BTreeMap<String, Row>,
+    pub alarm: Option<UnixMillis>,
+    pub rows_written: u64,
+    pub alarms_set: u64,
+    pub loads: std::cell::Cell<u64>,
+    /// Every write from now on fails.
+    pub full: bool,
+}
+
+impl Memory {
+    fn writable(&self) -> Result<(), Error> {
+        if self.full { Err(Error::new(ErrorKind::Refused, "database or disk is full")) } else { Ok(()) }
+    }
+}
+
+impl Rows for Memory {
+    fn load(&self, key: &str) -> Result<Option<Row>, Error> {
+        self.loads.set(self.loads.get() + 1);
+        Ok(self.rows.get(key).cloned())
+    }
+
+    fn save(&mut self, rows: &[(&str, &Row)]) -> Result<(), Error> {
+        self.writable()?;
+        for (key, row) in rows {
+            self.rows.insert((*key).to_owned(), (*row).clone());
+            self.rows_written += 1;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, key: &str) -> Result<(), Error> {
+        self.writable()?;
+        self.rows_written += u64::from(self.rows.remove(key).is_some());
+        Ok(())
+    }
+
+    fn sweep(&mut self, clock: UnixMillis) -> Result<(), Error> {
+        self.writable()?;
+        let before = self.rows.len();
+        self.rows.retain(|_, row| row.expires > clock);
+        self.rows_written += u64::try_from(before - self.rows.len()).unwrap();
+        Ok(())
+    }
+
+    fn next_expiry(&self) -> Result<Option<UnixMillis>, Error> {
+        Ok(self.rows.values().map(|row| row.expires).min())
+    }
+
+    fn set_alarm(&mut self, at: UnixMillis) -> Result<(), Error> {
+        self.writable()?;
+        self.alarm = Some(at);
+        self.alarms_set += 1;
+        Ok(())
+    }
+}
+
+/// A namespace of objects in this process.
+#[derive(Debug, Default)]
+pub struct Rig {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    objects: HashMap<String, Counter<Memory>>,
+    /// The objects' clock; [`START_MS`] at first.
+    clock: Option<UnixMillis>,
+    calls: u64,
+    loss: Loss,
+}
+
+/// What happens to the next calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Loss {
+    /// They are answered.
+    #[default]
+    None,
+    /// They arrive, and their answers do not.
+    Answers,
+    /// They do not arrive.
+    Calls,
+}
+
+impl Rig {
+    /// Sets the objects' clock, and fires the alarms that are due by it.
+    pub fn set_clock(&self, clock: UnixMillis) {
+        let mut state = self.state.lock().unwrap();
+        state.clock = Some(clock);
+        for counter in state.objects.values_mut() {
+            if counter.rows().alarm.is_some_and(|at| at <= clock) {
+                replace(counter, |mut rows| {
+                    rows.alarm = None;
+                    Counter::new(rows, None)
+                });
+                counter.sweep(clock).unwrap();
+            }
+        }
+    }
+
+    pub fn lose(&self, loss: Loss) {
+        self.state.lock().unwrap().loss = loss;
+    }
+
+    /// Drops every object from memory.
+    pub fn evict(&self) {
+        self.edit(|_| {});
+    }
+
+    /// Drops every object from memory and changes its rows.
+    pub fn edit(&self, mut change: impl FnMut(&mut Memory)) {
+        for counter in self.state.lock().unwrap().objects.values_mut() {
+            replace(counter, |mut rows| {
+                change(&mut rows);
+                let alarm = rows.alarm;
+                Counter::new(rows, alarm)
+            });
+        }
+    }
+
+    /// Looks at the rows of every object.
+    pub fn each(&self, mut look: impl FnMut(&str, &Memory)) {
+        for (name, counter) in &self.state.lock().unwrap().objects {
+            look(name, counter.rows());
+        }
+    }
+
+    pub fn sum(&self, what: impl Fn(&Memory) -> u64) -> u64 {
+        let mut sum = 0;
+        self.each(|_, rows| sum += what(rows));
+        sum
+    }
+
+    pub fn rows_written(&self) -> u64 {
+        self.sum(|rows| rows.rows_written)
+    }
+
+    pub fn calls(&self) -> u64 {
+        self.state.lock().unwrap().calls
+    }
+}
+
+impl Namespace for &Rig {
+    fn call(&self, object: Address<'_>, body: Vec<u8>) -> impl Future<Output = Result<Reply, Error>> + Send {
+        let mut state = self.state.lock().unwrap();
+        state.calls += 1;
+        let loss = state.loss;
+        if loss == Loss::Calls {
+            return ready(Err(Error::new(ErrorKind::Unavailable, "lost")));
+        }
+        let clock = state.clock.unwrap_or(UnixMillis::new(START_MS));
+        let counter =
+            state.objects.entry(object.name.to_owned()).or_insert_with(|| Counter::new(Memory::default(), None));
+        let reply = counter.answer(&body, clock);
+        ready(if loss == Loss::Answers { Err(Error::new(ErrorKind::Timeout, "lost")) } else { Ok(reply) })
+    }
+}
+
+fn replace(counter: &mut Counter<Memory>, change: impl FnOnce(Memory) -> Counter<Memory>) {
+    let rows = std::mem::replace(counter, Counter::new(Memory::default(), None)).into_rows();
+    *counter = change(rows);
+}
