@@ -1,4 +1,6 @@
-// Runs a built Worker on workerd, several times over: node serve.mjs --guest FOLDER --built FOLDER [--isolates N] [--var NAME=VALUE]...
+// Runs a built Worker on workerd, several times over:
+//
+//   node serve.mjs --guest FOLDER --built FOLDER [--isolates N] [--rate-limit LIMIT/SECONDS]... [--var NAME=VALUE]...
 //
 // The isolates share nothing but the Worker's Durable Objects, of which there is one of each name in the world. The bindings are those of the guest's wrangler.jsonc. Once all answer, their
 // addresses are printed on one line. It ends when standard input does.
@@ -12,6 +14,7 @@ const { values: args } = parseArgs({
   options: {
     guest: { type: "string" },
     built: { type: "string" },
+    "rate-limit": { type: "string", multiple: true, default: [] },
     isolates: { type: "string", default: "1" },
     var: { type: "string", multiple: true, default: [] },
     "test-mode": { type: "boolean", default: false },
@@ -60,7 +63,7 @@ function worker(name) {
     durableObjects: Object.fromEntries((wrangler.durable_objects?.bindings ?? []).map((binding) => object(binding, name))),
     // The worst that an eventual store can do: no location ever sees what another wrote.
     kvNamespaces: Object.fromEntries((wrangler.kv_namespaces ?? []).map(({ binding }) => [binding, `${binding}-${name}`])),
-    ratelimits: Object.fromEntries((wrangler.ratelimits ?? []).map(({ name: binding, simple }) => [binding, { simple }])),
+    ratelimits: { ...rateLimits(wrangler.ratelimits ?? []), ...rateLimits(args["rate-limit"].map(rateLimit)) },
     analyticsEngineDatasets: Object.fromEntries(
       (wrangler.analytics_engine_datasets ?? []).map(({ binding, dataset }) => [binding, { dataset }]),
     ),
@@ -72,6 +75,15 @@ function worker(name) {
 function object({ name: binding, class_name: className }, worker) {
   const scriptName = worker === names[0] ? undefined : names[0];
   return [binding, { className, scriptName, useSQLite: true }];
+}
+
+function rateLimits(bindings) {
+  return Object.fromEntries(bindings.map(({ name, simple }) => [name, { simple }]));
+}
+
+function rateLimit(text) {
+  const [limit, period] = text.split("/").map(Number);
+  return { name: `LIMITER_${limit}_${period}`, simple: { limit, period } };
 }
 
 function variables() {

@@ -1,16 +1,17 @@
 //! The targets on Cloudflare: a real Worker on workerd, the runtime that Cloudflare itself runs.
 
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
-use tollgate_core::Capabilities;
+use tollgate_core::{Accuracy, Capabilities, Drift, Millis, Policy};
 
 use super::build::workspace;
-use super::{Emulator, Running, Target, process, wasm};
-use crate::fixture::Disturb;
+use super::{Emulator, OWN_CLOCK, Running, Target, process, wasm};
+use crate::fixture::{Disturb, Fixture};
 use crate::subject::{Http, Version};
 
 /// As many as any fixture has locations. A limiter that is exact in one isolate only is found out.
@@ -22,7 +23,19 @@ pub(super) const DURABLE_OBJECT: Cloudflare = Cloudflare {
     about: "Durable Objects on workerd, called from three isolates",
     route: "do",
     capabilities: Capabilities::EXACT,
-    apart: false,
+    counts: Counts::Together,
+};
+
+/// Isolates that lease from the objects.
+pub(super) const LEASED: Cloudflare = Cloudflare {
+    name: "cloudflare-do-leased",
+    about: "the same, where each isolate leases ten at a time",
+    route: "do-leased",
+    capabilities: Capabilities {
+        accuracy: Accuracy::Soft(Drift { formula: "limit", ceiling: |load| load.limit }),
+        ..Capabilities::EXACT
+    },
+    counts: Counts::Together,
 };
 
 /// Isolates that count for themselves, and share through Workers KV.
@@ -31,8 +44,24 @@ pub(super) const KV: Cloudflare = Cloudflare {
     about: "Workers KV on workerd, three isolates that never see each other's writes",
     route: "kv",
     capabilities: tollgate_cloudflare_kv::CAPABILITIES,
-    apart: true,
+    counts: Counts::Apart,
 };
+
+/// The platform's own limiter.
+pub(super) const RATE_LIMIT: Cloudflare = Cloudflare {
+    name: "cloudflare-ratelimit",
+    about: "the Rate Limiting binding's emulation, three locations",
+    route: "ratelimit",
+    capabilities: tollgate_cloudflare_ratelimit::CAPABILITIES,
+    counts: Counts::ByThePlatform,
+};
+
+/// The limits for which there is a binding, a minute each: those that the fixtures use.
+const LIMITS: [u64; 7] = [1, 2, 10, 60, 100, 999, 1_000];
+const PERIOD: Millis = Millis::from_secs(60);
+
+/// The emulation's windows are the wall clock's minutes. The suite is done in this part of one.
+const WINDOW_LEFT_MIN: Duration = Duration::from_secs(25);
 
 /// One of the Worker's routes.
 #[derive(Debug)]
@@ -41,8 +70,18 @@ pub(super) struct Cloudflare {
     about: &'static str,
     route: &'static str,
     capabilities: Capabilities,
-    /// Whether each isolate is a location that counts on its own.
-    apart: bool,
+    counts: Counts,
+}
+
+/// How isolates count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counts {
+    /// In one store: they are one location.
+    Together,
+    /// Each is a location of its own.
+    Apart,
+    /// Each is a location, and the platform counts: by its own clock, and by limits that are deployed with the Worker.
+    ByThePlatform,
 }
 
 impl Target for Cloudflare {
@@ -66,6 +105,21 @@ impl Target for Cloudflare {
         false
     }
 
+    fn takes(&self, policy: &Policy) -> bool {
+        let rule = policy.quotas()[0].rule();
+        self.counts != Counts::ByThePlatform || (LIMITS.contains(&rule.limit()) && rule.window() == PERIOD)
+    }
+
+    fn unverified(&self, fixture: &Fixture) -> Option<&'static str> {
+        if self.counts != Counts::ByThePlatform {
+            return fixture.outlives_a_token().then_some(OWN_CLOCK);
+        }
+        if fixture.steps.iter().any(|step| step.policy.is_some()) {
+            return Some("the platform's limits are deployed with the Worker, and change with no request");
+        }
+        fixture.steps.windows(2).any(|steps| steps[0].at_ms != steps[1].at_ms).then_some(OWN_CLOCK)
+    }
+
     fn emulator(&self) -> Result<Emulator, String> {
         Tools::find().map(|tools| Emulator { name: "workerd".into(), version: tools.workerd })
     }
@@ -74,20 +128,34 @@ impl Target for Cloudflare {
         async {
             let built = BUILT.get_or_init(|| async { build(&Tools::find()?).await }).await.clone()?;
             let host = workspace().join("conformance/hosts/cloudflare/serve.mjs");
-            let args = [
+            let mut args = vec![
                 host.display().to_string(),
                 format!("--guest={}", guest().display()),
                 format!("--built={}", built.display()),
                 format!("--isolates={ISOLATES}"),
             ];
+            if self.counts == Counts::ByThePlatform {
+                args.extend(LIMITS.map(|limit| format!("--rate-limit={limit}/{}", PERIOD.as_secs_ceil())));
+                away_from_an_edge().await;
+            }
             let (guest, addresses) = process::guest("node".as_ref(), &args).await?;
             let addresses = addresses.split_whitespace().map(|address| format!("{address}/{}", self.route));
             let addresses = addresses.collect::<Vec<_>>();
             let http = Http::new(&addresses, Version::Http1);
-            let http = if self.apart { http.apart() } else { http };
+            let http = if self.counts == Counts::Together { http } else { http.apart() };
             Ok(Running { http, guests: vec![guest], store: None })
         }
         .boxed_local()
+    }
+}
+
+/// Waits where the wall clock's minute is about to end.
+async fn away_from_an_edge() {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let left = Duration::from_secs(60) - Duration::from_secs(since_epoch.as_secs() % 60);
+    if left < WINDOW_LEFT_MIN {
+        eprintln!("waiting {left:?} for the emulation's next window");
+        tokio::time::sleep(left).await;
     }
 }
 

@@ -3,6 +3,7 @@
 //! | path | counts in |
 //! |-|-|
 //! | `/do` | Durable Objects, one for each key |
+//! | `/do-leased` | the same, of which each isolate leases a part that it spends without asking |
 //! | `/kv` | each isolate's memory, and what Workers KV tells of the others |
 //! | `/ratelimit` | the Rate Limiting binding |
 //! | `/debug/…` | nothing: it shows what the client has left there; only where the variable `DEBUG` is `on` |
@@ -36,9 +37,10 @@ async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<R
     let (store, rest) = path.split_once('/').unwrap_or((path, ""));
     let asked = Asked { request, env: &env, debug, rest };
     match store {
-        "do" => asked.of(limiters::durable_objects(&env), "POLICY").await,
-        "kv" => asked.of(limiters::kv(&env, &context), "POLICY").await,
-        "ratelimit" => asked.of(limiters::rate_limit(&env), "RATE_LIMIT_POLICY").await,
+        "do" => asked.of(limiters::durable_objects(&env).as_ref(), "POLICY").await,
+        "do-leased" => asked.of(limiters::leases(&env).as_ref().copied(), "POLICY").await,
+        "kv" => asked.of(limiters::kv(&env, &context).as_ref(), "POLICY").await,
+        "ratelimit" => asked.of(Ok(&limiters::RateLimits { env: &env }), "RATE_LIMIT_POLICY").await,
         _ => not_found(),
     }
 }
@@ -52,18 +54,18 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    async fn of<L: Limiter>(self, limiter: Result<L, Error>, policy: &str) -> worker::Result<Response> {
+    async fn of<L: Limiter>(self, limiter: Result<&L, &Error>, policy: &str) -> worker::Result<Response> {
         let limiter = match limiter {
             Ok(limiter) => limiter,
             Err(error) => return refuse(&Refusal::unavailable(error.kind())),
         };
         if self.rest.starts_with("_tollgate/") && in_test_mode(self.env) {
-            return suite::answer(&limiter, self.request, self.rest).await;
+            return suite::answer(limiter, self.request, self.rest).await;
         }
         match (self.debug, self.rest) {
-            (false, "") => App::new(&limiter, self.env, policy)?.limited(&self.request).await,
+            (false, "") => App::new(limiter, self.env, policy)?.limited(&self.request).await,
             (true, "") if switched_on(self.env, "DEBUG") => {
-                App::new(&limiter, self.env, policy)?.left(&self.request).await
+                App::new(limiter, self.env, policy)?.left(&self.request).await
             }
             _ => not_found(),
         }

@@ -1,8 +1,9 @@
 //! The limiters, each from its binding.
 
+use std::num::NonZero;
 use std::sync::OnceLock;
 
-use tollgate_cloudflare_do::{DurableObjects, DurableObjectsLimiter};
+use tollgate_cloudflare_do::{DurableObjects, DurableObjectsLimiter, Leases};
 use tollgate_cloudflare_kv::{Isolate, KvLimiter, WorkersKv};
 use tollgate_cloudflare_ratelimit::{RateLimit, RateLimitLimiter};
 use tollgate_core::{
@@ -19,10 +20,26 @@ const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 const TEST_DEADLINE: Millis = Millis::from_secs(25);
 
 pub(crate) fn durable_objects(env: &Env) -> Result<DurableObjectsLimiter<ObjectNamespace>, Error> {
+    objects(env).map(DurableObjects::limiter)
+}
+
+fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
     let namespace = env.durable_object("TOLLGATE").map_err(|error| no_binding(&error))?;
     let config = tollgate_cloudflare_do::Config::default();
     let config = if in_test_mode(env) { config.min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE) } else { config };
-    Ok(DurableObjects::with_config(namespace, config).limiter())
+    Ok(DurableObjects::with_config(namespace, config))
+}
+
+/// What this isolate has leased: of each key up to 10 at a time, for up to 2 s.
+static LEASES: OnceLock<Leases<ObjectNamespace>> = OnceLock::new();
+
+pub(crate) fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Error> {
+    if let Some(leases) = LEASES.get() {
+        return Ok(leases);
+    }
+    const SLICE: NonZero<u64> = NonZero::new(10).expect("10 is not 0");
+    let leases = Leases::new(objects(env)?, SLICE, Millis::from_secs(2))?;
+    Ok(LEASES.get_or_init(|| leases))
 }
 
 /// What this isolate counted. It must outlive the request: it is what the bound rests on.
@@ -82,9 +99,43 @@ impl Limiter for Kv<'_> {
     }
 }
 
-/// The binding's numbers, which wrangler.jsonc has too: the platform does not tell them.
-pub(crate) fn rate_limit(env: &Env) -> Result<RateLimitLimiter<RateLimiter>, Error> {
-    Ok(RateLimit::from_env(env, "LIMITER", 100, Millis::from_secs(60))?.limiter())
+/// The Rate Limiting binding. It has one limit, so an app that has several policies has a binding for each: here
+/// `LIMITER_100_60` is 100 in 60 s.
+pub(crate) struct RateLimits<'a> {
+    pub(crate) env: &'a Env,
+}
+
+impl RateLimits<'_> {
+    fn of(&self, policy: &Policy) -> Result<RateLimitLimiter<RateLimiter>, Error> {
+        let rule = policy.quotas()[0].rule();
+        let (limit, period) = (rule.limit(), rule.window());
+        RateLimit::from_env(self.env, &format!("LIMITER_{limit}_{}", period.get() / 1_000), limit, period)
+            .map(RateLimit::limiter)
+            .map_err(|error| Error::new(ErrorKind::Unsupported, error.to_string()))
+    }
+}
+
+impl Limiter for RateLimits<'_> {
+    fn capabilities(&self) -> Capabilities {
+        tollgate_cloudflare_ratelimit::CAPABILITIES
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.capabilities().supports(&check)?;
+        self.of(check.policy)?.check(check).await
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.of(check.policy)?.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.of(refund.policy)?.refund(refund).await
+    }
+
+    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+        self.of(policy)?.reset(policy, key).await
+    }
 }
 
 fn no_binding(error: &worker::Error) -> Error {
