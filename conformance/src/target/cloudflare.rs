@@ -33,6 +33,7 @@ pub(super) const LEASED: Cloudflare = Cloudflare {
     route: "do-leased",
     capabilities: Capabilities {
         accuracy: Accuracy::Soft(Drift { formula: "limit", ceiling: |load| load.limit }),
+        refund: false,
         ..Capabilities::EXACT
     },
     counts: Counts::Together,
