@@ -2,8 +2,9 @@
 //
 //   node serve.mjs --guest FOLDER --built FOLDER [--isolates N] [--rate-limit LIMIT/SECONDS]... [--var NAME=VALUE]...
 //
-// The isolates share nothing but the Worker's Durable Objects, of which there is one of each name in the world. The bindings are those of the guest's wrangler.jsonc. Once all answer, their
-// addresses are printed on one line. It ends when standard input does.
+// The isolates share nothing but the Worker's Durable Objects, of which there is one of each name in the world. The
+// bindings are those of the guest's wrangler.jsonc. Once all answer, their addresses are printed on one line. It ends when
+// standard input does, and workerd with it.
 
 import { readFileSync } from "node:fs";
 import path from "node:path";
@@ -46,6 +47,7 @@ console.log(addresses.map((address) => address.origin).join(" "));
 
 process.stdin.resume();
 process.stdin.on("end", async () => {
+  setTimeout(() => process.exit(1), 5_000);
   await miniflare.dispose();
   process.exit(0);
 });
@@ -88,7 +90,7 @@ function rateLimit(text) {
 
 function variables() {
   const given = args.var.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]);
-  return { ...Object.fromEntries(given), ...(args["test-mode"] ? { TOLLGATE_TEST_MODE: "on" } : {}) };
+  return { TOLLGATE_TEST_MODE: args["test-mode"] ? "on" : "off", ...Object.fromEntries(given) };
 }
 
 function readJsonc(file) {

@@ -127,27 +127,29 @@ impl Target for Cloudflare {
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
         async {
-            let built = BUILT.get_or_init(|| async { build(&Tools::find()?).await }).await.clone()?;
-            let host = workspace().join("conformance/hosts/cloudflare/serve.mjs");
-            let mut args = vec![
-                host.display().to_string(),
-                format!("--guest={}", guest().display()),
-                format!("--built={}", built.display()),
-                format!("--isolates={ISOLATES}"),
-            ];
+            let mut args = vec![format!("--isolates={ISOLATES}")];
             if self.counts == Counts::ByThePlatform {
                 args.extend(LIMITS.map(|limit| format!("--rate-limit={limit}/{}", PERIOD.as_secs_ceil())));
                 away_from_an_edge().await;
             }
-            let (guest, addresses) = process::guest("node".as_ref(), &args).await?;
-            let addresses = addresses.split_whitespace().map(|address| format!("{address}/{}", self.route));
-            let addresses = addresses.collect::<Vec<_>>();
+            let (guest, addresses) = serve(args).await?;
+            let addresses: Vec<_> = addresses.iter().map(|address| format!("{address}/{}", self.route)).collect();
             let http = Http::new(&addresses, Version::Http1);
             let http = if self.counts == Counts::Together { http } else { http.apart() };
             Ok(Running { http, guests: vec![guest], store: None })
         }
         .boxed_local()
     }
+}
+
+/// Starts workerd, and waits for the isolates' addresses.
+async fn serve(more: Vec<String>) -> Result<(process::Process, Vec<String>), String> {
+    let built = BUILT.get_or_init(|| async { build(&Tools::find()?).await }).await.clone()?;
+    let host = workspace().join("conformance/hosts/cloudflare/serve.mjs").display().to_string();
+    let mut args = vec![host, format!("--guest={}", guest().display()), format!("--built={}", built.display())];
+    args.extend(more);
+    let (host, addresses) = process::guest("node".as_ref(), &args).await?;
+    Ok((host, addresses.split_whitespace().map(ToString::to_string).collect()))
 }
 
 /// Waits where the wall clock's minute is about to end.
@@ -208,3 +210,6 @@ async fn build(tools: &Tools) -> Result<PathBuf, String> {
     eprintln!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     Err("worker-build could not build the guest; what it said is above".into())
 }
+
+#[cfg(test)]
+mod tests;
