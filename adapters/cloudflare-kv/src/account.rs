@@ -7,9 +7,13 @@ use tollgate_core::{Decision, Millis, Policy, PolicyState, QuotaState, Rule, Uni
 
 use crate::bucket::{News, SharedBucket};
 use crate::record::{ENTRIES_MAX, Entry};
+use crate::value::Value;
 
 /// An entry that claims to be later than this by our clock is not believed.
 const AHEAD_MAX: Millis = Millis::from_secs(60);
+
+/// How long others may take to hear of an entry.
+const HEARD_AFTER: Millis = Millis::from_secs(120);
 
 /// What is known of a key.
 ///
@@ -60,7 +64,7 @@ impl Account {
     /// Takes in what a store told. Old news, and news of this account itself, change nothing.
     pub(crate) fn learn(&mut self, now: UnixMillis, found: Vec<Entry>) {
         let policy = Arc::clone(&self.policy);
-        let matters = |entry: &Entry| policy.expires_after(&entry.state, now) > Millis::ZERO;
+        let matters = |entry: &Entry| matters_for(&policy, entry, now) > Millis::ZERO;
         self.others.retain(matters);
         for entry in found {
             if entry.id == self.own.id || entry.at > now + AHEAD_MAX || !matters(&entry) {
@@ -91,12 +95,22 @@ impl Account {
         }
     }
 
+    /// The value it writes.
+    pub(crate) fn value(&self, now: UnixMillis) -> Value {
+        Value::of(self.own.id, now)
+    }
+
     /// What this account has admitted in all.
     pub(crate) const fn total(&self) -> u64 {
         self.own.total
     }
 
-    /// Whether nothing that this account admitted matters any more.
+    /// Whether this account's own count is of use to others.
+    pub(crate) fn is_worth_writing(&self, now: UnixMillis) -> bool {
+        self.own.total > 0 && matters_for(&self.policy, &self.own, now) > Millis::ZERO
+    }
+
+    /// Whether nothing that this account admitted binds it any more.
     pub(crate) fn is_unused(&self, now: UnixMillis) -> bool {
         self.policy.expires_after(&self.own.state, now) == Millis::ZERO
     }
@@ -113,7 +127,7 @@ impl Account {
 
     /// How long what is written matters.
     pub(crate) fn expires_after(&self, now: UnixMillis) -> Millis {
-        self.entries().map(|entry| self.policy.expires_after(&entry.state, now)).max().unwrap_or_default()
+        self.entries().map(|entry| matters_for(&self.policy, entry, now)).max().unwrap_or_default()
     }
 
     /// The state of all isolates together, as far as it is known.
@@ -134,6 +148,19 @@ impl Account {
         });
         PolicyState::from_parts(parts.collect())
     }
+}
+
+/// How long an entry is of use.
+///
+/// A window's is until the window has passed. A bucket that several share stays busy when the share of each has drained from
+/// its own, so there it is some time longer: as long as others may take to hear of it.
+fn matters_for(policy: &Policy, entry: &Entry, now: UnixMillis) -> Millis {
+    let alone = policy.expires_after(&entry.state, now);
+    let shared = policy.quotas().iter().filter_map(|quota| match quota.rule() {
+        Rule::TokenBucket(_) => Some((entry.at + quota.rule().window() + HEARD_AFTER).since(now)),
+        _ => None,
+    });
+    shared.max().unwrap_or_default().max(alone)
 }
 
 /// The windows that began when the current one did, added up.

@@ -3,6 +3,9 @@
 use tollgate_core::UnixMillis;
 use tollgate_core::algorithm::{BucketState, TokenBucket};
 
+/// What isolates admitted too much before they knew of each other is owed, up to so many whole buckets.
+const OWED_MAX: u64 = 8;
+
 /// What is known of a bucket that several isolates charge: never more than what they really charged.
 ///
 /// Each isolate tells what it charged in all (a total that only grows) and its own level; the levels themselves do
@@ -61,8 +64,7 @@ impl SharedBucket {
         } else if level > self.level {
             self.busy_since = self.busy_since.min(news.at);
         }
-        // What others admitted too much is owed, up to one whole bucket.
-        let most = 2 * rule.capacity() * rule.per().get();
+        let most = (1 + OWED_MAX) * rule.capacity() * rule.per().get();
         self.level = level.min(most).max(self.level);
     }
 

@@ -12,17 +12,19 @@ use tollgate_core::{Check, Decision, Error, ErrorKind, Millis, Origin, Policy, U
 
 use crate::account::Account;
 use crate::config::Config;
+use crate::draws::Draws;
 use crate::error;
 use crate::pace::{Freshness, Pace};
 use crate::record;
 use crate::stats::Stats;
+use crate::value::Value;
 
 /// The most puts of one flush: a Worker on the free plan has 50 operations an invocation.
 const PUTS_MAX: usize = 8;
 /// The most waiting keys that one flush looks at.
 const LOOKS_MAX: usize = 64;
 /// The longest wait for a later flush: what runs after a response is ended after 30 s.
-const LINGER_MAX: Millis = Millis::from_secs(20);
+pub(crate) const LINGER_MAX: Millis = Millis::from_secs(25);
 
 /// An isolate's memory: make one, keep it in a `static`, and give it to the [`KvLimiter`](crate::KvLimiter) of each request.
 ///
@@ -53,6 +55,8 @@ struct Inner {
 
 struct Slot {
     account: Account,
+    /// The value that was read last.
+    last_read: Value,
     freshness: Freshness,
     pace: Pace,
     /// Whether it is among the unwritten.
@@ -64,6 +68,7 @@ struct Slot {
 /// A value to put.
 pub(crate) struct Put {
     pub(crate) key: String,
+    pub(crate) value: Value,
     pub(crate) bytes: Vec<u8>,
     pub(crate) ttl: Millis,
 }
@@ -91,16 +96,21 @@ impl Isolate {
         Stats { keys: inner.slots.len() as u64, ..inner.stats }
     }
 
-    /// Whether to read the key first.
-    pub(crate) fn plan(&self, check: &Check<'_>, key: &str) -> Result<bool, Error> {
+    /// Which of the key's values to read first, if any: each in its turn.
+    pub(crate) fn plan(&self, check: &Check<'_>, key: &str) -> Result<Option<Value>, Error> {
         let mut inner = self.lock();
-        let read = inner.slot(&self.config, check, key)?.freshness.claim(check.now, self.config.refresh);
-        inner.stats.reads += u64::from(read);
-        Ok(read)
+        let slot = inner.slot(&self.config, check, key)?;
+        if !slot.freshness.claim(check.now, self.config.refresh) {
+            return Ok(None);
+        }
+        slot.last_read = slot.last_read.next();
+        let read = slot.last_read;
+        inner.stats.reads += 1;
+        Ok(Some(read))
     }
 
     /// Takes what a read brought. What cannot be read counts as nothing found, is counted, and is written over.
-    pub(crate) fn learn(&self, check: &Check<'_>, key: &str, answer: Result<Option<Vec<u8>>, Error>) {
+    pub(crate) fn learn(&self, check: &Check<'_>, key: &str, value: Value, answer: Result<Option<Vec<u8>>, Error>) {
         let mut inner = self.lock();
         let Inner { slots, unwritten, stats, .. } = &mut *inner;
         let Some(slot) = slots.get_mut(key) else { return };
@@ -118,7 +128,8 @@ impl Isolate {
             }
         };
         // Another isolate wrote over what this one had written: it is written again.
-        let lost = !slot.account.is_in(&found) && !slot.account.is_unused(check.now);
+        let own = value == slot.account.value(check.now);
+        let lost = own && !slot.account.is_in(&found) && slot.account.is_worth_writing(check.now);
         if lost && !slot.waits && slot.pace.is_settled(check.now) {
             slot.waits = true;
             unwritten.push_back(key.to_owned());
@@ -149,7 +160,7 @@ impl Isolate {
     /// The values that are due.
     pub(crate) fn plan_writes(&self, now: UnixMillis) -> Vec<Put> {
         let mut inner = self.lock();
-        let Inner { slots, unwritten, stats, .. } = &mut *inner;
+        let Inner { slots, unwritten, stats, draws, .. } = &mut *inner;
         let mut puts = Vec::new();
         for _ in 0..unwritten.len().min(LOOKS_MAX) {
             if puts.len() == PUTS_MAX {
@@ -157,13 +168,14 @@ impl Isolate {
             }
             let Some(key) = unwritten.pop_front() else { break };
             let Some(slot) = slots.get_mut(&key) else { continue };
-            if slot.account.is_unused(now) {
+            if !slot.account.is_worth_writing(now) {
                 slot.waits = false;
             } else if slot.pace.wait(now) > Millis::ZERO {
                 unwritten.push_back(key);
             } else {
                 slot.waits = false;
-                slot.pace.tried(now);
+                let writers = slot.account.entries().count().div_ceil(Value::COUNT);
+                slot.pace.tried(now, self.config.write_spacing, writers, draws.next());
                 stats.writes += 1;
                 puts.push(slot.put(key, now, self.config.min_ttl));
             }
@@ -189,18 +201,19 @@ impl Isolate {
     /// Takes what became of a put.
     pub(crate) fn wrote(&self, key: &str, answer: &Result<(), Error>) {
         let mut inner = self.lock();
-        let Inner { slots, unwritten, stats, draws, .. } = &mut *inner;
-        match answer {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::Contended => stats.writes_throttled += 1,
-            Err(_) => stats.writes_failed += 1,
+        let Inner { slots, unwritten, stats, .. } = &mut *inner;
+        let slot = slots.get_mut(key);
+        let Err(error) = answer else {
+            return slot.map_or((), |slot| slot.pace.succeeded());
+        };
+        let throttled = error.kind() == ErrorKind::Contended;
+        *if throttled { &mut stats.writes_throttled } else { &mut stats.writes_failed } += 1;
+        let Some(slot) = slot else { return };
+        if throttled {
+            slot.pace.throttled();
+        } else {
+            slot.pace.failed();
         }
-        let Some(slot) = slots.get_mut(key) else { return };
-        if answer.is_ok() {
-            slot.pace.succeeded(self.config.write_spacing);
-            return;
-        }
-        slot.pace.refused(draws.next());
         if !std::mem::replace(&mut slot.waits, true) {
             unwritten.push_back(key.to_owned());
         }
@@ -217,10 +230,12 @@ impl Inner {
         if !self.slots.contains_key(key) {
             self.make_room(config, check.now)?;
             let account = Account::new(self.policy(check.policy), self.draws.next());
+            let last_read = account.value(check.now);
             let slot = Slot {
                 account,
+                last_read,
                 freshness: Freshness::default(),
-                pace: Pace::new(config.write_spacing),
+                pace: Pace::default(),
                 waits: false,
                 alone: false,
             };
@@ -267,7 +282,8 @@ impl Slot {
 
     fn put(&self, key: String, now: UnixMillis, min_ttl: Millis) -> Put {
         let ttl = self.account.expires_after(now).max(min_ttl);
-        Put { key, bytes: record::encode(&self.account.policy, self.account.entries()), ttl }
+        let bytes = record::encode(&self.account.policy, self.account.entries());
+        Put { key, value: self.account.value(now), bytes, ttl }
     }
 }
 
@@ -281,16 +297,3 @@ impl fmt::Debug for Isolate {
 const SWEEP_MIN: usize = 256;
 /// More policies than this are not an application's own.
 const POLICIES_MAX: usize = 64;
-
-/// Numbers that differ, drawn from a seed (`SplitMix64`, <https://prng.di.unimi.it/splitmix64.c>).
-struct Draws(u64);
-
-impl Draws {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}

@@ -43,12 +43,14 @@
 mod account;
 mod bucket;
 mod config;
+mod draws;
 mod error;
 mod isolate;
 mod pace;
 mod record;
 mod stats;
 mod store;
+mod value;
 #[cfg(target_arch = "wasm32")]
 mod worker_kv;
 

@@ -2,24 +2,25 @@
 
 use tollgate_core::{Millis, UnixMillis};
 
-/// The longest pause between two tries to write a key that is throttled.
+/// The longest pause between two tries to write a key.
 pub(crate) const PAUSE_MAX: Millis = Millis::from_secs(32);
 
 /// How long a count that a read did not find is left to replication before it is written again.
 const REPLICATION: Millis = Millis::from_secs(5);
 
-/// The writes of one key: no two tries within the spacing, and longer pauses while the store throttles.
-#[derive(Clone, Debug)]
+/// The writes of one key, of which the store takes one a second from all isolates together.
+///
+/// So each leaves room for the others that it knows of, and an uneven pause for those it does not: with an even one, who
+/// writes every second would keep everybody else out. After a refusal the pause grows.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Pace {
     last_try: Option<UnixMillis>,
     pause: Millis,
+    throttled: bool,
+    failed: u32,
 }
 
 impl Pace {
-    pub(crate) const fn new(spacing: Millis) -> Self {
-        Self { last_try: None, pause: spacing }
-    }
-
     /// How long until the key may be written.
     pub(crate) fn wait(&self, now: UnixMillis) -> Millis {
         match self.last_try {
@@ -29,18 +30,30 @@ impl Pace {
         }
     }
 
-    pub(crate) fn tried(&mut self, now: UnixMillis) {
+    /// Counts a try, by one of so many `writers`: on average the next is due when each has had a turn.
+    pub(crate) fn tried(&mut self, now: UnixMillis, spacing: Millis, writers: usize, draw: u64) {
+        let refused = self.failed.max(u32::from(self.throttled));
+        let turn = spacing.get().saturating_mul(writers as u64).saturating_mul(1 << refused);
         self.last_try = Some(now);
+        self.pause = Millis::new((turn / 2).saturating_add(draw % turn.max(1))).min(PAUSE_MAX);
+        if writers == 1 {
+            self.pause = self.pause + Millis::new(spacing.get() / 2);
+        }
+        self.pause = self.pause.max(spacing);
     }
 
-    pub(crate) fn succeeded(&mut self, spacing: Millis) {
-        self.pause = Millis::new(self.pause.get() / 2).max(spacing);
+    pub(crate) fn succeeded(&mut self) {
+        (self.throttled, self.failed) = (false, 0);
     }
 
-    /// Doubles the pause, and a part of it that differs from isolate to isolate, so that they do not meet again.
-    pub(crate) fn refused(&mut self, draw: u64) {
-        let doubled = self.pause.get().saturating_mul(2);
-        self.pause = Millis::new(doubled + draw % (doubled / 2 + 1)).min(PAUSE_MAX);
+    /// Others wrote in that second. Of those who are known the turn has made allowance, so this counts once.
+    pub(crate) fn throttled(&mut self) {
+        self.throttled = true;
+    }
+
+    /// The store is not well.
+    pub(crate) fn failed(&mut self) {
+        self.failed = (self.failed + 1).min(5);
     }
 
     /// Whether a count that a read did not find was written long enough ago to be lost.

@@ -67,7 +67,7 @@ impl<'a, S: BestEffort> KvLimiter<'a, S> {
     /// within a second of a key's last write has to wait, and perhaps no further request comes.
     pub async fn flush(&self, now: UnixMillis) -> Option<Millis> {
         for put in self.isolate.plan_writes(now) {
-            let answer = self.store.put(&put.key, &put.bytes, put.ttl).await;
+            let answer = self.store.put(&put.value.name(&put.key), &put.bytes, put.ttl).await;
             self.isolate.wrote(&put.key, &answer);
         }
         self.isolate.appoint(now)
@@ -77,9 +77,9 @@ impl<'a, S: BestEffort> KvLimiter<'a, S> {
     /// its own counts, and the decision's origin says so.
     async fn refresh(&self, check: &Check<'_>, key: &str) -> Result<(), Error> {
         self.capabilities().supports(check)?;
-        if self.isolate.plan(check, key)? {
-            let answer = self.store.get(key).await;
-            self.isolate.learn(check, key, answer);
+        if let Some(value) = self.isolate.plan(check, key)? {
+            let answer = self.store.get(&value.name(key)).await;
+            self.isolate.learn(check, key, value, answer);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use worker::{Delay, Env, KvStore, js_sys::Math};
 
 use crate::config::Config;
 use crate::error;
-use crate::isolate::Isolate;
+use crate::isolate::{Isolate, LINGER_MAX};
 use crate::store::KvLimiter;
 
 /// A namespace of Workers KV.
@@ -72,12 +72,15 @@ impl<S: BestEffort> KvLimiter<'_, S> {
     /// Flushes until nothing waits, as long as it is this caller's turn: give it to `Context::wait_until`. `now` is
     /// the instant of the request.
     pub async fn write_back(self, now: UnixMillis) {
-        let mut now = now;
-        for _ in 0..4 {
-            let Some(wait) = self.flush(now).await else { return };
+        let mut waited = Millis::ZERO;
+        while let Some(wait) = self.flush(now + waited).await {
+            // None at all would be a loop that never ends.
+            let wait = wait.max(Millis::new(1));
+            if waited + wait > LINGER_MAX {
+                return;
+            }
             Delay::from(Duration::from_millis(wait.get())).await;
-            now = now + wait;
+            waited = waited + wait;
         }
-        self.flush(now).await;
     }
 }
