@@ -2,6 +2,7 @@
 # Installs what the targets and the tests need, once. What it cannot install it names, with the command that would;
 # the targets that need nothing run all the same, so it never fails.
 set -u
+cd "$(dirname "$0")/.." || exit
 
 say() { printf 'setup: %s\n' "$*"; }
 
@@ -36,3 +37,8 @@ need() {
 need redis-server redis-server "the targets redis and redis-cluster and their tests"
 need redis-cli redis-tools "the target redis-cluster and its tests"
 need openssl openssl "the tests over TLS"
+
+# shellcheck source=conformance/setup/wasm.sh
+. conformance/setup/wasm.sh
+# shellcheck source=conformance/setup/cloudflare.sh
+. conformance/setup/cloudflare.sh

@@ -82,16 +82,20 @@ pub async fn replay(fixture: &Fixture, subject: &impl Subject, prefix: &str) -> 
 
 /// The body that every request of a step carries.
 pub(crate) fn body(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Bytes {
+    serde_json::to_vec(&call(fixture, step, policy, prefix)).unwrap_or_default().into()
+}
+
+/// What every request of a step asks for.
+pub(crate) fn call(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Call {
     let token = step.token.as_ref().zip(step.token_ttl_ms);
-    let call = Call {
+    Call {
         policy: policy.clone(),
         key: format!("{prefix}{}", step.key),
         cost: step.cost,
         now_ms: fixture.instant(step.at_ms),
         charged_at_ms: step.charged_at_ms.map(|at_ms| fixture.instant(at_ms)),
         token: token.map(|(text, ttl_ms)| Token { text: text.clone(), ttl_ms }),
-    };
-    serde_json::to_vec(&call).unwrap_or_default().into()
+    }
 }
 
 /// The route of an operation.

@@ -89,11 +89,10 @@ async fn case(
     match &prepared.case {
         Case::Request(fixture) => request(fixture, running).await,
         Case::Decision(fixture) => match unsupported(target, declared, fixture) {
-            None if fixture.outlives_a_token() && !target.forgets_on_virtual_time() => {
-                let reason = "the store forgets tokens by its own clock, which virtual time does not move";
-                FixtureReport::new(&fixture.id, Verdict::Unverified).because(reason)
-            }
-            None => decision(declared, fixture, &prepared.reference, running, prefix).await,
+            None => match target.unverified(fixture) {
+                Some(reason) => FixtureReport::new(&fixture.id, Verdict::Unverified).because(reason),
+                None => decision(declared, fixture, &prepared.reference, running, prefix).await,
+            },
             Some(Missing::Disturbance) => {
                 let reason = "the target has no store that can be disturbed from outside";
                 FixtureReport::new(&fixture.id, Verdict::Unsupported).because(reason)
@@ -167,8 +166,8 @@ fn unsupported(target: &dyn Target, declared: &Capabilities, fixture: &Fixture) 
             check = check.idempotent(token, tollgate_core::Millis::new(ttl_ms));
         }
         match step.op {
-            Op::Check => declared.supports(&check).is_err(),
-            Op::Peek => !declared.peek || declared.supports(&check).is_err(),
+            Op::Check => !target.takes(policy) || declared.supports(&check).is_err(),
+            Op::Peek => !declared.peek || !target.takes(policy) || declared.supports(&check).is_err(),
             Op::Refund => !declared.refund,
             Op::Reset => !declared.reset,
         }

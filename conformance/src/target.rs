@@ -3,9 +3,11 @@
 //! To add one, write a file with a [`Target`] and list it in [`ALL`].
 
 mod build;
+mod cloudflare;
 mod memory;
 mod process;
 mod redis;
+mod wasm;
 
 pub use build::workspace;
 pub use process::guard;
@@ -15,20 +17,31 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
-use tollgate_core::Capabilities;
-use tollgate_guest_protocol::{Able, Answer, Reply, Route};
+use tollgate_core::{Capabilities, ErrorKind, Policy};
+use tollgate_guest_protocol::{Able, Answer, Failure, Reply, Route};
 
-use crate::fixture::Disturb;
+use crate::fixture::{Disturb, Fixture};
 use crate::subject::{Http, Place, Subject};
 
 /// Every target, in the order they run.
-pub const ALL: &[&dyn Target] = &[&memory::Memory, &redis::SINGLE, &redis::CLUSTER];
+pub const ALL: &[&dyn Target] = &[
+    &memory::Memory,
+    &redis::SINGLE,
+    &redis::CLUSTER,
+    &cloudflare::DURABLE_OBJECT,
+    &cloudflare::LEASED,
+    &cloudflare::KV,
+    &cloudflare::RATE_LIMIT,
+];
 
 /// Keys that are asked for until all are answered: enough to meet every node of a cluster, over every connection.
 const PROBES: u64 = 24;
 
 /// A guest whose store is back recovers within this time.
 const RECOVERY_MAX: Duration = Duration::from_secs(15);
+
+/// Why a fixture whose time passes says nothing of a store.
+const OWN_CLOCK: &str = "the store goes by its own clock, which virtual time does not move";
 
 /// What guests and fixtures are run on.
 pub trait Target: Sync {
@@ -47,6 +60,17 @@ pub trait Target: Sync {
     /// Whether its store forgets idempotency tokens by the caller's clock. Where it goes by its own, a fixture that
     /// lets a token's time pass says nothing of it.
     fn forgets_on_virtual_time(&self) -> bool;
+
+    /// Whether it takes a policy, of those that its capabilities allow. What it does not take it must answer by
+    /// `Unsupported`.
+    fn takes(&self, _: &Policy) -> bool {
+        true
+    }
+
+    /// Why a fixture says nothing of it, where that is so.
+    fn unverified(&self, fixture: &Fixture) -> Option<&'static str> {
+        (fixture.outlives_a_token() && !self.forgets_on_virtual_time()).then_some(OWN_CLOCK)
+    }
 
     /// What stands in for the platform here.
     ///
@@ -117,7 +141,7 @@ impl Running {
             while settled < PROBES {
                 let place = Place { location: Some(process), nth: settled };
                 let reply = self.http.send(Route::Peek, probe(settled), place).await?;
-                settled = if reply.status == 503 { 0 } else { settled + 1 };
+                settled = if is_down(&reply) { 0 } else { settled + 1 };
                 if settled == 0 && began.elapsed() > RECOVERY_MAX {
                     let said = String::from_utf8_lossy(&reply.body).into_owned();
                     return Err(format!("after {RECOVERY_MAX:?} a guest still answers {said}"));
@@ -141,6 +165,13 @@ impl Running {
             store.stop().await;
         }
     }
+}
+
+/// Whether a guest answers that its store does not. One that cannot peek has no store to ask.
+fn is_down(reply: &Reply) -> bool {
+    let unsupported = |failure: &Failure| failure.kind == ErrorKind::Unsupported.name();
+    let answer = serde_json::from_slice(&reply.body);
+    reply.status == 503 && !matches!(answer, Ok(Answer::Error(failure)) if unsupported(&failure))
 }
 
 /// Which declarations differ.

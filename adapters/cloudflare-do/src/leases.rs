@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
 use tollgate_core::{
-    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, UnixMillis,
+    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, Rule,
+    UnixMillis,
 };
 
 use crate::config::Clock;
@@ -30,8 +31,8 @@ use crate::wire::{Action, GaveBack, Granted};
 /// left, so that the end of a quota is counted one by one: a lone isolate spends a window to the last.
 ///
 /// A decision from a lease tells no `remaining`: nobody knows what the other isolates have left. A denial is always the
-/// object's. A reset forgets what was lent, too: until those leases end, what is left of them comes on top. So does,
-/// when a limit is lowered, what was lent by the higher one.
+/// object's. A reset forgets what was lent, too: until those leases end, what is left of them comes on top. When a limit
+/// changes, a lease by the old one is given back with the next check.
 #[derive(Debug)]
 pub struct Leases<N> {
     calls: DurableObjectsLimiter<N>,
@@ -53,6 +54,8 @@ struct Slot {
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     granted: Granted,
+    /// What it was granted by. Where the limits have changed since, what is left of it is given back.
+    rule: Rule,
     /// From when on it may be spent.
     from: UnixMillis,
     left: u64,
@@ -98,7 +101,7 @@ impl<N: Namespace> Leases<N> {
                 // A clock that was set back: the lease is good again when it has caught up.
                 Some(lease) if check.now < lease.from => return Spent::AskPlainly,
                 Some(lease) => {
-                    let ended = check.now >= lease.granted.until;
+                    let ended = check.now >= lease.granted.until || lease.rule != *check.policy.quotas()[0].rule();
                     if !ended && lease.left >= check.cost {
                         lease.left -= check.cost;
                         return Spent::Admitted;
@@ -158,7 +161,8 @@ impl<N: Namespace> Atomic for Asking<'_, N> {
         let call = store.prepare(action, check.policy, check.key, check.cost, check.now);
         let answer = store.send(&call).await?;
         if let Some(granted) = answer.lease {
-            let lease = Some(Lease { granted, from: answer.now, left: granted.units });
+            let lease =
+                Some(Lease { granted, rule: *check.policy.quotas()[0].rule(), from: answer.now, left: granted.units });
             let slot = Slot { asking: false, lease, asked_at: answer.now };
             self.limiter.slots().insert(self.key.clone(), slot);
         }
@@ -182,7 +186,7 @@ impl<N: Namespace> Drop for Asking<'_, N> {
 impl<N: Namespace> Limiter for Leases<N> {
     fn capabilities(&self) -> Capabilities {
         let drift = Drift { formula: "limit", ceiling: |load| load.limit };
-        Capabilities { accuracy: Accuracy::Soft(drift), ..self.calls.capabilities() }
+        Capabilities { accuracy: Accuracy::Soft(drift), refund: false, ..self.calls.capabilities() }
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
@@ -206,8 +210,9 @@ impl<N: Namespace> Limiter for Leases<N> {
         self.calls.peek(check).await
     }
 
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.calls.refund(refund).await
+    /// Unsupported: the object cannot tell what was spent from what is lent, and would give back both.
+    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::Unsupported, "this store cannot do refund: what is lent would be given back, too"))
     }
 
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {

@@ -13,6 +13,10 @@ use super::Place;
 /// A request that takes longer has no answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A connection that waited for longer is not used again: servers close those that idle for some seconds, and a request
+/// that crosses such an end on its way is lost.
+const IDLE_MAX: Duration = Duration::from_secs(1);
+
 /// Connections over which a burst is spread, at the least.
 const CONNECTIONS_MIN: usize = 8;
 
@@ -30,6 +34,8 @@ pub enum Version {
 pub struct Http {
     /// For each process, the connections to it.
     processes: Vec<Vec<Lane>>,
+    /// Whether each process counts on its own.
+    apart: bool,
 }
 
 #[derive(Debug)]
@@ -44,7 +50,13 @@ impl Http {
     pub fn new(bases: &[String], version: Version) -> Self {
         let lanes = CONNECTIONS_MIN.div_ceil(bases.len().max(1));
         let processes = bases.iter().map(|base| (0..lanes).map(|_| Lane::new(base, version)).collect());
-        Self { processes: processes.collect() }
+        Self { processes: processes.collect(), apart: false }
+    }
+
+    /// The same client where each process is a location that counts on its own: what names no location goes to the first.
+    #[must_use]
+    pub fn apart(self) -> Self {
+        Self { apart: true, ..self }
     }
 
     /// The number of processes.
@@ -69,9 +81,10 @@ impl Http {
     /// # Errors
     /// Whatever kept the guest from answering.
     pub async fn send(&self, route: Route, body: Bytes, place: Place) -> Result<Reply, String> {
-        let process = usize::try_from(place.location.unwrap_or(place.nth)).unwrap_or(0) % self.processes.len();
+        let location = place.location.or(self.apart.then_some(0));
+        let process = usize::try_from(location.unwrap_or(place.nth)).unwrap_or(0) % self.processes.len();
         let turn = usize::try_from(place.nth).unwrap_or(0);
-        let turn = if place.location.is_some() { turn } else { turn / self.processes.len() };
+        let turn = if location.is_some() { turn } else { turn / self.processes.len() };
         let lanes = &self.processes[process];
         lanes[turn % lanes.len()].send(route, body).await
     }
@@ -82,7 +95,8 @@ impl Lane {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         let http2 = version == Version::Http2;
-        let client = Client::builder(TokioExecutor::new()).http2_only(http2).build(connector);
+        let client =
+            Client::builder(TokioExecutor::new()).http2_only(http2).pool_idle_timeout(IDLE_MAX).build(connector);
         Self { client, base: base.to_string() }
     }
 

@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 /// A process says its first word within this time, or it is taken for dead.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A child that ends when its standard input does, or when this is dropped.
+/// A child that ends when its standard input does: when this is dropped, or this process ends.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
@@ -105,10 +105,11 @@ pub fn guard(folder: PathBuf, command: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Starts a guest and waits for its address.
+/// Starts a guest and waits for its address, or its addresses on one line.
 pub(super) async fn guest(program: &Path, args: &[String]) -> Result<(Process, String), String> {
     let mut command = Command::new(program);
-    command.args(args).arg("--test-mode").kill_on_drop(true);
+    // Not killed when dropped: it ends by its pipe, and so ends what it started itself.
+    command.args(args).arg("--test-mode");
     let process = Process::spawn(command)?;
     let address = process.line().await.map_err(|error| format!("{}: {error}", program.display()))?;
     Ok((process, address))

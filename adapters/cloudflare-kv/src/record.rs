@@ -1,0 +1,108 @@
+//! The one value under a key: an entry for each isolate that counts there.
+//!
+//! `tgk1`, then for each entry, little-endian: the isolate's id for this key (8 bytes), when it last charged (8), what it
+//! charged in all (8), and its own state in the core's encoding, whose length follows from the policy's shape.
+
+use tollgate_core::{Error, ErrorKind, Policy, PolicyState, UnixMillis};
+
+/// The most isolates that one value tells of.
+pub(crate) const ENTRIES_MAX: usize = 32;
+
+const MAGIC: &[u8] = b"tgk1";
+const HEAD_LEN: usize = 24;
+
+/// What one isolate admitted under a key, and nothing that it learned from others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    pub(crate) at: UnixMillis,
+    /// Grows with each charge: of two entries of one id, the greater is the newer.
+    pub(crate) total: u64,
+    pub(crate) state: PolicyState,
+}
+
+pub(crate) fn encode<'a>(policy: &Policy, entries: impl IntoIterator<Item = &'a Entry>) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    for entry in entries {
+        for word in [entry.id, entry.at.get(), entry.total] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(policy.encode(&entry.state));
+    }
+    bytes
+}
+
+pub(crate) fn decode(policy: &Policy, bytes: &[u8]) -> Result<Vec<Entry>, Error> {
+    let entry_len = HEAD_LEN + policy.encode(&policy.unused()).len();
+    let body = bytes.strip_prefix(MAGIC).ok_or_else(|| corrupt("does not start as Tollgate's values do"))?;
+    if body.len() % entry_len != 0 || body.len() / entry_len > ENTRIES_MAX {
+        return Err(corrupt("its length is not that of 0 to 32 entries"));
+    }
+    let mut entries: Vec<Entry> = Vec::with_capacity(body.len() / entry_len);
+    for chunk in body.chunks_exact(entry_len) {
+        let (head, state) = chunk.split_at(HEAD_LEN);
+        let word = |place: usize| u64::from_le_bytes(std::array::from_fn(|byte| head[8 * place + byte]));
+        if word(1) > UnixMillis::MAX.get() || entries.iter().any(|entry| entry.id == word(0)) {
+            return Err(corrupt("an entry has an impossible instant, or another's id"));
+        }
+        let state = policy.decode(state)?;
+        entries.push(Entry { id: word(0), at: UnixMillis::new(word(1)), total: word(2), state });
+    }
+    Ok(entries)
+}
+
+fn corrupt(what: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("stored counts: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use proptest::prelude::*;
+    use tollgate_core::{Millis, Quota};
+
+    use super::*;
+
+    fn policy() -> Policy {
+        let minute = Quota::fixed_window(9, Millis::from_secs(60)).unwrap().named("minute").unwrap();
+        let burst = Quota::token_bucket(5, 2, Millis::from_secs(1)).unwrap().named("burst").unwrap();
+        Policy::new("api", [minute, burst]).unwrap()
+    }
+
+    fn entry(policy: &Policy, id: u64) -> Entry {
+        let (mut state, at) = (policy.unused(), UnixMillis::new(1_800_000_000_000));
+        assert!(policy.decide(&mut state, at, 3).is_allowed());
+        Entry { id, at, total: 3, state }
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let policy = policy();
+        let entries: Vec<_> = (0..ENTRIES_MAX as u64).map(|id| entry(&policy, id)).collect();
+        let bytes = encode(&policy, &entries);
+        assert_eq!(bytes.len(), 4 + ENTRIES_MAX * (24 + 34));
+        assert_eq!(decode(&policy, &bytes).unwrap(), entries);
+        assert_eq!(decode(&policy, &encode(&policy, [])).unwrap(), []);
+    }
+
+    #[test]
+    fn what_tollgate_did_not_write_is_corrupt() {
+        let policy = policy();
+        let twice = encode(&policy, [&entry(&policy, 7), &entry(&policy, 7)]);
+        let too_many: Vec<_> = (0..=ENTRIES_MAX as u64).map(|id| entry(&policy, id)).collect();
+        let whole = encode(&policy, [&entry(&policy, 7)]);
+        for bytes in [&b""[..], b"tgk", b"tgk2", b"{}", &twice, &encode(&policy, &too_many), &whole[..whole.len() - 1]]
+        {
+            assert_eq!(decode(&policy, bytes).unwrap_err().kind(), ErrorKind::Corrupt);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(tail in prop::collection::vec(any::<u8>(), 0..200)) {
+            let policy = policy();
+            let _ = decode(&policy, &tail);
+            let _ = decode(&policy, &[MAGIC, &tail].concat());
+        }
+    }
+}

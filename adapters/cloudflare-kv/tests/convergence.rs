@@ -1,0 +1,136 @@
+//! What KV is for: where it works, isolates come to know each other's counts.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use pollster::block_on;
+use support::{Edge, Faults, together};
+use tollgate_cloudflare_kv::DRIFT;
+use tollgate_core::store::BestEffortLimiter;
+use tollgate_core::{Check, Key, Limiter, Load, Millis, Policy, Quota};
+
+fn key() -> Key {
+    Key::new("ip:192.0.2.1")
+}
+
+fn of(quota: Quota) -> Policy {
+    Policy::new("api", [quota]).unwrap()
+}
+
+/// What each isolate is asked for in turn, every `gap_ms`, and what is admitted.
+fn admitted(edge: &mut Edge, policy: &Policy, seconds: u64, gap_ms: u64) -> u64 {
+    let isolates = edge.isolates.len();
+    let mut admitted = 0;
+    for _ in 0..seconds * 1_000 / gap_ms {
+        for place in 0..isolates {
+            admitted += u64::from(edge.request(place, policy, &key(), 1));
+        }
+        edge.pass(gap_ms);
+    }
+    admitted
+}
+
+#[test]
+fn isolates_that_see_each_others_writes_stay_near_the_limit() {
+    let policy = of(Quota::fixed_window(300, Millis::from_secs(60)).unwrap());
+    // All together are offered 600, twice the limit; then each is offered twice the limit.
+    for (isolates, gap_ms, most) in [(2, 200, 330), (4, 400, 360), (8, 800, 420), (2, 100, 400), (8, 100, 2_400)] {
+        let mut edge = Edge::new(isolates, isolates, Faults { throttles: true, ..Faults::default() });
+        let admitted = admitted(&mut edge, &policy, 60, gap_ms);
+        let ceiling = (DRIFT.ceiling)(Load { limit: 300, in_flight: 1, locations: isolates as u64 });
+        println!("fixed_window 300/60 s, {isolates} isolates, each every {gap_ms} ms: {admitted}, ceiling {ceiling}");
+        assert!((300..=most).contains(&admitted), "{isolates} isolates: {admitted}");
+    }
+}
+
+#[test]
+fn a_sliding_window_comes_down_in_its_second_window() {
+    let policy = of(Quota::sliding_window(100, Millis::from_secs(60)).unwrap());
+    let mut edge = Edge::new(4, 4, Faults { throttles: true, ..Faults::default() });
+    let first = admitted(&mut edge, &policy, 60, 500);
+    let second = admitted(&mut edge, &policy, 60, 500);
+    println!("sliding_window 100/60 s, 4 isolates at 2/s: {first}, then {second}");
+    assert!((100..150).contains(&first) && (50..=125).contains(&second), "{first}, {second}");
+}
+
+#[test]
+fn a_bucket_of_many_isolates_refills_as_one() {
+    let policy = of(Quota::token_bucket(40, 5, Millis::from_secs(1)).unwrap());
+    let exact = 40 + 5 * 120;
+    let mut alone = Edge::new(4, 4, Faults { reads_fail: 100, ..Faults::default() });
+    let mut edge = Edge::new(4, 4, Faults { throttles: true, ..Faults::default() });
+    let (apart, merged) = (admitted(&mut alone, &policy, 120, 100), admitted(&mut edge, &policy, 120, 100));
+    println!("token_bucket 40 + 5/s for 120 s, 4 isolates at 10/s: {merged}; exact {exact}, KV down {apart}");
+    assert!((exact..exact * 5 / 4).contains(&merged), "{merged}");
+    assert!((4 * exact - 40..=4 * exact).contains(&apart), "{apart}");
+}
+
+#[test]
+fn as_documented_they_are_late_and_still_bounded() {
+    for (limit, minutes, most) in [(300, 5, 600), (3_000, 60, 3_600)] {
+        let policy = of(Quota::sliding_window(limit, Millis::from_secs(60 * minutes)).unwrap());
+        let mut edge = Edge::new(4, 4, Faults::DOCUMENTED);
+        // Twice the limit in a window, from four isolates.
+        let admitted = admitted(&mut edge, &policy, 60 * minutes, 2_000);
+        println!("sliding_window {limit}/{minutes} min, 4 isolates each every 2 s, a minute late: {admitted}");
+        assert!((limit..=most).contains(&admitted), "{admitted}");
+    }
+}
+
+#[test]
+fn a_count_that_another_isolate_wrote_over_is_written_again() {
+    let policy = of(Quota::fixed_window(100, Millis::from_secs(600)).unwrap());
+    // Sixteen isolates read nothing and all write at once: of those that share a value, the last one's entry stays.
+    let mut edge = Edge::new(16, 16, Faults::default());
+    for place in 0..16 {
+        edge.check(place, &policy, &key(), 2);
+    }
+    for place in 0..16 {
+        edge.flush(place);
+    }
+    for place in (0..16).cycle().take(160) {
+        edge.pass(1_000);
+        edge.request(place, &policy, &key(), 0);
+    }
+    for place in 0..16 {
+        assert_eq!(edge.remaining(place, &policy, &key()), Some(68), "isolate {place}");
+    }
+}
+
+#[test]
+fn what_is_counted_after_a_write_is_written_with_no_further_request() {
+    let policy = of(Quota::fixed_window(100, Millis::from_secs(600)).unwrap());
+    let mut edge = Edge::new(2, 2, Faults::default());
+    for _ in 0..40 {
+        assert!(edge.request(0, &policy, &key(), 1));
+    }
+    edge.pass(2_000);
+    assert_eq!(edge.operations().1, 2);
+    assert_eq!(edge.remaining(1, &policy, &key()), Some(60));
+}
+
+/// The counter that the adapter is not: get, decide, put.
+#[test]
+fn a_plain_counter_passes_its_limit_by_the_burst() {
+    let policy = of(Quota::fixed_window(10, Millis::from_secs(60)).unwrap());
+    let edge = Edge::new(1, 1, Faults::default());
+    let (key, now) = (key(), edge.now());
+    let check = Check::new(&policy, &key, now);
+    let burst = |count: usize, plain: bool| {
+        let edge = Edge::new(1, 1, Faults::default());
+        let (counter, limiter) = (BestEffortLimiter::new(edge.kv.clone()), edge.limiter(0));
+        let answers: Vec<bool> = if plain {
+            together((0..count).map(|_| counter.check(check))).into_iter().map(|it| it.unwrap().is_allowed()).collect()
+        } else {
+            together((0..count).map(|_| limiter.check(check))).into_iter().map(|it| it.unwrap().is_allowed()).collect()
+        };
+        answers.into_iter().filter(|allowed| *allowed).count()
+    };
+    assert_eq!(burst(200, true), 200, "limit 10, 200 in flight: a plain counter admits them all");
+    assert_eq!(burst(200, false), 10);
+    // With Cloudflare's throttling it does not even count: the second put within a second is an error.
+    let edge = Edge::new(1, 1, Faults::DOCUMENTED);
+    let counter = BestEffortLimiter::new(edge.kv.clone());
+    assert!(block_on(counter.check(check)).is_ok());
+    assert!(block_on(counter.check(check)).is_err());
+}

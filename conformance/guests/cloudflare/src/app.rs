@@ -1,0 +1,72 @@
+//! What a user would write: a limited page, and what a key has left.
+
+use tollgate_core::{
+    BodyFormat, Check, ClientIpSource, Decision, Identity, Key, Limiter, Platform, Policy, Refusal, ResponseFields,
+    UnixMillis,
+};
+use worker::{AnalyticsEngineDataPointBuilder, Date, Env, Request, Response};
+
+use crate::reply::{refuse, response};
+
+pub(crate) struct App<'a, L> {
+    limiter: &'a L,
+    policy: Policy,
+    env: &'a Env,
+}
+
+impl<'a, L: Limiter> App<'a, L> {
+    pub(crate) fn new(limiter: &'a L, env: &'a Env, policy: &str) -> worker::Result<Self> {
+        Ok(Self { limiter, policy: env.object_var(policy)?, env })
+    }
+
+    /// A page that each client gets as often as the policy says. Where the store does not answer, nobody gets it, and
+    /// nobody is told to come back later: to let them through instead is a matter of one line here.
+    pub(crate) async fn limited(&self, request: &Request) -> worker::Result<Response> {
+        let key = key(request);
+        let decision = match self.limiter.check(Check::new(&self.policy, &key, now())).await {
+            Ok(decision) => decision,
+            Err(error) => return refuse(&Refusal::unavailable(error.kind())),
+        };
+        match Refusal::denied(&self.policy, &decision, BodyFormat::Json) {
+            Some(refusal) => {
+                self.record(&key, &decision);
+                refuse(&refusal)
+            }
+            None => response(200, ResponseFields::new(&self.policy, &decision).iter(), "allowed\n".into()),
+        }
+    }
+
+    /// What the client has left, with nothing charged.
+    pub(crate) async fn left(&self, request: &Request) -> worker::Result<Response> {
+        let key = key(request);
+        match self.limiter.peek(Check::new(&self.policy, &key, now())).await {
+            Ok(decision) => {
+                let fields = ResponseFields::new(&self.policy, &decision);
+                response(200, fields.iter(), format!("{}: {decision:?}\n", key.as_str()).into())
+            }
+            Err(error) => refuse(&Refusal::unavailable(error.kind())),
+        }
+    }
+
+    /// A denial is an event in Analytics Engine, where there is a dataset; that it cannot be written stops nothing.
+    fn record(&self, key: &Key, decision: &Decision) {
+        let Ok(denials) = self.env.analytics_engine("DENIALS") else { return };
+        let quota = &self.policy.quotas()[decision.binding_index()];
+        let event = AnalyticsEngineDataPointBuilder::new()
+            .indexes([self.policy.name()])
+            .add_blob(key.as_str())
+            .add_blob(quota.name())
+            .build();
+        let _unrecorded = denials.write_data_point(&event);
+    }
+}
+
+/// Cloudflare alone knows the client's address. One who has verified a token puts its subject here.
+fn key(request: &Request) -> Key {
+    let client_ip = ClientIpSource::new(Platform::Cloudflare).find(request.headers().entries(), None).ok();
+    Identity { client_ip, ..Identity::default() }.resolve()
+}
+
+fn now() -> UnixMillis {
+    UnixMillis::new(Date::now().as_millis())
+}

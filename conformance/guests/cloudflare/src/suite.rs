@@ -1,0 +1,16 @@
+//! The conformance suite's routes.
+
+use tollgate_core::Limiter;
+use tollgate_guest_protocol::{Reply, Route, serve};
+use worker::{Request, Response};
+
+use crate::reply::response;
+
+pub(crate) async fn answer<L: Limiter>(limiter: &L, mut request: Request, path: &str) -> worker::Result<Response> {
+    if path == "_tollgate/panic" {
+        panic!("the suite asked for it");
+    }
+    let Some(route) = Route::of(&format!("/{path}")) else { return Response::error("not found", 404) };
+    let Reply { status, headers, body } = serve(limiter, route, &request.bytes().await?).await;
+    response(status, headers.iter().map(|(name, value)| (name.as_str(), value.as_str())), body)
+}

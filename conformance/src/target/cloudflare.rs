@@ -1,0 +1,215 @@
+//! The targets on Cloudflare: a real Worker on workerd, the runtime that Cloudflare itself runs.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
+use tokio::process::Command;
+use tokio::sync::OnceCell;
+use tollgate_core::{Accuracy, Capabilities, Drift, Millis, Policy};
+
+use super::build::workspace;
+use super::{Emulator, OWN_CLOCK, Running, Target, process, wasm};
+use crate::fixture::{Disturb, Fixture};
+use crate::subject::{Http, Version};
+
+/// As many as any fixture has locations. A limiter that is exact in one isolate only is found out.
+const ISOLATES: usize = 3;
+
+/// A Durable Object for each key.
+pub(super) const DURABLE_OBJECT: Cloudflare = Cloudflare {
+    name: "cloudflare-do",
+    about: "Durable Objects on workerd, called from three isolates",
+    route: "do",
+    capabilities: Capabilities::EXACT,
+    counts: Counts::Together,
+};
+
+/// Isolates that lease from the objects.
+pub(super) const LEASED: Cloudflare = Cloudflare {
+    name: "cloudflare-do-leased",
+    about: "the same, where each isolate leases ten at a time",
+    route: "do-leased",
+    capabilities: Capabilities {
+        accuracy: Accuracy::Soft(Drift { formula: "limit", ceiling: |load| load.limit }),
+        refund: false,
+        ..Capabilities::EXACT
+    },
+    counts: Counts::Together,
+};
+
+/// Isolates that count for themselves, and share through Workers KV.
+pub(super) const KV: Cloudflare = Cloudflare {
+    name: "cloudflare-kv",
+    about: "Workers KV on workerd, three isolates that never see each other's writes",
+    route: "kv",
+    capabilities: tollgate_cloudflare_kv::CAPABILITIES,
+    counts: Counts::Apart,
+};
+
+/// The platform's own limiter.
+pub(super) const RATE_LIMIT: Cloudflare = Cloudflare {
+    name: "cloudflare-ratelimit",
+    about: "the Rate Limiting binding's emulation, three locations",
+    route: "ratelimit",
+    capabilities: tollgate_cloudflare_ratelimit::CAPABILITIES,
+    counts: Counts::ByThePlatform,
+};
+
+/// The limits for which there is a binding, a minute each: those that the fixtures use.
+const LIMITS: [u64; 7] = [1, 2, 10, 60, 100, 999, 1_000];
+const PERIOD: Millis = Millis::from_secs(60);
+
+/// The emulation's windows are the wall clock's minutes. The suite is done in this part of one.
+const WINDOW_LEFT_MIN: Duration = Duration::from_secs(25);
+
+/// One of the Worker's routes.
+#[derive(Debug)]
+pub(super) struct Cloudflare {
+    name: &'static str,
+    about: &'static str,
+    route: &'static str,
+    capabilities: Capabilities,
+    counts: Counts,
+}
+
+/// How isolates count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counts {
+    /// In one store: they are one location.
+    Together,
+    /// Each is a location of its own.
+    Apart,
+    /// Each is a location, and the platform counts: by its own clock, and by limits that are deployed with the Worker.
+    ByThePlatform,
+}
+
+impl Target for Cloudflare {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn can(&self, _: Disturb) -> bool {
+        false
+    }
+
+    fn forgets_on_virtual_time(&self) -> bool {
+        false
+    }
+
+    fn takes(&self, policy: &Policy) -> bool {
+        let rule = policy.quotas()[0].rule();
+        self.counts != Counts::ByThePlatform || (LIMITS.contains(&rule.limit()) && rule.window() == PERIOD)
+    }
+
+    fn unverified(&self, fixture: &Fixture) -> Option<&'static str> {
+        if self.counts != Counts::ByThePlatform {
+            return fixture.outlives_a_token().then_some(OWN_CLOCK);
+        }
+        if fixture.steps.iter().any(|step| step.policy.is_some()) {
+            return Some("the platform's limits are deployed with the Worker, and change with no request");
+        }
+        fixture.steps.windows(2).any(|steps| steps[0].at_ms != steps[1].at_ms).then_some(OWN_CLOCK)
+    }
+
+    fn emulator(&self) -> Result<Emulator, String> {
+        Tools::find().map(|tools| Emulator { name: "workerd".into(), version: tools.workerd })
+    }
+
+    fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
+        async {
+            let mut args = vec![format!("--isolates={ISOLATES}")];
+            if self.counts == Counts::ByThePlatform {
+                args.extend(LIMITS.map(|limit| format!("--rate-limit={limit}/{}", PERIOD.as_secs_ceil())));
+                away_from_an_edge().await;
+            }
+            let (guest, addresses) = serve(args).await?;
+            let addresses: Vec<_> = addresses.iter().map(|address| format!("{address}/{}", self.route)).collect();
+            let http = Http::new(&addresses, Version::Http1);
+            let http = if self.counts == Counts::Together { http } else { http.apart() };
+            Ok(Running { http, guests: vec![guest], store: None })
+        }
+        .boxed_local()
+    }
+}
+
+/// Starts workerd, and waits for the isolates' addresses.
+async fn serve(more: Vec<String>) -> Result<(process::Process, Vec<String>), String> {
+    let built = BUILT.get_or_init(|| async { build(&Tools::find()?).await }).await.clone()?;
+    let host = workspace().join("conformance/hosts/cloudflare/serve.mjs").display().to_string();
+    let mut args = vec![host, format!("--guest={}", guest().display()), format!("--built={}", built.display())];
+    args.extend(more);
+    let (host, addresses) = process::guest("node".as_ref(), &args).await?;
+    Ok((host, addresses.split_whitespace().map(ToString::to_string).collect()))
+}
+
+/// Waits where the wall clock's minute is about to end.
+async fn away_from_an_edge() {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let left = Duration::from_secs(60) - Duration::from_secs(since_epoch.as_secs() % 60);
+    if left < WINDOW_LEFT_MIN {
+        eprintln!("waiting {left:?} for the emulation's next window");
+        tokio::time::sleep(left).await;
+    }
+}
+
+/// The Worker, built once for all targets.
+static BUILT: OnceCell<Result<PathBuf, String>> = OnceCell::const_new();
+
+fn guest() -> PathBuf {
+    workspace().join("conformance/guests/cloudflare")
+}
+
+/// What it takes to build a Worker and to run it.
+struct Tools {
+    toolchain: wasm::Toolchain,
+    worker_build: PathBuf,
+    wasm_bindgen: PathBuf,
+    esbuild: PathBuf,
+    workerd: String,
+}
+
+impl Tools {
+    fn find() -> Result<Self, String> {
+        let version = |command: &mut std::process::Command| wasm::said(command.arg("--version"));
+        version(&mut std::process::Command::new("node"))
+            .ok_or("node is not on the path; install it with: sudo apt-get install nodejs npm")?;
+        let workerd = wasm::tool("conformance/hosts/cloudflare/node_modules/.bin/workerd")?;
+        let workerd = version(&mut std::process::Command::new(workerd)).ok_or("workerd does not start")?;
+        Ok(Self {
+            toolchain: wasm::toolchain("wasm32-unknown-unknown")?,
+            worker_build: wasm::tool("target/tools/bin/worker-build")?,
+            wasm_bindgen: wasm::tool("target/tools/bin/wasm-bindgen")?,
+            esbuild: wasm::tool("conformance/hosts/cloudflare/node_modules/.bin/esbuild")?,
+            workerd: workerd.trim_start_matches("workerd ").to_string(),
+        })
+    }
+}
+
+/// Builds the Worker as `wrangler deploy` does, but for the last squeeze that only makes it smaller.
+async fn build(tools: &Tools) -> Result<PathBuf, String> {
+    eprintln!("building tollgate-guest-cloudflare (release, WebAssembly)");
+    let built = workspace().join("target/guests/cloudflare");
+    let mut build = Command::new(&tools.worker_build);
+    build.current_dir(guest()).args(["--release", "--no-opt", "--out-dir", "../../../target/guests/cloudflare"]);
+    build.envs(tools.toolchain.clone());
+    build.env("WASM_BINDGEN_BIN", &tools.wasm_bindgen).env("ESBUILD_BIN", &tools.esbuild);
+    let output = build.kill_on_drop(true).output().await.map_err(|error| format!("worker-build: {error}"))?;
+    if output.status.success() {
+        return Ok(built);
+    }
+    eprintln!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    Err("worker-build could not build the guest; what it said is above".into())
+}
+
+#[cfg(test)]
+mod tests;
