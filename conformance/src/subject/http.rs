@@ -94,9 +94,11 @@ impl Lane {
     fn new(base: &str, version: Version) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        let http2 = version == Version::Http2;
-        let client =
-            Client::builder(TokioExecutor::new()).http2_only(http2).pool_idle_timeout(IDLE_MAX).build(connector);
+        let mut client = Client::builder(TokioExecutor::new());
+        if version == Version::Http1 {
+            client.pool_idle_timeout(IDLE_MAX);
+        }
+        let client = client.http2_only(version == Version::Http2).build(connector);
         Self { client, base: base.to_string() }
     }
 

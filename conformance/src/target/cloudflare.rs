@@ -17,6 +17,9 @@ use crate::subject::{Http, Version};
 /// As many as any fixture has locations. A limiter that is exact in one isolate only is found out.
 const ISOLATES: usize = 3;
 
+/// Open files of each process: twice the largest burst, and what else there is.
+const FILES: u64 = 8_192;
+
 /// A Durable Object for each key.
 pub(super) const DURABLE_OBJECT: Cloudflare = Cloudflare {
     name: "cloudflare-do",
@@ -127,6 +130,8 @@ impl Target for Cloudflare {
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
         async {
+            // A connection for each request under way, here and in workerd, which inherits this. Too few are told by the fixtures.
+            let _as_it_was = rlimit::increase_nofile_limit(FILES);
             let mut args = vec![format!("--isolates={ISOLATES}")];
             if self.counts == Counts::ByThePlatform {
                 args.extend(LIMITS.map(|limit| format!("--rate-limit={limit}/{}", PERIOD.as_secs_ceil())));
