@@ -13,10 +13,6 @@ use super::Place;
 /// A request that takes longer has no answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection that waited for longer is not used again: servers close those that idle for some seconds, and a request
-/// that crosses such an end on its way is lost.
-const IDLE_MAX: Duration = Duration::from_secs(1);
-
 /// Connections over which a burst is spread, at the least.
 const CONNECTIONS_MIN: usize = 8;
 
@@ -96,7 +92,9 @@ impl Lane {
         connector.set_nodelay(true);
         let mut client = Client::builder(TokioExecutor::new());
         if version == Version::Http1 {
-            client.pool_idle_timeout(IDLE_MAX);
+            // No connection is used twice: a busy server that closes one for idling does not see the request that is
+            // on its way over it, and that request is lost.
+            client.pool_max_idle_per_host(0);
         }
         let client = client.http2_only(version == Version::Http2).build(connector);
         Self { client, base: base.to_string() }
