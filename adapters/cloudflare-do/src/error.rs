@@ -34,7 +34,7 @@ impl From<Thrown> for Error {
                  new_sqlite_classes, and within the account's limits?",
                 )
             } else {
-                (ErrorKind::Unavailable, "the object cannot be reached")
+                (ErrorKind::Unavailable, "the object cannot be reached; the request may have been charged")
             };
         Self::new(kind, format!("durable object: {what}: {}", shortened(&thrown.message)))
     }

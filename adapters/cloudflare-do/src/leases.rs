@@ -22,8 +22,8 @@ use crate::wire::{Action, GaveBack, Granted};
 ///
 /// **At most** what an exact limiter admits: a lease is charged when it is granted, so leases and object together never
 /// hold more than the quota; by the clocks that [`Check::now`] is read from, as everywhere. **At least** what that admits
-/// with a limit lower by `slice x leases`, of those leases that were not spent: what an isolate holds the others cannot
-/// have, and what it held when it died nobody can. See [`Leases::floor`].
+/// with a limit lower by `slice x leases`: what an isolate holds the others cannot have, and what it held when it died
+/// nobody can. See [`Leases::floor`].
 ///
 /// To lose little, an isolate that asks for a key once in a lifetime gets no lease, others get one that doubles each time it
 /// is spent, and what was not spent is given back with the next call. An object lends at most half of what is left, so that
@@ -80,20 +80,23 @@ impl<N: Namespace> Leases<N> {
         Ok(Self { calls: AtomicLimiter::new(store), slice, lifetime, slots: Mutex::default() })
     }
 
-    /// The limit of an exact limiter that admits no more than this one, of requests of cost 1: `limit - slice x leases`, where
-    /// so many leases were not spent. Within one lifetime that is one for each isolate, dead ones included.
+    /// The limit of an exact limiter that admits no more than this one, of requests of cost 1: `limit - slice x leases`. Within one
+    /// lifetime that is two leases for each isolate, dead ones included: one that it has not spent, and one that it has
+    /// spent without the object knowing, which keeps a bucket from filling.
     pub const fn floor(&self, limit: u64, leases: u64) -> u64 {
         limit.saturating_sub(self.slice.get().saturating_mul(leases))
     }
 
     /// What a check can have without asking.
     fn spend(&self, key: &str, check: &Check<'_>) -> Spent {
+        let deadline = self.calls.store().config().deadline;
         let mut slots = self.slots();
         let mut want = 0;
         let mut back = None;
         if let Some(slot) = slots.get_mut(key) {
             match &mut slot.lease {
-                _ if slot.asking => return Spent::AskPlainly,
+                // But for one that was cancelled with its request: the platform does not even drop it.
+                _ if slot.asking && check.now < slot.asked_at + deadline => return Spent::AskPlainly,
                 // A clock that was set back: the lease is good again when it has caught up.
                 Some(lease) if check.now < lease.from => return Spent::AskPlainly,
                 Some(lease) => {

@@ -17,6 +17,9 @@
 //! expires. An admitted request writes one row, a denied one none. A token's first answer is a row of its own. Expired rows are
 //! removed by the object's alarm, of which at most one is pending.
 //!
+//! # Leases
+//! [`Leases`] borrows parts of a quota for an isolate, and admits from them without a round trip. The ceiling stays the limit.
+//!
 //! # Errors
 //! An object that is overloaded or cannot be reached is [`Unavailable`](tollgate_core::ErrorKind::Unavailable); one that was lost
 //! before it answered is [`Timeout`](tollgate_core::ErrorKind::Timeout), for it may have charged. A row that Tollgate did not

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Error, UnixMillis};
 
-/// The rows of one object. On Cloudflare they are [`Sql`](crate::Sql)'s; tests bring their own.
+/// The rows of one object. On Cloudflare they are those of its SQLite storage; tests bring their own.
 ///
 /// Nothing here waits: an object's decision is one synchronous step, and the platform holds its response until what the step
 /// wrote is durable.

@@ -142,11 +142,11 @@ proptest! {
     }
 
     #[test]
-    fn never_stricter_than_an_exact_limiter_of_the_floor(story in story(step(Just(1), false), 60..400, 400_000..500_000)) {
+    fn never_stricter_than_an_exact_limiter_of_the_floor(story in story(step(Just(1), false), 150..600, 400_000..500_000)) {
         let mut asked = Vec::new();
-        // Longer than the story lasts: a lease for each isolate.
+        // The lifetime is longer than the story: two leases for each isolate.
         let deaths = story.play(|at_ms, _, yes| asked.push((at_ms, yes)));
-        let floor = isolate(&Rig::default(), story.slice, 1).floor(story.limit, ISOLATES as u64 + deaths);
+        let floor = isolate(&Rig::default(), story.slice, 1).floor(story.limit, 2 * (ISOLATES as u64 + deaths));
         prop_assume!(floor > 0);
         let policy = story.policy(floor);
         let mut exact = policy.unused();
