@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
 use tollgate_core::{
-    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, Rule, UnixMillis,
+    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, Rule,
+    UnixMillis,
 };
 
 use crate::config::Clock;
@@ -160,7 +161,8 @@ impl<N: Namespace> Atomic for Asking<'_, N> {
         let call = store.prepare(action, check.policy, check.key, check.cost, check.now);
         let answer = store.send(&call).await?;
         if let Some(granted) = answer.lease {
-            let lease = Some(Lease { granted, rule: *check.policy.quotas()[0].rule(), from: answer.now, left: granted.units });
+            let lease =
+                Some(Lease { granted, rule: *check.policy.quotas()[0].rule(), from: answer.now, left: granted.units });
             let slot = Slot { asking: false, lease, asked_at: answer.now };
             self.limiter.slots().insert(self.key.clone(), slot);
         }
