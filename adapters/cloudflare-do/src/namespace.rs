@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use tollgate_core::{Error, ErrorKind, Millis};
 use worker::js_sys::{Reflect, Uint8Array};
-use worker::wasm_bindgen::JsValue;
-use worker::{Delay, Method, ObjectNamespace, Request, RequestInit, Stub};
+use worker::wasm_bindgen::{JsCast as _, JsValue};
+use worker::wasm_bindgen_futures::JsFuture;
+use worker::web_sys::{Request, RequestInit, Response};
+use worker::worker_sys::DurableObject;
+use worker::{Delay, ObjectNamespace, Stub};
 
 use crate::error::{self, Thrown};
 use crate::store::{Address, Namespace};
@@ -32,13 +35,17 @@ impl Namespace for ObjectNamespace {
     }
 }
 
+/// Past `worker`'s own request and response, which would read a body of some bytes as a stream, chunk by chunk.
 async fn fetch(namespace: &ObjectNamespace, object: Address<'_>, body: Vec<u8>) -> Result<Reply, Error> {
-    let stub = stub(namespace, object).map_err(|error| not_bound(&error))?;
-    let request = request(&body).map_err(|error| not_bound(&error))?;
-    let mut response = stub.fetch_with_request(request).await.map_err(|error| Error::from(thrown(&error)))?;
-    let status = response.status_code();
-    let body = response.bytes().await.map_err(|error| Error::from(thrown(&error)))?;
-    Ok(Reply { status, body })
+    let stub = stub(namespace, object).map_err(|error| not_bound(&error))?.into_rpc::<DurableObject>();
+    let request = request(&body).map_err(|error| not_bound(&error.into()))?;
+    answer(&stub, &request).await.map_err(|error| thrown(&error.into()).into())
+}
+
+async fn answer(stub: &DurableObject, request: &Request) -> Result<Reply, JsValue> {
+    let response: Response = JsFuture::from(stub.fetch_with_request(request)?).await?.dyn_into()?;
+    let body = JsFuture::from(response.array_buffer()?).await?;
+    Ok(Reply { status: response.status(), body: Uint8Array::new(&body).to_vec() })
 }
 
 fn stub(namespace: &ObjectNamespace, object: Address<'_>) -> worker::Result<Stub> {
@@ -48,11 +55,12 @@ fn stub(namespace: &ObjectNamespace, object: Address<'_>) -> worker::Result<Stub
     }
 }
 
-fn request(body: &[u8]) -> worker::Result<Request> {
-    let mut init = RequestInit::new();
-    init.with_method(Method::Post).with_body(Some(Uint8Array::from(body).into()));
+fn request(body: &[u8]) -> Result<Request, JsValue> {
+    let init = RequestInit::new();
+    init.set_method("POST");
+    init.set_body(&Uint8Array::from(body));
     // The host is nobody's: the object looks at the body only.
-    Request::new_with_init("https://tollgate.invalid/", &init)
+    Request::new_with_str_and_init("https://tollgate.invalid/", &init)
 }
 
 /// What was thrown, with the properties that the platform gives its own errors.

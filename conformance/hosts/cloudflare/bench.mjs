@@ -1,0 +1,179 @@
+// Measures a built Worker beside a peer in the same workerd, and what it weighs:
+//
+//   node bench.mjs --built FOLDER [--least FOLDER] [--rounds N] [speed] [size]
+//
+// FOLDER is what worker-build made of conformance/guests/cloudflare. The peer is peer.mjs. The routes are measured by turns, and
+// medians of the rounds are compared. Client and workerd share the machine's cores.
+
+import { existsSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { parseArgs } from "node:util";
+import { gzipSync } from "node:zlib";
+import { Log, LogLevel, Miniflare } from "miniflare";
+import { Pool } from "undici";
+
+// Not to measure the disk, whose commits take longer than all else here: objects are stored in memory where there is such a folder.
+if (existsSync("/dev/shm")) process.env.TMPDIR = "/dev/shm";
+
+const IN_FLIGHT = 50;
+const ROUND_MS = 300;
+/** Each of every route, after a tenth as many to warm up. */
+const CALLS_IN_TURN = 2_000;
+/** Distinct clients: all their objects are awake before anything is measured. */
+const CLIENTS = 200;
+const CAPACITY = 1_000_000_000;
+const REFILL_PER_MS = 1_000;
+const COMPATIBILITY_DATE = "2026-04-01";
+
+const { values: args, positionals: only } = parseArgs({
+  allowPositionals: true,
+  options: {
+    built: { type: "string" },
+    least: { type: "string" },
+    rounds: { type: "string", default: "21" },
+  },
+});
+const rounds = Number(args.rounds);
+const named = (name) => only.length === 0 || only.includes(name);
+
+console.log(`${"".padEnd(58)} ${"ours".padStart(12)} ${"theirs".padStart(12)} ${"ratio".padStart(8)}  target`);
+if (named("speed")) await speed();
+if (named("size")) size();
+
+function row(what, ours, theirs, ratio, target) {
+  console.log(`${what.padEnd(58)} ${ours.padStart(12)} ${theirs.padStart(12)} ${ratio.padStart(8)}  ${target}`);
+}
+
+async function speed() {
+  const miniflare = new Miniflare({
+    host: "127.0.0.1",
+    port: 0,
+    cf: false,
+    log: new Log(LogLevel.ERROR),
+    workers: [tollgate(path.resolve(args.built)), peer()],
+  });
+  await miniflare.ready;
+  try {
+    const ours = pool(await miniflare.unsafeGetDirectURL("tollgate"));
+    const theirs = pool(await miniflare.unsafeGetDirectURL("peer"));
+    const routes = {
+      exact: (client) => ask(ours, "/do", client),
+      leased: (client) => ask(ours, "/do-leased", client),
+      peer: (client) => ask(theirs, "/", client),
+      // What no limiter can save: a Worker that asks nobody.
+      floor: (client) => ask(theirs, "/unlimited", client),
+    };
+    const clients = Array.from({ length: CLIENTS }, (_, place) => `198.51.${100 + (place >> 8)}.${place & 255}`);
+    for (const route of Object.values(routes)) {
+      for (const client of clients) await route(client);
+    }
+    await latency(routes);
+    await throughput("one client", [clients[0]], routes);
+    await throughput(`${CLIENTS} clients`, clients, routes);
+    await Promise.all([ours.destroy(), theirs.destroy()]);
+  } finally {
+    await miniflare.dispose();
+  }
+}
+
+/** One decision after another, each beside one of the peer's. */
+async function latency(routes) {
+  const taken = Object.fromEntries(Object.keys(routes).map((name) => [name, []]));
+  for (let call = 0; call < CALLS_IN_TURN * 1.1; call += 1) {
+    for (const [name, route] of Object.entries(routes)) {
+      const began = performance.now();
+      await route("198.51.100.1");
+      if (call >= CALLS_IN_TURN * 0.1) taken[name].push(performance.now() - began);
+    }
+  }
+  const [exact, leased, peer, floor] = Object.values(taken).map(median);
+  const us = (ms) => `${(ms * 1_000).toFixed(0)} us`;
+  row("one decision after another, median", us(exact), us(peer), (peer / exact).toFixed(2), ">= 1.00, theirs by ours");
+  row("the same, leased", us(leased), us(peer), (peer / leased).toFixed(2), "");
+  row("  for comparison: a Worker that limits nothing", us(floor), us(peer), (peer / floor).toFixed(2), "");
+}
+
+async function throughput(who, clients, routes) {
+  const counts = Object.fromEntries(Object.keys(routes).map((name) => [name, []]));
+  for (let round = 0; round <= rounds; round += 1) {
+    for (const [name, route] of Object.entries(routes)) {
+      const count = await perSecond(route, clients);
+      // The first is a warm-up.
+      if (round > 0) counts[name].push(count);
+    }
+  }
+  const [exact, leased, peer, floor] = Object.values(counts).map(median);
+  const shown = (count) => Math.round(count).toLocaleString("en");
+  row(`decisions/s, ${IN_FLIGHT} in flight, ${who}`, shown(exact), shown(peer), (exact / peer).toFixed(2), ">= 1.00");
+  row("the same, leased", shown(leased), shown(peer), (leased / peer).toFixed(2), ">= 3.00");
+  row("  for comparison: a Worker that limits nothing", shown(floor), shown(peer), (floor / peer).toFixed(2), "");
+}
+
+async function perSecond(route, clients) {
+  const began = performance.now();
+  let done = 0;
+  await Promise.all(
+    Array.from({ length: IN_FLIGHT }, async (_, place) => {
+      for (let next = place; performance.now() - began < ROUND_MS; next += IN_FLIGHT) {
+        await route(clients[next % clients.length]);
+        done += 1;
+      }
+    }),
+  );
+  return (done / (performance.now() - began)) * 1_000;
+}
+
+/** A decision that is not "allowed" is none that was asked for: nothing here comes near its limit. */
+async function ask(pool, path, client) {
+  const { statusCode, body } = await pool.request({ path, method: "GET", headers: { "cf-connecting-ip": client } });
+  const text = await body.text();
+  if (statusCode !== 200 || text !== "allowed\n") throw new Error(`${path} answered ${statusCode} ${text}`);
+}
+
+function pool(url) {
+  return new Pool(url.origin, { connections: IN_FLIGHT });
+}
+
+function tollgate(built) {
+  const quota = { name: "bench", algorithm: "token_bucket", capacity: CAPACITY, refill: REFILL_PER_MS * 1_000, per_ms: 1_000 };
+  return {
+    name: "tollgate",
+    modulesRoot: built,
+    modules: [
+      { type: "ESModule", path: path.join(built, "index.js") },
+      { type: "CompiledWasm", path: path.join(built, "index_bg.wasm") },
+    ],
+    compatibilityDate: COMPATIBILITY_DATE,
+    bindings: { POLICY: { name: "bench", quotas: [quota] } },
+    durableObjects: { TOLLGATE: { className: "Tollgate", useSQLite: true } },
+    unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }],
+  };
+}
+
+function peer() {
+  const root = import.meta.dirname;
+  return {
+    name: "peer",
+    modulesRoot: root,
+    modules: [{ type: "ESModule", path: path.join(root, "peer.mjs") }],
+    compatibilityDate: COMPATIBILITY_DATE,
+    bindings: { CAPACITY, REFILL_PER_MS },
+    durableObjects: { BUCKET: { className: "Bucket", useSQLite: true } },
+    unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }],
+  };
+}
+
+/** What is uploaded, as the platform counts it: gzipped. */
+function size() {
+  const kib = (folder) =>
+    ["index.js", "index_bg.wasm"]
+      .map((file) => gzipSync(readFileSync(path.join(folder, file)), { level: 9 }).length / 1_024)
+      .reduce((sum, part) => sum + part);
+  const [ours, least] = [kib(args.built), kib(args.least)];
+  const [shown, shownLeast] = [ours, least].map((size) => `${size.toFixed(1)} KiB`);
+  row("gzipped Worker against the least there can be", shown, shownLeast, `+${(ours - least).toFixed(1)}`, "<= +40 KiB");
+}
+
+function median(values) {
+  return values.sort((a, b) => a - b)[values.length >> 1];
+}
