@@ -110,7 +110,7 @@ fn a_wrong_command_line_lists_what_there_is() -> Result<()> {
     for (args, right) in [
         (["run", "--target", "memroy"], "there are memory, redis, redis-cluster"),
         (["run", "--require", "memroy"], "there are memory, redis, redis-cluster"),
-        (["run", "--filter", "b/*"], "a/burst"),
+        (["run", "--filter", "b/*"], "the groups are a (`tollgate fixtures` lists all)"),
     ] {
         let output = tollgate(&args, Some(fixtures.path()))?;
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
