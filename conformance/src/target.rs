@@ -29,7 +29,6 @@ pub const ALL: &[&dyn Target] = &[
     &redis::SINGLE,
     &redis::CLUSTER,
     &cloudflare::DURABLE_OBJECT,
-    &cloudflare::LEASED,
     &cloudflare::KV,
     &cloudflare::RATE_LIMIT,
 ];

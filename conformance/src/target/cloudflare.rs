@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
-use tollgate_core::{Accuracy, Capabilities, Drift, Millis, Policy};
+use tollgate_core::{Capabilities, Millis, Policy};
 
 use super::build::workspace;
 use super::{Emulator, OWN_CLOCK, Running, Target, process, wasm};
@@ -26,19 +26,6 @@ pub(super) const DURABLE_OBJECT: Cloudflare = Cloudflare {
     about: "Durable Objects on workerd, called from three isolates",
     route: "do",
     capabilities: Capabilities::EXACT,
-    counts: Counts::Together,
-};
-
-/// Isolates that lease from the objects.
-pub(super) const LEASED: Cloudflare = Cloudflare {
-    name: "cloudflare-do-leased",
-    about: "the same, where each isolate leases ten at a time",
-    route: "do-leased",
-    capabilities: Capabilities {
-        accuracy: Accuracy::Soft(Drift { formula: "limit", ceiling: |load| load.limit }),
-        refund: false,
-        ..Capabilities::EXACT
-    },
     counts: Counts::Together,
 };
 
