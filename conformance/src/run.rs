@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use serde_json::Value;
-use tollgate_core::{Capabilities, Check, Key, UnixMillis};
+use tollgate_core::{Accuracy, Capabilities, Check, Key, UnixMillis};
 use tollgate_guest_protocol::{Answer, Route};
 
+use crate::expectation;
 use crate::fixture::{Case, Fixture, Op, RequestFixture, Step};
 use crate::judge::{Judgement, Verdict, judge};
 use crate::oracle;
@@ -117,8 +118,15 @@ async fn decision(
     if disturbed && let Err(reason) = running.settle().await {
         return FixtureReport::new(&fixture.id, Verdict::Fail).because(&reason);
     }
-    let Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested } =
+    let Judgement { mut verdict, mut reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested } =
         judge(&declared.accuracy, fixture, reference, &found);
+    if matches!(declared.accuracy, Accuracy::Soft(_)) {
+        let too_many = expectation::too_many(fixture, &found);
+        if !too_many.is_empty() {
+            verdict = Verdict::Fail;
+        }
+        reasons.extend(too_many);
+    }
     // A store that forgot its scripts amid a burst takes some calls twice, and one that was restarted counts from zero:
     // neither says what a decision takes.
     let trips = before.zip(after).and_then(|(before, after)| after.checked_sub(before));
