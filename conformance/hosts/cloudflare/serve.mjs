@@ -53,13 +53,16 @@ const { spawn } = childProcess;
 let workerd;
 childProcess.spawn = (...started) => (workerd = spawn(...started));
 
+// All that is stored, and what Miniflare would leave behind.
 const folder = mkdtempSync(path.join(tmpdir(), "tollgate-workerd-"));
+process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+process.env.TMPDIR = folder;
 const options = {
   host: "127.0.0.1",
   port: 0,
   cf: false,
   log: new StderrLog(LogLevel.WARN),
-  durableObjectsPersist: folder,
+  durableObjectsPersist: path.join(folder, "objects"),
   workers: [...names.map(worker), kvWorker()],
 };
 const miniflare = new Miniflare(options);
@@ -74,7 +77,6 @@ for await (const word of createInterface({ input: process.stdin })) {
 }
 setTimeout(() => process.exit(1), 5_000);
 await miniflare.dispose();
-rmSync(folder, { recursive: true, force: true });
 process.exit(0);
 
 async function counts() {
