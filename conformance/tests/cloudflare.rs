@@ -227,6 +227,16 @@ async fn a_class_that_is_not_tollgates_is_told() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_class_without_sqlite_is_told_where_it_belongs() -> Result<()> {
+    let host = start(&["--without=SQLite"]).await?;
+    let (kind, message) = failure(&Asked::check("do", "k", 2).of(&bases(&host)[0]).await?)?;
+    assert_eq!(kind, "refused", "{message}");
+    assert!(message.contains("listed in new_sqlite_classes"), "{message}");
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_panic_is_one_requests_and_no_count_is_lost() -> Result<()> {
     let host = start(&["--isolates=2"]).await?;
     let bases = bases(&host);

@@ -6,7 +6,8 @@
 // Each isolate is a location. They share nothing but the Worker's Durable Objects, of which there is one of each name
 // in the world, and Workers KV, which shows a location late what another wrote. The bindings are those of the guest's
 // wrangler.jsonc, but for those it is to be without; the objects are of the class that it names, or of the one given
-// here. Once all answer, their addresses are printed on one line.
+// here, and have SQLite unless they are to be without `SQLite`. Once all answer, their addresses are printed on one
+// line.
 //
 // A word on standard input is answered by a line of JSON: `counts` by what the guest did at its bindings, `hosts` by
 // where watch.mjs answers for each isolate. `evict` drops what objects have in memory, `corrupt` writes over everything
@@ -153,7 +154,7 @@ function kvWorker() {
 // The objects live in the first isolate, wherever they are called from.
 function object({ name: binding, class_name: className }, worker) {
   const scriptName = worker === names[0] ? undefined : names[0];
-  return [binding, { className: args.class ?? className, scriptName, useSQLite: true }];
+  return [binding, { className: args.class ?? className, scriptName, useSQLite: !args.without.includes("SQLite") }];
 }
 
 function rateLimits(bindings) {

@@ -35,7 +35,11 @@ export class Tollgate {
   constructor(state, env) {
     objects.add(state.id);
     counts.objectsMade += 1;
-    watch(state.storage.sql, "exec", (_, cursor) => (counts.rowsWritten += cursor.rowsWritten));
+    try {
+      watch(state.storage.sql, "exec", (_, cursor) => (counts.rowsWritten += cursor.rowsWritten));
+    } catch {
+      // A class without SQLite: what Tollgate says to that is what a test asks.
+    }
     watch(state.storage, "setAlarm", () => (counts.alarmsSet += 1));
     this.storage = state.storage;
     this.counted = new Counted(state, env);
