@@ -212,7 +212,9 @@ impl Answer {
         let mut rest = Reader { bytes, kind: ErrorKind::Corrupt };
         let [version, flags] = rest.take()?;
         if version != VERSION || flags & !(ADMITTED | STORED | LEASED) != 0 {
-            return Err(rest.error("another version of the protocol: deploy the Worker and its objects together"));
+            let what = "another version of the protocol, or another class: export the bound one by \
+                tollgate_cloudflare_do::durable_object!, and deploy the Worker and its objects together";
+            return Err(rest.error(what));
         }
         let (now, cost) = (rest.instant()?, rest.u64()?);
         let lease = match flags & LEASED {

@@ -6,7 +6,7 @@ use tollgate_core::{
 };
 use worker::{AnalyticsEngineDataPointBuilder, Date, Env, Request, Response};
 
-use crate::reply::{refuse, response};
+use crate::reply::{refuse, response, unavailable};
 
 pub(crate) struct App<'a, L> {
     limiter: &'a L,
@@ -25,7 +25,7 @@ impl<'a, L: Limiter> App<'a, L> {
         let key = key(request);
         let decision = match self.limiter.check(Check::new(&self.policy, &key, now())).await {
             Ok(decision) => decision,
-            Err(error) => return refuse(&Refusal::unavailable(error.kind())),
+            Err(error) => return unavailable(&error),
         };
         match Refusal::denied(&self.policy, &decision, BodyFormat::Json) {
             Some(refusal) => {
@@ -44,7 +44,7 @@ impl<'a, L: Limiter> App<'a, L> {
                 let fields = ResponseFields::new(&self.policy, &decision);
                 response(200, fields.iter(), format!("{}: {decision:?}\n", key.as_str()).into())
             }
-            Err(error) => refuse(&Refusal::unavailable(error.kind())),
+            Err(error) => unavailable(&error),
         }
     }
 

@@ -7,9 +7,10 @@
 //! | `/kv` | each isolate's memory, and what Workers KV tells of the others |
 //! | `/ratelimit` | the Rate Limiting binding |
 //! | `/debug/…` | nothing: it shows what the client has left there; only where the variable `DEBUG` is `on` |
+//! | `/debug/kv/stats` | nothing: it shows what this isolate did with Workers KV, and what it met there; likewise |
 //!
-//! The variable `POLICY` is what it limits by, but for `/ratelimit`, which has its own in the binding. The binding `DENIALS` may be an Analytics Engine dataset: then each denial is
-//! an event there.
+//! The variable `POLICY` is what it limits by, but for `/ratelimit`, which has its own in the binding. The binding
+//! `DENIALS` may be an Analytics Engine dataset: then each denial is an event there.
 //!
 //! Only where the variable `TOLLGATE_TEST_MODE` is `on` it also answers the conformance suite's routes below each path
 //! (`/do/_tollgate/check`), and takes its time from them. Never deploy it so.
@@ -19,12 +20,13 @@ mod app;
 mod limiters;
 mod reply;
 mod suite;
+mod virtual_time;
 
-use tollgate_core::{Error, Limiter, Refusal};
+use tollgate_core::{Error, Limiter};
 use worker::{Context, Env, Request, Response, event};
 
 use crate::app::App;
-use crate::reply::refuse;
+use crate::reply::unavailable;
 
 tollgate_cloudflare_do::durable_object!(Tollgate);
 
@@ -39,6 +41,7 @@ async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<R
     match store {
         "do" => asked.of(limiters::durable_objects(&env).as_ref(), "POLICY").await,
         "do-leased" => asked.of(limiters::leases(&env).as_ref().copied(), "POLICY").await,
+        "kv" if debug && rest == "stats" && switched_on(&env, "DEBUG") => Response::ok(limiters::kv_stats()),
         "kv" => asked.of(limiters::kv(&env, &context).as_ref(), "POLICY").await,
         "ratelimit" => asked.of(Ok(&limiters::RateLimits { env: &env }), "RATE_LIMIT_POLICY").await,
         _ => not_found(),
@@ -55,11 +58,13 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     async fn of<L: Limiter>(self, limiter: Result<&L, &Error>, policy: &str) -> worker::Result<Response> {
+        let is_suite = self.rest.starts_with("_tollgate/") && in_test_mode(self.env);
         let limiter = match limiter {
             Ok(limiter) => limiter,
-            Err(error) => return refuse(&Refusal::unavailable(error.kind())),
+            Err(error) if is_suite => return suite::failed(error),
+            Err(error) => return unavailable(error),
         };
-        if self.rest.starts_with("_tollgate/") && in_test_mode(self.env) {
+        if is_suite {
             return suite::answer(limiter, self.request, self.rest).await;
         }
         match (self.debug, self.rest) {

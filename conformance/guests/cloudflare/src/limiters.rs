@@ -12,6 +12,7 @@ use tollgate_core::{
 use worker::{Context, Env, ObjectNamespace, RateLimiter};
 
 use crate::in_test_mode;
+use crate::virtual_time::Timed;
 
 /// In test mode a state lives at least this long by the platform's clock, for virtual time stands still meanwhile.
 const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
@@ -46,56 +47,56 @@ pub(crate) fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Erro
 static ISOLATE: OnceLock<Isolate> = OnceLock::new();
 
 pub(crate) fn kv<'a>(env: &Env, context: &'a Context) -> Result<Kv<'a>, Error> {
-    let test_mode = in_test_mode(env);
-    let isolate = ISOLATE.get_or_init(|| {
-        let config = tollgate_cloudflare_kv::Config::default();
-        Isolate::random(if test_mode { config.min_ttl(TEST_TTL_MIN) } else { config })
-    });
-    Ok(Kv { limiter: KvLimiter::new(isolate, WorkersKv::from_env(env, "COUNTS")?), context, test_mode })
+    let isolate = ISOLATE.get_or_init(|| Isolate::random(tollgate_cloudflare_kv::Config::default()));
+    Ok(Kv { isolate, namespace: WorkersKv::from_env(env, "COUNTS")?, context, test_mode: in_test_mode(env) })
+}
+
+/// What this isolate did with Workers KV, and what it met there.
+pub(crate) fn kv_stats() -> String {
+    ISOLATE.get().map_or_else(|| "nothing yet".into(), |isolate| format!("{:?}", isolate.stats()))
 }
 
 /// Workers KV, written to after the response.
 pub(crate) struct Kv<'a> {
-    limiter: KvLimiter<'static, WorkersKv>,
+    isolate: &'static Isolate,
+    namespace: WorkersKv,
     context: &'a Context,
     test_mode: bool,
 }
 
 impl Kv<'_> {
-    fn write_after_the_response(&self, now: UnixMillis) {
-        let limiter = self.limiter.clone();
-        if self.test_mode {
-            // Virtual time does not pass while it waits for the next write.
-            self.context.wait_until(async move {
-                limiter.flush(now).await;
-            });
-        } else {
-            self.context.wait_until(limiter.write_back(now));
-        }
+    fn at(&self, now: UnixMillis) -> KvLimiter<'static, Timed> {
+        KvLimiter::new(self.isolate, Timed { kv: self.namespace.clone(), now: self.test_mode.then_some(now) })
     }
 }
 
 impl Limiter for Kv<'_> {
     fn capabilities(&self) -> Capabilities {
-        self.limiter.capabilities()
+        tollgate_cloudflare_kv::CAPABILITIES
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let decision = self.limiter.check(check).await;
-        self.write_after_the_response(check.now);
+        let limiter = self.at(check.now);
+        let decision = limiter.check(check).await;
+        if self.test_mode {
+            // Virtual time does not pass while it waits for the next write, and the next step must find this one's.
+            limiter.flush(check.now).await;
+        } else {
+            self.context.wait_until(limiter.write_back(check.now));
+        }
         decision
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.limiter.peek(check).await
+        self.at(check.now).peek(check).await
     }
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.limiter.refund(refund).await
+        self.at(refund.now).refund(refund).await
     }
 
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        self.limiter.reset(policy, key).await
+        self.at(UnixMillis::default()).reset(policy, key).await
     }
 }
 

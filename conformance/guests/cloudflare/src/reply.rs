@@ -1,8 +1,14 @@
-use tollgate_core::Refusal;
-use worker::{Headers, Response};
+use tollgate_core::{Error, Refusal};
+use worker::{Headers, Response, console_error};
 
 pub(crate) fn refuse(refusal: &Refusal) -> worker::Result<Response> {
     response(refusal.status_code(), refusal.fields().iter(), refusal.body().into())
+}
+
+/// Where the store does not answer. The client learns that it is not to blame, and the log why.
+pub(crate) fn unavailable(error: &Error) -> worker::Result<Response> {
+    console_error!("{error}");
+    refuse(&Refusal::unavailable(error.kind()))
 }
 
 pub(crate) fn response<'n, 'v>(

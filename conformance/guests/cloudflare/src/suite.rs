@@ -1,6 +1,6 @@
 //! The conformance suite's routes.
 
-use tollgate_core::Limiter;
+use tollgate_core::{Error, Limiter};
 use tollgate_guest_protocol::{Reply, Route, serve};
 use worker::{Request, Response};
 
@@ -11,6 +11,14 @@ pub(crate) async fn answer<L: Limiter>(limiter: &L, mut request: Request, path: 
         panic!("the suite asked for it");
     }
     let Some(route) = Route::of(&format!("/{path}")) else { return Response::error("not found", 404) };
-    let Reply { status, headers, body } = serve(limiter, route, &request.bytes().await?).await;
+    sent(serve(limiter, route, &request.bytes().await?).await)
+}
+
+/// That there is no limiter to ask.
+pub(crate) fn failed(error: &Error) -> worker::Result<Response> {
+    sent(Reply::error(error))
+}
+
+fn sent(Reply { status, headers, body }: Reply) -> worker::Result<Response> {
     response(status, headers.iter().map(|(name, value)| (name.as_str(), value.as_str())), body)
 }
