@@ -56,8 +56,11 @@ const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Bytes as text that may stand in a URL and in a field: two digits each.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    let digit = |place: u8| char::from(DIGITS[usize::from(place & 15)]);
-    bytes.iter().flat_map(|&byte| [digit(byte >> 4), digit(byte)]).collect()
+    let mut out = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        out.extend([byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)])));
+    }
+    out
 }
 
 /// The bytes of a text that [`to_hex`] makes, or of its part before what it does not.
