@@ -6,11 +6,11 @@ cd "$(dirname "$0")/../.." || exit
 target=wasm32-unknown-unknown
 folder=$(rustc --print target-libdir --target "$target" 2>/dev/null)
 if ls "$folder"/libcore-*.rlib >/dev/null 2>&1; then
-    exec cargo clippy --package tollgate-guest-cloudflare --package 'tollgate-cloudflare-*' --target "$target" -- --deny warnings
+    exec cargo clippy --package tollgate-guest-cloudflare --package 'tollgate-cloudflare-*' --features tollgate-guest-cloudflare/suite --target "$target" -- --deny warnings
 fi
 # Debian's Rust for WebAssembly brings no clippy: its compiler's own lints are had all the same.
 if RUSTUP_TOOLCHAIN=tollgate-wasm rustc --version >/dev/null 2>&1; then
     export RUSTUP_TOOLCHAIN=tollgate-wasm RUSTFLAGS='--deny warnings'
-    exec cargo check --package tollgate-guest-cloudflare --target "$target" --target-dir target/lint-wasm
+    exec cargo check --package tollgate-guest-cloudflare --features suite --target "$target" --target-dir target/lint-wasm
 fi
 echo "no Rust here builds for $target: nothing linted; run conformance/setup.sh"

@@ -215,12 +215,14 @@ impl Tools {
     }
 }
 
-/// Builds the Worker as `wrangler deploy` does, but for the last squeeze that only makes it smaller.
+/// Builds the Worker as `wrangler deploy` does, but with the suite's routes, and without the last squeeze that only makes it
+/// smaller.
 async fn build(tools: &Tools) -> Result<PathBuf, String> {
     eprintln!("building tollgate-guest-cloudflare (release, WebAssembly)");
     let built = workspace().join("target/guests/cloudflare");
     let mut build = Command::new(&tools.worker_build);
     build.current_dir(guest()).args(["--release", "--no-opt", "--out-dir", "../../../target/guests/cloudflare"]);
+    build.args([".", "--features", "suite"]);
     build.envs(tools.toolchain.clone());
     build.env("WASM_BINDGEN_BIN", &tools.wasm_bindgen).env("ESBUILD_BIN", &tools.esbuild);
     let output = build.kill_on_drop(true).output().await.map_err(|error| format!("worker-build: {error}"))?;
