@@ -175,7 +175,8 @@ impl Policy {
     /// # }
     /// ```
     #[must_use]
-    #[inline]
+    // WebAssembly is to be small, and would have it several times.
+    #[cfg_attr(not(target_arch = "wasm32"), inline)]
     pub fn decide(&self, state: &mut PolicyState, now: UnixMillis, cost: u64) -> Decision {
         if let (Some(rule), [state]) = (self.sole_rule(), &mut state.0[..]) {
             return rule.decide_alone(state, now, cost);

@@ -262,8 +262,11 @@ impl Policy {
     /// No quota or more than eight, two of one name, or a policy name that is not 1 to 32 of the characters
     /// `a-z A-Z 0-9 - _ .`
     pub fn new(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Result<Self, Error> {
+        Self::of(name, quotas.into_iter().collect())
+    }
+
+    fn of(name: &str, mut quotas: SmallVec<[Quota; 1]>) -> Result<Self, Error> {
         let policy_name = checked_name("name", name)?;
-        let mut quotas: SmallVec<[Quota; 1]> = quotas.into_iter().collect();
         let count = quotas.len();
         if count == 0 || count > Self::MAX_QUOTAS {
             return Err(Error::invalid(format!(
