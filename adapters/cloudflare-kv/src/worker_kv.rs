@@ -1,20 +1,34 @@
 //! The namespace, as crate `worker` sees it.
 
-use std::time::Duration;
-
 use tollgate_core::store::BestEffort;
 use tollgate_core::{Error, Millis, UnixMillis};
-use worker::{Delay, Env, KvStore, js_sys::Math};
+use worker::Env;
+use worker::js_sys::{Math, Promise, Reflect, Uint8Array};
+use worker::wasm_bindgen::prelude::wasm_bindgen;
+use worker::wasm_bindgen::{self, JsValue};
+use worker::wasm_bindgen_futures::JsFuture;
 
 use crate::config::Config;
 use crate::error;
 use crate::isolate::{Isolate, LINGER_MAX};
 use crate::store::KvLimiter;
 
+// Not `worker::KvStore`, which brings along serde, JSON, and the text of floating-point numbers.
+#[wasm_bindgen(module = "/src/workers_kv.js")]
+extern "C" {
+    #[wasm_bindgen(catch)]
+    fn get(namespace: &JsValue, key: &str, cache_ttl_s: Option<f64>) -> Result<Promise, JsValue>;
+    #[wasm_bindgen(catch)]
+    fn put(namespace: &JsValue, key: &str, bytes: &[u8], ttl_s: f64) -> Result<Promise, JsValue>;
+    #[wasm_bindgen(catch)]
+    fn remove(namespace: &JsValue, key: &str) -> Result<Promise, JsValue>;
+    fn wait(ms: f64) -> Promise;
+}
+
 /// A namespace of Workers KV.
 #[derive(Clone, Debug)]
 pub struct WorkersKv {
-    store: KvStore,
+    namespace: JsValue,
     cache_ttl: Option<Millis>,
 }
 
@@ -24,8 +38,12 @@ impl WorkersKv {
     /// # Errors
     /// [`Invalid`](tollgate_core::ErrorKind::Invalid) where there is no such binding.
     pub fn from_env(env: &Env, name: &str) -> Result<Self, Error> {
-        let store = env.kv(name).map_err(|error| error::missing(name, &error.to_string()))?;
-        Ok(Self { store, cache_ttl: None })
+        let property = |of: &JsValue, name: &str| Reflect::get(of, &JsValue::from_str(name)).unwrap_or_default();
+        let namespace = property(env.as_ref(), name);
+        if !property(&namespace, "getWithMetadata").is_function() {
+            return Err(error::missing(name, "there is no such namespace"));
+        }
+        Ok(Self { namespace, cache_ttl: None })
     }
 
     /// How long a location may answer reads from its cache: the platform's 60 s unless said otherwise, and 30 s at least.
@@ -42,22 +60,32 @@ impl BestEffort for WorkersKv {
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
-        let mut get = self.store.get(key);
-        if let Some(ttl) = self.cache_ttl {
-            get = get.cache_ttl(ttl.as_secs_ceil());
-        }
-        get.bytes().await.map_err(|error| error::failed("get", &error.to_string()))
+        let asked = get(&self.namespace, key, self.cache_ttl.map(seconds));
+        let found = done("get", asked).await?;
+        Ok((!found.is_null()).then(|| Uint8Array::new(&found).to_vec()))
     }
 
     async fn put(&self, key: &str, bytes: &[u8], ttl: Millis) -> Result<(), Error> {
-        let failed = |error: worker::KvError| error::failed("put", &error.to_string());
-        let put = self.store.put_bytes(key, bytes).map_err(failed)?;
-        put.expiration_ttl(ttl.max(Config::TTL_MIN).as_secs_ceil()).execute().await.map_err(failed)
+        let asked = put(&self.namespace, key, bytes, seconds(ttl.max(Config::TTL_MIN)));
+        done("put", asked).await.map(drop)
     }
 
     async fn delete(&self, key: &str) -> Result<(), Error> {
-        self.store.delete(key).await.map_err(|error| error::failed("delete", &error.to_string()))
+        done("delete", remove(&self.namespace, key)).await.map(drop)
     }
+}
+
+async fn done(what: &str, asked: Result<Promise, JsValue>) -> Result<JsValue, Error> {
+    let answer = match asked {
+        Ok(promise) => JsFuture::from(promise).await,
+        Err(error) => Err(error),
+    };
+    answer.map_err(|error| error::failed(what, &worker::Error::from(error).to_string()))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "far below 2^53")]
+fn seconds(ttl: Millis) -> f64 {
+    ttl.as_secs_ceil() as f64
 }
 
 impl Isolate {
@@ -79,7 +107,8 @@ impl<S: BestEffort> KvLimiter<'_, S> {
             if waited + wait > LINGER_MAX {
                 return;
             }
-            Delay::from(Duration::from_millis(wait.get())).await;
+            #[allow(clippy::cast_precision_loss, reason = "far below 2^53")]
+            let _nothing = JsFuture::from(self::wait(wait.get() as f64)).await;
             waited = waited + wait;
         }
     }

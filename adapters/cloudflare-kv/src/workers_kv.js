@@ -1,0 +1,18 @@
+// One call of JavaScript each, with its options.
+
+export function get(namespace, key, cacheTtl) {
+  return namespace.get(key, { type: "arrayBuffer", cacheTtl });
+}
+
+/** Of a copy: what is put may be read after the call. */
+export function put(namespace, key, bytes, expirationTtl) {
+  return namespace.put(key, bytes.slice(), { expirationTtl });
+}
+
+export function remove(namespace, key) {
+  return namespace.delete(key);
+}
+
+export function wait(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
