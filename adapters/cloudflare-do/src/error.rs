@@ -18,7 +18,7 @@ pub struct Thrown {
 
 impl From<Thrown> for Error {
     fn from(thrown: Thrown) -> Self {
-        let text = thrown.message.to_lowercase();
+        let text = thrown.message.to_ascii_lowercase();
         let says = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
         let (kind, what) =
             if thrown.overloaded || says(&["overloaded", "too many requests queued", "queued for too long"]) {

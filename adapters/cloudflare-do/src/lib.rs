@@ -28,6 +28,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod bytes;
+#[cfg(target_arch = "wasm32")]
+mod calls;
 mod config;
 mod counter;
 mod error;

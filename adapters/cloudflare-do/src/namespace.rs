@@ -2,12 +2,12 @@
 
 use tollgate_core::{Error, ErrorKind, Millis};
 use worker::ObjectNamespace;
-use worker::js_sys::{Promise, Reflect};
+use worker::js_sys::Reflect;
 use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsValue};
-use worker::wasm_bindgen_futures::JsFuture;
 
 use crate::bytes::to_hex;
+use crate::calls::{Answered, Asked, Failed};
 use crate::error::{self, Thrown};
 use crate::store::{Address, Namespace};
 use crate::wire::Reply;
@@ -18,13 +18,17 @@ const DEADLINES: (Millis, Millis) = (Millis::new(1), Millis::from_secs(3_600));
 #[wasm_bindgen(module = "/src/cloudflare.js")]
 extern "C" {
     #[wasm_bindgen(catch)]
+    #[allow(clippy::too_many_arguments, reason = "all in one call of JavaScript")]
     fn ask(
         namespace: &JsValue,
         name: &str,
         location_hint: Option<&str>,
         question: &str,
         deadline_ms: f64,
-    ) -> Result<Promise, JsValue>;
+        call: f64,
+        answered: &Answered,
+        failed: &Failed,
+    ) -> Result<(), JsValue>;
 }
 
 impl Namespace for ObjectNamespace {
@@ -32,10 +36,13 @@ impl Namespace for ObjectNamespace {
         let deadline = object.deadline.clamp(DEADLINES.0, DEADLINES.1);
         #[allow(clippy::cast_precision_loss, reason = "an hour at most")]
         let deadline_ms = deadline.get() as f64;
-        let asked = ask(self.as_ref(), object.name, object.location_hint, &to_hex(&body), deadline_ms);
+        let question = to_hex(&body);
+        let asked = Asked::by(|call, answered, failed| {
+            ask(self.as_ref(), object.name, object.location_hint, &question, deadline_ms, call, answered, failed)
+        });
         let asked = asked.map_err(|error| not_bound(&error.into()))?;
-        let answer = JsFuture::from(asked).await.map_err(|error| Error::from(thrown(&error.into())))?;
-        let answer = answer.as_string().ok_or_else(|| error::timeout(deadline))?;
+        let answer = asked.await.map_err(|error| Error::from(thrown(&error.into())))?;
+        let answer = answer.ok_or_else(|| error::timeout(deadline))?;
         Ok(Reply::read(&answer))
     }
 }

@@ -1,6 +1,8 @@
 //! The object: Cloudflare's events in, a [`Counter`]'s answers out.
 
 use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 
 use tollgate_core::{Error, UnixMillis};
@@ -53,7 +55,7 @@ impl Object {
             object.wake().await?;
             Ok(object.answer(&url))
         };
-        future_to_promise(woken).into()
+        promise(Box::pin(woken))
     }
 
     /// Removes the rows that have expired; with the last of them all that is stored, so that an object nobody asks for
@@ -67,8 +69,13 @@ impl Object {
             object.sweep().await?;
             Ok(JsValue::UNDEFINED)
         };
-        future_to_promise(swept).into()
+        promise(Box::pin(swept))
     }
+}
+
+/// Of one kind of future, so that it is built once.
+fn promise(future: Pin<Box<dyn Future<Output = Result<JsValue, JsValue>>>>) -> JsValue {
+    future_to_promise(future).into()
 }
 
 impl Inner {

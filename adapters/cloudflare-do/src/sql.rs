@@ -3,15 +3,17 @@
 use std::fmt;
 
 use tollgate_core::{Error, ErrorKind, UnixMillis};
-use worker::js_sys::{Date, Object};
+use worker::js_sys::{Array, ArrayBuffer, Date, Object, Uint8Array};
 use worker::wasm_bindgen::prelude::wasm_bindgen;
-use worker::wasm_bindgen::{self, JsValue};
-use worker::{SqlCursor, SqlStorage, SqlStorageValue, Storage};
+use worker::wasm_bindgen::{self, JsCast as _, JsValue};
+use worker::{SqlStorage, Storage};
 
 use crate::rows::{Row, Rows};
 
 #[wasm_bindgen(module = "/src/cloudflare.js")]
 extern "C" {
+    #[wasm_bindgen(catch)]
+    fn run(sql: &JsValue, query: &str, bindings: &Array) -> Result<Option<Array>, JsValue>;
     #[wasm_bindgen(catch)]
     fn save(sql: &JsValue, key: &str, value: &[u8], leased: &[u8], expires_ms: f64) -> Result<(), JsValue>;
 }
@@ -38,70 +40,57 @@ impl Sql {
     /// A storage that is not SQLite's: the class belongs in `new_sqlite_classes`.
     pub fn new(storage: Storage) -> worker::Result<Self> {
         let sql = storage.sql();
-        sql.exec(TABLE, None)?;
+        run(sql.as_ref(), TABLE, &Array::new())?;
         Ok(Self { sql, storage })
     }
 
-    fn run(&self, query: &str, bindings: Vec<SqlStorageValue>) -> Result<SqlCursor, Error> {
-        self.sql.exec(query, bindings).map_err(|error| refused(&error))
-    }
-
-    /// The one row that a query answers, if any.
-    fn find(&self, query: &str, bindings: Vec<SqlStorageValue>) -> Result<Option<Vec<SqlStorageValue>>, Error> {
-        // To the end: a cursor that is left half way keeps its query open.
-        self.run(query, bindings)?.raw().last().transpose().map_err(|error| refused(&error))
+    /// Runs a query: the last row that it answers, if any.
+    fn run<const N: usize>(&self, query: &str, bindings: [JsValue; N]) -> Result<Option<Array>, Error> {
+        run(self.sql.as_ref(), query, &bindings.into_iter().collect()).map_err(refused)
     }
 }
 
 impl Rows for Sql {
     fn load(&self, key: &str) -> Result<Option<Row>, Error> {
-        let Some(row) = self.find(LOAD, vec![key.into()])? else { return Ok(None) };
-        let Ok([SqlStorageValue::Blob(value), SqlStorageValue::Blob(leased), SqlStorageValue::Integer(expires)]) =
-            <[SqlStorageValue; 3]>::try_from(row)
-        else {
-            return Err(corrupt(key));
-        };
-        let expires = UnixMillis::new(u64::try_from(expires).map_err(|_| corrupt(key))?);
-        Ok(Some(Row { value, leased, expires }))
+        let Some(row) = self.run(LOAD, [key.into()])? else { return Ok(None) };
+        let blob = |place| row.get(place).dyn_ref::<ArrayBuffer>().map(|blob| Uint8Array::new(blob).to_vec());
+        match (blob(0), blob(1), instant(&row.get(2))) {
+            (Some(value), Some(leased), Some(expires)) => Ok(Some(Row { value, leased, expires })),
+            _ => Err(corrupt(key)),
+        }
     }
 
     fn save(&mut self, rows: &[(&str, &Row)]) -> Result<(), Error> {
         if let [(key, row)] = rows {
             let saved = save(self.sql.as_ref(), key, &row.value, &row.leased, as_f64(row.expires));
-            return saved.map_err(|error| refused(&error.into()));
+            return saved.map_err(refused);
         }
         // A state and a token's answer: one statement, so that both are written or neither.
-        let mut bindings = Vec::with_capacity(4 * rows.len());
-        for (key, row) in rows {
-            bindings.push((*key).into());
-            bindings.push(row.value.clone().into());
-            bindings.push(row.leased.clone().into());
-            bindings.push(number(row.expires));
-        }
-        self.run(SAVE_TWO, bindings).map(drop)
+        let bindings = rows.iter().flat_map(|(key, row)| {
+            let blob = |bytes: &[u8]| JsValue::from(Uint8Array::from(bytes));
+            [(*key).into(), blob(&row.value), blob(&row.leased), number(row.expires)]
+        });
+        run(self.sql.as_ref(), SAVE_TWO, &bindings.collect()).map(drop).map_err(refused)
     }
 
     fn remove(&mut self, key: &str) -> Result<(), Error> {
-        self.run(REMOVE, vec![key.into()]).map(drop)
+        self.run(REMOVE, [key.into()]).map(drop)
     }
 
     fn sweep(&mut self, clock: UnixMillis) -> Result<(), Error> {
-        self.run(SWEEP, vec![number(clock)]).map(drop)
+        self.run(SWEEP, [number(clock)]).map(drop)
     }
 
     fn next_expiry(&self) -> Result<Option<UnixMillis>, Error> {
-        let row = self.find(NEXT_EXPIRY, Vec::new())?;
-        Ok(match row.as_deref().and_then(<[_]>::first) {
-            Some(SqlStorageValue::Integer(ms)) => u64::try_from(*ms).ok().map(UnixMillis::new),
-            _ => None,
-        })
+        let row = self.run(NEXT_EXPIRY, [])?;
+        Ok(row.and_then(|row| instant(&row.get(0))))
     }
 
     /// Sets it within the step: the alarm and the rows are written together, and nothing waits for either.
     fn set_alarm(&mut self, at: UnixMillis) -> Result<(), Error> {
-        let at = Date::new(&JsValue::from_f64(as_f64(at)));
+        let at = Date::new(&number(at));
         let set = self.storage.as_raw().set_alarm(at, Object::new());
-        set.map(drop).map_err(|error| refused(&error.into()))
+        set.map(drop).map_err(refused)
     }
 }
 
@@ -116,12 +105,17 @@ fn as_f64(instant: UnixMillis) -> f64 {
     instant.get() as f64
 }
 
-fn number(instant: UnixMillis) -> SqlStorageValue {
-    #[allow(clippy::cast_possible_wrap, reason = "instants are below 2^48")]
-    SqlStorageValue::Integer(instant.get() as i64)
+fn number(instant: UnixMillis) -> JsValue {
+    JsValue::from_f64(as_f64(instant))
 }
 
-fn refused(error: &worker::Error) -> Error {
+fn instant(column: &JsValue) -> Option<UnixMillis> {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number after the epoch")]
+    column.as_f64().filter(|ms| *ms >= 0.0).map(|ms| UnixMillis::new(ms as u64))
+}
+
+fn refused(error: JsValue) -> Error {
+    let error = worker::Error::from(error);
     let message = format!("durable object: its storage answered {error}; nothing was charged");
     Error::new(ErrorKind::Refused, message)
 }

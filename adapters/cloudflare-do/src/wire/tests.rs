@@ -181,6 +181,6 @@ fn a_reply_is_the_same_after_it_was_text() {
         assert_eq!(Reply::read(&format!("{} {}", reply.status, reply.to_text())), reply);
     }
     for nonsense in ["", "200", "200 Hello", "200 0103", "700 x", "99999 x"] {
-        assert_eq!(Reply::read(nonsense).answer().unwrap_err().kind(), ErrorKind::Corrupt, "{nonsense}");
+        assert_eq!(Reply::read(nonsense).answer().expect_err("no answer").kind(), ErrorKind::Corrupt, "{nonsense}");
     }
 }
