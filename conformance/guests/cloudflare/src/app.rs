@@ -4,13 +4,20 @@ use tollgate_core::{
     BodyFormat, Check, ClientIpSource, Decision, Identity, Key, Limiter as _, Platform, Policy, Refusal,
     ResponseFields, UnixMillis,
 };
+use worker::Env;
 use worker::js_sys::Date;
-use worker::web_sys::{Request, Response};
-use worker::{AnalyticsEngineDataPointBuilder, Env};
+use worker::wasm_bindgen::prelude::wasm_bindgen;
+use worker::wasm_bindgen::{self, JsValue};
+use worker::web_sys::Request;
 
 use crate::failed;
 use crate::limiters::Store;
 use crate::reply::{refuse, response};
+
+#[wasm_bindgen(module = "/src/guest.js")]
+extern "C" {
+    fn record(env: &JsValue, dataset: &str, index: &str, key: &str, quota: &str);
+}
 
 pub(crate) struct App<'a> {
     pub(crate) store: &'a Store<'a>,
@@ -21,8 +28,8 @@ pub(crate) struct App<'a> {
 impl App<'_> {
     /// A page that each client gets as often as the policy says. Where the store does not answer, nobody gets it, and
     /// nobody is told to come back later: to let them through instead is a matter of one line here.
-    pub(crate) async fn limited(&self, request: &Request) -> worker::Result<Response> {
-        let key = key(request)?;
+    pub(crate) async fn limited(&self, request: &Request) -> JsValue {
+        let key = key(request);
         let decision = match self.store.check(Check::new(self.policy, &key, now())).await {
             Ok(decision) => decision,
             Err(error) => return failed(&error),
@@ -37,36 +44,31 @@ impl App<'_> {
     }
 
     /// What the client has left, with nothing charged.
-    pub(crate) async fn left(&self, request: &Request) -> worker::Result<Response> {
-        let key = key(request)?;
+    pub(crate) async fn left(&self, request: &Request) -> JsValue {
+        let key = key(request);
         match self.store.peek(Check::new(self.policy, &key, now())).await {
             Ok(decision) => {
                 let fields = ResponseFields::new(self.policy, &decision);
-                response(200, fields.iter(), &format!("{}: {decision:?}\n", key.as_str()))
+                let left = decision.binding().remaining().map_or_else(|| "unknown".into(), |left| left.to_string());
+                response(200, fields.iter(), &[key.as_str(), ": ", &left, " left\n"].concat())
             }
             Err(error) => failed(&error),
         }
     }
 
-    /// A denial is an event in Analytics Engine, where there is a dataset; that it cannot be written stops nothing.
+    /// A denial is an event in Analytics Engine, where there is a dataset.
     fn record(&self, key: &Key, decision: &Decision) {
-        let Ok(denials) = self.env.analytics_engine("DENIALS") else { return };
         let quota = &self.policy.quotas()[decision.binding_index()];
-        let event = AnalyticsEngineDataPointBuilder::new()
-            .indexes([self.policy.name()])
-            .add_blob(key.as_str())
-            .add_blob(quota.name())
-            .build();
-        let _unrecorded = denials.write_data_point(&event);
+        record(self.env.as_ref(), "DENIALS", self.policy.name(), key.as_str(), quota.name());
     }
 }
 
 /// Cloudflare alone knows the client's address. One who has verified a token puts its subject here.
-fn key(request: &Request) -> worker::Result<Key> {
+fn key(request: &Request) -> Key {
     const FIELD: &str = "cf-connecting-ip";
-    let field = request.headers().get(FIELD)?.map(|value| (FIELD, value));
+    let field = request.headers().get(FIELD).ok().flatten().map(|value| (FIELD, value));
     let client_ip = ClientIpSource::new(Platform::Cloudflare).find(field, None).ok();
-    Ok(Identity { client_ip, ..Identity::default() }.resolve())
+    Identity { client_ip, ..Identity::default() }.resolve()
 }
 
 fn now() -> UnixMillis {

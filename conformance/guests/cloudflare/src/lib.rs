@@ -22,12 +22,15 @@ mod policies;
 mod reply;
 #[cfg(feature = "suite")]
 mod suite;
+mod task;
 #[cfg(feature = "suite")]
 mod virtual_time;
 
 use tollgate_core::{Error, Refusal};
-use worker::web_sys::{Request, Response};
-use worker::{Context, Env, event};
+use worker::wasm_bindgen::JsValue;
+use worker::wasm_bindgen::prelude::wasm_bindgen;
+use worker::web_sys::Request;
+use worker::{Context, Env, wasm_bindgen, worker_sys};
 
 use crate::app::App;
 use crate::limiters::Store;
@@ -35,10 +38,14 @@ use crate::reply::{refuse, response};
 
 tollgate_cloudflare_do::durable_object!(Tollgate);
 
-/// Answers a request from the store that its path names. The platform's own request and response, rather than `worker`'s,
-/// which copy more of both than is looked at here.
-#[event(fetch, respond_with_errors)]
-async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
+/// Answers a request. `#[worker::event(fetch)]` does as well, and takes longer: see [`task`].
+#[wasm_bindgen]
+pub fn fetch(request: Request, env: Env, context: worker_sys::Context) -> JsValue {
+    task::run(answer(request, env, Context::new(context)))
+}
+
+/// Answers a request from the store that its path names.
+async fn answer(request: Request, env: Env, context: Context) -> JsValue {
     let url = request.url();
     let path = path(&url);
     let (debug, path) = path.strip_prefix("debug/").map_or((false, path), |path| (true, path));
@@ -48,14 +55,14 @@ async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<R
         None => return not_found(),
     };
     match store {
-        Ok(store) => answer(&store, &request, &env, debug, rest).await,
+        Ok(store) => answer_from(&store, &request, &env, debug, rest).await,
         #[cfg(feature = "suite")]
         Err(error) if suite::asks(rest, &env) => suite::failed(&error),
         Err(error) => failed(&error),
     }
 }
 
-async fn answer(store: &Store<'_>, request: &Request, env: &Env, debug: bool, rest: &str) -> worker::Result<Response> {
+async fn answer_from(store: &Store<'_>, request: &Request, env: &Env, debug: bool, rest: &str) -> JsValue {
     #[cfg(feature = "suite")]
     if suite::asks(rest, env) {
         return suite::answer(store, request, rest).await;
@@ -81,12 +88,12 @@ fn path(url: &str) -> &str {
 }
 
 /// Nobody is told what is wrong inside: that is for the log.
-fn failed(error: &Error) -> worker::Result<Response> {
+fn failed(error: &Error) -> JsValue {
     worker::console_error!("{error}");
     refuse(&Refusal::unavailable(error.kind()))
 }
 
-fn not_found() -> worker::Result<Response> {
+fn not_found() -> JsValue {
     response(404, [], "not found\n")
 }
 

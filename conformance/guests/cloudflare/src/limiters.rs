@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::OnceLock;
 
 use tollgate_cloudflare_do::{DurableObjects, DurableObjectsLimiter, Leases};
-use tollgate_cloudflare_kv::{Isolate, KvLimiter, WorkersKv};
+use tollgate_cloudflare_kv::{Isolate, KvLimiter, Stats, WorkersKv};
 use tollgate_cloudflare_ratelimit::{RateLimit, RateLimitLimiter};
 use tollgate_core::{
     Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, UnixMillis,
@@ -41,7 +41,13 @@ impl<'a> Store<'a> {
 
     /// What this isolate did with Workers KV, and what it met there.
     pub(crate) fn stats(&self) -> Option<String> {
-        if let Self::Kv(kv) = self { Some(format!("{:?}", kv.isolate.stats())) } else { None }
+        let Self::Kv(kv) = self else { return None };
+        let Stats { keys, reads, reads_failed, corrupt, writes, writes_throttled, writes_failed, .. } =
+            kv.isolate.stats();
+        Some(format!(
+            "keys: {keys}, reads: {reads}, reads_failed: {reads_failed}, corrupt: {corrupt}, writes: {writes}, \
+             writes_throttled: {writes_throttled}, writes_failed: {writes_failed}\n"
+        ))
     }
 }
 

@@ -1,31 +1,35 @@
 use std::fmt::Write as _;
 
 use tollgate_core::Refusal;
-use worker::js_sys::JSON;
-use worker::web_sys::{Response, ResponseInit};
+use worker::wasm_bindgen::prelude::wasm_bindgen;
+use worker::wasm_bindgen::{self, JsValue};
 
-pub(crate) fn refuse(refusal: &Refusal) -> worker::Result<Response> {
+#[wasm_bindgen(module = "/src/guest.js")]
+extern "C" {
+    fn respond(status: u16, text: &str) -> JsValue;
+}
+
+pub(crate) fn refuse(refusal: &Refusal) -> JsValue {
     response(refusal.status_code(), refusal.fields().iter(), refusal.body())
 }
 
-/// The fields go as one text: each by itself would be as many calls of JavaScript.
+/// Fields and body go as one text: each by itself would be as many calls of JavaScript.
 pub(crate) fn response<'n, 'v>(
     status: u16,
     fields: impl IntoIterator<Item = (&'n str, &'v str)>,
     body: &str,
-) -> worker::Result<Response> {
-    let mut json = String::with_capacity(256);
+) -> JsValue {
+    let mut text = String::with_capacity(384);
     let mut before = '{';
     for (name, value) in fields {
         // No field holds what Rust escapes in another way than JSON.
-        let _ = write!(json, "{before}{name:?}:{value:?}");
+        let _ = write!(text, "{before}{name:?}:{value:?}");
         before = ',';
     }
-    let init = ResponseInit::new();
-    init.set_status(status);
-    if !json.is_empty() {
-        json.push('}');
-        init.set_headers(&JSON::parse(&json)?);
+    if !text.is_empty() {
+        text.push('}');
     }
-    Ok(Response::new_with_opt_str_and_init(Some(body), &init)?)
+    text.push('\n');
+    text.push_str(body);
+    respond(status, &text)
 }
