@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.." || exit
 target=wasm32-unknown-unknown
 folder=$(rustc --print target-libdir --target "$target" 2>/dev/null)
 if ls "$folder"/libcore-*.rlib >/dev/null 2>&1; then
-    exec cargo clippy --package tollgate-guest-cloudflare --package 'tollgate-cloudflare-*' --features tollgate-guest-cloudflare/suite --target "$target" -- --deny warnings
+    exec cargo clippy --package 'tollgate-guest-cloudflare*' --package 'tollgate-cloudflare-*' --features tollgate-guest-cloudflare/suite --target "$target" -- --deny warnings
 fi
 # Debian's Rust for WebAssembly brings no clippy: its compiler's own lints are had all the same.
 if RUSTUP_TOOLCHAIN=tollgate-wasm rustc --version >/dev/null 2>&1; then

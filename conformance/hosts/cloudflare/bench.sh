@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the Worker, and the least there can be, as `wrangler deploy` would; then measures. Takes what bench.mjs takes.
+# Builds the Worker, one with one limit only, and the least there can be, as `wrangler deploy` would; then measures. Takes what bench.mjs takes.
 set -eu
 cd "$(dirname "$0")/../../.." || exit
 
@@ -21,16 +21,17 @@ else
 fi
 
 export CARGO_TARGET_DIR="$deployed" WASM_BINDGEN_BIN="$PWD/target/tools/bin/wasm-bindgen" ESBUILD_BIN="$host/node_modules/.bin/esbuild"
-# wasm-opt is binaryen's. Without it both Workers are measured as the linker leaves them.
+# wasm-opt is binaryen's. Without it all Workers are measured as the linker leaves them.
 opt=--no-opt
 if wasm_opt=$(command -v "${WASM_OPT_BIN:-wasm-opt}"); then
     opt=
     export WASM_OPT_BIN="$wasm_opt"
 fi
-for guest in cloudflare cloudflare-least; do
+for guest in cloudflare cloudflare-one cloudflare-least; do
     # shellcheck disable=SC2086
     (cd "conformance/guests/$guest" && "$host/../../../target/tools/bin/worker-build" --release $opt --out-dir "../../../target/deployed/guests/$guest" >"$deployed-$guest.log" 2>&1) ||
         { cat "$deployed-$guest.log" >&2 && exit 1; }
 done
 echo "built ${opt:-with $("$wasm_opt" --version)}"
-exec node "$host/bench.mjs" --built "$deployed/guests/cloudflare" --least "$deployed/guests/cloudflare-least" "$@"
+cd "$deployed/guests"
+exec node "$host/bench.mjs" --built cloudflare --one cloudflare-one --least cloudflare-least "$@"

@@ -1,0 +1,36 @@
+//! A Worker with one exact limit: ten requests at once and five a second of each client.
+#![cfg(target_arch = "wasm32")]
+
+use tollgate_cloudflare_do::DurableObjects;
+use tollgate_core::{
+    BodyFormat, Check, ClientIpSource, Identity, Limiter as _, Millis, Platform, Policy, Quota, Refusal,
+    ResponseFields, UnixMillis,
+};
+use worker::{Context, Date, Env, Request, Response, event};
+
+tollgate_cloudflare_do::durable_object!(Tollgate);
+
+#[event(fetch)]
+async fn fetch(request: Request, env: Env, _context: Context) -> worker::Result<Response> {
+    let field = request.headers().get("cf-connecting-ip")?.map(|value| ("cf-connecting-ip", value));
+    let client_ip = ClientIpSource::new(Platform::Cloudflare).find(field, None).ok();
+    let key = Identity { client_ip, ..Identity::default() }.resolve();
+
+    let limiter = DurableObjects::new(env.durable_object("TOLLGATE")?).limiter();
+    let policy = policy().map_err(|error| error.to_string())?;
+    let now = UnixMillis::new(Date::now().as_millis());
+    let decision = limiter.check(Check::new(&policy, &key, now)).await.map_err(|error| error.to_string())?;
+
+    let (mut response, fields) = match Refusal::denied(&policy, &decision, BodyFormat::Json) {
+        Some(refusal) => (Response::error(refusal.body(), refusal.status_code())?, refusal.fields().clone()),
+        None => (Response::ok("allowed\n")?, ResponseFields::new(&policy, &decision)),
+    };
+    for (name, value) in fields.iter() {
+        response.headers_mut().set(name, value)?;
+    }
+    Ok(response)
+}
+
+fn policy() -> Result<Policy, tollgate_core::Error> {
+    Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])
+}
