@@ -7,6 +7,7 @@ mod cloudflare;
 mod memory;
 mod process;
 mod redis;
+mod spin;
 mod wasm;
 
 pub use build::workspace;
@@ -31,6 +32,8 @@ pub const ALL: &[&dyn Target] = &[
     &cloudflare::DURABLE_OBJECT,
     &cloudflare::KV,
     &cloudflare::RATE_LIMIT,
+    &spin::KV,
+    &spin::ATOMICS,
 ];
 
 /// Keys that are asked for until all are answered: enough to meet every node of a cluster, over every connection.

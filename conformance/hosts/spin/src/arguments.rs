@@ -1,8 +1,9 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-const USAGE: &str = "usage: --manifest FILE --component FILE [--env NAME=VALUE]... [--test-mode]";
+const USAGE: &str = "usage: --manifest=FILE --component=FILE [--env=NAME=VALUE]... [--pause-ms=N] [--test-mode]";
 
 /// What is asked for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -11,25 +12,23 @@ pub(crate) struct Arguments {
     pub(crate) component: PathBuf,
     /// Variables besides the manifest's, or instead of them.
     pub(crate) env: Vec<(String, String)>,
+    /// What each operation of the store waits before it is done.
+    pub(crate) pause: Duration,
 }
 
 impl Arguments {
-    pub(crate) fn read(mut given: impl Iterator<Item = String>) -> Result<Self, String> {
+    pub(crate) fn read(given: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut found = Self::default();
-        while let Some(name) = given.next() {
-            if name == "--test-mode" {
-                found.env.push(("TOLLGATE_TEST_MODE".into(), "on".into()));
-                continue;
-            }
-            let value = given.next().ok_or_else(|| format!("{name:?}: {USAGE}"))?;
-            match name.as_str() {
-                "--manifest" => found.manifest = value.into(),
-                "--component" => found.component = value.into(),
-                "--env" => {
-                    let (name, value) = value.split_once('=').ok_or_else(|| format!("--env {value:?}: {USAGE}"))?;
+        for argument in given {
+            match argument.split_once('=') {
+                None if argument == "--test-mode" => found.env.push(("TOLLGATE_TEST_MODE".into(), "on".into())),
+                Some(("--manifest", file)) => found.manifest = file.into(),
+                Some(("--component", file)) => found.component = file.into(),
+                Some(("--env", variable)) if let Some((name, value)) = variable.split_once('=') => {
                     found.env.push((name.into(), value.into()));
                 }
-                _ => return Err(format!("{name:?}: {USAGE}")),
+                Some(("--pause-ms", ms)) if let Ok(ms) = ms.parse() => found.pause = Duration::from_millis(ms),
+                _ => return Err(format!("{argument:?}: {USAGE}")),
             }
         }
         let missing = [&found.manifest, &found.component].iter().any(|path| path.as_os_str().is_empty());
@@ -47,11 +46,12 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_unknown_is_told() {
-        let found = read("--manifest a --component b --env C=d=e --test-mode").unwrap();
+        let found = read("--manifest=a --component=b --env=C=d=e --pause-ms=2 --test-mode").unwrap();
         let env = [("C", "d=e"), ("TOLLGATE_TEST_MODE", "on")].map(|(name, value)| (name.into(), value.into()));
-        assert_eq!(found, Arguments { manifest: "a".into(), component: "b".into(), env: env.into() });
-        for wrong in ["", "--manifest a", "--manifest", "--component b --manifest a --what c", "--env C"] {
-            assert!(read(wrong).unwrap_err().contains("usage: --manifest FILE"), "{wrong}");
+        let pause = Duration::from_millis(2);
+        assert_eq!(found, Arguments { manifest: "a".into(), component: "b".into(), env: env.into(), pause });
+        for wrong in ["", "--manifest=a", "--manifest", "--component=b --manifest=a --what=c", "--pause-ms=-1"] {
+            assert!(read(wrong).unwrap_err().contains("usage: --manifest=FILE"), "{wrong}");
         }
     }
 }

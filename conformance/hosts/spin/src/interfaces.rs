@@ -21,7 +21,7 @@ mod bindings {
     wasmtime::component::bindgen!({
         path: "../../../adapters/spin/wit",
         world: "store",
-        imports: { default: trappable },
+        imports: { default: async | trappable },
         with: {
             "fermyon:spin/key-value.store": super::Open,
             "wasi:keyvalue/store.bucket": super::Open,
@@ -68,12 +68,13 @@ impl Instance {
     }
 
     /// Does something in the store that a handle is of.
-    fn within<T, E>(
-        &self,
+    async fn within<T, E>(
+        &mut self,
         open: &Resource<Open>,
         work: impl FnOnce(&Database, &str) -> Result<T, Failure>,
         told: fn(String) -> E,
     ) -> Result<Result<T, E>> {
+        self.database.pause().await;
         let Open { label } = self.table.get(open)?;
         answered(work(&self.database, label), told)
     }
@@ -96,82 +97,87 @@ fn answered<T, E>(done: Result<T, Failure>, told: fn(String) -> E) -> Result<Res
 impl key_value::Host for Instance {}
 
 impl key_value::HostStore for Instance {
-    fn open(&mut self, label: String) -> Result<Result<Resource<Open>, SpinError>> {
+    async fn open(&mut self, label: String) -> Result<Result<Resource<Open>, SpinError>> {
         Ok(Instance::open(self, label)?.ok_or(SpinError::AccessDenied))
     }
 
-    fn get(&mut self, open: Resource<Open>, key: String) -> Result<Result<Option<Vec<u8>>, SpinError>> {
-        self.within(&open, |database, store| database.get(store, &key), SpinError::Other)
+    async fn get(&mut self, open: Resource<Open>, key: String) -> Result<Result<Option<Vec<u8>>, SpinError>> {
+        self.within(&open, |database, store| database.get(store, &key), SpinError::Other).await
     }
 
-    fn set(&mut self, open: Resource<Open>, key: String, value: Vec<u8>) -> Result<Result<(), SpinError>> {
-        self.within(&open, |database, store| database.set(store, &key, &value), SpinError::Other)
+    async fn set(&mut self, open: Resource<Open>, key: String, value: Vec<u8>) -> Result<Result<(), SpinError>> {
+        self.within(&open, |database, store| database.set(store, &key, &value), SpinError::Other).await
     }
 
-    fn delete(&mut self, open: Resource<Open>, key: String) -> Result<Result<(), SpinError>> {
-        self.within(&open, |database, store| database.delete(store, &key), SpinError::Other)
+    async fn delete(&mut self, open: Resource<Open>, key: String) -> Result<Result<(), SpinError>> {
+        self.within(&open, |database, store| database.delete(store, &key), SpinError::Other).await
     }
 
-    fn exists(&mut self, open: Resource<Open>, key: String) -> Result<Result<bool, SpinError>> {
-        let found = self.within(&open, |database, store| database.get(store, &key), SpinError::Other)?;
+    async fn exists(&mut self, open: Resource<Open>, key: String) -> Result<Result<bool, SpinError>> {
+        let found = self.within(&open, |database, store| database.get(store, &key), SpinError::Other).await?;
         Ok(found.map(|value| value.is_some()))
     }
 
-    fn get_keys(&mut self, open: Resource<Open>) -> Result<Result<Vec<String>, SpinError>> {
-        self.within(&open, Database::keys, SpinError::Other)
+    async fn get_keys(&mut self, open: Resource<Open>) -> Result<Result<Vec<String>, SpinError>> {
+        self.within(&open, Database::keys, SpinError::Other).await
     }
 
-    fn drop(&mut self, open: Resource<Open>) -> Result<()> {
+    async fn drop(&mut self, open: Resource<Open>) -> Result<()> {
         self.table.delete(open)?;
         Ok(())
     }
 }
 
 impl store::Host for Instance {
-    fn open(&mut self, label: String) -> Result<Result<Resource<Open>, WasiError>> {
+    async fn open(&mut self, label: String) -> Result<Result<Resource<Open>, WasiError>> {
         Ok(Instance::open(self, label)?.ok_or(WasiError::AccessDenied))
     }
 }
 
 impl store::HostBucket for Instance {
-    fn get(&mut self, open: Resource<Open>, key: String) -> Result<Result<Option<Vec<u8>>, WasiError>> {
-        self.within(&open, |database, store| database.get(store, &key), WasiError::Other)
+    async fn get(&mut self, open: Resource<Open>, key: String) -> Result<Result<Option<Vec<u8>>, WasiError>> {
+        self.within(&open, |database, store| database.get(store, &key), WasiError::Other).await
     }
 
-    fn set(&mut self, open: Resource<Open>, key: String, value: Vec<u8>) -> Result<Result<(), WasiError>> {
-        self.within(&open, |database, store| database.set(store, &key, &value), WasiError::Other)
+    async fn set(&mut self, open: Resource<Open>, key: String, value: Vec<u8>) -> Result<Result<(), WasiError>> {
+        self.within(&open, |database, store| database.set(store, &key, &value), WasiError::Other).await
     }
 
-    fn delete(&mut self, open: Resource<Open>, key: String) -> Result<Result<(), WasiError>> {
-        self.within(&open, |database, store| database.delete(store, &key), WasiError::Other)
+    async fn delete(&mut self, open: Resource<Open>, key: String) -> Result<Result<(), WasiError>> {
+        self.within(&open, |database, store| database.delete(store, &key), WasiError::Other).await
     }
 
-    fn exists(&mut self, open: Resource<Open>, key: String) -> Result<Result<bool, WasiError>> {
-        let found = self.within(&open, |database, store| database.get(store, &key), WasiError::Other)?;
+    async fn exists(&mut self, open: Resource<Open>, key: String) -> Result<Result<bool, WasiError>> {
+        let found = self.within(&open, |database, store| database.get(store, &key), WasiError::Other).await?;
         Ok(found.map(|value| value.is_some()))
     }
 
-    fn list_keys(&mut self, open: Resource<Open>, from: Option<String>) -> Result<Result<KeyResponse, WasiError>> {
+    async fn list_keys(
+        &mut self,
+        open: Resource<Open>,
+        from: Option<String>,
+    ) -> Result<Result<KeyResponse, WasiError>> {
         if from.is_some() {
             return Ok(Err(WasiError::Other("list_keys: cursor not supported".into())));
         }
-        let keys = self.within(&open, Database::keys, WasiError::Other)?;
+        let keys = self.within(&open, Database::keys, WasiError::Other).await?;
         Ok(keys.map(|keys| KeyResponse { keys, cursor: None }))
     }
 
-    fn drop(&mut self, open: Resource<Open>) -> Result<()> {
+    async fn drop(&mut self, open: Resource<Open>) -> Result<()> {
         self.table.delete(open)?;
         Ok(())
     }
 }
 
 impl atomics::HostCas for Instance {
-    fn new(&mut self, open: Resource<Open>, key: String) -> Result<Result<Resource<Compared>, WasiError>> {
+    async fn new(&mut self, open: Resource<Open>, key: String) -> Result<Result<Resource<Compared>, WasiError>> {
         let label = self.table.get(&open)?.label.clone();
         Ok(Ok(self.compare(Compared { label, key, value: None })?))
     }
 
-    fn current(&mut self, cas: Resource<Compared>) -> Result<Result<Option<Vec<u8>>, WasiError>> {
+    async fn current(&mut self, cas: Resource<Compared>) -> Result<Result<Option<Vec<u8>>, WasiError>> {
+        self.database.pause().await;
         let Compared { label, key, value } = self.table.get_mut(&cas)?;
         let found = answered(self.database.get(label, key), WasiError::Other)?;
         if let Ok(found) = &found {
@@ -180,18 +186,19 @@ impl atomics::HostCas for Instance {
         Ok(found)
     }
 
-    fn drop(&mut self, cas: Resource<Compared>) -> Result<()> {
+    async fn drop(&mut self, cas: Resource<Compared>) -> Result<()> {
         self.table.delete(cas)?;
         Ok(())
     }
 }
 
 impl atomics::Host for Instance {
-    fn increment(&mut self, open: Resource<Open>, key: String, delta: i64) -> Result<Result<i64, WasiError>> {
-        self.within(&open, |database, store| database.increment(store, &key, delta), WasiError::Other)
+    async fn increment(&mut self, open: Resource<Open>, key: String, delta: i64) -> Result<Result<i64, WasiError>> {
+        self.within(&open, |database, store| database.increment(store, &key, delta), WasiError::Other).await
     }
 
-    fn swap(&mut self, cas: Resource<Compared>, new: Vec<u8>) -> Result<Result<(), CasError>> {
+    async fn swap(&mut self, cas: Resource<Compared>, new: Vec<u8>) -> Result<Result<(), CasError>> {
+        self.database.pause().await;
         let Compared { label, key, value } = self.table.delete(cas)?;
         let swapped = self.database.swap(&label, &key, value.as_deref(), &new);
         match answered(swapped, WasiError::Other)? {

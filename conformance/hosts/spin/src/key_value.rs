@@ -8,6 +8,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::task::block_in_place;
@@ -16,6 +17,7 @@ use tokio::task::block_in_place;
 pub(crate) struct Database {
     connection: Mutex<Option<Connection>>,
     operations: AtomicU64,
+    pause: Duration,
 }
 
 /// Why an operation has no result.
@@ -37,7 +39,7 @@ const WRITE: &str = "INSERT INTO spin_key_value (store, key, value) VALUES (?1, 
 
 impl Database {
     /// A database that ends with this process. On the disk, as Spin's.
-    pub(crate) fn temporary() -> Result<Self, String> {
+    pub(crate) fn temporary(pause: Duration) -> Result<Self, String> {
         let open = || {
             let connection = Connection::open("")?;
             let columns = "store TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (store, key)";
@@ -45,12 +47,19 @@ impl Database {
             Ok(connection)
         };
         let connection = open().map_err(|error: rusqlite::Error| format!("SQLite: {error}"))?;
-        Ok(Self { connection: Mutex::new(Some(connection)), operations: AtomicU64::new(0) })
+        Ok(Self { connection: Mutex::new(Some(connection)), operations: AtomicU64::new(0), pause })
     }
 
     /// Operations so far.
     pub(crate) fn operations(&self) -> u64 {
         self.operations.load(Ordering::Relaxed)
+    }
+
+    /// What goes before each operation: as if the store were a network away, so that requests which come together really meet.
+    pub(crate) async fn pause(&self) {
+        if !self.pause.is_zero() {
+            tokio::time::sleep(self.pause).await;
+        }
     }
 
     fn operate<T>(&self, work: impl FnOnce(&mut Connection) -> Result<T, Failure>) -> Result<T, Failure> {
@@ -133,7 +142,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_swap_from_nothing_overwrites_and_one_from_something_compares() {
-        let database = Database::temporary().unwrap();
+        let database = Database::temporary(Duration::ZERO).unwrap();
         assert!(told(database.swap("s", "k", None, b"1")));
         assert!(told(database.swap("s", "k", None, b"2")));
         assert!(!told(database.swap("s", "k", Some(b"1"), b"3")));
@@ -146,7 +155,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn an_increment_of_what_is_no_counter_ends_the_store() {
-        let database = Database::temporary().unwrap();
+        let database = Database::temporary(Duration::ZERO).unwrap();
         assert_eq!(told(database.increment("s", "n", 2)), 2);
         assert_eq!(told(database.increment("s", "n", -3)), -1);
         assert_eq!(told(database.get("s", "n")), Some(vec![0xff; 8]));

@@ -2,11 +2,13 @@
 //! key-value interfaces over SQLite.
 //!
 //! ```text
-//! tollgate-host-spin --manifest spin.toml --component app.wasm [--env NAME=VALUE]... [--test-mode]
+//! tollgate-host-spin --manifest=spin.toml --component=app.wasm [--env=NAME=VALUE]... [--pause-ms=N]
+//!     [--test-mode]
 //! ```
 //!
 //! It prints its address, and ends when standard input does. On a line `operations` it prints how many operations the store has
-//! seen. Rows are in a temporary SQLite database, which ends with it. `--test-mode` is `--env TOLLGATE_TEST_MODE=on`.
+//! seen. Rows are in a temporary SQLite database, which ends with it. With
+//! `--pause-ms` each operation waits before it is done. `--test-mode` is `--env=TOLLGATE_TEST_MODE=on`.
 //!
 //! It is as Spin 4 in what an adapter meets there: `spin-client-addr` comes after a client's own; only the stores that the
 //! manifest lists are open; and the key-value store has the traps of Spin's ([`key_value`]).
@@ -42,7 +44,7 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<(), String> {
     let arguments = Arguments::read(std::env::args().skip(1))?;
-    let database = Arc::new(Database::temporary()?);
+    let database = Arc::new(Database::temporary(arguments.pause)?);
     let app = Arc::new(App::load(&arguments, Arc::clone(&database))?);
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
     println!("http://{}", listener.local_addr().map_err(|error| error.to_string())?);
