@@ -144,8 +144,10 @@ impl<B: Atomics> Limiter for SpinWindow<B> {
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
         let key = key.storage_key(policy);
         let Some(Windows { last, before }) = self.windows(&key).await? else { return Ok(()) };
-        self.0.delete(&counter_name(&key, before)).await?;
-        self.0.delete(&counter_name(&key, last)).await
+        for row in [counter_name(&key, before), counter_name(&key, last), windows_name(&key)] {
+            self.0.delete(&row).await?;
+        }
+        Ok(())
     }
 }
 
