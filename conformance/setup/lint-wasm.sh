@@ -3,14 +3,20 @@
 set -u
 cd "$(dirname "$0")/../.." || exit
 
-target=wasm32-unknown-unknown
-folder=$(rustc --print target-libdir --target "$target" 2>/dev/null)
-if ls "$folder"/libcore-*.rlib >/dev/null 2>&1; then
-    exec cargo clippy --package tollgate-guest-cloudflare --package 'tollgate-cloudflare-*' --target "$target" -- --deny warnings
-fi
-# Debian's Rust for WebAssembly brings no clippy: its compiler's own lints are had all the same.
-if RUSTUP_TOOLCHAIN=tollgate-wasm rustc --version >/dev/null 2>&1; then
-    export RUSTUP_TOOLCHAIN=tollgate-wasm RUSTFLAGS='--deny warnings'
-    exec cargo check --package tollgate-guest-cloudflare --target "$target" --target-dir target/lint-wasm
-fi
-echo "no Rust here builds for $target: nothing linted; run conformance/setup.sh"
+# lint TARGET GUEST PACKAGE...: the guest, and what it uses.
+lint() {
+    target=$1 guest=$2 && shift 2
+    folder=$(rustc --print target-libdir --target "$target" 2>/dev/null)
+    if ls "$folder"/libcore-*.rlib >/dev/null 2>&1; then
+        cargo clippy --package "$guest" "$@" --target "$target" -- --deny warnings
+    elif RUSTUP_TOOLCHAIN=tollgate-wasm rustc --version >/dev/null 2>&1; then
+        # Debian's Rust for WebAssembly brings no clippy: its compiler's own lints are had all the same.
+        RUSTUP_TOOLCHAIN=tollgate-wasm RUSTFLAGS='--deny warnings' \
+            cargo check --package "$guest" --target "$target" --target-dir target/lint-wasm
+    else
+        echo "no Rust here builds for $target: nothing linted; run conformance/setup.sh"
+    fi
+}
+
+lint wasm32-unknown-unknown tollgate-guest-cloudflare --package 'tollgate-cloudflare-*' &&
+    lint wasm32-wasip1 tollgate-guest-spin --package tollgate-spin

@@ -46,10 +46,7 @@ pub trait Atomics: Bucket {
     ///
     /// # Errors
     /// Whatever keeps the store from answering.
-    fn compare(
-        &self,
-        key: &str,
-    ) -> impl Future<Output = Result<(Self::Cas, Option<Vec<u8>>), Error>> + MaybeSend;
+    fn compare(&self, key: &str) -> impl Future<Output = Result<(Self::Cas, Option<Vec<u8>>), Error>> + MaybeSend;
 
     /// Writes where the value is the one that was read, if that was a value.
     ///

@@ -34,7 +34,9 @@ pub(crate) fn no_counter(key: &str, found: &[u8]) -> Error {
 pub(crate) fn no_count(key: &str, found: i64) -> Error {
     Error::new(
         ErrorKind::Corrupt,
-        format!("key {key:?} counts {found}, which nothing here leaves; delete the key, or find what else writes to it"),
+        format!(
+            "key {key:?} counts {found}, which nothing here leaves; delete the key, or find what else writes to it"
+        ),
     )
 }
 
@@ -51,15 +53,15 @@ pub(crate) fn no_windows(key: &str, found: &[u8]) -> Error {
 
 /// A row that was elected, and removed since.
 pub(crate) fn row_gone(row: &str, ballot: &str) -> Error {
-    Error::new(
-        ErrorKind::Corrupt,
-        format!("key {row:?} is gone, and {ballot:?} still names it; delete that key, too"),
-    )
+    Error::new(ErrorKind::Corrupt, format!("key {row:?} is gone, and {ballot:?} still names it; delete that key, too"))
 }
 
 /// An election that others kept disturbing.
 pub(crate) fn disturbed(ballot: &str, attempts: u32) -> Error {
-    Error::new(ErrorKind::Contended, format!("{attempts} others claimed {ballot:?} at once; nothing was charged; retry"))
+    Error::new(
+        ErrorKind::Contended,
+        format!("{attempts} others claimed {ballot:?} at once; nothing was charged; retry"),
+    )
 }
 
 #[cfg(test)]

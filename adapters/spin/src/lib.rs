@@ -49,7 +49,5 @@ pub use bucket::{Atomics, Bucket};
 pub use drift::DRIFT;
 #[cfg(target_arch = "wasm32")]
 pub use host::{SpinStore, WasiBucket};
-pub use store::{
-    CAPABILITIES_ATOMICS, CAPABILITIES_KV, SpinAtomics, SpinAtomicsLimiter, SpinKv, SpinKvLimiter,
-};
+pub use store::{CAPABILITIES_ATOMICS, CAPABILITIES_KV, SpinAtomics, SpinAtomicsLimiter, SpinKv, SpinKvLimiter};
 pub use window::{CAPABILITIES_WINDOW, SpinWindow};

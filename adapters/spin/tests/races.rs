@@ -10,7 +10,12 @@ use tollgate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Policy};
 use tollgate_spin::{SpinAtomics, SpinWindow};
 
 /// As many requests at once.
-fn burst<'a, L: Limiter>(limiter: &'a L, policy: &'a Policy, key: &'a Key, many: usize) -> Tasks<'a, Result<Decision, Error>> {
+fn burst<'a, L: Limiter>(
+    limiter: &'a L,
+    policy: &'a Policy,
+    key: &'a Key,
+    many: usize,
+) -> Tasks<'a, Result<Decision, Error>> {
     (0..many).map(|_| Box::pin(limiter.check(Check::new(policy, key, NOW))) as _).collect()
 }
 
@@ -19,7 +24,9 @@ fn admitted(answers: &[Result<Decision, Error>]) -> usize {
 }
 
 /// The two limiters that are exact.
-fn each(test: impl Fn(&dyn Fn(&Model, usize, &Policy, &Key, &mut dyn FnMut(usize) -> Next) -> Vec<Result<Decision, Error>>)) {
+fn each(
+    test: impl Fn(&dyn Fn(&Model, usize, &Policy, &Key, &mut dyn FnMut(usize) -> Next) -> Vec<Result<Decision, Error>>),
+) {
     test(&|model, many, policy, key, next| {
         let limiter = SpinAtomics::new(model).limiter();
         take_turns(burst(&limiter, policy, key, many), next)

@@ -6,9 +6,7 @@ mod support;
 use pollster::block_on;
 use proptest::prelude::*;
 use support::{MINUTE, Model, NOW, fixed};
-use tollgate_core::{
-    Check, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis,
-};
+use tollgate_core::{Check, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
 use tollgate_spin::{SpinAtomics, SpinKv, SpinWindow};
 
 /// One request in each of a thousand windows, with one more that is denied, and gaps.
@@ -112,7 +110,8 @@ fn a_window_says_what_it_cannot() {
     let limiter = SpinWindow::new(&model);
     let check = Check::new(&policy, &key, NOW);
     let bucket = Policy::new("api", [Quota::token_bucket(2, 1, MINUTE).unwrap()]).unwrap();
-    let both = Policy::new("api", [Quota::fixed_window(2, MINUTE).unwrap(), Quota::fixed_window(3, MINUTE + MINUTE).unwrap()]);
+    let both =
+        Policy::new("api", [Quota::fixed_window(2, MINUTE).unwrap(), Quota::fixed_window(3, MINUTE + MINUTE).unwrap()]);
     let both = both.unwrap();
     let charging = policy.clone().charge_denied(true);
     let others = [&bucket, &both, &charging].map(|policy| Check::new(policy, &key, NOW));

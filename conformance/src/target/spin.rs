@@ -104,7 +104,8 @@ fn wasmtime() -> &'static str {
 /// Starts the app on `spin` itself, which tells nothing when it listens, and ends with no pipe.
 async fn spin_up() -> Result<(process::Process, String), String> {
     build::module(GUEST, WASM).await?;
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(|error| error.to_string())?;
+    let port =
+        TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(|error| error.to_string())?;
     let folder = tempfile::Builder::new().prefix("tollgate-spin-").tempdir().map_err(|error| error.to_string())?;
     let folder = folder.keep();
     let manifest = workspace().join(MANIFEST).display().to_string();

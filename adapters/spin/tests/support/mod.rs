@@ -49,7 +49,11 @@ impl Model {
         std::mem::take(&mut *self.operations.lock().unwrap())
     }
 
-    async fn operate<T>(&self, writes: bool, work: impl FnOnce(&mut BTreeMap<String, Vec<u8>>) -> T) -> Result<T, Error> {
+    async fn operate<T>(
+        &self,
+        writes: bool,
+        work: impl FnOnce(&mut BTreeMap<String, Vec<u8>>) -> T,
+    ) -> Result<T, Error> {
         Turn(false).await;
         if self.is_poisoned() {
             return Err(Error::new(ErrorKind::Unavailable, "the host's store has ended"));

@@ -15,7 +15,8 @@ use crate::switched_on;
 /// to come back later: to let them through instead is a matter of one line here.
 pub(crate) async fn limited<L: Limiter>(limiter: &L, policy: &str, request: &IncomingRequest) -> Response {
     let policy = env::var(policy).map_err(|error| error.to_string());
-    let policy = match policy.and_then(|text| serde_json::from_str::<Policy>(&text).map_err(|error| error.to_string())) {
+    let policy = match policy.and_then(|text| serde_json::from_str::<Policy>(&text).map_err(|error| error.to_string()))
+    {
         Ok(policy) => policy,
         Err(error) => {
             eprintln!("the policy in spin.toml: {error}");

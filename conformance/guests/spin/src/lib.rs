@@ -44,12 +44,7 @@ async fn handle(request: IncomingRequest) -> Response {
     }
 }
 
-async fn answer<L: Limiter>(
-    limiter: Result<L, Error>,
-    policy: &str,
-    request: IncomingRequest,
-    rest: &str,
-) -> Response {
+async fn answer<L: Limiter>(limiter: Result<L, Error>, policy: &str, request: IncomingRequest, rest: &str) -> Response {
     let limiter = match limiter {
         Ok(limiter) => limiter,
         Err(error) => {

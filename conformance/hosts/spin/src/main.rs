@@ -6,9 +6,9 @@
 //!     [--test-mode]
 //! ```
 //!
-//! It prints its address, and ends when standard input does. On a line `operations` it prints how many operations the store has
-//! seen. Rows are in a temporary SQLite database, which ends with it. With
-//! `--pause-ms` each operation waits before it is done. `--test-mode` is `--env=TOLLGATE_TEST_MODE=on`.
+//! It prints its address, and ends when standard input does. To a line `operations` it answers how many operations the stores
+//! have seen; on a line `set STORE KEY TEXT` it does what some other program might. Rows are in a temporary SQLite database, which ends with it. With
+//! `--pause-ms` each operation waits before it is done. `--test-mode` is a first `--env=TOLLGATE_TEST_MODE=on`.
 //!
 //! It is as Spin 4 in what an adapter meets there: `spin-client-addr` comes after a client's own; only the stores that the
 //! manifest lists are open; and the key-value store has the traps of Spin's ([`key_value`]).
@@ -49,15 +49,26 @@ async fn run() -> Result<(), String> {
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
     println!("http://{}", listener.local_addr().map_err(|error| error.to_string())?);
     let mut lines = BufReader::new(stdin()).lines();
-    let told = async {
+    let heard = async {
         while let Ok(Some(line)) = lines.next_line().await {
-            if line == "operations" {
-                println!("{}", database.operations());
-            }
+            println!("{}", told(&database, &line));
         }
     };
     tokio::select! {
-        () = told => Ok(()),
+        () = heard => Ok(()),
         error = serve::serve(listener, app) => Err(error),
+    }
+}
+
+/// The answer to a line.
+fn told(database: &Database, line: &str) -> String {
+    let mut words = line.splitn(4, ' ');
+    match [words.next(), words.next(), words.next(), words.next()] {
+        [Some("operations"), None, ..] => database.operations().to_string(),
+        [Some("set"), Some(store), Some(key), Some(text)] => match database.set(store, key, text.as_bytes()) {
+            Ok(()) => "set".into(),
+            Err(_) => "the store failed".into(),
+        },
+        _ => format!("{line:?} is none of: operations, set STORE KEY TEXT"),
     }
 }

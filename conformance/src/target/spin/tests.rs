@@ -65,15 +65,20 @@ const LIMITERS: [&str; 3] = ["kv", "atomics", "window"];
 
 #[tokio::test]
 async fn an_app_as_deployed_limits_by_the_address_that_spin_tells() -> Result<()> {
-    let app = App::start(&["--env=TOLLGATE_TEST_MODE=off", "--env=WINDOW_POLICY={\"name\":\"w\",\"quotas\":[{\"algorithm\":\
-                            \"fixed_window\",\"limit\":5,\"window_ms\":86400000}]}"]).await?;
+    let app = App::start(&[
+        "--env=TOLLGATE_TEST_MODE=off",
+        "--env=WINDOW_POLICY={\"name\":\"w\",\"quotas\":[{\"algorithm\":\
+                            \"fixed_window\",\"limit\":5,\"window_ms\":86400000}]}",
+    ])
+    .await?;
     for limiter in LIMITERS {
         // The policy's burst is five, and one comes back a second.
         let mut admitted = 0;
         for forged in 0..20 {
             // Which a client can send: it comes before Spin's own, and must not make another of the sender.
             let forged = format!("203.0.113.{forged}:80");
-            let fields = [("spin-client-addr", forged.as_str()), ("x-forwarded-for", &forged), ("true-client-ip", &forged)];
+            let fields =
+                [("spin-client-addr", forged.as_str()), ("x-forwarded-for", &forged), ("true-client-ip", &forged)];
             let (status, body) = app.get(&format!("/{limiter}"), &fields).await?;
             assert!(status == 200 || status == 429 && body.contains("rate_limited"), "{limiter}: {status} {body}");
             admitted += u64::from(status == 200);
@@ -123,8 +128,8 @@ async fn a_row_of_the_wrong_length_is_an_error_and_ends_no_store() -> Result<()>
     for (limiter, row) in rows.into_iter().chain([("window", format!("!w{}", NOW_MS - NOW_MS % MINUTE_MS))]) {
         for length in [1, 7, 9] {
             let key = format!("{limiter}{}-{length}", row.len());
-            let put = json!({ "key": format!("{}{row}", stored(&key)), "value": "x".repeat(length) });
-            assert_eq!(app.call("/put/_tollgate/put", &put).await?.0, 200);
+            let put = format!("set default {}{row} {}", stored(&key), "x".repeat(length));
+            assert_eq!(app.host.tell(&put).await?, "set");
             let (status, answer) = app.call(&format!("/{limiter}/_tollgate/check"), &call(&key, 1, NOW_MS)).await?;
             assert_eq!((status, &answer["error"]["kind"]), (503, &json!("corrupt")), "{limiter} {row}: {answer}");
         }
@@ -152,7 +157,8 @@ async fn fifty_first_requests_that_meet_are_exact() -> Result<()> {
         }
     }
     // And without atomics it is not: all fifty pass, which is what is declared of a limit of 1.
-    let answers = join_all((0..50).map(|_| app.call("/kv/_tollgate/check", &call("kv", 1, NOW_MS)))).await;
+    let once = call("kv", 1, NOW_MS);
+    let answers = join_all((0..50).map(|_| app.call("/kv/_tollgate/check", &once))).await;
     let admitted = answers.into_iter().map(|answer| Ok(u64::from(answer?.0 == 200))).sum::<Result<u64>>()?;
     assert!((2..=50).contains(&admitted), "{admitted}");
     Ok(())
