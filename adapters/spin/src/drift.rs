@@ -1,6 +1,6 @@
 //! How far get and put can drift.
 
-use tollgate_core::{Drift, Load};
+use tollgate_core::{Drift, Floor, Load};
 
 /// The most that a store where the last writer wins admits, of a limit `L` and `n` requests under way at once:
 /// `(n + L)! / (n! L!) - 1`.
@@ -12,7 +12,10 @@ use tollgate_core::{Drift, Load};
 /// With one request at a time that is the limit. With a limit of 1 it is `n`. Where the store is quiet between bursts, each burst
 /// that admits anyone raises the count, and it is at most `limit x in_flight`. Where a store shows writes late, a request is
 /// under way until what it wrote is shown.
-pub const DRIFT: Drift = Drift { formula: "(in_flight + limit)! / (in_flight! x limit!) - 1", ceiling };
+///
+/// Nobody is denied what the limit admits.
+pub const DRIFT: Drift =
+    Drift { formula: "(in_flight + limit)! / (in_flight! x limit!) - 1", ceiling, floor: Floor::NOTHING_HELD };
 
 fn ceiling(Load { limit, in_flight, .. }: Load) -> u64 {
     let (few, many) = if limit < in_flight { (limit, in_flight) } else { (in_flight, limit) };

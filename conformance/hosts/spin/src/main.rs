@@ -2,13 +2,14 @@
 //! key-value interfaces over SQLite.
 //!
 //! ```text
-//! tollgate-host-spin --manifest=spin.toml --component=app.wasm [--env=NAME=VALUE]... [--pause-ms=N]
-//!     [--test-mode]
+//! tollgate-host-spin --manifest=spin.toml --component=app.wasm [--env=NAME=VALUE]...
+//!     [--pause-ms=N] [--test-mode]
 //! ```
 //!
 //! It prints its address, and ends when standard input does. To a line `operations` it answers how many operations the stores
-//! have seen; on a line `set STORE KEY TEXT` it does what some other program might. Rows are in a temporary SQLite database, which ends with it. With
-//! `--pause-ms` each operation waits before it is done. `--test-mode` is a first `--env=TOLLGATE_TEST_MODE=on`.
+//! have seen; on a line `set STORE KEY TEXT` it does what some other program might. Rows are in a temporary SQLite
+//! database, which ends with it. With `--pause-ms` each operation waits before it is done. `--test-mode` is a first
+//! `--env=TOLLGATE_TEST_MODE=on`.
 //!
 //! It is as Spin 4 in what an adapter meets there: `spin-client-addr` comes after a client's own; only the stores that the
 //! manifest lists are open; and the key-value store has the traps of Spin's ([`key_value`]).
