@@ -83,15 +83,18 @@ fn engine() -> wasmtime::Result<Engine> {
 mod tests {
     use super::*;
 
+    /// A component that imports an instance with one function.
+    fn importing_a_function_of(name: &[u8]) -> Vec<u8> {
+        let len = u8::try_from(name.len()).unwrap();
+        let function = [&[1, 0x40, 0, 1, 0, 4, 0, 7][..], b"publish", &[1, 0]].concat();
+        let types = [&[7, 20, 1, 0x42, 2][..], &function].concat();
+        let imports = [&[10, len + 5, 1, 0, len][..], name, &[5, 0]].concat();
+        [&b"\0asm\x0d\0\x01\0"[..], &types, &imports].concat()
+    }
+
     #[test]
     fn an_import_that_is_not_here_is_named() {
-        // A component that imports the empty instance `fermyon:spin/mqtt@2.0.0`.
-        let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
-        bytes.extend([7, 3, 1, 0x42, 0]);
-        let name = b"fermyon:spin/mqtt@2.0.0";
-        bytes.extend([10, u8::try_from(name.len()).unwrap() + 5, 1, 0, u8::try_from(name.len()).unwrap()]);
-        bytes.extend(name);
-        bytes.extend([5, 0]);
+        let bytes = importing_a_function_of(b"fermyon:spin/mqtt@2.0.0");
         let error = link(&bytes).err().map(|error| format!("{error:#}")).unwrap_or_default();
         assert!(error.contains("fermyon:spin/mqtt@2.0.0"), "{error}");
     }

@@ -31,12 +31,13 @@ mod bindings {
 }
 
 /// A store that is open.
-#[derive(Clone)]
+#[allow(unreachable_pub, reason = "the bindings export it again")]
 pub struct Open {
     label: String,
 }
 
 /// A swap to come: where, and from what.
+#[allow(unreachable_pub, reason = "the bindings export it again")]
 pub struct Compared {
     label: String,
     key: String,

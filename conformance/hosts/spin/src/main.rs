@@ -14,6 +14,8 @@
 //! It is as Spin 4 in what an adapter meets there: `spin-client-addr` comes after a client's own; only the stores that the
 //! manifest lists are open; and the key-value store has the traps of Spin's ([`key_value`]).
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
+
 mod app;
 mod arguments;
 mod component;
