@@ -19,4 +19,4 @@ lint() {
 }
 
 lint wasm32-unknown-unknown tollgate-guest-cloudflare --package 'tollgate-cloudflare-*' &&
-    lint wasm32-wasip1 tollgate-guest-spin --package tollgate-spin
+    lint wasm32-wasip1 tollgate-guest-spin --package tollgate-guest-spin-least --package tollgate-spin

@@ -47,12 +47,11 @@ impl Ballot {
         Ok(Self(u64::from_le_bytes(value)))
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the halves are meant")]
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
     fn claims(self) -> u32 {
         self.0 as u32
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the halves are meant")]
     fn elected(self) -> Option<Row> {
         let number = (self.0 >> 32) as u32;
         (number != 0).then_some(Row(number))

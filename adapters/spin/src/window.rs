@@ -120,7 +120,7 @@ impl<B: Atomics> SpinWindow<B> {
         };
         let mut state = PolicyState::from_parts(vec![QuotaState::Window(WindowState { start, used })]);
         policy.verify(&state)?;
-        Ok(if charge { policy.decide(&mut state, now, 1) } else { policy.peek(&mut state, now, 1) })
+        Ok(if charge { policy.decide(&mut state, now, 1) } else { policy.peek(&state, now, 1) })
     }
 }
 
