@@ -24,7 +24,7 @@ pub(crate) fn no_counter(key: &str, found: &[u8]) -> Error {
     Error::new(
         ErrorKind::Corrupt,
         format!(
-            "key {key:?} holds {} bytes where a counter of 8 belongs; delete the key, or find what else writes to it",
+            "key {key:?} holds {} bytes that are no counter of this store; delete the key, or find what else writes to it",
             found.len()
         ),
     )

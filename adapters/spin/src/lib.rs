@@ -24,8 +24,8 @@
 //! # What it does not do
 //! - The store has no expiry. Each client keeps its rows, whose number no time adds to (`SpinKv` one, `SpinAtomics` two,
 //!   `SpinWindow` at most three); a client that never comes back keeps them, too.
-//! - [`SpinAtomics`] is as exact as the store's compare-and-swap: the SQLite store's is sound. Spin's Redis store counts in
-//!   decimal, which this refuses as [`Corrupt`](tollgate_core::ErrorKind::Corrupt).
+//! - [`SpinAtomics`] is as exact as the store's compare-and-swap. The SQLite store's is sound. On Spin's Redis store take
+//!   [`SpinWindow`] with [`Counters::Decimal`], as that store counts; neither was tried there.
 //! - Idempotency tokens.
 //!
 //! # Errors
@@ -50,4 +50,4 @@ pub use drift::DRIFT;
 #[cfg(target_arch = "wasm32")]
 pub use host::{SpinStore, WasiBucket};
 pub use store::{CAPABILITIES_ATOMICS, CAPABILITIES_KV, SpinAtomics, SpinAtomicsLimiter, SpinKv, SpinKvLimiter};
-pub use window::{CAPABILITIES_WINDOW, SpinWindow};
+pub use window::{CAPABILITIES_WINDOW, Counters, SpinWindow};

@@ -27,13 +27,35 @@ pub const CAPABILITIES_WINDOW: Capabilities = Capabilities {
     ..Capabilities::EXACT
 };
 
+/// How a store writes down what it counts: it is read before it is added to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counters {
+    /// As 8 bytes, little-endian: the SQLite store, and whatever else does not say otherwise.
+    #[default]
+    Binary,
+    /// As decimal digits: the Redis store.
+    Decimal,
+}
+
+impl Counters {
+    fn read(self, value: &[u8]) -> Option<i64> {
+        match self {
+            Self::Binary => value.try_into().ok().map(i64::from_le_bytes),
+            Self::Decimal => str::from_utf8(value).ok()?.parse().ok(),
+        }
+    }
+}
+
 /// A fixed window that needs `increment` and no compare-and-swap.
 ///
 /// A decision is two reads, and an increment if there is room. Where several race for the last of it, those that come too late
 /// take back what they added. Exact as long as no request is under way for longer than a window. A client has at most three
 /// rows.
 #[derive(Clone, Debug)]
-pub struct SpinWindow<B>(B);
+pub struct SpinWindow<B> {
+    bucket: B,
+    counters: Counters,
+}
 
 /// The window that is counted in, and the one before it: the same where there was none.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,19 +83,26 @@ impl Windows {
 impl<B: Atomics> SpinWindow<B> {
     /// A limiter over `bucket`.
     pub const fn new(bucket: B) -> Self {
-        Self(bucket)
+        Self { bucket, counters: Counters::Binary }
+    }
+
+    /// The same limiter over a store that counts in another form.
+    #[must_use]
+    pub const fn counters(mut self, counters: Counters) -> Self {
+        self.counters = counters;
+        self
     }
 
     async fn windows(&self, key: &str) -> Result<Option<Windows>, Error> {
         let name = windows_name(key);
-        self.0.get(&name).await?.map(|value| Windows::of(&name, &value)).transpose()
+        self.bucket.get(&name).await?.map(|value| Windows::of(&name, &value)).transpose()
     }
 
     /// What was counted in a window. Looked at before anything is added: see [`Atomics`].
     async fn counted(&self, counter: &str) -> Result<u64, Error> {
-        let Some(value) = self.0.get(counter).await? else { return Ok(0) };
-        let value = value.as_slice().try_into().map_err(|_| error::no_counter(counter, &value))?;
-        count(counter, i64::from_le_bytes(value))
+        let Some(value) = self.bucket.get(counter).await? else { return Ok(0) };
+        let found = self.counters.read(&value).ok_or_else(|| error::no_counter(counter, &value))?;
+        count(counter, found)
     }
 
     /// Makes `start` the last window, and forgets what was before the one that was it.
@@ -81,10 +110,10 @@ impl<B: Atomics> SpinWindow<B> {
         if let Some(Windows { last, before }) = was
             && last != before
         {
-            self.0.delete(&counter_name(key, before)).await?;
+            self.bucket.delete(&counter_name(key, before)).await?;
         }
         let before = was.map_or(start, |was| was.last);
-        self.0.set(&windows_name(key), &Windows { last: start, before }.bytes()).await
+        self.bucket.set(&windows_name(key), &Windows { last: start, before }.bytes()).await
     }
 
     /// Charges one in the window, if there is room: what had been used before.
@@ -93,10 +122,10 @@ impl<B: Atomics> SpinWindow<B> {
         if used >= limit {
             return Ok(used);
         }
-        let before = count(counter, self.0.increment(counter, 1).await? - 1)?;
+        let before = count(counter, self.bucket.increment(counter, 1).await? - 1)?;
         if before >= limit {
             // Others were faster. What is added beyond the limit would weigh on a limit that is raised.
-            self.0.increment(counter, -1).await?;
+            self.bucket.increment(counter, -1).await?;
         }
         Ok(before)
     }
@@ -145,7 +174,7 @@ impl<B: Atomics> Limiter for SpinWindow<B> {
         let key = key.storage_key(policy);
         let Some(Windows { last, before }) = self.windows(&key).await? else { return Ok(()) };
         for row in [counter_name(&key, before), counter_name(&key, last), windows_name(&key)] {
-            self.0.delete(&row).await?;
+            self.bucket.delete(&row).await?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use pollster::block_on;
 use proptest::prelude::*;
 use support::{MINUTE, Model, NOW, Next, Random, Tasks, fixed, in_every_order, take_turns};
 use tollgate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Policy};
-use tollgate_spin::{SpinAtomics, SpinWindow};
+use tollgate_spin::{Counters, SpinAtomics, SpinWindow};
 
 /// As many requests at once.
 fn burst<'a, L: Limiter>(
@@ -35,6 +35,21 @@ fn each(
         let limiter = SpinWindow::new(model);
         take_turns(burst(&limiter, policy, key, many), next)
     });
+}
+
+#[test]
+fn a_window_is_exact_where_counters_are_digits() {
+    let (policy, key) = (fixed(12), Key::new("k"));
+    let model = Model { decimal: true, ..Model::default() };
+    let limiter = SpinWindow::new(&model).counters(Counters::Decimal);
+    let mut random = Random(7);
+    let answers = take_turns(burst(&limiter, &policy, &key, 60), |among| Next::Goes(random.below(among)));
+    assert_eq!((answers.len(), admitted(&answers)), (60, 12));
+    let counted = model.rows.lock().unwrap().values().cloned().collect::<Vec<_>>();
+    assert!(counted.contains(&b"12".to_vec()), "{counted:?}");
+    // Taken for the other kind, it is corrupt, and is not added to.
+    let error = block_on(SpinWindow::new(&model).check(Check::new(&policy, &key, NOW))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub(crate) struct Model {
     pub(crate) poisoned: Mutex<bool>,
     /// Whether every swap is lost.
     pub(crate) always_lost: bool,
+    /// Whether it counts in decimal digits, as Spin's Redis store, which tells what is no number instead of ending.
+    pub(crate) decimal: bool,
 }
 
 impl Model {
@@ -82,6 +84,9 @@ impl Atomics for &Model {
     type Cas = (String, Option<Vec<u8>>);
 
     async fn increment(&self, key: &str, delta: i64) -> Result<i64, Error> {
+        if self.decimal {
+            return self.operate(true, |rows| add_decimal(rows.entry(key.into()).or_default(), delta)).await?;
+        }
         let sum = self.operate(true, |rows| {
             let value = rows.entry(key.into()).or_insert_with(|| vec![0; 8]);
             let sum = i64::from_le_bytes(value.as_slice().try_into().ok()?).wrapping_add(delta);
@@ -114,6 +119,14 @@ impl Atomics for &Model {
         })
         .await
     }
+}
+
+fn add_decimal(value: &mut Vec<u8>, delta: i64) -> Result<i64, Error> {
+    let digits = if value.is_empty() { "0" } else { std::str::from_utf8(value).unwrap_or_default() };
+    let refused = |_| Error::new(ErrorKind::Unavailable, "ERR value is not an integer or out of range");
+    let sum = digits.parse::<i64>().map_err(refused)? + delta;
+    *value = sum.to_string().into();
+    Ok(sum)
 }
 
 /// Pending once: whoever is asked next goes first.
