@@ -7,6 +7,7 @@ mod cloudflare;
 mod memory;
 mod process;
 mod redis;
+mod upstash_rest;
 mod wasm;
 
 pub use build::workspace;
@@ -28,6 +29,7 @@ pub const ALL: &[&dyn Target] = &[
     &memory::Memory,
     &redis::SINGLE,
     &redis::CLUSTER,
+    &upstash_rest::UpstashRest,
     &cloudflare::DURABLE_OBJECT,
     &cloudflare::KV,
     &cloudflare::RATE_LIMIT,
