@@ -5,6 +5,7 @@ mod config;
 mod error;
 #[cfg(target_arch = "wasm32")]
 mod fetch;
+mod json;
 #[cfg(not(target_arch = "wasm32"))]
 mod native;
 mod reply;

@@ -7,7 +7,7 @@ use tollgate_core::{Error, ErrorKind, Idempotency, Key, Millis, Policy, Rule, Un
 use crate::state;
 
 /// The script that decides, in Lua. Its first lines say what its keys, arguments and answer are.
-pub const SCRIPT: &str = include_str!("decide.lua");
+pub const SCRIPT: &str = LOCKING_SCRIPT.split_at("#!lua flags=allow-key-locking\n".len()).1;
 
 /// The SHA-1 of [`SCRIPT`]: what `EVALSHA` names it by.
 pub const SCRIPT_SHA1: &str = "7cae92d4af643701545e3d5eefa921111bcb74c1";

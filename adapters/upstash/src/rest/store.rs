@@ -9,7 +9,8 @@ use tollgate_core::{Capabilities, Error, ErrorKind, Key, Policy};
 use super::config::RestConfig;
 use super::error;
 use super::http::{Deadline, Http};
-use super::reply::{Reply, bytes};
+use super::json::{self, Reply};
+use super::reply::{self, bytes};
 use crate::answered::answered;
 use crate::script::{Call, state_key};
 use crate::settings::Clock;
@@ -69,11 +70,11 @@ impl Rest {
     /// Sends a command, once.
     async fn ask(&self, words: impl FnOnce(&mut dyn FnMut(&str)), deadline: &Deadline) -> Result<Reply, Error> {
         let known = self.sync_token().clone();
-        let response = self.http.post(json(words), known.as_deref(), deadline).await?;
+        let response = self.http.post(json::command(words), known.as_deref(), deadline).await?;
         if let Some(token) = &response.sync_token {
             *self.sync_token() = Some(token.clone());
         }
-        Reply::read(&response, |text| self.shown(text))
+        reply::read(&response, |text| self.shown(text))
     }
 
     fn sync_token(&self) -> std::sync::MutexGuard<'_, Option<String>> {
@@ -110,7 +111,7 @@ impl Atomic for Rest {
         let deadline = self.http.deadline();
         let (script, sha1) = self.config.script();
         let mut reply = self.ask(|word| call.words("EVALSHA", sha1, word), &deadline).await?;
-        if reply.is_noscript() {
+        if matches!(&reply, Reply::Error(text) if text.starts_with("NOSCRIPT")) {
             reply = self.ask(|word| call.words("EVAL", script, word), &deadline).await?;
         }
         match reply {
@@ -133,29 +134,4 @@ impl fmt::Debug for Rest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Rest").field(&self.config).finish()
     }
-}
-
-/// The words of a command as JSON.
-fn json(words: impl FnOnce(&mut dyn FnMut(&str))) -> String {
-    let mut out = String::with_capacity(512);
-    words(&mut |word| {
-        out.push(if out.is_empty() { '[' } else { ',' });
-        push_string(&mut out, word);
-    });
-    out.push(']');
-    out
-}
-
-fn push_string(out: &mut String, word: &str) {
-    out.push('"');
-    for character in word.chars() {
-        match character {
-            '\n' => out.push_str("\\n"),
-            '"' | '\\' => out.extend(['\\', character]),
-            // Neither keys nor the script hold other control characters, and JSON has none bare.
-            control if control < ' ' => {}
-            other => out.push(other),
-        }
-    }
-    out.push('"');
 }
