@@ -73,9 +73,15 @@ impl Refused {
         Self { status: StatusCode::BAD_REQUEST, text: text.into() }
     }
 
-    /// Redis is not there, or was lost amid the command.
+    /// Redis would not run a transaction, or is not there, or was lost amid the command.
     pub(crate) fn redis(error: &RedisError) -> Self {
-        Self { status: StatusCode::SERVICE_UNAVAILABLE, text: format!("ERR the database does not answer: {error}") }
+        match error.code() {
+            Some(code) => Self::bad(format!("{code} {}", error.detail().unwrap_or_default())),
+            None => {
+                let text = format!("ERR the database does not answer: {error}");
+                Self { status: StatusCode::SERVICE_UNAVAILABLE, text }
+            }
+        }
     }
 
     pub(crate) fn no_answer() -> Self {
