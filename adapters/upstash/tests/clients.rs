@@ -7,7 +7,8 @@ mod support;
 
 use std::path::Path;
 
-use support::{Endpoint, Server, TOKEN};
+use support::Server;
+use support::rest::{Endpoint, TOKEN};
 use tokio::process::Command;
 
 #[tokio::test]

@@ -223,6 +223,6 @@ fn redis_decides_what_the_reference_decides() {
 #[test]
 fn so_does_it_over_rest() {
     let (server, runtime) = (Server::start(), runtime());
-    let front = runtime.block_on(support::Endpoint::start(&server));
+    let front = runtime.block_on(support::rest::Endpoint::start(&server));
     replay_all(&front.limiter_with(|config| config.key_locking(true)), &runtime, 300);
 }

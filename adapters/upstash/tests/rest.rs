@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use support::{Endpoint, NOW, Server, TOKEN, bucket, deaf_proxy, free_port, key, one_of_each};
+use support::rest::{Endpoint, TOKEN};
+use support::{NOW, Server, bucket, deaf_proxy, free_port, key, one_of_each};
 use tollgate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, UnixMillis};
 use tollgate_upstash::{Clock, Rest, RestConfig};
 

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
-use support::{NOW, TOKEN, bucket, key};
+use support::rest::TOKEN;
+use support::{NOW, bucket, key};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tollgate_core::{Check, Decision, Error, ErrorKind, Limiter, Millis};
@@ -155,6 +156,16 @@ async fn a_body_that_is_cut_short_may_have_been_charged() {
 }
 
 #[tokio::test]
+async fn a_connection_that_was_closed_while_idle_is_no_error() {
+    let answer = "HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{\"result\":\"a\"}";
+    let limiter = limiter(&raw(answer.into(), true).await);
+    for _ in 0..5 {
+        assert!(check(&limiter).await.unwrap().is_allowed());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
 async fn one_that_stalls_costs_the_deadline_and_no_more() {
     let head = "HTTP/1.1 200 OK\r\ncontent-length: 40\r\n\r\n{\"result\":\"";
     for answer in ["", "HTTP/1.1 200 OK\r\n", head] {
@@ -259,6 +270,13 @@ fn a_wrong_url_or_token_says_what_is_right_and_shows_neither() {
         "https:///path",
         "https://:443",
         "http://host:notaport",
+        "http://host:0",
+        "http://host:65536",
+        "http://host:1:2",
+        "http://[host",
+        "http://[::g]",
+        "http://[::1]x",
+        "http://host%20",
         "https://ho st",
         "https://höst",
         "\"https://host\"",

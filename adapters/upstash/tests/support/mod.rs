@@ -170,10 +170,7 @@ pub async fn deaf_proxy(port: u16) -> (std::net::SocketAddr, Arc<AtomicBool>) {
 }
 
 #[cfg(feature = "rest")]
-pub use rest::{Endpoint, TOKEN};
-
-#[cfg(feature = "rest")]
-mod rest {
+pub mod rest {
     use tokio::net::TcpListener;
     use tollgate_core::Millis;
     use tollgate_host_upstash_rest::Front;
