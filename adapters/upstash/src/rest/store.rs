@@ -61,16 +61,16 @@ impl Rest {
     /// # Errors
     /// Whatever keeps it from answering.
     pub async fn ping(&self) -> Result<(), Error> {
-        match self.ask(|word| word("PING"), &self.http.deadline()).await? {
+        match self.ask(json::command(|word| word("PING")), &self.http.deadline()).await? {
             Reply::Text(text) if text == "PONG" || *bytes(&text) == *b"PONG" => Ok(()),
             other => Err(self.not_what_was_asked_for(other, "")),
         }
     }
 
     /// Sends a command, once.
-    async fn ask(&self, words: impl FnOnce(&mut dyn FnMut(&str)), deadline: &Deadline) -> Result<Reply, Error> {
+    async fn ask(&self, command: String, deadline: &Deadline) -> Result<Reply, Error> {
         let known = self.sync_token().clone();
-        let response = self.http.post(json::command(words), known.as_deref(), deadline).await?;
+        let response = self.http.post(command, known.as_deref(), deadline).await?;
         if let Some(token) = &response.sync_token {
             *self.sync_token() = Some(token.clone());
         }
@@ -110,9 +110,10 @@ impl Atomic for Rest {
         let call = Call::new(operation, self.config.clock == Clock::Server, self.config.min_ttl);
         let deadline = self.http.deadline();
         let (script, sha1) = self.config.script();
-        let mut reply = self.ask(|word| call.words("EVALSHA", sha1, word), &deadline).await?;
+        let run = |name, script| self.ask(json::command(|word| call.words(name, script, word)), &deadline);
+        let mut reply = run("EVALSHA", sha1).await?;
         if matches!(&reply, Reply::Error(text) if text.starts_with("NOSCRIPT")) {
-            reply = self.ask(|word| call.words("EVAL", script, word), &deadline).await?;
+            reply = run("EVAL", script).await?;
         }
         match reply {
             Reply::Text(text) => call.answer(&bytes(&text)),
@@ -122,8 +123,8 @@ impl Atomic for Rest {
 
     async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
         let key = state_key(policy, key);
-        let words = |word: &mut dyn FnMut(&str)| ["DEL", &key].into_iter().for_each(word);
-        match self.ask(words, &self.http.deadline()).await? {
+        let command = json::command(|word| ["DEL", &key].into_iter().for_each(word));
+        match self.ask(command, &self.http.deadline()).await? {
             Reply::Integer => Ok(()),
             other => Err(self.not_what_was_asked_for(other, &key)),
         }
