@@ -15,9 +15,10 @@
 //! # }
 //! ```
 //!
-//! Every response carries the fields that the core writes ([`ResponseFields`](tollgate_core::ResponseFields)), and a denied
-//! request is answered with its 429 ([`Refusal`](tollgate_core::Refusal)), without the service being called. The service,
-//! and whatever is layered outside of this, finds a [`Verdict`] in the extensions of the request and of the response.
+//! Every response carries the fields that the core writes ([`ResponseFields`](tollgate_core::ResponseFields)), and a
+//! denied request is answered with its 429 ([`Refusal`](tollgate_core::Refusal)), without the service being called.
+//! The service, and whatever is layered outside of this, finds a [`Verdict`] in the extensions of the request and of
+//! the response.
 //!
 //! # When the limiter fails
 //! That is no denial. [`FailMode`] says what then happens, and must be chosen: [`Open`](FailMode::Open) lets the request

@@ -14,8 +14,8 @@ use tollgate_core::{ClientIpSource, Identity, Key};
 /// 3. An [`ApiKey`] there: an earlier layer has found it valid.
 /// 4. The client's address, as the platform in front tells it, or as the connection does.
 ///
-/// Requests with none of these count together, as one sender. A subject or key that nobody verified must not be put there:
-/// a client that may send any gets a fresh quota with each.
+/// Requests with none of these count together, as one sender. A subject or key that nobody verified must not be put
+/// there: a client that may send any gets a fresh quota with each.
 ///
 /// ```
 /// use std::net::SocketAddr;

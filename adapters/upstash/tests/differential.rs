@@ -1,4 +1,5 @@
-//! Redis decides what the reference decides, over either protocol: random policies, random histories, every answer the same.
+//! Redis decides what the reference decides, over either protocol: random policies, random histories, every answer the
+//! same.
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
