@@ -7,6 +7,7 @@ pub mod cloudflare;
 mod memory;
 mod process;
 mod redis;
+mod upstash_rest;
 mod wasm;
 
 pub use build::workspace;
@@ -29,6 +30,7 @@ pub const ALL: &[&dyn Target] = &[
     &memory::Memory,
     &redis::SINGLE,
     &redis::CLUSTER,
+    &upstash_rest::UpstashRest,
     &cloudflare::DURABLE_OBJECT,
     &cloudflare::LEASED,
     &cloudflare::KV,
