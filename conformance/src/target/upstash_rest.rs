@@ -63,7 +63,7 @@ impl Target for UpstashRest {
             let guests = try_join_all((0..GUESTS).map(|_| process::guest(&guest, &args))).await?;
             let (guests, addresses): (Vec<_>, Vec<_>) = guests.into_iter().unzip();
             let store = Fronted { front, servers: Box::new(servers), counted: Mutex::default() };
-            Ok(Running { http: Http::new(&addresses, Version::Http2), guests, store: Some(Box::new(store)) })
+            Ok(Running::new(Http::new(&addresses, Version::Http2), guests, Some(Box::new(store))))
         }
         .boxed_local()
     }
