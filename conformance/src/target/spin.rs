@@ -83,11 +83,11 @@ impl Target for Spin {
             if real().is_some() {
                 let (spin, address) = spin_up().await?;
                 let http = Http::new(&[format!("{address}/{}", self.route)], Version::Http1);
-                return Ok(Running { http, guests: vec![spin], store: None });
+                return Ok(Running::new(http, vec![spin], None));
             }
             let (host, address) = serve(&[format!("--pause-ms={}", self.pause_ms)]).await?;
             let http = Http::new(&[format!("{address}/{}", self.route)], Version::Http2);
-            Ok(Running { http, guests: Vec::new(), store: Some(Box::new(Host(host))) })
+            Ok(Running::new(http, Vec::new(), Some(Box::new(Host(host)))))
         }
         .boxed_local()
     }
