@@ -21,10 +21,10 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 /// The first is what the others are measured against.
 const ROUTES: [&str; 4] = ["free", "kv", "atomics", "window"];
 const CALLS: usize = 1_000;
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 21;
 const ROUND: Duration = Duration::from_millis(400);
 const IN_FLIGHT: usize = 50;
-/// Distinct clients: each sends one request at a time.
+/// Limits that nothing comes near.
 const POLICIES: [&str; 2] = [
     r#"POLICY={"name":"b","quotas":[{"algorithm":"token_bucket","capacity":1000000000,"refill":1,"per_ms":1000}]}"#,
     r#"WINDOW_POLICY={"name":"b","quotas":[{"algorithm":"fixed_window","limit":1000000000,"window_ms":60000}]}"#,
