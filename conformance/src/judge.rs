@@ -89,6 +89,14 @@ pub fn judge(accuracy: &Accuracy, fixture: &Fixture, reference: &Replay, found: 
     Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested }
 }
 
+/// What was not answered, or not in the form that every answer must have.
+#[must_use]
+pub fn unanswered(fixture: &Fixture, found: &Replay) -> Vec<String> {
+    let mut reasons = form::wrong(fixture, found);
+    reasons.extend(failures(fixture, found, fixture.disturbs(Disturb::Restart)));
+    reasons
+}
+
 /// Checks that were answered by an error.
 fn errors(fixture: &Fixture, found: &Replay) -> u64 {
     let checks = fixture.steps.iter().zip(&found.steps).filter(|(step, _)| step.op == Op::Check);

@@ -10,13 +10,16 @@ use crate::app::switched_on;
 /// In test mode a state lives at least this long by the platform's clock, for virtual time stands still meanwhile.
 const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 
+/// In test mode a thousand clients write one key at once, and each must be told whether it is admitted.
+const TEST_ATTEMPTS: u32 = 256;
+
 pub(crate) fn in_test_mode() -> bool {
     switched_on("tollgate_test", "mode")
 }
 
 pub(crate) fn kv() -> Result<KvLimiter<KVStore>, Error> {
     let kv = Kv::open("tollgate")?;
-    Ok(if in_test_mode() { kv.min_ttl(TEST_TTL_MIN) } else { kv }.limiter())
+    Ok(if in_test_mode() { kv.min_ttl(TEST_TTL_MIN).limiter().attempts(TEST_ATTEMPTS) } else { kv.limiter() })
 }
 
 /// 20 requests a second on average over 10 s; who passes that is out for a minute.

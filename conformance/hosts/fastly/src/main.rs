@@ -1,6 +1,6 @@
 //! Runs a Compute app on Viceroy, Fastly's own local server, in as many PoPs as asked for.
 //!
-//!     tollgate-host-fastly --guest APP.wasm --manifest fastly.toml [--pops N] [--test-mode]
+//!     tollgate-host-fastly --guest=APP.wasm --manifest=fastly.toml [--pops=N] [--test-mode]
 //!
 //! It prints the PoPs' addresses on one line, and ends when standard input does. Each PoP has stores of its own, as the
 //! manifest's `local_server` fills them: what one writes no other ever reads, the worst an eventual store can do. One thread
@@ -88,15 +88,13 @@ struct Args {
 impl Args {
     fn parse() -> Result<Self> {
         let (mut guest, mut manifest, mut pops, mut test_mode) = (None, None, 1, false);
-        let mut args = env::args().skip(1);
-        while let Some(arg) = args.next() {
-            let mut value = || args.next().ok_or(format!("{arg}: its value is missing"));
-            match arg.as_str() {
-                "--guest" => guest = Some(value()?.into()),
-                "--manifest" => manifest = Some(value()?.into()),
-                "--pops" => pops = value()?.parse()?,
-                "--test-mode" => test_mode = true,
-                _ => return Err(format!("{arg} is none of --guest, --manifest, --pops and --test-mode").into()),
+        for arg in env::args().skip(1) {
+            match arg.split_once('=') {
+                Some(("--guest", file)) => guest = Some(file.into()),
+                Some(("--manifest", file)) => manifest = Some(file.into()),
+                Some(("--pops", count)) => pops = count.parse().map_err(|error| format!("{arg}: {error}"))?,
+                None if arg == "--test-mode" => test_mode = true,
+                _ => return Err(format!("{arg:?} is none of --guest=, --manifest=, --pops= and --test-mode").into()),
             }
         }
         let guest = guest.ok_or("--guest is missing")?;
