@@ -117,7 +117,7 @@ fn is_an_average(rule: &Rule) -> bool {
 /// Starts Viceroy with the app and a manifest, and waits for the PoPs' addresses.
 async fn serve(manifest: &Path, more: &[&str]) -> Result<(process::Process, Vec<String>), String> {
     let host = build::host("tollgate-host-fastly").await?;
-    let app = build::wasm("tollgate-guest-fastly", WASI, wasm::toolchain(WASI)?).await?;
+    let app = build::module("tollgate-guest-fastly", WASI).await?;
     let mut command = Command::new(host);
     command.arg(format!("--guest={}", app.display())).arg(format!("--manifest={}", manifest.display())).args(more);
     let host = process::Process::spawn(command)?;
