@@ -2,14 +2,17 @@
 //!
 //! - **Exact**: every step's answers are the reference's, as a multiset of whole decisions with their response fields,
 //!   for a burst's requests are decided in any order.
-//! - **Soft, per location**: what is admitted of each key stays between a floor and the ceiling that
-//!   [`Accuracy::ceiling`] gives.
+//! - **Soft, per location**: what is admitted of each key in any interval is at most what [`Accuracy::ceiling`] makes of
+//!   the algorithm's own maximum in it, and by any instant at least what an exact limiter admits of the limit that
+//!   [`Accuracy::floor`] gives.
 //! - **Restart**: while the store was down some answers are errors, so the whole fixture is judged by bounds: admitted is
 //!   at most the reference's, and admitted plus errors is at least that. A charge that is lost or made twice breaks one.
 
 mod bounds;
+mod count;
 mod exact;
 mod form;
+mod stretch;
 
 use serde::{Deserialize, Serialize};
 use tollgate_core::Accuracy;
@@ -58,9 +61,9 @@ pub struct Judgement {
     pub ceiling_tested: bool,
 }
 
-/// Judges one replay.
+/// Judges one replay. `isolates` serve a fixture of one location.
 #[must_use]
-pub fn judge(accuracy: &Accuracy, fixture: &Fixture, reference: &Replay, found: &Replay) -> Judgement {
+pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &Replay, found: &Replay) -> Judgement {
     let mut reasons = form::wrong(fixture, found);
     let restarts = fixture.disturbs(Disturb::Restart);
     let errors = errors(fixture, found);
@@ -68,7 +71,7 @@ pub fn judge(accuracy: &Accuracy, fixture: &Fixture, reference: &Replay, found: 
     let (floor, ceiling, ceiling_tested) = match accuracy {
         Accuracy::Exact => (exact, exact, offered > exact),
         _ => {
-            let bounds = bounds::of(accuracy, fixture, reference, found);
+            let bounds = bounds::of(accuracy, isolates, fixture, reference, found);
             reasons.extend(bounds.broken);
             (bounds.floor, bounds.ceiling, bounds.ceiling_tested)
         }

@@ -92,7 +92,7 @@ pub async fn caught_by(mutant: &Mutant, cases: &[Prepared]) -> Vec<String> {
 async fn differs(fixture: &Fixture, reference: &Replay, subject: &Mistaken, decisions_only: bool) -> bool {
     let mut found = replay(fixture, subject, "").await;
     if !decisions_only {
-        return judge(&Accuracy::Exact, fixture, reference, &found).verdict == Verdict::Fail;
+        return judge(&Accuracy::Exact, 1, fixture, reference, &found).verdict == Verdict::Fail;
     }
     // A mutant that counts wrongly shall be caught by what it decides, not by a field that gives its trick away.
     let (mut fixture, mut reference) = (fixture.clone(), reference.clone());
@@ -102,7 +102,7 @@ async fn differs(fixture: &Fixture, reference: &Replay, subject: &Mistaken, deci
     for one in reference.steps.iter_mut().chain(&mut found.steps).flatten() {
         one.headers.retain(|(name, _)| name == "retry-after");
     }
-    judge(&Accuracy::Exact, &fixture, &reference, &found).verdict == Verdict::Fail
+    judge(&Accuracy::Exact, 1, &fixture, &reference, &found).verdict == Verdict::Fail
 }
 
 /// A mutant as a subject.
@@ -147,3 +147,6 @@ impl Subject for Mistaken {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -86,7 +86,7 @@ pub(crate) fn body(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str
 }
 
 /// What every request of a step asks for.
-pub(crate) fn call(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Call {
+fn call(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Call {
     let token = step.token.as_ref().zip(step.token_ttl_ms);
     Call {
         policy: policy.clone(),

@@ -215,12 +215,13 @@ fn commit() -> String {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::{Accuracy, Drift};
+    use tollgate_core::{Accuracy, Drift, Floor};
 
     use super::{FixtureReport, Status, TargetReport};
     use crate::judge::Verdict;
 
-    const SOFT: Accuracy = Accuracy::Soft(Drift { formula: "2 x limit", ceiling: |load| 2 * load.limit });
+    const SOFT: Accuracy =
+        Accuracy::Soft(Drift { formula: "2 x limit", ceiling: |load| 2 * load.limit, floor: Floor::NOTHING_HELD });
 
     fn concluded(accuracy: &Accuracy, fixtures: Vec<FixtureReport>) -> TargetReport {
         TargetReport { fixtures, ..TargetReport::new("t", accuracy) }.concluded(accuracy, None)

@@ -119,7 +119,7 @@ async fn decision(
         return FixtureReport::new(&fixture.id, Verdict::Fail).because(&reason);
     }
     let Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested } =
-        judge(&declared.accuracy, fixture, reference, &found);
+        judge(&declared.accuracy, running.isolates(), fixture, reference, &found);
     // A store that forgot its scripts amid a burst takes some calls twice, and one that was restarted counts from zero:
     // neither says what a decision takes.
     let trips = before.zip(after).and_then(|(before, after)| after.checked_sub(before));

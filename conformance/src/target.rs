@@ -30,6 +30,7 @@ pub const ALL: &[&dyn Target] = &[
     &redis::SINGLE,
     &redis::CLUSTER,
     &cloudflare::DURABLE_OBJECT,
+    &cloudflare::LEASED,
     &cloudflare::KV,
     &cloudflare::RATE_LIMIT,
     &fastly::KV,
@@ -157,6 +158,12 @@ impl Running {
             }
         }
         Ok(())
+    }
+
+    /// How many isolates or processes serve a fixture of one location.
+    #[must_use]
+    pub fn isolates(&self) -> u64 {
+        self.http.sharing() as u64
     }
 
     /// Round trips that decisions took so far, where they can be counted from outside.

@@ -81,6 +81,24 @@ pub trait Algorithm {
     /// The most that is admitted at once.
     fn limit(&self) -> u64;
 
+    /// The most units that are admitted from `first` to `last`, both included, whatever came before: what each
+    /// algorithm's documentation says under **At most**.
+    ///
+    /// ```
+    /// use tollgate_core::algorithm::{Algorithm, SlidingLog, TokenBucket};
+    /// use tollgate_core::{Millis, UnixMillis};
+    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// let (first, last) = (UnixMillis::new(0), UnixMillis::new(59_999));
+    /// let bucket = TokenBucket::new(10, 1, Millis::from_secs(1))?;
+    /// assert_eq!(bucket.maximum(first, last), 10 + 59);
+    /// let log = SlidingLog::new(10, Millis::from_secs(60))?;
+    /// assert_eq!(log.maximum(first, last), 10);
+    /// assert_eq!(log.maximum(first, last + Millis::new(1)), 20);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn maximum(&self, first: UnixMillis, last: UnixMillis) -> u64;
+
     /// Whether `cost` fits at `now`. Changes nothing.
     fn ask(&self, state: &Self::State, now: UnixMillis, cost: u64) -> Step;
 

@@ -46,6 +46,8 @@ pub enum Origin {
     DenyCache,
     /// A limiter that stood in for a store that did not answer.
     Fallback,
+    /// A part of the quota that the store had lent; it was not asked.
+    Lease,
 }
 
 /// One quota's count after a decision. What a platform does not tell is `None`, never invented.

@@ -43,7 +43,9 @@ pub use error::{Error, ErrorKind};
 pub use headers::{RateLimitFields, ResponseFields};
 pub use identity::Identity;
 pub use key::{Key, KeySource};
-pub use limiter::{Accuracy, Capabilities, Check, Drift, Idempotency, Limiter, Load, MaybeSend, MaybeSync, Refund};
+pub use limiter::{
+    Accuracy, Capabilities, Check, Drift, Floor, Idempotency, Limiter, Load, MaybeSend, MaybeSync, Refund,
+};
 #[cfg(feature = "std")]
 pub use memory::MemoryLimiter;
 pub use platform::{ClientIpSource, Platform};

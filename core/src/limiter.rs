@@ -266,12 +266,15 @@ fn unsupported(what: &str) -> Error {
 }
 
 /// How exact a limiter is.
+///
+/// Both bounds are statements on one quota, on any interval: [`Load::limit`] is then what an exact limiter admits at most
+/// in it, [`Rule::maximum`](crate::Rule::maximum).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Accuracy {
     /// Admits what the reference admits, to the request, at any concurrency.
     Exact,
-    /// Admits at most what its drift says; a lone sequential client is never denied early.
+    /// Admits at most what its drift says, and at least that.
     Soft(Drift),
     /// The platform's own limiter: at most limit x locations.
     PerLocation,
@@ -304,31 +307,92 @@ impl Accuracy {
             Self::PerLocation => load.limit.saturating_mul(load.locations),
         }
     }
+
+    /// The limit of an exact limiter that this one admits at least as much as, under a load; see [`Floor`].
+    ///
+    /// ```
+    /// use tollgate_core::{Accuracy, Drift, Floor, Load};
+    /// let load = Load { limit: 100, in_flight: 500, locations: 3 };
+    /// let leases = Drift { floor: Floor { held: 10, ..Floor::NOTHING_HELD }, ..Drift::WITHIN_LIMIT };
+    /// assert_eq!(Accuracy::Soft(leases).floor(load), 70);
+    /// assert_eq!(Accuracy::PerLocation.floor(load), 100);
+    /// ```
+    #[must_use]
+    pub const fn floor(&self, load: Load) -> u64 {
+        match self {
+            Self::Exact | Self::PerLocation => load.limit,
+            Self::Soft(drift) => load.limit.saturating_sub(drift.floor.held.saturating_mul(load.locations)),
+        }
+    }
 }
 
 impl fmt::Display for Accuracy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exact => f.write_str("exact: admitted = limit"),
-            Self::Soft(drift) => write!(f, "soft: admitted <= {}", drift.formula),
-            Self::PerLocation => f.write_str("per location: admitted <= limit x locations"),
+            Self::Soft(drift) => write!(f, "soft: {} <= admitted <= {}", drift.floor, drift.formula),
+            Self::PerLocation => f.write_str("per location: limit <= admitted <= limit x locations"),
         }
     }
 }
 
-/// How far a soft limiter may admit past its limit: a formula as code and as text.
+/// How far a soft limiter may be off its limit. The ceiling is a formula, as code and as text.
 ///
 /// ```
-/// use tollgate_core::{Drift, Load};
-/// let drift = Drift { formula: "limit x in_flight", ceiling: |load| load.limit * load.in_flight };
+/// use tollgate_core::{Accuracy, Drift, Floor, Load};
+/// let drift = Drift {
+///     formula: "limit x in_flight",
+///     ceiling: |load| load.limit.saturating_mul(load.in_flight),
+///     floor: Floor::NOTHING_HELD,
+/// };
 /// assert_eq!((drift.ceiling)(Load { limit: 10, in_flight: 50, locations: 1 }), 500);
+/// assert_eq!(Accuracy::Soft(drift).to_string(), "soft: limit <= admitted <= limit x in_flight");
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Drift {
-    /// The formula, in the names of [`Load`]'s fields.
+    /// The ceiling's formula, in the names of [`Load`]'s fields.
     pub formula: &'static str,
-    /// The formula, computed.
+    /// The same, computed.
     pub ceiling: fn(Load) -> u64,
+    /// What is admitted at least, of as much that is asked for.
+    pub floor: Floor,
+}
+
+impl Drift {
+    /// Never more than the limit, and nobody is denied early.
+    pub const WITHIN_LIMIT: Self = Self { formula: "limit", ceiling: |load| load.limit, floor: Floor::NOTHING_HELD };
+}
+
+/// What a soft limiter admits at least: by every instant as many requests as an exact one of the limit
+/// `limit - held x locations`, on a key that was unused, of requests that all cost the same.
+///
+/// ```
+/// use tollgate_core::{Floor, Millis};
+/// let leases = Floor { held: 20, within: Some(Millis::from_secs(2)) };
+/// assert_eq!(leases.to_string(), "limit - 20 x locations (in the first 2000 ms)");
+/// assert_eq!(Floor::NOTHING_HELD.to_string(), "limit");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floor {
+    /// Units that each location may have taken and not spent, so that the others are denied them.
+    pub held: u64,
+    /// How long after a key's first request this holds; always where it is `None`.
+    pub within: Option<Millis>,
+}
+
+impl Floor {
+    /// Nobody is denied what the limit admits.
+    pub const NOTHING_HELD: Self = Self { held: 0, within: None };
+}
+
+impl fmt::Display for Floor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("limit")?;
+        if self.held > 0 {
+            write!(f, " - {} x locations", self.held)?;
+        }
+        self.within.map_or(Ok(()), |within| write!(f, " (in the first {} ms)", within.get()))
+    }
 }
 
 /// What a drift depends on.
@@ -338,6 +402,6 @@ pub struct Load {
     pub limit: u64,
     /// The most requests of one key that are under way at once.
     pub in_flight: u64,
-    /// The locations (PoPs, regions, isolates) that serve them.
+    /// The locations (PoPs, regions, isolates) that serve them, those that ended meanwhile included.
     pub locations: u64,
 }

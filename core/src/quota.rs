@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use smallvec::SmallVec;
 
 use crate::algorithm::{Algorithm, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
-use crate::{Error, Millis};
+use crate::{Error, Millis, UnixMillis};
 
 /// An algorithm with its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,6 +54,25 @@ impl Rule {
             Self::SlidingLog(rule) => rule.limit(),
             Self::TokenBucket(rule) => rule.limit(),
             Self::LeakyBucket(rule) => rule.limit(),
+        }
+    }
+
+    /// The most units that are admitted from `first` to `last`, both included; see [`Algorithm::maximum`].
+    ///
+    /// ```
+    /// use tollgate_core::{Millis, Quota, UnixMillis};
+    /// let quota = Quota::fixed_window(60, Millis::from_secs(60)).unwrap();
+    /// let most = |first, last| quota.rule().maximum(UnixMillis::new(first), UnixMillis::new(last));
+    /// assert_eq!((most(0, 59_999), most(59_999, 60_000)), (60, 120));
+    /// ```
+    #[must_use]
+    pub fn maximum(&self, first: UnixMillis, last: UnixMillis) -> u64 {
+        match self {
+            Self::FixedWindow(rule) => rule.maximum(first, last),
+            Self::SlidingWindow(rule) => rule.maximum(first, last),
+            Self::SlidingLog(rule) => rule.maximum(first, last),
+            Self::TokenBucket(rule) => rule.maximum(first, last),
+            Self::LeakyBucket(rule) => rule.maximum(first, last),
         }
     }
 
@@ -162,6 +181,30 @@ impl Quota {
     pub fn named(mut self, name: &str) -> Result<Self, Error> {
         self.name = Some(checked_name("name", name)?);
         Ok(self)
+    }
+
+    /// The same quota with another limit, or another capacity: what was used of the one is used of the other.
+    ///
+    /// # Errors
+    /// As those of its construction.
+    ///
+    /// ```
+    /// use tollgate_core::{Millis, Quota};
+    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// let raised = Quota::fixed_window(60, Millis::from_secs(60))?.with_limit(100)?;
+    /// assert_eq!(raised, Quota::fixed_window(100, Millis::from_secs(60))?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_limit(&self, limit: u64) -> Result<Self, Error> {
+        let Self { rule, .. } = match &self.rule {
+            Rule::FixedWindow(rule) => Self::fixed_window(limit, rule.window()),
+            Rule::SlidingWindow(rule) => Self::sliding_window(limit, rule.window()),
+            Rule::SlidingLog(rule) => Self::sliding_log(limit, rule.window()),
+            Rule::TokenBucket(rule) => Self::token_bucket(limit, rule.refill(), rule.per()),
+            Rule::LeakyBucket(rule) => Self::leaky_bucket(limit, rule.bucket().refill(), rule.bucket().per()),
+        }?;
+        Ok(Self { name: self.name.clone(), rule })
     }
 
     /// Its name. Within a policy every quota has one: its own, or one made of the policy's name and its place.

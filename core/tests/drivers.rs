@@ -13,8 +13,8 @@ use tollgate_core::store::{
     Versioned, VersionedLimiter,
 };
 use tollgate_core::{
-    Accuracy, Capabilities, Check, Drift, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund,
-    Status, UnixMillis,
+    Accuracy, Capabilities, Check, Drift, Error, ErrorKind, Floor, Key, Limiter, MemoryLimiter, Millis, Policy, Quota,
+    Refund, Status, UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -114,7 +114,11 @@ struct Shelf(Table);
 
 impl BestEffort for Shelf {
     fn capabilities(&self) -> Capabilities {
-        let drift = Drift { formula: "limit x in_flight", ceiling: |load| load.limit * load.in_flight };
+        let drift = Drift {
+            formula: "limit x in_flight",
+            ceiling: |load| load.limit * load.in_flight,
+            floor: Floor::NOTHING_HELD,
+        };
         Capabilities { accuracy: Accuracy::Soft(drift), idempotency: false, ..Capabilities::EXACT }
     }
 

@@ -72,9 +72,27 @@ impl<R: Rows> Counter<R> {
             }
             Action::Refund { charged_at } => self.refund(call, charged_at, now, clock),
             Action::Delete => {
+                self.delete(call, clock)?;
+                Ok(Answer { admitted: false, now, cost: call.cost, lease: None, before: None })
+            }
+        }
+    }
+
+    /// Forgets what was used, and a row that cannot be read. What is lent may be spent yet: it stays charged.
+    fn delete(&mut self, call: &Call, clock: UnixMillis) -> Result<(), Error> {
+        let row = self.row(&call.key)?.filter(|row| !row.leased.is_empty());
+        // A reset comes with no time: what had not ended by the last call counts as lent.
+        let found = self.find(call, UnixMillis::new(0)).ok();
+        let kept = row.zip(found).and_then(|(row, Found { state, held, .. })| {
+            let (held, state) = held.reset(&call.policy, &state?)?;
+            Some(Row { value: call.policy.encode(&state), leased: held.encode(), ..row })
+        });
+        match kept {
+            Some(row) => self.save(vec![(call.key.clone(), row)], clock),
+            None => {
                 self.rows.remove(&call.key)?;
                 self.cache.remove(&call.key);
-                Ok(Answer { admitted: false, now, cost: call.cost, lease: None, before: None })
+                Ok(())
             }
         }
     }

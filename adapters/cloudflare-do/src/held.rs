@@ -1,16 +1,17 @@
 //! What an object has lent of a key's quota, so that the sum never passes the limit.
 //!
-//! A lease is charged in full when it is granted. In a fixed window that is all: it ends with its window. A token
+//! A lease is charged in full when it is granted. It ends with its fixed window at the latest. A token
 //! bucket would drain while the lease is still to be spent, and so admit lease and refill both; therefore its level
 //! does not drain below what is lent: bucket and leases together never hold more than the capacity.
 
-use tollgate_core::algorithm::{BucketState, MAX_UNITS, TokenBucket};
+use tollgate_core::algorithm::{BucketState, MAX_UNITS, TokenBucket, WindowState};
 use tollgate_core::{Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
 use crate::bytes::{Reader, put};
 use crate::wire::{GaveBack, Granted};
 
-/// The leases of one bucket that have not ended, the first to end first.
+/// The leases of one key that its state is charged with, the first to end first: those that have not ended, and those
+/// that may be given back yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held(Vec<Granted>);
 
@@ -48,22 +49,51 @@ impl Held {
         Ok(Self(leases))
     }
 
-    /// The leases that are left at `now`, the bucket brought to then: up to each lease's end it did not drain below
+    /// The leases that still matter at `now`, a bucket brought to then: up to each lease's end it did not drain below
     /// what was lent.
-    pub(crate) fn settle(self, policy: &Policy, state: &mut PolicyState, now: UnixMillis) -> Self {
-        let (Some(bucket), Some(mut level)) = (bucket(policy), level(state)) else { return self };
+    pub(crate) fn settle(mut self, policy: &Policy, state: &mut PolicyState, now: UnixMillis) -> Self {
         if self.0.is_empty() {
             return self;
         }
-        let now = now.max(level.at);
-        let mut lent: u64 = self.0.iter().map(|lease| lease.units).sum();
-        let ended = self.0.partition_point(|lease| lease.until <= now);
-        for lease in &self.0[..ended] {
-            level = drained(bucket, level, lease.until, lent);
-            lent -= lease.units;
+        match (policy.quotas()[0].rule(), &state.parts()[0]) {
+            (Rule::TokenBucket(bucket), QuotaState::Bucket(level)) => {
+                let (settled, now) = (level.at, now.max(level.at));
+                let (mut level, mut lent) = (*level, self.lent_after(settled));
+                for lease in self.0.iter().filter(|lease| settled < lease.until && lease.until <= now) {
+                    level = drained(bucket, level, lease.until, lent);
+                    lent -= lease.units;
+                }
+                *state = PolicyState::from_parts(vec![QuotaState::Bucket(drained(bucket, level, now, lent))]);
+                self.0.retain(|lease| lease.until + policy.quotas()[0].rule().window() > now);
+            }
+            (Rule::FixedWindow(rule), QuotaState::Window(window)) => {
+                let start = UnixMillis::new(now.get() - now.get() % rule.window().get()).max(window.start);
+                self.0.retain(|lease| lease.until > start);
+            }
+            _ => {}
         }
-        *state = PolicyState::from_parts(vec![QuotaState::Bucket(drained(bucket, level, now, lent))]);
-        Self(self.0[ended..].to_vec())
+        self
+    }
+
+    /// What is left of leases and state when all that was used is forgotten: what is lent may be spent yet, so it stays
+    /// charged. `None` where nothing is lent. By no clock, so a window's leases count as lent until it ends.
+    pub(crate) fn reset(mut self, policy: &Policy, state: &PolicyState) -> Option<(Self, PolicyState)> {
+        let used = match (policy.quotas()[0].rule(), &state.parts()[0]) {
+            (Rule::TokenBucket(bucket), QuotaState::Bucket(level)) => {
+                self.0.retain(|lease| lease.until > level.at);
+                let lent = self.lent_after(level.at).saturating_mul(bucket.per().get());
+                QuotaState::Bucket(BucketState { level: lent.min(level.level), ..*level })
+            }
+            (Rule::FixedWindow(_), QuotaState::Window(window)) => {
+                QuotaState::Window(WindowState { used: self.lent_after(window.start).min(window.used), ..*window })
+            }
+            _ => return None,
+        };
+        (!self.0.is_empty()).then(|| (self, PolicyState::from_parts(vec![used])))
+    }
+
+    fn lent_after(&self, then: UnixMillis) -> u64 {
+        self.0.iter().filter(|lease| lease.until > then).map(|lease| lease.units).sum()
     }
 
     /// Lends up to `want` of what is left, but no more than half of it, so that others find something too.
@@ -75,7 +105,7 @@ impl Held {
         want: u64,
         lifetime: Millis,
     ) -> Option<Granted> {
-        if !can_lend(policy) || self.0.len() >= LEASES_MAX {
+        if !can_lend(policy) || self.0.iter().filter(|lease| lease.until > now).count() >= LEASES_MAX {
             return None;
         }
         let units = policy.peek(state, now, 1).binding().remaining().unwrap_or(0).div_euclid(2).min(want);
@@ -87,52 +117,33 @@ impl Held {
             return None;
         }
         let granted = Granted { units, until };
-        if bucket(policy).is_some() {
-            let place = self.0.partition_point(|lease| lease.until <= until);
-            self.0.insert(place, granted);
+        if self.0.len() == LEASES_MAX {
+            // The first has ended, and can no longer be given back.
+            self.0.remove(0);
         }
+        let place = self.0.partition_point(|lease| lease.until <= until);
+        self.0.insert(place, granted);
         Some(granted)
     }
 
-    /// Takes back what was not spent of a lease.
+    /// Takes back what was not spent of a lease. One that the state is not charged with was forgotten by a reset.
     pub(crate) fn take_back(&mut self, policy: &Policy, state: &mut PolicyState, now: UnixMillis, back: GaveBack) {
         let GaveBack { lease, unspent } = back;
-        let unspent = unspent.min(lease.units);
-        let charged_at = if bucket(policy).is_none() {
-            // It ended with its window, or before: either way, in it.
-            UnixMillis::new(lease.until.get().saturating_sub(1))
-        } else if lease.until <= now {
-            // The bucket has been draining since, for all one knows this.
-            lease.until
-        } else {
-            // Two leases that are alike are interchangeable.
-            let Some(place) = self.0.iter().position(|held| *held == lease) else { return };
-            self.0.remove(place);
-            now
+        // Two leases that are alike are interchangeable.
+        let Some(place) = self.0.iter().position(|held| *held == lease) else { return };
+        self.0.remove(place);
+        let charged_at = match policy.quotas()[0].rule() {
+            // It ends with its window, or before: either way, in it.
+            Rule::FixedWindow(_) => UnixMillis::new(lease.until.get().saturating_sub(1)),
+            // Since it has ended the bucket has been draining, for all one knows this.
+            _ => lease.until.min(now),
         };
-        policy.refund(state, charged_at, now, unspent);
+        policy.refund(state, charged_at, now, unspent.min(lease.units));
     }
 
     /// When the last lease ends; the epoch where there is none.
     pub(crate) fn last_end(&self) -> UnixMillis {
         self.0.last().map_or(UnixMillis::new(0), |lease| lease.until)
-    }
-}
-
-fn bucket(policy: &Policy) -> Option<&TokenBucket> {
-    match policy.quotas() {
-        [quota] => match quota.rule() {
-            Rule::TokenBucket(bucket) => Some(bucket),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn level(state: &PolicyState) -> Option<BucketState> {
-    match state.parts() {
-        [QuotaState::Bucket(level)] => Some(*level),
-        _ => None,
     }
 }
 

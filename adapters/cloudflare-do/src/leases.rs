@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
 use tollgate_core::{
-    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, Rule,
-    UnixMillis,
+    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Floor, Key, Limiter, Millis, Origin, Policy,
+    Refund, Rule, UnixMillis,
 };
 
 use crate::config::Clock;
@@ -23,16 +23,16 @@ use crate::wire::{Action, GaveBack, Granted};
 ///
 /// **At most** what an exact limiter admits: a lease is charged when it is granted, so leases and object together never
 /// hold more than the quota; by the clocks that [`Check::now`] is read from, as everywhere. **At least** what that
-/// admits with a limit lower by `slice x leases`: what an isolate holds the others cannot have, and what it held when
-/// it died nobody can. See [`Leases::floor`].
+/// admits with a lower limit: what an isolate holds the others cannot have, and what it held when it died nobody can.
+/// [`lease_capabilities`] says how much lower.
 ///
 /// To lose little, an isolate that asks for a key once in a lifetime gets no lease, others get one that doubles each
 /// time it is spent, and what was not spent is given back with the next call. An object lends at most half of what is
 /// left, so that the end of a quota is counted one by one: a lone isolate spends a window to the last.
 ///
 /// A decision from a lease tells no `remaining`: nobody knows what the other isolates have left. A denial is always the
-/// object's. A reset forgets what was lent, too: until those leases end, what is left of them comes on top. When a limit
-/// changes, a lease by the old one is given back with the next check.
+/// object's. A reset forgets what was used, and what is lent stays charged until it ends, for it may be spent yet. When a
+/// limit changes, a lease by the old one is given back with the next check.
 #[derive(Debug)]
 pub struct Leases<N> {
     calls: DurableObjectsLimiter<N>,
@@ -64,6 +64,28 @@ struct Lease {
 /// Slots are not looked through for what has ended before there are this many.
 const MIN_SWEEP: usize = 64;
 
+/// What [`Leases`] of a slice and a lifetime can do.
+///
+/// Never more than the limit. Of requests of cost 1 at least what an exact limiter admits whose limit is lower by two
+/// slices for each isolate, those that died included, within one lifetime of a key's first request: one that it has not
+/// spent, and one that it has spent without the object knowing, which keeps a bucket from draining. In each further
+/// lifetime another slice may be lost with each isolate that falls silent.
+///
+/// ```
+/// use std::num::NonZero;
+/// use tollgate_core::{Load, Millis};
+/// const SLICE: NonZero<u64> = NonZero::new(10).unwrap();
+/// let can = tollgate_cloudflare_do::lease_capabilities(SLICE, Millis::from_secs(2));
+/// let load = Load { limit: 1_000, in_flight: 500, locations: 3 };
+/// assert_eq!((can.accuracy.floor(load), can.accuracy.ceiling(load)), (940, 1_000));
+/// ```
+#[must_use]
+pub const fn lease_capabilities(slice: NonZero<u64>, lifetime: Millis) -> Capabilities {
+    let floor = Floor { held: slice.get().saturating_mul(2), within: Some(lifetime) };
+    let accuracy = Accuracy::Soft(Drift { floor, ..Drift::WITHIN_LIMIT });
+    Capabilities { accuracy, refund: false, ..Capabilities::EXACT }
+}
+
 impl<N: Namespace> Leases<N> {
     /// A limiter that leases up to `slice` at a time, for up to `lifetime`.
     ///
@@ -79,13 +101,6 @@ impl<N: Namespace> Leases<N> {
             return Err(Error::new(ErrorKind::Invalid, "lifetime: 0 ms leaves no time to spend; write at least 1 ms"));
         }
         Ok(Self { calls: AtomicLimiter::new(store), slice, lifetime, slots: Mutex::default() })
-    }
-
-    /// The limit of an exact limiter that admits no more than this one, of requests of cost 1:
-    /// `limit - slice x leases`. Within one lifetime that is two leases for each isolate, dead ones included: one that
-    /// it has not spent, and one that it has spent without the object knowing, which keeps a bucket from filling.
-    pub const fn floor(&self, limit: u64, leases: u64) -> u64 {
-        limit.saturating_sub(self.slice.get().saturating_mul(leases))
     }
 
     /// What a check can have without asking.
@@ -185,8 +200,7 @@ impl<N: Namespace> Drop for Asking<'_, N> {
 
 impl<N: Namespace> Limiter for Leases<N> {
     fn capabilities(&self) -> Capabilities {
-        let drift = Drift { formula: "limit", ceiling: |load| load.limit };
-        Capabilities { accuracy: Accuracy::Soft(drift), refund: false, ..self.calls.capabilities() }
+        lease_capabilities(self.slice, self.lifetime)
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
@@ -197,7 +211,7 @@ impl<N: Namespace> Limiter for Leases<N> {
         }
         let key = check.key.storage_key(check.policy);
         match self.spend(&key, &check) {
-            Spent::Admitted => Ok(Decision::native(true, limit, check.now)),
+            Spent::Admitted => Ok(Decision::native(true, limit, check.now).with_origin(Origin::Lease)),
             Spent::AskForMore { want, back } => {
                 AtomicLimiter::new(Asking { limiter: self, key, want, back }).check(check).await
             }
@@ -216,7 +230,6 @@ impl<N: Namespace> Limiter for Leases<N> {
     }
 
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        self.slots().remove(&key.storage_key(policy));
         self.calls.reset(policy, key).await
     }
 }

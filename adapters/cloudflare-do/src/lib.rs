@@ -46,7 +46,7 @@ mod wire;
 pub use config::{Clock, Config, Placement};
 pub use counter::Counter;
 pub use error::Thrown;
-pub use leases::Leases;
+pub use leases::{Leases, lease_capabilities};
 #[cfg(target_arch = "wasm32")]
 pub use object::Object;
 pub use rows::{Row, Rows};

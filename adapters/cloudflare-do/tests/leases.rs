@@ -14,9 +14,7 @@ use pollster::block_on;
 use proptest::prelude::*;
 use support::{Loss, Rig, START_MS};
 use tollgate_cloudflare_do::{Address, Clock, Config, DurableObjects, Leases, Namespace, Reply};
-use tollgate_core::{
-    Accuracy, Check, Decision, Error, ErrorKind, Key, Limiter, Load, Millis, Policy, Quota, UnixMillis,
-};
+use tollgate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Load, Millis, Origin, Policy, Quota, UnixMillis};
 
 fn at(ms: u64) -> UnixMillis {
     UnixMillis::new(START_MS + ms)
@@ -39,6 +37,8 @@ enum Step {
     Die(usize),
     /// All objects leave memory.
     Evict,
+    /// An isolate resets the key.
+    Reset(usize),
     /// The next requests' answers, or they themselves, are lost.
     Lose(u8),
     Forward(u64),
@@ -55,6 +55,15 @@ struct Story {
     steps: Vec<Step>,
 }
 
+/// A request, and what became of it.
+struct Asked {
+    at: UnixMillis,
+    cost: u64,
+    admitted: bool,
+    /// How many resets came before it.
+    resets: u32,
+}
+
 const ISOLATES: usize = 4;
 
 fn step(cost: impl Strategy<Value = u64> + 'static, losses: bool) -> impl Strategy<Value = Step> {
@@ -64,6 +73,7 @@ fn step(cost: impl Strategy<Value = u64> + 'static, losses: bool) -> impl Strate
         1 => Just(Step::Evict),
         8 => prop_oneof![0..20u64, 0..400u64, 0..4_000u64].prop_map(Step::Forward),
         1 => if losses { (0..3u8).prop_map(Step::Lose).boxed() } else { Just(Step::Evict).boxed() },
+        1 => if losses { (0..ISOLATES).prop_map(Step::Reset).boxed() } else { Just(Step::Evict).boxed() },
     ]
 }
 
@@ -89,12 +99,12 @@ impl Story {
         Policy::new("api", [quota.unwrap()]).unwrap()
     }
 
-    /// Plays it out: what was admitted when, and the deaths.
-    fn play(&self, mut each: impl FnMut(u64, u64, bool)) -> u64 {
+    /// Plays it out: what was admitted when, after how many resets, and the deaths.
+    fn play(&self, mut each: impl FnMut(Asked)) -> u64 {
         let (rig, policy, key) = (Rig::default(), self.policy(self.limit), Key::new("user:1"));
         let fresh = || isolate(&rig, self.slice, self.lifetime_ms);
         let mut isolates: Vec<_> = (0..ISOLATES).map(|_| fresh()).collect();
-        let (mut now_ms, mut deaths) = (0, 0);
+        let (mut now_ms, mut deaths, mut resets) = (0, 0, 0);
         for step in &self.steps {
             match *step {
                 Step::Ask { isolate, cost, times } => {
@@ -102,7 +112,7 @@ impl Story {
                         let check = Check::new(&policy, &key, at(now_ms)).cost(cost);
                         let admitted =
                             block_on(isolates[isolate].check(check)).is_ok_and(|decision| decision.is_allowed());
-                        each(now_ms, cost, admitted);
+                        each(Asked { at: at(now_ms), cost, admitted, resets });
                     }
                 }
                 Step::Die(isolate) => {
@@ -110,6 +120,11 @@ impl Story {
                     deaths += 1;
                 }
                 Step::Evict => rig.evict(),
+                Step::Reset(isolate) => {
+                    // Where the answer is lost, it may have happened.
+                    let _ = block_on(isolates[isolate].reset(&policy, &key));
+                    resets += 1;
+                }
                 Step::Lose(what) => rig.lose([Loss::None, Loss::Answers, Loss::Calls][usize::from(what)]),
                 Step::Forward(ms) => {
                     now_ms += ms;
@@ -132,22 +147,15 @@ proptest! {
     fn no_interval_admits_more_than_the_algorithms_maximum(
         story in story(step(prop_oneof![3 => Just(1), 1 => 0..9u64], true), 1..60, 1..3_000),
     ) {
-        let mut admitted: Vec<(u64, u64)> = Vec::new();
-        story.play(|at_ms, cost, yes| if yes { admitted.push((at_ms, cost)) });
-        if story.bucket {
-            for first in 0..admitted.len() {
-                let mut sum = 0;
-                for &(at_ms, cost) in &admitted[first..] {
-                    sum += cost;
-                    let most = story.limit + (at_ms - admitted[first].0) * story.refill / story.span_ms;
-                    prop_assert!(sum <= most, "{sum} of at most {most} from {} to {at_ms}", admitted[first].0);
-                }
-            }
-        } else {
-            for &(at_ms, _) in &admitted {
-                let window = |ms: u64| (START_MS + ms) / story.span_ms;
-                let sum: u64 = admitted.iter().filter(|other| window(other.0) == window(at_ms)).map(|other| other.1).sum();
-                prop_assert!(sum <= story.limit, "{sum} of {} in the window of {at_ms}", story.limit);
+        let mut admitted = Vec::new();
+        story.play(|asked| if asked.admitted { admitted.push(asked) });
+        let policy = story.policy(story.limit);
+        for (place, first) in admitted.iter().enumerate() {
+            let mut sum = 0;
+            for last in admitted[place..].iter().take_while(|last| last.resets == first.resets) {
+                sum += last.cost;
+                let most = policy.quotas()[0].rule().maximum(first.at, last.at);
+                prop_assert!(sum <= most, "{sum} of at most {most} from {} to {}", first.at, last.at);
             }
         }
     }
@@ -158,16 +166,17 @@ proptest! {
     ) {
         let mut asked = Vec::new();
         // The lifetime is longer than the story: two leases for each isolate.
-        let deaths = story.play(|at_ms, _, yes| asked.push((at_ms, yes)));
-        let floor = isolate(&Rig::default(), story.slice, 1).floor(story.limit, 2 * (ISOLATES as u64 + deaths));
+        let deaths = story.play(|one| asked.push(one));
+        let can = isolate(&Rig::default(), story.slice, story.lifetime_ms).capabilities();
+        let floor = can.accuracy.floor(Load { limit: story.limit, in_flight: 1, locations: ISOLATES as u64 + deaths });
         prop_assume!(floor > 0);
         let policy = story.policy(floor);
         let mut exact = policy.unused();
         let (mut by_leases, mut by_exact) = (0u64, 0u64);
-        for (at_ms, yes) in asked {
-            by_leases += u64::from(yes);
-            by_exact += u64::from(policy.decide(&mut exact, at(at_ms), 1).is_allowed());
-            prop_assert!(by_leases >= by_exact, "{by_leases} where a limit of {floor} admits {by_exact}, at {at_ms}");
+        for Asked { at, admitted, .. } in asked {
+            by_leases += u64::from(admitted);
+            by_exact += u64::from(policy.decide(&mut exact, at, 1).is_allowed());
+            prop_assert!(by_leases >= by_exact, "{by_leases} where a limit of {floor} admits {by_exact}, at {at}");
         }
     }
 }
@@ -254,6 +263,28 @@ fn block_within(context: &mut Context<'_>, mut check: impl Future<Output = Resul
 }
 
 #[test]
+fn a_reset_leaves_charged_what_others_may_spend_yet() {
+    let span = Millis::from_secs(60);
+    for quota in [Quota::fixed_window(100, span).unwrap(), Quota::token_bucket(100, 1, span).unwrap()] {
+        let policy = Policy::new("api", [quota]).unwrap();
+        let (rig, key) = (Rig::default(), Key::new("user:1"));
+        let fleet = [isolate(&rig, 10, 10_000), isolate(&rig, 10, 10_000)];
+        let ask = |isolate: &Leases<&Rig>, times: u64| {
+            let check = || block_on(isolate.check(Check::new(&policy, &key, at(0)))).unwrap();
+            (0..times).map(|_| check()).filter(Decision::is_allowed).count()
+        };
+        // 1 by a plain call, 1 with a lease of 1, that, and 1 with a lease of 2.
+        assert_eq!(ask(&fleet[0], 4), 4);
+        block_on(fleet[1].reset(&policy, &key)).unwrap();
+        rig.evict();
+        assert_eq!(ask(&fleet[1], 200), 98);
+        let spent = block_on(fleet[0].check(Check::new(&policy, &key, at(0)))).unwrap();
+        assert_eq!((spent.is_allowed(), spent.origin()), (true, Origin::Lease));
+        assert_eq!(ask(&fleet[0], 200), 1);
+    }
+}
+
+#[test]
 fn what_cannot_be_leased_is_a_plain_call() {
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     let leases = isolate(&rig, 10, 10_000);
@@ -283,8 +314,8 @@ fn what_it_declares() {
     let leases = isolate(&rig, 10, 10_000);
     let can = leases.capabilities();
     assert_eq!(can.accuracy.ceiling(Load { limit: 100, in_flight: 50, locations: 3 }), 100);
-    assert!(matches!(can.accuracy, Accuracy::Soft(drift) if drift.formula == "limit"));
-    assert_eq!((leases.floor(100, 3), leases.floor(100, 30)), (70, 0));
+    let told = "soft: limit - 20 x locations (in the first 10000 ms) <= admitted <= limit";
+    assert_eq!(can.accuracy.to_string(), told);
     let by_object = DurableObjects::with_config(&rig, Config::default().clock(Clock::Object));
     let refused = Leases::new(by_object, NonZero::new(1).unwrap(), Millis::new(1)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);

@@ -4,14 +4,20 @@ use std::fmt;
 
 use tollgate_core::store::BestEffort;
 use tollgate_core::{
-    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, UnixMillis,
+    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Floor, Key, Limiter, Millis, Policy, Refund,
+    UnixMillis,
 };
 
 use crate::isolate::Isolate;
 
 /// How far isolates together may pass a limit: each counts what it admitted itself, so each stays within it.
-pub const DRIFT: Drift =
-    Drift { formula: "limit x locations", ceiling: |load| load.limit.saturating_mul(load.locations.max(1)) };
+///
+/// None is denied what the true count of them all admits, as long as their clocks agree: nothing is held back.
+pub const DRIFT: Drift = Drift {
+    formula: "limit x locations",
+    ceiling: |load| load.limit.saturating_mul(load.locations.max(1)),
+    floor: Floor::NOTHING_HELD,
+};
 
 /// What Workers KV can do with isolates that count.
 pub const CAPABILITIES: Capabilities = Capabilities {

@@ -1,89 +1,165 @@
 //! Floors and ceilings.
 
-use std::collections::BTreeMap;
+use tollgate_core::{Accuracy, Drift, Floor, Load, UnixMillis};
 
-use tollgate_core::{Accuracy, Load};
-
-use crate::fixture::{Fixture, Op};
-use crate::oracle;
+use super::count::{self, Count};
+use super::stretch::Stretch;
+use crate::fixture::{Disturb, Fixture};
 use crate::replay::Replay;
 
-/// What a soft limiter owes a fixture.
+/// What a soft limiter owes a fixture, in requests.
 pub(super) struct Bounds {
     pub(super) floor: u64,
+    /// The most of what was offered that it was free to admit: less than that where a bound could have been broken.
     pub(super) ceiling: u64,
     pub(super) ceiling_tested: bool,
     /// What it broke, in words.
     pub(super) broken: Vec<String>,
 }
 
-/// The checks of one key within one window.
-#[derive(Default)]
-struct Round {
-    began_ms: u64,
-    offered: u64,
-    exact: u64,
-    /// What each location would admit of what it was offered itself, if it counted exactly and alone.
-    apart: BTreeMap<u64, u64>,
-    admitted: u64,
-    /// The largest burst: what was under way at once, for each step waits for the one before.
-    in_flight: u64,
-}
-
-impl Round {
-    fn add(&mut self, burst: u64, exact: u64, admitted: u64) {
-        self.offered += burst;
-        self.exact += exact;
-        self.admitted += admitted;
-        self.in_flight = self.in_flight.max(burst);
-    }
-}
-
-/// Bounds of a soft or per-location limiter.
+/// Bounds of a soft or per-location limiter, of each key under each policy.
 ///
-/// A ceiling is a statement on one quota under one load, so it is taken of each key, for each stretch of time as long as
-/// the longest window: the reference's count is the limit, the largest burst what was in flight. Where locations count
-/// on their own, one that has seen less of a key may admit more of it than the reference: then that is the limit. The floor holds for a
-/// lone sequential client: a key that is only ever asked for by one request at a time in one location is never denied
-/// what the reference admits. A burst on a key is owed one admission where the reference admits any.
-pub(super) fn of(accuracy: &Accuracy, fixture: &Fixture, reference: &Replay, found: &Replay) -> Bounds {
-    let mut keys: BTreeMap<&str, Vec<Round>> = BTreeMap::new();
-    let apart = oracle::apart(fixture);
-    for (place, step, policy) in fixture.steps_with_policy().filter(|(_, step, _)| step.op == Op::Check) {
-        let window_ms = policy.quotas().iter().map(|quota| quota.rule().window().get()).max().unwrap_or(1);
-        let now_ms = fixture.instant(step.at_ms);
-        let rounds = keys.entry(&step.key).or_default();
-        if rounds.last().is_none_or(|round| now_ms.saturating_sub(round.began_ms) >= window_ms) {
-            rounds.push(Round { began_ms: now_ms, ..Round::default() });
-        }
-        let allowed = |replay: &Replay| replay.steps[place].iter().filter(|one| one.is_allowed()).count() as u64;
-        if let Some(round) = rounds.last_mut() {
-            round.add(step.burst, allowed(reference), allowed(found));
-            *round.apart.entry(step.location).or_default() += apart[place];
-        }
-    }
+/// **Ceiling.** What is admitted in an interval, any from one burst to another, is at most what the limiter's formula
+/// makes of the algorithm's own maximum in it ([`Rule::maximum`](tollgate_core::Rule::maximum)). So a unit may be spent
+/// later than the reference would have admitted it, but none is spent beyond the maximum. Besides, where the formula knows
+/// of no races and to admit early is to admit the most, no more is admitted by any instant than it makes of what the
+/// reference has admitted by then, or the one location that would have admitted the most.
+///
+/// **Floor.** Where to admit early is to admit the most, no less is admitted by any instant than by an exact limiter of
+/// the limit that [`Accuracy::floor`] gives. Elsewhere a lone sequential client, one request after the other to one
+/// isolate, is never denied what the reference admits, where nothing is held back. And a key is owed one admission where
+/// the reference admits any. No more than that is owed where the store is killed meanwhile: then some answers are errors.
+pub(super) fn of(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &Replay, found: &Replay) -> Bounds {
     let mut bounds = Bounds { floor: 0, ceiling: 0, ceiling_tested: false, broken: Vec::new() };
-    for (key, rounds) in &keys {
-        let sum = |of: fn(&Round) -> u64| rounds.iter().map(of).sum::<u64>();
-        let sequential = fixture.locations == 1 && rounds.iter().all(|round| round.in_flight == 1);
-        let (exact, admitted) = (sum(|round| round.exact), sum(|round| round.admitted));
-        let floor = if sequential { exact } else { exact.min(1) };
-        if admitted < floor {
-            bounds.broken.push(format!("{key:?}: admitted {admitted} where the floor is {floor}"));
+    let alone = isolates == 1 && fixture.locations == 1;
+    let killed = fixture.disturbs(Disturb::Restart);
+    for mut count in count::of(fixture, reference, found) {
+        let earliest_is_most = count.earliest_is_most();
+        if alone {
+            count.never_go_back();
         }
-        bounds.floor += floor;
-        for Round { offered, exact, apart, admitted, in_flight, .. } in rounds {
-            let limit = apart.values().copied().max().unwrap_or(0).max(*exact);
-            let load = Load { limit, in_flight: *in_flight, locations: fixture.locations };
-            let ceiling = accuracy.ceiling(load);
-            bounds.ceiling += ceiling;
-            bounds.ceiling_tested |= *offered > ceiling;
-            if *admitted > ceiling {
-                bounds.broken.push(format!("{key:?}: admitted {admitted} where the ceiling is {ceiling} ({accuracy})"));
-            }
-        }
+        let start_ms = fixture.start_ms;
+        let judged = Judged { accuracy, isolates, alone, killed, earliest_is_most, start_ms, count: &count };
+        let offered: u64 = count.bursts.iter().map(|burst| burst.offered).sum();
+        let ceiling = judged.ceiling(&mut bounds.broken);
+        bounds.floor += judged.floor(&mut bounds.broken);
+        bounds.ceiling += ceiling;
+        bounds.ceiling_tested |= offered > ceiling;
     }
     bounds
+}
+
+struct Judged<'a> {
+    accuracy: &'a Accuracy,
+    isolates: u64,
+    /// Whether one isolate serves it all.
+    alone: bool,
+    killed: bool,
+    earliest_is_most: bool,
+    start_ms: u64,
+    count: &'a Count<'a>,
+}
+
+impl Judged<'_> {
+    /// The most requests that can be admitted: what can be by the start of an interval and what can be in it, for
+    /// whichever interval makes it the least.
+    fn ceiling(&self, broken: &mut Vec<String>) -> u64 {
+        let bursts = &self.count.bursts;
+        let by_the_reference = self.earliest_is_most.then(|| self.reference());
+        let mut most = vec![0];
+        let mut over = None;
+        for last in 0..bursts.len() {
+            let mut by_now = most[last] + bursts[last].offered;
+            let mut stretch = Stretch::default();
+            let mut bound = |stretch: &Stretch, before: u64, ceiling: u64| {
+                by_now = by_now.min(before + stretch.requests(ceiling));
+                if stretch.units > ceiling {
+                    over.get_or_insert_with(|| self.too_many(stretch, ceiling));
+                }
+            };
+            for first in (0..=last).rev() {
+                stretch.extend(&bursts[first]);
+                bound(&stretch, most[first], stretch.ceiling(self.accuracy, self.isolates));
+            }
+            if let Some(ceiling) =
+                by_the_reference.as_ref().and_then(|admits| self.without_races(&stretch, admits[last]))
+            {
+                bound(&stretch, 0, ceiling);
+            }
+            most.push(by_now);
+        }
+        broken.extend(over);
+        most[bursts.len()]
+    }
+
+    /// The units that the reference admits by the end of each burst, or the location that admits the most alone.
+    fn reference(&self) -> Vec<u64> {
+        let (together, apart) = (self.count.exact(|limit| limit, false), self.count.exact(|limit| limit, true));
+        let requests = together.into_iter().zip(apart).map(|(together, apart)| together.max(apart));
+        requests.zip(&self.count.bursts).map(|(requests, burst)| requests.saturating_mul(burst.cost)).collect()
+    }
+
+    /// The ceiling where `limit` is what an exact limiter has admitted, if requests that race make none of it.
+    fn without_races(&self, stretch: &Stretch, limit: u64) -> Option<u64> {
+        let load = stretch.load(limit, self.isolates);
+        let ceiling = self.accuracy.ceiling(load);
+        (ceiling == self.accuracy.ceiling(Load { in_flight: 1, ..load })).then_some(ceiling)
+    }
+
+    fn too_many(&self, stretch: &Stretch, ceiling: u64) -> String {
+        let (first, last) = stretch.interval();
+        let at_ms = |at: UnixMillis| i128::from(at.get()) - i128::from(self.start_ms);
+        let (key, units, accuracy) = (self.count.key, stretch.units, self.accuracy);
+        let (from, to) = (at_ms(first), at_ms(last));
+        format!("{key:?}: admitted {units} from {from} ms to {to} ms where the ceiling is {ceiling} ({accuracy})")
+    }
+
+    /// The fewest requests that must be admitted.
+    fn floor(&self, broken: &mut Vec<String>) -> u64 {
+        let owed = self.owed();
+        let mut admitted = 0;
+        for (burst, owed) in self.count.bursts.iter().zip(&owed) {
+            admitted += burst.admitted;
+            if admitted < *owed {
+                let (key, accuracy) = (self.count.key, self.accuracy);
+                broken.push(format!("{key:?}: admitted {admitted} where the floor is {owed} ({accuracy})"));
+                break;
+            }
+        }
+        owed.last().copied().unwrap_or(0)
+    }
+
+    /// The fewest requests that must be admitted by the end of each burst.
+    fn owed(&self) -> Vec<u64> {
+        let bursts = &self.count.bursts;
+        let mut all = Stretch::default();
+        bursts.iter().rev().for_each(|burst| all.extend(burst));
+        let floor = |limit| self.accuracy.floor(all.load(limit, self.isolates));
+        let exact = || {
+            bursts.iter().scan(0, |sum, burst| {
+                *sum += burst.exact;
+                Some(*sum)
+            })
+        };
+        let lone = self.alone && all.in_flight == 1 && floor(1) == 1;
+        let mut owed = if self.earliest_is_most && !self.killed {
+            self.count.exact(floor, false)
+        } else if lone && !self.killed {
+            exact().collect()
+        } else {
+            vec![0; bursts.len()]
+        };
+        if let Accuracy::Soft(Drift { floor: Floor { within: Some(within), .. }, .. }) = self.accuracy {
+            // No more is owed later than was by then.
+            let lasts = bursts.partition_point(|burst| burst.at.since(bursts[0].at) < *within);
+            let most = owed[..lasts].last().copied().unwrap_or(0);
+            owed[lasts..].fill(most);
+        }
+        if let (Some(owed), Some(exact)) = (owed.last_mut(), exact().last()) {
+            *owed = (*owed).max(exact.min(1));
+        }
+        owed
+    }
 }
 
 /// Bounds of an exact limiter whose store was killed amid a burst.

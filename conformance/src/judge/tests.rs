@@ -1,4 +1,4 @@
-use tollgate_core::{Accuracy, Drift};
+use tollgate_core::{Accuracy, Drift, Floor, Millis};
 use tollgate_guest_protocol::{Answer, Failure};
 
 use super::{Judgement, Verdict, judge};
@@ -10,8 +10,11 @@ const BURST: &str = r#"{ "id": "a/b", "about": "x", "policy": { "name": "p", "qu
     [{ "algorithm": "fixed_window", "limit": 3, "window_ms": 1000 }] },
     "steps": [{ "at_ms": 0, "burst": 10, "key": "k" }] }"#;
 
-const SOFT: Accuracy =
-    Accuracy::Soft(Drift { formula: "limit + in_flight / 2", ceiling: |load| load.limit + load.in_flight / 2 });
+const SOFT: Accuracy = Accuracy::Soft(Drift {
+    formula: "limit + in_flight / 2",
+    ceiling: |load| load.limit + load.in_flight / 2,
+    floor: Floor::NOTHING_HELD,
+});
 
 fn fixture(text: &str) -> Box<Fixture> {
     match parse("a/b", text) {
@@ -31,7 +34,7 @@ fn judged(accuracy: &Accuracy, text: &str, change: impl FnOnce(&mut Vec<Vec<Answ
     let reference = reference(&fixture);
     let mut found = reference.clone();
     change(&mut found.steps);
-    judge(accuracy, &fixture, &reference, &found)
+    judge(accuracy, 1, &fixture, &reference, &found)
 }
 
 fn admit(answers: &mut [Answered], more: usize) {
@@ -81,10 +84,10 @@ fn retry_after_is_whole_seconds_rounded_up() {
 #[test]
 fn soft_stays_between_floor_and_ceiling() {
     let at = judged(&SOFT, BURST, |steps| admit(&mut steps[0], 5));
-    assert_eq!((at.verdict, at.floor, at.ceiling, at.ceiling_tested), (Verdict::Pass, 1, 8, true));
+    assert_eq!((at.verdict, at.floor, at.ceiling, at.ceiling_tested), (Verdict::Pass, 3, 8, true));
     let above = judged(&SOFT, BURST, |steps| admit(&mut steps[0], 6));
     assert_eq!(above.verdict, Verdict::Fail);
-    assert!(above.reasons[0].contains("admitted 9 where the ceiling is 8"), "{above:?}");
+    assert!(above.reasons[0].contains("admitted 9 from 0 ms to 0 ms where the ceiling is 8"), "{above:?}");
 }
 
 #[test]
@@ -106,12 +109,192 @@ fn each_window_has_a_ceiling_of_its_own() {
 }
 
 #[test]
-fn locations_multiply_a_native_limit() {
-    let twice = BURST.replace("\"policy\"", "\"locations\": 2, \"policy\"");
-    let at = judged(&Accuracy::PerLocation, &twice, |steps| admit(&mut steps[0], 3));
-    assert_eq!((at.verdict, at.ceiling), (Verdict::Pass, 6));
-    let above = judged(&Accuracy::PerLocation, &twice, |steps| admit(&mut steps[0], 4));
-    assert_eq!(above.verdict, Verdict::Fail);
+fn locations_that_take_part_multiply_a_native_limit() {
+    let elsewhere = r#"10, "key": "k" }, { "at_ms": 0, "location": 1, "burst": 10, "key": "k" }"#;
+    let twice = BURST.replace("\"policy\"", "\"locations\": 3, \"policy\"").replace(r#"10, "key": "k" }"#, elsewhere);
+    let allowed = |steps: &[Vec<Answered>]| steps[0][0].clone();
+    let at = judged(&Accuracy::PerLocation, &twice, |steps| {
+        let allowed = allowed(steps);
+        steps[1][..3].fill(allowed);
+    });
+    assert_eq!((at.verdict, at.admitted, at.ceiling, at.ceiling_tested), (Verdict::Pass, 6, 6, true), "{at:?}");
+    let above = judged(&Accuracy::PerLocation, &twice, |steps| {
+        let allowed = allowed(steps);
+        steps[1][..4].fill(allowed);
+    });
+    assert!(above.reasons[0].contains("admitted 4 from 0 ms to 0 ms where the ceiling is 3"), "{above:?}");
+}
+
+/// Admitted counts by step instead of the reference's.
+fn admitting(accuracy: &Accuracy, text: &str, admitted: &[usize]) -> Judgement {
+    judged(accuracy, text, |steps| {
+        let all = || steps.iter().flatten();
+        let (yes, no) = (all().find(|one| one.is_allowed()).cloned(), all().find(|one| !one.is_allowed()).cloned());
+        let (yes, no) = (yes.expect("an admission"), no.expect("a denial"));
+        for (step, admitted) in steps.iter_mut().zip(admitted) {
+            let (first, rest) = step.split_at_mut(*admitted);
+            first.fill(yes.clone());
+            rest.fill(no.clone());
+        }
+    })
+}
+
+fn steps(quota: &str, steps: &str) -> String {
+    format!(r#"{{ "id": "a/b", "about": "x", "policy": {{ "name": "p", "quotas": [{quota}] }}, "steps": [{steps}] }}"#)
+}
+
+const WITHIN: Accuracy = Accuracy::Soft(Drift::WITHIN_LIMIT);
+const LEASES: Accuracy =
+    Accuracy::Soft(Drift { floor: Floor { held: 1, within: Some(Millis::new(500)) }, ..Drift::WITHIN_LIMIT });
+
+const BUCKET: &str = r#"{ "algorithm": "token_bucket", "capacity": 4, "refill": 1, "per_ms": 1000 }"#;
+
+#[test]
+fn what_is_spent_a_millisecond_late_is_no_more_than_the_maximum() {
+    // The whole bucket is refilled in four seconds: the reference admits 4, 3 and 1.
+    let text = steps(
+        BUCKET,
+        r#"{ "at_ms": 0, "burst": 9, "key": "k" }, { "at_ms": 3999, "burst": 9, "key": "k" },
+        { "at_ms": 4000, "burst": 9, "key": "k" }"#,
+    );
+    let late = admitting(&LEASES, &text, &[4, 2, 2]);
+    assert_eq!((late.verdict, late.ceiling, late.ceiling_tested), (Verdict::Pass, 8, true), "{late:?}");
+    let more = admitting(&LEASES, &text, &[4, 3, 2]);
+    assert!(more.reasons[0].contains("admitted 5 from 3999 ms to 4000 ms where the ceiling is 4"), "{more:?}");
+    let log = text.replace(BUCKET, r#"{ "algorithm": "sliding_log", "limit": 4, "window_ms": 4000 }"#);
+    assert_eq!(admitting(&WITHIN, &log, &[4, 0, 4]).verdict, Verdict::Pass);
+    let early = admitting(&WITHIN, &log, &[4, 1, 3]);
+    assert!(early.reasons[0].contains("admitted 5 from 0 ms to 3999 ms where the ceiling is 4"), "{early:?}");
+}
+
+#[test]
+fn a_window_counts_what_was_leased_in_it_and_spent_later_in_it() {
+    let window = r#"{ "algorithm": "fixed_window", "limit": 4, "window_ms": 1000 }"#;
+    let text = steps(
+        window,
+        r#"{ "at_ms": 0, "burst": 9, "key": "k" }, { "at_ms": 999, "burst": 9, "key": "k" },
+        { "at_ms": 1000, "burst": 9, "key": "k" }"#,
+    );
+    let late = admitting(&LEASES, &text, &[3, 1, 4]);
+    assert_eq!((late.verdict, late.floor, late.ceiling), (Verdict::Pass, 3, 8), "{late:?}");
+    assert!(!admitting(&LEASES, &text, &[3, 2, 3]).reasons.is_empty());
+    let early = admitting(&LEASES, &text, &[2, 2, 4]);
+    assert!(early.reasons[0].contains("admitted 2 where the floor is 3"), "{early:?}");
+}
+
+#[test]
+fn each_algorithm_is_held_to_its_own_maximum() {
+    for (quota, three) in [
+        (r#"{ "algorithm": "fixed_window", "limit": 3, "window_ms": 1000 }"#, [3, 0, 3]),
+        (r#"{ "algorithm": "sliding_window", "limit": 3, "window_ms": 1000 }"#, [3, 0, 0]),
+        (r#"{ "algorithm": "sliding_log", "limit": 3, "window_ms": 1000 }"#, [3, 0, 3]),
+        (r#"{ "algorithm": "token_bucket", "capacity": 3, "refill": 3, "per_ms": 1000 }"#, [3, 2, 1]),
+        (r#"{ "algorithm": "leaky_bucket", "capacity": 3, "refill": 3, "per_ms": 1000 }"#, [3, 2, 1]),
+    ] {
+        let text = steps(
+            quota,
+            r#"{ "at_ms": 0, "burst": 9, "key": "k" }, { "at_ms": 999, "burst": 9, "key": "k" },
+            { "at_ms": 1000, "burst": 9, "key": "k" }"#,
+        );
+        let right = admitting(&WITHIN, &text, &three);
+        assert_eq!((right.verdict, right.ceiling), (Verdict::Pass, right.exact), "{quota}: {right:?}");
+        for place in 0..3 {
+            let mut more = three;
+            more[place] += 1;
+            assert_eq!(admitting(&WITHIN, &text, &more).verdict, Verdict::Fail, "{quota}: {more:?}");
+        }
+    }
+}
+
+#[test]
+fn each_of_several_quotas_bounds_in_units_of_cost() {
+    let two = r#"{ "algorithm": "fixed_window", "limit": 9, "window_ms": 1000 },
+        { "algorithm": "token_bucket", "capacity": 20, "refill": 1, "per_ms": 60000 }"#;
+    let text = steps(
+        two,
+        r#"{ "at_ms": 0, "burst": 5, "cost": 4, "key": "k" }, { "at_ms": 0, "burst": 5, "key": "k" },
+        { "at_ms": 1000, "burst": 5, "cost": 4, "key": "k" }, { "at_ms": 2000, "burst": 5, "cost": 4, "key": "k" }"#,
+    );
+    // 8 + 1, 8, and 20 in all.
+    let right = admitting(&WITHIN, &text, &[2, 1, 2, 0]);
+    assert_eq!((right.verdict, right.ceiling), (Verdict::Pass, 1 + 5 + 2), "{right:?}");
+    let by_window = admitting(&WITHIN, &text, &[2, 2, 2, 0]);
+    assert!(by_window.reasons[0].contains("admitted 10 from 0 ms to 0 ms where the ceiling is 9"), "{by_window:?}");
+    let by_bucket = admitting(&WITHIN, &text, &[2, 1, 2, 1]);
+    assert!(by_bucket.reasons[0].contains("admitted 21 from 0 ms to 2000 ms where the ceiling is 20"), "{by_bucket:?}");
+}
+
+#[test]
+fn resets_begin_anew_and_refunds_make_room() {
+    let day = r#"{ "algorithm": "fixed_window", "limit": 3, "window_ms": 86400000 }"#;
+    let text = steps(
+        day,
+        r#"{ "at_ms": 0, "burst": 9, "key": "k" }, { "at_ms": 1, "op": "reset", "key": "k" },
+        { "at_ms": 1, "burst": 9, "key": "k" }, { "at_ms": 2, "op": "refund", "cost": 2, "charged_at_ms": 1, "key": "k" },
+        { "at_ms": 2, "burst": 9, "key": "k" }"#,
+    );
+    let right = judged(&WITHIN, &text, |_| ());
+    assert_eq!((right.verdict, right.admitted, right.ceiling), (Verdict::Pass, 3 + 3 + 2, 8), "{right:?}");
+    for more in [[4, 3, 2], [3, 4, 1], [3, 3, 3]] {
+        let more = judged(&WITHIN, &text, |steps| {
+            let allowed = steps[0][0].clone();
+            for (place, count) in [0, 2, 4].into_iter().zip(more) {
+                steps[place][..count].fill(allowed.clone());
+            }
+        });
+        assert_eq!(more.verdict, Verdict::Fail, "{more:?}");
+    }
+}
+
+#[test]
+fn a_changed_limit_bounds_from_then_on() {
+    let bucket = |capacity| BUCKET.replace('4', capacity);
+    let text = steps(
+        &bucket("4"),
+        &format!(
+            r#"{{ "at_ms": 0, "burst": 9, "key": "k" }},
+        {{ "at_ms": 1, "burst": 9, "key": "k", "policy": {{ "name": "p", "quotas": [{}] }} }}"#,
+            bucket("6")
+        ),
+    );
+    let right = admitting(&WITHIN, &text, &[4, 2]);
+    assert_eq!((right.verdict, right.ceiling), (Verdict::Pass, 6), "{right:?}");
+    assert_eq!(admitting(&WITHIN, &text, &[4, 3]).verdict, Verdict::Fail);
+    assert_eq!(admitting(&WITHIN, &text, &[5, 1]).verdict, Verdict::Fail);
+}
+
+#[test]
+fn a_clock_that_steps_back_gives_one_who_alone_counts_nothing() {
+    let text = steps(
+        BUCKET,
+        r#"{ "at_ms": 9000, "burst": 9, "key": "k" }, { "at_ms": 5000, "burst": 9, "key": "k" },
+        { "at_ms": 9000, "burst": 9, "key": "k" }"#,
+    );
+    assert_eq!(admitting(&WITHIN, &text, &[4, 0, 0]).verdict, Verdict::Pass);
+    for more in [[4, 1, 0], [4, 0, 1]] {
+        assert_eq!(admitting(&WITHIN, &text, &more).verdict, Verdict::Fail);
+    }
+}
+
+#[test]
+fn a_token_is_charged_once() {
+    let day = r#"{ "algorithm": "fixed_window", "limit": 2, "window_ms": 86400000 }"#;
+    let text = steps(
+        day,
+        r#"{ "at_ms": 0, "burst": 9, "key": "k", "token": "t", "token_ttl_ms": 60000 },
+        { "at_ms": 1, "burst": 9, "key": "k", "token": "t", "token_ttl_ms": 60000 }, { "at_ms": 2, "burst": 9, "key": "k" }"#,
+    );
+    let right = judged(&WITHIN, &text, |_| ());
+    assert_eq!((right.verdict, right.admitted, right.ceiling), (Verdict::Pass, 9 + 9 + 1, 19), "{right:?}");
+    assert_eq!(admitting(&WITHIN, &text, &[9, 9, 2]).verdict, Verdict::Fail);
+}
+
+#[test]
+fn a_ceiling_that_nothing_was_offered_above_is_not_tested() {
+    let few = judged(&WITHIN, &steps(BUCKET, r#"{ "at_ms": 0, "burst": 4, "key": "k" }"#), |_| ());
+    assert_eq!((few.verdict, few.ceiling, few.ceiling_tested), (Verdict::Pass, 4, false));
+    let more = judged(&WITHIN, &steps(BUCKET, r#"{ "at_ms": 0, "burst": 5, "key": "k" }"#), |_| ());
+    assert_eq!((more.verdict, more.ceiling, more.ceiling_tested), (Verdict::Pass, 4, true));
 }
 
 #[test]

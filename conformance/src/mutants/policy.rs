@@ -3,9 +3,9 @@
 use tollgate_core::{Policy, Quota, Rule};
 
 /// The same policy with every rule changed; the policy itself where that would be none.
-fn with(policy: &Policy, change: impl Fn(&Rule) -> Option<Quota>) -> Policy {
+fn with(policy: &Policy, change: impl Fn(&Quota) -> Option<Quota>) -> Policy {
     let quotas = policy.quotas().iter().map(|quota| {
-        let changed = change(quota.rule()).and_then(|changed| changed.named(quota.name()).ok());
+        let changed = change(quota).and_then(|changed| changed.named(quota.name()).ok());
         changed.unwrap_or_else(|| quota.clone())
     });
     let changed = Policy::new(policy.name(), quotas.collect::<Vec<_>>());
@@ -14,27 +14,14 @@ fn with(policy: &Policy, change: impl Fn(&Rule) -> Option<Quota>) -> Policy {
 
 /// Every limit and capacity changed.
 pub(super) fn limits(policy: &Policy, change: impl Fn(u64) -> u64) -> Policy {
-    with(policy, |rule| {
-        let limit = change(rule.limit());
-        match rule {
-            Rule::FixedWindow(rule) => Quota::fixed_window(limit, rule.window()).ok(),
-            Rule::SlidingWindow(rule) => Quota::sliding_window(limit, rule.window()).ok(),
-            Rule::SlidingLog(rule) => Quota::sliding_log(limit, rule.window()).ok(),
-            Rule::TokenBucket(rule) => Quota::token_bucket(limit, rule.refill(), rule.per()).ok(),
-            Rule::LeakyBucket(rule) => Quota::leaky_bucket(limit, rule.bucket().refill(), rule.bucket().per()).ok(),
-        }
-    })
+    with(policy, |quota| quota.with_limit(change(quota.rule().limit())).ok())
 }
 
 /// Sliding windows and logs that are really fixed.
 pub(super) fn fixed(policy: &Policy) -> Policy {
-    with(policy, |rule| match rule {
-        Rule::SlidingWindow(rule) => {
-            Quota::fixed_window(tollgate_core::algorithm::Algorithm::limit(rule), rule.window()).ok()
-        }
-        Rule::SlidingLog(rule) => {
-            Quota::fixed_window(tollgate_core::algorithm::Algorithm::limit(rule), rule.window()).ok()
-        }
+    with(policy, |quota| match quota.rule() {
+        Rule::SlidingWindow(rule) => Quota::fixed_window(quota.rule().limit(), rule.window()).ok(),
+        Rule::SlidingLog(rule) => Quota::fixed_window(quota.rule().limit(), rule.window()).ok(),
         _ => None,
     })
 }
@@ -42,7 +29,7 @@ pub(super) fn fixed(policy: &Policy) -> Policy {
 /// Buckets that gain one token every so many whole milliseconds, the fraction dropped.
 pub(super) fn whole_intervals(policy: &Policy) -> Policy {
     let interval = |refill: u64, per: tollgate_core::Millis| tollgate_core::Millis::new((per.get() / refill).max(1));
-    with(policy, |rule| match rule {
+    with(policy, |quota| match quota.rule() {
         Rule::TokenBucket(rule) => Quota::token_bucket(rule.capacity(), 1, interval(rule.refill(), rule.per())).ok(),
         Rule::LeakyBucket(rule) => {
             let bucket = rule.bucket();

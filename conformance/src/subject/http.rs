@@ -61,6 +61,12 @@ impl Http {
         self.processes.len()
     }
 
+    /// The number of processes over which requests that name no location are spread.
+    #[must_use]
+    pub fn sharing(&self) -> usize {
+        if self.apart { 1 } else { self.processes.len() }
+    }
+
     /// Opens every connection, so that a burst does not wait for one.
     ///
     /// # Errors

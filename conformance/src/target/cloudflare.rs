@@ -1,5 +1,6 @@
 //! The targets on Cloudflare: a real Worker on workerd, the runtime that Cloudflare itself runs.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,6 +27,18 @@ pub(super) const DURABLE_OBJECT: Cloudflare = Cloudflare {
     about: "Durable Objects on workerd, called from three isolates",
     route: "do",
     capabilities: Capabilities::EXACT,
+    counts: Counts::Together,
+};
+
+/// Isolates that lease from the objects.
+pub(super) const LEASED: Cloudflare = Cloudflare {
+    name: "cloudflare-do-leased",
+    about: "the same, where each of the isolates leases ten at a time",
+    route: "do-leased",
+    capabilities: tollgate_cloudflare_do::lease_capabilities(
+        NonZero::new(10).expect("10 is not 0"),
+        Millis::from_secs(2),
+    ),
     counts: Counts::Together,
 };
 

@@ -5,8 +5,8 @@ use crate::{Error, Millis, UnixMillis};
 ///
 /// `start = now - now % window`; a cost fits if `used + cost <= limit`, `used` being zero in a new window.
 ///
-/// **At most**: `limit` in a window, and so up to `2 * limit` in an interval of one window's length that straddles a
-/// boundary. Where that is too much, take [`SlidingWindow`](crate::algorithm::SlidingWindow).
+/// **At most**: `limit` in a window, so `windows * limit` in an interval that touches so many of them: up to `2 * limit`
+/// in one of a window's length that straddles a boundary. Where that is too much, take [`SlidingWindow`](crate::algorithm::SlidingWindow).
 /// (<https://redis.io/docs/latest/commands/incr/>, "Pattern: rate limiter 1".)
 ///
 /// ```
@@ -67,11 +67,20 @@ pub(super) fn window_start(now: UnixMillis, window_ms: u64) -> UnixMillis {
     UnixMillis::new(now.get() - now.get() % window_ms)
 }
 
+/// How many windows an interval touches, its ends included.
+pub(super) const fn windows_touched(first: UnixMillis, last: UnixMillis, window_ms: u64) -> u64 {
+    (last.get() / window_ms).saturating_sub(first.get() / window_ms) + 1
+}
+
 impl Algorithm for FixedWindow {
     type State = WindowState;
 
     fn limit(&self) -> u64 {
         self.limit
+    }
+
+    fn maximum(&self, first: UnixMillis, last: UnixMillis) -> u64 {
+        windows_touched(first, last, self.window_ms).saturating_mul(self.limit)
     }
 
     fn ask(&self, state: &WindowState, now: UnixMillis, cost: u64) -> Step {

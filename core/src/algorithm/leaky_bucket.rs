@@ -50,6 +50,10 @@ impl Algorithm for LeakyBucket {
         self.0.limit()
     }
 
+    fn maximum(&self, first: UnixMillis, last: UnixMillis) -> u64 {
+        self.0.maximum(first, last)
+    }
+
     fn ask(&self, state: &BucketState, now: UnixMillis, cost: u64) -> Step {
         match self.0.ask(state, now, cost) {
             Step::Admitted { .. } => Step::Admitted { delay: self.standing(state, now).reset_after() },

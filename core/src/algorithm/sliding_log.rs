@@ -9,7 +9,7 @@ use crate::{Error, Millis, UnixMillis};
 /// A cost fits if what was charged in `(now - window, now]` and the cost are at most `limit`. The state grows with
 /// the limit (12 bytes a remembered instant), which is why the limit may not pass [`SlidingLog::MAX_LIMIT`].
 ///
-/// **At most**: `limit` in any interval of one window's length.
+/// **At most**: `limit` in any interval shorter than a window, so `(floor(interval_ms / window_ms) + 1) * limit` in any.
 /// (<https://www.figma.com/blog/an-alternative-approach-to-rate-limiting/>, "sliding window log".)
 ///
 /// ```
@@ -100,6 +100,10 @@ impl Algorithm for SlidingLog {
 
     fn limit(&self) -> u64 {
         self.limit
+    }
+
+    fn maximum(&self, first: UnixMillis, last: UnixMillis) -> u64 {
+        (last.since(first).get() / self.window_ms + 1).saturating_mul(self.limit)
     }
 
     fn ask(&self, state: &LogState, now: UnixMillis, cost: u64) -> Step {

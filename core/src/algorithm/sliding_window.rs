@@ -1,4 +1,4 @@
-use crate::algorithm::fixed_window::window_start;
+use crate::algorithm::fixed_window::{window_start, windows_touched};
 use crate::algorithm::{Algorithm, Standing, Step, checked};
 use crate::{Error, Millis, UnixMillis};
 
@@ -10,9 +10,9 @@ use crate::{Error, Millis, UnixMillis};
 /// (<https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>: 0.003 % of 400 million requests decided
 /// wrongly.)
 ///
-/// **At most**: `limit` in a window aligned to the epoch, and `2 * limit - 1` in any interval of one window's length:
-/// the estimate takes the previous window's requests to have come evenly. Where that is too much, take
-/// [`SlidingLog`](crate::algorithm::SlidingLog).
+/// **At most**: `limit` in a window aligned to the epoch, and `2 * limit - 1` in two that follow each other, so
+/// `windows * limit - floor(windows / 2)` in an interval that touches so many: the estimate takes the previous window's
+/// requests to have come evenly. Where that is too much, take [`SlidingLog`](crate::algorithm::SlidingLog).
 ///
 /// ```
 /// use tollgate_core::algorithm::{Algorithm, SlidingState, SlidingWindow, Step};
@@ -107,6 +107,11 @@ impl Algorithm for SlidingWindow {
 
     fn limit(&self) -> u64 {
         self.limit
+    }
+
+    fn maximum(&self, first: UnixMillis, last: UnixMillis) -> u64 {
+        let windows = windows_touched(first, last, self.window_ms);
+        windows.saturating_mul(self.limit) - windows / 2
     }
 
     fn ask(&self, state: &SlidingState, now: UnixMillis, cost: u64) -> Step {

@@ -90,6 +90,11 @@ impl Algorithm for TokenBucket {
         self.capacity
     }
 
+    fn maximum(&self, first: UnixMillis, last: UnixMillis) -> u64 {
+        let refilled = u128::from(last.since(first).get()) * u128::from(self.refill) / u128::from(self.per_ms);
+        u64::try_from(refilled).unwrap_or(u64::MAX).saturating_add(self.capacity)
+    }
+
     #[inline]
     fn ask(&self, state: &BucketState, now: UnixMillis, cost: u64) -> Step {
         if cost > self.capacity {

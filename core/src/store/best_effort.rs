@@ -37,7 +37,7 @@ pub trait BestEffort: MaybeSend + MaybeSync {
 /// use std::sync::Mutex;
 /// use tollgate_core::store::{BestEffort, BestEffortLimiter};
 /// use tollgate_core::{
-///     Accuracy, Capabilities, Check, Drift, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis,
+///     Accuracy, Capabilities, Check, Drift, Error, Floor, Key, Limiter, Millis, Policy, Quota, UnixMillis,
 /// };
 ///
 /// #[derive(Default)]
@@ -46,7 +46,7 @@ pub trait BestEffort: MaybeSend + MaybeSync {
 /// impl BestEffort for Shelf {
 ///     fn capabilities(&self) -> Capabilities {
 ///         // All that are under way may have read the same count.
-///         let drift = Drift { formula: "limit x in_flight", ceiling: |load| load.limit * load.in_flight };
+///         let drift = Drift { formula: "limit x in_flight", ceiling: |load| load.limit * load.in_flight, floor: Floor::NOTHING_HELD };
 ///         Capabilities { accuracy: Accuracy::Soft(drift), idempotency: false, ..Capabilities::EXACT }
 ///     }
 ///

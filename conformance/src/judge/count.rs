@@ -1,0 +1,134 @@
+//! What one count sees of a fixture: the checks of one key under one policy.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::{Policy, PolicyState, UnixMillis};
+
+use crate::fixture::{Fixture, Op};
+use crate::replay::Replay;
+
+/// The bursts of checks that fall to one count, from one reset to the next.
+#[derive(Default)]
+pub(super) struct Count<'a> {
+    pub(super) key: &'a str,
+    pub(super) bursts: Vec<Burst<'a>>,
+    /// What was given back since the last burst.
+    given_back: u64,
+}
+
+/// The checks of one step.
+pub(super) struct Burst<'a> {
+    pub(super) policy: &'a Policy,
+    pub(super) at: UnixMillis,
+    pub(super) location: u64,
+    pub(super) cost: u64,
+    pub(super) offered: u64,
+    /// How many of them can be charged: those that share a token are charged once, and not at all if they repeat it.
+    pub(super) chargeable: u64,
+    /// How many the reference admits, and how many were admitted.
+    pub(super) exact: u64,
+    pub(super) admitted: u64,
+    /// Units given back since the burst before.
+    pub(super) given_back: u64,
+}
+
+impl Burst<'_> {
+    /// The units that were charged, if each charged request was admitted and each admitted one charged.
+    pub(super) fn units(&self) -> u64 {
+        self.admitted.min(self.chargeable).saturating_mul(self.cost)
+    }
+}
+
+/// The counts of a fixture. One is a key's under one policy; a reset begins another.
+pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -> Vec<Count<'a>> {
+    let mut counts: Vec<Count<'a>> = Vec::new();
+    let mut current: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut tokens: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
+    for (place, step, policy) in fixture.steps_with_policy() {
+        let name = (policy.id(), step.key.as_str());
+        if step.op == Op::Reset {
+            current.remove(&name);
+            continue;
+        }
+        let count = *current.entry(name).or_insert_with(|| {
+            counts.push(Count { key: &step.key, ..Count::default() });
+            counts.len() - 1
+        });
+        let count = &mut counts[count];
+        match step.op {
+            Op::Refund => count.given_back = count.given_back.saturating_add(step.cost),
+            Op::Check => {
+                let now_ms = fixture.instant(step.at_ms);
+                let token = step.token.as_deref().zip(step.token_ttl_ms);
+                let chargeable = token.map_or(step.burst, |(token, ttl_ms)| {
+                    let until_ms = tokens.entry((name.0, name.1, token)).or_default();
+                    let first = now_ms >= *until_ms;
+                    if first {
+                        *until_ms = now_ms.saturating_add(ttl_ms);
+                    }
+                    u64::from(first)
+                });
+                let allowed =
+                    |replay: &Replay| replay.steps[place].iter().filter(|one| one.is_allowed()).count() as u64;
+                count.bursts.push(Burst {
+                    policy,
+                    at: UnixMillis::new(now_ms),
+                    location: step.location,
+                    cost: step.cost,
+                    offered: step.burst,
+                    chargeable,
+                    exact: allowed(reference),
+                    admitted: allowed(found),
+                    given_back: std::mem::take(&mut count.given_back),
+                });
+            }
+            Op::Peek | Op::Reset => {}
+        }
+    }
+    counts
+}
+
+impl Count<'_> {
+    /// Whether by every instant no limiter that keeps to the limit can have admitted more than an exact one.
+    ///
+    /// So it is where there is one quota, each request costs the same, nothing is given back and time goes on: then to
+    /// admit as early as one can is to admit the most. Else one that denies a little may fit in more of the rest.
+    pub(super) fn earliest_is_most(&self) -> bool {
+        let bursts = &self.bursts;
+        bursts.iter().all(|one| one.policy.quotas().len() == 1 && one.given_back == 0 && one.cost == bursts[0].cost)
+            && bursts.is_sorted_by_key(|one| one.at)
+    }
+
+    /// The clock as one who alone counts goes by it: what was admitted at an instant is never before it again.
+    pub(super) fn never_go_back(&mut self) {
+        let mut latest = UnixMillis::default();
+        for burst in &mut self.bursts {
+            burst.at = burst.at.max(latest);
+            if burst.units() > 0 {
+                latest = burst.at;
+            }
+        }
+    }
+
+    /// The requests that exact limiters admit by the end of each burst: one that counts all, or one a location, of whom
+    /// it is the one that admits the most.
+    pub(super) fn exact(&self, limit: impl Fn(u64) -> u64, apart: bool) -> Vec<u64> {
+        let mut by_location: BTreeMap<u64, (PolicyState, u64)> = BTreeMap::new();
+        let mut most = 0;
+        let admitted = self.bursts.iter().map(|burst| {
+            let quotas = burst.policy.quotas().iter().map(|quota| quota.with_limit(limit(quota.rule().limit())));
+            let policy =
+                quotas.collect::<Result<Vec<_>, _>>().and_then(|quotas| Policy::new(burst.policy.name(), quotas));
+            // A limit of nothing admits nothing.
+            let Ok(policy) = policy else { return most };
+            let policy = policy.charge_denied(burst.policy.charges_denied());
+            let location = if apart { burst.location } else { 0 };
+            let (state, sum) = by_location.entry(location).or_insert_with(|| (policy.unused(), 0));
+            let allowed = |_: &u64| policy.decide(state, burst.at, burst.cost).is_allowed();
+            *sum += (0..burst.chargeable).filter(allowed).count() as u64;
+            most = most.max(*sum);
+            most
+        });
+        admitted.collect()
+    }
+}
