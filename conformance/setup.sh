@@ -42,3 +42,5 @@ need openssl openssl "the tests over TLS"
 . conformance/setup/wasm.sh
 # shellcheck source=conformance/setup/cloudflare.sh
 . conformance/setup/cloudflare.sh
+# shellcheck source=conformance/setup/fastly.sh
+. conformance/setup/fastly.sh

@@ -55,9 +55,10 @@ async fn main() -> Result<()> {
 
 impl Measured {
     async fn measure(&self) -> Result<()> {
-        cargo(&["--package", self.guest, "--target", "wasm32-wasip1"])?;
-        cargo(&["--package", self.host, "--manifest-path=conformance/hosts/Cargo.toml", "--target-dir=target/hosts"])?;
-        let module = workspace().join("target/wasm32-wasip1/release").join(self.guest).with_extension("wasm");
+        cargo(&["--profile=deployed", "--package", self.guest, "--target=wasm32-wasip1"])?;
+        let hosts = ["--manifest-path=conformance/hosts/Cargo.toml", "--target-dir=target/hosts"];
+        cargo(&["--release", "--package", self.host, hosts[0], hosts[1]])?;
+        let module = workspace().join("target/wasm32-wasip1/deployed").join(self.guest).with_extension("wasm");
         let (mut host, base) = self.start(&module)?;
         let urls = self.routes.iter().map(|(_, path)| format!("{base}{path}").parse());
         let urls: Vec<Uri> = urls.collect::<std::result::Result<_, _>>()?;
@@ -169,8 +170,7 @@ async fn ask(client: &Sender, url: &Uri) -> Result<bool> {
 }
 
 fn cargo(args: &[&str]) -> Result<()> {
-    let built =
-        Command::new("cargo").current_dir(workspace()).args(["build", "--quiet", "--release"]).args(args).status()?;
+    let built = Command::new("cargo").current_dir(workspace()).args(["build", "--quiet"]).args(args).status()?;
     if built.success() { Ok(()) } else { Err("run conformance/setup.sh, and try again".into()) }
 }
 

@@ -5,15 +5,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate_core::store::{Found, Swap, Versioned, VersionedLimiter};
-use tollgate_core::{Accuracy, Capabilities, Drift, Error, MaybeSend, MaybeSync, Millis};
+use tollgate_core::{Accuracy, Capabilities, Drift, Error, Floor, MaybeSend, MaybeSync, Millis};
 
 /// A limiter by KV Store.
 pub type KvLimiter<S> = VersionedLimiter<Kv<S>>;
 
 /// How far PoPs together may pass a limit. Within one, a write is made only over what was read, so nothing is admitted that
 /// was not counted; between them the store is eventual, and no more is taken for granted than that each counts for itself.
-pub const DRIFT: Drift =
-    Drift { formula: "limit x locations", ceiling: |load| load.limit.saturating_mul(load.locations.max(1)) };
+///
+/// A view that has not caught up shows less than was counted, never more, so nobody is denied early: nothing is held back.
+pub const DRIFT: Drift = Drift {
+    formula: "limit x locations",
+    ceiling: |load| load.limit.saturating_mul(load.locations.max(1)),
+    floor: Floor::NOTHING_HELD,
+};
 
 /// What KV Store can do.
 pub const CAPABILITIES: Capabilities =
