@@ -19,9 +19,10 @@ cargo_tool() {
     fi
 }
 
+wasm_rust wasm32-unknown-unknown "the targets on Cloudflare"
 host=conformance/hosts/cloudflare
 if [ -z "$wasm" ]; then
-    say "without $wasm_target no Worker can be built: its tools are left out"
+    say "without wasm32-unknown-unknown no Worker can be built: its tools are left out"
 elif ! command -v npm >/dev/null 2>&1; then
     say "npm is missing, and with it the targets on Cloudflare; install it with: sudo apt-get install npm"
 else

@@ -3,19 +3,20 @@
 set -u
 cd "$(dirname "$0")/../.." || exit
 
-# lint TARGET GUEST ADAPTERS: by clippy, or by the compiler alone.
+# lint TARGET GUEST PACKAGE...: the guest, and what it uses.
 lint() {
-    folder=$(rustc --print target-libdir --target "$1" 2>/dev/null)
+    target=$1 guest=$2 && shift 2
+    folder=$(rustc --print target-libdir --target "$target" 2>/dev/null)
     if ls "$folder"/libcore-*.rlib >/dev/null 2>&1; then
-        cargo clippy --package "$2" --package "$3" --target "$1" -- --deny warnings || exit
-    # Debian's Rust for WebAssembly brings no clippy: its compiler's own lints are had all the same.
+        cargo clippy --package "$guest" "$@" --target "$target" -- --deny warnings
     elif RUSTUP_TOOLCHAIN=tollgate-wasm rustc --version >/dev/null 2>&1; then
+        # Debian's Rust for WebAssembly brings no clippy: its compiler's own lints are had all the same.
         RUSTUP_TOOLCHAIN=tollgate-wasm RUSTFLAGS='--deny warnings' \
-            cargo check --package "$2" --target "$1" --target-dir target/lint-wasm || exit
+            cargo check --package "$guest" --target "$target" --target-dir target/lint-wasm
     else
-        echo "no Rust here builds for $1: nothing linted; run conformance/setup.sh"
+        echo "no Rust here builds for $target: nothing linted; run conformance/setup.sh"
     fi
 }
 
-lint wasm32-unknown-unknown tollgate-guest-cloudflare 'tollgate-cloudflare-*'
-lint wasm32-wasip1 tollgate-guest-fastly tollgate-fastly
+lint wasm32-unknown-unknown tollgate-guest-cloudflare --package 'tollgate-cloudflare-*' &&
+    lint wasm32-wasip1 tollgate-guest-fastly --package tollgate-fastly

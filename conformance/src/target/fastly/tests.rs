@@ -156,3 +156,14 @@ async fn a_panic_is_one_requests_and_no_count_is_lost() -> Result<()> {
     app.host.stop().await;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_policy_that_is_wrong_is_for_the_log_and_stops_nothing_else() -> Result<()> {
+    let wrong = |manifest: String| manifest.replace("\"capacity\": 5", "\"capacity\": 0");
+    let app = App::start_with(wrong, &[]).await?;
+    let (status, body) = app.get("/kv").await?;
+    assert!(status == 503 && !body.contains("capacity"), "{status} {body}");
+    assert_eq!(app.get("/erl").await?.0, 200);
+    app.host.stop().await;
+    Ok(())
+}
