@@ -1,5 +1,6 @@
 //! The platform's API, as crate `fastly` has it.
 
+use std::io::Read as _;
 use std::time::Duration;
 
 use fastly::KVStore;
@@ -16,8 +17,11 @@ impl KeyValue for KVStore {
     fn lookup(&self, key: &str) -> Result<Option<Found<u64>>, Error> {
         match self.build_lookup().execute(key) {
             Ok(mut found) => {
-                let version = found.current_generation();
-                Ok(Some(Found { bytes: found.take_body_bytes(), version }))
+                // `take_body_bytes` would panic where the value breaks off.
+                let mut bytes = Vec::new();
+                let read = found.take_body().read_to_end(&mut bytes);
+                read.map_err(|error| error::failed("KV Store did not read to the end", error))?;
+                Ok(Some(Found { bytes, version: found.current_generation() }))
             }
             Err(KVStoreError::ItemNotFound) => Ok(None),
             Err(error) => Err(error::failed("KV Store did not read", error)),
