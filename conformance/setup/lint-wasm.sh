@@ -18,5 +18,5 @@ lint() {
     fi
 }
 
-lint wasm32-unknown-unknown tollgate-guest-cloudflare --package 'tollgate-cloudflare-*' &&
+lint wasm32-unknown-unknown tollgate-guest-cloudflare --package 'tollgate-cloudflare-*' --features tollgate-guest-cloudflare/suite &&
     lint wasm32-wasip1 tollgate-guest-fastly --package tollgate-fastly

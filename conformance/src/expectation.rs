@@ -14,7 +14,21 @@ pub fn unmet(fixture: &Fixture, replay: &Replay) -> Vec<String> {
         let wrong = of_step(expect, answers);
         found.extend(wrong.into_iter().map(|wrong| format!("{}: {wrong}", named(place, step))));
     }
+    found.extend(too_many(fixture, replay));
     found
+}
+
+/// Every `admitted_max` that was passed, in words: what soft stores are held to as well.
+#[must_use]
+pub fn too_many(fixture: &Fixture, replay: &Replay) -> Vec<String> {
+    let steps = fixture.steps.iter().zip(&replay.steps).enumerate();
+    let passed = steps.filter_map(|(place, (step, answers))| {
+        let most = step.expect.as_ref()?.admitted_max?;
+        let admitted = answers.iter().filter(|one| one.is_allowed()).count() as u64;
+        let told = || format!("{}: expect.admitted_max: expected at most {most}, found {admitted}", named(place, step));
+        (admitted > most).then(told)
+    });
+    passed.collect()
 }
 
 /// A step as messages name it.

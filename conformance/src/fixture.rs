@@ -144,6 +144,8 @@ pub enum Disturb {
 pub struct Expect {
     /// How many are allowed.
     pub admitted: Option<u64>,
+    /// The most that a store may allow which counts late, but for all locations.
+    pub admitted_max: Option<u64>,
     /// What every denial tells; there must be one.
     pub retry_after_ms: Option<u64>,
     /// The fewest remaining that any answer tells of its binding quota.

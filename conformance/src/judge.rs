@@ -73,6 +73,10 @@ pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &
         _ => {
             let bounds = bounds::of(accuracy, isolates, fixture, reference, found);
             reasons.extend(bounds.broken);
+            // One that holds some back may spend it when the others are done.
+            if matches!(accuracy, Accuracy::Soft(drift) if drift.floor.held == 0) {
+                reasons.extend(expectation::too_many(fixture, found));
+            }
             (bounds.floor, bounds.ceiling, bounds.ceiling_tested)
         }
     };

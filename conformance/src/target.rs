@@ -3,7 +3,7 @@
 //! To add one, write a file with a [`Target`] and list it in [`ALL`].
 
 mod build;
-mod cloudflare;
+pub mod cloudflare;
 mod fastly;
 mod memory;
 mod process;
@@ -13,6 +13,7 @@ mod wasm;
 pub use build::workspace;
 pub use process::guard;
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -105,6 +106,8 @@ pub struct Running {
     http: Http,
     guests: Vec<process::Process>,
     store: Option<Box<dyn Store>>,
+    /// Whether its guests are down, for they live where the store does, and that is being restarted.
+    down: Cell<bool>,
 }
 
 /// The store behind running guests, seen from outside.
@@ -120,6 +123,12 @@ pub trait Store {
 }
 
 impl Running {
+    /// Guests, and the store behind them where it can be seen from outside. With no guests of their own the guests live
+    /// where the store does.
+    fn new(http: Http, guests: Vec<process::Process>, store: Option<Box<dyn Store>>) -> Self {
+        Self { http, guests, store, down: Cell::new(false) }
+    }
+
     /// Opens all connections and makes sure that the guests declare what the target does.
     ///
     /// # Errors
@@ -189,6 +198,12 @@ fn is_down(reply: &Reply) -> bool {
     reply.status == 503 && !matches!(answer, Ok(Answer::Error(failure)) if unsupported(&failure))
 }
 
+/// What whoever stands before a guest that is down answers for it.
+fn gone(message: String) -> Reply {
+    let answer = Answer::Error(Failure { kind: ErrorKind::Unavailable.name().into(), message });
+    Reply { status: 503, headers: Vec::new(), body: serde_json::to_vec(&answer).unwrap_or_default() }
+}
+
 /// Which declarations differ.
 fn differing(target: &Able, guest: &Able) -> String {
     let fields = |able: &Able| serde_json::to_value(able).unwrap_or_default();
@@ -205,15 +220,21 @@ fn probe(nth: u64) -> Bytes {
 
 impl Subject for Running {
     async fn send(&self, route: Route, body: Bytes, place: Place) -> Result<Reply, String> {
-        self.http.send(route, body, place).await
+        let sent = self.http.send(route, body, place).await;
+        if self.down.get() { sent.or_else(|error| Ok(gone(error))) } else { sent }
     }
 
     async fn disturb(&self, disturb: Disturb) -> Result<(), String> {
         let Some(store) = &self.store else {
             return Err("the target has no store that can be reached from outside".into());
         };
+        self.down.set(disturb == Disturb::Restart && self.guests.is_empty());
         store.disturb(disturb).await?;
         // The steps after it show what the store kept, not how fast the guests find it again.
-        if disturb == Disturb::Restart { self.settle().await } else { Ok(()) }
+        if disturb == Disturb::Restart {
+            self.settle().await?;
+        }
+        self.down.set(false);
+        Ok(())
     }
 }

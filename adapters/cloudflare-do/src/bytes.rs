@@ -1,4 +1,4 @@
-//! Integers, little-endian, and a reader that no bytes can surprise.
+//! Integers, little-endian, a reader that no bytes can surprise, and bytes as text.
 
 use tollgate_core::{Error, ErrorKind, Millis, UnixMillis};
 
@@ -49,5 +49,41 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn error(&self, what: &str) -> Error {
         Error::new(self.kind, format!("durable object: {what}, {} bytes before the end", self.bytes.len()))
+    }
+}
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// Bytes as text that may stand in a URL and in a field: two digits each.
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        out.extend([byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)])));
+    }
+    out
+}
+
+/// The bytes of a text that [`to_hex`] makes, or of its part before what it does not.
+pub(crate) fn from_hex(text: &str) -> Vec<u8> {
+    let value = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map_while(|pair| Some((value(pair[0])? << 4) | value(*pair.get(1)?)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{from_hex, to_hex};
+
+    #[test]
+    fn bytes_are_the_same_after_they_were_text() {
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(to_hex(&all[..18]), "000102030405060708090a0b0c0d0e0f1011");
+        assert_eq!(from_hex(&to_hex(&all)), all);
+        assert_eq!(from_hex("0a1"), [10]);
+        assert_eq!(from_hex("0aé0"), [10]);
     }
 }

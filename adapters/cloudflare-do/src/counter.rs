@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tollgate_core::{Error, ErrorKind, Millis, Policy, PolicyState, UnixMillis};
 
-use crate::bytes::{Reader, put};
+use crate::bytes::{Reader, put, to_hex};
 use crate::held::Held;
 use crate::rows::{Row, Rows};
 use crate::wire::{Action, Answer, Call, GaveBack, Once, Reply};
@@ -245,13 +245,7 @@ impl Found {
 impl Once {
     /// The row that keeps the first answer. No storage key begins so.
     fn key(&self, key: &str) -> String {
-        let mut out = String::from("once:");
-        for byte in self.token {
-            out.push_str(&format!("{byte:02x}"));
-        }
-        out.push(':');
-        out.push_str(key);
-        out
+        ["once:", &to_hex(&self.token), ":", key].concat()
     }
 }
 

@@ -67,25 +67,27 @@ macro_rules! durable_object {
         #[cfg(target_arch = "wasm32")]
         #[allow(missing_docs, unreachable_pub)]
         const _: () = {
-            // The bindings name their crate by a relative path: with this, the caller needs no dependency on it.
-            use ::worker::wasm_bindgen;
+            use ::worker::wasm_bindgen::{self, prelude::wasm_bindgen};
 
-            #[::worker::durable_object(alarm)]
+            // Not `worker::durable_object`, whose methods are asynchronous: an object that is awake answers at once.
+            #[wasm_bindgen(wasm_bindgen = ::worker::wasm_bindgen)]
             pub struct $name {
                 object: $crate::Object,
             }
 
-            impl ::worker::DurableObject for $name {
-                fn new(state: ::worker::State, _: ::worker::Env) -> Self {
-                    Self { object: $crate::Object::new(state) }
+            #[wasm_bindgen(wasm_bindgen = ::worker::wasm_bindgen)]
+            impl $name {
+                #[wasm_bindgen(constructor)]
+                pub fn new(state: ::worker::worker_sys::DurableObjectState, _env: ::worker::Env) -> Self {
+                    Self { object: $crate::Object::new(state.into()) }
                 }
 
-                async fn fetch(&self, request: ::worker::Request) -> ::worker::Result<::worker::Response> {
-                    self.object.fetch(request).await
+                pub fn fetch(&self, request: ::worker::web_sys::Request) -> wasm_bindgen::JsValue {
+                    self.object.fetch(&request)
                 }
 
-                async fn alarm(&self) -> ::worker::Result<::worker::Response> {
-                    self.object.alarm().await
+                pub fn alarm(&self) -> wasm_bindgen::JsValue {
+                    self.object.alarm()
                 }
             }
         };

@@ -1,18 +1,13 @@
 //! Cloudflare's own way to an object: a fetch.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
-use std::time::Duration;
-
 use tollgate_core::{Error, ErrorKind, Millis};
-use worker::js_sys::{Reflect, Uint8Array};
-use worker::wasm_bindgen::{JsCast as _, JsValue};
+use worker::ObjectNamespace;
+use worker::js_sys::{Promise, Reflect};
+use worker::wasm_bindgen::prelude::wasm_bindgen;
+use worker::wasm_bindgen::{self, JsValue};
 use worker::wasm_bindgen_futures::JsFuture;
-use worker::web_sys::{Request, RequestInit, Response};
-use worker::worker_sys::DurableObject;
-use worker::{Delay, ObjectNamespace, Stub};
 
+use crate::bytes::to_hex;
 use crate::error::{self, Thrown};
 use crate::store::{Address, Namespace};
 use crate::wire::Reply;
@@ -20,47 +15,29 @@ use crate::wire::Reply;
 /// The least and the longest time to wait for an answer.
 const DEADLINES: (Millis, Millis) = (Millis::new(1), Millis::from_secs(3_600));
 
+#[wasm_bindgen(module = "/src/cloudflare.js")]
+extern "C" {
+    #[wasm_bindgen(catch)]
+    fn ask(
+        namespace: &JsValue,
+        name: &str,
+        location_hint: Option<&str>,
+        question: &str,
+        deadline_ms: f64,
+    ) -> Result<Promise, JsValue>;
+}
+
 impl Namespace for ObjectNamespace {
     async fn call(&self, object: Address<'_>, body: Vec<u8>) -> Result<Reply, Error> {
         let deadline = object.deadline.clamp(DEADLINES.0, DEADLINES.1);
-        let mut call = pin!(fetch(self, object, body));
-        let mut timer = pin!(Delay::from(Duration::from_millis(deadline.get())));
-        poll_fn(|context| {
-            if let Poll::Ready(reply) = call.as_mut().poll(context) {
-                return Poll::Ready(reply);
-            }
-            timer.as_mut().poll(context).map(|()| Err(error::timeout(deadline)))
-        })
-        .await
+        #[allow(clippy::cast_precision_loss, reason = "an hour at most")]
+        let deadline_ms = deadline.get() as f64;
+        let asked = ask(self.as_ref(), object.name, object.location_hint, &to_hex(&body), deadline_ms);
+        let asked = asked.map_err(|error| not_bound(&error.into()))?;
+        let answer = JsFuture::from(asked).await.map_err(|error| Error::from(thrown(&error.into())))?;
+        let answer = answer.as_string().ok_or_else(|| error::timeout(deadline))?;
+        Ok(Reply::read(&answer))
     }
-}
-
-/// Past `worker`'s own request and response, which would read a body of some bytes as a stream, chunk by chunk.
-async fn fetch(namespace: &ObjectNamespace, object: Address<'_>, body: Vec<u8>) -> Result<Reply, Error> {
-    let stub = stub(namespace, object).map_err(|error| not_bound(&error))?.into_rpc::<DurableObject>();
-    let request = request(&body).map_err(|error| not_bound(&error.into()))?;
-    answer(&stub, &request).await.map_err(|error| thrown(&error.into()).into())
-}
-
-async fn answer(stub: &DurableObject, request: &Request) -> Result<Reply, JsValue> {
-    let response: Response = JsFuture::from(stub.fetch_with_request(request)?).await?.dyn_into()?;
-    let body = JsFuture::from(response.array_buffer()?).await?;
-    Ok(Reply { status: response.status(), body: Uint8Array::new(&body).to_vec() })
-}
-
-fn stub(namespace: &ObjectNamespace, object: Address<'_>) -> worker::Result<Stub> {
-    match object.location_hint {
-        Some(hint) => namespace.get_by_name_with_location_hint(object.name, hint),
-        None => namespace.get_by_name(object.name),
-    }
-}
-
-fn request(body: &[u8]) -> Result<Request, JsValue> {
-    let init = RequestInit::new();
-    init.set_method("POST");
-    init.set_body(&Uint8Array::from(body));
-    // The host is nobody's: the object looks at the body only.
-    Request::new_with_str_and_init("https://tollgate.invalid/", &init)
 }
 
 /// What was thrown, with the properties that the platform gives its own errors.

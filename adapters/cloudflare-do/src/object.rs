@@ -1,17 +1,31 @@
 //! The object: Cloudflare's events in, a [`Counter`]'s answers out.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use tollgate_core::{Error, UnixMillis};
-use worker::{Date, Request, Response, State};
+use worker::js_sys::Date;
+use worker::wasm_bindgen::prelude::wasm_bindgen;
+use worker::wasm_bindgen::{self, JsValue};
+use worker::wasm_bindgen_futures::future_to_promise;
+use worker::{State, web_sys};
 
+use crate::bytes::from_hex;
 use crate::counter::Counter;
 use crate::sql::Sql;
 use crate::wire::Reply;
 
+#[wasm_bindgen(module = "/src/cloudflare.js")]
+extern "C" {
+    fn reply(status: u16, answer: &str) -> JsValue;
+}
+
 /// What [`durable_object!`](crate::durable_object) wraps in a class of your own.
+#[derive(Clone, Debug)]
+pub struct Object(Rc<Inner>);
+
 #[derive(Debug)]
-pub struct Object {
+struct Inner {
     state: State,
     /// Made at the first event: whether an alarm is pending cannot be asked before.
     counter: RefCell<Option<Counter<Sql>>>,
@@ -20,38 +34,58 @@ pub struct Object {
 impl Object {
     /// The object over its storage, which is SQLite: list the class in `new_sqlite_classes`.
     #[must_use]
-    pub const fn new(state: State) -> Self {
-        Self { state, counter: RefCell::new(None) }
+    pub fn new(state: State) -> Self {
+        Self(Rc::new(Inner { state, counter: RefCell::new(None) }))
     }
 
-    /// Answers one call.
+    /// Answers one call: a response, or at the object's first event a promise of it.
     ///
     /// From the first look at the rows to the response nothing waits, so no other event comes between; the platform's
     /// output gate holds the response until the rows are durable.
-    ///
-    /// # Errors
-    /// None that Tollgate makes: those are responses. The platform's own.
-    pub async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
-        let body = request.bytes().await?;
-        self.wake().await?;
-        let reply = self.with_counter(|counter| Ok(counter.answer(&body, clock()))).unwrap_or_else(Reply::error);
-        Ok(Response::from_bytes(reply.body)?.with_status(reply.status))
+    #[must_use]
+    pub fn fetch(&self, request: &web_sys::Request) -> JsValue {
+        let url = request.url();
+        if self.0.counter.borrow().is_some() {
+            return self.0.answer(&url);
+        }
+        let object = Rc::clone(&self.0);
+        let woken = async move {
+            object.wake().await?;
+            Ok(object.answer(&url))
+        };
+        future_to_promise(woken).into()
     }
 
     /// Removes the rows that have expired; with the last of them all that is stored, so that an object nobody asks for
-    /// again is no object any more.
-    ///
-    /// # Errors
-    /// Whatever keeps the storage from answering; the platform then fires the alarm again.
-    pub async fn alarm(&self) -> worker::Result<Response> {
-        self.wake().await?;
+    /// again is no object any more. A promise, broken by whatever keeps the storage from answering: the platform then
+    /// fires the alarm again.
+    #[must_use]
+    pub fn alarm(&self) -> JsValue {
+        let object = Rc::clone(&self.0);
+        let swept = async move {
+            object.wake().await?;
+            object.sweep().await?;
+            Ok(JsValue::UNDEFINED)
+        };
+        future_to_promise(swept).into()
+    }
+}
+
+impl Inner {
+    fn answer(&self, url: &str) -> JsValue {
+        let call = from_hex(url.split_once('?').map_or("", |(_, query)| query));
+        let answered = self.with_counter(|counter| Ok(counter.answer(&call, clock()))).unwrap_or_else(Reply::error);
+        reply(answered.status, &answered.to_text())
+    }
+
+    async fn sweep(&self) -> worker::Result<()> {
         let swept = self.with_counter(|counter| counter.sweep(clock()));
         if !swept.map_err(|error| worker::Error::RustError(error.to_string()))? {
             // No event comes before this is done, and the next one makes the table anew.
             self.counter.replace(None);
             self.state.storage().delete_all().await?;
         }
-        Response::empty()
+        Ok(())
     }
 
     /// Makes the counter, once in the object's time in memory.
@@ -75,5 +109,6 @@ impl Object {
 }
 
 fn clock() -> UnixMillis {
-    UnixMillis::new(Date::now().as_millis())
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number after the epoch")]
+    UnixMillis::new(Date::now() as u64)
 }

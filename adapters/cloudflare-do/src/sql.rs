@@ -4,10 +4,17 @@ use std::fmt;
 
 use tollgate_core::{Error, ErrorKind, UnixMillis};
 use worker::js_sys::{Date, Object};
-use worker::wasm_bindgen::JsValue;
-use worker::{SqlStorage, SqlStorageValue, Storage};
+use worker::wasm_bindgen::prelude::wasm_bindgen;
+use worker::wasm_bindgen::{self, JsValue};
+use worker::{SqlCursor, SqlStorage, SqlStorageValue, Storage};
 
 use crate::rows::{Row, Rows};
+
+#[wasm_bindgen(module = "/src/cloudflare.js")]
+extern "C" {
+    #[wasm_bindgen(catch)]
+    fn save(sql: &JsValue, key: &str, value: &[u8], leased: &[u8], expires_ms: f64) -> Result<(), JsValue>;
+}
 
 /// The rows of an object in its SQLite storage: one table, without an index, so that a write is one row.
 pub struct Sql {
@@ -19,7 +26,6 @@ pub struct Sql {
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS tollgate (\
     key TEXT PRIMARY KEY, value BLOB NOT NULL, leased BLOB NOT NULL, expires_ms INTEGER NOT NULL) WITHOUT ROWID";
 const LOAD: &str = "SELECT value, leased, expires_ms FROM tollgate WHERE key = ?";
-const SAVE_ONE: &str = "INSERT OR REPLACE INTO tollgate VALUES (?, ?, ?, ?)";
 const SAVE_TWO: &str = "INSERT OR REPLACE INTO tollgate VALUES (?, ?, ?, ?), (?, ?, ?, ?)";
 const REMOVE: &str = "DELETE FROM tollgate WHERE key = ?";
 const SWEEP: &str = "DELETE FROM tollgate WHERE expires_ms <= ?";
@@ -36,16 +42,20 @@ impl Sql {
         Ok(Self { sql, storage })
     }
 
-    fn run(&self, query: &str, bindings: Vec<SqlStorageValue>) -> Result<Vec<Vec<SqlStorageValue>>, Error> {
-        let cursor = self.sql.exec(query, bindings).map_err(|error| refused(&error))?;
-        cursor.raw().map(|row| row.map_err(|error| refused(&error))).collect()
+    fn run(&self, query: &str, bindings: Vec<SqlStorageValue>) -> Result<SqlCursor, Error> {
+        self.sql.exec(query, bindings).map_err(|error| refused(&error))
+    }
+
+    /// The one row that a query answers, if any.
+    fn find(&self, query: &str, bindings: Vec<SqlStorageValue>) -> Result<Option<Vec<SqlStorageValue>>, Error> {
+        // To the end: a cursor that is left half way keeps its query open.
+        self.run(query, bindings)?.raw().last().transpose().map_err(|error| refused(&error))
     }
 }
 
 impl Rows for Sql {
     fn load(&self, key: &str) -> Result<Option<Row>, Error> {
-        let mut rows = self.run(LOAD, vec![key.into()])?;
-        let Some(row) = rows.pop() else { return Ok(None) };
+        let Some(row) = self.find(LOAD, vec![key.into()])? else { return Ok(None) };
         let Ok([SqlStorageValue::Blob(value), SqlStorageValue::Blob(leased), SqlStorageValue::Integer(expires)]) =
             <[SqlStorageValue; 3]>::try_from(row)
         else {
@@ -56,12 +66,11 @@ impl Rows for Sql {
     }
 
     fn save(&mut self, rows: &[(&str, &Row)]) -> Result<(), Error> {
-        let query = match rows.len() {
-            0 => return Ok(()),
-            1 => SAVE_ONE,
-            // A state and a token's answer: one statement, so that both are written or neither.
-            _ => SAVE_TWO,
-        };
+        if let [(key, row)] = rows {
+            let saved = save(self.sql.as_ref(), key, &row.value, &row.leased, as_f64(row.expires));
+            return saved.map_err(|error| refused(&error.into()));
+        }
+        // A state and a token's answer: one statement, so that both are written or neither.
         let mut bindings = Vec::with_capacity(4 * rows.len());
         for (key, row) in rows {
             bindings.push((*key).into());
@@ -69,7 +78,7 @@ impl Rows for Sql {
             bindings.push(row.leased.clone().into());
             bindings.push(number(row.expires));
         }
-        self.run(query, bindings).map(drop)
+        self.run(SAVE_TWO, bindings).map(drop)
     }
 
     fn remove(&mut self, key: &str) -> Result<(), Error> {
@@ -81,8 +90,8 @@ impl Rows for Sql {
     }
 
     fn next_expiry(&self) -> Result<Option<UnixMillis>, Error> {
-        let rows = self.run(NEXT_EXPIRY, Vec::new())?;
-        Ok(match rows.first().and_then(|row| row.first()) {
+        let row = self.find(NEXT_EXPIRY, Vec::new())?;
+        Ok(match row.as_deref().and_then(<[_]>::first) {
             Some(SqlStorageValue::Integer(ms)) => u64::try_from(*ms).ok().map(UnixMillis::new),
             _ => None,
         })
@@ -90,8 +99,7 @@ impl Rows for Sql {
 
     /// Sets it within the step: the alarm and the rows are written together, and nothing waits for either.
     fn set_alarm(&mut self, at: UnixMillis) -> Result<(), Error> {
-        #[allow(clippy::cast_precision_loss, reason = "instants are below 2^48")]
-        let at = Date::new(&JsValue::from_f64(at.get() as f64));
+        let at = Date::new(&JsValue::from_f64(as_f64(at)));
         let set = self.storage.as_raw().set_alarm(at, Object::new());
         set.map(drop).map_err(|error| refused(&error.into()))
     }
@@ -101,6 +109,11 @@ impl fmt::Debug for Sql {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sql").finish_non_exhaustive()
     }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "instants are below 2^48")]
+fn as_f64(instant: UnixMillis) -> f64 {
+    instant.get() as f64
 }
 
 fn number(instant: UnixMillis) -> SqlStorageValue {

@@ -19,10 +19,13 @@
 //! | the state before the step, as [`Policy::encode`] writes it | the rest |
 //!
 //! An error is a status of 400 or 500 with `kind: message`, by [`ErrorKind::name`].
+//!
+//! On Cloudflare a call is the query of a URL and an answer a response field, both as hexadecimal digits: a body would
+//! take longer to stream than all else takes. An error is a body, and so is an answer too long for a field.
 
 use tollgate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};
 
-use crate::bytes::{Reader, put};
+use crate::bytes::{Reader, from_hex, put, to_hex};
 use crate::error;
 
 const VERSION: u8 = 1;
@@ -210,9 +213,11 @@ impl Answer {
     /// [`ErrorKind::Corrupt`] for bytes that [`Answer::encode`] does not make.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut rest = Reader { bytes, kind: ErrorKind::Corrupt };
-        let [version, flags] = rest.take()?;
+        let [version, flags] = rest.take().unwrap_or_default();
         if version != VERSION || flags & !(ADMITTED | STORED | LEASED) != 0 {
-            return Err(rest.error("another version of the protocol: deploy the Worker and its objects together"));
+            let what = "another version of the protocol, or another class: export the bound one by \
+                tollgate_cloudflare_do::durable_object!, and deploy the Worker and its objects together";
+            return Err(rest.error(what));
         }
         let (now, cost) = (rest.instant()?, rest.u64()?);
         let lease = match flags & LEASED {
@@ -238,6 +243,21 @@ impl Reply {
     pub(crate) fn error(error: Error) -> Self {
         let status = if error.kind() == ErrorKind::Invalid { 400 } else { 500 };
         Self { status, body: format!("{}: {error}", error.kind()).into_bytes() }
+    }
+
+    /// Its text on the way: of an answer hexadecimal digits.
+    #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "only Cloudflare's own namespace sends text"))]
+    pub(crate) fn to_text(&self) -> String {
+        if self.status == 200 { to_hex(&self.body) } else { String::from_utf8_lossy(&self.body).into_owned() }
+    }
+
+    /// What came, as the status, a space and the text.
+    #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "only Cloudflare's own namespace sends text"))]
+    pub(crate) fn read(answer: &str) -> Self {
+        let (status, text) = answer.split_once(' ').unwrap_or((answer, ""));
+        let status = status.parse().unwrap_or(500);
+        let body = if status == 200 { from_hex(text) } else { text.as_bytes().to_vec() };
+        Self { status, body }
     }
 
     pub(crate) fn answer(&self) -> Result<Answer, Error> {

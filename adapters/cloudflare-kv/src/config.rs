@@ -16,17 +16,11 @@ pub struct Config {
     pub(crate) refresh: Millis,
     pub(crate) write_spacing: Millis,
     pub(crate) keys_max: usize,
-    pub(crate) min_ttl: Millis,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            refresh: Millis::from_secs(1),
-            write_spacing: Self::WRITE_SPACING_MIN,
-            keys_max: 20_000,
-            min_ttl: Self::TTL_MIN,
-        }
+        Self { refresh: Millis::from_secs(1), write_spacing: Self::WRITE_SPACING_MIN, keys_max: 20_000 }
     }
 }
 
@@ -62,13 +56,6 @@ impl Config {
         }
         self.keys_max = keys;
         Ok(self)
-    }
-
-    /// The least time to live of what is written: 60 s, and never less. For test rigs whose virtual time stands still.
-    #[must_use]
-    pub fn min_ttl(mut self, ttl: Millis) -> Self {
-        self.min_ttl = ttl.max(Self::TTL_MIN);
-        self
     }
 
     /// The most that decisions cost in the long run, at a steady rate of admitted requests of one key in one isolate.

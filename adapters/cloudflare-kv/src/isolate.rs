@@ -177,7 +177,7 @@ impl Isolate {
                 let writers = slot.account.entries().count().div_ceil(Value::COUNT);
                 slot.pace.tried(now, self.config.write_spacing, writers, draws.next());
                 stats.writes += 1;
-                puts.push(slot.put(key, now, self.config.min_ttl));
+                puts.push(slot.put(key, now));
             }
         }
         puts
@@ -280,8 +280,8 @@ impl Slot {
         if self.alone { Origin::Fallback } else { Origin::Store }
     }
 
-    fn put(&self, key: String, now: UnixMillis, min_ttl: Millis) -> Put {
-        let ttl = self.account.expires_after(now).max(min_ttl);
+    fn put(&self, key: String, now: UnixMillis) -> Put {
+        let ttl = self.account.expires_after(now).max(Config::TTL_MIN);
         let bytes = record::encode(&self.account.policy, self.account.entries());
         Put { key, value: self.account.value(now), bytes, ttl }
     }

@@ -1,11 +1,12 @@
 // Measures a built Worker beside a peer in the same workerd, and what it weighs:
 //
-//   node bench.mjs --built FOLDER [--least FOLDER] [--rounds N] [speed] [size]
+//   node bench.mjs --built FOLDER --least FOLDER [--rounds N] [speed] [size]
 //
-// FOLDER is what worker-build made of conformance/guests/cloudflare. The peer is peer.mjs. The routes are measured by turns, and
-// medians of the rounds are compared. Client and workerd share the machine's cores.
+// The folders are what worker-build made of conformance/guests/cloudflare and cloudflare-least. The peer is peer.mjs. The routes
+// are measured by turns, and medians of the rounds are compared: within workerd, where caller.mjs asks by service bindings, and
+// over HTTP from here, which adds to each decision what its connection and its client take, on the same cores.
 
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { gzipSync } from "node:zlib";
@@ -17,13 +18,21 @@ if (existsSync("/dev/shm")) process.env.TMPDIR = "/dev/shm";
 
 const IN_FLIGHT = 50;
 const ROUND_MS = 300;
-/** Each of every route, after a tenth as many to warm up. */
-const CALLS_IN_TURN = 2_000;
+/** One after another over HTTP: each of every route, after a tenth as many to warm up. */
+const CALLS = 2_000;
+/** Within workerd: in each round of every route, after half as many to warm up. */
+const CALLS_IN_TURN = 500;
 /** Distinct clients: all their objects are awake before anything is measured. */
 const CLIENTS = 200;
 const CAPACITY = 1_000_000_000;
 const REFILL_PER_MS = 1_000;
 const COMPATIBILITY_DATE = "2026-04-01";
+const TOLLGATE = {
+  bindings: { CAPACITY: `${CAPACITY}`, REFILL_PER_S: `${REFILL_PER_MS * 1_000}` },
+  durableObjects: { TOLLGATE: { className: "Tollgate", useSQLite: true } },
+};
+const PEER = { bindings: { CAPACITY, REFILL_PER_MS }, durableObjects: { BUCKET: { className: "Bucket", useSQLite: true } } };
+const CALLER = { serviceBindings: { TOLLGATE: "tollgate", LEAST: "least", PEER: "peer" } };
 
 const { values: args, positionals: only } = parseArgs({
   allowPositionals: true,
@@ -50,12 +59,18 @@ async function speed() {
     port: 0,
     cf: false,
     log: new Log(LogLevel.ERROR),
-    workers: [tollgate(path.resolve(args.built)), peer()],
+    workers: [
+      wasm("tollgate", args.built, TOLLGATE),
+      wasm("least", args.least),
+      module("peer", PEER),
+      module("caller", CALLER),
+    ],
   });
   await miniflare.ready;
   try {
     const ours = pool(await miniflare.unsafeGetDirectURL("tollgate"));
     const theirs = pool(await miniflare.unsafeGetDirectURL("peer"));
+    const caller = pool(await miniflare.unsafeGetDirectURL("caller"));
     const routes = {
       exact: (client) => ask(ours, "/do", client),
       leased: (client) => ask(ours, "/do-leased", client),
@@ -67,28 +82,90 @@ async function speed() {
     for (const route of Object.values(routes)) {
       for (const client of clients) await route(client);
     }
+    await within(caller, "one after another", 1, [clients[0]]);
+    await within(caller, `${IN_FLIGHT} in flight, one client`, IN_FLIGHT, [clients[0]]);
+    await within(caller, `${IN_FLIGHT} in flight, ${CLIENTS} clients`, IN_FLIGHT, clients);
     await latency(routes);
     await throughput("one client", [clients[0]], routes);
     await throughput(`${CLIENTS} clients`, clients, routes);
-    await Promise.all([ours.destroy(), theirs.destroy()]);
+    await Promise.all([ours.destroy(), theirs.destroy(), caller.destroy()]);
   } finally {
     await miniflare.dispose();
   }
 }
 
+/**
+ * Microseconds a decision within workerd, by the clock and in processor time. The clock's are the inverse of decisions a second;
+ * the processor's stay what they are where other programs share the machine.
+ */
+async function within(caller, how, inFlight, clients) {
+  const routes = {
+    exact: { worker: "TOLLGATE", path: "/do" },
+    leased: { worker: "TOLLGATE", path: "/do-leased" },
+    peer: { worker: "PEER", path: "/" },
+    least: { worker: "LEAST", path: "/" },
+    floor: { worker: "PEER", path: "/unlimited" },
+  };
+  const turn = async (route, calls) => {
+    const [began, computed] = [performance.now(), processorUs()];
+    const asked = JSON.stringify({ ...route, calls, inFlight, clients });
+    const { statusCode, body } = await caller.request({ path: "/", method: "POST", body: asked });
+    const text = await body.text();
+    if (statusCode !== 200) throw new Error(`the caller answered ${statusCode} ${text}`);
+    return [((performance.now() - began) * 1_000) / calls, (processorUs() - computed) / calls];
+  };
+  const taken = Object.fromEntries(Object.keys(routes).map((name) => [name, []]));
+  for (let round = 0; round <= rounds; round += 1) {
+    for (const [name, route] of Object.entries(routes)) {
+      await turn(route, CALLS_IN_TURN / 2);
+      const us = await turn(route, CALLS_IN_TURN);
+      // The first is a warm-up.
+      if (round > 0) taken[name].push(us);
+    }
+  }
+  const compare = (what, place, targets) => {
+    const middle = (turns) => median(turns.map((turn) => turn[place]));
+    const us = Object.fromEntries(Object.entries(taken).map(([name, turns]) => [name, middle(turns)]));
+    const beside = (what, ours, target) =>
+      row(what, `${ours.toFixed(0)} us`, `${us.peer.toFixed(0)} us`, (us.peer / ours).toFixed(2), target);
+    beside(`${what}, ${how}`, us.exact, targets.exact);
+    beside("the same, leased", us.leased, targets.leased);
+    beside("  for comparison: the least Rust Worker", us.least, "");
+    beside("  for comparison: a Worker that limits nothing", us.floor, "");
+  };
+  compare("within workerd", 0, { exact: ">= 1.00, theirs by ours", leased: ">= 3.00" });
+  if (processorUs() > 0) compare("processor time", 1, { exact: "", leased: "" });
+}
+
+/** What workerd has computed so far; 0 where the system does not tell. */
+function processorUs() {
+  const read = (file) => {
+    try {
+      return readFileSync(file, "utf8");
+    } catch {
+      return ""; // A system without such files, or a thread that has just ended.
+    }
+  };
+  const children = read(`/proc/self/task/${process.pid}/children`).split(" ");
+  const workerd = children.find((pid) => read(`/proc/${pid}/comm`).trim() === "workerd");
+  if (workerd === undefined) return 0;
+  const threads = readdirSync(`/proc/${workerd}/task`).map((thread) => read(`/proc/${workerd}/task/${thread}/schedstat`));
+  return threads.reduce((sum, ns) => sum + Number(ns.split(" ")[0]), 0) / 1_000;
+}
+
 /** One decision after another, each beside one of the peer's. */
 async function latency(routes) {
   const taken = Object.fromEntries(Object.keys(routes).map((name) => [name, []]));
-  for (let call = 0; call < CALLS_IN_TURN * 1.1; call += 1) {
+  for (let call = 0; call < CALLS * 1.1; call += 1) {
     for (const [name, route] of Object.entries(routes)) {
       const began = performance.now();
       await route("198.51.100.1");
-      if (call >= CALLS_IN_TURN * 0.1) taken[name].push(performance.now() - began);
+      if (call >= CALLS * 0.1) taken[name].push(performance.now() - began);
     }
   }
   const [exact, leased, peer, floor] = Object.values(taken).map(median);
   const us = (ms) => `${(ms * 1_000).toFixed(0)} us`;
-  row("one decision after another, median", us(exact), us(peer), (peer / exact).toFixed(2), ">= 1.00, theirs by ours");
+  row("over HTTP, one decision after another, median", us(exact), us(peer), (peer / exact).toFixed(2), ">= 1.00, theirs by ours");
   row("the same, leased", us(leased), us(peer), (peer / leased).toFixed(2), "");
   row("  for comparison: a Worker that limits nothing", us(floor), us(peer), (peer / floor).toFixed(2), "");
 }
@@ -104,7 +181,7 @@ async function throughput(who, clients, routes) {
   }
   const [exact, leased, peer, floor] = Object.values(counts).map(median);
   const shown = (count) => Math.round(count).toLocaleString("en");
-  row(`decisions/s, ${IN_FLIGHT} in flight, ${who}`, shown(exact), shown(peer), (exact / peer).toFixed(2), ">= 1.00");
+  row(`over HTTP, decisions/s, ${IN_FLIGHT} in flight, ${who}`, shown(exact), shown(peer), (exact / peer).toFixed(2), ">= 1.00");
   row("the same, leased", shown(leased), shown(peer), (leased / peer).toFixed(2), ">= 3.00");
   row("  for comparison: a Worker that limits nothing", shown(floor), shown(peer), (floor / peer).toFixed(2), "");
 }
@@ -134,33 +211,21 @@ function pool(url) {
   return new Pool(url.origin, { connections: IN_FLIGHT });
 }
 
-function tollgate(built) {
-  const quota = { name: "bench", algorithm: "token_bucket", capacity: CAPACITY, refill: REFILL_PER_MS * 1_000, per_ms: 1_000 };
-  return {
-    name: "tollgate",
-    modulesRoot: built,
-    modules: [
-      { type: "ESModule", path: path.join(built, "index.js") },
-      { type: "CompiledWasm", path: path.join(built, "index_bg.wasm") },
-    ],
-    compatibilityDate: COMPATIBILITY_DATE,
-    bindings: { POLICY: { name: "bench", quotas: [quota] } },
-    durableObjects: { TOLLGATE: { className: "Tollgate", useSQLite: true } },
-    unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }],
-  };
+function wasm(name, built, more) {
+  const modules = [
+    { type: "ESModule", path: path.resolve(built, "index.js") },
+    { type: "CompiledWasm", path: path.resolve(built, "index_bg.wasm") },
+  ];
+  return worker(name, { modulesRoot: path.resolve(built), modules, ...more });
 }
 
-function peer() {
+function module(name, more) {
   const root = import.meta.dirname;
-  return {
-    name: "peer",
-    modulesRoot: root,
-    modules: [{ type: "ESModule", path: path.join(root, "peer.mjs") }],
-    compatibilityDate: COMPATIBILITY_DATE,
-    bindings: { CAPACITY, REFILL_PER_MS },
-    durableObjects: { BUCKET: { className: "Bucket", useSQLite: true } },
-    unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }],
-  };
+  return worker(name, { modulesRoot: root, modules: [{ type: "ESModule", path: path.join(root, `${name}.mjs`) }], ...more });
+}
+
+function worker(name, more) {
+  return { name, compatibilityDate: COMPATIBILITY_DATE, unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }], ...more };
 }
 
 /** What is uploaded, as the platform counts it: gzipped. */

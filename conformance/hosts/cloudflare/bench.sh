@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the Worker, and the least there can be, with worker-build and for size; then measures. Takes what bench.mjs takes.
+# Builds the Worker, and the least there can be, as `wrangler deploy` would; then measures. Takes what bench.mjs takes.
 set -eu
 cd "$(dirname "$0")/../../.." || exit
 
@@ -21,7 +21,6 @@ else
 fi
 
 export CARGO_TARGET_DIR="$deployed" WASM_BINDGEN_BIN="$PWD/target/tools/bin/wasm-bindgen" ESBUILD_BIN="$host/node_modules/.bin/esbuild"
-export CARGO_PROFILE_RELEASE_OPT_LEVEL=s CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_PROFILE_RELEASE_STRIP=true
 # wasm-opt is binaryen's. Without it both Workers are measured as the linker leaves them.
 opt=--no-opt
 if wasm_opt=$(command -v "${WASM_OPT_BIN:-wasm-opt}"); then

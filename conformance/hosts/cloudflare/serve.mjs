@@ -1,15 +1,28 @@
 // Runs a built Worker on workerd, several times over:
 //
 //   node serve.mjs --guest FOLDER --built FOLDER [--isolates N] [--rate-limit LIMIT/SECONDS]... [--var NAME=VALUE]...
+//       [--without BINDING]... [--class CLASS]
 //
-// The isolates share nothing but the Worker's Durable Objects, of which there is one of each name in the world. The
-// bindings are those of the guest's wrangler.jsonc. Once all answer, their addresses are printed on one line. It ends when
-// standard input does, and workerd with it.
+// Each isolate is a location. They share nothing but the Worker's Durable Objects, of which there is one of each name
+// in the world, and Workers KV, which shows a location late what another wrote. The bindings are those of the guest's
+// wrangler.jsonc, but for those it is to be without; the objects are of the class that it names, or of the one given
+// here, and have SQLite unless they are to be without `SQLite`. Once all answer, their addresses are printed on one
+// line.
+//
+// A word on standard input is answered by a line of JSON: `counts` by what the guest did at its bindings, `hosts` by
+// where watch.mjs answers for each isolate. `evict` drops what objects have in memory, `corrupt` writes over everything
+// that is stored, and `restart` kills workerd and starts it again. It ends when standard input does, and workerd with
+// it.
 
-import { readFileSync } from "node:fs";
+import childProcess from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import path from "node:path";
+import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 import { Log, LogLevel, Miniflare } from "miniflare";
+import { kvNamespace } from "./kv-binding.mjs";
 
 const { values: args } = parseArgs({
   options: {
@@ -18,57 +31,122 @@ const { values: args } = parseArgs({
     "rate-limit": { type: "string", multiple: true, default: [] },
     isolates: { type: "string", default: "1" },
     var: { type: "string", multiple: true, default: [] },
+    without: { type: "string", multiple: true, default: [] },
+    class: { type: "string" },
     "test-mode": { type: "boolean", default: false },
   },
 });
 
+const here = import.meta.dirname;
 const wrangler = readJsonc(path.join(args.guest, "wrangler.jsonc"));
 const built = path.resolve(args.built);
 const names = Array.from({ length: Number(args.isolates) }, (_, place) => `isolate-${place}`);
 
-// The only word on standard output is the addresses.
+// The only words on standard output are the addresses and the answers.
 class StderrLog extends Log {
   log(message) {
     console.error(message);
   }
 }
 
-const miniflare = new Miniflare({
+// Miniflare keeps the process that it starts to itself.
+const { spawn } = childProcess;
+let workerd;
+childProcess.spawn = (...started) => (workerd = spawn(...started));
+
+// All that is stored, and what Miniflare would leave behind.
+const folder = mkdtempSync(path.join(tmpdir(), "tollgate-workerd-"));
+process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+process.env.TMPDIR = folder;
+const options = {
   host: "127.0.0.1",
   port: 0,
   cf: false,
   log: new StderrLog(LogLevel.WARN),
-  workers: names.map(worker),
-});
+  durableObjectsPersist: path.join(folder, "objects"),
+  workers: [...names.map(worker), kvWorker()],
+};
+const miniflare = new Miniflare(options);
 
 await miniflare.ready;
 const addresses = await Promise.all(names.map((name) => miniflare.unsafeGetDirectURL(name)));
 console.log(addresses.map((address) => address.origin).join(" "));
 
-process.stdin.resume();
-process.stdin.on("end", async () => {
-  setTimeout(() => process.exit(1), 5_000);
-  await miniflare.dispose();
-  process.exit(0);
-});
+const words = { counts, corrupt, evict, hosts, restart };
+for await (const word of createInterface({ input: process.stdin })) {
+  console.log(JSON.stringify(await words[word]()));
+}
+setTimeout(() => process.exit(1), 5_000);
+await miniflare.dispose();
+process.exit(0);
+
+async function counts() {
+  const guests = await Promise.all(names.map((name) => ask(name, "Host", "counts")));
+  const denials = guests.flatMap((guest) => guest.denials);
+  const sum = (name) => guests.reduce((total, guest) => total + guest[name], 0);
+  const sums = Object.keys(guests[0]).map((name) => [name, sum(name)]);
+  return { ...Object.fromEntries(sums), denials, ...(await ask("kv", "default", "counts")) };
+}
+
+function corrupt() {
+  return Promise.all([ask("kv", "default", "corrupt"), ask(names[0], "Host", "corrupt")]);
+}
+
+/** Where the suite's own questions to each isolate go. */
+function hosts() {
+  return Promise.all(names.map((name) => miniflare.unsafeGetDirectURL(name, "Host")));
+}
+
+function evict() {
+  return ask(names[0], "Host", "evict");
+}
+
+/** With no chance to tidy up. What starts again listens where the one before did. */
+async function restart() {
+  const ended = once(workerd, "exit");
+  workerd.kill("SIGKILL");
+  await ended;
+  await miniflare.setOptions(options);
+  return {};
+}
+
+async function ask(worker, entrypoint, question) {
+  const address = await miniflare.unsafeGetDirectURL(worker, entrypoint);
+  const answer = await fetch(new URL(question, address));
+  return answer.json();
+}
 
 function worker(name) {
+  const bound = ({ binding, name }) => !args.without.includes(binding ?? name);
   return {
     name,
-    modulesRoot: built,
+    modulesRoot: "/",
     modules: [
-      { type: "ESModule", path: path.join(built, "index.js") },
-      { type: "CompiledWasm", path: path.join(built, "index_bg.wasm") },
+      { type: "ESModule", path: "/watch.mjs", contents: readFileSync(path.join(here, "watch.mjs"), "utf8") },
+      { type: "ESModule", path: "/index.js", contents: readFileSync(path.join(built, "index.js"), "utf8") },
+      { type: "CompiledWasm", path: "/index_bg.wasm", contents: readFileSync(path.join(built, "index_bg.wasm")) },
     ],
     compatibilityDate: wrangler.compatibility_date,
+    compatibilityFlags: ["unsafe_module"],
     bindings: { ...wrangler.vars, ...variables() },
-    durableObjects: Object.fromEntries((wrangler.durable_objects?.bindings ?? []).map((binding) => object(binding, name))),
-    // The worst that an eventual store can do: no location ever sees what another wrote.
-    kvNamespaces: Object.fromEntries((wrangler.kv_namespaces ?? []).map(({ binding }) => [binding, `${binding}-${name}`])),
-    ratelimits: { ...rateLimits(wrangler.ratelimits ?? []), ...rateLimits(args["rate-limit"].map(rateLimit)) },
-    analyticsEngineDatasets: Object.fromEntries(
-      (wrangler.analytics_engine_datasets ?? []).map(({ binding, dataset }) => [binding, { dataset }]),
+    durableObjects: Object.fromEntries(
+      (wrangler.durable_objects?.bindings ?? []).filter(bound).map((binding) => object(binding, name)),
     ),
+    unsafeBindings: (wrangler.kv_namespaces ?? []).filter(bound).map(({ binding }) => kvNamespace(binding, name)),
+    ratelimits: rateLimits([...(wrangler.ratelimits ?? []).filter(bound), ...args["rate-limit"].map(rateLimit)]),
+    analyticsEngineDatasets: Object.fromEntries(
+      (wrangler.analytics_engine_datasets ?? []).filter(bound).map(({ binding, dataset }) => [binding, { dataset }]),
+    ),
+    unsafeDirectSockets: ["default", "Host"].map((entrypoint) => ({ host: "127.0.0.1", port: 0, entrypoint })),
+  };
+}
+
+function kvWorker() {
+  return {
+    name: "kv",
+    modules: [{ type: "ESModule", path: path.join(here, "kv.mjs") }],
+    modulesRoot: here,
+    compatibilityDate: wrangler.compatibility_date,
     unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }],
   };
 }
@@ -76,7 +154,7 @@ function worker(name) {
 // The objects live in the first isolate, wherever they are called from.
 function object({ name: binding, class_name: className }, worker) {
   const scriptName = worker === names[0] ? undefined : names[0];
-  return [binding, { className, scriptName, useSQLite: true }];
+  return [binding, { className: args.class ?? className, scriptName, useSQLite: !args.without.includes("SQLite") }];
 }
 
 function rateLimits(bindings) {

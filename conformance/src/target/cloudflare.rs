@@ -1,5 +1,7 @@
 //! The targets on Cloudflare: a real Worker on workerd, the runtime that Cloudflare itself runs.
 
+mod host;
+
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,11 +9,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use tokio::process::Command;
-use tokio::sync::OnceCell;
 use tollgate_core::{Capabilities, Millis, Policy};
 
+pub use self::host::Host;
 use super::build::workspace;
-use super::{Emulator, OWN_CLOCK, Running, Target, process, wasm};
+use super::{Emulator, OWN_CLOCK, Running, Store, Target, wasm};
 use crate::fixture::{Disturb, Fixture};
 use crate::subject::{Http, Version};
 
@@ -45,7 +47,7 @@ pub(super) const LEASED: Cloudflare = Cloudflare {
 /// Isolates that count for themselves, and share through Workers KV.
 pub(super) const KV: Cloudflare = Cloudflare {
     name: "cloudflare-kv",
-    about: "Workers KV on workerd, three isolates that never see each other's writes",
+    about: "Workers KV on workerd, three locations that see each other's writes a minute late",
     route: "kv",
     capabilities: tollgate_cloudflare_kv::CAPABILITIES,
     counts: Counts::Apart,
@@ -101,8 +103,8 @@ impl Target for Cloudflare {
         self.capabilities
     }
 
-    fn can(&self, _: Disturb) -> bool {
-        false
+    fn can(&self, disturb: Disturb) -> bool {
+        self.counts == Counts::Together && disturb == Disturb::Restart
     }
 
     fn forgets_on_virtual_time(&self) -> bool {
@@ -130,31 +132,47 @@ impl Target for Cloudflare {
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
         async {
-            // A connection for each request under way, here and in workerd, which inherits this. Too few are told by the fixtures.
+            // A connection for each request under way, here and in workerd, which inherits this. Too few are told by the
+            // fixtures.
             let _as_it_was = rlimit::increase_nofile_limit(FILES);
             let mut args = vec![format!("--isolates={ISOLATES}")];
             if self.counts == Counts::ByThePlatform {
                 args.extend(LIMITS.map(|limit| format!("--rate-limit={limit}/{}", PERIOD.as_secs_ceil())));
                 away_from_an_edge().await;
             }
-            let (guest, addresses) = serve(args).await?;
-            let addresses: Vec<_> = addresses.iter().map(|address| format!("{address}/{}", self.route)).collect();
+            let host = Host::start(&args).await?;
+            let addresses: Vec<_> = host.addresses().map(|address| format!("{address}/{}", self.route)).collect();
             let http = Http::new(&addresses, Version::Http1);
             let http = if self.counts == Counts::Together { http } else { http.apart() };
-            Ok(Running { http, guests: vec![guest], store: None })
+            Ok(Running::new(http, Vec::new(), Some(Box::new(host))))
         }
         .boxed_local()
     }
 }
 
-/// Starts workerd, and waits for the isolates' addresses.
-async fn serve(more: Vec<String>) -> Result<(process::Process, Vec<String>), String> {
-    let built = BUILT.get_or_init(|| async { build(&Tools::find()?).await }).await.clone()?;
-    let host = workspace().join("conformance/hosts/cloudflare/serve.mjs").display().to_string();
-    let mut args = vec![host, format!("--guest={}", guest().display()), format!("--built={}", built.display())];
-    args.extend(more);
-    let (host, addresses) = process::guest("node".as_ref(), &args).await?;
-    Ok((host, addresses.split_whitespace().map(ToString::to_string).collect()))
+impl Store for Host {
+    fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        async move {
+            match disturb {
+                Disturb::Restart => self.tell("restart").await.map(drop),
+                Disturb::ScriptFlush => Err("objects have no scripts".into()),
+            }
+        }
+        .boxed_local()
+    }
+
+    /// What a decision waits for: calls of an object and of the platform's limiter, and reads of Workers KV.
+    fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
+        async {
+            let counts = self.tell("counts").await?;
+            Ok(["objectCalls", "limiterCalls", "kvReads"].iter().filter_map(|name| counts[*name].as_u64()).sum())
+        }
+        .boxed_local()
+    }
+
+    fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {
+        Host::stop(*self).boxed_local()
+    }
 }
 
 /// Waits where the wall clock's minute is about to end.
@@ -166,9 +184,6 @@ async fn away_from_an_edge() {
         tokio::time::sleep(left).await;
     }
 }
-
-/// The Worker, built once for all targets.
-static BUILT: OnceCell<Result<PathBuf, String>> = OnceCell::const_new();
 
 fn guest() -> PathBuf {
     workspace().join("conformance/guests/cloudflare")
@@ -200,12 +215,14 @@ impl Tools {
     }
 }
 
-/// Builds the Worker as `wrangler deploy` does, but for the last squeeze that only makes it smaller.
+/// Builds the Worker as `wrangler deploy` does, but with the suite's routes, and without the last squeeze that only makes it
+/// smaller.
 async fn build(tools: &Tools) -> Result<PathBuf, String> {
     eprintln!("building tollgate-guest-cloudflare (release, WebAssembly)");
     let built = workspace().join("target/guests/cloudflare");
     let mut build = Command::new(&tools.worker_build);
     build.current_dir(guest()).args(["--release", "--no-opt", "--out-dir", "../../../target/guests/cloudflare"]);
+    build.args([".", "--features", "suite"]);
     build.envs(tools.toolchain.clone());
     build.env("WASM_BINDGEN_BIN", &tools.wasm_bindgen).env("ESBUILD_BIN", &tools.esbuild);
     let output = build.kill_on_drop(true).output().await.map_err(|error| format!("worker-build: {error}"))?;
@@ -215,6 +232,3 @@ async fn build(tools: &Tools) -> Result<PathBuf, String> {
     eprintln!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     Err("worker-build could not build the guest; what it said is above".into())
 }
-
-#[cfg(test)]
-mod tests;

@@ -9,7 +9,7 @@ use tollgate_core::{Capabilities, Millis, Policy, Rule};
 
 use super::build::{self, workspace};
 use super::{Emulator, OWN_CLOCK, Running, Target, process, wasm};
-use crate::fixture::{Disturb, Fixture};
+use crate::fixture::{Disturb, Fixture, Step};
 use crate::subject::{Http, Version};
 
 /// As many as any fixture has locations.
@@ -86,6 +86,10 @@ impl Target for Fastly {
     }
 
     fn unverified(&self, fixture: &Fixture) -> Option<&'static str> {
+        let converges = |step: &Step| step.expect.as_ref().is_some_and(|expect| expect.admitted_max.is_some());
+        if fixture.steps.iter().any(converges) {
+            return Some("PoPs never hear of each other here, so that they come together is not shown");
+        }
         fixture.outlives_a_token().then_some(OWN_CLOCK)
     }
 
@@ -99,7 +103,7 @@ impl Target for Fastly {
             let pops = format!("--pops={POPS}");
             let (host, addresses) = serve(&workspace().join(MANIFEST), &[&pops, TEST_MODE]).await?;
             let addresses: Vec<_> = addresses.iter().map(|address| format!("{address}/{}", self.route)).collect();
-            Ok(Running { http: Http::new(&addresses, Version::Http1).apart(), guests: vec![host], store: None })
+            Ok(Running::new(Http::new(&addresses, Version::Http1).apart(), vec![host], None))
         }
         .boxed_local()
     }

@@ -44,7 +44,7 @@ impl Target for Memory {
             let program = build::program(NATIVE_GUEST).await?;
             let (guest, address) = process::guest(&program, &[]).await?;
             let http = Http::new(&[address], Version::Http2);
-            Ok(Running { http, guests: vec![guest], store: Some(Box::new(SameProcess)) })
+            Ok(Running::new(http, vec![guest], Some(Box::new(SameProcess))))
         }
         .boxed_local()
     }

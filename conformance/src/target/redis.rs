@@ -64,7 +64,7 @@ impl Target for Redis {
             args.extend(servers.urls().flat_map(|url| ["--url".to_string(), url]));
             let guests = try_join_all((0..GUESTS).map(|_| process::guest(&program, &args))).await?;
             let (guests, addresses): (Vec<_>, Vec<_>) = guests.into_iter().unzip();
-            Ok(Running { http: Http::new(&addresses, Version::Http2), guests, store: Some(Box::new(servers)) })
+            Ok(Running::new(Http::new(&addresses, Version::Http2), guests, Some(Box::new(servers))))
         }
         .boxed_local()
     }

@@ -171,3 +171,16 @@ fn an_error_travels_with_its_kind() {
         assert_eq!((error.kind(), error.to_string().as_str()), (kind, "no: not this"));
     }
 }
+
+#[test]
+fn a_reply_is_the_same_after_it_was_text() {
+    let answer = Answer { admitted: true, now: UnixMillis::new(1), cost: 2, lease: None, before: Some(vec![0, 255]) };
+    let answered = Reply::of(Ok(answer));
+    let failed = Reply::error(Error::new(ErrorKind::Corrupt, "a row that is none: é"));
+    for reply in [answered, failed] {
+        assert_eq!(Reply::read(&format!("{} {}", reply.status, reply.to_text())), reply);
+    }
+    for nonsense in ["", "200", "200 Hello", "200 0103", "700 x", "99999 x"] {
+        assert_eq!(Reply::read(nonsense).answer().unwrap_err().kind(), ErrorKind::Corrupt, "{nonsense}");
+    }
+}

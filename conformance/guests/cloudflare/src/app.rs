@@ -1,50 +1,50 @@
 //! What a user would write: a limited page, and what a key has left.
 
 use tollgate_core::{
-    BodyFormat, Check, ClientIpSource, Decision, Identity, Key, Limiter, Platform, Policy, Refusal, ResponseFields,
-    UnixMillis,
+    BodyFormat, Check, ClientIpSource, Decision, Identity, Key, Limiter as _, Platform, Policy, Refusal,
+    ResponseFields, UnixMillis,
 };
-use worker::{AnalyticsEngineDataPointBuilder, Date, Env, Request, Response};
+use worker::js_sys::Date;
+use worker::web_sys::{Request, Response};
+use worker::{AnalyticsEngineDataPointBuilder, Env};
 
+use crate::failed;
+use crate::limiters::Store;
 use crate::reply::{refuse, response};
 
-pub(crate) struct App<'a, L> {
-    limiter: &'a L,
-    policy: Policy,
-    env: &'a Env,
+pub(crate) struct App<'a> {
+    pub(crate) store: &'a Store<'a>,
+    pub(crate) policy: &'a Policy,
+    pub(crate) env: &'a Env,
 }
 
-impl<'a, L: Limiter> App<'a, L> {
-    pub(crate) fn new(limiter: &'a L, env: &'a Env, policy: &str) -> worker::Result<Self> {
-        Ok(Self { limiter, policy: env.object_var(policy)?, env })
-    }
-
+impl App<'_> {
     /// A page that each client gets as often as the policy says. Where the store does not answer, nobody gets it, and
     /// nobody is told to come back later: to let them through instead is a matter of one line here.
     pub(crate) async fn limited(&self, request: &Request) -> worker::Result<Response> {
-        let key = key(request);
-        let decision = match self.limiter.check(Check::new(&self.policy, &key, now())).await {
+        let key = key(request)?;
+        let decision = match self.store.check(Check::new(self.policy, &key, now())).await {
             Ok(decision) => decision,
-            Err(error) => return refuse(&Refusal::unavailable(error.kind())),
+            Err(error) => return failed(&error),
         };
-        match Refusal::denied(&self.policy, &decision, BodyFormat::Json) {
+        match Refusal::denied(self.policy, &decision, BodyFormat::Json) {
             Some(refusal) => {
                 self.record(&key, &decision);
                 refuse(&refusal)
             }
-            None => response(200, ResponseFields::new(&self.policy, &decision).iter(), "allowed\n".into()),
+            None => response(200, ResponseFields::new(self.policy, &decision).iter(), "allowed\n"),
         }
     }
 
     /// What the client has left, with nothing charged.
     pub(crate) async fn left(&self, request: &Request) -> worker::Result<Response> {
-        let key = key(request);
-        match self.limiter.peek(Check::new(&self.policy, &key, now())).await {
+        let key = key(request)?;
+        match self.store.peek(Check::new(self.policy, &key, now())).await {
             Ok(decision) => {
-                let fields = ResponseFields::new(&self.policy, &decision);
-                response(200, fields.iter(), format!("{}: {decision:?}\n", key.as_str()).into())
+                let fields = ResponseFields::new(self.policy, &decision);
+                response(200, fields.iter(), &format!("{}: {decision:?}\n", key.as_str()))
             }
-            Err(error) => refuse(&Refusal::unavailable(error.kind())),
+            Err(error) => failed(&error),
         }
     }
 
@@ -62,11 +62,14 @@ impl<'a, L: Limiter> App<'a, L> {
 }
 
 /// Cloudflare alone knows the client's address. One who has verified a token puts its subject here.
-fn key(request: &Request) -> Key {
-    let client_ip = ClientIpSource::new(Platform::Cloudflare).find(request.headers().entries(), None).ok();
-    Identity { client_ip, ..Identity::default() }.resolve()
+fn key(request: &Request) -> worker::Result<Key> {
+    const FIELD: &str = "cf-connecting-ip";
+    let field = request.headers().get(FIELD)?.map(|value| (FIELD, value));
+    let client_ip = ClientIpSource::new(Platform::Cloudflare).find(field, None).ok();
+    Ok(Identity { client_ip, ..Identity::default() }.resolve())
 }
 
 fn now() -> UnixMillis {
-    UnixMillis::new(Date::now().as_millis())
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number after the epoch")]
+    UnixMillis::new(Date::now() as u64)
 }

@@ -7,77 +7,91 @@
 //! | `/kv` | each isolate's memory, and what Workers KV tells of the others |
 //! | `/ratelimit` | the Rate Limiting binding |
 //! | `/debug/…` | nothing: it shows what the client has left there; only where the variable `DEBUG` is `on` |
+//! | `/debug/kv/stats` | nothing: it shows what this isolate did with Workers KV, and what it met there; likewise |
 //!
-//! The variable `POLICY` is what it limits by, but for `/ratelimit`, which has its own in the binding. The binding `DENIALS` may be an Analytics Engine dataset: then each denial is
-//! an event there.
+//! The variables `CAPACITY` and `REFILL_PER_S` are what it limits by, but for `/ratelimit`, whose binding has its own two
+//! numbers. The binding `DENIALS` may be an Analytics Engine dataset: then each denial is an event there.
 //!
-//! Only where the variable `TOLLGATE_TEST_MODE` is `on` it also answers the conformance suite's routes below each path
-//! (`/do/_tollgate/check`), and takes its time from them. Never deploy it so.
+//! Built with the feature `suite`, and only where the variable `TOLLGATE_TEST_MODE` is `on`, it also answers the
+//! conformance suite's routes below each path (`/do/_tollgate/check`), and takes its time from them. Never deploy it so.
 #![cfg(target_arch = "wasm32")]
 
 mod app;
 mod limiters;
+mod policies;
 mod reply;
+#[cfg(feature = "suite")]
 mod suite;
+#[cfg(feature = "suite")]
+mod virtual_time;
 
-use tollgate_core::{Error, Limiter, Refusal};
-use worker::{Context, Env, Request, Response, event};
+use tollgate_core::{Error, Refusal};
+use worker::web_sys::{Request, Response};
+use worker::{Context, Env, event};
 
 use crate::app::App;
-use crate::reply::refuse;
+use crate::limiters::Store;
+use crate::reply::{refuse, response};
 
 tollgate_cloudflare_do::durable_object!(Tollgate);
 
-/// Answers a request from the store that its path names.
+/// Answers a request from the store that its path names. The platform's own request and response, rather than `worker`'s,
+/// which copy more of both than is looked at here.
 #[event(fetch, respond_with_errors)]
 async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
-    let path = request.path();
-    let path = path.trim_start_matches('/');
+    let url = request.url();
+    let path = path(&url);
     let (debug, path) = path.strip_prefix("debug/").map_or((false, path), |path| (true, path));
-    let (store, rest) = path.split_once('/').unwrap_or((path, ""));
-    let asked = Asked { request, env: &env, debug, rest };
+    let (name, rest) = path.split_once('/').unwrap_or((path, ""));
+    let store = match Store::named(name, &env, &context) {
+        Some(store) => store,
+        None => return not_found(),
+    };
     match store {
-        "do" => asked.of(limiters::durable_objects(&env).as_ref(), "POLICY").await,
-        "do-leased" => asked.of(limiters::leases(&env).as_ref().copied(), "POLICY").await,
-        "kv" => asked.of(limiters::kv(&env, &context).as_ref(), "POLICY").await,
-        "ratelimit" => asked.of(Ok(&limiters::RateLimits { env: &env }), "RATE_LIMIT_POLICY").await,
+        Ok(store) => answer(&store, &request, &env, debug, rest).await,
+        #[cfg(feature = "suite")]
+        Err(error) if suite::asks(rest, &env) => suite::failed(&error),
+        Err(error) => failed(&error),
+    }
+}
+
+async fn answer(store: &Store<'_>, request: &Request, env: &Env, debug: bool, rest: &str) -> worker::Result<Response> {
+    #[cfg(feature = "suite")]
+    if suite::asks(rest, env) {
+        return suite::answer(store, request, rest).await;
+    }
+    let policy = match store.policy(env) {
+        Ok(policy) => policy,
+        Err(error) => return failed(&error),
+    };
+    match (debug, rest) {
+        (false, "") => App { store, policy, env }.limited(request).await,
+        (true, "") if switched_on(env, "DEBUG") => App { store, policy, env }.left(request).await,
+        (true, "stats") if switched_on(env, "DEBUG") => {
+            store.stats().map_or_else(not_found, |stats| response(200, [], &stats))
+        }
         _ => not_found(),
     }
 }
 
-/// A request, for whichever limiter its path names.
-struct Asked<'a> {
-    request: Request,
-    env: &'a Env,
-    debug: bool,
-    rest: &'a str,
+/// The path of an absolute URL, without the first slash.
+fn path(url: &str) -> &str {
+    let after_host = url.splitn(4, '/').nth(3).unwrap_or_default();
+    after_host.split(['?', '#']).next().unwrap_or_default()
 }
 
-impl Asked<'_> {
-    async fn of<L: Limiter>(self, limiter: Result<&L, &Error>, policy: &str) -> worker::Result<Response> {
-        let limiter = match limiter {
-            Ok(limiter) => limiter,
-            Err(error) => return refuse(&Refusal::unavailable(error.kind())),
-        };
-        if self.rest.starts_with("_tollgate/") && in_test_mode(self.env) {
-            return suite::answer(limiter, self.request, self.rest).await;
-        }
-        match (self.debug, self.rest) {
-            (false, "") => App::new(limiter, self.env, policy)?.limited(&self.request).await,
-            (true, "") if switched_on(self.env, "DEBUG") => {
-                App::new(limiter, self.env, policy)?.left(&self.request).await
-            }
-            _ => not_found(),
-        }
-    }
+/// Nobody is told what is wrong inside: that is for the log.
+fn failed(error: &Error) -> worker::Result<Response> {
+    worker::console_error!("{error}");
+    refuse(&Refusal::unavailable(error.kind()))
 }
 
 fn not_found() -> worker::Result<Response> {
-    Response::error("not found", 404)
+    response(404, [], "not found\n")
 }
 
 fn in_test_mode(env: &Env) -> bool {
-    switched_on(env, "TOLLGATE_TEST_MODE")
+    cfg!(feature = "suite") && switched_on(env, "TOLLGATE_TEST_MODE")
 }
 
 fn switched_on(env: &Env, name: &str) -> bool {

@@ -11,7 +11,86 @@ use tollgate_core::{
 };
 use worker::{Context, Env, ObjectNamespace, RateLimiter};
 
-use crate::in_test_mode;
+use crate::{in_test_mode, policies};
+
+/// The store that a path names. An app that has one needs no such choice.
+pub(crate) enum Store<'a> {
+    Objects(&'static DurableObjectsLimiter<ObjectNamespace>),
+    Leases(&'static Leases<ObjectNamespace>),
+    Kv(Kv<'a>),
+    RateLimits(RateLimits<'a>),
+}
+
+impl<'a> Store<'a> {
+    pub(crate) fn named(name: &str, env: &'a Env, context: &'a Context) -> Option<Result<Self, Error>> {
+        Some(match name {
+            "do" => durable_objects(env).map(Self::Objects),
+            "do-leased" => leases(env).map(Self::Leases),
+            "kv" => kv(env, context).map(Self::Kv),
+            "ratelimit" => Ok(Self::RateLimits(RateLimits { env })),
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn policy(&self, env: &Env) -> Result<&'static Policy, Error> {
+        match self {
+            Self::RateLimits(_) => policies::per_location(),
+            _ => policies::api(env),
+        }
+    }
+
+    /// What this isolate did with Workers KV, and what it met there.
+    pub(crate) fn stats(&self) -> Option<String> {
+        if let Self::Kv(kv) = self { Some(format!("{:?}", kv.isolate.stats())) } else { None }
+    }
+}
+
+impl Limiter for Store<'_> {
+    fn capabilities(&self) -> Capabilities {
+        match self {
+            Self::Objects(limiter) => limiter.capabilities(),
+            Self::Leases(limiter) => limiter.capabilities(),
+            Self::Kv(limiter) => limiter.capabilities(),
+            Self::RateLimits(limiter) => limiter.capabilities(),
+        }
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        match self {
+            Self::Objects(limiter) => limiter.check(check).await,
+            Self::Leases(limiter) => limiter.check(check).await,
+            Self::Kv(limiter) => limiter.check(check).await,
+            Self::RateLimits(limiter) => limiter.check(check).await,
+        }
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        match self {
+            Self::Objects(limiter) => limiter.peek(check).await,
+            Self::Leases(limiter) => limiter.peek(check).await,
+            Self::Kv(limiter) => limiter.peek(check).await,
+            Self::RateLimits(limiter) => limiter.peek(check).await,
+        }
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        match self {
+            Self::Objects(limiter) => limiter.refund(refund).await,
+            Self::Leases(limiter) => limiter.refund(refund).await,
+            Self::Kv(limiter) => limiter.refund(refund).await,
+            Self::RateLimits(limiter) => limiter.refund(refund).await,
+        }
+    }
+
+    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+        match self {
+            Self::Objects(limiter) => limiter.reset(policy, key).await,
+            Self::Leases(limiter) => limiter.reset(policy, key).await,
+            Self::Kv(limiter) => limiter.reset(policy, key).await,
+            Self::RateLimits(limiter) => limiter.reset(policy, key).await,
+        }
+    }
+}
 
 /// In test mode a state lives at least this long by the platform's clock, for virtual time stands still meanwhile.
 const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
@@ -19,8 +98,12 @@ const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 /// In test mode thousands of calls are under way at once on a machine that runs their clients too.
 const TEST_DEADLINE: Millis = Millis::from_secs(25);
 
-pub(crate) fn durable_objects(env: &Env) -> Result<DurableObjectsLimiter<ObjectNamespace>, Error> {
-    objects(env).map(DurableObjects::limiter)
+fn durable_objects(env: &Env) -> Result<&'static DurableObjectsLimiter<ObjectNamespace>, Error> {
+    static OBJECTS: OnceLock<DurableObjectsLimiter<ObjectNamespace>> = OnceLock::new();
+    match OBJECTS.get() {
+        Some(limiter) => Ok(limiter),
+        None => objects(env).map(|objects| OBJECTS.get_or_init(|| objects.limiter())),
+    }
 }
 
 fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
@@ -33,7 +116,7 @@ fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
 /// What this isolate has leased: of each key up to 10 at a time, for up to 2 s.
 static LEASES: OnceLock<Leases<ObjectNamespace>> = OnceLock::new();
 
-pub(crate) fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Error> {
+fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Error> {
     if let Some(leases) = LEASES.get() {
         return Ok(leases);
     }
@@ -45,57 +128,59 @@ pub(crate) fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Erro
 /// What this isolate counted. It must outlive the request: it is what the bound rests on.
 static ISOLATE: OnceLock<Isolate> = OnceLock::new();
 
-pub(crate) fn kv<'a>(env: &Env, context: &'a Context) -> Result<Kv<'a>, Error> {
-    let test_mode = in_test_mode(env);
-    let isolate = ISOLATE.get_or_init(|| {
-        let config = tollgate_cloudflare_kv::Config::default();
-        Isolate::random(if test_mode { config.min_ttl(TEST_TTL_MIN) } else { config })
-    });
-    Ok(Kv { limiter: KvLimiter::new(isolate, WorkersKv::from_env(env, "COUNTS")?), context, test_mode })
+fn kv<'a>(env: &Env, context: &'a Context) -> Result<Kv<'a>, Error> {
+    let isolate = ISOLATE.get_or_init(|| Isolate::random(tollgate_cloudflare_kv::Config::default()));
+    Ok(Kv { isolate, namespace: WorkersKv::from_env(env, "COUNTS")?, context, test_mode: in_test_mode(env) })
 }
 
 /// Workers KV, written to after the response.
 pub(crate) struct Kv<'a> {
-    limiter: KvLimiter<'static, WorkersKv>,
+    isolate: &'static Isolate,
+    namespace: WorkersKv,
     context: &'a Context,
     test_mode: bool,
 }
 
 impl Kv<'_> {
-    fn write_after_the_response(&self, now: UnixMillis) {
-        let limiter = self.limiter.clone();
-        if self.test_mode {
-            // Virtual time does not pass while it waits for the next write.
-            self.context.wait_until(async move {
-                limiter.flush(now).await;
-            });
-        } else {
-            self.context.wait_until(limiter.write_back(now));
-        }
+    #[cfg(not(feature = "suite"))]
+    fn at(&self, _: UnixMillis) -> KvLimiter<'static, WorkersKv> {
+        KvLimiter::new(self.isolate, self.namespace.clone())
+    }
+
+    #[cfg(feature = "suite")]
+    fn at(&self, now: UnixMillis) -> KvLimiter<'static, crate::virtual_time::Timed> {
+        let kv = self.namespace.clone();
+        KvLimiter::new(self.isolate, crate::virtual_time::Timed { kv, now: self.test_mode.then_some(now) })
     }
 }
 
 impl Limiter for Kv<'_> {
     fn capabilities(&self) -> Capabilities {
-        self.limiter.capabilities()
+        tollgate_cloudflare_kv::CAPABILITIES
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let decision = self.limiter.check(check).await;
-        self.write_after_the_response(check.now);
+        let limiter = self.at(check.now);
+        let decision = limiter.check(check).await;
+        if self.test_mode {
+            // Virtual time does not pass while it waits for the next write, and the next step must find this one's.
+            limiter.flush(check.now).await;
+        } else {
+            self.context.wait_until(limiter.write_back(check.now));
+        }
         decision
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.limiter.peek(check).await
+        self.at(check.now).peek(check).await
     }
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.limiter.refund(refund).await
+        self.at(refund.now).refund(refund).await
     }
 
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        self.limiter.reset(policy, key).await
+        self.at(UnixMillis::default()).reset(policy, key).await
     }
 }
 

@@ -121,7 +121,9 @@ impl Reply {
         }
     }
 
-    fn error(error: &Error) -> Self {
+    /// A reply that says why there is no answer.
+    #[must_use]
+    pub fn error(error: &Error) -> Self {
         Self::new(503, &Answer::Error(error.into()))
     }
 }

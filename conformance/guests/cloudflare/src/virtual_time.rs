@@ -1,0 +1,38 @@
+//! A namespace that the suite's clock moves.
+
+use tollgate_cloudflare_kv::WorkersKv;
+use tollgate_core::store::BestEffort;
+use tollgate_core::{Capabilities, Error, Millis, UnixMillis};
+
+/// Workers KV, each operation with its virtual time in front of the key, as in `1800000000000|key`. Only the suite's
+/// own namespace goes by it.
+#[derive(Clone)]
+pub(crate) struct Timed {
+    pub(crate) kv: WorkersKv,
+    /// `None` but in test mode.
+    pub(crate) now: Option<UnixMillis>,
+}
+
+impl Timed {
+    fn name(&self, key: &str) -> String {
+        self.now.map_or_else(|| key.to_owned(), |now| format!("{}|{key}", now.get()))
+    }
+}
+
+impl BestEffort for Timed {
+    fn capabilities(&self) -> Capabilities {
+        self.kv.capabilities()
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.kv.get(&self.name(key)).await
+    }
+
+    async fn put(&self, key: &str, bytes: &[u8], ttl: Millis) -> Result<(), Error> {
+        self.kv.put(&self.name(key), bytes, ttl).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), Error> {
+        self.kv.delete(&self.name(key)).await
+    }
+}

@@ -1,0 +1,20 @@
+// Miniflare's way to a binding of one's own: the real KV binding, with the Worker in kv.mjs behind it.
+
+const KV_WORKER = "core:user:kv";
+
+/** The namespace bound as `name`, as `location` sees it. */
+export function kvNamespace(name, location) {
+  return { name, type: "kv", plugin: { package: import.meta.filename, name: "kv-locations" }, options: { location } };
+}
+
+export const plugins = {
+  "kv-locations": {
+    getBindings: (bindings = []) =>
+      bindings.map(({ name, options }) => ({
+        name,
+        kvNamespace: { name: KV_WORKER, entrypoint: "Location", props: { json: JSON.stringify(options) } },
+      })),
+    getNodeBindings: () => ({}),
+    getServices: () => [],
+  },
+};

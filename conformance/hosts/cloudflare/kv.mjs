@@ -1,0 +1,107 @@
+// Workers KV as Cloudflare documents it, in the place of an emulation that shows every write everywhere at once. It is
+// a Worker behind the guest's real KV binding:
+//
+// - a location sees its own writes at once, another's once the delay has passed;
+// - what it read it answers again until its cache is over, that there was nothing, too;
+// - a key takes one write a second, and the next is 429;
+// - a key is at most 512 bytes, a value lives at least 60 s.
+//
+// Time is virtual: each operation brings its own in front of the key, as in `1800000000000|key`. One that brings none
+// goes by the wall clock.
+
+import { WorkerEntrypoint } from "cloudflare:workers";
+
+const REPLICATION_MS = 60_000;
+const CACHE_S = 60;
+const CACHE_MIN_S = 30;
+const WRITE_SPACING_MS = 1_000;
+const TTL_MIN_S = 60;
+const KEY_BYTES_MAX = 512;
+
+/** Of each key, its writes in the order they came: `{ at, location, value, until }`. */
+const written = new Map();
+/** What each location answers again: `{ until, value }`. */
+const cached = new Map();
+const counts = { kvReads: 0, kvWrites: 0, kvThrottled: 0, kvKeyBytesMax: 0 };
+
+/** The namespace, as one location sees it. */
+export class Location extends WorkerEntrypoint {
+  async fetch(request) {
+    const url = new URL(request.url);
+    const { now, key } = timed(decodeURIComponent(url.pathname.slice(1)));
+    const { location } = this.ctx.props;
+    const bytes = new TextEncoder().encode(key).length;
+    counts.kvKeyBytesMax = Math.max(counts.kvKeyBytesMax, bytes);
+    if (bytes > KEY_BYTES_MAX) return refused(414, `UTF-8 encoded length of ${bytes} exceeds key length limit`);
+    switch (request.method) {
+      case "GET":
+        return get(location, key, now, number(url, "cache_ttl", CACHE_S));
+      case "PUT":
+        return put(location, key, now, number(url, "expiration_ttl", Infinity), await request.arrayBuffer());
+      default:
+        return refused(405, "Method Not Allowed");
+    }
+  }
+}
+
+function get(location, key, now, cacheSeconds) {
+  counts.kvReads += 1;
+  if (cacheSeconds < CACHE_MIN_S) return refused(400, `Invalid cache_ttl of ${cacheSeconds}`);
+  const place = JSON.stringify([location, key]);
+  let found = cached.get(place);
+  if (found === undefined || found.until <= now) {
+    found = { until: now + cacheSeconds * 1_000, value: visible(location, key, now) };
+    cached.set(place, found);
+  }
+  return found.value === undefined ? refused(404, "Not Found") : new Response(found.value);
+}
+
+function visible(location, key, now) {
+  const sees = (write) => write.location === location || write.at + REPLICATION_MS <= now;
+  const newest = written.get(key)?.findLast(sees);
+  return newest !== undefined && newest.until > now ? newest.value : undefined;
+}
+
+function put(location, key, now, ttlSeconds, value) {
+  counts.kvWrites += 1;
+  if (ttlSeconds < TTL_MIN_S) return refused(400, `Invalid expiration_ttl of ${ttlSeconds}`);
+  const writes = written.get(key) ?? [];
+  if (writes.length > 0 && Math.abs(now - writes.at(-1).at) < WRITE_SPACING_MS) {
+    counts.kvThrottled += 1;
+    return refused(429, "Too Many Requests");
+  }
+  writes.push({ at: now, location, value, until: now + ttlSeconds * 1_000 });
+  written.set(key, writes);
+  cached.delete(JSON.stringify([location, key]));
+  return new Response();
+}
+
+function timed(name) {
+  const [, virtual, key] = /^(?:(\d+)\|)?(.*)$/s.exec(name);
+  return { now: virtual === undefined ? Date.now() : Number(virtual), key };
+}
+
+function number(url, parameter, otherwise) {
+  const value = url.searchParams.get(parameter);
+  return value === null ? otherwise : Number(value);
+}
+
+function refused(status, statusText) {
+  return new Response(statusText, { status, statusText });
+}
+
+/** What the suite asks of it, past the binding. */
+export default {
+  fetch(request) {
+    switch (new URL(request.url).pathname) {
+      case "/counts":
+        return Response.json(counts);
+      case "/corrupt":
+        for (const write of [...written.values()].flat()) write.value = new TextEncoder().encode("not ours");
+        cached.clear();
+        return Response.json({});
+      default:
+        return refused(404, "Not Found");
+    }
+  },
+};

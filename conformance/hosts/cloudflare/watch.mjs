@@ -1,0 +1,100 @@
+// The guest's Worker with the suite's eyes on its bindings: what it does there is counted, and none of it changed.
+
+import { WorkerEntrypoint, env } from "cloudflare:workers";
+import unsafe from "workerd:unsafe";
+import Guest, { Tollgate as Counted } from "./index.js";
+
+export default Guest;
+
+const counts = { objectsMade: 0, objectCalls: 0, rowsWritten: 0, alarmsSet: 0, limiterCalls: 0, denials: [] };
+
+/** Lets `seen` look at what each call of a method takes and answers. */
+function watch(object, method, seen) {
+  const prototype = Object.getPrototypeOf(object);
+  const original = prototype[method];
+  if (original.watched) return;
+  prototype[method] = function (...args) {
+    const answer = original.apply(this, args);
+    seen(args, answer);
+    return answer;
+  };
+  prototype[method].watched = true;
+}
+
+for (const binding of Object.values(env)) {
+  if (typeof binding?.limit === "function") watch(binding, "limit", () => (counts.limiterCalls += 1));
+  if (typeof binding?.writeDataPoint === "function") {
+    watch(binding, "writeDataPoint", ([point]) => counts.denials.push(point));
+  }
+}
+
+const objects = new Set();
+
+/** The guest's class. */
+export class Tollgate {
+  constructor(state, env) {
+    objects.add(state.id);
+    counts.objectsMade += 1;
+    try {
+      watch(state.storage.sql, "exec", (_, cursor) => (counts.rowsWritten += cursor.rowsWritten));
+    } catch {
+      // A class without SQLite: what Tollgate says to that is what a test asks.
+    }
+    watch(state.storage, "setAlarm", () => (counts.alarmsSet += 1));
+    this.storage = state.storage;
+    this.counted = new Counted(state, env);
+  }
+
+  async fetch(request) {
+    if (request.url === CORRUPT) {
+      this.storage.sql.exec("UPDATE tollgate SET value = ?", new TextEncoder().encode("not ours"));
+      return new Response();
+    }
+    counts.objectCalls += 1;
+    return this.counted.fetch(request);
+  }
+
+  alarm() {
+    return this.counted.alarm();
+  }
+}
+
+/** Some class that is not Tollgate's. */
+export class Stranger {
+  fetch() {
+    return new Response("hello");
+  }
+}
+
+const CORRUPT = "http://host.invalid/corrupt";
+
+/** What the suite asks of it, past the guest. */
+export class Host extends WorkerEntrypoint {
+  async fetch(request) {
+    switch (new URL(request.url).pathname) {
+      case "/counts":
+        return Response.json(counts);
+      // Drops every object's memory, as the platform does with one that is idle or moves.
+      case "/evict":
+        await unsafe.abortAllDurableObjects();
+        return Response.json({});
+      // Writes over the state of every key. What an object has in memory stays as it is.
+      case "/corrupt":
+        await Promise.all([...objects].map((id) => this.env.TOLLGATE.get(id).fetch(CORRUPT)));
+        return Response.json({});
+      case "/plain":
+        return Response.json({ allowed: await plain(this.env.COUNTS, new URL(request.url).searchParams) });
+      default:
+        return new Response("not found", { status: 404 });
+    }
+  }
+}
+
+/** The counter that one would write without Tollgate: it reads, decides and writes. */
+async function plain(kv, asked) {
+  const key = `${asked.get("now")}|plain:${asked.get("key")}`;
+  const used = Number(await kv.get(key)) || 0;
+  if (used >= Number(asked.get("limit"))) return false;
+  await kv.put(key, String(used + 1), { expirationTtl: 3_600 }).catch(() => {});
+  return true;
+}

@@ -1,0 +1,450 @@
+//! What fixtures do not ask of the Worker: that it is deployed as it should be, and what becomes of bad bindings, bad
+//! state and bad input. It runs on workerd; where that is missing, each test says how to get it.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
+use tollgate_conformance::target::cloudflare::Host;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// The virtual time at which tests begin.
+const START_MS: u64 = 1_800_000_000_000;
+
+const MINUTE_MS: u64 = 60_000;
+
+/// An address that anyone can claim to have: it must not make another of the sender.
+const FORGED: &str = "203.0.113.7";
+
+async fn start(args: &[&str]) -> Result<Host> {
+    let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+    Ok(Host::start(&args).await?)
+}
+
+fn bases(host: &Host) -> Vec<String> {
+    host.addresses().map(ToString::to_string).collect()
+}
+
+/// What answers: the status code, and the body.
+async fn ask(method: &str, url: &str, client_ip: Option<&str>, body: String) -> Result<(u16, String)> {
+    let mut request = Request::builder().method(method).uri(url).header("x-forwarded-for", FORGED);
+    if let Some(client_ip) = client_ip {
+        request = request.header("cf-connecting-ip", client_ip);
+    }
+    let request = request.body(Full::new(Bytes::from(body)))?;
+    let response = Client::builder(TokioExecutor::new()).build_http().request(request).await?;
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await?.to_bytes();
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+}
+
+/// A page, as a client gets it.
+async fn page(base: &str, path: &str, client_ip: &str) -> Result<(u16, String)> {
+    ask("GET", &format!("{base}{path}"), Some(client_ip), String::new()).await
+}
+
+/// How a test asks for a decision.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    store: &'a str,
+    op: &'a str,
+    key: &'a str,
+    limit: u64,
+    /// In virtual time, from the start.
+    at_ms: u64,
+}
+
+impl<'a> Asked<'a> {
+    const fn check(store: &'a str, key: &'a str, limit: u64) -> Self {
+        Self { store, op: "check", key, limit, at_ms: 0 }
+    }
+
+    const fn peek(self) -> Self {
+        Self { op: "peek", ..self }
+    }
+
+    const fn at_ms(self, at_ms: u64) -> Self {
+        Self { at_ms, ..self }
+    }
+
+    /// The limit holds for an hour.
+    async fn of(self, base: &str) -> Result<(u16, String)> {
+        let quotas = json!([{ "algorithm": "fixed_window", "limit": self.limit, "window_ms": 3_600_000 }]);
+        let policy = json!({ "name": "test", "quotas": quotas });
+        let call = json!({ "policy": policy, "key": self.key, "now_ms": START_MS + self.at_ms });
+        ask("POST", &format!("{base}/{}/_tollgate/{}", self.store, self.op), None, call.to_string()).await
+    }
+
+    /// How many of a burst are admitted.
+    async fn burst(self, base: &str, requests: usize) -> Result<u64> {
+        let mut admitted = 0;
+        for answer in join_all((0..requests).map(|_| self.of(base))).await {
+            let (status, body) = answer?;
+            assert!(status == 200 || status == 429, "{status} {body}");
+            admitted += u64::from(status == 200);
+        }
+        Ok(admitted)
+    }
+}
+
+/// The kind and the message of an error.
+fn failure((status, body): &(u16, String)) -> Result<(String, String)> {
+    assert_eq!(*status, 503, "{body}");
+    let answer: Value = serde_json::from_str(body)?;
+    let text = |name: &str| answer["error"][name].as_str().unwrap_or_default().to_string();
+    Ok((text("kind"), text("message")))
+}
+
+async fn count(host: &Host, name: &str) -> Result<u64> {
+    Ok(host.tell("counts").await?[name].as_u64().ok_or_else(|| format!("no count {name}"))?)
+}
+
+/// A figure of what an isolate says it did with Workers KV.
+async fn stat(base: &str, name: &str) -> Result<u64> {
+    let (_, stats) = page(base, "/debug/kv/stats", "192.0.2.1").await?;
+    let figure = stats.split([' ', ',']).skip_while(|word| word.trim_end_matches(':') != name).nth(1);
+    Ok(figure.ok_or_else(|| format!("no {name} in {stats}"))?.parse()?)
+}
+
+const DEPLOYED: &str = "--var=TOLLGATE_TEST_MODE=off";
+const DEBUG: &str = "--var=DEBUG=on";
+
+#[tokio::test]
+async fn a_deployed_worker_limits_by_the_platforms_address_and_shows_nothing() -> Result<()> {
+    let host = start(&[DEPLOYED]).await?;
+    let base = &bases(&host)[0];
+    for (route, client) in [("/do", "192.0.2.1"), ("/do-leased", "192.0.2.2"), ("/kv", "192.0.2.3")] {
+        // The policy's burst is five, and one comes back a second.
+        let mut admitted = 0;
+        for _ in 0..20 {
+            let (status, body) = page(base, route, client).await?;
+            assert!(status == 200 || status == 429 && body.contains("rate_limited"), "{route}: {status} {body}");
+            admitted += u64::from(status == 200);
+        }
+        assert!((5..15).contains(&admitted), "{route}: admitted {admitted}");
+        assert_eq!(page(base, route, "192.0.2.4").await?.0, 200, "{route}");
+    }
+    assert_eq!(page(base, "/ratelimit", "192.0.2.1").await?, (200, "allowed\n".into()));
+    for hidden in ["/debug/do", "/debug/kv", "/debug/kv/stats"] {
+        assert_eq!(page(base, hidden, "192.0.2.1").await?.0, 404, "{hidden}");
+    }
+    assert_eq!(Asked::check("do", "ip:192.0.2.1", 2).of(base).await?.0, 404);
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_client_has_left_is_shown_where_that_is_switched_on() -> Result<()> {
+    let host = start(&[DEPLOYED, DEBUG]).await?;
+    let (status, body) = page(&bases(&host)[0], "/debug/do", "192.0.2.1").await?;
+    assert_eq!(status, 200, "{body}");
+    assert!(body.starts_with("ip:192.0.2.1: "), "{body}");
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_has_no_address_is_a_case_of_its_own() -> Result<()> {
+    let host = start(&[DEPLOYED, DEBUG]).await?;
+    let base = &bases(&host)[0];
+    // None at all, as on a developer's machine; and that of a Worker which asks another, across zones.
+    for client_ip in [None, Some("2a06:98c0:3600::103"), Some("not an address")] {
+        let (status, body) = ask("GET", &format!("{base}/debug/do"), client_ip, String::new()).await?;
+        assert_eq!(status, 200, "{client_ip:?}: {body}");
+        assert!(body.starts_with("ip:unknown: "), "{client_ip:?}: {body}");
+    }
+    // They share one count, and take nothing from those whose address is known.
+    let mut admitted = 0;
+    for _ in 0..20 {
+        admitted += u64::from(ask("GET", &format!("{base}/do"), None, String::new()).await?.0 == 200);
+    }
+    assert!((5..15).contains(&admitted), "admitted {admitted}");
+    assert_eq!(page(base, "/do", "192.0.2.1").await?.0, 200);
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_denial_is_an_event_where_there_is_a_dataset() -> Result<()> {
+    let host = start(&[DEPLOYED]).await?;
+    let base = &bases(&host)[0];
+    let mut denied = 0;
+    for _ in 0..20 {
+        denied += usize::from(page(base, "/do", "192.0.2.1").await?.0 == 429);
+    }
+    let counts = host.tell("counts").await?;
+    let events = counts["denials"].as_array().ok_or("no denials")?;
+    assert!(denied > 0);
+    assert_eq!(events.len(), denied, "{events:?}");
+    assert_eq!(events[0], json!({ "indexes": ["api"], "blobs": ["ip:192.0.2.1", "burst"], "doubles": [] }));
+    host.stop().await;
+
+    let host = start(&[DEPLOYED, "--without=DENIALS"]).await?;
+    let base = &bases(&host)[0];
+    let mut statuses = BTreeSet::new();
+    for _ in 0..20 {
+        statuses.insert(page(base, "/do", "192.0.2.1").await?.0);
+    }
+    assert_eq!(statuses, BTreeSet::from([200, 429]));
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_missing_binding_is_named_and_nobody_is_told_to_come_back() -> Result<()> {
+    let without = ["--without=TOLLGATE", "--without=COUNTS", "--without=LIMITER_100_60"];
+    let host = start(&without).await?;
+    let base = &bases(&host)[0];
+    for (store, binding) in [("do", "TOLLGATE"), ("do-leased", "TOLLGATE"), ("kv", "COUNTS")] {
+        let (kind, message) = failure(&Asked::check(store, "k", 2).of(base).await?)?;
+        assert_eq!(kind, "invalid", "{message}");
+        assert!(message.contains(binding) && message.contains("wrangler"), "{message}");
+    }
+    for store in ["do", "do-leased", "kv", "ratelimit"] {
+        let (status, body) = page(base, &format!("/{store}"), "192.0.2.1").await?;
+        assert_eq!(status, 503, "{store}: {body}");
+    }
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_class_that_is_not_tollgates_is_told() -> Result<()> {
+    let host = start(&["--class=Stranger"]).await?;
+    let base = &bases(&host)[0];
+    let (kind, message) = failure(&Asked::check("do", "k", 2).of(base).await?)?;
+    assert_eq!(kind, "corrupt", "{message}");
+    assert!(message.contains("or another class: export the bound one by"), "{message}");
+    assert_eq!(page(base, "/do", "192.0.2.1").await?.0, 503);
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_class_without_sqlite_is_told_where_it_belongs() -> Result<()> {
+    let host = start(&["--without=SQLite"]).await?;
+    let (kind, message) = failure(&Asked::check("do", "k", 2).of(&bases(&host)[0]).await?)?;
+    assert_eq!(kind, "refused", "{message}");
+    assert!(message.contains("listed in new_sqlite_classes"), "{message}");
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_panic_is_one_requests_and_no_count_is_lost() -> Result<()> {
+    let host = start(&["--isolates=2"]).await?;
+    let bases = bases(&host);
+    let check = Asked::check("do", "k", 2);
+    assert_eq!(check.of(&bases[0]).await?.0, 200);
+    for base in &bases {
+        assert_eq!(ask("POST", &format!("{base}/do/_tollgate/panic"), None, String::new()).await?.0, 500);
+    }
+    // The objects live in the first isolate, which has just been made anew.
+    assert_eq!(check.of(&bases[1]).await?.0, 200);
+    assert_eq!(check.of(&bases[0]).await?.0, 429);
+
+    // What the second isolate had leased is lost: at most a slice of ten is admitted less, and nothing more.
+    let leased = Asked::check("do-leased", "k", 40);
+    assert_eq!(leased.of(&bases[1]).await?.0, 200);
+    assert_eq!(ask("POST", &format!("{}/do/_tollgate/panic", bases[1]), None, String::new()).await?.0, 500);
+    let mut admitted = 1;
+    for base in bases.iter().cycle().take(100) {
+        admitted += u64::from(leased.of(base).await?.0 == 200);
+    }
+    assert!((30..=40).contains(&admitted), "admitted {admitted}");
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_evicted_object_goes_on_from_what_it_stored() -> Result<()> {
+    let host = start(&[]).await?;
+    let base = &bases(&host)[0];
+    let check = Asked::check("do", "k", 3);
+    let mut made = 0;
+    for expected in [200, 200, 200, 429, 429] {
+        assert_eq!(check.of(base).await?.0, expected);
+        let before = std::mem::replace(&mut made, count(&host, "objectsMade").await?);
+        assert_eq!(made, before + 1, "it was evicted, and so is another");
+        host.tell("evict").await?;
+    }
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_admitted_request_writes_one_row_and_a_denied_one_none() -> Result<()> {
+    let host = start(&["--isolates=3"]).await?;
+    let bases = bases(&host);
+    let check = Asked::check("do", "k", 60);
+    // The first makes the table and sets the alarm.
+    assert_eq!(check.of(&bases[0]).await?.0, 200);
+    let counts = async || -> Result<[u64; 3]> {
+        let counts = host.tell("counts").await?;
+        Ok(["objectCalls", "rowsWritten", "alarmsSet"].map(|name| counts[name].as_u64().unwrap_or(u64::MAX)))
+    };
+    let before = counts().await?;
+    let mut admitted = 0;
+    for base in &bases {
+        admitted += check.burst(base, 50).await?;
+    }
+    assert_eq!(admitted, 59);
+    let after = counts().await?;
+    assert_eq!([0, 1, 2].map(|count| after[count] - before[count]), [150, 59, 0], "calls, rows, alarms");
+    assert_eq!(after[2], 1);
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_corrupt_row_is_an_error_of_its_key_alone() -> Result<()> {
+    let host = start(&[]).await?;
+    let base = &bases(&host)[0];
+    let check = Asked::check("do", "k", 3);
+    assert_eq!(check.of(base).await?.0, 200);
+    host.tell("corrupt").await?;
+    host.tell("evict").await?;
+    let (kind, message) = failure(&check.of(base).await?)?;
+    assert_eq!(kind, "corrupt", "{message}");
+    assert_eq!(Asked::check("do", "other", 3).of(base).await?.0, 200);
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_corrupt_value_counts_as_nothing_found_and_is_counted() -> Result<()> {
+    let host = start(&["--isolates=2", DEBUG]).await?;
+    let bases = bases(&host);
+    let check = Asked::check("kv", "k", 3);
+    assert_eq!(check.burst(&bases[0], 10).await?, 3);
+    host.tell("corrupt").await?;
+    // Each read takes another of the four values that a key has.
+    for second in 0..4 {
+        let later = check.peek().at_ms(2 * MINUTE_MS + 1_000 * second);
+        assert_eq!(later.of(&bases[1]).await?.0, 200);
+    }
+    assert_eq!(stat(&bases[1], "corrupt").await?, 1);
+    let later = check.at_ms(3 * MINUTE_MS);
+    assert_eq!((later.burst(&bases[1], 10).await?, later.burst(&bases[0], 10).await?), (3, 0), "each its own limit");
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_of_any_length_fits_the_store_and_keeps_its_own_count() -> Result<()> {
+    let host = start(&[]).await?;
+    let base = &bases(&host)[0];
+    let (long, longer) = ("k".repeat(4_000), "k".repeat(4_001));
+    for store in ["do", "kv"] {
+        for key in [&long, &longer] {
+            assert_eq!(Asked::check(store, key, 3).burst(base, 10).await?, 3, "{store}");
+        }
+    }
+    let bytes = count(&host, "kvKeyBytesMax").await?;
+    assert!((1..=512).contains(&bytes), "{bytes}");
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_throttled_write_is_absorbed_counted_and_made_later() -> Result<()> {
+    let host = start(&["--isolates=3", DEBUG]).await?;
+    let bases = bases(&host);
+    let keys: Vec<String> = (0..20).map(|number| format!("k{number}")).collect();
+    // At one instant: of a key's four values some are written twice.
+    for key in &keys {
+        for base in &bases {
+            assert_eq!(Asked::check("kv", key, 1_000).of(base).await?.0, 200);
+        }
+    }
+    let throttled = count(&host, "kvThrottled").await?;
+    let mut told = 0;
+    for base in &bases {
+        told += stat(base, "writes_throttled").await?;
+    }
+    assert!(throttled > 0);
+    assert_eq!(told, throttled);
+    // What was refused is written once there is room, if only by a request of another key: all come to know of all.
+    let all_know = async |round: u64| -> Result<bool> {
+        let mut know = true;
+        for (place, base) in (0..).zip(&bases) {
+            let at_ms = 20_000 * round + 2_000 * place;
+            for key in &keys {
+                let (_, body) = Asked::check("kv", key, 1_000).peek().at_ms(at_ms).of(base).await?;
+                let answer: Value = serde_json::from_str(&body)?;
+                know &= answer["decision"]["quotas"][0]["remaining"] == 1_000 - 3;
+            }
+            Asked::check("kv", "another", 1_000).at_ms(at_ms).of(base).await?;
+        }
+        Ok(know)
+    };
+    let mut round = 1;
+    while !all_know(round).await? {
+        round += 1;
+        assert!(round < 90, "half an hour later some location does not know of the others");
+    }
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn ten_decisions_a_second_take_one_read_and_less_than_two_writes() -> Result<()> {
+    let host = start(&[]).await?;
+    let base = &bases(&host)[0];
+    for decision in 0..600 {
+        assert_eq!(Asked::check("kv", "k", 1_000).at_ms(100 * decision).of(base).await?.0, 200);
+    }
+    let (reads, writes) = (count(&host, "kvReads").await?, count(&host, "kvWrites").await?);
+    println!("600 decisions, 10 a second: {reads} reads, {writes} writes");
+    assert!((1..=60).contains(&reads), "{reads}");
+    assert!((1..=60).contains(&writes), "{writes}");
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn counts_are_written_after_the_response() -> Result<()> {
+    let host = start(&[DEPLOYED]).await?;
+    assert_eq!(page(&bases(&host)[0], "/kv", "192.0.2.1").await?.0, 200);
+    while count(&host, "kvWrites").await? == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(count(&host, "kvWrites").await?, 1);
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_counter_that_gets_and_puts_passes_the_limit_by_the_burst() -> Result<()> {
+    const LIMIT: u64 = 60;
+    const REQUESTS: usize = 200;
+    let host = start(&["--isolates=3"]).await?;
+    let bases = bases(&host);
+    let hosts = host.tell("hosts").await?;
+    let plain = async |place: usize, at_ms: u64| -> Result<u64> {
+        let base = hosts[place].as_str().ok_or("no host")?;
+        let url = format!("{base}plain?key=k&limit={LIMIT}&now={}", START_MS + at_ms);
+        let answers = join_all((0..REQUESTS).map(|_| ask("GET", &url, None, String::new()))).await;
+        let bodies = answers.into_iter().collect::<Result<Vec<_>>>()?;
+        Ok(bodies.iter().filter(|(_, body)| body == r#"{"allowed":true}"#).count() as u64)
+    };
+    let (mut ours, mut theirs) = ([0; 3], [0; 3]);
+    for (round, at_ms) in [0, 10_000, 5 * MINUTE_MS].into_iter().enumerate() {
+        for (place, base) in bases.iter().enumerate() {
+            ours[round] += Asked::check("kv", "k", LIMIT).at_ms(at_ms).burst(base, REQUESTS).await?;
+            theirs[round] += plain(place, at_ms).await?;
+        }
+    }
+    println!("3 locations, limit {LIMIT}, bursts of {REQUESTS} at each, at once, after 10 s, after 5 min:");
+    println!("Tollgate admits {ours:?}, a counter that gets and puts {theirs:?}");
+    assert!(ours.iter().sum::<u64>() <= 3 * LIMIT);
+    assert!(theirs.iter().sum::<u64>() > 2 * 3 * LIMIT);
+    host.stop().await;
+    Ok(())
+}
