@@ -19,4 +19,4 @@ lint() {
 }
 
 lint wasm32-unknown-unknown tollgate-guest-cloudflare --package 'tollgate-cloudflare-*' --features tollgate-guest-cloudflare/suite &&
-    lint wasm32-wasip1 tollgate-guest-fastly --package tollgate-fastly
+    lint wasm32-wasip1 tollgate-guest-fastly --package tollgate-fastly --features tollgate-guest-fastly/suite

@@ -9,7 +9,7 @@ use tollgate_core::{
     ResponseFields, UnixMillis,
 };
 
-use crate::{limiters, suite};
+use crate::limiters;
 
 /// Answers a request from the store that its path names.
 pub(crate) fn answer(request: Request) -> Response {
@@ -17,8 +17,9 @@ pub(crate) fn answer(request: Request) -> Response {
     let (store, rest) = path.trim_start_matches('/').split_once('/').unwrap_or((path.trim_start_matches('/'), ""));
     let answered = match (store, rest) {
         ("health", "") => Ok(Response::from_body("well\n")),
+        #[cfg(feature = "suite")]
         ("kv" | "erl", route) if route.starts_with("_tollgate/") && limiters::in_test_mode() => {
-            suite::answer(store, route, request)
+            crate::suite::answer(store, route, request)
         }
         ("kv", "") => limiters::kv().and_then(|limiter| {
             let response = limited(&limiter, &policy()?, &request);

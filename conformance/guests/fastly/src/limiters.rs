@@ -14,7 +14,7 @@ const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 const TEST_ATTEMPTS: u32 = 256;
 
 pub(crate) fn in_test_mode() -> bool {
-    switched_on("tollgate_test", "mode")
+    cfg!(feature = "suite") && switched_on("tollgate_test", "mode")
 }
 
 pub(crate) fn kv() -> Result<KvLimiter<KVStore>, Error> {

@@ -8,15 +8,16 @@
 //! | `/debug/kv` | nothing: it shows what the client has left; only where `debug` is `on` |
 //! | `/health` | nothing |
 //!
-//! The config store `tollgate` has the policy of `/kv`. Only where there is a config store `tollgate_test` whose `mode` is
-//! `on` it also answers the conformance suite's routes below each path (`/kv/_tollgate/check`), and takes its time from
-//! them. Never deploy it so.
+//! The config store `tollgate` has the policy of `/kv`.
+//!
+//! Built with the feature `suite`, and only where there is a config store `tollgate_test` whose `mode` is `on`, it also answers
+//! the conformance suite's routes below each path (`/kv/_tollgate/check`), and takes its time from them. Never deploy it so.
 
 #[cfg(target_os = "wasi")]
 mod app;
 #[cfg(target_os = "wasi")]
 mod limiters;
-#[cfg(target_os = "wasi")]
+#[cfg(all(target_os = "wasi", feature = "suite"))]
 mod suite;
 
 #[cfg(target_os = "wasi")]
