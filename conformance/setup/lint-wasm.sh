@@ -12,11 +12,12 @@ lint() {
     elif RUSTUP_TOOLCHAIN=tollgate-wasm rustc --version >/dev/null 2>&1; then
         # Debian's Rust for WebAssembly brings no clippy: its compiler's own lints are had all the same.
         RUSTUP_TOOLCHAIN=tollgate-wasm RUSTFLAGS='--deny warnings' \
-            cargo check --package "$guest" --target "$target" --target-dir target/lint-wasm
+            cargo check --package "$guest" "$@" --target "$target" --target-dir target/lint-wasm
     else
         echo "no Rust here builds for $target: nothing linted; run conformance/setup.sh"
     fi
 }
 
 lint wasm32-unknown-unknown tollgate-guest-cloudflare --package 'tollgate-cloudflare-*' --features tollgate-guest-cloudflare/suite &&
+    lint wasm32-unknown-unknown tollgate-upstash --no-default-features --features rest &&
     lint wasm32-wasip1 tollgate-guest-fastly --package tollgate-fastly --features tollgate-guest-fastly/suite

@@ -8,6 +8,7 @@ mod fastly;
 mod memory;
 mod process;
 mod redis;
+mod upstash_rest;
 mod wasm;
 
 pub use build::workspace;
@@ -30,6 +31,7 @@ pub const ALL: &[&dyn Target] = &[
     &memory::Memory,
     &redis::SINGLE,
     &redis::CLUSTER,
+    &upstash_rest::UpstashRest,
     &cloudflare::DURABLE_OBJECT,
     &cloudflare::LEASED,
     &cloudflare::KV,

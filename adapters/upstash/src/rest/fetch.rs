@@ -1,0 +1,98 @@
+//! Requests by the host's `fetch`.
+//!
+//! Nothing is asked whether it is an instance of a class: a host may run this beside classes of another realm.
+
+use js_sys::{Function, Promise, Reflect};
+use tollgate_core::{Error, Millis};
+use wasm_bindgen::{JsCast as _, JsValue};
+use wasm_bindgen_futures::JsFuture;
+use web_sys::{AbortSignal, Headers, Request, RequestCache, RequestInit, RequestRedirect};
+
+use super::config::RestConfig;
+use super::{ANSWER_LEN_MAX, HEADERS, Response, SYNC_TOKEN, error};
+use crate::settings::invalid;
+
+pub(crate) struct Http {
+    url: String,
+    token: String,
+    deadline: Millis,
+    /// Next.js caches what `fetch` brings unless told not to; an older Workers runtime refuses to be told.
+    no_store: bool,
+}
+
+/// Ends a call, its second request included, when its time is over.
+pub(crate) struct Deadline(AbortSignal);
+
+impl Http {
+    pub(crate) fn new(config: &RestConfig) -> Result<Self, Error> {
+        let init = RequestInit::new();
+        Request::new_with_str_and_init(&config.url, &init)
+            .map_err(|_| invalid("url: no URL; write https://<database>.upstash.io"))?;
+        init.set_cache(RequestCache::NoStore);
+        let no_store = Request::new_with_str_and_init(&config.url, &init).is_ok();
+        Ok(Self { url: config.url.clone(), token: config.token.clone(), deadline: config.deadline, no_store })
+    }
+
+    pub(crate) fn deadline(&self) -> Deadline {
+        // An hour at most, by the configuration's check.
+        Deadline(AbortSignal::timeout_with_u32(u32::try_from(self.deadline.get()).unwrap_or(u32::MAX)))
+    }
+
+    /// Sends one request, once.
+    pub(crate) async fn post(
+        &self,
+        body: String,
+        sync_token: Option<&str>,
+        deadline: &Deadline,
+    ) -> Result<Response, Error> {
+        let failed = |thrown: JsValue| {
+            if deadline.0.aborted() { error::timeout(self.deadline) } else { error::lost(self.said(&thrown)) }
+        };
+        let response = self.send(&body, sync_token, &deadline.0).await.map_err(failed)?;
+        let length = response.headers().get("content-length").ok().flatten().and_then(|length| length.parse().ok());
+        if length.is_some_and(|length: usize| length > ANSWER_LEN_MAX) {
+            return Err(error::nonsense("an answer of more than a megabyte"));
+        }
+        let text = async { JsFuture::from(response.text()?).await }.await.map_err(failed)?;
+        Ok(Response {
+            status: response.status(),
+            sync_token: response.headers().get(SYNC_TOKEN).ok().flatten(),
+            body: text.as_string().unwrap_or_default().into_bytes(),
+        })
+    }
+
+    async fn send(
+        &self,
+        body: &str,
+        sync_token: Option<&str>,
+        signal: &AbortSignal,
+    ) -> Result<web_sys::Response, JsValue> {
+        let headers = Headers::new()?;
+        for (name, value) in HEADERS {
+            headers.set(name, value)?;
+        }
+        headers.set("authorization", &format!("Bearer {}", self.token))?;
+        if let Some(token) = sync_token {
+            headers.set(SYNC_TOKEN, token)?;
+        }
+        let init = RequestInit::new();
+        init.set_method("POST");
+        init.set_headers(&headers);
+        init.set_body(&JsValue::from_str(body));
+        init.set_redirect(RequestRedirect::Manual);
+        init.set_signal(Some(signal));
+        if self.no_store {
+            init.set_cache(RequestCache::NoStore);
+        }
+        let global = js_sys::global();
+        let fetch: Function = Reflect::get(&global, &"fetch".into())?.unchecked_into();
+        let promise: Promise = fetch.call2(&global, &JsValue::from_str(&self.url), &init)?.unchecked_into();
+        JsFuture::from(promise).await.map(JsValue::unchecked_into)
+    }
+
+    /// What was thrown, without the token, should it repeat that.
+    fn said(&self, thrown: &JsValue) -> String {
+        let message = Reflect::get(thrown, &"message".into()).ok().and_then(|message| message.as_string());
+        message.unwrap_or_default().replace(&self.token, "…")
+    }
+}
