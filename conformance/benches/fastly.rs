@@ -1,7 +1,8 @@
 //! What a decision costs in a Compute app, on Viceroy: each of its limiters beside the same app deciding nothing.
 //!
-//! The routes are measured by turns, and compared turn by turn, so that whatever else the machine does falls on all of them.
-//! Client and Viceroy share the machine's cores; a PoP uses one. Clients are told apart by their address, so each has its own.
+//! The routes are measured by turns, and compared turn by turn, so that whatever else the machine does falls on all of
+//! them. Client and Viceroy share the machine's cores; a PoP uses one. Clients are told apart by their address, so each
+//! has its own.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr};

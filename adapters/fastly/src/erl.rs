@@ -27,8 +27,9 @@ pub const CAPABILITIES: Capabilities = Capabilities {
 
 /// The one question the platform answers: in an app `fastly::erl::ERL`, in a test whatever stands in for it.
 pub trait Rates: MaybeSend + MaybeSync {
-    /// Counts a request of `entry`. Whether it is to be blocked: for the entry came to more than `per_second` requests a
-    /// second on average over `window`, which puts it into the penalty box for `penalty`, or for it is in there already.
+    /// Counts a request of `entry`. Whether it is to be blocked: for the entry came to more than `per_second` requests
+    /// a second on average over `window`, which puts it into the penalty box for `penalty`, or for it is in there
+    /// already.
     ///
     /// # Errors
     /// Whatever keeps the platform from answering.
@@ -49,8 +50,8 @@ pub enum Window {
 /// Edge Rate Limiting, as a [`Native`] store with one policy: a sliding window.
 ///
 /// The platform does not count a window's requests; it estimates an average rate. `limit` in `window` is told to it as
-/// `limit / window` requests a second, and whoever passes that stays in the penalty box, denied, for `penalty`: each denied
-/// request that still passes the rate starts the penalty anew. So a client that keeps hammering stays out.
+/// `limit / window` requests a second, and whoever passes that stays in the penalty box, denied, for `penalty`: each
+/// denied request that still passes the rate starts the penalty anew. So a client that keeps hammering stays out.
 ///
 /// # Errors
 /// [`Unsupported`](tollgate_core::ErrorKind::Unsupported) for a policy that is not the one it was made with;
@@ -80,8 +81,8 @@ impl<R: Rates> Erl<R> {
     /// A store that admits `limit` requests in `window` and denies who passes that for `penalty`.
     ///
     /// # Errors
-    /// [`Invalid`](tollgate_core::ErrorKind::Invalid), with what to write instead, for a window other than 1, 10 and 60 s, a
-    /// limit that is no whole number of requests a second from [`PER_SECOND_MIN`](Self::PER_SECOND_MIN) to
+    /// [`Invalid`](tollgate_core::ErrorKind::Invalid), with what to write instead, for a window other than 1, 10 and 60
+    /// s, a limit that is no whole number of requests a second from [`PER_SECOND_MIN`](Self::PER_SECOND_MIN) to
     /// [`PER_SECOND_MAX`](Self::PER_SECOND_MAX), and a penalty other than whole minutes up to an hour.
     pub fn new(rates: R, limit: u64, window: Millis, penalty: Millis) -> Result<Self, Error> {
         let averaged = Window::of(window).ok_or_else(|| error::window(window))?;

@@ -34,8 +34,8 @@ pub(crate) fn another_policy(quota: &Quota) -> Error {
     Error::new(
         ErrorKind::Unsupported,
         format!(
-            "this limiter was made with limit {} and window {}: check a policy of one sliding_window quota with these, or \
-             make another limiter for the other policy",
+            "this limiter was made with limit {} and window {}: check a policy of one sliding_window quota with these, \
+             or make another limiter for the other policy",
             quota.rule().limit(),
             quota.rule().window()
         ),

@@ -10,10 +10,12 @@ use tollgate_core::{Accuracy, Capabilities, Drift, Error, Floor, MaybeSend, Mayb
 /// A limiter by KV Store.
 pub type KvLimiter<S> = VersionedLimiter<Kv<S>>;
 
-/// How far PoPs together may pass a limit. Within one, a write is made only over what was read, so nothing is admitted that
-/// was not counted; between them the store is eventual, and no more is taken for granted than that each counts for itself.
+/// How far PoPs together may pass a limit. Within one, a write is made only over what was read, so nothing is admitted
+/// that was not counted; between them the store is eventual, and no more is taken for granted than that each counts for
+/// itself.
 ///
-/// A view that has not caught up shows less than was counted, never more, so nobody is denied early: nothing is held back.
+/// A view that has not caught up shows less than was counted, never more, so nobody is denied early: nothing is held
+/// back.
 pub const DRIFT: Drift = Drift {
     formula: "limit x locations",
     ceiling: |load| load.limit.saturating_mul(load.locations.max(1)),
@@ -69,13 +71,14 @@ pub enum Inserted {
 
 /// KV Store, as a [`Versioned`] store.
 ///
-/// A decision reads, decides, and writes on the condition that what it read still stands. Where it does not, or where the
-/// store refuses the write, it tries again: up to [`VersionedLimiter::attempts`] times. What was never written was never
-/// admitted: running out of attempts is [`Contended`](tollgate_core::ErrorKind::Contended). A denial writes nothing.
+/// A decision reads, decides, and writes on the condition that what it read still stands. Where it does not, or where
+/// the store refuses the write, it tries again: up to [`VersionedLimiter::attempts`] times. What was never written was
+/// never admitted: running out of attempts is [`Contended`](tollgate_core::ErrorKind::Contended). A denial writes
+/// nothing.
 ///
 /// # Errors
-/// [`Contended`](tollgate_core::ErrorKind::Contended) on a key that is hammered; what to do then is the caller's choice, and
-/// denying is a good one. [`Unavailable`](tollgate_core::ErrorKind::Unavailable) where KV Store fails.
+/// [`Contended`](tollgate_core::ErrorKind::Contended) on a key that is hammered; what to do then is the caller's
+/// choice, and denying is a good one. [`Unavailable`](tollgate_core::ErrorKind::Unavailable) where KV Store fails.
 /// [`Corrupt`](tollgate_core::ErrorKind::Corrupt) where a value is none that Tollgate wrote: it is left as it is, and a
 /// reset removes it.
 pub struct Kv<S> {
@@ -101,8 +104,8 @@ impl<S: KeyValue> Kv<S> {
         Self { store, min_ttl: Millis::new(0), lost: AtomicU64::new(0), refused: AtomicU64::new(0) }
     }
 
-    /// The same store, in which a state lives at least this long by the platform's clock: for tests, whose own clock may
-    /// stand still.
+    /// The same store, in which a state lives at least this long by the platform's clock: for tests, whose own clock
+    /// may stand still.
     #[must_use]
     pub const fn min_ttl(mut self, min_ttl: Millis) -> Self {
         self.min_ttl = min_ttl;

@@ -7,8 +7,8 @@
 //! | admitted | at most limit x locations | about limit x locations, by Fastly's word |
 //! | it is for | quotas that must hold, on keys that are not hammered | keeping a flood out |
 //!
-//! Compute starts a fresh instance for each request, so nothing is kept between requests but in the store. Its API blocks:
-//! every future here is ready when it is first polled, and any executor will do.
+//! Compute starts a fresh instance for each request, so nothing is kept between requests but in the store. Its API
+//! blocks: every future here is ready when it is first polled, and any executor will do.
 //!
 //! ```
 //! use tollgate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
@@ -23,12 +23,12 @@
 //! ```
 //!
 //! The client's address is what `Request::get_client_ip_addr` tells, handed to
-//! [`ClientIpSource::find`](tollgate_core::ClientIpSource::find) for [`Platform::Fastly`](tollgate_core::Platform::Fastly):
-//! never the field `Fastly-Client-IP`, which a client can send.
+//! [`ClientIpSource::find`](tollgate_core::ClientIpSource::find) for
+//! [`Platform::Fastly`](tollgate_core::Platform::Fastly): never the field `Fastly-Client-IP`, which a client can send.
 //!
 //! # Errors
-//! A store that is not linked to the service is [`Invalid`](tollgate_core::ErrorKind::Invalid), when it is opened. What a
-//! check can end in stands with [`Kv`] and [`Erl`]. None is ever a denial.
+//! A store that is not linked to the service is [`Invalid`](tollgate_core::ErrorKind::Invalid), when it is opened. What
+//! a check can end in stands with [`Kv`] and [`Erl`]. None is ever a denial.
 
 mod erl;
 mod error;

@@ -17,10 +17,10 @@ const MINUTE: Millis = Millis::from_secs(60);
 
 /// One PoP: a rate counter and a penalty box, by a clock that the test moves.
 ///
-/// After <https://www.fastly.com/documentation/reference/vcl/functions/rate-limiting/ratelimit-check-rate/>: a check counts,
-/// then compares the average a second over the window; whoever goes above the limit is put into the box; it answers whether
-/// the client is penalised. An entry has 256 bytes at most. What is left of a penalty is rounded up to whole minutes, so that
-/// the shortest lasts two (<https://docs.fastly.com/products/edge-rate-limiting>).
+/// After <https://www.fastly.com/documentation/reference/vcl/functions/rate-limiting/ratelimit-check-rate/>: a check
+/// counts, then compares the average a second over the window; whoever goes above the limit is put into the box; it
+/// answers whether the client is penalised. An entry has 256 bytes at most. What is left of a penalty is rounded up to
+/// whole minutes, so that the shortest lasts two (<https://docs.fastly.com/products/edge-rate-limiting>).
 #[derive(Default)]
 struct Pop {
     now: Mutex<Duration>,

@@ -30,8 +30,8 @@ pub(super) async fn host(package: &str) -> Result<PathBuf, String> {
     once(package, &[workspace, "--target-dir=target/hosts", "--release"], None, "executable").await
 }
 
-/// Builds a guest for a WebAssembly target, once, and tells where its module is: with all its features, those among them that a
-/// deployed app leaves out.
+/// Builds a guest for a WebAssembly target, once, and tells where its module is: with all its features, those among
+/// them that a deployed app leaves out.
 pub(super) async fn module(package: &str, target: &str) -> Result<PathBuf, String> {
     let toolchain = wasm::toolchain(target)?;
     once(package, &["--target", target, "--release", "--all-features"], toolchain, "module").await

@@ -42,9 +42,9 @@ pub(crate) fn answer(request: Request) -> Response {
     answered.unwrap_or_else(|error| unavailable(&error))
 }
 
-/// A page that each client gets as often as the policy says. A client whose writes come too fast to be counted is denied
-/// for now; where the store does not answer, nobody gets it, and nobody is told to come back later. To let them through
-/// instead is a matter of one line here.
+/// A page that each client gets as often as the policy says. Where the store does not answer, or others wrote the key
+/// first each time, nobody gets it, and nobody is told to come back later. To let them through instead is a matter of
+/// one line here.
 fn limited(limiter: &impl Limiter, policy: &Policy, request: &Request) -> Response {
     let decision = match block_on(limiter.check(Check::new(policy, &key(request), now()))) {
         Ok(decision) => decision,

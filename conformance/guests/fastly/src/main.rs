@@ -1,5 +1,5 @@
-//! A small rate-limited app for Fastly Compute, as one would deploy it: each path is limited by another store, by the client's
-//! address.
+//! A small rate-limited app for Fastly Compute, as one would deploy it: each path is limited by another store, by the
+//! client's address.
 //!
 //! | path | counts in |
 //! |-|-|
@@ -10,8 +10,9 @@
 //!
 //! The config store `tollgate` has the policy of `/kv`.
 //!
-//! Built with the feature `suite`, and only where there is a config store `tollgate_test` whose `mode` is `on`, it also answers
-//! the conformance suite's routes below each path (`/kv/_tollgate/check`), and takes its time from them. Never deploy it so.
+//! Built with the feature `suite`, and only where there is a config store `tollgate_test` whose `mode` is `on`, it also
+//! answers the conformance suite's routes below each path (`/kv/_tollgate/check`), and takes its time from them. Never
+//! deploy it so.
 
 #[cfg(target_os = "wasi")]
 mod app;

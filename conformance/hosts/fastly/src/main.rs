@@ -3,9 +3,10 @@
 //!     tollgate-host-fastly --guest=APP.wasm --manifest=fastly.toml [--pops=N] [--test-mode]
 //!
 //! It prints the PoPs' addresses on one line, and ends when standard input does. Each PoP has stores of its own, as the
-//! manifest's `local_server` fills them: what one writes no other ever reads, the worst an eventual store can do. One thread
-//! runs a PoP's instances. So a conditional write, which Viceroy checks and makes in two steps, is made whole, as it is on
-//! the platform; the instances take turns between their calls of the platform, and every so often amid their own code.
+//! manifest's `local_server` fills them: what one writes no other ever reads, the worst an eventual store can do. One
+//! thread runs a PoP's instances. So a conditional write, which Viceroy checks and makes in two steps, is made whole,
+//! as it is on the platform; the instances take turns between their calls of the platform, and every so often amid
+//! their own code.
 //!
 //! In test mode there is one config store more, `tollgate_test`, with `mode = "on"`.
 
