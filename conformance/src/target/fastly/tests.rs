@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::header::HeaderMap;
@@ -164,6 +165,25 @@ async fn a_policy_that_is_wrong_is_for_the_log_and_stops_nothing_else() -> Resul
     let (status, body) = app.get("/kv").await?;
     assert!(status == 503 && !body.contains("capacity"), "{status} {body}");
     assert_eq!(app.get("/erl").await?.0, 200);
+    app.host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_admitted_amid_contention_is_charged_and_what_is_not_is_an_error() -> Result<()> {
+    let roomy = |manifest: String| {
+        let quota = |capacity, per_ms| format!("\"capacity\": {capacity}, \"refill\": 1, \"per_ms\": {per_ms}");
+        manifest.replace(&quota(5, 1_000), &quota(100_000, 86_400_000)).replace("debug = \"off\"", "debug = \"on\"")
+    };
+    let app = App::start_with(roomy, &[]).await?;
+    let answers = join_all((0..500).map(|_| app.get("/kv"))).await.into_iter().collect::<Result<Vec<_>>>()?;
+    let count = |of: fn(&(u16, String)) -> bool| answers.iter().filter(|answer| of(answer)).count();
+    let admitted = count(|(status, _)| *status == 200);
+    assert!(admitted > 0);
+    assert_eq!(admitted + count(|(status, body)| *status == 503 && body.contains("contended")), answers.len());
+    let (_, _, headers) = app.ask("GET", "/debug/kv", "").await?;
+    let remaining = headers.get("x-ratelimit-remaining").and_then(|value| value.to_str().ok());
+    assert_eq!(remaining, Some((100_000 - admitted).to_string().as_str()));
     app.host.stop().await;
     Ok(())
 }
