@@ -36,7 +36,7 @@ async fn main() -> Result<()> {
     let app = workspace().join("target/wasm32-wasip1/deployed/tollgate-guest-fastly.wasm");
     build("--profile=deployed --package=tollgate-guest-fastly --target=wasm32-wasip1")?;
     let hosts = "--manifest-path=conformance/hosts/Cargo.toml --target-dir=target/hosts";
-    build(&format!("--release --package=tollgate-host-fastly {hosts}"))?;
+    build(&format!("--release --workspace {hosts}"))?;
     let (mut host, base) = start(&app)?;
     let urls = ROUTES.map(|(_, path)| format!("{base}{path}").parse::<Uri>());
     let urls = urls.into_iter().collect::<std::result::Result<Vec<_>, _>>()?;

@@ -8,6 +8,7 @@ mod fastly;
 mod memory;
 mod process;
 mod redis;
+mod spin;
 mod upstash_rest;
 mod wasm;
 
@@ -36,6 +37,8 @@ pub const ALL: &[&dyn Target] = &[
     &cloudflare::LEASED,
     &cloudflare::KV,
     &cloudflare::RATE_LIMIT,
+    &spin::KV,
+    &spin::ATOMICS,
     &fastly::KV,
     &fastly::ERL,
 ];
