@@ -33,10 +33,10 @@ const POLICY: &str = r#"{ "name": "bench", "quotas": [{ "algorithm": "token_buck
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let app = workspace().join("target/wasm32-wasip1/deployed/tollgate-guest-fastly.wasm");
-    build("--profile=deployed --package=tollgate-guest-fastly --target=wasm32-wasip1")?;
-    let hosts = "--manifest-path=conformance/hosts/Cargo.toml --target-dir=target/hosts";
-    build(&format!("--release --workspace {hosts}"))?;
+    let app = workspace().join("target/deployed/wasm32-wasip1/release/tollgate-guest-fastly.wasm");
+    // In its own folder, as `fastly compute build` does: the profile is that folder's.
+    build("conformance/guests/fastly", "--target=wasm32-wasip1 --target-dir=../../../target/deployed")?;
+    build("conformance/hosts", "--workspace --target-dir=../../target/hosts")?;
     let (mut host, base) = start(&app)?;
     let urls = ROUTES.map(|(_, path)| format!("{base}{path}").parse::<Uri>());
     let urls = urls.into_iter().collect::<std::result::Result<Vec<_>, _>>()?;
@@ -51,9 +51,9 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-fn build(args: &str) -> Result<()> {
+fn build(folder: &str, args: &str) -> Result<()> {
     let mut cargo = Command::new("cargo");
-    cargo.current_dir(workspace()).args(["build", "--quiet"]).args(args.split(' '));
+    cargo.current_dir(workspace().join(folder)).args(["build", "--quiet", "--release"]).args(args.split(' '));
     if cargo.status()?.success() { Ok(()) } else { Err("run conformance/setup.sh, and try again".into()) }
 }
 
