@@ -53,7 +53,7 @@ need openssl openssl "the tests over TLS"
 . conformance/setup/wasm.sh
 # shellcheck source=conformance/setup/cloudflare.sh
 . conformance/setup/cloudflare.sh
-# shellcheck source=conformance/setup/spin.sh
-. conformance/setup/spin.sh
+# shellcheck source=conformance/setup/hosts.sh
+. conformance/setup/hosts.sh
 # shellcheck source=conformance/setup/upstash-rest.sh
 . conformance/setup/upstash-rest.sh

@@ -96,6 +96,14 @@ pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &
     Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested }
 }
 
+/// What was not answered, or not in the form that every answer must have.
+#[must_use]
+pub fn unanswered(fixture: &Fixture, found: &Replay) -> Vec<String> {
+    let mut reasons = form::wrong(fixture, found);
+    reasons.extend(failures(fixture, found, fixture.disturbs(Disturb::Restart)));
+    reasons
+}
+
 /// Whether requests that are under way at once may be admitted on top of each other.
 fn forgets_what_races(drift: &Drift) -> bool {
     let alone = Load { limit: 2, in_flight: 1, locations: 1 };

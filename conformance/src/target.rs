@@ -4,6 +4,7 @@
 
 mod build;
 pub mod cloudflare;
+mod fastly;
 mod memory;
 mod process;
 mod redis;
@@ -38,6 +39,8 @@ pub const ALL: &[&dyn Target] = &[
     &cloudflare::RATE_LIMIT,
     &spin::KV,
     &spin::ATOMICS,
+    &fastly::KV,
+    &fastly::ERL,
 ];
 
 /// Keys that are asked for until all are answered: enough to meet every node of a cluster, over every connection.
@@ -71,6 +74,12 @@ pub trait Target: Sync {
     /// `Unsupported`.
     fn takes(&self, _: &Policy) -> bool {
         true
+    }
+
+    /// Why what stands in for the platform shows nothing of what it admits, where that is so. What is asked of it must still
+    /// be answered, and in the right form.
+    fn stub(&self) -> Option<&'static str> {
+        None
     }
 
     /// Why a fixture says nothing of it, where that is so.

@@ -15,10 +15,11 @@ else
 fi
 
 built=target/deployed
-$cargo build --quiet --release --target $target --target-dir $built --package tollgate-guest-spin --package tollgate-guest-spin-least \
-    --config 'profile.release.opt-level="s"' --config 'profile.release.lto="fat"' --config 'profile.release.codegen-units=1' \
-    --config 'profile.release.strip=true'
-cargo build --quiet --release --manifest-path conformance/hosts/Cargo.toml --target-dir target/hosts --package tollgate-host-spin
+# In their own folders, as `spin build` does: the profile is those folders'.
+for guest in spin spin-least; do
+    (cd "conformance/guests/$guest" && $cargo build --quiet --release --target $target --target-dir "../../../$built")
+done
+cargo build --quiet --release --manifest-path conformance/hosts/Cargo.toml --target-dir target/hosts --workspace
 
 guest() { echo "$built/$target/release/tollgate_guest_$1.wasm"; }
 kib() { gzip -9 -c "$(guest "$1")" | wc -c | awk '{ printf "%.1f", $1 / 1024 }'; }

@@ -21,19 +21,21 @@ static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::const_new(BTreeMap::new(
 /// Builds a package of the workspace in this program's own profile, once, and tells where its program is.
 pub(super) async fn program(package: &str) -> Result<PathBuf, String> {
     let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
-    once(package, &["--profile", profile], None, "executable").await
+    once(package, &["--package", package, "--profile", profile], None, "executable").await
 }
 
-/// Builds a host, once: always optimised, for it compiles what it runs.
+/// Builds the hosts, once, and tells where one's program is: always optimised, for it compiles what it runs. All together,
+/// for each alone would compile their engine with other features.
 pub(super) async fn host(package: &str) -> Result<PathBuf, String> {
     let workspace = "--manifest-path=conformance/hosts/Cargo.toml";
-    once(package, &[workspace, "--target-dir=target/hosts", "--release"], None, "executable").await
+    once(package, &["--workspace", workspace, "--target-dir=target/hosts", "--release"], None, "executable").await
 }
 
-/// Builds a guest for a WebAssembly target, once, and tells where its module is.
+/// Builds a guest for a WebAssembly target, once, and tells where its module is: with all its features, those among
+/// them that a deployed app leaves out.
 pub(super) async fn module(package: &str, target: &str) -> Result<PathBuf, String> {
     let toolchain = wasm::toolchain(target)?;
-    once(package, &["--target", target, "--release"], toolchain, "module").await
+    once(package, &["--package", package, "--target", target, "--release", "--all-features"], toolchain, "module").await
 }
 
 async fn once(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted: &str) -> Result<PathBuf, String> {
@@ -55,7 +57,7 @@ async fn build(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted:
     // A toolchain brings a cargo of its own.
     let own = || std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(if toolchain.is_some() { "cargo".into() } else { own() });
-    build.envs(toolchain).current_dir(&workspace).args(["build", "--package", package]).args(args);
+    build.envs(toolchain).current_dir(&workspace).arg("build").args(args);
     // A first build takes a minute or two: a person may watch it, a log need not.
     if !stderr().is_terminal() {
         build.arg("--quiet");
@@ -78,4 +80,15 @@ async fn build(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted:
         found.map(PathBuf::from)
     };
     built.filter_map(program).next_back().ok_or_else(|| format!("cargo built no program of {package}"))
+}
+
+/// The version of a crate that the hosts are built with.
+pub(super) fn host_dependency(name: &str) -> Result<String, String> {
+    let lock = workspace().join("conformance/hosts/Cargo.lock");
+    let text = std::fs::read_to_string(&lock).map_err(|error| format!("{}: {error}", lock.display()))?;
+    let named = format!("name = {name:?}");
+    let version =
+        text.lines().skip_while(|line| *line != named).nth(1).and_then(|line| line.strip_prefix("version = "));
+    let version = version.ok_or_else(|| format!("{}: {name} is not in it", lock.display()))?;
+    Ok(version.trim_matches('"').to_string())
 }
