@@ -227,6 +227,19 @@ impl Decision {
         self
     }
 
+    /// The same denial when some of its wait is over. The counts have changed since, and nobody knows to what.
+    #[cfg(feature = "std")]
+    pub(crate) fn recalled(&self, denied_at: UnixMillis, now: UnixMillis) -> Self {
+        let elapsed = now.since(denied_at);
+        let unknown = |status: &QuotaStatus| QuotaStatus { limit: status.limit, standing: None };
+        Self {
+            quotas: self.quotas.iter().map(unknown).collect(),
+            retry_after: self.retry_after.map(|wait| Millis::new(wait.get().saturating_sub(elapsed.get()))),
+            decided_at: self.decided_at + elapsed,
+            ..self.clone()
+        }
+    }
+
     /// The same decision, made elsewhere.
     #[must_use]
     pub fn with_origin(mut self, origin: Origin) -> Self {
