@@ -28,6 +28,22 @@ pub enum Status {
     NeverAdmissible,
 }
 
+impl Status {
+    /// A stable name in snake case, for logs, metrics and reports.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_core::Status::NeverAdmissible.name(), "never_admissible");
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::NeverAdmissible => "never_admissible",
+        }
+    }
+}
+
 /// Where a decision was made.
 ///
 /// ```
@@ -46,6 +62,22 @@ pub enum Origin {
     DenyCache,
     /// A limiter that stood in for a store that did not answer.
     Fallback,
+}
+
+impl Origin {
+    /// A stable name in snake case, for logs, metrics and reports.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_core::Origin::DenyCache.name(), "deny_cache");
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::DenyCache => "deny_cache",
+            Self::Fallback => "fallback",
+        }
+    }
 }
 
 /// One quota's count after a decision. What a platform does not tell is `None`, never invented.

@@ -74,6 +74,7 @@ impl<L: Limiter> DenyCache<L> {
     }
 
     /// The same cache, believing a denial for at most `hold`: the longest that a refund or a reset elsewhere goes unseen.
+    /// With none at all it remembers nothing.
     #[must_use]
     pub const fn hold(mut self, hold: Millis) -> Self {
         self.hold = hold;
@@ -152,6 +153,9 @@ impl<L: Limiter> Limiter for DenyCache<L> {
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        if self.hold == Millis::ZERO {
+            return self.limiter.check(check).await;
+        }
         let name = check.key.storage_key(check.policy);
         let (recalled, forgotten) = {
             let mut memory = self.memory();

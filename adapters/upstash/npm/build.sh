@@ -1,0 +1,37 @@
+#!/bin/sh
+# Builds the package into dist/: WebAssembly for size, its glue, the TypeScript; and prints what it weighs.
+# conformance/setup.sh installs what it needs.
+set -eu
+cd "$(dirname "$0")"
+root=$PWD/../../..
+crate=tollgate_npm
+wasm_bindgen=$root/target/tools/bin/wasm-bindgen
+
+for tool in "$wasm_bindgen" node_modules/.bin/tsc; do
+    [ -e "$tool" ] || { echo "$tool is missing; run conformance/setup.sh, which installs it or says why it cannot" >&2 && exit 1; }
+done
+
+# The Rusts that conformance/src/target/wasm.rs tries.
+has_target() { ls "$("$@" --print target-libdir --target wasm32-unknown-unknown 2>/dev/null)"/libcore-*.rlib >/dev/null 2>&1; }
+if has_target rustc; then
+    :
+elif has_target env RUSTUP_TOOLCHAIN=tollgate-wasm rustc; then
+    export RUSTUP_TOOLCHAIN=tollgate-wasm
+else
+    PATH=/usr/bin:$PATH
+fi
+
+# Paths of this machine have no place in a package, nor have the texts of panics' places.
+export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=$HOME=. --remap-path-prefix=$(cd "$root" && pwd)=."
+cargo build --quiet --package tollgate-npm --profile npm --target wasm32-unknown-unknown
+
+rm -rf dist && mkdir -p dist/wasm
+built=$root/target/wasm32-unknown-unknown/npm
+"$wasm_bindgen" --target bundler --no-typescript --remove-name-section --remove-producers-section \
+    --out-dir "$built/bound" --out-name tollgate "$built/$crate.wasm"
+node node_modules/binaryen/bin/wasm-opt -Oz --enable-bulk-memory --enable-sign-ext --enable-mutable-globals \
+    --enable-nontrapping-float-to-int --enable-reference-types --enable-multivalue \
+    "$built/bound/tollgate_bg.wasm" -o dist/wasm/tollgate.wasm
+cp "$built/bound/tollgate_bg.js" dist/wasm/glue.js
+node_modules/.bin/tsc
+exec node pack.mjs
