@@ -3,7 +3,8 @@
 //! [`Redis`] is an [`Atomic`](tollgate_core::store::Atomic) store: a Lua script repeats the core's integer arithmetic
 //! inside the server, so a policy's quotas are decided and charged in one indivisible step, at any concurrency and from
 //! any number of hosts. It speaks the Redis protocol to Redis 6.2 or newer, Valkey, Upstash's `rediss://` endpoint, and
-//! (feature `cluster`) a Redis Cluster.
+//! (feature `cluster`) a Redis Cluster. `Rest` (feature `rest`) is the same over Upstash's REST protocol, natively and on
+//! WebAssembly.
 //!
 //! ```no_run
 //! use tollgate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};

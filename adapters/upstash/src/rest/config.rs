@@ -1,6 +1,7 @@
 //! Which database, whose clock, how long to wait.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 
 use tollgate_core::{Error, Millis};
 
@@ -129,12 +130,24 @@ fn check_url(url: &str) -> Result<(), Error> {
     if rest.contains(['?', '#', '@']) {
         return Err(invalid(format!("url: must not hold a user, a password, a `?` or a `#`; {RIGHT}")));
     }
-    let authority = rest.split('/').next().unwrap_or_default();
-    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
-    if host.is_empty() {
-        return Err(invalid(format!("url: no host; {RIGHT}")));
+    if !is_authority(rest.split('/').next().unwrap_or_default()) {
+        return Err(invalid(format!("url: no host, or none that can be, or a port that cannot; {RIGHT}")));
     }
     Ok(())
+}
+
+/// Whether this is a host, by name or by address, and a port if any. Hosts of `fetch` differ in what they let pass.
+fn is_authority(text: &str) -> bool {
+    let (host, after) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, after)) => (address.parse::<Ipv6Addr>().is_ok(), after),
+        None => {
+            let (name, after) = text.split_at(text.find(':').unwrap_or(text.len()));
+            let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            (!name.is_empty() && name.bytes().all(letters), after)
+        }
+    };
+    host && (after.is_empty()
+        || after.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port > 0)))
 }
 
 fn check_token(token: &str) -> Result<(), Error> {

@@ -11,45 +11,10 @@ use serde_json::Value as JsonValue;
 const BODY_LEN_MAX: usize = 1 << 20;
 
 /// Commands that would change or hold the connection that all requests share, or end the server.
-const UNAVAILABLE: [&str; 37] = [
-    "ACL",
-    "AUTH",
-    "BGREWRITEAOF",
-    "BGSAVE",
-    "BLMOVE",
-    "BLMPOP",
-    "BLPOP",
-    "BRPOP",
-    "BRPOPLPUSH",
-    "BZMPOP",
-    "BZPOPMAX",
-    "BZPOPMIN",
-    "CLIENT",
-    "CLUSTER",
-    "CONFIG",
-    "DEBUG",
-    "DISCARD",
-    "EXEC",
-    "FAILOVER",
-    "HELLO",
-    "MIGRATE",
-    "MODULE",
-    "MONITOR",
-    "MULTI",
-    "PSUBSCRIBE",
-    "PSYNC",
-    "QUIT",
-    "REPLICAOF",
-    "RESET",
-    "SAVE",
-    "SELECT",
-    "SHUTDOWN",
-    "SLAVEOF",
-    "SSUBSCRIBE",
-    "SUBSCRIBE",
-    "SYNC",
-    "WATCH",
-];
+const UNAVAILABLE: &str = "ACL AUTH BGREWRITEAOF BGSAVE BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN CLIENT \
+    CLUSTER CONFIG DEBUG DISCARD EXEC FAILOVER HELLO MIGRATE MODULE MONITOR MULTI PSUBSCRIBE PSYNC \
+    PUNSUBSCRIBE QUIT REPLCONF REPLICAOF RESET SAVE SELECT SHUTDOWN SLAVEOF SSUBSCRIBE SUBSCRIBE \
+    SUNSUBSCRIBE SYNC UNSUBSCRIBE WAIT WAITAOF WATCH";
 
 /// A request, understood.
 pub(crate) enum Wanted {
@@ -73,9 +38,15 @@ impl Refused {
         Self { status: StatusCode::BAD_REQUEST, text: text.into() }
     }
 
-    /// Redis is not there, or was lost amid the command.
+    /// Redis would not run a transaction, or is not there, or was lost amid the command.
     pub(crate) fn redis(error: &RedisError) -> Self {
-        Self { status: StatusCode::SERVICE_UNAVAILABLE, text: format!("ERR the database does not answer: {error}") }
+        match error.code() {
+            Some(code) => Self::bad(format!("{code} {}", error.detail().unwrap_or_default())),
+            None => {
+                let text = format!("ERR the database does not answer: {error}");
+                Self { status: StatusCode::SERVICE_UNAVAILABLE, text }
+            }
+        }
     }
 
     pub(crate) fn no_answer() -> Self {
@@ -87,11 +58,12 @@ impl Command {
     fn new(words: Vec<Vec<u8>>) -> Result<Self, Refused> {
         let command = Self(words);
         let name = command.name();
-        let blocks = |words: &[Vec<u8>]| words.iter().any(|word| word.eq_ignore_ascii_case(b"block"));
+        let says = |what: &[u8]| command.0.iter().any(|word| word.eq_ignore_ascii_case(what));
+        let holds = name.starts_with("XREAD") && says(b"block") || name == "SCRIPT" && says(b"debug");
         if name.is_empty() {
             return Err(Refused::bad("ERR empty command"));
         }
-        if UNAVAILABLE.contains(&name.as_str()) || name.starts_with("XREAD") && blocks(&command.0) {
+        if holds || UNAVAILABLE.split(' ').any(|unavailable| unavailable == name) {
             let rest = "See https://upstash.com/docs/redis/overall/rediscompatibility for details";
             return Err(Refused::bad(format!("ERR Command is not available: '{name}'. {rest}")));
         }
@@ -188,4 +160,56 @@ fn command(words: JsonValue) -> Result<Command, Refused> {
         _ => Err(Refused::bad("ERR failed to parse command: arguments must be strings, numbers or booleans")),
     };
     Command::new(words.into_iter().map(word).collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::extract::Request;
+    use axum::http::HeaderMap;
+    use proptest::prelude::*;
+
+    use super::{Wanted, read};
+
+    /// What a request is understood as, or the status and the text it is refused with.
+    fn understood(path: &str, body: Vec<u8>) -> Option<Result<Wanted, (u16, String)>> {
+        let request = Request::post(path).body(Body::from(body)).ok()?;
+        let uri = request.uri().clone();
+        let headers = HeaderMap::from_iter([("authorization".parse().ok()?, "Bearer token".parse().ok()?)]);
+        let read = pollster::block_on(read("token", &uri, &headers, request));
+        Some(read.map_err(|refused| (refused.status.as_u16(), refused.text)))
+    }
+
+    proptest! {
+        #[test]
+        fn any_request_is_understood_or_refused(
+            path in r"/(|pipeline|multi-exec|[a-z%0-9/&=?_.+-]{0,30})",
+            body in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..200),
+                r#"(\[|\]|,|"[a-zA-Z]*"|[0-9.eE-]{1,5}|null|true|\{|\}|:)*"#.prop_map(String::into_bytes),
+            ],
+        ) {
+            if let Some(Err((status, text))) = understood(&path, body) {
+                prop_assert_eq!(status, 400);
+                prop_assert!(!text.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn what_would_hold_the_connection_is_refused() {
+        for command in [
+            r#"["subscribe","a"]"#,
+            r#"["Unsubscribe","a","b"]"#,
+            r#"["MULTI"]"#,
+            r#"["BLPOP","a",0]"#,
+            r#"["XREAD","block",0,"STREAMS","a","$"]"#,
+            r#"["script","debug","yes"]"#,
+            r#"["CLIENT","REPLY","OFF"]"#,
+        ] {
+            let refused = understood("/", command.into());
+            assert!(matches!(refused, Some(Err((400, text))) if text.contains("not available")), "{command}");
+        }
+        assert!(matches!(understood("/", r#"["XREAD","STREAMS","a","0"]"#.into()), Some(Ok(Wanted::One(_)))));
+    }
 }
