@@ -14,7 +14,7 @@ mod upstash;
 mod verdict;
 
 pub use gate::Gate;
-pub use verdict::unavailable;
+pub use verdict::undecided;
 
 #[cfg(feature = "blobs")]
 use blobs as store;

@@ -30,9 +30,9 @@ pub(crate) fn verdict(policy: &Policy, decision: &Decision, format: BodyFormat) 
     out
 }
 
-/// The response to a request that was not decided on and may not pass.
+/// What to do with a request that was not decided on, for an error of the kind so named.
 #[wasm_bindgen]
-pub fn unavailable(kind: &str) -> String {
+pub fn undecided(kind: &str, passes: bool) -> String {
     const KINDS: [ErrorKind; 7] = [
         ErrorKind::Invalid,
         ErrorKind::Unavailable,
@@ -44,7 +44,11 @@ pub fn unavailable(kind: &str) -> String {
     ];
     let kind = KINDS.into_iter().find(|known| known.name() == kind).unwrap_or(ErrorKind::Unavailable);
     let mut out = String::from("{");
-    response(&mut out, Refusal::unavailable(kind));
+    if passes {
+        headers(&mut out, &ResponseFields::failed_open(kind));
+    } else {
+        response(&mut out, Refusal::unavailable(kind));
+    }
     out.push('}');
     out
 }
