@@ -29,7 +29,8 @@ for store in upstash blobs; do
     built=$root/target/wasm32-unknown-unknown/npm
     "$wasm_bindgen" --target bundler --no-typescript --out-dir "$built/bound" --out-name tollgate "$built/tollgate_npm.wasm"
     mkdir -p "dist/$store"
-    node node_modules/binaryen/bin/wasm-opt -Oz --all-features --strip-debug --strip-producers --strip-target-features \
+    node node_modules/binaryen/bin/wasm-opt -Oz --enable-bulk-memory --enable-bulk-memory-opt --enable-multivalue \
+        --enable-mutable-globals --enable-nontrapping-float-to-int --enable-reference-types --enable-sign-ext --strip-debug --strip-producers --strip-target-features \
         "$built/bound/tollgate_bg.wasm" -o "dist/$store/tollgate.wasm"
     cp "$built/bound/tollgate_bg.js" "dist/$store/glue.js"
 done
