@@ -4,6 +4,7 @@
 
 mod build;
 mod cloudflare;
+mod edge;
 mod memory;
 mod process;
 mod redis;
@@ -30,6 +31,8 @@ pub const ALL: &[&dyn Target] = &[
     &redis::SINGLE,
     &redis::CLUSTER,
     &upstash_rest::UpstashRest,
+    &edge::VERCEL,
+    &edge::NETLIFY,
     &cloudflare::DURABLE_OBJECT,
     &cloudflare::KV,
     &cloudflare::RATE_LIMIT,
