@@ -4,13 +4,20 @@
 
 use js_sys::{Function, Promise, Reflect};
 use tollgate_core::{Error, Millis};
-use wasm_bindgen::{JsCast as _, JsValue};
+use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortSignal, Headers, Request, RequestCache, RequestInit, RequestRedirect};
 
 use super::config::RestConfig;
 use super::{ANSWER_LEN_MAX, HEADERS, Response, SYNC_TOKEN, error};
 use crate::settings::invalid;
+
+#[wasm_bindgen]
+extern "C" {
+    /// The bytes of base64 as characters of a text.
+    #[wasm_bindgen(catch)]
+    fn atob(text: &str) -> Result<String, JsValue>;
+}
 
 pub(crate) struct Http {
     url: String,
@@ -95,4 +102,8 @@ impl Http {
         let message = Reflect::get(thrown, &"message".into()).ok().and_then(|message| message.as_string());
         message.unwrap_or_default().replace(&self.token, "…")
     }
+}
+
+pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
+    atob(text).ok()?.chars().map(|byte| u8::try_from(byte).ok()).collect()
 }

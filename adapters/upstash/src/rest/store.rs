@@ -110,13 +110,15 @@ impl Atomic for Rest {
         let call = Call::new(operation, self.config.clock == Clock::Server, self.config.min_ttl);
         let deadline = self.http.deadline();
         let (script, sha1) = self.config.script();
-        let mut reply = self.ask(|word| call.words("EVALSHA", sha1, word), &deadline).await?;
-        if matches!(&reply, Reply::Error(text) if text.starts_with("NOSCRIPT")) {
-            reply = self.ask(|word| call.words("EVAL", script, word), &deadline).await?;
-        }
-        match reply {
-            Reply::Text(text) => call.answer(&bytes(&text)),
-            other => Err(self.not_what_was_asked_for(other, &call.key)),
+        let mut command = ("EVALSHA", sha1);
+        loop {
+            match self.ask(|word| call.words(command.0, command.1, word), &deadline).await? {
+                Reply::Text(text) => return call.answer(&bytes(&text)),
+                Reply::Error(text) if command.0 == "EVALSHA" && text.starts_with("NOSCRIPT") => {
+                    command = ("EVAL", script);
+                }
+                other => return Err(self.not_what_was_asked_for(other, &call.key)),
+            }
         }
     }
 
