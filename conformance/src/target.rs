@@ -6,6 +6,7 @@ mod build;
 mod cloudflare;
 mod edge;
 mod memory;
+mod netlify_blobs;
 mod process;
 mod redis;
 mod upstash_rest;
@@ -33,6 +34,7 @@ pub const ALL: &[&dyn Target] = &[
     &upstash_rest::UpstashRest,
     &edge::VERCEL,
     &edge::NETLIFY,
+    &netlify_blobs::NetlifyBlobs,
     &cloudflare::DURABLE_OBJECT,
     &cloudflare::KV,
     &cloudflare::RATE_LIMIT,

@@ -23,7 +23,7 @@ const { values: args } = parseArgs({
 });
 
 const guest = args.blobs ? "blobs.mjs" : "upstash.mjs";
-const code = await bundle(guest, { format: "esm", conditions: ["deno", "worker"], platform: "browser", external: ["node:*"] });
+const code = await bundle(guest, { format: "esm", conditions: ["deno", "worker"], platform: "browser", external: ["node:*"], alias: { process: "node:process" } });
 const folder = mkdtempSync(path.join(tmpdir(), "tollgate-netlify-"));
 writeFileSync(path.join(folder, "guest.mjs"), code);
 writeFileSync(

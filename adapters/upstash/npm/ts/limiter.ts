@@ -99,12 +99,18 @@ export abstract class Limiter {
       const { cost = 1, now = Date.now(), idempotency } = options;
       key = options.key === undefined ? await this.#sender(request, options.peer) : readable(options.key);
       const ttlMs = idempotency ? whole("idempotency.ttlMs", idempotency.ttlMs) : 0;
-      const told = this.#gate.check(key, whole("cost", cost), whole("now", now), idempotency?.token, ttlMs, peeks);
-      return new Verdict(JSON.parse(await told) as Told, key);
+      const [counted, units, instant] = [key, whole("cost", cost), whole("now", now)];
+      const ask = () => this.#gate.check(counted, units, instant, idempotency?.token, ttlMs, peeks);
+      return new Verdict(JSON.parse(await this.turn(key, ask)) as Told, key);
     } catch (thrown) {
       const error = TollgateError.from(thrown);
       return new Verdict(JSON.parse(this.#engine.undecided(error.kind, this.#options.failsOpen)), key, error);
     }
+  }
+
+  /** When a key's decision may be made: at once, unless the store is better asked in turn. */
+  protected turn<T>(_key: string, work: () => Promise<T>): Promise<T> {
+    return work();
   }
 
   /** Counting all whose address is missing as one client would deny them for each other's sake. */

@@ -17,6 +17,23 @@ extern "C" {
     /// The bytes of base64 as characters of a text.
     #[wasm_bindgen(catch)]
     fn atob(text: &str) -> Result<String, JsValue>;
+
+    #[wasm_bindgen(js_name = setTimeout)]
+    fn set_timeout(then: &Function, ms: u32) -> JsValue;
+
+    #[wasm_bindgen(js_name = clearTimeout)]
+    fn clear_timeout(timer: &JsValue);
+
+    type AbortController;
+
+    #[wasm_bindgen(constructor)]
+    fn new() -> AbortController;
+
+    #[wasm_bindgen(method, getter)]
+    fn signal(this: &AbortController) -> AbortSignal;
+
+    #[wasm_bindgen(method, getter)]
+    fn abort(this: &AbortController) -> Function;
 }
 
 pub(crate) struct Http {
@@ -27,8 +44,18 @@ pub(crate) struct Http {
     no_store: bool,
 }
 
-/// Ends a call, its second request included, when its time is over.
-pub(crate) struct Deadline(AbortSignal);
+/// Ends a call, its second request included, when its time is over. An `AbortSignal.timeout` would be shorter, but its
+/// timers cannot be stopped: each runs out, and makes an error that nobody sees.
+pub(crate) struct Deadline {
+    signal: AbortSignal,
+    timer: JsValue,
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        clear_timeout(&self.timer);
+    }
+}
 
 impl Http {
     pub(crate) fn new(config: &RestConfig) -> Result<Self, Error> {
@@ -41,8 +68,11 @@ impl Http {
     }
 
     pub(crate) fn deadline(&self) -> Deadline {
+        let controller = AbortController::new();
         // An hour at most, by the configuration's check.
-        Deadline(AbortSignal::timeout_with_u32(u32::try_from(self.deadline.get()).unwrap_or(u32::MAX)))
+        let ms = u32::try_from(self.deadline.get()).unwrap_or(u32::MAX);
+        let timer = set_timeout(&controller.abort().bind0(&controller), ms);
+        Deadline { signal: controller.signal(), timer }
     }
 
     /// Sends one request, once.
@@ -53,9 +83,9 @@ impl Http {
         deadline: &Deadline,
     ) -> Result<Response, Error> {
         let failed = |thrown: JsValue| {
-            if deadline.0.aborted() { error::timeout(self.deadline) } else { error::lost(self.said(&thrown)) }
+            if deadline.signal.aborted() { error::timeout(self.deadline) } else { error::lost(self.said(&thrown)) }
         };
-        let response = self.send(&body, sync_token, &deadline.0).await.map_err(failed)?;
+        let response = self.send(&body, sync_token, &deadline.signal).await.map_err(failed)?;
         let length = response.headers().get("content-length").ok().flatten().and_then(|length| length.parse().ok());
         if length.is_some_and(|length: usize| length > ANSWER_LEN_MAX) {
             return Err(error::nonsense("an answer of more than a megabyte"));
