@@ -41,7 +41,7 @@ class Blobs extends BlobsServer {
 const directory = mkdtempSync(path.join(tmpdir(), "tollgate-blobs-"));
 const server = new Blobs({ directory, token: "conformance" });
 const { port } = await server.start();
-console.log(`http://localhost:${port}`);
+console.log(`http://127.0.0.1:${port}`);
 
 for await (const _ of createInterface({ input: process.stdin })) console.log(server.requests);
 await server.stop();

@@ -48,10 +48,10 @@ console.log("\nA blocked key with both deny caches on, 100 requests:");
   console.log(`commands billed for each: Tollgate ${a}, @upstash/ratelimit ${b}`);
 }
 
-console.log("\nA token bucket of 10: use 8, ask for 5, ask for 1:");
+console.log("\nA fixed window of 10: use 8, ask for 5, ask for 1:");
 {
-  const own = ours({ algorithm: "token_bucket", capacity: 10, refill: 1, per_ms: 3_600_000 });
-  const peer = theirs(Ratelimit.tokenBucket(1, "1 h", 10));
+  const own = ours({ algorithm: "fixed_window", limit: 10, window_ms: 86_400_000 });
+  const peer = theirs(Ratelimit.fixedWindow(10, "1 d"));
   const word = (yes) => (yes ? "admitted" : "denied");
   const [a, b] = [[], []];
   for (const cost of [8, 5, 1]) {

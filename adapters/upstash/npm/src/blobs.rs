@@ -39,12 +39,16 @@ extern "C" {
     fn clear_timeout(timer: &JsValue);
 }
 
+/// Where three isolates contend for a key, each wins one of three attempts: one decision in 2^37 runs out of these.
+const ATTEMPTS: u32 = 64;
+
 pub(crate) type Store = VersionedLimiter<Blobs>;
 
 pub(crate) fn open(options: &Options) -> Result<Store, JsValue> {
     let site: &Site = options.unchecked_ref();
     let reads = if site.eventual() { Reads::Eventual } else { Reads::Strong };
-    Ok(VersionedLimiter::new(Blobs { store: site.blobs(), reads, deadline: options.deadline() }))
+    let blobs = Blobs { store: site.blobs(), reads, deadline: options.deadline() };
+    Ok(VersionedLimiter::new(blobs).attempts(ATTEMPTS))
 }
 
 /// How a site reads.
