@@ -53,5 +53,7 @@ need openssl openssl "the tests over TLS"
 . conformance/setup/wasm.sh
 # shellcheck source=conformance/setup/cloudflare.sh
 . conformance/setup/cloudflare.sh
+# shellcheck source=conformance/setup/npm.sh
+. conformance/setup/npm.sh
 # shellcheck source=conformance/setup/upstash-rest.sh
 . conformance/setup/upstash-rest.sh
