@@ -31,8 +31,8 @@ for store in upstash blobs; do
     mkdir -p "dist/$store"
     node node_modules/binaryen/bin/wasm-opt -Oz --enable-bulk-memory --enable-bulk-memory-opt --enable-multivalue \
         --enable-mutable-globals --enable-nontrapping-float-to-int --enable-reference-types --enable-sign-ext --strip-debug --strip-producers --strip-target-features \
-        "$built/bound/tollgate_bg.wasm" -o "dist/$store/tollgate.wasm"
-    cp "$built/bound/tollgate_bg.js" "dist/$store/glue.js"
+        --minify-imports-and-exports-and-modules "$built/bound/tollgate_bg.wasm" -o "dist/$store/tollgate.wasm" >"$built/names"
+    node rename.mjs "$built/names" "$built/bound/tollgate_bg.js" "dist/$store/glue.js"
 done
 node_modules/.bin/tsc
 exec node pack.mjs

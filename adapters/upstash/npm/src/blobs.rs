@@ -33,7 +33,7 @@ extern "C" {
     fn delete(this: &BlobStore, key: &str) -> Result<Promise, JsValue>;
 
     #[wasm_bindgen(js_name = setTimeout)]
-    fn set_timeout(then: &Function, ms: u32, with: &JsValue) -> JsValue;
+    fn set_timeout(then: &Function, ms: f64, with: &JsValue) -> JsValue;
 
     #[wasm_bindgen(js_name = clearTimeout)]
     fn clear_timeout(timer: &JsValue);
@@ -41,6 +41,9 @@ extern "C" {
 
 /// Where three isolates contend for a key, each wins one of three attempts: one decision in 2^37 runs out of these.
 const ATTEMPTS: u32 = 64;
+
+/// How long who lost to another waits at most, before it reads again.
+const PAUSE_MS_MAX: f64 = 20.0;
 
 pub(crate) type Store = VersionedLimiter<Blobs>;
 
@@ -72,7 +75,7 @@ impl Blobs {
         let call = call.map_err(|thrown| failed(&thrown))?;
         // Nothing that a store answers is this object.
         let (late, mut timer) = (JsValue::from(Object::new()), JsValue::UNDEFINED);
-        let ms = u32::try_from(self.deadline.get()).unwrap_or(u32::MAX);
+        let ms = f64::from(u32::try_from(self.deadline.get()).unwrap_or(u32::MAX));
         let deadline = Promise::new(&mut |resolve, _| timer = set_timeout(&resolve, ms, &late));
         let first = JsFuture::from(Promise::race(&[call, deadline].into_iter().collect::<js_sys::Array>())).await;
         clear_timeout(&timer);
@@ -91,7 +94,13 @@ impl Blobs {
         let written = self.ended(self.store.set(&name(key), &bytes, &object(&[(condition, value)]))).await?;
         match get(&written, "modified").and_then(|modified| modified.as_bool()) {
             Some(true) => Ok(Swap::Done),
-            Some(false) => Ok(Swap::Lost),
+            Some(false) => {
+                // Those who try again at the same pace lose to each other forever.
+                let ms = js_sys::Math::random() * PAUSE_MS_MAX;
+                let pause = Promise::new(&mut |resolve, _| drop(set_timeout(&resolve, ms, &JsValue::UNDEFINED)));
+                let _ = JsFuture::from(pause).await;
+                Ok(Swap::Lost)
+            }
             None => {
                 Err(refused("a write does not tell whether it was made; use a store of @netlify/blobs 10 or newer"))
             }

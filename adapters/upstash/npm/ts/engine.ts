@@ -5,8 +5,7 @@ export type Engine = Pick<typeof glue, "Gate" | "undecided">;
 
 /** Starts it. There is nothing to wait for: the module is compiled, or small enough to be compiled at once. */
 export function start(module: WebAssembly.Module, imports: typeof glue): Engine {
-  const { exports } = new WebAssembly.Instance(module, { "./tollgate_bg.js": { ...imports } });
-  imports.__wbg_set_wasm(exports);
-  (exports["__wbindgen_start"] as () => void)();
+  const { exports } = new WebAssembly.Instance(module, { a: { ...imports } });
+  imports.start(exports);
   return imports;
 }

@@ -16,5 +16,5 @@ declare module "#*/glue" {
     capabilities(): string;
   }
   export function undecided(kind: string, passes: boolean): string;
-  export function __wbg_set_wasm(exports: WebAssembly.Exports): void;
+  export function start(exports: WebAssembly.Exports): void;
 }

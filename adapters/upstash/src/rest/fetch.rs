@@ -37,11 +37,12 @@ extern "C" {
 }
 
 pub(crate) struct Http {
-    url: String,
+    url: JsValue,
     token: String,
     deadline: Millis,
-    /// Next.js caches what `fetch` brings unless told not to; an older Workers runtime refuses to be told.
-    no_store: bool,
+    /// What all requests have in common. `fetch` reads it before it returns, so that the next may change it.
+    init: RequestInit,
+    headers: Headers,
 }
 
 /// Ends a call, its second request included, when its time is over. An `AbortSignal.timeout` would be shorter, but its
@@ -62,9 +63,22 @@ impl Http {
         let init = RequestInit::new();
         Request::new_with_str_and_init(&config.url, &init)
             .map_err(|_| invalid("url: no URL; write https://<database>.upstash.io"))?;
+        // Next.js caches what `fetch` brings unless told not to; an older Workers runtime refuses to be told.
         init.set_cache(RequestCache::NoStore);
-        let no_store = Request::new_with_str_and_init(&config.url, &init).is_ok();
-        Ok(Self { url: config.url.clone(), token: config.token.clone(), deadline: config.deadline, no_store })
+        if Request::new_with_str_and_init(&config.url, &init).is_err() {
+            let _ = Reflect::set(&init, &"cache".into(), &JsValue::UNDEFINED);
+        }
+        init.set_method("POST");
+        init.set_redirect(RequestRedirect::Manual);
+        let no_header = |_| invalid("token: no value of a header; write the database's UPSTASH_REDIS_REST_TOKEN");
+        let headers = Headers::new().map_err(no_header)?;
+        for (name, value) in HEADERS {
+            headers.set(name, value).map_err(no_header)?;
+        }
+        headers.set("authorization", &format!("Bearer {}", config.token)).map_err(no_header)?;
+        init.set_headers(&headers);
+        let (url, token) = (config.url.as_str().into(), config.token.clone());
+        Ok(Self { url, token, deadline: config.deadline, init, headers })
     }
 
     pub(crate) fn deadline(&self) -> Deadline {
@@ -104,26 +118,14 @@ impl Http {
         sync_token: Option<&str>,
         signal: &AbortSignal,
     ) -> Result<web_sys::Response, JsValue> {
-        let headers = Headers::new()?;
-        for (name, value) in HEADERS {
-            headers.set(name, value)?;
-        }
-        headers.set("authorization", &format!("Bearer {}", self.token))?;
         if let Some(token) = sync_token {
-            headers.set(SYNC_TOKEN, token)?;
+            self.headers.set(SYNC_TOKEN, token)?;
         }
-        let init = RequestInit::new();
-        init.set_method("POST");
-        init.set_headers(&headers);
-        init.set_body(&JsValue::from_str(body));
-        init.set_redirect(RequestRedirect::Manual);
-        init.set_signal(Some(signal));
-        if self.no_store {
-            init.set_cache(RequestCache::NoStore);
-        }
+        self.init.set_body(&JsValue::from_str(body));
+        self.init.set_signal(Some(signal));
         let global = js_sys::global();
         let fetch: Function = Reflect::get(&global, &"fetch".into())?.unchecked_into();
-        let promise: Promise = fetch.call2(&global, &JsValue::from_str(&self.url), &init)?.unchecked_into();
+        let promise: Promise = fetch.call2(&global, &self.url, &self.init)?.unchecked_into();
         JsFuture::from(promise).await.map(JsValue::unchecked_into)
     }
 
