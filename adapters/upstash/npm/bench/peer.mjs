@@ -27,15 +27,26 @@ const kinds = {
   "token bucket": [{ algorithm: "token_bucket", capacity: 1_000_000, refill: 10, per_ms: 1_000 }, Ratelimit.tokenBucket(10, "1 s", 1_000_000)],
 };
 
-console.log("| a decision, one after another | Tollgate, median | @upstash/ratelimit, median | ratio (at most 0.9) | commands billed |");
-console.log("|-|-|-|-|-|");
+// What no client on `fetch` can do without: the same request, sent again and again, and its answer's text.
+const floor = async (quota) => {
+  const { fetch } = globalThis;
+  let body;
+  globalThis.fetch = (url, init) => ((body = init.body), fetch(url, init));
+  await ours(quota).check(request);
+  globalThis.fetch = fetch;
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json", "upstash-encoding": "base64" };
+  return async () => (await fetch(url, { method: "POST", headers, body })).text();
+};
+
+console.log("| a decision, one after another | Tollgate, median | @upstash/ratelimit, median | ratio (at most 0.9) | the request alone | commands billed |");
+console.log("|-|-|-|-|-|-|");
 for (const [name, [quota, limiter]] of Object.entries(kinds)) {
   const [own, peer] = [ours(quota), theirs(limiter)];
   const askOwn = async () => check((await own.check(request)).allowed);
   const askPeer = async () => check((await peer.limit("192.0.2.1")).success);
-  const [a, b] = await medians(askOwn, askPeer);
+  const [a, b, least] = await medians(askOwn, askPeer, await floor(quota));
   const [billedA, billedB] = [await billed(askOwn), await billed(askPeer)];
-  console.log(`| ${name} | ${a.toFixed(0)} us | ${b.toFixed(0)} us | ${(a / b).toFixed(2)} | ${billedA} to ${billedB} |`);
+  console.log(`| ${name} | ${a.toFixed(0)} us | ${b.toFixed(0)} us | ${(a / b).toFixed(2)} | ${least.toFixed(0)} us (${(least / b).toFixed(2)}) | ${billedA} to ${billedB} |`);
 }
 
 console.log("\nA blocked key with both deny caches on, 100 requests:");
