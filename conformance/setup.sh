@@ -53,6 +53,8 @@ need openssl openssl "the tests over TLS"
 . conformance/setup/wasm.sh
 # shellcheck source=conformance/setup/cloudflare.sh
 . conformance/setup/cloudflare.sh
+# shellcheck source=conformance/setup/npm.sh
+. conformance/setup/npm.sh
 # shellcheck source=conformance/setup/hosts.sh
 . conformance/setup/hosts.sh
 # shellcheck source=conformance/setup/upstash-rest.sh

@@ -19,5 +19,7 @@ lint() {
 
 lint wasm32-unknown-unknown --package tollgate-guest-cloudflare --package 'tollgate-cloudflare-*' --features tollgate-guest-cloudflare/suite &&
     lint wasm32-unknown-unknown --package tollgate-upstash --no-default-features --features rest &&
+    lint wasm32-unknown-unknown --package tollgate-npm &&
+    lint wasm32-unknown-unknown --package tollgate-npm --no-default-features --features blobs &&
     lint wasm32-wasip1 --package 'tollgate-guest-spin*' --package tollgate-spin &&
     lint wasm32-wasip1 --package tollgate-guest-fastly --package tollgate-fastly --features tollgate-guest-fastly/suite

@@ -4,8 +4,10 @@
 
 mod build;
 pub mod cloudflare;
+mod edge;
 mod fastly;
 mod memory;
+mod netlify_blobs;
 mod process;
 mod redis;
 mod spin;
@@ -33,6 +35,9 @@ pub const ALL: &[&dyn Target] = &[
     &redis::SINGLE,
     &redis::CLUSTER,
     &upstash_rest::UpstashRest,
+    &edge::VERCEL,
+    &edge::NETLIFY,
+    &netlify_blobs::NetlifyBlobs,
     &cloudflare::DURABLE_OBJECT,
     &cloudflare::LEASED,
     &cloudflare::KV,

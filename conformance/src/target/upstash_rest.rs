@@ -16,7 +16,7 @@ use crate::subject::{Http, Version};
 /// The package of what stands in for Upstash.
 const FRONT: &str = "tollgate-host-upstash-rest";
 
-const TOKEN: &str = "conformance";
+pub(super) const TOKEN: &str = "conformance";
 
 /// Open files of each process: a connection for each request of the largest burst, and what else there is.
 const FILES: u64 = 16_384;
@@ -46,23 +46,16 @@ impl Target for UpstashRest {
     }
 
     fn emulator(&self) -> Result<Emulator, String> {
-        let version = server::version()?;
-        server::cli_available()?;
-        Ok(Emulator { name: format!("{FRONT} over redis-server"), version })
+        Fronted::emulator()
     }
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
         async {
-            let _as_it_was = rlimit::increase_nofile_limit(FILES);
-            let (guest, front) = (build::program(NATIVE_GUEST).await?, build::program(FRONT).await?);
-            let servers = Servers::start(1).await?;
-            let mut args = vec!["--token".to_string(), TOKEN.to_string()];
-            args.extend(servers.urls().flat_map(|url| ["--redis".to_string(), url]));
-            let (front, url) = process::guest(&front, &args).await?;
+            let guest = build::program(NATIVE_GUEST).await?;
+            let (store, url) = Fronted::start().await?;
             let args = ["--store", self.name(), "--url", &url, "--token", TOKEN].map(str::to_string);
             let guests = try_join_all((0..GUESTS).map(|_| process::guest(&guest, &args))).await?;
             let (guests, addresses): (Vec<_>, Vec<_>) = guests.into_iter().unzip();
-            let store = Fronted { front, servers: Box::new(servers), counted: Mutex::default() };
             Ok(Running::new(Http::new(&addresses, Version::Http2), guests, Some(Box::new(store))))
         }
         .boxed_local()
@@ -70,7 +63,7 @@ impl Target for UpstashRest {
 }
 
 /// A server, and the endpoint before it.
-struct Fronted {
+pub(super) struct Fronted {
     front: Process,
     servers: Box<Servers>,
     counted: Mutex<Counted>,
@@ -85,6 +78,23 @@ struct Counted {
 }
 
 impl Fronted {
+    pub(super) fn emulator() -> Result<Emulator, String> {
+        let version = server::version()?;
+        server::cli_available()?;
+        Ok(Emulator { name: format!("{FRONT} over redis-server"), version })
+    }
+
+    /// Starts both, and tells the endpoint's URL.
+    pub(super) async fn start() -> Result<(Self, String), String> {
+        let _as_it_was = rlimit::increase_nofile_limit(FILES);
+        let front = build::program(FRONT).await?;
+        let servers = Servers::start(1).await?;
+        let mut args = vec!["--token".to_string(), TOKEN.to_string()];
+        args.extend(servers.urls().flat_map(|url| ["--redis".to_string(), url]));
+        let (front, url) = process::guest(&front, &args).await?;
+        Ok((Self { front, servers: Box::new(servers), counted: Mutex::default() }, url))
+    }
+
     /// A decision must be one command at the server and one request at the endpoint: the more of either counts.
     async fn count(&self) -> Result<u64, String> {
         let mut counted = self.counted.lock().await;

@@ -1,5 +1,7 @@
 //! Requests by `reqwest`, over connections that are kept. A request whose deadline passes takes its connection with it.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
@@ -83,4 +85,8 @@ fn headers(config: &RestConfig) -> Result<HeaderMap, Error> {
     bearer.set_sensitive(true);
     headers.insert(AUTHORIZATION, bearer);
     Ok(headers)
+}
+
+pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(text).ok()
 }

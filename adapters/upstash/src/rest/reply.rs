@@ -2,12 +2,10 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use tollgate_core::Error;
 
 use super::json::{self, Reply};
-use super::{Response, error};
+use super::{Response, error, http};
 
 /// Reads a response. `shown` makes of what the endpoint said what may be repeated.
 pub(crate) fn read(response: &Response, shown: impl Fn(&str) -> String) -> Result<Reply, Error> {
@@ -25,5 +23,5 @@ pub(crate) fn read(response: &Response, shown: impl Fn(&str) -> String) -> Resul
 /// The bytes of a text: what was asked for in base64 may come as it is from an endpoint that does not know of it. An
 /// answer of the script's is never both, for none is four letters and longer ones have a space.
 pub(crate) fn bytes(text: &str) -> Cow<'_, [u8]> {
-    STANDARD.decode(text).map_or(Cow::Borrowed(text.as_bytes()), Cow::Owned)
+    http::from_base64(text).map_or(Cow::Borrowed(text.as_bytes()), Cow::Owned)
 }
