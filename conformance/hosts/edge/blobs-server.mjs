@@ -2,15 +2,16 @@
 //
 //   node blobs-server.mjs
 //
-// It is the BlobsServer of @netlify/blobs with what that lacks and Netlify has: an ETag with every value, and one that
-// changes with every write; conditional writes that nothing comes between. Its address is printed; a line on standard input
+// It is the BlobsServer of @netlify/blobs with what that lacks and Netlify has: an ETag with every value, made of the value and
+// not of a file's time, which two writes may share; conditional writes that nothing comes between. Its address is printed; a line on standard input
 // is answered with the number of requests so far; it ends when standard input does.
 
+import { createHash } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createInterface } from "node:readline";
-import { setTimeout } from "node:timers/promises";
 import { BlobsServer } from "@netlify/blobs/server";
 
 class Blobs extends BlobsServer {
@@ -30,13 +31,12 @@ class Blobs extends BlobsServer {
     if (response.status === 200 && dataPath) response.headers.set("etag", await BlobsServer.generateETag(dataPath));
     return response;
   }
-
-  // Its ETags are of the millisecond.
-  async put(request) {
-    await setTimeout(2);
-    return super.put(request);
-  }
 }
+
+BlobsServer.generateETag = async (file) => {
+  const value = await readFile(file).catch(() => undefined);
+  return value ? `"${createHash("sha256").update(value).digest("hex")}"` : "";
+};
 
 const directory = mkdtempSync(path.join(tmpdir(), "tollgate-blobs-"));
 const server = new Blobs({ directory, token: "conformance" });
