@@ -34,6 +34,17 @@ need() {
     fi
 }
 
+# npm_packages FOLDER WHAT USE: installs what the folder's package-lock.json names, unless that is there.
+npm_packages() {
+    if cmp -s "$1/package-lock.json" "$1/node_modules/.tollgate-lock.json"; then
+        say "$2: $1/node_modules"
+    elif npm ci --silent --no-audit --no-fund --prefix "$1" && cp "$1/package-lock.json" "$1/node_modules/.tollgate-lock.json"; then
+        say "$2: installed in $1/node_modules"
+    else
+        say "$2: missing, and with it $3; install it with: npm ci --prefix $1"
+    fi
+}
+
 need redis-server redis-server "the targets redis and redis-cluster and their tests"
 need redis-cli redis-tools "the target redis-cluster and its tests"
 need openssl openssl "the tests over TLS"
@@ -42,3 +53,9 @@ need openssl openssl "the tests over TLS"
 . conformance/setup/wasm.sh
 # shellcheck source=conformance/setup/cloudflare.sh
 . conformance/setup/cloudflare.sh
+# shellcheck source=conformance/setup/npm.sh
+. conformance/setup/npm.sh
+# shellcheck source=conformance/setup/hosts.sh
+. conformance/setup/hosts.sh
+# shellcheck source=conformance/setup/upstash-rest.sh
+. conformance/setup/upstash-rest.sh

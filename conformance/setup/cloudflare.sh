@@ -19,20 +19,15 @@ cargo_tool() {
     fi
 }
 
+wasm_rust wasm32-unknown-unknown "the targets on Cloudflare"
 host=conformance/hosts/cloudflare
 if [ -z "$wasm" ]; then
-    say "without $wasm_target no Worker can be built: its tools are left out"
+    say "without wasm32-unknown-unknown no Worker can be built: its tools are left out"
 elif ! command -v npm >/dev/null 2>&1; then
     say "npm is missing, and with it the targets on Cloudflare; install it with: sudo apt-get install npm"
 else
     wasm_bindgen=$(sed -n '/^name = "wasm-bindgen"$/{n;s/^version = "\(.*\)"$/\1/p;}' Cargo.lock)
     cargo_tool worker-build "$worker_build" worker-build
     cargo_tool wasm-bindgen-cli "$wasm_bindgen" wasm-bindgen
-    if cmp -s "$host/package-lock.json" "$host/node_modules/.tollgate-lock.json"; then
-        say "workerd: $host/node_modules"
-    elif npm ci --silent --no-audit --no-fund --prefix "$host" && cp "$host/package-lock.json" "$host/node_modules/.tollgate-lock.json"; then
-        say "workerd: installed in $host/node_modules"
-    else
-        say "workerd is missing, and with it the targets on Cloudflare; install it with: npm ci --prefix $host"
-    fi
+    npm_packages "$host" workerd "the targets on Cloudflare"
 fi

@@ -3,14 +3,23 @@
 set -u
 cd "$(dirname "$0")/../.." || exit
 
-target=wasm32-unknown-unknown
-folder=$(rustc --print target-libdir --target "$target" 2>/dev/null)
-if ls "$folder"/libcore-*.rlib >/dev/null 2>&1; then
-    exec cargo clippy --package 'tollgate-guest-cloudflare*' --package 'tollgate-cloudflare-*' --features tollgate-guest-cloudflare/suite --target "$target" -- --deny warnings
-fi
-# Debian's Rust for WebAssembly brings no clippy: its compiler's own lints are had all the same.
-if RUSTUP_TOOLCHAIN=tollgate-wasm rustc --version >/dev/null 2>&1; then
-    export RUSTUP_TOOLCHAIN=tollgate-wasm RUSTFLAGS='--deny warnings'
-    exec cargo check --package tollgate-guest-cloudflare --features suite --target "$target" --target-dir target/lint-wasm
-fi
-echo "no Rust here builds for $target: nothing linted; run conformance/setup.sh"
+# lint TARGET ARGUMENT...: the packages that these name, with everything they use of this workspace.
+lint() {
+    target=$1 && shift
+    folder=$(rustc --print target-libdir --target "$target" 2>/dev/null)
+    if ls "$folder"/libcore-*.rlib >/dev/null 2>&1; then
+        cargo clippy "$@" --target "$target" -- --deny warnings
+    elif RUSTUP_TOOLCHAIN=tollgate-wasm rustc --version >/dev/null 2>&1; then
+        # Debian's Rust for WebAssembly brings no clippy: its compiler's own lints are had all the same.
+        RUSTUP_TOOLCHAIN=tollgate-wasm RUSTFLAGS='--deny warnings' cargo check "$@" --target "$target" --target-dir target/lint-wasm
+    else
+        echo "no Rust here builds for $target: nothing linted; run conformance/setup.sh"
+    fi
+}
+
+lint wasm32-unknown-unknown --package 'tollgate-guest-cloudflare*' --package 'tollgate-cloudflare-*' --features tollgate-guest-cloudflare/suite &&
+    lint wasm32-unknown-unknown --package tollgate-upstash --no-default-features --features rest &&
+    lint wasm32-unknown-unknown --package tollgate-npm &&
+    lint wasm32-unknown-unknown --package tollgate-npm --no-default-features --features blobs &&
+    lint wasm32-wasip1 --package 'tollgate-guest-spin*' --package tollgate-spin &&
+    lint wasm32-wasip1 --package tollgate-guest-fastly --package tollgate-fastly --features tollgate-guest-fastly/suite

@@ -66,6 +66,8 @@ pub struct TargetReport {
 pub enum Status {
     /// Nothing failed.
     Pass,
+    /// It answers as it must, and what stands in for the platform here shows nothing of what it admits.
+    Unverified,
     /// It is not here.
     Unavailable,
     /// Something failed, or nothing ran.
@@ -145,16 +147,18 @@ impl TargetReport {
         Self { status, reason: Some(reason), ..self }
     }
 
-    /// The same report with the status that its fixtures come to.
+    /// The same report with the status that its fixtures come to, on a `stub` or the real thing.
     #[must_use]
-    pub fn concluded(self, accuracy: &Accuracy) -> Self {
+    pub fn concluded(self, accuracy: &Accuracy, stub: Option<&str>) -> Self {
         let count = |verdict| self.fixtures.iter().filter(|one| one.verdict == verdict).count();
         let (failed, passed) = (count(Verdict::Fail), count(Verdict::Pass));
         let could_break = self.fixtures.iter().any(|one| one.verdict == Verdict::Pass && one.ceiling_tested);
         if failed > 0 {
             let reason = format!("{failed} of {} fixtures failed", self.fixtures.len());
             self.ended(Status::Fail, reason)
-        } else if passed == 0 {
+        } else if let Some(reason) = stub.filter(|_| count(Verdict::Unverified) > 0) {
+            self.ended(Status::Unverified, reason.into())
+        } else if passed == 0 || stub.is_some() {
             self.ended(Status::Fail, "no fixture ran, and what did not run did not pass".into())
         } else if !could_break && !matches!(accuracy, Accuracy::Exact) {
             let reason = format!("no fixture offered enough to break its ceiling ({accuracy})");
@@ -220,7 +224,7 @@ mod tests {
         Accuracy::Soft(Drift { formula: "2 x limit", ceiling: |load| 2 * load.limit, floor: Floor::NOTHING_HELD });
 
     fn concluded(accuracy: &Accuracy, fixtures: Vec<FixtureReport>) -> TargetReport {
-        TargetReport { fixtures, ..TargetReport::new("t", accuracy) }.concluded(accuracy)
+        TargetReport { fixtures, ..TargetReport::new("t", accuracy) }.concluded(accuracy, None)
     }
 
     #[test]
@@ -230,6 +234,18 @@ mod tests {
         assert_eq!(concluded(&Accuracy::Exact, unsupported).status, Status::Fail);
         let passed = vec![FixtureReport::new("a/b", Verdict::Pass)];
         assert_eq!(concluded(&Accuracy::Exact, passed).status, Status::Pass);
+    }
+
+    #[test]
+    fn a_stub_never_passes() {
+        let concluded = |verdicts: &[Verdict]| {
+            let fixtures = verdicts.iter().map(|verdict| FixtureReport::new("a/b", *verdict)).collect();
+            TargetReport { fixtures, ..TargetReport::new("t", &SOFT) }.concluded(&SOFT, Some("it counts nothing"))
+        };
+        let unverified = concluded(&[Verdict::Pass, Verdict::Unverified]);
+        assert_eq!((unverified.status, unverified.reason.as_deref()), (Status::Unverified, Some("it counts nothing")));
+        assert_eq!(concluded(&[Verdict::Unverified, Verdict::Fail]).status, Status::Fail);
+        assert_eq!(concluded(&[Verdict::Pass, Verdict::Unsupported]).status, Status::Fail);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use tollgate_core::{Capabilities, Check, Key, UnixMillis};
 use tollgate_guest_protocol::{Answer, Route};
 
 use crate::fixture::{Case, Fixture, Op, RequestFixture, Step};
-use crate::judge::{Judgement, Verdict, judge};
+use crate::judge::{Judgement, Verdict, judge, unanswered};
 use crate::oracle;
 use crate::replay::{self, Replay, replay};
 use crate::report::{FixtureReport, Status, TargetReport};
@@ -70,7 +70,7 @@ pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMu
     }
     running.stop().await;
     report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    report.concluded(&declared.accuracy)
+    report.concluded(&declared.accuracy, target.stub())
 }
 
 /// What goes before every key of a fixture: another for each run, so that a store which outlives one is no matter.
@@ -91,6 +91,7 @@ async fn case(
         Case::Decision(fixture) => match unsupported(target, declared, fixture) {
             None => match target.unverified(fixture) {
                 Some(reason) => FixtureReport::new(&fixture.id, Verdict::Unverified).because(reason),
+                None if let Some(reason) = target.stub() => answered(fixture, running, prefix, reason).await,
                 None => decision(declared, fixture, &prepared.reference, running, prefix).await,
             },
             Some(Missing::Disturbance) => {
@@ -136,6 +137,18 @@ async fn decision(
         in_flight_peak: found.in_flight_peak,
         elapsed_ms: u64::try_from(found.elapsed.as_millis()).unwrap_or(u64::MAX),
         ..FixtureReport::new(&fixture.id, verdict)
+    }
+}
+
+/// What a stub admits says nothing. That it answers everything, and in what form, does.
+async fn answered(fixture: &Fixture, running: &Running, prefix: &str, stub: &str) -> FixtureReport {
+    let found = replay(fixture, running, prefix).await;
+    let reasons = unanswered(fixture, &found);
+    match reasons.first() {
+        Some(reason) => {
+            FixtureReport { reasons: reasons.clone(), ..FixtureReport::new(&fixture.id, Verdict::Fail).because(reason) }
+        }
+        None => FixtureReport::new(&fixture.id, Verdict::Unverified).because(stub),
     }
 }
 

@@ -4,9 +4,14 @@
 
 mod build;
 pub mod cloudflare;
+mod edge;
+mod fastly;
 mod memory;
+mod netlify_blobs;
 mod process;
 mod redis;
+mod spin;
+mod upstash_rest;
 mod wasm;
 
 pub use build::workspace;
@@ -29,10 +34,18 @@ pub const ALL: &[&dyn Target] = &[
     &memory::Memory,
     &redis::SINGLE,
     &redis::CLUSTER,
+    &upstash_rest::UpstashRest,
+    &edge::VERCEL,
+    &edge::NETLIFY,
+    &netlify_blobs::NetlifyBlobs,
     &cloudflare::DURABLE_OBJECT,
     &cloudflare::LEASED,
     &cloudflare::KV,
     &cloudflare::RATE_LIMIT,
+    &spin::KV,
+    &spin::ATOMICS,
+    &fastly::KV,
+    &fastly::ERL,
 ];
 
 /// Keys that are asked for until all are answered: enough to meet every node of a cluster, over every connection.
@@ -66,6 +79,12 @@ pub trait Target: Sync {
     /// `Unsupported`.
     fn takes(&self, _: &Policy) -> bool {
         true
+    }
+
+    /// Why what stands in for the platform shows nothing of what it admits, where that is so. What is asked of it must still
+    /// be answered, and in the right form.
+    fn stub(&self) -> Option<&'static str> {
+        None
     }
 
     /// Why a fixture says nothing of it, where that is so.

@@ -28,6 +28,22 @@ pub enum Status {
     NeverAdmissible,
 }
 
+impl Status {
+    /// A stable name in snake case, for logs, metrics and reports.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_core::Status::NeverAdmissible.name(), "never_admissible");
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::NeverAdmissible => "never_admissible",
+        }
+    }
+}
+
 /// Where a decision was made.
 ///
 /// ```
@@ -48,6 +64,23 @@ pub enum Origin {
     Fallback,
     /// A part of the quota that the store had lent; it was not asked.
     Lease,
+}
+
+impl Origin {
+    /// A stable name in snake case, for logs, metrics and reports.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_core::Origin::DenyCache.name(), "deny_cache");
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::DenyCache => "deny_cache",
+            Self::Fallback => "fallback",
+            Self::Lease => "lease",
+        }
+    }
 }
 
 /// One quota's count after a decision. What a platform does not tell is `None`, never invented.
@@ -227,6 +260,19 @@ impl Decision {
         self.status = if allowed { Status::Allowed } else { Status::Denied };
         self.retry_after = None;
         self
+    }
+
+    /// The same denial when some of its wait is over. The counts have changed since, and nobody knows to what.
+    #[cfg(feature = "std")]
+    pub(crate) fn recalled(&self, denied_at: UnixMillis, now: UnixMillis) -> Self {
+        let elapsed = now.since(denied_at);
+        let unknown = |status: &QuotaStatus| QuotaStatus { limit: status.limit, standing: None };
+        Self {
+            quotas: self.quotas.iter().map(unknown).collect(),
+            retry_after: self.retry_after.map(|wait| Millis::new(wait.get().saturating_sub(elapsed.get()))),
+            decided_at: self.decided_at + elapsed,
+            ..self.clone()
+        }
     }
 
     /// The same decision, made elsewhere.

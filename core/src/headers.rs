@@ -5,7 +5,7 @@ use core::fmt::Write as _;
 
 use smallvec::SmallVec;
 
-use crate::{Decision, Millis, Policy};
+use crate::{Decision, ErrorKind, Millis, Policy};
 
 /// The largest integer of a structured field (RFC 9651, section 3.3.1). Larger ones are written as this.
 const INTEGER_MAX: u64 = 999_999_999_999_999;
@@ -84,6 +84,8 @@ impl ResponseFields {
     pub const X_RATELIMIT_REMAINING: &'static str = "x-ratelimit-remaining";
     /// The name of the field for when the quota is wholly unused again.
     pub const X_RATELIMIT_RESET: &'static str = "x-ratelimit-reset";
+    /// The name of the field that says that the limiter failed, and how.
+    pub const X_TOLLGATE_FAILED_OPEN: &'static str = "x-tollgate-failed-open";
 
     /// The fields of a decision that was made on `policy`, in the newest revision of the IETF fields.
     #[must_use]
@@ -115,6 +117,21 @@ impl ResponseFields {
         if let Some(secs) = retry_after_secs(decision) {
             fields.push(Self::RETRY_AFTER, secs.to_string());
         }
+        fields
+    }
+
+    /// The field of a response to a request that was let through because the limiter failed: `x-tollgate-failed-open`
+    /// with the error's kind, and no other, for nothing is known of any limit.
+    ///
+    /// ```
+    /// use tollgate_core::{ErrorKind, ResponseFields};
+    /// let fields = ResponseFields::failed_open(ErrorKind::Timeout);
+    /// assert_eq!(fields.get(ResponseFields::X_TOLLGATE_FAILED_OPEN), Some("timeout"));
+    /// ```
+    #[must_use]
+    pub fn failed_open(kind: ErrorKind) -> Self {
+        let mut fields = Self::default();
+        fields.push(Self::X_TOLLGATE_FAILED_OPEN, kind.name().to_string());
         fields
     }
 

@@ -43,6 +43,8 @@ pub use error::{Error, ErrorKind};
 pub use headers::{RateLimitFields, ResponseFields};
 pub use identity::Identity;
 pub use key::{Key, KeySource};
+#[cfg(feature = "std")]
+pub use limiter::DenyCache;
 pub use limiter::{
     Accuracy, Capabilities, Check, Drift, Floor, Idempotency, Limiter, Load, MaybeSend, MaybeSync, Refund,
 };

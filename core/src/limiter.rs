@@ -1,5 +1,11 @@
 //! What applications and the conformance suite see of every adapter: [`Limiter`], and what it can do.
 
+#[cfg(feature = "std")]
+mod deny_cache;
+
+#[cfg(feature = "std")]
+pub use deny_cache::DenyCache;
+
 use alloc::format;
 use core::fmt;
 use core::future::Future;

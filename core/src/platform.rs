@@ -132,6 +132,26 @@ impl ClientIpSource {
         self
     }
 
+    /// The header fields that [`ClientIpSource::find`] reads, in lower case: all that it needs, where handing over every
+    /// field of a request is dear.
+    ///
+    /// ```
+    /// use tollgate_core::{ClientIpSource, Platform};
+    /// assert_eq!(ClientIpSource::new(Platform::Vercel).fields(), ["x-vercel-forwarded-for", "x-real-ip"]);
+    /// assert!(ClientIpSource::new(Platform::Direct).fields().is_empty());
+    /// ```
+    #[must_use]
+    pub const fn fields(&self) -> &'static [&'static str] {
+        match self.platform {
+            Platform::Cloudflare => &["cf-connecting-ip"],
+            Platform::Vercel => &["x-vercel-forwarded-for", "x-real-ip"],
+            Platform::Netlify => &["x-nf-client-connection-ip"],
+            Platform::Spin if self.trust_true_client_ip => &["true-client-ip"],
+            Platform::Spin => &["spin-client-addr"],
+            Platform::Fastly | Platform::Direct => &[],
+        }
+    }
+
     /// The client of a request with these header fields, and with `peer` as the address that the platform's own API
     /// or socket gives.
     ///
@@ -169,32 +189,16 @@ impl ClientIpSource {
         N: AsRef<str>,
         V: AsRef<[u8]>,
     {
-        let address = match self.platform {
-            Platform::Cloudflare => {
-                let [address] = read(["cf-connecting-ip"], Take::Only, headers);
-                address.and_then(
-                    |address| {
-                        if address == CLOUDFLARE_WORKERS { Err(MissingIp::Shared) } else { Ok(address) }
-                    },
-                )
+        let take = if self.platform == Platform::Spin && !self.trust_true_client_ip { Take::Last } else { Take::Only };
+        let address = match self.fields() {
+            [] => peer.ok_or(MissingIp::Absent).and_then(specified),
+            fields => first_present(read(fields, take, headers)),
+        };
+        let address = match address {
+            Ok(address) if self.platform == Platform::Cloudflare && address == CLOUDFLARE_WORKERS => {
+                Err(MissingIp::Shared)
             }
-            Platform::Vercel => match read(["x-vercel-forwarded-for", "x-real-ip"], Take::Only, headers) {
-                [Err(MissingIp::Absent), real_ip] => real_ip,
-                [forwarded_for, _] => forwarded_for,
-            },
-            Platform::Netlify => {
-                let [address] = read(["x-nf-client-connection-ip"], Take::Only, headers);
-                address
-            }
-            Platform::Spin if self.trust_true_client_ip => {
-                let [address] = read(["true-client-ip"], Take::Only, headers);
-                address
-            }
-            Platform::Spin => {
-                let [address] = read(["spin-client-addr"], Take::Last, headers);
-                address
-            }
-            Platform::Fastly | Platform::Direct => peer.ok_or(MissingIp::Absent).and_then(specified),
+            address => address,
         };
         address.map(|address| ClientIp::new(address, self.ipv6_prefix))
     }
@@ -209,13 +213,13 @@ enum Take {
     Last,
 }
 
-/// The address in each of the named fields.
-fn read<const FIELDS: usize, N: AsRef<str>, V: AsRef<[u8]>>(
-    names: [&str; FIELDS],
+/// The address in each of the named fields, of which there are two at most.
+fn read<N: AsRef<str>, V: AsRef<[u8]>>(
+    names: &[&str],
     take: Take,
     headers: impl IntoIterator<Item = (N, V)>,
-) -> [Result<IpAddr, MissingIp>; FIELDS] {
-    let mut found = [None; FIELDS];
+) -> [Result<IpAddr, MissingIp>; 2] {
+    let mut found = [None; 2];
     for (name, value) in headers {
         let Some(place) = names.iter().position(|wanted| name.as_ref().eq_ignore_ascii_case(wanted)) else { continue };
         let value = value.as_ref();
@@ -226,4 +230,9 @@ fn read<const FIELDS: usize, N: AsRef<str>, V: AsRef<[u8]>>(
         });
     }
     found.map(|address| address.unwrap_or(Err(MissingIp::Absent)))
+}
+
+/// What the first field tells, unless it is absent.
+fn first_present([first, second]: [Result<IpAddr, MissingIp>; 2]) -> Result<IpAddr, MissingIp> {
+    if first == Err(MissingIp::Absent) { second } else { first }
 }

@@ -4,19 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
-use tollgate_core::{Error, ErrorKind, Millis};
+use tollgate_core::{Error, Millis};
 
-/// Whose clock decides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Clock {
-    /// The caller's: what each check says is now. Hosts whose clocks differ by `d` see what one host whose clock steps
-    /// back by `d` would.
-    #[default]
-    Caller,
-    /// The server's: `TIME`, read in the script. One clock for all hosts; what a check says is not read, but a refund's
-    /// [`charged_at`](tollgate_core::Refund::charged_at) is, and must be the decision's own instant.
-    Server,
-}
+use crate::settings::{Clock, DEFAULT_DEADLINE, check_deadline, invalid};
 
 /// Where the server is and how to use it.
 ///
@@ -40,7 +30,7 @@ pub struct Config {
 impl Config {
     /// How long a call takes at most, unless [set](Self::deadline): an intercontinental round trip, and no more than a
     /// request can wait for its limiter.
-    pub const DEFAULT_DEADLINE: Millis = Millis::new(250);
+    pub const DEFAULT_DEADLINE: Millis = DEFAULT_DEADLINE;
 
     /// Connections, unless [set](Self::connections). With two, server and client work at the same time: half as much
     /// again passes as over one (`cargo bench -p tollgate-upstash`); over more, hardly more.
@@ -108,12 +98,7 @@ impl Config {
 
     /// The servers, checked.
     pub(crate) fn connection_infos(&self) -> Result<Vec<ConnectionInfo>, Error> {
-        if self.deadline == Millis::ZERO {
-            return Err(invalid("deadline: 0 ms leaves no time for an answer; write at least 1 ms"));
-        }
-        if self.deadline > Millis::from_secs(3_600) {
-            return Err(invalid("deadline: longer than any request waits; write at most 3600000 ms"));
-        }
+        check_deadline(self.deadline)?;
         if self.urls.is_empty() {
             return Err(invalid("url: a cluster is found through its nodes; write the URL of at least one"));
         }
@@ -143,7 +128,9 @@ fn connection_info(url: &str) -> Result<ConnectionInfo, Error> {
     const RIGHT: &str = "write redis://[user:password@]host[:port][/db], or rediss:// for TLS";
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     if matches!(scheme, "http" | "https") {
-        return Err(invalid(format!("url: an {scheme}:// URL is a REST endpoint, not a Redis one; {RIGHT}")));
+        return Err(invalid(format!(
+            "url: an {scheme}:// URL is a REST endpoint (RestConfig), not a Redis one; {RIGHT}"
+        )));
     }
     if matches!(scheme, "rediss" | "valkeys") && !cfg!(feature = "tls-rustls") {
         return Err(invalid("url: TLS needs the feature `tls-rustls` of tollgate-upstash; enable it"));
@@ -160,8 +147,4 @@ fn connection_info(url: &str) -> Result<ConnectionInfo, Error> {
         }
         _ => Ok(info),
     }
-}
-
-fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
-    Error::new(ErrorKind::Invalid, message)
 }

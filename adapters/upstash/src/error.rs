@@ -1,7 +1,9 @@
-//! What Redis says went wrong, in the core's kinds.
+//! What goes wrong between here and a Redis server, in the core's kinds.
 
-use redis::{ErrorKind as RedisKind, RedisError, ServerError};
+use redis::{ErrorKind as RedisKind, RedisError};
 use tollgate_core::{Error, ErrorKind, Millis};
+
+use crate::answered::kind_of;
 
 /// A connection that could not be made.
 pub(crate) fn not_connected(error: RedisError) -> Error {
@@ -31,20 +33,6 @@ pub(crate) fn lost(error: RedisError) -> Error {
     Error::new(kind, format!("redis: {what}")).with_source(error)
 }
 
-/// An error that the server answered with.
-pub(crate) fn answered(error: &ServerError, key: &str) -> Error {
-    let (code, detail) = (error.code(), error.details().unwrap_or_default());
-    let kind = kind_of(code, detail);
-    let message = match kind {
-        ErrorKind::Corrupt => format!(
-            "what is stored under {key} is no state of this policy ({code} {detail}); delete the key, or find what \
-             else writes to it"
-        ),
-        _ => format!("redis: the server answered {code} {detail}; nothing was charged"),
-    };
-    Error::new(kind, message)
-}
-
 pub(crate) fn timeout(deadline: Millis) -> Error {
     let message = format!("redis: no answer within {deadline}; the request may have been charged");
     Error::new(ErrorKind::Timeout, message)
@@ -61,16 +49,3 @@ pub(crate) fn nonsense(answer: &redis::Value) -> Error {
 }
 
 const NOT_REDIS: &str = "what listens there does not speak the Redis protocol; is it a Redis server?";
-
-/// By the error's first word (<https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors>).
-fn kind_of(code: &str, detail: &str) -> ErrorKind {
-    match code {
-        "CORRUPT" | "WRONGTYPE" => ErrorKind::Corrupt,
-        // Redis 6 wraps what a command of a script answers.
-        _ if detail.contains("WRONGTYPE") => ErrorKind::Corrupt,
-        "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" | "BUSY" | "READONLY"
-        | "NOREPLICAS" => ErrorKind::Unavailable,
-        "ERR" if detail.contains("max number of clients") => ErrorKind::Unavailable,
-        _ => ErrorKind::Refused,
-    }
-}

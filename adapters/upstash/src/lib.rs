@@ -3,7 +3,8 @@
 //! [`Redis`] is an [`Atomic`](tollgate_core::store::Atomic) store: a Lua script repeats the core's integer arithmetic
 //! inside the server, so a policy's quotas are decided and charged in one indivisible step, at any concurrency and from
 //! any number of hosts. It speaks the Redis protocol to Redis 6.2 or newer, Valkey, Upstash's `rediss://` endpoint, and
-//! (feature `cluster`) a Redis Cluster.
+//! (feature `cluster`) a Redis Cluster. `Rest` (feature `rest`) is the same over Upstash's REST protocol, natively and on
+//! WebAssembly.
 //!
 //! ```no_run
 //! use tollgate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
@@ -30,6 +31,8 @@
 //! is [`Corrupt`](tollgate_core::ErrorKind::Corrupt) and left as it is.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(any(feature = "resp", feature = "rest"))]
+mod answered;
 #[cfg(feature = "resp")]
 mod batch;
 #[cfg(feature = "cluster")]
@@ -44,18 +47,28 @@ mod dial;
 mod error;
 #[cfg(feature = "resp")]
 mod explain;
-#[cfg_attr(not(feature = "resp"), expect(dead_code, reason = "what runs it is a transport"))]
+#[cfg(feature = "rest")]
+mod rest;
+#[cfg_attr(not(any(feature = "resp", feature = "rest")), expect(dead_code, reason = "what runs it is a transport"))]
 mod script;
+#[cfg(any(feature = "resp", feature = "rest"))]
+mod settings;
 mod state;
 #[cfg(feature = "resp")]
 mod store;
 #[cfg(feature = "tls-rustls")]
 mod tls;
+#[cfg(any(feature = "tls-rustls", all(feature = "rest", not(target_arch = "wasm32"))))]
+mod trust;
 
 #[cfg(feature = "resp")]
-pub use config::{Clock, Config};
+pub use config::Config;
 #[cfg(feature = "resp")]
 pub use explain::Explanation;
-pub use script::{SCRIPT, SCRIPT_SHA1};
+#[cfg(feature = "rest")]
+pub use rest::{Rest, RestConfig, RestLimiter};
+pub use script::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1};
+#[cfg(any(feature = "resp", feature = "rest"))]
+pub use settings::Clock;
 #[cfg(feature = "resp")]
 pub use store::{Redis, RedisLimiter};

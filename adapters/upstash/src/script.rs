@@ -7,10 +7,17 @@ use tollgate_core::{Error, ErrorKind, Idempotency, Key, Millis, Policy, Rule, Un
 use crate::state;
 
 /// The script that decides, in Lua. Its first lines say what its keys, arguments and answer are.
-pub const SCRIPT: &str = include_str!("decide.lua");
+pub const SCRIPT: &str = LOCKING_SCRIPT.split_at("#!lua flags=allow-key-locking\n".len()).1;
 
 /// The SHA-1 of [`SCRIPT`]: what `EVALSHA` names it by.
 pub const SCRIPT_SHA1: &str = "7cae92d4af643701545e3d5eefa921111bcb74c1";
+
+/// [`SCRIPT`] under Upstash's flag: it then locks the keys that it is given, and not the whole database
+/// (<https://upstash.com/docs/redis/features/key-locking>). Stock Redis refuses the flag.
+pub const LOCKING_SCRIPT: &str = concat!("#!lua flags=allow-key-locking\n", include_str!("decide.lua"));
+
+/// The SHA-1 of [`LOCKING_SCRIPT`].
+pub const LOCKING_SCRIPT_SHA1: &str = "1a4cc098ce9db4a149e98c5cbc3d77043989b64e";
 
 /// One run of the script.
 pub(crate) struct Call<'a> {
@@ -36,8 +43,15 @@ impl<'a> Call<'a> {
         call
     }
 
-    /// Hands over the script's arguments, in order: all `ARGV`.
-    pub(crate) fn arguments(&self, mut give: impl FnMut(&[u8])) {
+    /// Hands over the command's words, in order: its `name`, the `script` or what names it, the keys and `ARGV`.
+    pub(crate) fn words(&self, name: &str, script: &str, mut give: impl FnMut(&str)) {
+        give(name);
+        give(script);
+        give(if self.once.is_some() { "2" } else { "1" });
+        give(&self.key);
+        if let Some(once) = &self.once {
+            give(once);
+        }
         let (mode, policy, cost, now) = match self.operation {
             Operation::Check(check) => {
                 (if check.policy.charges_denied() { "d" } else { "c" }, check.policy, check.cost, check.now)
@@ -46,10 +60,10 @@ impl<'a> Call<'a> {
             Operation::Refund(refund) => ("r", refund.policy, refund.cost, refund.now),
         };
         let mut digits = itoa::Buffer::new();
-        let mut number = |value: u64, give: &mut dyn FnMut(&[u8])| give(digits.format(value).as_bytes());
-        give(mode.as_bytes());
+        let mut number = |value: u64, give: &mut dyn FnMut(&str)| give(digits.format(value));
+        give(mode);
         if self.server_clock {
-            give(b"server");
+            give("server");
         } else {
             number(now.get(), &mut give);
         }
@@ -63,7 +77,7 @@ impl<'a> Call<'a> {
                 Rule::TokenBucket(rule) => (rule.capacity(), rule.per(), rule.refill()),
                 Rule::LeakyBucket(rule) => (rule.bucket().capacity(), rule.bucket().per(), rule.bucket().refill()),
             };
-            give(state::kind(quota.rule()).as_bytes());
+            give(state::kind(quota.rule()));
             number(limit, &mut give);
             number(unit.get(), &mut give);
             number(refill, &mut give);
@@ -78,9 +92,10 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The number of [`Call::arguments`].
-    pub(crate) fn argument_count(&self) -> usize {
-        4 + 4 * self.policy().quotas().len() + 1
+    /// The most that [`Call::words`] hands over.
+    #[cfg(feature = "resp")]
+    pub(crate) fn word_count(&self) -> usize {
+        5 + 4 + 4 * self.policy().quotas().len() + 1
     }
 
     /// Reads the script's answer.
@@ -162,14 +177,16 @@ mod tests {
     use sha1::{Digest, Sha1};
     use std::fmt::Write as _;
 
-    use super::{SCRIPT, SCRIPT_SHA1};
+    use super::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1};
 
     #[test]
     fn the_sha1_is_the_scripts() {
-        let digest = Sha1::digest(SCRIPT.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        });
-        assert_eq!(SCRIPT_SHA1, digest, "decide.lua has changed: write its SHA-1 here");
+        for (script, sha1) in [(SCRIPT, SCRIPT_SHA1), (LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1)] {
+            let digest = Sha1::digest(script.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
+                let _ = write!(hex, "{byte:02x}");
+                hex
+            });
+            assert_eq!(sha1, digest, "decide.lua has changed: write its SHA-1 here");
+        }
     }
 }

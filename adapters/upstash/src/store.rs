@@ -2,16 +2,18 @@
 
 use std::fmt;
 
-use redis::{Cmd, ServerErrorKind, Value};
+use redis::{Cmd, ServerError, ServerErrorKind, Value};
 use tokio::time::Instant;
 use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
 use tollgate_core::{Capabilities, Error, Key, Policy};
 
-use crate::config::{Clock, Config};
+use crate::answered::answered;
+use crate::config::Config;
 use crate::connection::Links;
 use crate::error;
 use crate::explain::Explanation;
 use crate::script::{Call, SCRIPT, SCRIPT_SHA1, state_key};
+use crate::settings::Clock;
 
 /// A limiter on Redis: exact at any concurrency, in one round trip.
 pub type RedisLimiter = AtomicLimiter<Redis>;
@@ -59,7 +61,7 @@ impl Redis {
     pub async fn ping(&self) -> Result<(), Error> {
         match self.send(&redis::cmd("PING")).await? {
             Value::SimpleString(_) | Value::Okay => Ok(()),
-            Value::ServerError(error) => Err(error::answered(&error, "")),
+            Value::ServerError(error) => Err(refused(&error, "")),
             other => Err(self.nonsense(&other)),
         }
     }
@@ -79,7 +81,7 @@ impl Redis {
     /// Sends a command, and takes an error that the server answered with as one.
     async fn ask(&self, command: &Cmd, key: &str) -> Result<Value, Error> {
         match self.send(command).await? {
-            Value::ServerError(error) => Err(error::answered(&error, key)),
+            Value::ServerError(error) => Err(refused(&error, key)),
             value => Ok(value),
         }
     }
@@ -115,7 +117,7 @@ impl Atomic for Redis {
         }
         match answer {
             Value::BulkString(bytes) => call.answer(&bytes),
-            Value::ServerError(error) => Err(error::answered(&error, &call.key)),
+            Value::ServerError(error) => Err(refused(&error, &call.key)),
             other => Err(self.nonsense(&other)),
         }
     }
@@ -135,16 +137,15 @@ impl fmt::Debug for Redis {
     }
 }
 
+fn refused(error: &ServerError, key: &str) -> Error {
+    answered(error.code(), error.details().unwrap_or_default(), key)
+}
+
 fn command(call: &Call<'_>, name: &str, script: &str) -> Cmd {
-    let arguments = call.argument_count();
-    let mut command = Cmd::with_capacity(arguments + 5, script.len() + 2 * call.key.len() + 16 * arguments);
-    command.arg(name).arg(script);
-    match &call.once {
-        Some(once) => command.arg("2").arg(&call.key).arg(once),
-        None => command.arg("1").arg(&call.key),
-    };
-    call.arguments(|argument| {
-        command.arg(argument);
+    let count = call.word_count();
+    let mut command = Cmd::with_capacity(count, script.len() + 2 * call.key.len() + 16 * count);
+    call.words(name, script, |word| {
+        command.arg(word);
     });
     command
 }

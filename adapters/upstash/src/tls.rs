@@ -1,4 +1,4 @@
-//! TLS by rustls, with the certificates that the system trusts.
+//! The Redis protocol over TLS.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use redis::{ConnectionAddr, RedisError};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-use tollgate_core::{Error, ErrorKind};
+use tollgate_core::Error;
+
+use crate::trust;
 
 /// Secures streams, if the address asks for it.
 pub(crate) struct Connector(Option<TlsConnector>);
@@ -17,7 +17,10 @@ pub(crate) struct Connector(Option<TlsConnector>);
 impl Connector {
     pub(crate) fn new(address: &ConnectionAddr) -> Result<Self, Error> {
         match address {
-            ConnectionAddr::TcpTls { .. } => connector().map(Some).map(Self),
+            ConnectionAddr::TcpTls { .. } => {
+                let config = trust::client_config(trust::system_certificates()?)?;
+                Ok(Self(Some(Arc::new(config).into())))
+            }
             _ => Ok(Self(None)),
         }
     }
@@ -29,25 +32,4 @@ impl Connector {
             ServerName::try_from(host.to_owned()).map_err(|_| unsuitable("no name that a certificate can have"))?;
         Ok(connector.connect(name, stream).await?)
     }
-}
-
-/// The application's choice of cryptography, or ring.
-fn connector() -> Result<TlsConnector, Error> {
-    let provider = CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()));
-    let mut roots = RootCertStore::empty();
-    // Of a system's certificates some are often odd; what counts is that any are good.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        let message = "url: TLS needs certificates to trust, and the system has none; install them (ca-certificates) \
-                       or name a file of them in SSL_CERT_FILE";
-        return Err(Error::new(ErrorKind::Invalid, message));
-    }
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| {
-            Error::new(ErrorKind::Invalid, "url: the chosen cryptography has no TLS 1.2 or 1.3").with_source(error)
-        })?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
 }

@@ -1,4 +1,5 @@
-//! Redis decides what the reference decides: random policies, random histories, every answer the same.
+//! Redis decides what the reference decides, over either protocol: random policies, random histories, every answer the
+//! same.
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
@@ -9,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use support::{MIN_TTL, Server, runtime};
+use tokio::runtime::Runtime;
 use tollgate_core::algorithm::{MAX_UNITS, SlidingLog};
 use tollgate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
-use tollgate_upstash::RedisLimiter;
 
 /// The last instant with one after it: the reference keeps what ends after now, and nothing ends after the very last.
 const LAST: UnixMillis = UnixMillis::new(UnixMillis::MAX.get() - 1);
@@ -132,7 +133,7 @@ impl Cost {
     }
 }
 
-async fn replay(redis: &RedisLimiter, key: &Key, history: &History) -> Result<(), TestCaseError> {
+async fn replay(redis: &impl Limiter, key: &Key, history: &History) -> Result<(), TestCaseError> {
     let memory = MemoryLimiter::with_shards(1);
     let mut quotas = history.quotas.clone();
     let mut policy = policy(&quotas, history.charge_denied);
@@ -190,21 +191,24 @@ async fn replay(redis: &RedisLimiter, key: &Key, history: &History) -> Result<()
     Ok(())
 }
 
-#[test]
-fn redis_decides_what_the_reference_decides() {
-    let server = Server::start();
-    let redis = server.limiter();
-    let runtime = runtime();
-    let cases = AtomicU64::new(0);
-    let number = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(600);
-    let mut runner = TestRunner::new(Config { cases: number, failure_persistence: None, ..Config::default() });
+/// Replays random histories, each under a key of its own.
+fn replay_all(redis: &impl Limiter, runtime: &Runtime, cases: u32) {
+    let nth = AtomicU64::new(0);
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&history(), |history| {
-        let key = Key::new(format!("case-{}", cases.fetch_add(1, Ordering::Relaxed)));
-        runtime.block_on(replay(&redis, &key, &history))
+        let key = Key::new(format!("case-{}", nth.fetch_add(1, Ordering::Relaxed)));
+        runtime.block_on(replay(redis, &key, &history))
     });
     if let Err(failure) = outcome {
         panic!("{failure}");
     }
+}
+
+#[test]
+fn redis_decides_what_the_reference_decides() {
+    let server = Server::start();
+    replay_all(&server.limiter(), &runtime(), 600);
 
     // No key lives for ever, which Redis calls -1.
     let mut connection = server.connection();
@@ -214,4 +218,12 @@ fn redis_decides_what_the_reference_decides() {
         let ttl_ms: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
         assert!(ttl_ms > 60_000, "{key} lives {ttl_ms} ms of {MIN_TTL}");
     }
+}
+
+#[cfg(feature = "rest")]
+#[test]
+fn so_does_it_over_rest() {
+    let (server, runtime) = (Server::start(), runtime());
+    let front = runtime.block_on(support::rest::Endpoint::start(&server));
+    replay_all(&front.limiter_with(|config| config.key_locking(true)), &runtime, 300);
 }

@@ -4,40 +4,17 @@
 
 mod support;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use support::{NOW, Server, bucket, key, one_of_each};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use support::{NOW, Server, bucket, deaf_proxy, key, one_of_each};
 use tollgate_core::{Check, ErrorKind, Limiter, Millis, Refund};
 use tollgate_upstash::{Config, Redis};
 
 #[tokio::test]
 async fn a_retry_of_what_was_charged_unheard_is_charged_once() {
     let server = Server::start();
-    // Passes everything on, until told to keep the answers.
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("redis://{}", listener.local_addr().unwrap());
-    let (port, deaf) = (server.port, Arc::new(AtomicBool::new(false)));
-    let heard = Arc::clone(&deaf);
-    tokio::spawn(async move {
-        while let Ok((near, _)) = listener.accept().await {
-            let far = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-            let (mut near_read, mut near_write) = near.into_split();
-            let (mut far_read, mut far_write) = far.into_split();
-            tokio::spawn(async move { tokio::io::copy(&mut near_read, &mut far_write).await });
-            let deaf = Arc::clone(&heard);
-            tokio::spawn(async move {
-                let mut buffer = [0; 4_096];
-                while let Ok(length @ 1..) = far_read.read(&mut buffer).await {
-                    if !deaf.load(Ordering::Relaxed) {
-                        near_write.write_all(&buffer[..length]).await.unwrap();
-                    }
-                }
-            });
-        }
-    });
+    let (address, deaf) = deaf_proxy(server.port).await;
+    let url = format!("redis://{address}");
     let limiter = Redis::new(Config::new(url).deadline(Millis::new(150)).min_ttl(support::MIN_TTL)).unwrap().limiter();
     let (policy, key) = (bucket(10), key());
     let check = Check::new(&policy, &key, NOW);

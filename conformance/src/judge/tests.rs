@@ -290,6 +290,18 @@ fn a_token_is_charged_once() {
 }
 
 #[test]
+fn what_must_be_known_by_then_is_no_matter_for_one_that_forgets_what_races() {
+    let known = r#"{ "at_ms": 0, "burst": 6, "key": "k", "expect": { "admitted": 4, "admitted_max": 4 } }"#;
+    let known = steps(BUCKET, known);
+    // Each within its own ceiling, which is six or more.
+    let late = Drift { formula: "limit x 2", ceiling: |load| load.limit * 2, floor: Floor::NOTHING_HELD };
+    let late = admitting(&Accuracy::Soft(late), &known, &[5]);
+    assert!(late.reasons[0].ends_with("expect.admitted_max: expected at most 4, found 5"), "{late:?}");
+    let racing = admitting(&SOFT, &known, &[5]);
+    assert_eq!(racing.verdict, Verdict::Pass, "{racing:?}");
+}
+
+#[test]
 fn a_ceiling_that_nothing_was_offered_above_is_not_tested() {
     let few = judged(&WITHIN, &steps(BUCKET, r#"{ "at_ms": 0, "burst": 4, "key": "k" }"#), |_| ());
     assert_eq!((few.verdict, few.ceiling, few.ceiling_tested), (Verdict::Pass, 4, false));

@@ -27,7 +27,7 @@ pub fn junit(report: &Report) -> Result<String, String> {
         let reason = target.reason.as_deref().unwrap_or_default();
         let status = match target.status {
             Status::Fail if !told => Some(failed(reason)),
-            Status::Unavailable => Some(skipped(reason)),
+            Status::Unavailable | Status::Unverified => Some(skipped(reason)),
             _ => None,
         };
         suite.add_test_cases(status.map(|status| case("target", &target.name, status, 0)));

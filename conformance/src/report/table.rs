@@ -80,6 +80,7 @@ pub(super) const fn status(status: Status) -> &'static str {
     match status {
         Status::Pass => "pass",
         Status::Fail => "FAIL",
+        Status::Unverified => "unverified",
         Status::Unavailable => "unavailable",
     }
 }

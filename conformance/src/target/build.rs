@@ -6,6 +6,8 @@ use std::process::Stdio;
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
+use super::wasm;
+
 /// The workspace that this program was built in: its guests are built from there.
 #[must_use]
 pub fn workspace() -> PathBuf {
@@ -18,25 +20,44 @@ static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::const_new(BTreeMap::new(
 
 /// Builds a package of the workspace in this program's own profile, once, and tells where its program is.
 pub(super) async fn program(package: &str) -> Result<PathBuf, String> {
+    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+    once(package, &["--package", package, "--profile", profile], None, "executable").await
+}
+
+/// Builds the hosts, once, and tells where one's program is: always optimised, for it compiles what it runs. All together,
+/// for each alone would compile their engine with other features.
+pub(super) async fn host(package: &str) -> Result<PathBuf, String> {
+    let workspace = "--manifest-path=conformance/hosts/Cargo.toml";
+    once(package, &["--workspace", workspace, "--target-dir=target/hosts", "--release"], None, "executable").await
+}
+
+/// Builds a guest for a WebAssembly target, once, and tells where its module is: with all its features, those among
+/// them that a deployed app leaves out.
+pub(super) async fn module(package: &str, target: &str) -> Result<PathBuf, String> {
+    let toolchain = wasm::toolchain(target)?;
+    once(package, &["--package", package, "--target", target, "--release", "--all-features"], toolchain, "module").await
+}
+
+async fn once(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted: &str) -> Result<PathBuf, String> {
     let mut built = BUILT.lock().await;
     if let Some(program) = built.get(package) {
         return Ok(program.clone());
     }
-    let program = build(package).await?;
+    let program = build(package, args, toolchain, wanted).await?;
     built.insert(package.into(), program.clone());
     Ok(program)
 }
 
-async fn build(package: &str) -> Result<PathBuf, String> {
+async fn build(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted: &str) -> Result<PathBuf, String> {
     let workspace = workspace();
     if !workspace.join("Cargo.toml").exists() {
         return Err(format!("{} is gone; run tollgate in the checkout it was built in", workspace.display()));
     }
-    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
-    eprintln!("building {package} ({profile})");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build.current_dir(&workspace).args(["build", "--package", package, "--profile", profile]);
+    eprintln!("building {package} ({})", args.join(" "));
+    // A toolchain brings a cargo of its own.
+    let own = || std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(if toolchain.is_some() { "cargo".into() } else { own() });
+    build.envs(toolchain).current_dir(&workspace).arg("build").args(args);
     // A first build takes a minute or two: a person may watch it, a log need not.
     if !stderr().is_terminal() {
         build.arg("--quiet");
@@ -50,8 +71,24 @@ async fn build(package: &str) -> Result<PathBuf, String> {
     let messages = built.stdout.split(|byte| *byte == b'\n');
     let built = messages.filter_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok());
     let program = |message: serde_json::Value| {
-        let is_program = message["target"]["name"] == package && message["target"]["kind"][0] == "bin";
-        is_program.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
+        let found = match wanted {
+            "executable" => &message["executable"],
+            _ => &message["filenames"][0],
+        };
+        let named = message["target"]["name"].as_str().is_some_and(|name| name.replace('_', "-") == package);
+        let found = found.as_str().filter(|_| named && message["reason"] == "compiler-artifact");
+        found.map(PathBuf::from)
     };
     built.filter_map(program).next_back().ok_or_else(|| format!("cargo built no program of {package}"))
+}
+
+/// The version of a crate that the hosts are built with.
+pub(super) fn host_dependency(name: &str) -> Result<String, String> {
+    let lock = workspace().join("conformance/hosts/Cargo.lock");
+    let text = std::fs::read_to_string(&lock).map_err(|error| format!("{}: {error}", lock.display()))?;
+    let named = format!("name = {name:?}");
+    let version =
+        text.lines().skip_while(|line| *line != named).nth(1).and_then(|line| line.strip_prefix("version = "));
+    let version = version.ok_or_else(|| format!("{}: {name} is not in it", lock.display()))?;
+    Ok(version.trim_matches('"').to_string())
 }

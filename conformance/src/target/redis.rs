@@ -1,6 +1,6 @@
 //! `redis` and `redis-cluster`: real servers on loopback, three guests on one store.
 
-mod server;
+pub(super) mod server;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{LocalBoxFuture, try_join_all};
@@ -13,7 +13,7 @@ use crate::fixture::Disturb;
 use crate::subject::{Http, Version};
 
 /// Guests on one store: a limiter that is exact in one process only is found out.
-const GUESTS: usize = 3;
+pub(super) const GUESTS: usize = 3;
 
 /// One server.
 pub(super) const SINGLE: Redis = Redis { name: "redis", about: "one redis-server, three guests", nodes: 1 };

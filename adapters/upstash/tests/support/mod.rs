@@ -5,8 +5,11 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tollgate_core::{Key, Millis, Policy, Quota, UnixMillis};
 use tollgate_upstash::{Config, Redis, RedisLimiter};
 
@@ -138,4 +141,67 @@ pub fn key() -> Key {
 
 pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Passes everything on to a port of loopback, until told to keep the answers. The address it listens at, and how to
+/// tell it.
+pub async fn deaf_proxy(port: u16) -> (std::net::SocketAddr, Arc<AtomicBool>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, deaf) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+    let heard = Arc::clone(&deaf);
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let far = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            let (mut near_read, mut near_write) = near.into_split();
+            let (mut far_read, mut far_write) = far.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut near_read, &mut far_write).await });
+            let deaf = Arc::clone(&heard);
+            tokio::spawn(async move {
+                let mut buffer = [0; 4_096];
+                while let Ok(length @ 1..) = far_read.read(&mut buffer).await {
+                    if !deaf.load(Ordering::Relaxed) && near_write.write_all(&buffer[..length]).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (address, deaf)
+}
+
+#[cfg(feature = "rest")]
+pub mod rest {
+    use tokio::net::TcpListener;
+    use tollgate_core::Millis;
+    use tollgate_host_upstash_rest::Front;
+    use tollgate_upstash::{Rest, RestConfig, RestLimiter};
+
+    use super::{MIN_TTL, Server};
+
+    pub const TOKEN: &str = "AXm3hunter2==";
+
+    /// Upstash's REST protocol over a server, served by the runtime it was started in.
+    pub struct Endpoint {
+        pub front: Front,
+        pub port: u16,
+    }
+
+    impl Endpoint {
+        pub async fn start(server: &Server) -> Self {
+            let front = Front::new(&server.url(), TOKEN).unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            tokio::spawn(front.clone().serve(listener));
+            Self { front, port }
+        }
+
+        pub fn url(&self) -> String {
+            format!("http://127.0.0.1:{}", self.port)
+        }
+
+        pub fn limiter_with(&self, configure: impl FnOnce(RestConfig) -> RestConfig) -> RestLimiter {
+            let config = RestConfig::new(self.url(), TOKEN).min_ttl(MIN_TTL).deadline(Millis::from_secs(5));
+            Rest::new(configure(config)).unwrap().limiter()
+        }
+    }
 }

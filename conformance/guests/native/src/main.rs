@@ -4,6 +4,7 @@
 //! ```text
 //! tollgate-guest-native --policy policy.json --listen 0.0.0.0:8080
 //! tollgate-guest-native --policy policy.json --store redis --url redis://127.0.0.1:6379
+//! tollgate-guest-native --policy policy.json --store upstash-rest --url https://eu1-quick-fox-1.upstash.io
 //! ```
 //!
 //! Started with `--test-mode`, and only then, it also answers the conformance suite's routes, takes its time from them,
@@ -47,6 +48,9 @@ struct Args {
     /// The store's address, for example redis://127.0.0.1:6379; several times for a cluster.
     #[arg(long)]
     url: Vec<String>,
+    /// The token that the store at an https:// address wants. Without it, the environment's UPSTASH_REDIS_REST_TOKEN.
+    #[arg(long)]
+    token: Option<String>,
     /// Answer the conformance suite's routes, on virtual time, and end when standard input does.
     #[arg(long)]
     test_mode: bool,
@@ -68,7 +72,8 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     if policy.is_none() && !args.test_mode {
         return Err("nothing to limit by; add --policy FILE".into());
     }
-    let store = Store::open(args.store, &args.url, args.test_mode).await?;
+    let token = args.token.or_else(|| std::env::var("UPSTASH_REDIS_REST_TOKEN").ok());
+    let store = Store::open(args.store, &args.url, token, args.test_mode).await?;
     let app = Arc::new(App { store, policy, client_ip: ClientIpSource::new(args.platform) });
     let listener = TcpListener::bind(args.listen).await?;
     println!("http://{}", listener.local_addr()?);

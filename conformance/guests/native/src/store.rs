@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use tollgate_core::{
     Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Refund,
 };
-use tollgate_upstash::{Config, Redis, RedisLimiter};
+use tollgate_upstash::{Config, Redis, RedisLimiter, Rest, RestConfig, RestLimiter};
 
 /// A store by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -15,12 +15,15 @@ pub(crate) enum StoreName {
     Redis,
     /// A Redis cluster.
     RedisCluster,
+    /// A database of Upstash, over its REST protocol.
+    UpstashRest,
 }
 
 /// A store, opened.
 pub(crate) enum Store {
     Memory(MemoryLimiter),
     Redis(RedisLimiter),
+    Rest(RestLimiter),
 }
 
 /// Shards of the memory store in test mode: so many that no fixture's clock sweeps away what another still counts.
@@ -33,18 +36,34 @@ const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 const TEST_DEADLINE: Millis = Millis::from_secs(10);
 
 impl Store {
-    pub(crate) async fn open(name: StoreName, urls: &[String], test_mode: bool) -> Result<Self, Error> {
+    pub(crate) async fn open(
+        name: StoreName,
+        urls: &[String],
+        token: Option<String>,
+        test_mode: bool,
+    ) -> Result<Self, Error> {
         let config = match (name, urls) {
             (StoreName::Memory, _) if test_mode => return Ok(Self::Memory(MemoryLimiter::with_shards(TEST_SHARDS))),
             (StoreName::Memory, _) => return Ok(Self::Memory(MemoryLimiter::new())),
             (StoreName::Redis, [url]) => Config::new(url),
             (StoreName::RedisCluster, [_, ..]) => Config::cluster(urls),
+            (StoreName::UpstashRest, [url]) => {
+                return Self::rest(RestConfig::new(url, token.unwrap_or_default()), test_mode).await;
+            }
             _ => return Err(Error::new(ErrorKind::Invalid, "where is the store? add --url redis://127.0.0.1:6379")),
         };
         let config = if test_mode { config.min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE) } else { config };
         let redis = Redis::new(config)?;
         redis.ping().await?;
         Ok(Self::Redis(redis.limiter()))
+    }
+
+    async fn rest(config: RestConfig, test_mode: bool) -> Result<Self, Error> {
+        // The script that Upstash is given, wherever it is tested.
+        let test = |config: RestConfig| config.min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE).key_locking(true);
+        let rest = Rest::new(if test_mode { test(config) } else { config })?;
+        rest.ping().await?;
+        Ok(Self::Rest(rest.limiter()))
     }
 }
 
@@ -53,6 +72,7 @@ impl Limiter for Store {
         match self {
             Self::Memory(limiter) => limiter.capabilities(),
             Self::Redis(limiter) => limiter.capabilities(),
+            Self::Rest(limiter) => limiter.capabilities(),
         }
     }
 
@@ -60,6 +80,7 @@ impl Limiter for Store {
         match self {
             Self::Memory(limiter) => limiter.check(check).await,
             Self::Redis(limiter) => limiter.check(check).await,
+            Self::Rest(limiter) => limiter.check(check).await,
         }
     }
 
@@ -67,6 +88,7 @@ impl Limiter for Store {
         match self {
             Self::Memory(limiter) => limiter.peek(check).await,
             Self::Redis(limiter) => limiter.peek(check).await,
+            Self::Rest(limiter) => limiter.peek(check).await,
         }
     }
 
@@ -74,6 +96,7 @@ impl Limiter for Store {
         match self {
             Self::Memory(limiter) => limiter.refund(refund).await,
             Self::Redis(limiter) => limiter.refund(refund).await,
+            Self::Rest(limiter) => limiter.refund(refund).await,
         }
     }
 
@@ -81,6 +104,7 @@ impl Limiter for Store {
         match self {
             Self::Memory(limiter) => limiter.reset(policy, key).await,
             Self::Redis(limiter) => limiter.reset(policy, key).await,
+            Self::Rest(limiter) => limiter.reset(policy, key).await,
         }
     }
 }

@@ -16,7 +16,7 @@ const SLOTS: usize = 16_384;
 
 /// Servers of one store. Dropping it ends them.
 #[derive(Debug)]
-pub(super) struct Servers {
+pub(in crate::target) struct Servers {
     nodes: Vec<Node>,
 }
 
@@ -28,14 +28,14 @@ struct Node {
 }
 
 /// The version of the redis-server on the path.
-pub(super) fn version() -> Result<String, String> {
+pub(in crate::target) fn version() -> Result<String, String> {
     let told = std::process::Command::new("redis-server").arg("--version").output().map_err(|_| missing())?;
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     let version = told.split_whitespace().find_map(|word| word.strip_prefix("v="));
     Ok(version.unwrap_or("unknown").to_string())
 }
 
-pub(super) fn cli_available() -> Result<(), String> {
+pub(in crate::target) fn cli_available() -> Result<(), String> {
     std::process::Command::new("redis-cli").arg("--version").output().map(drop).map_err(|_| missing())
 }
 
@@ -44,7 +44,7 @@ fn missing() -> String {
 }
 
 impl Servers {
-    pub(super) async fn start(nodes: usize) -> Result<Self, String> {
+    pub(in crate::target) async fn start(nodes: usize) -> Result<Self, String> {
         let clustered = nodes > 1;
         let nodes = try_join_all(free_ports(nodes)?.into_iter().map(|ports| Node::start(ports, clustered))).await?;
         let servers = Self { nodes };
@@ -56,16 +56,16 @@ impl Servers {
         Ok(servers)
     }
 
-    pub(super) fn urls(&self) -> impl Iterator<Item = String> {
+    pub(in crate::target) fn urls(&self) -> impl Iterator<Item = String> {
         self.nodes.iter().map(|node| format!("redis://127.0.0.1:{}", node.port))
     }
 
-    pub(super) async fn script_flush(&self) -> Result<(), String> {
+    pub(in crate::target) async fn script_flush(&self) -> Result<(), String> {
         self.each(&["SCRIPT", "FLUSH", "SYNC"]).await.map(drop)
     }
 
     /// Kills every server at once and starts it again on what it had written.
-    pub(super) async fn restart(&self) -> Result<(), String> {
+    pub(in crate::target) async fn restart(&self) -> Result<(), String> {
         try_join_all(self.nodes.iter().map(|node| node.process.tell("restart"))).await?;
         self.answering().await?;
         if self.nodes.len() > 1 {
@@ -75,7 +75,7 @@ impl Servers {
     }
 
     /// Calls of scripts, by name or by text: each is one round trip.
-    pub(super) async fn script_calls(&self) -> Result<u64, String> {
+    pub(in crate::target) async fn script_calls(&self) -> Result<u64, String> {
         let told = self.each(&["INFO", "commandstats"]).await?;
         let calls = told.iter().flat_map(|told| told.lines()).filter_map(|line| {
             let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
@@ -85,7 +85,7 @@ impl Servers {
         Ok(calls.sum())
     }
 
-    pub(super) async fn end(self: Box<Self>) {
+    pub(in crate::target) async fn end(self: Box<Self>) {
         for node in self.nodes {
             node.process.stop().await;
         }

@@ -1,0 +1,94 @@
+//! The platform's API, as crate `fastly` has it.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use fastly::KVStore;
+use fastly::erl::{ERL, Penaltybox, RateCounter, RateWindow};
+use fastly::kv_store::{InsertMode, KVStoreError};
+use tollgate_core::store::Found;
+use tollgate_core::{Error, Millis};
+
+use crate::erl::{Erl, Rates, Window};
+use crate::error;
+use crate::kv::{Inserted, KeyValue, Kv, Only};
+
+impl KeyValue for KVStore {
+    fn lookup(&self, key: &str) -> Result<Option<Found<u64>>, Error> {
+        match self.build_lookup().execute(key) {
+            Ok(mut found) => {
+                // `take_body_bytes` would panic where the value breaks off.
+                let mut bytes = Vec::new();
+                let read = found.take_body().read_to_end(&mut bytes);
+                read.map_err(|error| error::failed("KV Store did not read to the end", error))?;
+                Ok(Some(Found { bytes, version: found.current_generation() }))
+            }
+            Err(KVStoreError::ItemNotFound) => Ok(None),
+            Err(error) => Err(error::failed("KV Store did not read", error)),
+        }
+    }
+
+    fn insert(&self, key: &str, bytes: &[u8], only: Only, ttl: Duration) -> Result<Inserted, Error> {
+        let insert = self.build_insert().time_to_live(ttl);
+        let insert = match only {
+            Only::New => insert.mode(InsertMode::Add),
+            Only::Over(generation) => insert.if_generation_match(generation),
+        };
+        match insert.execute(key, bytes) {
+            Ok(()) => Ok(Inserted::Done),
+            Err(KVStoreError::ItemPreconditionFailed) => Ok(Inserted::Lost),
+            Err(KVStoreError::TooManyRequests) => Ok(Inserted::Refused),
+            Err(error) => Err(error::failed("KV Store did not write, or did not say so; it may be charged", error)),
+        }
+    }
+
+    fn delete(&self, key: &str) -> Result<(), Error> {
+        match Self::delete(self, key) {
+            Ok(()) | Err(KVStoreError::ItemNotFound) => Ok(()),
+            Err(error) => Err(error::failed("KV Store did not remove", error)),
+        }
+    }
+}
+
+impl Kv<KVStore> {
+    /// A store over the service's KV Store `name`.
+    ///
+    /// # Errors
+    /// [`Invalid`](tollgate_core::ErrorKind::Invalid) where no such store is linked to the service.
+    pub fn open(name: &str) -> Result<Self, Error> {
+        match KVStore::open(name) {
+            Ok(Some(store)) => Ok(Self::new(store)),
+            Ok(None) | Err(KVStoreError::StoreNotFound(_)) => Err(error::not_linked(name)),
+            Err(error) => Err(error::failed("KV Store cannot be opened", error)),
+        }
+    }
+}
+
+impl Rates for ERL {
+    fn check_rate(&self, entry: &str, per_second: u32, window: Window, penalty: Duration) -> Result<bool, Error> {
+        let window = match window {
+            Window::OneSecond => RateWindow::OneSec,
+            Window::TenSeconds => RateWindow::TenSecs,
+            Window::SixtySeconds => RateWindow::SixtySecs,
+        };
+        let blocked = Self::check_rate(self, entry, 1, window, per_second, penalty);
+        blocked.map_err(|error| error::failed("Edge Rate Limiting did not answer; it may be counted", error))
+    }
+}
+
+impl Erl<ERL> {
+    /// A store over the rate counter and the penalty box of these names; see [`Erl::new`].
+    ///
+    /// # Errors
+    /// As [`Erl::new`].
+    pub fn open(
+        rate_counter: &str,
+        penalty_box: &str,
+        limit: u64,
+        window: Millis,
+        penalty: Millis,
+    ) -> Result<Self, Error> {
+        let rates = ERL::open(RateCounter::open(rate_counter), Penaltybox::open(penalty_box));
+        Self::new(rates, limit, window, penalty)
+    }
+}

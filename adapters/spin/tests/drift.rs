@@ -1,0 +1,103 @@
+//! How far get and put drift: the formula against every order there is.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use support::{Model, NOW, Next, Random, Tasks, fixed, take_turns};
+use tollgate_core::{Check, Decision, Error, Key, Limiter, Load};
+use tollgate_spin::{DRIFT, SpinKv};
+
+fn ceiling(limit: u64, in_flight: u64) -> u64 {
+    (DRIFT.ceiling)(Load { limit, in_flight, locations: 1 })
+}
+
+/// The most that any order admits from here on: `count` is stored, and `held` is what those under way have read.
+fn most(limit: u8, in_flight: usize, count: u8, held: &[u8], known: &mut HashMap<(u8, Vec<u8>), u64>) -> u64 {
+    let here = (count, held.to_vec());
+    if let Some(known) = known.get(&here) {
+        return *known;
+    }
+    let mut best = 0;
+    if held.len() < in_flight && count < limit {
+        let mut more = held.to_vec();
+        more.push(count);
+        more.sort_unstable();
+        best = most(limit, in_flight, count, &more, known);
+    }
+    for place in 0..held.len() {
+        let mut fewer = held.to_vec();
+        let read = fewer.remove(place);
+        best = best.max(1 + most(limit, in_flight, read + 1, &fewer, known));
+    }
+    known.insert(here, best);
+    best
+}
+
+#[test]
+fn the_formula_is_what_the_worst_order_admits() {
+    for limit in 1..=4u8 {
+        for in_flight in 1..=4 {
+            let found = most(limit, in_flight, 0, &[], &mut HashMap::new());
+            assert_eq!(found, ceiling(limit.into(), in_flight as u64), "limit {limit}, {in_flight} in flight");
+        }
+    }
+}
+
+#[test]
+fn the_formula_is_the_limit_for_one_at_a_time_and_the_requests_for_a_limit_of_one() {
+    assert_eq!(ceiling(100, 1), 100);
+    assert_eq!(ceiling(1, 50), 50);
+    assert_eq!(ceiling(2, 2), 5);
+    assert_eq!(ceiling(0, 7), 0);
+    assert_eq!(ceiling(1_000, 1_000), u64::MAX);
+    assert_eq!(ceiling(u64::MAX, u64::MAX), u64::MAX);
+}
+
+/// The worst order of two requests at once on a limit of two, step by step, through the limiter.
+#[test]
+fn two_at_once_admit_five_of_two() {
+    let (model, policy, key) = (Model::default(), fixed(2), Key::new("k"));
+    let limiter = SpinKv::new(&model).limiter();
+    let check = || async { limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().is_allowed() };
+    let slow_then = |admitted: usize| {
+        // The first reads, and writes only after the others are done.
+        let others = async move |many: usize| {
+            for _ in 0..many {
+                assert!(check().await);
+            }
+            many
+        };
+        let tasks: Tasks<'_, usize> = vec![Box::pin(async { usize::from(check().await) }), Box::pin(others(admitted))];
+        let mut steps = 0;
+        take_turns(tasks, |among| {
+            steps += 1;
+            Next::Goes(if steps == 1 { 0 } else { among - 1 })
+        })
+    };
+    let admitted: usize = [slow_then(2), slow_then(1)].into_iter().flatten().sum();
+    assert_eq!(admitted as u64, ceiling(2, 2));
+}
+
+proptest! {
+    /// A burst after another, each quiet before the next: at most `limit x in_flight`, too.
+    #[test]
+    fn bursts_stay_below_the_ceiling(seed: u64, many in 1..12usize, limit in 1..5u64, bursts in 1..12usize) {
+        let (model, policy, key) = (Model::default(), fixed(limit), Key::new("k"));
+        let limiter = SpinKv::new(&model).limiter();
+        let mut random = Random(seed);
+        let mut admitted = 0;
+        for _ in 0..bursts {
+            let tasks: Tasks<'_, Result<Decision, Error>> =
+                (0..many).map(|_| Box::pin(limiter.check(Check::new(&policy, &key, NOW))) as _).collect();
+            let answers = take_turns(tasks, |among| Next::Goes(random.below(among)));
+            admitted += answers.into_iter().filter(|answer| answer.as_ref().unwrap().is_allowed()).count() as u64;
+        }
+        let many = many as u64;
+        prop_assert!(admitted <= ceiling(limit, many) && admitted <= limit * many);
+        prop_assert!(admitted >= limit.min(many * bursts as u64));
+        prop_assert_eq!(model.keys().len(), 1);
+    }
+}

@@ -1,0 +1,182 @@
+//! Requests that meet: the first of a key, those that end midway, and resets among them.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use pollster::block_on;
+use proptest::prelude::*;
+use support::{MINUTE, Model, NOW, Next, Random, Tasks, fixed, in_every_order, take_turns};
+use tollgate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Policy};
+use tollgate_spin::{Counters, SpinAtomics, SpinWindow};
+
+/// As many requests at once.
+fn burst<'a, L: Limiter>(
+    limiter: &'a L,
+    policy: &'a Policy,
+    key: &'a Key,
+    many: usize,
+) -> Tasks<'a, Result<Decision, Error>> {
+    (0..many).map(|_| Box::pin(limiter.check(Check::new(policy, key, NOW))) as _).collect()
+}
+
+fn admitted(answers: &[Result<Decision, Error>]) -> usize {
+    answers.iter().filter(|answer| answer.as_ref().unwrap().is_allowed()).count()
+}
+
+/// The two limiters that are exact.
+fn each(
+    test: impl Fn(&dyn Fn(&Model, usize, &Policy, &Key, &mut dyn FnMut(usize) -> Next) -> Vec<Result<Decision, Error>>),
+) {
+    test(&|model, many, policy, key, next| {
+        let limiter = SpinAtomics::new(model).limiter();
+        take_turns(burst(&limiter, policy, key, many), next)
+    });
+    test(&|model, many, policy, key, next| {
+        let limiter = SpinWindow::new(model);
+        take_turns(burst(&limiter, policy, key, many), next)
+    });
+}
+
+#[test]
+fn a_window_is_exact_where_counters_are_digits() {
+    let (policy, key) = (fixed(12), Key::new("k"));
+    let model = Model { decimal: true, ..Model::default() };
+    let limiter = SpinWindow::new(&model).counters(Counters::Decimal);
+    let mut random = Random(7);
+    let answers = take_turns(burst(&limiter, &policy, &key, 60), |among| Next::Goes(random.below(among)));
+    assert_eq!((answers.len(), admitted(&answers)), (60, 12));
+    let counted = model.rows.lock().unwrap().values().cloned().collect::<Vec<_>>();
+    assert!(counted.contains(&b"12".to_vec()), "{counted:?}");
+    // Taken for the other kind, it is corrupt, and is not added to.
+    let error = block_on(SpinWindow::new(&model).check(Check::new(&policy, &key, NOW))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+}
+
+#[test]
+fn two_first_requests_are_exact_in_every_order() {
+    let (policy, key) = (fixed(1), Key::new("k"));
+    each(|run| {
+        let orders = in_every_order(|choose| {
+            let model = Model::default();
+            let answers = run(&model, 2, &policy, &key, &mut |among| Next::Goes(choose(among)));
+            assert_eq!(admitted(&answers), 1);
+            assert!(!model.is_poisoned());
+            assert!(model.keys().len() <= 2, "{:?}", model.keys());
+        });
+        assert!(orders > 50, "{orders}");
+    });
+}
+
+#[test]
+fn fifty_first_requests_that_all_meet_at_every_step_are_exact() {
+    let (policy, key) = (fixed(10), Key::new("k"));
+    each(|run| {
+        let model = Model::default();
+        // By turns: all have read before any writes.
+        let mut turn = 0;
+        let answers = run(&model, 50, &policy, &key, &mut |among| {
+            turn += 1;
+            Next::Goes(turn % among)
+        });
+        assert_eq!((answers.len(), admitted(&answers)), (50, 10));
+        assert!(!model.is_poisoned());
+    });
+}
+
+#[test]
+fn attempts_are_bounded_and_running_out_of_them_admits_nobody() {
+    let model = Model { always_lost: true, ..Model::default() };
+    let (policy, key) = (fixed(10), Key::new("k"));
+    let error = block_on(SpinAtomics::new(&model).limiter().check(Check::new(&policy, &key, NOW))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Contended);
+    // A row is there, and others always write to it first.
+    let policy_of_one = Model::default();
+    block_on(SpinAtomics::new(&policy_of_one).limiter().check(Check::new(&policy, &key, NOW))).unwrap();
+    let rows = policy_of_one.rows.into_inner().unwrap();
+    let model = Model { always_lost: true, ..Model::holding(rows) };
+    let error = block_on(SpinAtomics::new(&model).limiter().check(Check::new(&policy, &key, NOW))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Contended);
+}
+
+proptest! {
+    #[test]
+    fn any_order_is_exact(seed: u64, many in 2..60usize, limit in 1..20u64) {
+        let (policy, key) = (fixed(limit), Key::new("k"));
+        each(|run| {
+            let (model, mut random) = (Model::default(), Random(seed));
+            let answers = run(&model, many, &policy, &key, &mut |among| Next::Goes(random.below(among)));
+            assert_eq!(admitted(&answers), many.min(limit.try_into().unwrap()));
+            assert!(!model.is_poisoned());
+            assert!(model.keys().len() <= 2, "{:?}", model.keys());
+        });
+    }
+
+    /// What an instance charged that ended before it answered is charged. Nothing else is, and nobody is locked out.
+    #[test]
+    fn instances_that_end_midway_cost_what_they_charged_and_no_more(seed: u64, many in 2..30usize, limit in 1..20u64) {
+        let (policy, key) = (fixed(limit), Key::new("k"));
+        let limit = usize::try_from(limit).unwrap();
+        each(|run| {
+            let (model, mut random) = (Model::default(), Random(seed));
+            let mut ended = 0;
+            let answers = run(&model, many, &policy, &key, &mut |among| {
+                let place = random.below(among);
+                if random.below(10) > 0 {
+                    return Next::Goes(place);
+                }
+                ended += 1;
+                Next::Ends(place)
+            });
+            let mut next = |among| Next::Goes(random.below(among));
+            let all = admitted(&answers) + admitted(&run(&model, limit + 1, &policy, &key, &mut next));
+            assert!(all <= limit && all + ended >= limit, "{all} of {limit}, {ended} ended");
+            assert!(!model.is_poisoned());
+            assert!(model.keys().len() <= 2 + ended, "{:?}", model.keys());
+        });
+    }
+
+    #[test]
+    fn a_reset_amid_a_race_forgets_and_breaks_nothing(seed: u64, many in 2..30usize, limit in 1..10u64) {
+        let (policy, key) = (fixed(limit), Key::new("k"));
+        let (model, mut random) = (Model::default(), Random(seed));
+        let limiter = SpinAtomics::new(&model).limiter();
+        let mut tasks: Tasks<'_, Result<bool, Error>> = Vec::new();
+        for _ in 0..many {
+            tasks.push(Box::pin(async { Ok(limiter.check(Check::new(&policy, &key, NOW)).await?.is_allowed()) }));
+        }
+        tasks.push(Box::pin(async { limiter.reset(&policy, &key).await.map(|()| false) }));
+        let answers = take_turns(tasks, |among| Next::Goes(random.below(among)));
+        let admitted = answers.into_iter().filter(|answer| *answer.as_ref().unwrap()).count();
+        let limit = usize::try_from(limit).unwrap();
+        prop_assert!(admitted >= many.min(limit) && admitted <= many.min(2 * limit));
+        prop_assert!(!model.is_poisoned());
+        block_on(limiter.reset(&policy, &key)).unwrap();
+        let left = block_on(limiter.peek(Check::new(&policy, &key, NOW))).unwrap();
+        prop_assert_eq!(left.binding().remaining(), Some(limit as u64));
+    }
+
+    /// Requests of two windows at once: neither admits more than its limit.
+    #[test]
+    fn a_window_that_turns_amid_a_race_is_exact(seed: u64, before in 1..20usize, after in 1..20usize, limit in 1..10u64) {
+        let (policy, key) = (fixed(limit), Key::new("k"));
+        let (model, mut random) = (Model::default(), Random(seed));
+        let limiter = SpinWindow::new(&model);
+        let mut tasks: Tasks<'_, (bool, bool)> = Vec::new();
+        for (late, many) in [(false, before), (true, after)] {
+            let now = if late { NOW + MINUTE } else { NOW };
+            for _ in 0..many {
+                let (limiter, policy, key) = (&limiter, &policy, &key);
+                tasks.push(Box::pin(async move {
+                    (late, limiter.check(Check::new(policy, key, now)).await.unwrap().is_allowed())
+                }));
+            }
+        }
+        let answers = take_turns(tasks, |among| Next::Goes(random.below(among)));
+        let admitted = |late| answers.iter().filter(|answer| **answer == (late, true)).count() as u64;
+        // A late one of the first window may be judged by the second.
+        prop_assert!(admitted(false) <= limit + limit && admitted(false) + admitted(true) <= 2 * limit);
+        prop_assert!(admitted(true) <= limit);
+        prop_assert!(!model.is_poisoned());
+        prop_assert!(model.keys().len() <= 3, "{:?}", model.keys());
+    }
+}

@@ -1,0 +1,151 @@
+//! What is in the store: how much of it, for how many operations, and what becomes of what others put there.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use pollster::block_on;
+use proptest::prelude::*;
+use support::{MINUTE, Model, NOW, fixed};
+use tollgate_core::{Check, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
+use tollgate_spin::{SpinAtomics, SpinKv, SpinWindow};
+
+/// One request in each of a thousand windows, with one more that is denied, and gaps.
+async fn a_thousand_windows(limiter: impl Limiter, model: &Model, rows_max: usize) {
+    let (policy, key) = (fixed(1), Key::new("ip:192.0.2.1"));
+    for window in 0..1_000 {
+        let now = NOW + Millis::new(MINUTE.get() * (window + window / 7));
+        assert!(limiter.check(Check::new(&policy, &key, now)).await.unwrap().is_allowed());
+        assert!(!limiter.check(Check::new(&policy, &key, now)).await.unwrap().is_allowed());
+        assert!(model.keys().len() <= rows_max, "{:?}", model.keys());
+    }
+}
+
+#[test]
+fn no_store_grows_with_time() {
+    let model = Model::default();
+    block_on(a_thousand_windows(SpinKv::new(&model).limiter(), &model, 1));
+    let model = Model::default();
+    block_on(a_thousand_windows(SpinAtomics::new(&model).limiter(), &model, 2));
+    let model = Model::default();
+    block_on(a_thousand_windows(SpinWindow::new(&model), &model, 3));
+}
+
+/// Reads and writes of a key's first request, of the next, of a denial, and of the first of the next window.
+async fn operations(limiter: impl Limiter, model: &Model) -> [(u32, u32); 4] {
+    let (policy, key) = (fixed(2), Key::new("ip:192.0.2.1"));
+    let mut taken = Vec::new();
+    for now in [NOW, NOW, NOW, NOW + MINUTE] {
+        limiter.check(Check::new(&policy, &key, now)).await.unwrap();
+        taken.push(model.operations());
+    }
+    taken.try_into().unwrap()
+}
+
+#[test]
+fn a_decision_takes_as_many_operations_as_is_said_and_a_denial_writes_nothing() {
+    let model = Model::default();
+    assert_eq!(block_on(operations(SpinKv::new(&model).limiter(), &model)), [(1, 1), (1, 1), (1, 0), (1, 1)]);
+    let model = Model::default();
+    assert_eq!(block_on(operations(SpinAtomics::new(&model).limiter(), &model)), [(5, 4), (1, 1), (1, 0), (1, 1)]);
+    let model = Model::default();
+    assert_eq!(block_on(operations(SpinWindow::new(&model), &model)), [(2, 2), (2, 1), (2, 0), (2, 2)]);
+}
+
+#[test]
+fn no_two_keys_share_a_row() {
+    let (model, policy) = (Model::default(), fixed(2));
+    let limiter = SpinAtomics::new(&model).limiter();
+    for key in ["k", "k!", "k!1", "k!w"] {
+        let (key, windows) = (Key::new(key), SpinWindow::new(&model));
+        let check = Check::new(&policy, &key, NOW);
+        assert!(block_on(limiter.check(check.cost(2))).unwrap().is_allowed(), "{key}");
+        for _ in 0..2 {
+            assert!(block_on(windows.check(check)).unwrap().is_allowed(), "{key}");
+        }
+    }
+    assert_eq!(model.keys().len(), 4 * (2 + 2));
+}
+
+#[test]
+fn what_others_put_there_is_corrupt_and_ends_no_store() {
+    let (policy, key) = (fixed(2), Key::new("k"));
+    let at = |suffix: &str| format!("{}{suffix}", key.storage_key(&policy));
+    let start = NOW.get();
+    let check = Check::new(&policy, &key, NOW);
+    for length in [0, 1, 7, 9, 16, 17, 100] {
+        let bytes = vec![0xff; length];
+        let errors = |kept: &str| {
+            let model = Model::holding([(at(kept), bytes.clone())]);
+            let answers = match kept {
+                "" => block_on(SpinKv::new(&model).limiter().check(check)),
+                "!" | "!1" => block_on(SpinAtomics::new(&model).limiter().check(check)),
+                _ => block_on(SpinWindow::new(&model).check(check)),
+            };
+            assert!(!model.is_poisoned(), "{kept} {length}");
+            answers.map_err(|error| (error.kind(), error.to_string()))
+        };
+        for kept in ["", "!", "!1", "!w", &format!("!w{start}")] {
+            match errors(kept) {
+                Err((kind, said)) => {
+                    assert_eq!(kind, ErrorKind::Corrupt, "{said}");
+                    assert!(said.contains("delete the key, or find what else writes to it"), "{said}");
+                }
+                // An empty row is one that was reset.
+                Ok(decision) => assert!(kept == "!1" && length == 0 && decision.is_allowed(), "{kept} {length}"),
+            }
+        }
+    }
+    // A counter of the right length, and nonsense.
+    let model = Model::holding([(at(&format!("!w{start}")), (-5i64).to_le_bytes().into())]);
+    assert_eq!(block_on(SpinWindow::new(&model).check(check)).unwrap_err().kind(), ErrorKind::Corrupt);
+    let model = Model::holding([(at("!"), (-5i64).to_le_bytes().into())]);
+    let error = block_on(SpinAtomics::new(&model).limiter().check(check)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("delete that key, too"), "{error}");
+}
+
+#[test]
+fn a_window_says_what_it_cannot() {
+    let (model, policy, key) = (Model::default(), fixed(2), Key::new("k"));
+    let limiter = SpinWindow::new(&model);
+    let check = Check::new(&policy, &key, NOW);
+    let bucket = Policy::new("api", [Quota::token_bucket(2, 1, MINUTE).unwrap()]).unwrap();
+    let both =
+        Policy::new("api", [Quota::fixed_window(2, MINUTE).unwrap(), Quota::fixed_window(3, MINUTE + MINUTE).unwrap()]);
+    let both = both.unwrap();
+    let charging = policy.clone().charge_denied(true);
+    let others = [&bucket, &both, &charging].map(|policy| Check::new(policy, &key, NOW));
+    for check in others.into_iter().chain([check.cost(2), check.cost(0), check.idempotent("t", MINUTE)]) {
+        assert_eq!(block_on(limiter.check(check)).unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(block_on(limiter.peek(check)).unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+    let refund = Refund::new(&policy, &key, 1, NOW, NOW);
+    assert_eq!(block_on(limiter.refund(refund)).unwrap_err().kind(), ErrorKind::Unsupported);
+    assert!(model.keys().is_empty());
+}
+
+proptest! {
+    /// One request after another, at any times: a window by increments answers what the reference does.
+    #[test]
+    fn a_window_is_the_reference_for_a_lone_client(
+        arrivals in prop::collection::vec((0..400_000u64, 0..4u8, 1..6u64), 1..60),
+    ) {
+        let (model, key, reference) = (Model::default(), Key::new("k"), MemoryLimiter::new());
+        let limiter = SpinWindow::new(&model);
+        for (at, what, limit) in arrivals {
+            let policy = fixed(limit);
+            let check = Check::new(&policy, &key, UnixMillis::new(NOW.get() + at));
+            let (found, expected) = match what {
+                0 => (block_on(limiter.peek(check)), block_on(reference.peek(check))),
+                1 if at % 5 == 0 => {
+                    block_on(limiter.reset(&policy, &key)).unwrap();
+                    block_on(reference.reset(&policy, &key)).unwrap();
+                    prop_assert!(model.keys().is_empty());
+                    continue;
+                }
+                _ => (block_on(limiter.check(check)), block_on(reference.check(check))),
+            };
+            prop_assert_eq!(found.unwrap(), expected.unwrap());
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Spin's store as a model, with its traps, and every order in which requests can meet there.
+#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll, Waker};
+
+use tollgate_core::store::Swap;
+use tollgate_core::{Error, ErrorKind, Millis, Policy, Quota, UnixMillis};
+use tollgate_spin::{Atomics, Bucket};
+
+pub(crate) const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+pub(crate) const MINUTE: Millis = Millis::from_secs(60);
+
+pub(crate) fn fixed(limit: u64) -> Policy {
+    Policy::new("api", [Quota::fixed_window(limit, MINUTE).unwrap()]).unwrap()
+}
+
+/// The SQLite store of Spin 4. An operation is done at once, when its turn has come.
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    pub(crate) rows: Mutex<BTreeMap<String, Vec<u8>>>,
+    /// Reads, and writes.
+    pub(crate) operations: Mutex<(u32, u32)>,
+    pub(crate) poisoned: Mutex<bool>,
+    /// Whether every swap is lost.
+    pub(crate) always_lost: bool,
+    /// Whether it counts in decimal digits, as Spin's Redis store, which tells what is no number instead of ending.
+    pub(crate) decimal: bool,
+}
+
+impl Model {
+    pub(crate) fn holding(rows: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
+        Self { rows: Mutex::new(rows.into_iter().collect()), ..Self::default() }
+    }
+
+    pub(crate) fn keys(&self) -> Vec<String> {
+        self.rows.lock().unwrap().keys().cloned().collect()
+    }
+
+    /// Whether a wrong increment has ended the host's store.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        *self.poisoned.lock().unwrap()
+    }
+
+    /// The operations since this was last asked.
+    pub(crate) fn operations(&self) -> (u32, u32) {
+        std::mem::take(&mut *self.operations.lock().unwrap())
+    }
+
+    async fn operate<T>(
+        &self,
+        writes: bool,
+        work: impl FnOnce(&mut BTreeMap<String, Vec<u8>>) -> T,
+    ) -> Result<T, Error> {
+        Turn(false).await;
+        if self.is_poisoned() {
+            return Err(Error::new(ErrorKind::Unavailable, "the host's store has ended"));
+        }
+        let mut operations = self.operations.lock().unwrap();
+        *(if writes { &mut operations.1 } else { &mut operations.0 }) += 1;
+        Ok(work(&mut self.rows.lock().unwrap()))
+    }
+}
+
+impl Bucket for &Model {
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.operate(false, |rows| rows.get(key).cloned()).await
+    }
+
+    async fn set(&self, key: &str, value: &[u8]) -> Result<(), Error> {
+        self.operate(true, |rows| drop(rows.insert(key.into(), value.into()))).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), Error> {
+        self.operate(true, |rows| drop(rows.remove(key))).await
+    }
+}
+
+impl Atomics for &Model {
+    type Cas = (String, Option<Vec<u8>>);
+
+    async fn increment(&self, key: &str, delta: i64) -> Result<i64, Error> {
+        if self.decimal {
+            return self.operate(true, |rows| add_decimal(rows.entry(key.into()).or_default(), delta)).await?;
+        }
+        let sum = self.operate(true, |rows| {
+            let value = rows.entry(key.into()).or_insert_with(|| vec![0; 8]);
+            let sum = i64::from_le_bytes(value.as_slice().try_into().ok()?).wrapping_add(delta);
+            *value = sum.to_le_bytes().into();
+            Some(sum)
+        });
+        match sum.await? {
+            Some(sum) => Ok(sum),
+            None => {
+                *self.poisoned.lock().unwrap() = true;
+                Err(Error::new(ErrorKind::Unavailable, "incorrect length"))
+            }
+        }
+    }
+
+    async fn compare(&self, key: &str) -> Result<(Self::Cas, Option<Vec<u8>>), Error> {
+        let value = self.get(key).await?;
+        Ok(((key.into(), value.clone()), value))
+    }
+
+    async fn swap(&self, (key, old): Self::Cas, value: &[u8]) -> Result<Swap, Error> {
+        let lost = self.always_lost;
+        self.operate(true, |rows| {
+            // From nothing it overwrites.
+            if lost || old.is_some() && rows.get(&key) != old.as_ref() {
+                return Swap::Lost;
+            }
+            rows.insert(key, value.into());
+            Swap::Done
+        })
+        .await
+    }
+}
+
+fn add_decimal(value: &mut Vec<u8>, delta: i64) -> Result<i64, Error> {
+    let digits = if value.is_empty() { "0" } else { std::str::from_utf8(value).unwrap_or_default() };
+    let refused = |_| Error::new(ErrorKind::Unavailable, "ERR value is not an integer or out of range");
+    let sum = digits.parse::<i64>().map_err(refused)? + delta;
+    *value = sum.to_string().into();
+    Ok(sum)
+}
+
+/// Pending once: whoever is asked next goes first.
+struct Turn(bool);
+
+impl Future for Turn {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        context.waker().wake_by_ref();
+        if std::mem::replace(&mut self.0, true) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+/// Requests under way.
+pub(crate) type Tasks<'a, T> = Vec<Pin<Box<dyn Future<Output = T> + 'a>>>;
+
+/// What happens next to one of the requests that are under way.
+pub(crate) enum Next {
+    /// It does its next operation.
+    Goes(usize),
+    /// Its instance ends.
+    Ends(usize),
+}
+
+/// Lets requests take turns as `next` says, which is told how many are under way: what those answered that did not end.
+pub(crate) fn take_turns<T>(tasks: Tasks<'_, T>, mut next: impl FnMut(usize) -> Next) -> Vec<T> {
+    let mut tasks = tasks;
+    let mut answers = Vec::new();
+    // At first each comes to its first operation.
+    tasks.retain_mut(|task| match poll(task) {
+        Poll::Ready(answer) => {
+            answers.push(answer);
+            false
+        }
+        Poll::Pending => true,
+    });
+    while !tasks.is_empty() {
+        match next(tasks.len()) {
+            Next::Ends(place) => drop(tasks.swap_remove(place)),
+            Next::Goes(place) => {
+                if let Poll::Ready(answer) = poll(&mut tasks[place]) {
+                    answers.push(answer);
+                    drop(tasks.swap_remove(place));
+                }
+            }
+        }
+    }
+    answers
+}
+
+fn poll<T>(task: &mut Pin<Box<dyn Future<Output = T> + '_>>) -> Poll<T> {
+    task.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Numbers that look random, the same for the same seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % bound
+    }
+}
+
+/// Runs `attempt` for every order there is: it asks how to go on among so many.
+pub(crate) fn in_every_order(mut attempt: impl FnMut(&mut dyn FnMut(usize) -> usize)) -> u64 {
+    let mut chosen: Vec<(usize, usize)> = Vec::new();
+    for runs in 1.. {
+        let mut at = 0;
+        attempt(&mut |among| {
+            if at == chosen.len() {
+                chosen.push((0, among));
+            }
+            at += 1;
+            chosen[at - 1].0
+        });
+        while chosen.last().is_some_and(|(choice, among)| choice + 1 == *among) {
+            chosen.pop();
+        }
+        match chosen.last_mut() {
+            Some((choice, _)) => *choice += 1,
+            None => return runs,
+        }
+    }
+    unreachable!("there are fewer orders than numbers")
+}

@@ -1,0 +1,44 @@
+//! A small service behind a limiter, as one would deploy it in a container:
+//!
+//! ```text
+//! cargo run -p tollgate-tower --example axum
+//! curl -i http://127.0.0.1:8080/
+//! ```
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, Extension};
+use axum::routing::get;
+use axum::{Router, serve};
+use tokio::net::TcpListener;
+use tollgate_core::{ClientIpSource, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota};
+use tollgate_tower::{FailMode, RateLimitLayer, Sender, Verdict};
+
+/// The service. With another limiter, `tollgate_upstash::Rest` say, it counts elsewhere and nothing else changes.
+pub fn app(limiter: impl Limiter + 'static, platform: Platform) -> Result<Router, tollgate_core::Error> {
+    let policy = Policy::new("api", [Quota::token_bucket(5, 1, Millis::from_secs(60))?])?;
+    let sender = Sender::new(ClientIpSource::new(platform))
+        .peer(|extensions| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip()));
+    let limited = RateLimitLayer::new(Arc::new(limiter), policy, sender, FailMode::Open)?;
+    Ok(Router::new().route("/", get(home)).layer(limited).route("/health", get(|| async { "ok\n" })))
+}
+
+async fn home(Extension(verdict): Extension<Verdict>) -> &'static str {
+    match verdict {
+        Verdict::FailedOpen(error) => {
+            eprintln!("unlimited, for the limiter failed: {error:?}");
+            "hello, whoever you are\n"
+        }
+        _ => "hello\n",
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let listener = TcpListener::bind("127.0.0.1:8080").await?;
+    let app = app(MemoryLimiter::new(), Platform::Direct)?;
+    serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
+    Ok(())
+}

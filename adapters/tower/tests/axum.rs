@@ -1,0 +1,107 @@
+//! The example, served over real HTTP.
+
+#![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
+
+#[allow(dead_code, unreachable_pub, missing_docs, reason = "its main is for people")]
+#[path = "../examples/axum.rs"]
+mod example;
+
+mod support;
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::body::Body;
+use futures_util::future::join_all;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use support::Broken;
+use tokio::net::TcpListener;
+use tollgate_core::{MemoryLimiter, Platform};
+
+struct Server {
+    address: SocketAddr,
+    client: Client<HttpConnector, Body>,
+}
+
+impl Server {
+    async fn start(app: Router) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let service = app.into_make_service_with_connect_info::<SocketAddr>();
+        tokio::spawn(async move { axum::serve(listener, service).await });
+        Self { address, client: Client::builder(TokioExecutor::new()).build_http() }
+    }
+
+    async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Response<String> {
+        let request = Request::get(format!("http://{}{path}", self.address));
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let (head, body) = self.client.request(request.body(Body::empty()).unwrap()).await.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Response::from_parts(head, String::from_utf8(body.to_vec()).unwrap())
+    }
+}
+
+fn field<'a>(response: &'a Response<String>, name: &str) -> Option<&'a str> {
+    response.headers().get(name).map(|value| value.to_str().unwrap())
+}
+
+#[tokio::test]
+async fn a_burst_of_one_client_is_admitted_to_the_limit() {
+    let server = Server::start(example::app(MemoryLimiter::new(), Platform::Direct).unwrap()).await;
+    // A forged address is not read where nothing is in front.
+    let forged: Vec<_> = (0..50).map(|place| format!("198.51.100.{place}")).collect();
+    let forge = |address| [("x-forwarded-for", address), ("x-real-ip", address), ("x-vercel-forwarded-for", address)];
+    let burst = forged.iter().map(|address| async { server.get("/", &forge(address.as_str())).await });
+    let answers = join_all(burst).await;
+    let (allowed, denied): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status() == 200);
+    assert_eq!(allowed.len(), 5);
+    let mut remaining: Vec<_> = allowed.iter().map(|answer| field(answer, "x-ratelimit-remaining").unwrap()).collect();
+    remaining.sort_unstable();
+    assert_eq!(remaining, ["0", "1", "2", "3", "4"]);
+    for answer in denied {
+        assert_eq!(answer.status(), 429);
+        assert_eq!(field(answer, "x-ratelimit-limit"), Some("5"));
+        assert_eq!(field(answer, "ratelimit-policy"), Some("\"api\";q=5;w=300"));
+        assert_eq!(field(answer, "content-type"), Some("application/json"));
+        let wait: u64 = field(answer, "retry-after").unwrap().parse().unwrap();
+        assert!((1..=60).contains(&wait), "{wait}");
+        assert!(answer.body().starts_with("{\"error\":\"rate_limited\",\"policy\":\"api\""), "{}", answer.body());
+    }
+    for _ in 0..10 {
+        assert_eq!(server.get("/health", &[]).await.body(), "ok\n");
+    }
+}
+
+#[tokio::test]
+async fn the_platforms_own_header_tells_clients_apart_and_no_other_does() {
+    let server = Server::start(example::app(MemoryLimiter::new(), Platform::Vercel).unwrap()).await;
+    for client in ["192.0.2.1", "192.0.2.2"] {
+        for place in 0..6 {
+            let forged = format!("198.51.100.{place}");
+            let headers = [("x-vercel-forwarded-for", client), ("x-forwarded-for", &forged)];
+            let answer = server.get("/", &headers).await;
+            assert_eq!(answer.status(), if place < 5 { 200 } else { 429 }, "{client} {place}");
+        }
+    }
+    // Without an address all count together, and apart from those that have one.
+    for place in 0..6 {
+        let forged = format!("198.51.100.{place}");
+        let answer = server.get("/", &[("x-forwarded-for", &forged)]).await;
+        assert_eq!(answer.status(), if place < 5 { 200 } else { 429 }, "{place}");
+    }
+}
+
+#[tokio::test]
+async fn a_limiter_that_fails_lets_through_and_says_so() {
+    let server = Server::start(example::app(Broken, Platform::Direct).unwrap()).await;
+    for _ in 0..10 {
+        let answer = server.get("/", &[]).await;
+        assert_eq!(answer.status(), 200);
+        assert_eq!(field(&answer, "x-tollgate-failed-open"), Some("unavailable"));
+        assert_eq!(field(&answer, "x-ratelimit-limit"), None);
+        assert_eq!(answer.body(), "hello, whoever you are\n");
+    }
+}

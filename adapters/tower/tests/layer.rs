@@ -1,0 +1,173 @@
+//! What the layer does to a service.
+
+#![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
+
+mod support;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::{HeaderValue, Request, Response};
+use support::Broken;
+use tokio::time::Instant;
+use tollgate_core::{
+    BodyFormat, ClientIpSource, ErrorKind, Key, MemoryLimiter, Millis, Platform, Policy, Quota, UnixMillis,
+};
+use tollgate_tower::{ApiKey, FailMode, RateLimit, RateLimitLayer, Sender, Subject, Verdict};
+use tower::ServiceExt as _;
+use tower::util::service_fn;
+use tower_layer::Layer as _;
+
+fn policy(limit: u64) -> Policy {
+    Policy::new("api", [Quota::fixed_window(limit, Millis::from_secs(60)).unwrap()]).unwrap()
+}
+
+fn sender() -> Sender {
+    Sender::new(ClientIpSource::new(Platform::Vercel))
+}
+
+fn layer(limit: u64) -> RateLimitLayer<MemoryLimiter> {
+    let layer = RateLimitLayer::new(Arc::new(MemoryLimiter::new()), policy(limit), sender(), FailMode::Closed).unwrap();
+    layer.clock(|| UnixMillis::new(1_800_000_000_000))
+}
+
+/// A request from one address, with what earlier layers put in.
+fn request(put: impl FnOnce(&mut http::Extensions)) -> Request<String> {
+    let mut request = Request::new(String::new());
+    request.headers_mut().insert("x-vercel-forwarded-for", HeaderValue::from_static("192.0.2.9"));
+    put(request.extensions_mut());
+    request
+}
+
+/// What a service that says what it was told answers to this request.
+async fn ask<L: tollgate_core::Limiter + 'static>(
+    layer: &RateLimitLayer<L>,
+    request: Request<String>,
+) -> Response<String> {
+    let service = service_fn(|request: Request<String>| async move {
+        let told = request.extensions().get::<Verdict>().is_some();
+        let response = Response::builder().header("x-ratelimit-limit", "the service's own").body(told.to_string());
+        Ok::<_, Infallible>(response.unwrap())
+    });
+    layer.layer(service).oneshot(request).await.unwrap()
+}
+
+#[tokio::test]
+async fn senders_are_the_most_trusted_of_what_is_known() {
+    let layer = layer(1);
+    // Each of these is a sender of its own, though all come from one address.
+    let subject = || request(|known| drop(known.insert(Subject("alice".into()))));
+    let api_key = || request(|known| drop(known.insert(ApiKey("secret".into()))));
+    let own = || request(|known| drop(known.insert(Key::new("tenant:7"))));
+    let both = || {
+        request(|known| {
+            known.insert(Subject("alice".into()));
+            known.insert(ApiKey("another".into()));
+        })
+    };
+    for (request, status) in [
+        (subject(), 200),
+        (subject(), 429),
+        (both(), 429),
+        (api_key(), 200),
+        (api_key(), 429),
+        (own(), 200),
+        (own(), 429),
+        (request(|_| {}), 200),
+        (request(|_| {}), 429),
+    ] {
+        assert_eq!(ask(&layer, request).await.status(), status);
+    }
+    assert!(!format!("{:?}", ApiKey("secret".into())).contains("secret"));
+}
+
+#[tokio::test]
+async fn a_response_tells_how_the_sender_stands() {
+    let layer = layer(1).body_format(BodyFormat::Problem);
+    let allowed = ask(&layer, request(|_| {})).await;
+    // The service is told the verdict, and its own field gives way.
+    assert_eq!(allowed.body(), "true");
+    assert_eq!(allowed.headers().get_all("x-ratelimit-limit").iter().collect::<Vec<_>>(), ["1"]);
+    assert!(matches!(allowed.extensions().get(), Some(Verdict::Decided(decision)) if decision.is_allowed()));
+    let denied = ask(&layer, request(|_| {})).await;
+    assert_eq!(
+        (denied.status().as_u16(), &denied.headers()["content-type"]),
+        (429, &"application/problem+json".parse().unwrap())
+    );
+    assert_eq!(denied.headers()["retry-after"], "60");
+    assert!(matches!(denied.extensions().get(), Some(Verdict::Decided(decision)) if !decision.is_allowed()));
+}
+
+#[tokio::test]
+async fn a_limiter_that_fails_is_no_denial() {
+    let bucket = || Policy::new("api", [Quota::token_bucket(1, 1, Millis::from_secs(60)).unwrap()]).unwrap();
+    let open = RateLimitLayer::new(Arc::new(Broken), bucket(), sender(), FailMode::Open).unwrap();
+    let response = ask(&open, request(|_| {})).await;
+    assert_eq!((response.status().as_u16(), response.body().as_str()), (200, "true"));
+    assert_eq!(response.headers()["x-tollgate-failed-open"], "unavailable");
+    assert!(matches!(response.extensions().get(), Some(Verdict::FailedOpen(_))));
+
+    let closed = RateLimitLayer::new(Arc::new(Broken), bucket(), sender(), FailMode::Closed).unwrap();
+    let response = ask(&closed, request(|_| {})).await;
+    assert_eq!(response.status(), 503);
+    assert_eq!(response.body(), r#"{"error":"limiter_unavailable","kind":"unavailable"}"#);
+    assert!(!response.headers().contains_key("x-tollgate-failed-open"));
+    assert!(matches!(response.extensions().get(), Some(Verdict::FailedClosed(_))));
+
+    // What can never work is found out before the first request.
+    let error = RateLimitLayer::new(Arc::new(Broken), policy(1), sender(), FailMode::Open).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_leaky_bucket_admits_is_held_as_long_as_it_says() {
+    let policy = Policy::new("api", [Quota::leaky_bucket(4, 1, Millis::new(100)).unwrap()]).unwrap();
+    let limiter = Arc::new(MemoryLimiter::new());
+    let layer = RateLimitLayer::new(limiter, policy, sender(), FailMode::Closed).unwrap();
+    let layer = layer.clock(|| UnixMillis::new(1_800_000_000_000));
+    let began = Instant::now();
+    let took = || async {
+        let response = ask(&layer, request(|_| {})).await;
+        (response.status().as_u16(), began.elapsed().as_millis())
+    };
+    let (first, second, third) = tokio::join!(took(), took(), took());
+    // Tokio's timers are of a millisecond, and never early.
+    assert_eq!(
+        [first, second, third].map(|(status, held)| (status, held / 10 * 10)),
+        [(200, 0), (200, 100), (200, 200)]
+    );
+}
+
+#[tokio::test]
+async fn the_service_that_was_ready_is_the_one_that_is_called() {
+    // A service that counts what it was asked to be ready for, and panics where it was not.
+    #[derive(Default)]
+    struct Picky(Arc<AtomicU64>, bool);
+    impl Clone for Picky {
+        fn clone(&self) -> Self {
+            Self(Arc::clone(&self.0), false)
+        }
+    }
+    impl tower_service::Service<Request<String>> for Picky {
+        type Response = Response<String>;
+        type Error = Infallible;
+        type Future = std::future::Ready<Result<Response<String>, Infallible>>;
+        fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Infallible>> {
+            self.1 = true;
+            std::task::Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, _: Request<String>) -> Self::Future {
+            assert!(std::mem::take(&mut self.1), "called before it was ready");
+            self.0.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(Ok(Response::new(String::new())))
+        }
+    }
+    let called = Arc::new(AtomicU64::new(0));
+    let mut service: RateLimit<_, _> = layer(3).layer(Picky(Arc::clone(&called), false));
+    for _ in 0..5 {
+        let ready = tower::ServiceExt::<Request<String>>::ready(&mut service).await.unwrap();
+        let _ = tower_service::Service::call(ready, request(|_| {})).await.unwrap();
+    }
+    assert_eq!(called.load(Ordering::Relaxed), 3);
+}

@@ -1,0 +1,105 @@
+// Measures a decision through this package beside @upstash/ratelimit, on one redis-server behind one REST endpoint, and
+// shows where the two decide differently.
+//
+//   npm run bench -- [--rounds N]
+
+import { parseArgs } from "node:util";
+import { Ratelimit } from "@upstash/ratelimit";
+import { Redis } from "@upstash/redis";
+import { Tollgate } from "@tollgate-rs/edge";
+import { upstash } from "../test/servers.mjs";
+
+const { values: args } = parseArgs({ options: { rounds: { type: "string", default: "40" } } });
+const PER_ROUND = 50;
+const request = new Request("https://example.com/", { headers: { "x-vercel-forwarded-for": "192.0.2.1" } });
+
+const server = await upstash({ profile: "release" });
+const { url, token } = server;
+const redis = new Redis({ url, token });
+
+const ours = (quota, options) =>
+  new Tollgate({ url, token, platform: "vercel", failMode: "closed", policy: { name: "bench", quotas: [quota] }, ...options });
+const theirs = (limiter, options) => new Ratelimit({ redis, limiter, ephemeralCache: false, analytics: false, ...options });
+
+const kinds = {
+  "fixed window": [{ algorithm: "fixed_window", limit: 1_000_000, window_ms: 60_000 }, Ratelimit.fixedWindow(1_000_000, "60 s")],
+  "sliding window": [{ algorithm: "sliding_window", limit: 1_000_000, window_ms: 60_000 }, Ratelimit.slidingWindow(1_000_000, "60 s")],
+  "token bucket": [{ algorithm: "token_bucket", capacity: 1_000_000, refill: 10, per_ms: 1_000 }, Ratelimit.tokenBucket(10, "1 s", 1_000_000)],
+};
+
+// What no client on `fetch` can do without: the same request, sent again and again, and its answer's text.
+const floor = async (quota) => {
+  const { fetch } = globalThis;
+  let body;
+  globalThis.fetch = (url, init) => ((body = init.body), fetch(url, init));
+  await ours(quota).check(request);
+  globalThis.fetch = fetch;
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json", "upstash-encoding": "base64" };
+  return async () => (await fetch(url, { method: "POST", headers, body })).text();
+};
+
+console.log("| a decision, one after another | Tollgate, median | @upstash/ratelimit, median | ratio (at most 0.9) | the request alone | commands billed |");
+console.log("|-|-|-|-|-|-|");
+for (const [name, [quota, limiter]] of Object.entries(kinds)) {
+  const [own, peer] = [ours(quota), theirs(limiter)];
+  const askOwn = async () => check((await own.check(request)).allowed);
+  const askPeer = async () => check((await peer.limit("192.0.2.1")).success);
+  const [a, b, least] = await medians(askOwn, askPeer, await floor(quota));
+  const [billedA, billedB] = [await billed(askOwn), await billed(askPeer)];
+  console.log(`| ${name} | ${a.toFixed(0)} us | ${b.toFixed(0)} us | ${(a / b).toFixed(2)} | ${least.toFixed(0)} us (${(least / b).toFixed(2)}) | ${billedA} to ${billedB} |`);
+}
+
+console.log("\nA blocked key with both deny caches on, 100 requests:");
+{
+  const own = ours({ algorithm: "fixed_window", limit: 1, window_ms: 3_600_000 }, { denyCache: { holdMs: 3_600_000 } });
+  const peer = theirs(Ratelimit.fixedWindow(1, "1 h"), { ephemeralCache: new Map() });
+  await repeat(3, () => own.check(request));
+  await repeat(3, () => peer.limit("blocked"));
+  const [a, b] = [await billed(() => own.check(request)), await billed(() => peer.limit("blocked"))];
+  console.log(`commands billed for each: Tollgate ${a}, @upstash/ratelimit ${b}`);
+}
+
+console.log("\nA fixed window of 10: use 8, ask for 5, ask for 1:");
+{
+  const own = ours({ algorithm: "fixed_window", limit: 10, window_ms: 86_400_000 });
+  const peer = theirs(Ratelimit.fixedWindow(10, "1 d"));
+  const word = (yes) => (yes ? "admitted" : "denied");
+  const [a, b] = [[], []];
+  for (const cost of [8, 5, 1]) {
+    a.push(word((await own.check(request, { key: "side-by-side", cost })).allowed));
+    b.push(word((await peer.limit("side-by-side", { rate: cost })).success));
+  }
+  console.log(`Tollgate:           ${a.join(", ")}`);
+  console.log(`@upstash/ratelimit: ${b.join(", ")}`);
+}
+await server.stop();
+
+/** Of two things done in turns, so that whatever else the machine does slows both: the median of each, in microseconds. */
+async function medians(...asks) {
+  const times = asks.map(() => []);
+  for (const ask of asks) await repeat(300, ask);
+  for (let round = 0; round < Number(args.rounds); round++) {
+    for (const [place, ask] of asks.entries()) {
+      for (let nth = 0; nth < PER_ROUND; nth++) {
+        const began = performance.now();
+        await ask();
+        times[place].push((performance.now() - began) * 1_000);
+      }
+    }
+  }
+  return times.map((each) => each.sort((a, b) => a - b)[each.length >> 1]);
+}
+
+async function billed(ask) {
+  const before = await server.billed();
+  await repeat(100, ask);
+  return (await server.billed() - before) / 100;
+}
+
+async function repeat(times, ask) {
+  for (let nth = 0; nth < times; nth++) await ask();
+}
+
+function check(admitted) {
+  if (!admitted) throw new Error("denied what must be admitted: nothing is measured");
+}

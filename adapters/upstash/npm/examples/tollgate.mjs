@@ -1,0 +1,12 @@
+// The limiter that each example here uses; an app would write it beside its policy.
+
+import { Tollgate } from "@tollgate-rs/edge";
+
+export const tollgate = (platform) =>
+  new Tollgate({
+    url: process.env.UPSTASH_REDIS_REST_URL,
+    token: process.env.UPSTASH_REDIS_REST_TOKEN,
+    platform,
+    failMode: "open",
+    policy: { name: "api", quotas: [{ algorithm: "fixed_window", limit: 2, window_ms: 86_400_000 }] },
+  });

@@ -1,0 +1,116 @@
+//! The options, as the TypeScript has read them: of the right types, none missing.
+
+use tollgate_core::{ClientIpSource, Ipv6Prefix, Millis, Policy, Quota};
+use wasm_bindgen::prelude::*;
+
+use crate::error::misplaced;
+
+#[wasm_bindgen]
+extern "C" {
+    /// A limiter's options.
+    pub type Options;
+
+    #[wasm_bindgen(method, getter)]
+    fn name(this: &Options) -> String;
+
+    #[wasm_bindgen(method, getter, js_name = chargeDenied)]
+    fn charge_denied(this: &Options) -> bool;
+
+    #[wasm_bindgen(method, getter)]
+    fn quotas(this: &Options) -> Vec<QuotaOptions>;
+
+    #[wasm_bindgen(method, getter)]
+    fn platform(this: &Options) -> String;
+
+    #[wasm_bindgen(method, getter, js_name = ipv6Prefix)]
+    fn ipv6_prefix(this: &Options) -> u32;
+
+    #[wasm_bindgen(method, getter, js_name = trustTrueClientIp)]
+    fn trust_true_client_ip(this: &Options) -> bool;
+
+    /// Whether a denial's body is a problem.
+    #[wasm_bindgen(method, getter)]
+    pub(crate) fn problem(this: &Options) -> bool;
+
+    #[wasm_bindgen(method, getter, js_name = deadlineMs)]
+    fn deadline_ms(this: &Options) -> f64;
+
+    #[wasm_bindgen(method, getter, js_name = holdMs)]
+    fn hold_ms(this: &Options) -> f64;
+
+    #[wasm_bindgen(method, getter)]
+    pub(crate) fn capacity(this: &Options) -> u32;
+}
+
+#[wasm_bindgen]
+extern "C" {
+    /// A quota of a policy's.
+    type QuotaOptions;
+
+    #[wasm_bindgen(method, getter)]
+    fn name(this: &QuotaOptions) -> Option<String>;
+
+    #[wasm_bindgen(method, getter)]
+    fn algorithm(this: &QuotaOptions) -> u32;
+
+    /// The limit, or the capacity.
+    #[wasm_bindgen(method, getter)]
+    fn amount(this: &QuotaOptions) -> f64;
+
+    /// The window, or the bucket's period.
+    #[wasm_bindgen(method, getter)]
+    fn span(this: &QuotaOptions) -> f64;
+
+    #[wasm_bindgen(method, getter)]
+    fn refill(this: &QuotaOptions) -> f64;
+}
+
+impl Options {
+    pub(crate) fn policy(&self) -> Result<Policy, JsValue> {
+        let mut quotas = Vec::new();
+        for options in self.quotas() {
+            let place = |error| misplaced(&format!("policy.quotas[{}].", quotas.len()), error);
+            quotas.push(options.quota().map_err(place)?);
+        }
+        let policy = Policy::new(&self.name(), quotas).map_err(|error| misplaced("policy.", error))?;
+        Ok(policy.charge_denied(self.charge_denied()))
+    }
+
+    pub(crate) fn source(&self) -> Result<ClientIpSource, JsValue> {
+        let prefix = Ipv6Prefix::new(u8::try_from(self.ipv6_prefix()).unwrap_or(u8::MAX));
+        let source = ClientIpSource::new(self.platform().parse().map_err(|error| misplaced("", error))?);
+        let source = source.ipv6_prefix(prefix.map_err(|error| misplaced("", error))?);
+        Ok(source.trust_true_client_ip(self.trust_true_client_ip()))
+    }
+
+    pub(crate) fn deadline(&self) -> Millis {
+        Millis::new(whole(self.deadline_ms()))
+    }
+
+    pub(crate) fn hold(&self) -> Millis {
+        Millis::new(whole(self.hold_ms()))
+    }
+}
+
+impl QuotaOptions {
+    fn quota(&self) -> Result<Quota, tollgate_core::Error> {
+        let (amount, span, refill) = (whole(self.amount()), Millis::new(whole(self.span())), whole(self.refill()));
+        let quota = match self.algorithm() {
+            0 => Quota::fixed_window(amount, span),
+            1 => Quota::sliding_window(amount, span),
+            2 => Quota::sliding_log(amount, span),
+            3 => Quota::token_bucket(amount, refill, span),
+            _ => Quota::leaky_bucket(amount, refill, span),
+        }?;
+        match self.name() {
+            Some(name) => quota.named(&name),
+            None => Ok(quota),
+        }
+    }
+}
+
+/// A number that the TypeScript found to be whole, not negative and below 2^53.
+#[expect(clippy::cast_possible_truncation, reason = "it is whole and below 2^53")]
+pub(crate) const fn whole(number: f64) -> u64 {
+    number as u64
+}

@@ -1,0 +1,162 @@
+// The package as an app on Node.js uses it, over a real redis-server.
+
+import assert from "node:assert/strict";
+import { after, beforeEach, test } from "node:test";
+import { Tollgate, TollgateError } from "@tollgate-rs/edge";
+import { upstash } from "./servers.mjs";
+
+const server = await upstash();
+after(() => server.stop());
+beforeEach(() => server.command("FLUSHALL"));
+
+const quota = { algorithm: "fixed_window", limit: 3, window_ms: 86_400_000 };
+const options = {
+  url: server.url,
+  token: server.token,
+  platform: "vercel",
+  failMode: "closed",
+  policy: { name: "api", quotas: [quota] },
+};
+const request = new Request("https://example.com/", { headers: { "x-vercel-forwarded-for": "192.0.2.1", "x-forwarded-for": "203.0.113.1" } });
+
+/** What is wrong: the field, and what is said of it. */
+function refusal(changes) {
+  try {
+    new Tollgate({ ...options, ...changes });
+  } catch (error) {
+    assert.ok(error instanceof TollgateError);
+    assert.deepEqual([error.name, error.kind], ["TollgateError", "invalid"]);
+    assert.ok(error.message.startsWith(`${error.field}: `), error.message);
+    return [error.field, error.message.slice(error.field.length + 2)];
+  }
+  assert.fail(`taken: ${JSON.stringify(changes)}`);
+}
+const quotas = (...quotas) => ({ policy: { name: "api", quotas } });
+
+test("a wrong option is named, with what would be right", () => {
+  const cases = [
+    [{ url: undefined }, "url", /missing; write the database's UPSTASH_REDIS_REST_URL/],
+    [{ url: "rediss://eu1.upstash.io" }, "url", /REST/],
+    [{ url: "eu1.upstash.io" }, "url", /without a scheme; write https:\/\/<database>.upstash.io/],
+    [{ token: "" }, "token", /empty; write the database's UPSTASH_REDIS_REST_TOKEN/],
+    [{ token: "schlüssel" }, "token", /another character that no token has/],
+    [{ failMode: undefined }, "failMode", /write "open" .* or "closed"/],
+    [{ failMode: "opn" }, "failMode", /did you mean "open"\?/],
+    [{ platform: "versel" }, "platform", /did you mean "vercel"\?/],
+    [{ tokn: "t" }, "tokn", /did you mean "token"\?/],
+    [{ deadlineMs: 0 }, "deadlineMs", /write at least 1 ms/],
+    [{ deadlineMs: "250" }, "deadlineMs", /"250" is no whole number/],
+    [{ ipv6Prefix: 32 }, "ipv6Prefix", /write 48 to 128/],
+    [{ identify: "sub" }, "identify", /no function/],
+    [{ denyCache: { hold: 1 } }, "denyCache.hold", /did you mean "holdMs"\?/],
+    [{ policy: undefined }, "policy", /missing/],
+    [{ policy: { name: "api", quota: [] } }, "policy.quota", /did you mean "quotas"\?/],
+    [{ policy: { name: "größe", quotas: [quota] } }, "policy.name", /1 to 32 of the characters/],
+    [quotas(), "policy.quotas", /write 1 to 8 quotas/],
+    [quotas({ ...quota, windw_ms: 1 }), "policy.quotas[0].windw_ms", /did you mean "window_ms"\?/],
+    [quotas(quota, { ...quota, limit: 0 }), "policy.quotas[1].limit", /0 is out of range; write a whole number from 1 to/],
+    [quotas({ ...quota, limit: 1.5 }), "policy.quotas[0].limit", /1.5 is no whole number/],
+    [quotas({ algorithm: "token_bucket", capacity: 1, refill: 1 }), "policy.quotas[0].per_ms", /missing/],
+    [quotas({ algorithm: "token_buckt", capacity: 1 }), "policy.quotas[0].algorithm", /did you mean "token_bucket"\?/],
+    [quotas({ ...quota, name: "a b" }), "policy.quotas[0].name", /cannot be a name/],
+  ];
+  for (const [changes, field, message] of cases) {
+    const [found, said] = refusal(changes);
+    assert.equal(found, field);
+    assert.match(said, message);
+  }
+});
+
+test("neither an error nor the limiter shows the token", async () => {
+  const token = "a-secret-that-is-wrong";
+  const tollgate = new Tollgate({ ...options, token });
+  const { error, response } = await tollgate.check(request);
+  assert.equal(error.kind, "refused");
+  assert.match(error.message, /UPSTASH_REDIS_REST_TOKEN/);
+  assert.doesNotMatch(error.message + error.stack + JSON.stringify(tollgate) + (await response.text()), new RegExp(token));
+});
+
+test("the verdict tells each quota, and its response is the whole 429", async () => {
+  const tollgate = new Tollgate(options);
+  const first = await tollgate.check(request, { cost: 3 });
+  assert.deepEqual([first.allowed, first.limited, first.origin, first.failedOpen], [true, false, "store", false]);
+  assert.deepEqual(first.quotas.map(({ name, limit, remaining }) => [name, limit, remaining]), [["api", 3, 0]]);
+  assert.equal(first.response, undefined);
+  const second = await tollgate.check(request);
+  assert.deepEqual([second.allowed, second.limited, second.status], [false, true, "denied"]);
+  assert.deepEqual([second.response.status, second.response.headers.get("x-ratelimit-remaining")], [429, "0"]);
+  assert.deepEqual(await second.response.json(), { error: "rate_limited", policy: "api", quota: "api", retry_after_ms: second.retryAfterMs });
+  await tollgate.refund(first, { cost: 1 });
+  assert.equal((await tollgate.peek(request)).allowed, true);
+  assert.equal((await tollgate.check(request)).allowed, true);
+  await tollgate.reset(second.key);
+  assert.equal((await tollgate.check(request, { cost: 3 })).allowed, true);
+});
+
+test("who is counted: what was verified before the address, and no forged field", async () => {
+  const tollgate = new Tollgate({ ...options, identify: (request) => ({ subject: request.headers.get("x-sub"), apiKey: request.headers.get("x-key") }) });
+  const key = (headers) => tollgate.identify(new Request("https://example.com/", { headers }));
+  const forged = { "x-forwarded-for": "203.0.113.1", forwarded: "for=203.0.113.1", "cf-connecting-ip": "203.0.113.1", "client-ip": "203.0.113.1" };
+  assert.equal(await key({ ...forged, "x-vercel-forwarded-for": "2001:db8:1:2::3" }), "ip:2001:db8:1:2::/64");
+  assert.equal(await key({ ...forged, "x-sub": "alice", "x-key": "k" }), "sub:alice");
+  assert.match(await key({ ...forged, "x-key": "k" }), /^key:[0-9a-f]{32}$/);
+  assert.equal(await key(forged), "ip:unknown");
+});
+
+test("a request that nobody can be counted for goes by the fail mode", async () => {
+  const nobody = new Request("https://example.com/", { headers: { "x-forwarded-for": "203.0.113.1" } });
+  const open = await new Tollgate({ ...options, failMode: "open" }).check(nobody);
+  assert.deepEqual([open.allowed, open.failedOpen, open.origin, open.status], [true, true, "fail_mode", "undecided"]);
+  assert.equal(open.headers["x-tollgate-failed-open"], "invalid");
+  assert.equal(open.error.field, "request");
+  assert.match(open.error.message, /vercel tells it in x-vercel-forwarded-for or x-real-ip/);
+  const closed = await new Tollgate(options).check(nobody);
+  assert.deepEqual([closed.allowed, closed.limited, closed.response.status], [false, false, 503]);
+});
+
+test("a key is any text; one that has no form in UTF-8 is refused, for two of those would be one", async () => {
+  const tollgate = new Tollgate(options);
+  for (const key of ["ключ", "鍵", "🔑", "", "a\0b"]) {
+    const admitted = [];
+    for (let nth = 0; nth < 4; nth++) admitted.push((await tollgate.check(request, { key })).allowed);
+    assert.deepEqual(admitted, [true, true, true, false], key);
+  }
+  const { error } = await tollgate.check(request, { key: "\ud83d" });
+  assert.deepEqual([error.kind, error.field], ["invalid", "key"]);
+  assert.match(error.message, /lone surrogate/);
+});
+
+test("with the deny cache a blocked key costs no request, until what was charged is given back", async () => {
+  const tollgate = new Tollgate({ ...options, denyCache: true });
+  const charged = await tollgate.check(request, { cost: 3 });
+  assert.equal((await tollgate.check(request)).origin, "store");
+  const before = await server.billed();
+  for (let nth = 0; nth < 50; nth++) {
+    const verdict = await tollgate.check(request);
+    assert.deepEqual([verdict.origin, verdict.response.status], ["deny_cache", 429]);
+  }
+  assert.equal(await server.billed(), before);
+  await tollgate.refund(charged, { cost: 1 });
+  assert.equal((await tollgate.check(request)).allowed, true);
+});
+
+test("use 8 of 10, ask for 5, ask for 1: the last is admitted; @upstash/ratelimit denies it", async () => {
+  const { Ratelimit } = await import("@upstash/ratelimit");
+  const { Redis } = await import("@upstash/redis");
+  const redis = new Redis({ url: server.url, token: server.token });
+  const peer = new Ratelimit({ redis, limiter: Ratelimit.fixedWindow(10, "1 d"), ephemeralCache: false });
+  const tollgate = new Tollgate({ ...options, ...quotas({ ...quota, limit: 10 }) });
+  const [ours, theirs] = [[], []];
+  for (const cost of [8, 5, 1]) {
+    ours.push((await tollgate.check(request, { cost })).allowed);
+    theirs.push((await peer.limit("side-by-side", { rate: cost })).success);
+  }
+  assert.deepEqual([ours, theirs], [[true, false, true], [true, false, false]]);
+});
+
+test("500 at once: exactly the limit", async () => {
+  const tollgate = new Tollgate({ ...options, deadlineMs: 20_000, ...quotas({ ...quota, limit: 60 }) });
+  const verdicts = await Promise.all(Array.from({ length: 500 }, () => tollgate.check(request)));
+  assert.equal(verdicts.filter(({ allowed }) => allowed).length, 60);
+  assert.deepEqual(verdicts.filter(({ error }) => error), []);
+});

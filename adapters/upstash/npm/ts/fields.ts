@@ -1,0 +1,88 @@
+import { invalid } from "./error.js";
+
+/** A plain object of the caller's, read field by field: what is wrong in it is told by its place. */
+export class Fields {
+  readonly #object: Record<string, unknown>;
+  readonly #path: string;
+
+  constructor(object: unknown, path: string, known: readonly string[]) {
+    if (typeof object !== "object" || object === null || Array.isArray(object)) {
+      throw invalid(path || "options", `${shown(object)} is no object; write { ${known.join(", ")} }`);
+    }
+    this.#object = object as Record<string, unknown>;
+    this.#path = path;
+    for (const name of Object.keys(object)) {
+      if (!known.includes(name)) throw invalid(this.place(name), unknown("field", name, known));
+    }
+  }
+
+  /** Where a field is, as the caller would write it. */
+  place(name: string): string {
+    return this.#path ? `${this.#path}.${name}` : name;
+  }
+
+  get(name: string): unknown {
+    return this.#object[name] ?? undefined;
+  }
+
+  need<T>(name: string, value: T | undefined, right: string): T {
+    if (value === undefined) throw invalid(this.place(name), `missing; write ${right}`);
+    return value;
+  }
+
+  /** The text is not shown where it is none: it may be a secret in another form. */
+  text(name: string, right: string): string | undefined {
+    const value = this.get(name);
+    if (value === undefined || typeof value === "string") return value;
+    throw invalid(this.place(name), `no text; write ${right}`);
+  }
+
+  whole(name: string): number | undefined {
+    const value = this.get(name);
+    return value === undefined ? undefined : whole(this.place(name), value);
+  }
+
+  flag(name: string): boolean | undefined {
+    const value = this.get(name);
+    if (value === undefined || typeof value === "boolean") return value;
+    throw invalid(this.place(name), `${shown(value)} is neither; write true or false`);
+  }
+
+  choice<T extends string>(name: string, words: readonly T[]): T | undefined {
+    const value = this.get(name);
+    if (value === undefined || words.includes(value as T)) return value as T | undefined;
+    throw invalid(this.place(name), typeof value === "string" ? unknown("value", value, words) : `${shown(value)} is no text; write ${words.join(" or ")}`);
+  }
+}
+
+/** A number that counts: whole, not negative, and one that JavaScript can tell from its neighbours. */
+export function whole(place: string, value: unknown): number {
+  if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;
+  throw invalid(place, `${shown(value)} is no whole number; write one from 0 to 9007199254740991`);
+}
+
+/** A name that is none of the known, with the nearest of them where one is near. */
+function unknown(what: string, name: string, known: readonly string[]): string {
+  const [nearest, far] = known.map((word) => [word, distance(name.slice(0, 40), word)] as const).reduce((a, b) => (b[1] < a[1] ? b : a));
+  const right = far <= 3 && far < nearest.length ? `did you mean ${JSON.stringify(nearest)}?` : `write one of: ${known.join(", ")}`;
+  return `unknown ${what} ${shown(name)}; ${right}`;
+}
+
+/** How many letters must be changed, added or taken away to make one word of the other; case counts for nothing. */
+function distance(one: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_, place) => place);
+  [...one.toLowerCase()].forEach((letter, line) => {
+    const next = [line + 1];
+    [...other.toLowerCase()].forEach((wanted, column) => {
+      const swapped = row[column]! + (letter === wanted ? 0 : 1);
+      next.push(Math.min(swapped, row[column + 1]! + 1, next[column]! + 1));
+    });
+    row = next;
+  });
+  return row[other.length]!;
+}
+
+/** A value as its owner would know it again. */
+export function shown(value: unknown): string {
+  return ((typeof value === "object" && JSON.stringify(value)) || (typeof value === "string" ? JSON.stringify(value) : String(value))).slice(0, 40);
+}

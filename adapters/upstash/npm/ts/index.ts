@@ -1,0 +1,25 @@
+import * as glue from "#upstash/glue";
+import module from "#upstash/module";
+import { start } from "./engine.js";
+import { Limiter } from "./limiter.js";
+import { upstash, type UpstashOptions } from "./options.js";
+
+export { type ErrorKind, TollgateError } from "./error.js";
+export { type CheckOptions, Limiter } from "./limiter.js";
+export type { Identity, Options, Platform, Policy, Quota, UpstashOptions } from "./options.js";
+export { type QuotaStatus, Verdict } from "./verdict.js";
+
+const engine = start(module, glue);
+
+/**
+ * A limiter on Upstash: exact at any concurrency, in one HTTP request a decision.
+ *
+ *     const tollgate = new Tollgate({ url, token, platform: "vercel", failMode: "open", policy });
+ *     const verdict = await tollgate.check(request);
+ *     if (verdict.response) return verdict.response;
+ */
+export class Tollgate extends Limiter {
+  constructor(options: UpstashOptions) {
+    super(engine, upstash(options));
+  }
+}

@@ -1,0 +1,33 @@
+import type { Context, MiddlewareHandler } from "hono";
+import type { Limiter } from "../limiter.js";
+import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
+
+/**
+ * A Hono middleware:
+ *
+ *     app.use("/api/*", limit(tollgate));
+ */
+export function limit(tollgate: Limiter, options: GuardOptions = {}): MiddlewareHandler {
+  return async (context, next) => {
+    let passed = false;
+    const app = async () => {
+      passed = true;
+      await next();
+      return context.res;
+    };
+    const response = await guard(tollgate, context.req.raw, app, options, { waitUntil: waitUntil(context) });
+    if (!passed) return response;
+    context.res = response;
+    return undefined;
+  };
+}
+
+/** Hono throws where the host has no such thing. */
+function waitUntil(context: Context): WaitUntil | undefined {
+  try {
+    const host = context.executionCtx;
+    return host.waitUntil.bind(host);
+  } catch {
+    return undefined;
+  }
+}

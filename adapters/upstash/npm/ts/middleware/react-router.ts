@@ -1,0 +1,16 @@
+import type { Limiter } from "../limiter.js";
+import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
+
+/**
+ * The request handler of React Router or Remix, limited:
+ *
+ *     export default limit(tollgate, createRequestHandler(build));
+ */
+export function limit<Rest extends unknown[]>(
+  tollgate: Limiter,
+  handler: (request: Request, ...rest: Rest) => Response | Promise<Response>,
+  options: GuardOptions & { waitUntil?: WaitUntil } = {},
+) {
+  return (request: Request, ...rest: Rest): Promise<Response> =>
+    guard(tollgate, request, () => handler(request, ...rest), options, { waitUntil: options.waitUntil });
+}

@@ -1,0 +1,35 @@
+import type { Limiter } from "../limiter.js";
+import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
+
+/** What SvelteKit's `handle` gets, as far as it is used. */
+interface Event {
+  request: Request;
+  getClientAddress(): string;
+  platform?: Readonly<object> | undefined;
+}
+
+/**
+ * A SvelteKit `handle`; `sequence` puts it before others:
+ *
+ *     export const handle = limit(tollgate);
+ */
+export function limit(tollgate: Limiter, options: GuardOptions = {}) {
+  return <E extends Event>({ event, resolve }: { event: E; resolve(event: E): Response | Promise<Response> }): Promise<Response> =>
+    guard(tollgate, event.request, () => resolve(event), options, { waitUntil: waitUntil(event.platform), peer: peer(event) });
+}
+
+/** Each platform's adapter puts it elsewhere. */
+function waitUntil(platform: object | undefined): WaitUntil | undefined {
+  const { ctx, context } = (platform ?? {}) as Record<string, { waitUntil?: WaitUntil } | undefined>;
+  const host = ctx ?? context;
+  return host?.waitUntil?.bind(host);
+}
+
+/** While a page is prerendered there is no client. */
+function peer(event: Event): string | undefined {
+  try {
+    return event.getClientAddress();
+  } catch {
+    return undefined;
+  }
+}

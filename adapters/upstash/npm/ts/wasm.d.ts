@@ -1,0 +1,20 @@
+// What build.sh puts into dist/<store>.
+
+declare module "#*/module" {
+  const module: WebAssembly.Module;
+  export default module;
+}
+
+declare module "#*/glue" {
+  export class Gate {
+    constructor(options: object);
+    fields(): string;
+    key(first?: string, second?: string, peer?: string, subject?: string, apiKey?: string): string;
+    check(key: string, cost: number, now: number, token: string | undefined, tokenTtl: number, peeks: boolean): Promise<string>;
+    refund(key: string, cost: number, chargedAt: number, now: number): Promise<void>;
+    reset(key: string): Promise<void>;
+    capabilities(): string;
+  }
+  export function undecided(kind: string, passes: boolean): string;
+  export function start(exports: WebAssembly.Exports): void;
+}

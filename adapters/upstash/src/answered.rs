@@ -1,0 +1,29 @@
+//! What an error means that the server itself answered with: the same over any transport.
+
+use tollgate_core::{Error, ErrorKind};
+
+/// An error by its first word, `code`, and what follows.
+pub(crate) fn answered(code: &str, detail: &str, key: &str) -> Error {
+    let kind = kind_of(code, detail);
+    let message = match kind {
+        ErrorKind::Corrupt => format!(
+            "what is stored under {key} is no state of this policy ({code} {detail}); delete the key, or find what \
+             else writes to it"
+        ),
+        _ => format!("redis: the server answered {code} {detail}; nothing was charged"),
+    };
+    Error::new(kind, message)
+}
+
+/// By the error's first word (<https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors>).
+pub(crate) fn kind_of(code: &str, detail: &str) -> ErrorKind {
+    match code {
+        "CORRUPT" | "WRONGTYPE" => ErrorKind::Corrupt,
+        // Redis 6 wraps what a command of a script answers.
+        _ if detail.contains("WRONGTYPE") => ErrorKind::Corrupt,
+        "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" | "BUSY" | "READONLY"
+        | "NOREPLICAS" => ErrorKind::Unavailable,
+        "ERR" if detail.contains("max number of clients") => ErrorKind::Unavailable,
+        _ => ErrorKind::Refused,
+    }
+}

@@ -1,0 +1,44 @@
+//! What goes wrong between here and a REST endpoint, in the core's kinds.
+
+use std::error::Error as StdError;
+
+use tollgate_core::{Error, ErrorKind, Millis};
+
+/// Whoever listens there is not asked again by itself.
+#[cfg_attr(target_arch = "wasm32", expect(dead_code, reason = "a host's fetch does not tell"))]
+pub(crate) fn not_connected(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+    Error::new(ErrorKind::Unavailable, "upstash: cannot connect; nothing was charged").with_source(source)
+}
+
+/// A connection that ended before the answer came.
+pub(crate) fn lost(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+    let message = "upstash: no connection, or lost before the answer; the request may have been charged";
+    Error::new(ErrorKind::Unavailable, message).with_source(source)
+}
+
+pub(crate) fn timeout(deadline: Millis) -> Error {
+    let message = format!("upstash: no answer within {deadline}; the request may have been charged");
+    Error::new(ErrorKind::Timeout, message)
+}
+
+/// A status that is no answer of the script's; `said` is what came with it.
+pub(crate) fn status(code: u16, said: &str) -> Error {
+    let (kind, what) = match code {
+        401 | 403 => (ErrorKind::Refused, "the token is refused; write the database's UPSTASH_REDIS_REST_TOKEN"),
+        429 => (ErrorKind::Unavailable, "the database itself limits its requests; nothing was charged"),
+        504 => (ErrorKind::Timeout, "the database did not answer in time; the request may have been charged"),
+        500.. => (ErrorKind::Unavailable, "the endpoint has failed; the request may have been charged"),
+        0..200 | 300..=399 => {
+            (ErrorKind::Refused, "it leads elsewhere; write the database's own UPSTASH_REDIS_REST_URL")
+        }
+        _ => (ErrorKind::Corrupt, NOT_REST),
+    };
+    Error::new(kind, format!("upstash: HTTP {code} {said:?}: {what}"))
+}
+
+/// An answer that the script does not give.
+pub(crate) fn nonsense(shown: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("upstash: {shown:?} is no answer of Tollgate's script; {NOT_REST}"))
+}
+
+const NOT_REST: &str = "what listens there does not speak Upstash's REST protocol; is it UPSTASH_REDIS_REST_URL?";

@@ -1,0 +1,204 @@
+//! The little JSON of the protocol: a command is an array of texts, an answer an object of one text or number.
+//!
+//! On WebAssembly every byte is loaded before the first request is served, and a whole JSON library is a fifth of them.
+
+/// What the database answered to one command, as far as Tollgate's commands are answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Text(String),
+    Integer,
+    /// An error of the database's own, by its first word.
+    Error(String),
+}
+
+/// The words of a command as JSON.
+pub(crate) fn command(words: impl FnOnce(&mut dyn FnMut(&str))) -> String {
+    let mut out = String::with_capacity(512);
+    words(&mut |word| {
+        out.push(if out.is_empty() { '[' } else { ',' });
+        push_string(&mut out, word);
+    });
+    out.push(']');
+    out
+}
+
+fn push_string(out: &mut String, word: &str) {
+    out.push('"');
+    for character in word.chars() {
+        match character {
+            '\n' => out.push_str("\\n"),
+            '"' | '\\' => out.extend(['\\', character]),
+            // Neither keys nor the script hold other control characters, and JSON has none bare.
+            control if control < ' ' => {}
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+}
+
+/// Reads `{"result": …}` or `{"error": …}`: nothing else, and no other kinds of answer.
+pub(crate) fn reply(body: &str) -> Option<Reply> {
+    let mut rest = Reader(body);
+    rest.token("{")?;
+    let mut found = None;
+    loop {
+        let name = rest.string()?;
+        rest.token(":")?;
+        let value = rest.value()?;
+        found = match (name.as_str(), value) {
+            ("error", Reply::Text(text)) => Some(Reply::Error(text)),
+            ("result", value) => found.or(Some(value)),
+            _ => found,
+        };
+        if rest.token("}").is_some() {
+            break;
+        }
+        rest.token(",")?;
+    }
+    rest.0.trim_ascii().is_empty().then_some(found).flatten()
+}
+
+/// What is not read yet.
+struct Reader<'a>(&'a str);
+
+impl Reader<'_> {
+    fn token(&mut self, token: &str) -> Option<()> {
+        self.0 = self.0.trim_ascii_start().strip_prefix(token)?;
+        Some(())
+    }
+
+    fn value(&mut self) -> Option<Reply> {
+        self.0 = self.0.trim_ascii_start();
+        if self.0.starts_with('"') {
+            return self.string().map(Reply::Text);
+        }
+        let digits = self.0.strip_prefix('-').unwrap_or(self.0);
+        let after = digits.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        let is_whole = after.len() < digits.len() && !after.starts_with(['.', 'e', 'E']);
+        self.0 = after;
+        is_whole.then_some(Reply::Integer)
+    }
+
+    fn string(&mut self) -> Option<String> {
+        self.token("\"")?;
+        let mut text = String::new();
+        loop {
+            let end = self.0.find(['"', '\\'])?;
+            text.push_str(&self.0[..end]);
+            let is_end = self.0[end..].starts_with('"');
+            self.0 = &self.0[end + 1..];
+            if is_end {
+                return Some(text);
+            }
+            text.push(self.escaped()?);
+        }
+    }
+
+    /// What follows a backslash.
+    fn escaped(&mut self) -> Option<char> {
+        let mut rest = self.0.chars();
+        let character = match rest.next()? {
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            same @ ('"' | '\\' | '/') => same,
+            'u' => return self.code_point(),
+            _ => return None,
+        };
+        self.0 = rest.as_str();
+        Some(character)
+    }
+
+    /// `uXXXX`, or two of them that are one character; half of such a pair is replaced.
+    fn code_point(&mut self) -> Option<char> {
+        let first = self.code_unit()?;
+        if !(0xd800..0xdc00).contains(&first) {
+            return Some(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
+        }
+        let after_first = self.0;
+        if self.0.starts_with("\\u") {
+            self.0 = &self.0[1..];
+            let second = self.code_unit()?;
+            if (0xdc00..0xe000).contains(&second) {
+                return char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00));
+            }
+            self.0 = after_first;
+        }
+        Some(char::REPLACEMENT_CHARACTER)
+    }
+
+    fn code_unit(&mut self) -> Option<u32> {
+        let digits = self.0.get(1..5).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+        self.0 = &self.0[5..];
+        u32::from_str_radix(digits, 16).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::{Reply, command, reply};
+
+    proptest! {
+        #[test]
+        fn reads_what_others_write(text in ".*", number: i64) {
+            let answer = |name: &str, value: Value| reply(&json!({ name: value }).to_string());
+            prop_assert_eq!(answer("result", text.clone().into()), Some(Reply::Text(text.clone())));
+            prop_assert_eq!(answer("error", text.clone().into()), Some(Reply::Error(text.clone())));
+            prop_assert_eq!(answer("result", number.into()), Some(Reply::Integer));
+            let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+            prop_assert_eq!(reply(&format!("{{\"result\":\"{escaped}\"}}")), Some(Reply::Text(text)));
+        }
+
+        #[test]
+        fn others_read_what_it_writes(words in prop::collection::vec("[ -~\n\u{80}-\u{10ffff}]*", 1..9)) {
+            let written = command(|give| words.iter().for_each(|word| give(word)));
+            prop_assert_eq!(serde_json::from_str::<Vec<String>>(&written).ok(), Some(words));
+        }
+
+        #[test]
+        fn nothing_is_a_panic(body in r#"([{}\[\]":,\\u0-9a-f.é -]|result|error)*"#) {
+            let _ = reply(&body);
+            let _ = reply(&format!("{{\"result\":\"{body}"));
+        }
+    }
+
+    #[test]
+    fn anything_else_is_no_reply() {
+        for body in [
+            "",
+            "{",
+            "{}",
+            "[]",
+            "null",
+            "\"a\"",
+            "{\"result\":}",
+            "{\"result\":null}",
+            "{\"result\":1.5}",
+            "{\"result\":1e3}",
+            "{\"result\":-}",
+            "{\"result\":[\"a\"]}",
+            "{\"result\":\"a}",
+            "{\"result\":\"a\"",
+            "{\"result\":\"a\"}}",
+            "{\"result\":\"a\",}",
+            "{\"result\" \"a\"}",
+            "{result:\"a\"}",
+            "{\"other\":\"a\"}",
+            "{\"result\":\"\\x\"}",
+            "{\"result\":\"\\u12g4\"}",
+            "{\"result\":\"\\u+123\"}",
+            "{\"error\":1}",
+            "<html>",
+            "{\"result\":\"a\"} {}",
+        ] {
+            assert_eq!(reply(body), None, "{body}");
+        }
+        assert_eq!(reply(" { \"result\" : \"\\ud83d!\" } \n"), Some(Reply::Text("\u{fffd}!".into())));
+        assert_eq!(reply("{\"result\":\"a\",\"error\":\"ERR b\"}"), Some(Reply::Error("ERR b".into())));
+    }
+}

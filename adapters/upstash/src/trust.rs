@@ -1,0 +1,33 @@
+//! Whom TLS trusts: by rustls, with the certificates that the system trusts.
+
+use std::sync::Arc;
+
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tollgate_core::{Error, ErrorKind};
+
+use crate::settings::invalid;
+
+/// The certificates of the system, or of `SSL_CERT_FILE`.
+pub(crate) fn system_certificates() -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    // Of a system's certificates some are often odd; what counts is that any are good.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        return Err(invalid(
+            "url: TLS needs certificates to trust, and the system has none; install them (ca-certificates) or name a \
+             file of them in SSL_CERT_FILE",
+        ));
+    }
+    Ok(roots)
+}
+
+/// A client's TLS by the application's choice of cryptography, or ring.
+pub(crate) fn client_config(roots: RootCertStore) -> Result<ClientConfig, Error> {
+    let provider = CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()));
+    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let versions = versions.map_err(|error| {
+        Error::new(ErrorKind::Invalid, "url: the chosen cryptography has no TLS 1.2 or 1.3").with_source(error)
+    })?;
+    Ok(versions.with_root_certificates(roots).with_no_client_auth())
+}

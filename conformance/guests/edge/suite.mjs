@@ -1,0 +1,73 @@
+// The conformance suite's routes, over the package as an app uses it. Never deploy them: they take their time from the request.
+// What they say is in conformance/guests/protocol.
+
+const JSON_TYPE = { "content-type": "application/json" };
+
+/**
+ * Answers the suite. `make` gives a limiter of some options.
+ *
+ * @param {(options: object) => import("@tollgate-rs/edge").Limiter} make
+ */
+export function suite(make) {
+  const limiters = new Map();
+  const limiterOf = (policy) => {
+    const name = JSON.stringify(policy);
+    if (!limiters.has(name)) limiters.set(name, make({ policy, platform: "direct" }));
+    return limiters.get(name);
+  };
+
+  const routes = {
+    async check(call, request, peeks) {
+      const options = { key: call.key, cost: call.cost, now: call.now_ms };
+      if (call.token) options.idempotency = { token: call.token.text, ttlMs: call.token.ttl_ms };
+      const limiter = limiterOf(call.policy);
+      const verdict = await (peeks ? limiter.peek(request, options) : limiter.check(request, options));
+      if (verdict.error) return failure(503, verdict.error);
+      const quotas = verdict.quotas.map(({ limit, remaining, resetAfterMs }) => ({ limit, remaining, reset_after_ms: resetAfterMs }));
+      const { status, binding, retryAfterMs: retry_after_ms, delayMs: delay_ms } = verdict;
+      // The body is the suite's; all else is the response that a client would get.
+      const { headers, status: code } = verdict.response ?? verdict.onto(new Response());
+      headers.set("content-type", "application/json");
+      return new Response(JSON.stringify({ decision: { status, binding, quotas, retry_after_ms, delay_ms } }), { status: code, headers });
+    },
+    peek: (call, request) => routes.check(call, request, true),
+    async refund(call) {
+      const charged = { key: call.key, status: "allowed", decidedAtMs: call.charged_at_ms ?? call.now_ms };
+      await limiterOf(call.policy).refund(charged, { cost: call.cost, now: call.now_ms });
+      return answer("done");
+    },
+    async reset(call) {
+      await limiterOf(call.policy).reset(call.key);
+      return answer("done");
+    },
+    async identify({ platform, peer, ipv6_prefix, trust_true_client_ip, headers, subject, api_key }) {
+      const policy = { name: "identify", quotas: [{ algorithm: "fixed_window", limit: 1, window_ms: 1000 }] };
+      const options = { policy, platform, trustTrueClientIp: trust_true_client_ip, identify: () => ({ subject, apiKey: api_key }) };
+      const limiter = make(ipv6_prefix === undefined ? options : { ...options, ipv6Prefix: ipv6_prefix });
+      const key = await limiter.identify(new Request("https://example.com/", { headers }), peer);
+      const sources = { "sub:": "subject", "key:": "api_key", "ip:": "client_ip" };
+      const source = key === "ip:unknown" ? "missing" : sources[key.slice(0, key.indexOf(":") + 1)];
+      return answer({ identity: { key, source: source ?? "other" } });
+    },
+    capabilities: () => answer({ capabilities: limiterOf({ name: "none", quotas: [{ algorithm: "fixed_window", limit: 1, window_ms: 1 }] }).capabilities }),
+  };
+
+  /** @param {Request} request */
+  return async (request) => {
+    const route = routes[new URL(request.url).pathname.replace("/_tollgate/", "")];
+    const body = await request.text();
+    try {
+      return await route(body ? JSON.parse(body) : {}, request);
+    } catch (error) {
+      return failure(error.kind === undefined || error.kind === "invalid" ? 400 : 503, error);
+    }
+  };
+}
+
+function answer(said) {
+  return new Response(JSON.stringify(said), { headers: JSON_TYPE });
+}
+
+function failure(status, { kind = "invalid", message }) {
+  return new Response(JSON.stringify({ error: { kind, message } }), { status, headers: JSON_TYPE });
+}

@@ -1,0 +1,114 @@
+//! What a user would write: a limited page, and what a client has left.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fastly::{ConfigStore, Request, Response};
+use pollster::block_on;
+use tollgate_core::{
+    BodyFormat, Check, ClientIpSource, Error, ErrorKind, Identity, Key, Limiter, Platform, Policy, Refusal,
+    ResponseFields, UnixMillis,
+};
+
+use crate::limiters;
+
+/// Answers a request from the store that its path names.
+pub(crate) fn answer(request: Request) -> Response {
+    let path = request.get_path().to_owned();
+    let (store, rest) = path.trim_start_matches('/').split_once('/').unwrap_or((path.trim_start_matches('/'), ""));
+    let answered = match (store, rest) {
+        ("health", "") => Ok(Response::from_body("well\n")),
+        #[cfg(feature = "suite")]
+        ("kv" | "erl", route) if route.starts_with("_tollgate/") && limiters::in_test_mode() => {
+            crate::suite::answer(store, route, request)
+        }
+        ("kv", "") => limiters::kv().and_then(|limiter| {
+            let response = limited(&limiter, &policy()?, &request);
+            let refused = limiter.store().stats().refused;
+            if refused > 0 {
+                // To the service's log, `fastly log-tail`: this client's writes come faster than the store takes them.
+                println!("KV Store refused {refused} writes");
+            }
+            Ok(response)
+        }),
+        ("erl", "") => limiters::erl().and_then(|erl| {
+            let policy = Policy::new("api", [erl.quota().clone()])?;
+            Ok(limited(&erl.limiter(), &policy, &request))
+        }),
+        ("debug", "kv") if switched_on("tollgate", "debug") => {
+            limiters::kv().and_then(|limiter| left(&limiter, &policy()?, &request))
+        }
+        _ => Ok(Response::from_body("not found\n").with_status(404)),
+    };
+    answered.unwrap_or_else(|error| unavailable(&error))
+}
+
+/// A page that each client gets as often as the policy says. Where the store does not answer, or others wrote the key
+/// first each time, nobody gets it, and nobody is told to come back later. To let them through instead is a matter of
+/// one line here.
+fn limited(limiter: &impl Limiter, policy: &Policy, request: &Request) -> Response {
+    let decision = match block_on(limiter.check(Check::new(policy, &key(request), now()))) {
+        Ok(decision) => decision,
+        Err(error) => return unavailable(&error),
+    };
+    match Refusal::denied(policy, &decision, BodyFormat::Json) {
+        Some(refusal) => refuse(&refusal),
+        None => response(200, ResponseFields::new(policy, &decision).iter(), "allowed\n"),
+    }
+}
+
+/// What the client has left, with nothing charged.
+fn left(limiter: &impl Limiter, policy: &Policy, request: &Request) -> Result<Response, Error> {
+    let key = key(request);
+    let decision = block_on(limiter.peek(Check::new(policy, &key, now())))?;
+    let fields = ResponseFields::new(policy, &decision);
+    Ok(response(200, fields.iter(), format!("{}: {decision:?}\n", key.as_str())))
+}
+
+/// The platform's API alone knows the client's address. One who has verified a token puts its subject here.
+fn key(request: &Request) -> Key {
+    let peer = request.get_client_ip_addr();
+    let client_ip = ClientIpSource::new(Platform::Fastly).find(request.get_headers(), peer).ok();
+    Identity { client_ip, ..Identity::default() }.resolve()
+}
+
+fn now() -> UnixMillis {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMillis::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// What `/kv` limits by.
+fn policy() -> Result<Policy, Error> {
+    let invalid = |why: String| Error::new(ErrorKind::Invalid, format!("config store tollgate: policy: {why}"));
+    let text = setting("tollgate", "policy").ok_or_else(|| invalid("it is missing".into()))?;
+    serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))
+}
+
+pub(crate) fn switched_on(store: &str, name: &str) -> bool {
+    setting(store, name).is_some_and(|value| value == "on")
+}
+
+fn setting(store: &str, name: &str) -> Option<String> {
+    ConfigStore::try_open(store).ok()?.try_get(name).ok()?
+}
+
+/// What went wrong is for the service's log, not for its clients.
+fn unavailable(error: &Error) -> Response {
+    println!("{error:?}");
+    refuse(&Refusal::unavailable(error.kind()))
+}
+
+fn refuse(refusal: &Refusal) -> Response {
+    response(refusal.status_code(), refusal.fields().iter(), refusal.body())
+}
+
+pub(crate) fn response<'n, 'v>(
+    status: u16,
+    fields: impl IntoIterator<Item = (&'n str, &'v str)>,
+    body: impl Into<fastly::Body>,
+) -> Response {
+    let mut response = Response::from_body(body).with_status(status);
+    for (name, value) in fields {
+        response.append_header(name, value);
+    }
+    response
+}

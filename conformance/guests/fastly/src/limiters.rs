@@ -1,0 +1,32 @@
+//! The limiters, each from its store.
+
+use fastly::KVStore;
+use fastly::erl::ERL;
+use tollgate_core::{Error, Millis};
+use tollgate_fastly::{Erl, Kv, KvLimiter};
+
+use crate::app::switched_on;
+
+/// In test mode a state lives at least this long by the platform's clock, for virtual time stands still meanwhile.
+const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
+
+/// In test mode a thousand clients write one key at once, and each must be told whether it is admitted.
+const TEST_ATTEMPTS: u32 = 256;
+
+pub(crate) fn in_test_mode() -> bool {
+    cfg!(feature = "suite") && switched_on("tollgate_test", "mode")
+}
+
+pub(crate) fn kv() -> Result<KvLimiter<KVStore>, Error> {
+    let kv = Kv::open("tollgate")?;
+    Ok(if in_test_mode() { kv.min_ttl(TEST_TTL_MIN).limiter().attempts(TEST_ATTEMPTS) } else { kv.limiter() })
+}
+
+/// 20 requests a second on average over 10 s; who passes that is out for a minute.
+pub(crate) fn erl() -> Result<Erl<ERL>, Error> {
+    erl_of(200, Millis::from_secs(10))
+}
+
+pub(crate) fn erl_of(limit: u64, window: Millis) -> Result<Erl<ERL>, Error> {
+    Erl::open("requests", "penalties", limit, window, Millis::from_secs(60))
+}

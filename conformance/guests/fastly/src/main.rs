@@ -1,0 +1,37 @@
+//! A small rate-limited app for Fastly Compute, as one would deploy it: each path is limited by another store, by the
+//! client's address.
+//!
+//! | path | counts in |
+//! |-|-|
+//! | `/kv` | KV Store, by compare-and-swap |
+//! | `/erl` | Edge Rate Limiting |
+//! | `/debug/kv` | nothing: it shows what the client has left; only where `debug` is `on` |
+//! | `/health` | nothing |
+//!
+//! The config store `tollgate` has the policy of `/kv`.
+//!
+//! Built with the feature `suite`, and only where there is a config store `tollgate_test` whose `mode` is `on`, it also
+//! answers the conformance suite's routes below each path (`/kv/_tollgate/check`), and takes its time from them. Never
+//! deploy it so.
+
+#[cfg(target_os = "wasi")]
+mod app;
+#[cfg(target_os = "wasi")]
+mod limiters;
+#[cfg(all(target_os = "wasi", feature = "suite"))]
+mod suite;
+
+#[cfg(target_os = "wasi")]
+use fastly::{Error, Request, Response};
+
+#[cfg(target_os = "wasi")]
+#[fastly::main]
+fn main(request: Request) -> Result<Response, Error> {
+    Ok(app::answer(request))
+}
+
+#[cfg(not(target_os = "wasi"))]
+fn main() {
+    eprintln!("this program runs on Fastly Compute: build it with --target wasm32-wasip1");
+    std::process::exit(2);
+}

@@ -1,0 +1,64 @@
+//! The conformance suite's routes.
+
+use fastly::erl::ERL;
+use fastly::{Request, Response};
+use pollster::block_on;
+use tollgate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, Refund};
+use tollgate_fastly::{ERL_CAPABILITIES, ErlLimiter};
+use tollgate_guest_protocol::{Answer, Reply, Route, serve};
+
+use crate::app::response;
+use crate::limiters;
+
+pub(crate) fn answer(store: &str, path: &str, request: Request) -> Result<Response, Error> {
+    if path == "_tollgate/panic" {
+        panic!("the suite asked for it");
+    }
+    let Some(route) = Route::of(&format!("/{path}")) else {
+        return Ok(Response::from_body("not found\n").with_status(404));
+    };
+    let body = request.into_body_bytes();
+    let reply = match store {
+        "erl" => block_on(serve(&AnyErl, route, &body)),
+        _ => match limiters::kv() {
+            Ok(limiter) => block_on(serve(&limiter, route, &body)),
+            Err(error) => Reply::new(503, &Answer::Error((&error).into())),
+        },
+    };
+    let fields = reply.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    Ok(response(reply.status, fields, reply.body))
+}
+
+/// Edge Rate Limiting with whatever policy a request brings.
+struct AnyErl;
+
+impl AnyErl {
+    fn of(policy: &Policy) -> Result<ErlLimiter<ERL>, Error> {
+        let rule = policy.quotas()[0].rule();
+        let erl = limiters::erl_of(rule.limit(), rule.window());
+        erl.map(|erl| erl.limiter()).map_err(|error| Error::new(ErrorKind::Unsupported, error.to_string()))
+    }
+}
+
+impl Limiter for AnyErl {
+    fn capabilities(&self) -> Capabilities {
+        ERL_CAPABILITIES
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.capabilities().supports(&check)?;
+        Self::of(check.policy)?.check(check).await
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        Self::of(check.policy)?.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        Self::of(refund.policy)?.refund(refund).await
+    }
+
+    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+        Self::of(policy)?.reset(policy, key).await
+    }
+}

@@ -1,0 +1,50 @@
+//! What a user would write: a limited page.
+
+use std::env;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use spin_sdk::http::{IncomingRequest, Response};
+use tollgate_core::{
+    BodyFormat, Check, ClientIpSource, Identity, Key, Limiter, Platform, Policy, Refusal, ResponseFields, UnixMillis,
+};
+
+use crate::reply::{refuse, response};
+use crate::switched_on;
+
+/// A page that each client gets as often as the policy says. Where the store does not answer, nobody gets it, and nobody is told
+/// to come back later: to let them through instead is a matter of one line here.
+pub(crate) async fn limited<L: Limiter>(limiter: &L, policy: &str, request: &IncomingRequest) -> Response {
+    let policy = env::var(policy).map_err(|error| error.to_string());
+    let policy = match policy.and_then(|text| serde_json::from_str::<Policy>(&text).map_err(|error| error.to_string()))
+    {
+        Ok(policy) => policy,
+        Err(error) => {
+            eprintln!("the policy in spin.toml: {error}");
+            return response(500, [], "misconfigured\n".into());
+        }
+    };
+    let decision = match limiter.check(Check::new(&policy, &key(request), now())).await {
+        Ok(decision) => decision,
+        Err(error) => {
+            eprintln!("{error}");
+            return refuse(&Refusal::unavailable(error.kind()));
+        }
+    };
+    match Refusal::denied(&policy, &decision, BodyFormat::Json) {
+        Some(refusal) => refuse(&refusal),
+        None => response(200, ResponseFields::new(&policy, &decision).iter(), "allowed\n".into()),
+    }
+}
+
+/// Spin alone knows the client's address: it adds it after what a client may have sent under the same name. So this asks for all
+/// fields in their order; the SDK's own `Request` keeps one of a name. One who has verified a token puts its subject here.
+fn key(request: &IncomingRequest) -> Key {
+    let source = ClientIpSource::new(Platform::Spin).trust_true_client_ip(switched_on("TRUST_TRUE_CLIENT_IP"));
+    let client_ip = source.find(request.headers().entries(), None).ok();
+    Identity { client_ip, ..Identity::default() }.resolve()
+}
+
+fn now() -> UnixMillis {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMillis::new(u64::try_from(since_epoch.as_millis()).unwrap_or_default())
+}

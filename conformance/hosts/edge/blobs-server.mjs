@@ -1,0 +1,49 @@
+// Serves Netlify's blobs from a folder of its own:
+//
+//   node blobs-server.mjs
+//
+// It is the BlobsServer of @netlify/blobs with what that lacks and Netlify has: an ETag with every value, made of the value and
+// not of a file's time, which two writes may share; conditional writes that nothing comes between. Its address is printed; a line on standard input
+// is answered with the number of requests so far; it ends when standard input does.
+
+import { createHash } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { createInterface } from "node:readline";
+import { BlobsServer } from "@netlify/blobs/server";
+
+class Blobs extends BlobsServer {
+  requests = 0;
+  #last = Promise.resolve();
+
+  handleRequest(request) {
+    this.requests += 1;
+    const answer = this.#last.then(() => super.handleRequest(request));
+    this.#last = answer.catch(() => undefined);
+    return answer;
+  }
+
+  async get(request) {
+    const response = await super.get(request);
+    const { dataPath } = this.getLocalPaths(new URL(request.url, this.address));
+    if (response.status === 200 && dataPath) response.headers.set("etag", await BlobsServer.generateETag(dataPath));
+    return response;
+  }
+}
+
+BlobsServer.generateETag = async (file) => {
+  const value = await readFile(file).catch(() => undefined);
+  return value ? `"${createHash("sha256").update(value).digest("hex")}"` : "";
+};
+
+const directory = mkdtempSync(path.join(tmpdir(), "tollgate-blobs-"));
+const server = new Blobs({ directory, token: "conformance" });
+const { port } = await server.start();
+console.log(`http://127.0.0.1:${port}`);
+
+for await (const _ of createInterface({ input: process.stdin })) console.log(server.requests);
+await server.stop();
+rmSync(directory, { recursive: true, force: true });
+process.exit(0);

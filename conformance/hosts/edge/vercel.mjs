@@ -1,0 +1,56 @@
+// Runs the guest in Vercel's edge runtime:
+//
+//   node vercel.mjs --url URL --token TOKEN [--test-mode]
+//
+// Its address is printed; it ends when standard input does.
+
+import { readFileSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { EdgeRuntime, runServer } from "edge-runtime";
+import { bundle } from "./bundle.mjs";
+
+const { values: args } = parseArgs({
+  options: { url: { type: "string" }, token: { type: "string" }, "test-mode": { type: "boolean", default: false } },
+});
+
+// Vercel's builder takes `.wasm?module` out of a bundle, and its runtime hands the compiled module to it under a global name.
+const modules = {};
+const wasm = {
+  name: "wasm",
+  setup(build) {
+    build.onResolve({ filter: /\.wasm\?module$/ }, async ({ path, ...rest }) => {
+      const { path: file } = await build.resolve(path.replace("?module", ""), rest);
+      return { path: file, namespace: "wasm" };
+    });
+    build.onLoad({ filter: /.*/, namespace: "wasm" }, ({ path }) => {
+      const name = `wasm_${Object.keys(modules).length}`;
+      modules[name] = new WebAssembly.Module(readFileSync(path));
+      return { contents: `export default globalThis.${name};`, loader: "js" };
+    });
+  },
+};
+
+const code = await bundle("upstash.mjs", {
+  format: "iife",
+  globalName: "guest",
+  conditions: ["edge-light"],
+  plugins: [wasm],
+});
+
+const env = {
+  UPSTASH_REDIS_REST_URL: args.url,
+  UPSTASH_REDIS_REST_TOKEN: args.token,
+  PLATFORM: "vercel",
+  TOLLGATE_TEST_MODE: args["test-mode"] ? "on" : "off",
+};
+const runtime = new EdgeRuntime({
+  // As on Vercel, no code is made of text or bytes at run time.
+  codeGeneration: { strings: false, wasm: false },
+  extend: (context) => Object.assign(context, modules, { process: { env } }),
+  initialCode: `${code}; addEventListener("fetch", (event) => event.respondWith(guest.default(event.request)));`,
+});
+
+const server = await runServer({ runtime, host: "127.0.0.1", port: 0 });
+console.log(server.url.replace(/\/$/, ""));
+process.stdin.resume();
+process.stdin.on("end", () => process.exit(0));

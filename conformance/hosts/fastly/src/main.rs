@@ -1,0 +1,104 @@
+//! Runs a Compute app on Viceroy, Fastly's own local server, in as many PoPs as asked for.
+//!
+//!     tollgate-host-fastly --guest=APP.wasm --manifest=fastly.toml [--pops=N] [--test-mode]
+//!
+//! It prints the PoPs' addresses on one line, and ends when standard input does. Each PoP has stores of its own, as the
+//! manifest's `local_server` fills them: what one writes no other ever reads, the worst an eventual store can do. One
+//! thread runs a PoP's instances. So a conditional write, which Viceroy checks and makes in two steps, is made whole,
+//! as it is on the platform; the instances take turns between their calls of the platform, and every so often amid
+//! their own code.
+//!
+//! In test mode there is one config store more, `tollgate_test`, with `mode = "on"`.
+
+use std::collections::HashSet;
+use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::{env, fs, io, thread};
+
+use viceroy_lib::config::{FastlyConfig, UnknownImportBehavior};
+use viceroy_lib::{ExecuteCtx, ProfilingConfig, ViceroyService, WasmFeatures};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+const TEST_MODE: &str = r#"
+[local_server.config_stores.tollgate_test]
+format = "inline-toml"
+[local_server.config_stores.tollgate_test.contents]
+mode = "on"
+"#;
+
+fn main() -> Result<()> {
+    let Args { guest, manifest, pops, test_mode } = Args::parse()?;
+    let mut manifest = fs::read_to_string(&manifest).map_err(|error| format!("{}: {error}", manifest.display()))?;
+    if test_mode {
+        manifest.push_str(TEST_MODE);
+    }
+    let (started, addresses) = channel();
+    for pop in 0..pops {
+        let app = load(&guest, &manifest)?;
+        let started = started.clone();
+        thread::Builder::new().name(format!("pop {pop}")).spawn(move || {
+            if let Err(error) = serve(app, &started) {
+                let _ = started.send(Err(error));
+            }
+        })?;
+    }
+    let addresses: Vec<_> = addresses.iter().take(pops).collect::<Result<_>>()?;
+    println!("{}", addresses.iter().map(|address| format!("http://{address}")).collect::<Vec<_>>().join(" "));
+    io::copy(&mut io::stdin(), &mut io::sink())?;
+    // The PoPs end with the process.
+    std::process::exit(0);
+}
+
+/// An app with stores of its own.
+fn load(guest: &Path, manifest: &str) -> Result<Arc<ExecuteCtx>> {
+    let config: FastlyConfig = manifest.parse()?;
+    let app = ExecuteCtx::build(
+        guest,
+        ProfilingConfig::None,
+        HashSet::new(),
+        UnknownImportBehavior::LinkError,
+        false,
+        WasmFeatures::default(),
+    )?;
+    let app = app.with_object_stores(config.object_stores().clone()).with_dictionaries(config.dictionaries().clone());
+    // What the app prints belongs to nobody here: standard output is for the addresses.
+    Ok(app.with_capture_logs(Arc::new(std::sync::Mutex::new(io::stderr()))).with_log_stdout(true).finish()?)
+}
+
+/// Serves a PoP on a free port, for good.
+fn serve(app: Arc<ExecuteCtx>, started: &Sender<Result<SocketAddr>>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    runtime.block_on(async {
+        let server = hyper::Server::try_bind(&(Ipv4Addr::LOCALHOST, 0).into())?.serve(ViceroyService::new(app));
+        started.send(Ok(server.local_addr()))?;
+        Ok(server.await?)
+    })
+}
+
+struct Args {
+    guest: PathBuf,
+    manifest: PathBuf,
+    pops: usize,
+    test_mode: bool,
+}
+
+impl Args {
+    fn parse() -> Result<Self> {
+        let (mut guest, mut manifest, mut pops, mut test_mode) = (None, None, 1, false);
+        for arg in env::args().skip(1) {
+            match arg.split_once('=') {
+                Some(("--guest", file)) => guest = Some(file.into()),
+                Some(("--manifest", file)) => manifest = Some(file.into()),
+                Some(("--pops", count)) => pops = count.parse().map_err(|error| format!("{arg}: {error}"))?,
+                None if arg == "--test-mode" => test_mode = true,
+                _ => return Err(format!("{arg:?} is none of --guest=, --manifest=, --pops= and --test-mode").into()),
+            }
+        }
+        let guest = guest.ok_or("--guest is missing")?;
+        Ok(Self { guest, manifest: manifest.ok_or("--manifest is missing")?, pops, test_mode })
+    }
+}

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Builds the Spin app, and the least there can be, for size; then measures, on our host.
+set -eu
+cd "$(dirname "$0")/../../.." || exit
+
+target=wasm32-wasip1
+# The Rusts that conformance/src/target/wasm.rs tries.
+has_target() { ls "$("$@" --print target-libdir --target $target 2>/dev/null)"/libcore-*.rlib >/dev/null 2>&1; }
+if has_target rustc; then
+    cargo=cargo
+elif has_target env RUSTUP_TOOLCHAIN=tollgate-wasm rustc; then
+    cargo="env RUSTUP_TOOLCHAIN=tollgate-wasm cargo"
+else
+    cargo="env PATH=/usr/bin:$PATH cargo"
+fi
+
+built=target/deployed
+# In their own folders, as `spin build` does: the profile is those folders'.
+for guest in spin spin-least; do
+    (cd "conformance/guests/$guest" && $cargo build --quiet --release --target $target --target-dir "../../../$built")
+done
+cargo build --quiet --release --manifest-path conformance/hosts/Cargo.toml --target-dir target/hosts --workspace
+
+guest() { echo "$built/$target/release/tollgate_guest_$1.wasm"; }
+kib() { gzip -9 -c "$(guest "$1")" | wc -c | awk '{ printf "%.1f", $1 / 1024 }'; }
+echo "gzipped: the app with all its routes $(kib spin) KiB, the least app $(kib spin_least) KiB"
+exec cargo bench --quiet --profile release --package tollgate-conformance --bench spin -- target/hosts/release/tollgate-host-spin "$(guest spin)"

@@ -1,0 +1,101 @@
+//! An app, ready to be instantiated.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use wasmtime::component::{Component, Linker, ResourceTable};
+use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
+use wasmtime_wasi::WasiCtx;
+use wasmtime_wasi_http::WasiHttpCtx;
+use wasmtime_wasi_http::p2::bindings::ProxyPre;
+
+use crate::arguments::Arguments;
+use crate::interfaces::{Instance, NoOutgoing};
+use crate::key_value::Database;
+use crate::{component, manifest};
+
+/// Instances at once; Spin's own limit. What comes on top of them waits.
+pub(crate) const INSTANCES_MAX: u32 = 1_000;
+
+/// Modules and tables of one component: the app's, and what wit-component puts around it.
+const PARTS_MAX: u32 = 8;
+
+/// A component that was compiled and linked, with what each instance of it gets.
+pub(crate) struct App {
+    pub(crate) pre: ProxyPre<Instance>,
+    environment: Vec<(String, String)>,
+    allowed: Arc<BTreeSet<String>>,
+    database: Arc<Database>,
+}
+
+impl App {
+    /// Compiles and links what the arguments name. Where the component imports what this host does not have, the error names it.
+    pub(crate) fn load(arguments: &Arguments, database: Arc<Database>) -> Result<Self, String> {
+        let manifest = manifest::component(&arguments.manifest)?;
+        let bytes = component::read(&arguments.component)?;
+        let pre = link(&bytes).map_err(|error| format!("{}: {error:#}", arguments.component.display()))?;
+        let mut environment: BTreeMap<_, _> = manifest.environment;
+        environment.extend(arguments.env.iter().cloned());
+        Ok(Self {
+            pre,
+            environment: environment.into_iter().collect(),
+            allowed: Arc::new(manifest.key_value_stores.into_iter().collect()),
+            database,
+        })
+    }
+
+    /// What a new instance starts with.
+    pub(crate) fn store(&self) -> Store<Instance> {
+        let instance = Instance {
+            wasi: WasiCtx::builder().envs(&self.environment).inherit_stderr().build(),
+            http: WasiHttpCtx::new(),
+            hooks: NoOutgoing,
+            table: ResourceTable::new(),
+            allowed: Arc::clone(&self.allowed),
+            database: Arc::clone(&self.database),
+        };
+        Store::new(self.pre.engine(), instance)
+    }
+}
+
+fn link(bytes: &[u8]) -> wasmtime::Result<ProxyPre<Instance>> {
+    let engine = engine()?;
+    let component = Component::new(&engine, bytes)?;
+    let mut linker = Linker::new(&engine);
+    Instance::link(&mut linker)?;
+    ProxyPre::new(linker.instantiate_pre(&component)?)
+}
+
+/// Instances from a pool, so that one costs microseconds.
+fn engine() -> wasmtime::Result<Engine> {
+    let mut pool = PoolingAllocationConfig::default();
+    pool.total_component_instances(INSTANCES_MAX)
+        .total_stacks(INSTANCES_MAX)
+        .total_memories(INSTANCES_MAX)
+        .total_tables(INSTANCES_MAX * PARTS_MAX)
+        .total_core_instances(INSTANCES_MAX * PARTS_MAX);
+    let mut config = Config::new();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    Engine::new(&config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A component that imports an instance with one function.
+    fn importing_a_function_of(name: &[u8]) -> Vec<u8> {
+        let len = u8::try_from(name.len()).unwrap();
+        let function = [&[1, 0x40, 0, 1, 0, 4, 0, 7][..], b"publish", &[1, 0]].concat();
+        let types = [&[7, 20, 1, 0x42, 2][..], &function].concat();
+        let imports = [&[10, len + 5, 1, 0, len][..], name, &[5, 0]].concat();
+        [&b"\0asm\x0d\0\x01\0"[..], &types, &imports].concat()
+    }
+
+    #[test]
+    fn an_import_that_is_not_here_is_named() {
+        let bytes = importing_a_function_of(b"fermyon:spin/mqtt@2.0.0");
+        let error = link(&bytes).err().map(|error| format!("{error:#}")).unwrap_or_default();
+        assert!(error.contains("fermyon:spin/mqtt@2.0.0"), "{error}");
+    }
+}

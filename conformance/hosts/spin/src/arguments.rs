@@ -1,0 +1,57 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+const USAGE: &str = "usage: --manifest=FILE --component=FILE [--env=NAME=VALUE]... [--pause-ms=N] [--test-mode]";
+
+/// What is asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Arguments {
+    pub(crate) manifest: PathBuf,
+    pub(crate) component: PathBuf,
+    /// Variables besides the manifest's, or instead of them; a later one counts.
+    pub(crate) env: Vec<(String, String)>,
+    /// What each operation of the store waits before it is done.
+    pub(crate) pause: Duration,
+}
+
+impl Arguments {
+    pub(crate) fn read(given: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut found = Self::default();
+        for argument in given {
+            match argument.split_once('=') {
+                None if argument == "--test-mode" => found.env.insert(0, ("TOLLGATE_TEST_MODE".into(), "on".into())),
+                Some(("--manifest", file)) => found.manifest = file.into(),
+                Some(("--component", file)) => found.component = file.into(),
+                Some(("--env", variable)) if let Some((name, value)) = variable.split_once('=') => {
+                    found.env.push((name.into(), value.into()));
+                }
+                Some(("--pause-ms", ms)) if let Ok(ms) = ms.parse() => found.pause = Duration::from_millis(ms),
+                _ => return Err(format!("{argument:?}: {USAGE}")),
+            }
+        }
+        let missing = [&found.manifest, &found.component].iter().any(|path| path.as_os_str().is_empty());
+        if missing { Err(USAGE.into()) } else { Ok(found) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Arguments, String> {
+        Arguments::read(line.split_whitespace().map(ToString::to_string))
+    }
+
+    #[test]
+    fn what_is_missing_or_unknown_is_told() {
+        let found = read("--manifest=a --component=b --env=C=d=e --pause-ms=2 --test-mode").unwrap();
+        let env = [("TOLLGATE_TEST_MODE", "on"), ("C", "d=e")].map(|(name, value)| (name.into(), value.into()));
+        let pause = Duration::from_millis(2);
+        assert_eq!(found, Arguments { manifest: "a".into(), component: "b".into(), env: env.into(), pause });
+        for wrong in ["", "--manifest=a", "--manifest", "--component=b --manifest=a --what=c", "--pause-ms=-1"] {
+            assert!(read(wrong).unwrap_err().contains("usage: --manifest=FILE"), "{wrong}");
+        }
+    }
+}

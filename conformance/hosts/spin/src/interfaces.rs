@@ -1,0 +1,239 @@
+//! What an instance imports, besides WASI: Spin's key-value store, under both its names.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use wasmtime::component::{HasSelf, Linker, Resource, ResourceTable};
+use wasmtime::{Error, Result};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_http::WasiHttpCtx;
+use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
+use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
+use wasmtime_wasi_http::p2::types::{HostFutureIncomingResponse, OutgoingRequestConfig};
+use wasmtime_wasi_http::p2::{HttpResult, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
+
+use self::bindings::fermyon::spin::key_value::{self, Error as SpinError};
+use self::bindings::wasi::keyvalue::atomics::{self, CasError};
+use self::bindings::wasi::keyvalue::store::{self, Error as WasiError, KeyResponse};
+use crate::key_value::{Database, Failure};
+
+mod bindings {
+    wasmtime::component::bindgen!({
+        path: "../../../adapters/spin/wit",
+        world: "store",
+        imports: { default: async | trappable },
+        with: {
+            "fermyon:spin/key-value.store": super::Open,
+            "wasi:keyvalue/store.bucket": super::Open,
+            "wasi:keyvalue/atomics.cas": super::Compared,
+        },
+    });
+}
+
+/// A store that is open.
+#[allow(unreachable_pub, reason = "the bindings export it again")]
+pub struct Open {
+    label: String,
+}
+
+/// A swap to come: where, and from what.
+#[allow(unreachable_pub, reason = "the bindings export it again")]
+pub struct Compared {
+    label: String,
+    key: String,
+    value: Option<Vec<u8>>,
+}
+
+/// What one instance has.
+pub(crate) struct Instance {
+    pub(crate) wasi: WasiCtx,
+    pub(crate) http: WasiHttpCtx,
+    pub(crate) hooks: NoOutgoing,
+    pub(crate) table: ResourceTable,
+    pub(crate) allowed: Arc<BTreeSet<String>>,
+    pub(crate) database: Arc<Database>,
+}
+
+impl Instance {
+    pub(crate) fn link(linker: &mut Linker<Self>) -> Result<()> {
+        wasmtime_wasi::p2::add_to_linker_async(linker)?;
+        wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)?;
+        bindings::Store::add_to_linker::<_, HasSelf<_>>(linker, |instance| instance)
+    }
+
+    fn open(&mut self, label: String) -> Result<Option<Resource<Open>>> {
+        if !self.allowed.contains(&label) {
+            return Ok(None);
+        }
+        Ok(Some(self.table.push(Open { label })?))
+    }
+
+    /// Does something in the store that a handle is of.
+    async fn within<T, E>(
+        &mut self,
+        open: &Resource<Open>,
+        work: impl FnOnce(&Database, &str) -> Result<T, Failure>,
+        told: fn(String) -> E,
+    ) -> Result<Result<T, E>> {
+        self.database.pause().await;
+        let Open { label } = self.table.get(open)?;
+        answered(work(&self.database, label), told)
+    }
+
+    /// A handle that has read, or has not.
+    fn compare(&mut self, compared: Compared) -> Result<Resource<Compared>> {
+        Ok(self.table.push(compared)?)
+    }
+}
+
+/// What the store told is the guest's to know. Where the store is broken, the guest ends: as in Spin, whose lock panics.
+fn answered<T, E>(done: Result<T, Failure>, told: fn(String) -> E) -> Result<Result<T, E>> {
+    match done {
+        Ok(done) => Ok(Ok(done)),
+        Err(Failure::Told(why)) => Ok(Err(told(why))),
+        Err(Failure::Broken) => Err(Error::msg("the key-value store's lock is poisoned")),
+    }
+}
+
+impl key_value::Host for Instance {}
+
+impl key_value::HostStore for Instance {
+    async fn open(&mut self, label: String) -> Result<Result<Resource<Open>, SpinError>> {
+        Ok(Instance::open(self, label)?.ok_or(SpinError::AccessDenied))
+    }
+
+    async fn get(&mut self, open: Resource<Open>, key: String) -> Result<Result<Option<Vec<u8>>, SpinError>> {
+        self.within(&open, |database, store| database.get(store, &key), SpinError::Other).await
+    }
+
+    async fn set(&mut self, open: Resource<Open>, key: String, value: Vec<u8>) -> Result<Result<(), SpinError>> {
+        self.within(&open, |database, store| database.set(store, &key, &value), SpinError::Other).await
+    }
+
+    async fn delete(&mut self, open: Resource<Open>, key: String) -> Result<Result<(), SpinError>> {
+        self.within(&open, |database, store| database.delete(store, &key), SpinError::Other).await
+    }
+
+    async fn exists(&mut self, open: Resource<Open>, key: String) -> Result<Result<bool, SpinError>> {
+        let found = self.within(&open, |database, store| database.get(store, &key), SpinError::Other).await?;
+        Ok(found.map(|value| value.is_some()))
+    }
+
+    async fn get_keys(&mut self, open: Resource<Open>) -> Result<Result<Vec<String>, SpinError>> {
+        self.within(&open, Database::keys, SpinError::Other).await
+    }
+
+    async fn drop(&mut self, open: Resource<Open>) -> Result<()> {
+        self.table.delete(open)?;
+        Ok(())
+    }
+}
+
+impl store::Host for Instance {
+    async fn open(&mut self, label: String) -> Result<Result<Resource<Open>, WasiError>> {
+        Ok(Instance::open(self, label)?.ok_or(WasiError::AccessDenied))
+    }
+}
+
+impl store::HostBucket for Instance {
+    async fn get(&mut self, open: Resource<Open>, key: String) -> Result<Result<Option<Vec<u8>>, WasiError>> {
+        self.within(&open, |database, store| database.get(store, &key), WasiError::Other).await
+    }
+
+    async fn set(&mut self, open: Resource<Open>, key: String, value: Vec<u8>) -> Result<Result<(), WasiError>> {
+        self.within(&open, |database, store| database.set(store, &key, &value), WasiError::Other).await
+    }
+
+    async fn delete(&mut self, open: Resource<Open>, key: String) -> Result<Result<(), WasiError>> {
+        self.within(&open, |database, store| database.delete(store, &key), WasiError::Other).await
+    }
+
+    async fn exists(&mut self, open: Resource<Open>, key: String) -> Result<Result<bool, WasiError>> {
+        let found = self.within(&open, |database, store| database.get(store, &key), WasiError::Other).await?;
+        Ok(found.map(|value| value.is_some()))
+    }
+
+    async fn list_keys(
+        &mut self,
+        open: Resource<Open>,
+        from: Option<String>,
+    ) -> Result<Result<KeyResponse, WasiError>> {
+        if from.is_some() {
+            return Ok(Err(WasiError::Other("list_keys: cursor not supported".into())));
+        }
+        let keys = self.within(&open, Database::keys, WasiError::Other).await?;
+        Ok(keys.map(|keys| KeyResponse { keys, cursor: None }))
+    }
+
+    async fn drop(&mut self, open: Resource<Open>) -> Result<()> {
+        self.table.delete(open)?;
+        Ok(())
+    }
+}
+
+impl atomics::HostCas for Instance {
+    async fn new(&mut self, open: Resource<Open>, key: String) -> Result<Result<Resource<Compared>, WasiError>> {
+        let label = self.table.get(&open)?.label.clone();
+        Ok(Ok(self.compare(Compared { label, key, value: None })?))
+    }
+
+    async fn current(&mut self, cas: Resource<Compared>) -> Result<Result<Option<Vec<u8>>, WasiError>> {
+        self.database.pause().await;
+        let Compared { label, key, value } = self.table.get_mut(&cas)?;
+        let found = answered(self.database.get(label, key), WasiError::Other)?;
+        if let Ok(found) = &found {
+            value.clone_from(found);
+        }
+        Ok(found)
+    }
+
+    async fn drop(&mut self, cas: Resource<Compared>) -> Result<()> {
+        self.table.delete(cas)?;
+        Ok(())
+    }
+}
+
+impl atomics::Host for Instance {
+    async fn increment(&mut self, open: Resource<Open>, key: String, delta: i64) -> Result<Result<i64, WasiError>> {
+        self.within(&open, |database, store| database.increment(store, &key, delta), WasiError::Other).await
+    }
+
+    async fn swap(&mut self, cas: Resource<Compared>, new: Vec<u8>) -> Result<Result<(), CasError>> {
+        self.database.pause().await;
+        let Compared { label, key, value } = self.table.delete(cas)?;
+        let swapped = self.database.swap(&label, &key, value.as_deref(), &new);
+        match answered(swapped, WasiError::Other)? {
+            Ok(true) => Ok(Ok(())),
+            Err(error) => Ok(Err(CasError::StoreError(error))),
+            Ok(false) => match answered(self.database.get(&label, &key), WasiError::Other)? {
+                Ok(value) => Ok(Err(CasError::CasFailed(self.compare(Compared { label, key, value })?))),
+                Err(error) => Ok(Err(CasError::StoreError(error))),
+            },
+        }
+    }
+}
+
+impl WasiView for Instance {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl WasiHttpView for Instance {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView { ctx: &mut self.http, table: &mut self.table, hooks: &mut self.hooks }
+    }
+}
+
+/// No host is allowed to be called, as where `allowed_outbound_hosts` is not written.
+pub(crate) struct NoOutgoing;
+
+impl WasiHttpHooks for NoOutgoing {
+    fn send_request(
+        &mut self,
+        _: hyper::Request<HyperOutgoingBody>,
+        _: OutgoingRequestConfig,
+    ) -> HttpResult<HostFutureIncomingResponse> {
+        Err(ErrorCode::HttpRequestDenied.into())
+    }
+}

@@ -1,0 +1,92 @@
+//! HTTP, and an instance for each request.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::HeaderValue;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, oneshot};
+use wasmtime_wasi_http::p2::WasiHttpView as _;
+use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
+use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
+
+use crate::app::{App, INSTANCES_MAX};
+
+/// Answers requests until the socket fails: why it did.
+pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) -> String {
+    let places = Arc::new(Semaphore::new(INSTANCES_MAX as usize));
+    loop {
+        let (stream, client) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            // Too many open files, or a client that went before it was let in: neither ends the server.
+            Err(error) => {
+                eprintln!("accept: {error}");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            }
+        };
+        let _unheeded = stream.set_nodelay(true);
+        let (app, places) = (Arc::clone(&app), Arc::clone(&places));
+        tokio::spawn(async move {
+            let answer = service_fn(move |request| answer(Arc::clone(&app), Arc::clone(&places), request, client));
+            let mut server = Builder::new(TokioExecutor::new());
+            server.http2().max_concurrent_streams(None);
+            // A client that goes away is no one's error.
+            let _gone = server.serve_connection(TokioIo::new(stream), answer).await;
+        });
+    }
+}
+
+async fn answer(
+    app: Arc<App>,
+    places: Arc<Semaphore>,
+    request: Request<Incoming>,
+    client: SocketAddr,
+) -> Result<Response<HyperOutgoingBody>, hyper::Error> {
+    let (sender, receiver) = oneshot::channel();
+    // On its own, as in Spin: a client that goes away does not end an instance amid what it writes.
+    let handled = tokio::spawn(async move {
+        let _place = places.acquire().await;
+        handle(&app, request, client, sender).await
+    });
+    match receiver.await {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(code)) => Ok(failed(&format!("{code:?}"))),
+        Err(_) => Ok(failed(&match handled.await {
+            Ok(Ok(())) => "the component sent no response".into(),
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(error) => error.to_string(),
+        })),
+    }
+}
+
+async fn handle(
+    app: &App,
+    mut request: Request<Incoming>,
+    client: SocketAddr,
+    sender: oneshot::Sender<Result<Response<HyperOutgoingBody>, ErrorCode>>,
+) -> wasmtime::Result<()> {
+    let address = HeaderValue::from_str(&client.to_string())?;
+    request.headers_mut().append("spin-client-addr", address);
+    let mut store = app.store();
+    let request = request.map(|body| body.map_err(|error| ErrorCode::InternalError(Some(error.to_string()))));
+    let request = store.data_mut().http().new_incoming_request(Scheme::Http, request)?;
+    let response = store.data_mut().http().new_response_outparam(sender)?;
+    let proxy = app.pre.instantiate_async(&mut store).await?;
+    proxy.wasi_http_incoming_handler().call_handle(&mut store, request, response).await
+}
+
+fn failed(why: &str) -> Response<HyperOutgoingBody> {
+    eprintln!("{why}");
+    let body = Full::new(Bytes::new()).map_err(|never| match never {}).boxed_unsync();
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response
+}

@@ -1,0 +1,56 @@
+//! Redis's answers as JSON.
+
+use axum::http::HeaderMap;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use redis::Value;
+use serde_json::{Value as JsonValue, json};
+
+/// How texts are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// As they are; what is no UTF-8 is replaced.
+    Plain,
+    /// In base64, all but a plain `OK`.
+    Base64,
+}
+
+impl Encoding {
+    pub(crate) fn asked_for(headers: &HeaderMap) -> Self {
+        match headers.get("upstash-encoding") {
+            Some(encoding) if encoding.as_bytes().eq_ignore_ascii_case(b"base64") => Self::Base64,
+            _ => Self::Plain,
+        }
+    }
+
+    fn text(self, bytes: &[u8]) -> JsonValue {
+        match self {
+            Self::Plain => String::from_utf8_lossy(bytes).into(),
+            Self::Base64 => STANDARD.encode(bytes).into(),
+        }
+    }
+}
+
+/// An answer, or the text of an error that Redis answered with. Errors within an array are texts there.
+pub(crate) fn of_value(value: &Value, encoding: Encoding) -> Result<JsonValue, String> {
+    if let Value::ServerError(error) = value {
+        return Err(match error.details() {
+            Some(detail) => format!("{} {detail}", error.code()),
+            None => error.code().to_owned(),
+        });
+    }
+    Ok(within(value, encoding))
+}
+
+fn within(value: &Value, encoding: Encoding) -> JsonValue {
+    let all = |values: &[Value]| values.iter().map(|value| within(value, encoding)).collect();
+    match value {
+        Value::Nil => JsonValue::Null,
+        Value::Okay => "OK".into(),
+        Value::Int(number) => json!(number),
+        Value::BulkString(bytes) => encoding.text(bytes),
+        Value::SimpleString(text) => encoding.text(text.as_bytes()),
+        Value::Array(values) | Value::Set(values) => all(values),
+        other => of_value(other, encoding).unwrap_or_else(|error| encoding.text(error.as_bytes())),
+    }
+}

@@ -1,0 +1,160 @@
+//! Upstash's REST protocol (<https://upstash.com/docs/redis/features/restapi>) over a real redis-server: what a program
+//! that was written for Upstash is run against where there is no Upstash.
+//!
+//! It knows `POST /` with a command, `/pipeline`, `/multi-exec`, commands in the path, answers in base64, the token as a
+//! header or a parameter, and takes the script flag `allow-key-locking`, which stock Redis refuses. Commands that would
+//! change or hold the connection to Redis, which all requests share, are refused: Upstash has most of them not, either.
+//! It is one server with one copy of the data: what a global database's replicas do, it does not show.
+//!
+//! ```no_run
+//! use tollgate_host_upstash_rest::Front;
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! Front::new("redis://127.0.0.1:6379", "a token")?.serve(listener).await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod answer;
+mod link;
+mod request;
+mod scripts;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Json;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::serve::ListenerExt as _;
+use redis::{RedisError, Value};
+use serde_json::{Value as JsonValue, json};
+use tokio::net::TcpListener;
+
+use crate::answer::{Encoding, of_value};
+use crate::link::Link;
+use crate::request::{Command, Refused, Wanted};
+use crate::scripts::Scripts;
+
+/// A REST endpoint in front of a Redis server.
+#[derive(Clone)]
+pub struct Front(Arc<Shared>);
+
+struct Shared {
+    token: String,
+    link: Link,
+    scripts: Scripts,
+    requests: AtomicU64,
+    script_requests: AtomicU64,
+}
+
+impl Front {
+    /// In front of the server at `redis_url`, for whoever has the token.
+    ///
+    /// # Errors
+    /// A URL that is none of Redis.
+    pub fn new(redis_url: &str, token: impl Into<String>) -> Result<Self, RedisError> {
+        Ok(Self(Arc::new(Shared {
+            token: token.into(),
+            link: Link::new(redis_url)?,
+            scripts: Scripts::default(),
+            requests: AtomicU64::new(0),
+            script_requests: AtomicU64::new(0),
+        })))
+    }
+
+    /// Serves HTTP/1.1 until it is dropped.
+    pub async fn serve(self, listener: TcpListener) {
+        let listener = listener.tap_io(|socket| {
+            let _ = socket.set_nodelay(true);
+        });
+        let _never_fails = axum::serve(listener, Router::new().fallback(answer).with_state(self)).await;
+    }
+
+    /// How many requests came, of any kind.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.0.requests.load(Ordering::Relaxed)
+    }
+
+    /// How many requests came with a script to run.
+    #[must_use]
+    pub fn script_requests(&self) -> u64 {
+        self.0.script_requests.load(Ordering::Relaxed)
+    }
+
+    async fn carry_out(&self, wanted: Wanted, encoding: Encoding) -> Result<JsonValue, Refused> {
+        match wanted {
+            Wanted::One(command) => {
+                let [answer] = &self.run(vec![command], false).await?[..] else { return Err(Refused::no_answer()) };
+                answer_or_error(answer, encoding)
+            }
+            Wanted::Pipeline(commands) => {
+                let answers = self.run(commands, false).await?;
+                Ok(answers.iter().map(|answer| told(answer, encoding)).collect())
+            }
+            Wanted::MultiExec(commands) => match &self.run(commands, true).await?[..] {
+                [Value::Array(answers)] => Ok(answers.iter().map(|answer| told(answer, encoding)).collect()),
+                [aborted] => answer_or_error(aborted, encoding),
+                _ => Err(Refused::no_answer()),
+            },
+        }
+    }
+
+    /// The answer to each command, or the one answer to a transaction of them.
+    async fn run(&self, commands: Vec<Command>, atomic: bool) -> Result<Vec<Value>, Refused> {
+        if commands.iter().any(Command::is_script) {
+            self.0.script_requests.fetch_add(1, Ordering::Relaxed);
+        }
+        let (commands, hashes): (Vec<_>, Vec<_>) = commands
+            .into_iter()
+            .map(|mut command| {
+                let hash = self.0.scripts.translate(&mut command);
+                (command, hash)
+            })
+            .unzip();
+        let mut answers = self.0.link.send(&commands, atomic).await.map_err(|error| Refused::redis(&error))?;
+        let each = match &mut answers[..] {
+            [Value::Array(each)] if atomic => each,
+            each => each,
+        };
+        // What `SCRIPT LOAD` answers is the hash of what was sent, not of what Redis was given.
+        for (answer, hash) in each.iter_mut().zip(hashes) {
+            if let (Value::BulkString(text), Some(hash)) = (answer, hash) {
+                *text = hash.into_bytes();
+            }
+        }
+        Ok(answers)
+    }
+}
+
+async fn answer(State(front): State<Front>, uri: Uri, headers: HeaderMap, request: Request) -> Response {
+    let nth = front.0.requests.fetch_add(1, Ordering::Relaxed) + 1;
+    let encoding = Encoding::asked_for(&headers);
+    let answered = match request::read(&front.0.token, &uri, &headers, request).await {
+        Ok(wanted) => front.carry_out(wanted, encoding).await,
+        Err(refused) => Err(refused),
+    };
+    let (status, body) = match answered {
+        Ok(body) => (StatusCode::OK, body),
+        Err(Refused { status, text }) => (status, json!({ "error": text })),
+    };
+    // There is one copy of the data, so any token says what there is to say.
+    (status, [("upstash-sync-token", format!("front:{nth}"))], Json(body)).into_response()
+}
+
+fn answer_or_error(answer: &Value, encoding: Encoding) -> Result<JsonValue, Refused> {
+    match of_value(answer, encoding) {
+        Ok(result) => Ok(json!({ "result": result })),
+        Err(text) => Err(Refused { status: StatusCode::BAD_REQUEST, text }),
+    }
+}
+
+fn told(answer: &Value, encoding: Encoding) -> JsonValue {
+    match of_value(answer, encoding) {
+        Ok(result) => json!({ "result": result }),
+        Err(error) => json!({ "error": error }),
+    }
+}

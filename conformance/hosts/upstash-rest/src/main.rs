@@ -1,0 +1,64 @@
+//! ```text
+//! cargo run -p tollgate-host-upstash-rest -- --redis redis://127.0.0.1:6379 --token secret --listen 127.0.0.1:8079
+//! ```
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::TcpListener;
+use tollgate_host_upstash_rest::Front;
+
+/// Upstash's REST protocol over a Redis server, for local use.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+struct Args {
+    /// The Redis server.
+    #[arg(long, default_value = "redis://127.0.0.1:6379")]
+    redis: String,
+    /// The token that requests must come with.
+    #[arg(long)]
+    token: String,
+    /// The address to listen on. Port 0 takes a free one; the address is printed on standard output.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// End when standard input does, and answer each of its lines with the number of requests that ran a script.
+    #[arg(long)]
+    test_mode: bool,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tollgate-host-upstash-rest: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: Args) -> Result<(), Box<dyn Error>> {
+    let front = Front::new(&args.redis, args.token)?;
+    let listener = TcpListener::bind(args.listen).await?;
+    println!("http://{}", listener.local_addr()?);
+    if args.test_mode {
+        tokio::select! {
+            () = front.clone().serve(listener) => {}
+            () = tell(&front) => {}
+        }
+    } else {
+        front.serve(listener).await;
+    }
+    Ok(())
+}
+
+/// Ends with the harness, however that ended: the pipe closes even when it was killed.
+async fn tell(front: &Front) {
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Ok(Some(_)) = lines.next_line().await {
+        println!("{}", front.script_requests());
+    }
+}

@@ -1,0 +1,118 @@
+//! The npm package where it is deployed: in Vercel's edge runtime, and in Deno, which runs Netlify's edge functions.
+
+use std::path::PathBuf;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{LocalBoxFuture, try_join_all};
+use tokio::process::Command;
+use tokio::sync::OnceCell;
+use tollgate_core::Capabilities;
+
+use super::build::workspace;
+use super::redis::GUESTS;
+use super::upstash_rest::{Fronted, TOKEN};
+use super::{Emulator, Running, Target, process, wasm};
+use crate::fixture::Disturb;
+use crate::subject::{Http, Version};
+
+/// The package in npm's `edge-runtime`.
+pub(super) const VERCEL: Edge = Edge {
+    name: "vercel",
+    about: "the npm package in Vercel's edge runtime, three guests over Upstash's REST protocol",
+    host: "vercel.mjs",
+    runtime: "edge-runtime",
+};
+
+/// The package in npm's `deno`.
+pub(super) const NETLIFY: Edge = Edge {
+    name: "netlify",
+    about: "the npm package in Deno as on Netlify's edge, three guests over Upstash's REST protocol",
+    host: "netlify.mjs",
+    runtime: "deno",
+};
+
+/// Where what runs the guests is.
+const HOST: &str = "conformance/hosts/edge";
+
+/// A runtime with the package in it, over Upstash's REST protocol.
+#[derive(Debug)]
+pub(super) struct Edge {
+    name: &'static str,
+    about: &'static str,
+    host: &'static str,
+    runtime: &'static str,
+}
+
+impl Target for Edge {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::EXACT
+    }
+
+    fn can(&self, _: Disturb) -> bool {
+        true
+    }
+
+    fn forgets_on_virtual_time(&self) -> bool {
+        false
+    }
+
+    fn emulator(&self) -> Result<Emulator, String> {
+        let front = Fronted::emulator()?;
+        let version = version(self.runtime)?;
+        Ok(Emulator {
+            name: format!("{} over {}", self.runtime, front.name),
+            version: format!("{version}, {}", front.version),
+        })
+    }
+
+    fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
+        async {
+            let host = package().await?.join(self.host);
+            let (store, url) = Fronted::start().await?;
+            let args = [host.to_string_lossy().as_ref(), "--url", &url, "--token", TOKEN].map(str::to_string);
+            let guests = try_join_all((0..GUESTS).map(|_| process::guest("node".as_ref(), &args))).await?;
+            let (guests, addresses): (Vec<_>, Vec<_>) = guests.into_iter().unzip();
+            Ok(Running::new(Http::new(&addresses, Version::Http1), guests, Some(Box::new(store))))
+        }
+        .boxed_local()
+    }
+}
+
+/// The version of a runtime that is installed from npm.
+pub(super) fn version(runtime: &str) -> Result<String, String> {
+    let node = wasm::said(std::process::Command::new("node").arg("--version"));
+    node.ok_or("node is not on the path; install it with: sudo apt-get install nodejs npm")?;
+    wasm::toolchain("wasm32-unknown-unknown")?;
+    wasm::tool("target/tools/bin/wasm-bindgen")?;
+    wasm::tool("adapters/upstash/npm/node_modules/.bin/tsc")?;
+    let manifest = wasm::tool(&format!("{HOST}/node_modules/{runtime}/package.json"))?;
+    let manifest = std::fs::read(manifest).map_err(|error| error.to_string())?;
+    let manifest = serde_json::from_slice::<serde_json::Value>(&manifest).map_err(|error| error.to_string())?;
+    Ok(manifest["version"].as_str().unwrap_or("unknown").to_string())
+}
+
+/// Builds the package, once for all targets, and tells where its hosts are.
+pub(super) async fn package() -> Result<PathBuf, String> {
+    static BUILT: OnceCell<Result<(), String>> = OnceCell::const_new();
+    BUILT.get_or_init(build).await.clone()?;
+    Ok(workspace().join(HOST))
+}
+
+async fn build() -> Result<(), String> {
+    eprintln!("building the npm package (WebAssembly)");
+    let mut build = Command::new(workspace().join("adapters/upstash/npm/build.sh"));
+    let output = build.kill_on_drop(true).output().await.map_err(|error| format!("build.sh: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    eprintln!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    Err("the npm package could not be built; what was said is above".into())
+}

@@ -1,0 +1,133 @@
+//! The targets on Fastly Compute: a real app on Viceroy, Fastly's own local server.
+
+use std::path::Path;
+
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
+use tokio::process::Command;
+use tollgate_core::{Capabilities, Millis, Policy, Rule};
+
+use super::build::{self, workspace};
+use super::{Emulator, OWN_CLOCK, Running, Target, process, wasm};
+use crate::fixture::{Disturb, Fixture, Step};
+use crate::subject::{Http, Version};
+
+/// As many as any fixture has locations.
+const POPS: usize = 3;
+
+/// The app's manifest, as it is deployed with.
+const MANIFEST: &str = "conformance/guests/fastly/fastly.toml";
+
+/// What opens the app's routes for the suite.
+const TEST_MODE: &str = "--test-mode";
+
+/// What a Compute app is compiled for.
+const WASI: &str = "wasm32-wasip1";
+
+/// Counts in KV Store.
+pub(super) const KV: Fastly = Fastly {
+    name: "fastly-kv",
+    about: "KV Store on Viceroy, three PoPs that never see each other's writes",
+    route: "kv",
+    capabilities: tollgate_fastly::KV_CAPABILITIES,
+};
+
+/// The platform's own limiter.
+pub(super) const ERL: Fastly = Fastly {
+    name: "fastly-erl",
+    about: "Edge Rate Limiting on Viceroy, which has only its calls",
+    route: "erl",
+    capabilities: tollgate_fastly::ERL_CAPABILITIES,
+};
+
+/// One of the app's routes.
+#[derive(Debug)]
+pub(super) struct Fastly {
+    name: &'static str,
+    about: &'static str,
+    route: &'static str,
+    capabilities: Capabilities,
+}
+
+impl Fastly {
+    fn is_the_platforms_own(&self) -> bool {
+        self.route == ERL.route
+    }
+}
+
+impl Target for Fastly {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn can(&self, _: Disturb) -> bool {
+        false
+    }
+
+    fn forgets_on_virtual_time(&self) -> bool {
+        false
+    }
+
+    fn takes(&self, policy: &Policy) -> bool {
+        let rule = policy.quotas()[0].rule();
+        !self.is_the_platforms_own() || is_an_average(rule)
+    }
+
+    fn stub(&self) -> Option<&'static str> {
+        self.is_the_platforms_own().then_some("Viceroy's Edge Rate Limiting counts nothing and never limits")
+    }
+
+    fn unverified(&self, fixture: &Fixture) -> Option<&'static str> {
+        let converges = |step: &Step| step.expect.as_ref().is_some_and(|expect| expect.admitted_max.is_some());
+        if fixture.steps.iter().any(converges) {
+            return Some("PoPs never hear of each other here, so that they come together is not shown");
+        }
+        fixture.outlives_a_token().then_some(OWN_CLOCK)
+    }
+
+    fn emulator(&self) -> Result<Emulator, String> {
+        wasm::toolchain(WASI)?;
+        Ok(Emulator { name: "viceroy".into(), version: build::host_dependency("viceroy-lib")? })
+    }
+
+    fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
+        async {
+            let pops = format!("--pops={POPS}");
+            let (host, addresses) = serve(&workspace().join(MANIFEST), &[&pops, TEST_MODE]).await?;
+            let addresses: Vec<_> = addresses.iter().map(|address| format!("{address}/{}", self.route)).collect();
+            Ok(Running::new(Http::new(&addresses, Version::Http1).apart(), vec![host], None))
+        }
+        .boxed_local()
+    }
+}
+
+/// Whether Edge Rate Limiting can be told a rule: so many whole requests a second, averaged over 1, 10 or 60 s.
+fn is_an_average(rule: &Rule) -> bool {
+    [1, 10, 60].into_iter().any(|seconds| {
+        let average = rule.limit() / seconds;
+        let in_range = (10..=70_000_000).contains(&average) && rule.limit().is_multiple_of(seconds);
+        rule.window() == Millis::from_secs(seconds) && in_range
+    })
+}
+
+/// Starts Viceroy with the app and a manifest, and waits for the PoPs' addresses.
+async fn serve(manifest: &Path, more: &[&str]) -> Result<(process::Process, Vec<String>), String> {
+    let host = build::host("tollgate-host-fastly").await?;
+    let app = build::module("tollgate-guest-fastly", WASI).await?;
+    let mut command = Command::new(host);
+    command.arg(format!("--guest={}", app.display())).arg(format!("--manifest={}", manifest.display())).args(more);
+    let host = process::Process::spawn(command)?;
+    let addresses = host.line().await.map_err(|error| format!("tollgate-host-fastly: {error}"))?;
+    Ok((host, addresses.split_whitespace().map(ToString::to_string).collect()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! What fixtures do not ask of the app.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper::header::HeaderMap;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use tempfile::NamedTempFile;
+
+use super::{MANIFEST, TEST_MODE, process, serve, workspace};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+static FORGED: AtomicU8 = AtomicU8::new(0);
+
+/// The app in one PoP.
+struct App {
+    host: process::Process,
+    base: String,
+}
+
+impl App {
+    async fn start(args: &[&str]) -> Result<Self> {
+        Self::start_with(|manifest| manifest, args).await
+    }
+
+    /// Starts it with its manifest changed.
+    async fn start_with(change: impl FnOnce(String) -> String, args: &[&str]) -> Result<Self> {
+        let manifest = NamedTempFile::new()?;
+        std::fs::write(&manifest, change(std::fs::read_to_string(workspace().join(MANIFEST))?))?;
+        let (host, mut addresses) = serve(manifest.path(), args).await?;
+        Ok(Self { host, base: addresses.remove(0) })
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: &str) -> Result<(u16, String, HeaderMap)> {
+        // Which anyone can send: it must not make another of the sender.
+        let forged = format!("203.0.113.{}", FORGED.fetch_add(1, Ordering::Relaxed));
+        let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        let request = request.header("fastly-client-ip", &forged).header("x-forwarded-for", &forged);
+        let request = request.body(Full::new(Bytes::from(body.to_string())))?;
+        let response = Client::builder(TokioExecutor::new()).build_http().request(request).await?;
+        let (head, body) = response.into_parts();
+        let body = body.collect().await?.to_bytes();
+        Ok((head.status.as_u16(), String::from_utf8_lossy(&body).into_owned(), head.headers))
+    }
+
+    async fn get(&self, path: &str) -> Result<(u16, String)> {
+        self.ask("GET", path, "").await.map(|(status, body, _)| (status, body))
+    }
+
+    /// Sends a check of two a minute for a key, or another operation with the same arguments.
+    async fn call(&self, path: &str, key: &str) -> Result<(u16, String)> {
+        let body = serde_json::json!({ "key": key, "now_ms": 1_800_000_000_000_u64, "policy": { "name": "api",
+            "quotas": [{ "algorithm": "fixed_window", "limit": 2, "window_ms": 60_000 }] } });
+        self.ask("POST", path, &body.to_string()).await.map(|(status, body, _)| (status, body))
+    }
+}
+
+const CHECK: &str = "/kv/_tollgate/check";
+
+#[tokio::test]
+async fn a_deployed_app_limits_by_the_platforms_address_and_shows_nothing() -> Result<()> {
+    let app = App::start(&[]).await?;
+    // The policy's burst is five, and one comes back a second.
+    let mut admitted = 0;
+    for _ in 0..20 {
+        let (status, body) = app.get("/kv").await?;
+        assert!(status == 200 || status == 429 && body.contains("rate_limited"), "{status} {body}");
+        admitted += u64::from(status == 200);
+    }
+    assert!((5..15).contains(&admitted), "admitted {admitted}");
+    for (method, path) in [("GET", "/debug/kv"), ("POST", CHECK), ("POST", "/erl/_tollgate/check"), ("GET", "/")] {
+        assert_eq!(app.ask(method, path, "").await?.0, 404, "{path}");
+    }
+    app.host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_client_has_left_is_shown_where_that_is_switched_on() -> Result<()> {
+    let debug = |manifest: String| manifest.replace("debug = \"off\"", "debug = \"on\"");
+    let app = App::start_with(debug, &[]).await?;
+    let (status, body) = app.get("/debug/kv").await?;
+    assert!(status == 200 && body.starts_with("ip:127.0.0.1: "), "{status} {body}");
+    app.host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn edge_rate_limiting_answers_with_what_it_knows_and_nothing_else() -> Result<()> {
+    let app = App::start(&[]).await?;
+    let (status, body, headers) = app.ask("GET", "/erl", "").await?;
+    assert_eq!((status, body.as_str()), (200, "allowed\n"));
+    let field = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    assert_eq!(field("x-ratelimit-limit"), Some("200"));
+    assert_eq!(field("ratelimit-policy"), Some("\"api\";q=200;w=10"));
+    for unknown in ["x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit", "retry-after"] {
+        assert_eq!(field(unknown), None, "{unknown}");
+    }
+    app.host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_linked_is_named_and_stops_nothing_else() -> Result<()> {
+    let unlinked = |manifest: String| manifest.replace("tollgate = []", "other = []");
+    let app = App::start_with(unlinked, &[TEST_MODE]).await?;
+    let (status, body) = app.call(CHECK, "k").await?;
+    assert_eq!(status, 503);
+    assert!(body.contains("invalid") && body.contains("KV Store \\\"tollgate\\\" is not linked"), "{body}");
+    let (status, body) = app.get("/kv").await?;
+    assert!(status == 503 && !body.contains("tollgate"), "{status} {body}");
+    assert_eq!(app.get("/erl").await?.0, 200);
+    assert_eq!(app.get("/health").await?.0, 200);
+    app.host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_corrupt_value_is_one_keys_error_until_it_is_reset() -> Result<()> {
+    let corrupt = r#"tollgate = [{ key = "tg1:api:fw60000:bad", data = "12345678" }]"#;
+    let app = App::start_with(|manifest| manifest.replace("tollgate = []", corrupt), &[TEST_MODE]).await?;
+    for _ in 0..2 {
+        let (status, body) = app.call(CHECK, "bad").await?;
+        assert!(status == 503 && body.contains("corrupt"), "{status} {body}");
+        assert_eq!(app.call(CHECK, "good").await?.0, 200);
+    }
+    assert_eq!(app.call("/kv/_tollgate/reset", "bad").await?.0, 200);
+    assert_eq!(app.call(CHECK, "bad").await?.0, 200);
+    app.host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn any_key_is_one_that_the_store_takes() -> Result<()> {
+    let app = App::start(&[TEST_MODE]).await?;
+    let long = "x".repeat(10_000);
+    let keys = [long.as_str(), "", ".", "..", "#;?^|\r\n\0", ".well-known/acme-challenge/x", "a/../b", "\u{1f984}"];
+    for key in keys {
+        let statuses = [app.call(CHECK, key).await?.0, app.call(CHECK, key).await?.0, app.call(CHECK, key).await?.0];
+        assert_eq!(statuses, [200, 200, 429], "{key:?}");
+    }
+    app.host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_panic_is_one_requests_and_no_count_is_lost() -> Result<()> {
+    let app = App::start(&[TEST_MODE]).await?;
+    assert_eq!(app.call(CHECK, "k").await?.0, 200);
+    assert_eq!(app.call("/kv/_tollgate/panic", "k").await?.0, 500);
+    assert_eq!((app.call(CHECK, "k").await?.0, app.call(CHECK, "k").await?.0), (200, 429));
+    app.host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_policy_that_is_wrong_is_for_the_log_and_stops_nothing_else() -> Result<()> {
+    let wrong = |manifest: String| manifest.replace("\"capacity\": 5", "\"capacity\": 0");
+    let app = App::start_with(wrong, &[]).await?;
+    let (status, body) = app.get("/kv").await?;
+    assert!(status == 503 && !body.contains("capacity"), "{status} {body}");
+    assert_eq!(app.get("/erl").await?.0, 200);
+    app.host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_admitted_amid_contention_is_charged_and_what_is_not_is_an_error() -> Result<()> {
+    let roomy = |manifest: String| {
+        let quota = |capacity, per_ms| format!("\"capacity\": {capacity}, \"refill\": 1, \"per_ms\": {per_ms}");
+        manifest.replace(&quota(5, 1_000), &quota(100_000, 86_400_000)).replace("debug = \"off\"", "debug = \"on\"")
+    };
+    let app = App::start_with(roomy, &[]).await?;
+    let answers = join_all((0..500).map(|_| app.get("/kv"))).await.into_iter().collect::<Result<Vec<_>>>()?;
+    let count = |of: fn(&(u16, String)) -> bool| answers.iter().filter(|answer| of(answer)).count();
+    let admitted = count(|(status, _)| *status == 200);
+    assert!(admitted > 0);
+    assert_eq!(admitted + count(|(status, body)| *status == 503 && body.contains("contended")), answers.len());
+    let (_, _, headers) = app.ask("GET", "/debug/kv", "").await?;
+    let remaining = headers.get("x-ratelimit-remaining").and_then(|value| value.to_str().ok());
+    assert_eq!(remaining, Some((100_000 - admitted).to_string().as_str()));
+    app.host.stop().await;
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! `netlify-blobs`: the npm package in Deno over Netlify Blobs, three guests on one site's store.
+
+use futures_util::FutureExt as _;
+use futures_util::future::{LocalBoxFuture, try_join_all};
+use tollgate_core::{Accuracy, Capabilities, Drift};
+
+use super::redis::GUESTS;
+use super::{Emulator, Running, Store, Target, edge, process};
+use crate::fixture::Disturb;
+use crate::subject::{Http, Version};
+
+/// The package on the local server of `@netlify/blobs`, whose gaps `blobs-server.mjs` fills.
+#[derive(Debug)]
+pub(super) struct NetlifyBlobs;
+
+impl Target for NetlifyBlobs {
+    fn name(&self) -> &'static str {
+        "netlify-blobs"
+    }
+
+    fn about(&self) -> &'static str {
+        "the npm package in Deno over Netlify's local BlobsServer with ETags added, three guests"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let accuracy = Accuracy::Soft(Drift::WITHIN_LIMIT);
+        Capabilities { accuracy, idempotency: false, round_trips: 2, ..Capabilities::EXACT }
+    }
+
+    fn can(&self, _: Disturb) -> bool {
+        false
+    }
+
+    fn forgets_on_virtual_time(&self) -> bool {
+        false
+    }
+
+    fn emulator(&self) -> Result<Emulator, String> {
+        let (server, deno) = (edge::version("@netlify/blobs")?, edge::version("deno")?);
+        Ok(Emulator { name: "BlobsServer of @netlify/blobs, under deno".into(), version: format!("{server}, {deno}") })
+    }
+
+    fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
+        async {
+            let hosts = edge::package().await?;
+            let script = |name: &str| hosts.join(name).to_string_lossy().into_owned();
+            let (server, url) = process::guest("node".as_ref(), &[script("blobs-server.mjs")]).await?;
+            let args = [script("netlify.mjs"), "--blobs".into(), url];
+            let guests = try_join_all((0..GUESTS).map(|_| process::guest("node".as_ref(), &args))).await?;
+            let (guests, addresses): (Vec<_>, Vec<_>) = guests.into_iter().unzip();
+            let store = Some(Box::new(Blobs(server)) as Box<dyn Store>);
+            Ok(Running::new(Http::new(&addresses, Version::Http1), guests, store))
+        }
+        .boxed_local()
+    }
+}
+
+struct Blobs(process::Process);
+
+impl Store for Blobs {
+    fn disturb(&self, _: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        async { Err("blobs can be neither restarted nor flushed from here".into()) }.boxed_local()
+    }
+
+    /// Requests of every kind: a read that found a denial is one, an admission is two where nobody came between.
+    fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
+        async {
+            let said = self.0.tell("count").await?;
+            said.parse().map_err(|_| format!("the server counts {said:?}"))
+        }
+        .boxed_local()
+    }
+
+    fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {
+        self.0.stop().boxed_local()
+    }
+}

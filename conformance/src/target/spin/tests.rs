@@ -1,0 +1,204 @@
+//! What fixtures do not ask of the app, over HTTP, on our host.
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
+
+use super::{process, serve};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const NOW_MS: u64 = 1_800_000_000_000;
+const MINUTE_MS: u64 = 60_000;
+
+/// The app on our host. It ends when this is dropped.
+struct App {
+    host: process::Process,
+    base: String,
+}
+
+impl App {
+    async fn start(args: &[&str]) -> Result<Self> {
+        let args: Vec<_> = args.iter().map(ToString::to_string).collect();
+        let (host, base) = serve(&args).await?;
+        Ok(Self { host, base })
+    }
+
+    async fn send(&self, request: hyper::http::request::Builder, body: String) -> Result<(u16, String)> {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let response = client.request(request.body(Full::new(Bytes::from(body)))?).await?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await?.to_bytes();
+        Ok((status, String::from_utf8_lossy(&body).into_owned()))
+    }
+
+    async fn get(&self, path: &str, fields: &[(&str, &str)]) -> Result<(u16, String)> {
+        let mut request = Request::get(format!("{}{path}", self.base));
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        self.send(request, String::new()).await
+    }
+
+    /// A call of the suite's: the status, and what is answered.
+    async fn call(&self, path: &str, call: &Value) -> Result<(u16, Value)> {
+        let (status, body) = self.send(Request::post(format!("{}{path}", self.base)), call.to_string()).await?;
+        Ok((status, serde_json::from_str(&body).unwrap_or(Value::String(body))))
+    }
+
+    async fn operations(&self) -> Result<u64> {
+        Ok(self.host.tell("operations").await?.parse()?)
+    }
+}
+
+/// A check, or another call, of a fixed window.
+fn call(key: &str, limit: u64, now_ms: u64) -> Value {
+    let quotas = json!([{ "algorithm": "fixed_window", "limit": limit, "window_ms": MINUTE_MS }]);
+    json!({ "policy": { "name": "test", "quotas": quotas }, "key": key, "now_ms": now_ms })
+}
+
+const LIMITERS: [&str; 3] = ["kv", "atomics", "window"];
+
+#[tokio::test]
+async fn an_app_as_deployed_limits_by_the_address_that_spin_tells() -> Result<()> {
+    let app = App::start(&[
+        "--env=TOLLGATE_TEST_MODE=off",
+        "--env=WINDOW_POLICY={\"name\":\"w\",\"quotas\":[{\"algorithm\":\
+                            \"fixed_window\",\"limit\":5,\"window_ms\":86400000}]}",
+    ])
+    .await?;
+    for limiter in LIMITERS {
+        // The policy's burst is five, and one comes back a second.
+        let mut admitted = 0;
+        for forged in 0..20 {
+            // Which a client can send: it comes before Spin's own, and must not make another of the sender.
+            let forged = format!("203.0.113.{forged}:80");
+            let fields =
+                [("spin-client-addr", forged.as_str()), ("x-forwarded-for", &forged), ("true-client-ip", &forged)];
+            let (status, body) = app.get(&format!("/{limiter}"), &fields).await?;
+            assert!(status == 200 || status == 429 && body.contains("rate_limited"), "{limiter}: {status} {body}");
+            admitted += u64::from(status == 200);
+        }
+        assert!((5..15).contains(&admitted), "{limiter}: admitted {admitted}");
+        // The suite's routes are not there.
+        let (status, _) = app.call(&format!("/{limiter}/_tollgate/check"), &call("k", 1, NOW_MS)).await?;
+        assert_eq!(status, 404, "{limiter}");
+    }
+    assert_eq!(app.get("/free", &[]).await?, (200, "allowed\n".into()));
+    assert_eq!(app.get("/nothing", &[]).await?.0, 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn true_client_ip_counts_where_it_is_trusted_and_only_there() -> Result<()> {
+    let app = App::start(&["--env=TRUST_TRUE_CLIENT_IP=on"]).await?;
+    for client in 0..10 {
+        let client = format!("192.0.2.{client}");
+        for _ in 0..2 {
+            assert_eq!(app.get("/atomics", &[("true-client-ip", &client)]).await?.0, 200);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_store_that_the_manifest_does_not_list_is_an_error_and_no_denial() -> Result<()> {
+    for store in ["another", ""] {
+        let app = App::start(&[&format!("--env=STORE={store}")]).await?;
+        for limiter in LIMITERS {
+            let (status, body) = app.get(&format!("/{limiter}"), &[]).await?;
+            assert_eq!(status, 503, "{limiter}: {body}");
+            assert!(body.contains("unavailable"), "{limiter}: {body}");
+        }
+        assert_eq!(app.operations().await?, 0);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_row_of_the_wrong_length_is_an_error_and_ends_no_store() -> Result<()> {
+    let app = App::start(&[]).await?;
+    let stored = |key: &str| format!("tg1:test:fw60000:{key}");
+    // What each limiter looks at first.
+    let rows = [("kv", String::new()), ("atomics", "!".into()), ("atomics", "!1".into()), ("window", "!w".into())];
+    for (limiter, row) in rows.into_iter().chain([("window", format!("!w{}", NOW_MS - NOW_MS % MINUTE_MS))]) {
+        for length in [1, 7, 9] {
+            let key = format!("{limiter}{}-{length}", row.len());
+            let put = format!("set default {}{row} {}", stored(&key), "x".repeat(length));
+            assert_eq!(app.host.tell(&put).await?, "set");
+            let (status, answer) = app.call(&format!("/{limiter}/_tollgate/check"), &call(&key, 1, NOW_MS)).await?;
+            assert_eq!((status, &answer["error"]["kind"]), (503, &json!("corrupt")), "{limiter} {row}: {answer}");
+        }
+    }
+    // The store is as it was, for everyone else.
+    for limiter in LIMITERS {
+        let (status, answer) = app.call(&format!("/{limiter}/_tollgate/check"), &call("sound", 1, NOW_MS)).await?;
+        assert_eq!(status, 200, "{limiter}: {answer}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn fifty_first_requests_that_meet_are_exact() -> Result<()> {
+    // All have read before any writes: at each step, fifty wait out the same pause.
+    let app = App::start(&["--pause-ms=20"]).await?;
+    for limiter in ["atomics", "window"] {
+        let path = format!("/{limiter}/_tollgate/check");
+        let (once, ten) = (call("once", 1, NOW_MS), call("ten", 10, NOW_MS));
+        for (call, limit) in [(once, 1), (ten, 10)] {
+            let answers = join_all((0..50).map(|_| app.call(&path, &call))).await;
+            let statuses = answers.into_iter().map(|answer| Ok(answer?.0)).collect::<Result<Vec<_>>>()?;
+            let count = |status| statuses.iter().filter(|found| **found == status).count();
+            assert_eq!((count(200), count(429)), (limit, 50 - limit), "{limiter}");
+        }
+    }
+    // And without atomics it is not: all fifty pass, which is what is declared of a limit of 1.
+    let once = call("kv", 1, NOW_MS);
+    let answers = join_all((0..50).map(|_| app.call("/kv/_tollgate/check", &once))).await;
+    let admitted = answers.into_iter().map(|answer| Ok(u64::from(answer?.0 == 200))).sum::<Result<u64>>()?;
+    assert!((2..=50).contains(&admitted), "{admitted}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_decision_takes_as_many_operations_as_is_declared() -> Result<()> {
+    let app = App::start(&[]).await?;
+    // A key's first request, the next, and a denial.
+    for (limiter, expected) in [("kv", [2, 2, 1]), ("atomics", [9, 2, 1]), ("window", [4, 3, 2])] {
+        for expected in expected {
+            let before = app.operations().await?;
+            app.call(&format!("/{limiter}/_tollgate/check"), &call("k", 2, NOW_MS)).await?;
+            assert_eq!(app.operations().await? - before, expected, "{limiter}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn long_keys_and_long_policies_are_counted_apart() -> Result<()> {
+    let app = App::start(&[]).await?;
+    for limiter in LIMITERS {
+        for last in ["a", "b"] {
+            let key = "\u{1f980}".repeat(10_000) + last;
+            let path = format!("/{limiter}/_tollgate/check");
+            assert_eq!(app.call(&path, &call(&key, 1, NOW_MS)).await?.0, 200, "{limiter} {last}");
+            assert_eq!(app.call(&path, &call(&key, 1, NOW_MS)).await?.0, 429, "{limiter} {last}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_policy_that_is_none_is_told_and_what_a_window_cannot_is_unsupported() -> Result<()> {
+    let app = App::start(&["--env=POLICY={"]).await?;
+    assert_eq!(app.get("/atomics", &[]).await?, (500, "misconfigured\n".into()));
+    let mut costly = call("k", 10, NOW_MS);
+    costly["cost"] = json!(2);
+    let (status, answer) = app.call("/window/_tollgate/check", &costly).await?;
+    assert_eq!((status, &answer["error"]["kind"]), (503, &json!("unsupported")));
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! `upstash-rest`: Upstash's REST protocol over a real redis-server, three guests on one endpoint.
+
+use futures_util::FutureExt as _;
+use futures_util::future::{LocalBoxFuture, try_join_all};
+use tokio::sync::Mutex;
+use tollgate_core::Capabilities;
+
+use super::memory::NATIVE_GUEST;
+use super::process::Process;
+use super::redis::GUESTS;
+use super::redis::server::{self, Servers};
+use super::{Emulator, Running, Store, Target, build, process};
+use crate::fixture::Disturb;
+use crate::subject::{Http, Version};
+
+/// The package of what stands in for Upstash.
+const FRONT: &str = "tollgate-host-upstash-rest";
+
+pub(super) const TOKEN: &str = "conformance";
+
+/// Open files of each process: a connection for each request of the largest burst, and what else there is.
+const FILES: u64 = 16_384;
+
+#[derive(Debug)]
+pub(super) struct UpstashRest;
+
+impl Target for UpstashRest {
+    fn name(&self) -> &'static str {
+        "upstash-rest"
+    }
+
+    fn about(&self) -> &'static str {
+        "Upstash's REST protocol over one redis-server, three guests"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::EXACT
+    }
+
+    fn can(&self, _: Disturb) -> bool {
+        true
+    }
+
+    fn forgets_on_virtual_time(&self) -> bool {
+        false
+    }
+
+    fn emulator(&self) -> Result<Emulator, String> {
+        Fronted::emulator()
+    }
+
+    fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
+        async {
+            let guest = build::program(NATIVE_GUEST).await?;
+            let (store, url) = Fronted::start().await?;
+            let args = ["--store", self.name(), "--url", &url, "--token", TOKEN].map(str::to_string);
+            let guests = try_join_all((0..GUESTS).map(|_| process::guest(&guest, &args))).await?;
+            let (guests, addresses): (Vec<_>, Vec<_>) = guests.into_iter().unzip();
+            Ok(Running::new(Http::new(&addresses, Version::Http2), guests, Some(Box::new(store))))
+        }
+        .boxed_local()
+    }
+}
+
+/// A server, and the endpoint before it.
+pub(super) struct Fronted {
+    front: Process,
+    servers: Box<Servers>,
+    counted: Mutex<Counted>,
+}
+
+/// Round trips up to the last count.
+#[derive(Default)]
+struct Counted {
+    commands: u64,
+    requests: u64,
+    trips: u64,
+}
+
+impl Fronted {
+    pub(super) fn emulator() -> Result<Emulator, String> {
+        let version = server::version()?;
+        server::cli_available()?;
+        Ok(Emulator { name: format!("{FRONT} over redis-server"), version })
+    }
+
+    /// Starts both, and tells the endpoint's URL.
+    pub(super) async fn start() -> Result<(Self, String), String> {
+        let _as_it_was = rlimit::increase_nofile_limit(FILES);
+        let front = build::program(FRONT).await?;
+        let servers = Servers::start(1).await?;
+        let mut args = vec!["--token".to_string(), TOKEN.to_string()];
+        args.extend(servers.urls().flat_map(|url| ["--redis".to_string(), url]));
+        let (front, url) = process::guest(&front, &args).await?;
+        Ok((Self { front, servers: Box::new(servers), counted: Mutex::default() }, url))
+    }
+
+    /// A decision must be one command at the server and one request at the endpoint: the more of either counts.
+    async fn count(&self) -> Result<u64, String> {
+        let mut counted = self.counted.lock().await;
+        let commands = self.servers.script_calls().await?;
+        let said = self.front.tell("count").await?;
+        let requests = said.parse::<u64>().map_err(|_| format!("{FRONT} counts {said:?}"))?;
+        // A server that was restarted counts from zero.
+        let more = commands.saturating_sub(counted.commands).max(requests.saturating_sub(counted.requests));
+        *counted = Counted { commands, requests, trips: counted.trips + more };
+        Ok(counted.trips)
+    }
+}
+
+impl Store for Fronted {
+    fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        self.servers.disturb(disturb)
+    }
+
+    fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
+        self.count().boxed_local()
+    }
+
+    fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {
+        async {
+            self.front.stop().await;
+            self.servers.end().await;
+        }
+        .boxed_local()
+    }
+}

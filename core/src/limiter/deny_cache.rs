@@ -1,0 +1,189 @@
+use std::collections::HashMap;
+use std::string::String;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{Capabilities, Check, Limiter, Refund};
+use crate::{Decision, Error, Key, Millis, Origin, Policy, Status, UnixMillis};
+
+/// A memory of denials before a limiter: a key that was denied is denied again, without asking, until its wait is over.
+///
+/// It never denies what the limiter would admit, as far as this cache can know: a denial holds until its
+/// [`retry_after`](Decision::retry_after), before which nothing but a refund or a reset can help it, and both forget it. It holds
+/// only for the same cost under the same policy, so a raised limit is seen at once. Never answered from memory are checks
+/// with an idempotency token, which may have been admitted before, and policies that
+/// [charge denials](Policy::charge_denied), where each denial counts.
+///
+/// What others do it cannot see: a refund or a reset elsewhere helps a key here after the [hold](Self::hold) at the
+/// latest, and where clocks differ by `d`, a denial may hold `d` too long.
+///
+/// Such a decision's [origin](Decision::origin) is [`Origin::DenyCache`]; it tells how long is left to wait at least, and no
+/// counts, which the cache does not know.
+///
+/// ```
+/// use tollgate_core::{Check, DenyCache, Key, Limiter, MemoryLimiter, Millis, Origin, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tollgate_core::Error> {
+/// # pollster::block_on(async {
+/// let limiter = DenyCache::new(MemoryLimiter::new());
+/// let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(1))?])?;
+/// let key = Key::new("ip:192.0.2.1");
+/// let at = |ms| Check::new(&policy, &key, UnixMillis::new(ms));
+/// assert!(limiter.check(at(0)).await?.is_allowed());
+/// assert_eq!(limiter.check(at(100)).await?.origin(), Origin::Store);
+/// let denied = limiter.check(at(400)).await?;
+/// assert_eq!((denied.origin(), denied.retry_after()), (Origin::DenyCache, Some(Millis::new(600))));
+/// assert!(limiter.check(at(1_000)).await?.is_allowed());
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct DenyCache<L> {
+    limiter: L,
+    hold: Millis,
+    capacity: usize,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    /// By storage key.
+    denials: HashMap<String, Denial>,
+    /// How many refunds and resets there were. An answer that was under way meanwhile may be older than one.
+    forgotten: u64,
+}
+
+#[derive(Debug)]
+struct Denial {
+    policy: Policy,
+    cost: u64,
+    from: UnixMillis,
+    until: UnixMillis,
+    decision: Decision,
+}
+
+impl<L: Limiter> DenyCache<L> {
+    /// How long a denial is believed at most, unless [set](Self::hold).
+    pub const DEFAULT_HOLD: Millis = Millis::from_secs(10);
+
+    /// How many keys are remembered at most, unless [set](Self::capacity).
+    pub const DEFAULT_CAPACITY: usize = 1_024;
+
+    /// A cache before `limiter`.
+    pub fn new(limiter: L) -> Self {
+        Self { limiter, hold: Self::DEFAULT_HOLD, capacity: Self::DEFAULT_CAPACITY, memory: Mutex::default() }
+    }
+
+    /// The same cache, believing a denial for at most `hold`: the longest that a refund or a reset elsewhere goes unseen.
+    /// With none at all it remembers nothing.
+    #[must_use]
+    pub const fn hold(mut self, hold: Millis) -> Self {
+        self.hold = hold;
+        self
+    }
+
+    /// The same cache, remembering at most `keys`. When they are more, it forgets what is over, or else all.
+    #[must_use]
+    pub const fn capacity(mut self, keys: usize) -> Self {
+        self.capacity = keys;
+        self
+    }
+
+    /// What it asks.
+    pub const fn limiter(&self) -> &L {
+        &self.limiter
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, policy: &Policy, key: &Key) {
+        let mut memory = self.memory();
+        memory.forgotten += 1;
+        memory.denials.remove(&key.storage_key(policy));
+    }
+
+    fn remember(&self, name: String, check: &Check<'_>, decision: &Decision, forgotten: u64) {
+        let (Status::Denied, Some(wait)) = (decision.status(), decision.retry_after()) else { return };
+        if !may_be_recalled(check) {
+            return;
+        }
+        let mut memory = self.memory();
+        if memory.forgotten != forgotten {
+            return;
+        }
+        if memory.denials.len() >= self.capacity && !memory.denials.contains_key(&name) {
+            memory.denials.retain(|_, denial| check.now < denial.until);
+            if memory.denials.len() >= self.capacity {
+                memory.denials.clear();
+            }
+        }
+        let denial = Denial {
+            policy: check.policy.clone(),
+            cost: check.cost,
+            from: check.now,
+            until: check.now + wait.min(self.hold),
+            decision: decision.clone(),
+        };
+        memory.denials.insert(name, denial);
+    }
+}
+
+const fn may_be_recalled(check: &Check<'_>) -> bool {
+    check.idempotency.is_none() && !check.policy.charges_denied()
+}
+
+impl Memory {
+    fn recall(&mut self, name: &str, check: &Check<'_>) -> Option<Decision> {
+        let denial = self.denials.get(name)?;
+        if check.now >= denial.until {
+            // Over for good: should the clock step back, the limiter goes by the later time.
+            self.denials.remove(name);
+            return None;
+        }
+        let holds = may_be_recalled(check) && denial.from <= check.now;
+        let is_same = denial.cost == check.cost && denial.policy == *check.policy;
+        (holds && is_same).then(|| denial.decision.recalled(denial.from, check.now))
+    }
+}
+
+impl<L: Limiter> Limiter for DenyCache<L> {
+    fn capabilities(&self) -> Capabilities {
+        self.limiter.capabilities()
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        if self.hold == Millis::ZERO {
+            return self.limiter.check(check).await;
+        }
+        let name = check.key.storage_key(check.policy);
+        let (recalled, forgotten) = {
+            let mut memory = self.memory();
+            (memory.recall(&name, &check), memory.forgotten)
+        };
+        if let Some(decision) = recalled {
+            return Ok(decision.with_origin(Origin::DenyCache));
+        }
+        let decision = self.limiter.check(check).await?;
+        self.remember(name, &check, &decision, forgotten);
+        Ok(decision)
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.limiter.peek(check).await
+    }
+
+    /// Forgets the key's denial even where this fails, for then it may have been refunded.
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        let result = self.limiter.refund(refund).await;
+        self.forget(refund.policy, refund.key);
+        result
+    }
+
+    /// Forgets the key's denial even where this fails, for then it may have been reset.
+    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+        let result = self.limiter.reset(policy, key).await;
+        self.forget(policy, key);
+        result
+    }
+}

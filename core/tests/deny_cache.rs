@@ -1,0 +1,194 @@
+//! The cache of denials: it answers what the limiter behind it would, and asks less.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use pollster::block_on;
+use proptest::prelude::*;
+use tollgate_core::{
+    Capabilities, Check, Decision, DenyCache, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Origin, Policy,
+    Quota, Refund, UnixMillis,
+};
+
+const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+
+/// A limiter that counts how often it is asked, and can be made to answer late or to fail.
+#[derive(Default)]
+struct Store {
+    counts: MemoryLimiter,
+    checks: AtomicU64,
+    answers_late: AtomicBool,
+    fails: AtomicBool,
+}
+
+impl Limiter for &Store {
+    fn capabilities(&self) -> Capabilities {
+        self.counts.capabilities()
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.checks.fetch_add(1, Ordering::Relaxed);
+        let decision = self.counts.decide(check);
+        std::future::poll_fn(
+            |_| if self.answers_late.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(()) },
+        )
+        .await;
+        Ok(decision)
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.counts.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.counts.refund(refund).await?;
+        if self.fails.load(Ordering::Relaxed) { Err(Error::new(ErrorKind::Timeout, "late")) } else { Ok(()) }
+    }
+
+    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+        self.counts.reset(policy, key).await
+    }
+}
+
+fn policies(limit: u64) -> Vec<Policy> {
+    let (second, named) =
+        (Millis::from_secs(1), |quota: Result<Quota, Error>, name| quota.unwrap().named(name).unwrap());
+    let one = |name: &str, quota: Result<Quota, Error>| Policy::new(name, [quota.unwrap()]).unwrap();
+    vec![
+        one("fixed", Quota::fixed_window(limit, second)),
+        one("sliding", Quota::sliding_window(limit, second)),
+        one("log", Quota::sliding_log(limit, second)),
+        one("bucket", Quota::token_bucket(limit, 2, second)),
+        one("shaper", Quota::leaky_bucket(limit, 2, second)),
+        Policy::new(
+            "both",
+            [
+                named(Quota::token_bucket(limit, 3, second), "burst"),
+                named(Quota::fixed_window(2 * limit, Millis::from_secs(3)), "more"),
+            ],
+        )
+        .unwrap(),
+        one("charging", Quota::sliding_window(limit, second)).charge_denied(true),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Ask { after_ms: i64, policy: usize, limit: u64, cost: u64, token: Option<u8> },
+    Refund { policy: usize, limit: u64, cost: u64 },
+    Reset { policy: usize, limit: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let after_ms = prop_oneof![4 => 0..60i64, 2 => 60..700i64, 1 => -900..0i64];
+    let (policy, limit) = (0..7usize, 2..5u64);
+    prop_oneof![
+        16 => (after_ms, policy.clone(), limit.clone(), prop_oneof![4 => Just(1u64), 1 => 0..7u64], prop_oneof![8 => Just(None), 1 => (0..3u8).prop_map(Some)])
+            .prop_map(|(after_ms, policy, limit, cost, token)| Step::Ask { after_ms, policy, limit, cost, token }),
+        1 => (policy.clone(), limit.clone(), 1..4u64).prop_map(|(policy, limit, cost)| Step::Refund { policy, limit, cost }),
+        1 => (policy, limit).prop_map(|(policy, limit)| Step::Reset { policy, limit }),
+    ]
+}
+
+#[test]
+fn it_answers_what_the_limiter_would_whatever_happens() {
+    static RECALLED: AtomicU64 = AtomicU64::new(0);
+    proptest!(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() }, |(steps in prop::collection::vec(step(), 1..160))| {
+        let (store, alone) = (Store::default(), MemoryLimiter::new());
+        let cached = DenyCache::new(&store);
+        let (key, mut now) = (Key::new("ip:192.0.2.1"), NOW);
+        for step in steps {
+            match step {
+                Step::Ask { after_ms, policy, limit, cost, token } => {
+                    now = UnixMillis::new(now.get().saturating_add_signed(after_ms));
+                    let (policy, token) = (&policies(limit)[policy], token.map(|token| token.to_string()));
+                    let mut check = Check::new(policy, &key, now).cost(cost);
+                    if let Some(token) = &token {
+                        check = check.idempotent(token, Millis::from_secs(1));
+                    }
+                    let (expected, decision) = (alone.decide(check), block_on(cached.check(check)).unwrap());
+                    if decision.origin() == Origin::Store {
+                        prop_assert_eq!(decision, expected);
+                    } else {
+                        RECALLED.fetch_add(1, Ordering::Relaxed);
+                        prop_assert_eq!(decision.status(), expected.status());
+                        prop_assert_eq!(decision.decided_at(), now);
+                        // What was admitted meanwhile, at another cost or limit, may have made it longer.
+                        prop_assert!(decision.retry_after().is_some());
+                        prop_assert!(decision.retry_after() <= expected.retry_after());
+                    }
+                }
+                Step::Refund { policy, limit, cost } => {
+                    let policies = policies(limit);
+                    let refund = Refund::new(&policies[policy], &key, cost, now, now);
+                    block_on(cached.refund(refund)).unwrap();
+                    block_on(alone.refund(refund)).unwrap();
+                }
+                Step::Reset { policy, limit } => {
+                    block_on(cached.reset(&policies(limit)[policy], &key)).unwrap();
+                    block_on(alone.reset(&policies(limit)[policy], &key)).unwrap();
+                }
+            }
+        }
+    });
+    assert!(RECALLED.load(Ordering::Relaxed) > 300, "the cache was hardly ever used");
+}
+
+#[test]
+fn a_blocked_key_asks_nothing_until_its_wait_is_over() {
+    let (store, policy, key) = (Store::default(), &policies(2)[0], Key::new("ip:192.0.2.1"));
+    let limiter = DenyCache::new(&store);
+    let ask = |ms| block_on(limiter.check(Check::new(policy, &key, NOW + Millis::new(ms)))).unwrap();
+    let admitted = (0..1_000).filter(|&ms| ask(ms).is_allowed()).count();
+    assert_eq!((admitted, store.checks.load(Ordering::Relaxed)), (2, 3));
+    assert!(ask(1_000).is_allowed());
+}
+
+#[test]
+fn a_reset_elsewhere_is_seen_when_the_hold_is_over() {
+    let (store, policy, key) = (Store::default(), &policies(2)[0], Key::new("ip:192.0.2.1"));
+    let limiter = DenyCache::new(&store).hold(Millis::new(100));
+    let ask = |ms| block_on(limiter.check(Check::new(policy, &key, NOW + Millis::new(ms)))).unwrap();
+    assert_eq!([0, 0, 0].map(ask).map(|decision| decision.is_allowed()), [true, true, false]);
+    block_on(store.counts.reset(policy, &key)).unwrap();
+    assert!(!ask(99).is_allowed());
+    assert!(ask(100).is_allowed());
+}
+
+#[test]
+fn a_denial_that_was_under_way_during_a_refund_is_not_kept() {
+    let (store, policy, key) = (Store::default(), &policies(2)[0], Key::new("ip:192.0.2.1"));
+    let limiter = DenyCache::new(&store);
+    let check = Check::new(policy, &key, NOW);
+    assert_eq!([1, 2].map(|_| block_on(limiter.check(check)).unwrap().is_allowed()), [true, true]);
+
+    store.answers_late.store(true, Ordering::Relaxed);
+    let mut late = pin!(limiter.check(check));
+    assert!(late.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    store.fails.store(true, Ordering::Relaxed);
+    block_on(limiter.refund(Refund::new(policy, &key, 1, NOW, NOW))).unwrap_err();
+    store.answers_late.store(false, Ordering::Relaxed);
+
+    assert!(!block_on(late).unwrap().is_allowed());
+    assert!(block_on(limiter.check(check)).unwrap().is_allowed());
+}
+
+#[test]
+fn no_more_keys_are_kept_than_there_is_room_for() {
+    let (store, policy) = (Store::default(), &policies(2)[0]);
+    let limiter = DenyCache::new(&store).capacity(8);
+    let ask = |client: u64| {
+        let key = Key::new(format!("ip:192.0.2.{client}"));
+        block_on(limiter.check(Check::new(policy, &key, NOW).cost(2))).unwrap()
+    };
+    for client in 0..9 {
+        assert!(ask(client).is_allowed());
+        assert!(!ask(client).is_allowed());
+    }
+    // The ninth had no room until the others were forgotten.
+    assert_eq!(ask(8).origin(), Origin::DenyCache);
+    assert_eq!(ask(0).origin(), Origin::Store);
+}
