@@ -21,6 +21,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
 use tollgate_core::{Capabilities, ErrorKind, Policy};
@@ -69,11 +70,15 @@ pub trait Target: Sync {
     fn capabilities(&self) -> Capabilities;
 
     /// Whether something can be done to its store.
-    fn can(&self, disturb: Disturb) -> bool;
+    fn can(&self, _: Disturb) -> bool {
+        false
+    }
 
     /// Whether its store forgets idempotency tokens by the caller's clock. Where it goes by its own, a fixture that
     /// lets a token's time pass says nothing of it.
-    fn forgets_on_virtual_time(&self) -> bool;
+    fn forgets_on_virtual_time(&self) -> bool {
+        false
+    }
 
     /// Whether it takes a policy, of those that its capabilities allow. What it does not take it must answer by
     /// `Unsupported`.
@@ -123,7 +128,12 @@ pub struct Running {
 /// The store behind running guests, seen from outside.
 pub trait Store {
     /// Does something to it, and waits until it answers again.
-    fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>>;
+    ///
+    /// # Errors
+    /// That it cannot be done; asked only where [`Target::can`] says that it can.
+    fn disturb(&self, _: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        async { Err("the target's store cannot be disturbed from outside".into()) }.boxed_local()
+    }
 
     /// Round trips that decisions took since it started, all guests together.
     fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>>;

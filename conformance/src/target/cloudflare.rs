@@ -107,10 +107,6 @@ impl Target for Cloudflare {
         self.counts == Counts::Together && disturb == Disturb::Restart
     }
 
-    fn forgets_on_virtual_time(&self) -> bool {
-        false
-    }
-
     fn takes(&self, policy: &Policy) -> bool {
         let rule = policy.quotas()[0].rule();
         self.counts != Counts::ByThePlatform || (LIMITS.contains(&rule.limit()) && rule.window() == PERIOD)

@@ -60,10 +60,6 @@ impl Target for Edge {
         true
     }
 
-    fn forgets_on_virtual_time(&self) -> bool {
-        false
-    }
-
     fn emulator(&self) -> Result<Emulator, String> {
         let front = Fronted::emulator()?;
         let version = version(self.runtime)?;

@@ -9,7 +9,7 @@ use tollgate_core::{Capabilities, Millis, Policy, Rule};
 
 use super::build::{self, workspace};
 use super::{Emulator, OWN_CLOCK, Running, Target, process, wasm};
-use crate::fixture::{Disturb, Fixture, Step};
+use crate::fixture::{Fixture, Step};
 use crate::subject::{Http, Version};
 
 /// As many as any fixture has locations.
@@ -66,14 +66,6 @@ impl Target for Fastly {
 
     fn capabilities(&self) -> Capabilities {
         self.capabilities
-    }
-
-    fn can(&self, _: Disturb) -> bool {
-        false
-    }
-
-    fn forgets_on_virtual_time(&self) -> bool {
-        false
     }
 
     fn takes(&self, policy: &Policy) -> bool {

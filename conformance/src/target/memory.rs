@@ -5,7 +5,6 @@ use futures_util::future::LocalBoxFuture;
 use tollgate_core::{Capabilities, Limiter as _, MemoryLimiter};
 
 use super::{Emulator, Running, Store, Target, build, process};
-use crate::fixture::Disturb;
 use crate::subject::{Http, Version};
 
 /// The package of the guest that runs without a platform.
@@ -25,10 +24,6 @@ impl Target for Memory {
 
     fn capabilities(&self) -> Capabilities {
         MemoryLimiter::with_shards(1).capabilities()
-    }
-
-    fn can(&self, _: Disturb) -> bool {
-        false
     }
 
     fn forgets_on_virtual_time(&self) -> bool {
@@ -54,10 +49,6 @@ impl Target for Memory {
 struct SameProcess;
 
 impl Store for SameProcess {
-    fn disturb(&self, _: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
-        async { Err("memory cannot be disturbed from outside".into()) }.boxed_local()
-    }
-
     fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
         async { Ok(0) }.boxed_local()
     }

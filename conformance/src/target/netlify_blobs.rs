@@ -6,7 +6,6 @@ use tollgate_core::{Accuracy, Capabilities, Drift};
 
 use super::redis::GUESTS;
 use super::{Emulator, Running, Store, Target, edge, process};
-use crate::fixture::Disturb;
 use crate::subject::{Http, Version};
 
 /// The package on the local server of `@netlify/blobs`, whose gaps `blobs-server.mjs` fills.
@@ -25,14 +24,6 @@ impl Target for NetlifyBlobs {
     fn capabilities(&self) -> Capabilities {
         let accuracy = Accuracy::Soft(Drift::WITHIN_LIMIT);
         Capabilities { accuracy, idempotency: false, round_trips: 2, ..Capabilities::EXACT }
-    }
-
-    fn can(&self, _: Disturb) -> bool {
-        false
-    }
-
-    fn forgets_on_virtual_time(&self) -> bool {
-        false
     }
 
     fn emulator(&self) -> Result<Emulator, String> {
@@ -58,10 +49,6 @@ impl Target for NetlifyBlobs {
 struct Blobs(process::Process);
 
 impl Store for Blobs {
-    fn disturb(&self, _: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
-        async { Err("blobs can be neither restarted nor flushed from here".into()) }.boxed_local()
-    }
-
     /// Requests of every kind: a read that found a denial is one, an admission is two where nobody came between.
     fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
         async {

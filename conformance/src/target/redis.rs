@@ -46,10 +46,6 @@ impl Target for Redis {
         true
     }
 
-    fn forgets_on_virtual_time(&self) -> bool {
-        false
-    }
-
     fn emulator(&self) -> Result<Emulator, String> {
         let version = server::version()?;
         cli_available()?;

@@ -10,7 +10,6 @@ use tollgate_core::Capabilities;
 
 use super::build::{self, workspace};
 use super::{Emulator, Running, Store, Target, process, wasm};
-use crate::fixture::Disturb;
 use crate::subject::{Http, Version};
 
 const GUEST: &str = "tollgate-guest-spin";
@@ -63,10 +62,6 @@ impl Target for Spin {
 
     fn capabilities(&self) -> Capabilities {
         self.capabilities
-    }
-
-    fn can(&self, _: Disturb) -> bool {
-        false
     }
 
     fn forgets_on_virtual_time(&self) -> bool {
@@ -143,10 +138,6 @@ async fn serve(more: &[String]) -> Result<(process::Process, String), String> {
 struct Host(process::Process);
 
 impl Store for Host {
-    fn disturb(&self, _: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
-        async { Err("the host's store cannot be disturbed from outside".into()) }.boxed_local()
-    }
-
     fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
         async { self.0.tell("operations").await?.parse().map_err(|_| "the host counts nothing".into()) }.boxed_local()
     }

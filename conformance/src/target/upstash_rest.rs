@@ -41,10 +41,6 @@ impl Target for UpstashRest {
         true
     }
 
-    fn forgets_on_virtual_time(&self) -> bool {
-        false
-    }
-
     fn emulator(&self) -> Result<Emulator, String> {
         Fronted::emulator()
     }
