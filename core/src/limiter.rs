@@ -347,12 +347,12 @@ impl fmt::Display for Accuracy {
 /// ```
 /// use tollgate_core::{Accuracy, Drift, Floor, Load};
 /// let drift = Drift {
-///     formula: "limit x in_flight",
-///     ceiling: |load| load.limit.saturating_mul(load.in_flight),
+///     formula: "limit x locations",
+///     ceiling: |load| load.limit.saturating_mul(load.locations),
 ///     floor: Floor::NOTHING_HELD,
 /// };
-/// assert_eq!((drift.ceiling)(Load { limit: 10, in_flight: 50, locations: 1 }), 500);
-/// assert_eq!(Accuracy::Soft(drift).to_string(), "soft: limit <= admitted <= limit x in_flight");
+/// assert_eq!((drift.ceiling)(Load { limit: 10, in_flight: 50, locations: 3 }), 30);
+/// assert_eq!(Accuracy::Soft(drift).to_string(), "soft: limit <= admitted <= limit x locations");
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Drift {

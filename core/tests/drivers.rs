@@ -13,8 +13,8 @@ use tollgate_core::store::{
     Versioned, VersionedLimiter,
 };
 use tollgate_core::{
-    Accuracy, Capabilities, Check, Drift, Error, ErrorKind, Floor, Key, Limiter, MemoryLimiter, Millis, Policy, Quota,
-    Refund, Status, UnixMillis,
+    Accuracy, Capabilities, Check, Drift, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund,
+    Status, UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -114,12 +114,7 @@ struct Shelf(Table);
 
 impl BestEffort for Shelf {
     fn capabilities(&self) -> Capabilities {
-        let drift = Drift {
-            formula: "limit x in_flight",
-            ceiling: |load| load.limit * load.in_flight,
-            floor: Floor::NOTHING_HELD,
-        };
-        Capabilities { accuracy: Accuracy::Soft(drift), idempotency: false, ..Capabilities::EXACT }
+        Capabilities { accuracy: Accuracy::Soft(Drift::LAST_WRITER_WINS), idempotency: false, ..Capabilities::EXACT }
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {

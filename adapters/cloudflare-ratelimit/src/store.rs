@@ -5,7 +5,7 @@ use std::future::Future;
 
 use tollgate_core::algorithm::FixedWindow;
 use tollgate_core::store::{Native, NativeLimiter};
-use tollgate_core::{Accuracy, Capabilities, Check, Error, MaybeSend, MaybeSync, Millis, Policy, Rule};
+use tollgate_core::{Capabilities, Check, Error, MaybeSend, MaybeSync, Millis, Policy, Rule};
 
 use crate::error;
 
@@ -13,18 +13,7 @@ use crate::error;
 pub type RateLimitLimiter<B> = NativeLimiter<RateLimit<B>>;
 
 /// What the binding can do.
-pub const CAPABILITIES: Capabilities = Capabilities {
-    accuracy: Accuracy::PerLocation,
-    algorithms: &["fixed_window"],
-    max_quotas: 1,
-    costs: false,
-    charge_denied: false,
-    peek: false,
-    refund: false,
-    reset: false,
-    idempotency: false,
-    round_trips: 1,
-};
+pub const CAPABILITIES: Capabilities = Capabilities { algorithms: &["fixed_window"], ..Capabilities::NATIVE };
 
 /// The one question the platform answers: in a Worker `worker::RateLimiter`, in a test whatever stands in for it.
 pub trait Binding: MaybeSend + MaybeSync {
@@ -46,7 +35,7 @@ impl<B: Binding> RateLimit<B> {
     /// The periods the platform offers.
     pub const PERIODS: [Millis; 2] = [Millis::from_secs(10), Millis::from_secs(60)];
 
-    /// A store over `binding`, with the `limit` and `period` of its `simple` entry in `wrangler.toml`.
+    /// A store over `binding`, with the `limit` and `period` of its `simple` entry in `wrangler.jsonc`.
     ///
     /// # Errors
     /// [`Invalid`](tollgate_core::ErrorKind::Invalid) for a period other than 10 s and 60 s, and a limit of zero.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tollgate_core::store::{Native, NativeLimiter};
-use tollgate_core::{Accuracy, Capabilities, Check, Error, MaybeSend, MaybeSync, Millis, Quota};
+use tollgate_core::{Capabilities, Check, Error, MaybeSend, MaybeSync, Millis, Quota};
 
 use crate::error;
 
@@ -12,18 +12,7 @@ use crate::error;
 pub type ErlLimiter<R> = NativeLimiter<Erl<R>>;
 
 /// What Edge Rate Limiting can do.
-pub const CAPABILITIES: Capabilities = Capabilities {
-    accuracy: Accuracy::PerLocation,
-    algorithms: &["sliding_window"],
-    max_quotas: 1,
-    costs: false,
-    charge_denied: false,
-    peek: false,
-    refund: false,
-    reset: false,
-    idempotency: false,
-    round_trips: 1,
-};
+pub const CAPABILITIES: Capabilities = Capabilities { algorithms: &["sliding_window"], ..Capabilities::NATIVE };
 
 /// The one question the platform answers: in an app `fastly::erl::ERL`, in a test whatever stands in for it.
 pub trait Rates: MaybeSend + MaybeSync {

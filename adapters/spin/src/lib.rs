@@ -38,7 +38,6 @@
 
 mod ballot;
 mod bucket;
-mod drift;
 mod error;
 #[cfg(target_arch = "wasm32")]
 mod host;
@@ -46,7 +45,6 @@ mod store;
 mod window;
 
 pub use bucket::{Atomics, Bucket};
-pub use drift::DRIFT;
 #[cfg(target_arch = "wasm32")]
 pub use host::{SpinStore, WasiBucket};
 pub use store::{CAPABILITIES_ATOMICS, CAPABILITIES_KV, SpinAtomics, SpinAtomicsLimiter, SpinKv, SpinKvLimiter};

@@ -1,16 +1,19 @@
 //! The stores: get and put, and compare-and-swap.
 
 use tollgate_core::store::{BestEffort, BestEffortLimiter, Found, Swap, Versioned, VersionedLimiter};
-use tollgate_core::{Accuracy, Capabilities, Error, Millis};
+use tollgate_core::{Accuracy, Capabilities, Drift, Error, Millis};
 
 use crate::ballot::{self, EMPTY, Row};
 use crate::bucket::{Atomics, Bucket};
-use crate::drift::DRIFT;
 use crate::error;
 
 /// What [`SpinKv`] can do. A decision is a get, and a set if it is admitted.
-pub const CAPABILITIES_KV: Capabilities =
-    Capabilities { accuracy: Accuracy::Soft(DRIFT), idempotency: false, round_trips: 2, ..Capabilities::EXACT };
+pub const CAPABILITIES_KV: Capabilities = Capabilities {
+    accuracy: Accuracy::Soft(Drift::LAST_WRITER_WINS),
+    idempotency: false,
+    round_trips: 2,
+    ..Capabilities::EXACT
+};
 
 /// What [`SpinAtomics`] can do. A decision is a read, and a swap if it is admitted; a key's first takes nine operations.
 pub const CAPABILITIES_ATOMICS: Capabilities =
@@ -22,7 +25,7 @@ pub type SpinKvLimiter<B> = BestEffortLimiter<SpinKv<B>>;
 /// A limiter by compare-and-swap.
 pub type SpinAtomicsLimiter<B> = VersionedLimiter<SpinAtomics<B>>;
 
-/// A store by get and put: soft, see [`DRIFT`](crate::DRIFT). A denial writes nothing; a client has one row.
+/// A store by get and put: soft, see [`Drift::LAST_WRITER_WINS`]. A denial writes nothing; a client has one row.
 #[derive(Clone, Debug)]
 pub struct SpinKv<B>(B);
 

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use support::{Model, NOW, Next, Random, Tasks, fixed, take_turns};
-use tollgate_core::{Check, Decision, Error, Key, Limiter, Load};
-use tollgate_spin::{DRIFT, SpinKv};
+use tollgate_core::{Check, Decision, Drift, Error, Key, Limiter, Load};
+use tollgate_spin::SpinKv;
 
 fn ceiling(limit: u64, in_flight: u64) -> u64 {
-    (DRIFT.ceiling)(Load { limit, in_flight, locations: 1 })
+    (Drift::LAST_WRITER_WINS.ceiling)(Load { limit, in_flight, locations: 1 })
 }
 
 /// The most that any order admits from here on: `count` is stored, and `held` is what those under way have read.

@@ -1,6 +1,6 @@
 use core::future::Future;
 
-use crate::limiter::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
+use crate::limiter::{Accuracy, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
 use crate::{Decision, Error, Key, Policy};
 
 /// A platform's own limiter: its counts, its clock, and often one bit for an answer.
@@ -16,19 +16,34 @@ pub trait Native: MaybeSend + MaybeSync {
     fn limit(&self, check: Check<'_>) -> impl Future<Output = Result<bool, Error>> + MaybeSend;
 }
 
+impl Capabilities {
+    /// One bit for an answer, per location: what a [`Native`] limiter can give, of the algorithm that is its platform's.
+    pub const NATIVE: Self = Self {
+        accuracy: Accuracy::PerLocation,
+        algorithms: &[],
+        max_quotas: 1,
+        costs: false,
+        charge_denied: false,
+        peek: false,
+        refund: false,
+        reset: false,
+        idempotency: false,
+        round_trips: 1,
+    };
+}
+
 /// A [`Limiter`] over a [`Native`] one, for policies of one quota. It tells no remaining count and no time to retry
 /// after, for the platform does not; peek, refund and reset are unsupported.
 ///
 /// ```
 /// use tollgate_core::store::{Native, NativeLimiter};
-/// use tollgate_core::{Accuracy, Capabilities, Check, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+/// use tollgate_core::{Capabilities, Check, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
 ///
 /// struct Platform;
 ///
 /// impl Native for Platform {
 ///     fn capabilities(&self) -> Capabilities {
-///         let algorithms = &["fixed_window"];
-///         Capabilities { accuracy: Accuracy::PerLocation, algorithms, costs: false, ..Capabilities::EXACT }
+///         Capabilities { algorithms: &["fixed_window"], ..Capabilities::NATIVE }
 ///     }
 ///
 ///     async fn limit(&self, _: Check<'_>) -> Result<bool, Error> {

@@ -10,7 +10,7 @@ use pollster::block_on;
 use tollgate_cloudflare_kv::{Config, Isolate, KvLimiter};
 use tollgate_core::store::BestEffort;
 use tollgate_core::{
-    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Floor, Key, Limiter, Millis, Policy, UnixMillis,
+    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Limiter, Millis, Policy, UnixMillis,
 };
 
 pub(crate) const START: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -159,12 +159,7 @@ async fn turn() {
 
 impl BestEffort for Kv {
     fn capabilities(&self) -> Capabilities {
-        let drift = Drift {
-            formula: "limit x in_flight",
-            ceiling: |load| load.limit * load.in_flight,
-            floor: Floor::NOTHING_HELD,
-        };
-        Capabilities { accuracy: Accuracy::Soft(drift), ..Capabilities::EXACT }
+        Capabilities { accuracy: Accuracy::Soft(Drift::LAST_WRITER_WINS), ..Capabilities::EXACT }
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
