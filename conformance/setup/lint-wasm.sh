@@ -3,11 +3,13 @@
 set -u
 cd "$(dirname "$0")/../.." || exit
 
+# shellcheck source=conformance/setup/rust.sh
+. conformance/setup/rust.sh
+
 # lint TARGET ARGUMENT...: the packages that these name, with everything they use of this workspace.
 lint() {
     target=$1 && shift
-    folder=$(rustc --print target-libdir --target "$target" 2>/dev/null)
-    if ls "$folder"/libcore-*.rlib >/dev/null 2>&1; then
+    if rustc_has_target "$target" rustc; then
         cargo clippy "$@" --target "$target" -- --deny warnings
     elif RUSTUP_TOOLCHAIN=tollgate-wasm rustc --version >/dev/null 2>&1; then
         # Debian's Rust for WebAssembly brings no clippy: its compiler's own lints are had all the same.

@@ -3,11 +3,8 @@
 # A rustc that has a target needs nothing. Else the suite looks for the toolchain `tollgate-wasm`, and then for
 # /usr/bin/cargo: the order in which conformance/src/target/wasm.rs tries them, too.
 
-# rustc_has_target TARGET RUSTC...: whether this rustc can build for the target.
-rustc_has_target() {
-    wanted=$1 && shift
-    folder=$("$@" --print target-libdir --target "$wanted" 2>/dev/null) && ls "$folder"/libcore-*.rlib >/dev/null 2>&1
-}
+# shellcheck source=conformance/setup/rust.sh
+. conformance/setup/rust.sh
 
 # debian_wasm TARGET: Debian's rustc has no library for the target, but its source: built once, and kept in target/.
 debian_wasm() {

@@ -10,15 +10,9 @@ for tool in "$wasm_bindgen" node_modules/.bin/tsc; do
     [ -e "$tool" ] || { echo "$tool is missing; run conformance/setup.sh, which installs it or says why it cannot" >&2 && exit 1; }
 done
 
-# The Rusts that conformance/src/target/wasm.rs tries.
-has_target() { ls "$("$@" --print target-libdir --target wasm32-unknown-unknown 2>/dev/null)"/libcore-*.rlib >/dev/null 2>&1; }
-if has_target rustc; then
-    :
-elif has_target env RUSTUP_TOOLCHAIN=tollgate-wasm rustc; then
-    export RUSTUP_TOOLCHAIN=tollgate-wasm
-else
-    PATH=/usr/bin:$PATH
-fi
+# shellcheck source=conformance/setup/rust.sh
+. "$root/conformance/setup/rust.sh"
+use_rust_for wasm32-unknown-unknown
 
 # Paths of this machine have no place in a package. SHA-256 is for a policy's name and for secrets: a slow one is fast enough.
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=$HOME=. --remap-path-prefix=$(cd "$root" && pwd)=. --cfg sha2_backend_soft=\"compact\""

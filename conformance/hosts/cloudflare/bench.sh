@@ -10,15 +10,9 @@ for tool in "$host/node_modules/.bin/workerd" target/tools/bin/worker-build; do
     [ -e "$tool" ] || { echo "$tool is missing; run conformance/setup.sh, which installs it or says why it cannot" >&2 && exit 1; }
 done
 
-# The Rusts that conformance/src/target/wasm.rs tries.
-has_target() { ls "$("$@" --print target-libdir --target wasm32-unknown-unknown 2>/dev/null)"/libcore-*.rlib >/dev/null 2>&1; }
-if has_target rustc; then
-    :
-elif has_target env RUSTUP_TOOLCHAIN=tollgate-wasm rustc; then
-    export RUSTUP_TOOLCHAIN=tollgate-wasm
-else
-    PATH=/usr/bin:$PATH
-fi
+# shellcheck source=conformance/setup/rust.sh
+. conformance/setup/rust.sh
+use_rust_for wasm32-unknown-unknown
 
 export CARGO_TARGET_DIR="$deployed" WASM_BINDGEN_BIN="$PWD/target/tools/bin/wasm-bindgen" ESBUILD_BIN="$host/node_modules/.bin/esbuild"
 # wasm-opt is binaryen's. Without it all Workers are measured as the linker leaves them.

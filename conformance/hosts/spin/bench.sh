@@ -4,20 +4,13 @@ set -eu
 cd "$(dirname "$0")/../../.." || exit
 
 target=wasm32-wasip1
-# The Rusts that conformance/src/target/wasm.rs tries.
-has_target() { ls "$("$@" --print target-libdir --target $target 2>/dev/null)"/libcore-*.rlib >/dev/null 2>&1; }
-if has_target rustc; then
-    cargo=cargo
-elif has_target env RUSTUP_TOOLCHAIN=tollgate-wasm rustc; then
-    cargo="env RUSTUP_TOOLCHAIN=tollgate-wasm cargo"
-else
-    cargo="env PATH=/usr/bin:$PATH cargo"
-fi
+# shellcheck source=conformance/setup/rust.sh
+. conformance/setup/rust.sh
 
 built=target/deployed
 # In their own folders, as `spin build` does: the profile is those folders'.
 for guest in spin spin-least; do
-    (cd "conformance/guests/$guest" && $cargo build --quiet --release --target $target --target-dir "../../../$built")
+    (use_rust_for $target && cd "conformance/guests/$guest" && cargo build --quiet --release --target $target --target-dir "../../../$built")
 done
 cargo build --quiet --release --manifest-path conformance/hosts/Cargo.toml --target-dir target/hosts --workspace
 
