@@ -18,7 +18,9 @@ pub(crate) fn full(keys_max: usize) -> Error {
 pub(crate) fn missing(name: &str, why: &str) -> Error {
     Error::new(
         ErrorKind::Invalid,
-        format!("binding {name}: {why}; write in wrangler.toml: [[kv_namespaces]] binding = {name:?}, id = \"…\""),
+        format!(
+            "binding {name}: {why}; write in wrangler.jsonc: \"kv_namespaces\": [{{ \"binding\": {name:?}, \"id\": \"…\" }}]"
+        ),
     )
 }
 

@@ -33,8 +33,8 @@ pub(crate) fn missing(name: &str, limit: u64, period: Millis, why: &str) -> Erro
     Error::new(
         ErrorKind::Invalid,
         format!(
-            "binding {name}: {why}; write in wrangler.toml: [[ratelimits]] name = {name:?}, namespace_id = \"1001\", \
-             simple = {{ limit = {limit}, period = {} }}",
+            "binding {name}: {why}; write in wrangler.jsonc: \"ratelimits\": [{{ \"name\": {name:?}, \"namespace_id\": \
+             \"1001\", \"simple\": {{ \"limit\": {limit}, \"period\": {} }} }}]",
             period.as_secs_ceil()
         ),
     )
@@ -59,8 +59,8 @@ mod tests {
         assert_eq!(missing.kind(), ErrorKind::Invalid);
         assert_eq!(
             missing.to_string(),
-            "binding LIMITER: is undefined; write in wrangler.toml: [[ratelimits]] name = \"LIMITER\", namespace_id \
-             = \"1001\", simple = { limit = 100, period = 60 }"
+            "binding LIMITER: is undefined; write in wrangler.jsonc: \"ratelimits\": [{ \"name\": \"LIMITER\", \
+             \"namespace_id\": \"1001\", \"simple\": { \"limit\": 100, \"period\": 60 } }]"
         );
         let failed = failed("internal error");
         assert_eq!(failed.kind(), ErrorKind::Unavailable);

@@ -3,7 +3,7 @@
 //! [`RateLimit`] is a [`Native`](tollgate_core::store::Native) store: the platform counts and decides, and answers yes or
 //! no. So a decision has a limit and a status and nothing else: no `remaining`, no `reset_after`, no `retry_after`.
 //!
-//! The platform's policy stands in `wrangler.toml`; the constructor takes the same two numbers, and a check of any other
+//! The platform's policy stands in `wrangler.jsonc`; the constructor takes the same two numbers, and a check of any other
 //! policy is [`Unsupported`](tollgate_core::ErrorKind::Unsupported) rather than decided by the wrong one.
 //!
 //! ```

@@ -28,7 +28,10 @@ impl Target for NetlifyBlobs {
 
     fn emulator(&self) -> Result<Emulator, String> {
         let (server, deno) = (edge::version("@netlify/blobs")?, edge::version("deno")?);
-        Ok(Emulator { name: "BlobsServer of @netlify/blobs, under deno".into(), version: format!("{server}, {deno}") })
+        Ok(Emulator {
+            name: "BlobsServer of @netlify/blobs with ETags added, one request at a time, under deno".into(),
+            version: format!("{server}, {deno}"),
+        })
     }
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
