@@ -35,7 +35,7 @@ impl Policy {
     #[must_use]
     pub fn encode(&self, state: &PolicyState) -> Vec<u8> {
         let mut out = Vec::with_capacity(25 * state.0.len());
-        for (quota, state) in self.quotas().iter().zip(&state.0) {
+        for (quota, state) in self.quotas().iter().zip(state.0.iter()) {
             out.push(header(quota.rule()));
             match state {
                 QuotaState::Window(WindowState { start, used }) => put(&mut out, [start.get(), *used]),
@@ -111,7 +111,7 @@ impl Policy {
         if state.0.len() != self.quotas().len() {
             return Err(corrupt(&format!("{} parts where {} belong", state.0.len(), self.quotas().len())));
         }
-        for (place, (quota, state)) in self.quotas().iter().zip(&state.0).enumerate() {
+        for (place, (quota, state)) in self.quotas().iter().zip(state.0.iter()).enumerate() {
             let fits = match (quota.rule(), state) {
                 (Rule::FixedWindow(rule), QuotaState::Window(state)) => {
                     aligned(state.start, rule.window().get()) && state.used <= MAX_UNITS / rule.window().get()

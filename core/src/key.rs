@@ -6,7 +6,6 @@ use core::fmt::{self, Write as _};
 use core::str;
 
 use sha2::{Digest as _, Sha256};
-use smallvec::SmallVec;
 
 use crate::{ClientIp, Policy};
 
@@ -79,9 +78,7 @@ impl Key {
     /// ```
     #[must_use]
     pub fn subject(subject: impl AsRef<[u8]>) -> Self {
-        let mut text = SmallVec::<[u8; Self::LEN_MAX]>::from_slice(SUBJECT.as_bytes());
-        text.extend_from_slice(subject.as_ref());
-        Self::new(text)
+        Self::new([SUBJECT.as_bytes(), subject.as_ref()].concat())
     }
 
     /// A key of an API key that was found valid: the first 128 bits of its SHA-256, never the secret.

@@ -22,6 +22,7 @@ mod client_ip;
 mod codec;
 mod decision;
 mod error;
+mod few;
 mod headers;
 mod identity;
 mod key;

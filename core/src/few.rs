@@ -1,0 +1,48 @@
+//! One value in place, or several in a vector: most policies have one quota, which is not worth an allocation.
+
+use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
+use core::slice;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Few<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+impl<T> From<Vec<T>> for Few<T> {
+    fn from(values: Vec<T>) -> Self {
+        match <[T; 1]>::try_from(values) {
+            Ok([value]) => Self::One(value),
+            Err(values) => Self::Many(values),
+        }
+    }
+}
+
+impl<T> FromIterator<T> for Few<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        Vec::from_iter(values).into()
+    }
+}
+
+impl<T> Deref for Few<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::One(value) => slice::from_ref(value),
+            Self::Many(values) => values,
+        }
+    }
+}
+
+impl<T> DerefMut for Few<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self {
+            Self::One(value) => slice::from_mut(value),
+            Self::Many(values) => values,
+        }
+    }
+}
