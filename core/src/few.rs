@@ -1,27 +1,21 @@
 //! One value in place, or several in a vector: most policies have one quota, which is not worth an allocation.
 
 use alloc::vec::Vec;
-use core::ops::{Deref, DerefMut};
+use core::ops::Deref;
 use core::slice;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Few<T> {
     One(T),
     Many(Vec<T>),
 }
 
-impl<T> From<Vec<T>> for Few<T> {
-    fn from(values: Vec<T>) -> Self {
-        match <[T; 1]>::try_from(values) {
+impl<T> FromIterator<T> for Few<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        match <[T; 1]>::try_from(Vec::from_iter(values)) {
             Ok([value]) => Self::One(value),
             Err(values) => Self::Many(values),
         }
-    }
-}
-
-impl<T> FromIterator<T> for Few<T> {
-    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
-        Vec::from_iter(values).into()
     }
 }
 
@@ -32,16 +26,6 @@ impl<T> Deref for Few<T> {
     fn deref(&self) -> &[T] {
         match self {
             Self::One(value) => slice::from_ref(value),
-            Self::Many(values) => values,
-        }
-    }
-}
-
-impl<T> DerefMut for Few<T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [T] {
-        match self {
-            Self::One(value) => slice::from_mut(value),
             Self::Many(values) => values,
         }
     }

@@ -36,7 +36,7 @@ pub enum QuotaState {
 
 /// The states of a policy's quotas, in the policy's order. Stored as bytes by [`Policy::encode`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PolicyState(pub(crate) Few<QuotaState>);
+pub struct PolicyState(pub(crate) Vec<QuotaState>);
 
 impl PolicyState {
     /// A state of the given parts: for stores that keep them in a form of their own. Whether they fit a policy is
@@ -56,12 +56,12 @@ impl PolicyState {
     /// ```
     #[must_use]
     pub fn from_parts(parts: Vec<QuotaState>) -> Self {
-        Self(parts.into())
+        Self(parts)
     }
 
     #[cfg(feature = "std")]
     pub(crate) fn of_one(part: QuotaState) -> Self {
-        Self(Few::One(part))
+        Self(alloc::vec![part])
     }
 
     /// Each quota's state, in the policy's order.
@@ -174,10 +174,12 @@ impl Policy {
     /// # }
     /// ```
     #[must_use]
-    // WebAssembly is to be small, and would have it several times.
+    // WebAssembly is to be small: it has this once, and without the way that is short for a policy of one quota.
     #[cfg_attr(not(target_arch = "wasm32"), inline)]
     pub fn decide(&self, state: &mut PolicyState, now: UnixMillis, cost: u64) -> Decision {
-        if let (Some(rule), [state]) = (self.sole_rule(), &mut state.0[..]) {
+        if !cfg!(target_arch = "wasm32")
+            && let (Some(rule), [state]) = (self.sole_rule(), &mut state.0[..])
+        {
             return rule.decide_alone(state, now, cost);
         }
         let mut answer = self.ask(state, now, cost);

@@ -8,7 +8,6 @@ use core::fmt::Write as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::algorithm::{Algorithm, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
-use crate::few::Few;
 use crate::{Error, Millis, UnixMillis};
 
 /// An algorithm with its numbers.
@@ -242,7 +241,7 @@ impl From<Rule> for Quota {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     name: Box<str>,
-    quotas: Few<Quota>,
+    quotas: Box<[Quota]>,
     charge_denied: bool,
     id: Box<str>,
     /// The first 64 bits of the id's SHA-256.
@@ -265,7 +264,7 @@ impl Policy {
         Self::of(name, quotas.into_iter().collect())
     }
 
-    fn of(name: &str, mut quotas: Few<Quota>) -> Result<Self, Error> {
+    fn of(name: &str, mut quotas: Box<[Quota]>) -> Result<Self, Error> {
         let policy_name = checked_name("name", name)?;
         let count = quotas.len();
         if count == 0 || count > Self::MAX_QUOTAS {
