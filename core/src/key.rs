@@ -5,8 +5,7 @@ use alloc::string::String;
 use core::fmt::{self, Write as _};
 use core::str;
 
-use sha2::{Digest as _, Sha256};
-
+use crate::sha256::sha256;
 use crate::{ClientIp, Policy};
 
 const SUBJECT: &str = "sub:";
@@ -94,7 +93,7 @@ impl Key {
     pub fn api_key(secret: impl AsRef<[u8]>) -> Self {
         let mut text = String::with_capacity(API_KEY.len() + 32);
         text.push_str(API_KEY);
-        push_hex(&mut text, &Sha256::digest(secret.as_ref())[..16]);
+        push_hex(&mut text, &sha256(secret.as_ref())[..16]);
         Self(text.into())
     }
 
@@ -259,7 +258,7 @@ fn encode(text: &[u8]) -> String {
         if out.len() > Key::LEN_MAX {
             out.truncate(start_len);
             out.push(HASH_MARK);
-            push_hex(&mut out, &Sha256::digest(text));
+            push_hex(&mut out, &sha256(text));
             break;
         }
     }

@@ -35,6 +35,7 @@ mod policy_serde;
 mod policy_state;
 mod quota;
 mod refusal;
+mod sha256;
 pub mod store;
 mod time;
 
