@@ -114,7 +114,7 @@ fn number(instant: UnixMillis) -> JsValue {
     JsValue::from_f64(as_f64(instant))
 }
 
-fn instant(column: &JsValue) -> Option<UnixMillis> {
+pub(crate) fn instant(column: &JsValue) -> Option<UnixMillis> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number after the epoch")]
     column.as_f64().filter(|ms| *ms >= 0.0).map(|ms| UnixMillis::new(ms as u64))
 }
