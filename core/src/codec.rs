@@ -9,6 +9,7 @@
 
 use alloc::format;
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::algorithm::{BucketState, LogEntry, LogState, MAX_UNITS, SlidingLog, SlidingState, WindowState};
 use crate::policy_state::{PolicyState, QuotaState};
@@ -35,7 +36,7 @@ impl Policy {
     #[must_use]
     pub fn encode(&self, state: &PolicyState) -> Vec<u8> {
         let mut out = Vec::with_capacity(25 * state.0.len());
-        for (quota, state) in self.quotas().iter().zip(&state.0) {
+        for (quota, state) in self.quotas().iter().zip(state.0.iter()) {
             out.push(header(quota.rule()));
             match state {
                 QuotaState::Window(WindowState { start, used }) => put(&mut out, [start.get(), *used]),
@@ -68,7 +69,7 @@ impl Policy {
             let found = rest.take::<1>()?[0];
             let expected = header(quota.rule());
             if found != expected {
-                return Err(rest.corrupt(&format!(
+                return Err(rest.corrupt(format_args!(
                     "header {found:#04x} where {expected:#04x} ({}, version {VERSION}) belongs",
                     quota.rule().name()
                 )));
@@ -83,10 +84,15 @@ impl Policy {
                 Rule::SlidingLog(_) => {
                     let count = rest.u32()?;
                     if u64::from(count) > SlidingLog::MAX_LIMIT {
-                        return Err(rest.corrupt(&format!("{count} log entries, {} at most", SlidingLog::MAX_LIMIT)));
+                        return Err(
+                            rest.corrupt(format_args!("{count} log entries, {} at most", SlidingLog::MAX_LIMIT))
+                        );
                     }
-                    let entry = |_| Ok(LogEntry { at: rest.instant()?, units: u64::from(rest.u32()?) });
-                    QuotaState::Log(LogState { entries: (0..count).map(entry).collect::<Result<_, Error>>()? })
+                    let mut entries = Vec::new();
+                    for _ in 0..count {
+                        entries.push(LogEntry { at: rest.instant()?, units: u64::from(rest.u32()?) });
+                    }
+                    QuotaState::Log(LogState { entries })
                 }
                 Rule::TokenBucket(_) | Rule::LeakyBucket(_) => {
                     QuotaState::Bucket(BucketState { level: rest.u64()?, at: rest.instant()? })
@@ -95,7 +101,7 @@ impl Policy {
         }
         let left = bytes.len() - rest.at;
         if left > 0 {
-            return Err(rest.corrupt(&format!("{left} bytes more than the policy's quotas have")));
+            return Err(rest.corrupt(format_args!("{left} bytes more than the policy's quotas have")));
         }
         let state = PolicyState::from_parts(parts);
         self.verify(&state)?;
@@ -109,9 +115,9 @@ impl Policy {
     /// [`ErrorKind::Corrupt`] where it is not.
     pub fn verify(&self, state: &PolicyState) -> Result<(), Error> {
         if state.0.len() != self.quotas().len() {
-            return Err(corrupt(&format!("{} parts where {} belong", state.0.len(), self.quotas().len())));
+            return Err(corrupt(format_args!("{} parts where {} belong", state.0.len(), self.quotas().len())));
         }
-        for (place, (quota, state)) in self.quotas().iter().zip(&state.0).enumerate() {
+        for (place, (quota, state)) in self.quotas().iter().zip(state.0.iter()).enumerate() {
             let fits = match (quota.rule(), state) {
                 (Rule::FixedWindow(rule), QuotaState::Window(state)) => {
                     aligned(state.start, rule.window().get()) && state.used <= MAX_UNITS / rule.window().get()
@@ -125,7 +131,10 @@ impl Policy {
                 _ => false,
             };
             if !fits {
-                return Err(corrupt(&format!("quotas[{place}]: {state:?} is no state of a {}", quota.rule().name())));
+                return Err(corrupt(format_args!(
+                    "quotas[{place}]: what is there is no state of a {}",
+                    quota.rule().name()
+                )));
             }
         }
         Ok(())
@@ -170,7 +179,7 @@ fn low_u32(value: u64) -> [u8; 4] {
     [a, b, c, d]
 }
 
-fn corrupt(what: &str) -> Error {
+fn corrupt(what: fmt::Arguments<'_>) -> Error {
     Error::new(ErrorKind::Corrupt, format!("stored state: {what}; delete the key, or find what else writes to it"))
 }
 
@@ -182,7 +191,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let taken = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>());
-        let taken = *taken.ok_or_else(|| self.corrupt(&format!("ends where {N} more bytes belong")))?;
+        let taken = *taken.ok_or_else(|| self.short(N))?;
         self.at += N;
         Ok(taken)
     }
@@ -198,12 +207,16 @@ impl Reader<'_> {
     fn instant(&mut self) -> Result<UnixMillis, Error> {
         let ms = self.u64()?;
         if ms > UnixMillis::MAX.get() {
-            return Err(self.corrupt(&format!("instant {ms} lies past {}", UnixMillis::MAX.get())));
+            return Err(self.corrupt(format_args!("instant {ms} lies past {}", UnixMillis::MAX.get())));
         }
         Ok(UnixMillis::new(ms))
     }
 
-    fn corrupt(&self, what: &str) -> Error {
-        corrupt(&format!("byte {} of {}: {what}", self.at, self.bytes.len()))
+    fn short(&self, missing: usize) -> Error {
+        self.corrupt(format_args!("ends where {missing} more bytes belong"))
+    }
+
+    fn corrupt(&self, what: fmt::Arguments<'_>) -> Error {
+        corrupt(format_args!("byte {} of {}: {what}", self.at, self.bytes.len()))
     }
 }

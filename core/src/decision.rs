@@ -2,9 +2,8 @@
 
 use core::fmt;
 
-use smallvec::SmallVec;
-
 use crate::algorithm::Standing;
+use crate::few::Few;
 use crate::{Millis, UnixMillis};
 
 /// Whether the request may go on.
@@ -168,7 +167,7 @@ impl fmt::Debug for QuotaStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub(crate) status: Status,
-    pub(crate) quotas: SmallVec<[QuotaStatus; 1]>,
+    pub(crate) quotas: Few<QuotaStatus>,
     pub(crate) binding: usize,
     pub(crate) retry_after: Option<Millis>,
     pub(crate) delay: Millis,
@@ -190,7 +189,7 @@ impl Decision {
     pub fn native(allowed: bool, limit: u64, now: UnixMillis) -> Self {
         Self {
             status: if allowed { Status::Allowed } else { Status::Denied },
-            quotas: SmallVec::from_buf([QuotaStatus { limit, standing: None }]),
+            quotas: Few::One(QuotaStatus { limit, standing: None }),
             binding: 0,
             retry_after: None,
             delay: Millis::ZERO,

@@ -68,7 +68,10 @@ impl fmt::Display for ErrorKind {
 /// assert_eq!(error.kind(), ErrorKind::Invalid);
 /// assert_eq!(error.to_string(), "limit: 0 is out of range; write a whole number from 1 to 37529996894");
 /// ```
-pub struct Error {
+pub struct Error(Box<Failure>);
+
+/// In a box, so that what may fail is not larger, nor what passes a failure on, than what may not.
+struct Failure {
     kind: ErrorKind,
     message: Cow<'static, str>,
     source: Option<Box<dyn StdError + Send + Sync>>,
@@ -78,20 +81,25 @@ impl Error {
     /// An error of `kind` that says `message`.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self::of(kind, message.into())
+    }
+
+    #[cold]
+    fn of(kind: ErrorKind, message: Cow<'static, str>) -> Self {
+        Self(Box::new(Failure { kind, message, source: None }))
     }
 
     /// The same error with the error that caused it.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
+        self.0.source = Some(source.into());
         self
     }
 
     /// What went wrong.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
-        self.kind
+        self.0.kind
     }
 
     pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
@@ -101,8 +109,8 @@ impl Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.kind, self.message)?;
-        match &self.source {
+        write!(f, "{}: {}", self.kind(), self.0.message)?;
+        match &self.0.source {
             Some(source) => write!(f, " ({source})"),
             None => Ok(()),
         }
@@ -111,12 +119,12 @@ impl fmt::Debug for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.0.message)
     }
 }
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.source.as_deref().map(|source| source as _)
+        self.0.source.as_deref().map(|source| source as _)
     }
 }

@@ -1,9 +1,8 @@
 //! A decision as response fields.
 
 use alloc::string::{String, ToString};
+use alloc::vec::{self, Vec};
 use core::fmt::Write as _;
-
-use smallvec::SmallVec;
 
 use crate::{Decision, ErrorKind, Millis, Policy};
 
@@ -67,7 +66,7 @@ pub enum RateLimitFields {
 /// # }
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ResponseFields(SmallVec<[(&'static str, String); 7]>);
+pub struct ResponseFields(Vec<(&'static str, String)>);
 
 impl ResponseFields {
     /// The name of the field for the media type of a [`Refusal`](crate::Refusal)'s body.
@@ -153,7 +152,7 @@ impl ResponseFields {
 
 impl IntoIterator for ResponseFields {
     type Item = (&'static str, String);
-    type IntoIter = smallvec::IntoIter<[(&'static str, String); 7]>;
+    type IntoIter = vec::IntoIter<(&'static str, String)>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()

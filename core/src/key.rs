@@ -5,9 +5,7 @@ use alloc::string::String;
 use core::fmt::{self, Write as _};
 use core::str;
 
-use sha2::{Digest as _, Sha256};
-use smallvec::SmallVec;
-
+use crate::sha256::sha256;
 use crate::{ClientIp, Policy};
 
 const SUBJECT: &str = "sub:";
@@ -79,9 +77,7 @@ impl Key {
     /// ```
     #[must_use]
     pub fn subject(subject: impl AsRef<[u8]>) -> Self {
-        let mut text = SmallVec::<[u8; Self::LEN_MAX]>::from_slice(SUBJECT.as_bytes());
-        text.extend_from_slice(subject.as_ref());
-        Self::new(text)
+        Self::new([SUBJECT.as_bytes(), subject.as_ref()].concat())
     }
 
     /// A key of an API key that was found valid: the first 128 bits of its SHA-256, never the secret.
@@ -97,7 +93,7 @@ impl Key {
     pub fn api_key(secret: impl AsRef<[u8]>) -> Self {
         let mut text = String::with_capacity(API_KEY.len() + 32);
         text.push_str(API_KEY);
-        push_hex(&mut text, &Sha256::digest(secret.as_ref())[..16]);
+        push_hex(&mut text, &sha256(secret.as_ref())[..16]);
         Self(text.into())
     }
 
@@ -262,7 +258,7 @@ fn encode(text: &[u8]) -> String {
         if out.len() > Key::LEN_MAX {
             out.truncate(start_len);
             out.push(HASH_MARK);
-            push_hex(&mut out, &Sha256::digest(text));
+            push_hex(&mut out, &sha256(text));
             break;
         }
     }

@@ -22,6 +22,7 @@ mod client_ip;
 mod codec;
 mod decision;
 mod error;
+mod few;
 mod headers;
 mod identity;
 mod key;
@@ -34,6 +35,7 @@ mod policy_serde;
 mod policy_state;
 mod quota;
 mod refusal;
+mod sha256;
 pub mod store;
 mod time;
 

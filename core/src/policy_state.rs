@@ -2,10 +2,9 @@
 
 use alloc::vec::Vec;
 
-use smallvec::SmallVec;
-
 use crate::algorithm::{Algorithm, BucketState, LogState, SlidingState, Standing, Step, WindowState};
 use crate::decision::{Decision, Origin, QuotaStatus, Status};
+use crate::few::Few;
 use crate::quota::{Policy, Rule};
 use crate::{Millis, UnixMillis};
 
@@ -37,7 +36,7 @@ pub enum QuotaState {
 
 /// The states of a policy's quotas, in the policy's order. Stored as bytes by [`Policy::encode`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PolicyState(pub(crate) SmallVec<[QuotaState; 1]>);
+pub struct PolicyState(pub(crate) Vec<QuotaState>);
 
 impl PolicyState {
     /// A state of the given parts: for stores that keep them in a form of their own. Whether they fit a policy is
@@ -57,12 +56,12 @@ impl PolicyState {
     /// ```
     #[must_use]
     pub fn from_parts(parts: Vec<QuotaState>) -> Self {
-        Self(parts.into())
+        Self(parts)
     }
 
     #[cfg(feature = "std")]
     pub(crate) fn of_one(part: QuotaState) -> Self {
-        Self(SmallVec::from_buf([part]))
+        Self(alloc::vec![part])
     }
 
     /// Each quota's state, in the policy's order.
@@ -175,16 +174,18 @@ impl Policy {
     /// # }
     /// ```
     #[must_use]
-    // WebAssembly is to be small, and would have it several times.
+    // WebAssembly is to be small: it has this once, and without the way that is short for a policy of one quota.
     #[cfg_attr(not(target_arch = "wasm32"), inline)]
     pub fn decide(&self, state: &mut PolicyState, now: UnixMillis, cost: u64) -> Decision {
-        if let (Some(rule), [state]) = (self.sole_rule(), &mut state.0[..]) {
+        if !cfg!(target_arch = "wasm32")
+            && let (Some(rule), [state]) = (self.sole_rule(), &mut state.0[..])
+        {
             return rule.decide_alone(state, now, cost);
         }
         let mut answer = self.ask(state, now, cost);
         let charged_denial = self.charges_denied() && answer.status == Status::Denied;
         if answer.status == Status::Allowed || charged_denial {
-            for (quota, state) in self.quotas().iter().zip(&mut state.0) {
+            for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
                 quota.rule().charge(state, now, cost);
             }
         }
@@ -217,7 +218,7 @@ impl Policy {
     /// # }
     /// ```
     pub fn refund(&self, state: &mut PolicyState, charged_at: UnixMillis, now: UnixMillis, cost: u64) {
-        for (quota, state) in self.quotas().iter().zip(&mut state.0) {
+        for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
             quota.rule().refund(state, charged_at, now, cost);
         }
     }
@@ -236,7 +237,7 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn expires_after(&self, state: &PolicyState, now: UnixMillis) -> Millis {
-        let quotas = self.quotas().iter().zip(&state.0);
+        let quotas = self.quotas().iter().zip(state.0.iter());
         quotas.map(|(quota, state)| quota.rule().standing(state, now).reset_after()).max().unwrap_or_default()
     }
 
@@ -253,7 +254,7 @@ impl Policy {
     fn ask(&self, state: &PolicyState, now: UnixMillis, cost: u64) -> Answer {
         let mut answer =
             Answer { status: Status::Allowed, binding: None, retry_after: Millis::ZERO, delay: Millis::ZERO };
-        for (place, (quota, state)) in self.quotas().iter().zip(&state.0).enumerate() {
+        for (place, (quota, state)) in self.quotas().iter().zip(state.0.iter()).enumerate() {
             match quota.rule().ask(state, now, cost) {
                 Step::Admitted { delay } => answer.delay = answer.delay.max(delay),
                 Step::Denied { retry_after } if answer.status != Status::NeverAdmissible => {
@@ -276,9 +277,8 @@ impl Policy {
     }
 
     fn explain(&self, state: &PolicyState, now: UnixMillis, answer: &Answer) -> Decision {
-        let quotas = self.quotas().iter().zip(&state.0);
-        let quotas: SmallVec<[QuotaStatus; 1]> =
-            quotas.map(|(quota, state)| quota.rule().standing(state, now).into()).collect();
+        let quotas = self.quotas().iter().zip(state.0.iter());
+        let quotas: Few<QuotaStatus> = quotas.map(|(quota, state)| quota.rule().standing(state, now).into()).collect();
         let fewest = || (0..quotas.len()).min_by_key(|&place| quotas[place].remaining()).unwrap_or(0);
         Decision {
             status: answer.status,
@@ -306,6 +306,6 @@ fn decision_of_one(step: Step, standing: Standing, now: UnixMillis) -> Decision 
         Step::Denied { retry_after } => (Status::Denied, Some(retry_after), Millis::ZERO),
         Step::Never => (Status::NeverAdmissible, None, Millis::ZERO),
     };
-    let quotas = SmallVec::from_buf([standing.into()]);
+    let quotas = Few::One(standing.into());
     Decision { status, quotas, binding: 0, retry_after, delay, decided_at: now, origin: Origin::Store }
 }

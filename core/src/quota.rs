@@ -5,10 +5,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt::Write as _;
 
-use sha2::{Digest as _, Sha256};
-use smallvec::SmallVec;
-
 use crate::algorithm::{Algorithm, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
+use crate::sha256::sha256;
 use crate::{Error, Millis, UnixMillis};
 
 /// An algorithm with its numbers.
@@ -242,7 +240,7 @@ impl From<Rule> for Quota {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     name: Box<str>,
-    quotas: SmallVec<[Quota; 1]>,
+    quotas: Box<[Quota]>,
     charge_denied: bool,
     id: Box<str>,
     /// The first 64 bits of the id's SHA-256.
@@ -265,7 +263,7 @@ impl Policy {
         Self::of(name, quotas.into_iter().collect())
     }
 
-    fn of(name: &str, mut quotas: SmallVec<[Quota; 1]>) -> Result<Self, Error> {
+    fn of(name: &str, mut quotas: Box<[Quota]>) -> Result<Self, Error> {
         let policy_name = checked_name("name", name)?;
         let count = quotas.len();
         if count == 0 || count > Self::MAX_QUOTAS {
@@ -293,7 +291,7 @@ impl Policy {
             let _ = write!(id, "{algorithm}{unit}");
         }
         let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
-        let hash = Sha256::digest(&id);
+        let hash = sha256(id.as_bytes());
         let digest = u64::from_le_bytes(core::array::from_fn(|place| hash[place]));
         Ok(Self { name: policy_name, quotas, charge_denied: false, id: id.into(), digest, retention })
     }
@@ -350,7 +348,7 @@ impl Policy {
 fn checked_name(field: &str, name: &str) -> Result<Box<str>, Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > 32 || !name.chars().all(fits) {
-        let shown: String = name.chars().take(40).collect();
+        let shown = &name[..name.floor_char_boundary(40)];
         return Err(Error::invalid(format!(
             "{field}: {shown:?} cannot be a name; write 1 to 32 of the characters a-z A-Z 0-9 - _ ."
         )));

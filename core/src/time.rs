@@ -107,7 +107,7 @@ impl Add<Millis> for UnixMillis {
 
     /// Saturates at [`UnixMillis::MAX`].
     fn add(self, span: Millis) -> Self {
-        Self::new(self.0.saturating_add(span.0))
+        Self(self.0 + span.0.min(Self::MAX.0 - self.0))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Integers, little-endian, a reader that no bytes can surprise, and bytes as text.
 
+use sha2::{Digest as _, Sha256};
 use tollgate_core::{Error, ErrorKind, Millis, UnixMillis};
 
 pub(crate) fn put<const N: usize>(out: &mut Vec<u8>, values: [u64; N]) {
@@ -52,13 +53,19 @@ impl<'a> Reader<'a> {
     }
 }
 
+pub(crate) fn sha256(text: &str) -> [u8; 32] {
+    Sha256::digest(text).into()
+}
+
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Bytes as text that may stand in a URL and in a field: two digits each.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        out.extend([byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)])));
+        for digit in [byte >> 4, byte & 15] {
+            out.push(char::from(DIGITS[usize::from(digit)]));
+        }
     }
     out
 }
@@ -70,8 +77,13 @@ pub(crate) fn from_hex(text: &str) -> Vec<u8> {
         b'a'..=b'f' => Some(digit - b'a' + 10),
         _ => None,
     };
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map_while(|pair| Some((value(pair[0])? << 4) | value(*pair.get(1)?)?)).collect()
+    let (pairs, _) = text.as_bytes().as_chunks();
+    let mut bytes = Vec::with_capacity(pairs.len());
+    for &[high, low] in pairs {
+        let (Some(high), Some(low)) = (value(high), value(low)) else { break };
+        bytes.push(high << 4 | low);
+    }
+    bytes
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use std::num::NonZero;
 
-use sha2::{Digest as _, Sha256};
 use tollgate_core::Millis;
+
+use crate::bytes::sha256;
 
 /// Where the counts live, and how long to wait for them.
 ///
@@ -107,7 +108,7 @@ impl Placement {
         match self {
             Self::PerKey => key.to_owned(),
             Self::Shards(count) => {
-                let hash = Sha256::digest(key);
+                let hash = sha256(key);
                 let hash = u64::from_le_bytes(std::array::from_fn(|place| hash[place]));
                 format!("tg1:shard:{}of{count}", hash % u64::from(count.get()))
             }

@@ -121,8 +121,14 @@ impl<R: Rows> Counter<R> {
         }
         let row = found.row_after(call, &state, &held, now, clock);
         let first = once.map(|(key, ttl)| (key, first_answer_row(&answer, now, ttl, call.min_ttl, clock)));
-        let rows = [row.map(|row| (call.key.clone(), row)), first];
-        self.save(rows.into_iter().flatten().collect(), clock)?;
+        let mut rows = Vec::new();
+        if let Some(row) = row {
+            rows.push((call.key.clone(), row));
+        }
+        if let Some(first) = first {
+            rows.push(first);
+        }
+        self.save(rows, clock)?;
         Ok(answer)
     }
 
@@ -136,8 +142,9 @@ impl<R: Rows> Counter<R> {
         let found = self.find(call, now)?;
         if let Some(mut state) = found.state.clone() {
             call.policy.refund(&mut state, charged_at, now, call.cost);
-            let row = found.row_after(call, &state, &found.held, now, clock);
-            self.save(row.map(|row| (call.key.clone(), row)).into_iter().collect(), clock)?;
+            if let Some(row) = found.row_after(call, &state, &found.held, now, clock) {
+                self.save(vec![(call.key.clone(), row)], clock)?;
+            }
         }
         Ok(found.answer(&call.policy, now, call.cost, false))
     }

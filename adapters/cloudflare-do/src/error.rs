@@ -19,7 +19,8 @@ pub struct Thrown {
 impl From<Thrown> for Error {
     fn from(thrown: Thrown) -> Self {
         let text = thrown.message.to_ascii_lowercase();
-        let says = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
+        let text = text.as_bytes();
+        let says = |parts: &[&str]| parts.iter().any(|part| text.windows(part.len()).any(|at| at == part.as_bytes()));
         let (kind, what) =
             if thrown.overloaded || says(&["overloaded", "too many requests queued", "queued for too long"]) {
                 (ErrorKind::Unavailable, "the object is overloaded; nothing was charged")
@@ -57,8 +58,8 @@ pub(crate) fn nonsense(what: &str) -> Error {
     Error::new(ErrorKind::Corrupt, message)
 }
 
-fn shortened(text: &str) -> String {
-    text.chars().take(200).collect()
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(200)]
 }
 
 #[cfg(test)]

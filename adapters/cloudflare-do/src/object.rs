@@ -6,15 +6,15 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use tollgate_core::{Error, UnixMillis};
-use worker::js_sys::Date;
+use worker::js_sys::{self, Date};
 use worker::wasm_bindgen::prelude::wasm_bindgen;
-use worker::wasm_bindgen::{self, JsValue};
-use worker::wasm_bindgen_futures::future_to_promise;
+use worker::wasm_bindgen::{self, JsError, JsValue};
+use worker::wasm_bindgen_futures::{JsFuture, future_to_promise};
 use worker::{State, web_sys};
 
 use crate::bytes::from_hex;
 use crate::counter::Counter;
-use crate::sql::Sql;
+use crate::sql::{Sql, instant};
 use crate::wire::Reply;
 
 #[wasm_bindgen(module = "/src/cloudflare.js")]
@@ -85,25 +85,25 @@ impl Inner {
         reply(answered.status, &answered.to_text())
     }
 
-    async fn sweep(&self) -> worker::Result<()> {
+    async fn sweep(&self) -> Result<(), JsValue> {
         let swept = self.with_counter(|counter| counter.sweep(clock()));
-        if !swept.map_err(|error| worker::Error::RustError(error.to_string()))? {
+        if !swept.map_err(|error| JsError::new(&error.to_string()))? {
             // No event comes before this is done, and the next one makes the table anew.
             self.counter.replace(None);
-            self.state.storage().delete_all().await?;
+            JsFuture::from(self.state.storage().as_raw().delete_all()?).await?;
         }
         Ok(())
     }
 
     /// Makes the counter, once in the object's time in memory.
-    async fn wake(&self) -> worker::Result<()> {
+    async fn wake(&self) -> Result<(), JsValue> {
         if self.counter.borrow().is_some() {
             return Ok(());
         }
-        let alarm = self.state.storage().get_alarm().await?.and_then(|at_ms| u64::try_from(at_ms).ok());
+        let alarm = JsFuture::from(self.state.storage().as_raw().get_alarm(js_sys::Object::new())?).await?;
         let sql = Sql::new(self.state.storage())?;
         // Another event may have made it meanwhile.
-        self.counter.borrow_mut().get_or_insert_with(|| Counter::new(sql, alarm.map(UnixMillis::new)));
+        self.counter.borrow_mut().get_or_insert_with(|| Counter::new(sql, instant(&alarm)));
         Ok(())
     }
 

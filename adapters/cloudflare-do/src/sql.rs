@@ -45,14 +45,18 @@ impl Sql {
     }
 
     /// Runs a query: the last row that it answers, if any.
-    fn run<const N: usize>(&self, query: &str, bindings: [JsValue; N]) -> Result<Option<Array>, Error> {
-        run(self.sql.as_ref(), query, &bindings.into_iter().collect()).map_err(refused)
+    fn run(&self, query: &str, bindings: &[JsValue]) -> Result<Option<Array>, Error> {
+        let list = Array::new();
+        for binding in bindings {
+            list.push(binding);
+        }
+        run(self.sql.as_ref(), query, &list).map_err(refused)
     }
 }
 
 impl Rows for Sql {
     fn load(&self, key: &str) -> Result<Option<Row>, Error> {
-        let Some(row) = self.run(LOAD, [key.into()])? else { return Ok(None) };
+        let Some(row) = self.run(LOAD, &[key.into()])? else { return Ok(None) };
         let blob = |place| row.get(place).dyn_ref::<ArrayBuffer>().map(|blob| Uint8Array::new(blob).to_vec());
         match (blob(0), blob(1), instant(&row.get(2))) {
             (Some(value), Some(leased), Some(expires)) => Ok(Some(Row { value, leased, expires })),
@@ -66,23 +70,24 @@ impl Rows for Sql {
             return saved.map_err(refused);
         }
         // A state and a token's answer: one statement, so that both are written or neither.
-        let bindings = rows.iter().flat_map(|(key, row)| {
+        let mut bindings = Vec::new();
+        for (key, row) in rows {
             let blob = |bytes: &[u8]| JsValue::from(Uint8Array::from(bytes));
-            [(*key).into(), blob(&row.value), blob(&row.leased), number(row.expires)]
-        });
-        run(self.sql.as_ref(), SAVE_TWO, &bindings.collect()).map(drop).map_err(refused)
+            bindings.extend([(*key).into(), blob(&row.value), blob(&row.leased), number(row.expires)]);
+        }
+        self.run(SAVE_TWO, &bindings).map(drop)
     }
 
     fn remove(&mut self, key: &str) -> Result<(), Error> {
-        self.run(REMOVE, [key.into()]).map(drop)
+        self.run(REMOVE, &[key.into()]).map(drop)
     }
 
     fn sweep(&mut self, clock: UnixMillis) -> Result<(), Error> {
-        self.run(SWEEP, [number(clock)]).map(drop)
+        self.run(SWEEP, &[number(clock)]).map(drop)
     }
 
     fn next_expiry(&self) -> Result<Option<UnixMillis>, Error> {
-        let row = self.run(NEXT_EXPIRY, [])?;
+        let row = self.run(NEXT_EXPIRY, &[])?;
         Ok(row.and_then(|row| instant(&row.get(0))))
     }
 
@@ -109,7 +114,7 @@ fn number(instant: UnixMillis) -> JsValue {
     JsValue::from_f64(as_f64(instant))
 }
 
-fn instant(column: &JsValue) -> Option<UnixMillis> {
+pub(crate) fn instant(column: &JsValue) -> Option<UnixMillis> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number after the epoch")]
     column.as_f64().filter(|ms| *ms >= 0.0).map(|ms| UnixMillis::new(ms as u64))
 }

@@ -2,10 +2,10 @@
 
 use std::future::Future;
 
-use sha2::{Digest as _, Sha256};
 use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
 use tollgate_core::{Capabilities, Check, Error, Key, MaybeSend, MaybeSync, Millis, Policy, UnixMillis};
 
+use crate::bytes::sha256;
 use crate::config::{Clock, Config};
 use crate::wire::{Action, Answer, Call, Once, Reply};
 
@@ -83,7 +83,7 @@ impl<N: Namespace> DurableObjects<N> {
 
     fn prepare_check(&self, action: Action, check: Check<'_>) -> Call {
         let once = check.idempotency.map(|idempotency| {
-            let hash = Sha256::digest(idempotency.token);
+            let hash = sha256(idempotency.token);
             Once { token: std::array::from_fn(|place| hash[place]), ttl: idempotency.ttl }
         });
         Call { once, ..self.prepare(action, check.policy, check.key, check.cost, check.now) }

@@ -161,7 +161,10 @@ impl Call {
         if flags & !(CHARGE_DENIED | OBJECT_CLOCK | TOKEN) != 0 {
             return Err(rest.error("unknown flags"));
         }
-        let quotas = (0..count).map(|_| quota(&mut rest)).collect::<Result<Vec<_>, _>>()?;
+        let mut quotas = Vec::new();
+        for _ in 0..count {
+            quotas.push(quota(&mut rest)?);
+        }
         let policy = Policy::new("wire", quotas)?.charge_denied(flags & CHARGE_DENIED != 0);
         let (cost, now, min_ttl) = (rest.u64()?, rest.instant()?, rest.millis()?);
         let now = (flags & OBJECT_CLOCK == 0).then_some(now);
@@ -208,7 +211,7 @@ impl Answer {
         if let Some(Granted { units, until }) = self.lease {
             put(&mut out, [units, until.get()]);
         }
-        out.extend(self.before.iter().flatten());
+        out.extend_from_slice(self.before.as_deref().unwrap_or_default());
         out
     }
 
@@ -251,7 +254,7 @@ impl Reply {
     /// Its text on the way: of an answer hexadecimal digits.
     #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "only Cloudflare's own namespace sends text"))]
     pub(crate) fn to_text(&self) -> String {
-        if self.status == 200 { to_hex(&self.body) } else { String::from_utf8_lossy(&self.body).into_owned() }
+        if self.status == 200 { to_hex(&self.body) } else { str::from_utf8(&self.body).unwrap_or_default().to_owned() }
     }
 
     /// What came, as the status, a space and the text.
@@ -267,8 +270,10 @@ impl Reply {
         if self.status == 200 {
             return Answer::decode(&self.body);
         }
-        let text = String::from_utf8_lossy(&self.body);
-        let known = text.split_once(": ").and_then(|(name, message)| Some((kind_of(name)?, message.to_owned())));
+        let text = str::from_utf8(&self.body).unwrap_or_default();
+        let known = text
+            .split_once(':')
+            .and_then(|(name, message)| Some((kind_of(name)?, message.strip_prefix(' ')?.to_owned())));
         let (kind, message) = known.ok_or_else(|| error::nonsense(&format!("{} {text}", self.status)))?;
         Err(Error::new(kind, message))
     }

@@ -27,9 +27,10 @@ pub(crate) fn missing(name: &str, why: &str) -> Error {
 /// An operation that failed. Workers KV tells which way only in the text of a JavaScript error.
 #[cfg(any(target_arch = "wasm32", test))]
 pub(crate) fn failed(what: &str, why: &str) -> Error {
-    let kind = if why.contains("429") || why.contains("Too Many Requests") {
+    let says = |part: &str| why.as_bytes().windows(part.len()).any(|at| at == part.as_bytes());
+    let kind = if says("429") || says("Too Many Requests") {
         ErrorKind::Contended
-    } else if why.contains(" 400 ") || why.contains(" 413 ") || why.contains(" 414 ") {
+    } else if says(" 400 ") || says(" 413 ") || says(" 414 ") {
         ErrorKind::Refused
     } else {
         ErrorKind::Unavailable

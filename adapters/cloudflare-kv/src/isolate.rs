@@ -188,8 +188,12 @@ impl Isolate {
     pub(crate) fn appoint(&self, now: UnixMillis) -> Option<Millis> {
         let mut inner = self.lock();
         let Inner { slots, unwritten, flush_at, .. } = &mut *inner;
-        let waits = unwritten.iter().take(LOOKS_MAX).filter_map(|key| slots.get(key));
-        let wait = waits.map(|slot| slot.pace.wait(now)).min().filter(|wait| *wait <= LINGER_MAX)?;
+        let mut soonest = None;
+        for slot in unwritten.iter().take(LOOKS_MAX).filter_map(|key| slots.get(key)) {
+            let wait = slot.pace.wait(now);
+            soonest = Some(soonest.map_or(wait, |soonest: Millis| soonest.min(wait)));
+        }
+        let wait = soonest.filter(|wait| *wait <= LINGER_MAX)?;
         let at = now + wait;
         if flush_at.is_some_and(|other| other > now && other <= at) {
             return None;
@@ -229,7 +233,7 @@ impl Inner {
     fn slot(&mut self, config: &Config, check: &Check<'_>, key: &str) -> Result<&mut Slot, Error> {
         if !self.slots.contains_key(key) {
             self.make_room(config, check.now)?;
-            let account = Account::new(self.policy(check.policy), self.draws.next());
+            let account = Account::new(shared(&mut self.policies, check.policy), self.draws.next());
             let last_read = account.value(check.now);
             let slot = Slot {
                 account,
@@ -240,14 +244,13 @@ impl Inner {
                 alone: false,
             };
             self.slots.insert(key.to_owned(), slot);
-        } else if self.slots.get(key).is_some_and(|slot| *slot.account.policy != *check.policy) {
-            // The limits have changed; what was used stays.
-            let policy = self.policy(check.policy);
-            if let Some(slot) = self.slots.get_mut(key) {
-                slot.account.policy = policy;
-            }
         }
-        self.slots.get_mut(key).ok_or_else(|| error::full(config.keys_max))
+        let slot = self.slots.get_mut(key).ok_or_else(|| error::full(config.keys_max))?;
+        if *slot.account.policy != *check.policy {
+            // The limits have changed; what was used stays.
+            slot.account.policy = shared(&mut self.policies, check.policy);
+        }
+        Ok(slot)
     }
 
     /// Forgets what does not matter any more, each time the number of keys has doubled since, and when it is full.
@@ -260,19 +263,19 @@ impl Inner {
         }
         if self.slots.len() >= config.keys_max { Err(error::full(config.keys_max)) } else { Ok(()) }
     }
+}
 
-    /// One copy of a policy for all its keys.
-    fn policy(&mut self, policy: &Policy) -> Arc<Policy> {
-        if let Some(known) = self.policies.iter().find(|known| ***known == *policy) {
-            return Arc::clone(known);
-        }
-        if self.policies.len() >= POLICIES_MAX {
-            self.policies.clear();
-        }
-        let known = Arc::new(policy.clone());
-        self.policies.push(Arc::clone(&known));
-        known
+/// One copy of a policy for all its keys.
+fn shared(policies: &mut Vec<Arc<Policy>>, policy: &Policy) -> Arc<Policy> {
+    if let Some(known) = policies.iter().find(|known| ***known == *policy) {
+        return Arc::clone(known);
     }
+    if policies.len() >= POLICIES_MAX {
+        policies.clear();
+    }
+    let known = Arc::new(policy.clone());
+    policies.push(Arc::clone(&known));
+    known
 }
 
 impl Slot {

@@ -41,7 +41,8 @@ pub(crate) fn decode(policy: &Policy, bytes: &[u8]) -> Result<Vec<Entry>, Error>
     let mut entries: Vec<Entry> = Vec::with_capacity(body.len() / entry_len);
     for chunk in body.chunks_exact(entry_len) {
         let (head, state) = chunk.split_at(HEAD_LEN);
-        let word = |place: usize| u64::from_le_bytes(std::array::from_fn(|byte| head[8 * place + byte]));
+        let (words, _) = head.as_chunks();
+        let word = |place: usize| u64::from_le_bytes(words[place]);
         if word(1) > UnixMillis::MAX.get() || entries.iter().any(|entry| entry.id == word(0)) {
             return Err(corrupt("an entry has an impossible instant, or another's id"));
         }
