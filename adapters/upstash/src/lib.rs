@@ -3,8 +3,8 @@
 //! [`Redis`] is an [`Atomic`](tollgate_core::store::Atomic) store: a Lua script repeats the core's integer arithmetic
 //! inside the server, so a policy's quotas are decided and charged in one indivisible step, at any concurrency and from
 //! any number of hosts. It speaks the Redis protocol to Redis 6.2 or newer, Valkey, Upstash's `rediss://` endpoint, and
-//! (feature `cluster`) a Redis Cluster. `Rest` (feature `rest`) is the same over Upstash's REST protocol, natively and on
-//! WebAssembly.
+//! (feature `cluster`) a Redis Cluster. `Rest` (feature `rest`) is the same over Upstash's REST protocol, natively and, over
+//! the host's own HTTP client, on WebAssembly.
 //!
 //! ```no_run
 //! use tollgate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
@@ -65,8 +65,10 @@ mod trust;
 pub use config::Config;
 #[cfg(feature = "resp")]
 pub use explain::Explanation;
+#[cfg(all(feature = "rest", not(target_arch = "wasm32")))]
+pub use rest::{Native, RestLimiter};
 #[cfg(feature = "rest")]
-pub use rest::{Rest, RestConfig, RestLimiter};
+pub use rest::{NoAnswer, Response, Rest, RestConfig, Transport};
 pub use script::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1};
 #[cfg(any(feature = "resp", feature = "rest"))]
 pub use settings::Clock;

@@ -6,18 +6,53 @@ use tollgate_core::{Error, ErrorKind, Idempotency, Key, Millis, Policy, Rule, Un
 
 use crate::state;
 
-/// The script that decides, in Lua. Its first lines say what its keys, arguments and answer are.
-pub const SCRIPT: &str = LOCKING_SCRIPT.split_at("#!lua flags=allow-key-locking\n".len()).1;
+/// The script that decides, in Lua: `src/decide.lua`, whose first lines say what its keys, arguments and answer are, without
+/// comments and indentation. Its lines have the same numbers.
+pub const SCRIPT: &str = LOCKING_SCRIPT.split_at(FLAG.len()).1;
 
 /// The SHA-1 of [`SCRIPT`]: what `EVALSHA` names it by.
-pub const SCRIPT_SHA1: &str = "7cae92d4af643701545e3d5eefa921111bcb74c1";
+pub const SCRIPT_SHA1: &str = "bec8bd88fbfded22612d41bc1f3cf4f86851f296";
 
 /// [`SCRIPT`] under Upstash's flag: it then locks the keys that it is given, and not the whole database
 /// (<https://upstash.com/docs/redis/features/key-locking>). Stock Redis refuses the flag.
-pub const LOCKING_SCRIPT: &str = concat!("#!lua flags=allow-key-locking\n", include_str!("decide.lua"));
+pub const LOCKING_SCRIPT: &str = match str::from_utf8(&BARE) {
+    Ok(text) => text,
+    Err(_) => panic!("decide.lua is no UTF-8"),
+};
 
 /// The SHA-1 of [`LOCKING_SCRIPT`].
-pub const LOCKING_SCRIPT_SHA1: &str = "1a4cc098ce9db4a149e98c5cbc3d77043989b64e";
+pub const LOCKING_SCRIPT_SHA1: &str = "fd953bebad4ef2ac597d483bee0197fd435a71b4";
+
+const FLAG: &str = "#!lua flags=allow-key-locking\n";
+
+const BARE: [u8; bare(&mut [])] = {
+    let mut out = [0; bare(&mut [])];
+    bare(&mut out);
+    out
+};
+
+/// Writes the flag and the script, without comments and indentation, as far as there is room; and tells their length.
+const fn bare(out: &mut [u8]) -> usize {
+    let lua = concat!("#!lua flags=allow-key-locking\n", include_str!("decide.lua")).as_bytes();
+    let (mut length, mut at) = (0, 0);
+    let (mut begins, mut skips) = (true, false);
+    while at < lua.len() {
+        let byte = lua[at];
+        if byte == b'\n' {
+            (begins, skips) = (true, false);
+        } else if begins && byte != b' ' {
+            (begins, skips) = (false, byte == b'-' && lua[at + 1] == b'-');
+        }
+        if byte == b'\n' || !(begins || skips) {
+            if length < out.len() {
+                out[length] = byte;
+            }
+            length += 1;
+        }
+        at += 1;
+    }
+    length
+}
 
 /// One run of the script.
 pub(crate) struct Call<'a> {

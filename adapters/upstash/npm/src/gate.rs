@@ -1,24 +1,29 @@
 //! What the TypeScript calls. Every number that it hands over it has found to be whole.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 
-use tollgate_core::{
-    BodyFormat, Check, ClientIpSource, DenyCache, Identity, Key, Limiter as _, Millis, Policy, Refund, UnixMillis,
-};
+use tollgate_core::{BodyFormat, ClientIpSource, DenyCache, Identity, Limiter as _, Policy};
 use wasm_bindgen::prelude::*;
 
-use crate::error::{invalid, thrown};
-use crate::options::{Options, whole};
+use crate::call::{Caller, Wire};
+use crate::error::invalid;
+use crate::options::Options;
 use crate::store::{self, Store};
-use crate::verdict::verdict;
 
 /// A limiter of one policy.
 #[wasm_bindgen]
 pub struct Gate {
-    policy: Policy,
     source: ClientIpSource,
-    limiter: DenyCache<Store>,
-    body_format: BodyFormat,
+    limit: Rc<Limit>,
+}
+
+/// What its calls need of it.
+pub(crate) struct Limit {
+    pub(crate) policy: Policy,
+    pub(crate) limiter: DenyCache<Store>,
+    pub(crate) body_format: BodyFormat,
+    pub(crate) wire: Rc<Wire>,
 }
 
 #[wasm_bindgen]
@@ -26,9 +31,12 @@ impl Gate {
     /// A limiter by its options.
     #[wasm_bindgen(constructor)]
     pub fn new(options: &Options) -> Result<Gate, JsValue> {
-        let limiter = DenyCache::new(store::open(options)?).hold(options.hold()).capacity(options.capacity() as usize);
+        let wire = Rc::<Wire>::default();
+        let limiter = DenyCache::new(store::open(options, Rc::clone(&wire))?);
+        let limiter = limiter.hold(options.hold()).capacity(options.capacity() as usize);
         let body_format = if options.problem() { BodyFormat::Problem } else { BodyFormat::Json };
-        Ok(Self { policy: options.policy()?, source: options.source()?, limiter, body_format })
+        let limit = Limit { policy: options.policy()?, limiter, body_format, wire };
+        Ok(Self { source: options.source()?, limit: Rc::new(limit) })
     }
 
     /// The header fields that tell the client's address, separated by commas.
@@ -54,40 +62,14 @@ impl Gate {
         Ok(identity.resolve().as_str().to_string())
     }
 
-    /// Decides on a request, or where it `peeks` says how it would.
-    pub async fn check(
-        &self,
-        key: String,
-        cost: f64,
-        now: f64,
-        token: Option<String>,
-        token_ttl: f64,
-        peeks: bool,
-    ) -> Result<String, JsValue> {
-        let key = Key::new(key);
-        let mut check = Check::new(&self.policy, &key, UnixMillis::new(whole(now))).cost(whole(cost));
-        if let Some(token) = &token {
-            check = check.idempotent(token, Millis::new(whole(token_ttl)));
-        }
-        let decision = if peeks { self.limiter.peek(check).await } else { self.limiter.check(check).await };
-        Ok(verdict(&self.policy, &decision.map_err(thrown)?, self.body_format))
-    }
-
-    /// Gives back what a request was charged.
-    pub async fn refund(&self, key: String, cost: f64, charged_at: f64, now: f64) -> Result<(), JsValue> {
-        let (charged_at, now) = (UnixMillis::new(whole(charged_at)), UnixMillis::new(whole(now)));
-        let key = Key::new(key);
-        self.limiter.refund(Refund::new(&self.policy, &key, whole(cost), charged_at, now)).await.map_err(thrown)
-    }
-
-    /// Forgets what a key used.
-    pub async fn reset(&self, key: String) -> Result<(), JsValue> {
-        self.limiter.reset(&self.policy, &Key::new(key)).await.map_err(thrown)
+    /// Who makes calls on it.
+    pub fn caller(&self) -> Caller {
+        Caller::new(&self.limit)
     }
 
     /// What the store can do, as JSON.
     pub fn capabilities(&self) -> String {
-        let can = self.limiter.capabilities();
+        let can = self.limit.limiter.capabilities();
         let algorithms = can.algorithms.join(r#"",""#);
         format!(
             concat!(

@@ -6,6 +6,7 @@
 
 #[cfg(feature = "blobs")]
 mod blobs;
+mod call;
 mod error;
 mod gate;
 mod options;
@@ -13,6 +14,7 @@ mod options;
 mod upstash;
 mod verdict;
 
+pub use call::Caller;
 pub use gate::Gate;
 pub use verdict::undecided;
 

@@ -1,9 +1,13 @@
 //! Upstash as the store.
 
+use std::rc::Rc;
+
 use tollgate_core::Millis;
-use tollgate_upstash::{Clock, Rest, RestConfig, RestLimiter};
+use tollgate_core::store::AtomicLimiter;
+use tollgate_upstash::{Clock, NoAnswer, Response, Rest, RestConfig, Transport};
 use wasm_bindgen::prelude::*;
 
+use crate::call::{Met, Wire};
 use crate::error::misplaced;
 use crate::options::{Options, whole};
 
@@ -29,17 +33,42 @@ extern "C" {
     fn min_ttl_ms(this: &Database) -> f64;
 }
 
-pub(crate) type Store = RestLimiter;
+pub(crate) type Store = AtomicLimiter<Rest<Endpoint>>;
 
-pub(crate) fn open(options: &Options) -> Result<Store, JsValue> {
+pub(crate) fn open(options: &Options, wire: Rc<Wire>) -> Result<Store, JsValue> {
     let database: &Database = options.unchecked_ref();
     let clock = if database.server_clock() { Clock::Server } else { Clock::Caller };
-    let mut config = RestConfig::new(database.url(), database.token())
+    let token = database.token();
+    let mut config = RestConfig::new(database.url(), &token)
         .deadline(options.deadline())
         .clock(clock)
         .min_ttl(Millis::new(whole(database.min_ttl_ms())));
     if let Some(yes) = database.key_locking() {
         config = config.key_locking(yes);
     }
-    Ok(Rest::new(config).map_err(|error| misplaced("", error))?.limiter())
+    Ok(Rest::over(Endpoint { wire, token }, config).map_err(|error| misplaced("", error))?.limiter())
+}
+
+/// The database's endpoint, by way of the host.
+pub(crate) struct Endpoint {
+    wire: Rc<Wire>,
+    token: String,
+}
+
+impl Transport for Endpoint {
+    /// The host keeps it.
+    type Deadline = ();
+
+    fn deadline(&self, _: Millis) {}
+
+    async fn post(&self, command: String, (): &()) -> Result<Response, NoAnswer> {
+        match self.wire.ask(command).await {
+            Met::Answer(answer) => Ok(Response { status: answer.status, body: answer.bytes }),
+            // What a `fetch` throws may repeat the token, and does not tell whether anything was sent.
+            Met::Failed { name, message } => {
+                Err(NoAnswer::Lost(format!("{name}: {message}").replace(&self.token, "…").into()))
+            }
+            Met::Late => Err(NoAnswer::Late),
+        }
+    }
 }

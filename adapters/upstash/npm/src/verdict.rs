@@ -1,4 +1,10 @@
-//! Decisions on their way to JavaScript: one text of JSON, which costs less to hand over than an object field by field.
+//! Decisions on their way to JavaScript: one text, for handing over an object costs more, and most who ask need but its first
+//! line. It is made like a response of HTTP:
+//!
+//! 1. `allowed`, `denied`, `never_admissible`, or `undecided` where the limiter failed; and if it is refused, the status.
+//! 2. Which quota bound; after how many milliseconds to retry; how many to delay; when it was decided; where; and of each
+//!    quota its name, its limit, how much remains, and after how many milliseconds it is unused. `-` for what is not told.
+//! 3. The response fields, one a line; and if it is refused an empty line, and the body.
 
 use std::fmt::Write as _;
 
@@ -7,26 +13,22 @@ use wasm_bindgen::prelude::*;
 
 /// All that there is to say of a decision.
 pub(crate) fn verdict(policy: &Policy, decision: &Decision, format: BodyFormat) -> String {
-    let mut out = String::with_capacity(768);
-    let binding = decision.binding_index();
-    let _ = write!(out, r#"{{"status":"{}","binding":{binding},"quotas":["#, decision.status().name());
-    for (place, (quota, status)) in policy.quotas().iter().zip(decision.quotas()).enumerate() {
-        let comma = if place == 0 { "" } else { "," };
-        let _ = write!(out, r#"{comma}{{"name":"{}","limit":{},"remaining":"#, quota.name(), status.limit());
-        number_or_null(&mut out, status.remaining());
-        out.push_str(r#","resetAfterMs":"#);
-        number_or_null(&mut out, status.reset_after().map(|span| span.get()));
-        out.push('}');
+    let refusal = Refusal::denied(policy, decision, format);
+    let mut out = begun(decision.status().name(), refusal.as_ref());
+    let _ = write!(out, "{} ", decision.binding_index());
+    told(&mut out, decision.retry_after().map(|span| span.get()));
+    let (delay, at) = (decision.delay().get(), decision.decided_at().get());
+    let _ = write!(out, " {delay} {at} {}", decision.origin().name());
+    for (quota, status) in policy.quotas().iter().zip(decision.quotas()) {
+        let _ = write!(out, " {} {} ", quota.name(), status.limit());
+        told(&mut out, status.remaining());
+        out.push(' ');
+        told(&mut out, status.reset_after().map(|span| span.get()));
     }
-    out.push_str(r#"],"retryAfterMs":"#);
-    number_or_null(&mut out, decision.retry_after().map(|span| span.get()));
-    let (delay, at, origin) = (decision.delay().get(), decision.decided_at().get(), decision.origin().name());
-    let _ = write!(out, r#","delayMs":{delay},"decidedAtMs":{at},"origin":"{origin}","#);
-    match Refusal::denied(policy, decision, format) {
-        Some(refusal) => response(&mut out, refusal),
-        None => headers(&mut out, &ResponseFields::new(policy, decision)),
+    match refusal {
+        Some(refusal) => refused(&mut out, &refusal),
+        None => fields(&mut out, &ResponseFields::new(policy, decision)),
     }
-    out.push('}');
     out
 }
 
@@ -43,49 +45,43 @@ pub fn undecided(kind: &str, passes: bool) -> String {
         ErrorKind::Unsupported,
     ];
     let kind = KINDS.into_iter().find(|known| known.name() == kind).unwrap_or(ErrorKind::Unavailable);
-    let mut out = String::from("{");
-    if passes {
-        headers(&mut out, &ResponseFields::failed_open(kind));
-    } else {
-        response(&mut out, Refusal::unavailable(kind));
+    let refusal = (!passes).then(|| Refusal::unavailable(kind));
+    let mut out = begun("undecided", refusal.as_ref());
+    out.push_str("0 - 0 0 fail_mode");
+    match refusal {
+        Some(refusal) => refused(&mut out, &refusal),
+        None => fields(&mut out, &ResponseFields::failed_open(kind)),
     }
-    out.push('}');
     out
 }
 
-fn response(out: &mut String, refusal: Refusal) {
-    let (status_code, fields, body) = refusal.into_parts();
-    headers(out, &fields);
-    let _ = write!(out, r#","refusal":{{"status":{status_code},"body":"#);
-    text(out, &body);
-    out.push('}');
-}
-
-fn headers(out: &mut String, fields: &ResponseFields) {
-    out.push_str(r#""headers":{"#);
-    for (place, (name, value)) in fields.iter().enumerate() {
-        let comma = if place == 0 { "" } else { "," };
-        let _ = write!(out, r#"{comma}"{name}":"#);
-        text(out, value);
+fn begun(status: &str, refusal: Option<&Refusal>) -> String {
+    let mut out = String::with_capacity(512);
+    out.push_str(status);
+    if let Some(refusal) = refusal {
+        let _ = write!(out, " {}", refusal.status_code());
     }
-    out.push('}');
+    out.push('\n');
+    out
 }
 
-/// Fields and bodies hold quotes, and nothing else that JSON escapes but what is escaped in them already.
-fn text(out: &mut String, text: &str) {
-    out.push('"');
-    for character in text.chars() {
-        if matches!(character, '"' | '\\') {
-            out.push('\\');
+fn refused(out: &mut String, refusal: &Refusal) {
+    fields(out, refusal.fields());
+    out.push_str("\n\n");
+    out.push_str(refusal.body());
+}
+
+fn fields(out: &mut String, fields: &ResponseFields) {
+    for (name, value) in fields.iter() {
+        for part in ["\n", name, ":", value] {
+            out.push_str(part);
         }
-        out.push(character);
     }
-    out.push('"');
 }
 
-fn number_or_null(out: &mut String, number: Option<u64>) {
+fn told(out: &mut String, number: Option<u64>) {
     let _ = match number {
         Some(number) => write!(out, "{number}"),
-        None => out.write_str("null"),
+        None => out.write_str("-"),
     };
 }

@@ -1,5 +1,7 @@
 import * as glue from "#upstash/glue";
 import module from "#upstash/module";
+import type { Answer } from "./calls.js";
+import { Endpoint } from "./endpoint.js";
 import { start } from "./engine.js";
 import { Limiter } from "./limiter.js";
 import { upstash, type UpstashOptions } from "./options.js";
@@ -19,7 +21,15 @@ const engine = start(module, glue);
  *     if (verdict.response) return verdict.response;
  */
 export class Tollgate extends Limiter {
+  readonly #endpoint: Endpoint;
+
   constructor(options: UpstashOptions) {
-    super(engine, upstash(options));
+    const ready = upstash(options);
+    super(engine, ready);
+    this.#endpoint = new Endpoint(ready);
+  }
+
+  protected override ask(wanted: string, signal: AbortSignal | undefined): Promise<Answer> {
+    return this.#endpoint.post(wanted, signal);
   }
 }

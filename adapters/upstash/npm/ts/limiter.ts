@@ -1,8 +1,9 @@
+import { type Answer, Calls } from "./calls.js";
 import type { Engine } from "./engine.js";
 import { invalid, TollgateError } from "./error.js";
 import { shown, whole } from "./fields.js";
 import type { Identity, Options } from "./options.js";
-import { type Told, Verdict } from "./verdict.js";
+import { Verdict } from "./verdict.js";
 
 /** How to decide on one request. */
 export interface CheckOptions {
@@ -19,12 +20,13 @@ export interface CheckOptions {
 }
 
 /** What both stores' options come to. */
-type Ready = { failsOpen: boolean; platform: string; identify: Options["identify"] };
+type Ready = { failsOpen: boolean; platform: string; identify: Options["identify"]; deadlineMs: number };
 
 /** A limiter of one policy for any `Request`. Make one and keep it: its deny cache and its token for reads live in it. */
 export abstract class Limiter {
   readonly #engine: Engine;
   readonly #gate: InstanceType<Engine["Gate"]>;
+  readonly #calls: Calls;
   readonly #options: Ready;
   readonly #fields: string[];
 
@@ -36,6 +38,7 @@ export abstract class Limiter {
     } catch (thrown) {
       throw TollgateError.from(thrown);
     }
+    this.#calls = new Calls(this.#gate, (wanted, signal) => this.ask(wanted, signal), options.deadlineMs);
     this.#fields = this.#gate.fields().split(",").filter(Boolean);
   }
 
@@ -56,7 +59,8 @@ export abstract class Limiter {
   async refund(verdict: Verdict, { cost = 1, now = Date.now() }: { cost?: number; now?: number } = {}): Promise<void> {
     if (verdict.key === undefined || verdict.status !== "allowed") return;
     try {
-      await this.#gate.refund(verdict.key, whole("cost", cost), verdict.decidedAtMs, whole("now", now));
+      const [key, units, instant] = [verdict.key, whole("cost", cost), whole("now", now)];
+      await this.#calls.run((caller) => caller.refund(key, units, verdict.decidedAtMs, instant));
     } catch (thrown) {
       throw TollgateError.from(thrown);
     }
@@ -65,7 +69,8 @@ export abstract class Limiter {
   /** Forgets what a key used; see `Verdict.key`. */
   async reset(key: string): Promise<void> {
     try {
-      await this.#gate.reset(readable(key));
+      const name = readable(key);
+      await this.#calls.run((caller) => caller.reset(name));
     } catch (thrown) {
       throw TollgateError.from(thrown);
     }
@@ -73,19 +78,7 @@ export abstract class Limiter {
 
   /** Whom a request counts against: a verified subject, an API key, the client's address; else `ip:unknown`. */
   async identify(request: Request, peer?: string): Promise<string> {
-    let identity: Identity | undefined;
-    try {
-      identity = await this.#options.identify?.(request);
-    } catch (cause) {
-      throw invalid("identify", "it has thrown; return undefined where nobody is known", { cause });
-    }
-    const { subject, apiKey } = identity ?? {};
-    const [first, second] = this.#fields.map((name) => request.headers.get(name) ?? undefined);
-    try {
-      return this.#gate.key(first, second, peer, named("subject", subject), named("apiKey", apiKey));
-    } catch (thrown) {
-      throw TollgateError.from(thrown);
-    }
+    return this.#sender(request, peer, await this.#identity(request));
   }
 
   /** What the store can do, and how exact it is. */
@@ -97,25 +90,54 @@ export abstract class Limiter {
     let key: string | undefined;
     try {
       const { cost = 1, now = Date.now(), idempotency } = options;
-      key = options.key === undefined ? await this.#sender(request, options.peer) : readable(options.key);
+      if (options.key !== undefined) {
+        key = readable(options.key);
+      } else {
+        const identity = this.#options.identify && (await this.#identity(request));
+        key = this.#counted(this.#sender(request, options.peer, identity));
+      }
       const ttlMs = idempotency ? whole("idempotency.ttlMs", idempotency.ttlMs) : 0;
       const [counted, units, instant] = [key, whole("cost", cost), whole("now", now)];
-      const ask = () => this.#gate.check(counted, units, instant, idempotency?.token, ttlMs, peeks);
-      return new Verdict(JSON.parse(await this.turn(key, ask)) as Told, key);
+      const decide = () =>
+        this.#calls.run((caller) => caller.check(counted, units, instant, idempotency?.token, ttlMs, peeks));
+      return new Verdict(await this.turn(key, decide), key);
     } catch (thrown) {
       const error = TollgateError.from(thrown);
-      return new Verdict(JSON.parse(this.#engine.undecided(error.kind, this.#options.failsOpen)), key, error);
+      return new Verdict(this.#engine.undecided(error.kind, this.#options.failsOpen), key, error);
     }
   }
+
+  /** Does what a call wants of the store. */
+  protected abstract ask(wanted: string, signal: AbortSignal | undefined): Promise<Answer>;
 
   /** When a key's decision may be made: at once, unless the store is better asked in turn. */
   protected turn<T>(_key: string, work: () => Promise<T>): Promise<T> {
     return work();
   }
 
+  async #identity(request: Request): Promise<Identity | undefined> {
+    try {
+      return await this.#options.identify?.(request);
+    } catch (cause) {
+      throw invalid("identify", "it has thrown; return undefined where nobody is known", { cause });
+    }
+  }
+
+  #sender(request: Request, peer: string | undefined, identity: Identity | undefined): string {
+    // A second field counts only where the first is absent.
+    const told = (name: string | undefined) => (name && request.headers.get(name)) || undefined;
+    const first = told(this.#fields[0]);
+    const second = first ? undefined : told(this.#fields[1]);
+    const [subject, apiKey] = [named("subject", identity?.subject), named("apiKey", identity?.apiKey)];
+    try {
+      return this.#gate.key(first, second, peer, subject, apiKey);
+    } catch (thrown) {
+      throw TollgateError.from(thrown);
+    }
+  }
+
   /** Counting all whose address is missing as one client would deny them for each other's sake. */
-  async #sender(request: Request, peer: string | undefined): Promise<string> {
-    const key = await this.identify(request, peer);
+  #counted(key: string): string {
     if (key !== "ip:unknown") return key;
     const where = this.#fields.length ? `tells it in ${this.#fields.join(" or ")}` : "needs it in `peer`";
     throw invalid("request", `no client address: ${this.#options.platform} ${where}; write the platform that is in front, or a key`);

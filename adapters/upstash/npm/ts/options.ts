@@ -97,7 +97,7 @@ export function netlifyBlobs(options: BlobsOptions) {
   if (["getWithMetadata", "set", "delete"].some((name) => typeof blobs[name] !== "function")) {
     throw invalid("blobs", `no store; write ${right}`);
   }
-  return { ...common(fields, 2_000), blobs, eventual: fields.choice("consistency", ["strong", "eventual"]) === "eventual" };
+  return { ...common(fields, 2_000), blobs, consistency: fields.choice("consistency", ["strong", "eventual"]) ?? "strong" };
 }
 
 function common(fields: Fields, deadlineMs: number) {

@@ -10,10 +10,16 @@ declare module "#*/glue" {
     constructor(options: object);
     fields(): string;
     key(first?: string, second?: string, peer?: string, subject?: string, apiKey?: string): string;
-    check(key: string, cost: number, now: number, token: string | undefined, tokenTtl: number, peeks: boolean): Promise<string>;
-    refund(key: string, cost: number, chargedAt: number, now: number): Promise<void>;
-    reset(key: string): Promise<void>;
+    caller(): Caller;
     capabilities(): string;
+  }
+  export class Caller {
+    check(key: string, cost: number, now: number, token: string | undefined, tokenTtl: number, peeks: boolean): string;
+    refund(key: string, cost: number, chargedAt: number, now: number): string;
+    reset(key: string): string;
+    answered(status: number, bytes: Uint8Array, version?: string | undefined): string;
+    failed(name: string, message: string): string;
+    late(): string;
   }
   export function undecided(kind: string, passes: boolean): string;
   export function start(exports: WebAssembly.Exports): void;

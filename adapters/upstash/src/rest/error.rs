@@ -1,24 +1,24 @@
 //! What goes wrong between here and a REST endpoint, in the core's kinds.
 
-use std::error::Error as StdError;
-
 use tollgate_core::{Error, ErrorKind, Millis};
 
-/// Whoever listens there is not asked again by itself.
-#[cfg_attr(target_arch = "wasm32", expect(dead_code, reason = "a host's fetch does not tell"))]
-pub(crate) fn not_connected(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
-    Error::new(ErrorKind::Unavailable, "upstash: cannot connect; nothing was charged").with_source(source)
-}
+use super::transport::NoAnswer;
 
-/// A connection that ended before the answer came.
-pub(crate) fn lost(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
-    let message = "upstash: no connection, or lost before the answer; the request may have been charged";
-    Error::new(ErrorKind::Unavailable, message).with_source(source)
-}
-
-pub(crate) fn timeout(deadline: Millis) -> Error {
-    let message = format!("upstash: no answer within {deadline}; the request may have been charged");
-    Error::new(ErrorKind::Timeout, message)
+/// A request without an answer.
+pub(crate) fn no_answer(why: NoAnswer, deadline: Millis) -> Error {
+    match why {
+        NoAnswer::NotConnected(source) => {
+            Error::new(ErrorKind::Unavailable, "upstash: cannot connect; nothing was charged").with_source(source)
+        }
+        NoAnswer::Lost(source) => {
+            let message = "upstash: no connection, or lost before the answer; the request may have been charged";
+            Error::new(ErrorKind::Unavailable, message).with_source(source)
+        }
+        NoAnswer::Late => {
+            let message = format!("upstash: no answer within {deadline}; the request may have been charged");
+            Error::new(ErrorKind::Timeout, message)
+        }
+    }
 }
 
 /// A status that is no answer of the script's; `said` is what came with it.

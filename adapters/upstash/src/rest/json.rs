@@ -24,18 +24,22 @@ pub(crate) fn command(words: impl FnOnce(&mut dyn FnMut(&str))) -> String {
 
 fn push_string(out: &mut String, word: &str) {
     out.push('"');
-    for character in word.chars() {
-        match character {
-            '\n' => out.push_str("\\n"),
-            '"' | '\\' => out.extend(['\\', character]),
-            control @ ..' ' => {
-                let digit = |value: u32| char::from_digit(value, 16).unwrap_or('0');
+    let mut rest = word;
+    while let Some(at) = rest.bytes().position(|byte| matches!(byte, ..b' ' | b'"' | b'\\')) {
+        out.push_str(&rest[..at]);
+        let escaped = rest.as_bytes()[at];
+        match escaped {
+            b'\n' => out.push_str("\\n"),
+            b'"' | b'\\' => out.extend(['\\', char::from(escaped)]),
+            control => {
+                let digit = |value: u8| char::from_digit(value.into(), 16).unwrap_or('0');
                 out.push_str("\\u00");
-                out.extend([digit(control as u32 >> 4), digit(control as u32 & 15)]);
+                out.extend([digit(control >> 4), digit(control & 15)]);
             }
-            other => out.push(other),
         }
+        rest = &rest[at + 1..];
     }
+    out.push_str(rest);
     out.push('"');
 }
 

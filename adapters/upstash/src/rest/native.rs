@@ -1,29 +1,32 @@
 //! Requests by `reqwest`, over connections that are kept. A request whose deadline passes takes its connection with it.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use tokio::time::{Duration, Instant, timeout_at};
 use tokio_rustls::rustls::RootCertStore;
 use tollgate_core::{Error, ErrorKind, Millis};
 
+use super::ANSWER_LEN_MAX;
 use super::config::RestConfig;
-use super::{ANSWER_LEN_MAX, HEADERS, Response, SYNC_TOKEN, error};
+use super::transport::{NoAnswer, Response, Transport};
 use crate::settings::invalid;
 use crate::trust;
 
-pub(crate) struct Http {
+/// Where Upstash says how far a request's writes have come.
+const SYNC_TOKEN: HeaderName = HeaderName::from_static("upstash-sync-token");
+
+/// An HTTP client of `reqwest`.
+pub struct Native {
     client: Client,
     url: Url,
-    deadline: Millis,
+    /// The last [`SYNC_TOKEN`] that was answered.
+    sync_token: Mutex<Option<HeaderValue>>,
 }
 
-/// When a call, its second request included, must be done.
-pub(crate) struct Deadline(Instant);
-
-impl Http {
+impl Native {
     pub(crate) fn new(config: &RestConfig) -> Result<Self, Error> {
         let url = Url::parse(&config.url).map_err(|_| invalid("url: no URL; write https://<database>.upstash.io"))?;
         let roots = if url.scheme() == "https" { trust::system_certificates()? } else { RootCertStore::empty() };
@@ -35,58 +38,53 @@ impl Http {
             .build();
         let client =
             client.map_err(|error| Error::new(ErrorKind::Invalid, "upstash: no HTTP client").with_source(error))?;
-        Ok(Self { client, url, deadline: config.deadline })
+        Ok(Self { client, url, sync_token: Mutex::default() })
     }
 
-    pub(crate) fn deadline(&self) -> Deadline {
-        Deadline(Instant::now() + Duration::from_millis(self.deadline.get()))
-    }
-
-    /// Sends one request, once.
-    pub(crate) async fn post(
-        &self,
-        body: String,
-        sync_token: Option<&str>,
-        deadline: &Deadline,
-    ) -> Result<Response, Error> {
-        match timeout_at(deadline.0, self.send(body, sync_token)).await {
-            Ok(Ok(Some(response))) => Ok(response),
-            Ok(Ok(None)) => Err(error::nonsense("an answer of more than a megabyte")),
-            Ok(Err(error)) if error.is_connect() => Err(error::not_connected(error.without_url())),
-            Ok(Err(error)) => Err(error::lost(error.without_url())),
-            Err(_) => Err(error::timeout(self.deadline)),
-        }
-    }
-
-    /// The response; none where it is longer than any answer.
-    async fn send(&self, body: String, sync_token: Option<&str>) -> Result<Option<Response>, reqwest::Error> {
-        let mut request = self.client.post(self.url.clone()).body(body);
-        if let Some(token) = sync_token {
+    async fn send(&self, command: String) -> Result<Response, reqwest::Error> {
+        let mut request = self.client.post(self.url.clone()).body(command);
+        if let Some(token) = &*self.sync_token() {
             request = request.header(SYNC_TOKEN, token);
         }
         let mut response = request.send().await?;
-        let told = response.headers().get(SYNC_TOKEN).and_then(|token| token.to_str().ok()).map(ToOwned::to_owned);
-        let mut read = Response { status: response.status().as_u16(), sync_token: told, body: Vec::new() };
-        while let Some(chunk) = response.chunk().await? {
-            if read.body.len() + chunk.len() > ANSWER_LEN_MAX {
-                return Ok(None);
-            }
-            read.body.extend_from_slice(&chunk);
+        if let Some(token) = response.headers().get(SYNC_TOKEN) {
+            *self.sync_token() = Some(token.clone());
         }
-        Ok(Some(read))
+        let mut read = Response { status: response.status().as_u16(), body: Vec::new() };
+        while let Some(chunk) = response.chunk().await? {
+            read.body.extend_from_slice(&chunk);
+            if read.body.len() > ANSWER_LEN_MAX {
+                break;
+            }
+        }
+        Ok(read)
+    }
+
+    fn sync_token(&self) -> MutexGuard<'_, Option<HeaderValue>> {
+        self.sync_token.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Transport for Native {
+    type Deadline = Instant;
+
+    fn deadline(&self, after: Millis) -> Instant {
+        Instant::now() + Duration::from_millis(after.get())
+    }
+
+    async fn post(&self, command: String, deadline: &Instant) -> Result<Response, NoAnswer> {
+        match timeout_at(*deadline, self.send(command)).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) if error.is_connect() => Err(NoAnswer::NotConnected(error.without_url().into())),
+            Ok(Err(error)) => Err(NoAnswer::Lost(error.without_url().into())),
+            Err(_) => Err(NoAnswer::Late),
+        }
     }
 }
 
 fn headers(config: &RestConfig) -> Result<HeaderMap, Error> {
-    let mut headers: HeaderMap =
-        HEADERS.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect();
     let mut bearer = HeaderValue::from_str(&format!("Bearer {}", config.token))
         .map_err(|_| invalid("token: has a character that no header may have"))?;
     bearer.set_sensitive(true);
-    headers.insert(AUTHORIZATION, bearer);
-    Ok(headers)
-}
-
-pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
-    STANDARD.decode(text).ok()
+    Ok(HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json")), (AUTHORIZATION, bearer)]))
 }

@@ -1,28 +1,29 @@
 //! The store: what each operation sends, and what its answer means.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
 use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
 use tollgate_core::{Capabilities, Error, ErrorKind, Key, Policy};
 
 use super::config::RestConfig;
-use super::error;
-use super::http::{Deadline, Http};
 use super::json::{self, Reply};
-use super::reply::{self, bytes};
+#[cfg(not(target_arch = "wasm32"))]
+use super::native::Native;
+use super::transport::Transport;
+use super::{error, reply};
 use crate::answered::answered;
 use crate::script::{Call, state_key};
 use crate::settings::Clock;
 
 /// A limiter over Upstash's REST protocol: exact at any concurrency, in one HTTP request.
-pub type RestLimiter = AtomicLimiter<Rest>;
+#[cfg(not(target_arch = "wasm32"))]
+pub type RestLimiter = AtomicLimiter<Rest<Native>>;
 
 /// A database behind Upstash's REST protocol as a store of counts. It keeps what [`Redis`](crate::Redis) keeps, so both
 /// may count in one database.
 ///
-/// Natively its calls must run within a tokio runtime with I/O and time, and connections are kept for the next call; on
-/// WebAssembly they are the host's `fetch`: a Vercel edge function, Netlify's, Deno, Node.js 20 or a Worker.
+/// Natively its calls must run within a tokio runtime with I/O and time, and connections are kept for the next call. On
+/// WebAssembly, and wherever the host has an HTTP client of its own, a [`Transport`] makes them over that.
 ///
 /// ```no_run
 /// use tollgate_core::{Check, Key, Limiter, Millis, Policy, UnixMillis};
@@ -33,26 +34,36 @@ pub type RestLimiter = AtomicLimiter<Rest>;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Rest {
+pub struct Rest<T> {
     config: RestConfig,
-    http: Http,
-    /// The last [`SYNC_TOKEN`](super::SYNC_TOKEN) that was answered.
-    sync_token: Mutex<Option<String>>,
+    transport: T,
 }
 
-impl Rest {
+#[cfg(not(target_arch = "wasm32"))]
+impl Rest<Native> {
     /// A store on the configured database. Nothing is sent yet.
     ///
     /// # Errors
     /// [`Invalid`](tollgate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn new(config: RestConfig) -> Result<Self, Error> {
         config.check()?;
-        Ok(Self { http: Http::new(&config)?, config, sync_token: Mutex::default() })
+        Ok(Self { transport: Native::new(&config)?, config })
+    }
+}
+
+impl<T: Transport> Rest<T> {
+    /// A store on the configured database, over a host's own HTTP client. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`Invalid`](tollgate_core::ErrorKind::Invalid) for a configuration that cannot work.
+    pub fn over(transport: T, config: RestConfig) -> Result<Self, Error> {
+        config.check()?;
+        Ok(Self { config, transport })
     }
 
     /// A limiter over this store.
     #[must_use]
-    pub const fn limiter(self) -> RestLimiter {
+    pub const fn limiter(self) -> AtomicLimiter<Self> {
         AtomicLimiter::new(self)
     }
 
@@ -61,24 +72,22 @@ impl Rest {
     /// # Errors
     /// Whatever keeps it from answering.
     pub async fn ping(&self) -> Result<(), Error> {
-        match self.ask(json::command(|word| word("PING")), &self.http.deadline()).await? {
-            Reply::Text(text) if text == "PONG" || *bytes(&text) == *b"PONG" => Ok(()),
+        match self.ask(json::command(|word| word("PING")), &self.deadline()).await? {
+            Reply::Text(text) if text == "PONG" => Ok(()),
             other => Err(self.not_what_was_asked_for(other, "")),
         }
     }
 
-    /// Sends a command, once.
-    async fn ask(&self, command: String, deadline: &Deadline) -> Result<Reply, Error> {
-        let known = self.sync_token().clone();
-        let response = self.http.post(command, known.as_deref(), deadline).await?;
-        if let Some(token) = &response.sync_token {
-            *self.sync_token() = Some(token.clone());
-        }
-        reply::read(&response, |text| self.shown(text))
+    fn deadline(&self) -> T::Deadline {
+        self.transport.deadline(self.config.deadline)
     }
 
-    fn sync_token(&self) -> std::sync::MutexGuard<'_, Option<String>> {
-        self.sync_token.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Sends a command, once.
+    async fn ask(&self, command: String, deadline: &T::Deadline) -> Result<Reply, Error> {
+        match self.transport.post(command, deadline).await {
+            Ok(response) => reply::read(&response, |text| self.shown(text)),
+            Err(why) => Err(error::no_answer(why, self.config.deadline)),
+        }
     }
 
     /// What the endpoint said, short and without the token, should it repeat that.
@@ -100,7 +109,7 @@ impl Rest {
     }
 }
 
-impl Atomic for Rest {
+impl<T: Transport> Atomic for Rest<T> {
     fn capabilities(&self) -> Capabilities {
         Capabilities::EXACT
     }
@@ -108,7 +117,7 @@ impl Atomic for Rest {
     /// One `EVALSHA`; and one `EVAL`, which keeps the script in the database, where that answers that it has not seen it.
     async fn apply(&self, operation: Operation<'_>) -> Result<Before, Error> {
         let call = Call::new(operation, self.config.clock == Clock::Server, self.config.min_ttl);
-        let deadline = self.http.deadline();
+        let deadline = self.deadline();
         let (script, sha1) = self.config.script();
         let run = |name, script| self.ask(json::command(|word| call.words(name, script, word)), &deadline);
         let mut reply = run("EVALSHA", sha1).await?;
@@ -116,7 +125,7 @@ impl Atomic for Rest {
             reply = run("EVAL", script).await?;
         }
         match reply {
-            Reply::Text(text) => call.answer(&bytes(&text)),
+            Reply::Text(text) => call.answer(text.as_bytes()),
             other => Err(self.not_what_was_asked_for(other, &call.key)),
         }
     }
@@ -124,14 +133,14 @@ impl Atomic for Rest {
     async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
         let key = state_key(policy, key);
         let command = json::command(|word| ["DEL", &key].into_iter().for_each(word));
-        match self.ask(command, &self.http.deadline()).await? {
+        match self.ask(command, &self.deadline()).await? {
             Reply::Integer => Ok(()),
             other => Err(self.not_what_was_asked_for(other, &key)),
         }
     }
 }
 
-impl fmt::Debug for Rest {
+impl<T> fmt::Debug for Rest<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Rest").field(&self.config).finish()
     }
