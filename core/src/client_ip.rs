@@ -1,14 +1,12 @@
 //! A client's address, folded to what one client holds.
 
-mod notation;
-
 use alloc::format;
 use core::error::Error as StdError;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::str;
 
 use crate::Error;
-use notation::{number, parse_v4, parse_v6, write_v4, write_v6};
 
 /// How many leading bits of an IPv6 address tell one client from another: 48 to 128, 64 by default.
 ///
@@ -124,11 +122,9 @@ impl ClientIp {
 impl fmt::Display for ClientIp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Folded::V4(address) => write_v4(address, f),
-            Folded::V6(address, Ipv6Prefix(bits)) => {
-                write_v6(address, f)?;
-                if bits == 128 { Ok(()) } else { write!(f, "/{bits}") }
-            }
+            Folded::V4(address) => write!(f, "{address}"),
+            Folded::V6(address, Ipv6Prefix(128)) => write!(f, "{address}"),
+            Folded::V6(address, Ipv6Prefix(bits)) => write!(f, "{address}/{bits}"),
         }
     }
 }
@@ -193,7 +189,7 @@ pub(crate) fn parse_address(value: &[u8]) -> Result<IpAddr, MissingIp> {
     if value.contains(&b',') {
         return Err(MissingIp::Ambiguous);
     }
-    let address = v4(value).map(IpAddr::V4).or_else(|| v6(value).map(IpAddr::V6));
+    let address = str::from_utf8(value).ok().and_then(|text| v4(text).or_else(|| v6(text)));
     address.ok_or(MissingIp::Unreadable).and_then(specified)
 }
 
@@ -203,39 +199,40 @@ pub(crate) fn specified(address: IpAddr) -> Result<IpAddr, MissingIp> {
     if address.is_unspecified() { Err(MissingIp::Unreadable) } else { Ok(address) }
 }
 
-fn v4(text: &[u8]) -> Option<Ipv4Addr> {
-    match split_once(text, b':') {
-        Some((address, port)) if is_port(port) => parse_v4(address),
-        Some(_) => None,
-        None => parse_v4(text),
-    }
-}
-
-fn v6(text: &[u8]) -> Option<Ipv6Addr> {
-    let address = match text {
-        [b'[', rest @ ..] => match split_once(rest, b']')? {
-            (address, []) => address,
-            (address, [b':', port @ ..]) if is_port(port) => address,
-            _ => return None,
-        },
-        _ => text,
+fn v4(text: &str) -> Option<IpAddr> {
+    let address = match text.split_once(':') {
+        Some((address, port)) if is_port(port) => address,
+        Some(_) => return None,
+        None => text,
     };
-    match split_once(address, b'%') {
-        Some((address, zone)) if is_zone(zone) => parse_v6(address),
-        Some(_) => None,
-        None => parse_v6(address),
-    }
+    // The standard parser refuses leading zeros, which some read as octal.
+    address.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
 }
 
-fn split_once(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
-    let place = text.iter().position(|&byte| byte == at)?;
-    Some((&text[..place], &text[place + 1..]))
+fn v6(text: &str) -> Option<IpAddr> {
+    let address = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (address, after) = rest.split_once(']')?;
+            if !after.is_empty() && !after.strip_prefix(':').is_some_and(is_port) {
+                return None;
+            }
+            address
+        }
+        None => text,
+    };
+    let address = match address.split_once('%') {
+        Some((address, zone)) if is_zone(zone) => address,
+        Some(_) => return None,
+        None => address,
+    };
+    address.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
 }
 
-fn is_zone(text: &[u8]) -> bool {
-    !text.is_empty() && text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"%-._~".contains(byte))
+fn is_zone(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"%-._~".contains(&byte))
 }
 
-fn is_port(text: &[u8]) -> bool {
-    number(text, 10, 5).is_some_and(|port| port <= u32::from(u16::MAX))
+fn is_port(text: &str) -> bool {
+    // The number parser alone would take a sign.
+    text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }

@@ -287,30 +287,6 @@ proptest! {
     }
 
     #[test]
-    fn an_address_is_shown_as_the_standard_library_shows_it(groups in any::<[u16; 8]>(), zeros in any::<u8>()) {
-        // Runs of zeros are what notations differ in.
-        let groups: [u16; 8] = std::array::from_fn(|place| if zeros >> place & 1 == 1 { 0 } else { groups[place] });
-        let address = Ipv6Addr::from(groups);
-        prop_assume!(address.to_ipv4_mapped().is_none());
-        let ip = ClientIp::new(address, Ipv6Prefix::new(128).expect("within bounds"));
-        prop_assert_eq!(ip.to_string(), address.to_string());
-    }
-
-    #[test]
-    fn what_the_standard_library_takes_is_an_address_and_nothing_else(
-        groups in proptest::collection::vec("|[0-9a-fA-F]{1,5}|g|(0|[1-9]?[0-9]{1,2})(\\.[0-9]{1,3}){2,4}", 0..10),
-    ) {
-        let expected = |address: Option<IpAddr>| address.map(|ip| ip.to_canonical()).filter(|ip| !ip.is_unspecified());
-        let parsed = |text: &str| ClientIp::parse(text, Ipv6Prefix::new(128).expect("within bounds")).ok().map(|ip| ip.address());
-        let text = groups.join(":");
-        // Within brackets, for an address and a port have a colon between them, too.
-        prop_assert_eq!(parsed(&format!("[{text}]")), expected(text.parse().map(IpAddr::V6).ok()), "{}", text);
-        for text in groups {
-            prop_assert_eq!(parsed(&text), expected(text.parse().map(IpAddr::V4).ok()), "{}", text);
-        }
-    }
-
-    #[test]
     fn addresses_share_a_client_exactly_if_they_share_the_prefix(one in any::<u128>(), flipped in 0_u32..128, bits in 48_u8..=128) {
         // Out of the range of mapped addresses, and not unspecified.
         let one = one | 1 << 127;
