@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
 use core::str;
 
@@ -127,6 +128,32 @@ impl Key {
     #[must_use]
     pub fn missing_ip() -> Self {
         Self(MISSING_IP.into())
+    }
+
+    /// The key that has this text: what [`Key::as_str`] gave, here or in another process. `None` where no key has it.
+    ///
+    /// Not for what an application calls its own keys by: [`Key::new`] takes any text for what it says.
+    ///
+    /// ```
+    /// use tollgate_core::Key;
+    /// let key = Key::subject("auth0|5f7c");
+    /// assert_eq!(Key::from_text("sub:auth0%7C5f7c"), Some(key));
+    /// assert_eq!(Key::from_text("sub:auth0|5f7c"), None);
+    /// ```
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        let Some((start, hash)) = text.split_once(HASH_MARK) else {
+            let key = Self::new(decode(text)?);
+            return (key.as_str() == text).then_some(key);
+        };
+        let is_hash = hash.len() == 64 && hash.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+        // What came after the start decides whether a slash at its end was encoded.
+        let is_start = start.len() <= START_LEN_MAX
+            && ["", "a"].into_iter().any(|next| {
+                let start = [start, next].concat();
+                decode(&start).is_some_and(|bytes| Self::new(bytes).as_str() == start)
+            });
+        (is_hash && is_start).then(|| Self(text.into()))
     }
 
     /// The key as text: printable ASCII of at most [`Key::LEN_MAX`] bytes, free of what a store treats specially.
@@ -263,6 +290,17 @@ fn encode(text: &[u8]) -> String {
         }
     }
     out
+}
+
+/// The bytes of which a short key was made.
+fn decode(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = text.bytes();
+    let mut out = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        let mut digit = || char::from(bytes.next()?).to_digit(16);
+        out.push(if byte == b'%' { u8::try_from(digit()? << 4 | digit()?).ok()? } else { byte });
+    }
+    Some(out)
 }
 
 fn push_hex(out: &mut String, bytes: &[u8]) {

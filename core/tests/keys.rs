@@ -112,6 +112,20 @@ fn a_hostile_text_of_ten_kilobytes_is_a_key() {
 }
 
 #[test]
+fn a_text_that_no_key_has_is_none() {
+    let hash = "0".repeat(64);
+    let hashed =
+        [format!("a|~{hash}"), format!("a~{hash}0"), format!("a~{}", hash.replace('0', "A")), format!("a~{hash}~")];
+    let others = ["sub:auth0|x", "a%2a", "%41", "a%2A/b", "a%", "a%2", "%é", "~", "a~0", "é", "/"].map(String::from);
+    for text in
+        hashed.into_iter().chain(others).chain(["x".repeat(Key::LEN_MAX + 1), format!("{}~{hash}", "x".repeat(64))])
+    {
+        assert_eq!(Key::from_text(&text), None, "{text}");
+    }
+    assert!(Key::from_text(&format!("{}/~{hash}", "x".repeat(62))).is_some());
+}
+
+#[test]
 fn storage_keys_are_versioned_and_name_the_policy() {
     let windows = (1..=8).map(|window| Quota::fixed_window(1, Millis::new((1 << 50) + window)).expect("a quota"));
     let policy = Policy::new(&"p".repeat(32), windows).expect("a policy");
@@ -195,6 +209,17 @@ proptest! {
     fn a_key_and_its_text_share_one_only_where_nothing_was_encoded(bytes in bytes()) {
         let key = Key::new(&bytes);
         prop_assert_eq!(key.as_str().as_bytes() == bytes, Key::new(key.as_str()) == key);
+    }
+
+    #[test]
+    fn a_key_comes_back_from_its_text(bytes in bytes()) {
+        let key = Key::new(&bytes);
+        prop_assert_eq!(Key::from_text(key.as_str()), Some(key));
+    }
+
+    #[test]
+    fn a_key_of_a_text_has_it(text in "(sub:|ip:)?[a-c0-9A-F%/~é*:]{0,12}(~[0-9a-f]{63,65})?") {
+        prop_assert!(Key::from_text(&text).is_none_or(|key| key.as_str() == text));
     }
 
     #[test]

@@ -88,6 +88,12 @@ impl Caller {
     }
 }
 
+/// Of a sender, who was resolved, it is the key's own text; of anything else a text to make one of.
+fn key_of(text: &str) -> Key {
+    let of_sender = ["sub:", "key:", "ip:"].iter().any(|start| text.starts_with(start));
+    Key::from_text(text).filter(|_| of_sender).unwrap_or_else(|| Key::new(text))
+}
+
 #[wasm_bindgen]
 impl Caller {
     /// Decides on a request, or where it `peeks` says how it would: the verdict.
@@ -100,7 +106,7 @@ impl Caller {
         token_ttl: f64,
         peeks: bool,
     ) -> Result<String, JsValue> {
-        let (limit, key) = (Rc::clone(&self.limit), Key::new(key));
+        let (limit, key) = (Rc::clone(&self.limit), key_of(key));
         self.begin(async move {
             let Limit { policy, limiter, body_format, .. } = &*limit;
             let mut check = Check::new(policy, &key, UnixMillis::new(whole(now))).cost(whole(cost));
@@ -114,7 +120,7 @@ impl Caller {
 
     /// Gives back what a request was charged.
     pub fn refund(&mut self, key: &str, cost: f64, charged_at: f64, now: f64) -> Result<String, JsValue> {
-        let (limit, key) = (Rc::clone(&self.limit), Key::new(key));
+        let (limit, key) = (Rc::clone(&self.limit), key_of(key));
         self.begin(async move {
             let (charged_at, now) = (UnixMillis::new(whole(charged_at)), UnixMillis::new(whole(now)));
             let refund = Refund::new(&limit.policy, &key, whole(cost), charged_at, now);
@@ -125,7 +131,7 @@ impl Caller {
 
     /// Forgets what a key used.
     pub fn reset(&mut self, key: &str) -> Result<String, JsValue> {
-        let (limit, key) = (Rc::clone(&self.limit), Key::new(key));
+        let (limit, key) = (Rc::clone(&self.limit), key_of(key));
         self.begin(async move {
             limit.limiter.reset(&limit.policy, &key).await.map_err(thrown)?;
             Ok(String::new())

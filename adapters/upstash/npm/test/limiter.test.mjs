@@ -103,6 +103,16 @@ test("who is counted: what was verified before the address, and no forged field"
   assert.equal(await key(forged), "ip:unknown");
 });
 
+test("a sender's key is what Rust makes of it, whatever its text", async () => {
+  const prefix = `sender-${crypto.randomUUID()}`;
+  const subject = `${prefix}|a*é`;
+  const tollgate = new Tollgate({ ...options, policy: { name: "api", quotas: [{ algorithm: "fixed_window", limit: 1, window_ms: 3_600_000 }] }, identify: () => ({ subject }) });
+  const verdict = await tollgate.check(new Request("https://example.com/"));
+  assert.deepEqual([verdict.allowed, verdict.key], [true, `sub:${prefix}%7Ca%2A%C3%A9`]);
+  assert.equal((await tollgate.check(new Request("https://example.com/"), { key: verdict.key })).allowed, false);
+  assert.equal((await tollgate.check(new Request("https://example.com/"), { key: `sub:${subject}` })).allowed, false);
+});
+
 test("a request that nobody can be counted for goes by the fail mode", async () => {
   const nobody = new Request("https://example.com/", { headers: { "x-forwarded-for": "203.0.113.1" } });
   const open = await new Tollgate({ ...options, failMode: "open" }).check(nobody);
