@@ -54,7 +54,7 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
 }
 
 fn laws() -> ProptestConfig {
-    ProptestConfig { cases: 3_000, ..ProptestConfig::default() }
+    ProptestConfig { cases: 3_000, max_global_rejects: 30_000, ..ProptestConfig::default() }
 }
 
 /// Replays arrivals; the decisions with their instants and costs, and the state they leave.

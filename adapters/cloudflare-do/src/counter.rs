@@ -7,7 +7,7 @@ use tollgate_core::{Error, ErrorKind, Millis, Policy, PolicyState, UnixMillis};
 use crate::bytes::{Reader, put, to_hex};
 use crate::held::Held;
 use crate::rows::{Row, Rows};
-use crate::wire::{Action, Answer, Call, GaveBack, Once, Reply};
+use crate::wire::{Action, Answer, Call, Granted, Once, Reply, Returned};
 
 /// The counts of one object: its rows, those in use kept in memory as well.
 ///
@@ -106,17 +106,18 @@ impl<R: Rows> Counter<R> {
         }
         let mut found = self.find(call, now)?;
         let lease = match call.action {
-            Action::Lease { want, lifetime, back } => {
-                found.take_back(&call.policy, now, back);
-                Some((want, lifetime))
-            }
+            Action::Lease { want, lifetime, back } => Some((want, lifetime, found.take_back(&call.policy, now, back))),
             _ => None,
         };
         let (mut state, mut held) = (found.state_or_unused(&call.policy), found.held.clone());
         let decision = call.policy.decide(&mut state, now, call.cost);
         let mut answer = found.answer(&call.policy, now, call.cost, decision.is_allowed());
-        if let Some((want, lifetime)) = lease.filter(|_| decision.is_allowed()) {
-            answer.lease = held.lend(&call.policy, &mut state, now, want, lifetime);
+        if let Some((want, lifetime, kept)) = lease {
+            let lent = match decision.is_allowed() {
+                true => held.lend(&call.policy, &mut state, now, want, lifetime, kept),
+                false => None,
+            };
+            answer.lease = lent.or(kept);
         }
         let row = found.row_after(call, &state, &held, now, clock);
         let first = once.map(|(key, ttl)| (key, first_answer_row(&answer, now, ttl, call.min_ttl, clock)));
@@ -213,12 +214,12 @@ impl Found {
         self.state.clone().unwrap_or_else(|| policy.unused())
     }
 
-    fn take_back(&mut self, policy: &Policy, now: UnixMillis, back: Option<GaveBack>) {
-        if let (Some(state), Some(back)) = (&mut self.state, back) {
-            let before = (state.clone(), self.held.clone());
-            self.held.take_back(policy, state, now, back);
-            self.changed = before.0 != *state || before.1 != self.held;
-        }
+    fn take_back(&mut self, policy: &Policy, now: UnixMillis, back: Option<Returned>) -> Option<Granted> {
+        let (state, back) = (self.state.as_mut()?, back?);
+        let before = (state.clone(), self.held.clone());
+        let kept = self.held.take_back(policy, state, now, back);
+        self.changed = before.0 != *state || before.1 != self.held;
+        kept
     }
 
     fn answer(&self, policy: &Policy, now: UnixMillis, cost: u64, admitted: bool) -> Answer {

@@ -8,7 +8,7 @@ use tollgate_core::algorithm::{BucketState, MAX_UNITS, TokenBucket, WindowState}
 use tollgate_core::{Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
 use crate::bytes::{Reader, put};
-use crate::wire::{GaveBack, Granted};
+use crate::wire::{Granted, Returned};
 
 /// The leases of one key that its state is charged with, the first to end first: those that have not ended, and those
 /// that may be given back yet.
@@ -96,7 +96,8 @@ impl Held {
         self.0.iter().filter(|lease| lease.until > then).map(|lease| lease.units).sum()
     }
 
-    /// Lends up to `want` of what is left, but no more than half of it, so that others find something too.
+    /// Lends up to `want` of what is left, but no more than half of it, so that others find something too. A lease that is
+    /// kept becomes a part of it.
     pub(crate) fn lend(
         &mut self,
         policy: &Policy,
@@ -104,8 +105,10 @@ impl Held {
         now: UnixMillis,
         want: u64,
         lifetime: Millis,
+        kept: Option<Granted>,
     ) -> Option<Granted> {
-        if !can_lend(policy) || self.0.iter().filter(|lease| lease.until > now).count() >= LEASES_MAX {
+        let count = self.0.iter().filter(|lease| lease.until > now).count();
+        if !can_lend(policy) || count.saturating_sub(usize::from(kept.is_some())) >= LEASES_MAX {
             return None;
         }
         let units = policy.peek(state, now, 1).binding().remaining().unwrap_or(0).div_euclid(2).min(want);
@@ -116,7 +119,10 @@ impl Held {
         if units == 0 || until <= now || !policy.decide(state, now, units).is_allowed() {
             return None;
         }
-        let granted = Granted { units, until };
+        let place = kept.and_then(|kept| self.0.iter().position(|held| *held == kept));
+        let kept = place.map(|place| self.0.remove(place));
+        let (kept, until) = kept.map_or((0, until), |kept| (kept.units, until.max(kept.until)));
+        let granted = Granted { units: kept + units, until };
         if self.0.len() == LEASES_MAX {
             // The first has ended, and can no longer be given back.
             self.0.remove(0);
@@ -126,24 +132,46 @@ impl Held {
         Some(granted)
     }
 
-    /// Takes back what was not spent of a lease. One that the state is not charged with was forgotten by a reset.
-    pub(crate) fn take_back(&mut self, policy: &Policy, state: &mut PolicyState, now: UnixMillis, back: GaveBack) {
-        let GaveBack { lease, unspent } = back;
+    /// Takes back what was not spent of a lease, and answers with what is kept of it. One that the state is not charged
+    /// with was forgotten by a reset.
+    pub(crate) fn take_back(
+        &mut self,
+        policy: &Policy,
+        state: &mut PolicyState,
+        now: UnixMillis,
+        Returned { lease, unspent, kept }: Returned,
+    ) -> Option<Granted> {
         // Two leases that are alike are interchangeable.
-        let Some(place) = self.0.iter().position(|held| *held == lease) else { return };
-        self.0.remove(place);
+        let place = self.0.iter().position(|held| *held == lease)?;
+        let unspent = unspent.min(lease.units);
         let charged_at = match policy.quotas()[0].rule() {
             // It ends with its window, or before: either way, in it.
             Rule::FixedWindow(_) => UnixMillis::new(lease.until.get().saturating_sub(1)),
             // Since it has ended the bucket has been draining, for all one knows this.
             _ => lease.until.min(now),
         };
-        policy.refund(state, charged_at, now, unspent.min(lease.units));
+        policy.refund(state, charged_at, now, unspent);
+        let kept = Granted { units: kept.min(lease.units - unspent), ..lease };
+        if kept.units > 0 && lease.until > latest(state).max(now) {
+            self.0[place] = kept;
+            return Some(kept);
+        }
+        self.0.remove(place);
+        None
     }
 
     /// When the last lease ends; the epoch where there is none.
     pub(crate) fn last_end(&self) -> UnixMillis {
         self.0.last().map_or(UnixMillis::new(0), |lease| lease.until)
+    }
+}
+
+/// The latest time that a state has seen: leases that ended before it are settled.
+fn latest(state: &PolicyState) -> UnixMillis {
+    match &state.parts()[0] {
+        QuotaState::Bucket(level) => level.at,
+        QuotaState::Window(window) => window.start,
+        _ => UnixMillis::new(0),
     }
 }
 

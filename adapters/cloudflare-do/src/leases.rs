@@ -1,5 +1,7 @@
 //! Parts of quotas lent to an isolate, spent there without a round trip.
 
+mod slot;
+
 use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,13 +9,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
 use tollgate_core::{
     Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Floor, Key, Limiter, Millis, Origin, Policy,
-    Refund, Rule, UnixMillis,
+    Refund,
 };
 
 use crate::config::Clock;
 use crate::held::can_lend;
+use crate::leases::slot::{Slot, Spent};
 use crate::store::{DurableObjects, DurableObjectsLimiter, Namespace};
-use crate::wire::{Action, GaveBack, Granted};
+use crate::wire::{Action, Returned};
 
 /// A limiter that leases parts of a quota from its object, and admits from a lease without asking.
 ///
@@ -27,8 +30,10 @@ use crate::wire::{Action, GaveBack, Granted};
 /// [`lease_capabilities`] says how much lower.
 ///
 /// To lose little, an isolate that asks for a key once in a lifetime gets no lease, others get one that doubles each
-/// time it is spent, and what was not spent is given back with the next call. An object lends at most half of what is
-/// left, so that the end of a quota is counted one by one: a lone isolate spends a window to the last.
+/// time it is spent, and what was not spent is given back with the next call. To wait little, an isolate whose requests
+/// outran a lease asks for the next one that much earlier, by half a lease at most, and they spend the rest meanwhile. An
+/// object lends at most half of what is left, so that the end of a quota is counted one by one: a lone isolate spends a
+/// window to the last.
 ///
 /// A decision from a lease tells no `remaining`: nobody knows what the other isolates have left. A denial is always the
 /// object's. A reset forgets what was used, and what is lent stays charged until it ends, for it may be spent yet. When a
@@ -39,26 +44,6 @@ pub struct Leases<N> {
     slice: NonZero<u64>,
     lifetime: Millis,
     slots: Mutex<HashMap<String, Slot>>,
-}
-
-/// What an isolate has of one key.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    /// A call for a lease is under way; whoever comes meanwhile makes a plain one.
-    asking: bool,
-    lease: Option<Lease>,
-    /// When the object was asked last.
-    asked_at: UnixMillis,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Lease {
-    granted: Granted,
-    /// What it was granted by. Where the limits have changed since, what is left of it is given back.
-    rule: Rule,
-    /// From when on it may be spent.
-    from: UnixMillis,
-    left: u64,
 }
 
 /// Slots are not looked through for what has ended before there are this many.
@@ -105,37 +90,19 @@ impl<N: Namespace> Leases<N> {
 
     /// What a check can have without asking.
     fn spend(&self, key: &str, check: &Check<'_>) -> Spent {
-        let deadline = self.calls.store().config().deadline;
         let mut slots = self.slots();
-        let mut want = 0;
-        let mut back = None;
         if let Some(slot) = slots.get_mut(key) {
-            match &mut slot.lease {
-                // But for one that was cancelled with its request: the platform does not even drop it.
-                _ if slot.asking && check.now < slot.asked_at + deadline => return Spent::AskPlainly,
-                // A clock that was set back: the lease is good again when it has caught up.
-                Some(lease) if check.now < lease.from => return Spent::AskPlainly,
-                Some(lease) => {
-                    let ended = check.now >= lease.granted.until || lease.rule != *check.policy.quotas()[0].rule();
-                    if !ended && lease.left >= check.cost {
-                        lease.left -= check.cost;
-                        return Spent::Admitted;
-                    }
-                    let units = lease.granted.units;
-                    want = if ended { units - lease.left } else { units.saturating_mul(2) };
-                    back = (!ended || lease.left > 0).then_some(GaveBack { lease: lease.granted, unspent: lease.left });
-                }
-                None => want = u64::from(check.now < slot.asked_at + self.lifetime),
-            }
-        } else if slots.len() >= MIN_SWEEP && slots.len().is_power_of_two() {
-            slots.retain(|_, slot| slot.asking || check.now < slot.useful_until(self.lifetime));
+            return slot.spend(check, self.slice.get(), self.lifetime, self.calls.store().config().deadline);
         }
-        let asking = back.is_some() || want > 0;
-        slots.insert(key.to_owned(), Slot { asking, lease: None, asked_at: check.now });
-        match asking {
-            true => Spent::AskForMore { want: want.min(self.slice.get()), back },
-            false => Spent::AskPlainly,
+        if slots.len() >= MIN_SWEEP && slots.len().is_power_of_two() {
+            slots.retain(|_, slot| slot.is_of_use(check.now, self.lifetime));
         }
+        slots.insert(key.to_owned(), Slot::asked(check.now));
+        Spent::AskPlainly
+    }
+
+    fn with_slot<T>(&self, key: &str, step: impl FnOnce(&mut Slot) -> T) -> Option<T> {
+        self.slots().get_mut(key).map(step)
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<String, Slot>> {
@@ -143,25 +110,12 @@ impl<N: Namespace> Leases<N> {
     }
 }
 
-impl Slot {
-    fn useful_until(&self, lifetime: Millis) -> UnixMillis {
-        let asked = self.asked_at + lifetime;
-        self.lease.map_or(asked, |lease| asked.max(lease.granted.until))
-    }
-}
-
-enum Spent {
-    Admitted,
-    AskForMore { want: u64, back: Option<GaveBack> },
-    AskPlainly,
-}
-
 /// A check that asks for a lease along with its answer. The core makes the decision of that as of any other.
 struct Asking<'a, N: Namespace> {
     limiter: &'a Leases<N>,
     key: String,
     want: u64,
-    back: Option<GaveBack>,
+    back: Option<Returned>,
 }
 
 impl<N: Namespace> Atomic for Asking<'_, N> {
@@ -176,10 +130,8 @@ impl<N: Namespace> Atomic for Asking<'_, N> {
         let call = store.prepare(action, check.policy, check.key, check.cost, check.now);
         let answer = store.send(&call).await?;
         if let Some(granted) = answer.lease {
-            let lease =
-                Some(Lease { granted, rule: *check.policy.quotas()[0].rule(), from: answer.now, left: granted.units });
-            let slot = Slot { asking: false, lease, asked_at: answer.now };
-            self.limiter.slots().insert(self.key.clone(), slot);
+            let rule = *check.policy.quotas()[0].rule();
+            self.limiter.with_slot(&self.key, |slot| slot.keep(granted, rule, answer.now, self.back));
         }
         answer.before(check.policy)
     }
@@ -192,9 +144,7 @@ impl<N: Namespace> Atomic for Asking<'_, N> {
 impl<N: Namespace> Drop for Asking<'_, N> {
     /// Lets the next one ask, even where this call failed or was dropped half way.
     fn drop(&mut self) {
-        if let Some(slot) = self.limiter.slots().get_mut(&self.key) {
-            slot.asking = false;
-        }
+        self.limiter.with_slot(&self.key, Slot::answered);
     }
 }
 
@@ -210,10 +160,16 @@ impl<N: Namespace> Limiter for Leases<N> {
             return self.calls.check(check).await;
         }
         let key = check.key.storage_key(check.policy);
+        let admitted = || Ok(Decision::native(true, limit, check.now).with_origin(Origin::Lease));
         match self.spend(&key, &check) {
-            Spent::Admitted => Ok(Decision::native(true, limit, check.now).with_origin(Origin::Lease)),
+            Spent::Admitted => admitted(),
             Spent::AskForMore { want, back } => {
-                AtomicLimiter::new(Asking { limiter: self, key, want, back }).check(check).await
+                let asking = Asking { limiter: self, key: key.clone(), want, back };
+                match AtomicLimiter::new(asking).check(check).await {
+                    // Others have left some of the lease that is kept.
+                    Err(_) if self.with_slot(&key, |slot| slot.spend_kept(&check)) == Some(true) => admitted(),
+                    decision => decision,
+                }
             }
             Spent::AskPlainly => self.calls.check(check).await,
         }

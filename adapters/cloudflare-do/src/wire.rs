@@ -9,7 +9,7 @@
 //! | cost, now, least time to keep | 8, 8, 8 |
 //! | token: hash, time to keep | 16, 8 |
 //! | of a refund: when it was charged | 8 |
-//! | of a lease: how much, for how long; of one given back: units, end, unspent | 8, 8; 8, 8, 8 or nothing |
+//! | of a lease: how much, for how long; of an earlier one: units, end, given back, kept | 8, 8; 8, 8, 8, 8 or nothing |
 //!
 //! | answer | bytes |
 //! |-|-|
@@ -28,7 +28,7 @@ use tollgate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};
 use crate::bytes::{Reader, from_hex, put, to_hex};
 use crate::error;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The longest storage key there is: a policy's id of eight quotas, and a key.
 const KEY_LEN_MAX: usize = 1024;
@@ -60,7 +60,7 @@ pub(crate) enum Action {
     Peek,
     Refund { charged_at: UnixMillis },
     Delete,
-    Lease { want: u64, lifetime: Millis, back: Option<GaveBack> },
+    Lease { want: u64, lifetime: Millis, back: Option<Returned> },
 }
 
 /// A token, hashed, and how long its first answer is kept.
@@ -88,11 +88,14 @@ pub(crate) struct Granted {
     pub(crate) until: UnixMillis,
 }
 
-/// A lease that ends before its time, and what was not spent of it.
+/// What becomes of a lease before its time. What is neither given back nor kept was spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GaveBack {
+pub(crate) struct Returned {
     pub(crate) lease: Granted,
+    /// Not spent, and never will be.
     pub(crate) unspent: u64,
+    /// Spent from yet, and a part of the lease that is granted next.
+    pub(crate) kept: u64,
 }
 
 /// An object's response: an HTTP status and a body.
@@ -131,8 +134,8 @@ impl Call {
             Action::Refund { charged_at } => put(&mut out, [charged_at.get()]),
             Action::Lease { want, lifetime, back } => {
                 put(&mut out, [want, lifetime.get()]);
-                if let Some(GaveBack { lease, unspent }) = back {
-                    put(&mut out, [lease.units, lease.until.get(), unspent]);
+                if let Some(Returned { lease, unspent, kept }) = back {
+                    put(&mut out, [lease.units, lease.until.get(), unspent, kept]);
                 }
             }
             Action::Check | Action::Peek | Action::Delete => {}
@@ -176,7 +179,7 @@ impl Call {
             4 => Action::Delete,
             5 => {
                 let (want, lifetime) = (rest.u64()?, rest.millis()?);
-                let back = (!rest.bytes.is_empty()).then(|| gave_back(&mut rest)).transpose()?;
+                let back = (!rest.bytes.is_empty()).then(|| returned(&mut rest)).transpose()?;
                 Action::Lease { want, lifetime, back }
             }
             _ => return Err(rest.error("an unknown action")),
@@ -282,9 +285,9 @@ fn kind_of(name: &str) -> Option<ErrorKind> {
     kinds.into_iter().find(|kind| kind.name() == name)
 }
 
-fn gave_back(rest: &mut Reader<'_>) -> Result<GaveBack, Error> {
+fn returned(rest: &mut Reader<'_>) -> Result<Returned, Error> {
     let lease = Granted { units: rest.u64()?, until: rest.instant()? };
-    Ok(GaveBack { lease, unspent: rest.u64()? })
+    Ok(Returned { lease, unspent: rest.u64()?, kept: rest.u64()? })
 }
 
 fn quota(rest: &mut Reader<'_>) -> Result<Quota, Error> {

@@ -24,10 +24,43 @@ fn isolate(rig: &Rig, slice: u64, lifetime_ms: u64) -> Leases<&Rig> {
     Leases::new(DurableObjects::new(rig), NonZero::new(slice).unwrap(), Millis::new(lifetime_ms)).unwrap()
 }
 
+/// A namespace whose objects answer when they are polled again: after one more time, up to so many.
+struct Later<'a>(&'a Rig, u64);
+
+impl Namespace for Later<'_> {
+    async fn call(&self, object: Address<'_>, body: Vec<u8>) -> Result<Reply, Error> {
+        let reply = self.0.call(object, body).await;
+        let mut wait = 1 + self.0.calls() % self.1;
+        let answered = poll_fn(|_| match wait.checked_sub(1) {
+            None => Poll::Ready(()),
+            Some(less) => {
+                wait = less;
+                Poll::Pending
+            }
+        });
+        answered.await;
+        reply
+    }
+}
+
+/// What all come to, each polled in turn.
+fn at_once<T>(asked: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut asked: Vec<_> = asked.into_iter().map(|one| (Box::pin(one), None)).collect();
+    while asked.iter().any(|(_, answer)| answer.is_none()) {
+        for (one, answer) in asked.iter_mut().filter(|(_, answer)| answer.is_none()) {
+            if let Poll::Ready(ready) = one.as_mut().poll(&mut context) {
+                *answer = Some(ready);
+            }
+        }
+    }
+    asked.into_iter().filter_map(|(_, answer)| answer).collect()
+}
+
 /// What happens to a fleet of isolates.
 #[derive(Clone, Debug)]
 enum Step {
-    /// So many requests of a cost, each tried once, at one isolate.
+    /// So many requests of a cost at one isolate, at once.
     Ask {
         isolate: usize,
         cost: u64,
@@ -68,7 +101,7 @@ const ISOLATES: usize = 4;
 
 fn step(cost: impl Strategy<Value = u64> + 'static, losses: bool) -> impl Strategy<Value = Step> {
     prop_oneof![
-        12 => (0..ISOLATES, cost, 1..12u64).prop_map(|(isolate, cost, times)| Step::Ask { isolate, cost, times }),
+        12 => (0..ISOLATES, cost, 1..30u64).prop_map(|(isolate, cost, times)| Step::Ask { isolate, cost, times }),
         1 => (0..ISOLATES).prop_map(Step::Die),
         1 => Just(Step::Evict),
         8 => prop_oneof![0..20u64, 0..400u64, 0..4_000u64].prop_map(Step::Forward),
@@ -102,16 +135,18 @@ impl Story {
     /// Plays it out: what was admitted when, after how many resets, and the deaths.
     fn play(&self, mut each: impl FnMut(Asked)) -> u64 {
         let (rig, policy, key) = (Rig::default(), self.policy(self.limit), Key::new("user:1"));
-        let fresh = || isolate(&rig, self.slice, self.lifetime_ms);
+        let fresh = || {
+            let (slice, lifetime) = (NonZero::new(self.slice).unwrap(), Millis::new(self.lifetime_ms));
+            Leases::new(DurableObjects::new(Later(&rig, 3)), slice, lifetime).unwrap()
+        };
         let mut isolates: Vec<_> = (0..ISOLATES).map(|_| fresh()).collect();
         let (mut now_ms, mut deaths, mut resets) = (0, 0, 0);
         for step in &self.steps {
             match *step {
                 Step::Ask { isolate, cost, times } => {
-                    for _ in 0..times {
-                        let check = Check::new(&policy, &key, at(now_ms)).cost(cost);
-                        let admitted =
-                            block_on(isolates[isolate].check(check)).is_ok_and(|decision| decision.is_allowed());
+                    let check = Check::new(&policy, &key, at(now_ms)).cost(cost);
+                    for decision in at_once((0..times).map(|_| isolates[isolate].check(check))) {
+                        let admitted = decision.is_ok_and(|decision| decision.is_allowed());
                         each(Asked { at: at(now_ms), cost, admitted, resets });
                     }
                 }
@@ -122,7 +157,7 @@ impl Story {
                 Step::Evict => rig.evict(),
                 Step::Reset(isolate) => {
                     // Where the answer is lost, it may have happened.
-                    let _ = block_on(isolates[isolate].reset(&policy, &key));
+                    at_once([isolates[isolate].reset(&policy, &key)]);
                     resets += 1;
                 }
                 Step::Lose(what) => rig.lose([Loss::None, Loss::Answers, Loss::Calls][usize::from(what)]),
@@ -215,24 +250,12 @@ fn a_lease_that_is_spent_frees_its_bucket_at_the_next_call() {
     assert!(rig.calls() <= 200, "{}", rig.calls());
 }
 
-/// A namespace whose objects answer when they are polled again.
-struct Later<'a>(&'a Rig);
-
-impl Namespace for Later<'_> {
-    async fn call(&self, object: Address<'_>, body: Vec<u8>) -> Result<Reply, Error> {
-        let reply = self.0.call(object, body).await;
-        let mut asked = false;
-        poll_fn(|_| if std::mem::replace(&mut asked, true) { Poll::Ready(()) } else { Poll::Pending }).await;
-        reply
-    }
-}
-
 #[test]
 fn one_asks_for_a_lease_at_a_time_and_a_call_that_is_dropped_lets_the_next_one_ask() {
     let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60)).unwrap()]).unwrap();
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     let slice = NonZero::new(10).unwrap();
-    let leases = Leases::new(DurableObjects::new(Later(&rig)), slice, Millis::from_secs(10)).unwrap();
+    let leases = Leases::new(DurableObjects::new(Later(&rig, 1)), slice, Millis::from_secs(10)).unwrap();
     let ask = || Box::pin(leases.check(Check::new(&policy, &key, at(0))));
     let mut context = Context::from_waker(Waker::noop());
     let decided = |answer: Poll<Result<Decision, Error>>| match answer {
@@ -252,6 +275,38 @@ fn one_asks_for_a_lease_at_a_time_and_a_call_that_is_dropped_lets_the_next_one_a
     // Which is spent without a call.
     assert!(decided(ask().as_mut().poll(&mut context)));
     assert_eq!(rig.calls(), 5);
+}
+
+#[test]
+fn requests_that_outrun_a_lease_have_the_next_one_asked_for_earlier() {
+    let policy = Policy::new("api", [Quota::fixed_window(100_000, Millis::from_secs(60)).unwrap()]).unwrap();
+    let (rig, key) = (Rig::default(), Key::new("user:1"));
+    let slice = NonZero::new(100).unwrap();
+    let leases = Leases::new(DurableObjects::new(Later(&rig, 1)), slice, Millis::from_secs(10)).unwrap();
+    let fifty = || at_once((0..50).map(|_| leases.check(Check::new(&policy, &key, at(0)))));
+    let mut calls = Vec::new();
+    for _ in 0..40 {
+        assert!(fifty().iter().all(|decision| decision.as_ref().is_ok_and(Decision::is_allowed)));
+        calls.push(rig.calls());
+    }
+    assert!(calls[39] - calls[9] <= 150, "fewer than a tenth of 1,500 from then on: {calls:?}");
+}
+
+#[test]
+fn what_is_left_of_a_lease_is_spent_where_the_object_does_not_answer() {
+    let policy = Policy::new("api", [Quota::fixed_window(100_000, Millis::from_secs(60)).unwrap()]).unwrap();
+    let (rig, key) = (Rig::default(), Key::new("user:1"));
+    let slice = NonZero::new(100).unwrap();
+    let leases = Leases::new(DurableObjects::new(Later(&rig, 1)), slice, Millis::from_secs(10)).unwrap();
+    let ask = |times| at_once((0..times).map(|_| leases.check(Check::new(&policy, &key, at(0)))));
+    for _ in 0..40 {
+        ask(50);
+    }
+    rig.lose(Loss::Calls);
+    // By now some are left, between half a lease and a whole one, and the call for more keeps nobody from them.
+    let admitted = (0..150).map(|_| ask(1)[0].is_ok()).collect::<Vec<_>>();
+    let left = admitted.iter().filter(|admitted| **admitted).count();
+    assert!((40..=100).contains(&left) && admitted[..left].iter().all(|admitted| *admitted), "{admitted:?}");
 }
 
 fn block_within(context: &mut Context<'_>, mut check: impl Future<Output = Result<Decision, Error>> + Unpin) -> bool {

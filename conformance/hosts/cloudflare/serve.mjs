@@ -123,8 +123,9 @@ function worker(name) {
     modulesRoot: "/",
     modules: [
       { type: "ESModule", path: "/watch.mjs", contents: readFileSync(path.join(here, "watch.mjs"), "utf8") },
-      { type: "ESModule", path: "/index.js", contents: readFileSync(path.join(built, "index.js"), "utf8") },
-      { type: "CompiledWasm", path: "/index_bg.wasm", contents: readFileSync(path.join(built, "index_bg.wasm")) },
+      { type: "ESModule", path: "/worker.mjs", contents: readFileSync(path.join(args.guest, wrangler.main), "utf8") },
+      { type: "ESModule", path: "/build/index.js", contents: readFileSync(path.join(built, "index.js"), "utf8") },
+      { type: "CompiledWasm", path: "/build/index_bg.wasm", contents: readFileSync(path.join(built, "index_bg.wasm")) },
     ],
     compatibilityDate: wrangler.compatibility_date,
     compatibilityFlags: ["unsafe_module"],

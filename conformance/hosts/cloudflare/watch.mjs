@@ -2,7 +2,7 @@
 
 import { WorkerEntrypoint, env } from "cloudflare:workers";
 import unsafe from "workerd:unsafe";
-import Guest, { Tollgate as Counted } from "./index.js";
+import Guest, { Tollgate as Counted } from "./worker.mjs";
 
 export default Guest;
 

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use proptest::prelude::*;
 use tollgate_core::{Error, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
 
-use super::{Action, Answer, Call, GaveBack, Granted, Once, Reply};
+use super::{Action, Answer, Call, Granted, Once, Reply, Returned};
 use crate::counter::Counter;
 use crate::rows::{Row, Rows};
 
@@ -58,7 +58,8 @@ fn granted() -> impl Strategy<Value = Granted> {
 }
 
 fn action() -> impl Strategy<Value = Action> {
-    let back = (granted(), any::<u64>()).prop_map(|(lease, unspent)| GaveBack { lease, unspent });
+    let numbers = (granted(), any::<u64>(), any::<u64>());
+    let back = numbers.prop_map(|(lease, unspent, kept)| Returned { lease, unspent, kept });
     prop_oneof![
         Just(Action::Check),
         Just(Action::Peek),

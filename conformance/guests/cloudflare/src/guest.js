@@ -1,10 +1,14 @@
 // What is one call from WebAssembly here would be several there.
 
-/** A response of its fields, as JSON in one line or nothing, and its body, which is the rest. */
+/** A response of its fields, a line each, an empty line, and its body. */
 export function respond(status, text) {
-  const end = text.indexOf("\n");
-  const headers = end === 0 ? undefined : JSON.parse(text.slice(0, end));
-  return new Response(text.slice(end + 1), { status, headers });
+  const headers = {};
+  let start = 0;
+  for (let end; (end = text.indexOf("\n", start)) !== start; start = end + 1) {
+    const colon = text.indexOf(":", start);
+    headers[text.slice(start, colon)] = text.slice(colon + 2, end);
+  }
+  return new Response(text.slice(start + 1), { status, headers });
 }
 
 /** A promise that is kept later. */

@@ -10,7 +10,7 @@
 //! | `/debug/kv/stats` | nothing: it shows what this isolate did with Workers KV, and what it met there; likewise |
 //!
 //! The variables `CAPACITY` and `REFILL_PER_S` are what it limits by, but for `/ratelimit`, whose binding has its own two
-//! numbers. The binding `DENIALS` may be an Analytics Engine dataset: then each denial is an event there.
+//! numbers; `SLICE` is how much of it an isolate leases at a time. The binding `DENIALS` may be an Analytics Engine dataset: then each denial is an event there.
 //!
 //! Built with the feature `suite`, and only where the variable `TOLLGATE_TEST_MODE` is `on`, it also answers the
 //! conformance suite's routes below each path (`/do/_tollgate/check`), and takes its time from them. Never deploy it so.

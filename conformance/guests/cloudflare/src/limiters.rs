@@ -119,15 +119,17 @@ fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
     Ok(DurableObjects::with_config(namespace, config))
 }
 
-/// What this isolate has leased: of each key up to 10 at a time, for up to 2 s.
+/// What this isolate has leased: of each key up to the variable `SLICE` at a time, for up to 2 s.
 static LEASES: OnceLock<Leases<ObjectNamespace>> = OnceLock::new();
 
 fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Error> {
     if let Some(leases) = LEASES.get() {
         return Ok(leases);
     }
-    const SLICE: NonZero<u64> = NonZero::new(10).expect("10 is not 0");
-    let leases = Leases::new(objects(env)?, SLICE, Millis::from_secs(2))?;
+    let slice = NonZero::new(policies::number(env, "SLICE")?);
+    let slice =
+        slice.ok_or_else(|| Error::new(ErrorKind::Invalid, "variable SLICE: 0 leases nothing; write at least 1"))?;
+    let leases = Leases::new(objects(env)?, slice, Millis::from_secs(2))?;
     Ok(LEASES.get_or_init(|| leases))
 }
 

@@ -32,7 +32,7 @@ fn once(
     }
 }
 
-fn number(env: &Env, name: &str) -> Result<u64, Error> {
+pub(crate) fn number(env: &Env, name: &str) -> Result<u64, Error> {
     let value = env.var(name).map(|value| value.to_string()).unwrap_or_default();
     u64::from_str(&value).map_err(|_| {
         let message = format!("variable {name}: {value:?} is no whole number; write one in wrangler.jsonc, in quotes");

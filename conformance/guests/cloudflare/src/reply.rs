@@ -1,5 +1,3 @@
-use std::fmt::Write as _;
-
 use tollgate_core::Refusal;
 use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsValue};
@@ -20,14 +18,8 @@ pub(crate) fn response<'n, 'v>(
     body: &str,
 ) -> JsValue {
     let mut text = String::with_capacity(384);
-    let mut before = '{';
     for (name, value) in fields {
-        // No field holds what Rust escapes in another way than JSON.
-        let _ = write!(text, "{before}{name:?}:{value:?}");
-        before = ',';
-    }
-    if !text.is_empty() {
-        text.push('}');
+        [name, ": ", value, "\n"].into_iter().for_each(|part| text.push_str(part));
     }
     text.push('\n');
     text.push_str(body);
