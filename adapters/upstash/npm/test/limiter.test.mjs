@@ -86,6 +86,8 @@ test("the verdict tells each quota, and its response is the whole 429", async ()
   assert.deepEqual([second.allowed, second.limited, second.status], [false, true, "denied"]);
   assert.deepEqual([second.response.status, second.response.headers.get("x-ratelimit-remaining")], [429, "0"]);
   assert.deepEqual(await second.response.json(), { error: "rate_limited", policy: "api", quota: "api", retry_after_ms: second.retryAfterMs });
+  const logged = JSON.parse(JSON.stringify(second));
+  assert.deepEqual([logged.status, logged.key, logged.quotas[0].limit], ["denied", "ip:192.0.2.1", 3]);
   await tollgate.refund(first, { cost: 1 });
   assert.equal((await tollgate.peek(request)).allowed, true);
   assert.equal((await tollgate.check(request)).allowed, true);

@@ -109,6 +109,12 @@ export class Verdict {
     return told;
   }
 
+  /** All but what is for the client, as plain data: for a log. */
+  toJSON(): Record<string, unknown> {
+    const { allowed, status, key, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, quotas, error } = this;
+    return { allowed, status, key, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, quotas, error: error?.message };
+  }
+
   #fact(place: number): string | undefined {
     return (this.#facts ??= this.#text.split("\n", 2)[1]!.split(" "))[place];
   }
