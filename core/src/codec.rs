@@ -132,7 +132,8 @@ impl Policy {
             };
             if !fits {
                 return Err(corrupt(format_args!(
-                    "quotas[{place}]: what is there is no state of a {}",
+                    "quotas[{place}]: a state of {} is no state of a {}",
+                    state.kind(),
                     quota.rule().name()
                 )));
             }

@@ -1,6 +1,6 @@
 //! What went wrong on the way to an object, in the core's kinds.
 
-use tollgate_core::{Error, ErrorKind, Millis};
+use tollgate_core::{Error, ErrorKind};
 
 /// What a call to an object threw, as far as the platform tells
 /// (<https://developers.cloudflare.com/durable-objects/best-practices/error-handling/>).
@@ -39,13 +39,6 @@ impl From<Thrown> for Error {
             };
         Self::new(kind, format!("durable object: {what}: {}", shortened(&thrown.message)))
     }
-}
-
-/// No answer in time.
-#[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "only Cloudflare's own namespace has a timer"))]
-pub(crate) fn timeout(deadline: Millis) -> Error {
-    let message = format!("durable object: no answer within {deadline}; the request may have been charged");
-    Error::new(ErrorKind::Timeout, message)
 }
 
 /// An answer that Tollgate's object does not give.

@@ -8,7 +8,7 @@ use worker::wasm_bindgen::{self, JsValue};
 
 use crate::bytes::to_hex;
 use crate::calls::{Answered, Asked, Failed};
-use crate::error::{self, Thrown};
+use crate::error::Thrown;
 use crate::store::{Address, Namespace};
 use crate::wire::Reply;
 
@@ -42,9 +42,15 @@ impl Namespace for ObjectNamespace {
         });
         let asked = asked.map_err(|error| not_bound(&error.into()))?;
         let answer = asked.await.map_err(|error| Error::from(thrown(&error.into())))?;
-        let answer = answer.ok_or_else(|| error::timeout(deadline))?;
+        let answer = answer.ok_or_else(|| timeout(deadline))?;
         Ok(Reply::read(&answer))
     }
+}
+
+/// No answer in time.
+fn timeout(deadline: Millis) -> Error {
+    let message = format!("durable object: no answer within {deadline}; the request may have been charged");
+    Error::new(ErrorKind::Timeout, message)
 }
 
 /// What was thrown, with the properties that the platform gives its own errors.

@@ -1,3 +1,6 @@
+#[cfg(test)]
+mod tests;
+
 use tollgate_core::{Check, Millis, Rule, UnixMillis};
 
 use crate::wire::{Granted, Returned};
@@ -30,6 +33,7 @@ struct Lease {
 }
 
 /// What a check can have without asking, or else what it asks for.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Spent {
     Admitted,
     AskForMore { want: u64, back: Option<Returned> },
