@@ -132,13 +132,33 @@ impl Policy {
             };
             if !fits {
                 return Err(corrupt(format_args!(
-                    "quotas[{place}]: a state of {} is no state of a {}",
-                    state.kind(),
+                    "quotas[{place}]: {} is no state of a {}",
+                    Shown(state),
                     quota.rule().name()
                 )));
             }
         }
         Ok(())
+    }
+}
+
+/// A state in an error. Not as it is debugged: that takes the text of every kind of state along.
+struct Shown<'a>(&'a QuotaState);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            QuotaState::Window(state) => write!(f, "{} used in a window from {}", state.used, state.start),
+            QuotaState::Sliding(state) => {
+                write!(
+                    f,
+                    "{} used in a window from {}, {} in the one before",
+                    state.current, state.start, state.previous
+                )
+            }
+            QuotaState::Log(state) => write!(f, "a log of {}", state.entries.len()),
+            QuotaState::Bucket(state) => write!(f, "a level of {} at {}", state.level, state.at),
+        }
     }
 }
 

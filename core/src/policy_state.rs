@@ -34,18 +34,6 @@ pub enum QuotaState {
     Bucket(BucketState),
 }
 
-impl QuotaState {
-    /// What it is a state of, for errors.
-    pub(crate) const fn kind(&self) -> &'static str {
-        match self {
-            Self::Window(_) => "a fixed_window",
-            Self::Sliding(_) => "a sliding_window",
-            Self::Log(_) => "a sliding_log",
-            Self::Bucket(_) => "a bucket",
-        }
-    }
-}
-
 /// The states of a policy's quotas, in the policy's order. Stored as bytes by [`Policy::encode`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PolicyState(pub(crate) Vec<QuotaState>);

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
-use tollgate_core::algorithm::{MAX_UNITS, TokenBucket};
-use tollgate_core::{Decision, Millis, Policy, PolicyState, Quota, Rule, Status, UnixMillis};
+use tollgate_core::algorithm::{BucketState, MAX_UNITS, TokenBucket, WindowState};
+use tollgate_core::{Decision, Millis, Policy, PolicyState, Quota, QuotaState, Rule, Status, UnixMillis};
 
 /// A request: how long after the one before it, and what it costs.
 type Arrival = (u64, u64);
@@ -361,6 +361,20 @@ proptest! {
         };
         prop_assert!(policy.encode(&state).len() <= most);
     }
+}
+
+#[test]
+fn a_state_that_does_not_fit_is_shown() {
+    let policy = Policy::new("law", [Quota::fixed_window(5, Millis::from_secs(1)).unwrap()]).unwrap();
+    let at = UnixMillis::new(1_500);
+    let told = |state| policy.verify(&PolicyState::from_parts(vec![state])).unwrap_err().to_string();
+    let misaligned = told(QuotaState::Window(WindowState { start: at, used: 3 }));
+    assert!(
+        misaligned.contains("3 used in a window from 1500 ms since the epoch is no state of a fixed_window"),
+        "{misaligned}"
+    );
+    let other = told(QuotaState::Bucket(BucketState { level: 7, at }));
+    assert!(other.contains("quotas[0]: a level of 7 at 1500 ms since the epoch is no state"), "{other}");
 }
 
 #[test]
