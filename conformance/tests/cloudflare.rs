@@ -231,7 +231,7 @@ async fn a_class_without_sqlite_is_told_where_it_belongs() -> Result<()> {
     let host = start(&["--without=SQLite"]).await?;
     let (kind, message) = failure(&Asked::check("do", "k", 2).of(&bases(&host)[0]).await?)?;
     assert_eq!(kind, "refused", "{message}");
-    assert!(message.contains("listed in new_sqlite_classes"), "{message}");
+    assert!(message.contains("to `new_sqlite_classes`"), "{message}");
     host.stop().await;
     Ok(())
 }
@@ -283,7 +283,7 @@ async fn an_admitted_request_writes_one_row_and_a_denied_one_none() -> Result<()
     let host = start(&["--isolates=3"]).await?;
     let bases = bases(&host);
     let check = Asked::check("do", "k", 60);
-    // The first makes the table and sets the alarm.
+    // The first sets the alarm.
     assert_eq!(check.of(&bases[0]).await?.0, 200);
     let counts = async || -> Result<[u64; 3]> {
         let counts = host.tell("counts").await?;

@@ -61,13 +61,15 @@ const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Bytes as text that may stand in a URL and in a field: two digits each.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(2 * bytes.len());
+    let mut out = Vec::with_capacity(2 * bytes.len());
+    push_hex(&mut out, bytes);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+pub(crate) fn push_hex(out: &mut Vec<u8>, bytes: &[u8]) {
     for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            out.push(char::from(DIGITS[usize::from(digit)]));
-        }
+        out.extend_from_slice(&[byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]));
     }
-    out
 }
 
 /// The bytes of a text that [`to_hex`] makes, or of its part before what it does not.

@@ -34,12 +34,23 @@ export function reply(status, answer) {
   return new Response(null, { headers: { [ANSWER]: answer } });
 }
 
-/** Writes one row. */
-export function save(sql, key, value, leased, expiresMs) {
-  sql.exec("INSERT OR REPLACE INTO tollgate VALUES (?, ?, ?, ?)", key, value, leased, expiresMs);
+/** Writes rows, all of them or none: keys and rows by turns. */
+export function saveAll(storage, keysAndRows) {
+  storage.transactionSync(() => {
+    for (let at = 0; at < keysAndRows.length; at += 2) storage.kv.put(keysAndRows[at], keysAndRows[at + 1]);
+  });
 }
 
-/** Runs a query to its end: the last row that it answers, if any. */
-export function run(sql, query, bindings) {
-  return sql.exec(query, ...bindings).raw().toArray().at(-1);
+/** Removes the rows that have expired. When the first of the others does: never, if none says; nothing, if none is left. */
+export function sweep(kv, clockMs) {
+  const expired = [];
+  let next;
+  for (const [key, row] of kv.list()) {
+    // As `Row::to_text` in rows.rs begins.
+    const expiresMs = typeof row === "string" ? parseInt(row.slice(0, 12), 16) : NaN;
+    if (expiresMs <= clockMs) expired.push(key);
+    else next = Math.min(next ?? Infinity, Number.isNaN(expiresMs) ? Infinity : expiresMs);
+  }
+  for (const key of expired) kv.delete(key);
+  return next;
 }

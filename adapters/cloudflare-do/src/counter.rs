@@ -1,13 +1,14 @@
 //! What an object does: one call, one step, one answer.
 
 use std::collections::HashMap;
+use std::mem;
 
 use tollgate_core::{Error, ErrorKind, Millis, Policy, PolicyState, UnixMillis};
 
 use crate::bytes::{Reader, put, to_hex};
 use crate::held::Held;
 use crate::rows::{Row, Rows};
-use crate::wire::{Action, Answer, Call, Granted, Once, Reply, Returned};
+use crate::wire::{Action, Answer, Call, Granted, Known, Once, Reply, Returned};
 
 /// The counts of one object: its rows, those in use kept in memory as well.
 ///
@@ -19,6 +20,7 @@ pub struct Counter<R> {
     cache: HashMap<String, Row>,
     /// When the pending alarm fires.
     alarm: Option<UnixMillis>,
+    known: Known,
 }
 
 /// The least time from setting an alarm to its firing: with traffic that never ends, an alarm a minute.
@@ -27,12 +29,15 @@ const ALARM_AFTER_MIN: Millis = Millis::from_secs(60);
 impl<R: Rows> Counter<R> {
     /// A counter over `rows`, which may hold those of an earlier one; `alarm` is when the object's pending alarm fires.
     pub fn new(rows: R, alarm: Option<UnixMillis>) -> Self {
-        Self { rows, cache: HashMap::new(), alarm }
+        Self { rows, cache: HashMap::new(), alarm, known: Known::default() }
     }
 
     /// Carries out a call: the body of a request, at the object's time.
     pub fn answer(&mut self, body: &[u8], clock: UnixMillis) -> Reply {
-        Reply::of(Call::decode(body).and_then(|call| self.apply(&call, clock)))
+        let mut known = mem::take(&mut self.known);
+        let reply = Reply::of(Call::decode(body, &mut known).and_then(|call| self.apply(&call, clock)));
+        self.known = known;
+        reply
     }
 
     /// Removes the rows that have expired, and sets the next alarm if any remain. To be called when the alarm fires.
@@ -44,10 +49,10 @@ impl<R: Rows> Counter<R> {
     /// Whatever keeps the storage from answering; the platform then fires the alarm again.
     pub fn sweep(&mut self, clock: UnixMillis) -> Result<bool, Error> {
         self.alarm = None;
-        self.rows.sweep(clock)?;
+        let next = self.rows.sweep(clock)?;
         self.cache.retain(|_, row| row.expires > clock);
         self.cache.shrink_to_fit();
-        let Some(expiry) = self.rows.next_expiry()? else { return Ok(false) };
+        let Some(expiry) = next else { return Ok(false) };
         self.wake_at(expiry.max(clock + ALARM_AFTER_MIN))?;
         Ok(true)
     }
@@ -62,13 +67,13 @@ impl<R: Rows> Counter<R> {
         self.rows
     }
 
-    fn apply(&mut self, call: &Call, clock: UnixMillis) -> Result<Answer, Error> {
+    fn apply(&mut self, call: &Call<'_>, clock: UnixMillis) -> Result<Answer, Error> {
         let now = call.now.unwrap_or(clock);
         match call.action {
             Action::Check | Action::Lease { .. } => self.check(call, now, clock),
             Action::Peek => {
                 let found = self.find(call, now)?;
-                Ok(found.answer(&call.policy, now, call.cost, false))
+                Ok(found.answer(call.policy, now, call.cost, false))
             }
             Action::Refund { charged_at } => self.refund(call, charged_at, now, clock),
             Action::Delete => {
@@ -79,16 +84,19 @@ impl<R: Rows> Counter<R> {
     }
 
     /// Forgets what was used, and a row that cannot be read. What is lent may be spent yet: it stays charged.
-    fn delete(&mut self, call: &Call, clock: UnixMillis) -> Result<(), Error> {
-        let row = self.row(&call.key)?.filter(|row| !row.leased.is_empty());
+    fn delete(&mut self, call: &Call<'_>, clock: UnixMillis) -> Result<(), Error> {
+        let row = match self.row(&call.key) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => None,
+            row => row?.filter(|row| !row.leased.is_empty()).cloned(),
+        };
         // A reset comes with no time: what had not ended by the last call counts as lent.
         let found = self.find(call, UnixMillis::new(0)).ok();
         let kept = row.zip(found).and_then(|(row, Found { state, held, .. })| {
-            let (held, state) = held.reset(&call.policy, &state?)?;
+            let (held, state) = held.reset(call.policy, &state?)?;
             Some(Row { value: call.policy.encode(&state), leased: held.encode(), ..row })
         });
         match kept {
-            Some(row) => self.save(vec![(call.key.clone(), row)], clock),
+            Some(row) => self.save(vec![(call.key.as_str(), row)], clock),
             None => {
                 self.rows.remove(&call.key)?;
                 self.cache.remove(&call.key);
@@ -97,7 +105,7 @@ impl<R: Rows> Counter<R> {
         }
     }
 
-    fn check(&mut self, call: &Call, now: UnixMillis, clock: UnixMillis) -> Result<Answer, Error> {
+    fn check(&mut self, call: &Call<'_>, now: UnixMillis, clock: UnixMillis) -> Result<Answer, Error> {
         let once = call.once.map(|once| (once.key(&call.key), once.ttl));
         if let Some((key, _)) = &once
             && let Some(first) = self.first_answer(key, now)?
@@ -106,27 +114,27 @@ impl<R: Rows> Counter<R> {
         }
         let mut found = self.find(call, now)?;
         let lease = match call.action {
-            Action::Lease { want, lifetime, back } => Some((want, lifetime, found.take_back(&call.policy, now, back))),
+            Action::Lease { want, lifetime, back } => Some((want, lifetime, found.take_back(call.policy, now, back))),
             _ => None,
         };
-        let (mut state, mut held) = (found.state_or_unused(&call.policy), found.held.clone());
+        let (mut state, mut held) = (found.state_or_unused(call.policy), found.held.clone());
         let decision = call.policy.decide(&mut state, now, call.cost);
-        let mut answer = found.answer(&call.policy, now, call.cost, decision.is_allowed());
+        let mut answer = found.answer(call.policy, now, call.cost, decision.is_allowed());
         if let Some((want, lifetime, kept)) = lease {
             let lent = match decision.is_allowed() {
-                true => held.lend(&call.policy, &mut state, now, want, lifetime, kept),
+                true => held.lend(call.policy, &mut state, now, want, lifetime, kept),
                 false => None,
             };
             answer.lease = lent.or(kept);
         }
         let row = found.row_after(call, &state, &held, now, clock);
-        let first = once.map(|(key, ttl)| (key, first_answer_row(&answer, now, ttl, call.min_ttl, clock)));
-        let mut rows = Vec::new();
+        let first = once.as_ref().map(|(key, ttl)| (key, first_answer_row(&answer, now, *ttl, call.min_ttl, clock)));
+        let mut rows = Vec::<(&str, Row)>::new();
         if let Some(row) = row {
-            rows.push((call.key.clone(), row));
+            rows.push((&call.key, row));
         }
-        if let Some(first) = first {
-            rows.push(first);
+        if let Some((key, row)) = first {
+            rows.push((key, row));
         }
         self.save(rows, clock)?;
         Ok(answer)
@@ -134,7 +142,7 @@ impl<R: Rows> Counter<R> {
 
     fn refund(
         &mut self,
-        call: &Call,
+        call: &Call<'_>,
         charged_at: UnixMillis,
         now: UnixMillis,
         clock: UnixMillis,
@@ -143,19 +151,19 @@ impl<R: Rows> Counter<R> {
         if let Some(mut state) = found.state.clone() {
             call.policy.refund(&mut state, charged_at, now, call.cost);
             if let Some(row) = found.row_after(call, &state, &found.held, now, clock) {
-                self.save(vec![(call.key.clone(), row)], clock)?;
+                self.save(vec![(call.key.as_str(), row)], clock)?;
             }
         }
-        Ok(found.answer(&call.policy, now, call.cost, false))
+        Ok(found.answer(call.policy, now, call.cost, false))
     }
 
     /// What a key has, with its leases taken into account.
-    fn find(&mut self, call: &Call, now: UnixMillis) -> Result<Found, Error> {
+    fn find(&mut self, call: &Call<'_>, now: UnixMillis) -> Result<Found, Error> {
         let Some(row) = self.row(&call.key)? else {
             return Ok(Found { state: None, held: Held::default(), changed: false });
         };
         let mut state = call.policy.decode(&row.value)?;
-        let held = Held::decode(&row.leased)?.settle(&call.policy, &mut state, now);
+        let held = Held::decode(&row.leased)?.settle(call.policy, &mut state, now);
         Ok(Found { state: Some(state), held, changed: false })
     }
 
@@ -168,22 +176,24 @@ impl<R: Rows> Counter<R> {
     }
 
     /// A row from memory, or from storage to memory.
-    fn row(&mut self, key: &str) -> Result<Option<Row>, Error> {
-        if let Some(row) = self.cache.get(key) {
-            return Ok(Some(row.clone()));
+    fn row(&mut self, key: &str) -> Result<Option<&Row>, Error> {
+        if !self.cache.contains_key(key)
+            && let Some(row) = self.rows.load(key)?
+        {
+            self.cache.insert(key.to_owned(), row);
         }
-        let row = self.rows.load(key)?;
-        if let Some(row) = &row {
-            self.cache.insert(key.to_owned(), row.clone());
-        }
-        Ok(row)
+        Ok(self.cache.get(key))
     }
 
-    fn save(&mut self, rows: Vec<(String, Row)>, clock: UnixMillis) -> Result<(), Error> {
+    fn save(&mut self, rows: Vec<(&str, Row)>, clock: UnixMillis) -> Result<(), Error> {
         let Some(expiry) = rows.iter().map(|(_, row)| row.expires).min() else { return Ok(()) };
-        let written: Vec<_> = rows.iter().map(|(key, row)| (key.as_str(), row)).collect();
-        self.rows.save(&written)?;
-        self.cache.extend(rows);
+        self.rows.save(&rows)?;
+        for (key, row) in rows {
+            match self.cache.get_mut(key) {
+                Some(cached) => *cached = row,
+                None => drop(self.cache.insert(key.to_owned(), row)),
+            }
+        }
         let wake = expiry.max(clock + ALARM_AFTER_MIN);
         // A pending alarm stays, unless rows that come and go would wait for it more than twice as long as they need.
         let late = |pending: UnixMillis| pending.since(clock).get() / 2 > wake.since(clock).get();
@@ -230,7 +240,7 @@ impl Found {
     /// The row to write for a new state; `None` where what is stored says the same.
     fn row_after(
         &self,
-        call: &Call,
+        call: &Call<'_>,
         state: &PolicyState,
         held: &Held,
         now: UnixMillis,

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! # What is stored
-//! One row a policy and key in the object's SQLite storage, under the core's storage key: the state's bytes, and when
-//! it expires. An admitted request writes one row, a denied one none. A token's first answer is a row of its own.
+//! One row a policy and key in the object's SQLite storage, under the core's storage key: when it expires, what is
+//! leased of it, and the state's bytes. An admitted request writes one row, a denied one none. A token's first answer is a row of its own.
 //! Expired rows are removed by the object's alarm, of which at most one is pending.
 //!
 //! # Leases
@@ -41,7 +41,7 @@ mod namespace;
 mod object;
 mod rows;
 #[cfg(target_arch = "wasm32")]
-mod sql;
+mod storage;
 mod store;
 mod wire;
 
@@ -53,7 +53,7 @@ pub use leases::{Leases, lease_capabilities};
 pub use object::Object;
 pub use rows::{Row, Rows};
 #[cfg(target_arch = "wasm32")]
-pub use sql::Sql;
+pub use storage::ObjectStorage;
 pub use store::{Address, DurableObjects, DurableObjectsLimiter, Namespace};
 pub use wire::Reply;
 

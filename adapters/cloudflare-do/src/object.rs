@@ -14,7 +14,7 @@ use worker::{State, web_sys};
 
 use crate::bytes::from_hex;
 use crate::counter::Counter;
-use crate::sql::{Sql, instant};
+use crate::storage::{ObjectStorage, from_f64};
 use crate::wire::Reply;
 
 #[wasm_bindgen(module = "/src/cloudflare.js")]
@@ -30,7 +30,7 @@ pub struct Object(Rc<Inner>);
 struct Inner {
     state: State,
     /// Made at the first event: whether an alarm is pending cannot be asked before.
-    counter: RefCell<Option<Counter<Sql>>>,
+    counter: RefCell<Option<Counter<ObjectStorage>>>,
 }
 
 impl Object {
@@ -88,8 +88,6 @@ impl Inner {
     async fn sweep(&self) -> Result<(), JsValue> {
         let swept = self.with_counter(|counter| counter.sweep(clock()));
         if !swept.map_err(|error| JsError::new(&error.to_string()))? {
-            // No event comes before this is done, and the next one makes the table anew.
-            self.counter.replace(None);
             JsFuture::from(self.state.storage().as_raw().delete_all()?).await?;
         }
         Ok(())
@@ -101,13 +99,13 @@ impl Inner {
             return Ok(());
         }
         let alarm = JsFuture::from(self.state.storage().as_raw().get_alarm(js_sys::Object::new())?).await?;
-        let sql = Sql::new(self.state.storage())?;
+        let rows = ObjectStorage::new(self.state.storage());
         // Another event may have made it meanwhile.
-        self.counter.borrow_mut().get_or_insert_with(|| Counter::new(sql, instant(&alarm)));
+        self.counter.borrow_mut().get_or_insert_with(|| Counter::new(rows, alarm.as_f64().map(from_f64)));
         Ok(())
     }
 
-    fn with_counter<T>(&self, step: impl FnOnce(&mut Counter<Sql>) -> Result<T, Error>) -> Result<T, Error> {
+    fn with_counter<T>(&self, step: impl FnOnce(&mut Counter<ObjectStorage>) -> Result<T, Error>) -> Result<T, Error> {
         match self.counter.borrow_mut().as_mut() {
             Some(counter) => step(counter),
             None => unreachable!("an event wakes the object first"),

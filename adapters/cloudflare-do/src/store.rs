@@ -69,11 +69,18 @@ impl<N: Namespace> DurableObjects<N> {
     }
 
     /// The call of an action on a policy's key.
-    pub(crate) fn prepare(&self, action: Action, policy: &Policy, key: &Key, cost: u64, now: UnixMillis) -> Call {
+    pub(crate) fn prepare<'a>(
+        &self,
+        action: Action,
+        policy: &'a Policy,
+        key: &Key,
+        cost: u64,
+        now: UnixMillis,
+    ) -> Call<'a> {
         Call {
             action,
             key: key.storage_key(policy),
-            policy: policy.clone(),
+            policy,
             cost,
             now: (self.config.clock == Clock::Caller).then_some(now),
             min_ttl: self.config.min_ttl,
@@ -81,7 +88,7 @@ impl<N: Namespace> DurableObjects<N> {
         }
     }
 
-    fn prepare_check(&self, action: Action, check: Check<'_>) -> Call {
+    fn prepare_check<'a>(&self, action: Action, check: Check<'a>) -> Call<'a> {
         let once = check.idempotency.map(|idempotency| {
             let hash = sha256(idempotency.token);
             Once { token: std::array::from_fn(|place| hash[place]), ttl: idempotency.ttl }
@@ -89,7 +96,7 @@ impl<N: Namespace> DurableObjects<N> {
         Call { once, ..self.prepare(action, check.policy, check.key, check.cost, check.now) }
     }
 
-    pub(crate) async fn send(&self, call: &Call) -> Result<Answer, Error> {
+    pub(crate) async fn send(&self, call: &Call<'_>) -> Result<Answer, Error> {
         let name = self.config.placement.object(&call.key);
         let (location_hint, deadline) = (self.config.location_hint.as_deref(), self.config.deadline);
         let address = Address { name: &name, location_hint, deadline };
@@ -111,7 +118,7 @@ impl<N: Namespace> Atomic for DurableObjects<N> {
                 self.prepare(action, refund.policy, refund.key, refund.cost, refund.now)
             }
         };
-        self.send(&call).await?.before(&call.policy)
+        self.send(&call).await?.before(call.policy)
     }
 
     async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {

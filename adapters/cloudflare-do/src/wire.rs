@@ -33,6 +33,9 @@ const VERSION: u8 = 2;
 /// The longest storage key there is: a policy's id of eight quotas, and a key.
 const KEY_LEN_MAX: usize = 1024;
 
+/// Of a quota: its algorithm, and three numbers.
+const QUOTA_LEN: usize = 1 + 3 * 8;
+
 const CHARGE_DENIED: u8 = 1;
 const OBJECT_CLOCK: u8 = 2;
 const TOKEN: u8 = 4;
@@ -43,10 +46,10 @@ const LEASED: u8 = 4;
 
 /// One call to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
+pub(crate) struct Call<'a> {
     pub(crate) action: Action,
     pub(crate) key: String,
-    pub(crate) policy: Policy,
+    pub(crate) policy: &'a Policy,
     pub(crate) cost: u64,
     /// `None`: by the object's clock.
     pub(crate) now: Option<UnixMillis>,
@@ -107,7 +110,11 @@ pub struct Reply {
     pub body: Vec<u8>,
 }
 
-impl Call {
+/// The policy of the last call, and its bytes: the next one is most often by the same, and then none is made.
+#[derive(Debug, Default)]
+pub(crate) struct Known(Option<(Vec<u8>, Policy)>);
+
+impl<'a> Call<'a> {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION, self.action.number()];
         // The core bounds a key far below that.
@@ -145,7 +152,7 @@ impl Call {
 
     /// # Errors
     /// [`ErrorKind::Invalid`] for bytes that [`Call::encode`] does not make.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Error> {
+    pub(crate) fn decode(bytes: &[u8], known: &'a mut Known) -> Result<Self, Error> {
         let mut rest = Reader { bytes, kind: ErrorKind::Invalid };
         let [version, action] = rest.take()?;
         if version != VERSION {
@@ -161,11 +168,7 @@ impl Call {
         if flags & !(CHARGE_DENIED | OBJECT_CLOCK | TOKEN) != 0 {
             return Err(rest.error("unknown flags"));
         }
-        let mut quotas = Vec::new();
-        for _ in 0..count {
-            quotas.push(quota(&mut rest)?);
-        }
-        let policy = Policy::new("wire", quotas)?.charge_denied(flags & CHARGE_DENIED != 0);
+        let policy = known.policy(rest.split(QUOTA_LEN * usize::from(count))?, flags & CHARGE_DENIED != 0)?;
         let (cost, now, min_ttl) = (rest.u64()?, rest.instant()?, rest.millis()?);
         let now = (flags & OBJECT_CLOCK == 0).then_some(now);
         let once = match flags & TOKEN {
@@ -186,6 +189,25 @@ impl Call {
         };
         rest.end()?;
         Ok(Self { action, key, policy, cost, now, min_ttl, once })
+    }
+}
+
+impl Known {
+    /// The policy of these quotas.
+    fn policy(&mut self, bytes: &[u8], charge_denied: bool) -> Result<&Policy, Error> {
+        self.0.take_if(|(known, policy)| known != bytes || policy.charges_denied() != charge_denied);
+        match &mut self.0 {
+            Some((_, policy)) => Ok(policy),
+            unknown => {
+                let mut rest = Reader { bytes, kind: ErrorKind::Invalid };
+                let mut quotas = Vec::new();
+                while !rest.bytes.is_empty() {
+                    quotas.push(quota(&mut rest)?);
+                }
+                let policy = Policy::new("wire", quotas)?.charge_denied(charge_denied);
+                Ok(&unknown.insert((bytes.to_vec(), policy)).1)
+            }
+        }
     }
 }
 

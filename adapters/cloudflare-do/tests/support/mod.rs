@@ -41,10 +41,10 @@ impl Rows for Memory {
         Ok(self.rows.get(key).cloned())
     }
 
-    fn save(&mut self, rows: &[(&str, &Row)]) -> Result<(), Error> {
+    fn save(&mut self, rows: &[(&str, Row)]) -> Result<(), Error> {
         self.writable()?;
         for (key, row) in rows {
-            self.rows.insert((*key).to_owned(), (*row).clone());
+            self.rows.insert((*key).to_owned(), row.clone());
             self.rows_written += 1;
         }
         Ok(())
@@ -56,15 +56,11 @@ impl Rows for Memory {
         Ok(())
     }
 
-    fn sweep(&mut self, clock: UnixMillis) -> Result<(), Error> {
+    fn sweep(&mut self, clock: UnixMillis) -> Result<Option<UnixMillis>, Error> {
         self.writable()?;
         let before = self.rows.len();
         self.rows.retain(|_, row| row.expires > clock);
         self.rows_written += u64::try_from(before - self.rows.len()).unwrap();
-        Ok(())
-    }
-
-    fn next_expiry(&self) -> Result<Option<UnixMillis>, Error> {
         Ok(self.rows.values().map(|row| row.expires).min())
     }
 

@@ -1,0 +1,114 @@
+//! An object's rows in its storage.
+
+use std::fmt;
+
+use tollgate_core::{Error, ErrorKind, UnixMillis};
+use worker::js_sys::{Date, Object};
+use worker::wasm_bindgen::prelude::wasm_bindgen;
+use worker::wasm_bindgen::{self, JsCast as _, JsValue};
+use worker::Storage;
+
+use crate::rows::{Row, Rows};
+
+#[wasm_bindgen(module = "/src/cloudflare.js")]
+extern "C" {
+    #[wasm_bindgen(catch, js_name = saveAll)]
+    fn save_all(storage: &JsValue, keys_and_rows: Vec<String>) -> Result<(), JsValue>;
+    #[wasm_bindgen(catch)]
+    fn sweep(kv: &SyncKv, clock_ms: f64) -> Result<Option<f64>, JsValue>;
+
+    type Sqlite;
+    #[wasm_bindgen(method, getter)]
+    fn kv(this: &Sqlite) -> SyncKv;
+
+    /// <https://developers.cloudflare.com/durable-objects/api/sqlite-storage-api/#synchronous-kv-api>. Of a class that is
+    /// not in `new_sqlite_classes` all its methods throw.
+    type SyncKv;
+    #[wasm_bindgen(method, catch)]
+    fn get(this: &SyncKv, key: &str) -> Result<JsValue, JsValue>;
+    #[wasm_bindgen(method, catch)]
+    fn put(this: &SyncKv, key: &str, row: &str) -> Result<(), JsValue>;
+    #[wasm_bindgen(method, catch)]
+    fn delete(this: &SyncKv, key: &str) -> Result<(), JsValue>;
+}
+
+/// The rows of an object in its SQLite storage, in the platform's own table of keys and values: a write is one row, and
+/// the first makes no table.
+pub struct ObjectStorage {
+    kv: SyncKv,
+    storage: Storage,
+}
+
+impl ObjectStorage {
+    /// The rows in `storage`, of a class in `new_sqlite_classes`.
+    #[must_use]
+    pub fn new(storage: Storage) -> Self {
+        Self { kv: storage.as_raw().unchecked_ref::<Sqlite>().kv(), storage }
+    }
+}
+
+impl Rows for ObjectStorage {
+    fn load(&self, key: &str) -> Result<Option<Row>, Error> {
+        let value = self.kv.get(key).map_err(refused)?;
+        if value.is_undefined() {
+            return Ok(None);
+        }
+        let row = value.as_string().and_then(|text| Row::from_text(&text));
+        row.map(Some).ok_or_else(|| corrupt(key))
+    }
+
+    fn save(&mut self, rows: &[(&str, Row)]) -> Result<(), Error> {
+        let saved = match rows {
+            [(key, row)] => self.kv.put(key, &row.to_text()),
+            rows => {
+                let all = rows.iter().flat_map(|(key, row)| [(*key).to_owned(), row.to_text()]);
+                save_all(self.storage.as_raw(), all.collect())
+            }
+        };
+        saved.map_err(refused)
+    }
+
+    fn remove(&mut self, key: &str) -> Result<(), Error> {
+        self.kv.delete(key).map_err(refused)
+    }
+
+    fn sweep(&mut self, clock: UnixMillis) -> Result<Option<UnixMillis>, Error> {
+        let next = sweep(&self.kv, as_f64(clock)).map_err(refused)?;
+        Ok(next.map(from_f64))
+    }
+
+    /// Sets it within the step: the alarm and the rows are written together, and nothing waits for either.
+    fn set_alarm(&mut self, at: UnixMillis) -> Result<(), Error> {
+        let at = Date::new(&JsValue::from_f64(as_f64(at)));
+        let set = self.storage.as_raw().set_alarm(at, Object::new());
+        set.map(drop).map_err(refused)
+    }
+}
+
+impl fmt::Debug for ObjectStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectStorage").finish_non_exhaustive()
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "instants are below 2^48")]
+fn as_f64(instant: UnixMillis) -> f64 {
+    instant.get() as f64
+}
+
+/// Of infinity the last instant there is.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number after the epoch")]
+pub(crate) fn from_f64(ms: f64) -> UnixMillis {
+    UnixMillis::new(ms as u64).min(UnixMillis::MAX)
+}
+
+fn refused(error: JsValue) -> Error {
+    let error = worker::Error::from(error);
+    let message = format!("durable object: its storage answered {error}; nothing was charged");
+    Error::new(ErrorKind::Refused, message)
+}
+
+fn corrupt(key: &str) -> Error {
+    let message = format!("durable object: the row of {key} is none that Tollgate wrote; remove it");
+    Error::new(ErrorKind::Corrupt, message)
+}
