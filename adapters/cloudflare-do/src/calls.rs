@@ -10,10 +10,12 @@ use std::task::{Context, Poll, Waker};
 use worker::wasm_bindgen::JsValue;
 use worker::wasm_bindgen::closure::Closure;
 
-/// An answer, nothing where none came in time, or what was thrown.
-type Answer = Result<Option<String>, JsValue>;
+use crate::wire::Reply;
 
-pub(crate) type Answered = Closure<dyn Fn(f64, Option<String>)>;
+/// An answer, nothing where none came in time, or what was thrown.
+type Answer = Result<Option<Reply>, JsValue>;
+
+pub(crate) type Answered = Closure<dyn Fn(f64, Option<u16>, Option<String>)>;
 pub(crate) type Failed = Closure<dyn Fn(f64, JsValue)>;
 
 /// Ascending by number. A call whose request was cancelled stays: the platform drops nothing of it.
@@ -31,7 +33,9 @@ struct Waiting {
 
 thread_local! {
     static CALLS: RefCell<Calls> = RefCell::default();
-    static ANSWERED: Answered = Closure::new(|call, answer| settle(call, Ok(answer)));
+    static ANSWERED: Answered = Closure::new(|call, status: Option<u16>, text: Option<String>| {
+        settle(call, Ok(status.zip(text).map(|(status, text)| Reply::read(status, &text))));
+    });
     static FAILED: Failed = Closure::new(|call, error| settle(call, Err(error)));
 }
 

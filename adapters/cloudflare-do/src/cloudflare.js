@@ -1,18 +1,21 @@
-// What is one call from WebAssembly here would be a dozen there, and those take longer than the decision.
+// What is one call from WebAssembly here would be a dozen there, and those take longer than the decision. So does each text
+// that is handed over: where two belong together they come as one.
 
 /** The field of an answer. One that is longer than a field should be is the body. */
 const ANSWER = "tollgate-answer";
 const FIELD_LENGTH_MAX = 4096;
 
 /**
- * Asks an object: `answered` hears of the call by its number the status and the answer, or nothing where the deadline has
- * passed, and `failed` what was thrown. Throws at once where nothing can be asked. Of a question in the URL and an answer
- * in a field nothing has to be streamed. Both are the same functions for all calls: to make two for each takes longer.
+ * Asks an object, of the name before the last question mark, what stands after it. `answered` hears of the call by its number
+ * the status and the answer, or nothing where the deadline has passed, and `failed` what was thrown. Throws at once where
+ * nothing can be asked. Of a question in the URL and an answer in a field nothing has to be streamed. Both are the same
+ * functions for all calls: to make two for each takes longer.
  */
-export function ask(namespace, name, locationHint, question, deadlineMs, call, answered, failed) {
-  const object = namespace.getByName(name, locationHint === undefined ? undefined : { locationHint });
+export function ask(namespace, nameAndQuestion, locationHint, deadlineMs, call, answered, failed) {
+  const at = nameAndQuestion.lastIndexOf("?");
+  const object = namespace.getByName(nameAndQuestion.slice(0, at), locationHint === undefined ? undefined : { locationHint });
   // The host is nobody's: the object looks at the question only.
-  const asked = object.fetch("https://tollgate.invalid/?" + question);
+  const asked = object.fetch("https://tollgate.invalid/" + nameAndQuestion.slice(at));
   const timer = setTimeout(() => answered(call), deadlineMs);
   const refused = (error) => {
     clearTimeout(timer);
@@ -21,7 +24,7 @@ export function ask(namespace, name, locationHint, question, deadlineMs, call, a
   asked.then((response) => {
     const tell = (text) => {
       clearTimeout(timer);
-      answered(call, response.status + " " + text);
+      answered(call, response.status, text);
     };
     const answer = response.headers.get(ANSWER);
     answer === null ? response.text().then(tell, refused) : tell(answer);
@@ -34,11 +37,15 @@ export function reply(status, answer) {
   return new Response(null, { headers: { [ANSWER]: answer } });
 }
 
-/** Writes rows, all of them or none: keys and rows by turns. */
+/** Writes a row under the key before the last line break. */
+export function save(kv, keyAndRow) {
+  const at = keyAndRow.lastIndexOf("\n");
+  kv.put(keyAndRow.slice(0, at), keyAndRow.slice(at + 1));
+}
+
+/** Writes rows, all of them or none. */
 export function saveAll(storage, keysAndRows) {
-  storage.transactionSync(() => {
-    for (let at = 0; at < keysAndRows.length; at += 2) storage.kv.put(keysAndRows[at], keysAndRows[at + 1]);
-  });
+  storage.transactionSync(() => keysAndRows.forEach((keyAndRow) => save(storage.kv, keyAndRow)));
 }
 
 /** Removes the rows that have expired. When the first of the others does: never, if none says; nothing, if none is left. */

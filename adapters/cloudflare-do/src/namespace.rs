@@ -21,9 +21,8 @@ extern "C" {
     #[allow(clippy::too_many_arguments, reason = "all in one call of JavaScript")]
     fn ask(
         namespace: &JsValue,
-        name: &str,
+        name_and_question: &str,
         location_hint: Option<&str>,
-        question: &str,
         deadline_ms: f64,
         call: f64,
         answered: &Answered,
@@ -36,14 +35,13 @@ impl Namespace for ObjectNamespace {
         let deadline = object.deadline.clamp(DEADLINES.0, DEADLINES.1);
         #[allow(clippy::cast_precision_loss, reason = "an hour at most")]
         let deadline_ms = deadline.get() as f64;
-        let question = to_hex(&body);
+        let question = [object.name, "?", &to_hex(&body)].concat();
         let asked = Asked::by(|call, answered, failed| {
-            ask(self.as_ref(), object.name, object.location_hint, &question, deadline_ms, call, answered, failed)
+            ask(self.as_ref(), &question, object.location_hint, deadline_ms, call, answered, failed)
         });
         let asked = asked.map_err(|error| not_bound(&error.into()))?;
         let answer = asked.await.map_err(|error| Error::from(thrown(&error.into())))?;
-        let answer = answer.ok_or_else(|| timeout(deadline))?;
-        Ok(Reply::read(&answer))
+        answer.ok_or_else(|| timeout(deadline))
     }
 }
 

@@ -12,6 +12,8 @@ use crate::rows::{Row, Rows};
 
 #[wasm_bindgen(module = "/src/cloudflare.js")]
 extern "C" {
+    #[wasm_bindgen(catch)]
+    fn save(kv: &SyncKv, key_and_row: &str) -> Result<(), JsValue>;
     #[wasm_bindgen(catch, js_name = saveAll)]
     fn save_all(storage: &JsValue, keys_and_rows: Vec<String>) -> Result<(), JsValue>;
     #[wasm_bindgen(catch)]
@@ -26,8 +28,6 @@ extern "C" {
     type SyncKv;
     #[wasm_bindgen(method, catch)]
     fn get(this: &SyncKv, key: &str) -> Result<JsValue, JsValue>;
-    #[wasm_bindgen(method, catch)]
-    fn put(this: &SyncKv, key: &str, row: &str) -> Result<(), JsValue>;
     #[wasm_bindgen(method, catch)]
     fn delete(this: &SyncKv, key: &str) -> Result<(), JsValue>;
 }
@@ -58,12 +58,10 @@ impl Rows for ObjectStorage {
     }
 
     fn save(&mut self, rows: &[(&str, Row)]) -> Result<(), Error> {
+        let text = |(key, row): &(&str, Row)| [key, "\n", &row.to_text()].concat();
         let saved = match rows {
-            [(key, row)] => self.kv.put(key, &row.to_text()),
-            rows => {
-                let all = rows.iter().flat_map(|(key, row)| [(*key).to_owned(), row.to_text()]);
-                save_all(self.storage.as_raw(), all.collect())
-            }
+            [row] => save(&self.kv, &text(row)),
+            rows => save_all(self.storage.as_raw(), rows.iter().map(text).collect()),
         };
         saved.map_err(refused)
     }
