@@ -216,13 +216,15 @@ async fn a_missing_binding_is_named_and_nobody_is_told_to_come_back() -> Result<
 
 #[tokio::test]
 async fn a_class_that_is_not_tollgates_is_told() -> Result<()> {
-    let host = start(&["--class=Stranger"]).await?;
-    let base = &bases(&host)[0];
-    let (kind, message) = failure(&Asked::check("do", "k", 2).of(base).await?)?;
-    assert_eq!(kind, "corrupt", "{message}");
-    assert!(message.contains("or another class: export the bound one by"), "{message}");
-    assert_eq!(page(base, "/do", "192.0.2.1").await?.0, 503);
-    host.stop().await;
+    for (class, kind) in [("Stranger", "corrupt"), ("Mute", "refused")] {
+        let host = start(&[&format!("--class={class}")]).await?;
+        let base = &bases(&host)[0];
+        let (told, message) = failure(&Asked::check("do", "k", 2).of(base).await?)?;
+        assert_eq!(told, kind, "{message}");
+        assert!(message.contains("tollgate_cloudflare_do::durable_object!"), "{message}");
+        assert_eq!(page(base, "/do", "192.0.2.1").await?.0, 503);
+        host.stop().await;
+    }
     Ok(())
 }
 

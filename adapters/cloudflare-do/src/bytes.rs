@@ -59,7 +59,7 @@ pub(crate) fn sha256(text: &str) -> [u8; 32] {
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// Bytes as text that may stand in a URL and in a field: two digits each.
+/// Bytes as text that any string can hold: two digits each.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     let mut out = Vec::with_capacity(2 * bytes.len());
     push_hex(&mut out, bytes);

@@ -15,7 +15,7 @@ use crate::wire::Reply;
 /// An answer, nothing where none came in time, or what was thrown.
 type Answer = Result<Option<Reply>, JsValue>;
 
-pub(crate) type Answered = Closure<dyn Fn(f64, Option<u16>, Option<String>)>;
+pub(crate) type Answered = Closure<dyn Fn(f64, Option<String>)>;
 pub(crate) type Failed = Closure<dyn Fn(f64, JsValue)>;
 
 /// Ascending by number. A call whose request was cancelled stays: the platform drops nothing of it.
@@ -33,8 +33,8 @@ struct Waiting {
 
 thread_local! {
     static CALLS: RefCell<Calls> = RefCell::default();
-    static ANSWERED: Answered = Closure::new(|call, status: Option<u16>, text: Option<String>| {
-        settle(call, Ok(status.zip(text).map(|(status, text)| Reply::read(status, &text))));
+    static ANSWERED: Answered = Closure::new(|call, answer: Option<String>| {
+        settle(call, Ok(answer.map(|text| Reply::from_text(&text))));
     });
     static FAILED: Failed = Closure::new(|call, error| settle(call, Err(error)));
 }

@@ -1,40 +1,35 @@
+import { DurableObject } from "cloudflare:workers";
+
 // What is one call from WebAssembly here would be a dozen there, and those take longer than the decision. So does each text
 // that is handed over: where two belong together they come as one.
 
-/** The field of an answer. One that is longer than a field should be is the body. */
-const ANSWER = "tollgate-answer";
-const FIELD_LENGTH_MAX = 4096;
+/** Makes an instance's class one of the platform's objects, which alone have methods that a Worker can call. */
+export function derive(instance) {
+  const prototype = Object.getPrototypeOf(instance);
+  Object.setPrototypeOf(prototype, DurableObject.prototype);
+  Object.setPrototypeOf(prototype.constructor, DurableObject);
+}
 
 /**
  * Asks an object, of the name before the last question mark, what stands after it. `answered` hears of the call by its number
- * the status and the answer, or nothing where the deadline has passed, and `failed` what was thrown. Throws at once where
- * nothing can be asked. Of a question in the URL and an answer in a field nothing has to be streamed. Both are the same
- * functions for all calls: to make two for each takes longer.
+ * the answer, or nothing where the deadline has passed, and `failed` what was thrown. Throws at once where nothing can be
+ * asked. Both are the same functions for all calls: to make two for each takes longer.
  */
 export function ask(namespace, nameAndQuestion, locationHint, deadlineMs, call, answered, failed) {
   const at = nameAndQuestion.lastIndexOf("?");
   const object = namespace.getByName(nameAndQuestion.slice(0, at), locationHint === undefined ? undefined : { locationHint });
-  // The host is nobody's: the object looks at the question only.
-  const asked = object.fetch("https://tollgate.invalid/" + nameAndQuestion.slice(at));
+  const asked = object.answer(nameAndQuestion.slice(at + 1));
   const timer = setTimeout(() => answered(call), deadlineMs);
-  const refused = (error) => {
-    clearTimeout(timer);
-    failed(call, error);
-  };
-  asked.then((response) => {
-    const tell = (text) => {
+  asked.then(
+    (answer) => {
       clearTimeout(timer);
-      answered(call, response.status, text);
-    };
-    const answer = response.headers.get(ANSWER);
-    answer === null ? response.text().then(tell, refused) : tell(answer);
-  }, refused);
-}
-
-/** An object's answer. */
-export function reply(status, answer) {
-  if (status !== 200 || answer.length > FIELD_LENGTH_MAX) return new Response(answer, { status });
-  return new Response(null, { headers: { [ANSWER]: answer } });
+      answered(call, typeof answer === "string" ? answer : `an answer of type ${typeof answer}`);
+    },
+    (error) => {
+      clearTimeout(timer);
+      failed(call, error);
+    },
+  );
 }
 
 /** Writes a row under the key before the last line break. */

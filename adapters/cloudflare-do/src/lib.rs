@@ -50,7 +50,7 @@ pub use counter::Counter;
 pub use error::Thrown;
 pub use leases::{Leases, lease_capabilities};
 #[cfg(target_arch = "wasm32")]
-pub use object::Object;
+pub use object::{Object, derive};
 pub use rows::{Row, Rows};
 #[cfg(target_arch = "wasm32")]
 pub use storage::ObjectStorage;
@@ -71,7 +71,7 @@ macro_rules! durable_object {
         const _: () = {
             use ::worker::wasm_bindgen::{self, prelude::wasm_bindgen};
 
-            // Not `worker::durable_object`, whose methods are asynchronous: an object that is awake answers at once.
+            // Not `worker::durable_object`, which answers fetches, and those take an object longer than a call of a method.
             #[wasm_bindgen(wasm_bindgen = ::worker::wasm_bindgen)]
             pub struct $name {
                 object: $crate::Object,
@@ -84,13 +84,20 @@ macro_rules! durable_object {
                     Self { object: $crate::Object::new(state.into()) }
                 }
 
-                pub fn fetch(&self, request: ::worker::web_sys::Request) -> wasm_bindgen::JsValue {
-                    self.object.fetch(&request)
+                pub fn answer(&self, question: &str) -> wasm_bindgen::JsValue {
+                    self.object.answer(question)
                 }
 
                 pub fn alarm(&self) -> wasm_bindgen::JsValue {
                     self.object.alarm()
                 }
+            }
+
+            #[wasm_bindgen(start, private, wasm_bindgen = ::worker::wasm_bindgen)]
+            fn derive() {
+                use wasm_bindgen::{JsCast as _, JsValue};
+                let nothing = || JsValue::UNDEFINED;
+                $crate::derive(&$name::new(nothing().unchecked_into(), nothing().unchecked_into()).into());
             }
         };
     };

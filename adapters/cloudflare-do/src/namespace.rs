@@ -1,4 +1,4 @@
-//! Cloudflare's own way to an object: a fetch.
+//! Cloudflare's own way to an object: a call of its method.
 
 use tollgate_core::{Error, ErrorKind, Millis};
 use worker::ObjectNamespace;

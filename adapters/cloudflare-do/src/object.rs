@@ -10,7 +10,7 @@ use worker::js_sys::{self, Date};
 use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsError, JsValue};
 use worker::wasm_bindgen_futures::{JsFuture, future_to_promise};
-use worker::{State, web_sys};
+use worker::State;
 
 use crate::bytes::from_hex;
 use crate::counter::Counter;
@@ -19,7 +19,9 @@ use crate::wire::Reply;
 
 #[wasm_bindgen(module = "/src/cloudflare.js")]
 extern "C" {
-    fn reply(status: u16, answer: &str) -> JsValue;
+    /// What makes the class of an instance one that a Worker can call. To be called before the class is looked at.
+    #[doc(hidden)]
+    pub fn derive(instance: &JsValue);
 }
 
 /// What [`durable_object!`](crate::durable_object) wraps in a class of your own.
@@ -40,20 +42,19 @@ impl Object {
         Self(Rc::new(Inner { state, counter: RefCell::new(None) }))
     }
 
-    /// Answers one call: a response, or at the object's first event a promise of it.
+    /// Answers one call: a text, or at the object's first event a promise of it.
     ///
-    /// From the first look at the rows to the response nothing waits, so no other event comes between; the platform's
-    /// output gate holds the response until the rows are durable.
+    /// From the first look at the rows to the answer nothing waits, so no other event comes between; the platform's output
+    /// gate holds the answer until the rows are durable.
     #[must_use]
-    pub fn fetch(&self, request: &web_sys::Request) -> JsValue {
-        let url = request.url();
+    pub fn answer(&self, question: &str) -> JsValue {
         if self.0.counter.borrow().is_some() {
-            return self.0.answer(&url);
+            return self.0.answer(question);
         }
-        let object = Rc::clone(&self.0);
+        let (object, question) = (Rc::clone(&self.0), question.to_owned());
         let woken = async move {
             object.wake().await?;
-            Ok(object.answer(&url))
+            Ok(object.answer(&question))
         };
         promise(Box::pin(woken))
     }
@@ -79,10 +80,10 @@ fn promise(future: Pin<Box<dyn Future<Output = Result<JsValue, JsValue>>>>) -> J
 }
 
 impl Inner {
-    fn answer(&self, url: &str) -> JsValue {
-        let call = from_hex(url.split_once('?').map_or("", |(_, query)| query));
+    fn answer(&self, question: &str) -> JsValue {
+        let call = from_hex(question);
         let answered = self.with_counter(|counter| Ok(counter.answer(&call, clock()))).unwrap_or_else(Reply::error);
-        reply(answered.status, &answered.to_text())
+        JsValue::from_str(&answered.to_text())
     }
 
     async fn sweep(&self) -> Result<(), JsValue> {

@@ -20,8 +20,7 @@
 //!
 //! An error is a status of 400 or 500 with `kind: message`, by [`ErrorKind::name`].
 //!
-//! On Cloudflare a call is the query of a URL and an answer a response field, both as hexadecimal digits: a body would
-//! take longer to stream than all else takes. An error is a body, and so is an answer too long for a field.
+//! On Cloudflare a call and its answer are texts, of hexadecimal digits: bytes would take longer.
 
 use tollgate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};
 
@@ -273,16 +272,21 @@ impl Reply {
         Self { status, body: format!("{}: {error}", error.kind()).into_bytes() }
     }
 
-    /// Its text on the way: of an answer hexadecimal digits.
+    /// Its text on the way: of an answer hexadecimal digits, of an error the status, a space and the body.
     #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "only Cloudflare's own namespace sends text"))]
     pub(crate) fn to_text(&self) -> String {
-        if self.status == 200 { to_hex(&self.body) } else { str::from_utf8(&self.body).unwrap_or_default().to_owned() }
+        match self.status {
+            200 => to_hex(&self.body),
+            status => format!("{status} {}", str::from_utf8(&self.body).unwrap_or_default()),
+        }
     }
 
-    /// What came as text.
     #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "only Cloudflare's own namespace sends text"))]
-    pub(crate) fn read(status: u16, text: &str) -> Self {
-        Self { status, body: if status == 200 { from_hex(text) } else { text.as_bytes().to_vec() } }
+    pub(crate) fn from_text(text: &str) -> Self {
+        match text.split_once(' ') {
+            Some((status, body)) => Self { status: status.parse().unwrap_or(500), body: body.into() },
+            None => Self { status: 200, body: from_hex(text) },
+        }
     }
 
     pub(crate) fn answer(&self) -> Result<Answer, Error> {

@@ -1,6 +1,6 @@
 // The guest's Worker with the suite's eyes on its bindings: what it does there is counted, and none of it changed.
 
-import { WorkerEntrypoint, env } from "cloudflare:workers";
+import { DurableObject, WorkerEntrypoint, env } from "cloudflare:workers";
 import unsafe from "workerd:unsafe";
 import Guest, { Tollgate as Counted } from "./worker.mjs";
 
@@ -31,8 +31,9 @@ for (const binding of Object.values(env)) {
 const objects = new Set();
 
 /** The guest's class. */
-export class Tollgate {
+export class Tollgate extends DurableObject {
   constructor(state, env) {
+    super(state, env);
     objects.add(state.id);
     counts.objectsMade += 1;
     try {
@@ -46,13 +47,13 @@ export class Tollgate {
     this.counted = new Counted(state, env);
   }
 
-  async fetch(request) {
-    if (request.url === CORRUPT) {
-      for (const [key] of [...this.storage.kv.list()]) this.storage.kv.put(key, "not ours");
-      return new Response();
-    }
+  answer(question) {
     counts.objectCalls += 1;
-    return this.counted.fetch(request);
+    return this.counted.answer(question);
+  }
+
+  corrupt() {
+    for (const [key] of [...this.storage.kv.list()]) this.storage.kv.put(key, "not ours");
   }
 
   alarm() {
@@ -61,13 +62,14 @@ export class Tollgate {
 }
 
 /** Some class that is not Tollgate's. */
-export class Stranger {
-  fetch() {
-    return new Response("hello");
+export class Stranger extends DurableObject {
+  answer() {
+    return "hello";
   }
 }
 
-const CORRUPT = "http://host.invalid/corrupt";
+/** One that other Workers cannot call at all. */
+export class Mute extends DurableObject {}
 
 /** What the suite asks of it, past the guest. */
 export class Host extends WorkerEntrypoint {
@@ -81,7 +83,7 @@ export class Host extends WorkerEntrypoint {
         return Response.json({});
       // Writes over the state of every key. What an object has in memory stays as it is.
       case "/corrupt":
-        await Promise.all([...objects].map((id) => this.env.TOLLGATE.get(id).fetch(CORRUPT)));
+        await Promise.all([...objects].map((id) => this.env.TOLLGATE.get(id).corrupt()));
         return Response.json({});
       case "/plain":
         return Response.json({ allowed: await plain(this.env.COUNTS, new URL(request.url).searchParams) });

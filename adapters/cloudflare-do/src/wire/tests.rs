@@ -181,10 +181,9 @@ fn a_reply_is_the_same_after_it_was_text() {
     let answered = Reply::of(Ok(answer));
     let failed = Reply::error(Error::new(ErrorKind::Corrupt, "a row that is none: é"));
     for reply in [answered, failed] {
-        assert_eq!(Reply::read(reply.status, &reply.to_text()), reply);
+        assert_eq!(Reply::from_text(&reply.to_text()), reply);
     }
-    for (status, nonsense) in [(200, ""), (200, "Hello"), (200, "0103"), (0, ""), (700, "x")] {
-        let error = Reply::read(status, nonsense).answer().expect_err("no answer");
-        assert_eq!(error.kind(), ErrorKind::Corrupt, "{status} {nonsense}");
+    for nonsense in ["", "200", "200 Hello", "0103", "Hello", "700 x", "99999 x", " x"] {
+        assert_eq!(Reply::from_text(nonsense).answer().expect_err("no answer").kind(), ErrorKind::Corrupt, "{nonsense}");
     }
 }

@@ -1,0 +1,32 @@
+// One Worker before both objects, which asks the one what Tollgate's Worker asks it, and calls the other: what is between the
+// two routes is the objects'.
+
+import { DurableObject } from "cloudflare:workers";
+
+let question;
+
+/** Stands for Tollgate's object once, and notes what it is asked. */
+export class Recorder extends DurableObject {
+  answer(asked) {
+    question = asked;
+    return "500 noted";
+  }
+}
+
+/** How the answer to a check that was admitted begins: version 2, and flags of which the first says so. */
+const ADMITTED = /^020[13]/;
+
+export default {
+  async fetch(request, env) {
+    const client = request.headers.get("cf-connecting-ip") ?? "none";
+    if (new URL(request.url).pathname === "/tollgate") {
+      return answer(ADMITTED.test(await env.TOLLGATE.getByName(client).answer(question)));
+    }
+    const { allowed } = await env.BUCKET.getByName(client).check(env.CAPACITY, env.REFILL_PER_MS);
+    return answer(allowed);
+  },
+};
+
+function answer(allowed) {
+  return allowed ? new Response("allowed\n") : new Response("denied\n", { status: 429 });
+}
