@@ -6,11 +6,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use tollgate_core::{Error, UnixMillis};
+use worker::State;
 use worker::js_sys::{self, Date};
 use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsError, JsValue};
 use worker::wasm_bindgen_futures::{JsFuture, future_to_promise};
-use worker::State;
 
 use crate::bytes::from_hex;
 use crate::counter::Counter;

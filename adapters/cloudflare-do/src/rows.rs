@@ -91,7 +91,9 @@ mod tests {
     fn a_text_begins_with_when_it_expires() {
         let row = Row { value: vec![1, 255], leased: vec![16], expires: UnixMillis::new(1_800_000_000_000) };
         assert_eq!(row.to_text(), "01a3185c500010.01ff");
-        for nonsense in ["", "not ours", "01a3185c5000", "01a3185c50001.01", "01a3185c5000.0x", "éé3185c5000.01", "+1a3185c5000."] {
+        for nonsense in
+            ["", "not ours", "01a3185c5000", "01a3185c50001.01", "01a3185c5000.0x", "éé3185c5000.01", "+1a3185c5000."]
+        {
             assert_eq!(Row::from_text(nonsense), None, "{nonsense}");
         }
     }

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use tollgate_core::{Error, ErrorKind, UnixMillis};
+use worker::Storage;
 use worker::js_sys::{Date, Object};
 use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsCast as _, JsValue};
-use worker::Storage;
 
 use crate::rows::{Row, Rows};
 

@@ -184,6 +184,10 @@ fn a_reply_is_the_same_after_it_was_text() {
         assert_eq!(Reply::from_text(&reply.to_text()), reply);
     }
     for nonsense in ["", "200", "200 Hello", "0103", "Hello", "700 x", "99999 x", " x"] {
-        assert_eq!(Reply::from_text(nonsense).answer().expect_err("no answer").kind(), ErrorKind::Corrupt, "{nonsense}");
+        assert_eq!(
+            Reply::from_text(nonsense).answer().expect_err("no answer").kind(),
+            ErrorKind::Corrupt,
+            "{nonsense}"
+        );
     }
 }
