@@ -18,6 +18,7 @@
 
 mod app;
 mod limiters;
+mod once;
 mod policies;
 mod reply;
 #[cfg(feature = "suite")]
@@ -83,8 +84,10 @@ async fn answer_from(store: &Store<'_>, request: &Request, env: &Env, debug: boo
 
 /// The path of an absolute URL, without the first slash.
 fn path(url: &str) -> &str {
-    let after_host = url.splitn(4, '/').nth(3).unwrap_or_default();
-    after_host.split(['?', '#']).next().unwrap_or_default()
+    let slashes = url.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
+    let start = slashes.map(|(at, _)| at + 1).nth(2).unwrap_or(url.len());
+    let path = &url[start..];
+    &path[..path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len())]
 }
 
 /// Nobody is told what is wrong inside: that is for the log.
@@ -102,5 +105,5 @@ fn in_test_mode(env: &Env) -> bool {
 }
 
 fn switched_on(env: &Env, name: &str) -> bool {
-    env.var(name).is_ok_and(|value| value.to_string() == "on")
+    policies::variable(env, name) == "on"
 }
