@@ -51,31 +51,20 @@ async fn answer(request: Request, env: Env, context: Context) -> JsValue {
     let path = path(&url);
     let (debug, path) = path.strip_prefix("debug/").map_or((false, path), |path| (true, path));
     let (name, rest) = path.split_once('/').unwrap_or((path, ""));
-    let store = match Store::named(name, &env, &context) {
-        Some(store) => store,
-        None => return not_found(),
-    };
-    match store {
-        Ok(store) => answer_from(&store, &request, &env, debug, rest).await,
-        #[cfg(feature = "suite")]
-        Err(error) if suite::asks(rest, &env) => suite::failed(&error),
-        Err(error) => failed(&error),
-    }
-}
-
-async fn answer_from(store: &Store<'_>, request: &Request, env: &Env, debug: bool, rest: &str) -> JsValue {
+    let Some(store) = Store::named(name, &env, &context) else { return not_found() };
     #[cfg(feature = "suite")]
-    if suite::asks(rest, env) {
-        return suite::answer(store, request, rest).await;
+    if suite::asks(rest, &env) {
+        return suite::answer(store, &request, rest).await;
     }
-    let policy = match store.policy(env) {
-        Ok(policy) => policy,
+    let (store, policy) = match store.and_then(|store| store.policy(&env).map(|policy| (store, policy))) {
+        Ok(found) => found,
         Err(error) => return failed(&error),
     };
+    let app = App { store: &store, policy, env: &env };
     match (debug, rest) {
-        (false, "") => App { store, policy, env }.limited(request).await,
-        (true, "") if switched_on(env, "DEBUG") => App { store, policy, env }.left(request).await,
-        (true, "stats") if switched_on(env, "DEBUG") => {
+        (false, "") => app.limited(&request).await,
+        (true, "") if switched_on(&env, "DEBUG") => app.left(&request).await,
+        (true, "stats") if switched_on(&env, "DEBUG") => {
             store.stats().map_or_else(not_found, |stats| response(200, [], &stats))
         }
         _ => not_found(),
