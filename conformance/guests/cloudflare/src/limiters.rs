@@ -8,9 +8,11 @@ use tollgate_cloudflare_ratelimit::{RateLimit, RateLimitLimiter};
 use tollgate_core::{
     Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, UnixMillis,
 };
+use worker::wasm_bindgen::{JsCast as _, JsValue};
 use worker::{Context, Env, ObjectNamespace, RateLimiter};
 
 use crate::once::Once;
+use crate::task;
 use crate::{in_test_mode, policies};
 
 /// The store that a path names. An app that has one needs no such choice.
@@ -168,7 +170,7 @@ impl Limiter for Kv<'_> {
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let limiter = self.at(check.now);
+        let (limiter, now) = (self.at(check.now), check.now);
         let decision = limiter.check(check).await;
         #[cfg(feature = "suite")]
         if self.test_mode {
@@ -176,7 +178,14 @@ impl Limiter for Kv<'_> {
             limiter.flush(check.now).await;
             return decision;
         }
-        self.context.wait_until(limiter.write_back(check.now));
+        // Not `Context::wait_until`, whose promise is made for what is over at once as well.
+        let written = task::run(async move {
+            limiter.write_back(now).await;
+            JsValue::UNDEFINED
+        });
+        if !written.is_undefined() {
+            let _ = self.context.as_ref().wait_until(written.unchecked_ref());
+        }
         decision
     }
 
