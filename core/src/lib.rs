@@ -36,6 +36,7 @@ mod policy_state;
 mod quota;
 mod refusal;
 mod sha256;
+mod sorted_map;
 pub mod store;
 mod time;
 
@@ -56,4 +57,5 @@ pub use platform::{ClientIpSource, Platform};
 pub use policy_state::{PolicyState, QuotaState};
 pub use quota::{Policy, Quota, Rule};
 pub use refusal::{BodyFormat, Refusal};
+pub use sorted_map::SortedMap;
 pub use time::{Millis, UnixMillis};

@@ -255,7 +255,13 @@ impl Capabilities {
             return Err(unsupported(&format!("a policy of {} quotas ({} at most)", quotas.len(), self.max_quotas)));
         }
         if let Some(quota) = quotas.iter().find(|quota| !self.algorithms.contains(&quota.rule().name())) {
-            return Err(unsupported(&format!("{} (only {})", quota.rule().name(), self.algorithms.join(", "))));
+            let mut what = format!("{} (only", quota.rule().name());
+            for (place, algorithm) in self.algorithms.iter().enumerate() {
+                what.push_str(if place == 0 { " " } else { ", " });
+                what.push_str(algorithm);
+            }
+            what.push(')');
+            return Err(unsupported(&what));
         }
         self.require(self.costs || check.cost == 1, "a cost other than 1")?;
         self.require(self.charge_denied || !check.policy.charges_denied(), "charge_denied")?;

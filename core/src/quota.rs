@@ -6,7 +6,6 @@ use alloc::string::{String, ToString};
 use core::fmt::Write as _;
 
 use crate::algorithm::{Algorithm, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
-use crate::sha256::sha256;
 use crate::{Error, Millis, UnixMillis};
 
 /// An algorithm with its numbers.
@@ -95,6 +94,7 @@ impl Rule {
     }
 
     /// How long a charge matters: of two windows as long as the second, which weighs it, lasts.
+    #[cfg(feature = "std")]
     fn retention(&self) -> Millis {
         match self {
             Self::SlidingWindow(rule) => rule.window() + rule.window(),
@@ -244,8 +244,10 @@ pub struct Policy {
     charge_denied: bool,
     id: Box<str>,
     /// The first 64 bits of the id's SHA-256.
+    #[cfg(feature = "std")]
     digest: u64,
     /// The longest that any charge matters.
+    #[cfg(feature = "std")]
     retention: Millis,
 }
 
@@ -290,10 +292,16 @@ impl Policy {
             id.push(if place == 0 { ':' } else { '.' });
             let _ = write!(id, "{algorithm}{unit}");
         }
-        let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
-        let hash = sha256(id.as_bytes());
-        let digest = u64::from_le_bytes(core::array::from_fn(|place| hash[place]));
-        Ok(Self { name: policy_name, quotas, charge_denied: false, id: id.into(), digest, retention })
+        Ok(Self {
+            name: policy_name,
+            #[cfg(feature = "std")]
+            digest: digest(&id),
+            #[cfg(feature = "std")]
+            retention: quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default(),
+            quotas,
+            charge_denied: false,
+            id: id.into(),
+        })
     }
 
     /// The same policy, charging denied requests too (or not): who goes on hammering stays out. Off by default.
@@ -343,6 +351,12 @@ impl Policy {
     pub(crate) const fn digest(&self) -> u64 {
         self.digest
     }
+}
+
+#[cfg(feature = "std")]
+fn digest(id: &str) -> u64 {
+    let hash = crate::sha256::sha256(id.as_bytes());
+    u64::from_le_bytes(core::array::from_fn(|place| hash[place]))
 }
 
 fn checked_name(field: &str, name: &str) -> Result<Box<str>, Error> {

@@ -4,11 +4,10 @@
 //! read brought, [`Isolate::decide`] decides, [`Isolate::plan_writes`] says what to write, [`Isolate::wrote`] takes what
 //! became of it.
 
-use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::{Check, Decision, Error, ErrorKind, Millis, Origin, Policy, UnixMillis};
+use tollgate_core::{Check, Decision, Error, ErrorKind, Millis, Origin, Policy, SortedMap, UnixMillis};
 
 use crate::account::Account;
 use crate::config::Config;
@@ -41,9 +40,9 @@ pub struct Isolate {
 }
 
 struct Inner {
-    slots: HashMap<String, Slot>,
+    slots: SortedMap<Slot>,
     /// Keys with counts to write, the longest waiting first; each once.
-    unwritten: VecDeque<String>,
+    unwritten: Vec<String>,
     policies: Vec<Arc<Policy>>,
     draws: Draws,
     /// How many slots there may be before the unused ones are looked for.
@@ -78,8 +77,8 @@ impl Isolate {
     #[must_use]
     pub fn new(seed: u64, config: Config) -> Self {
         let inner = Inner {
-            slots: HashMap::new(),
-            unwritten: VecDeque::new(),
+            slots: SortedMap::new(),
+            unwritten: Vec::new(),
             policies: Vec::new(),
             draws: Draws(seed),
             sweep_at: SWEEP_MIN,
@@ -132,7 +131,7 @@ impl Isolate {
         let lost = own && !slot.account.is_in(&found) && slot.account.is_worth_writing(check.now);
         if lost && !slot.waits && slot.pace.is_settled(check.now) {
             slot.waits = true;
-            unwritten.push_back(key.to_owned());
+            unwritten.push(key.to_owned());
         }
         slot.account.learn(check.now, found);
     }
@@ -146,7 +145,7 @@ impl Isolate {
         let charged = slot.account.total() != before;
         let origin = slot.origin();
         if charged && !std::mem::replace(&mut slot.waits, true) {
-            inner.unwritten.push_back(key.to_owned());
+            inner.unwritten.push(key.to_owned());
         }
         Ok(decision.with_origin(origin))
     }
@@ -162,16 +161,15 @@ impl Isolate {
         let mut inner = self.lock();
         let Inner { slots, unwritten, stats, draws, .. } = &mut *inner;
         let mut puts = Vec::new();
-        for _ in 0..unwritten.len().min(LOOKS_MAX) {
-            if puts.len() == PUTS_MAX {
-                break;
-            }
-            let Some(key) = unwritten.pop_front() else { break };
+        let (mut looked, looks) = (0, unwritten.len().min(LOOKS_MAX));
+        while looked < looks && puts.len() < PUTS_MAX {
+            let key = std::mem::take(&mut unwritten[looked]);
+            looked += 1;
             let Some(slot) = slots.get_mut(&key) else { continue };
             if !slot.account.is_worth_writing(now) {
                 slot.waits = false;
             } else if slot.pace.wait(now) > Millis::ZERO {
-                unwritten.push_back(key);
+                unwritten.push(key);
             } else {
                 slot.waits = false;
                 let writers = slot.account.entries().count().div_ceil(Value::COUNT);
@@ -180,6 +178,7 @@ impl Isolate {
                 puts.push(slot.put(key, now));
             }
         }
+        unwritten.drain(..looked);
         puts
     }
 
@@ -219,7 +218,7 @@ impl Isolate {
             slot.pace.failed();
         }
         if !std::mem::replace(&mut slot.waits, true) {
-            unwritten.push_back(key.to_owned());
+            unwritten.push(key.to_owned());
         }
     }
 
@@ -231,19 +230,10 @@ impl Isolate {
 
 impl Inner {
     fn slot(&mut self, config: &Config, check: &Check<'_>, key: &str) -> Result<&mut Slot, Error> {
-        if !self.slots.contains_key(key) {
+        if self.slots.get(key).is_none() {
             self.make_room(config, check.now)?;
             let account = Account::new(shared(&mut self.policies, check.policy), self.draws.next());
-            let last_read = account.value(check.now);
-            let slot = Slot {
-                account,
-                last_read,
-                freshness: Freshness::default(),
-                pace: Pace::default(),
-                waits: false,
-                alone: false,
-            };
-            self.slots.insert(key.to_owned(), slot);
+            self.slots.insert(key, Slot::new(account, check.now));
         }
         let slot = self.slots.get_mut(key).ok_or_else(|| error::full(config.keys_max))?;
         if *slot.account.policy != *check.policy {
@@ -256,9 +246,9 @@ impl Inner {
     /// Forgets what does not matter any more, each time the number of keys has doubled since, and when it is full.
     fn make_room(&mut self, config: &Config, now: UnixMillis) -> Result<(), Error> {
         if self.slots.len() >= self.sweep_at.min(config.keys_max) {
-            self.slots.retain(|_, slot| !(slot.account.is_unused(now) && slot.freshness.is_over(now)));
+            self.slots.retain(|slot| !(slot.account.is_unused(now) && slot.freshness.is_over(now)));
             let Self { slots, unwritten, .. } = self;
-            unwritten.retain(|key| slots.contains_key(key));
+            unwritten.retain(|key| slots.get(key).is_some());
             self.sweep_at = (2 * self.slots.len()).max(SWEEP_MIN);
         }
         if self.slots.len() >= config.keys_max { Err(error::full(config.keys_max)) } else { Ok(()) }
@@ -279,6 +269,12 @@ fn shared(policies: &mut Vec<Arc<Policy>>, policy: &Policy) -> Arc<Policy> {
 }
 
 impl Slot {
+    fn new(account: Account, now: UnixMillis) -> Self {
+        let last_read = account.value(now);
+        let (freshness, pace) = (Freshness::default(), Pace::default());
+        Self { account, last_read, freshness, pace, waits: false, alone: false }
+    }
+
     fn origin(&self) -> Origin {
         if self.alone { Origin::Fallback } else { Origin::Store }
     }

@@ -79,15 +79,16 @@ impl<'a, S: BestEffort> KvLimiter<'a, S> {
         self.isolate.appoint(now)
     }
 
-    /// Reads the key if what is known of it is too old. A store that does not answer is no error: the isolate goes by
-    /// its own counts, and the decision's origin says so.
-    async fn refresh(&self, check: &Check<'_>, key: &str) -> Result<(), Error> {
+    /// The name of the key, having read it if what is known of it is too old. A store that does not answer is no error:
+    /// the isolate goes by its own counts, and the decision's origin says so.
+    async fn refreshed(&self, check: &Check<'_>) -> Result<String, Error> {
         self.capabilities().supports(check)?;
-        if let Some(value) = self.isolate.plan(check, key)? {
-            let answer = self.store.get(&value.name(key)).await;
-            self.isolate.learn(check, key, value, answer);
+        let key = check.key.storage_key(check.policy);
+        if let Some(value) = self.isolate.plan(check, &key)? {
+            let answer = self.store.get(&value.name(&key)).await;
+            self.isolate.learn(check, &key, value, answer);
         }
-        Ok(())
+        Ok(key)
     }
 }
 
@@ -98,15 +99,11 @@ impl<S: BestEffort> Limiter for KvLimiter<'_, S> {
 
     /// At most one read. No write: that is [`KvLimiter::flush`].
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let key = check.key.storage_key(check.policy);
-        self.refresh(&check, &key).await?;
-        self.isolate.decide(&check, &key)
+        self.isolate.decide(&check, &self.refreshed(&check).await?)
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let key = check.key.storage_key(check.policy);
-        self.refresh(&check, &key).await?;
-        self.isolate.peek(&check, &key)
+        self.isolate.peek(&check, &self.refreshed(&check).await?)
     }
 
     async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {

@@ -50,7 +50,7 @@ impl App<'_> {
             Ok(decision) => {
                 let fields = ResponseFields::new(self.policy, &decision);
                 let left = decision.binding().remaining().map_or_else(|| "unknown".into(), |left| left.to_string());
-                response(200, fields.iter(), &[key.as_str(), ": ", &left, " left\n"].concat())
+                response(200, fields.iter(), &format!("{key}: {left} left\n"))
             }
             Err(error) => failed(&error),
         }

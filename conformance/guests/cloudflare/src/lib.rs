@@ -18,6 +18,7 @@
 
 mod app;
 mod limiters;
+mod once;
 mod policies;
 mod reply;
 #[cfg(feature = "suite")]
@@ -50,31 +51,20 @@ async fn answer(request: Request, env: Env, context: Context) -> JsValue {
     let path = path(&url);
     let (debug, path) = path.strip_prefix("debug/").map_or((false, path), |path| (true, path));
     let (name, rest) = path.split_once('/').unwrap_or((path, ""));
-    let store = match Store::named(name, &env, &context) {
-        Some(store) => store,
-        None => return not_found(),
-    };
-    match store {
-        Ok(store) => answer_from(&store, &request, &env, debug, rest).await,
-        #[cfg(feature = "suite")]
-        Err(error) if suite::asks(rest, &env) => suite::failed(&error),
-        Err(error) => failed(&error),
-    }
-}
-
-async fn answer_from(store: &Store<'_>, request: &Request, env: &Env, debug: bool, rest: &str) -> JsValue {
+    let Some(store) = Store::named(name, &env, &context) else { return not_found() };
     #[cfg(feature = "suite")]
-    if suite::asks(rest, env) {
-        return suite::answer(store, request, rest).await;
+    if suite::asks(rest, &env) {
+        return suite::answer(store, &request, rest).await;
     }
-    let policy = match store.policy(env) {
-        Ok(policy) => policy,
+    let (store, policy) = match store.and_then(|store| store.policy(&env).map(|policy| (store, policy))) {
+        Ok(found) => found,
         Err(error) => return failed(&error),
     };
+    let app = App { store: &store, policy, env: &env };
     match (debug, rest) {
-        (false, "") => App { store, policy, env }.limited(request).await,
-        (true, "") if switched_on(env, "DEBUG") => App { store, policy, env }.left(request).await,
-        (true, "stats") if switched_on(env, "DEBUG") => {
+        (false, "") => app.limited(&request).await,
+        (true, "") if switched_on(&env, "DEBUG") => app.left(&request).await,
+        (true, "stats") if switched_on(&env, "DEBUG") => {
             store.stats().map_or_else(not_found, |stats| response(200, [], &stats))
         }
         _ => not_found(),
@@ -83,8 +73,10 @@ async fn answer_from(store: &Store<'_>, request: &Request, env: &Env, debug: boo
 
 /// The path of an absolute URL, without the first slash.
 fn path(url: &str) -> &str {
-    let after_host = url.splitn(4, '/').nth(3).unwrap_or_default();
-    after_host.split(['?', '#']).next().unwrap_or_default()
+    let slashes = url.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
+    let start = slashes.map(|(at, _)| at + 1).nth(2).unwrap_or(url.len());
+    let path = &url[start..];
+    &path[..path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len())]
 }
 
 /// Nobody is told what is wrong inside: that is for the log.
@@ -102,5 +94,5 @@ fn in_test_mode(env: &Env) -> bool {
 }
 
 fn switched_on(env: &Env, name: &str) -> bool {
-    env.var(name).is_ok_and(|value| value.to_string() == "on")
+    policies::variable(env, name) == "on"
 }

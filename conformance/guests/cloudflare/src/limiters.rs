@@ -1,7 +1,6 @@
 //! The limiters, each from its binding.
 
 use std::num::NonZero;
-use std::sync::OnceLock;
 
 use tollgate_cloudflare_do::{DurableObjects, DurableObjectsLimiter, Leases};
 use tollgate_cloudflare_kv::{Isolate, KvLimiter, Stats, WorkersKv};
@@ -9,8 +8,11 @@ use tollgate_cloudflare_ratelimit::{RateLimit, RateLimitLimiter};
 use tollgate_core::{
     Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, UnixMillis,
 };
+use worker::wasm_bindgen::{JsCast as _, JsValue};
 use worker::{Context, Env, ObjectNamespace, RateLimiter};
 
+use crate::once::Once;
+use crate::task;
 use crate::{in_test_mode, policies};
 
 /// The store that a path names. An app that has one needs no such choice.
@@ -105,11 +107,8 @@ const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 const TEST_DEADLINE: Millis = Millis::from_secs(25);
 
 fn durable_objects(env: &Env) -> Result<&'static DurableObjectsLimiter<ObjectNamespace>, Error> {
-    static OBJECTS: OnceLock<DurableObjectsLimiter<ObjectNamespace>> = OnceLock::new();
-    match OBJECTS.get() {
-        Some(limiter) => Ok(limiter),
-        None => objects(env).map(|objects| OBJECTS.get_or_init(|| objects.limiter())),
-    }
+    static OBJECTS: Once<DurableObjectsLimiter<ObjectNamespace>> = Once::new();
+    OBJECTS.get_or_make(|| objects(env).map(DurableObjects::limiter))
 }
 
 fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
@@ -120,25 +119,27 @@ fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
 }
 
 /// What this isolate has leased: of each key up to the variable `SLICE` at a time, for up to 2 s.
-static LEASES: OnceLock<Leases<ObjectNamespace>> = OnceLock::new();
-
 fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Error> {
-    if let Some(leases) = LEASES.get() {
-        return Ok(leases);
-    }
-    let slice = NonZero::new(policies::number(env, "SLICE")?);
-    let slice =
-        slice.ok_or_else(|| Error::new(ErrorKind::Invalid, "variable SLICE: 0 leases nothing; write at least 1"))?;
-    let leases = Leases::new(objects(env)?, slice, Millis::from_secs(2))?;
-    Ok(LEASES.get_or_init(|| leases))
+    static LEASES: Once<Leases<ObjectNamespace>> = Once::new();
+    LEASES.get_or_make(|| {
+        let slice = NonZero::new(policies::number(env, "SLICE")?);
+        let slice = slice
+            .ok_or_else(|| Error::new(ErrorKind::Invalid, "variable SLICE: 0 leases nothing; write at least 1"))?;
+        Leases::new(objects(env)?, slice, Millis::from_secs(2))
+    })
 }
 
-/// What this isolate counted. It must outlive the request: it is what the bound rests on.
-static ISOLATE: OnceLock<Isolate> = OnceLock::new();
-
 fn kv<'a>(env: &Env, context: &'a Context) -> Result<Kv<'a>, Error> {
-    let isolate = ISOLATE.get_or_init(|| Isolate::random(tollgate_cloudflare_kv::Config::default()));
-    Ok(Kv { isolate, namespace: WorkersKv::from_env(env, "COUNTS")?, context, test_mode: in_test_mode(env) })
+    /// What this isolate counted. It must outlive the request: it is what the bound rests on.
+    static ISOLATE: Once<Isolate> = Once::new();
+    let isolate = ISOLATE.get_or_make(|| Ok(Isolate::random(tollgate_cloudflare_kv::Config::default())))?;
+    Ok(Kv {
+        isolate,
+        namespace: WorkersKv::from_env(env, "COUNTS")?,
+        context,
+        #[cfg(feature = "suite")]
+        test_mode: in_test_mode(env),
+    })
 }
 
 /// Workers KV, written to after the response.
@@ -146,6 +147,7 @@ pub(crate) struct Kv<'a> {
     isolate: &'static Isolate,
     namespace: WorkersKv,
     context: &'a Context,
+    #[cfg(feature = "suite")]
     test_mode: bool,
 }
 
@@ -168,13 +170,21 @@ impl Limiter for Kv<'_> {
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let limiter = self.at(check.now);
+        let (limiter, now) = (self.at(check.now), check.now);
         let decision = limiter.check(check).await;
+        #[cfg(feature = "suite")]
         if self.test_mode {
             // Virtual time does not pass while it waits for the next write, and the next step must find this one's.
             limiter.flush(check.now).await;
-        } else {
-            self.context.wait_until(limiter.write_back(check.now));
+            return decision;
+        }
+        // Not `Context::wait_until`, whose promise is made for what is over at once as well.
+        let written = task::run(async move {
+            limiter.write_back(now).await;
+            JsValue::UNDEFINED
+        });
+        if !written.is_undefined() {
+            let _ = self.context.as_ref().wait_until(written.unchecked_ref());
         }
         decision
     }

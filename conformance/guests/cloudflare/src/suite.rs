@@ -15,21 +15,21 @@ pub(crate) fn asks(path: &str, env: &Env) -> bool {
     path.starts_with("_tollgate/") && in_test_mode(env)
 }
 
-pub(crate) async fn answer<L: Limiter>(limiter: &L, request: &Request, path: &str) -> JsValue {
+/// What there is no limiter for, the suite is told as well.
+pub(crate) async fn answer<L: Limiter>(limiter: Result<L, Error>, request: &Request, path: &str) -> JsValue {
     if path == "_tollgate/panic" {
         panic!("the suite asked for it");
     }
+    let limiter = match limiter {
+        Ok(limiter) => limiter,
+        Err(error) => return sent(Reply::error(&error)),
+    };
     let Some(route) = Route::of(&format!("/{path}")) else { return not_found() };
     let asked = match request.text() {
         Ok(text) => JsFuture::from(text).await.ok().and_then(|text| text.as_string()).unwrap_or_default(),
         Err(_) => String::new(),
     };
-    sent(serve(limiter, route, asked.as_bytes()).await)
-}
-
-/// That there is no limiter to ask.
-pub(crate) fn failed(error: &Error) -> JsValue {
-    sent(Reply::error(error))
+    sent(serve(&limiter, route, asked.as_bytes()).await)
 }
 
 fn sent(Reply { status, headers, body }: Reply) -> JsValue {

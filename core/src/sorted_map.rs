@@ -1,0 +1,87 @@
+//! What is held of each key, in the order of the keys.
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Values by text keys, for an adapter that is uploaded: a hash map's code weighs more than all that a decision takes.
+///
+/// A look compares the key with as many others as their number has binary digits; a new key moves a pointer of each that
+/// comes after it. So it is for some ten thousand keys, and no choice of keys makes it slower than that.
+///
+/// ```
+/// use tollgate_core::SortedMap;
+/// let mut counts = SortedMap::new();
+/// counts.insert("ip:192.0.2.2", 1);
+/// counts.insert("ip:192.0.2.1", 2);
+/// assert_eq!(counts.insert("ip:192.0.2.2", 3), Some(1));
+/// assert_eq!((counts.get("ip:192.0.2.2"), counts.len()), (Some(&3), 2));
+/// assert_eq!(counts.remove("ip:192.0.2.1"), Some(2));
+/// assert_eq!(counts.get("ip:192.0.2.1"), None);
+/// ```
+#[derive(Clone, Debug)]
+pub struct SortedMap<T>(Vec<Box<(String, T)>>);
+
+impl<T> SortedMap<T> {
+    /// A map of nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The number of keys.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no key.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The value of a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&T> {
+        self.place(key).ok().map(|place| &self.0[place].1)
+    }
+
+    /// The value of a key, to change.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut T> {
+        self.place(key).ok().map(|place| &mut self.0[place].1)
+    }
+
+    /// Keeps a value, and answers with the one that it takes the place of.
+    pub fn insert(&mut self, key: &str, value: T) -> Option<T> {
+        match self.place(key) {
+            Ok(place) => Some(core::mem::replace(&mut self.0[place].1, value)),
+            Err(place) => {
+                self.0.insert(place, Box::new((key.to_owned(), value)));
+                None
+            }
+        }
+    }
+
+    /// Takes a key away, and answers with its value.
+    pub fn remove(&mut self, key: &str) -> Option<T> {
+        self.place(key).ok().map(|place| self.0.remove(place).1)
+    }
+
+    /// Takes away each key whose value is not to be kept.
+    pub fn retain(&mut self, keep: impl Fn(&T) -> bool) {
+        self.0.retain(|held| keep(&held.1));
+    }
+
+    /// Where a key is, or would be.
+    fn place(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|held| held.0.as_str().cmp(key))
+    }
+}
+
+impl<T> Default for SortedMap<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
