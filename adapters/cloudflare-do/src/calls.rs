@@ -15,11 +15,9 @@ use crate::wire::Reply;
 /// An answer, nothing where none came in time, or what was thrown.
 type Answer = Result<Option<Reply>, JsValue>;
 
-pub(crate) type Answered = Closure<dyn Fn(f64, Option<String>)>;
-pub(crate) type Failed = Closure<dyn Fn(f64, JsValue)>;
+pub(crate) type Settled = Closure<dyn Fn(f64, JsValue, bool)>;
 
 /// Ascending by number. A call whose request was cancelled stays: the platform drops nothing of it.
-#[derive(Default)]
 struct Calls {
     last: f64,
     waiting: Vec<(f64, Waiting)>,
@@ -32,11 +30,10 @@ struct Waiting {
 }
 
 thread_local! {
-    static CALLS: RefCell<Calls> = RefCell::default();
-    static ANSWERED: Answered = Closure::new(|call, answer: Option<String>| {
-        settle(call, Ok(answer.map(|text| Reply::from_text(&text))));
+    static CALLS: RefCell<Calls> = const { RefCell::new(Calls { last: 0.0, waiting: Vec::new() }) };
+    static SETTLED: Settled = Closure::new(|call, value: JsValue, failed| {
+        settle(call, if failed { Err(value) } else { Ok(value.as_string().map(|text| Reply::from_text(&text))) });
     });
-    static FAILED: Failed = Closure::new(|call, error| settle(call, Err(error)));
 }
 
 /// One call: ready when one of the two functions has been called with its number.
@@ -44,13 +41,13 @@ pub(crate) struct Asked(f64);
 
 impl Asked {
     /// Begins a call by whatever `ask` does with its number and the two functions.
-    pub(crate) fn by(ask: impl FnOnce(f64, &Answered, &Failed) -> Result<(), JsValue>) -> Result<Self, JsValue> {
+    pub(crate) fn by(ask: impl FnOnce(f64, &Settled) -> Result<(), JsValue>) -> Result<Self, JsValue> {
         let call = CALLS.with_borrow_mut(|calls| {
             calls.last += 1.0;
             calls.waiting.push((calls.last, Waiting::default()));
             Self(calls.last)
         });
-        ANSWERED.with(|answered| FAILED.with(|failed| ask(call.0, answered, failed)))?;
+        SETTLED.with(|settled| ask(call.0, settled))?;
         Ok(call)
     }
 }

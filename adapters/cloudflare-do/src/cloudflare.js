@@ -11,23 +11,23 @@ export function derive(instance) {
 }
 
 /**
- * Asks an object, of the name before the last question mark, what stands after it. `answered` hears of the call by its number
- * the answer, or nothing where the deadline has passed, and `failed` what was thrown. Throws at once where nothing can be
- * asked. Both are the same functions for all calls: to make two for each takes longer.
+ * Asks an object, of the name before the last question mark, what stands after it. `settled` hears of the call by its number
+ * the answer, or nothing where the deadline has passed, or what was thrown, and whether that is it. Throws at once where
+ * nothing can be asked. It is the same function for all calls: to make one for each takes longer.
  */
-export function ask(namespace, nameAndQuestion, locationHint, deadlineMs, call, answered, failed) {
+export function ask(namespace, nameAndQuestion, locationHint, deadlineMs, call, settled) {
   const at = nameAndQuestion.lastIndexOf("?");
   const object = namespace.getByName(nameAndQuestion.slice(0, at), locationHint === undefined ? undefined : { locationHint });
   const asked = object.answer(nameAndQuestion.slice(at + 1));
-  const timer = setTimeout(() => answered(call), deadlineMs);
+  const timer = setTimeout(() => settled(call, undefined, false), deadlineMs);
   asked.then(
     (answer) => {
       clearTimeout(timer);
-      answered(call, typeof answer === "string" ? answer : `an answer of type ${typeof answer}`);
+      settled(call, typeof answer === "string" ? answer : `an answer of type ${typeof answer}`, false);
     },
     (error) => {
       clearTimeout(timer);
-      failed(call, error);
+      settled(call, error, true);
     },
   );
 }

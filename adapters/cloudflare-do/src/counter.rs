@@ -1,9 +1,8 @@
 //! What an object does: one call, one step, one answer.
 
-use std::collections::HashMap;
 use std::mem;
 
-use tollgate_core::{Error, ErrorKind, Millis, Policy, PolicyState, UnixMillis};
+use tollgate_core::{Error, ErrorKind, Millis, Policy, PolicyState, SortedMap, UnixMillis};
 
 use crate::bytes::{Reader, put, to_hex};
 use crate::held::Held;
@@ -17,7 +16,7 @@ use crate::wire::{Action, Answer, Call, Granted, Known, Once, Reply, Returned};
 #[derive(Debug)]
 pub struct Counter<R> {
     rows: R,
-    cache: HashMap<String, Row>,
+    cache: SortedMap<Row>,
     /// When the pending alarm fires.
     alarm: Option<UnixMillis>,
     known: Known,
@@ -29,7 +28,7 @@ const ALARM_AFTER_MIN: Millis = Millis::from_secs(60);
 impl<R: Rows> Counter<R> {
     /// A counter over `rows`, which may hold those of an earlier one; `alarm` is when the object's pending alarm fires.
     pub fn new(rows: R, alarm: Option<UnixMillis>) -> Self {
-        Self { rows, cache: HashMap::new(), alarm, known: Known::default() }
+        Self { rows, cache: SortedMap::new(), alarm, known: Known::default() }
     }
 
     /// Carries out a call: the body of a request, at the object's time.
@@ -50,8 +49,7 @@ impl<R: Rows> Counter<R> {
     pub fn sweep(&mut self, clock: UnixMillis) -> Result<bool, Error> {
         self.alarm = None;
         let next = self.rows.sweep(clock)?;
-        self.cache.retain(|_, row| row.expires > clock);
-        self.cache.shrink_to_fit();
+        self.cache.retain(|row| row.expires > clock);
         let Some(expiry) = next else { return Ok(false) };
         self.wake_at(expiry.max(clock + ALARM_AFTER_MIN))?;
         Ok(true)
@@ -177,10 +175,10 @@ impl<R: Rows> Counter<R> {
 
     /// A row from memory, or from storage to memory.
     fn row(&mut self, key: &str) -> Result<Option<&Row>, Error> {
-        if !self.cache.contains_key(key)
+        if self.cache.get(key).is_none()
             && let Some(row) = self.rows.load(key)?
         {
-            self.cache.insert(key.to_owned(), row);
+            self.cache.insert(key, row);
         }
         Ok(self.cache.get(key))
     }
@@ -189,10 +187,7 @@ impl<R: Rows> Counter<R> {
         let Some(expiry) = rows.iter().map(|(_, row)| row.expires).min() else { return Ok(()) };
         self.rows.save(&rows)?;
         for (key, row) in rows {
-            match self.cache.get_mut(key) {
-                Some(cached) => *cached = row,
-                None => drop(self.cache.insert(key.to_owned(), row)),
-            }
+            self.cache.insert(key, row);
         }
         let wake = expiry.max(clock + ALARM_AFTER_MIN);
         // A pending alarm stays, unless rows that come and go would wait for it more than twice as long as they need.
@@ -263,7 +258,7 @@ impl Found {
 impl Once {
     /// The row that keeps the first answer. No storage key begins so.
     fn key(&self, key: &str) -> String {
-        ["once:", &to_hex(&self.token), ":", key].concat()
+        format!("once:{}:{key}", to_hex(&self.token))
     }
 }
 

@@ -2,14 +2,13 @@
 
 mod slot;
 
-use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
 use tollgate_core::{
     Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Floor, Key, Limiter, Millis, Origin, Policy,
-    Refund,
+    Refund, SortedMap,
 };
 
 use crate::config::Clock;
@@ -43,7 +42,7 @@ pub struct Leases<N> {
     calls: DurableObjectsLimiter<N>,
     slice: NonZero<u64>,
     lifetime: Millis,
-    slots: Mutex<HashMap<String, Slot>>,
+    slots: Mutex<SortedMap<Slot>>,
 }
 
 /// Slots are not looked through for what has ended before there are this many.
@@ -95,9 +94,9 @@ impl<N: Namespace> Leases<N> {
             return slot.spend(check, self.slice.get(), self.lifetime, self.calls.store().config().deadline);
         }
         if slots.len() >= MIN_SWEEP && slots.len().is_power_of_two() {
-            slots.retain(|_, slot| slot.is_of_use(check.now, self.lifetime));
+            slots.retain(|slot| slot.is_of_use(check.now, self.lifetime));
         }
-        slots.insert(key.to_owned(), Slot::asked(check.now));
+        slots.insert(key, Slot::asked(check.now));
         Spent::AskPlainly
     }
 
@@ -105,7 +104,7 @@ impl<N: Namespace> Leases<N> {
         self.slots().get_mut(key).map(step)
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<String, Slot>> {
+    fn slots(&self) -> MutexGuard<'_, SortedMap<Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

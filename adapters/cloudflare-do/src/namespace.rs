@@ -7,7 +7,7 @@ use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsValue};
 
 use crate::bytes::to_hex;
-use crate::calls::{Answered, Asked, Failed};
+use crate::calls::{Asked, Settled};
 use crate::error::Thrown;
 use crate::store::{Address, Namespace};
 use crate::wire::Reply;
@@ -25,8 +25,7 @@ extern "C" {
         location_hint: Option<&str>,
         deadline_ms: f64,
         call: f64,
-        answered: &Answered,
-        failed: &Failed,
+        settled: &Settled,
     ) -> Result<(), JsValue>;
 }
 
@@ -36,11 +35,10 @@ impl Namespace for ObjectNamespace {
         #[allow(clippy::cast_precision_loss, reason = "an hour at most")]
         let deadline_ms = deadline.get() as f64;
         let question = [object.name, "?", &to_hex(&body)].concat();
-        let asked = Asked::by(|call, answered, failed| {
-            ask(self.as_ref(), &question, object.location_hint, deadline_ms, call, answered, failed)
-        });
+        let asked =
+            Asked::by(|call, settled| ask(self.as_ref(), &question, object.location_hint, deadline_ms, call, settled));
         let asked = asked.map_err(|error| not_bound(&error.into()))?;
-        let answer = asked.await.map_err(|error| Error::from(thrown(&error.into())))?;
+        let answer = asked.await.map_err(|error| Error::from(thrown(error)))?;
         answer.ok_or_else(|| timeout(deadline))
     }
 }
@@ -52,15 +50,10 @@ fn timeout(deadline: Millis) -> Error {
 }
 
 /// What was thrown, with the properties that the platform gives its own errors.
-fn thrown(error: &worker::Error) -> Thrown {
-    let value = error.to_js_value();
-    let is = |property: &str| Reflect::get(&value, &JsValue::from_str(property)).is_ok_and(|it| it.is_truthy());
-    Thrown {
-        message: error.to_string(),
-        overloaded: is("overloaded"),
-        retryable: is("retryable"),
-        remote: is("remote"),
-    }
+fn thrown(error: JsValue) -> Thrown {
+    let is = |property: &str| Reflect::get(&error, &JsValue::from_str(property)).is_ok_and(|it| it.is_truthy());
+    let (overloaded, retryable, remote) = (is("overloaded"), is("retryable"), is("remote"));
+    Thrown { message: worker::Error::from(error).to_string(), overloaded, retryable, remote }
 }
 
 /// An error before anything was sent.
