@@ -14,7 +14,8 @@
 //!
 //! # What is stored
 //! One row a policy and key in the object's SQLite storage, under the core's storage key: when it expires, what is
-//! leased of it, and the state's bytes. An admitted request writes one row, a denied one none. A token's first answer is a row of its own.
+//! leased of it, and the state's bytes. An admitted request writes one row, a denied one none. A token's first answer is
+//! a row of its own.
 //! Expired rows are removed by the object's alarm, of which at most one is pending.
 //!
 //! # Leases

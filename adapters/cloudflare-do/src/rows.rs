@@ -53,8 +53,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// As text: when it expires as [`EXPIRES_LEN`] hexadecimal digits, by which it is swept unread, and those of what is
-    /// lent and of the value, a dot between.
+    /// As text: when it expires as twelve hexadecimal digits, by which it is swept unread, and those of what is lent and of
+    /// the value, a dot between.
     #[must_use]
     pub fn to_text(&self) -> String {
         let [_, _, expires @ ..] = self.expires.get().to_be_bytes();

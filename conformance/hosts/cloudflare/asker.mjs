@@ -5,16 +5,17 @@ import { DurableObject } from "cloudflare:workers";
 
 let question;
 
+/** How the answer to a check begins that was admitted: version 2, and flags of which the first says so. */
+const ADMITTED = /^020[13]/;
+
 /** Stands for Tollgate's object once, and notes what it is asked. */
 export class Recorder extends DurableObject {
   answer(asked) {
     question = asked;
-    return "500 noted";
+    // Admitted at the epoch, at the cost of 1.
+    return "0201" + "0000000000000000" + "0100000000000000";
   }
 }
-
-/** How the answer to a check that was admitted begins: version 2, and flags of which the first says so. */
-const ADMITTED = /^020[13]/;
 
 export default {
   async fetch(request, env) {

@@ -5,7 +5,7 @@
 // The folders are what worker-build made of conformance/guests/cloudflare, cloudflare-one and cloudflare-least. The peer is
 // peer.mjs. The routes are measured by turns, and medians of the rounds are compared: within workerd, where caller.mjs asks by
 // service bindings, and over HTTP from here, which adds to each decision what its connection and its client take, on the same
-// cores.
+// cores. The objects alone are what asker.mjs, one Worker for both, waits for.
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
@@ -101,7 +101,7 @@ async function speed() {
     const ours = pool(await miniflare.unsafeGetDirectURL("tollgate"));
     const theirs = pool(await miniflare.unsafeGetDirectURL("peer"));
     const caller = pool(await miniflare.unsafeGetDirectURL("caller"));
-    await fetch(new URL("/do", await miniflare.unsafeGetDirectURL("recorded")));
+    const recorded = pool(await miniflare.unsafeGetDirectURL("recorded"));
     const routes = {
       exact: (client) => ask(ours, "/do", client),
       leased: (client) => ask(ours, "/do-leased", client),
@@ -109,6 +109,7 @@ async function speed() {
       // What no limiter can save: a Worker that asks nobody.
       floor: (client) => ask(theirs, "/unlimited", client),
     };
+    await ask(recorded, "/do", "198.51.100.0");
     const clients = Array.from({ length: CLIENTS }, (_, place) => `198.51.${100 + (place >> 8)}.${place & 255}`);
     for (const route of Object.values(routes)) {
       for (const client of clients) await route(client);
@@ -122,7 +123,7 @@ async function speed() {
     await latency(routes);
     await throughput("one client", [clients[0]], routes);
     await throughput(`${CLIENTS} clients`, clients, routes);
-    await Promise.all([ours.destroy(), theirs.destroy(), caller.destroy()]);
+    await Promise.all([ours, theirs, caller, recorded].map((pool) => pool.destroy()));
   } finally {
     await miniflare.dispose();
   }
