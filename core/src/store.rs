@@ -17,3 +17,5 @@ pub use atomic::{Atomic, AtomicLimiter, Before, Operation};
 pub use best_effort::{BestEffort, BestEffortLimiter, LastWriterWins};
 pub use native::{Native, NativeLimiter};
 pub use versioned::{Found, Swap, Versioned, VersionedLimiter};
+
+pub use crate::sha256::sha256;

@@ -1,6 +1,5 @@
 //! Integers, little-endian, a reader that no bytes can surprise, and bytes as text.
 
-use sha2::{Digest as _, Sha256};
 use tollgate_core::{Error, ErrorKind, Millis, UnixMillis};
 
 pub(crate) fn put<const N: usize>(out: &mut Vec<u8>, values: [u64; N]) {
@@ -51,10 +50,6 @@ impl<'a> Reader<'a> {
     pub(crate) fn error(&self, what: &str) -> Error {
         Error::new(self.kind, format!("durable object: {what}, {} bytes before the end", self.bytes.len()))
     }
-}
-
-pub(crate) fn sha256(text: &str) -> [u8; 32] {
-    Sha256::digest(text).into()
 }
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";

@@ -17,30 +17,26 @@ export function derive(instance) {
  */
 export function ask(namespace, nameAndQuestion, locationHint, deadlineMs, call, settled) {
   const at = nameAndQuestion.lastIndexOf("?");
-  const object = namespace.getByName(nameAndQuestion.slice(0, at), locationHint === undefined ? undefined : { locationHint });
+  const object = namespace.getByName(nameAndQuestion.slice(0, at), locationHint && { locationHint });
   const asked = object.answer(nameAndQuestion.slice(at + 1));
   const timer = setTimeout(() => settled(call, undefined, false), deadlineMs);
+  const tell = (value, failed) => {
+    clearTimeout(timer);
+    settled(call, value, failed);
+  };
   asked.then(
-    (answer) => {
-      clearTimeout(timer);
-      settled(call, typeof answer === "string" ? answer : `an answer of type ${typeof answer}`, false);
-    },
-    (error) => {
-      clearTimeout(timer);
-      settled(call, error, true);
-    },
+    (answer) => tell(typeof answer === "string" ? answer : `an answer of type ${typeof answer}`, false),
+    (error) => tell(error, true),
   );
 }
 
-/** Writes a row under the key before the last line break. */
-export function save(kv, keyAndRow) {
-  const at = keyAndRow.lastIndexOf("\n");
-  kv.put(keyAndRow.slice(0, at), keyAndRow.slice(at + 1));
-}
-
-/** Writes rows, all of them or none. */
-export function saveAll(storage, keysAndRows) {
-  storage.transactionSync(() => keysAndRows.forEach((keyAndRow) => save(storage.kv, keyAndRow)));
+/** Writes rows, all of them or none: of each a line with its key, and one with itself. No key has a line break. */
+export function save(storage, kv, keysAndRows) {
+  const lines = keysAndRows.split("\n");
+  const put = () => {
+    for (let at = 0; at + 1 < lines.length; at += 2) kv.put(lines[at], lines[at + 1]);
+  };
+  lines.length < 4 ? put() : storage.transactionSync(put);
 }
 
 /** Removes the rows that have expired. When the first of the others does: never, if none says; nothing, if none is left. */

@@ -3,8 +3,7 @@
 use std::num::NonZero;
 
 use tollgate_core::Millis;
-
-use crate::bytes::sha256;
+use tollgate_core::store::sha256;
 
 /// Where the counts live, and how long to wait for them.
 ///
@@ -108,7 +107,7 @@ impl Placement {
         match self {
             Self::PerKey => key.to_owned(),
             Self::Shards(count) => {
-                let hash = sha256(key);
+                let hash = sha256(key.as_bytes());
                 let hash = u64::from_le_bytes(std::array::from_fn(|place| hash[place]));
                 format!("tg1:shard:{}of{count}", hash % u64::from(count.get()))
             }

@@ -13,9 +13,7 @@ use crate::rows::{Row, Rows};
 #[wasm_bindgen(module = "/src/cloudflare.js")]
 extern "C" {
     #[wasm_bindgen(catch)]
-    fn save(kv: &SyncKv, key_and_row: &str) -> Result<(), JsValue>;
-    #[wasm_bindgen(catch, js_name = saveAll)]
-    fn save_all(storage: &JsValue, keys_and_rows: Vec<String>) -> Result<(), JsValue>;
+    fn save(storage: &JsValue, kv: &SyncKv, keys_and_rows: &str) -> Result<(), JsValue>;
     #[wasm_bindgen(catch)]
     fn sweep(kv: &SyncKv, clock_ms: f64) -> Result<Option<f64>, JsValue>;
 
@@ -58,12 +56,13 @@ impl Rows for ObjectStorage {
     }
 
     fn save(&mut self, rows: &[(&str, Row)]) -> Result<(), Error> {
-        let text = |(key, row): &(&str, Row)| [key, "\n", &row.to_text()].concat();
-        let saved = match rows {
-            [row] => save(&self.kv, &text(row)),
-            rows => save_all(self.storage.as_raw(), rows.iter().map(text).collect()),
-        };
-        saved.map_err(refused)
+        let mut text = String::new();
+        for (key, row) in rows {
+            for line in [key, "\n", &row.to_text(), "\n"] {
+                text.push_str(line);
+            }
+        }
+        save(self.storage.as_raw(), &self.kv, &text).map_err(refused)
     }
 
     fn remove(&mut self, key: &str) -> Result<(), Error> {

@@ -2,10 +2,9 @@
 
 use std::future::Future;
 
-use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
+use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation, sha256};
 use tollgate_core::{Capabilities, Check, Error, Key, MaybeSend, MaybeSync, Millis, Policy, UnixMillis};
 
-use crate::bytes::sha256;
 use crate::config::{Clock, Config};
 use crate::wire::{Action, Answer, Call, Once, Reply};
 
@@ -90,7 +89,7 @@ impl<N: Namespace> DurableObjects<N> {
 
     fn prepare_check<'a>(&self, action: Action, check: Check<'a>) -> Call<'a> {
         let once = check.idempotency.map(|idempotency| {
-            let hash = sha256(idempotency.token);
+            let hash = sha256(idempotency.token.as_bytes());
             Once { token: std::array::from_fn(|place| hash[place]), ttl: idempotency.ttl }
         });
         Call { once, ..self.prepare(action, check.policy, check.key, check.cost, check.now) }

@@ -242,9 +242,7 @@ impl Answer {
         let mut rest = Reader { bytes, kind: ErrorKind::Corrupt };
         let [version, flags] = rest.take().unwrap_or_default();
         if version != VERSION || flags & !(ADMITTED | STORED | LEASED) != 0 {
-            let what = "another version of the protocol, or another class: export the bound one by \
-                tollgate_cloudflare_do::durable_object!, and deploy the Worker and its objects together";
-            return Err(rest.error(what));
+            return Err(error::nonsense(&to_hex(bytes)));
         }
         let (now, cost) = (rest.instant()?, rest.u64()?);
         let lease = match flags & LEASED {

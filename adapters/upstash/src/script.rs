@@ -1,7 +1,6 @@
 //! The script, its arguments and its answer: the same over any transport.
 
-use sha2::{Digest, Sha256};
-use tollgate_core::store::{Before, Operation};
+use tollgate_core::store::{Before, Operation, sha256};
 use tollgate_core::{Error, ErrorKind, Idempotency, Key, Millis, Policy, Rule, UnixMillis};
 
 use crate::state;
@@ -191,7 +190,7 @@ fn once_key(state_key: &str, token: &str) -> String {
     let mut name = String::with_capacity(state_key.len() + 38);
     name.push_str(state_key);
     name.push_str(":once:");
-    for byte in &Sha256::digest(token.as_bytes())[..16] {
+    for byte in &sha256(token.as_bytes())[..16] {
         let _ = write!(name, "{byte:02x}");
     }
     name

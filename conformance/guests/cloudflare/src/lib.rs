@@ -39,6 +39,10 @@ use crate::reply::{refuse, response};
 
 tollgate_cloudflare_do::durable_object!(Tollgate);
 
+/// A twentieth of the Worker would be the standard library's.
+#[global_allocator]
+static ALLOCATOR: rlsf::SmallGlobalTlsf = rlsf::SmallGlobalTlsf::new();
+
 /// Answers a request. `#[worker::event(fetch)]` does as well, and takes longer: see [`task`].
 #[wasm_bindgen]
 pub fn fetch(request: Request, env: Env, context: worker_sys::Context) -> JsValue {

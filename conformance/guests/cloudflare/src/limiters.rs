@@ -112,10 +112,9 @@ fn durable_objects(env: &Env) -> Result<&'static DurableObjectsLimiter<ObjectNam
 }
 
 fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
-    let namespace = env.durable_object("TOLLGATE").map_err(|error| no_binding(&error))?;
     let config = tollgate_cloudflare_do::Config::default();
     let config = if in_test_mode(env) { config.min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE) } else { config };
-    Ok(DurableObjects::with_config(namespace, config))
+    DurableObjects::from_env(env, "TOLLGATE", config)
 }
 
 /// What this isolate has leased: of each key up to the variable `SLICE` at a time, for up to 2 s.
@@ -239,8 +238,4 @@ impl Limiter for RateLimits<'_> {
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
         self.of(policy)?.reset(policy, key).await
     }
-}
-
-fn no_binding(error: &worker::Error) -> Error {
-    Error::new(ErrorKind::Invalid, format!("{error}; is it in wrangler.jsonc?"))
 }
