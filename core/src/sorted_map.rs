@@ -85,3 +85,36 @@ impl<T> Default for SortedMap<T> {
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::SortedMap;
+
+    proptest! {
+        #[test]
+        fn it_holds_what_a_map_of_the_standard_library_holds(steps in prop::collection::vec((0..4u8, "[a-c]{0,2}", 0..9u32), 0..60)) {
+            let (mut map, mut model) = (SortedMap::new(), BTreeMap::<String, u32>::new());
+            for (step, key, value) in steps {
+                match step {
+                    0 => prop_assert_eq!(map.insert(&key, value), model.insert(key, value)),
+                    1 => prop_assert_eq!(map.remove(&key), model.remove(&key)),
+                    2 => prop_assert_eq!(map.get_mut(&key).map(|held| core::mem::replace(held, value)),
+                        model.get_mut(&key).map(|held| core::mem::replace(held, value))),
+                    _ => {
+                        map.retain(|held| *held != value);
+                        model.retain(|_, held| *held != value);
+                    }
+                }
+                prop_assert_eq!((map.len(), map.is_empty()), (model.len(), model.is_empty()));
+                let held: Vec<_> = model.keys().map(|key| map.get(key)).collect();
+                prop_assert_eq!(held, model.values().map(Some).collect::<Vec<_>>());
+            }
+        }
+    }
+}

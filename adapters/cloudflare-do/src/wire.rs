@@ -24,7 +24,7 @@
 
 use tollgate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};
 
-use crate::bytes::{Reader, from_hex, put, to_hex};
+use crate::bytes::{Reader, put, to_hex};
 use crate::error;
 
 const VERSION: u8 = 2;
@@ -162,7 +162,9 @@ impl<'a> Call<'a> {
         if key.is_empty() || length > KEY_LEN_MAX {
             return Err(rest.error("a key of no bytes, or too many"));
         }
-        let key = std::str::from_utf8(key).map_err(|_| rest.error("a key that is no text"))?.to_owned();
+        // A row's text, too, rests on a key without line breaks.
+        let text = std::str::from_utf8(key).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
+        let key = text.ok_or_else(|| rest.error("a key that is no printable text"))?.to_owned();
         let [flags, count] = rest.take()?;
         if flags & !(CHARGE_DENIED | OBJECT_CLOCK | TOKEN) != 0 {
             return Err(rest.error("unknown flags"));
@@ -271,7 +273,7 @@ impl Reply {
     }
 
     /// Its text on the way: of an answer hexadecimal digits, of an error the status, a space and the body.
-    #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "only Cloudflare's own namespace sends text"))]
+    #[cfg(any(target_arch = "wasm32", test))]
     pub(crate) fn to_text(&self) -> String {
         match self.status {
             200 => to_hex(&self.body),
@@ -279,11 +281,11 @@ impl Reply {
         }
     }
 
-    #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "only Cloudflare's own namespace sends text"))]
+    #[cfg(any(target_arch = "wasm32", test))]
     pub(crate) fn from_text(text: &str) -> Self {
         match text.split_once(' ') {
             Some((status, body)) => Self { status: status.parse().unwrap_or(500), body: body.into() },
-            None => Self { status: 200, body: from_hex(text) },
+            None => Self { status: 200, body: crate::bytes::from_hex(text) },
         }
     }
 

@@ -166,6 +166,28 @@ proptest! {
 }
 
 #[test]
+fn a_key_that_no_policy_and_key_make_is_refused() {
+    let policy = Policy::new("wire", [Quota::fixed_window(5, Millis::new(1_000)).expect("within range")]).expect("one");
+    let call = Call {
+        action: Action::Check,
+        key: String::new(),
+        policy: &policy,
+        cost: 1,
+        now: None,
+        min_ttl: Millis::ZERO,
+        once: None,
+    };
+    for key in ["", "tg1:a\n01a3185c5000.", "tg1:a b", "tg1:é", &"k".repeat(1_025)] {
+        let reply = Counter::new(Kept::default(), None)
+            .answer(&Call { key: key.to_owned(), ..call.clone() }.encode(), UnixMillis::new(1));
+        assert_eq!(reply.status, 400, "{key:?}");
+    }
+    let reply = Counter::new(Kept::default(), None)
+        .answer(&Call { key: "tg1:a".to_owned(), ..call }.encode(), UnixMillis::new(1));
+    assert_eq!(reply.status, 200);
+}
+
+#[test]
 fn an_error_travels_with_its_kind() {
     for kind in [ErrorKind::Invalid, ErrorKind::Corrupt, ErrorKind::Refused] {
         let reply = Reply::error(Error::new(kind, "no: not this"));
