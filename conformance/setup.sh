@@ -36,9 +36,9 @@ need() {
 
 # npm_packages FOLDER WHAT USE: installs what the folder's package-lock.json names, unless that is there.
 npm_packages() {
-    if cmp -s "$1/package-lock.json" "$1/node_modules/.tollgate-lock.json"; then
+    if cmp -s "$1/package-lock.json" "$1/node_modules/.tidegate-lock.json"; then
         say "$2: $1/node_modules"
-    elif npm ci --silent --no-audit --no-fund --prefix "$1" && cp "$1/package-lock.json" "$1/node_modules/.tollgate-lock.json"; then
+    elif npm ci --silent --no-audit --no-fund --prefix "$1" && cp "$1/package-lock.json" "$1/node_modules/.tidegate-lock.json"; then
         say "$2: installed in $1/node_modules"
     else
         say "$2: missing, and with it $3; install it with: npm ci --prefix $1"

@@ -17,7 +17,7 @@ use hyper::Uri;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use tollgate_conformance::target::workspace;
+use tidegate_conformance::target::workspace;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -33,7 +33,7 @@ const POLICY: &str = r#"{ "name": "bench", "quotas": [{ "algorithm": "token_buck
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let app = workspace().join("target/deployed/wasm32-wasip1/release/tollgate-guest-fastly.wasm");
+    let app = workspace().join("target/deployed/wasm32-wasip1/release/tidegate-guest-fastly.wasm");
     // In its own folder, as `fastly compute build` does: the profile is that folder's.
     build("conformance/guests/fastly", "--target=wasm32-wasip1 --target-dir=../../../target/deployed")?;
     build("conformance/hosts", "--workspace --target-dir=../../target/hosts")?;
@@ -64,7 +64,7 @@ fn start(app: &Path) -> Result<(Child, String)> {
         |line: &str| if line.starts_with("policy = ") { format!("policy = '{POLICY}'") } else { line.into() };
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(&file, manifest.lines().map(with_policy).collect::<Vec<_>>().join("\n"))?;
-    let mut command = Command::new(workspace().join("target/hosts/release/tollgate-host-fastly"));
+    let mut command = Command::new(workspace().join("target/hosts/release/tidegate-host-fastly"));
     command.arg(format!("--guest={}", app.display())).arg(format!("--manifest={}", file.path().display()));
     let mut host = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let mut address = String::new();

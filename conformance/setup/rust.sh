@@ -11,8 +11,8 @@ rustc_has_target() {
 use_rust_for() {
     if rustc_has_target "$1" rustc; then
         :
-    elif rustc_has_target "$1" env RUSTUP_TOOLCHAIN=tollgate-wasm rustc; then
-        export RUSTUP_TOOLCHAIN=tollgate-wasm
+    elif rustc_has_target "$1" env RUSTUP_TOOLCHAIN=tidegate-wasm rustc; then
+        export RUSTUP_TOOLCHAIN=tidegate-wasm
     else
         PATH=/usr/bin:$PATH
     fi

@@ -1,6 +1,6 @@
 # Rust for WebAssembly: what Workers and Spin apps are built for, from rustup where its servers answer, else from Debian's packages.
 #
-# A rustc that has a target needs nothing. Else the suite looks for the toolchain `tollgate-wasm`, and then for
+# A rustc that has a target needs nothing. Else the suite looks for the toolchain `tidegate-wasm`, and then for
 # /usr/bin/cargo: the order in which conformance/src/target/wasm.rs tries them, too.
 
 # shellcheck source=conformance/setup/rust.sh
@@ -36,7 +36,7 @@ debian_wasm() {
         fi
     fi
     if command -v rustup >/dev/null 2>&1; then
-        rustup toolchain link tollgate-wasm /usr || return 1
+        rustup toolchain link tidegate-wasm /usr || return 1
     fi
     rustc_has_target "$1" "$rustc"
 }
@@ -59,8 +59,8 @@ wasm_rust() {
         wasm="rustc has it"
     elif command -v rustup >/dev/null 2>&1 && RUSTUP_MAX_RETRIES=1 rustup target add "$1" >/dev/null 2>&1 && rustc_has_target "$1" rustc; then
         wasm="installed by rustup"
-    elif command -v rustup >/dev/null 2>&1 && rustc_has_target "$1" rustup run tollgate-wasm rustc; then
-        wasm="the toolchain tollgate-wasm has it"
+    elif command -v rustup >/dev/null 2>&1 && rustc_has_target "$1" rustup run tidegate-wasm rustc; then
+        wasm="the toolchain tidegate-wasm has it"
     elif debian_wasm "$1"; then
         wasm="Debian's rustc has it"
     fi

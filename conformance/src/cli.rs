@@ -1,4 +1,4 @@
-//! The command line of `tollgate`.
+//! The command line of `tidegate`.
 
 mod compare;
 mod fixtures;
@@ -17,19 +17,19 @@ use crate::target::{self, workspace};
 
 const EXAMPLES: &str = "\
 Examples:
-  tollgate run                                     every target that can run here
-  tollgate run --target redis --require redis      fail where Redis cannot run
-  tollgate run --filter 'token-bucket/*'           some fixtures
-  tollgate compare main.json branch.json           what a change did
-  tollgate mutants                                 that the suite catches broken limiters
+  tidegate run                                     every target that can run here
+  tidegate run --target redis --require redis      fail where Redis cannot run
+  tidegate run --filter 'token-bucket/*'           some fixtures
+  tidegate compare main.json branch.json           what a change did
+  tidegate mutants                                 that the suite catches broken limiters
 
 Exit codes: 0 all is well, 1 something failed or got worse, 2 the command line or an input is wrong,
 130 interrupted.";
 
-/// Replays the same bursts against every Tollgate adapter, and says with numbers which stores are exact and how far
+/// Replays the same bursts against every Tidegate adapter, and says with numbers which stores are exact and how far
 /// others drift.
 #[derive(Debug, Parser)]
-#[command(name = "tollgate", version, after_help = EXAMPLES)]
+#[command(name = "tidegate", version, after_help = EXAMPLES)]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -93,11 +93,11 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Failed) => ExitCode::from(1),
         Err(Failure::Interrupted) => {
-            eprintln!("tollgate: interrupted");
+            eprintln!("tidegate: interrupted");
             ExitCode::from(130)
         }
         Err(Failure::Usage(message)) => {
-            eprintln!("tollgate: {message}");
+            eprintln!("tidegate: {message}");
             ExitCode::from(2)
         }
     }
@@ -128,7 +128,7 @@ impl Selection {
                 groups.dedup();
                 return Err(Failure::Usage(format!(
                     "--filter {text:?} matches no fixture; write '<group>/<name>' with * for any part, the groups are {} \
-                     (`tollgate fixtures` lists all)",
+                     (`tidegate fixtures` lists all)",
                     groups.join(", ")
                 )));
             }

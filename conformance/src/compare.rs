@@ -87,7 +87,7 @@ fn fixture(place: &str, old: &FixtureReport, new: &FixtureReport, found: &mut Ve
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::Accuracy;
+    use tidegate_core::Accuracy;
 
     use super::changes;
     use crate::judge::Verdict;

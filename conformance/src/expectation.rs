@@ -1,6 +1,6 @@
 //! What a fixture says outright, against what was answered.
 
-use tollgate_guest_protocol::{Answer, Decided, Outcome};
+use tidegate_guest_protocol::{Answer, Decided, Outcome};
 
 use crate::fixture::{Expect, Fixture, Step};
 use crate::replay::{Answered, Replay};

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
-use tollgate_core::Policy;
-use tollgate_guest_protocol::{Arrival, Source};
+use tidegate_core::Policy;
+use tidegate_guest_protocol::{Arrival, Source};
 
 /// One file of the fixtures folder.
 #[derive(Clone, Debug)]

@@ -15,8 +15,8 @@ mod form;
 mod stretch;
 
 use serde::{Deserialize, Serialize};
-use tollgate_core::{Accuracy, Drift, Load};
-use tollgate_guest_protocol::Answer;
+use tidegate_core::{Accuracy, Drift, Load};
+use tidegate_guest_protocol::Answer;
 
 use crate::expectation;
 use crate::fixture::{Disturb, Fixture, Op};

@@ -2,7 +2,7 @@
 //!
 //! [`fixture`]s are data. [`replay`] drives them over a [`subject`], which is a [`target`]'s guests over HTTP or a
 //! limiter in this process; [`judge`] holds the answers against those of the [`oracle`]; [`run`] does so for whole
-//! targets and [`report`] tells of it. [`mutants`] prove that all this catches something. [`cli`] is the program `tollgate`.
+//! targets and [`report`] tells of it. [`mutants`] prove that all this catches something. [`cli`] is the program `tidegate`.
 
 pub mod cli;
 pub mod compare;

@@ -1,5 +1,5 @@
-//! `tollgate`: see `tollgate --help`.
+//! `tidegate`: see `tidegate --help`.
 
 fn main() -> std::process::ExitCode {
-    tollgate_conformance::cli::main()
+    tidegate_conformance::cli::main()
 }

@@ -9,8 +9,8 @@ mod policy;
 mod wire;
 
 use bytes::Bytes;
-use tollgate_core::Accuracy;
-use tollgate_guest_protocol::{Arrival, Call, Identified, Reply, Route, serve};
+use tidegate_core::Accuracy;
+use tidegate_guest_protocol::{Arrival, Call, Identified, Reply, Route, serve};
 
 use self::limiter::{Bench, Fault};
 use crate::fixture::{Case, Disturb, Fixture};
@@ -60,7 +60,7 @@ pub async fn false_alarms(cases: &[Prepared]) -> Vec<String> {
                     || differs(fixture, &prepared.reference, &Mistaken::new(Kind::Says(|_| ())), false).await
             }
             Case::Request(fixture) => {
-                let reference = InProcess::new(tollgate_core::MemoryLimiter::with_shards(1));
+                let reference = InProcess::new(tidegate_core::MemoryLimiter::with_shards(1));
                 identify(fixture, &reference).await.is_err()
             }
         };
@@ -125,7 +125,7 @@ impl Subject for Mistaken {
         let mut reply = match (self.kind, route) {
             (Kind::Identifies(key), Route::Identify) => {
                 let arrival = serde_json::from_slice::<Arrival>(&body).map_err(|error| error.to_string())?;
-                Reply::new(200, &tollgate_guest_protocol::Answer::Identity(key(&arrival)))
+                Reply::new(200, &tidegate_guest_protocol::Answer::Identity(key(&arrival)))
             }
             (Kind::Counts(_), Route::Check | Route::Peek | Route::Refund | Route::Reset) => {
                 let call = serde_json::from_slice::<Call>(&body).map_err(|error| error.to_string())?;

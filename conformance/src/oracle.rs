@@ -1,6 +1,6 @@
 //! The reference: what an exact limiter answers, one request after the other on the same virtual timeline.
 
-use tollgate_core::MemoryLimiter;
+use tidegate_core::MemoryLimiter;
 
 use crate::expectation;
 use crate::fixture::Fixture;

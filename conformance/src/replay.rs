@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use tidegate_core::Policy;
+use tidegate_guest_protocol::{Answer, Call, Failure, Outcome, Reply, Route, Token};
 use tokio::sync::Notify;
-use tollgate_core::Policy;
-use tollgate_guest_protocol::{Answer, Call, Failure, Outcome, Reply, Route, Token};
 
 use crate::fixture::{Disturb, Fixture, Op, Step};
 use crate::subject::{Place, Subject};

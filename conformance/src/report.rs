@@ -9,13 +9,13 @@ pub use markdown::markdown;
 pub use table::table;
 
 use serde::{Deserialize, Serialize};
-use tollgate_core::Accuracy;
+use tidegate_core::Accuracy;
 
 use crate::judge::Verdict;
 use crate::target::{Emulator, workspace};
 
 /// The schema that a [`Report`] is written in.
-pub const SCHEMA: &str = "tollgate/report/v1";
+pub const SCHEMA: &str = "tidegate/report/v1";
 
 /// A run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,14 +23,14 @@ pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
     /// What ran.
-    pub tollgate: Tollgate,
+    pub tidegate: Tidegate,
     /// What it ran on.
     pub targets: Vec<TargetReport>,
 }
 
 /// What ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tollgate {
+pub struct Tidegate {
     /// The package's version.
     pub version: String,
     /// The commit of the checkout, or `unknown`.
@@ -116,8 +116,8 @@ impl Report {
     /// A report of this build.
     #[must_use]
     pub fn new(targets: Vec<TargetReport>) -> Self {
-        let tollgate = Tollgate { version: env!("CARGO_PKG_VERSION").into(), commit: commit() };
-        Self { schema: SCHEMA.into(), tollgate, targets }
+        let tidegate = Tidegate { version: env!("CARGO_PKG_VERSION").into(), commit: commit() };
+        Self { schema: SCHEMA.into(), tidegate, targets }
     }
 
     /// Whether a target failed.
@@ -215,7 +215,7 @@ fn commit() -> String {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::{Accuracy, Drift, Floor};
+    use tidegate_core::{Accuracy, Drift, Floor};
 
     use super::{FixtureReport, Status, TargetReport};
     use crate::judge::Verdict;

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use serde_json::Value;
-use tollgate_core::{Capabilities, Check, Key, UnixMillis};
-use tollgate_guest_protocol::{Answer, Route};
+use tidegate_core::{Capabilities, Check, Key, UnixMillis};
+use tidegate_guest_protocol::{Answer, Route};
 
 use crate::fixture::{Case, Fixture, Op, RequestFixture, Step};
 use crate::judge::{Judgement, Verdict, judge, unanswered};
@@ -176,7 +176,7 @@ fn unsupported(target: &dyn Target, declared: &Capabilities, fixture: &Fixture) 
         let mut check = Check::new(policy, &key, UnixMillis::new(fixture.instant(step.at_ms)));
         check.cost = step.cost;
         if let (Some(token), Some(ttl_ms)) = (&step.token, step.token_ttl_ms) {
-            check = check.idempotent(token, tollgate_core::Millis::new(ttl_ms));
+            check = check.idempotent(token, tidegate_core::Millis::new(ttl_ms));
         }
         match step.op {
             Op::Check => !target.takes(policy) || declared.supports(&check).is_err(),

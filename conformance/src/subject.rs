@@ -9,7 +9,7 @@ pub use in_process::InProcess;
 use std::future::Future;
 
 use bytes::Bytes;
-use tollgate_guest_protocol::{Reply, Route};
+use tidegate_guest_protocol::{Reply, Route};
 
 use crate::fixture::Disturb;
 

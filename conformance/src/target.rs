@@ -24,8 +24,8 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
-use tollgate_core::{Capabilities, ErrorKind, Policy};
-use tollgate_guest_protocol::{Able, Answer, Failure, Reply, Route};
+use tidegate_core::{Capabilities, ErrorKind, Policy};
+use tidegate_guest_protocol::{Able, Answer, Failure, Reply, Route};
 
 use crate::fixture::{Disturb, Fixture};
 use crate::subject::{Http, Place, Subject};

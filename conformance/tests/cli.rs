@@ -26,8 +26,8 @@ fn folder(files: &[(&str, &str)]) -> Result<TempDir> {
     Ok(folder)
 }
 
-fn tollgate(args: &[&str], fixtures: Option<&Path>) -> Result<Output> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+fn tidegate(args: &[&str], fixtures: Option<&Path>) -> Result<Output> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.args(args);
     if let Some(fixtures) = fixtures {
         command.arg("--fixtures").arg(fixtures);
@@ -45,10 +45,10 @@ fn memory_passes_and_reports() -> Result<()> {
     let out = tempfile::tempdir()?;
     let out_path = out.path().to_string_lossy();
     let run = ["run", "--target", "memory", "--require", "all", "--out", &out_path];
-    let output = tollgate(&run, Some(fixtures.path()))?;
+    let output = tidegate(&run, Some(fixtures.path()))?;
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let report: Value = serde_json::from_str(&fs::read_to_string(out.path().join("report.json"))?)?;
-    assert_eq!(report["schema"], "tollgate/report/v1");
+    assert_eq!(report["schema"], "tidegate/report/v1");
     let target = &report["targets"][0];
     assert_eq!(
         (&target["name"], &target["class"], &target["status"]),
@@ -63,12 +63,12 @@ fn memory_passes_and_reports() -> Result<()> {
 
     let same = out.path().join("report.json");
     let same = same.to_string_lossy();
-    let output = tollgate(&["compare", &same, &same], None)?;
+    let output = tidegate(&["compare", &same, &same], None)?;
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let worse = fs::read_to_string(&*same)?.replace("\"verdict\": \"pass\"", "\"verdict\": \"fail\"");
     let worse_file = out.path().join("worse.json");
     fs::write(&worse_file, worse)?;
-    let output = tollgate(&["compare", &same, &worse_file.to_string_lossy()], None)?;
+    let output = tidegate(&["compare", &same, &worse_file.to_string_lossy()], None)?;
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("worse memory a/burst: Pass became Fail"), "{}", said(&output));
     Ok(())
@@ -81,7 +81,7 @@ fn bad_fixtures_are_told_all_at_once() -> Result<()> {
         ("a/named.json", BURST),
         ("a/text.json", "no JSON"),
     ])?;
-    let output = tollgate(&["run", "--target", "memory"], Some(fixtures.path()))?;
+    let output = tidegate(&["run", "--target", "memory"], Some(fixtures.path()))?;
     let said = said(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("3 problems in the fixtures"), "{said}");
@@ -95,7 +95,7 @@ fn bad_fixtures_are_told_all_at_once() -> Result<()> {
 fn a_fixture_that_contradicts_the_reference_is_wrong() -> Result<()> {
     let fixtures = folder(&[("a/burst.json", &BURST.replace("\"admitted\": 3", "\"admitted\": 4"))])?;
     for command in ["run", "fixtures", "mutants"] {
-        let output = tollgate(&[command], Some(fixtures.path()))?;
+        let output = tidegate(&[command], Some(fixtures.path()))?;
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         assert!(
             said(&output).contains("a/burst: steps[0] (0 ms, check x40, \"k\"): expect.admitted: expected 4, found 3")
@@ -110,20 +110,20 @@ fn a_wrong_command_line_lists_what_there_is() -> Result<()> {
     for (args, right) in [
         (["run", "--target", "memroy"], "there are memory, redis, redis-cluster"),
         (["run", "--require", "memroy"], "there are memory, redis, redis-cluster"),
-        (["run", "--filter", "b/*"], "the groups are a (`tollgate fixtures` lists all)"),
+        (["run", "--filter", "b/*"], "the groups are a (`tidegate fixtures` lists all)"),
     ] {
-        let output = tollgate(&args, Some(fixtures.path()))?;
+        let output = tidegate(&args, Some(fixtures.path()))?;
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         assert!(said(&output).contains(right), "{}", said(&output));
     }
-    assert_eq!(tollgate(&["compare", "nowhere.json", "nowhere.json"], None)?.status.code(), Some(2));
+    assert_eq!(tidegate(&["compare", "nowhere.json", "nowhere.json"], None)?.status.code(), Some(2));
     Ok(())
 }
 
 #[test]
 fn a_mutant_that_survives_is_a_failure() -> Result<()> {
     let fixtures = folder(&[("a/burst.json", BURST)])?;
-    let output = tollgate(&["mutants"], Some(fixtures.path()))?;
+    let output = tidegate(&["mutants"], Some(fixtures.path()))?;
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let said = said(&output);
     assert!(said.contains("survived: ") && said.contains("glob-reset"), "{said}");
@@ -133,16 +133,16 @@ fn a_mutant_that_survives_is_a_failure() -> Result<()> {
 
 #[test]
 fn the_fixtures_catch_every_mutant() -> Result<()> {
-    let output = tollgate(&["mutants"], None)?;
+    let output = tidegate(&["mutants"], None)?;
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     Ok(())
 }
 
 #[test]
 fn help_names_the_exit_codes_and_targets_tell_what_is_here() -> Result<()> {
-    let help = said(&tollgate(&["--help"], None)?);
-    assert!(help.contains("Exit codes: 0 all is well") && help.contains("tollgate compare"), "{help}");
-    let targets = tollgate(&["targets"], None)?;
+    let help = said(&tidegate(&["--help"], None)?);
+    assert!(help.contains("Exit codes: 0 all is well") && help.contains("tidegate compare"), "{help}");
+    let targets = tidegate(&["targets"], None)?;
     assert_eq!(targets.status.code(), Some(0));
     assert!(said(&targets).contains("exact: admitted = limit"));
     Ok(())

@@ -10,7 +10,7 @@ use hyper::Request;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
-use tollgate_conformance::target::cloudflare::Host;
+use tidegate_conformance::target::cloudflare::Host;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -78,7 +78,7 @@ impl<'a> Asked<'a> {
         let quotas = json!([{ "algorithm": "fixed_window", "limit": self.limit, "window_ms": 3_600_000 }]);
         let policy = json!({ "name": "test", "quotas": quotas });
         let call = json!({ "policy": policy, "key": self.key, "now_ms": START_MS + self.at_ms });
-        ask("POST", &format!("{base}/{}/_tollgate/{}", self.store, self.op), None, call.to_string()).await
+        ask("POST", &format!("{base}/{}/_tidegate/{}", self.store, self.op), None, call.to_string()).await
     }
 
     /// How many of a burst are admitted.
@@ -112,7 +112,7 @@ async fn stat(base: &str, name: &str) -> Result<u64> {
     Ok(figure.ok_or_else(|| format!("no {name} in {stats}"))?.parse()?)
 }
 
-const DEPLOYED: &str = "--var=TOLLGATE_TEST_MODE=off";
+const DEPLOYED: &str = "--var=TIDEGATE_TEST_MODE=off";
 const DEBUG: &str = "--var=DEBUG=on";
 
 #[tokio::test]
@@ -198,10 +198,10 @@ async fn each_denial_is_an_event_where_there_is_a_dataset() -> Result<()> {
 
 #[tokio::test]
 async fn a_missing_binding_is_named_and_nobody_is_told_to_come_back() -> Result<()> {
-    let without = ["--without=TOLLGATE", "--without=COUNTS", "--without=LIMITER_100_60"];
+    let without = ["--without=TIDEGATE", "--without=COUNTS", "--without=LIMITER_100_60"];
     let host = start(&without).await?;
     let base = &bases(&host)[0];
-    for (store, binding) in [("do", "TOLLGATE"), ("do-leased", "TOLLGATE"), ("kv", "COUNTS")] {
+    for (store, binding) in [("do", "TIDEGATE"), ("do-leased", "TIDEGATE"), ("kv", "COUNTS")] {
         let (kind, message) = failure(&Asked::check(store, "k", 2).of(base).await?)?;
         assert_eq!(kind, "invalid", "{message}");
         assert!(message.contains(binding) && message.contains("wrangler"), "{message}");
@@ -215,13 +215,13 @@ async fn a_missing_binding_is_named_and_nobody_is_told_to_come_back() -> Result<
 }
 
 #[tokio::test]
-async fn a_class_that_is_not_tollgates_is_told() -> Result<()> {
+async fn a_class_that_is_not_tidegates_is_told() -> Result<()> {
     for (class, kind) in [("Stranger", "corrupt"), ("Mute", "refused")] {
         let host = start(&[&format!("--class={class}")]).await?;
         let base = &bases(&host)[0];
         let (told, message) = failure(&Asked::check("do", "k", 2).of(base).await?)?;
         assert_eq!(told, kind, "{message}");
-        assert!(message.contains("tollgate_cloudflare_do::durable_object!"), "{message}");
+        assert!(message.contains("tidegate_cloudflare_do::durable_object!"), "{message}");
         assert_eq!(page(base, "/do", "192.0.2.1").await?.0, 503);
         host.stop().await;
     }
@@ -245,7 +245,7 @@ async fn a_panic_is_one_requests_and_no_count_is_lost() -> Result<()> {
     let check = Asked::check("do", "k", 2);
     assert_eq!(check.of(&bases[0]).await?.0, 200);
     for base in &bases {
-        assert_eq!(ask("POST", &format!("{base}/do/_tollgate/panic"), None, String::new()).await?.0, 500);
+        assert_eq!(ask("POST", &format!("{base}/do/_tidegate/panic"), None, String::new()).await?.0, 500);
     }
     // The objects live in the first isolate, which has just been made anew.
     assert_eq!(check.of(&bases[1]).await?.0, 200);
@@ -254,7 +254,7 @@ async fn a_panic_is_one_requests_and_no_count_is_lost() -> Result<()> {
     // What the second isolate had leased is lost: at most a slice of ten is admitted less, and nothing more.
     let leased = Asked::check("do-leased", "k", 40);
     assert_eq!(leased.of(&bases[1]).await?.0, 200);
-    assert_eq!(ask("POST", &format!("{}/do/_tollgate/panic", bases[1]), None, String::new()).await?.0, 500);
+    assert_eq!(ask("POST", &format!("{}/do/_tidegate/panic", bases[1]), None, String::new()).await?.0, 500);
     let mut admitted = 1;
     for base in bases.iter().cycle().take(100) {
         admitted += u64::from(leased.of(base).await?.0 == 200);
@@ -444,7 +444,7 @@ async fn a_counter_that_gets_and_puts_passes_the_limit_by_the_burst() -> Result<
         }
     }
     println!("3 locations, limit {LIMIT}, bursts of {REQUESTS} at each, at once, after 10 s, after 5 min:");
-    println!("Tollgate admits {ours:?}, a counter that gets and puts {theirs:?}");
+    println!("Tidegate admits {ours:?}, a counter that gets and puts {theirs:?}");
     assert!(ours.iter().sum::<u64>() <= 3 * LIMIT);
     assert!(theirs.iter().sum::<u64>() > 2 * 3 * LIMIT);
     host.stop().await;

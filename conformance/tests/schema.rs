@@ -5,8 +5,8 @@ use std::path::Path;
 
 use jsonschema::Validator;
 use serde_json::Value;
-use tollgate_conformance::fixture::load;
-use tollgate_conformance::target::workspace;
+use tidegate_conformance::fixture::load;
+use tidegate_conformance::target::workspace;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -1,6 +1,6 @@
 //! The cost of a decision, beside the governor crate's in the same run.
 //!
-//! `cargo bench -p tollgate-core`
+//! `cargo bench -p tidegate-core`
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
 use std::hint::black_box;
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use governor::clock::FakeRelativeClock;
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
-use tollgate_core::algorithm::{Algorithm, BucketState, FixedWindow, SlidingLog, SlidingWindow, TokenBucket};
-use tollgate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, Rule, UnixMillis};
+use tidegate_core::algorithm::{Algorithm, BucketState, FixedWindow, SlidingLog, SlidingWindow, TokenBucket};
+use tidegate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, Rule, UnixMillis};
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const KEYS: usize = 10_000;

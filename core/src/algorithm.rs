@@ -23,8 +23,8 @@ use crate::{Error, Millis, UnixMillis};
 /// with (below 2^53).
 ///
 /// ```
-/// use tollgate_core::algorithm::{FixedWindow, MAX_UNITS};
-/// use tollgate_core::Millis;
+/// use tidegate_core::algorithm::{FixedWindow, MAX_UNITS};
+/// use tidegate_core::Millis;
 /// assert!(FixedWindow::new(MAX_UNITS / 1_000, Millis::new(1_000)).is_ok());
 /// assert!(FixedWindow::new(MAX_UNITS / 1_000 + 1, Millis::new(1_000)).is_err());
 /// ```
@@ -33,9 +33,9 @@ pub const MAX_UNITS: u64 = 1 << 51;
 /// What an algorithm says of one request.
 ///
 /// ```
-/// use tollgate_core::algorithm::{Algorithm, SlidingLog, Step};
-/// use tollgate_core::{Millis, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::algorithm::{Algorithm, SlidingLog, Step};
+/// use tidegate_core::{Millis, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let log = SlidingLog::new(3, Millis::from_secs(1))?;
 /// assert_eq!(log.ask(&Default::default(), UnixMillis::new(0), 3), Step::Admitted { delay: Millis::ZERO });
 /// assert_eq!(log.ask(&Default::default(), UnixMillis::new(0), 4), Step::Never);
@@ -64,9 +64,9 @@ pub enum Step {
 /// nothing away, and waits are counted from the caller's clock.
 ///
 /// ```
-/// use tollgate_core::algorithm::{Algorithm, FixedWindow, Step};
-/// use tollgate_core::{Millis, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::algorithm::{Algorithm, FixedWindow, Step};
+/// use tidegate_core::{Millis, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let window = FixedWindow::new(1, Millis::new(1_000))?;
 /// let (mut state, now) = (Default::default(), UnixMillis::new(250));
 /// assert_eq!(window.step(&mut state, now, 1), Step::Admitted { delay: Millis::ZERO });
@@ -85,9 +85,9 @@ pub trait Algorithm {
     /// algorithm's documentation says under **At most**.
     ///
     /// ```
-    /// use tollgate_core::algorithm::{Algorithm, SlidingLog, TokenBucket};
-    /// use tollgate_core::{Millis, UnixMillis};
-    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// use tidegate_core::algorithm::{Algorithm, SlidingLog, TokenBucket};
+    /// use tidegate_core::{Millis, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let (first, last) = (UnixMillis::new(0), UnixMillis::new(59_999));
     /// let bucket = TokenBucket::new(10, 1, Millis::from_secs(1))?;
     /// assert_eq!(bucket.maximum(first, last), 10 + 59);
@@ -124,9 +124,9 @@ pub trait Algorithm {
 /// How a quota stands, before anything is rounded: the room left and what is used, each as a whole number of units.
 ///
 /// ```
-/// use tollgate_core::algorithm::{Algorithm, TokenBucket};
-/// use tollgate_core::{Millis, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::algorithm::{Algorithm, TokenBucket};
+/// use tidegate_core::{Millis, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let bucket = TokenBucket::new(10, 3, Millis::from_secs(1))?;
 /// let mut state = Default::default();
 /// bucket.charge(&mut state, UnixMillis::new(0), 1);

@@ -14,7 +14,7 @@ use crate::Error;
 /// each address counts on its own, which a client escapes by moving to the next.
 ///
 /// ```
-/// use tollgate_core::Ipv6Prefix;
+/// use tidegate_core::Ipv6Prefix;
 /// assert_eq!(Ipv6Prefix::default().bits(), 64);
 /// assert_eq!(Ipv6Prefix::new(32).unwrap_err().to_string(), "ipv6_prefix: 32 is out of range; write 48 to 128");
 /// ```
@@ -57,7 +57,7 @@ impl Default for Ipv6Prefix {
 ///
 /// ```
 /// use core::net::Ipv6Addr;
-/// use tollgate_core::{ClientIp, Ipv6Prefix};
+/// use tidegate_core::{ClientIp, Ipv6Prefix};
 /// let prefix = Ipv6Prefix::default();
 /// let ip = ClientIp::new("2001:db8:1:2:aaaa::1".parse::<Ipv6Addr>().unwrap(), prefix);
 /// assert_eq!(ip.to_string(), "2001:db8:1:2::/64");
@@ -89,7 +89,7 @@ impl ClientIp {
     /// (`fe80::1%eth0`, dropped), and white space around it. An IPv6 address with a port needs the brackets.
     ///
     /// ```
-    /// use tollgate_core::{ClientIp, Ipv6Prefix, MissingIp};
+    /// use tidegate_core::{ClientIp, Ipv6Prefix, MissingIp};
     /// let parse = |value: &str| ClientIp::parse(value, Ipv6Prefix::default());
     /// assert_eq!(parse(" 192.0.2.1:443 "), parse("::ffff:192.0.2.1"));
     /// assert_eq!(parse("192.0.2.010"), Err(MissingIp::Unreadable));
@@ -106,7 +106,7 @@ impl ClientIp {
     /// The address; of an IPv6 prefix the first.
     ///
     /// ```
-    /// use tollgate_core::{ClientIp, Ipv6Prefix};
+    /// use tidegate_core::{ClientIp, Ipv6Prefix};
     /// let ip = ClientIp::parse("2001:db8::1", Ipv6Prefix::default()).unwrap();
     /// assert_eq!(ip.address().to_string(), "2001:db8::");
     /// ```
@@ -132,7 +132,7 @@ impl fmt::Display for ClientIp {
 /// Why a request has no client address. Never a reason to count it against an address that was made up.
 ///
 /// ```
-/// use tollgate_core::{ClientIpSource, MissingIp, Platform};
+/// use tidegate_core::{ClientIpSource, MissingIp, Platform};
 /// let forged = [("x-forwarded-for", "192.0.2.1")];
 /// let found = ClientIpSource::new(Platform::Cloudflare).find(forged, None);
 /// assert_eq!(found, Err(MissingIp::Absent));
@@ -154,7 +154,7 @@ impl MissingIp {
     /// A stable name in snake case, for logs, metrics and reports.
     ///
     /// ```
-    /// assert_eq!(tollgate_core::MissingIp::Ambiguous.name(), "ambiguous");
+    /// assert_eq!(tidegate_core::MissingIp::Ambiguous.name(), "ambiguous");
     /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {

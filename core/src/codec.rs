@@ -22,8 +22,8 @@ impl Policy {
     /// The state as bytes, for stores that keep bytes.
     ///
     /// ```
-    /// use tollgate_core::{Millis, Policy, Quota, UnixMillis};
-    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
     /// let mut state = policy.unused();
     /// policy.decide(&mut state, UnixMillis::new(1_000), 3);

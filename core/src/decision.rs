@@ -9,8 +9,8 @@ use crate::{Millis, UnixMillis};
 /// Whether the request may go on.
 ///
 /// ```
-/// use tollgate_core::{Millis, Policy, Quota, Status, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::{Millis, Policy, Quota, Status, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1))?])?;
 /// let ask = |cost| policy.decide(&mut policy.unused(), UnixMillis::new(0), cost).status();
 /// assert_eq!([ask(5), ask(6)], [Status::Allowed, Status::NeverAdmissible]);
@@ -31,7 +31,7 @@ impl Status {
     /// A stable name in snake case, for logs, metrics and reports.
     ///
     /// ```
-    /// assert_eq!(tollgate_core::Status::NeverAdmissible.name(), "never_admissible");
+    /// assert_eq!(tidegate_core::Status::NeverAdmissible.name(), "never_admissible");
     /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -46,7 +46,7 @@ impl Status {
 /// Where a decision was made.
 ///
 /// ```
-/// use tollgate_core::{Decision, Origin, UnixMillis};
+/// use tidegate_core::{Decision, Origin, UnixMillis};
 /// let decision = Decision::native(true, 100, UnixMillis::new(0));
 /// assert_eq!(decision.origin(), Origin::Store);
 /// assert_eq!(decision.with_origin(Origin::Fallback).origin(), Origin::Fallback);
@@ -69,7 +69,7 @@ impl Origin {
     /// A stable name in snake case, for logs, metrics and reports.
     ///
     /// ```
-    /// assert_eq!(tollgate_core::Origin::DenyCache.name(), "deny_cache");
+    /// assert_eq!(tidegate_core::Origin::DenyCache.name(), "deny_cache");
     /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -85,8 +85,8 @@ impl Origin {
 /// One quota's count after a decision. What a platform does not tell is `None`, never invented.
 ///
 /// ```
-/// use tollgate_core::{Millis, Policy, Quota, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(60))?])?;
 /// let decision = policy.decide(&mut policy.unused(), UnixMillis::new(45_000), 2);
 /// let status = decision.binding();
@@ -150,8 +150,8 @@ impl fmt::Debug for QuotaStatus {
 /// What a limiter answers: may the request go on, and how does each quota of its policy stand.
 ///
 /// ```
-/// use tollgate_core::{Millis, Policy, PolicyState, Quota, Status, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::{Millis, Policy, PolicyState, Quota, Status, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let policy = Policy::new("api", [Quota::token_bucket(2, 1, Millis::from_secs(1))?])?;
 /// let now = UnixMillis::new(1_800_000_000_000);
 /// let mut state = policy.unused();
@@ -179,7 +179,7 @@ impl Decision {
     /// The answer of a platform's own limiter, which says yes or no and nothing else.
     ///
     /// ```
-    /// use tollgate_core::{Decision, UnixMillis};
+    /// use tidegate_core::{Decision, UnixMillis};
     /// let decision = Decision::native(false, 100, UnixMillis::new(0));
     /// assert!(!decision.is_allowed());
     /// assert_eq!(decision.binding().remaining(), None);

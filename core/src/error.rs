@@ -10,7 +10,7 @@ use core::fmt;
 /// A store that cannot answer is never a denial: the caller's fail mode decides, by this kind.
 ///
 /// ```
-/// use tollgate_core::{Error, ErrorKind};
+/// use tidegate_core::{Error, ErrorKind};
 /// let error = Error::new(ErrorKind::Timeout, "no answer within 50 ms");
 /// let fail_open = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout);
 /// assert!(fail_open);
@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Timeout,
     /// Too many others changed the same key at once; nothing was charged.
     Contended,
-    /// What the store holds, or answered, is not what Tollgate wrote; nothing was charged.
+    /// What the store holds, or answered, is not what Tidegate wrote; nothing was charged.
     Corrupt,
     /// The store answered that it will not do it: bad credentials, no permission, out of memory.
     Refused,
@@ -38,7 +38,7 @@ impl ErrorKind {
     /// A stable name in snake case, for logs, metrics and reports.
     ///
     /// ```
-    /// assert_eq!(tollgate_core::ErrorKind::Contended.name(), "contended");
+    /// assert_eq!(tidegate_core::ErrorKind::Contended.name(), "contended");
     /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -63,7 +63,7 @@ impl fmt::Display for ErrorKind {
 /// An error with its [`ErrorKind`], a message that says what to do, and the platform's own error as its source.
 ///
 /// ```
-/// use tollgate_core::{ErrorKind, Millis, Quota};
+/// use tidegate_core::{ErrorKind, Millis, Quota};
 /// let error = Quota::fixed_window(0, Millis::from_secs(60)).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Invalid);
 /// assert_eq!(error.to_string(), "limit: 0 is out of range; write a whole number from 1 to 37529996894");

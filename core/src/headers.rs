@@ -12,8 +12,8 @@ const INTEGER_MAX: u64 = 999_999_999_999_999;
 /// The revision of the `RateLimit-Policy` and `RateLimit` fields to write.
 ///
 /// ```
-/// use tollgate_core::{Millis, Policy, Quota, RateLimitFields, ResponseFields, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::{Millis, Policy, Quota, RateLimitFields, ResponseFields, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
 /// let decision = policy.decide(&mut policy.unused(), UnixMillis::new(0), 1);
 /// let fields = ResponseFields::with_revision(&policy, &decision, RateLimitFields::Draft11);
@@ -49,8 +49,8 @@ pub enum RateLimitFields {
 /// ([`Decision::delay`]) is not a client's business and has no field.
 ///
 /// ```
-/// use tollgate_core::{Millis, Policy, Quota, ResponseFields, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::{Millis, Policy, Quota, ResponseFields, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
 /// let (mut state, now) = (policy.unused(), UnixMillis::new(1_800_000_000_000));
 /// let decision = policy.decide(&mut state, now, 3);
@@ -84,7 +84,7 @@ impl ResponseFields {
     /// The name of the field for when the quota is wholly unused again.
     pub const X_RATELIMIT_RESET: &'static str = "x-ratelimit-reset";
     /// The name of the field that says that the limiter failed, and how.
-    pub const X_TOLLGATE_FAILED_OPEN: &'static str = "x-tollgate-failed-open";
+    pub const X_TIDEGATE_FAILED_OPEN: &'static str = "x-tidegate-failed-open";
 
     /// The fields of a decision that was made on `policy`, in the newest revision of the IETF fields.
     #[must_use]
@@ -119,18 +119,18 @@ impl ResponseFields {
         fields
     }
 
-    /// The field of a response to a request that was let through because the limiter failed: `x-tollgate-failed-open`
+    /// The field of a response to a request that was let through because the limiter failed: `x-tidegate-failed-open`
     /// with the error's kind, and no other, for nothing is known of any limit.
     ///
     /// ```
-    /// use tollgate_core::{ErrorKind, ResponseFields};
+    /// use tidegate_core::{ErrorKind, ResponseFields};
     /// let fields = ResponseFields::failed_open(ErrorKind::Timeout);
-    /// assert_eq!(fields.get(ResponseFields::X_TOLLGATE_FAILED_OPEN), Some("timeout"));
+    /// assert_eq!(fields.get(ResponseFields::X_TIDEGATE_FAILED_OPEN), Some("timeout"));
     /// ```
     #[must_use]
     pub fn failed_open(kind: ErrorKind) -> Self {
         let mut fields = Self::default();
-        fields.push(Self::X_TOLLGATE_FAILED_OPEN, kind.name().to_string());
+        fields.push(Self::X_TIDEGATE_FAILED_OPEN, kind.name().to_string());
         fields
     }
 

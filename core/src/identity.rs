@@ -10,7 +10,7 @@ use crate::{ClientIp, Key};
 /// An empty text counts as absent.
 ///
 /// ```
-/// use tollgate_core::{ClientIp, Identity, Ipv6Prefix, KeySource};
+/// use tidegate_core::{ClientIp, Identity, Ipv6Prefix, KeySource};
 /// let client_ip = ClientIp::parse("192.0.2.1", Ipv6Prefix::default()).ok();
 /// let anonymous = Identity { client_ip, ..Identity::default() };
 /// assert_eq!(anonymous.resolve().as_str(), "ip:192.0.2.1");
@@ -31,7 +31,7 @@ impl Identity<'_> {
     /// The key of the first that is present: subject, API key, address. Where none is, [`Key::missing_ip`].
     ///
     /// ```
-    /// use tollgate_core::{Identity, Key};
+    /// use tidegate_core::{Identity, Key};
     /// let identity = Identity { subject: Some(""), api_key: Some("secret"), client_ip: None };
     /// assert_eq!(identity.resolve(), Key::api_key("secret"));
     /// assert_eq!(Identity::default().resolve(), Key::missing_ip());

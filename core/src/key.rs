@@ -37,7 +37,7 @@ const START_LEN_MAX: usize = Key::LEN_MAX - 1 - 64;
 /// chooses must never be a whole key.
 ///
 /// ```
-/// use tollgate_core::Key;
+/// use tidegate_core::Key;
 /// assert_eq!(Key::new("ip:192.0.2.1").as_str(), "ip:192.0.2.1");
 /// assert_eq!(Key::new("tenant:a*").as_str(), "tenant:a%2A");
 /// assert_eq!(Key::new([b'x'; 10_000]).as_str().len(), Key::LEN_MAX);
@@ -55,7 +55,7 @@ impl Key {
     /// A key of the given bytes. Takes any bytes and never fails; see [`Key`] for what becomes of them.
     ///
     /// ```
-    /// use tollgate_core::Key;
+    /// use tidegate_core::Key;
     /// assert_eq!(Key::new("tenant:42").as_str(), "tenant:42");
     /// assert_eq!(Key::new(b"tenant:\0\xff").as_str(), "tenant:%00%FF");
     /// ```
@@ -73,7 +73,7 @@ impl Key {
     /// A key of the subject (`sub`) of a token whose signature was verified.
     ///
     /// ```
-    /// use tollgate_core::Key;
+    /// use tidegate_core::Key;
     /// assert_eq!(Key::subject("auth0|5f7c").as_str(), "sub:auth0%7C5f7c");
     /// ```
     #[must_use]
@@ -87,7 +87,7 @@ impl Key {
     /// secret that can be guessed can be found from its hash.
     ///
     /// ```
-    /// use tollgate_core::Key;
+    /// use tidegate_core::Key;
     /// assert_eq!(Key::api_key("secret").as_str(), "key:2bb80d537b1da3e38bd30361aa855686");
     /// ```
     #[must_use]
@@ -101,8 +101,8 @@ impl Key {
     /// A key of a client's address.
     ///
     /// ```
-    /// use tollgate_core::{ClientIp, Ipv6Prefix, Key};
-    /// # fn main() -> Result<(), tollgate_core::MissingIp> {
+    /// use tidegate_core::{ClientIp, Ipv6Prefix, Key};
+    /// # fn main() -> Result<(), tidegate_core::MissingIp> {
     /// let ip = ClientIp::parse("2001:db8:1:2::5", Ipv6Prefix::default())?;
     /// assert_eq!(Key::ip(&ip).as_str(), "ip:2001:db8:1:2::/64");
     /// # Ok(())
@@ -121,7 +121,7 @@ impl Key {
     /// application may give it a policy of its own, refuse it, or raise an alarm; [`Key::source`] tells it apart.
     ///
     /// ```
-    /// use tollgate_core::{Key, KeySource};
+    /// use tidegate_core::{Key, KeySource};
     /// assert_eq!(Key::missing_ip().as_str(), "ip:unknown");
     /// assert_eq!(Key::missing_ip().source(), KeySource::MissingIp);
     /// ```
@@ -135,7 +135,7 @@ impl Key {
     /// Not for what an application calls its own keys by: [`Key::new`] takes any text for what it says.
     ///
     /// ```
-    /// use tollgate_core::Key;
+    /// use tidegate_core::Key;
     /// let key = Key::subject("auth0|5f7c");
     /// assert_eq!(Key::from_text("sub:auth0%7C5f7c"), Some(key));
     /// assert_eq!(Key::from_text("sub:auth0|5f7c"), None);
@@ -165,7 +165,7 @@ impl Key {
     /// What the key was made of, by how its text starts.
     ///
     /// ```
-    /// use tollgate_core::{Key, KeySource};
+    /// use tidegate_core::{Key, KeySource};
     /// assert_eq!(Key::subject("alice").source(), KeySource::Subject);
     /// assert_eq!(Key::new("tenant:42").source(), KeySource::Other);
     /// ```
@@ -187,8 +187,8 @@ impl Key {
     /// The name a store keeps this key's state of a policy under: `tg1:`, the policy's [id](Policy::id), `:`, the key.
     ///
     /// ```
-    /// use tollgate_core::{Key, Millis, Policy, Quota};
-    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// use tidegate_core::{Key, Millis, Policy, Quota};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
     /// assert_eq!(Key::new("ip:192.0.2.1").storage_key(&policy), "tg1:api:tb1000:ip:192.0.2.1");
     /// # Ok(())
@@ -221,7 +221,7 @@ impl fmt::Display for Key {
 /// What a [`Key`] was made of.
 ///
 /// ```
-/// use tollgate_core::{Identity, KeySource};
+/// use tidegate_core::{Identity, KeySource};
 /// // No token, no API key, and the platform told no address.
 /// let key = Identity::default().resolve();
 /// let refuse = key.source() == KeySource::MissingIp;
@@ -246,7 +246,7 @@ impl KeySource {
     /// A stable name in snake case, for logs, metrics and reports.
     ///
     /// ```
-    /// assert_eq!(tollgate_core::KeySource::MissingIp.name(), "missing_ip");
+    /// assert_eq!(tidegate_core::KeySource::MissingIp.name(), "missing_ip");
     /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {

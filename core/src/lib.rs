@@ -4,8 +4,8 @@
 //! reads no clock and does no I/O: time is an argument, and every number is a whole one.
 //!
 //! ```
-//! use tollgate_core::{Millis, Policy, Quota, UnixMillis};
-//! # fn main() -> Result<(), tollgate_core::Error> {
+//! use tidegate_core::{Millis, Policy, Quota, UnixMillis};
+//! # fn main() -> Result<(), tidegate_core::Error> {
 //! let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
 //! let (mut state, now) = (policy.unused(), UnixMillis::new(1_800_000_000_000));
 //! let admitted = (0..50).filter(|_| policy.decide(&mut state, now, 1).is_allowed()).count();

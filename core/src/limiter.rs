@@ -42,8 +42,8 @@ impl<T: ?Sized> MaybeSync for T {}
 /// An error is never a denial. Whether a request passes when the store cannot answer is the caller's choice.
 ///
 /// ```
-/// use tollgate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// async fn guard(limiter: &impl Limiter, policy: &Policy, key: &Key, now: UnixMillis) -> bool {
 ///     match limiter.check(Check::new(policy, key, now)).await {
 ///         Ok(decision) => decision.is_allowed(),
@@ -90,8 +90,8 @@ pub trait Limiter: MaybeSend + MaybeSync {
 /// A question to a [`Limiter`]: may this request go on?
 ///
 /// ```
-/// use tollgate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let policy = Policy::new("tokens", [Quota::token_bucket(10_000, 500, Millis::from_secs(1))?])?;
 /// let key = Key::new("sub:alice");
 /// let check = Check::new(&policy, &key, UnixMillis::new(0)).cost(750).idempotent("req-81f3", Millis::from_secs(60));
@@ -149,8 +149,8 @@ pub struct Idempotency<'a> {
 /// What to give back; see [`Policy::refund`].
 ///
 /// ```
-/// use tollgate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// # pollster::block_on(async {
 /// let policy = Policy::new("tokens", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
 /// let (limiter, key, now) = (MemoryLimiter::new(), Key::new("sub:alice"), UnixMillis::new(0));
@@ -189,7 +189,7 @@ impl<'a> Refund<'a> {
 /// What a limiter can do, as plain data.
 ///
 /// ```
-/// use tollgate_core::{Accuracy, Limiter, MemoryLimiter};
+/// use tidegate_core::{Accuracy, Limiter, MemoryLimiter};
 /// let can = MemoryLimiter::new().capabilities();
 /// assert!(matches!(can.accuracy, Accuracy::Exact));
 /// assert!(can.idempotency);
@@ -239,8 +239,8 @@ impl Capabilities {
     /// [`ErrorKind::Unsupported`] with what is not.
     ///
     /// ```
-    /// use tollgate_core::{Capabilities, Check, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
-    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// use tidegate_core::{Capabilities, Check, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let windows_only = Capabilities { algorithms: &["fixed_window"], ..Capabilities::EXACT };
     /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
     /// let key = Key::new("ip:192.0.2.1");
@@ -306,7 +306,7 @@ impl Accuracy {
     /// The most that is admitted of one quota under a load.
     ///
     /// ```
-    /// use tollgate_core::{Accuracy, Load};
+    /// use tidegate_core::{Accuracy, Load};
     /// let load = Load { limit: 60, in_flight: 500, locations: 3 };
     /// assert_eq!(Accuracy::Exact.ceiling(load), 60);
     /// assert_eq!(Accuracy::PerLocation.ceiling(load), 180);
@@ -323,7 +323,7 @@ impl Accuracy {
     /// The limit of an exact limiter that this one admits at least as much as, under a load; see [`Floor`].
     ///
     /// ```
-    /// use tollgate_core::{Accuracy, Drift, Floor, Load};
+    /// use tidegate_core::{Accuracy, Drift, Floor, Load};
     /// let load = Load { limit: 100, in_flight: 500, locations: 3 };
     /// let leases = Drift { floor: Floor { held: 10, ..Floor::NOTHING_HELD }, ..Drift::WITHIN_LIMIT };
     /// assert_eq!(Accuracy::Soft(leases).floor(load), 70);
@@ -351,7 +351,7 @@ impl fmt::Display for Accuracy {
 /// How far a soft limiter may be off its limit. The ceiling is a formula, as code and as text.
 ///
 /// ```
-/// use tollgate_core::{Accuracy, Drift, Floor, Load};
+/// use tidegate_core::{Accuracy, Drift, Floor, Load};
 /// let drift = Drift {
 ///     formula: "limit x locations",
 ///     ceiling: |load| load.limit.saturating_mul(load.locations),
@@ -379,7 +379,7 @@ impl Drift {
 /// `limit - held x locations`, on a key that was unused, of requests that all cost the same.
 ///
 /// ```
-/// use tollgate_core::{Floor, Millis};
+/// use tidegate_core::{Floor, Millis};
 /// let leases = Floor { held: 20, within: Some(Millis::from_secs(2)) };
 /// assert_eq!(leases.to_string(), "limit - 20 x locations (in the first 2000 ms)");
 /// assert_eq!(Floor::NOTHING_HELD.to_string(), "limit");

@@ -30,8 +30,8 @@ use crate::{Decision, Error, Key, Millis, Policy, PolicyState, QuotaState, Rule,
 /// a key that was swept while a clock ran ahead is unused again when it steps back.
 ///
 /// ```
-/// use tollgate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let limiter = MemoryLimiter::new();
 /// let policy = Policy::new("api", [Quota::sliding_window(100, Millis::from_secs(60))?])?;
 /// let key = Key::new("ip:192.0.2.1");
@@ -132,8 +132,8 @@ impl MemoryLimiter {
     /// when none do.
     ///
     /// ```
-    /// use tollgate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
-    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// use tidegate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let limiter = MemoryLimiter::new();
     /// let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(1))?])?;
     /// limiter.decide(Check::new(&policy, &Key::new("ip:192.0.2.1"), UnixMillis::new(0)));

@@ -14,10 +14,10 @@ const CLOUDFLARE_WORKERS: Ipv6Addr = Ipv6Addr::new(0x2a06, 0x98c0, 0x3600, 0, 0,
 /// The platform a request came through, which alone knows the client's address.
 ///
 /// ```
-/// use tollgate_core::Platform;
+/// use tidegate_core::Platform;
 /// let platform: Platform = "netlify".parse()?;
 /// assert_eq!(platform, Platform::Netlify);
-/// # Ok::<(), tollgate_core::Error>(())
+/// # Ok::<(), tidegate_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -44,7 +44,7 @@ impl Platform {
     /// A stable name in snake case, as configuration and fixtures write it.
     ///
     /// ```
-    /// assert_eq!(tollgate_core::Platform::Cloudflare.name(), "cloudflare");
+    /// assert_eq!(tidegate_core::Platform::Cloudflare.name(), "cloudflare");
     /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -83,7 +83,7 @@ impl FromStr for Platform {
 /// or another platform's header, which any client can send.
 ///
 /// ```
-/// use tollgate_core::{ClientIpSource, Ipv6Prefix, Platform};
+/// use tidegate_core::{ClientIpSource, Ipv6Prefix, Platform};
 /// # fn main() -> Result<(), Box<dyn core::error::Error>> {
 /// let source = ClientIpSource::new(Platform::Cloudflare).ipv6_prefix(Ipv6Prefix::new(56)?);
 /// let headers = [("X-Forwarded-For", "192.0.2.66"), ("CF-Connecting-IP", "2001:db8:1:2ff::5")];
@@ -119,12 +119,12 @@ impl ClientIpSource {
     /// it then has no address. Other platforms ignore the setting.
     ///
     /// ```
-    /// use tollgate_core::{ClientIpSource, Platform};
+    /// use tidegate_core::{ClientIpSource, Platform};
     /// let headers = [("true-client-ip", "192.0.2.66"), ("spin-client-addr", "192.0.2.1:49152")];
     /// let spin = ClientIpSource::new(Platform::Spin);
     /// assert_eq!(spin.find(headers, None)?.to_string(), "192.0.2.1");
     /// assert_eq!(spin.trust_true_client_ip(true).find(headers, None)?.to_string(), "192.0.2.66");
-    /// # Ok::<(), tollgate_core::MissingIp>(())
+    /// # Ok::<(), tidegate_core::MissingIp>(())
     /// ```
     #[must_use]
     pub const fn trust_true_client_ip(mut self, yes: bool) -> Self {
@@ -136,7 +136,7 @@ impl ClientIpSource {
     /// field of a request is dear.
     ///
     /// ```
-    /// use tollgate_core::{ClientIpSource, Platform};
+    /// use tidegate_core::{ClientIpSource, Platform};
     /// assert_eq!(ClientIpSource::new(Platform::Vercel).fields(), ["x-vercel-forwarded-for", "x-real-ip"]);
     /// assert!(ClientIpSource::new(Platform::Direct).fields().is_empty());
     /// ```
@@ -168,7 +168,7 @@ impl ClientIpSource {
     /// - **Fastly, Direct**: none. Only `peer` is taken, and only there.
     ///
     /// ```
-    /// use tollgate_core::{ClientIpSource, MissingIp, Platform};
+    /// use tidegate_core::{ClientIpSource, MissingIp, Platform};
     /// let forged = [("spin-client-addr", "192.0.2.66:1"), ("spin-client-addr", "192.0.2.1:49152")];
     /// assert_eq!(ClientIpSource::new(Platform::Spin).find(forged, None)?.to_string(), "192.0.2.1");
     ///

@@ -1,7 +1,7 @@
 //! Policies from and to serde formats, in the field names that fixtures and configuration files use.
 //!
 //! ```
-//! use tollgate_core::Policy;
+//! use tidegate_core::Policy;
 //! let policy: Policy = serde_json::from_str(r#"{ "name": "api", "quotas": [
 //!     { "algorithm": "token_bucket", "capacity": 10, "refill": 5, "per_ms": 1000, "name": "burst" },
 //!     { "algorithm": "fixed_window", "limit": 10000, "window_ms": 86400000, "name": "daily" } ] }"#).unwrap();

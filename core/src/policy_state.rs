@@ -11,9 +11,9 @@ use crate::{Millis, UnixMillis};
 /// One quota's state.
 ///
 /// ```
-/// use tollgate_core::algorithm::BucketState;
-/// use tollgate_core::{Millis, Policy, Quota, QuotaState, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::algorithm::BucketState;
+/// use tidegate_core::{Millis, Policy, Quota, QuotaState, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
 /// let mut state = policy.unused();
 /// policy.decide(&mut state, UnixMillis::new(0), 3);
@@ -43,9 +43,9 @@ impl PolicyState {
     /// what [`Policy::verify`] tells.
     ///
     /// ```
-    /// use tollgate_core::algorithm::WindowState;
-    /// use tollgate_core::{Millis, Policy, PolicyState, Quota, QuotaState, UnixMillis};
-    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// use tidegate_core::algorithm::WindowState;
+    /// use tidegate_core::{Millis, Policy, PolicyState, Quota, QuotaState, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1))?])?;
     /// let kept = WindowState { start: UnixMillis::new(2_000), used: 4 };
     /// let state = PolicyState::from_parts(vec![QuotaState::Window(kept)]);
@@ -140,8 +140,8 @@ impl Policy {
     /// The state of a key that was never seen.
     ///
     /// ```
-    /// use tollgate_core::{Millis, Policy, Quota, UnixMillis};
-    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1))?])?;
     /// assert_eq!(policy.peek(&policy.unused(), UnixMillis::new(0), 1).binding().remaining(), Some(5));
     /// # Ok(())
@@ -158,8 +158,8 @@ impl Policy {
     /// A `cost` of 0 charges nothing and is admitted unless a quota is over its limit.
     ///
     /// ```
-    /// use tollgate_core::{Millis, Policy, Quota, UnixMillis};
-    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let policy = Policy::new("api", [
     ///     Quota::fixed_window(3, Millis::from_secs(1))?.named("burst")?,
     ///     Quota::fixed_window(1, Millis::from_secs(60))?.named("sustained")?,
@@ -206,8 +206,8 @@ impl Policy {
     /// that has passed takes no refund, and no count goes below unused.
     ///
     /// ```
-    /// use tollgate_core::{Millis, Policy, Quota, UnixMillis};
-    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1))?])?;
     /// let (mut state, then) = (policy.unused(), UnixMillis::new(900));
     /// policy.decide(&mut state, then, 5);
@@ -226,8 +226,8 @@ impl Policy {
     /// How long until every quota is unused again, if nothing else arrives: how long a store must keep the state.
     ///
     /// ```
-    /// use tollgate_core::{Millis, Policy, Quota, UnixMillis};
-    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
     /// let (mut state, now) = (policy.unused(), UnixMillis::new(0));
     /// policy.decide(&mut state, now, 3);

@@ -27,7 +27,7 @@ impl Rule {
     /// The algorithm's name in policies, fixtures and reports.
     ///
     /// ```
-    /// use tollgate_core::{Millis, Quota};
+    /// use tidegate_core::{Millis, Quota};
     /// let quota = Quota::sliding_log(5, Millis::from_secs(1)).unwrap();
     /// assert_eq!(quota.rule().name(), "sliding_log");
     /// ```
@@ -57,7 +57,7 @@ impl Rule {
     /// The most units that are admitted from `first` to `last`, both included; see [`Algorithm::maximum`].
     ///
     /// ```
-    /// use tollgate_core::{Millis, Quota, UnixMillis};
+    /// use tidegate_core::{Millis, Quota, UnixMillis};
     /// let quota = Quota::fixed_window(60, Millis::from_secs(60)).unwrap();
     /// let most = |first, last| quota.rule().maximum(UnixMillis::new(first), UnixMillis::new(last));
     /// assert_eq!((most(0, 59_999), most(59_999, 60_000)), (60, 120));
@@ -76,7 +76,7 @@ impl Rule {
     /// The time the limit is for: a window's length; for a bucket the time in which it refills wholly, rounded up.
     ///
     /// ```
-    /// use tollgate_core::{Millis, Quota};
+    /// use tidegate_core::{Millis, Quota};
     /// let quota = Quota::token_bucket(10, 3, Millis::from_secs(1)).unwrap();
     /// assert_eq!(quota.rule().window(), Millis::new(3_334));
     /// ```
@@ -117,8 +117,8 @@ impl Rule {
 /// One limit of a policy: an algorithm with its numbers, and the name that response fields show.
 ///
 /// ```
-/// use tollgate_core::{Millis, Quota};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::{Millis, Quota};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let daily = Quota::fixed_window(10_000, Millis::from_secs(86_400))?.named("daily")?;
 /// assert_eq!(daily.rule().limit(), 10_000);
 /// # Ok(())
@@ -187,8 +187,8 @@ impl Quota {
     /// As those of its construction.
     ///
     /// ```
-    /// use tollgate_core::{Millis, Quota};
-    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// use tidegate_core::{Millis, Quota};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let raised = Quota::fixed_window(60, Millis::from_secs(60))?.with_limit(100)?;
     /// assert_eq!(raised, Quota::fixed_window(100, Millis::from_secs(60))?);
     /// # Ok(())
@@ -227,8 +227,8 @@ impl From<Rule> for Quota {
 /// One to eight quotas that are decided together, all or nothing: if one denies, none is charged.
 ///
 /// ```
-/// use tollgate_core::{Millis, Policy, Quota};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::{Millis, Policy, Quota};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let policy = Policy::new("api", [
 ///     Quota::token_bucket(20, 10, Millis::from_secs(1))?.named("burst")?,
 ///     Quota::fixed_window(10_000, Millis::from_secs(86_400))?.named("daily")?,

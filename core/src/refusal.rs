@@ -8,7 +8,7 @@ use crate::{Decision, ErrorKind, Policy, QuotaStatus, ResponseFields, Status};
 /// The form of a denial's body.
 ///
 /// ```
-/// use tollgate_core::BodyFormat;
+/// use tidegate_core::BodyFormat;
 /// assert_eq!(BodyFormat::Problem.media_type(), "application/problem+json");
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -35,8 +35,8 @@ impl BodyFormat {
 /// A whole response in place of the application's: a status code, fields and a body.
 ///
 /// ```
-/// use tollgate_core::{BodyFormat, Millis, Policy, Quota, Refusal, ResponseFields, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::{BodyFormat, Millis, Policy, Quota, Refusal, ResponseFields, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let policy = Policy::new("api", [Quota::token_bucket(1, 1, Millis::new(1_200))?.named("burst")?])?;
 /// let (mut state, now) = (policy.unused(), UnixMillis::new(1_800_000_000_000));
 /// let allowed = policy.decide(&mut state, now, 1);
@@ -66,8 +66,8 @@ impl Refusal {
     /// ever hold. The problem's `violated-policies` are the quota that bound and all that have nothing remaining.
     ///
     /// ```
-    /// use tollgate_core::{BodyFormat, Millis, Policy, Quota, Refusal, UnixMillis};
-    /// # fn main() -> Result<(), tollgate_core::Error> {
+    /// use tidegate_core::{BodyFormat, Millis, Policy, Quota, Refusal, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let policy = Policy::new("api", [Quota::fixed_window(10, Millis::from_secs(60))?])?;
     /// let decision = policy.decide(&mut policy.unused(), UnixMillis::new(0), 11);
     /// let refusal = Refusal::denied(&policy, &decision, BodyFormat::Json).unwrap();
@@ -96,7 +96,7 @@ impl Refusal {
     /// kind of the error and nothing else of it, for a message may tell of the inside.
     ///
     /// ```
-    /// use tollgate_core::{ErrorKind, Refusal};
+    /// use tidegate_core::{ErrorKind, Refusal};
     /// let refusal = Refusal::unavailable(ErrorKind::Timeout);
     /// assert_eq!(refusal.status_code(), 503);
     /// assert_eq!(refusal.body(), r#"{"error":"limiter_unavailable","kind":"timeout"}"#);
@@ -134,7 +134,7 @@ impl Refusal {
     /// The status code, the fields and the body, to build a platform's response of.
     ///
     /// ```
-    /// use tollgate_core::{ErrorKind, Refusal};
+    /// use tidegate_core::{ErrorKind, Refusal};
     /// let (status_code, fields, body) = Refusal::unavailable(ErrorKind::Unavailable).into_parts();
     /// assert_eq!(status_code, 503);
     /// assert_eq!(fields.get("content-type"), Some("application/json"));

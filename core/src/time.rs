@@ -6,7 +6,7 @@ use core::ops::Add;
 /// A span of time in whole milliseconds.
 ///
 /// ```
-/// use tollgate_core::Millis;
+/// use tidegate_core::Millis;
 /// assert_eq!(Millis::from_secs(60).get(), 60_000);
 /// assert_eq!(Millis::new(1_001).as_secs_ceil(), 2);
 /// ```
@@ -63,7 +63,7 @@ impl fmt::Display for Millis {
 /// in a double. Later instants saturate to it.
 ///
 /// ```
-/// use tollgate_core::{Millis, UnixMillis};
+/// use tidegate_core::{Millis, UnixMillis};
 /// let start = UnixMillis::new(1_800_000_000_000);
 /// let later = start + Millis::new(250);
 /// assert_eq!(later.since(start), Millis::new(250));

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
-use tollgate_core::{ClientIp, ClientIpSource, ErrorKind, Ipv6Prefix, MissingIp, Platform};
+use tidegate_core::{ClientIp, ClientIpSource, ErrorKind, Ipv6Prefix, MissingIp, Platform};
 
 type Headers<'a> = &'a [(&'a str, &'a str)];
 

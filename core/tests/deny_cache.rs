@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use pollster::block_on;
 use proptest::prelude::*;
-use tollgate_core::{
+use tidegate_core::{
     Capabilities, Check, Decision, DenyCache, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Origin, Policy,
     Quota, Refund, UnixMillis,
 };

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 
 use pollster::block_on;
-use tollgate_core::store::{
+use tidegate_core::store::{
     Atomic, AtomicLimiter, Before, BestEffort, BestEffortLimiter, Found, Native, NativeLimiter, Operation, Swap,
     Versioned, VersionedLimiter,
 };
-use tollgate_core::{
+use tidegate_core::{
     Accuracy, Capabilities, Check, Drift, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund,
     Status, UnixMillis,
 };

@@ -1,8 +1,8 @@
 //! Published figures of the algorithms, reproduced.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic, and rounds to whole ms")]
 
-use tollgate_core::algorithm::{Algorithm, FixedWindow, SlidingLog, SlidingState, SlidingWindow, Step};
-use tollgate_core::{Millis, UnixMillis};
+use tidegate_core::algorithm::{Algorithm, FixedWindow, SlidingLog, SlidingState, SlidingWindow, Step};
+use tidegate_core::{Millis, UnixMillis};
 
 fn admitted<A: Algorithm>(rule: &A, state: &mut A::State, at_ms: u64, requests: u64) -> u64 {
     let admits = |_: &u64| matches!(rule.step(state, UnixMillis::new(at_ms), 1), Step::Admitted { .. });

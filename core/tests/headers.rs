@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
-use tollgate_core::algorithm::MAX_UNITS;
-use tollgate_core::{
+use tidegate_core::algorithm::MAX_UNITS;
+use tidegate_core::{
     BodyFormat, Decision, ErrorKind, Millis, Policy, Quota, Refusal, ResponseFields, Status, UnixMillis,
 };
 

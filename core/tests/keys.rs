@@ -1,7 +1,7 @@
 //! Keys: any bytes become a short, safe text, and no two become the same.
 
 use proptest::prelude::*;
-use tollgate_core::{ClientIp, Identity, Ipv6Prefix, Key, KeySource, Millis, Policy, Quota};
+use tidegate_core::{ClientIp, Identity, Ipv6Prefix, Key, KeySource, Millis, Policy, Quota};
 
 fn ip(text: &str) -> ClientIp {
     ClientIp::parse(text, Ipv6Prefix::default()).expect("an address")

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
-use tollgate_core::algorithm::{BucketState, MAX_UNITS, TokenBucket, WindowState};
-use tollgate_core::{Decision, Millis, Policy, PolicyState, Quota, QuotaState, Rule, Status, UnixMillis};
+use tidegate_core::algorithm::{BucketState, MAX_UNITS, TokenBucket, WindowState};
+use tidegate_core::{Decision, Millis, Policy, PolicyState, Quota, QuotaState, Rule, Status, UnixMillis};
 
 /// A request: how long after the one before it, and what it costs.
 type Arrival = (u64, u64);

@@ -1,12 +1,12 @@
 //! The memory store under every interleaving of its locks.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p tollgate-core --test loom --release`
+//! `RUSTFLAGS="--cfg loom" cargo test -p tidegate-core --test loom --release`
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use loom::sync::Arc;
 use loom::thread;
-use tollgate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 

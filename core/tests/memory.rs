@@ -7,11 +7,11 @@ use std::thread;
 
 use pollster::block_on;
 use proptest::prelude::*;
-use tollgate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
+use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
-fn policy(quota: Result<Quota, tollgate_core::Error>) -> Policy {
+fn policy(quota: Result<Quota, tidegate_core::Error>) -> Policy {
     Policy::new("test", [quota.unwrap()]).unwrap()
 }
 

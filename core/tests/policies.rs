@@ -1,10 +1,10 @@
 //! Policies: what construction refuses, what JSON it takes, and that the errors say what to write instead.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use tollgate_core::algorithm::MAX_UNITS;
-use tollgate_core::{ErrorKind, Millis, Policy, Quota};
+use tidegate_core::algorithm::MAX_UNITS;
+use tidegate_core::{ErrorKind, Millis, Policy, Quota};
 
-fn window(limit: u64, window_ms: u64) -> Result<Quota, tollgate_core::Error> {
+fn window(limit: u64, window_ms: u64) -> Result<Quota, tidegate_core::Error> {
     Quota::fixed_window(limit, Millis::new(window_ms))
 }
 

@@ -1,6 +1,6 @@
 //! Integers, little-endian, a reader that no bytes can surprise, and bytes as text.
 
-use tollgate_core::{Error, ErrorKind, Millis, UnixMillis};
+use tidegate_core::{Error, ErrorKind, Millis, UnixMillis};
 
 pub(crate) fn put<const N: usize>(out: &mut Vec<u8>, values: [u64; N]) {
     for value in values {

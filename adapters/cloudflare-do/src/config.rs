@@ -2,15 +2,15 @@
 
 use std::num::NonZero;
 
-use tollgate_core::Millis;
-use tollgate_core::store::sha256;
+use tidegate_core::Millis;
+use tidegate_core::store::sha256;
 
 /// Where the counts live, and how long to wait for them.
 ///
 /// ```
 /// use std::num::NonZero;
-/// use tollgate_cloudflare_do::{Config, Placement};
-/// use tollgate_core::Millis;
+/// use tidegate_cloudflare_do::{Config, Placement};
+/// use tidegate_core::Millis;
 /// let config = Config::default()
 ///     .placement(Placement::Shards(const { NonZero::new(64).unwrap() }))
 ///     .location_hint("weur")
@@ -41,7 +41,7 @@ pub enum Placement {
 /// Whose time decisions go by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
-    /// The [`now`](tollgate_core::Check::now) of each check.
+    /// The [`now`](tidegate_core::Check::now) of each check.
     #[default]
     Caller,
     /// The object's own: one clock for a key, whichever machines its requests reach.

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use tollgate_core::{Error, ErrorKind, Millis, Policy, PolicyState, SortedMap, UnixMillis};
+use tidegate_core::{Error, ErrorKind, Millis, Policy, PolicyState, SortedMap, UnixMillis};
 
 use crate::bytes::{Reader, put, to_hex};
 use crate::held::Held;

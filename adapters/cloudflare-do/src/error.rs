@@ -1,6 +1,6 @@
 //! What went wrong on the way to an object, in the core's kinds.
 
-use tollgate_core::{Error, ErrorKind};
+use tidegate_core::{Error, ErrorKind};
 
 /// What a call to an object threw, as far as the platform tells
 /// (<https://developers.cloudflare.com/durable-objects/best-practices/error-handling/>).
@@ -31,7 +31,7 @@ impl From<Thrown> for Error {
             } else if thrown.remote || says(&["exceeded its", "limit exceeded", "not allowed", "no such", "class"]) {
                 (
                     ErrorKind::Refused,
-                    "the object failed; is the bound class one of tollgate_cloudflare_do::durable_object!, listed in \
+                    "the object failed; is the bound class one of tidegate_cloudflare_do::durable_object!, listed in \
                  new_sqlite_classes, and within the account's limits?",
                 )
             } else {
@@ -41,11 +41,11 @@ impl From<Thrown> for Error {
     }
 }
 
-/// An answer that Tollgate's object does not give.
+/// An answer that Tidegate's object does not give.
 pub(crate) fn nonsense(what: &str) -> Error {
     let message = format!(
-        "durable object: {} is no answer of Tollgate's; is the bound class one of \
-         tollgate_cloudflare_do::durable_object!, of this version?",
+        "durable object: {} is no answer of Tidegate's; is the bound class one of \
+         tidegate_cloudflare_do::durable_object!, of this version?",
         shortened(what)
     );
     Error::new(ErrorKind::Corrupt, message)
@@ -57,7 +57,7 @@ fn shortened(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::{Error, ErrorKind};
+    use tidegate_core::{Error, ErrorKind};
 
     use super::Thrown;
 

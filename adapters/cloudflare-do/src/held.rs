@@ -4,8 +4,8 @@
 //! bucket would drain while the lease is still to be spent, and so admit lease and refill both; therefore its level
 //! does not drain below what is lent: bucket and leases together never hold more than the capacity.
 
-use tollgate_core::algorithm::{BucketState, MAX_UNITS, TokenBucket, WindowState};
-use tollgate_core::{Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use tidegate_core::algorithm::{BucketState, MAX_UNITS, TokenBucket, WindowState};
+use tidegate_core::{Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
 use crate::bytes::{Reader, put};
 use crate::wire::{Granted, Returned};

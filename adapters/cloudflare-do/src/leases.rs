@@ -5,8 +5,8 @@ mod slot;
 use std::num::NonZero;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
-use tollgate_core::{
+use tidegate_core::store::{Atomic, AtomicLimiter, Before, Operation};
+use tidegate_core::{
     Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Floor, Key, Limiter, Millis, Origin, Policy,
     Refund, SortedMap,
 };
@@ -57,9 +57,9 @@ const MIN_SWEEP: usize = 64;
 ///
 /// ```
 /// use std::num::NonZero;
-/// use tollgate_core::{Load, Millis};
+/// use tidegate_core::{Load, Millis};
 /// const SLICE: NonZero<u64> = NonZero::new(10).unwrap();
-/// let can = tollgate_cloudflare_do::lease_capabilities(SLICE, Millis::from_secs(2));
+/// let can = tidegate_cloudflare_do::lease_capabilities(SLICE, Millis::from_secs(2));
 /// let load = Load { limit: 1_000, in_flight: 500, locations: 3 };
 /// assert_eq!((can.accuracy.floor(load), can.accuracy.ceiling(load)), (940, 1_000));
 /// ```

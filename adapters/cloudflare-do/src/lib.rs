@@ -1,13 +1,13 @@
 //! Exact rate limiting on Cloudflare Durable Objects: one object, one synchronous step, one row a decision.
 //!
-//! [`DurableObjects`] is an [`Atomic`](tollgate_core::store::Atomic) store: each key lives in one object, which decides
-//! by the core's own [`Policy::decide`](tollgate_core::Policy::decide) in a step that nothing interrupts, and answers
+//! [`DurableObjects`] is an [`Atomic`](tidegate_core::store::Atomic) store: each key lives in one object, which decides
+//! by the core's own [`Policy::decide`](tidegate_core::Policy::decide) in a step that nothing interrupts, and answers
 //! with the state before it. One line exports the object's class, and one makes the limiter:
 //!
 //! ```ignore
-//! tollgate_cloudflare_do::durable_object!(Tollgate);
+//! tidegate_cloudflare_do::durable_object!(Tidegate);
 //!
-//! let limiter = DurableObjects::new(env.durable_object("TOLLGATE")?).limiter();
+//! let limiter = DurableObjects::new(env.durable_object("TIDEGATE")?).limiter();
 //! let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
 //! let decision = limiter.check(Check::new(&policy, &key, UnixMillis::new(Date::now().as_millis()))).await?;
 //! ```
@@ -23,9 +23,9 @@
 //! limit.
 //!
 //! # Errors
-//! An object that is overloaded or cannot be reached is [`Unavailable`](tollgate_core::ErrorKind::Unavailable); one
-//! that was lost before it answered is [`Timeout`](tollgate_core::ErrorKind::Timeout), for it may have charged. A row
-//! that Tollgate did not write is [`Corrupt`](tollgate_core::ErrorKind::Corrupt) and left as it is.
+//! An object that is overloaded or cannot be reached is [`Unavailable`](tidegate_core::ErrorKind::Unavailable); one
+//! that was lost before it answered is [`Timeout`](tidegate_core::ErrorKind::Timeout), for it may have charged. A row
+//! that Tidegate did not write is [`Corrupt`](tidegate_core::ErrorKind::Corrupt) and left as it is.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod bytes;
@@ -62,7 +62,7 @@ pub use wire::Reply;
 /// depend on `worker` 0.8; expands to nothing but on WebAssembly.
 ///
 /// ```
-/// tollgate_cloudflare_do::durable_object!(Tollgate);
+/// tidegate_cloudflare_do::durable_object!(Tidegate);
 /// ```
 #[macro_export]
 macro_rules! durable_object {

@@ -1,6 +1,6 @@
 //! Cloudflare's own way to an object: a call of its method.
 
-use tollgate_core::{Error, ErrorKind, Millis};
+use tidegate_core::{Error, ErrorKind, Millis};
 use worker::js_sys::Reflect;
 use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsCast as _, JsValue};

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use tollgate_core::{Error, UnixMillis};
+use tidegate_core::{Error, UnixMillis};
 use worker::State;
 use worker::js_sys::{self, Date};
 use worker::wasm_bindgen::prelude::wasm_bindgen;

@@ -1,6 +1,6 @@
 //! What an object needs of its storage.
 
-use tollgate_core::{Error, UnixMillis};
+use tidegate_core::{Error, UnixMillis};
 
 use crate::bytes::{from_hex, push_hex};
 
@@ -44,7 +44,7 @@ pub trait Rows {
 /// What is stored under one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// A state as [`Policy::encode`](tollgate_core::Policy::encode) writes it, or a token's first answer.
+    /// A state as [`Policy::encode`](tidegate_core::Policy::encode) writes it, or a token's first answer.
     pub value: Vec<u8>,
     /// What is lent of the state's quota: for each lease its units (8) and when it ends (8). Most rows have none.
     pub leased: Vec<u8>,
@@ -83,7 +83,7 @@ const EXPIRES_LEN: usize = 12;
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tollgate_core::UnixMillis;
+    use tidegate_core::UnixMillis;
 
     use super::Row;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::{Error, ErrorKind, UnixMillis};
+use tidegate_core::{Error, ErrorKind, UnixMillis};
 use worker::Storage;
 use worker::js_sys::{Date, Object};
 use worker::wasm_bindgen::prelude::wasm_bindgen;
@@ -106,6 +106,6 @@ fn refused(error: JsValue) -> Error {
 }
 
 fn corrupt(key: &str) -> Error {
-    let message = format!("durable object: the row of {key} is none that Tollgate wrote; remove it");
+    let message = format!("durable object: the row of {key} is none that Tidegate wrote; remove it");
     Error::new(ErrorKind::Corrupt, message)
 }

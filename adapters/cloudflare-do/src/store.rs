@@ -2,8 +2,8 @@
 
 use std::future::Future;
 
-use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation, sha256};
-use tollgate_core::{Capabilities, Check, Error, Key, MaybeSend, MaybeSync, Millis, Policy, UnixMillis};
+use tidegate_core::store::{Atomic, AtomicLimiter, Before, Operation, sha256};
+use tidegate_core::{Capabilities, Check, Error, Key, MaybeSend, MaybeSync, Millis, Policy, UnixMillis};
 
 use crate::config::{Clock, Config};
 use crate::wire::{Action, Answer, Call, Once, Reply};
@@ -11,7 +11,7 @@ use crate::wire::{Action, Answer, Call, Once, Reply};
 /// A limiter on Durable Objects: exact at any concurrency, in one round trip.
 pub type DurableObjectsLimiter<N> = AtomicLimiter<DurableObjects<N>>;
 
-/// A namespace of Tollgate's objects, as a store of counts.
+/// A namespace of Tidegate's objects, as a store of counts.
 ///
 /// `N` is how they are reached: on Cloudflare `worker::ObjectNamespace`, in tests whatever implements [`Namespace`].
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub trait Namespace: MaybeSend + MaybeSync {
     /// Sends a call's bytes to an object, whose [`Counter`](crate::Counter) answers.
     ///
     /// # Errors
-    /// Whatever keeps the object from answering. [`Timeout`](tollgate_core::ErrorKind::Timeout) where it may have
+    /// Whatever keeps the object from answering. [`Timeout`](tidegate_core::ErrorKind::Timeout) where it may have
     /// received the call.
     fn call(&self, object: Address<'_>, body: Vec<u8>) -> impl Future<Output = Result<Reply, Error>> + MaybeSend;
 }

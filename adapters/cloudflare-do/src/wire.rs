@@ -22,7 +22,7 @@
 //!
 //! On Cloudflare a call and its answer are texts, of hexadecimal digits: bytes would take longer.
 
-use tollgate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};
+use tidegate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};
 
 use crate::bytes::{Reader, put, to_hex};
 use crate::error;

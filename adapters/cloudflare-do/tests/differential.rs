@@ -10,9 +10,9 @@ use std::num::NonZero;
 use pollster::block_on;
 use proptest::prelude::*;
 use support::{Rig, START_MS};
-use tollgate_cloudflare_do::{Config, DurableObjects, Placement};
-use tollgate_core::algorithm::{MAX_UNITS, SlidingLog};
-use tollgate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
+use tidegate_cloudflare_do::{Config, DurableObjects, Placement};
+use tidegate_core::algorithm::{MAX_UNITS, SlidingLog};
+use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
 
 /// The last instant with one after it: the reference keeps what ends after now, and nothing ends after the very last.
 const LAST: UnixMillis = UnixMillis::new(UnixMillis::MAX.get() - 1);

@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Waker};
 use pollster::block_on;
 use proptest::prelude::*;
 use support::{Loss, Rig, START_MS};
-use tollgate_cloudflare_do::{Address, Clock, Config, DurableObjects, Leases, Namespace, Reply};
-use tollgate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Load, Millis, Origin, Policy, Quota, UnixMillis};
+use tidegate_cloudflare_do::{Address, Clock, Config, DurableObjects, Leases, Namespace, Reply};
+use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Load, Millis, Origin, Policy, Quota, UnixMillis};
 
 fn at(ms: u64) -> UnixMillis {
     UnixMillis::new(START_MS + ms)

@@ -8,8 +8,8 @@ use std::num::NonZero;
 
 use pollster::block_on;
 use support::{Loss, Rig, START_MS};
-use tollgate_cloudflare_do::{Clock, Config, DurableObjects, Placement};
-use tollgate_core::{Check, ErrorKind, Key, Limiter, Millis, Policy, Quota, Refund, UnixMillis};
+use tidegate_cloudflare_do::{Clock, Config, DurableObjects, Placement};
+use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis, Policy, Quota, Refund, UnixMillis};
 
 fn at(ms: u64) -> UnixMillis {
     UnixMillis::new(START_MS + ms)
@@ -129,7 +129,7 @@ fn a_corrupt_row_is_an_error_and_is_left_as_it_is() {
     let limiter = DurableObjects::new(&rig).limiter();
     let once = Check::new(&policy, &key, at(0)).idempotent("request-1", Millis::from_secs(60));
     block_on(limiter.check(once)).unwrap();
-    let spoils: [fn(&mut tollgate_cloudflare_do::Row); 3] =
+    let spoils: [fn(&mut tidegate_cloudflare_do::Row); 3] =
         [|row| row.value = b"nonsense".to_vec(), |row| row.value.truncate(9), |row| row.leased = vec![1, 2, 3]];
     for spoil in spoils {
         rig.edit(|rows| rows.rows.values_mut().for_each(spoil));

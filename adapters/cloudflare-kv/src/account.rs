@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tollgate_core::algorithm::{FixedWindow, MAX_UNITS, SlidingState, SlidingWindow, WindowState};
-use tollgate_core::{Decision, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use tidegate_core::algorithm::{FixedWindow, MAX_UNITS, SlidingState, SlidingWindow, WindowState};
+use tidegate_core::{Decision, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
 use crate::bucket::{News, SharedBucket};
 use crate::record::{ENTRIES_MAX, Entry};

@@ -1,7 +1,7 @@
 //! A token bucket's level as all isolates together fill it.
 
-use tollgate_core::UnixMillis;
-use tollgate_core::algorithm::{BucketState, TokenBucket};
+use tidegate_core::UnixMillis;
+use tidegate_core::algorithm::{BucketState, TokenBucket};
 
 /// What isolates admitted too much before they knew of each other is owed, up to so many whole buckets.
 const OWED_MAX: u64 = 8;

@@ -1,12 +1,12 @@
 //! How often an isolate reads and writes, and how much it holds.
 
-use tollgate_core::{Error, ErrorKind, Millis};
+use tidegate_core::{Error, ErrorKind, Millis};
 
 /// What an isolate may spend.
 ///
 /// ```
-/// use tollgate_cloudflare_kv::Config;
-/// use tollgate_core::Millis;
+/// use tidegate_cloudflare_kv::Config;
+/// use tidegate_core::Millis;
 /// let frugal = Config::default().refresh(Millis::from_secs(30)).write_spacing(Millis::from_secs(10));
 /// assert_eq!(frugal.operations(10).writes_per_1000_decisions, 10);
 /// assert_eq!(frugal.operations(10).reads_per_1000_decisions, 4);
@@ -61,7 +61,7 @@ impl Config {
     /// The most that decisions cost in the long run, at a steady rate of admitted requests of one key in one isolate.
     ///
     /// ```
-    /// use tollgate_cloudflare_kv::{Config, Operations};
+    /// use tidegate_cloudflare_kv::{Config, Operations};
     /// let most = Operations { reads_per_1000_decisions: 100, writes_per_1000_decisions: 100 };
     /// assert_eq!(Config::default().operations(10), most);
     /// ```

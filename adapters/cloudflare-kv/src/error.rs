@@ -1,6 +1,6 @@
 //! What Workers KV says went wrong, in the core's kinds.
 
-use tollgate_core::{Error, ErrorKind};
+use tidegate_core::{Error, ErrorKind};
 
 /// An isolate that holds as many keys as it may.
 pub(crate) fn full(keys_max: usize) -> Error {

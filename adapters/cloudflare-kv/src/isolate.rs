@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::{Check, Decision, Error, ErrorKind, Millis, Origin, Policy, SortedMap, UnixMillis};
+use tidegate_core::{Check, Decision, Error, ErrorKind, Millis, Origin, Policy, SortedMap, UnixMillis};
 
 use crate::account::Account;
 use crate::config::Config;
@@ -30,7 +30,7 @@ pub(crate) const LINGER_MAX: Millis = Millis::from_secs(25);
 /// It is what the bound rests on: a limiter over a new `Isolate` for each request counts nothing.
 ///
 /// ```
-/// use tollgate_cloudflare_kv::{Config, Isolate};
+/// use tidegate_cloudflare_kv::{Config, Isolate};
 /// let isolate = Isolate::new(0x5eed, Config::default());
 /// assert_eq!(isolate.stats().reads, 0);
 /// ```

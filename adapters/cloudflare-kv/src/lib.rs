@@ -6,10 +6,10 @@
 //! once a second, after the response.
 //!
 //! ```
-//! use tollgate_cloudflare_kv::{Config, Isolate, KvLimiter};
-//! use tollgate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
-//! # use tollgate_core::store::BestEffort;
-//! # async fn run(kv: impl BestEffort, now: UnixMillis) -> Result<(), tollgate_core::Error> {
+//! use tidegate_cloudflare_kv::{Config, Isolate, KvLimiter};
+//! use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+//! # use tidegate_core::store::BestEffort;
+//! # async fn run(kv: impl BestEffort, now: UnixMillis) -> Result<(), tidegate_core::Error> {
 //! // In a Worker: a static, and kv = WorkersKv::from_env(&env, "COUNTS")?
 //! let isolate = Isolate::new(0x5eed, Config::default());
 //! let limiter = KvLimiter::new(&isolate, kv);
@@ -32,12 +32,12 @@
 //! # What does not
 //! An isolate that ends forgets its counts but for what it had written, and its successor counts as one more. A value tells
 //! of 32 isolates at most. Refund, reset, `charge_denied`, idempotency tokens, `sliding_log` and `leaky_bucket` are
-//! [`Unsupported`](tollgate_core::ErrorKind::Unsupported).
+//! [`Unsupported`](tidegate_core::ErrorKind::Unsupported).
 //!
 //! # Errors
 //! No failure of KV is an error of a check: the isolate goes by its own counts, says so by the decision's
-//! [`origin`](tollgate_core::Origin::Fallback), and counts the failure in [`Stats`]. A stored value that Tollgate did not write
-//! counts as nothing found, is counted, and is written over. [`Refused`](tollgate_core::ErrorKind::Refused) is an isolate
+//! [`origin`](tidegate_core::Origin::Fallback), and counts the failure in [`Stats`]. A stored value that Tidegate did not write
+//! counts as nothing found, is counted, and is written over. [`Refused`](tidegate_core::ErrorKind::Refused) is an isolate
 //! that holds as many keys as [`Config::keys_max`] allows.
 
 mod account;

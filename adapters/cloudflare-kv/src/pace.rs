@@ -1,6 +1,6 @@
 //! When a key may be read and written again.
 
-use tollgate_core::{Millis, UnixMillis};
+use tidegate_core::{Millis, UnixMillis};
 
 /// The longest pause between two tries to write a key.
 pub(crate) const PAUSE_MAX: Millis = Millis::from_secs(32);

@@ -3,7 +3,7 @@
 //! `tgk1`, then for each entry, little-endian: the isolate's id for this key (8 bytes), when it last charged (8), what it
 //! charged in all (8), and its own state in the core's encoding, whose length follows from the policy's shape.
 
-use tollgate_core::{Error, ErrorKind, Policy, PolicyState, UnixMillis};
+use tidegate_core::{Error, ErrorKind, Policy, PolicyState, UnixMillis};
 
 /// The most isolates that one value tells of.
 pub(crate) const ENTRIES_MAX: usize = 32;
@@ -34,7 +34,7 @@ pub(crate) fn encode<'a>(policy: &Policy, entries: impl IntoIterator<Item = &'a 
 
 pub(crate) fn decode(policy: &Policy, bytes: &[u8]) -> Result<Vec<Entry>, Error> {
     let entry_len = HEAD_LEN + policy.encode(&policy.unused()).len();
-    let body = bytes.strip_prefix(MAGIC).ok_or_else(|| corrupt("does not start as Tollgate's values do"))?;
+    let body = bytes.strip_prefix(MAGIC).ok_or_else(|| corrupt("does not start as Tidegate's values do"))?;
     if body.len() % entry_len != 0 || body.len() / entry_len > ENTRIES_MAX {
         return Err(corrupt("its length is not that of 0 to 32 entries"));
     }
@@ -60,7 +60,7 @@ fn corrupt(what: &str) -> Error {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
     use proptest::prelude::*;
-    use tollgate_core::{Millis, Quota};
+    use tidegate_core::{Millis, Quota};
 
     use super::*;
 
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tollgate_did_not_write_is_corrupt() {
+    fn what_tidegate_did_not_write_is_corrupt() {
         let policy = policy();
         let twice = encode(&policy, [&entry(&policy, 7), &entry(&policy, 7)]);
         let too_many: Vec<_> = (0..=ENTRIES_MAX as u64).map(|id| entry(&policy, id)).collect();

@@ -10,7 +10,7 @@ pub struct Stats {
     pub reads: u64,
     /// Reads that failed: the isolate decided alone.
     pub reads_failed: u64,
-    /// Values read that Tollgate did not write; each counted as nothing found.
+    /// Values read that Tidegate did not write; each counted as nothing found.
     pub corrupt: u64,
     /// Writes tried.
     pub writes: u64,

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use tollgate_core::store::BestEffort;
-use tollgate_core::{
+use tidegate_core::store::BestEffort;
+use tidegate_core::{
     Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Floor, Key, Limiter, Millis, Policy, Refund,
     UnixMillis,
 };
@@ -39,9 +39,9 @@ pub const CAPABILITIES: Capabilities = Capabilities {
 /// it.
 ///
 /// ```
-/// use tollgate_cloudflare_kv::{Config, Isolate, KvLimiter};
-/// use tollgate_core::store::BestEffort;
-/// use tollgate_core::{Check, Error, Limiter, UnixMillis};
+/// use tidegate_cloudflare_kv::{Config, Isolate, KvLimiter};
+/// use tidegate_core::store::BestEffort;
+/// use tidegate_core::{Check, Error, Limiter, UnixMillis};
 /// async fn guard(isolate: &Isolate, store: impl BestEffort, check: Check<'_>) -> Result<bool, Error> {
 ///     let limiter = KvLimiter::new(isolate, store);
 ///     let decision = limiter.check(check).await?;

@@ -1,6 +1,6 @@
 //! Which value of a key an isolate writes.
 
-use tollgate_core::{Millis, UnixMillis};
+use tidegate_core::{Millis, UnixMillis};
 
 use crate::draws::Draws;
 

@@ -1,7 +1,7 @@
 //! The namespace, as crate `worker` sees it.
 
-use tollgate_core::store::BestEffort;
-use tollgate_core::{Error, Millis, UnixMillis};
+use tidegate_core::store::BestEffort;
+use tidegate_core::{Error, Millis, UnixMillis};
 use worker::Env;
 use worker::js_sys::{Math, Promise, Reflect, Uint8Array};
 use worker::wasm_bindgen::prelude::wasm_bindgen;
@@ -36,7 +36,7 @@ impl WorkersKv {
     /// The namespace bound as `name`.
     ///
     /// # Errors
-    /// [`Invalid`](tollgate_core::ErrorKind::Invalid) where there is no such binding.
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) where there is no such binding.
     pub fn from_env(env: &Env, name: &str) -> Result<Self, Error> {
         let property = |of: &JsValue, name: &str| Reflect::get(of, &JsValue::from_str(name)).unwrap_or_default();
         let namespace = property(env.as_ref(), name);
@@ -55,7 +55,7 @@ impl WorkersKv {
 }
 
 impl BestEffort for WorkersKv {
-    fn capabilities(&self) -> tollgate_core::Capabilities {
+    fn capabilities(&self) -> tidegate_core::Capabilities {
         crate::CAPABILITIES
     }
 

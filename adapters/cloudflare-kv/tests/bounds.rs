@@ -5,8 +5,8 @@ mod support;
 
 use proptest::prelude::*;
 use support::{Edge, Faults, START};
-use tollgate_cloudflare_kv::DRIFT;
-use tollgate_core::{Key, Load, Millis, Policy, Quota, UnixMillis};
+use tidegate_cloudflare_kv::DRIFT;
+use tidegate_core::{Key, Load, Millis, Policy, Quota, UnixMillis};
 
 /// Policies of small numbers, so that limits are met and windows end.
 fn policies() -> impl Strategy<Value = Policy> {
@@ -56,7 +56,7 @@ struct Truth(Vec<(UnixMillis, u64)>);
 impl Truth {
     fn admits(&self, policy: &Policy, now: UnixMillis, cost: u64) -> bool {
         policy.quotas().iter().all(|quota| {
-            use tollgate_core::Rule;
+            use tidegate_core::Rule;
             let limit = quota.rule().limit();
             match quota.rule() {
                 Rule::FixedWindow(rule) => self.in_window(now, rule.window().get(), 0) + cost <= limit,

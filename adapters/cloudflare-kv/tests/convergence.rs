@@ -5,9 +5,9 @@ mod support;
 
 use pollster::block_on;
 use support::{Edge, Faults, together};
-use tollgate_cloudflare_kv::DRIFT;
-use tollgate_core::store::BestEffortLimiter;
-use tollgate_core::{Check, Key, Limiter, Load, Millis, Policy, Quota};
+use tidegate_cloudflare_kv::DRIFT;
+use tidegate_core::store::BestEffortLimiter;
+use tidegate_core::{Check, Key, Limiter, Load, Millis, Policy, Quota};
 
 fn key() -> Key {
     Key::new("ip:192.0.2.1")

@@ -5,8 +5,8 @@ mod support;
 
 use pollster::block_on;
 use support::{Edge, Faults};
-use tollgate_cloudflare_kv::Config;
-use tollgate_core::{Check, ErrorKind, Key, Limiter, Millis, Origin, Policy, Quota, Refund, UnixMillis};
+use tidegate_cloudflare_kv::Config;
+use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis, Origin, Policy, Quota, Refund, UnixMillis};
 
 fn policy(limit: u64) -> Policy {
     Policy::new("api", [Quota::fixed_window(limit, Millis::from_secs(60)).unwrap()]).unwrap()

@@ -1,7 +1,7 @@
 //! What can go wrong, in the core's kinds.
 
-use tollgate_core::algorithm::{Algorithm as _, FixedWindow};
-use tollgate_core::{Error, ErrorKind, Millis};
+use tidegate_core::algorithm::{Algorithm as _, FixedWindow};
+use tidegate_core::{Error, ErrorKind, Millis};
 
 /// A period that the platform does not offer.
 pub(crate) fn period(period: Millis) -> Error {
@@ -9,7 +9,7 @@ pub(crate) fn period(period: Millis) -> Error {
         ErrorKind::Invalid,
         format!(
             "period: the Rate Limiting binding cannot count {period}; write 10 s or 60 s, or take \
-             tollgate-cloudflare-do for any period"
+             tidegate-cloudflare-do for any period"
         ),
     )
 }

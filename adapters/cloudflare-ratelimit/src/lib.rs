@@ -1,16 +1,16 @@
 //! Rate limiting by Cloudflare's own [Rate Limiting binding]: no storage of yours, no added latency, counted per location.
 //!
-//! [`RateLimit`] is a [`Native`](tollgate_core::store::Native) store: the platform counts and decides, and answers yes or
+//! [`RateLimit`] is a [`Native`](tidegate_core::store::Native) store: the platform counts and decides, and answers yes or
 //! no. So a decision has a limit and a status and nothing else: no `remaining`, no `reset_after`, no `retry_after`.
 //!
 //! The platform's policy stands in `wrangler.jsonc`; the constructor takes the same two numbers, and a check of any other
-//! policy is [`Unsupported`](tollgate_core::ErrorKind::Unsupported) rather than decided by the wrong one.
+//! policy is [`Unsupported`](tidegate_core::ErrorKind::Unsupported) rather than decided by the wrong one.
 //!
 //! ```
-//! use tollgate_cloudflare_ratelimit::RateLimit;
-//! use tollgate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
-//! # use tollgate_cloudflare_ratelimit::Binding;
-//! # async fn run(binding: impl Binding, now: UnixMillis) -> Result<(), tollgate_core::Error> {
+//! use tidegate_cloudflare_ratelimit::RateLimit;
+//! use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+//! # use tidegate_cloudflare_ratelimit::Binding;
+//! # async fn run(binding: impl Binding, now: UnixMillis) -> Result<(), tidegate_core::Error> {
 //! // In a Worker: RateLimit::from_env(&env, "LIMITER", 100, Millis::from_secs(60))?
 //! let limiter = RateLimit::new(binding, 100, Millis::from_secs(60))?.limiter();
 //! let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
@@ -26,8 +26,8 @@
 //! eventually consistent": at most limit x locations, by its word.
 //!
 //! # Errors
-//! A binding that is not configured is [`Invalid`](tollgate_core::ErrorKind::Invalid), when the limiter is made; one that
-//! does not answer is [`Unavailable`](tollgate_core::ErrorKind::Unavailable), which is never a denial.
+//! A binding that is not configured is [`Invalid`](tidegate_core::ErrorKind::Invalid), when the limiter is made; one that
+//! does not answer is [`Unavailable`](tidegate_core::ErrorKind::Unavailable), which is never a denial.
 //!
 //! [Rate Limiting binding]: https://developers.cloudflare.com/workers/runtime-apis/bindings/rate-limit/
 

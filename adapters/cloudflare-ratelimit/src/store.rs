@@ -3,9 +3,9 @@
 use std::fmt;
 use std::future::Future;
 
-use tollgate_core::algorithm::FixedWindow;
-use tollgate_core::store::{Native, NativeLimiter};
-use tollgate_core::{Capabilities, Check, Error, MaybeSend, MaybeSync, Millis, Policy, Rule};
+use tidegate_core::algorithm::FixedWindow;
+use tidegate_core::store::{Native, NativeLimiter};
+use tidegate_core::{Capabilities, Check, Error, MaybeSend, MaybeSync, Millis, Policy, Rule};
 
 use crate::error;
 
@@ -38,7 +38,7 @@ impl<B: Binding> RateLimit<B> {
     /// A store over `binding`, with the `limit` and `period` of its `simple` entry in `wrangler.jsonc`.
     ///
     /// # Errors
-    /// [`Invalid`](tollgate_core::ErrorKind::Invalid) for a period other than 10 s and 60 s, and a limit of zero.
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a period other than 10 s and 60 s, and a limit of zero.
     pub fn new(binding: B, limit: u64, period: Millis) -> Result<Self, Error> {
         if !Self::PERIODS.contains(&period) {
             return Err(error::period(period));

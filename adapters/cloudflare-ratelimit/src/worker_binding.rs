@@ -1,6 +1,6 @@
 //! The binding, as crate `worker` sees it.
 
-use tollgate_core::{Error, Millis};
+use tidegate_core::{Error, Millis};
 use worker::js_sys::{Promise, Reflect};
 use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsCast as _, JsValue};
@@ -29,7 +29,7 @@ impl RateLimit<RateLimiter> {
     /// A store over the binding `name` of a Worker's environment; see [`RateLimit::new`].
     ///
     /// # Errors
-    /// [`Invalid`](tollgate_core::ErrorKind::Invalid) where there is no such binding, and as [`RateLimit::new`].
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) where there is no such binding, and as [`RateLimit::new`].
     pub fn from_env(env: &Env, name: &str, limit: u64, period: Millis) -> Result<Self, Error> {
         // Not `Env::rate_limiter`, which is large for what else it tells of a binding that is none.
         let property = |of: &JsValue, name: &str| Reflect::get(of, &JsValue::from_str(name)).unwrap_or_default();

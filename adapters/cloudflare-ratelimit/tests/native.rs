@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use pollster::block_on;
-use tollgate_cloudflare_ratelimit::{Binding, RateLimit, RateLimitLimiter};
-use tollgate_core::{
+use tidegate_cloudflare_ratelimit::{Binding, RateLimit, RateLimitLimiter};
+use tidegate_core::{
     Accuracy, Check, Error, ErrorKind, Key, Limiter, Load, Millis, Policy, Quota, Refund, Status, UnixMillis,
 };
 
@@ -86,7 +86,7 @@ fn only_the_platforms_periods_are_taken() {
     for ms in [0, 1, 9_999, 10_001, 30_000, 3_600_000] {
         let error = RateLimit::new(&location, 1, Millis::new(ms)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert!(error.to_string().contains("write 10 s or 60 s, or take tollgate-cloudflare-do"), "{error}");
+        assert!(error.to_string().contains("write 10 s or 60 s, or take tidegate-cloudflare-do"), "{error}");
     }
     assert_eq!(RateLimit::new(&location, 0, MINUTE).unwrap_err().kind(), ErrorKind::Invalid);
 }

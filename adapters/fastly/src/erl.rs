@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use tollgate_core::store::{Native, NativeLimiter};
-use tollgate_core::{Capabilities, Check, Error, MaybeSend, MaybeSync, Millis, Quota};
+use tidegate_core::store::{Native, NativeLimiter};
+use tidegate_core::{Capabilities, Check, Error, MaybeSend, MaybeSync, Millis, Quota};
 
 use crate::error;
 
@@ -43,8 +43,8 @@ pub enum Window {
 /// denied request that still passes the rate starts the penalty anew. So a client that keeps hammering stays out.
 ///
 /// # Errors
-/// [`Unsupported`](tollgate_core::ErrorKind::Unsupported) for a policy that is not the one it was made with;
-/// [`Unavailable`](tollgate_core::ErrorKind::Unavailable) where the platform does not answer.
+/// [`Unsupported`](tidegate_core::ErrorKind::Unsupported) for a policy that is not the one it was made with;
+/// [`Unavailable`](tidegate_core::ErrorKind::Unavailable) where the platform does not answer.
 #[derive(Clone)]
 pub struct Erl<R> {
     rates: R,
@@ -70,7 +70,7 @@ impl<R: Rates> Erl<R> {
     /// A store that admits `limit` requests in `window` and denies who passes that for `penalty`.
     ///
     /// # Errors
-    /// [`Invalid`](tollgate_core::ErrorKind::Invalid), with what to write instead, for a window other than 1, 10 and 60
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid), with what to write instead, for a window other than 1, 10 and 60
     /// s, a limit that is no whole number of requests a second from [`PER_SECOND_MIN`](Self::PER_SECOND_MIN) to
     /// [`PER_SECOND_MAX`](Self::PER_SECOND_MAX), and a penalty other than whole minutes up to an hour.
     pub fn new(rates: R, limit: u64, window: Millis, penalty: Millis) -> Result<Self, Error> {

@@ -1,6 +1,6 @@
 //! What can go wrong, in the core's kinds.
 
-use tollgate_core::{Error, ErrorKind, Millis, Quota};
+use tidegate_core::{Error, ErrorKind, Millis, Quota};
 
 fn invalid(message: String) -> Error {
     Error::new(ErrorKind::Invalid, message)

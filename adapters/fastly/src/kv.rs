@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate_core::store::{Found, Swap, Versioned, VersionedLimiter};
-use tollgate_core::{Accuracy, Capabilities, Drift, Error, Floor, MaybeSend, MaybeSync, Millis};
+use tidegate_core::store::{Found, Swap, Versioned, VersionedLimiter};
+use tidegate_core::{Accuracy, Capabilities, Drift, Error, Floor, MaybeSend, MaybeSync, Millis};
 
 /// A limiter by KV Store.
 pub type KvLimiter<S> = VersionedLimiter<Kv<S>>;
@@ -73,13 +73,13 @@ pub enum Inserted {
 ///
 /// A decision reads, decides, and writes on the condition that what it read still stands. Where it does not, or where
 /// the store refuses the write, it tries again: up to [`VersionedLimiter::attempts`] times. What was never written was
-/// never admitted: running out of attempts is [`Contended`](tollgate_core::ErrorKind::Contended). A denial writes
+/// never admitted: running out of attempts is [`Contended`](tidegate_core::ErrorKind::Contended). A denial writes
 /// nothing.
 ///
 /// # Errors
-/// [`Contended`](tollgate_core::ErrorKind::Contended) on a key that is hammered; what to do then is the caller's
-/// choice, and denying is a good one. [`Unavailable`](tollgate_core::ErrorKind::Unavailable) where KV Store fails.
-/// [`Corrupt`](tollgate_core::ErrorKind::Corrupt) where a value is none that Tollgate wrote: it is left as it is, and a
+/// [`Contended`](tidegate_core::ErrorKind::Contended) on a key that is hammered; what to do then is the caller's
+/// choice, and denying is a good one. [`Unavailable`](tidegate_core::ErrorKind::Unavailable) where KV Store fails.
+/// [`Corrupt`](tidegate_core::ErrorKind::Corrupt) where a value is none that Tidegate wrote: it is left as it is, and a
 /// reset removes it.
 pub struct Kv<S> {
     store: S,

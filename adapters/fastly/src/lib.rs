@@ -11,10 +11,10 @@
 //! blocks: every future here is ready when it is first polled, and any executor will do.
 //!
 //! ```
-//! use tollgate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
-//! use tollgate_fastly::{KeyValue, Kv};
-//! # fn run(store: impl KeyValue, now: UnixMillis) -> Result<(), tollgate_core::Error> {
-//! // In an app: Kv::open("tollgate")?
+//! use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+//! use tidegate_fastly::{KeyValue, Kv};
+//! # fn run(store: impl KeyValue, now: UnixMillis) -> Result<(), tidegate_core::Error> {
+//! // In an app: Kv::open("tidegate")?
 //! let limiter = Kv::new(store).limiter();
 //! let policy = Policy::new("api", [Quota::token_bucket(20, 10, Millis::from_secs(1))?])?;
 //! let decision = pollster::block_on(limiter.check(Check::new(&policy, &Key::new("ip:192.0.2.1"), now)))?;
@@ -23,11 +23,11 @@
 //! ```
 //!
 //! The client's address is what `Request::get_client_ip_addr` tells, handed to
-//! [`ClientIpSource::find`](tollgate_core::ClientIpSource::find) for
-//! [`Platform::Fastly`](tollgate_core::Platform::Fastly): never the field `Fastly-Client-IP`, which a client can send.
+//! [`ClientIpSource::find`](tidegate_core::ClientIpSource::find) for
+//! [`Platform::Fastly`](tidegate_core::Platform::Fastly): never the field `Fastly-Client-IP`, which a client can send.
 //!
 //! # Errors
-//! A store that is not linked to the service is [`Invalid`](tollgate_core::ErrorKind::Invalid), when it is opened. What
+//! A store that is not linked to the service is [`Invalid`](tidegate_core::ErrorKind::Invalid), when it is opened. What
 //! a check can end in stands with [`Kv`] and [`Erl`]. None is ever a denial.
 
 mod erl;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use fastly::KVStore;
 use fastly::erl::{ERL, Penaltybox, RateCounter, RateWindow};
 use fastly::kv_store::{InsertMode, KVStoreError};
-use tollgate_core::store::Found;
-use tollgate_core::{Error, Millis};
+use tidegate_core::store::Found;
+use tidegate_core::{Error, Millis};
 
 use crate::erl::{Erl, Rates, Window};
 use crate::error;
@@ -54,7 +54,7 @@ impl Kv<KVStore> {
     /// A store over the service's KV Store `name`.
     ///
     /// # Errors
-    /// [`Invalid`](tollgate_core::ErrorKind::Invalid) where no such store is linked to the service.
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) where no such store is linked to the service.
     pub fn open(name: &str) -> Result<Self, Error> {
         match KVStore::open(name) {
             Ok(Some(store)) => Ok(Self::new(store)),

@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use pollster::block_on;
-use tollgate_core::{
+use tidegate_core::{
     Accuracy, Check, Error, ErrorKind, Key, Limiter, Load, Millis, Policy, Quota, Refund, Status, UnixMillis,
 };
-use tollgate_fastly::{Erl, ErlLimiter, Rates, Window};
+use tidegate_fastly::{Erl, ErlLimiter, Rates, Window};
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const TEN_SECONDS: Millis = Millis::from_secs(10);

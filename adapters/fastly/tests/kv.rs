@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use pollster::block_on;
-use tollgate_core::store::Found;
-use tollgate_core::{
+use tidegate_core::store::Found;
+use tidegate_core::{
     Check, Decision, Error, ErrorKind, Key, Limiter, Load, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis,
 };
-use tollgate_fastly::{DRIFT, Inserted, KeyValue, Kv, KvLimiter, Only};
+use tidegate_fastly::{DRIFT, Inserted, KeyValue, Kv, KvLimiter, Only};
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const MINUTE: Millis = Millis::from_secs(60);
@@ -232,7 +232,7 @@ fn a_state_lives_as_long_as_it_matters_in_whole_seconds() {
 }
 
 #[test]
-fn a_value_that_tollgate_did_not_write_is_one_keys_error_until_it_is_reset() {
+fn a_value_that_tidegate_did_not_write_is_one_keys_error_until_it_is_reset() {
     let (pop, policy) = (Pop::default(), minute(9));
     let (bad, good) = (Key::new("bad"), Key::new("good"));
     let limiter = limiter(&pop);

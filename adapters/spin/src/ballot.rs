@@ -9,8 +9,8 @@
 //! The first claim's row is looked at first. It is empty until it is elected, so whoever finds a state in it need not look
 //! at the ballot.
 
-use tollgate_core::Error;
-use tollgate_core::store::Swap;
+use tidegate_core::Error;
+use tidegate_core::store::Swap;
 
 use crate::bucket::Atomics;
 use crate::error;

@@ -2,8 +2,8 @@
 
 use std::future::Future;
 
-use tollgate_core::store::Swap;
-use tollgate_core::{Error, MaybeSend, MaybeSync};
+use tidegate_core::store::Swap;
+use tidegate_core::{Error, MaybeSend, MaybeSync};
 
 /// A key-value store: in a Spin app one of its two interfaces, in a test whatever stands in for them.
 pub trait Bucket: MaybeSend + MaybeSync {

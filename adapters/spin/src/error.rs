@@ -1,6 +1,6 @@
 //! What can go wrong, in the core's kinds.
 
-use tollgate_core::{Error, ErrorKind};
+use tidegate_core::{Error, ErrorKind};
 
 /// A store that the app may not open, or that the host does not have.
 #[cfg(any(target_arch = "wasm32", test))]

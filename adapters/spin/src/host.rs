@@ -1,8 +1,8 @@
 //! Spin's two interfaces, as the host offers them: the one file that knows of them. It is bound to no SDK, so an app takes
 //! whichever it likes.
 
-use tollgate_core::Error;
-use tollgate_core::store::Swap;
+use tidegate_core::Error;
+use tidegate_core::store::Swap;
 
 use self::bindings::fermyon::spin::key_value::{self, Store};
 use self::bindings::wasi::keyvalue::atomics::{self, Cas, CasError};
@@ -24,7 +24,7 @@ impl SpinStore {
     /// Opens the store that spin.toml allows under this label.
     ///
     /// # Errors
-    /// [`Invalid`](tollgate_core::ErrorKind::Invalid) where it is not allowed, or there is none.
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) where it is not allowed, or there is none.
     pub fn open(label: &str) -> Result<Self, Error> {
         Store::open(label).map(Self).map_err(|error| match error {
             key_value::Error::AccessDenied => error::no_store(label, "this component may not open it"),
@@ -56,7 +56,7 @@ impl WasiBucket {
     /// Opens the store that spin.toml allows under this label.
     ///
     /// # Errors
-    /// [`Invalid`](tollgate_core::ErrorKind::Invalid) where it is not allowed, or there is none.
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) where it is not allowed, or there is none.
     pub fn open(label: &str) -> Result<Self, Error> {
         wasi::open(label).map(Self).map_err(|error| match error {
             wasi::Error::AccessDenied => error::no_store(label, "this component may not open it"),

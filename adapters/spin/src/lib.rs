@@ -10,9 +10,9 @@
 //! | [`SpinKv`] | get and put, as on Akamai Functions | no |
 //!
 //! ```
-//! use tollgate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
-//! use tollgate_spin::SpinAtomics;
-//! # async fn run(bucket: impl tollgate_spin::Atomics, now: UnixMillis) -> Result<(), tollgate_core::Error> {
+//! use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+//! use tidegate_spin::SpinAtomics;
+//! # async fn run(bucket: impl tidegate_spin::Atomics, now: UnixMillis) -> Result<(), tidegate_core::Error> {
 //! // In a Spin app: SpinAtomics::open("default")?.limiter()
 //! let limiter = SpinAtomics::new(bucket).limiter();
 //! let policy = Policy::new("api", [Quota::token_bucket(20, 10, Millis::from_secs(1))?])?;
@@ -29,10 +29,10 @@
 //! - Idempotency tokens.
 //!
 //! # Errors
-//! A store that spin.toml does not list is [`Invalid`](tollgate_core::ErrorKind::Invalid), when it is opened. Running out of
-//! attempts is [`Contended`](tollgate_core::ErrorKind::Contended), a store that fails
-//! [`Unavailable`](tollgate_core::ErrorKind::Unavailable), and a row that Tollgate did not write
-//! [`Corrupt`](tollgate_core::ErrorKind::Corrupt). None of them is a denial.
+//! A store that spin.toml does not list is [`Invalid`](tidegate_core::ErrorKind::Invalid), when it is opened. Running out of
+//! attempts is [`Contended`](tidegate_core::ErrorKind::Contended), a store that fails
+//! [`Unavailable`](tidegate_core::ErrorKind::Unavailable), and a row that Tidegate did not write
+//! [`Corrupt`](tidegate_core::ErrorKind::Corrupt). None of them is a denial.
 //!
 //! [Spin]: https://spinframework.dev
 

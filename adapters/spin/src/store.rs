@@ -1,7 +1,7 @@
 //! The stores: get and put, and compare-and-swap.
 
-use tollgate_core::store::{BestEffort, BestEffortLimiter, Found, Swap, Versioned, VersionedLimiter};
-use tollgate_core::{Accuracy, Capabilities, Drift, Error, Millis};
+use tidegate_core::store::{BestEffort, BestEffortLimiter, Found, Swap, Versioned, VersionedLimiter};
+use tidegate_core::{Accuracy, Capabilities, Drift, Error, Millis};
 
 use crate::ballot::{self, EMPTY, Row};
 use crate::bucket::{Atomics, Bucket};

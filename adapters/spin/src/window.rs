@@ -5,8 +5,8 @@
 //! the last two, then writes that row, then counts: a counter that anyone adds to is named, and in the end removed. One is left
 //! behind only where clocks differ by a window while it turns.
 
-use tollgate_core::algorithm::WindowState;
-use tollgate_core::{
+use tidegate_core::algorithm::WindowState;
+use tidegate_core::{
     Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, PolicyState, QuotaState, Refund, UnixMillis,
 };
 

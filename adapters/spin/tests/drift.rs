@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use support::{Model, NOW, Next, Random, Tasks, fixed, take_turns};
-use tollgate_core::{Check, Decision, Drift, Error, Key, Limiter, Load};
-use tollgate_spin::SpinKv;
+use tidegate_core::{Check, Decision, Drift, Error, Key, Limiter, Load};
+use tidegate_spin::SpinKv;
 
 fn ceiling(limit: u64, in_flight: u64) -> u64 {
     (Drift::LAST_WRITER_WINS.ceiling)(Load { limit, in_flight, locations: 1 })

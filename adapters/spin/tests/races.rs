@@ -6,8 +6,8 @@ mod support;
 use pollster::block_on;
 use proptest::prelude::*;
 use support::{MINUTE, Model, NOW, Next, Random, Tasks, fixed, in_every_order, take_turns};
-use tollgate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Policy};
-use tollgate_spin::{Counters, SpinAtomics, SpinWindow};
+use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Policy};
+use tidegate_spin::{Counters, SpinAtomics, SpinWindow};
 
 /// As many requests at once.
 fn burst<'a, L: Limiter>(

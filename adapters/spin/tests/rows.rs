@@ -6,8 +6,8 @@ mod support;
 use pollster::block_on;
 use proptest::prelude::*;
 use support::{MINUTE, Model, NOW, fixed};
-use tollgate_core::{Check, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
-use tollgate_spin::{SpinAtomics, SpinKv, SpinWindow};
+use tidegate_core::{Check, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
+use tidegate_spin::{SpinAtomics, SpinKv, SpinWindow};
 
 /// One request in each of a thousand windows, with one more that is denied, and gaps.
 async fn a_thousand_windows(limiter: impl Limiter, model: &Model, rows_max: usize) {

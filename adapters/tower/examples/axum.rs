@@ -1,7 +1,7 @@
 //! A small service behind a limiter, as one would deploy it in a container:
 //!
 //! ```text
-//! cargo run -p tollgate-tower --example axum
+//! cargo run -p tidegate-tower --example axum
 //! curl -i http://127.0.0.1:8080/
 //! ```
 
@@ -12,12 +12,12 @@ use std::sync::Arc;
 use axum::extract::{ConnectInfo, Extension};
 use axum::routing::get;
 use axum::{Router, serve};
+use tidegate_core::{ClientIpSource, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota};
+use tidegate_tower::{FailMode, RateLimitLayer, Sender, Verdict};
 use tokio::net::TcpListener;
-use tollgate_core::{ClientIpSource, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota};
-use tollgate_tower::{FailMode, RateLimitLayer, Sender, Verdict};
 
-/// The service. With another limiter, `tollgate_upstash::Rest` say, it counts elsewhere and nothing else changes.
-pub fn app(limiter: impl Limiter + 'static, platform: Platform) -> Result<Router, tollgate_core::Error> {
+/// The service. With another limiter, `tidegate_upstash::Rest` say, it counts elsewhere and nothing else changes.
+pub fn app(limiter: impl Limiter + 'static, platform: Platform) -> Result<Router, tidegate_core::Error> {
     let policy = Policy::new("api", [Quota::token_bucket(5, 1, Millis::from_secs(60))?])?;
     let sender = Sender::new(ClientIpSource::new(platform))
         .peer(|extensions| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip()));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tollgate_core::{BodyFormat, Check, Error, Key, Limiter, Policy, UnixMillis};
+use tidegate_core::{BodyFormat, Check, Error, Key, Limiter, Policy, UnixMillis};
 use tower_layer::Layer;
 
 use crate::{RateLimit, Sender};
@@ -35,7 +35,7 @@ impl<L: Limiter> RateLimitLayer<L> {
     /// Limits each sender by `policy`, and counts with `limiter`, which others may share.
     ///
     /// # Errors
-    /// [`Unsupported`](tollgate_core::ErrorKind::Unsupported) where the limiter cannot do what the policy wants.
+    /// [`Unsupported`](tidegate_core::ErrorKind::Unsupported) where the limiter cannot do what the policy wants.
     pub fn new(limiter: Arc<L>, policy: Policy, sender: Sender, fail_mode: FailMode) -> Result<Self, Error> {
         limiter.capabilities().supports(&Check::new(&policy, &Key::missing_ip(), UnixMillis::new(0)))?;
         let body_format = BodyFormat::default();

@@ -1,12 +1,12 @@
-//! A [tower](https://docs.rs/tower) layer over any Tollgate limiter, for native hosts: axum, tonic, hyper, a Vercel
+//! A [tower](https://docs.rs/tower) layer over any Tidegate limiter, for native hosts: axum, tonic, hyper, a Vercel
 //! function in Rust, a container.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use axum::{Router, routing::get};
-//! use tollgate_core::{ClientIpSource, MemoryLimiter, Millis, Platform, Policy, Quota};
-//! use tollgate_tower::{FailMode, RateLimitLayer, Sender};
-//! # fn main() -> Result<(), tollgate_core::Error> {
+//! use tidegate_core::{ClientIpSource, MemoryLimiter, Millis, Platform, Policy, Quota};
+//! use tidegate_tower::{FailMode, RateLimitLayer, Sender};
+//! # fn main() -> Result<(), tidegate_core::Error> {
 //! let policy = Policy::new("api", [Quota::token_bucket(20, 10, Millis::from_secs(1))?])?;
 //! let sender = Sender::new(ClientIpSource::new(Platform::Vercel));
 //! let layer = RateLimitLayer::new(Arc::new(MemoryLimiter::new()), policy, sender, FailMode::Open)?;
@@ -15,14 +15,14 @@
 //! # }
 //! ```
 //!
-//! Every response carries the fields that the core writes ([`ResponseFields`](tollgate_core::ResponseFields)), and a
-//! denied request is answered with its 429 ([`Refusal`](tollgate_core::Refusal)), without the service being called.
+//! Every response carries the fields that the core writes ([`ResponseFields`](tidegate_core::ResponseFields)), and a
+//! denied request is answered with its 429 ([`Refusal`](tidegate_core::Refusal)), without the service being called.
 //! The service, and whatever is layered outside of this, finds a [`Verdict`] in the extensions of the request and of
 //! the response.
 //!
 //! # When the limiter fails
 //! That is no denial. [`FailMode`] says what then happens, and must be chosen: [`Open`](FailMode::Open) lets the request
-//! go on and says so, in a field (`x-tollgate-failed-open: timeout`) and in the verdict; [`Closed`](FailMode::Closed)
+//! go on and says so, in a field (`x-tidegate-failed-open: timeout`) and in the verdict; [`Closed`](FailMode::Closed)
 //! answers a 503.
 //!
 //! # Delays

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use http::Extensions;
 use http::request::Parts;
-use tollgate_core::{ClientIpSource, Identity, Key};
+use tidegate_core::{ClientIpSource, Identity, Key};
 
 /// Finds out whom a request counts against: the most trusted of what is known.
 ///
@@ -20,8 +20,8 @@ use tollgate_core::{ClientIpSource, Identity, Key};
 /// ```
 /// use std::net::SocketAddr;
 /// use axum::extract::ConnectInfo;
-/// use tollgate_core::{ClientIpSource, Platform};
-/// use tollgate_tower::Sender;
+/// use tidegate_core::{ClientIpSource, Platform};
+/// use tidegate_tower::Sender;
 /// // Behind Vercel, whose header is the only one believed; and behind nothing, where the connection tells.
 /// let behind_vercel = Sender::new(ClientIpSource::new(Platform::Vercel));
 /// let direct = Sender::new(ClientIpSource::new(Platform::Direct))
@@ -49,7 +49,7 @@ impl Sender {
     }
 
     /// Where the connection's own address is: servers put it into the request's extensions, each in a type of its own.
-    /// It counts where the platform is [`Direct`](tollgate_core::Platform::Direct).
+    /// It counts where the platform is [`Direct`](tidegate_core::Platform::Direct).
     #[must_use]
     pub fn peer(mut self, peer: fn(&Extensions) -> Option<IpAddr>) -> Self {
         self.peer = peer;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
-use tollgate_core::{Check, Decision, Error, Limiter, Millis, Refusal, ResponseFields};
+use tidegate_core::{Check, Decision, Error, Limiter, Millis, Refusal, ResponseFields};
 use tower_service::Service;
 
 use crate::FailMode;

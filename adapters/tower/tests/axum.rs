@@ -18,8 +18,8 @@ use http_body_util::BodyExt as _;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use support::Broken;
+use tidegate_core::{MemoryLimiter, Platform};
 use tokio::net::TcpListener;
-use tollgate_core::{MemoryLimiter, Platform};
 
 struct Server {
     address: SocketAddr,
@@ -100,7 +100,7 @@ async fn a_limiter_that_fails_lets_through_and_says_so() {
     for _ in 0..10 {
         let answer = server.get("/", &[]).await;
         assert_eq!(answer.status(), 200);
-        assert_eq!(field(&answer, "x-tollgate-failed-open"), Some("unavailable"));
+        assert_eq!(field(&answer, "x-tidegate-failed-open"), Some("unavailable"));
         assert_eq!(field(&answer, "x-ratelimit-limit"), None);
         assert_eq!(answer.body(), "hello, whoever you are\n");
     }

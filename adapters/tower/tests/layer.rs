@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderValue, Request, Response};
 use support::Broken;
-use tokio::time::Instant;
-use tollgate_core::{
+use tidegate_core::{
     BodyFormat, ClientIpSource, ErrorKind, Key, MemoryLimiter, Millis, Platform, Policy, Quota, UnixMillis,
 };
-use tollgate_tower::{ApiKey, FailMode, RateLimit, RateLimitLayer, Sender, Subject, Verdict};
+use tidegate_tower::{ApiKey, FailMode, RateLimit, RateLimitLayer, Sender, Subject, Verdict};
+use tokio::time::Instant;
 use tower::ServiceExt as _;
 use tower::util::service_fn;
 use tower_layer::Layer as _;
@@ -41,7 +41,7 @@ fn request(put: impl FnOnce(&mut http::Extensions)) -> Request<String> {
 }
 
 /// What a service that says what it was told answers to this request.
-async fn ask<L: tollgate_core::Limiter + 'static>(
+async fn ask<L: tidegate_core::Limiter + 'static>(
     layer: &RateLimitLayer<L>,
     request: Request<String>,
 ) -> Response<String> {
@@ -105,14 +105,14 @@ async fn a_limiter_that_fails_is_no_denial() {
     let open = RateLimitLayer::new(Arc::new(Broken), bucket(), sender(), FailMode::Open).unwrap();
     let response = ask(&open, request(|_| {})).await;
     assert_eq!((response.status().as_u16(), response.body().as_str()), (200, "true"));
-    assert_eq!(response.headers()["x-tollgate-failed-open"], "unavailable");
+    assert_eq!(response.headers()["x-tidegate-failed-open"], "unavailable");
     assert!(matches!(response.extensions().get(), Some(Verdict::FailedOpen(_))));
 
     let closed = RateLimitLayer::new(Arc::new(Broken), bucket(), sender(), FailMode::Closed).unwrap();
     let response = ask(&closed, request(|_| {})).await;
     assert_eq!(response.status(), 503);
     assert_eq!(response.body(), r#"{"error":"limiter_unavailable","kind":"unavailable"}"#);
-    assert!(!response.headers().contains_key("x-tollgate-failed-open"));
+    assert!(!response.headers().contains_key("x-tidegate-failed-open"));
     assert!(matches!(response.extensions().get(), Some(Verdict::FailedClosed(_))));
 
     // What can never work is found out before the first request.

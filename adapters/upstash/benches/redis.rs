@@ -1,5 +1,5 @@
 //! What a decision costs on a Redis of this machine, and what the same costs others:
-//! `cargo bench -p tollgate-upstash`. Server and clients share the machine's cores.
+//! `cargo bench -p tidegate-upstash`. Server and clients share the machine's cores.
 
 #![allow(clippy::unwrap_used, reason = "a rig that fails is seen at once")]
 
@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use support::Server;
+use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+use tidegate_upstash::{RedisLimiter, SCRIPT, SCRIPT_SHA1};
 use tokio::runtime::{Builder, Runtime};
-use tollgate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
-use tollgate_upstash::{RedisLimiter, SCRIPT, SCRIPT_SHA1};
 
 const IN_FLIGHT: usize = 50;
 const DURATION: Duration = Duration::from_millis(1_500);

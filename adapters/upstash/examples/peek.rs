@@ -1,15 +1,15 @@
 //! Shows what is stored of a key:
 //!
 //! ```text
-//! cargo run -p tollgate-upstash --example peek -- redis://127.0.0.1:6379 policy.json ip:192.0.2.1
+//! cargo run -p tidegate-upstash --example peek -- redis://127.0.0.1:6379 policy.json ip:192.0.2.1
 //! ```
 //!
 //! The policy is JSON: `{"name":"api","quotas":[{"algorithm":"token_bucket","capacity":10,"refill":5,"per_ms":1000}]}`.
 
 use std::error::Error;
 
-use tollgate_core::{Key, Millis, Policy};
-use tollgate_upstash::{Config, Redis};
+use tidegate_core::{Key, Millis, Policy};
+use tidegate_upstash::{Config, Redis};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {

@@ -19,14 +19,14 @@ export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=$HOME=
 
 rm -rf dist
 for store in upstash blobs; do
-    cargo build --quiet --package tollgate-npm --no-default-features --features "$store" --profile npm --target wasm32-unknown-unknown
+    cargo build --quiet --package tidegate-npm --no-default-features --features "$store" --profile npm --target wasm32-unknown-unknown
     built=$root/target/wasm32-unknown-unknown/npm
-    "$wasm_bindgen" --target bundler --no-typescript --out-dir "$built/bound" --out-name tollgate "$built/tollgate_npm.wasm"
+    "$wasm_bindgen" --target bundler --no-typescript --out-dir "$built/bound" --out-name tidegate "$built/tidegate_npm.wasm"
     mkdir -p "dist/$store"
     node node_modules/binaryen/bin/wasm-opt -Oz --enable-bulk-memory --enable-bulk-memory-opt --enable-multivalue \
         --enable-mutable-globals --enable-nontrapping-float-to-int --enable-reference-types --enable-sign-ext --strip-debug --strip-producers --strip-target-features \
-        --minify-imports-and-exports-and-modules "$built/bound/tollgate_bg.wasm" -o "dist/$store/tollgate.wasm" >"$built/names"
-    node rename.mjs "$built/names" "$built/bound/tollgate_bg.js" "dist/$store/glue.js"
+        --minify-imports-and-exports-and-modules "$built/bound/tidegate_bg.wasm" -o "dist/$store/tidegate.wasm" >"$built/names"
+    node rename.mjs "$built/names" "$built/bound/tidegate_bg.js" "dist/$store/glue.js"
 done
 node_modules/.bin/tsc
 exec node pack.mjs

@@ -8,9 +8,9 @@ const KIB_MAX = 60;
 let tooHeavy = false;
 
 for (const [store, entry] of [["upstash", "index"], ["blobs", "netlify-blobs"]]) {
-  const wasm = readFileSync(`dist/${store}/tollgate.wasm`);
+  const wasm = readFileSync(`dist/${store}/tidegate.wasm`);
   // Edge runtimes compile no bytes at run time: their bundlers hand over a module.
-  writeFileSync(`dist/${store}/module.js`, `export { default } from "./tollgate.wasm?module";\n`);
+  writeFileSync(`dist/${store}/module.js`, `export { default } from "./tidegate.wasm?module";\n`);
   // Elsewhere it travels within the JavaScript, so that neither files nor addresses are needed.
   const bytes = `Uint8Array.from(atob("${wasm.toString("base64")}"), (byte) => byte.charCodeAt(0))`;
   writeFileSync(`dist/${store}/inline.js`, `export default new WebAssembly.Module(${bytes});\n`);

@@ -1,6 +1,6 @@
 //! What an error means that the server itself answered with: the same over any transport.
 
-use tollgate_core::{Error, ErrorKind};
+use tidegate_core::{Error, ErrorKind};
 
 /// An error by its first word, `code`, and what follows.
 pub(crate) fn answered(code: &str, detail: &str, key: &str) -> Error {

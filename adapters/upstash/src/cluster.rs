@@ -7,7 +7,7 @@ use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
 use redis::{Cmd, ConnectionInfo, ErrorKind, RedisError, ServerErrorKind, Value};
-use tollgate_core::Error;
+use tidegate_core::Error;
 
 use crate::error;
 

@@ -4,15 +4,15 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
-use tollgate_core::{Error, Millis};
+use tidegate_core::{Error, Millis};
 
 use crate::settings::{Clock, DEFAULT_DEADLINE, check_deadline, invalid};
 
 /// Where the server is and how to use it.
 ///
 /// ```
-/// use tollgate_core::Millis;
-/// use tollgate_upstash::{Clock, Config, Redis};
+/// use tidegate_core::Millis;
+/// use tidegate_upstash::{Clock, Config, Redis};
 /// let config = Config::new("redis://default:secret@127.0.0.1:6379/0").clock(Clock::Server).deadline(Millis::new(50));
 /// assert!(!format!("{config:?}").contains("secret"));
 /// assert!(Redis::new(config).is_ok());
@@ -33,7 +33,7 @@ impl Config {
     pub const DEFAULT_DEADLINE: Millis = DEFAULT_DEADLINE;
 
     /// Connections, unless [set](Self::connections). With two, server and client work at the same time: half as much
-    /// again passes as over one (`cargo bench -p tollgate-upstash`); over more, hardly more.
+    /// again passes as over one (`cargo bench -p tidegate-upstash`); over more, hardly more.
     pub const DEFAULT_CONNECTIONS: usize = 2;
 
     /// One server: `redis://[user:password@]host[:port][/db]`, or `rediss://` for TLS (feature `tls-rustls`).
@@ -133,7 +133,7 @@ fn connection_info(url: &str) -> Result<ConnectionInfo, Error> {
         )));
     }
     if matches!(scheme, "rediss" | "valkeys") && !cfg!(feature = "tls-rustls") {
-        return Err(invalid("url: TLS needs the feature `tls-rustls` of tollgate-upstash; enable it"));
+        return Err(invalid("url: TLS needs the feature `tls-rustls` of tidegate-upstash; enable it"));
     }
     let info = url.into_connection_info().map_err(|_| invalid(format!("url: not a Redis URL; {RIGHT}")))?;
     match info.addr() {

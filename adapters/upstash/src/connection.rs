@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use redis::{Cmd, RedisError, ServerErrorKind, Value};
+use tidegate_core::{Error, Millis};
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::{Error, Millis};
 
 use crate::batch::InFlight;
 use crate::config::Config;

@@ -1,4 +1,4 @@
--- One decision, in one step: reads the state of a key, decides as tollgate-core does, writes the state back.
+-- One decision, in one step: reads the state of a key, decides as tidegate-core does, writes the state back.
 --
 -- KEYS[1]  the state: one part a quota, each `<kind>1 <numbers>;` (the 1 is the format's version)
 --            tb1 <level> <at>;   lb1 <level> <at>;   fw1 <start> <used>;   sw1 <start> <previous> <current>;

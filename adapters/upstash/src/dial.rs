@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, RedisError, Value};
+use tidegate_core::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tollgate_core::Error;
 
 use crate::batch::{Batched, InFlight};
 use crate::config::Config;

@@ -1,7 +1,7 @@
 //! What goes wrong between here and a Redis server, in the core's kinds.
 
 use redis::{ErrorKind as RedisKind, RedisError};
-use tollgate_core::{Error, ErrorKind, Millis};
+use tidegate_core::{Error, ErrorKind, Millis};
 
 use crate::answered::kind_of;
 
@@ -45,7 +45,7 @@ pub(crate) fn connect_timeout(deadline: Millis) -> Error {
 /// An answer that the script does not give.
 pub(crate) fn nonsense(answer: &redis::Value) -> Error {
     let shown: String = format!("{answer:?}").chars().take(60).collect();
-    Error::new(ErrorKind::Corrupt, format!("redis: {shown} is no answer of Tollgate's script; {NOT_REDIS}"))
+    Error::new(ErrorKind::Corrupt, format!("redis: {shown} is no answer of Tidegate's script; {NOT_REDIS}"))
 }
 
 const NOT_REDIS: &str = "what listens there does not speak the Redis protocol; is it a Redis server?";

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use redis::Value;
-use tollgate_core::{Decision, Error, Millis, Policy, UnixMillis};
+use tidegate_core::{Decision, Error, Millis, Policy, UnixMillis};
 
 use crate::{error, state};
 
@@ -71,7 +71,7 @@ impl fmt::Display for Explanation {
             (None, _) => writeln!(f, "  nothing stored: unused")?,
             (Some(text), Some(ttl)) => writeln!(f, "  stored: {} (removed in {})", shortened(text), Words(ttl))?,
             (Some(text), None) => {
-                writeln!(f, "  stored: {} (and never removed: Tollgate did not write it)", shortened(text))?
+                writeln!(f, "  stored: {} (and never removed: Tidegate did not write it)", shortened(text))?
             }
         }
         for (quota, status) in self.policy.quotas().iter().zip(self.decision.quotas()) {

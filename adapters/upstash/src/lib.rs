@@ -1,15 +1,15 @@
 //! Exact rate limiting on Redis and Upstash: one script, one round trip a decision.
 //!
-//! [`Redis`] is an [`Atomic`](tollgate_core::store::Atomic) store: a Lua script repeats the core's integer arithmetic
+//! [`Redis`] is an [`Atomic`](tidegate_core::store::Atomic) store: a Lua script repeats the core's integer arithmetic
 //! inside the server, so a policy's quotas are decided and charged in one indivisible step, at any concurrency and from
 //! any number of hosts. It speaks the Redis protocol to Redis 6.2 or newer, Valkey, Upstash's `rediss://` endpoint, and
 //! (feature `cluster`) a Redis Cluster. `Rest` (feature `rest`) is the same over Upstash's REST protocol, natively and, over
 //! the host's own HTTP client, on WebAssembly.
 //!
 //! ```no_run
-//! use tollgate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
-//! use tollgate_upstash::{Config, Redis};
-//! # async fn run(now: UnixMillis) -> Result<(), tollgate_core::Error> {
+//! use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+//! use tidegate_upstash::{Config, Redis};
+//! # async fn run(now: UnixMillis) -> Result<(), tidegate_core::Error> {
 //! let limiter = Redis::new(Config::new("redis://127.0.0.1:6379"))?.limiter();
 //! let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
 //! let decision = limiter.check(Check::new(&policy, &Key::new("ip:192.0.2.1"), now)).await?;
@@ -25,10 +25,10 @@
 //! quotas are unused again. A denial writes nothing.
 //!
 //! # Errors
-//! A server that refuses the connection is [`Unavailable`](tollgate_core::ErrorKind::Unavailable) at once; one that does
-//! not answer is [`Timeout`](tollgate_core::ErrorKind::Timeout) at the [deadline](Config::deadline). A script that may have
-//! run is never sent again: to retry it, give the check an idempotency token. A stored value that Tollgate did not write
-//! is [`Corrupt`](tollgate_core::ErrorKind::Corrupt) and left as it is.
+//! A server that refuses the connection is [`Unavailable`](tidegate_core::ErrorKind::Unavailable) at once; one that does
+//! not answer is [`Timeout`](tidegate_core::ErrorKind::Timeout) at the [deadline](Config::deadline). A script that may have
+//! run is never sent again: to retry it, give the check an idempotency token. A stored value that Tidegate did not write
+//! is [`Corrupt`](tidegate_core::ErrorKind::Corrupt) and left as it is.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(any(feature = "resp", feature = "rest"))]

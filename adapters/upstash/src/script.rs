@@ -1,7 +1,7 @@
 //! The script, its arguments and its answer: the same over any transport.
 
-use tollgate_core::store::{Before, Operation, sha256};
-use tollgate_core::{Error, ErrorKind, Idempotency, Key, Millis, Policy, Rule, UnixMillis};
+use tidegate_core::store::{Before, Operation, sha256};
+use tidegate_core::{Error, ErrorKind, Idempotency, Key, Millis, Policy, Rule, UnixMillis};
 
 use crate::state;
 
@@ -203,7 +203,7 @@ fn ttl(span: Millis) -> u64 {
 
 fn no_answer(bytes: &[u8]) -> Error {
     let shown: String = String::from_utf8_lossy(bytes).chars().take(60).collect();
-    Error::new(ErrorKind::Corrupt, format!("{shown:?} is no answer of Tollgate's script; is this a Redis server?"))
+    Error::new(ErrorKind::Corrupt, format!("{shown:?} is no answer of Tidegate's script; is this a Redis server?"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tollgate_core::{Error, ErrorKind, Millis};
+use tidegate_core::{Error, ErrorKind, Millis};
 
 /// Whose clock decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum Clock {
     #[default]
     Caller,
     /// The server's: `TIME`, read in the script. One clock for all hosts; what a check says is not read, but a refund's
-    /// [`charged_at`](tollgate_core::Refund::charged_at) is, and must be the decision's own instant.
+    /// [`charged_at`](tidegate_core::Refund::charged_at) is, and must be the decision's own instant.
     Server,
 }
 

@@ -9,8 +9,8 @@
 //!
 //! The digit is the format's version. The script writes it; here it is only read.
 
-use tollgate_core::algorithm::{BucketState, LogEntry, LogState, SlidingState, WindowState};
-use tollgate_core::{Error, ErrorKind, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use tidegate_core::algorithm::{BucketState, LogEntry, LogState, SlidingState, WindowState};
+use tidegate_core::{Error, ErrorKind, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
 /// The state in a text that the script wrote. Whether it is one that a decision leaves behind, [`Policy::verify`] tells.
 ///
@@ -109,12 +109,12 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::{ErrorKind, Millis, Policy, Quota};
+    use tidegate_core::{ErrorKind, Millis, Policy, Quota};
 
     use super::parse;
 
     #[test]
-    fn reads_what_the_script_writes_and_nothing_else() -> Result<(), tollgate_core::Error> {
+    fn reads_what_the_script_writes_and_nothing_else() -> Result<(), tidegate_core::Error> {
         let second = Millis::from_secs(1);
         let policy = Policy::new(
             "api",

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use redis::{Cmd, ServerError, ServerErrorKind, Value};
+use tidegate_core::store::{Atomic, AtomicLimiter, Before, Operation};
+use tidegate_core::{Capabilities, Error, Key, Policy};
 use tokio::time::Instant;
-use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
-use tollgate_core::{Capabilities, Error, Key, Policy};
 
 use crate::answered::answered;
 use crate::config::Config;
@@ -25,9 +25,9 @@ pub type RedisLimiter = AtomicLimiter<Redis>;
 /// tokio runtime with I/O and time.
 ///
 /// ```no_run
-/// use tollgate_core::{Key, Limiter, Millis, Policy, Quota, Refund, UnixMillis};
-/// use tollgate_upstash::{Config, Redis};
-/// # async fn run(policy: &Policy, key: &Key) -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::{Key, Limiter, Millis, Policy, Quota, Refund, UnixMillis};
+/// use tidegate_upstash::{Config, Redis};
+/// # async fn run(policy: &Policy, key: &Key) -> Result<(), tidegate_core::Error> {
 /// let limiter = Redis::new(Config::new("redis://127.0.0.1:6379").deadline(Millis::new(20)))?.limiter();
 /// limiter.reset(policy, key).await?;
 /// println!("{}", limiter.store().explain(policy, key).await?);
@@ -43,7 +43,7 @@ impl Redis {
     /// A store on the configured server. Nothing is sent yet.
     ///
     /// # Errors
-    /// [`Invalid`](tollgate_core::ErrorKind::Invalid) for a configuration that cannot work.
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn new(config: Config) -> Result<Self, Error> {
         Ok(Self { links: Links::new(&config)?, config })
     }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use redis::{ConnectionAddr, RedisError};
+use tidegate_core::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tollgate_core::Error;
 
 use crate::trust;
 

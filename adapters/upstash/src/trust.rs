@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use tidegate_core::{Error, ErrorKind};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-use tollgate_core::{Error, ErrorKind};
 
 use crate::settings::invalid;
 

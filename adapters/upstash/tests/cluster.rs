@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use support::{MIN_TTL, NOW, Server, bucket, one_of_each};
-use tollgate_core::{Check, ErrorKind, Key, Limiter, Millis};
-use tollgate_upstash::{Config, Redis, RedisLimiter};
+use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis};
+use tidegate_upstash::{Config, Redis, RedisLimiter};
 
 fn cli(port: u16, arguments: &[&str]) -> String {
     let output =

@@ -1,14 +1,14 @@
-//! A stored value that Tollgate did not write is refused, and left as it is.
+//! A stored value that Tidegate did not write is refused, and left as it is.
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
 mod support;
 
 use support::{NOW, Server, key};
-use tollgate_core::{Check, ErrorKind, Limiter, Millis, Policy, Quota, Refund};
+use tidegate_core::{Check, ErrorKind, Limiter, Millis, Policy, Quota, Refund};
 
 #[tokio::test]
-async fn what_tollgate_did_not_write_is_corrupt_and_left_alone() {
+async fn what_tidegate_did_not_write_is_corrupt_and_left_alone() {
     let server = Server::start();
     let mut connection = server.connection();
     let limiter = server.limiter();

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use support::{MIN_TTL, Server, runtime};
+use tidegate_core::algorithm::{MAX_UNITS, SlidingLog};
+use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
 use tokio::runtime::Runtime;
-use tollgate_core::algorithm::{MAX_UNITS, SlidingLog};
-use tollgate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
 
 /// The last instant with one after it: the reference keeps what ends after now, and nothing ends after the very last.
 const LAST: UnixMillis = UnixMillis::new(UnixMillis::MAX.get() - 1);

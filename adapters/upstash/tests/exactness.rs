@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use support::{NOW, Server, bucket, key, one_of_each};
-use tollgate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, UnixMillis};
-use tollgate_upstash::{Clock, RedisLimiter};
+use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, UnixMillis};
+use tidegate_upstash::{Clock, RedisLimiter};
 
 /// `count` checks at once, spread over the limiters.
 async fn burst(

@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use support::{NOW, Server, key, one_of_each};
-use tollgate_core::{Check, Limiter, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Limiter, Millis, Policy, Quota, UnixMillis};
 
 fn keys(connection: &mut redis::Connection) -> Vec<String> {
     redis::cmd("KEYS").arg("*").query(connection).unwrap()

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use support::{NOW, Server, bucket, free_port, key};
+use tidegate_core::{Check, Error, ErrorKind, Limiter, Millis};
+use tidegate_upstash::{Config, Redis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tollgate_core::{Check, Error, ErrorKind, Limiter, Millis};
-use tollgate_upstash::{Config, Redis};
 
 /// A quarter of the deadline of those it is asked of.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
-fn limiter(url: &str, deadline: Millis) -> tollgate_upstash::RedisLimiter {
+fn limiter(url: &str, deadline: Millis) -> tidegate_upstash::RedisLimiter {
     Redis::new(Config::new(url).deadline(deadline)).unwrap().limiter()
 }
 

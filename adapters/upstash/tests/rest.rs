@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use support::rest::{Endpoint, TOKEN};
 use support::{NOW, Server, bucket, deaf_proxy, free_port, key, one_of_each};
-use tollgate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, UnixMillis};
-use tollgate_upstash::{Clock, Rest, RestConfig};
+use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, UnixMillis};
+use tidegate_upstash::{Clock, Rest, RestConfig};
 
 /// `count` checks at once.
 async fn burst(limiter: &Arc<impl Limiter + 'static>, policy: &Policy, count: usize) -> Vec<Result<Decision, Error>> {
@@ -145,7 +145,7 @@ async fn keys_of_any_kind_are_counted_apart() {
 }
 
 #[tokio::test]
-async fn what_tollgate_did_not_write_is_corrupt_and_left_alone() {
+async fn what_tidegate_did_not_write_is_corrupt_and_left_alone() {
     let server = Server::start();
     let endpoint = Endpoint::start(&server).await;
     let limiter = endpoint.limiter_with(|config| config);

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use support::rest::TOKEN;
 use support::{NOW, bucket, key};
+use tidegate_core::{Check, Decision, Error, ErrorKind, Limiter, Millis};
+use tidegate_upstash::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, Rest, RestConfig, RestLimiter, SCRIPT, SCRIPT_SHA1};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tollgate_core::{Check, Decision, Error, ErrorKind, Limiter, Millis};
-use tollgate_upstash::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, Rest, RestConfig, RestLimiter, SCRIPT, SCRIPT_SHA1};
 use wiremock::matchers::{body_string_contains, header, header_exists, method, path};
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 

@@ -7,8 +7,8 @@ mod support;
 use std::sync::atomic::Ordering;
 
 use support::{NOW, Server, bucket, deaf_proxy, key, one_of_each};
-use tollgate_core::{Check, ErrorKind, Limiter, Millis, Refund};
-use tollgate_upstash::{Config, Redis};
+use tidegate_core::{Check, ErrorKind, Limiter, Millis, Refund};
+use tidegate_upstash::{Config, Redis};
 
 #[tokio::test]
 async fn a_retry_of_what_was_charged_unheard_is_charged_once() {

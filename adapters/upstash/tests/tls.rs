@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use support::{NOW, Server, bucket, free_port, key};
-use tollgate_core::{Check, Error, ErrorKind, Limiter, Millis};
-use tollgate_upstash::{Config, Redis};
+use tidegate_core::{Check, Error, ErrorKind, Limiter, Millis};
+use tidegate_upstash::{Config, Redis};
 
 fn openssl(dir: &Path, arguments: &[&str]) {
     let status =
@@ -103,14 +103,14 @@ mod rest {
     use std::path::Path;
     use std::sync::Arc;
 
+    use tidegate_core::{Error, Millis};
+    use tidegate_upstash::{Rest, RestConfig, RestLimiter};
     use tokio::net::{TcpListener, TcpStream};
     use tokio_rustls::TlsAcceptor;
     use tokio_rustls::rustls::ServerConfig;
     use tokio_rustls::rustls::crypto::ring;
     use tokio_rustls::rustls::pki_types::pem::PemObject as _;
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    use tollgate_core::{Error, Millis};
-    use tollgate_upstash::{Rest, RestConfig, RestLimiter};
 
     use super::support::Server;
     use super::support::rest::{Endpoint, TOKEN};

@@ -1,24 +1,24 @@
 // A small rate-limited app for Netlify's edge: one policy, by the client's address, counted in the site's Blobs.
 
 import { getStore } from "@netlify/blobs";
-import { Tollgate } from "@tollgate-rs/edge/netlify-blobs";
+import { Tidegate } from "@tidegate/edge/netlify-blobs";
 import { suite } from "./suite.mjs";
 
-const { PLATFORM: platform, TOLLGATE_TEST_MODE } = process.env;
-const blobs = getStore({ name: "tollgate", consistency: "strong" });
+const { PLATFORM: platform, TIDEGATE_TEST_MODE } = process.env;
+const blobs = getStore({ name: "tidegate", consistency: "strong" });
 
-const tollgate = new Tollgate({
+const tidegate = new Tidegate({
   blobs,
   platform,
   failMode: "open",
   policy: { name: "hello", quotas: [{ algorithm: "fixed_window", limit: 10, window_ms: 60_000 }] },
 });
 
-const inTests = suite((options) => new Tollgate({ blobs, failMode: "closed", deadlineMs: 20_000, ...options }));
+const inTests = suite((options) => new Tidegate({ blobs, failMode: "closed", deadlineMs: 20_000, ...options }));
 
 /** @param {Request} request */
 export default async function app(request) {
-  if (TOLLGATE_TEST_MODE === "on" && new URL(request.url).pathname.startsWith("/_tollgate/")) return inTests(request);
-  const verdict = await tollgate.check(request);
+  if (TIDEGATE_TEST_MODE === "on" && new URL(request.url).pathname.startsWith("/_tidegate/")) return inTests(request);
+  const verdict = await tidegate.check(request);
   return verdict.response ?? verdict.onto(new Response("hello"));
 }

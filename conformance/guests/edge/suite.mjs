@@ -6,7 +6,7 @@ const JSON_TYPE = { "content-type": "application/json" };
 /**
  * Answers the suite. `make` gives a limiter of some options.
  *
- * @param {(options: object) => import("@tollgate-rs/edge").Limiter} make
+ * @param {(options: object) => import("@tidegate/edge").Limiter} make
  */
 export function suite(make) {
   const limiters = new Map();
@@ -54,7 +54,7 @@ export function suite(make) {
 
   /** @param {Request} request */
   return async (request) => {
-    const route = routes[new URL(request.url).pathname.replace("/_tollgate/", "")];
+    const route = routes[new URL(request.url).pathname.replace("/_tidegate/", "")];
     const body = await request.text();
     try {
       return await route(body ? JSON.parse(body) : {}, request);

@@ -1,11 +1,11 @@
 // A small rate-limited app for Vercel's edge or Netlify's: one policy, by the client's address, counted in Upstash.
 
-import { Tollgate } from "@tollgate-rs/edge";
+import { Tidegate } from "@tidegate/edge";
 import { suite } from "./suite.mjs";
 
-const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token, PLATFORM: platform, TOLLGATE_TEST_MODE } = process.env;
+const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token, PLATFORM: platform, TIDEGATE_TEST_MODE } = process.env;
 
-const tollgate = new Tollgate({
+const tidegate = new Tidegate({
   url,
   token,
   platform,
@@ -14,11 +14,11 @@ const tollgate = new Tollgate({
 });
 
 // A test's time stands still while the database's goes on, and many of its requests are under way at once.
-const inTests = suite((options) => new Tollgate({ url, token, failMode: "closed", deadlineMs: 20_000, minTtlMs: 3_600_000, ...options }));
+const inTests = suite((options) => new Tidegate({ url, token, failMode: "closed", deadlineMs: 20_000, minTtlMs: 3_600_000, ...options }));
 
 /** @param {Request} request */
 export default async function app(request) {
-  if (TOLLGATE_TEST_MODE === "on" && new URL(request.url).pathname.startsWith("/_tollgate/")) return inTests(request);
-  const verdict = await tollgate.check(request);
+  if (TIDEGATE_TEST_MODE === "on" && new URL(request.url).pathname.startsWith("/_tidegate/")) return inTests(request);
+  const verdict = await tidegate.check(request);
   return verdict.response ?? verdict.onto(new Response("hello"));
 }

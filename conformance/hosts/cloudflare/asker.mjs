@@ -1,4 +1,4 @@
-// One Worker before both objects, which asks the one what Tollgate's Worker asks it, and calls the other: what is between the
+// One Worker before both objects, which asks the one what Tidegate's Worker asks it, and calls the other: what is between the
 // two routes is the objects'.
 
 import { DurableObject } from "cloudflare:workers";
@@ -8,7 +8,7 @@ let question;
 /** How the answer to a check begins that was admitted: version 2, and flags of which the first says so. */
 const ADMITTED = /^020[13]/;
 
-/** Stands for Tollgate's object once, and notes what it is asked. */
+/** Stands for Tidegate's object once, and notes what it is asked. */
 export class Recorder extends DurableObject {
   answer(asked) {
     question = asked;
@@ -20,8 +20,8 @@ export class Recorder extends DurableObject {
 export default {
   async fetch(request, env) {
     const client = request.headers.get("cf-connecting-ip") ?? "none";
-    if (new URL(request.url).pathname === "/tollgate") {
-      return answer(ADMITTED.test(await env.TOLLGATE.getByName(client).answer(question)));
+    if (new URL(request.url).pathname === "/tidegate") {
+      return answer(ADMITTED.test(await env.TIDEGATE.getByName(client).answer(question)));
     }
     const { allowed } = await env.BUCKET.getByName(client).check(env.CAPACITY, env.REFILL_PER_MS);
     return answer(allowed);

@@ -35,32 +35,32 @@ const REFILL_PER_MS = 1_000;
 /** Where a request comes in to the Worker that is measured. */
 const ENTRY = path.join(import.meta.dirname, "../../guests/cloudflare/worker.mjs");
 const COMPATIBILITY_DATE = "2026-04-01";
-const TOLLGATE = {
+const TIDEGATE = {
   bindings: { CAPACITY: `${CAPACITY}`, REFILL_PER_S: `${REFILL_PER_MS * 1_000}`, SLICE: `${SLICE}` },
-  durableObjects: { TOLLGATE: { className: "Tollgate", useSQLite: true } },
+  durableObjects: { TIDEGATE: { className: "Tidegate", useSQLite: true } },
 };
 const PEER = { bindings: { CAPACITY, REFILL_PER_MS }, durableObjects: { BUCKET: { className: "Bucket", useSQLite: true } } };
 const ASKER = {
   bindings: PEER.bindings,
   durableObjects: {
-    TOLLGATE: { ...TOLLGATE.durableObjects.TOLLGATE, scriptName: "tollgate" },
+    TIDEGATE: { ...TIDEGATE.durableObjects.TIDEGATE, scriptName: "tidegate" },
     BUCKET: { ...PEER.durableObjects.BUCKET, scriptName: "peer" },
     RECORDER: "Recorder",
   },
 };
-/** Tollgate's Worker, whose question is noted once. */
-const RECORDED = { ...TOLLGATE, durableObjects: { TOLLGATE: { className: "Recorder", scriptName: "asker" } } };
+/** Tidegate's Worker, whose question is noted once. */
+const RECORDED = { ...TIDEGATE, durableObjects: { TIDEGATE: { className: "Recorder", scriptName: "asker" } } };
 /** What caller.mjs asks. */
 const WITHIN = {
-  object: { worker: "ASKER", path: "/tollgate" },
+  object: { worker: "ASKER", path: "/tidegate" },
   peerObject: { worker: "ASKER", path: "/" },
-  exact: { worker: "TOLLGATE", path: "/do" },
-  leased: { worker: "TOLLGATE", path: "/do-leased" },
+  exact: { worker: "TIDEGATE", path: "/do" },
+  leased: { worker: "TIDEGATE", path: "/do-leased" },
   peer: { worker: "PEER", path: "/" },
   least: { worker: "LEAST", path: "/" },
   floor: { worker: "PEER", path: "/unlimited" },
 };
-const CALLER = { serviceBindings: { ASKER: "asker", TOLLGATE: "tollgate", LEAST: "least", PEER: "peer" } };
+const CALLER = { serviceBindings: { ASKER: "asker", TIDEGATE: "tidegate", LEAST: "least", PEER: "peer" } };
 
 const { values: args, positionals: only } = parseArgs({
   allowPositionals: true,
@@ -89,7 +89,7 @@ async function speed() {
     cf: false,
     log: new Log(LogLevel.ERROR),
     workers: [
-      wasm("tollgate", args.built, TOLLGATE, ENTRY),
+      wasm("tidegate", args.built, TIDEGATE, ENTRY),
       wasm("recorded", args.built, RECORDED, ENTRY),
       wasm("least", args.least),
       module("peer", PEER),
@@ -99,7 +99,7 @@ async function speed() {
   });
   await miniflare.ready;
   try {
-    const ours = pool(await miniflare.unsafeGetDirectURL("tollgate"));
+    const ours = pool(await miniflare.unsafeGetDirectURL("tidegate"));
     const theirs = pool(await miniflare.unsafeGetDirectURL("peer"));
     const caller = pool(await miniflare.unsafeGetDirectURL("caller"));
     const recorded = pool(await miniflare.unsafeGetDirectURL("recorded"));

@@ -1,4 +1,4 @@
-// What one writes without Tollgate: a Worker, and an object for each client that keeps a token bucket in its storage.
+// What one writes without Tidegate: a Worker, and an object for each client that keeps a token bucket in its storage.
 
 import { DurableObject } from "cloudflare:workers";
 

@@ -55,7 +55,7 @@ let workerd;
 childProcess.spawn = (...started) => (workerd = spawn(...started));
 
 // All that is stored, and what Miniflare would leave behind.
-const folder = mkdtempSync(path.join(tmpdir(), "tollgate-workerd-"));
+const folder = mkdtempSync(path.join(tmpdir(), "tidegate-workerd-"));
 process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
 process.env.TMPDIR = folder;
 const options = {
@@ -169,7 +169,7 @@ function rateLimit(text) {
 
 function variables() {
   const given = args.var.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]);
-  return { TOLLGATE_TEST_MODE: args["test-mode"] ? "on" : "off", ...Object.fromEntries(given) };
+  return { TIDEGATE_TEST_MODE: args["test-mode"] ? "on" : "off", ...Object.fromEntries(given) };
 }
 
 function readJsonc(file) {

@@ -2,7 +2,7 @@
 
 import { DurableObject, WorkerEntrypoint, env } from "cloudflare:workers";
 import unsafe from "workerd:unsafe";
-import Guest, { Tollgate as Counted } from "./worker.mjs";
+import Guest, { Tidegate as Counted } from "./worker.mjs";
 
 export default Guest;
 
@@ -31,7 +31,7 @@ for (const binding of Object.values(env)) {
 const objects = new Set();
 
 /** The guest's class. */
-export class Tollgate extends DurableObject {
+export class Tidegate extends DurableObject {
   constructor(state, env) {
     super(state, env);
     objects.add(state.id);
@@ -40,7 +40,7 @@ export class Tollgate extends DurableObject {
       watch(state.storage.kv, "put", () => (counts.rowsWritten += 1));
       watch(state.storage.kv, "delete", (_, deleted) => (counts.rowsWritten += Number(deleted)));
     } catch {
-      // A class without SQLite: what Tollgate says to that is what a test asks.
+      // A class without SQLite: what Tidegate says to that is what a test asks.
     }
     watch(state.storage, "setAlarm", () => (counts.alarmsSet += 1));
     this.storage = state.storage;
@@ -61,7 +61,7 @@ export class Tollgate extends DurableObject {
   }
 }
 
-/** Some class that is not Tollgate's. */
+/** Some class that is not Tidegate's. */
 export class Stranger extends DurableObject {
   answer() {
     return "hello";
@@ -83,7 +83,7 @@ export class Host extends WorkerEntrypoint {
         return Response.json({});
       // Writes over the state of every key. What an object has in memory stays as it is.
       case "/corrupt":
-        await Promise.all([...objects].map((id) => this.env.TOLLGATE.get(id).corrupt()));
+        await Promise.all([...objects].map((id) => this.env.TIDEGATE.get(id).corrupt()));
         return Response.json({});
       case "/plain":
         return Response.json({ allowed: await plain(this.env.COUNTS, new URL(request.url).searchParams) });
@@ -93,7 +93,7 @@ export class Host extends WorkerEntrypoint {
   }
 }
 
-/** The counter that one would write without Tollgate: it reads, decides and writes. */
+/** The counter that one would write without Tidegate: it reads, decides and writes. */
 async function plain(kv, asked) {
   const key = `${asked.get("now")}|plain:${asked.get("key")}`;
   const used = Number(await kv.get(key)) || 0;

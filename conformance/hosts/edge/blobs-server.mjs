@@ -38,7 +38,7 @@ BlobsServer.generateETag = async (file) => {
   return value ? `"${createHash("sha256").update(value).digest("hex")}"` : "";
 };
 
-const directory = mkdtempSync(path.join(tmpdir(), "tollgate-blobs-"));
+const directory = mkdtempSync(path.join(tmpdir(), "tidegate-blobs-"));
 const server = new Blobs({ directory, token: "conformance" });
 const { port } = await server.start();
 console.log(`http://127.0.0.1:${port}`);

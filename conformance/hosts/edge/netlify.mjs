@@ -24,7 +24,7 @@ const { values: args } = parseArgs({
 
 const guest = args.blobs ? "blobs.mjs" : "upstash.mjs";
 const code = await bundle(guest, { format: "esm", conditions: ["deno", "worker"], platform: "browser", external: ["node:*"], alias: { process: "node:process" } });
-const folder = mkdtempSync(path.join(tmpdir(), "tollgate-netlify-"));
+const folder = mkdtempSync(path.join(tmpdir(), "tidegate-netlify-"));
 writeFileSync(path.join(folder, "guest.mjs"), code);
 writeFileSync(
   path.join(folder, "main.mjs"),
@@ -42,7 +42,7 @@ const env = {
   UPSTASH_REDIS_REST_TOKEN: args.token,
   NETLIFY_BLOBS_CONTEXT: args.blobs && Buffer.from(JSON.stringify(context)).toString("base64"),
   PLATFORM: "netlify",
-  TOLLGATE_TEST_MODE: args["test-mode"] ? "on" : "off",
+  TIDEGATE_TEST_MODE: args["test-mode"] ? "on" : "off",
   NO_COLOR: "1",
 };
 const deno = createRequire(import.meta.url).resolve("deno/bin.cjs");

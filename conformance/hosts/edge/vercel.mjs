@@ -41,7 +41,7 @@ const env = {
   UPSTASH_REDIS_REST_URL: args.url,
   UPSTASH_REDIS_REST_TOKEN: args.token,
   PLATFORM: "vercel",
-  TOLLGATE_TEST_MODE: args["test-mode"] ? "on" : "off",
+  TIDEGATE_TEST_MODE: args["test-mode"] ? "on" : "off",
 };
 const runtime = new EdgeRuntime({
   // As on Vercel, no code is made of text or bytes at run time.

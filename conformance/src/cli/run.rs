@@ -57,12 +57,12 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let mut failed = report.failed();
     for target in report.targets.iter().filter(|target| target.status == Status::Unavailable) {
         if required.contains(&target.name.as_str()) {
-            eprintln!("tollgate: {} is required and did not run", target.name);
+            eprintln!("tidegate: {} is required and did not run", target.name);
             failed = true;
         }
     }
     if report.targets.iter().all(|target| target.status == Status::Unavailable) {
-        eprintln!("tollgate: no target ran");
+        eprintln!("tidegate: no target ran");
         failed = true;
     }
     if failed { Err(Failure::Failed) } else { Ok(()) }

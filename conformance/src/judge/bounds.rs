@@ -1,6 +1,6 @@
 //! Floors and ceilings.
 
-use tollgate_core::{Accuracy, Drift, Floor, Load, UnixMillis};
+use tidegate_core::{Accuracy, Drift, Floor, Load, UnixMillis};
 
 use super::count::{self, Count};
 use super::stretch::Stretch;
@@ -20,7 +20,7 @@ pub(super) struct Bounds {
 /// Bounds of a soft or per-location limiter, of each key under each policy.
 ///
 /// **Ceiling.** What is admitted in an interval, any from one burst to another, is at most what the limiter's formula
-/// makes of the algorithm's own maximum in it ([`Rule::maximum`](tollgate_core::Rule::maximum)). So a unit may be spent
+/// makes of the algorithm's own maximum in it ([`Rule::maximum`](tidegate_core::Rule::maximum)). So a unit may be spent
 /// later than the reference would have admitted it, but none is spent beyond the maximum. Besides, where the formula knows
 /// of no races and to admit early is to admit the most, no more is admitted by any instant than it makes of what the
 /// reference has admitted by then, or the one location that would have admitted the most.

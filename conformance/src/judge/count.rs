@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_core::{Policy, PolicyState, UnixMillis};
+use tidegate_core::{Policy, PolicyState, UnixMillis};
 
 use crate::fixture::{Fixture, Op};
 use crate::replay::Replay;

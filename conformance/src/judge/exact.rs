@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use tollgate_guest_protocol::{Answer, Decided, Outcome};
+use tidegate_guest_protocol::{Answer, Decided, Outcome};
 
 use crate::expectation::{field, named};
 use crate::fixture::Fixture;

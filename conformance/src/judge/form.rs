@@ -1,6 +1,6 @@
 //! What every answer must hold to, whatever it says.
 
-use tollgate_guest_protocol::{Answer, Outcome};
+use tidegate_guest_protocol::{Answer, Outcome};
 
 use crate::expectation::{field, named};
 use crate::fixture::Fixture;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_core::{Accuracy, Load, Policy, UnixMillis};
+use tidegate_core::{Accuracy, Load, Policy, UnixMillis};
 
 use super::count::Burst;
 

@@ -1,5 +1,5 @@
-use tollgate_core::{Accuracy, Drift, Floor, Millis};
-use tollgate_guest_protocol::{Answer, Failure};
+use tidegate_core::{Accuracy, Drift, Floor, Millis};
+use tidegate_guest_protocol::{Answer, Failure};
 
 use super::{Judgement, Verdict, judge};
 use crate::fixture::{Case, Fixture, parse};

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use tollgate_guest_protocol::{Answer, Arrival, Identified, Route, Source, serve};
+use tidegate_guest_protocol::{Answer, Arrival, Identified, Route, Source, serve};
 
 /// What a mutant takes a request's key to be.
 type Identify = fn(&Arrival) -> Identified;
@@ -30,7 +30,7 @@ pub(super) const ALL: &[(&str, &str, Identify)] = &[
 
 fn honest(arrival: &Arrival) -> Identified {
     let body = serde_json::to_vec(arrival).unwrap_or_default();
-    let memory = tollgate_core::MemoryLimiter::with_shards(1);
+    let memory = tidegate_core::MemoryLimiter::with_shards(1);
     let served = futures_util::FutureExt::now_or_never(serve(&memory, Route::Identify, &body));
     match served.map(|reply| serde_json::from_slice(&reply.body)) {
         Some(Ok(Answer::Identity(identified))) => identified,

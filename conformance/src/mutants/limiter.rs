@@ -8,8 +8,8 @@ pub(super) use fault::{ALL, Fault};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use tollgate_core::{MemoryLimiter, Millis, Policy, UnixMillis};
-use tollgate_guest_protocol::{Answer, Call, Decided, Failure, Outcome, Reply, Route};
+use tidegate_core::{MemoryLimiter, Millis, Policy, UnixMillis};
+use tidegate_guest_protocol::{Answer, Call, Decided, Failure, Outcome, Reply, Route};
 
 use self::state::Kept;
 use super::policy;

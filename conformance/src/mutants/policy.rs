@@ -1,6 +1,6 @@
 //! Policies that say something else than what was asked for.
 
-use tollgate_core::{Policy, Quota, Rule};
+use tidegate_core::{Policy, Quota, Rule};
 
 /// The same policy with every rule changed; the policy itself where that would be none.
 fn with(policy: &Policy, change: impl Fn(&Quota) -> Option<Quota>) -> Policy {
@@ -28,7 +28,7 @@ pub(super) fn fixed(policy: &Policy) -> Policy {
 
 /// Buckets that gain one token every so many whole milliseconds, the fraction dropped.
 pub(super) fn whole_intervals(policy: &Policy) -> Policy {
-    let interval = |refill: u64, per: tollgate_core::Millis| tollgate_core::Millis::new((per.get() / refill).max(1));
+    let interval = |refill: u64, per: tidegate_core::Millis| tidegate_core::Millis::new((per.get() / refill).max(1));
     with(policy, |quota| match quota.rule() {
         Rule::TokenBucket(rule) => Quota::token_bucket(rule.capacity(), 1, interval(rule.refill(), rule.per())).ok(),
         Rule::LeakyBucket(rule) => {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tollgate_core::{Accuracy, Drift};
+use tidegate_core::{Accuracy, Drift};
 
 use super::limiter::Fault;
 use super::{Kind, Mistaken};

@@ -1,6 +1,6 @@
 //! Limiters that count rightly and say so wrongly.
 
-use tollgate_guest_protocol::{Answer, Reply};
+use tidegate_guest_protocol::{Answer, Reply};
 
 /// What a mutant does to a reply.
 type Change = fn(&mut Reply);

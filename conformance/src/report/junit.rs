@@ -10,7 +10,7 @@ use crate::judge::Verdict;
 /// # Errors
 /// Text that XML cannot hold.
 pub fn junit(report: &Report) -> Result<String, String> {
-    let mut out = JunitReport::new("tollgate");
+    let mut out = JunitReport::new("tidegate");
     for target in &report.targets {
         let mut suite = TestSuite::new(target.name.as_str());
         for one in &target.fixtures {
@@ -38,7 +38,7 @@ pub fn junit(report: &Report) -> Result<String, String> {
 
 fn case(name: &str, target: &str, status: TestCaseStatus, elapsed_ms: u64) -> TestCase {
     let mut case = TestCase::new(name, status);
-    case.set_classname(format!("tollgate.{target}")).set_time(Duration::from_millis(elapsed_ms));
+    case.set_classname(format!("tidegate.{target}")).set_time(Duration::from_millis(elapsed_ms));
     case
 }
 

@@ -7,7 +7,7 @@ use crate::judge::Verdict;
 /// The report as Markdown: a row a target, a list of what failed, a row a fixture.
 #[must_use]
 pub fn markdown(report: &Report) -> String {
-    let mut out = format!("# Conformance\n\nTollgate {} at `{}`.\n\n", report.tollgate.version, report.tollgate.commit);
+    let mut out = format!("# Conformance\n\nTidegate {} at `{}`.\n\n", report.tidegate.version, report.tidegate.commit);
     line(&mut out, &COLUMNS.map(str::to_string));
     line(&mut out, &COLUMNS.map(|_| "-".to_string()));
     for target in &report.targets {

@@ -6,7 +6,7 @@ use hyper::Request;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use tollgate_guest_protocol::{Reply, Route};
+use tidegate_guest_protocol::{Reply, Route};
 
 use super::Place;
 

@@ -1,6 +1,6 @@
 use bytes::Bytes;
-use tollgate_core::Limiter;
-use tollgate_guest_protocol::{Reply, Route, serve};
+use tidegate_core::Limiter;
+use tidegate_guest_protocol::{Reply, Route, serve};
 
 use super::{Place, Subject};
 use crate::fixture::Disturb;

@@ -51,7 +51,7 @@ async fn once(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted: 
 async fn build(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted: &str) -> Result<PathBuf, String> {
     let workspace = workspace();
     if !workspace.join("Cargo.toml").exists() {
-        return Err(format!("{} is gone; run tollgate in the checkout it was built in", workspace.display()));
+        return Err(format!("{} is gone; run tidegate in the checkout it was built in", workspace.display()));
     }
     eprintln!("building {package} ({})", args.join(" "));
     // A toolchain brings a cargo of its own.

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
+use tidegate_core::{Capabilities, Millis, Policy};
 use tokio::process::Command;
-use tollgate_core::{Capabilities, Millis, Policy};
 
 pub use self::host::Host;
 use super::build::workspace;
@@ -37,7 +37,7 @@ pub(super) const LEASED: Cloudflare = Cloudflare {
     name: "cloudflare-do-leased",
     about: "the same, where each of the isolates leases ten at a time",
     route: "do-leased",
-    capabilities: tollgate_cloudflare_do::lease_capabilities(
+    capabilities: tidegate_cloudflare_do::lease_capabilities(
         NonZero::new(10).expect("10 is not 0"),
         Millis::from_secs(2),
     ),
@@ -49,7 +49,7 @@ pub(super) const KV: Cloudflare = Cloudflare {
     name: "cloudflare-kv",
     about: "Workers KV on workerd, three locations that see each other's writes a minute late",
     route: "kv",
-    capabilities: tollgate_cloudflare_kv::CAPABILITIES,
+    capabilities: tidegate_cloudflare_kv::CAPABILITIES,
     counts: Counts::Apart,
 };
 
@@ -58,7 +58,7 @@ pub(super) const RATE_LIMIT: Cloudflare = Cloudflare {
     name: "cloudflare-ratelimit",
     about: "the Rate Limiting binding's emulation, three locations",
     route: "ratelimit",
-    capabilities: tollgate_cloudflare_ratelimit::CAPABILITIES,
+    capabilities: tidegate_cloudflare_ratelimit::CAPABILITIES,
     counts: Counts::ByThePlatform,
 };
 
@@ -214,7 +214,7 @@ impl Tools {
 /// Builds the Worker as `wrangler deploy` does, but with the suite's routes, and without the last squeeze that only makes it
 /// smaller.
 async fn build(tools: &Tools) -> Result<PathBuf, String> {
-    eprintln!("building tollgate-guest-cloudflare (release, WebAssembly)");
+    eprintln!("building tidegate-guest-cloudflare (release, WebAssembly)");
     let built = workspace().join("target/guests/cloudflare");
     let mut build = Command::new(&tools.worker_build);
     build.current_dir(guest()).args(["--release", "--no-opt", "--out-dir", "../../../target/guests/cloudflare"]);

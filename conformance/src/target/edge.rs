@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{LocalBoxFuture, try_join_all};
+use tidegate_core::Capabilities;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
-use tollgate_core::Capabilities;
 
 use super::build::workspace;
 use super::redis::GUESTS;

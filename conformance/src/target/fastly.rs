@@ -4,8 +4,8 @@ use std::path::Path;
 
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
+use tidegate_core::{Capabilities, Millis, Policy, Rule};
 use tokio::process::Command;
-use tollgate_core::{Capabilities, Millis, Policy, Rule};
 
 use super::build::{self, workspace};
 use super::{Emulator, OWN_CLOCK, Running, Target, process, wasm};
@@ -29,7 +29,7 @@ pub(super) const KV: Fastly = Fastly {
     name: "fastly-kv",
     about: "KV Store on Viceroy, three PoPs that never see each other's writes",
     route: "kv",
-    capabilities: tollgate_fastly::KV_CAPABILITIES,
+    capabilities: tidegate_fastly::KV_CAPABILITIES,
 };
 
 /// The platform's own limiter.
@@ -37,7 +37,7 @@ pub(super) const ERL: Fastly = Fastly {
     name: "fastly-erl",
     about: "Edge Rate Limiting on Viceroy, which has only its calls",
     route: "erl",
-    capabilities: tollgate_fastly::ERL_CAPABILITIES,
+    capabilities: tidegate_fastly::ERL_CAPABILITIES,
 };
 
 /// One of the app's routes.
@@ -112,12 +112,12 @@ fn is_an_average(rule: &Rule) -> bool {
 
 /// Starts Viceroy with the app and a manifest, and waits for the PoPs' addresses.
 async fn serve(manifest: &Path, more: &[&str]) -> Result<(process::Process, Vec<String>), String> {
-    let host = build::host("tollgate-host-fastly").await?;
-    let app = build::module("tollgate-guest-fastly", WASI).await?;
+    let host = build::host("tidegate-host-fastly").await?;
+    let app = build::module("tidegate-guest-fastly", WASI).await?;
     let mut command = Command::new(host);
     command.arg(format!("--guest={}", app.display())).arg(format!("--manifest={}", manifest.display())).args(more);
     let host = process::Process::spawn(command)?;
-    let addresses = host.line().await.map_err(|error| format!("tollgate-host-fastly: {error}"))?;
+    let addresses = host.line().await.map_err(|error| format!("tidegate-host-fastly: {error}"))?;
     Ok((host, addresses.split_whitespace().map(ToString::to_string).collect()))
 }
 

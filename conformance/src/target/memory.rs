@@ -2,13 +2,13 @@
 
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
-use tollgate_core::{Capabilities, Limiter as _, MemoryLimiter};
+use tidegate_core::{Capabilities, Limiter as _, MemoryLimiter};
 
 use super::{Emulator, Running, Store, Target, build, process};
 use crate::subject::{Http, Version};
 
 /// The package of the guest that runs without a platform.
-pub(super) const NATIVE_GUEST: &str = "tollgate-guest-native";
+pub(super) const NATIVE_GUEST: &str = "tidegate-guest-native";
 
 #[derive(Debug)]
 pub(super) struct Memory;

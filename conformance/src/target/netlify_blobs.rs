@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt as _;
 use futures_util::future::{LocalBoxFuture, try_join_all};
-use tollgate_core::{Accuracy, Capabilities, Drift};
+use tidegate_core::{Accuracy, Capabilities, Drift};
 
 use super::redis::GUESTS;
 use super::{Emulator, Running, Store, Target, edge, process};

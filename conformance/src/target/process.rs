@@ -64,8 +64,8 @@ impl Process {
 
 /// Starts a program under [`guard`]. It ends with this process, and then its folder is removed.
 pub(super) async fn guarded(folder: &Path, program: &str, args: &[String]) -> Result<Process, String> {
-    let tollgate = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut command = Command::new(tollgate);
+    let tidegate = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(tidegate);
     command.arg("guard").arg(folder).arg("--").arg(program).args(args);
     let process = Process::spawn(command)?;
     process.line().await.map_err(|error| format!("{program}: {error}"))?;

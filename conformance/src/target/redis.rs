@@ -4,7 +4,7 @@ pub(super) mod server;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{LocalBoxFuture, try_join_all};
-use tollgate_core::Capabilities;
+use tidegate_core::Capabilities;
 
 use self::server::{Servers, cli_available};
 use super::memory::NATIVE_GUEST;

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
+use tidegate_core::Capabilities;
 use tokio::net::TcpStream;
-use tollgate_core::Capabilities;
 
 use super::build::{self, workspace};
 use super::{Emulator, Running, Store, Target, process, wasm};
 use crate::subject::{Http, Version};
 
-const GUEST: &str = "tollgate-guest-spin";
-const HOST: &str = "tollgate-host-spin";
+const GUEST: &str = "tidegate-guest-spin";
+const HOST: &str = "tidegate-host-spin";
 const WASM: &str = "wasm32-wasip1";
 const MANIFEST: &str = "conformance/guests/spin/spin.toml";
 
@@ -25,7 +25,7 @@ pub(super) const KV: Spin = Spin {
     name: "spin-kv",
     about: "get and put in a Spin app, a fresh instance for each request",
     route: "kv",
-    capabilities: tollgate_spin::CAPABILITIES_KV,
+    capabilities: tidegate_spin::CAPABILITIES_KV,
     // As of a store a network away. Without it a burst is over too soon to lose what it should.
     pause_ms: 2,
 };
@@ -35,7 +35,7 @@ pub(super) const ATOMICS: Spin = Spin {
     name: "spin-atomics",
     about: "wasi:keyvalue atomics in a Spin app, a fresh instance for each request",
     route: "atomics",
-    capabilities: tollgate_spin::CAPABILITIES_ATOMICS,
+    capabilities: tidegate_spin::CAPABILITIES_ATOMICS,
     // A thousand that meet at every step would need as many attempts as the limit is high.
     pause_ms: 0,
 };
@@ -107,12 +107,12 @@ async fn spin_up() -> Result<(process::Process, String), String> {
     build::module(GUEST, WASM).await?;
     let port =
         TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(|error| error.to_string())?;
-    let folder = tempfile::Builder::new().prefix("tollgate-spin-").tempdir().map_err(|error| error.to_string())?;
+    let folder = tempfile::Builder::new().prefix("tidegate-spin-").tempdir().map_err(|error| error.to_string())?;
     let folder = folder.keep();
     let manifest = workspace().join(MANIFEST).display().to_string();
     let (listen, state) = (port.to_string(), folder.display().to_string());
     let args = ["up", "--quiet", "--from", &manifest, "--listen", &listen, "--state-dir", &state];
-    let args = args.into_iter().chain(["--env", "TOLLGATE_TEST_MODE=on"]).map(ToString::to_string).collect::<Vec<_>>();
+    let args = args.into_iter().chain(["--env", "TIDEGATE_TEST_MODE=on"]).map(ToString::to_string).collect::<Vec<_>>();
     let spin = process::guarded(&folder, "spin", &args).await?;
     let began = Instant::now();
     while TcpStream::connect(port).await.is_err() {

@@ -2,8 +2,8 @@
 
 use futures_util::FutureExt as _;
 use futures_util::future::{LocalBoxFuture, try_join_all};
+use tidegate_core::Capabilities;
 use tokio::sync::Mutex;
-use tollgate_core::Capabilities;
 
 use super::memory::NATIVE_GUEST;
 use super::process::Process;
@@ -14,7 +14,7 @@ use crate::fixture::Disturb;
 use crate::subject::{Http, Version};
 
 /// The package of what stands in for Upstash.
-const FRONT: &str = "tollgate-host-upstash-rest";
+const FRONT: &str = "tidegate-host-upstash-rest";
 
 pub(super) const TOKEN: &str = "conformance";
 

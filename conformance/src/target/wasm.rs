@@ -19,7 +19,7 @@ pub(super) fn toolchain(target: &str) -> Result<Toolchain, String> {
     let mut path = OsString::from("/usr/bin:");
     path.push(env::var_os("PATH").unwrap_or_default());
     let mut known =
-        [None, Some(("RUSTUP_TOOLCHAIN", OsString::from("tollgate-wasm"))), Some(("PATH", path))].into_iter();
+        [None, Some(("RUSTUP_TOOLCHAIN", OsString::from("tidegate-wasm"))), Some(("PATH", path))].into_iter();
     let missing = || format!("no Rust here builds for {target}; {REMEDY}");
     known.find(|toolchain| has_library(toolchain.clone(), target)).ok_or_else(missing)
 }

@@ -10,9 +10,9 @@ use crate::{Error, Millis, UnixMillis};
 /// (<https://redis.io/docs/latest/commands/incr/>, "Pattern: rate limiter 1".)
 ///
 /// ```
-/// use tollgate_core::algorithm::{Algorithm, FixedWindow, Step};
-/// use tollgate_core::{Millis, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::algorithm::{Algorithm, FixedWindow, Step};
+/// use tidegate_core::{Millis, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let window = FixedWindow::new(100, Millis::from_secs(60))?;
 /// let mut state = Default::default();
 /// window.step(&mut state, UnixMillis::new(59_999), 100);

@@ -11,9 +11,9 @@ use crate::{Error, Millis, UnixMillis};
 /// `floor(interval_ms * refill / per_ms)` of cost 1. (Turner 1986; <https://en.wikipedia.org/wiki/Leaky_bucket>, "as a queue".)
 ///
 /// ```
-/// use tollgate_core::algorithm::{Algorithm, LeakyBucket, Step};
-/// use tollgate_core::{Millis, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::algorithm::{Algorithm, LeakyBucket, Step};
+/// use tidegate_core::{Millis, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let shaper = LeakyBucket::new(3, 10, Millis::from_secs(1))?;
 /// let (mut state, now) = (Default::default(), UnixMillis::new(0));
 /// let mut arrive = || shaper.step(&mut state, now, 1);

@@ -13,9 +13,9 @@ use crate::{Error, Millis, UnixMillis};
 /// (<https://www.figma.com/blog/an-alternative-approach-to-rate-limiting/>, "sliding window log".)
 ///
 /// ```
-/// use tollgate_core::algorithm::{Algorithm, SlidingLog, Step};
-/// use tollgate_core::{Millis, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::algorithm::{Algorithm, SlidingLog, Step};
+/// use tidegate_core::{Millis, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let log = SlidingLog::new(2, Millis::from_secs(60))?;
 /// let mut state = Default::default();
 /// log.step(&mut state, UnixMillis::new(59_000), 1);

@@ -15,9 +15,9 @@ use crate::{Error, Millis, UnixMillis};
 /// requests to have come evenly. Where that is too much, take [`SlidingLog`](crate::algorithm::SlidingLog).
 ///
 /// ```
-/// use tollgate_core::algorithm::{Algorithm, SlidingState, SlidingWindow, Step};
-/// use tollgate_core::{Millis, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::algorithm::{Algorithm, SlidingState, SlidingWindow, Step};
+/// use tidegate_core::{Millis, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// // 42 in the previous minute, 18 in this one, 15 s into it: 42 * 45/60 + 18 = 49.5.
 /// let window = SlidingWindow::new(50, Millis::from_secs(60))?;
 /// let state = SlidingState { start: UnixMillis::new(60_000), previous: 42, current: 18 };

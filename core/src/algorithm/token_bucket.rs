@@ -14,9 +14,9 @@ use crate::{Error, Millis, UnixMillis};
 /// thing again (Turner 1986; <https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm>).
 ///
 /// ```
-/// use tollgate_core::algorithm::{Algorithm, Step, TokenBucket};
-/// use tollgate_core::{Millis, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::algorithm::{Algorithm, Step, TokenBucket};
+/// use tidegate_core::{Millis, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// let bucket = TokenBucket::new(10, 3, Millis::from_secs(1))?;
 /// let (mut state, now) = (Default::default(), UnixMillis::new(0));
 /// bucket.step(&mut state, now, 10);

@@ -20,8 +20,8 @@ use crate::{Decision, Error, Key, Millis, Origin, Policy, Status, UnixMillis};
 /// counts, which the cache does not know.
 ///
 /// ```
-/// use tollgate_core::{Check, DenyCache, Key, Limiter, MemoryLimiter, Millis, Origin, Policy, Quota, UnixMillis};
-/// # fn main() -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::{Check, DenyCache, Key, Limiter, MemoryLimiter, Millis, Origin, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
 /// # pollster::block_on(async {
 /// let limiter = DenyCache::new(MemoryLimiter::new());
 /// let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(1))?])?;

@@ -11,8 +11,8 @@ use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMi
 /// ```
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
-/// use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
-/// use tollgate_core::{Capabilities, Check, Error, Key, Limiter, Millis, Policy, PolicyState, Quota, Refund, UnixMillis};
+/// use tidegate_core::store::{Atomic, AtomicLimiter, Before, Operation};
+/// use tidegate_core::{Capabilities, Check, Error, Key, Limiter, Millis, Policy, PolicyState, Quota, Refund, UnixMillis};
 ///
 /// #[derive(Default)]
 /// struct Table(Mutex<HashMap<String, PolicyState>>);
@@ -169,7 +169,7 @@ fn known_state(policy: &Policy, state: Option<PolicyState>) -> Result<PolicyStat
 fn disagreement(admitted: bool, decided: Status) -> Error {
     let what = alloc::format!(
         "the store and this library disagree on a decision (admitted by the store: {admitted}, here: {decided:?}); \
-         do all clients of this store run the same version of Tollgate?"
+         do all clients of this store run the same version of Tidegate?"
     );
     Error::new(ErrorKind::Corrupt, what)
 }

@@ -43,7 +43,7 @@ impl Drift {
     /// late, a request is under way until what it wrote is shown.
     ///
     /// ```
-    /// use tollgate_core::{Drift, Load};
+    /// use tidegate_core::{Drift, Load};
     /// let load = Load { limit: 2, in_flight: 2, locations: 1 };
     /// assert_eq!((Drift::LAST_WRITER_WINS.ceiling)(load), 5);
     /// ```
@@ -73,8 +73,8 @@ fn last_writer_wins(Load { limit, in_flight, .. }: Load) -> u64 {
 /// ```
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
-/// use tollgate_core::store::{BestEffort, BestEffortLimiter};
-/// use tollgate_core::{
+/// use tidegate_core::store::{BestEffort, BestEffortLimiter};
+/// use tidegate_core::{
 ///     Accuracy, Capabilities, Check, Drift, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis,
 /// };
 ///

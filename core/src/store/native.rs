@@ -36,8 +36,8 @@ impl Capabilities {
 /// after, for the platform does not; peek, refund and reset are unsupported.
 ///
 /// ```
-/// use tollgate_core::store::{Native, NativeLimiter};
-/// use tollgate_core::{Capabilities, Check, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+/// use tidegate_core::store::{Native, NativeLimiter};
+/// use tidegate_core::{Capabilities, Check, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
 ///
 /// struct Platform;
 ///

@@ -71,8 +71,8 @@ pub enum Swap {
 /// ```
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
-/// use tollgate_core::store::{Found, Swap, Versioned, VersionedLimiter};
-/// use tollgate_core::{Capabilities, Check, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+/// use tidegate_core::store::{Found, Swap, Versioned, VersionedLimiter};
+/// use tidegate_core::{Capabilities, Check, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
 ///
 /// #[derive(Default)]
 /// struct Table(Mutex<HashMap<String, (Vec<u8>, u64)>>);

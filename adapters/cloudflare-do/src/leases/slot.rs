@@ -1,7 +1,7 @@
 #[cfg(test)]
 mod tests;
 
-use tollgate_core::{Check, Millis, Rule, UnixMillis};
+use tidegate_core::{Check, Millis, Rule, UnixMillis};
 
 use crate::wire::{Granted, Returned};
 

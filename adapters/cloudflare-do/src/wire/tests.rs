@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use proptest::prelude::*;
-use tollgate_core::{Error, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Error, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
 
 use super::{Action, Answer, Call, Granted, Known, Once, Reply, Returned};
 use crate::counter::Counter;

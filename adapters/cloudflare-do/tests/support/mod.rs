@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::{Future, ready};
 use std::sync::Mutex;
 
-use tollgate_cloudflare_do::{Address, Counter, Namespace, Reply, Row, Rows};
-use tollgate_core::{Error, ErrorKind, UnixMillis};
+use tidegate_cloudflare_do::{Address, Counter, Namespace, Reply, Row, Rows};
+use tidegate_core::{Error, ErrorKind, UnixMillis};
 
 /// Where virtual time begins.
 pub const START_MS: u64 = 1_800_000_000_000;

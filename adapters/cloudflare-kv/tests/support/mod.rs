@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
 use pollster::block_on;
-use tollgate_cloudflare_kv::{Config, Isolate, KvLimiter};
-use tollgate_core::store::BestEffort;
-use tollgate_core::{
+use tidegate_cloudflare_kv::{Config, Isolate, KvLimiter};
+use tidegate_core::store::BestEffort;
+use tidegate_core::{
     Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Limiter, Millis, Policy, UnixMillis,
 };
 

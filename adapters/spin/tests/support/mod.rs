@@ -8,9 +8,9 @@ use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-use tollgate_core::store::Swap;
-use tollgate_core::{Error, ErrorKind, Millis, Policy, Quota, UnixMillis};
-use tollgate_spin::{Atomics, Bucket};
+use tidegate_core::store::Swap;
+use tidegate_core::{Error, ErrorKind, Millis, Policy, Quota, UnixMillis};
+use tidegate_spin::{Atomics, Bucket};
 
 pub(crate) const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 pub(crate) const MINUTE: Millis = Millis::from_secs(60);

@@ -2,7 +2,7 @@
 
 #![allow(unreachable_pub, missing_docs, reason = "each test binary uses its part of this")]
 
-use tollgate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, Refund};
+use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, Refund};
 
 #[derive(Debug)]
 pub struct Broken;

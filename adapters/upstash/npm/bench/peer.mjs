@@ -6,7 +6,7 @@
 import { parseArgs } from "node:util";
 import { Ratelimit } from "@upstash/ratelimit";
 import { Redis } from "@upstash/redis";
-import { Tollgate } from "@tollgate-rs/edge";
+import { Tidegate } from "@tidegate/edge";
 import { upstash } from "../test/servers.mjs";
 
 const { values: args } = parseArgs({ options: { rounds: { type: "string", default: "40" } } });
@@ -18,7 +18,7 @@ const { url, token } = server;
 const redis = new Redis({ url, token });
 
 const ours = (quota, options) =>
-  new Tollgate({ url, token, platform: "vercel", failMode: "closed", policy: { name: "bench", quotas: [quota] }, ...options });
+  new Tidegate({ url, token, platform: "vercel", failMode: "closed", policy: { name: "bench", quotas: [quota] }, ...options });
 const theirs = (limiter, options) => new Ratelimit({ redis, limiter, ephemeralCache: false, analytics: false, ...options });
 
 const kinds = {
@@ -56,7 +56,7 @@ for (const [name, [quota, limiter]] of Object.entries(kinds)) {
 // What a first row would pay for all, the compiling of code that all run, is done before.
 for (const [, ...asks] of rows) for (const ask of asks) await repeat(300, ask);
 
-console.log("| a decision, one after another | Tollgate, median | @upstash/ratelimit, median | ratio (at most 0.9) | the request alone | commands billed |");
+console.log("| a decision, one after another | Tidegate, median | @upstash/ratelimit, median | ratio (at most 0.9) | the request alone | commands billed |");
 console.log("|-|-|-|-|-|-|");
 for (const [name, askOwn, askPeer, alone] of rows) {
   const [a, b, least] = await medians(askOwn, askPeer, alone);
@@ -71,7 +71,7 @@ console.log("\nA blocked key with both deny caches on, 100 requests:");
   await repeat(3, () => own.check(request));
   await repeat(3, () => peer.limit("blocked"));
   const [a, b] = [await billed(() => own.check(request)), await billed(() => peer.limit("blocked"))];
-  console.log(`commands billed for each: Tollgate ${a}, @upstash/ratelimit ${b}`);
+  console.log(`commands billed for each: Tidegate ${a}, @upstash/ratelimit ${b}`);
 }
 
 console.log("\nA fixed window of 10: use 8, ask for 5, ask for 1:");
@@ -84,7 +84,7 @@ console.log("\nA fixed window of 10: use 8, ask for 5, ask for 1:");
     a.push(word((await own.check(request, { key: "side-by-side", cost })).allowed));
     b.push(word((await peer.limit("side-by-side", { rate: cost })).success));
   }
-  console.log(`Tollgate:           ${a.join(", ")}`);
+  console.log(`Tidegate:           ${a.join(", ")}`);
   console.log(`@upstash/ratelimit: ${b.join(", ")}`);
 }
 await server.stop();

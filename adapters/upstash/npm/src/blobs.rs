@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use tollgate_core::store::{Found, Swap, Versioned, VersionedLimiter};
-use tollgate_core::{Accuracy, Capabilities, Drift, Error, ErrorKind, Millis};
+use tidegate_core::store::{Found, Swap, Versioned, VersionedLimiter};
+use tidegate_core::{Accuracy, Capabilities, Drift, Error, ErrorKind, Millis};
 use wasm_bindgen::prelude::*;
 
 use crate::call::{Answer, Met, Wire};

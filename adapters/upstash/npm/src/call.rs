@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use tollgate_core::{Check, Key, Limiter as _, Millis, Refund, UnixMillis};
+use tidegate_core::{Check, Key, Limiter as _, Millis, Refund, UnixMillis};
 use wasm_bindgen::prelude::*;
 
 use crate::error::thrown;

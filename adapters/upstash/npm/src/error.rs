@@ -2,12 +2,12 @@
 
 use std::error::Error as _;
 
-use tollgate_core::{Error, ErrorKind};
+use tidegate_core::{Error, ErrorKind};
 use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
 extern "C" {
-    /// A plain array of an error's kind and its message, of which the package makes a `TollgateError`.
+    /// A plain array of an error's kind and its message, of which the package makes a `TidegateError`.
     #[wasm_bindgen(js_name = Array)]
     fn pair(kind: &str, message: &str) -> JsValue;
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use tollgate_core::{BodyFormat, ClientIpSource, DenyCache, Identity, Limiter as _, Policy};
+use tidegate_core::{BodyFormat, ClientIpSource, DenyCache, Identity, Limiter as _, Policy};
 use wasm_bindgen::prelude::*;
 
 use crate::call::{Caller, Wire};

@@ -1,4 +1,4 @@
-//! What the npm package `@tollgate-rs/edge` runs: quotas and keys checked, decisions on a store, responses. The TypeScript
+//! What the npm package `@tidegate/edge` runs: quotas and keys checked, decisions on a store, responses. The TypeScript
 //! beside it reads the options, takes a `Request` apart and hands out what this decides.
 //!
 //! It is built once for each store, for an edge loads every byte before its first request.

@@ -1,6 +1,6 @@
 //! The options, as the TypeScript has read them: of the right types, none missing.
 
-use tollgate_core::{ClientIpSource, Ipv6Prefix, Millis, Policy, Quota};
+use tidegate_core::{ClientIpSource, Ipv6Prefix, Millis, Policy, Quota};
 use wasm_bindgen::prelude::*;
 
 use crate::error::misplaced;
@@ -93,7 +93,7 @@ impl Options {
 }
 
 impl QuotaOptions {
-    fn quota(&self) -> Result<Quota, tollgate_core::Error> {
+    fn quota(&self) -> Result<Quota, tidegate_core::Error> {
         let (amount, span, refill) = (whole(self.amount()), Millis::new(whole(self.span())), whole(self.refill()));
         let quota = match self.algorithm() {
             0 => Quota::fixed_window(amount, span),

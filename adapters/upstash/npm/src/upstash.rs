@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use tollgate_core::Millis;
-use tollgate_core::store::AtomicLimiter;
-use tollgate_upstash::{Clock, NoAnswer, Response, Rest, RestConfig, Transport};
+use tidegate_core::Millis;
+use tidegate_core::store::AtomicLimiter;
+use tidegate_upstash::{Clock, NoAnswer, Response, Rest, RestConfig, Transport};
 use wasm_bindgen::prelude::*;
 
 use crate::call::{Met, Wire};

@@ -8,7 +8,7 @@
 
 use std::fmt::Write as _;
 
-use tollgate_core::{BodyFormat, Decision, ErrorKind, Policy, Refusal, ResponseFields};
+use tidegate_core::{BodyFormat, Decision, ErrorKind, Policy, Refusal, ResponseFields};
 use wasm_bindgen::prelude::*;
 
 /// All that there is to say of a decision.

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, beforeEach, test } from "node:test";
-import { Tollgate, TollgateError } from "@tollgate-rs/edge";
+import { Tidegate, TidegateError } from "@tidegate/edge";
 import { upstash } from "./servers.mjs";
 
 const server = await upstash();
@@ -22,10 +22,10 @@ const request = new Request("https://example.com/", { headers: { "x-vercel-forwa
 /** What is wrong: the field, and what is said of it. */
 function refusal(changes) {
   try {
-    new Tollgate({ ...options, ...changes });
+    new Tidegate({ ...options, ...changes });
   } catch (error) {
-    assert.ok(error instanceof TollgateError);
-    assert.deepEqual([error.name, error.kind], ["TollgateError", "invalid"]);
+    assert.ok(error instanceof TidegateError);
+    assert.deepEqual([error.name, error.kind], ["TidegateError", "invalid"]);
     assert.ok(error.message.startsWith(`${error.field}: `), error.message);
     return [error.field, error.message.slice(error.field.length + 2)];
   }
@@ -69,35 +69,35 @@ test("a wrong option is named, with what would be right", () => {
 
 test("neither an error nor the limiter shows the token", async () => {
   const token = "a-secret-that-is-wrong";
-  const tollgate = new Tollgate({ ...options, token });
-  const { error, response } = await tollgate.check(request);
+  const tidegate = new Tidegate({ ...options, token });
+  const { error, response } = await tidegate.check(request);
   assert.equal(error.kind, "refused");
   assert.match(error.message, /UPSTASH_REDIS_REST_TOKEN/);
-  assert.doesNotMatch(error.message + error.stack + JSON.stringify(tollgate) + (await response.text()), new RegExp(token));
+  assert.doesNotMatch(error.message + error.stack + JSON.stringify(tidegate) + (await response.text()), new RegExp(token));
 });
 
 test("the verdict tells each quota, and its response is the whole 429", async () => {
-  const tollgate = new Tollgate(options);
-  const first = await tollgate.check(request, { cost: 3 });
+  const tidegate = new Tidegate(options);
+  const first = await tidegate.check(request, { cost: 3 });
   assert.deepEqual([first.allowed, first.limited, first.origin, first.failedOpen], [true, false, "store", false]);
   assert.deepEqual(first.quotas.map(({ name, limit, remaining }) => [name, limit, remaining]), [["api", 3, 0]]);
   assert.equal(first.response, undefined);
-  const second = await tollgate.check(request);
+  const second = await tidegate.check(request);
   assert.deepEqual([second.allowed, second.limited, second.status], [false, true, "denied"]);
   assert.deepEqual([second.response.status, second.response.headers.get("x-ratelimit-remaining")], [429, "0"]);
   assert.deepEqual(await second.response.json(), { error: "rate_limited", policy: "api", quota: "api", retry_after_ms: second.retryAfterMs });
   const logged = JSON.parse(JSON.stringify(second));
   assert.deepEqual([logged.status, logged.key, logged.quotas[0].limit], ["denied", "ip:192.0.2.1", 3]);
-  await tollgate.refund(first, { cost: 1 });
-  assert.equal((await tollgate.peek(request)).allowed, true);
-  assert.equal((await tollgate.check(request)).allowed, true);
-  await tollgate.reset(second.key);
-  assert.equal((await tollgate.check(request, { cost: 3 })).allowed, true);
+  await tidegate.refund(first, { cost: 1 });
+  assert.equal((await tidegate.peek(request)).allowed, true);
+  assert.equal((await tidegate.check(request)).allowed, true);
+  await tidegate.reset(second.key);
+  assert.equal((await tidegate.check(request, { cost: 3 })).allowed, true);
 });
 
 test("who is counted: what was verified before the address, and no forged field", async () => {
-  const tollgate = new Tollgate({ ...options, identify: (request) => ({ subject: request.headers.get("x-sub"), apiKey: request.headers.get("x-key") }) });
-  const key = (headers) => tollgate.identify(new Request("https://example.com/", { headers }));
+  const tidegate = new Tidegate({ ...options, identify: (request) => ({ subject: request.headers.get("x-sub"), apiKey: request.headers.get("x-key") }) });
+  const key = (headers) => tidegate.identify(new Request("https://example.com/", { headers }));
   const forged = { "x-forwarded-for": "203.0.113.1", forwarded: "for=203.0.113.1", "cf-connecting-ip": "203.0.113.1", "client-ip": "203.0.113.1" };
   assert.equal(await key({ ...forged, "x-vercel-forwarded-for": "2001:db8:1:2::3" }), "ip:2001:db8:1:2::/64");
   assert.equal(await key({ ...forged, "x-sub": "alice", "x-key": "k" }), "sub:alice");
@@ -108,48 +108,48 @@ test("who is counted: what was verified before the address, and no forged field"
 test("a sender's key is what Rust makes of it, whatever its text", async () => {
   const prefix = `sender-${crypto.randomUUID()}`;
   const subject = `${prefix}|a*é`;
-  const tollgate = new Tollgate({ ...options, policy: { name: "api", quotas: [{ algorithm: "fixed_window", limit: 1, window_ms: 3_600_000 }] }, identify: () => ({ subject }) });
-  const verdict = await tollgate.check(new Request("https://example.com/"));
+  const tidegate = new Tidegate({ ...options, policy: { name: "api", quotas: [{ algorithm: "fixed_window", limit: 1, window_ms: 3_600_000 }] }, identify: () => ({ subject }) });
+  const verdict = await tidegate.check(new Request("https://example.com/"));
   assert.deepEqual([verdict.allowed, verdict.key], [true, `sub:${prefix}%7Ca%2A%C3%A9`]);
-  assert.equal((await tollgate.check(new Request("https://example.com/"), { key: verdict.key })).allowed, false);
-  assert.equal((await tollgate.check(new Request("https://example.com/"), { key: `sub:${subject}` })).allowed, false);
+  assert.equal((await tidegate.check(new Request("https://example.com/"), { key: verdict.key })).allowed, false);
+  assert.equal((await tidegate.check(new Request("https://example.com/"), { key: `sub:${subject}` })).allowed, false);
 });
 
 test("a request that nobody can be counted for goes by the fail mode", async () => {
   const nobody = new Request("https://example.com/", { headers: { "x-forwarded-for": "203.0.113.1" } });
-  const open = await new Tollgate({ ...options, failMode: "open" }).check(nobody);
+  const open = await new Tidegate({ ...options, failMode: "open" }).check(nobody);
   assert.deepEqual([open.allowed, open.failedOpen, open.origin, open.status], [true, true, "fail_mode", "undecided"]);
-  assert.equal(open.headers["x-tollgate-failed-open"], "invalid");
+  assert.equal(open.headers["x-tidegate-failed-open"], "invalid");
   assert.equal(open.error.field, "request");
   assert.match(open.error.message, /vercel tells it in x-vercel-forwarded-for or x-real-ip/);
-  const closed = await new Tollgate(options).check(nobody);
+  const closed = await new Tidegate(options).check(nobody);
   assert.deepEqual([closed.allowed, closed.limited, closed.response.status], [false, false, 503]);
 });
 
 test("a key is any text; one that has no form in UTF-8 is refused, for two of those would be one", async () => {
-  const tollgate = new Tollgate(options);
+  const tidegate = new Tidegate(options);
   for (const key of ["ключ", "鍵", "🔑", "", "a\0b"]) {
     const admitted = [];
-    for (let nth = 0; nth < 4; nth++) admitted.push((await tollgate.check(request, { key })).allowed);
+    for (let nth = 0; nth < 4; nth++) admitted.push((await tidegate.check(request, { key })).allowed);
     assert.deepEqual(admitted, [true, true, true, false], key);
   }
-  const { error } = await tollgate.check(request, { key: "\ud83d" });
+  const { error } = await tidegate.check(request, { key: "\ud83d" });
   assert.deepEqual([error.kind, error.field], ["invalid", "key"]);
   assert.match(error.message, /lone surrogate/);
 });
 
 test("with the deny cache a blocked key costs no request, until what was charged is given back", async () => {
-  const tollgate = new Tollgate({ ...options, denyCache: true });
-  const charged = await tollgate.check(request, { cost: 3 });
-  assert.equal((await tollgate.check(request)).origin, "store");
+  const tidegate = new Tidegate({ ...options, denyCache: true });
+  const charged = await tidegate.check(request, { cost: 3 });
+  assert.equal((await tidegate.check(request)).origin, "store");
   const before = await server.billed();
   for (let nth = 0; nth < 50; nth++) {
-    const verdict = await tollgate.check(request);
+    const verdict = await tidegate.check(request);
     assert.deepEqual([verdict.origin, verdict.response.status], ["deny_cache", 429]);
   }
   assert.equal(await server.billed(), before);
-  await tollgate.refund(charged, { cost: 1 });
-  assert.equal((await tollgate.check(request)).allowed, true);
+  await tidegate.refund(charged, { cost: 1 });
+  assert.equal((await tidegate.check(request)).allowed, true);
 });
 
 test("use 8 of 10, ask for 5, ask for 1: the last is admitted; @upstash/ratelimit denies it", async () => {
@@ -157,18 +157,18 @@ test("use 8 of 10, ask for 5, ask for 1: the last is admitted; @upstash/ratelimi
   const { Redis } = await import("@upstash/redis");
   const redis = new Redis({ url: server.url, token: server.token });
   const peer = new Ratelimit({ redis, limiter: Ratelimit.fixedWindow(10, "1 d"), ephemeralCache: false });
-  const tollgate = new Tollgate({ ...options, ...quotas({ ...quota, limit: 10 }) });
+  const tidegate = new Tidegate({ ...options, ...quotas({ ...quota, limit: 10 }) });
   const [ours, theirs] = [[], []];
   for (const cost of [8, 5, 1]) {
-    ours.push((await tollgate.check(request, { cost })).allowed);
+    ours.push((await tidegate.check(request, { cost })).allowed);
     theirs.push((await peer.limit("side-by-side", { rate: cost })).success);
   }
   assert.deepEqual([ours, theirs], [[true, false, true], [true, false, false]]);
 });
 
 test("500 at once: exactly the limit", async () => {
-  const tollgate = new Tollgate({ ...options, deadlineMs: 20_000, ...quotas({ ...quota, limit: 60 }) });
-  const verdicts = await Promise.all(Array.from({ length: 500 }, () => tollgate.check(request)));
+  const tidegate = new Tidegate({ ...options, deadlineMs: 20_000, ...quotas({ ...quota, limit: 60 }) });
+  const verdicts = await Promise.all(Array.from({ length: 500 }, () => tidegate.check(request)));
   assert.equal(verdicts.filter(({ allowed }) => allowed).length, 60);
   assert.deepEqual(verdicts.filter(({ error }) => error), []);
 });

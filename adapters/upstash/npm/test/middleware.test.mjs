@@ -97,13 +97,13 @@ test("Netlify: an edge function before the site", async () => {
 });
 
 test("a store that does not answer: the request passes, and the response says why", async () => {
-  const { limit } = await import("@tollgate-rs/edge/react-router");
-  const { Tollgate } = await import("@tollgate-rs/edge");
+  const { limit } = await import("@tidegate/edge/react-router");
+  const { Tidegate } = await import("@tidegate/edge");
   const policy = { name: "api", quotas: [{ algorithm: "fixed_window", limit: 2, window_ms: 60_000 }] };
-  const down = (failMode) => new Tollgate({ url: "http://127.0.0.1:1", token: "t", platform: "netlify", failMode, policy });
+  const down = (failMode) => new Tidegate({ url: "http://127.0.0.1:1", token: "t", platform: "netlify", failMode, policy });
   const app = () => new Response("hello");
   const open = await limit(down("open"), app)(from("x-nf-client-connection-ip", "192.0.2.1"));
-  assert.deepEqual([open.status, open.headers.get("x-tollgate-failed-open")], [200, "unavailable"]);
+  assert.deepEqual([open.status, open.headers.get("x-tidegate-failed-open")], [200, "unavailable"]);
   const closed = await limit(down("closed"), app)(from("x-nf-client-connection-ip", "192.0.2.1"));
   assert.deepEqual([closed.status, await closed.json()], [503, { error: "limiter_unavailable", kind: "unavailable" }]);
 });

@@ -14,11 +14,11 @@ const token = "secret-of-the-tests";
 
 /** Starts both; `profile` is cargo's. */
 export async function upstash({ profile = "dev" } = {}) {
-  execFileSync("cargo", ["build", "--quiet", "--package", "tollgate-host-upstash-rest", "--profile", profile], { cwd: root, stdio: "inherit" });
-  const folder = mkdtempSync(path.join(tmpdir(), "tollgate-npm-"));
+  execFileSync("cargo", ["build", "--quiet", "--package", "tidegate-host-upstash-rest", "--profile", profile], { cwd: root, stdio: "inherit" });
+  const folder = mkdtempSync(path.join(tmpdir(), "tidegate-npm-"));
   const port = await freePort();
   const redis = spawn("redis-server", ["--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", folder], { stdio: "ignore" });
-  const program = path.join(root, "target", profile === "dev" ? "debug" : profile, "tollgate-host-upstash-rest");
+  const program = path.join(root, "target", profile === "dev" ? "debug" : profile, "tidegate-host-upstash-rest");
   const front = spawn(program, ["--redis", `redis://127.0.0.1:${port}`, "--token", token, "--test-mode"], { stdio: ["pipe", "pipe", "inherit"] });
   const lines = createInterface({ input: front.stdout })[Symbol.asyncIterator]();
   const url = (await lines.next()).value;

@@ -12,13 +12,13 @@ const require = createRequire(new URL("../../../../conformance/hosts/cloudflare/
 const { Miniflare } = await import(require.resolve("miniflare"));
 
 const worker = `
-import { Tollgate } from "@tollgate-rs/edge";
-let tollgate;
+import { Tidegate } from "@tidegate/edge";
+let tidegate;
 export default {
   async fetch(request, { url, token }) {
     const policy = { name: "api", quotas: [{ algorithm: "fixed_window", limit: 2, window_ms: 86_400_000 }] };
-    tollgate ??= new Tollgate({ url, token, platform: "cloudflare", failMode: "closed", policy });
-    const verdict = await tollgate.check(request);
+    tidegate ??= new Tidegate({ url, token, platform: "cloudflare", failMode: "closed", policy });
+    const verdict = await tidegate.check(request);
     return verdict.response ?? verdict.onto(new Response("hello"));
   },
 };`;
@@ -38,7 +38,7 @@ test("Cloudflare: a Worker of several requests, by the address that Cloudflare t
   const miniflare = new Miniflare({
     modules: [
       { type: "ESModule", path: "worker.mjs", contents: outputFiles[0].text },
-      { type: "CompiledWasm", path: "tollgate.wasm?module", contents: readFileSync(path.join(folder, "../dist/upstash/tollgate.wasm")) },
+      { type: "CompiledWasm", path: "tidegate.wasm?module", contents: readFileSync(path.join(folder, "../dist/upstash/tidegate.wasm")) },
     ],
     compatibilityDate: "2025-06-01",
     bindings: { url: server.url, token: server.token },

@@ -1,7 +1,7 @@
 import type { Answer } from "./calls.js";
 import { invalid } from "./error.js";
 
-/** The longest answer that is taken, as of `tollgate-upstash`. */
+/** The longest answer that is taken, as of `tidegate-upstash`. */
 const ANSWER_LEN_MAX = 1 << 20;
 
 /** Where Upstash says how far a request's writes have come. Repeated, it makes the next request see them, wherever it is served. */

@@ -4,11 +4,11 @@ export type ErrorKind = "invalid" | "unavailable" | "timeout" | "contended" | "c
 /**
  * An error that says what would be right. It never holds a token or a key's secret.
  *
- *     new Tollgate({ …, policy: { name: "api", quotas: [{ algorithm: "fixed_window", limit: 10, windw_ms: 1000 }] } })
- *     // TollgateError: policy.quotas[0].windw_ms: unknown field; did you mean "window_ms"?
+ *     new Tidegate({ …, policy: { name: "api", quotas: [{ algorithm: "fixed_window", limit: 10, windw_ms: 1000 }] } })
+ *     // TidegateError: policy.quotas[0].windw_ms: unknown field; did you mean "window_ms"?
  */
-export class TollgateError extends Error {
-  override readonly name = "TollgateError";
+export class TidegateError extends Error {
+  override readonly name = "TidegateError";
 
   constructor(
     /** What kind of error it is; `invalid` for a value of yours. */
@@ -22,16 +22,16 @@ export class TollgateError extends Error {
   }
 
   /** An error of the WebAssembly's, or what else was thrown. */
-  static from(thrown: unknown): TollgateError {
-    if (thrown instanceof TollgateError) return thrown;
-    if (!Array.isArray(thrown)) return new TollgateError("unavailable", "the limiter itself has failed", undefined, { cause: thrown });
+  static from(thrown: unknown): TidegateError {
+    if (thrown instanceof TidegateError) return thrown;
+    if (!Array.isArray(thrown)) return new TidegateError("unavailable", "the limiter itself has failed", undefined, { cause: thrown });
     const [kind, message] = thrown as [ErrorKind, string];
     const renamed = message.replace(/^deadline: /, "deadlineMs: ").replace(/^ipv6_prefix: /, "ipv6Prefix: ");
-    return new TollgateError(kind, renamed, kind === "invalid" ? /^([\w.[\]]+): /.exec(renamed)?.[1] : undefined);
+    return new TidegateError(kind, renamed, kind === "invalid" ? /^([\w.[\]]+): /.exec(renamed)?.[1] : undefined);
   }
 }
 
 /** An error about a value of the caller's. */
-export function invalid(field: string, message: string, options?: ErrorOptions): TollgateError {
-  return new TollgateError("invalid", `${field}: ${message}`, field, options);
+export function invalid(field: string, message: string, options?: ErrorOptions): TidegateError {
+  return new TidegateError("invalid", `${field}: ${message}`, field, options);
 }

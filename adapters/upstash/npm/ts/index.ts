@@ -6,7 +6,7 @@ import { start } from "./engine.js";
 import { Limiter } from "./limiter.js";
 import { upstash, type UpstashOptions } from "./options.js";
 
-export { type ErrorKind, TollgateError } from "./error.js";
+export { type ErrorKind, TidegateError } from "./error.js";
 export { type CheckOptions, Limiter } from "./limiter.js";
 export type { Identity, Options, Platform, Policy, Quota, UpstashOptions } from "./options.js";
 export { type QuotaStatus, Verdict } from "./verdict.js";
@@ -16,11 +16,11 @@ const engine = start(module, glue);
 /**
  * A limiter on Upstash: exact at any concurrency, in one HTTP request a decision.
  *
- *     const tollgate = new Tollgate({ url, token, platform: "vercel", failMode: "open", policy });
- *     const verdict = await tollgate.check(request);
+ *     const tidegate = new Tidegate({ url, token, platform: "vercel", failMode: "open", policy });
+ *     const verdict = await tidegate.check(request);
  *     if (verdict.response) return verdict.response;
  */
-export class Tollgate extends Limiter {
+export class Tidegate extends Limiter {
   readonly #endpoint: Endpoint;
 
   constructor(options: UpstashOptions) {

@@ -1,6 +1,6 @@
 import { type Answer, Calls } from "./calls.js";
 import type { Engine } from "./engine.js";
-import { invalid, TollgateError } from "./error.js";
+import { invalid, TidegateError } from "./error.js";
 import { shown, whole } from "./fields.js";
 import type { Identity, Options } from "./options.js";
 import { Verdict } from "./verdict.js";
@@ -36,7 +36,7 @@ export abstract class Limiter {
     try {
       this.#gate = new engine.Gate(options);
     } catch (thrown) {
-      throw TollgateError.from(thrown);
+      throw TidegateError.from(thrown);
     }
     this.#calls = new Calls(this.#gate, (wanted, signal) => this.ask(wanted, signal), options.deadlineMs);
     this.#fields = this.#gate.fields().split(",").filter(Boolean);
@@ -62,7 +62,7 @@ export abstract class Limiter {
       const [key, units, instant] = [verdict.key, whole("cost", cost), whole("now", now)];
       await this.#calls.run((caller) => caller.refund(key, units, verdict.decidedAtMs, instant));
     } catch (thrown) {
-      throw TollgateError.from(thrown);
+      throw TidegateError.from(thrown);
     }
   }
 
@@ -72,7 +72,7 @@ export abstract class Limiter {
       const name = readable(key);
       await this.#calls.run((caller) => caller.reset(name));
     } catch (thrown) {
-      throw TollgateError.from(thrown);
+      throw TidegateError.from(thrown);
     }
   }
 
@@ -102,7 +102,7 @@ export abstract class Limiter {
         this.#calls.run((caller) => caller.check(counted, units, instant, idempotency?.token, ttlMs, peeks));
       return new Verdict(await this.turn(key, decide), key);
     } catch (thrown) {
-      const error = TollgateError.from(thrown);
+      const error = TidegateError.from(thrown);
       return new Verdict(this.#engine.undecided(error.kind, this.#options.failsOpen), key, error);
     }
   }
@@ -132,7 +132,7 @@ export abstract class Limiter {
     try {
       return this.#gate.key(first, second, peer, subject, apiKey);
     } catch (thrown) {
-      throw TollgateError.from(thrown);
+      throw TidegateError.from(thrown);
     }
   }
 

@@ -5,7 +5,7 @@ import { start } from "./engine.js";
 import { Limiter } from "./limiter.js";
 import { type BlobsOptions, netlifyBlobs } from "./options.js";
 
-export { type ErrorKind, TollgateError } from "./error.js";
+export { type ErrorKind, TidegateError } from "./error.js";
 export { type CheckOptions, Limiter } from "./limiter.js";
 export type { BlobsOptions, Identity, Options, Platform, Policy, Quota } from "./options.js";
 export { type QuotaStatus, Verdict } from "./verdict.js";
@@ -30,9 +30,9 @@ interface Blobs {
  * admits more than the limit; who loses to others too often is not decided on, and goes by the fail mode. For limits that
  * few requests share: a key's decisions are made one after another.
  *
- *     const tollgate = new Tollgate({ blobs: getStore({ name: "tollgate", consistency: "strong" }), platform: "netlify", … });
+ *     const tidegate = new Tidegate({ blobs: getStore({ name: "tidegate", consistency: "strong" }), platform: "netlify", … });
  */
-export class Tollgate extends Limiter {
+export class Tidegate extends Limiter {
   readonly #turns = new Map<string, Promise<unknown>>();
   readonly #blobs: Blobs;
   readonly #consistency: BlobsOptions["consistency"];

@@ -62,7 +62,7 @@ export interface UpstashOptions extends Options {
 
 /** What a limiter on Netlify Blobs takes. */
 export interface BlobsOptions extends Options {
-  /** `getStore({ name: "tollgate", consistency: "strong" })` of `@netlify/blobs`. */
+  /** `getStore({ name: "tidegate", consistency: "strong" })` of `@netlify/blobs`. */
   blobs: object;
   /** How the site reads: `strong` unless set. */
   consistency?: "strong" | "eventual";
@@ -92,7 +92,7 @@ export function upstash(options: UpstashOptions) {
 /** Netlify Blobs' options, as the WebAssembly takes them. */
 export function netlifyBlobs(options: BlobsOptions) {
   const fields = new Fields(options, "", [...COMMON, "blobs", "consistency"]);
-  const right = `getStore({ name: "tollgate", consistency: "strong" }) of @netlify/blobs`;
+  const right = `getStore({ name: "tidegate", consistency: "strong" }) of @netlify/blobs`;
   const blobs = fields.need("blobs", fields.get("blobs"), right) as Record<string, unknown>;
   if (["getWithMetadata", "set", "delete"].some((name) => typeof blobs[name] !== "function")) {
     throw invalid("blobs", `no store; write ${right}`);

@@ -1,4 +1,4 @@
-import type { TollgateError } from "./error.js";
+import type { TidegateError } from "./error.js";
 
 /** One quota's count. What a store does not tell is null, never invented. */
 export interface QuotaStatus {
@@ -25,9 +25,9 @@ export class Verdict {
   /** Whom it counted against; undefined where nobody could be named. */
   readonly key: string | undefined;
   /** Why the limiter failed. */
-  readonly error: TollgateError | undefined;
+  readonly error: TidegateError | undefined;
 
-  constructor(text: string, key: string | undefined, error?: TollgateError) {
+  constructor(text: string, key: string | undefined, error?: TidegateError) {
     const first = text.slice(0, text.indexOf("\n"));
     const space = first.indexOf(" ");
     this.allowed = space < 0;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use tollgate_core::{Error, Millis};
+use tidegate_core::{Error, Millis};
 
 use crate::script::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1};
 use crate::settings::{Clock, DEFAULT_DEADLINE, check_deadline, invalid};
@@ -11,8 +11,8 @@ use crate::settings::{Clock, DEFAULT_DEADLINE, check_deadline, invalid};
 /// Where the database's REST endpoint is and how to use it.
 ///
 /// ```
-/// use tollgate_core::Millis;
-/// use tollgate_upstash::{Rest, RestConfig};
+/// use tidegate_core::Millis;
+/// use tidegate_upstash::{Rest, RestConfig};
 /// let config = RestConfig::new("https://eu1-quick-fox-1.upstash.io", "AXm3secret").deadline(Millis::new(100));
 /// assert!(!format!("{config:?}").contains("secret"));
 /// assert!(Rest::new(config).is_ok());

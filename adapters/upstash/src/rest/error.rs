@@ -1,6 +1,6 @@
 //! What goes wrong between here and a REST endpoint, in the core's kinds.
 
-use tollgate_core::{Error, ErrorKind, Millis};
+use tidegate_core::{Error, ErrorKind, Millis};
 
 use super::transport::NoAnswer;
 
@@ -38,7 +38,7 @@ pub(crate) fn status(code: u16, said: &str) -> Error {
 
 /// An answer that the script does not give.
 pub(crate) fn nonsense(shown: &str) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("upstash: {shown:?} is no answer of Tollgate's script; {NOT_REST}"))
+    Error::new(ErrorKind::Corrupt, format!("upstash: {shown:?} is no answer of Tidegate's script; {NOT_REST}"))
 }
 
 const NOT_REST: &str = "what listens there does not speak Upstash's REST protocol; is it UPSTASH_REDIS_REST_URL?";

@@ -2,7 +2,7 @@
 //!
 //! On WebAssembly every byte is loaded before the first request is served, and a whole JSON library is a fifth of them.
 
-/// What the database answered to one command, as far as Tollgate's commands are answered.
+/// What the database answered to one command, as far as Tidegate's commands are answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Text(String),

@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
+use tidegate_core::{Error, ErrorKind, Millis};
 use tokio::time::{Duration, Instant, timeout_at};
 use tokio_rustls::rustls::RootCertStore;
-use tollgate_core::{Error, ErrorKind, Millis};
 
 use super::ANSWER_LEN_MAX;
 use super::config::RestConfig;

@@ -1,6 +1,6 @@
 //! What a response says.
 
-use tollgate_core::Error;
+use tidegate_core::Error;
 
 use super::json::{self, Reply};
 use super::transport::Response;

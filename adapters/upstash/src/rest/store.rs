@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use tollgate_core::store::{Atomic, AtomicLimiter, Before, Operation};
-use tollgate_core::{Capabilities, Error, ErrorKind, Key, Policy};
+use tidegate_core::store::{Atomic, AtomicLimiter, Before, Operation};
+use tidegate_core::{Capabilities, Error, ErrorKind, Key, Policy};
 
 use super::config::RestConfig;
 use super::json::{self, Reply};
@@ -26,9 +26,9 @@ pub type RestLimiter = AtomicLimiter<Rest<Native>>;
 /// WebAssembly, and wherever the host has an HTTP client of its own, a [`Transport`] makes them over that.
 ///
 /// ```no_run
-/// use tollgate_core::{Check, Key, Limiter, Millis, Policy, UnixMillis};
-/// use tollgate_upstash::{Rest, RestConfig};
-/// # async fn run(url: String, token: String, policy: &Policy, now: UnixMillis) -> Result<(), tollgate_core::Error> {
+/// use tidegate_core::{Check, Key, Limiter, Millis, Policy, UnixMillis};
+/// use tidegate_upstash::{Rest, RestConfig};
+/// # async fn run(url: String, token: String, policy: &Policy, now: UnixMillis) -> Result<(), tidegate_core::Error> {
 /// let limiter = Rest::new(RestConfig::new(url, token))?.limiter();
 /// let decision = limiter.check(Check::new(policy, &Key::new("ip:192.0.2.1"), now)).await?;
 /// # Ok(())
@@ -44,7 +44,7 @@ impl Rest<Native> {
     /// A store on the configured database. Nothing is sent yet.
     ///
     /// # Errors
-    /// [`Invalid`](tollgate_core::ErrorKind::Invalid) for a configuration that cannot work.
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn new(config: RestConfig) -> Result<Self, Error> {
         config.check()?;
         Ok(Self { transport: Native::new(&config)?, config })
@@ -55,7 +55,7 @@ impl<T: Transport> Rest<T> {
     /// A store on the configured database, over a host's own HTTP client. Nothing is sent yet.
     ///
     /// # Errors
-    /// [`Invalid`](tollgate_core::ErrorKind::Invalid) for a configuration that cannot work.
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn over(transport: T, config: RestConfig) -> Result<Self, Error> {
         config.check()?;
         Ok(Self { config, transport })

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::future::Future;
 
-use tollgate_core::{MaybeSend, MaybeSync, Millis};
+use tidegate_core::{MaybeSend, MaybeSync, Millis};
 
 /// What carries a command to the database's REST endpoint and brings back the answer: `reqwest` natively,
 /// elsewhere the host's own HTTP client.
@@ -13,8 +13,8 @@ use tollgate_core::{MaybeSend, MaybeSync, Millis};
 /// `upstash-sync-token`, the next request repeats it: it then sees what this one wrote, wherever it is served.
 ///
 /// ```
-/// use tollgate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
-/// use tollgate_upstash::{NoAnswer, Response, Rest, RestConfig, Transport};
+/// use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+/// use tidegate_upstash::{NoAnswer, Response, Rest, RestConfig, Transport};
 ///
 /// /// An endpoint that admits whatever comes, as if it were the key's first.
 /// struct Admits;
@@ -31,7 +31,7 @@ use tollgate_core::{MaybeSend, MaybeSync, Millis};
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate_core::Error> {
+/// # async fn main() -> Result<(), tidegate_core::Error> {
 /// let config = RestConfig::new("https://eu1-quick-fox-1.upstash.io", "AXm3secret");
 /// let limiter = Rest::over(Admits, config)?.limiter();
 /// let policy = Policy::new("api", [Quota::fixed_window(10, Millis::from_secs(1))?])?;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tidegate_core::{Key, Millis, Policy, Quota, UnixMillis};
+use tidegate_upstash::{Config, Redis, RedisLimiter};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tollgate_core::{Key, Millis, Policy, Quota, UnixMillis};
-use tollgate_upstash::{Config, Redis, RedisLimiter};
 
 /// The virtual now of most tests.
 pub const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -171,10 +171,10 @@ pub async fn deaf_proxy(port: u16) -> (std::net::SocketAddr, Arc<AtomicBool>) {
 
 #[cfg(feature = "rest")]
 pub mod rest {
+    use tidegate_core::Millis;
+    use tidegate_host_upstash_rest::Front;
+    use tidegate_upstash::{Rest, RestConfig, RestLimiter};
     use tokio::net::TcpListener;
-    use tollgate_core::Millis;
-    use tollgate_host_upstash_rest::Front;
-    use tollgate_upstash::{Rest, RestConfig, RestLimiter};
 
     use super::{MIN_TTL, Server};
 

@@ -1,14 +1,14 @@
 //! A Worker with one exact limit: ten requests at once and five a second of each client.
 #![cfg(target_arch = "wasm32")]
 
-use tollgate_cloudflare_do::DurableObjects;
-use tollgate_core::{
+use tidegate_cloudflare_do::DurableObjects;
+use tidegate_core::{
     BodyFormat, Check, ClientIpSource, Identity, Limiter as _, Millis, Platform, Policy, Quota, Refusal,
     ResponseFields, UnixMillis,
 };
 use worker::{Context, Date, Env, Request, Response, event};
 
-tollgate_cloudflare_do::durable_object!(Tollgate);
+tidegate_cloudflare_do::durable_object!(Tidegate);
 
 #[event(fetch)]
 async fn fetch(request: Request, env: Env, _context: Context) -> worker::Result<Response> {
@@ -16,7 +16,7 @@ async fn fetch(request: Request, env: Env, _context: Context) -> worker::Result<
     let client_ip = ClientIpSource::new(Platform::Cloudflare).find(field, None).ok();
     let key = Identity { client_ip, ..Identity::default() }.resolve();
 
-    let limiter = DurableObjects::new(env.durable_object("TOLLGATE")?).limiter();
+    let limiter = DurableObjects::new(env.durable_object("TIDEGATE")?).limiter();
     let policy = policy().map_err(|error| error.to_string())?;
     let now = UnixMillis::new(Date::now().as_millis());
     let decision = limiter.check(Check::new(&policy, &key, now)).await.map_err(|error| error.to_string())?;
@@ -31,6 +31,6 @@ async fn fetch(request: Request, env: Env, _context: Context) -> worker::Result<
     Ok(response)
 }
 
-fn policy() -> Result<Policy, tollgate_core::Error> {
+fn policy() -> Result<Policy, tidegate_core::Error> {
     Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])
 }

@@ -1,6 +1,6 @@
 //! What a user would write: a limited page, and what a key has left.
 
-use tollgate_core::{
+use tidegate_core::{
     BodyFormat, Check, ClientIpSource, Decision, Identity, Key, Limiter as _, Platform, Policy, Refusal,
     ResponseFields, UnixMillis,
 };

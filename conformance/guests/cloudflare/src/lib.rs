@@ -12,8 +12,8 @@
 //! The variables `CAPACITY` and `REFILL_PER_S` are what it limits by, but for `/ratelimit`, whose binding has its own two
 //! numbers; `SLICE` is how much of it an isolate leases at a time. The binding `DENIALS` may be an Analytics Engine dataset: then each denial is an event there.
 //!
-//! Built with the feature `suite`, and only where the variable `TOLLGATE_TEST_MODE` is `on`, it also answers the
-//! conformance suite's routes below each path (`/do/_tollgate/check`), and takes its time from them. Never deploy it so.
+//! Built with the feature `suite`, and only where the variable `TIDEGATE_TEST_MODE` is `on`, it also answers the
+//! conformance suite's routes below each path (`/do/_tidegate/check`), and takes its time from them. Never deploy it so.
 #![cfg(target_arch = "wasm32")]
 
 mod app;
@@ -27,7 +27,7 @@ mod task;
 #[cfg(feature = "suite")]
 mod virtual_time;
 
-use tollgate_core::{Error, Refusal};
+use tidegate_core::{Error, Refusal};
 use worker::wasm_bindgen::JsValue;
 use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::web_sys::Request;
@@ -37,7 +37,7 @@ use crate::app::App;
 use crate::limiters::Store;
 use crate::reply::{refuse, response};
 
-tollgate_cloudflare_do::durable_object!(Tollgate);
+tidegate_cloudflare_do::durable_object!(Tidegate);
 
 /// The standard library's weighs 3 KiB more.
 #[global_allocator]
@@ -94,7 +94,7 @@ fn not_found() -> JsValue {
 }
 
 fn in_test_mode(env: &Env) -> bool {
-    cfg!(feature = "suite") && switched_on(env, "TOLLGATE_TEST_MODE")
+    cfg!(feature = "suite") && switched_on(env, "TIDEGATE_TEST_MODE")
 }
 
 fn switched_on(env: &Env, name: &str) -> bool {

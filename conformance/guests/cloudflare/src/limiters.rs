@@ -2,10 +2,10 @@
 
 use std::num::NonZero;
 
-use tollgate_cloudflare_do::{DurableObjects, DurableObjectsLimiter, Leases};
-use tollgate_cloudflare_kv::{Isolate, KvLimiter, Stats, WorkersKv};
-use tollgate_cloudflare_ratelimit::{RateLimit, RateLimitLimiter};
-use tollgate_core::{
+use tidegate_cloudflare_do::{DurableObjects, DurableObjectsLimiter, Leases};
+use tidegate_cloudflare_kv::{Isolate, KvLimiter, Stats, WorkersKv};
+use tidegate_cloudflare_ratelimit::{RateLimit, RateLimitLimiter};
+use tidegate_core::{
     Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, UnixMillis,
 };
 use worker::wasm_bindgen::{JsCast as _, JsValue};
@@ -112,9 +112,9 @@ fn durable_objects(env: &Env) -> Result<&'static DurableObjectsLimiter<ObjectNam
 }
 
 fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
-    let config = tollgate_cloudflare_do::Config::default();
+    let config = tidegate_cloudflare_do::Config::default();
     let config = if in_test_mode(env) { config.min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE) } else { config };
-    DurableObjects::from_env(env, "TOLLGATE", config)
+    DurableObjects::from_env(env, "TIDEGATE", config)
 }
 
 /// What this isolate has leased: of each key up to the variable `SLICE` at a time, for up to 2 s.
@@ -131,7 +131,7 @@ fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Error> {
 fn kv<'a>(env: &Env, context: &'a Context) -> Result<Kv<'a>, Error> {
     /// What this isolate counted. It must outlive the request: it is what the bound rests on.
     static ISOLATE: Once<Isolate> = Once::new();
-    let isolate = ISOLATE.get_or_make(|| Ok(Isolate::random(tollgate_cloudflare_kv::Config::default())))?;
+    let isolate = ISOLATE.get_or_make(|| Ok(Isolate::random(tidegate_cloudflare_kv::Config::default())))?;
     Ok(Kv {
         isolate,
         namespace: WorkersKv::from_env(env, "COUNTS")?,
@@ -165,7 +165,7 @@ impl Kv<'_> {
 
 impl Limiter for Kv<'_> {
     fn capabilities(&self) -> Capabilities {
-        tollgate_cloudflare_kv::CAPABILITIES
+        tidegate_cloudflare_kv::CAPABILITIES
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
@@ -219,7 +219,7 @@ impl RateLimits<'_> {
 
 impl Limiter for RateLimits<'_> {
     fn capabilities(&self) -> Capabilities {
-        tollgate_cloudflare_ratelimit::CAPABILITIES
+        tidegate_cloudflare_ratelimit::CAPABILITIES
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {

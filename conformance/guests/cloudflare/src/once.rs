@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use tollgate_core::Error;
+use tidegate_core::Error;
 
 /// As a [`OnceLock`](std::sync::OnceLock), but that what may fail is tried again.
 pub(crate) struct Once<T: 'static>(Mutex<Option<&'static T>>);

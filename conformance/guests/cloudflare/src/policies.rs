@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use tollgate_core::{Error, ErrorKind, Millis, Policy, Quota};
+use tidegate_core::{Error, ErrorKind, Millis, Policy, Quota};
 use worker::Env;
 use worker::js_sys::Reflect;
 use worker::wasm_bindgen::JsValue;

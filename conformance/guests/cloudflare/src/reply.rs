@@ -1,4 +1,4 @@
-use tollgate_core::Refusal;
+use tidegate_core::Refusal;
 use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsValue};
 

@@ -1,7 +1,7 @@
 //! The conformance suite's routes.
 
-use tollgate_core::{Error, Limiter};
-use tollgate_guest_protocol::{Reply, Route, serve};
+use tidegate_core::{Error, Limiter};
+use tidegate_guest_protocol::{Reply, Route, serve};
 use worker::Env;
 use worker::wasm_bindgen::JsValue;
 use worker::wasm_bindgen_futures::JsFuture;
@@ -12,12 +12,12 @@ use crate::{in_test_mode, not_found};
 
 /// Whether a path is one of the suite's.
 pub(crate) fn asks(path: &str, env: &Env) -> bool {
-    path.starts_with("_tollgate/") && in_test_mode(env)
+    path.starts_with("_tidegate/") && in_test_mode(env)
 }
 
 /// What there is no limiter for, the suite is told as well.
 pub(crate) async fn answer<L: Limiter>(limiter: Result<L, Error>, request: &Request, path: &str) -> JsValue {
-    if path == "_tollgate/panic" {
+    if path == "_tidegate/panic" {
         panic!("the suite asked for it");
     }
     let limiter = match limiter {

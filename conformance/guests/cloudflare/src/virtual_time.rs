@@ -1,8 +1,8 @@
 //! A namespace that the suite's clock moves.
 
-use tollgate_cloudflare_kv::WorkersKv;
-use tollgate_core::store::BestEffort;
-use tollgate_core::{Capabilities, Error, Millis, UnixMillis};
+use tidegate_cloudflare_kv::WorkersKv;
+use tidegate_core::store::BestEffort;
+use tidegate_core::{Capabilities, Error, Millis, UnixMillis};
 
 /// Workers KV, each operation with its virtual time in front of the key, as in `1800000000000|key`. Only the suite's
 /// own namespace goes by it.

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fastly::{ConfigStore, Request, Response};
 use pollster::block_on;
-use tollgate_core::{
+use tidegate_core::{
     BodyFormat, Check, ClientIpSource, Error, ErrorKind, Identity, Key, Limiter, Platform, Policy, Refusal,
     ResponseFields, UnixMillis,
 };
@@ -18,7 +18,7 @@ pub(crate) fn answer(request: Request) -> Response {
     let answered = match (store, rest) {
         ("health", "") => Ok(Response::from_body("well\n")),
         #[cfg(feature = "suite")]
-        ("kv" | "erl", route) if route.starts_with("_tollgate/") && limiters::in_test_mode() => {
+        ("kv" | "erl", route) if route.starts_with("_tidegate/") && limiters::in_test_mode() => {
             crate::suite::answer(store, route, request)
         }
         ("kv", "") => limiters::kv().and_then(|limiter| {
@@ -34,7 +34,7 @@ pub(crate) fn answer(request: Request) -> Response {
             let policy = Policy::new("api", [erl.quota().clone()])?;
             Ok(limited(&erl.limiter(), &policy, &request))
         }),
-        ("debug", "kv") if switched_on("tollgate", "debug") => {
+        ("debug", "kv") if switched_on("tidegate", "debug") => {
             limiters::kv().and_then(|limiter| left(&limiter, &policy()?, &request))
         }
         _ => Ok(Response::from_body("not found\n").with_status(404)),
@@ -78,8 +78,8 @@ fn now() -> UnixMillis {
 
 /// What `/kv` limits by.
 fn policy() -> Result<Policy, Error> {
-    let invalid = |why: String| Error::new(ErrorKind::Invalid, format!("config store tollgate: policy: {why}"));
-    let text = setting("tollgate", "policy").ok_or_else(|| invalid("it is missing".into()))?;
+    let invalid = |why: String| Error::new(ErrorKind::Invalid, format!("config store tidegate: policy: {why}"));
+    let text = setting("tidegate", "policy").ok_or_else(|| invalid("it is missing".into()))?;
     serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))
 }
 

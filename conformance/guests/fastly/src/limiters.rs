@@ -2,8 +2,8 @@
 
 use fastly::KVStore;
 use fastly::erl::ERL;
-use tollgate_core::{Error, Millis};
-use tollgate_fastly::{Erl, Kv, KvLimiter};
+use tidegate_core::{Error, Millis};
+use tidegate_fastly::{Erl, Kv, KvLimiter};
 
 use crate::app::switched_on;
 
@@ -14,11 +14,11 @@ const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 const TEST_ATTEMPTS: u32 = 256;
 
 pub(crate) fn in_test_mode() -> bool {
-    cfg!(feature = "suite") && switched_on("tollgate_test", "mode")
+    cfg!(feature = "suite") && switched_on("tidegate_test", "mode")
 }
 
 pub(crate) fn kv() -> Result<KvLimiter<KVStore>, Error> {
-    let kv = Kv::open("tollgate")?;
+    let kv = Kv::open("tidegate")?;
     Ok(if in_test_mode() { kv.min_ttl(TEST_TTL_MIN).limiter().attempts(TEST_ATTEMPTS) } else { kv.limiter() })
 }
 

@@ -8,10 +8,10 @@
 //! | `/debug/kv` | nothing: it shows what the client has left; only where `debug` is `on` |
 //! | `/health` | nothing |
 //!
-//! The config store `tollgate` has the policy of `/kv`.
+//! The config store `tidegate` has the policy of `/kv`.
 //!
-//! Built with the feature `suite`, and only where there is a config store `tollgate_test` whose `mode` is `on`, it also
-//! answers the conformance suite's routes below each path (`/kv/_tollgate/check`), and takes its time from them. Never
+//! Built with the feature `suite`, and only where there is a config store `tidegate_test` whose `mode` is `on`, it also
+//! answers the conformance suite's routes below each path (`/kv/_tidegate/check`), and takes its time from them. Never
 //! deploy it so.
 
 #[cfg(target_os = "wasi")]

@@ -3,15 +3,15 @@
 use fastly::erl::ERL;
 use fastly::{Request, Response};
 use pollster::block_on;
-use tollgate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, Refund};
-use tollgate_fastly::{ERL_CAPABILITIES, ErlLimiter};
-use tollgate_guest_protocol::{Answer, Reply, Route, serve};
+use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, Refund};
+use tidegate_fastly::{ERL_CAPABILITIES, ErlLimiter};
+use tidegate_guest_protocol::{Answer, Reply, Route, serve};
 
 use crate::app::response;
 use crate::limiters;
 
 pub(crate) fn answer(store: &str, path: &str, request: Request) -> Result<Response, Error> {
-    if path == "_tollgate/panic" {
+    if path == "_tidegate/panic" {
         panic!("the suite asked for it");
     }
     let Some(route) = Route::of(&format!("/{path}")) else {

@@ -10,10 +10,10 @@ use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use tollgate_core::{
+use tidegate_core::{
     BodyFormat, Check, ClientIpSource, Identity, Limiter as _, Policy, Refusal, ResponseFields, UnixMillis,
 };
-use tollgate_guest_protocol::{Reply, Route, serve};
+use tidegate_guest_protocol::{Reply, Route, serve};
 
 use crate::store::Store;
 

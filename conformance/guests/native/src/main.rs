@@ -2,9 +2,9 @@
 //! client's address.
 //!
 //! ```text
-//! tollgate-guest-native --policy policy.json --listen 0.0.0.0:8080
-//! tollgate-guest-native --policy policy.json --store redis --url redis://127.0.0.1:6379
-//! tollgate-guest-native --policy policy.json --store upstash-rest --url https://eu1-quick-fox-1.upstash.io
+//! tidegate-guest-native --policy policy.json --listen 0.0.0.0:8080
+//! tidegate-guest-native --policy policy.json --store redis --url redis://127.0.0.1:6379
+//! tidegate-guest-native --policy policy.json --store upstash-rest --url https://eu1-quick-fox-1.upstash.io
 //! ```
 //!
 //! Started with `--test-mode`, and only then, it also answers the conformance suite's routes, takes its time from them,
@@ -21,9 +21,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use tidegate_core::{ClientIpSource, Platform, Policy};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
-use tollgate_core::{ClientIpSource, Platform, Policy};
 
 use crate::app::App;
 use crate::store::{Store, StoreName};
@@ -61,7 +61,7 @@ async fn main() -> ExitCode {
     match run(Args::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tollgate-guest-native: {error}");
+            eprintln!("tidegate-guest-native: {error}");
             ExitCode::FAILURE
         }
     }

@@ -1,10 +1,10 @@
 //! Where it counts, chosen on the command line.
 
 use clap::ValueEnum;
-use tollgate_core::{
+use tidegate_core::{
     Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Refund,
 };
-use tollgate_upstash::{Config, Redis, RedisLimiter, Rest, RestConfig, RestLimiter};
+use tidegate_upstash::{Config, Redis, RedisLimiter, Rest, RestConfig, RestLimiter};
 
 /// A store by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

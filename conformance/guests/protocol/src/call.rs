@@ -1,7 +1,7 @@
 use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
-use tollgate_core::{Check, Key, Millis, Policy, Refund, UnixMillis};
+use tidegate_core::{Check, Key, Millis, Policy, Refund, UnixMillis};
 
 /// One operation on a limiter, with all that its arguments are.
 #[derive(Clone, Debug, Serialize, Deserialize)]

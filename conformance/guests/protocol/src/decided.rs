@@ -2,7 +2,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-use tollgate_core::{Capabilities, Decision, Error, Millis, Status};
+use tidegate_core::{Capabilities, Decision, Error, Millis, Status};
 
 use crate::Identified;
 
@@ -63,7 +63,7 @@ pub struct Counted {
 /// An [`Error`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// [`ErrorKind::name`](tollgate_core::ErrorKind::name).
+    /// [`ErrorKind::name`](tidegate_core::ErrorKind::name).
     pub kind: String,
     /// What it says.
     pub message: String,
@@ -72,7 +72,7 @@ pub struct Failure {
 /// [`Capabilities`] as the guest's limiter declares them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Able {
-    /// [`Accuracy::name`](tollgate_core::Accuracy::name).
+    /// [`Accuracy::name`](tidegate_core::Accuracy::name).
     pub class: String,
     /// The accuracy with its formula, in words.
     pub accuracy: String,

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use tollgate_core::{ClientIpSource, Error, ErrorKind, Identity, Ipv6Prefix, Key, KeySource};
+use tidegate_core::{ClientIpSource, Error, ErrorKind, Identity, Ipv6Prefix, Key, KeySource};
 
 use crate::{Answer, Reply};
 

@@ -6,21 +6,21 @@
 //!
 //! | route | body | answer |
 //! |-|-|-|
-//! | `/_tollgate/check`, `/_tollgate/peek` | [`Call`] | `{"decision": …}`, 200 or 429, with the response fields |
-//! | `/_tollgate/refund`, `/_tollgate/reset` | [`Call`] | `"done"` |
-//! | `/_tollgate/identify` | [`Arrival`] | `{"identity": …}` |
-//! | `/_tollgate/capabilities` | nothing | `{"capabilities": …}` |
+//! | `/_tidegate/check`, `/_tidegate/peek` | [`Call`] | `{"decision": …}`, 200 or 429, with the response fields |
+//! | `/_tidegate/refund`, `/_tidegate/reset` | [`Call`] | `"done"` |
+//! | `/_tidegate/identify` | [`Arrival`] | `{"identity": …}` |
+//! | `/_tidegate/capabilities` | nothing | `{"capabilities": …}` |
 //!
 //! A store that cannot answer is a 503 with `{"error": {"kind", "message"}}`, never a 429. A body that cannot be read
 //! is a 400.
 //!
 //! ```
-//! use tollgate_core::MemoryLimiter;
-//! use tollgate_guest_protocol::{Answer, Route, serve};
+//! use tidegate_core::MemoryLimiter;
+//! use tidegate_guest_protocol::{Answer, Route, serve};
 //! let body = br#"{ "policy": { "name": "api", "quotas": [{ "algorithm": "fixed_window", "limit": 1, "window_ms": 1000 }] },
 //!     "key": "ip:192.0.2.1", "now_ms": 1800000000250 }"#;
 //! let limiter = MemoryLimiter::new();
-//! let route = Route::of("/_tollgate/check").unwrap();
+//! let route = Route::of("/_tidegate/check").unwrap();
 //! assert_eq!(pollster::block_on(serve(&limiter, route, body)).status, 200);
 //! let reply = pollster::block_on(serve(&limiter, route, body));
 //! assert_eq!(reply.status, 429);
@@ -44,7 +44,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::de::DeserializeOwned;
-use tollgate_core::{Decision, Error, Key, Limiter, Policy, ResponseFields};
+use tidegate_core::{Decision, Error, Key, Limiter, Policy, ResponseFields};
 
 /// What a guest in test mode is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,12 +71,12 @@ impl Route {
     #[must_use]
     pub const fn path(self) -> &'static str {
         match self {
-            Self::Check => "/_tollgate/check",
-            Self::Peek => "/_tollgate/peek",
-            Self::Refund => "/_tollgate/refund",
-            Self::Reset => "/_tollgate/reset",
-            Self::Identify => "/_tollgate/identify",
-            Self::Capabilities => "/_tollgate/capabilities",
+            Self::Check => "/_tidegate/check",
+            Self::Peek => "/_tidegate/peek",
+            Self::Refund => "/_tidegate/refund",
+            Self::Reset => "/_tidegate/reset",
+            Self::Identify => "/_tidegate/identify",
+            Self::Capabilities => "/_tidegate/capabilities",
         }
     }
 

@@ -4,7 +4,7 @@ use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use spin_sdk::http::{IncomingRequest, Response};
-use tollgate_core::{
+use tidegate_core::{
     BodyFormat, Check, ClientIpSource, Identity, Key, Limiter, Platform, Policy, Refusal, ResponseFields, UnixMillis,
 };
 

@@ -10,8 +10,8 @@
 //!
 //! What it limits by stands in spin.toml, under `environment`.
 //!
-//! Only where the variable `TOLLGATE_TEST_MODE` is `on` it also answers the conformance suite's routes below each path
-//! (`/kv/_tollgate/check`), and takes its time from them. Never deploy it so.
+//! Only where the variable `TIDEGATE_TEST_MODE` is `on` it also answers the conformance suite's routes below each path
+//! (`/kv/_tidegate/check`), and takes its time from them. Never deploy it so.
 #![cfg(target_arch = "wasm32")]
 #![expect(unsafe_code, reason = "what `http_component` expands to")]
 
@@ -23,8 +23,8 @@ use std::env;
 
 use spin_sdk::http::{IncomingRequest, Response};
 use spin_sdk::http_component;
-use tollgate_core::{Error, Limiter, Refusal};
-use tollgate_spin::{SpinAtomics, SpinKv, SpinWindow};
+use tidegate_core::{Error, Limiter, Refusal};
+use tidegate_spin::{SpinAtomics, SpinKv, SpinWindow};
 
 use crate::reply::{not_found, refuse, response};
 
@@ -55,7 +55,7 @@ async fn answer<L: Limiter>(limiter: Result<L, Error>, policy: &str, request: In
     if rest.is_empty() {
         return app::limited(&limiter, policy, &request).await;
     }
-    if switched_on("TOLLGATE_TEST_MODE") { suite::answer(&limiter, request, rest).await } else { not_found() }
+    if switched_on("TIDEGATE_TEST_MODE") { suite::answer(&limiter, request, rest).await } else { not_found() }
 }
 
 fn switched_on(variable: &str) -> bool {

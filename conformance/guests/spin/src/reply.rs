@@ -1,5 +1,5 @@
 use spin_sdk::http::Response;
-use tollgate_core::Refusal;
+use tidegate_core::Refusal;
 
 pub(crate) fn refuse(refusal: &Refusal) -> Response {
     response(refusal.status_code(), refusal.fields().iter(), refusal.body().into())

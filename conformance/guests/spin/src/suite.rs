@@ -1,8 +1,8 @@
 //! The conformance suite's routes.
 
 use spin_sdk::http::{IncomingRequest, Response};
-use tollgate_core::Limiter;
-use tollgate_guest_protocol::{Reply, Route, serve};
+use tidegate_core::Limiter;
+use tidegate_guest_protocol::{Reply, Route, serve};
 
 use crate::reply::{not_found, response};
 

@@ -1,6 +1,6 @@
 //! Runs a Compute app on Viceroy, Fastly's own local server, in as many PoPs as asked for.
 //!
-//!     tollgate-host-fastly --guest=APP.wasm --manifest=fastly.toml [--pops=N] [--test-mode]
+//!     tidegate-host-fastly --guest=APP.wasm --manifest=fastly.toml [--pops=N] [--test-mode]
 //!
 //! It prints the PoPs' addresses on one line, and ends when standard input does. Each PoP has stores of its own, as the
 //! manifest's `local_server` fills them: what one writes no other ever reads, the worst an eventual store can do. One
@@ -8,7 +8,7 @@
 //! as it is on the platform; the instances take turns between their calls of the platform, and every so often amid
 //! their own code.
 //!
-//! In test mode there is one config store more, `tollgate_test`, with `mode = "on"`.
+//! In test mode there is one config store more, `tidegate_test`, with `mode = "on"`.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -24,9 +24,9 @@ use viceroy_lib::{ExecuteCtx, ProfilingConfig, ViceroyService, WasmFeatures};
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 const TEST_MODE: &str = r#"
-[local_server.config_stores.tollgate_test]
+[local_server.config_stores.tidegate_test]
 format = "inline-toml"
-[local_server.config_stores.tollgate_test.contents]
+[local_server.config_stores.tidegate_test.contents]
 mode = "on"
 "#;
 

@@ -21,7 +21,7 @@ impl Arguments {
         let mut found = Self::default();
         for argument in given {
             match argument.split_once('=') {
-                None if argument == "--test-mode" => found.env.insert(0, ("TOLLGATE_TEST_MODE".into(), "on".into())),
+                None if argument == "--test-mode" => found.env.insert(0, ("TIDEGATE_TEST_MODE".into(), "on".into())),
                 Some(("--manifest", file)) => found.manifest = file.into(),
                 Some(("--component", file)) => found.component = file.into(),
                 Some(("--env", variable)) if let Some((name, value)) = variable.split_once('=') => {
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn what_is_missing_or_unknown_is_told() {
         let found = read("--manifest=a --component=b --env=C=d=e --pause-ms=2 --test-mode").unwrap();
-        let env = [("TOLLGATE_TEST_MODE", "on"), ("C", "d=e")].map(|(name, value)| (name.into(), value.into()));
+        let env = [("TIDEGATE_TEST_MODE", "on"), ("C", "d=e")].map(|(name, value)| (name.into(), value.into()));
         let pause = Duration::from_millis(2);
         assert_eq!(found, Arguments { manifest: "a".into(), component: "b".into(), env: env.into(), pause });
         for wrong in ["", "--manifest=a", "--manifest", "--component=b --manifest=a --what=c", "--pause-ms=-1"] {

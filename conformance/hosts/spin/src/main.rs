@@ -2,14 +2,14 @@
 //! key-value interfaces over SQLite.
 //!
 //! ```text
-//! tollgate-host-spin --manifest=spin.toml --component=app.wasm [--env=NAME=VALUE]...
+//! tidegate-host-spin --manifest=spin.toml --component=app.wasm [--env=NAME=VALUE]...
 //!     [--pause-ms=N] [--test-mode]
 //! ```
 //!
 //! It prints its address, and ends when standard input does. To a line `operations` it answers how many operations the stores
 //! have seen; on a line `set STORE KEY TEXT` it does what some other program might. Rows are in a temporary SQLite
 //! database, which ends with it. With `--pause-ms` each operation waits before it is done. `--test-mode` is a first
-//! `--env=TOLLGATE_TEST_MODE=on`.
+//! `--env=TIDEGATE_TEST_MODE=on`.
 //!
 //! It is as Spin 4 in what an adapter meets there: `spin-client-addr` comes after a client's own; only the stores that the
 //! manifest lists are open; and the key-value store has the traps of Spin's ([`key_value`]).
@@ -39,7 +39,7 @@ async fn main() -> ExitCode {
     match run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tollgate-host-spin: {error}");
+            eprintln!("tidegate-host-spin: {error}");
             ExitCode::FAILURE
         }
     }

@@ -7,7 +7,7 @@
 //! It is one server with one copy of the data: what a global database's replicas do, it does not show.
 //!
 //! ```no_run
-//! use tollgate_host_upstash_rest::Front;
+//! use tidegate_host_upstash_rest::Front;
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
 //! Front::new("redis://127.0.0.1:6379", "a token")?.serve(listener).await;

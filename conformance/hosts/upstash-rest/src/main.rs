@@ -1,5 +1,5 @@
 //! ```text
-//! cargo run -p tollgate-host-upstash-rest -- --redis redis://127.0.0.1:6379 --token secret --listen 127.0.0.1:8079
+//! cargo run -p tidegate-host-upstash-rest -- --redis redis://127.0.0.1:6379 --token secret --listen 127.0.0.1:8079
 //! ```
 
 use std::error::Error;
@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tidegate_host_upstash_rest::Front;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
-use tollgate_host_upstash_rest::Front;
 
 /// Upstash's REST protocol over a Redis server, for local use.
 #[derive(Debug, Parser)]
@@ -34,7 +34,7 @@ async fn main() -> ExitCode {
     match run(Args::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tollgate-host-upstash-rest: {error}");
+            eprintln!("tidegate-host-upstash-rest: {error}");
             ExitCode::FAILURE
         }
     }

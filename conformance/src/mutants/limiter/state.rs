@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use tollgate_core::algorithm::BucketState;
-use tollgate_core::{Policy, PolicyState, QuotaState, Rule, UnixMillis};
-use tollgate_guest_protocol::{Call, Decided, Outcome};
+use tidegate_core::algorithm::BucketState;
+use tidegate_core::{Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use tidegate_guest_protocol::{Call, Decided, Outcome};
 
 use super::Fault;
 use crate::mutants::policy;

@@ -60,7 +60,7 @@ impl App {
     }
 }
 
-const CHECK: &str = "/kv/_tollgate/check";
+const CHECK: &str = "/kv/_tidegate/check";
 
 #[tokio::test]
 async fn a_deployed_app_limits_by_the_platforms_address_and_shows_nothing() -> Result<()> {
@@ -73,7 +73,7 @@ async fn a_deployed_app_limits_by_the_platforms_address_and_shows_nothing() -> R
         admitted += u64::from(status == 200);
     }
     assert!((5..15).contains(&admitted), "admitted {admitted}");
-    for (method, path) in [("GET", "/debug/kv"), ("POST", CHECK), ("POST", "/erl/_tollgate/check"), ("GET", "/")] {
+    for (method, path) in [("GET", "/debug/kv"), ("POST", CHECK), ("POST", "/erl/_tidegate/check"), ("GET", "/")] {
         assert_eq!(app.ask(method, path, "").await?.0, 404, "{path}");
     }
     app.host.stop().await;
@@ -107,13 +107,13 @@ async fn edge_rate_limiting_answers_with_what_it_knows_and_nothing_else() -> Res
 
 #[tokio::test]
 async fn a_store_that_is_not_linked_is_named_and_stops_nothing_else() -> Result<()> {
-    let unlinked = |manifest: String| manifest.replace("tollgate = []", "other = []");
+    let unlinked = |manifest: String| manifest.replace("tidegate = []", "other = []");
     let app = App::start_with(unlinked, &[TEST_MODE]).await?;
     let (status, body) = app.call(CHECK, "k").await?;
     assert_eq!(status, 503);
-    assert!(body.contains("invalid") && body.contains("KV Store \\\"tollgate\\\" is not linked"), "{body}");
+    assert!(body.contains("invalid") && body.contains("KV Store \\\"tidegate\\\" is not linked"), "{body}");
     let (status, body) = app.get("/kv").await?;
-    assert!(status == 503 && !body.contains("tollgate"), "{status} {body}");
+    assert!(status == 503 && !body.contains("tidegate"), "{status} {body}");
     assert_eq!(app.get("/erl").await?.0, 200);
     assert_eq!(app.get("/health").await?.0, 200);
     app.host.stop().await;
@@ -122,14 +122,14 @@ async fn a_store_that_is_not_linked_is_named_and_stops_nothing_else() -> Result<
 
 #[tokio::test]
 async fn a_corrupt_value_is_one_keys_error_until_it_is_reset() -> Result<()> {
-    let corrupt = r#"tollgate = [{ key = "tg1:api:fw60000:bad", data = "12345678" }]"#;
-    let app = App::start_with(|manifest| manifest.replace("tollgate = []", corrupt), &[TEST_MODE]).await?;
+    let corrupt = r#"tidegate = [{ key = "tg1:api:fw60000:bad", data = "12345678" }]"#;
+    let app = App::start_with(|manifest| manifest.replace("tidegate = []", corrupt), &[TEST_MODE]).await?;
     for _ in 0..2 {
         let (status, body) = app.call(CHECK, "bad").await?;
         assert!(status == 503 && body.contains("corrupt"), "{status} {body}");
         assert_eq!(app.call(CHECK, "good").await?.0, 200);
     }
-    assert_eq!(app.call("/kv/_tollgate/reset", "bad").await?.0, 200);
+    assert_eq!(app.call("/kv/_tidegate/reset", "bad").await?.0, 200);
     assert_eq!(app.call(CHECK, "bad").await?.0, 200);
     app.host.stop().await;
     Ok(())
@@ -152,7 +152,7 @@ async fn any_key_is_one_that_the_store_takes() -> Result<()> {
 async fn a_panic_is_one_requests_and_no_count_is_lost() -> Result<()> {
     let app = App::start(&[TEST_MODE]).await?;
     assert_eq!(app.call(CHECK, "k").await?.0, 200);
-    assert_eq!(app.call("/kv/_tollgate/panic", "k").await?.0, 500);
+    assert_eq!(app.call("/kv/_tidegate/panic", "k").await?.0, 500);
     assert_eq!((app.call(CHECK, "k").await?.0, app.call(CHECK, "k").await?.0), (200, 429));
     app.host.stop().await;
     Ok(())

@@ -137,7 +137,7 @@ impl Servers {
 
 impl Node {
     async fn start((port, bus_port): (u16, u16), clustered: bool) -> Result<Self, String> {
-        let folder = tempfile::Builder::new().prefix("tollgate-redis-").tempdir().map_err(|error| error.to_string())?;
+        let folder = tempfile::Builder::new().prefix("tidegate-redis-").tempdir().map_err(|error| error.to_string())?;
         let (port_text, bus_text) = (port.to_string(), bus_port.to_string());
         let mut args = vec!["--port", &port_text, "--bind", "127.0.0.1", "--protected-mode", "yes"];
         // An answer is given only once what it says is on disk: a restart forgets nothing that was told.

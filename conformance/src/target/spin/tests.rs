@@ -66,7 +66,7 @@ const LIMITERS: [&str; 3] = ["kv", "atomics", "window"];
 #[tokio::test]
 async fn an_app_as_deployed_limits_by_the_address_that_spin_tells() -> Result<()> {
     let app = App::start(&[
-        "--env=TOLLGATE_TEST_MODE=off",
+        "--env=TIDEGATE_TEST_MODE=off",
         "--env=WINDOW_POLICY={\"name\":\"w\",\"quotas\":[{\"algorithm\":\
                             \"fixed_window\",\"limit\":5,\"window_ms\":86400000}]}",
     ])
@@ -85,7 +85,7 @@ async fn an_app_as_deployed_limits_by_the_address_that_spin_tells() -> Result<()
         }
         assert!((5..15).contains(&admitted), "{limiter}: admitted {admitted}");
         // The suite's routes are not there.
-        let (status, _) = app.call(&format!("/{limiter}/_tollgate/check"), &call("k", 1, NOW_MS)).await?;
+        let (status, _) = app.call(&format!("/{limiter}/_tidegate/check"), &call("k", 1, NOW_MS)).await?;
         assert_eq!(status, 404, "{limiter}");
     }
     assert_eq!(app.get("/free", &[]).await?, (200, "allowed\n".into()));
@@ -130,13 +130,13 @@ async fn a_row_of_the_wrong_length_is_an_error_and_ends_no_store() -> Result<()>
             let key = format!("{limiter}{}-{length}", row.len());
             let put = format!("set default {}{row} {}", stored(&key), "x".repeat(length));
             assert_eq!(app.host.tell(&put).await?, "set");
-            let (status, answer) = app.call(&format!("/{limiter}/_tollgate/check"), &call(&key, 1, NOW_MS)).await?;
+            let (status, answer) = app.call(&format!("/{limiter}/_tidegate/check"), &call(&key, 1, NOW_MS)).await?;
             assert_eq!((status, &answer["error"]["kind"]), (503, &json!("corrupt")), "{limiter} {row}: {answer}");
         }
     }
     // The store is as it was, for everyone else.
     for limiter in LIMITERS {
-        let (status, answer) = app.call(&format!("/{limiter}/_tollgate/check"), &call("sound", 1, NOW_MS)).await?;
+        let (status, answer) = app.call(&format!("/{limiter}/_tidegate/check"), &call("sound", 1, NOW_MS)).await?;
         assert_eq!(status, 200, "{limiter}: {answer}");
     }
     Ok(())
@@ -147,7 +147,7 @@ async fn fifty_first_requests_that_meet_are_exact() -> Result<()> {
     // All have read before any writes: at each step, fifty wait out the same pause.
     let app = App::start(&["--pause-ms=20"]).await?;
     for limiter in ["atomics", "window"] {
-        let path = format!("/{limiter}/_tollgate/check");
+        let path = format!("/{limiter}/_tidegate/check");
         let (once, ten) = (call("once", 1, NOW_MS), call("ten", 10, NOW_MS));
         for (call, limit) in [(once, 1), (ten, 10)] {
             let answers = join_all((0..50).map(|_| app.call(&path, &call))).await;
@@ -158,7 +158,7 @@ async fn fifty_first_requests_that_meet_are_exact() -> Result<()> {
     }
     // And without atomics it is not: all fifty pass, which is what is declared of a limit of 1.
     let once = call("kv", 1, NOW_MS);
-    let answers = join_all((0..50).map(|_| app.call("/kv/_tollgate/check", &once))).await;
+    let answers = join_all((0..50).map(|_| app.call("/kv/_tidegate/check", &once))).await;
     let admitted = answers.into_iter().map(|answer| Ok(u64::from(answer?.0 == 200))).sum::<Result<u64>>()?;
     assert!((2..=50).contains(&admitted), "{admitted}");
     Ok(())
@@ -171,7 +171,7 @@ async fn a_decision_takes_as_many_operations_as_is_declared() -> Result<()> {
     for (limiter, expected) in [("kv", [2, 2, 1]), ("atomics", [9, 2, 1]), ("window", [4, 3, 2])] {
         for expected in expected {
             let before = app.operations().await?;
-            app.call(&format!("/{limiter}/_tollgate/check"), &call("k", 2, NOW_MS)).await?;
+            app.call(&format!("/{limiter}/_tidegate/check"), &call("k", 2, NOW_MS)).await?;
             assert_eq!(app.operations().await? - before, expected, "{limiter}");
         }
     }
@@ -184,7 +184,7 @@ async fn long_keys_and_long_policies_are_counted_apart() -> Result<()> {
     for limiter in LIMITERS {
         for last in ["a", "b"] {
             let key = "\u{1f980}".repeat(10_000) + last;
-            let path = format!("/{limiter}/_tollgate/check");
+            let path = format!("/{limiter}/_tidegate/check");
             assert_eq!(app.call(&path, &call(&key, 1, NOW_MS)).await?.0, 200, "{limiter} {last}");
             assert_eq!(app.call(&path, &call(&key, 1, NOW_MS)).await?.0, 429, "{limiter} {last}");
         }
@@ -198,7 +198,7 @@ async fn a_policy_that_is_none_is_told_and_what_a_window_cannot_is_unsupported()
     assert_eq!(app.get("/atomics", &[]).await?, (500, "misconfigured\n".into()));
     let mut costly = call("k", 10, NOW_MS);
     costly["cost"] = json!(2);
-    let (status, answer) = app.call("/window/_tollgate/check", &costly).await?;
+    let (status, answer) = app.call("/window/_tidegate/check", &costly).await?;
     assert_eq!((status, &answer["error"]["kind"]), (503, &json!("unsupported")));
     Ok(())
 }

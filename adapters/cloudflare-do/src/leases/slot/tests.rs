@@ -1,4 +1,4 @@
-use tollgate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
 
 use super::{Slot, Spent};
 use crate::wire::{Granted, Returned};

@@ -1,9 +1,9 @@
-import { limit } from "@tollgate-rs/edge/hono";
+import { limit } from "@tidegate/edge/hono";
 import { Hono } from "hono";
-import { tollgate } from "../tollgate.mjs";
+import { tidegate } from "../tidegate.mjs";
 
 export const app = new Hono();
-app.use("/api/*", limit(tollgate("cloudflare"), { refund: (response) => (response.status === 304 ? 1 : 0) }));
+app.use("/api/*", limit(tidegate("cloudflare"), { refund: (response) => (response.status === 304 ? 1 : 0) }));
 app.get("/api/hello", (context) => context.text("hello"));
 app.get("/api/cached", (context) => context.body(null, 304));
 app.get("/", (context) => context.text("home"));

@@ -1,5 +1,5 @@
-import { limit } from "@tollgate-rs/edge/netlify";
-import { tollgate } from "../tollgate.mjs";
+import { limit } from "@tidegate/edge/netlify";
+import { tidegate } from "../tidegate.mjs";
 
-export default limit(tollgate("netlify"));
+export default limit(tidegate("netlify"));
 export const config = { path: "/api/*" };

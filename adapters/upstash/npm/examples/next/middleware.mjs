@@ -1,5 +1,5 @@
-import { limit } from "@tollgate-rs/edge/next";
-import { tollgate } from "../tollgate.mjs";
+import { limit } from "@tidegate/edge/next";
+import { tidegate } from "../tidegate.mjs";
 
-export const middleware = limit(tollgate("vercel"));
+export const middleware = limit(tidegate("vercel"));
 export const config = { matcher: "/api/:path*" };

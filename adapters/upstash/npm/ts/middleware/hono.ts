@@ -5,9 +5,9 @@ import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
 /**
  * A Hono middleware:
  *
- *     app.use("/api/*", limit(tollgate));
+ *     app.use("/api/*", limit(tidegate));
  */
-export function limit(tollgate: Limiter, options: GuardOptions = {}): MiddlewareHandler {
+export function limit(tidegate: Limiter, options: GuardOptions = {}): MiddlewareHandler {
   return async (context, next) => {
     let passed = false;
     const app = async () => {
@@ -15,7 +15,7 @@ export function limit(tollgate: Limiter, options: GuardOptions = {}): Middleware
       await next();
       return context.res;
     };
-    const response = await guard(tollgate, context.req.raw, app, options, { waitUntil: waitUntil(context) });
+    const response = await guard(tidegate, context.req.raw, app, options, { waitUntil: waitUntil(context) });
     if (!passed) return response;
     context.res = response;
     return undefined;

@@ -10,10 +10,10 @@ interface Context {
 /**
  * A Netlify edge function. Which paths it is for, `config` says:
  *
- *     export default limit(tollgate);
+ *     export default limit(tidegate);
  *     export const config = { path: "/api/*" };
  */
-export function limit(tollgate: Limiter, options: GuardOptions = {}) {
+export function limit(tidegate: Limiter, options: GuardOptions = {}) {
   return (request: Request, context: Context): Promise<Response> =>
-    guard(tollgate, request, () => context.next(), options, { waitUntil: context.waitUntil?.bind(context) });
+    guard(tidegate, request, () => context.next(), options, { waitUntil: context.waitUntil?.bind(context) });
 }

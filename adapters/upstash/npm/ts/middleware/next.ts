@@ -6,12 +6,12 @@ import { type GuardOptions, judge } from "./guard.js";
 /**
  * A Next.js middleware. Which paths it is for, `config.matcher` says:
  *
- *     export const middleware = limit(tollgate);
+ *     export const middleware = limit(tidegate);
  *     export const config = { matcher: "/api/:path*" };
  */
-export function limit(tollgate: Limiter, options: Omit<GuardOptions, "refund"> = {}) {
+export function limit(tidegate: Limiter, options: Omit<GuardOptions, "refund"> = {}) {
   return async (request: NextRequest): Promise<Response> => {
-    const verdict = await judge(tollgate, request, options);
+    const verdict = await judge(tidegate, request, options);
     return verdict?.response ?? verdict?.onto(NextResponse.next()) ?? NextResponse.next();
   };
 }

@@ -4,13 +4,13 @@ import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
 /**
  * The request handler of React Router or Remix, limited:
  *
- *     export default limit(tollgate, createRequestHandler(build));
+ *     export default limit(tidegate, createRequestHandler(build));
  */
 export function limit<Rest extends unknown[]>(
-  tollgate: Limiter,
+  tidegate: Limiter,
   handler: (request: Request, ...rest: Rest) => Response | Promise<Response>,
   options: GuardOptions & { waitUntil?: WaitUntil } = {},
 ) {
   return (request: Request, ...rest: Rest): Promise<Response> =>
-    guard(tollgate, request, () => handler(request, ...rest), options, { waitUntil: options.waitUntil });
+    guard(tidegate, request, () => handler(request, ...rest), options, { waitUntil: options.waitUntil });
 }

@@ -11,11 +11,11 @@ interface Event {
 /**
  * A SvelteKit `handle`; `sequence` puts it before others:
  *
- *     export const handle = limit(tollgate);
+ *     export const handle = limit(tidegate);
  */
-export function limit(tollgate: Limiter, options: GuardOptions = {}) {
+export function limit(tidegate: Limiter, options: GuardOptions = {}) {
   return <E extends Event>({ event, resolve }: { event: E; resolve(event: E): Response | Promise<Response> }): Promise<Response> =>
-    guard(tollgate, event.request, () => resolve(event), options, { waitUntil: waitUntil(event.platform), peer: peer(event) });
+    guard(tidegate, event.request, () => resolve(event), options, { waitUntil: waitUntil(event.platform), peer: peer(event) });
 }
 
 /** Each platform's adapter puts it elsewhere. */

@@ -1,4 +1,4 @@
-import { limit } from "@tollgate-rs/edge/sveltekit";
-import { tollgate } from "../../tollgate.mjs";
+import { limit } from "@tidegate/edge/sveltekit";
+import { tidegate } from "../../tidegate.mjs";
 
-export const handle = limit(tollgate("direct"), { check: (request) => (request.url.includes("/api/") ? {} : null) });
+export const handle = limit(tidegate("direct"), { check: (request) => (request.url.includes("/api/") ? {} : null) });

@@ -1,9 +1,9 @@
 // The limiter that each example here uses; an app would write it beside its policy.
 
-import { Tollgate } from "@tollgate-rs/edge";
+import { Tidegate } from "@tidegate/edge";
 
-export const tollgate = (platform) =>
-  new Tollgate({
+export const tidegate = (platform) =>
+  new Tidegate({
     url: process.env.UPSTASH_REDIS_REST_URL,
     token: process.env.UPSTASH_REDIS_REST_TOKEN,
     platform,
