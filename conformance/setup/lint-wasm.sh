@@ -20,7 +20,7 @@ lint() {
 }
 
 lint wasm32-unknown-unknown --package 'tidegate-guest-cloudflare*' --package 'tidegate-cloudflare-*' --features tidegate-guest-cloudflare/suite &&
-    lint wasm32-unknown-unknown --package tidegate-upstash --no-default-features --features rest &&
+    lint wasm32-unknown-unknown --package tidegate-redis --no-default-features --features rest &&
     lint wasm32-unknown-unknown --package tidegate-npm &&
     lint wasm32-unknown-unknown --package tidegate-npm --no-default-features --features blobs &&
     lint wasm32-wasip1 --package 'tidegate-guest-spin*' --package tidegate-spin &&

@@ -5,7 +5,7 @@ if [ -z "$wasm" ]; then
 elif ! command -v npm >/dev/null 2>&1; then
     say "npm is missing, and with it the npm package; install it with: sudo apt-get install npm"
 else
-    npm_packages adapters/upstash/npm "typescript and the frameworks" "the npm package"
+    npm_packages adapters/npm "typescript and the frameworks" "the npm package"
     # The package that the hosts run is a folder of this checkout: linked, not copied.
     npm_packages conformance/hosts/edge "edge-runtime and deno" "the targets vercel, netlify and netlify-blobs"
 fi

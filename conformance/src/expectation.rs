@@ -18,7 +18,7 @@ pub fn unmet(fixture: &Fixture, replay: &Replay) -> Vec<String> {
     found
 }
 
-/// Every `admitted_max` that was passed, in words: what soft stores are held to as well.
+/// Every `admitted_max` that was passed, in words: what approximate stores are held to as well.
 #[must_use]
 pub fn too_many(fixture: &Fixture, replay: &Replay) -> Vec<String> {
     let steps = fixture.steps.iter().zip(&replay.steps).enumerate();

@@ -2,7 +2,7 @@
 //!
 //! - **Exact**: every step's answers are the reference's, as a multiset of whole decisions with their response fields,
 //!   for a burst's requests are decided in any order.
-//! - **Soft, per location**: what is admitted of each key in any interval is at most what [`Accuracy::ceiling`] makes of
+//! - **Approximate, per location**: what is admitted of each key in any interval is at most what [`Accuracy::ceiling`] makes of
 //!   the algorithm's own maximum in it, and by any instant at least what an exact limiter admits of the limit that
 //!   [`Accuracy::floor`] gives.
 //! - **Restart**: while the store was down some answers are errors, so the whole fixture is judged by bounds: admitted is
@@ -74,7 +74,7 @@ pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &
             let bounds = bounds::of(accuracy, isolates, fixture, reference, found);
             reasons.extend(bounds.broken);
             // One that holds some back may spend it when the others are done, and one that forgets what races counts no burst whole.
-            if matches!(accuracy, Accuracy::Soft(drift) if drift.floor.held == 0 && !forgets_what_races(drift)) {
+            if matches!(accuracy, Accuracy::Approximate(drift) if drift.floor.held == 0 && !forgets_what_races(drift)) {
                 reasons.extend(expectation::too_many(fixture, found));
             }
             (bounds.floor, bounds.ceiling, bounds.ceiling_tested)

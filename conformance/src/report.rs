@@ -42,7 +42,7 @@ pub struct Tidegate {
 pub struct TargetReport {
     /// Its name.
     pub name: String,
-    /// `exact`, `soft` or `per_location`.
+    /// `exact`, `approximate` or `per_location`.
     pub class: String,
     /// The class with its formula, in words.
     #[serde(default)]
@@ -220,8 +220,11 @@ mod tests {
     use super::{FixtureReport, Status, TargetReport};
     use crate::judge::Verdict;
 
-    const SOFT: Accuracy =
-        Accuracy::Soft(Drift { formula: "2 x limit", ceiling: |load| 2 * load.limit, floor: Floor::NOTHING_HELD });
+    const APPROXIMATE: Accuracy = Accuracy::Approximate(Drift {
+        formula: "2 x limit",
+        ceiling: |load| 2 * load.limit,
+        floor: Floor::NOTHING_HELD,
+    });
 
     fn concluded(accuracy: &Accuracy, fixtures: Vec<FixtureReport>) -> TargetReport {
         TargetReport { fixtures, ..TargetReport::new("t", accuracy) }.concluded(accuracy, None)
@@ -240,7 +243,8 @@ mod tests {
     fn a_stub_never_passes() {
         let concluded = |verdicts: &[Verdict]| {
             let fixtures = verdicts.iter().map(|verdict| FixtureReport::new("a/b", *verdict)).collect();
-            TargetReport { fixtures, ..TargetReport::new("t", &SOFT) }.concluded(&SOFT, Some("it counts nothing"))
+            TargetReport { fixtures, ..TargetReport::new("t", &APPROXIMATE) }
+                .concluded(&APPROXIMATE, Some("it counts nothing"))
         };
         let unverified = concluded(&[Verdict::Pass, Verdict::Unverified]);
         assert_eq!((unverified.status, unverified.reason.as_deref()), (Status::Unverified, Some("it counts nothing")));
@@ -251,10 +255,10 @@ mod tests {
     #[test]
     fn a_bound_that_nothing_could_break_is_not_passed() {
         let mut fixtures = vec![FixtureReport::new("a/b", Verdict::Pass)];
-        let untested = concluded(&SOFT, fixtures.clone());
+        let untested = concluded(&APPROXIMATE, fixtures.clone());
         assert_eq!(untested.status, Status::Fail);
         assert!(untested.reason.is_some_and(|reason| reason.contains("2 x limit")));
         fixtures[0].ceiling_tested = true;
-        assert_eq!(concluded(&SOFT, fixtures).status, Status::Pass);
+        assert_eq!(concluded(&APPROXIMATE, fixtures).status, Status::Pass);
     }
 }

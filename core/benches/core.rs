@@ -33,7 +33,7 @@ fn steps() {
     row("sliding window", None, step(&SlidingWindow::new(1_000_000, Millis::from_secs(1)).unwrap()));
     row("sliding log of 100", None, step(&SlidingLog::new(100, Millis::from_secs(1)).unwrap()));
     let policy = Policy::new("api", [Rule::TokenBucket(bucket).into()]).unwrap();
-    let mut state = policy.unused();
+    let mut state = policy.initial_state();
     let mut at = 0;
     let whole = best(100_000, || {
         at += 1;

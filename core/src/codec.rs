@@ -25,7 +25,7 @@ impl Policy {
     /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
     /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
-    /// let mut state = policy.unused();
+    /// let mut state = policy.initial_state();
     /// policy.decide(&mut state, UnixMillis::new(1_000), 3);
     /// let bytes = policy.encode(&state);
     /// assert_eq!(bytes.len(), 17);

@@ -12,7 +12,7 @@ use crate::{Millis, UnixMillis};
 /// use tidegate_core::{Millis, Policy, Quota, Status, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1))?])?;
-/// let ask = |cost| policy.decide(&mut policy.unused(), UnixMillis::new(0), cost).status();
+/// let ask = |cost| policy.decide(&mut policy.initial_state(), UnixMillis::new(0), cost).status();
 /// assert_eq!([ask(5), ask(6)], [Status::Allowed, Status::NeverAdmissible]);
 /// # Ok(())
 /// # }
@@ -88,7 +88,7 @@ impl Origin {
 /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(60))?])?;
-/// let decision = policy.decide(&mut policy.unused(), UnixMillis::new(45_000), 2);
+/// let decision = policy.decide(&mut policy.initial_state(), UnixMillis::new(45_000), 2);
 /// let status = decision.binding();
 /// assert_eq!((status.limit(), status.remaining()), (5, Some(3)));
 /// assert_eq!(status.reset_after(), Some(Millis::from_secs(15)));
@@ -154,7 +154,7 @@ impl fmt::Debug for QuotaStatus {
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// let policy = Policy::new("api", [Quota::token_bucket(2, 1, Millis::from_secs(1))?])?;
 /// let now = UnixMillis::new(1_800_000_000_000);
-/// let mut state = policy.unused();
+/// let mut state = policy.initial_state();
 /// let first = policy.decide(&mut state, now, 2);
 /// assert!(first.is_allowed());
 /// assert_eq!(first.binding().remaining(), Some(0));

@@ -15,7 +15,7 @@ const INTEGER_MAX: u64 = 999_999_999_999_999;
 /// use tidegate_core::{Millis, Policy, Quota, RateLimitFields, ResponseFields, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
-/// let decision = policy.decide(&mut policy.unused(), UnixMillis::new(0), 1);
+/// let decision = policy.decide(&mut policy.initial_state(), UnixMillis::new(0), 1);
 /// let fields = ResponseFields::with_revision(&policy, &decision, RateLimitFields::Draft11);
 /// assert_eq!(fields.get(ResponseFields::RATELIMIT_POLICY), Some(r#""api";q=100;w=60"#));
 /// # Ok(())
@@ -52,7 +52,7 @@ pub enum RateLimitFields {
 /// use tidegate_core::{Millis, Policy, Quota, ResponseFields, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
-/// let (mut state, now) = (policy.unused(), UnixMillis::new(1_800_000_000_000));
+/// let (mut state, now) = (policy.initial_state(), UnixMillis::new(1_800_000_000_000));
 /// let decision = policy.decide(&mut state, now, 3);
 /// let fields: Vec<_> = ResponseFields::new(&policy, &decision).into_iter().collect();
 /// assert_eq!(fields, [
@@ -69,7 +69,7 @@ pub enum RateLimitFields {
 pub struct ResponseFields(Vec<(&'static str, String)>);
 
 impl ResponseFields {
-    /// The name of the field for the media type of a [`Refusal`](crate::Refusal)'s body.
+    /// The name of the field for the media type of a [`Rejection`](crate::Rejection)'s body.
     pub const CONTENT_TYPE: &'static str = "content-type";
     /// The name of the IETF field for what remains.
     pub const RATELIMIT: &'static str = "ratelimit";

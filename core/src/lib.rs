@@ -7,7 +7,7 @@
 //! use tidegate_core::{Millis, Policy, Quota, UnixMillis};
 //! # fn main() -> Result<(), tidegate_core::Error> {
 //! let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
-//! let (mut state, now) = (policy.unused(), UnixMillis::new(1_800_000_000_000));
+//! let (mut state, now) = (policy.initial_state(), UnixMillis::new(1_800_000_000_000));
 //! let admitted = (0..50).filter(|_| policy.decide(&mut state, now, 1).is_allowed()).count();
 //! assert_eq!(admitted, 10);
 //! # Ok(())
@@ -25,6 +25,8 @@ mod error;
 mod few;
 mod headers;
 mod identity;
+#[doc(hidden)]
+pub mod internal;
 mod key;
 mod limiter;
 #[cfg(feature = "std")]
@@ -34,7 +36,7 @@ mod platform;
 mod policy_serde;
 mod policy_state;
 mod quota;
-mod refusal;
+mod rejection;
 mod sha256;
 mod sorted_map;
 pub mod store;
@@ -56,6 +58,5 @@ pub use memory::MemoryLimiter;
 pub use platform::{ClientIpSource, Platform};
 pub use policy_state::{PolicyState, QuotaState};
 pub use quota::{Policy, Quota, Rule};
-pub use refusal::{BodyFormat, Refusal};
-pub use sorted_map::SortedMap;
+pub use rejection::{BodyFormat, Rejection};
 pub use time::{Millis, UnixMillis};

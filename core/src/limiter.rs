@@ -287,18 +287,18 @@ pub enum Accuracy {
     /// Admits what the reference admits, to the request, at any concurrency.
     Exact,
     /// Admits at most what its drift says, and at least that.
-    Soft(Drift),
+    Approximate(Drift),
     /// The platform's own limiter: at most limit x locations.
     PerLocation,
 }
 
 impl Accuracy {
-    /// Its stable name: `exact`, `soft` or `per_location`.
+    /// Its stable name: `exact`, `approximate` or `per_location`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Exact => "exact",
-            Self::Soft(_) => "soft",
+            Self::Approximate(_) => "approximate",
             Self::PerLocation => "per_location",
         }
     }
@@ -315,7 +315,7 @@ impl Accuracy {
     pub fn ceiling(&self, load: Load) -> u64 {
         match self {
             Self::Exact => load.limit,
-            Self::Soft(drift) => (drift.ceiling)(load),
+            Self::Approximate(drift) => (drift.ceiling)(load),
             Self::PerLocation => load.limit.saturating_mul(load.locations),
         }
     }
@@ -326,14 +326,14 @@ impl Accuracy {
     /// use tidegate_core::{Accuracy, Drift, Floor, Load};
     /// let load = Load { limit: 100, in_flight: 500, locations: 3 };
     /// let leases = Drift { floor: Floor { held: 10, ..Floor::NOTHING_HELD }, ..Drift::WITHIN_LIMIT };
-    /// assert_eq!(Accuracy::Soft(leases).floor(load), 70);
+    /// assert_eq!(Accuracy::Approximate(leases).floor(load), 70);
     /// assert_eq!(Accuracy::PerLocation.floor(load), 100);
     /// ```
     #[must_use]
     pub const fn floor(&self, load: Load) -> u64 {
         match self {
             Self::Exact | Self::PerLocation => load.limit,
-            Self::Soft(drift) => load.limit.saturating_sub(drift.floor.held.saturating_mul(load.locations)),
+            Self::Approximate(drift) => load.limit.saturating_sub(drift.floor.held.saturating_mul(load.locations)),
         }
     }
 }
@@ -342,13 +342,13 @@ impl fmt::Display for Accuracy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exact => f.write_str("exact: admitted = limit"),
-            Self::Soft(drift) => write!(f, "soft: {} <= admitted <= {}", drift.floor, drift.formula),
+            Self::Approximate(drift) => write!(f, "approximate: {} <= admitted <= {}", drift.floor, drift.formula),
             Self::PerLocation => f.write_str("per location: limit <= admitted <= limit x locations"),
         }
     }
 }
 
-/// How far a soft limiter may be off its limit. The ceiling is a formula, as code and as text.
+/// How far an approximate limiter may be off its limit. The ceiling is a formula, as code and as text.
 ///
 /// ```
 /// use tidegate_core::{Accuracy, Drift, Floor, Load};
@@ -358,7 +358,7 @@ impl fmt::Display for Accuracy {
 ///     floor: Floor::NOTHING_HELD,
 /// };
 /// assert_eq!((drift.ceiling)(Load { limit: 10, in_flight: 50, locations: 3 }), 30);
-/// assert_eq!(Accuracy::Soft(drift).to_string(), "soft: limit <= admitted <= limit x locations");
+/// assert_eq!(Accuracy::Approximate(drift).to_string(), "approximate: limit <= admitted <= limit x locations");
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Drift {
@@ -375,7 +375,7 @@ impl Drift {
     pub const WITHIN_LIMIT: Self = Self { formula: "limit", ceiling: |load| load.limit, floor: Floor::NOTHING_HELD };
 }
 
-/// What a soft limiter admits at least: by every instant as many requests as an exact one of the limit
+/// What an approximate limiter admits at least: by every instant as many requests as an exact one of the limit
 /// `limit - held x locations`, on a key that was unused, of requests that all cost the same.
 ///
 /// ```

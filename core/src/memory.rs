@@ -190,7 +190,7 @@ impl Shard {
     #[cold]
     #[inline(never)]
     fn decide_first(&mut self, fingerprint: Fingerprint, check: &Check<'_>) -> Decision {
-        let mut state = check.policy.unused();
+        let mut state = check.policy.initial_state();
         let decision = check.policy.decide(&mut state, check.now, check.cost);
         if check.policy.expires_after(&state, check.now) > Millis::ZERO {
             if self.entries.len() >= self.sweep_at {
@@ -311,7 +311,7 @@ impl Limiter for MemoryLimiter {
         let peek = |state: &mut PolicyState| check.policy.peek(state, check.now, check.cost);
         Ok(match shard.find_mut(fingerprint) {
             Some(entry) => entry.kept.update(Expiry(0), peek),
-            None => peek(&mut check.policy.unused()),
+            None => peek(&mut check.policy.initial_state()),
         })
     }
 

@@ -15,7 +15,7 @@ use crate::{Millis, UnixMillis};
 /// use tidegate_core::{Millis, Policy, Quota, QuotaState, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
-/// let mut state = policy.unused();
+/// let mut state = policy.initial_state();
 /// policy.decide(&mut state, UnixMillis::new(0), 3);
 /// let used = QuotaState::Bucket(BucketState { level: 3_000, at: UnixMillis::new(0) });
 /// assert_eq!(state.parts(), [used]);
@@ -88,7 +88,7 @@ macro_rules! dispatch {
 }
 
 impl Rule {
-    fn unused(&self) -> QuotaState {
+    fn initial_state(&self) -> QuotaState {
         match self {
             Self::FixedWindow(_) => QuotaState::Window(WindowState::default()),
             Self::SlidingWindow(_) => QuotaState::Sliding(SlidingState::default()),
@@ -143,13 +143,13 @@ impl Policy {
     /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
     /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1))?])?;
-    /// assert_eq!(policy.peek(&policy.unused(), UnixMillis::new(0), 1).binding().remaining(), Some(5));
+    /// assert_eq!(policy.peek(&policy.initial_state(), UnixMillis::new(0), 1).binding().remaining(), Some(5));
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn unused(&self) -> PolicyState {
-        PolicyState(self.quotas().iter().map(|quota| quota.rule().unused()).collect())
+    pub fn initial_state(&self) -> PolicyState {
+        PolicyState(self.quotas().iter().map(|quota| quota.rule().initial_state()).collect())
     }
 
     /// Decides on a request of `cost` at `now`, and charges every quota if all admit it.
@@ -164,7 +164,7 @@ impl Policy {
     ///     Quota::fixed_window(3, Millis::from_secs(1))?.named("burst")?,
     ///     Quota::fixed_window(1, Millis::from_secs(60))?.named("sustained")?,
     /// ])?;
-    /// let (mut state, now) = (policy.unused(), UnixMillis::new(0));
+    /// let (mut state, now) = (policy.initial_state(), UnixMillis::new(0));
     /// assert!(policy.decide(&mut state, now, 1).is_allowed());
     /// let denied = policy.decide(&mut state, now, 1);
     /// assert_eq!(policy.quotas()[denied.binding_index()].name(), "sustained");
@@ -209,7 +209,7 @@ impl Policy {
     /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
     /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1))?])?;
-    /// let (mut state, then) = (policy.unused(), UnixMillis::new(900));
+    /// let (mut state, then) = (policy.initial_state(), UnixMillis::new(900));
     /// policy.decide(&mut state, then, 5);
     /// let now = UnixMillis::new(950);
     /// policy.refund(&mut state, then, now, 2);
@@ -229,7 +229,7 @@ impl Policy {
     /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
     /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
-    /// let (mut state, now) = (policy.unused(), UnixMillis::new(0));
+    /// let (mut state, now) = (policy.initial_state(), UnixMillis::new(0));
     /// policy.decide(&mut state, now, 3);
     /// assert_eq!(policy.expires_after(&state, now), Millis::new(600));
     /// # Ok(())

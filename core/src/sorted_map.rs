@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 /// comes after it. So it is for some ten thousand keys, and no choice of keys makes it slower than that.
 ///
 /// ```
-/// use tidegate_core::SortedMap;
+/// use tidegate_core::internal::SortedMap;
 /// let mut counts = SortedMap::new();
 /// counts.insert("ip:192.0.2.2", 1);
 /// counts.insert("ip:192.0.2.1", 2);

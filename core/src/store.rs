@@ -13,9 +13,7 @@ mod best_effort;
 mod native;
 mod versioned;
 
-pub use atomic::{Atomic, AtomicLimiter, Before, Operation};
+pub use atomic::{Applied, Atomic, AtomicLimiter, Operation};
 pub use best_effort::{BestEffort, BestEffortLimiter, LastWriterWins};
 pub use native::{Native, NativeLimiter};
-pub use versioned::{Found, Swap, Versioned, VersionedLimiter};
-
-pub use crate::sha256::sha256;
+pub use versioned::{Swap, Versioned, VersionedLimiter, VersionedValue};

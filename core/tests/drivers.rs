@@ -9,8 +9,8 @@ use std::task::Poll;
 
 use pollster::block_on;
 use tidegate_core::store::{
-    Atomic, AtomicLimiter, Before, BestEffort, BestEffortLimiter, Found, Native, NativeLimiter, Operation, Swap,
-    Versioned, VersionedLimiter,
+    Applied, Atomic, AtomicLimiter, BestEffort, BestEffortLimiter, Native, NativeLimiter, Operation, Swap, Versioned,
+    VersionedLimiter, VersionedValue,
 };
 use tidegate_core::{
     Accuracy, Capabilities, Check, Drift, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund,
@@ -40,7 +40,7 @@ impl Table {
         let current = rows.get(key).map(|row| row.1);
         let rival = self.rivals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if current != expected || rival.is_ok() {
-            return Swap::Lost;
+            return Swap::Conflict;
         }
         self.writes.fetch_add(1, Ordering::Relaxed);
         rows.insert(key.into(), (bytes.into(), current.unwrap_or(0) + 1));
@@ -86,9 +86,9 @@ impl Versioned for Table {
         Capabilities { idempotency: false, round_trips: 2, ..Capabilities::EXACT }
     }
 
-    async fn read(&self, key: &str) -> Result<Option<Found<u64>>, Error> {
+    async fn read(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error> {
         turn().await;
-        Ok(self.read(key).map(|(bytes, version)| Found { bytes, version }))
+        Ok(self.read(key).map(|(bytes, version)| VersionedValue { bytes, version }))
     }
 
     async fn create(&self, key: &str, bytes: &[u8], ttl: Millis) -> Result<Swap, Error> {
@@ -114,7 +114,11 @@ struct Shelf(Table);
 
 impl BestEffort for Shelf {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { accuracy: Accuracy::Soft(Drift::LAST_WRITER_WINS), idempotency: false, ..Capabilities::EXACT }
+        Capabilities {
+            accuracy: Accuracy::Approximate(Drift::LAST_WRITER_WINS),
+            idempotency: false,
+            ..Capabilities::EXACT
+        }
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
@@ -223,8 +227,8 @@ impl Atomic for Liar {
         Capabilities { refund: false, peek: false, reset: false, ..Capabilities::EXACT }
     }
 
-    async fn apply(&self, _: Operation<'_>) -> Result<Before, Error> {
-        Ok(Before { state: None, now: NOW, cost: 1, admitted: false })
+    async fn apply(&self, _: Operation<'_>) -> Result<Applied, Error> {
+        Ok(Applied { previous: None, now: NOW, cost: 1, admitted: false })
     }
 
     async fn delete(&self, _: &Policy, _: &Key) -> Result<(), Error> {

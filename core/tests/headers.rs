@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
 use tidegate_core::algorithm::MAX_UNITS;
 use tidegate_core::{
-    BodyFormat, Decision, ErrorKind, Millis, Policy, Quota, Refusal, ResponseFields, Status, UnixMillis,
+    BodyFormat, Decision, ErrorKind, Millis, Policy, Quota, Rejection, ResponseFields, Status, UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -32,8 +32,8 @@ fn show(fields: &ResponseFields) -> String {
     fields.iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
 }
 
-fn show_response(refusal: &Refusal) -> String {
-    format!("{}\n{}\n{}", refusal.status_code(), show(refusal.fields()), refusal.body())
+fn show_response(rejection: &Rejection) -> String {
+    format!("{}\n{}\n{}", rejection.status_code(), show(rejection.fields()), rejection.body())
 }
 
 fn burst_and_daily(burst: u64, daily: u64) -> Policy {
@@ -50,7 +50,7 @@ fn one(quota: Quota) -> Policy {
 
 /// The decision on the last of several requests at one instant.
 fn last(policy: &Policy, now: UnixMillis, costs: &[u64]) -> Decision {
-    let mut state = policy.unused();
+    let mut state = policy.initial_state();
     costs.iter().map(|&cost| policy.decide(&mut state, now, cost)).last().expect("a request")
 }
 
@@ -74,14 +74,14 @@ fn an_allowed_request() {
         entries(fields.get(ResponseFields::RATELIMIT).expect("present")),
         [named("burst", &[("r", 7), ("t", 1)]), named("daily", &[("r", 997), ("t", 57_600)])]
     );
-    assert_eq!(Refusal::denied(&policy, &decision, BodyFormat::Json), None);
+    assert_eq!(Rejection::denied(&policy, &decision, BodyFormat::Json), None);
 }
 
 #[test]
 fn a_denied_request() {
     let policy = burst_and_daily(10, 1_000);
     let decision = last(&policy, NOW, &[10, 6]);
-    let json = Refusal::denied(&policy, &decision, BodyFormat::Json).expect("denied");
+    let json = Rejection::denied(&policy, &decision, BodyFormat::Json).expect("denied");
     // The bucket has room for 6 after 1.2 s, and is full only after 2 s.
     insta::assert_snapshot!(show_response(&json), @r#"
     429
@@ -95,7 +95,7 @@ fn a_denied_request() {
 
     {"error":"rate_limited","policy":"api","quota":"burst","retry_after_ms":1200}
     "#);
-    let problem = Refusal::denied(&policy, &decision, BodyFormat::Problem).expect("denied");
+    let problem = Rejection::denied(&policy, &decision, BodyFormat::Problem).expect("denied");
     assert_eq!(problem.fields().get(ResponseFields::CONTENT_TYPE), Some("application/problem+json"));
     let body: serde_json::Value = serde_json::from_str(problem.body()).expect("JSON");
     assert_eq!(
@@ -113,7 +113,7 @@ fn a_denied_request() {
 fn every_exhausted_quota_is_violated() {
     let policy = burst_and_daily(10, 10);
     let decision = last(&policy, NOW, &[10, 1]);
-    let problem = Refusal::denied(&policy, &decision, BodyFormat::Problem).expect("denied");
+    let problem = Rejection::denied(&policy, &decision, BodyFormat::Problem).expect("denied");
     let body: serde_json::Value = serde_json::from_str(problem.body()).expect("JSON");
     assert_eq!(body["violated-policies"], serde_json::json!(["burst", "daily"]));
     // The daily quota waits longer, so it bound.
@@ -127,8 +127,8 @@ fn never_admissible_has_no_time_to_retry_after() {
     let policy = burst_and_daily(10, 1_000);
     let decision = last(&policy, NOW, &[3, 11]);
     assert_eq!(decision.status(), Status::NeverAdmissible);
-    let refusal = Refusal::denied(&policy, &decision, BodyFormat::Json).expect("denied");
-    insta::assert_snapshot!(show_response(&refusal), @r#"
+    let rejection = Rejection::denied(&policy, &decision, BodyFormat::Json).expect("denied");
+    insta::assert_snapshot!(show_response(&rejection), @r#"
     429
     x-ratelimit-limit: 10
     x-ratelimit-remaining: 7
@@ -145,8 +145,8 @@ fn never_admissible_has_no_time_to_retry_after() {
 fn what_the_platform_does_not_tell_is_absent() {
     let policy = one(Quota::fixed_window(100, Millis::from_secs(60)).expect("a quota"));
     let denied = Decision::native(false, 100, NOW);
-    let refusal = Refusal::denied(&policy, &denied, BodyFormat::Json).expect("denied");
-    insta::assert_snapshot!(show_response(&refusal), @r#"
+    let rejection = Rejection::denied(&policy, &denied, BodyFormat::Json).expect("denied");
+    insta::assert_snapshot!(show_response(&rejection), @r#"
     429
     x-ratelimit-limit: 100
     ratelimit-policy: "api";q=100;w=60
@@ -197,7 +197,7 @@ fn integers_stay_within_what_a_structured_field_holds() {
 
 #[test]
 fn a_failed_store_is_not_a_denial() {
-    insta::assert_snapshot!(show_response(&Refusal::unavailable(ErrorKind::Unavailable)), @r#"
+    insta::assert_snapshot!(show_response(&Rejection::unavailable(ErrorKind::Unavailable)), @r#"
     503
     content-type: application/json
 
@@ -238,7 +238,7 @@ proptest! {
         charge_denied in any::<bool>(),
     ) {
         let policy = Policy::new("api", quotas).expect("a policy").charge_denied(charge_denied);
-        let (mut state, mut now) = (policy.unused(), NOW);
+        let (mut state, mut now) = (policy.initial_state(), NOW);
         for (gap, cost) in arrivals {
             now = now + Millis::new(gap);
             let decision = policy.decide(&mut state, now, cost);
@@ -270,13 +270,13 @@ proptest! {
             }
 
             prop_assert_eq!(
-                Refusal::denied(&policy, &decision, BodyFormat::Json).is_none(), decision.is_allowed()
+                Rejection::denied(&policy, &decision, BodyFormat::Json).is_none(), decision.is_allowed()
             );
             for format in [BodyFormat::Json, BodyFormat::Problem] {
-                if let Some(refusal) = Refusal::denied(&policy, &decision, format) {
-                    prop_assert!(serde_json::from_str::<serde_json::Value>(refusal.body()).is_ok());
-                    let names: std::collections::BTreeSet<_> = refusal.fields().iter().map(|(name, _)| name).collect();
-                    prop_assert_eq!(names.len(), refusal.fields().iter().count());
+                if let Some(rejection) = Rejection::denied(&policy, &decision, format) {
+                    prop_assert!(serde_json::from_str::<serde_json::Value>(rejection.body()).is_ok());
+                    let names: std::collections::BTreeSet<_> = rejection.fields().iter().map(|(name, _)| name).collect();
+                    prop_assert_eq!(names.len(), rejection.fields().iter().count());
                 }
             }
         }

@@ -59,7 +59,7 @@ fn laws() -> ProptestConfig {
 
 /// Replays arrivals; the decisions with their instants and costs, and the state they leave.
 fn replay(policy: &Policy, start: UnixMillis, arrivals: &[Arrival]) -> (Vec<(UnixMillis, u64, Decision)>, PolicyState) {
-    let (mut state, mut now) = (policy.unused(), start);
+    let (mut state, mut now) = (policy.initial_state(), start);
     let decisions = arrivals
         .iter()
         .map(|&(gap, cost)| {
@@ -109,7 +109,7 @@ proptest! {
         });
         let most = quota.rule().maximum(start, start + Millis::new(span));
         let policy = Policy::new("law", [quota]).unwrap();
-        let mut state = policy.unused();
+        let mut state = policy.initial_state();
         let mut ask = |ms| policy.decide(&mut state, start + Millis::new(ms), 1).is_allowed();
         let admitted: usize = (0..=span).map(|ms| (0..13).take_while(|_| ask(ms)).count()).sum();
         prop_assert_eq!(admitted as u64, most);
@@ -160,7 +160,7 @@ proptest! {
     #[test]
     fn law_3_a_denied_request_changes_no_later_decision(policy in policy(), start in start(), arrivals in arrivals()) {
         let (decisions, state) = replay(&policy, start, &arrivals);
-        let mut without = policy.unused();
+        let mut without = policy.initial_state();
         for (now, cost, decision) in &decisions {
             if decision.is_allowed() {
                 prop_assert_eq!(&policy.decide(&mut without, *now, *cost), decision);
@@ -215,7 +215,7 @@ proptest! {
         requests in proptest::collection::vec((0..=150u64, prop_oneof![4 => Just(1), 1 => 1..=13u64]), 1..60)
     ) {
         // The latest instant that a charge was made at: a denial leaves no trace, its clock included.
-        let (mut state, mut latest) = (policy.unused(), UnixMillis::default());
+        let (mut state, mut latest) = (policy.initial_state(), UnixMillis::default());
         let mut admitted = Vec::new();
         for (offset, cost) in requests {
             let now = start + Millis::new(offset);
@@ -268,7 +268,7 @@ proptest! {
     ) {
         // A right first header gets further.
         if let Some(first) = bytes.first_mut() {
-            *first = policy.encode(&policy.unused())[0];
+            *first = policy.encode(&policy.initial_state())[0];
         }
         if let Ok(mut state) = policy.decode(&bytes) {
             prop_assert_eq!(policy.encode(&state), bytes);
@@ -316,7 +316,7 @@ proptest! {
         policy in policy(), start in start(), arrivals in arrivals(),
         refunds in proptest::collection::vec(proptest::option::of((any::<prop::sample::Index>(), 0..=13u64)), 60)
     ) {
-        let (mut state, mut now) = (policy.unused(), start);
+        let (mut state, mut now) = (policy.initial_state(), start);
         let mut kept: Vec<(UnixMillis, u64)> = Vec::new();
         for ((gap, cost), refund) in arrivals.into_iter().zip(refunds) {
             now = now + Millis::new(gap);
@@ -338,7 +338,7 @@ proptest! {
     fn a_charged_denial_counts_as_an_admission_would(start in start(), limit in 1..=12u64, window in 1..=40u64) {
         let hammer = |quota: Quota| {
             let policy = Policy::new("law", [quota]).unwrap().charge_denied(true);
-            let mut state = policy.unused();
+            let mut state = policy.initial_state();
             let end = 10 * window;
             (0..end).filter(|&ms| policy.decide(&mut state, start + Millis::new(ms), 1).is_allowed()).count() as u64
         };
@@ -381,16 +381,16 @@ fn a_state_that_does_not_fit_is_shown() {
 fn states_of_another_shape_or_version_are_corrupt() {
     let bucket = Policy::new("law", [Quota::token_bucket(5, 1, Millis::new(10)).unwrap()]).unwrap();
     let window = Policy::new("law", [Quota::fixed_window(5, Millis::new(10)).unwrap()]).unwrap();
-    let error = window.decode(&bucket.encode(&bucket.unused())).unwrap_err().to_string();
+    let error = window.decode(&bucket.encode(&bucket.initial_state())).unwrap_err().to_string();
     assert!(error.contains("header 0x14 where 0x11 (fixed_window, version 1) belongs"), "{error}");
-    let mut newer = window.encode(&window.unused());
+    let mut newer = window.encode(&window.initial_state());
     newer[0] = 0x21;
     assert!(window.decode(&newer).unwrap_err().to_string().contains("header 0x21"));
     newer[0] = 0x11;
     newer.push(0);
     assert!(window.decode(&newer).unwrap_err().to_string().contains("1 bytes more"));
     // A window that begins where none begins would count as one long past: a free pass.
-    let mut unaligned = window.encode(&window.unused());
+    let mut unaligned = window.encode(&window.initial_state());
     unaligned[1] = 5;
     assert!(window.decode(&unaligned).is_err());
 }

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 
 use tidegate_core::Millis;
-use tidegate_core::store::sha256;
+use tidegate_core::internal::sha256;
 
 /// Where the counts live, and how long to wait for them.
 ///

@@ -2,7 +2,8 @@
 
 use std::mem;
 
-use tidegate_core::{Error, ErrorKind, Millis, Policy, PolicyState, SortedMap, UnixMillis};
+use tidegate_core::internal::SortedMap;
+use tidegate_core::{Error, ErrorKind, Millis, Policy, PolicyState, UnixMillis};
 
 use crate::bytes::{Reader, put, to_hex};
 use crate::held::Held;
@@ -216,7 +217,7 @@ struct Found {
 
 impl Found {
     fn state_or_unused(&self, policy: &Policy) -> PolicyState {
-        self.state.clone().unwrap_or_else(|| policy.unused())
+        self.state.clone().unwrap_or_else(|| policy.initial_state())
     }
 
     fn take_back(&mut self, policy: &Policy, now: UnixMillis, back: Option<Returned>) -> Option<Granted> {

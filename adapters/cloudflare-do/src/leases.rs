@@ -5,10 +5,11 @@ mod slot;
 use std::num::NonZero;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::store::{Atomic, AtomicLimiter, Before, Operation};
+use tidegate_core::internal::SortedMap;
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
 use tidegate_core::{
     Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Floor, Key, Limiter, Millis, Origin, Policy,
-    Refund, SortedMap,
+    Refund,
 };
 
 use crate::config::Clock;
@@ -66,7 +67,7 @@ const MIN_SWEEP: usize = 64;
 #[must_use]
 pub const fn lease_capabilities(slice: NonZero<u64>, lifetime: Millis) -> Capabilities {
     let floor = Floor { held: slice.get().saturating_mul(2), within: Some(lifetime) };
-    let accuracy = Accuracy::Soft(Drift { floor, ..Drift::WITHIN_LIMIT });
+    let accuracy = Accuracy::Approximate(Drift { floor, ..Drift::WITHIN_LIMIT });
     Capabilities { accuracy, refund: false, ..Capabilities::EXACT }
 }
 
@@ -122,7 +123,7 @@ impl<N: Namespace> Atomic for Asking<'_, N> {
         self.limiter.capabilities()
     }
 
-    async fn apply(&self, operation: Operation<'_>) -> Result<Before, Error> {
+    async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
         let store = self.limiter.calls.store();
         let Operation::Check(check) = operation else { return store.apply(operation).await };
         let action = Action::Lease { want: self.want, lifetime: self.limiter.lifetime, back: self.back };

@@ -2,7 +2,8 @@
 
 use std::future::Future;
 
-use tidegate_core::store::{Atomic, AtomicLimiter, Before, Operation, sha256};
+use tidegate_core::internal::sha256;
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
 use tidegate_core::{Capabilities, Check, Error, Key, MaybeSend, MaybeSync, Millis, Policy, UnixMillis};
 
 use crate::config::{Clock, Config};
@@ -108,7 +109,7 @@ impl<N: Namespace> Atomic for DurableObjects<N> {
         Capabilities::EXACT
     }
 
-    async fn apply(&self, operation: Operation<'_>) -> Result<Before, Error> {
+    async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
         let call = match operation {
             Operation::Check(check) => self.prepare_check(Action::Check, check),
             Operation::Peek(check) => self.prepare(Action::Peek, check.policy, check.key, check.cost, check.now),
@@ -128,8 +129,8 @@ impl<N: Namespace> Atomic for DurableObjects<N> {
 
 impl Answer {
     /// What the core computes the decision from.
-    pub(crate) fn before(&self, policy: &Policy) -> Result<Before, Error> {
-        let state = self.before.as_deref().map(|bytes| policy.decode(bytes)).transpose()?;
-        Ok(Before { state, now: self.now, cost: self.cost, admitted: self.admitted })
+    pub(crate) fn before(&self, policy: &Policy) -> Result<Applied, Error> {
+        let previous = self.before.as_deref().map(|bytes| policy.decode(bytes)).transpose()?;
+        Ok(Applied { previous, now: self.now, cost: self.cost, admitted: self.admitted })
     }
 }

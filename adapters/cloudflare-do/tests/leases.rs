@@ -206,7 +206,7 @@ proptest! {
         let floor = can.accuracy.floor(Load { limit: story.limit, in_flight: 1, locations: ISOLATES as u64 + deaths });
         prop_assume!(floor > 0);
         let policy = story.policy(floor);
-        let mut exact = policy.unused();
+        let mut exact = policy.initial_state();
         let (mut by_leases, mut by_exact) = (0u64, 0u64);
         for Asked { at, admitted, .. } in asked {
             by_leases += u64::from(admitted);
@@ -369,7 +369,7 @@ fn what_it_declares() {
     let leases = isolate(&rig, 10, 10_000);
     let can = leases.capabilities();
     assert_eq!(can.accuracy.ceiling(Load { limit: 100, in_flight: 50, locations: 3 }), 100);
-    let told = "soft: limit - 20 x locations (in the first 10000 ms) <= admitted <= limit";
+    let told = "approximate: limit - 20 x locations (in the first 10000 ms) <= admitted <= limit";
     assert_eq!(can.accuracy.to_string(), told);
     let by_object = DurableObjects::with_config(&rig, Config::default().clock(Clock::Object));
     let refused = Leases::new(by_object, NonZero::new(1).unwrap(), Millis::new(1)).unwrap_err();

@@ -30,7 +30,7 @@ pub(crate) struct Account {
 
 impl Account {
     pub(crate) fn new(policy: Arc<Policy>, id: u64) -> Self {
-        let own = Entry { id, at: UnixMillis::default(), total: 0, state: policy.unused() };
+        let own = Entry { id, at: UnixMillis::default(), total: 0, state: policy.initial_state() };
         let buckets = vec![SharedBucket::default(); policy.quotas().len()];
         Self { policy, own, others: Vec::new(), buckets }
     }

@@ -7,7 +7,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{Check, Decision, Error, ErrorKind, Millis, Origin, Policy, SortedMap, UnixMillis};
+use tidegate_core::internal::SortedMap;
+use tidegate_core::{Check, Decision, Error, ErrorKind, Millis, Origin, Policy, UnixMillis};
 
 use crate::account::Account;
 use crate::config::Config;

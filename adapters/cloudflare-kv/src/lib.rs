@@ -1,4 +1,4 @@
-//! Soft rate limiting on Workers KV, with a bound that does not depend on what KV does.
+//! Approximate rate limiting on Workers KV, with a bound that does not depend on what KV does.
 //!
 //! Workers KV has no atomic step, shows a write elsewhere up to a minute later, and takes one write a second a key. A
 //! counter kept by get and put passes its limit by the whole burst there. So here an isolate counts in its own memory what it

@@ -11,7 +11,7 @@ const REPLICATION: Millis = Millis::from_secs(5);
 /// The writes of one key, of which the store takes one a second from all isolates together.
 ///
 /// So each leaves room for the others that it knows of, and an uneven pause for those it does not: with an even one, who
-/// writes every second would keep everybody else out. After a refusal the pause grows.
+/// writes every second would keep everybody else out. After a rejection the pause grows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pace {
     last_try: Option<UnixMillis>,

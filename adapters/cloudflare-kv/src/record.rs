@@ -33,7 +33,7 @@ pub(crate) fn encode<'a>(policy: &Policy, entries: impl IntoIterator<Item = &'a 
 }
 
 pub(crate) fn decode(policy: &Policy, bytes: &[u8]) -> Result<Vec<Entry>, Error> {
-    let entry_len = HEAD_LEN + policy.encode(&policy.unused()).len();
+    let entry_len = HEAD_LEN + policy.encode(&policy.initial_state()).len();
     let body = bytes.strip_prefix(MAGIC).ok_or_else(|| corrupt("does not start as Tidegate's values do"))?;
     if body.len() % entry_len != 0 || body.len() / entry_len > ENTRIES_MAX {
         return Err(corrupt("its length is not that of 0 to 32 entries"));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     fn entry(policy: &Policy, id: u64) -> Entry {
-        let (mut state, at) = (policy.unused(), UnixMillis::new(1_800_000_000_000));
+        let (mut state, at) = (policy.initial_state(), UnixMillis::new(1_800_000_000_000));
         assert!(policy.decide(&mut state, at, 3).is_allowed());
         Entry { id, at, total: 3, state }
     }

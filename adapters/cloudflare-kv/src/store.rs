@@ -21,7 +21,7 @@ pub const DRIFT: Drift = Drift {
 
 /// What Workers KV can do with isolates that count.
 pub const CAPABILITIES: Capabilities = Capabilities {
-    accuracy: Accuracy::Soft(DRIFT),
+    accuracy: Accuracy::Approximate(DRIFT),
     algorithms: &["fixed_window", "sliding_window", "token_bucket"],
     max_quotas: Policy::MAX_QUOTAS,
     costs: true,

@@ -96,7 +96,7 @@ proptest! {
     ) {
         let mut edge = Edge::new(isolates, locations, faults);
         let key = Key::new("ip:192.0.2.1");
-        let mut references = vec![policy.unused(); isolates];
+        let mut references = vec![policy.initial_state(); isolates];
         let mut admitted = Truth(Vec::new());
         for step in steps {
             edge.pass(step.gap_ms);
@@ -149,7 +149,7 @@ proptest! {
     fn a_lone_isolate_decides_as_the_reference(policy in policies(), faults in faults(), steps in steps()) {
         let mut edge = Edge::new(1, 1, faults);
         let key = Key::new("ip:192.0.2.1");
-        let mut state = policy.unused();
+        let mut state = policy.initial_state();
         for step in steps {
             edge.pass(step.gap_ms);
             for _ in 0..step.burst {

@@ -1,4 +1,4 @@
-//! What decisions cost, what becomes of refusals, and what an isolate holds.
+//! What decisions cost, what becomes of rejections, and what an isolate holds.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_core::store::{Found, Swap, Versioned, VersionedLimiter};
+use tidegate_core::store::{Swap, Versioned, VersionedLimiter, VersionedValue};
 use tidegate_core::{Accuracy, Capabilities, Drift, Error, Floor, MaybeSend, MaybeSync, Millis};
 
 /// A limiter by KV Store.
@@ -24,7 +24,7 @@ pub const DRIFT: Drift = Drift {
 
 /// What KV Store can do.
 pub const CAPABILITIES: Capabilities =
-    Capabilities { accuracy: Accuracy::Soft(DRIFT), idempotency: false, round_trips: 2, ..Capabilities::EXACT };
+    Capabilities { accuracy: Accuracy::Approximate(DRIFT), idempotency: false, round_trips: 2, ..Capabilities::EXACT };
 
 /// What a decision takes of KV Store: in an app `fastly::KVStore`, in a test whatever stands in for it.
 ///
@@ -34,7 +34,7 @@ pub trait KeyValue: MaybeSend + MaybeSync {
     ///
     /// # Errors
     /// Whatever keeps the store from answering.
-    fn lookup(&self, key: &str) -> Result<Option<Found<u64>>, Error>;
+    fn lookup(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error>;
 
     /// Writes, on one condition.
     ///
@@ -64,7 +64,7 @@ pub enum Inserted {
     /// It is made.
     Done,
     /// Its condition did not hold.
-    Lost,
+    Conflict,
     /// The store takes no more writes for now: too many requests. Nothing was written.
     Refused,
 }
@@ -130,10 +130,10 @@ impl<S: KeyValue> Kv<S> {
         let ttl = Duration::from_secs(ttl.min(u32::MAX.into()));
         match self.store.insert(key, bytes, only, ttl)? {
             Inserted::Done => return Ok(Swap::Done),
-            Inserted::Lost => self.lost.fetch_add(1, Ordering::Relaxed),
+            Inserted::Conflict => self.lost.fetch_add(1, Ordering::Relaxed),
             Inserted::Refused => self.refused.fetch_add(1, Ordering::Relaxed),
         };
-        Ok(Swap::Lost)
+        Ok(Swap::Conflict)
     }
 }
 
@@ -144,7 +144,7 @@ impl<S: KeyValue> Versioned for Kv<S> {
         CAPABILITIES
     }
 
-    async fn read(&self, key: &str) -> Result<Option<Found<u64>>, Error> {
+    async fn read(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error> {
         self.store.lookup(key)
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fastly::KVStore;
 use fastly::erl::{ERL, Penaltybox, RateCounter, RateWindow};
 use fastly::kv_store::{InsertMode, KVStoreError};
-use tidegate_core::store::Found;
+use tidegate_core::store::VersionedValue;
 use tidegate_core::{Error, Millis};
 
 use crate::erl::{Erl, Rates, Window};
@@ -14,14 +14,14 @@ use crate::error;
 use crate::kv::{Inserted, KeyValue, Kv, Only};
 
 impl KeyValue for KVStore {
-    fn lookup(&self, key: &str) -> Result<Option<Found<u64>>, Error> {
+    fn lookup(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error> {
         match self.build_lookup().execute(key) {
             Ok(mut found) => {
                 // `take_body_bytes` would panic where the value breaks off.
                 let mut bytes = Vec::new();
                 let read = found.take_body().read_to_end(&mut bytes);
                 read.map_err(|error| error::failed("KV Store did not read to the end", error))?;
-                Ok(Some(Found { bytes, version: found.current_generation() }))
+                Ok(Some(VersionedValue { bytes, version: found.current_generation() }))
             }
             Err(KVStoreError::ItemNotFound) => Ok(None),
             Err(error) => Err(error::failed("KV Store did not read", error)),
@@ -36,7 +36,7 @@ impl KeyValue for KVStore {
         };
         match insert.execute(key, bytes) {
             Ok(()) => Ok(Inserted::Done),
-            Err(KVStoreError::ItemPreconditionFailed) => Ok(Inserted::Lost),
+            Err(KVStoreError::ItemPreconditionFailed) => Ok(Inserted::Conflict),
             Err(KVStoreError::TooManyRequests) => Ok(Inserted::Refused),
             Err(error) => Err(error::failed("KV Store did not write, or did not say so; it may be charged", error)),
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use pollster::block_on;
-use tidegate_core::store::Found;
+use tidegate_core::store::VersionedValue;
 use tidegate_core::{
     Check, Decision, Error, ErrorKind, Key, Limiter, Load, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis,
 };
@@ -33,11 +33,11 @@ struct Pop {
 }
 
 impl KeyValue for &Pop {
-    fn lookup(&self, key: &str) -> Result<Option<Found<u64>>, Error> {
+    fn lookup(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error> {
         self.reads.fetch_add(1, SeqCst);
         let values = self.values.lock().unwrap();
         let found = self.stale.as_ref().unwrap_or(&values).get(key);
-        Ok(found.map(|(bytes, generation)| Found { bytes: bytes.clone(), version: *generation }))
+        Ok(found.map(|(bytes, generation)| VersionedValue { bytes: bytes.clone(), version: *generation }))
     }
 
     fn insert(&self, key: &str, bytes: &[u8], only: Only, ttl: Duration) -> Result<Inserted, Error> {
@@ -56,7 +56,7 @@ impl KeyValue for &Pop {
             (Only::Over(generation), found) => found.is_some_and(|found| found.1 == generation),
         };
         if !held {
-            return Ok(Inserted::Lost);
+            return Ok(Inserted::Conflict);
         }
         values.insert(key.into(), (bytes.into(), next()));
         *self.ttl.lock().unwrap() = ttl;

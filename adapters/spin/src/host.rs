@@ -96,7 +96,7 @@ impl Atomics for WasiBucket {
     async fn swap(&self, cas: Cas, value: &[u8]) -> Result<Swap, Error> {
         match atomics::swap(cas, value) {
             Ok(()) => Ok(Swap::Done),
-            Err(CasError::CasFailed(_)) => Ok(Swap::Lost),
+            Err(CasError::CasFailed(_)) => Ok(Swap::Conflict),
             Err(CasError::StoreError(error)) => Err(wasi_failed("swap", error)),
         }
     }

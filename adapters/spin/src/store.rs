@@ -1,6 +1,6 @@
 //! The stores: get and put, and compare-and-swap.
 
-use tidegate_core::store::{BestEffort, BestEffortLimiter, Found, Swap, Versioned, VersionedLimiter};
+use tidegate_core::store::{BestEffort, BestEffortLimiter, Swap, Versioned, VersionedLimiter, VersionedValue};
 use tidegate_core::{Accuracy, Capabilities, Drift, Error, Millis};
 
 use crate::ballot::{self, EMPTY, Row};
@@ -9,7 +9,7 @@ use crate::error;
 
 /// What [`SpinKv`] can do. A decision is a get, and a set if it is admitted.
 pub const CAPABILITIES_KV: Capabilities = Capabilities {
-    accuracy: Accuracy::Soft(Drift::LAST_WRITER_WINS),
+    accuracy: Accuracy::Approximate(Drift::LAST_WRITER_WINS),
     idempotency: false,
     round_trips: 2,
     ..Capabilities::EXACT
@@ -25,7 +25,7 @@ pub type SpinKvLimiter<B> = BestEffortLimiter<SpinKv<B>>;
 /// A limiter by compare-and-swap.
 pub type SpinAtomicsLimiter<B> = VersionedLimiter<SpinAtomics<B>>;
 
-/// A store by get and put: soft, see [`Drift::LAST_WRITER_WINS`]. A denial writes nothing; a client has one row.
+/// A store by get and put: approximate, see [`Drift::LAST_WRITER_WINS`]. A denial writes nothing; a client has one row.
 #[derive(Clone, Debug)]
 pub struct SpinKv<B>(B);
 
@@ -81,10 +81,10 @@ impl<B: Atomics> SpinAtomics<B> {
     }
 
     /// The state in a row, if it holds one.
-    async fn state(&self, row: &str) -> Result<Option<Found<B::Cas>>, Error> {
+    async fn state(&self, row: &str) -> Result<Option<VersionedValue<B::Cas>>, Error> {
         let (version, value) = self.0.compare(row).await?;
         let state = value.filter(|bytes| !bytes.is_empty());
-        Ok(state.map(|bytes| Found { bytes, version }))
+        Ok(state.map(|bytes| VersionedValue { bytes, version }))
     }
 }
 
@@ -95,7 +95,7 @@ impl<B: Atomics> Versioned for SpinAtomics<B> {
         CAPABILITIES_ATOMICS
     }
 
-    async fn read(&self, key: &str) -> Result<Option<Found<B::Cas>>, Error> {
+    async fn read(&self, key: &str) -> Result<Option<VersionedValue<B::Cas>>, Error> {
         if let Some(found) = self.state(&Row::FIRST.name(key)).await? {
             return Ok(Some(found));
         }
@@ -109,7 +109,7 @@ impl<B: Atomics> Versioned for SpinAtomics<B> {
         let row = ballot::elect(&self.0, key).await?.name(key);
         match self.0.compare(&row).await? {
             (cas, Some(found)) if found.is_empty() => self.0.swap(cas, bytes).await,
-            (_, Some(_)) => Ok(Swap::Lost),
+            (_, Some(_)) => Ok(Swap::Conflict),
             (_, None) => Err(error::row_gone(&row, &ballot::name(key))),
         }
     }

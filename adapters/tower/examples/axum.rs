@@ -13,15 +13,15 @@ use axum::extract::{ConnectInfo, Extension};
 use axum::routing::get;
 use axum::{Router, serve};
 use tidegate_core::{ClientIpSource, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota};
-use tidegate_tower::{FailMode, RateLimitLayer, Sender, Verdict};
+use tidegate_tower::{FailMode, KeyExtractor, RateLimitLayer, Verdict};
 use tokio::net::TcpListener;
 
-/// The service. With another limiter, `tidegate_upstash::Rest` say, it counts elsewhere and nothing else changes.
+/// The service. With another limiter, `tidegate_redis::Rest` say, it counts elsewhere and nothing else changes.
 pub fn app(limiter: impl Limiter + 'static, platform: Platform) -> Result<Router, tidegate_core::Error> {
     let policy = Policy::new("api", [Quota::token_bucket(5, 1, Millis::from_secs(60))?])?;
-    let sender = Sender::new(ClientIpSource::new(platform))
+    let key_extractor = KeyExtractor::new(ClientIpSource::new(platform))
         .peer(|extensions| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip()));
-    let limited = RateLimitLayer::new(Arc::new(limiter), policy, sender, FailMode::Open)?;
+    let limited = RateLimitLayer::new(Arc::new(limiter), policy, key_extractor, FailMode::Open)?;
     Ok(Router::new().route("/", get(home)).layer(limited).route("/health", get(|| async { "ok\n" })))
 }
 

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tidegate_core::{BodyFormat, Check, Error, Key, Limiter, Policy, UnixMillis};
 use tower_layer::Layer;
 
-use crate::{RateLimit, Sender};
+use crate::{KeyExtractor, RateLimit};
 
 /// What happens to a request when the limiter cannot say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,21 +25,26 @@ pub struct RateLimitLayer<L>(Arc<Rules<L>>);
 pub(crate) struct Rules<L> {
     pub(crate) limiter: Arc<L>,
     pub(crate) policy: Policy,
-    pub(crate) sender: Sender,
+    pub(crate) key_extractor: KeyExtractor,
     pub(crate) fail_mode: FailMode,
     pub(crate) body_format: BodyFormat,
     pub(crate) clock: fn() -> UnixMillis,
 }
 
 impl<L: Limiter> RateLimitLayer<L> {
-    /// Limits each sender by `policy`, and counts with `limiter`, which others may share.
+    /// Limits each key_extractor by `policy`, and counts with `limiter`, which others may share.
     ///
     /// # Errors
     /// [`Unsupported`](tidegate_core::ErrorKind::Unsupported) where the limiter cannot do what the policy wants.
-    pub fn new(limiter: Arc<L>, policy: Policy, sender: Sender, fail_mode: FailMode) -> Result<Self, Error> {
+    pub fn new(
+        limiter: Arc<L>,
+        policy: Policy,
+        key_extractor: KeyExtractor,
+        fail_mode: FailMode,
+    ) -> Result<Self, Error> {
         limiter.capabilities().supports(&Check::new(&policy, &Key::missing_ip(), UnixMillis::new(0)))?;
         let body_format = BodyFormat::default();
-        Ok(Self(Arc::new(Rules { limiter, policy, sender, fail_mode, body_format, clock: system_clock })))
+        Ok(Self(Arc::new(Rules { limiter, policy, key_extractor, fail_mode, body_format, clock: system_clock })))
     }
 
     /// The body of a 429: [JSON](BodyFormat::Json) unless set.
@@ -81,7 +86,7 @@ impl<L> Clone for Rules<L> {
         Self {
             limiter: Arc::clone(&self.limiter),
             policy: self.policy.clone(),
-            sender: self.sender.clone(),
+            key_extractor: self.key_extractor.clone(),
             fail_mode: self.fail_mode,
             body_format: self.body_format,
             clock: self.clock,

@@ -5,18 +5,18 @@
 //! use std::sync::Arc;
 //! use axum::{Router, routing::get};
 //! use tidegate_core::{ClientIpSource, MemoryLimiter, Millis, Platform, Policy, Quota};
-//! use tidegate_tower::{FailMode, RateLimitLayer, Sender};
+//! use tidegate_tower::{FailMode, RateLimitLayer, KeyExtractor};
 //! # fn main() -> Result<(), tidegate_core::Error> {
 //! let policy = Policy::new("api", [Quota::token_bucket(20, 10, Millis::from_secs(1))?])?;
-//! let sender = Sender::new(ClientIpSource::new(Platform::Vercel));
-//! let layer = RateLimitLayer::new(Arc::new(MemoryLimiter::new()), policy, sender, FailMode::Open)?;
+//! let key_extractor = KeyExtractor::new(ClientIpSource::new(Platform::Vercel));
+//! let layer = RateLimitLayer::new(Arc::new(MemoryLimiter::new()), policy, key_extractor, FailMode::Open)?;
 //! let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! Every response carries the fields that the core writes ([`ResponseFields`](tidegate_core::ResponseFields)), and a
-//! denied request is answered with its 429 ([`Refusal`](tidegate_core::Refusal)), without the service being called.
+//! denied request is answered with its 429 ([`Rejection`](tidegate_core::Rejection)), without the service being called.
 //! The service, and whatever is layered outside of this, finds a [`Verdict`] in the extensions of the request and of
 //! the response.
 //!
@@ -30,10 +30,10 @@
 //! called, in memory and without a bound but the bucket's own: its capacity is how many wait at most.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod key_extractor;
 mod layer;
-mod sender;
 mod service;
 
+pub use key_extractor::{ApiKey, KeyExtractor, Subject};
 pub use layer::{FailMode, RateLimitLayer};
-pub use sender::{ApiKey, Sender, Subject};
 pub use service::{RateLimit, Verdict};

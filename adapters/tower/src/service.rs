@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
-use tidegate_core::{Check, Decision, Error, Limiter, Millis, Refusal, ResponseFields};
+use tidegate_core::{Check, Decision, Error, Limiter, Millis, Rejection, ResponseFields};
 use tower_service::Service;
 
 use crate::FailMode;
@@ -68,11 +68,11 @@ where
         let rules = Arc::clone(&self.rules);
         Box::pin(async move {
             let (mut head, body) = request.into_parts();
-            let key = rules.sender.key(&head);
+            let key = rules.key_extractor.key(&head);
             let decided = rules.limiter.check(Check::new(&rules.policy, &key, (rules.clock)())).await;
             let (verdict, fields, hold) = match rules.judge(decided) {
                 Judged::GoOn { verdict, fields, hold } => (verdict, fields, hold),
-                Judged::Refused(verdict, refusal) => return Ok(refused(verdict, refusal)),
+                Judged::Rejected(verdict, rejection) => return Ok(rejected(verdict, rejection)),
             };
             if hold > Millis::ZERO {
                 tokio::time::sleep(Duration::from_millis(hold.get())).await;
@@ -89,14 +89,14 @@ where
 /// What to do with a request.
 enum Judged {
     GoOn { verdict: Verdict, fields: ResponseFields, hold: Millis },
-    Refused(Verdict, Refusal),
+    Rejected(Verdict, Rejection),
 }
 
 impl<L> Rules<L> {
     fn judge(&self, decided: Result<Decision, Error>) -> Judged {
         match decided {
-            Ok(decision) => match Refusal::denied(&self.policy, &decision, self.body_format) {
-                Some(refusal) => Judged::Refused(Verdict::Decided(decision), refusal),
+            Ok(decision) => match Rejection::denied(&self.policy, &decision, self.body_format) {
+                Some(rejection) => Judged::Rejected(Verdict::Decided(decision), rejection),
                 None => Judged::GoOn {
                     fields: ResponseFields::new(&self.policy, &decision),
                     hold: decision.delay(),
@@ -110,16 +110,16 @@ impl<L> Rules<L> {
                     verdict: Verdict::FailedOpen(Arc::new(error)),
                 },
                 FailMode::Closed => {
-                    let refusal = Refusal::unavailable(error.kind());
-                    Judged::Refused(Verdict::FailedClosed(Arc::new(error)), refusal)
+                    let rejection = Rejection::unavailable(error.kind());
+                    Judged::Rejected(Verdict::FailedClosed(Arc::new(error)), rejection)
                 }
             },
         }
     }
 }
 
-fn refused<R: From<String>>(verdict: Verdict, refusal: Refusal) -> Response<R> {
-    let (status_code, fields, body) = refusal.into_parts();
+fn rejected<R: From<String>>(verdict: Verdict, rejection: Rejection) -> Response<R> {
+    let (status_code, fields, body) = rejection.into_parts();
     let mut response = Response::new(R::from(body));
     *response.status_mut() = StatusCode::from_u16(status_code).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     response.extensions_mut().insert(verdict);

@@ -13,7 +13,7 @@ use support::Broken;
 use tidegate_core::{
     BodyFormat, ClientIpSource, ErrorKind, Key, MemoryLimiter, Millis, Platform, Policy, Quota, UnixMillis,
 };
-use tidegate_tower::{ApiKey, FailMode, RateLimit, RateLimitLayer, Sender, Subject, Verdict};
+use tidegate_tower::{ApiKey, FailMode, KeyExtractor, RateLimit, RateLimitLayer, Subject, Verdict};
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 use tower::util::service_fn;
@@ -23,12 +23,13 @@ fn policy(limit: u64) -> Policy {
     Policy::new("api", [Quota::fixed_window(limit, Millis::from_secs(60)).unwrap()]).unwrap()
 }
 
-fn sender() -> Sender {
-    Sender::new(ClientIpSource::new(Platform::Vercel))
+fn key_extractor() -> KeyExtractor {
+    KeyExtractor::new(ClientIpSource::new(Platform::Vercel))
 }
 
 fn layer(limit: u64) -> RateLimitLayer<MemoryLimiter> {
-    let layer = RateLimitLayer::new(Arc::new(MemoryLimiter::new()), policy(limit), sender(), FailMode::Closed).unwrap();
+    let layer =
+        RateLimitLayer::new(Arc::new(MemoryLimiter::new()), policy(limit), key_extractor(), FailMode::Closed).unwrap();
     layer.clock(|| UnixMillis::new(1_800_000_000_000))
 }
 
@@ -56,7 +57,7 @@ async fn ask<L: tidegate_core::Limiter + 'static>(
 #[tokio::test]
 async fn senders_are_the_most_trusted_of_what_is_known() {
     let layer = layer(1);
-    // Each of these is a sender of its own, though all come from one address.
+    // Each of these is a key_extractor of its own, though all come from one address.
     let subject = || request(|known| drop(known.insert(Subject("alice".into()))));
     let api_key = || request(|known| drop(known.insert(ApiKey("secret".into()))));
     let own = || request(|known| drop(known.insert(Key::new("tenant:7"))));
@@ -102,13 +103,13 @@ async fn a_response_tells_how_the_sender_stands() {
 #[tokio::test]
 async fn a_limiter_that_fails_is_no_denial() {
     let bucket = || Policy::new("api", [Quota::token_bucket(1, 1, Millis::from_secs(60)).unwrap()]).unwrap();
-    let open = RateLimitLayer::new(Arc::new(Broken), bucket(), sender(), FailMode::Open).unwrap();
+    let open = RateLimitLayer::new(Arc::new(Broken), bucket(), key_extractor(), FailMode::Open).unwrap();
     let response = ask(&open, request(|_| {})).await;
     assert_eq!((response.status().as_u16(), response.body().as_str()), (200, "true"));
     assert_eq!(response.headers()["x-tidegate-failed-open"], "unavailable");
     assert!(matches!(response.extensions().get(), Some(Verdict::FailedOpen(_))));
 
-    let closed = RateLimitLayer::new(Arc::new(Broken), bucket(), sender(), FailMode::Closed).unwrap();
+    let closed = RateLimitLayer::new(Arc::new(Broken), bucket(), key_extractor(), FailMode::Closed).unwrap();
     let response = ask(&closed, request(|_| {})).await;
     assert_eq!(response.status(), 503);
     assert_eq!(response.body(), r#"{"error":"limiter_unavailable","kind":"unavailable"}"#);
@@ -116,7 +117,7 @@ async fn a_limiter_that_fails_is_no_denial() {
     assert!(matches!(response.extensions().get(), Some(Verdict::FailedClosed(_))));
 
     // What can never work is found out before the first request.
-    let error = RateLimitLayer::new(Arc::new(Broken), policy(1), sender(), FailMode::Open).unwrap_err();
+    let error = RateLimitLayer::new(Arc::new(Broken), policy(1), key_extractor(), FailMode::Open).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
 
@@ -124,7 +125,7 @@ async fn a_limiter_that_fails_is_no_denial() {
 async fn what_a_leaky_bucket_admits_is_held_as_long_as_it_says() {
     let policy = Policy::new("api", [Quota::leaky_bucket(4, 1, Millis::new(100)).unwrap()]).unwrap();
     let limiter = Arc::new(MemoryLimiter::new());
-    let layer = RateLimitLayer::new(limiter, policy, sender(), FailMode::Closed).unwrap();
+    let layer = RateLimitLayer::new(limiter, policy, key_extractor(), FailMode::Closed).unwrap();
     let layer = layer.clock(|| UnixMillis::new(1_800_000_000_000));
     let began = Instant::now();
     let took = || async {

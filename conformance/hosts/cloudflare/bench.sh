@@ -17,7 +17,7 @@ use_rust_for wasm32-unknown-unknown
 export CARGO_TARGET_DIR="$deployed" WASM_BINDGEN_BIN="$PWD/target/tools/bin/wasm-bindgen" ESBUILD_BIN="$host/node_modules/.bin/esbuild"
 # wasm-opt is binaryen's, here the npm package's, which is of the version that worker-build fetches. Without it all Workers are
 # measured as the linker leaves them.
-wasm_opt=$(command -v "${WASM_OPT_BIN:-$PWD/adapters/upstash/npm/node_modules/.bin/wasm-opt}") && opt= || opt=--no-opt
+wasm_opt=$(command -v "${WASM_OPT_BIN:-$PWD/adapters/npm/node_modules/.bin/wasm-opt}") && opt= || opt=--no-opt
 export WASM_OPT_BIN="$wasm_opt"
 for guest in cloudflare cloudflare-one cloudflare-least; do
     # shellcheck disable=SC2086

@@ -7,7 +7,7 @@ use super::stretch::Stretch;
 use crate::fixture::{Disturb, Fixture};
 use crate::replay::Replay;
 
-/// What a soft limiter owes a fixture, in requests.
+/// What an approximate limiter owes a fixture, in requests.
 pub(super) struct Bounds {
     pub(super) floor: u64,
     /// The most of what was offered that it was free to admit: less than that where a bound could have been broken.
@@ -17,7 +17,7 @@ pub(super) struct Bounds {
     pub(super) broken: Vec<String>,
 }
 
-/// Bounds of a soft or per-location limiter, of each key under each policy.
+/// Bounds of an approximate or per-location limiter, of each key under each policy.
 ///
 /// **Ceiling.** What is admitted in an interval, any from one burst to another, is at most what the limiter's formula
 /// makes of the algorithm's own maximum in it ([`Rule::maximum`](tidegate_core::Rule::maximum)). So a unit may be spent
@@ -149,7 +149,7 @@ impl Judged<'_> {
         } else {
             vec![0; bursts.len()]
         };
-        if let Accuracy::Soft(Drift { floor: Floor { within: Some(within), .. }, .. }) = self.accuracy {
+        if let Accuracy::Approximate(Drift { floor: Floor { within: Some(within), .. }, .. }) = self.accuracy {
             // No more is owed later than was by then.
             let lasts = bursts.partition_point(|burst| burst.at.since(bursts[0].at) < *within);
             let most = owed[..lasts].last().copied().unwrap_or(0);

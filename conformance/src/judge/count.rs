@@ -123,7 +123,7 @@ impl Count<'_> {
             let Ok(policy) = policy else { return most };
             let policy = policy.charge_denied(burst.policy.charges_denied());
             let location = if apart { burst.location } else { 0 };
-            let (state, sum) = by_location.entry(location).or_insert_with(|| (policy.unused(), 0));
+            let (state, sum) = by_location.entry(location).or_insert_with(|| (policy.initial_state(), 0));
             let allowed = |_: &u64| policy.decide(state, burst.at, burst.cost).is_allowed();
             *sum += (0..burst.chargeable).filter(allowed).count() as u64;
             most = most.max(*sum);

@@ -10,7 +10,7 @@ const BURST: &str = r#"{ "id": "a/b", "about": "x", "policy": { "name": "p", "qu
     [{ "algorithm": "fixed_window", "limit": 3, "window_ms": 1000 }] },
     "steps": [{ "at_ms": 0, "burst": 10, "key": "k" }] }"#;
 
-const SOFT: Accuracy = Accuracy::Soft(Drift {
+const APPROXIMATE: Accuracy = Accuracy::Approximate(Drift {
     formula: "limit + in_flight / 2",
     ceiling: |load| load.limit + load.in_flight / 2,
     floor: Floor::NOTHING_HELD,
@@ -83,9 +83,9 @@ fn retry_after_is_whole_seconds_rounded_up() {
 
 #[test]
 fn soft_stays_between_floor_and_ceiling() {
-    let at = judged(&SOFT, BURST, |steps| admit(&mut steps[0], 5));
+    let at = judged(&APPROXIMATE, BURST, |steps| admit(&mut steps[0], 5));
     assert_eq!((at.verdict, at.floor, at.ceiling, at.ceiling_tested), (Verdict::Pass, 3, 8, true));
-    let above = judged(&SOFT, BURST, |steps| admit(&mut steps[0], 6));
+    let above = judged(&APPROXIMATE, BURST, |steps| admit(&mut steps[0], 6));
     assert_eq!(above.verdict, Verdict::Fail);
     assert!(above.reasons[0].contains("admitted 9 from 0 ms to 0 ms where the ceiling is 8"), "{above:?}");
 }
@@ -96,16 +96,16 @@ fn a_lone_client_is_never_denied_early() {
         r#"{ "at_ms": 0, "burst": 10, "key": "k" }"#,
         r#"{ "at_ms": 0, "key": "k" }, { "at_ms": 1, "key": "k" }"#,
     );
-    let even = judged(&SOFT, &alone, |_| ());
+    let even = judged(&APPROXIMATE, &alone, |_| ());
     assert_eq!((even.verdict, even.floor, even.ceiling_tested), (Verdict::Pass, 2, false));
-    let denied = judged(&SOFT, &alone, |steps| fail(&mut steps[1], 0..1, "contended"));
+    let denied = judged(&APPROXIMATE, &alone, |steps| fail(&mut steps[1], 0..1, "contended"));
     assert!(denied.reasons[0].contains("admitted 1 where the floor is 2"), "{denied:?}");
 }
 
 #[test]
 fn each_window_has_a_ceiling_of_its_own() {
     let later = BURST.replace("10, \"key\": \"k\" }", "10, \"key\": \"k\" }, { \"at_ms\": 1000, \"key\": \"k\" }");
-    assert_eq!(judged(&SOFT, &later, |_| ()).ceiling, 8 + 1);
+    assert_eq!(judged(&APPROXIMATE, &later, |_| ()).ceiling, 8 + 1);
 }
 
 #[test]
@@ -143,9 +143,9 @@ fn steps(quota: &str, steps: &str) -> String {
     format!(r#"{{ "id": "a/b", "about": "x", "policy": {{ "name": "p", "quotas": [{quota}] }}, "steps": [{steps}] }}"#)
 }
 
-const WITHIN: Accuracy = Accuracy::Soft(Drift::WITHIN_LIMIT);
+const WITHIN: Accuracy = Accuracy::Approximate(Drift::WITHIN_LIMIT);
 const LEASES: Accuracy =
-    Accuracy::Soft(Drift { floor: Floor { held: 1, within: Some(Millis::new(500)) }, ..Drift::WITHIN_LIMIT });
+    Accuracy::Approximate(Drift { floor: Floor { held: 1, within: Some(Millis::new(500)) }, ..Drift::WITHIN_LIMIT });
 
 const BUCKET: &str = r#"{ "algorithm": "token_bucket", "capacity": 4, "refill": 1, "per_ms": 1000 }"#;
 
@@ -295,9 +295,9 @@ fn what_must_be_known_by_then_is_no_matter_for_one_that_forgets_what_races() {
     let known = steps(BUCKET, known);
     // Each within its own ceiling, which is six or more.
     let late = Drift { formula: "limit x 2", ceiling: |load| load.limit * 2, floor: Floor::NOTHING_HELD };
-    let late = admitting(&Accuracy::Soft(late), &known, &[5]);
+    let late = admitting(&Accuracy::Approximate(late), &known, &[5]);
     assert!(late.reasons[0].ends_with("expect.admitted_max: expected at most 4, found 5"), "{late:?}");
-    let racing = admitting(&SOFT, &known, &[5]);
+    let racing = admitting(&APPROXIMATE, &known, &[5]);
     assert_eq!(racing.verdict, Verdict::Pass, "{racing:?}");
 }
 

@@ -1,4 +1,4 @@
-//! That soft limiters are held to their bounds by the fixtures that there are.
+//! That approximate limiters are held to their bounds by the fixtures that there are.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use crate::judge::{Verdict, judge};
 use crate::replay::replay;
 use crate::run::{Prepared, prepare};
 
-const WITHIN: Accuracy = Accuracy::Soft(Drift::WITHIN_LIMIT);
+const WITHIN: Accuracy = Accuracy::Approximate(Drift::WITHIN_LIMIT);
 
-/// Mutants that admit too much, or deny a lone client early: what a soft limiter may not either.
+/// Mutants that admit too much, or deny a lone client early: what an approximate limiter may not either.
 const ADMIT_WRONGLY: [Fault; 17] = [
     Fault::OneMore,
     Fault::OneLess,

@@ -88,7 +88,7 @@ pub(super) fn version(runtime: &str) -> Result<String, String> {
     node.ok_or("node is not on the path; install it with: sudo apt-get install nodejs npm")?;
     wasm::toolchain("wasm32-unknown-unknown")?;
     wasm::tool("target/tools/bin/wasm-bindgen")?;
-    wasm::tool("adapters/upstash/npm/node_modules/.bin/tsc")?;
+    wasm::tool("adapters/npm/node_modules/.bin/tsc")?;
     let manifest = wasm::tool(&format!("{HOST}/node_modules/{runtime}/package.json"))?;
     let manifest = std::fs::read(manifest).map_err(|error| error.to_string())?;
     let manifest = serde_json::from_slice::<serde_json::Value>(&manifest).map_err(|error| error.to_string())?;
@@ -104,7 +104,7 @@ pub(super) async fn package() -> Result<PathBuf, String> {
 
 async fn build() -> Result<(), String> {
     eprintln!("building the npm package (WebAssembly)");
-    let mut build = Command::new(workspace().join("adapters/upstash/npm/build.sh"));
+    let mut build = Command::new(workspace().join("adapters/npm/build.sh"));
     let output = build.kill_on_drop(true).output().await.map_err(|error| format!("build.sh: {error}"))?;
     if output.status.success() {
         return Ok(());

@@ -22,7 +22,7 @@ impl Target for NetlifyBlobs {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let accuracy = Accuracy::Soft(Drift::WITHIN_LIMIT);
+        let accuracy = Accuracy::Approximate(Drift::WITHIN_LIMIT);
         Capabilities { accuracy, idempotency: false, round_trips: 2, ..Capabilities::EXACT }
     }
 

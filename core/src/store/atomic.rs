@@ -11,7 +11,7 @@ use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMi
 /// ```
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
-/// use tidegate_core::store::{Atomic, AtomicLimiter, Before, Operation};
+/// use tidegate_core::store::{Atomic, AtomicLimiter, Applied, Operation};
 /// use tidegate_core::{Capabilities, Check, Error, Key, Limiter, Millis, Policy, PolicyState, Quota, Refund, UnixMillis};
 ///
 /// #[derive(Default)]
@@ -22,13 +22,13 @@ use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMi
 ///         Capabilities { idempotency: false, ..Capabilities::EXACT }
 ///     }
 ///
-///     async fn apply(&self, operation: Operation<'_>) -> Result<Before, Error> {
+///     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
 ///         let (policy, key, now, cost) = match operation {
 ///             Operation::Check(check) | Operation::Peek(check) => (check.policy, check.key, check.now, check.cost),
 ///             Operation::Refund(refund) => (refund.policy, refund.key, refund.now, refund.cost),
 ///         };
 ///         let mut rows = self.0.lock().unwrap();
-///         let row = rows.entry(key.storage_key(policy)).or_insert_with(|| policy.unused());
+///         let row = rows.entry(key.storage_key(policy)).or_insert_with(|| policy.initial_state());
 ///         let before = row.clone();
 ///         let admitted = match operation {
 ///             Operation::Check(_) => policy.decide(row, now, cost).is_allowed(),
@@ -38,7 +38,7 @@ use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMi
 ///                 false
 ///             }
 ///         };
-///         Ok(Before { state: Some(before), now, cost, admitted })
+///         Ok(Applied { previous: Some(before), now, cost, admitted })
 ///     }
 ///
 ///     async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
@@ -68,7 +68,7 @@ pub trait Atomic: MaybeSend + MaybeSync {
     ///
     /// # Errors
     /// Whatever keeps the store from answering. [`ErrorKind::Timeout`] where it may have applied it all the same.
-    fn apply(&self, operation: Operation<'_>) -> impl Future<Output = Result<Before, Error>> + MaybeSend;
+    fn apply(&self, operation: Operation<'_>) -> impl Future<Output = Result<Applied, Error>> + MaybeSend;
 
     /// Removes what is stored of a key.
     ///
@@ -90,9 +90,9 @@ pub enum Operation<'a> {
 
 /// What an [`Atomic`] store found, and what it made of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Before {
+pub struct Applied {
     /// The state before the step; `None` where nothing was stored.
-    pub state: Option<PolicyState>,
+    pub previous: Option<PolicyState>,
     /// The instant the store applied the operation at, by the clock it goes by.
     pub now: UnixMillis,
     /// What was asked for: of a retried idempotent check, the first one's cost.
@@ -126,14 +126,14 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         self.capabilities().supports(&check)?;
-        let before = self.store.apply(Operation::Check(check)).await?;
-        let mut state = known_state(check.policy, before.state)?;
-        let decision = check.policy.decide(&mut state, before.now, before.cost);
-        match (before.admitted == decision.is_allowed(), check.idempotency) {
+        let applied = self.store.apply(Operation::Check(check)).await?;
+        let mut state = known_state(check.policy, applied.previous)?;
+        let decision = check.policy.decide(&mut state, applied.now, applied.cost);
+        match (applied.admitted == decision.is_allowed(), check.idempotency) {
             (true, _) => Ok(decision),
             // The limits have changed since the token's first answer. That answer stands; its waits are not known any more.
-            (false, Some(_)) => Ok(decision.overruled(before.admitted)),
-            (false, None) => Err(disagreement(before.admitted, decision.status())),
+            (false, Some(_)) => Ok(decision.overruled(applied.admitted)),
+            (false, None) => Err(disagreement(applied.admitted, decision.status())),
         }
     }
 
@@ -141,9 +141,9 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
         let capabilities = self.capabilities();
         capabilities.require(capabilities.peek, "peek")?;
         capabilities.supports(&check)?;
-        let before = self.store.apply(Operation::Peek(check)).await?;
-        let state = known_state(check.policy, before.state)?;
-        Ok(check.policy.peek(&state, before.now, check.cost))
+        let applied = self.store.apply(Operation::Peek(check)).await?;
+        let state = known_state(check.policy, applied.previous)?;
+        Ok(check.policy.peek(&state, applied.now, check.cost))
     }
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
@@ -161,7 +161,7 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
 
 /// The state that a store answered with, once it is known to be one of the policy's.
 fn known_state(policy: &Policy, state: Option<PolicyState>) -> Result<PolicyState, Error> {
-    let Some(state) = state else { return Ok(policy.unused()) };
+    let Some(state) = state else { return Ok(policy.initial_state()) };
     policy.verify(&state)?;
     Ok(state)
 }

@@ -1,11 +1,11 @@
 use alloc::vec::Vec;
 use core::future::Future;
 
-use super::{Found, Swap, Versioned, VersionedLimiter};
+use super::{Swap, Versioned, VersionedLimiter, VersionedValue};
 use crate::limiter::{Capabilities, Drift, Floor, Load, MaybeSend, MaybeSync};
 use crate::{Error, Millis};
 
-/// A store with get and put, where the last writer wins: soft, by [`Drift::LAST_WRITER_WINS`] unless its adapter knows better.
+/// A store with get and put, where the last writer wins: approximate, by [`Drift::LAST_WRITER_WINS`] unless its adapter knows better.
 pub trait BestEffort: MaybeSend + MaybeSync {
     /// What the store can do.
     fn capabilities(&self) -> Capabilities;
@@ -83,7 +83,7 @@ fn last_writer_wins(Load { limit, in_flight, .. }: Load) -> u64 {
 ///
 /// impl BestEffort for Shelf {
 ///     fn capabilities(&self) -> Capabilities {
-///         let accuracy = Accuracy::Soft(Drift::LAST_WRITER_WINS);
+///         let accuracy = Accuracy::Approximate(Drift::LAST_WRITER_WINS);
 ///         Capabilities { accuracy, idempotency: false, ..Capabilities::EXACT }
 ///     }
 ///
@@ -133,9 +133,9 @@ impl<S: BestEffort> Versioned for LastWriterWins<S> {
         self.0.capabilities()
     }
 
-    async fn read(&self, key: &str) -> Result<Option<Found<()>>, Error> {
+    async fn read(&self, key: &str) -> Result<Option<VersionedValue<()>>, Error> {
         let found = self.0.get(key).await?;
-        Ok(found.map(|bytes| Found { bytes, version: () }))
+        Ok(found.map(|bytes| VersionedValue { bytes, version: () }))
     }
 
     async fn create(&self, key: &str, bytes: &[u8], ttl: Millis) -> Result<Swap, Error> {

@@ -19,7 +19,8 @@ pub trait Versioned: MaybeSend + MaybeSync {
     ///
     /// # Errors
     /// Whatever keeps the store from answering.
-    fn read(&self, key: &str) -> impl Future<Output = Result<Option<Found<Self::Version>>, Error>> + MaybeSend;
+    fn read(&self, key: &str)
+    -> impl Future<Output = Result<Option<VersionedValue<Self::Version>>, Error>> + MaybeSend;
 
     /// Writes only where nothing is stored under `key`.
     ///
@@ -48,7 +49,7 @@ pub trait Versioned: MaybeSend + MaybeSync {
 
 /// A value that was read, and what names its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found<V> {
+pub struct VersionedValue<V> {
     /// The value.
     pub bytes: Vec<u8>,
     /// Its version.
@@ -61,7 +62,7 @@ pub enum Swap {
     /// It is written.
     Done,
     /// Another write came first; nothing was written.
-    Lost,
+    Conflict,
 }
 
 /// A [`Limiter`] over a [`Versioned`] store: reads, decides, swaps, and tries again a bounded number of times.
@@ -71,7 +72,7 @@ pub enum Swap {
 /// ```
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
-/// use tidegate_core::store::{Found, Swap, Versioned, VersionedLimiter};
+/// use tidegate_core::store::{VersionedValue, Swap, Versioned, VersionedLimiter};
 /// use tidegate_core::{Capabilities, Check, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
 ///
 /// #[derive(Default)]
@@ -84,15 +85,15 @@ pub enum Swap {
 ///         Capabilities { idempotency: false, round_trips: 2, ..Capabilities::EXACT }
 ///     }
 ///
-///     async fn read(&self, key: &str) -> Result<Option<Found<u64>>, Error> {
+///     async fn read(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error> {
 ///         let rows = self.0.lock().unwrap();
-///         Ok(rows.get(key).map(|(bytes, version)| Found { bytes: bytes.clone(), version: *version }))
+///         Ok(rows.get(key).map(|(bytes, version)| VersionedValue { bytes: bytes.clone(), version: *version }))
 ///     }
 ///
 ///     async fn create(&self, key: &str, bytes: &[u8], _ttl: Millis) -> Result<Swap, Error> {
 ///         let mut rows = self.0.lock().unwrap();
 ///         if rows.contains_key(key) {
-///             return Ok(Swap::Lost);
+///             return Ok(Swap::Conflict);
 ///         }
 ///         rows.insert(key.into(), (bytes.into(), 1));
 ///         Ok(Swap::Done)
@@ -104,7 +105,7 @@ pub enum Swap {
 ///                 *row = (bytes.into(), version + 1);
 ///                 Ok(Swap::Done)
 ///             }
-///             _ => Ok(Swap::Lost),
+///             _ => Ok(Swap::Conflict),
 ///         }
 ///     }
 ///
@@ -168,7 +169,7 @@ impl<S: Versioned> VersionedLimiter<S> {
             let found = self.store.read(&key).await?;
             let before = match &found {
                 Some(found) => policy.decode(&found.bytes)?,
-                None => policy.unused(),
+                None => policy.initial_state(),
             };
             let mut state = before.clone();
             let answer = change(&mut state);
@@ -179,7 +180,7 @@ impl<S: Versioned> VersionedLimiter<S> {
             // A state that is unused already still has to overwrite what is stored.
             let ttl = policy.expires_after(&state, now).max(Millis::new(1));
             let swap = match found {
-                Some(Found { version, .. }) => self.store.update(&key, &bytes, version, ttl).await?,
+                Some(VersionedValue { version, .. }) => self.store.update(&key, &bytes, version, ttl).await?,
                 None => self.store.create(&key, &bytes, ttl).await?,
             };
             if swap == Swap::Done {

@@ -159,7 +159,7 @@ async fn turn() {
 
 impl BestEffort for Kv {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { accuracy: Accuracy::Soft(Drift::LAST_WRITER_WINS), ..Capabilities::EXACT }
+        Capabilities { accuracy: Accuracy::Approximate(Drift::LAST_WRITER_WINS), ..Capabilities::EXACT }
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {

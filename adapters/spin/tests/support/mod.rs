@@ -112,7 +112,7 @@ impl Atomics for &Model {
         self.operate(true, |rows| {
             // From nothing it overwrites.
             if lost || old.is_some() && rows.get(&key) != old.as_ref() {
-                return Swap::Lost;
+                return Swap::Conflict;
             }
             rows.insert(key, value.into());
             Swap::Done

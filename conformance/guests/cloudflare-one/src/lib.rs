@@ -3,7 +3,7 @@
 
 use tidegate_cloudflare_do::DurableObjects;
 use tidegate_core::{
-    BodyFormat, Check, ClientIpSource, Identity, Limiter as _, Millis, Platform, Policy, Quota, Refusal,
+    BodyFormat, Check, ClientIpSource, Identity, Limiter as _, Millis, Platform, Policy, Quota, Rejection,
     ResponseFields, UnixMillis,
 };
 use worker::{Context, Date, Env, Request, Response, event};
@@ -21,8 +21,8 @@ async fn fetch(request: Request, env: Env, _context: Context) -> worker::Result<
     let now = UnixMillis::new(Date::now().as_millis());
     let decision = limiter.check(Check::new(&policy, &key, now)).await.map_err(|error| error.to_string())?;
 
-    let (mut response, fields) = match Refusal::denied(&policy, &decision, BodyFormat::Json) {
-        Some(refusal) => (Response::error(refusal.body(), refusal.status_code())?, refusal.fields().clone()),
+    let (mut response, fields) = match Rejection::denied(&policy, &decision, BodyFormat::Json) {
+        Some(rejection) => (Response::error(rejection.body(), rejection.status_code())?, rejection.fields().clone()),
         None => (Response::ok("allowed\n")?, ResponseFields::new(&policy, &decision)),
     };
     for (name, value) in fields.iter() {

@@ -1,7 +1,7 @@
 //! What a user would write: a limited page, and what a key has left.
 
 use tidegate_core::{
-    BodyFormat, Check, ClientIpSource, Decision, Identity, Key, Limiter as _, Platform, Policy, Refusal,
+    BodyFormat, Check, ClientIpSource, Decision, Identity, Key, Limiter as _, Platform, Policy, Rejection,
     ResponseFields, UnixMillis,
 };
 use worker::Env;
@@ -34,10 +34,10 @@ impl App<'_> {
             Ok(decision) => decision,
             Err(error) => return failed(&error),
         };
-        match Refusal::denied(self.policy, &decision, BodyFormat::Json) {
-            Some(refusal) => {
+        match Rejection::denied(self.policy, &decision, BodyFormat::Json) {
+            Some(rejection) => {
                 self.record(&key, &decision);
-                refuse(&refusal)
+                refuse(&rejection)
             }
             None => response(200, ResponseFields::new(self.policy, &decision).iter(), "allowed\n"),
         }

@@ -27,7 +27,7 @@ mod task;
 #[cfg(feature = "suite")]
 mod virtual_time;
 
-use tidegate_core::{Error, Refusal};
+use tidegate_core::{Error, Rejection};
 use worker::wasm_bindgen::JsValue;
 use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::web_sys::Request;
@@ -86,7 +86,7 @@ fn path(url: &str) -> &str {
 /// Nobody is told what is wrong inside: that is for the log.
 fn failed(error: &Error) -> JsValue {
     worker::console_error!("{error}");
-    refuse(&Refusal::unavailable(error.kind()))
+    refuse(&Rejection::unavailable(error.kind()))
 }
 
 fn not_found() -> JsValue {

@@ -1,4 +1,4 @@
-use tidegate_core::Refusal;
+use tidegate_core::Rejection;
 use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsValue};
 
@@ -7,8 +7,8 @@ extern "C" {
     fn respond(status: u16, text: &str) -> JsValue;
 }
 
-pub(crate) fn refuse(refusal: &Refusal) -> JsValue {
-    response(refusal.status_code(), refusal.fields().iter(), refusal.body())
+pub(crate) fn refuse(rejection: &Rejection) -> JsValue {
+    response(rejection.status_code(), rejection.fields().iter(), rejection.body())
 }
 
 /// Fields and body go as one text: each by itself would be as many calls of JavaScript.

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use fastly::{ConfigStore, Request, Response};
 use pollster::block_on;
 use tidegate_core::{
-    BodyFormat, Check, ClientIpSource, Error, ErrorKind, Identity, Key, Limiter, Platform, Policy, Refusal,
+    BodyFormat, Check, ClientIpSource, Error, ErrorKind, Identity, Key, Limiter, Platform, Policy, Rejection,
     ResponseFields, UnixMillis,
 };
 
@@ -50,8 +50,8 @@ fn limited(limiter: &impl Limiter, policy: &Policy, request: &Request) -> Respon
         Ok(decision) => decision,
         Err(error) => return unavailable(&error),
     };
-    match Refusal::denied(policy, &decision, BodyFormat::Json) {
-        Some(refusal) => refuse(&refusal),
+    match Rejection::denied(policy, &decision, BodyFormat::Json) {
+        Some(rejection) => refuse(&rejection),
         None => response(200, ResponseFields::new(policy, &decision).iter(), "allowed\n"),
     }
 }
@@ -94,11 +94,11 @@ fn setting(store: &str, name: &str) -> Option<String> {
 /// What went wrong is for the service's log, not for its clients.
 fn unavailable(error: &Error) -> Response {
     println!("{error:?}");
-    refuse(&Refusal::unavailable(error.kind()))
+    refuse(&Rejection::unavailable(error.kind()))
 }
 
-fn refuse(refusal: &Refusal) -> Response {
-    response(refusal.status_code(), refusal.fields().iter(), refusal.body())
+fn refuse(rejection: &Rejection) -> Response {
+    response(rejection.status_code(), rejection.fields().iter(), rejection.body())
 }
 
 pub(crate) fn response<'n, 'v>(

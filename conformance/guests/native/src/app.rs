@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tidegate_core::{
-    BodyFormat, Check, ClientIpSource, Identity, Limiter as _, Policy, Refusal, ResponseFields, UnixMillis,
+    BodyFormat, Check, ClientIpSource, Identity, Limiter as _, Policy, Rejection, ResponseFields, UnixMillis,
 };
 use tidegate_guest_protocol::{Reply, Route, serve};
 
@@ -47,8 +47,8 @@ async fn home(State(app): State<Arc<App>>, Extension(peer): Extension<SocketAddr
             return "allowed\n".into_response();
         }
     };
-    match Refusal::denied(policy, &decision, BodyFormat::Json) {
-        Some(refusal) => response(refusal.status_code(), refusal.fields().iter(), refusal.body().to_string()),
+    match Rejection::denied(policy, &decision, BodyFormat::Json) {
+        Some(rejection) => response(rejection.status_code(), rejection.fields().iter(), rejection.body().to_string()),
         None => response(200, ResponseFields::new(policy, &decision).iter(), "allowed\n"),
     }
 }

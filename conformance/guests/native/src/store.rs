@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use tidegate_core::{
     Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Refund,
 };
-use tidegate_upstash::{Config, Redis, RedisLimiter, Rest, RestConfig, RestLimiter};
+use tidegate_redis::{Config, Redis, RedisLimiter, Rest, RestConfig, RestLimiter};
 
 /// A store by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use spin_sdk::http::{IncomingRequest, Response};
 use tidegate_core::{
-    BodyFormat, Check, ClientIpSource, Identity, Key, Limiter, Platform, Policy, Refusal, ResponseFields, UnixMillis,
+    BodyFormat, Check, ClientIpSource, Identity, Key, Limiter, Platform, Policy, Rejection, ResponseFields, UnixMillis,
 };
 
 use crate::reply::{refuse, response};
@@ -27,11 +27,11 @@ pub(crate) async fn limited<L: Limiter>(limiter: &L, policy: &str, request: &Inc
         Ok(decision) => decision,
         Err(error) => {
             eprintln!("{error}");
-            return refuse(&Refusal::unavailable(error.kind()));
+            return refuse(&Rejection::unavailable(error.kind()));
         }
     };
-    match Refusal::denied(&policy, &decision, BodyFormat::Json) {
-        Some(refusal) => refuse(&refusal),
+    match Rejection::denied(&policy, &decision, BodyFormat::Json) {
+        Some(rejection) => refuse(&rejection),
         None => response(200, ResponseFields::new(&policy, &decision).iter(), "allowed\n".into()),
     }
 }

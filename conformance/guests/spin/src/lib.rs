@@ -23,7 +23,7 @@ use std::env;
 
 use spin_sdk::http::{IncomingRequest, Response};
 use spin_sdk::http_component;
-use tidegate_core::{Error, Limiter, Refusal};
+use tidegate_core::{Error, Limiter, Rejection};
 use tidegate_spin::{SpinAtomics, SpinKv, SpinWindow};
 
 use crate::reply::{not_found, refuse, response};
@@ -49,7 +49,7 @@ async fn answer<L: Limiter>(limiter: Result<L, Error>, policy: &str, request: In
         Ok(limiter) => limiter,
         Err(error) => {
             eprintln!("{error}");
-            return refuse(&Refusal::unavailable(error.kind()));
+            return refuse(&Rejection::unavailable(error.kind()));
         }
     };
     if rest.is_empty() {

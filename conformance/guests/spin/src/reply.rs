@@ -1,8 +1,8 @@
 use spin_sdk::http::Response;
-use tidegate_core::Refusal;
+use tidegate_core::Rejection;
 
-pub(crate) fn refuse(refusal: &Refusal) -> Response {
-    response(refusal.status_code(), refusal.fields().iter(), refusal.body().into())
+pub(crate) fn refuse(rejection: &Rejection) -> Response {
+    response(rejection.status_code(), rejection.fields().iter(), rejection.body().into())
 }
 
 pub(crate) fn response<'n, 'v>(

@@ -29,7 +29,7 @@ pub(super) struct Kept {
 impl Kept {
     pub(super) fn new(call: &Call) -> Self {
         Self {
-            state: call.policy.unused(),
+            state: call.policy.initial_state(),
             first_ms: call.now_ms,
             last_ms: call.now_ms,
             limits: limits(&call.policy),
@@ -44,8 +44,8 @@ impl Kept {
         let lowered = || limits(&call.policy).iter().zip(&self.limits).any(|(new, old)| new < old);
         match fault {
             Fault::NeverResets => return UnixMillis::new(self.first_ms),
-            Fault::StepBackRefills if call.now_ms < self.last_ms => self.state = call.policy.unused(),
-            Fault::UnderflowsOnLoweredLimit if lowered() => self.state = call.policy.unused(),
+            Fault::StepBackRefills if call.now_ms < self.last_ms => self.state = call.policy.initial_state(),
+            Fault::UnderflowsOnLoweredLimit if lowered() => self.state = call.policy.initial_state(),
             _ => {}
         }
         UnixMillis::new(call.now_ms)

@@ -1,0 +1,130 @@
+//! A key's state, for people.
+
+use std::fmt;
+
+use redis::Value;
+use tidegate_core::{Decision, Error, Millis, Policy, UnixMillis};
+
+use crate::{error, state};
+
+/// What is stored of a key and what it means; shown as text by its `Display`.
+///
+/// ```text
+/// {tg1:api:tb1000.fw86400000:ip:192.0.2.1}
+///   stored: tb1 2400 1800000000000;fw1 1799971200000 3; (removed in 8 h 0 min)
+///   burst (token_bucket): 3 of 10 used, 7 remaining; unused again in 4.8 s
+///   daily (fixed_window): 3 of 1000 used, 997 remaining; unused again in 8 h 0 min
+/// ```
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    key: String,
+    stored: Option<String>,
+    ttl: Option<Millis>,
+    policy: Policy,
+    decision: Decision,
+}
+
+impl Explanation {
+    pub(crate) fn new(policy: &Policy, key: String, stored: &Value, ttl: &Value, time: &Value) -> Result<Self, Error> {
+        let stored = match stored {
+            Value::Nil => None,
+            Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+            other => return Err(error::nonsense(other)),
+        };
+        let ttl = match ttl {
+            Value::Int(ms) => u64::try_from(*ms).ok().map(Millis::new),
+            other => return Err(error::nonsense(other)),
+        };
+        let now = instant(time).ok_or_else(|| error::nonsense(time))?;
+        let state = match &stored {
+            Some(text) => state::parse(policy, text)?,
+            None => policy.initial_state(),
+        };
+        policy.verify(&state)?;
+        let decision = policy.peek(&state, now, 1);
+        Ok(Self { key, stored, ttl, policy: policy.clone(), decision })
+    }
+
+    /// The key it is stored under.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// How long the server keeps it. `None` where nothing is stored.
+    #[must_use]
+    pub const fn ttl(&self) -> Option<Millis> {
+        self.ttl
+    }
+
+    /// What a request of cost 1 would be told now, by the server's clock.
+    #[must_use]
+    pub const fn decision(&self) -> &Decision {
+        &self.decision
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.key)?;
+        match (&self.stored, self.ttl) {
+            (None, _) => writeln!(f, "  nothing stored: unused")?,
+            (Some(text), Some(ttl)) => writeln!(f, "  stored: {} (removed in {})", shortened(text), Words(ttl))?,
+            (Some(text), None) => {
+                writeln!(f, "  stored: {} (and never removed: Tidegate did not write it)", shortened(text))?
+            }
+        }
+        for (quota, status) in self.policy.quotas().iter().zip(self.decision.quotas()) {
+            let remaining = status.remaining().unwrap_or_default();
+            let used = status.limit().saturating_sub(remaining);
+            write!(
+                f,
+                "  {} ({}): {used} of {} used, {remaining} remaining",
+                quota.name(),
+                quota.rule().name(),
+                status.limit()
+            )?;
+            match status.reset_after().unwrap_or_default() {
+                Millis::ZERO => writeln!(f)?,
+                after => writeln!(f, "; unused again in {}", Words(after))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn instant(time: &Value) -> Option<UnixMillis> {
+    let Value::Array(parts) = time else { return None };
+    let number = |part: &Value| match part {
+        Value::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
+        _ => None,
+    };
+    let (seconds, micros) = (number(parts.first()?)?, number(parts.get(1)?)?);
+    Some(UnixMillis::new(seconds.saturating_mul(1_000).saturating_add(micros / 1_000)))
+}
+
+/// A log may be long.
+fn shortened(text: &str) -> String {
+    let mut shown: String = text.chars().take(200).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// A span in words, to about three digits.
+struct Words(Millis);
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.0.get();
+        let (minute, hour, day) = (60_000, 3_600_000, 86_400_000);
+        match ms {
+            0..1_000 => write!(f, "{ms} ms"),
+            _ if ms < minute => write!(f, "{}.{} s", ms / 1_000, ms % 1_000 / 100),
+            _ if ms < hour => write!(f, "{} min {} s", ms / minute, ms % minute / 1_000),
+            _ if ms < day => write!(f, "{} h {} min", ms / hour, ms % hour / minute),
+            _ => write!(f, "{} d {} h", ms / day, ms % day / hour),
+        }
+    }
+}

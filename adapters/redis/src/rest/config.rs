@@ -1,0 +1,170 @@
+//! Which database, whose clock, how long to wait.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use tidegate_core::{Error, Millis};
+
+use crate::script::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1};
+use crate::settings::{Clock, DEFAULT_DEADLINE, check_deadline, invalid};
+
+/// Where the database's REST endpoint is and how to use it.
+///
+/// ```
+/// use tidegate_core::Millis;
+/// use tidegate_redis::{Rest, RestConfig};
+/// let config = RestConfig::new("https://eu1-quick-fox-1.upstash.io", "AXm3secret").deadline(Millis::new(100));
+/// assert!(!format!("{config:?}").contains("secret"));
+/// assert!(Rest::new(config).is_ok());
+/// ```
+#[derive(Clone)]
+pub struct RestConfig {
+    pub(crate) url: String,
+    pub(crate) token: String,
+    pub(crate) clock: Clock,
+    pub(crate) deadline: Millis,
+    pub(crate) min_ttl: Millis,
+    key_locking: Option<bool>,
+}
+
+impl RestConfig {
+    /// How long a call takes at most, unless [set](Self::deadline).
+    pub const DEFAULT_DEADLINE: Millis = DEFAULT_DEADLINE;
+
+    /// A database by its REST URL and token: `UPSTASH_REDIS_REST_URL` and `UPSTASH_REDIS_REST_TOKEN`. The token must be
+    /// one that may write.
+    pub fn new(url: impl Into<String>, token: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            token: token.into(),
+            clock: Clock::Caller,
+            deadline: DEFAULT_DEADLINE,
+            min_ttl: Millis::ZERO,
+            key_locking: None,
+        }
+    }
+
+    /// Whose clock decides: the [caller's](Clock::Caller) unless set.
+    #[must_use]
+    pub const fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// How long a call takes at most, connecting included.
+    #[must_use]
+    pub const fn deadline(mut self, deadline: Millis) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Keeps every state for at least this long: for test rigs, whose virtual time stands still while the server's TTLs
+    /// run on. Leave it zero otherwise.
+    #[must_use]
+    pub const fn min_ttl(mut self, min_ttl: Millis) -> Self {
+        self.min_ttl = min_ttl;
+        self
+    }
+
+    /// Whether the script asks for a lock of its keys only ([`LOCKING_SCRIPT`]) and not of the whole database. Unless
+    /// set, it does where the host is Upstash's own (`*.upstash.io`), for what else speaks the protocol mostly passes
+    /// commands on to a stock Redis, which refuses the flag.
+    #[must_use]
+    pub const fn key_locking(mut self, yes: bool) -> Self {
+        self.key_locking = Some(yes);
+        self
+    }
+
+    /// The script and its SHA-1.
+    pub(crate) fn script(&self) -> (&'static str, &'static str) {
+        if self.key_locking.unwrap_or_else(|| is_upstash(&self.url)) {
+            (LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1)
+        } else {
+            (SCRIPT, SCRIPT_SHA1)
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        check_deadline(self.deadline)?;
+        check_url(&self.url)?;
+        check_token(&self.token)
+    }
+}
+
+/// Leaves out the token, and what a URL that cannot be right may hold of one.
+impl fmt::Debug for RestConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RestConfig")
+            .field("url", &check_url(&self.url).map_or("…", |()| self.url.as_str()))
+            .field("clock", &self.clock)
+            .field("deadline", &self.deadline)
+            .field("min_ttl", &self.min_ttl)
+            .field("key_locking", &self.key_locking)
+            .finish()
+    }
+}
+
+/// Checks a URL. The messages never repeat it: it may hold a password, in whatever place a mistake put it.
+fn check_url(url: &str) -> Result<(), Error> {
+    const RIGHT: &str = "write https://<database>.upstash.io, which is the database's UPSTASH_REDIS_REST_URL";
+    if url.is_empty() {
+        return Err(invalid(format!("url: empty; {RIGHT}")));
+    }
+    if !url.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"'\\<>".contains(&byte)) {
+        return Err(invalid(format!(
+            "url: has a quote, a space, a line break or another character that no URL has; {RIGHT}"
+        )));
+    }
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Err(invalid(format!("url: without a scheme; {RIGHT}")));
+    };
+    match scheme {
+        "https" | "http" => {}
+        "redis" | "rediss" | "valkey" | "valkeys" => {
+            return Err(invalid(format!(
+                "url: a {scheme}:// URL is a Redis endpoint (Config), not a REST one; {RIGHT}"
+            )));
+        }
+        _ => return Err(invalid(format!("url: not an https:// URL; {RIGHT}"))),
+    }
+    if rest.contains(['?', '#', '@']) {
+        return Err(invalid(format!("url: must not hold a user, a password, a `?` or a `#`; {RIGHT}")));
+    }
+    if !is_authority(rest.split('/').next().unwrap_or_default()) {
+        return Err(invalid(format!("url: no host, or none that can be, or a port that cannot; {RIGHT}")));
+    }
+    Ok(())
+}
+
+/// Whether this is a host, by name or by address, and a port if any. Hosts of `fetch` differ in what they let pass.
+fn is_authority(text: &str) -> bool {
+    let (host, after) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, after)) => (address.parse::<Ipv6Addr>().is_ok(), after),
+        None => {
+            let (name, after) = text.split_at(text.find(':').unwrap_or(text.len()));
+            let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            (!name.is_empty() && name.bytes().all(letters), after)
+        }
+    };
+    host && (after.is_empty()
+        || after.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port > 0)))
+}
+
+fn check_token(token: &str) -> Result<(), Error> {
+    const RIGHT: &str = "write the database's UPSTASH_REDIS_REST_TOKEN";
+    let wrong = if token.is_empty() {
+        "empty"
+    } else if token.contains("://") {
+        "this is a URL"
+    } else if !token.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"'".contains(&byte)) {
+        "has a quote, a space, a line break or another character that no token has"
+    } else {
+        return Ok(());
+    };
+    Err(invalid(format!("token: {wrong}; {RIGHT}")))
+}
+
+fn is_upstash(url: &str) -> bool {
+    let host = url.split_once("://").and_then(|(_, rest)| rest.split(['/', ':']).next());
+    host.is_some_and(|host| host.to_ascii_lowercase().ends_with(".upstash.io"))
+}

@@ -1,0 +1,227 @@
+//! The script, its arguments and its answer: the same over any transport.
+
+use tidegate_core::internal::sha256;
+use tidegate_core::store::{Applied, Operation};
+use tidegate_core::{Error, ErrorKind, Idempotency, Key, Millis, Policy, Rule, UnixMillis};
+
+use crate::state;
+
+/// The script that decides, in Lua: `src/decide.lua`, whose first lines say what its keys, arguments and answer are, without
+/// comments and indentation. Its lines have the same numbers.
+pub const SCRIPT: &str = LOCKING_SCRIPT.split_at(FLAG.len()).1;
+
+/// The SHA-1 of [`SCRIPT`]: what `EVALSHA` names it by.
+pub const SCRIPT_SHA1: &str = "bec8bd88fbfded22612d41bc1f3cf4f86851f296";
+
+/// [`SCRIPT`] under Upstash's flag: it then locks the keys that it is given, and not the whole database
+/// (<https://upstash.com/docs/redis/features/key-locking>). Stock Redis refuses the flag.
+pub const LOCKING_SCRIPT: &str = match str::from_utf8(&BARE) {
+    Ok(text) => text,
+    Err(_) => panic!("decide.lua is no UTF-8"),
+};
+
+/// The SHA-1 of [`LOCKING_SCRIPT`].
+pub const LOCKING_SCRIPT_SHA1: &str = "fd953bebad4ef2ac597d483bee0197fd435a71b4";
+
+const FLAG: &str = "#!lua flags=allow-key-locking\n";
+
+const BARE: [u8; bare(&mut [])] = {
+    let mut out = [0; bare(&mut [])];
+    bare(&mut out);
+    out
+};
+
+/// Writes the flag and the script, without comments and indentation, as far as there is room; and tells their length.
+const fn bare(out: &mut [u8]) -> usize {
+    let lua = concat!("#!lua flags=allow-key-locking\n", include_str!("decide.lua")).as_bytes();
+    let (mut length, mut at) = (0, 0);
+    let (mut begins, mut skips) = (true, false);
+    while at < lua.len() {
+        let byte = lua[at];
+        if byte == b'\n' {
+            (begins, skips) = (true, false);
+        } else if begins && byte != b' ' {
+            (begins, skips) = (false, byte == b'-' && lua[at + 1] == b'-');
+        }
+        if byte == b'\n' || !(begins || skips) {
+            if length < out.len() {
+                out[length] = byte;
+            }
+            length += 1;
+        }
+        at += 1;
+    }
+    length
+}
+
+/// One run of the script.
+pub(crate) struct Call<'a> {
+    operation: Operation<'a>,
+    /// Whether the server's clock decides.
+    server_clock: bool,
+    ttl_min: Millis,
+    /// The state's key.
+    pub(crate) key: String,
+    /// The key of the first answer to an idempotency token.
+    pub(crate) once: Option<String>,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(operation: Operation<'a>, server_clock: bool, ttl_min: Millis) -> Self {
+        let (policy, key) = match operation {
+            Operation::Check(check) | Operation::Peek(check) => (check.policy, check.key),
+            Operation::Refund(refund) => (refund.policy, refund.key),
+        };
+        let key = state_key(policy, key);
+        let mut call = Self { operation, server_clock, ttl_min, once: None, key };
+        call.once = call.idempotency().map(|idempotency| once_key(&call.key, idempotency.token));
+        call
+    }
+
+    /// Hands over the command's words, in order: its `name`, the `script` or what names it, the keys and `ARGV`.
+    pub(crate) fn words(&self, name: &str, script: &str, mut give: impl FnMut(&str)) {
+        give(name);
+        give(script);
+        give(if self.once.is_some() { "2" } else { "1" });
+        give(&self.key);
+        if let Some(once) = &self.once {
+            give(once);
+        }
+        let (mode, policy, cost, now) = match self.operation {
+            Operation::Check(check) => {
+                (if check.policy.charges_denied() { "d" } else { "c" }, check.policy, check.cost, check.now)
+            }
+            Operation::Peek(check) => ("p", check.policy, check.cost, check.now),
+            Operation::Refund(refund) => ("r", refund.policy, refund.cost, refund.now),
+        };
+        let mut digits = itoa::Buffer::new();
+        let mut number = |value: u64, give: &mut dyn FnMut(&str)| give(digits.format(value));
+        give(mode);
+        if self.server_clock {
+            give("server");
+        } else {
+            number(now.get(), &mut give);
+        }
+        number(cost, &mut give);
+        number(ttl(self.ttl_min), &mut give);
+        for quota in policy.quotas() {
+            let (limit, unit, refill) = match quota.rule() {
+                Rule::FixedWindow(rule) => (quota.rule().limit(), rule.window(), 0),
+                Rule::SlidingWindow(rule) => (quota.rule().limit(), rule.window(), 0),
+                Rule::SlidingLog(rule) => (quota.rule().limit(), rule.window(), 0),
+                Rule::TokenBucket(rule) => (rule.capacity(), rule.per(), rule.refill()),
+                Rule::LeakyBucket(rule) => (rule.bucket().capacity(), rule.bucket().per(), rule.bucket().refill()),
+            };
+            give(state::kind(quota.rule()));
+            number(limit, &mut give);
+            number(unit.get(), &mut give);
+            number(refill, &mut give);
+        }
+        match self.operation {
+            Operation::Refund(refund) => number(refund.charged_at.get(), &mut give),
+            _ => {
+                if let Some(idempotency) = self.idempotency() {
+                    number(ttl(idempotency.ttl), &mut give);
+                }
+            }
+        }
+    }
+
+    /// The most that [`Call::words`] hands over.
+    #[cfg(feature = "resp")]
+    pub(crate) fn word_count(&self) -> usize {
+        5 + 4 + 4 * self.policy().quotas().len() + 1
+    }
+
+    /// Reads the script's answer.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] for anything that is no answer of this script.
+    pub(crate) fn answer(&self, bytes: &[u8]) -> Result<Applied, Error> {
+        let text = std::str::from_utf8(bytes).map_err(|_| no_answer(bytes))?;
+        let (admitted, rest) = match text.split_at_checked(1) {
+            Some(("a", rest)) => (true, rest),
+            Some(("d", rest)) => (false, rest),
+            _ => return Err(no_answer(bytes)),
+        };
+        let (mut now, mut cost) = match self.operation {
+            Operation::Check(check) | Operation::Peek(check) => (check.now, check.cost),
+            Operation::Refund(refund) => (refund.now, refund.cost),
+        };
+        let mut state = rest;
+        if let Some(known) = rest.strip_prefix('@') {
+            let mut words = known.splitn(3, ' ');
+            let mut number = || words.next().and_then(|word| word.parse().ok()).ok_or_else(|| no_answer(bytes));
+            now = UnixMillis::new(number()?);
+            cost = number()?;
+            state = words.next().ok_or_else(|| no_answer(bytes))?;
+        } else if self.server_clock || self.once.is_some() {
+            return Err(no_answer(bytes));
+        }
+        let previous = if state.is_empty() { None } else { Some(state::parse(self.policy(), state)?) };
+        Ok(Applied { previous, now, cost, admitted })
+    }
+
+    fn policy(&self) -> &'a Policy {
+        match self.operation {
+            Operation::Check(check) | Operation::Peek(check) => check.policy,
+            Operation::Refund(refund) => refund.policy,
+        }
+    }
+
+    fn idempotency(&self) -> Option<Idempotency<'a>> {
+        match self.operation {
+            Operation::Check(check) => check.idempotency,
+            Operation::Peek(_) | Operation::Refund(_) => None,
+        }
+    }
+}
+
+/// Where a key's state is: the core's storage key in braces, which make it one cluster slot with [`once_key`].
+pub(crate) fn state_key(policy: &Policy, key: &Key) -> String {
+    let mut name = key.storage_key(policy);
+    name.insert(0, '{');
+    name.push('}');
+    name
+}
+
+/// Where the first answer to a token is: bounded, whatever the token's length.
+fn once_key(state_key: &str, token: &str) -> String {
+    use std::fmt::Write as _;
+    let mut name = String::with_capacity(state_key.len() + 38);
+    name.push_str(state_key);
+    name.push_str(":once:");
+    for byte in &sha256(token.as_bytes())[..16] {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}
+
+/// A span as Redis takes it: not none, and not past all time, which it would refuse when the charge is made already.
+fn ttl(span: Millis) -> u64 {
+    span.get().clamp(1, UnixMillis::MAX.get())
+}
+
+fn no_answer(bytes: &[u8]) -> Error {
+    let shown: String = String::from_utf8_lossy(bytes).chars().take(60).collect();
+    Error::new(ErrorKind::Corrupt, format!("{shown:?} is no answer of Tidegate's script; is this a Redis server?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use sha1::{Digest, Sha1};
+    use std::fmt::Write as _;
+
+    use super::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1};
+
+    #[test]
+    fn the_sha1_is_the_scripts() {
+        for (script, sha1) in [(SCRIPT, SCRIPT_SHA1), (LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1)] {
+            let digest = Sha1::digest(script.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
+                let _ = write!(hex, "{byte:02x}");
+                hex
+            });
+            assert_eq!(sha1, digest, "decide.lua has changed: write its SHA-1 here");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The store: what each operation sends, and what its answer means.
+
+use std::fmt;
+
+use redis::{Cmd, ServerError, ServerErrorKind, Value};
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
+use tidegate_core::{Capabilities, Error, Key, Policy};
+use tokio::time::Instant;
+
+use crate::answered::answered;
+use crate::config::Config;
+use crate::connection::Links;
+use crate::error;
+use crate::explain::Explanation;
+use crate::script::{Call, SCRIPT, SCRIPT_SHA1, state_key};
+use crate::settings::Clock;
+
+/// A limiter on Redis: exact at any concurrency, in one round trip.
+pub type RedisLimiter = AtomicLimiter<Redis>;
+
+/// A Redis server, or a cluster of them, as a store of counts.
+///
+/// It holds a few [connections](Config::connections), over which the calls of all tasks are multiplexed; share it by
+/// reference or in an `Arc`. It connects on the first call, and anew on the first call after a connection was lost. Its calls must run within a
+/// tokio runtime with I/O and time.
+///
+/// ```no_run
+/// use tidegate_core::{Key, Limiter, Millis, Policy, Quota, Refund, UnixMillis};
+/// use tidegate_redis::{Config, Redis};
+/// # async fn run(policy: &Policy, key: &Key) -> Result<(), tidegate_core::Error> {
+/// let limiter = Redis::new(Config::new("redis://127.0.0.1:6379").deadline(Millis::new(20)))?.limiter();
+/// limiter.reset(policy, key).await?;
+/// println!("{}", limiter.store().explain(policy, key).await?);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Redis {
+    config: Config,
+    links: Links,
+}
+
+impl Redis {
+    /// A store on the configured server. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
+    pub fn new(config: Config) -> Result<Self, Error> {
+        Ok(Self { links: Links::new(&config)?, config })
+    }
+
+    /// A limiter over this store.
+    #[must_use]
+    pub const fn limiter(self) -> RedisLimiter {
+        AtomicLimiter::new(self)
+    }
+
+    /// Asks the server whether it is there (`PING`), connecting if need be: for a start-up check.
+    ///
+    /// # Errors
+    /// Whatever keeps it from answering.
+    pub async fn ping(&self) -> Result<(), Error> {
+        match self.send(&redis::cmd("PING")).await? {
+            Value::SimpleString(_) | Value::Okay => Ok(()),
+            Value::ServerError(error) => Err(refused(&error, "")),
+            other => Err(self.nonsense(&other)),
+        }
+    }
+
+    /// What is stored of a key, and what it means now, for people.
+    ///
+    /// # Errors
+    /// Whatever keeps the server from answering.
+    pub async fn explain(&self, policy: &Policy, key: &Key) -> Result<Explanation, Error> {
+        let key = state_key(policy, key);
+        let ttl = self.ask(redis::cmd("PTTL").arg(&key), &key).await?;
+        let state = self.ask(redis::cmd("GET").arg(&key), &key).await?;
+        let time = self.ask(&redis::cmd("TIME"), &key).await?;
+        Explanation::new(policy, key, &state, &ttl, &time)
+    }
+
+    /// Sends a command, and takes an error that the server answered with as one.
+    async fn ask(&self, command: &Cmd, key: &str) -> Result<Value, Error> {
+        match self.send(command).await? {
+            Value::ServerError(error) => Err(refused(&error, key)),
+            value => Ok(value),
+        }
+    }
+
+    async fn send(&self, command: &Cmd) -> Result<Value, Error> {
+        self.links.send(command, self.deadline()).await
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.config.deadline_duration()
+    }
+
+    fn nonsense(&self, answer: &Value) -> Error {
+        self.links.distrust();
+        error::nonsense(answer)
+    }
+}
+
+impl Atomic for Redis {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::EXACT
+    }
+
+    /// One `EVALSHA`; and one `EVAL`, which keeps the script in the server, where that answers that it has not seen it.
+    async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
+        let call = Call::new(operation, self.config.clock == Clock::Server, self.config.min_ttl);
+        let deadline = self.deadline();
+        let mut answer = self.links.send(&command(&call, "EVALSHA", SCRIPT_SHA1), deadline).await?;
+        if let Value::ServerError(error) = &answer
+            && error.kind() == Some(ServerErrorKind::NoScript)
+        {
+            answer = self.links.send(&command(&call, "EVAL", SCRIPT), deadline).await?;
+        }
+        match answer {
+            Value::BulkString(bytes) => call.answer(&bytes),
+            Value::ServerError(error) => Err(refused(&error, &call.key)),
+            other => Err(self.nonsense(&other)),
+        }
+    }
+
+    async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+        let key = state_key(policy, key);
+        match self.ask(redis::cmd("DEL").arg(&key), &key).await? {
+            Value::Int(_) => Ok(()),
+            other => Err(self.nonsense(&other)),
+        }
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Redis").field(&self.config).finish()
+    }
+}
+
+fn refused(error: &ServerError, key: &str) -> Error {
+    answered(error.code(), error.details().unwrap_or_default(), key)
+}
+
+fn command(call: &Call<'_>, name: &str, script: &str) -> Cmd {
+    let count = call.word_count();
+    let mut command = Cmd::with_capacity(count, script.len() + 2 * call.key.len() + 16 * count);
+    call.words(name, script, |word| {
+        command.arg(word);
+    });
+    command
+}

@@ -1,0 +1,120 @@
+//! The same on a cluster of three nodes.
+
+#![cfg(feature = "cluster")]
+#![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
+
+mod support;
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use support::{MIN_TTL, NOW, Server, bucket, one_of_each};
+use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis};
+use tidegate_redis::{Config, Redis, RedisLimiter};
+
+fn cli(port: u16, arguments: &[&str]) -> String {
+    let output =
+        Command::new("redis-cli").args(["-p", &port.to_string()]).args(arguments).stderr(Stdio::null()).output();
+    String::from_utf8(output.expect("redis-cli comes with redis-server").stdout).unwrap()
+}
+
+/// Three nodes that know each other and serve all slots.
+fn cluster() -> Vec<Server> {
+    let nodes: Vec<_> =
+        (0..3).map(|_| Server::start_with(&["--cluster-enabled", "yes", "--cluster-node-timeout", "500"])).collect();
+    let addresses: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+    let mut create = vec!["--cluster", "create"];
+    create.extend(addresses.iter().map(String::as_str));
+    create.extend(["--cluster-replicas", "0", "--cluster-yes"]);
+    cli(nodes[0].port, &create);
+    let until = Instant::now() + Duration::from_secs(20);
+    while !nodes.iter().all(|node| cli(node.port, &["CLUSTER", "INFO"]).contains("cluster_state:ok")) {
+        assert!(Instant::now() < until, "the cluster did not come up");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    nodes
+}
+
+fn limiter(nodes: &[Server]) -> RedisLimiter {
+    let config = Config::cluster(nodes.iter().map(Server::url)).min_ttl(MIN_TTL).deadline(Millis::from_secs(3));
+    Redis::new(config).unwrap().limiter()
+}
+
+fn owner<'a>(nodes: &'a [Server], key: &str) -> &'a Server {
+    nodes.iter().find(|node| !cli(node.port, &["GET", key]).contains("MOVED")).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_cluster_is_exact_and_keeps_a_keys_parts_together() {
+    let mut nodes = cluster();
+    let limiters: Vec<_> = (0..3).map(|_| Arc::new(limiter(&nodes))).collect();
+    for policy in one_of_each(20) {
+        let tasks: Vec<_> = (0..1_000)
+            .map(|place| {
+                let (limiter, policy) = (Arc::clone(&limiters[place % 3]), policy.clone());
+                tokio::spawn(async move {
+                    let key = Key::new(format!("user-{}", place % 10));
+                    let token = format!("token-{place}");
+                    let check = Check::new(&policy, &key, NOW).idempotent(&token, Millis::from_secs(60));
+                    limiter.check(check).await.unwrap().is_allowed()
+                })
+            })
+            .collect();
+        let mut admitted = 0;
+        for task in tasks {
+            admitted += usize::from(task.await.unwrap());
+        }
+        assert_eq!(admitted, 200, "{policy:?}");
+    }
+    // All nodes were in use.
+    for node in &nodes {
+        assert!(cli(node.port, &["DBSIZE"]).trim().parse::<u64>().unwrap() > 100);
+    }
+
+    // A slot that moves: clients with the old map are redirected, while it moves and after.
+    let (policy, key) = (bucket(10), Key::new("mover"));
+    let name = "{tg1:api:tb60000:mover}";
+    assert!(limiters[0].check(Check::new(&policy, &key, NOW)).await.unwrap().is_allowed());
+    let slot = cli(nodes[0].port, &["CLUSTER", "KEYSLOT", name]).trim().to_owned();
+    let from = owner(&nodes, name).port;
+    let to = nodes.iter().find(|node| node.port != from).unwrap().port;
+    let (from_id, to_id) = (cli(from, &["CLUSTER", "MYID"]), cli(to, &["CLUSTER", "MYID"]));
+    let (from_id, to_id) = (from_id.trim(), to_id.trim());
+    cli(to, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", from_id]);
+    cli(from, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", to_id]);
+    assert_eq!(cli(from, &["MIGRATE", "127.0.0.1", &to.to_string(), name, "0", "5000"]).trim(), "OK");
+    let asked = limiters[1].check(Check::new(&policy, &key, NOW)).await.unwrap();
+    assert_eq!(asked.binding().remaining(), Some(8));
+    for node in &nodes {
+        cli(node.port, &["CLUSTER", "SETSLOT", &slot, "NODE", to_id]);
+    }
+    for (limiter, remaining) in limiters.iter().zip([7, 6, 5]) {
+        let moved = limiter.check(Check::new(&policy, &key, NOW)).await.unwrap();
+        assert_eq!(moved.binding().remaining(), Some(remaining));
+    }
+
+    // A dead node is an error for its keys, soon; the others' keys go on.
+    let dead = nodes.iter().position(|node| node.port == to).unwrap();
+    nodes[dead].kill();
+    let began = Instant::now();
+    let error = limiters[0].check(Check::new(&policy, &key, NOW)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    nodes[dead].restart();
+    let until = Instant::now() + Duration::from_secs(10);
+    while limiters[0].check(Check::new(&policy, &key, NOW)).await.is_err() {
+        assert!(Instant::now() < until, "the node did not come back");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_dead_cluster_is_unavailable_at_once() {
+    let url = format!("redis://127.0.0.1:{}", support::free_port());
+    let limiter = Redis::new(Config::cluster([url]).deadline(Millis::from_secs(3))).unwrap().limiter();
+    let began = Instant::now();
+    let error = limiter.check(Check::new(&bucket(1), &support::key(), NOW)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+}

@@ -1,0 +1,210 @@
+//! What goes wrong is an error of the right kind, soon, and never a denial.
+
+#![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use support::{NOW, Server, bucket, free_port, key};
+use tidegate_core::{Check, Error, ErrorKind, Limiter, Millis};
+use tidegate_redis::{Config, Redis};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+/// A quarter of the deadline of those it is asked of.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
+fn limiter(url: &str, deadline: Millis) -> tidegate_redis::RedisLimiter {
+    Redis::new(Config::new(url).deadline(deadline)).unwrap().limiter()
+}
+
+/// What one check of a fresh limiter meets, and how long it took.
+async fn meet(url: &str) -> (Error, Duration) {
+    let began = Instant::now();
+    let limiter = limiter(url, Millis::from_secs(2));
+    let error = limiter.check(Check::new(&bucket(5), &key(), NOW)).await.unwrap_err();
+    (error, began.elapsed())
+}
+
+/// A server that reads a little, answers `answer` and then closes, or holds the line.
+async fn impostor(answer: Option<&'static [u8]>, close: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut buffer = [0; 4_096];
+                while stream.read(&mut buffer).await.is_ok_and(|length| length > 0) {
+                    if let Some(answer) = answer {
+                        let _ = stream.write_all(answer).await;
+                    }
+                    if close {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn a_wrong_url_says_what_is_right_and_keeps_the_password() {
+    for url in [
+        "",
+        "localhost:6379",
+        "redis://",
+        "redis:hunter2@host",
+        "http://:hunter2@host:80",
+        "https://default:hunter2@host.upstash.io",
+        "redis://user:hunter2@host:notaport",
+        "redis://user:hunter2@host/notadb",
+        "redis://user:hunter2@host:0",
+        "amqp://user:hunter2@host",
+    ] {
+        let error = Redis::new(Config::new(url)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
+        let shown = format!("{error} {error:?}");
+        assert!(shown.contains("write redis://"), "{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+    for connections in [0, 65] {
+        let error = Redis::new(Config::new("redis://host").connections(connections)).unwrap_err();
+        assert!(error.to_string().contains("write 1 to 64"), "{error}");
+    }
+    for deadline in [Millis::ZERO, Millis::new(u64::MAX)] {
+        let error = Redis::new(Config::new("redis://host").deadline(deadline)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+    let redis = Redis::new(Config::new("redis://user:hunter2@host:7000/3")).unwrap();
+    assert!(format!("{redis:?}").contains("host:7000"));
+    assert!(!format!("{redis:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_refused_and_not_shown() {
+    let server = Server::start();
+    let mut connection = server.connection();
+    redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("right").exec(&mut connection).unwrap();
+    for credentials in ["", ":hunter2@", "nobody:hunter2@"] {
+        let (error, took) = meet(&format!("redis://{credentials}127.0.0.1:{}", server.port)).await;
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+        assert!(took < AT_ONCE, "{took:?}");
+        assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+    }
+    let right = limiter(&format!("redis://:right@127.0.0.1:{}", server.port), Millis::from_secs(2));
+    assert!(right.check(Check::new(&bucket(5), &key(), NOW)).await.unwrap().is_allowed());
+    redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("").exec(&mut connection).unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_will_not_is_refused() {
+    let server = Server::start();
+    let mut connection = server.connection();
+    let limiter = server.limiter();
+    redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1").exec(&mut connection).unwrap();
+    let (policy, key) = (bucket(5), key());
+    let full = limiter.check(Check::new(&policy, &key, NOW)).await.unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::Refused, "{full:?}");
+    redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("0").exec(&mut connection).unwrap();
+
+    redis::cmd("ACL").arg(&["SETUSER", "reader", "on", ">pw", "~*", "+get", "+ping"]).exec(&mut connection).unwrap();
+    let reader = self::limiter(&format!("redis://reader:pw@127.0.0.1:{}", server.port), Millis::from_secs(2));
+    let forbidden = reader.check(Check::new(&policy, &key, NOW)).await.unwrap_err();
+    assert_eq!(forbidden.kind(), ErrorKind::Refused, "{forbidden:?}");
+
+    redis::cmd("REPLICAOF").arg("127.0.0.1").arg(free_port()).exec(&mut connection).unwrap();
+    let replica = limiter.check(Check::new(&policy, &key, NOW)).await.unwrap_err();
+    assert_eq!(replica.kind(), ErrorKind::Unavailable, "{replica:?}");
+    redis::cmd("REPLICAOF").arg("NO").arg("ONE").exec(&mut connection).unwrap();
+    assert!(limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn a_dead_port_is_unavailable_at_once() {
+    let (error, took) = meet(&format!("redis://127.0.0.1:{}", free_port())).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(took < AT_ONCE, "{took:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_redis_is_corrupt_at_once() {
+    for (answer, close) in [
+        ("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", true),
+        ("HTTP/1.1 400 Bad Request\r\nConnection: keep-alive\r\n\r\n", false),
+        ("garbage\r\n", false),
+        // The protocol, but answers that are none to what was asked.
+        ("+OK\r\n+OK\r\n+OK\r\n", false),
+        (":1\r\n:1\r\n:1\r\n", false),
+        ("$2\r\nhi\r\n$2\r\nhi\r\n$2\r\nhi\r\n", false),
+    ] {
+        let (error, took) = meet(&impostor(Some(answer.as_bytes()), close).await).await;
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{answer:?}: {error:?}");
+        assert!(took < AT_ONCE, "{answer:?}: {took:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_that_hangs_up_is_unavailable_at_once() {
+    let (error, took) = meet(&impostor(None, true).await).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(took < AT_ONCE, "{took:?}");
+}
+
+#[tokio::test]
+async fn a_connection_that_was_lost_while_idle_is_no_error() {
+    let server = Server::start();
+    let limiter = server.limiter();
+    let (policy, key) = (bucket(9), key());
+    for remaining in [8, 7, 6] {
+        let decision = limiter.check(Check::new(&policy, &key, NOW)).await.unwrap();
+        assert_eq!(decision.binding().remaining(), Some(remaining));
+        redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").exec(&mut server.connection()).unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn one_that_never_answers_costs_the_deadline_and_no_more() {
+    let url = impostor(None, false).await;
+    let limiter = limiter(&url, Millis::new(300));
+    let began = Instant::now();
+    let error = limiter.check(Check::new(&bucket(5), &key(), NOW)).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout), "{error:?}");
+    assert!((300..600).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    // From then on one caller at a time waits for it; the others need not.
+    let limiter = Arc::new(limiter);
+    let calls: Vec<_> = (0..20)
+        .map(|_| {
+            let limiter = Arc::clone(&limiter);
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(15)).await;
+                let began = Instant::now();
+                limiter.check(Check::new(&bucket(5), &key(), NOW)).await.unwrap_err();
+                began.elapsed()
+            })
+        })
+        .collect();
+    let mut waited = 0;
+    for call in calls {
+        waited += usize::from(call.await.unwrap() > Duration::from_millis(200));
+    }
+    assert_eq!(waited, 1);
+
+    // A server stopped after it was connected to: the answer is late, and the check may have been charged.
+    let server = Server::start();
+    let limiter = server.limiter_with(|config| config.deadline(Millis::new(100)));
+    let (policy, key) = (bucket(5), key());
+    limiter.check(Check::new(&policy, &key, NOW)).await.unwrap();
+    let mut connection = server.connection();
+    redis::cmd("CLIENT").arg("PAUSE").arg(400).exec(&mut connection).unwrap();
+    let began = Instant::now();
+    let error = limiter.check(Check::new(&policy, &key, NOW)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(error.to_string().contains("may have been charged"), "{error}");
+    assert!((100..350).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    tokio::time::sleep(Duration::from_millis(450)).await;
+    assert!(limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().is_allowed());
+}

@@ -1,0 +1,58 @@
+//! A retried check under a token gets the first answer and is charged once; nothing is retried by itself.
+
+#![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
+
+mod support;
+
+use std::sync::atomic::Ordering;
+
+use support::{NOW, Server, bucket, deaf_proxy, key, one_of_each};
+use tidegate_core::{Check, ErrorKind, Limiter, Millis, Refund};
+use tidegate_redis::{Config, Redis};
+
+#[tokio::test]
+async fn a_retry_of_what_was_charged_unheard_is_charged_once() {
+    let server = Server::start();
+    let (address, deaf) = deaf_proxy(server.port).await;
+    let url = format!("redis://{address}");
+    let limiter = Redis::new(Config::new(url).deadline(Millis::new(150)).min_ttl(support::MIN_TTL)).unwrap().limiter();
+    let (policy, key) = (bucket(10), key());
+    let check = Check::new(&policy, &key, NOW);
+    let once = check.cost(3).idempotent("request-1", Millis::from_secs(60));
+    assert_eq!(limiter.check(check).await.unwrap().binding().remaining(), Some(9));
+
+    deaf.store(true, Ordering::Relaxed);
+    assert_eq!(limiter.check(once).await.unwrap_err().kind(), ErrorKind::Timeout);
+    deaf.store(false, Ordering::Relaxed);
+    let retried = limiter.check(once).await.unwrap();
+    assert_eq!(retried.binding().remaining(), Some(6));
+    assert_eq!(limiter.check(once).await.unwrap(), retried);
+    assert_eq!(limiter.peek(check).await.unwrap().binding().remaining(), Some(6));
+
+    // Without a token the charge stays, and nothing but the caller sends a check twice.
+    deaf.store(true, Ordering::Relaxed);
+    assert_eq!(limiter.check(check).await.unwrap_err().kind(), ErrorKind::Timeout);
+    deaf.store(false, Ordering::Relaxed);
+    assert_eq!(limiter.peek(check).await.unwrap().binding().remaining(), Some(5));
+}
+
+#[tokio::test]
+async fn a_token_of_a_denial_keeps_the_denial() {
+    let server = Server::start();
+    let limiter = server.limiter();
+    for policy in one_of_each(2) {
+        let key = key();
+        let token = "a token of any length, and with any characters: {}*\u{e9}\n".repeat(40);
+        let once = Check::new(&policy, &key, NOW).cost(2).idempotent(&token, Millis::from_secs(60));
+        limiter.check(Check::new(&policy, &key, NOW)).await.unwrap();
+        let denied = limiter.check(once).await.unwrap();
+        assert!(!denied.is_allowed());
+        limiter.refund(Refund::new(&policy, &key, 1, NOW, NOW)).await.unwrap();
+        assert_eq!(limiter.check(once).await.unwrap(), denied);
+        // Another token is another request, and may last.
+        let other = once.idempotent("other", Millis::new(u64::MAX));
+        let admitted = limiter.check(other).await.unwrap();
+        assert!(admitted.is_allowed());
+        assert_eq!(limiter.check(other).await.unwrap(), admitted);
+    }
+}

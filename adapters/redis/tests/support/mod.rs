@@ -1,0 +1,207 @@
+//! A redis-server of a test's own: on a free loopback port, in a directory of its own, stopped when dropped.
+
+#![allow(dead_code, reason = "each test binary uses its part of this")]
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub, reason = "a failing rig fails its test")]
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate_core::{Key, Millis, Policy, Quota, UnixMillis};
+use tidegate_redis::{Config, Redis, RedisLimiter};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+/// The virtual now of most tests.
+pub const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+
+/// Long enough for the virtual time of a test to stand still.
+pub const MIN_TTL: Millis = Millis::from_secs(3_600);
+
+pub struct Server {
+    process: Child,
+    pub port: u16,
+    arguments: Vec<String>,
+    pub dir: tempfile::TempDir,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    pub fn start_with(arguments: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let process = spawn(port, &dir, &arguments);
+        let server = Self { process, port, arguments, dir };
+        server.wait_until_up();
+        server
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub fn limiter(&self) -> RedisLimiter {
+        self.limiter_with(|config| config)
+    }
+
+    pub fn limiter_with(&self, configure: impl FnOnce(Config) -> Config) -> RedisLimiter {
+        let config = Config::new(self.url()).min_ttl(MIN_TTL).deadline(Millis::from_secs(5));
+        Redis::new(configure(config)).unwrap().limiter()
+    }
+
+    /// A plain connection beside the limiter's.
+    pub fn connection(&self) -> redis::Connection {
+        redis::Client::open(self.url()).unwrap().get_connection().unwrap()
+    }
+
+    /// Kills it as a crash would.
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    pub fn restart(&mut self) {
+        self.process = spawn(self.port, &self.dir, &self.arguments);
+        self.wait_until_up();
+    }
+
+    fn wait_until_up(&self) {
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            let pinged = redis::Client::open(self.url())
+                .unwrap()
+                .get_connection()
+                .and_then(|mut connection| redis::cmd("PING").query::<String>(&mut connection));
+            match pinged {
+                Ok(_) => return,
+                Err(error) => assert!(Instant::now() < until, "redis-server did not come up: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn spawn(port: u16, dir: &tempfile::TempDir, arguments: &[String]) -> Child {
+    Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--loglevel", "warning"])
+        .arg("--dir")
+        .arg(dir.path())
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("these tests need redis-server ({error}): apt-get install redis-server"))
+}
+
+/// A port that nothing listens on, and below those that outgoing connections are given.
+pub fn free_port() -> u16 {
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        // A cluster node listens 10000 above its port, too.
+        if port < 50_000 && TcpStream::connect(("127.0.0.1", port)).is_err() {
+            return port;
+        }
+    }
+}
+
+/// One policy of one quota of each algorithm, all with the same limit.
+pub fn one_of_each(limit: u64) -> Vec<Policy> {
+    let minute = Millis::from_secs(60);
+    [
+        Quota::fixed_window(limit, minute),
+        Quota::sliding_window(limit, minute),
+        Quota::sliding_log(limit, minute),
+        Quota::token_bucket(limit, limit, minute),
+        Quota::leaky_bucket(limit, limit, minute),
+    ]
+    .into_iter()
+    .map(|quota| Policy::new("api", [quota.unwrap()]).unwrap())
+    .collect()
+}
+
+pub fn bucket(capacity: u64) -> Policy {
+    Policy::new("api", [Quota::token_bucket(capacity, 1, Millis::from_secs(60)).unwrap()]).unwrap()
+}
+
+pub fn key() -> Key {
+    Key::new("ip:192.0.2.1")
+}
+
+pub fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Passes everything on to a port of loopback, until told to keep the answers. The address it listens at, and how to
+/// tell it.
+pub async fn deaf_proxy(port: u16) -> (std::net::SocketAddr, Arc<AtomicBool>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, deaf) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+    let heard = Arc::clone(&deaf);
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let far = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            let (mut near_read, mut near_write) = near.into_split();
+            let (mut far_read, mut far_write) = far.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut near_read, &mut far_write).await });
+            let deaf = Arc::clone(&heard);
+            tokio::spawn(async move {
+                let mut buffer = [0; 4_096];
+                while let Ok(length @ 1..) = far_read.read(&mut buffer).await {
+                    if !deaf.load(Ordering::Relaxed) && near_write.write_all(&buffer[..length]).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (address, deaf)
+}
+
+#[cfg(feature = "rest")]
+pub mod rest {
+    use tidegate_core::Millis;
+    use tidegate_host_upstash_rest::Front;
+    use tidegate_redis::{Rest, RestConfig, RestLimiter};
+    use tokio::net::TcpListener;
+
+    use super::{MIN_TTL, Server};
+
+    pub const TOKEN: &str = "AXm3hunter2==";
+
+    /// Upstash's REST protocol over a server, served by the runtime it was started in.
+    pub struct Endpoint {
+        pub front: Front,
+        pub port: u16,
+    }
+
+    impl Endpoint {
+        pub async fn start(server: &Server) -> Self {
+            let front = Front::new(&server.url(), TOKEN).unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            tokio::spawn(front.clone().serve(listener));
+            Self { front, port }
+        }
+
+        pub fn url(&self) -> String {
+            format!("http://127.0.0.1:{}", self.port)
+        }
+
+        pub fn limiter_with(&self, configure: impl FnOnce(RestConfig) -> RestConfig) -> RestLimiter {
+            let config = RestConfig::new(self.url(), TOKEN).min_ttl(MIN_TTL).deadline(Millis::from_secs(5));
+            Rest::new(configure(config)).unwrap().limiter()
+        }
+    }
+}

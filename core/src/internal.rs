@@ -1,0 +1,4 @@
+//! Code that the adapters of this workspace share. It is not part of the public API and may change in any release.
+
+pub use crate::sha256::sha256;
+pub use crate::sorted_map::SortedMap;
