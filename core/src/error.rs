@@ -7,13 +7,14 @@ use core::fmt;
 
 /// What went wrong, so that a caller can choose what to do about it.
 ///
-/// A store that cannot answer is never a denial: the caller's fail mode decides, by this kind.
+/// An error is never a denial. A caller may let requests pass while the store is down (fail open), but only for the
+/// kinds that [`ErrorKind::is_store_failure`] names: a client can cause any of the others.
 ///
 /// ```
 /// use tidegate_core::{Error, ErrorKind};
 /// let error = Error::new(ErrorKind::Timeout, "no answer within 50 ms");
-/// let fail_open = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout);
-/// assert!(fail_open);
+/// assert!(error.kind().is_store_failure());
+/// assert!(!ErrorKind::Contended.is_store_failure());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -24,7 +25,8 @@ pub enum ErrorKind {
     Unavailable,
     /// The store did not answer in time. The request may have been charged.
     Timeout,
-    /// Too many others changed the same key at once; nothing was charged.
+    /// The store is up, but too many requests compete for the same key; nothing was charged. A call whose deadline
+    /// passes after the store has answered at least once ends with this kind, not with [`Timeout`](Self::Timeout).
     Contended,
     /// What the store holds, or answered, is not what Tidegate wrote; nothing was charged.
     Corrupt,
@@ -51,6 +53,16 @@ impl ErrorKind {
             Self::Refused => "refused",
             Self::Unsupported => "unsupported",
         }
+    }
+
+    /// Whether the store failed, as opposed to the request, its key or its cost: the only errors on which a caller may
+    /// fail open.
+    ///
+    /// True for [`Unavailable`](Self::Unavailable) and [`Timeout`](Self::Timeout). A client can cause the others on
+    /// purpose, with a malformed cost for instance, or by sending so many requests that they contend for one key.
+    #[must_use]
+    pub const fn is_store_failure(self) -> bool {
+        matches!(self, Self::Unavailable | Self::Timeout)
     }
 }
 

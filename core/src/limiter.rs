@@ -39,7 +39,8 @@ impl<T: ?Sized> MaybeSync for T {}
 
 /// A rate limiter over some store: decides on requests of many keys, by the policy that comes with each.
 ///
-/// An error is never a denial. Whether a request passes when the store cannot answer is the caller's choice.
+/// An error is never a denial. Whether a request passes while the store is down is the caller's choice, and only a
+/// store failure ([`ErrorKind::is_store_failure`]) may let it pass: a client can cause every other error.
 ///
 /// ```
 /// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
@@ -47,7 +48,8 @@ impl<T: ?Sized> MaybeSync for T {}
 /// async fn guard(limiter: &impl Limiter, policy: &Policy, key: &Key, now: UnixMillis) -> bool {
 ///     match limiter.check(Check::new(policy, key, now)).await {
 ///         Ok(decision) => decision.is_allowed(),
-///         Err(_store_is_down) => true,
+///         // Fail open while the store is down, and only then.
+///         Err(error) => error.kind().is_store_failure(),
 ///     }
 /// }
 /// let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(1))?])?;
