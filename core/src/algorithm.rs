@@ -61,7 +61,8 @@ pub enum Step {
 /// A rate limiting algorithm: integer arithmetic on a small state.
 ///
 /// All of them treat an instant earlier than their state as the state's own instant: a clock that steps back gives
-/// nothing away, and waits are counted from the caller's clock.
+/// nothing away, and waits are counted from the caller's clock. [`Policy::decide`](crate::Policy::decide) bounds how far
+/// a state may lie ahead; see [`MAX_CLOCK_SKEW`](crate::MAX_CLOCK_SKEW).
 ///
 /// ```
 /// use tidegate_core::algorithm::{Algorithm, FixedWindow, Step};
@@ -107,6 +108,10 @@ pub trait Algorithm {
 
     /// Gives back `cost` that was charged at `charged_at`: what time has not given back yet, and never below unused.
     fn refund(&self, state: &mut Self::State, charged_at: UnixMillis, now: UnixMillis, cost: u64);
+
+    /// Moves a state that lies after `latest` back to it, and keeps what was used: `latest` is
+    /// [`MAX_CLOCK_SKEW`](crate::MAX_CLOCK_SKEW) ahead of the clock that decides.
+    fn move_back(&self, state: &mut Self::State, latest: UnixMillis);
 
     /// How the quota stands at `now`.
     fn standing(&self, state: &Self::State, now: UnixMillis) -> Standing;

@@ -11,12 +11,18 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::algorithm::{BucketState, LogEntry, LogState, MAX_UNITS, SlidingLog, SlidingState, WindowState};
+use crate::algorithm::{
+    BucketState, LogEntry, LogState, MAX_UNITS, SlidingLog, SlidingState, TokenBucket, WindowState,
+};
 use crate::policy_state::{PolicyState, QuotaState};
 use crate::quota::{Policy, Rule};
-use crate::{Error, ErrorKind, UnixMillis};
+use crate::{Error, ErrorKind, Millis, UnixMillis};
 
 const VERSION: u8 = 1;
+
+/// 20 years; see [`Policy::verify`]. A host whose clock starts at the epoch finds the states of others implausible, and
+/// does not touch them.
+const IMPLAUSIBLE_AFTER: Millis = Millis::from_secs(20 * 365 * 86_400);
 
 impl Policy {
     /// The state as bytes, for stores that keep bytes.
@@ -29,7 +35,7 @@ impl Policy {
     /// policy.decide(&mut state, UnixMillis::new(1_000), 3);
     /// let bytes = policy.encode(&state);
     /// assert_eq!(bytes.len(), 17);
-    /// assert_eq!(policy.decode(&bytes)?, state);
+    /// assert_eq!(policy.decode(&bytes, UnixMillis::new(1_000))?, state);
     /// # Ok(())
     /// # }
     /// ```
@@ -56,13 +62,13 @@ impl Policy {
         out
     }
 
-    /// The state that [`Policy::encode`] made these bytes of.
+    /// Decodes what [`Policy::encode`] wrote, at the instant `now`.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] for bytes of another version or another policy's shape, too few or too many bytes, and
-    /// values that no decision of this policy leaves behind. A corrupt state is never a free pass: what to do about it
+    /// [`ErrorKind::Corrupt`] for bytes of another version or of a policy with another shape, for too few or too many
+    /// bytes, and for a state that [`Policy::verify`] rejects. A corrupt state is never a free pass: what to do about it
     /// is the caller's choice.
-    pub fn decode(&self, bytes: &[u8]) -> Result<PolicyState, Error> {
+    pub fn decode(&self, bytes: &[u8], now: UnixMillis) -> Result<PolicyState, Error> {
         let mut rest = Reader { bytes, at: 0 };
         let mut parts = Vec::with_capacity(self.quotas().len());
         for quota in self.quotas() {
@@ -104,30 +110,38 @@ impl Policy {
             return Err(rest.corrupt(format_args!("{left} bytes more than the policy's quotas have")));
         }
         let state = PolicyState::from_parts(parts);
-        self.verify(&state)?;
+        self.verify(&state, now)?;
         Ok(state)
     }
 
-    /// Whether a state that came from a store is one that a decision of this policy, or of the same policy with other
-    /// limits, leaves behind.
+    /// Checks that this policy, or the same policy with other limits, can have written a state by `now`.
+    ///
+    /// A state that lies ahead of `now`, or that takes longer than its quota's window until it is unused, is accepted up
+    /// to 20 years: clocks are wrong by that much, and a lowered limit leaves that much to drain. Beyond that the state
+    /// would lock the key for good.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] where it is not.
-    pub fn verify(&self, state: &PolicyState) -> Result<(), Error> {
+    /// [`ErrorKind::Corrupt`] if it cannot.
+    pub fn verify(&self, state: &PolicyState, now: UnixMillis) -> Result<(), Error> {
         if state.0.len() != self.quotas().len() {
             return Err(corrupt(format_args!("{} parts where {} belong", state.0.len(), self.quotas().len())));
         }
         for (place, (quota, state)) in self.quotas().iter().zip(state.0.iter()).enumerate() {
+            let latest = now + IMPLAUSIBLE_AFTER;
             let fits = match (quota.rule(), state) {
                 (Rule::FixedWindow(rule), QuotaState::Window(state)) => {
-                    aligned(state.start, rule.window().get()) && state.used <= MAX_UNITS / rule.window().get()
+                    aligned(state.start, rule.window().get())
+                        && state.start <= latest
+                        && state.used <= MAX_UNITS / rule.window().get()
                 }
                 (Rule::SlidingWindow(rule), QuotaState::Sliding(state)) => {
                     aligned(state.start, rule.window().get())
+                        && state.start <= latest
                         && state.previous.max(state.current) <= MAX_UNITS / rule.window().get()
                 }
-                (Rule::SlidingLog(_), QuotaState::Log(state)) => log_fits(state),
-                (Rule::TokenBucket(_) | Rule::LeakyBucket(_), QuotaState::Bucket(state)) => state.level <= MAX_UNITS,
+                (Rule::SlidingLog(_), QuotaState::Log(state)) => log_fits(state, latest),
+                (Rule::TokenBucket(rule), QuotaState::Bucket(state)) => bucket_fits(rule, state, latest),
+                (Rule::LeakyBucket(rule), QuotaState::Bucket(state)) => bucket_fits(rule.bucket(), state, latest),
                 _ => false,
             };
             if !fits {
@@ -166,8 +180,16 @@ fn aligned(start: UnixMillis, window_ms: u64) -> bool {
     start.get().is_multiple_of(window_ms)
 }
 
-fn log_fits(state: &LogState) -> bool {
-    let ordered = state.entries.is_sorted_by(|a, b| a.at < b.at);
+fn bucket_fits(bucket: &TokenBucket, state: &BucketState, latest: UnixMillis) -> bool {
+    let full = bucket.capacity() * bucket.per().get();
+    state.at <= latest
+        && state.level <= MAX_UNITS
+        && state.level.saturating_sub(full) / bucket.refill() <= IMPLAUSIBLE_AFTER.get()
+}
+
+fn log_fits(state: &LogState, latest: UnixMillis) -> bool {
+    let ordered =
+        state.entries.is_sorted_by(|a, b| a.at < b.at) && state.entries.last().is_none_or(|newest| newest.at <= latest);
     let units = state.entries.iter().try_fold(
         0u64,
         |sum, entry| {

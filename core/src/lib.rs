@@ -59,4 +59,4 @@ pub use platform::{ClientIpSource, Platform};
 pub use policy_state::{PolicyState, QuotaState};
 pub use quota::{Policy, Quota, Rule};
 pub use rejection::{BodyFormat, Rejection};
-pub use time::{Millis, UnixMillis};
+pub use time::{MAX_CLOCK_SKEW, Millis, UnixMillis};

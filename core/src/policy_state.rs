@@ -6,7 +6,7 @@ use crate::algorithm::{Algorithm, BucketState, LogState, SlidingState, Standing,
 use crate::decision::{Decision, Origin, QuotaStatus, Status};
 use crate::few::Few;
 use crate::quota::{Policy, Rule};
-use crate::{Millis, UnixMillis};
+use crate::{MAX_CLOCK_SKEW, Millis, UnixMillis};
 
 /// One quota's state.
 ///
@@ -49,8 +49,9 @@ impl PolicyState {
     /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1))?])?;
     /// let kept = WindowState { start: UnixMillis::new(2_000), used: 4 };
     /// let state = PolicyState::from_parts(vec![QuotaState::Window(kept)]);
-    /// policy.verify(&state)?;
-    /// assert_eq!(policy.peek(&state, UnixMillis::new(2_100), 1).binding().remaining(), Some(1));
+    /// let now = UnixMillis::new(2_100);
+    /// policy.verify(&state, now)?;
+    /// assert_eq!(policy.peek(&state, now, 1).binding().remaining(), Some(1));
     /// # Ok(())
     /// # }
     /// ```
@@ -111,6 +112,10 @@ impl Rule {
         dispatch!(self, state, |rule, inner| rule.refund(inner, charged_at, now, cost), ());
     }
 
+    fn move_back(&self, state: &mut QuotaState, latest: UnixMillis) {
+        dispatch!(self, state, |rule, inner| rule.move_back(inner, latest), ());
+    }
+
     #[inline]
     fn decide_alone(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) -> Decision {
         let misplaced = || decision_of_one(Step::Never, self.nothing_left(), now);
@@ -154,7 +159,9 @@ impl Policy {
 
     /// Decides on a request of `cost` at `now`, and charges every quota if all admit it.
     ///
-    /// A denied request leaves the state as it is, unless the policy [charges denials](Policy::charge_denied).
+    /// A denied request leaves the state as it is, unless the policy [charges denials](Policy::charge_denied), or the
+    /// state lies more than [`MAX_CLOCK_SKEW`] ahead of `now`, to which it is then moved back. A store must keep the state
+    /// whenever it has changed.
     /// A `cost` of 0 charges nothing and is admitted unless a quota is over its limit.
     ///
     /// ```
@@ -182,6 +189,7 @@ impl Policy {
         {
             return rule.decide_alone(state, now, cost);
         }
+        self.move_back(state, now);
         let mut answer = self.ask(state, now, cost);
         let charged_denial = self.charges_denied() && answer.status == Status::Denied;
         if answer.status == Status::Allowed || charged_denial {
@@ -199,7 +207,9 @@ impl Policy {
     /// What [`Policy::decide`] would answer, with nothing charged: `remaining` is what there is now.
     #[must_use]
     pub fn peek(&self, state: &PolicyState, now: UnixMillis, cost: u64) -> Decision {
-        self.explain(state, now, &self.ask(state, now, cost))
+        let mut state = state.clone();
+        self.move_back(&mut state, now);
+        self.explain(&state, now, &self.ask(&state, now, cost))
     }
 
     /// Gives back `cost` that was charged at `charged_at`, to each quota what time has not given back yet: a window
@@ -218,6 +228,7 @@ impl Policy {
     /// # }
     /// ```
     pub fn refund(&self, state: &mut PolicyState, charged_at: UnixMillis, now: UnixMillis, cost: u64) {
+        self.move_back(state, now);
         for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
             quota.rule().refund(state, charged_at, now, cost);
         }
@@ -239,6 +250,13 @@ impl Policy {
     pub fn expires_after(&self, state: &PolicyState, now: UnixMillis) -> Millis {
         let quotas = self.quotas().iter().zip(state.0.iter());
         quotas.map(|(quota, state)| quota.rule().standing(state, now).reset_after()).max().unwrap_or_default()
+    }
+
+    /// Undoes what a wrong clock did: no part of the state lies more than [`MAX_CLOCK_SKEW`] ahead of `now` afterwards.
+    fn move_back(&self, state: &mut PolicyState, now: UnixMillis) {
+        for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
+            quota.rule().move_back(state, now + MAX_CLOCK_SKEW);
+        }
     }
 
     /// The rule of a policy that has no other, and charges what it admits and nothing else.
@@ -295,6 +313,7 @@ impl Policy {
 /// The decision by the only rule of a policy: what most policies have, and what must be fast.
 #[inline]
 pub(crate) fn decide_alone<A: Algorithm>(rule: &A, state: &mut A::State, now: UnixMillis, cost: u64) -> Decision {
+    rule.move_back(state, now + MAX_CLOCK_SKEW);
     let step = rule.step(state, now, cost);
     decision_of_one(step, rule.standing(state, now), now)
 }

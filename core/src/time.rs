@@ -57,6 +57,31 @@ impl fmt::Display for Millis {
     }
 }
 
+/// How far the clocks of two hosts may differ before one of them counts as wrong: one minute.
+///
+/// A state may lie ahead of a request's clock, because the request comes from a host whose clock is behind. Within this
+/// bound the request waits for its clock to catch up, so that no clock gives anything away. A state that lies further
+/// ahead was written by a wrong clock, and the next decision moves it back to this bound. So a wrong clock locks a key,
+/// or keeps its state, for at most one minute longer than the policy itself does.
+///
+/// The bound is the same for all hosts and stores, because a key has one state and they all have to read it alike.
+///
+/// ```
+/// use tidegate_core::{MAX_CLOCK_SKEW, Millis, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// let window = Millis::from_secs(10);
+/// let policy = Policy::new("api", [Quota::fixed_window(1, window)?])?;
+/// let (mut state, now) = (policy.initial_state(), UnixMillis::new(1_800_000_000_000));
+/// // A host whose clock is a year ahead uses up the limit.
+/// assert!(policy.decide(&mut state, now + Millis::from_secs(365 * 86_400), 1).is_allowed());
+/// let wait = policy.decide(&mut state, now, 1).retry_after().unwrap();
+/// assert!(wait <= MAX_CLOCK_SKEW + window);
+/// assert!(policy.decide(&mut state, now + wait, 1).is_allowed());
+/// # Ok(())
+/// # }
+/// ```
+pub const MAX_CLOCK_SKEW: Millis = Millis::from_secs(60);
+
 /// An instant: milliseconds since the Unix epoch.
 ///
 /// Never later than [`UnixMillis::MAX`], so that every sum a store's script makes with it stays an exact integer

@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
-use tidegate_core::algorithm::{BucketState, MAX_UNITS, TokenBucket, WindowState};
-use tidegate_core::{Decision, Millis, Policy, PolicyState, Quota, QuotaState, Rule, Status, UnixMillis};
+use tidegate_core::algorithm::{BucketState, LogEntry, LogState, MAX_UNITS, SlidingState, TokenBucket, WindowState};
+use tidegate_core::{
+    Decision, ErrorKind, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, Quota, QuotaState, Rule, Status, UnixMillis,
+};
 
 /// A request: how long after the one before it, and what it costs.
 type Arrival = (u64, u64);
@@ -235,6 +237,30 @@ proptest! {
     }
 
     #[test]
+    fn law_6_a_wrong_clock_locks_a_key_for_a_minute_longer_than_the_policy_at_most(
+        quota in quota(), more in proptest::collection::vec(quota(), 0..3), charge in any::<bool>(), start in start(), cost in 1..=13u64,
+        arrivals in arrivals(), ahead in prop_oneof![1..=200_000u64, Just(365 * 86_400_000)], gap in 1..=100_000u64
+    ) {
+        let policy = Policy::new("law", [vec![quota], more].concat()).unwrap().charge_denied(charge);
+        let longest = policy.quotas().iter().map(|quota| quota.rule().window()).max().unwrap();
+        let bound = MAX_CLOCK_SKEW + longest + longest;
+        let (_, mut state) = replay(&policy, start + Millis::new(ahead), &arrivals);
+        // A host whose clock is right finds the state, denies a request or admits it, and so do its later ones.
+        for now in [start, start + Millis::new(gap)] {
+            let peeked = policy.peek(&state, now, cost);
+            let decision = policy.decide(&mut state, now, cost);
+            prop_assert_eq!(peeked.status(), decision.status());
+            prop_assert!(decision.retry_after().unwrap_or_default() <= bound, "{:?} for {:?}", decision.retry_after(), bound);
+            prop_assert!(policy.expires_after(&state, now) <= bound);
+        }
+        let (now, before) = (start + Millis::new(gap), state.clone());
+        if let Some(wait) = policy.decide(&mut state, now, cost).retry_after() && !charge {
+            prop_assert_eq!(&state, &before, "only the first decision moves the state");
+            prop_assert!(policy.decide(&mut state, now + wait, cost).is_allowed());
+        }
+    }
+
+    #[test]
     fn law_7_a_changed_limit_keeps_what_was_used(
         quota in quota(), other in 1..=15u64, start in start(), arrivals in arrivals(), later in 0..=50u64
     ) {
@@ -246,7 +272,7 @@ proptest! {
         let used = before.quotas()[0].rule().limit() - remaining(&before);
         prop_assert_eq!(remaining(&after), other.saturating_sub(used));
         // And a state of the one is a state of the other.
-        prop_assert_eq!(after.decode(&before.encode(&state)).unwrap(), state);
+        prop_assert_eq!(after.decode(&before.encode(&state), now).unwrap(), state);
     }
 
     #[test]
@@ -254,11 +280,11 @@ proptest! {
         policy in policy(), charge in any::<bool>(), start in start(), arrivals in arrivals()
     ) {
         let policy = policy.charge_denied(charge);
-        let (_, state) = replay(&policy, start, &arrivals);
-        let bytes = policy.encode(&state);
-        prop_assert_eq!(policy.decode(&bytes).unwrap(), state);
+        let (decisions, state) = replay(&policy, start, &arrivals);
+        let (bytes, now) = (policy.encode(&state), decisions.last().unwrap().0);
+        prop_assert_eq!(policy.decode(&bytes, now).unwrap(), state);
         for length in 0..bytes.len() {
-            prop_assert!(policy.decode(&bytes[..length]).is_err(), "{} of {} bytes decode", length, bytes.len());
+            prop_assert!(policy.decode(&bytes[..length], now).is_err(), "{} of {} bytes decode", length, bytes.len());
         }
     }
 
@@ -270,7 +296,7 @@ proptest! {
         if let Some(first) = bytes.first_mut() {
             *first = policy.encode(&policy.initial_state())[0];
         }
-        if let Ok(mut state) = policy.decode(&bytes) {
+        if let Ok(mut state) = policy.decode(&bytes, start) {
             prop_assert_eq!(policy.encode(&state), bytes);
             let _ = policy.decide(&mut state, start, 1);
             let _ = policy.expires_after(&state, start);
@@ -286,7 +312,7 @@ proptest! {
         let mut bytes = policy.encode(&state);
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
-        if let Ok(mut flipped) = policy.decode(&bytes) {
+        if let Ok(mut flipped) = policy.decode(&bytes, start) {
             prop_assert_ne!(&flipped, &state);
             let _ = policy.decide(&mut flipped, decisions.last().unwrap().0, 1);
         }
@@ -307,7 +333,7 @@ proptest! {
             prop_assert!(after.remaining().unwrap() <= after.limit());
             prop_assert!(after.remaining().unwrap() - before.remaining().unwrap() <= cost.saturating_add(1));
         }
-        prop_assert_eq!(policy.decode(&policy.encode(&state)).unwrap(), state);
+        prop_assert_eq!(policy.decode(&policy.encode(&state), now).unwrap(), state);
     }
 
     /// Of a request that was refunded, what it kept is what counts.
@@ -363,11 +389,51 @@ proptest! {
     }
 }
 
+/// States that would lock their key for thousands of years. A request at `NOW` has to find an error, not a denial.
+#[test]
+fn states_that_this_policy_cannot_have_written_by_now_are_corrupt() {
+    const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+    const LAST: u64 = (1 << 48) - 60_000;
+    let minute = Millis::from_secs(60);
+    let window = |start| QuotaState::Window(WindowState { start: UnixMillis::new(start), used: 5 });
+    let sliding = |start| QuotaState::Sliding(SlidingState { start: UnixMillis::new(start), previous: 5, current: 5 });
+    let log = |at| QuotaState::Log(LogState { entries: vec![LogEntry { at: UnixMillis::new(at), units: 5 }] });
+    let bucket = |level, at| QuotaState::Bucket(BucketState { level, at: UnixMillis::new(at) });
+    let aligned = LAST - LAST % 60_000;
+    let hostile = [
+        (Quota::fixed_window(5, minute), window(aligned)),
+        (Quota::sliding_window(5, minute), sliding(aligned)),
+        (Quota::sliding_log(5, minute), log(LAST)),
+        (Quota::token_bucket(5, 1, minute), bucket(300_000, LAST)),
+        (Quota::leaky_bucket(5, 1, minute), bucket(300_000, LAST)),
+        (Quota::token_bucket(5, 1, minute), bucket(MAX_UNITS, NOW.get())),
+        (Quota::leaky_bucket(5, 1, minute), bucket(MAX_UNITS, NOW.get())),
+    ];
+    for (quota, state) in hostile {
+        let policy = Policy::new("law", [quota.unwrap()]).unwrap();
+        let state = PolicyState::from_parts(vec![state]);
+        assert_eq!(policy.verify(&state, NOW).unwrap_err().kind(), ErrorKind::Corrupt, "{state:?}");
+        assert_eq!(policy.decode(&policy.encode(&state), NOW).unwrap_err().kind(), ErrorKind::Corrupt, "{state:?}");
+    }
+    // A state as a clock one year ahead leaves it, and what a limit lowered from a million leaves to drain.
+    let year = NOW.get() + 365 * 86_400_000;
+    let honest = [
+        (Quota::fixed_window(5, minute), window(year - year % 60_000)),
+        (Quota::sliding_window(5, minute), sliding(year - year % 60_000)),
+        (Quota::sliding_log(5, minute), log(year)),
+        (Quota::token_bucket(5, 1, minute), bucket(60_000 * 1_000_000, year)),
+    ];
+    for (quota, state) in honest {
+        let policy = Policy::new("law", [quota.unwrap()]).unwrap();
+        policy.verify(&PolicyState::from_parts(vec![state]), NOW).unwrap();
+    }
+}
+
 #[test]
 fn a_state_that_does_not_fit_is_shown() {
     let policy = Policy::new("law", [Quota::fixed_window(5, Millis::from_secs(1)).unwrap()]).unwrap();
     let at = UnixMillis::new(1_500);
-    let told = |state| policy.verify(&PolicyState::from_parts(vec![state])).unwrap_err().to_string();
+    let told = |state| policy.verify(&PolicyState::from_parts(vec![state]), at).unwrap_err().to_string();
     let misaligned = told(QuotaState::Window(WindowState { start: at, used: 3 }));
     assert!(
         misaligned.contains("3 used in a window from 1500 ms since the epoch is no state of a fixed_window"),
@@ -381,16 +447,17 @@ fn a_state_that_does_not_fit_is_shown() {
 fn states_of_another_shape_or_version_are_corrupt() {
     let bucket = Policy::new("law", [Quota::token_bucket(5, 1, Millis::new(10)).unwrap()]).unwrap();
     let window = Policy::new("law", [Quota::fixed_window(5, Millis::new(10)).unwrap()]).unwrap();
-    let error = window.decode(&bucket.encode(&bucket.initial_state())).unwrap_err().to_string();
+    let decode = |bytes: &[u8]| window.decode(bytes, UnixMillis::new(0));
+    let error = decode(&bucket.encode(&bucket.initial_state())).unwrap_err().to_string();
     assert!(error.contains("header 0x14 where 0x11 (fixed_window, version 1) belongs"), "{error}");
     let mut newer = window.encode(&window.initial_state());
     newer[0] = 0x21;
-    assert!(window.decode(&newer).unwrap_err().to_string().contains("header 0x21"));
+    assert!(decode(&newer).unwrap_err().to_string().contains("header 0x21"));
     newer[0] = 0x11;
     newer.push(0);
-    assert!(window.decode(&newer).unwrap_err().to_string().contains("1 bytes more"));
+    assert!(decode(&newer).unwrap_err().to_string().contains("1 bytes more"));
     // A window that begins where none begins would count as one long past: a free pass.
     let mut unaligned = window.encode(&window.initial_state());
     unaligned[1] = 5;
-    assert!(window.decode(&unaligned).is_err());
+    assert!(decode(&unaligned).is_err());
 }

@@ -161,7 +161,7 @@ impl<R: Rows> Counter<R> {
         let Some(row) = self.row(&call.key)? else {
             return Ok(Found { state: None, held: Held::default(), changed: false });
         };
-        let mut state = call.policy.decode(&row.value)?;
+        let mut state = call.policy.decode(&row.value, now)?;
         let held = Held::decode(&row.leased)?.settle(call.policy, &mut state, now);
         Ok(Found { state: Some(state), held, changed: false })
     }

@@ -130,7 +130,7 @@ impl<N: Namespace> Atomic for DurableObjects<N> {
 impl Answer {
     /// What the core computes the decision from.
     pub(crate) fn before(&self, policy: &Policy) -> Result<Applied, Error> {
-        let previous = self.before.as_deref().map(|bytes| policy.decode(bytes)).transpose()?;
+        let previous = self.before.as_deref().map(|bytes| policy.decode(bytes, self.now)).transpose()?;
         Ok(Applied { previous, now: self.now, cost: self.cost, admitted: self.admitted })
     }
 }

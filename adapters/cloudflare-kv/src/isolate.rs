@@ -118,7 +118,7 @@ impl Isolate {
         slot.alone = answer.is_err();
         let found = match answer {
             Ok(None) => Vec::new(),
-            Ok(Some(bytes)) => record::decode(check.policy, &bytes).unwrap_or_else(|_| {
+            Ok(Some(bytes)) => record::decode(check.policy, &bytes, check.now).unwrap_or_else(|_| {
                 stats.corrupt += 1;
                 Vec::new()
             }),

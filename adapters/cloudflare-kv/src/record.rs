@@ -32,7 +32,7 @@ pub(crate) fn encode<'a>(policy: &Policy, entries: impl IntoIterator<Item = &'a 
     bytes
 }
 
-pub(crate) fn decode(policy: &Policy, bytes: &[u8]) -> Result<Vec<Entry>, Error> {
+pub(crate) fn decode(policy: &Policy, bytes: &[u8], now: UnixMillis) -> Result<Vec<Entry>, Error> {
     let entry_len = HEAD_LEN + policy.encode(&policy.initial_state()).len();
     let body = bytes.strip_prefix(MAGIC).ok_or_else(|| corrupt("does not start as Tidegate's values do"))?;
     if body.len() % entry_len != 0 || body.len() / entry_len > ENTRIES_MAX {
@@ -46,7 +46,7 @@ pub(crate) fn decode(policy: &Policy, bytes: &[u8]) -> Result<Vec<Entry>, Error>
         if word(1) > UnixMillis::MAX.get() || entries.iter().any(|entry| entry.id == word(0)) {
             return Err(corrupt("an entry has an impossible instant, or another's id"));
         }
-        let state = policy.decode(state)?;
+        let state = policy.decode(state, now)?;
         entries.push(Entry { id: word(0), at: UnixMillis::new(word(1)), total: word(2), state });
     }
     Ok(entries)

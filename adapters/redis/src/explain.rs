@@ -40,7 +40,7 @@ impl Explanation {
             Some(text) => state::parse(policy, text)?,
             None => policy.initial_state(),
         };
-        policy.verify(&state)?;
+        policy.verify(&state, now)?;
         let decision = policy.peek(&state, now, 1);
         Ok(Self { key, stored, ttl, policy: policy.clone(), decision })
     }

@@ -148,7 +148,7 @@ impl<B: Atomics> SpinWindow<B> {
             self.counted(&counter).await?
         };
         let mut state = PolicyState::from_parts(vec![QuotaState::Window(WindowState { start, used })]);
-        policy.verify(&state)?;
+        policy.verify(&state, now)?;
         Ok(if charge { policy.decide(&mut state, now, 1) } else { policy.peek(&state, now, 1) })
     }
 }

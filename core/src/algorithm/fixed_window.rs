@@ -107,6 +107,13 @@ impl Algorithm for FixedWindow {
         }
     }
 
+    #[inline]
+    fn move_back(&self, state: &mut WindowState, latest: UnixMillis) {
+        if state.start > latest {
+            state.start = window_start(latest, self.window_ms);
+        }
+    }
+
     fn standing(&self, state: &WindowState, now: UnixMillis) -> Standing {
         let state = self.current(state, now);
         Standing {

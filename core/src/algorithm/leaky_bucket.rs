@@ -69,6 +69,10 @@ impl Algorithm for LeakyBucket {
         self.0.refund(state, charged_at, now, cost);
     }
 
+    fn move_back(&self, state: &mut BucketState, latest: UnixMillis) {
+        self.0.move_back(state, latest);
+    }
+
     fn standing(&self, state: &BucketState, now: UnixMillis) -> Standing {
         self.0.standing(state, now)
     }

@@ -161,6 +161,15 @@ impl Algorithm for SlidingLog {
         }
     }
 
+    fn move_back(&self, state: &mut LogState, latest: UnixMillis) {
+        let after = state.entries.partition_point(|entry| entry.at < latest);
+        let moved = units(&state.entries[after..]);
+        if moved > 0 {
+            state.entries.truncate(after);
+            state.entries.push(LogEntry { at: latest, units: moved });
+        }
+    }
+
     fn standing(&self, state: &LogState, now: UnixMillis) -> Standing {
         let entries = self.in_sight(state, Self::instant(state, now));
         Standing {

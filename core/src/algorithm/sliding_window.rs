@@ -141,6 +141,13 @@ impl Algorithm for SlidingWindow {
         }
     }
 
+    #[inline]
+    fn move_back(&self, state: &mut SlidingState, latest: UnixMillis) {
+        if state.start > latest {
+            state.start = window_start(latest, self.window_ms);
+        }
+    }
+
     fn standing(&self, state: &SlidingState, now: UnixMillis) -> Standing {
         let view = self.view(state, now);
         let counted = view.state.current * self.window_ms + Self::weight(&view);

@@ -124,6 +124,11 @@ impl Algorithm for TokenBucket {
     }
 
     #[inline]
+    fn move_back(&self, state: &mut BucketState, latest: UnixMillis) {
+        state.at = state.at.min(latest);
+    }
+
+    #[inline]
     fn standing(&self, state: &BucketState, now: UnixMillis) -> Standing {
         let (level, lag) = self.level(state, now);
         Standing {

@@ -127,7 +127,7 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         self.capabilities().supports(&check)?;
         let applied = self.store.apply(Operation::Check(check)).await?;
-        let mut state = known_state(check.policy, applied.previous)?;
+        let mut state = known_state(check.policy, applied.previous, applied.now)?;
         let decision = check.policy.decide(&mut state, applied.now, applied.cost);
         match (applied.admitted == decision.is_allowed(), check.idempotency) {
             (true, _) => Ok(decision),
@@ -142,7 +142,7 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
         capabilities.require(capabilities.peek, "peek")?;
         capabilities.supports(&check)?;
         let applied = self.store.apply(Operation::Peek(check)).await?;
-        let state = known_state(check.policy, applied.previous)?;
+        let state = known_state(check.policy, applied.previous, applied.now)?;
         Ok(check.policy.peek(&state, applied.now, check.cost))
     }
 
@@ -160,9 +160,9 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
 }
 
 /// The state that a store answered with, once it is known to be one of the policy's.
-fn known_state(policy: &Policy, state: Option<PolicyState>) -> Result<PolicyState, Error> {
+fn known_state(policy: &Policy, state: Option<PolicyState>, now: UnixMillis) -> Result<PolicyState, Error> {
     let Some(state) = state else { return Ok(policy.initial_state()) };
-    policy.verify(&state)?;
+    policy.verify(&state, now)?;
     Ok(state)
 }
 

@@ -168,7 +168,7 @@ impl<S: Versioned> VersionedLimiter<S> {
         for _ in 0..self.attempts.max(1) {
             let found = self.store.read(&key).await?;
             let before = match &found {
-                Some(found) => policy.decode(&found.bytes)?,
+                Some(found) => policy.decode(&found.bytes, now)?,
                 None => policy.initial_state(),
             };
             let mut state = before.clone();
