@@ -184,7 +184,7 @@ fn bucket_fits(bucket: &TokenBucket, state: &BucketState, latest: UnixMillis) ->
     let full = bucket.capacity() * bucket.per().get();
     state.at <= latest
         && state.level <= MAX_UNITS
-        && state.level.saturating_sub(full) / bucket.refill() <= IMPLAUSIBLE_AFTER.get()
+        && state.level.saturating_sub(full) <= IMPLAUSIBLE_AFTER.get().saturating_mul(bucket.refill())
 }
 
 fn log_fits(state: &LogState, latest: UnixMillis) -> bool {

@@ -13,7 +13,7 @@ use crate::settings::{Clock, DEFAULT_DEADLINE, check_deadline, invalid};
 /// ```
 /// use tidegate_core::Millis;
 /// use tidegate_redis::{Clock, Config, Redis};
-/// let config = Config::new("redis://default:secret@127.0.0.1:6379/0").clock(Clock::Server).deadline(Millis::new(50));
+/// let config = Config::new("redis://default:secret@127.0.0.1:6379/0").clock(Clock::Caller).deadline(Millis::new(50));
 /// assert!(!format!("{config:?}").contains("secret"));
 /// assert!(Redis::new(config).is_ok());
 /// ```
@@ -41,7 +41,7 @@ impl Config {
         Self {
             urls: vec![url.into()],
             cluster: false,
-            clock: Clock::Caller,
+            clock: Clock::Server,
             deadline: Self::DEFAULT_DEADLINE,
             min_ttl: Millis::ZERO,
             connections: Self::DEFAULT_CONNECTIONS,
@@ -54,7 +54,7 @@ impl Config {
         Self { urls: urls.into_iter().map(Into::into).collect(), cluster: true, ..Self::new("") }
     }
 
-    /// Whose clock decides: the [caller's](Clock::Caller) unless set.
+    /// Whose clock decides: the [server's](Clock::Server) unless set.
     #[must_use]
     pub const fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;

@@ -1,26 +1,29 @@
--- One decision, in one step: reads the state of a key, decides as tidegate-core does, writes the state back.
+-- One decision in one step: reads the state of a key, decides as tidegate-core does, and writes the state back.
 --
--- KEYS[1]  the state: one part a quota, each `<kind>1 <numbers>;` (the 1 is the format's version)
+-- KEYS[1]  the state: one part for each quota, `<kind>1 <numbers>;` (1 is the version of the format)
 --            tb1 <level> <at>;   lb1 <level> <at>;   fw1 <start> <used>;   sw1 <start> <previous> <current>;
 --            sl1 <at>:<units> <at>:<units> ...;
--- KEYS[2]  where the first answer is kept, for a check with an idempotency token
+-- KEYS[2]  the first answer to a check with an idempotency token
 -- ARGV     mode, now, cost, ttl_min, then four for each quota: kind, limit, unit, refill
 --            mode  c check, d check that charges denials, p peek, r refund
---            now   the caller's, or `server` for this server's
---          and last, for a token how long to keep the answer, for a refund when it was charged
--- Answers  `a` (admitted) or `d` (denied), then `@<now> <cost> ` where the caller cannot know them, then the state
---          before. A state that no decision of this policy leaves behind is the error CORRUPT, and nothing is written.
+--            now   the caller's clock, or `server` for the clock of this server
+--          last, for a token: how long to keep the answer; for a refund: when the cost was charged
+-- Answers  `a` (admitted) or `d` (denied), then `@<now> <cost> ` if the caller cannot know them, then the previous state.
+--          For a state that this policy cannot have written by now the answer is the error CORRUPT, and nothing is written.
 --
--- Numbers are doubles. Every product and sum that decides is below 2^53, so exact. So are `%`, math.floor(a / b) and
--- math.ceil(a / b) of whole a < 2^53: where a / b is not whole it lies at least 1 / b from a whole number, and rounding
--- moves it by at most a / b / 2^53 < 1 / b. What may pass 2^53 is only ever compared with, or taken from, less.
+-- Numbers are doubles. Every product and sum that decides is below 2^53 and therefore exact. So are `%`, math.floor(a / b)
+-- and math.ceil(a / b) of whole a < 2^53: if a / b is not whole, it is at least 1 / b away from a whole number, and
+-- rounding moves it by at most a / b / 2^53 < 1 / b. A value that may pass 2^53 is only compared with smaller ones, or
+-- subtracted from them.
 --
--- Written to be cheap, for the server does nothing else meanwhile: text + 0 is tonumber(text) at half its cost, `%d` half
--- of `%.0f` (but sure only below 2^31), and a number that has not changed keeps the text it came as.
+-- The server does nothing else while this runs, so it is written for speed: text + 0 is tonumber(text) at half the cost,
+-- `%d` costs half of `%.0f` (but is correct only below 2^31), and a number that has not changed keeps its text.
 local match, format, ceil = string.match, string.format, math.ceil
 local MAX_UNITS, MAX_INSTANT = 2251799813685248, 281474976710655
+-- One minute (MAX_CLOCK_SKEW) and 20 years, as in the core.
+local MAX_SKEW, IMPLAUSIBLE_AFTER = 60000, 630720000000
 
-local mode, now, cost, life = ARGV[1], ARGV[2], ARGV[3] + 0, ARGV[4] + 0
+local mode, now, cost, ttl_min = ARGV[1], ARGV[2], ARGV[3] + 0, ARGV[4] + 0
 local now_text = now
 local quotas_end = #ARGV - #ARGV % 4
 local once = KEYS[2]
@@ -50,222 +53,258 @@ if refund then
   charged_at = ARGV[quotas_end + 1] + 0
 end
 
--- What the quotas together make of it: all or nothing. A cost that never fits does not fit now, either.
-local fits, never, used_at_all = true, false, false
-local after, place = '', 1
+-- No part of a state lies after `latest` when it is written: what does was written by a wrong clock.
+local latest, implausible = math.min(now + MAX_SKEW, MAX_INSTANT), math.min(now + IMPLAUSIBLE_AFTER, MAX_INSTANT)
+local peek, charge_denied = mode == 'p', mode == 'd'
 
-for i = 5, quotas_end, 4 do
-  local kind, limit, unit = ARGV[i], ARGV[i + 1] + 0, ARGV[i + 2] + 0
-  local unused_after = 0
-  if cost > limit then
-    never = true
-  end
+-- The quotas decide together, all or nothing. A cost that never fits does not fit now, either.
+local fits, never, used_at_all, moved
+local after, place, life
+local admitted
 
-  if kind == 'tb' or kind == 'lb' then
-    local refill = ARGV[i + 3] + 0
-    local level, at, at_text = 0, 0, '0'
-    if stored then
-      level, at_text, place = match(stored, kind == 'tb' and '^tb1 (%d+) (%d+);()' or '^lb1 (%d+) (%d+);()', place)
-      if place then
-        level, at = level + 0, at_text + 0
-      end
-      if not place or level > MAX_UNITS or at > MAX_INSTANT then
-        return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
-      end
-    end
-    if now > at then
-      level = level - (now - at) * refill
-      if level < 0 then
-        level = 0
-      end
-      at, at_text = now, now_text
-    end
-    if not refund then
-      local full, charged = limit * unit, level + cost * unit
-      if charged > full then
-        fits = false
-        charged = math.max(level, full)
-      end
-      level = charged
-    else
-      -- What has drained since then may have been this charge: only the rest of it is surely still there.
-      local due = cost * unit - math.max(at - charged_at, 0) * refill
-      level = math.max(level - math.max(due, 0), 0)
-    end
-    if level > 0 then
-      -- The level is that of `at`, and drains from then on.
-      unused_after = at - now + ceil(level / refill)
-    end
-    after = after .. kind .. '1 ' .. format(level < 2147483648 and '%d' or '%.0f', level) .. ' ' .. at_text .. ';'
+for pass = 1, 2 do
+  fits, never, used_at_all, moved = true, false, false, false
+  after, place, life = '', 1, ttl_min
 
-  elseif kind == 'fw' then
-    local start, used, start_text = 0, 0, '0'
-    if stored then
-      start_text, used, place = match(stored, '^fw1 (%d+) (%d+);()', place)
-      if place then
-        start, used = start_text + 0, used + 0
-      end
-      if not place or start > MAX_INSTANT or start % unit ~= 0 or used > MAX_UNITS / unit then
-        return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
-      end
+  for i = 5, quotas_end, 4 do
+    local kind, limit, unit = ARGV[i], ARGV[i + 1] + 0, ARGV[i + 2] + 0
+    local unused_after = 0
+    if cost > limit then
+      never = true
     end
-    local current = now - now % unit
-    if current > start then
-      start, used, start_text = current, 0, format('%.0f', current)
-    end
-    if not refund then
-      local charged = used + cost
-      if charged > limit then
-        fits = false
-        charged = math.max(used, limit)
-      end
-      used = charged
-    elseif charged_at - charged_at % unit == start then
-      used = math.max(used - cost, 0)
-    end
-    if used > 0 then
-      unused_after = start + unit - now
-    end
-    after = after .. 'fw1 ' .. start_text .. format(used < 2147483648 and ' %d;' or ' %.0f;', used)
 
-  elseif kind == 'sw' then
-    local start, previous, used, start_text = 0, 0, 0, '0'
-    if stored then
-      start_text, previous, used, place = match(stored, '^sw1 (%d+) (%d+) (%d+);()', place)
-      if place then
-        start, previous, used = start_text + 0, previous + 0, used + 0
-      end
-      if not place or start > MAX_INSTANT or start % unit ~= 0 or math.max(previous, used) > MAX_UNITS / unit then
-        return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
-      end
-    end
-    local current = now - now % unit
-    if current > start then
-      previous, used = current - start == unit and used or 0, 0
-      start, start_text = current, format('%.0f', current)
-    end
-    local left = unit - math.max(now - start, 0)
-    if not refund then
-      local charged = used + cost
-      if previous * left + charged * unit > limit * unit then
-        fits = false
-      end
-      used = math.max(used, math.min(charged, limit))
-    else
-      local charged_in = charged_at - charged_at % unit
-      if charged_in == start then
-        used = math.max(used - cost, 0)
-      elseif start - charged_in == unit then
-        previous = math.max(previous - cost, 0)
-      end
-    end
-    if used > 0 then
-      unused_after = math.max(start - now, 0) + left + unit
-    elseif previous > 0 then
-      unused_after = math.max(start - now, 0) + left
-    end
-    local small = previous < 2147483648 and used < 2147483648
-    after = after .. 'sw1 ' .. start_text .. format(small and ' %d %d;' or ' %.0f %.0f;', previous, used)
-
-  elseif kind == 'sl' then
-    local ats, units, count, sum = {}, {}, 0, 0
-    if stored then
-      place = match(stored, '^sl1()', place)
-      while place do
-        local at, some, rest = match(stored, '^ (%d+):(%d+)()', place)
-        if not at then
-          break
+    if kind == 'tb' or kind == 'lb' then
+      local refill, full = ARGV[i + 3] + 0, limit * unit
+      local level, at, at_text = 0, 0, '0'
+      if stored then
+        level, at_text, place = match(stored, kind == 'tb' and '^tb1 (%d+) (%d+);()' or '^lb1 (%d+) (%d+);()', place)
+        if place then
+          level, at = level + 0, at_text + 0
         end
-        at, some, place = at + 0, some + 0, rest
-        if at > MAX_INSTANT or some < 1 or count > 0 and at <= ats[count] then
+        if not place or level > MAX_UNITS or at > implausible or level - full > IMPLAUSIBLE_AFTER * refill then
           return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
         end
-        count, sum = count + 1, sum + some
-        ats[count], units[count] = at, some
       end
-      place = place and match(stored, '^;()', place)
-      if not place or sum > 1000 then
-        return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
+      if at > latest then
+        at, at_text, moved = latest, format('%.0f', latest), true
       end
-    end
-    local instant = now
-    if count > 0 and ats[count] > now then
-      instant = ats[count]
-    end
-    local first, newest = 1, nil
-    if refund then
-      for entry = 1, count do
-        if ats[entry] == charged_at then
-          units[entry] = math.max(units[entry] - cost, 0)
+      if now > at then
+        level = level - (now - at) * refill
+        if level < 0 then
+          level = 0
         end
+        at, at_text = now, now_text
       end
-    else
-      while first <= count and instant - ats[first] >= unit do
-        sum, first = sum - units[first], first + 1
-      end
-      if sum + cost > limit then
-        fits = false
-      end
-      if cost == 0 then
-        first = 1
+      if not refund then
+        local charged = level + cost * unit
+        if charged > full then
+          fits = false
+          charged = math.max(level, full)
+        end
+        level = charged
       else
-        if count > 0 and ats[count] == instant then
-          units[count] = units[count] + cost
-        else
-          count = count + 1
-          ats[count], units[count] = instant, cost
+        -- What has drained since then may have been this charge: only the rest of it is surely still there.
+        local due = cost * unit - math.max(at - charged_at, 0) * refill
+        level = math.max(level - math.max(due, 0), 0)
+      end
+      if level > 0 then
+        -- The level is that of `at`, and drains from then on.
+        unused_after = at - now + ceil(level / refill)
+      end
+      after = after .. kind .. '1 ' .. format(level < 2147483648 and '%d' or '%.0f', level) .. ' ' .. at_text .. ';'
+
+    elseif kind == 'fw' then
+      local start, used, start_text = 0, 0, '0'
+      if stored then
+        start_text, used, place = match(stored, '^fw1 (%d+) (%d+);()', place)
+        if place then
+          start, used = start_text + 0, used + 0
         end
-        -- Only a charged denial passes the limit: it takes the place of what is oldest.
-        local excess = sum + cost - math.max(limit, sum)
-        while excess > 0 and first <= count do
-          local part = math.min(units[first], excess)
-          units[first], excess = units[first] - part, excess - part
-          if units[first] == 0 then
-            first = first + 1
+        if not place or start > implausible or start % unit ~= 0 or used > MAX_UNITS / unit then
+          return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
+        end
+      end
+      local current = now - now % unit
+      if current > start then
+        start, used, start_text = current, 0, format('%.0f', current)
+      elseif start > latest then
+        start, moved = latest - latest % unit, true
+        start_text = format('%.0f', start)
+      end
+      if not refund then
+        local charged = used + cost
+        if charged > limit then
+          fits = false
+          charged = math.max(used, limit)
+        end
+        used = charged
+      elseif charged_at - charged_at % unit == start then
+        used = math.max(used - cost, 0)
+      end
+      if used > 0 then
+        unused_after = start + unit - now
+      end
+      after = after .. 'fw1 ' .. start_text .. format(used < 2147483648 and ' %d;' or ' %.0f;', used)
+
+    elseif kind == 'sw' then
+      local start, previous, used, start_text = 0, 0, 0, '0'
+      if stored then
+        start_text, previous, used, place = match(stored, '^sw1 (%d+) (%d+) (%d+);()', place)
+        if place then
+          start, previous, used = start_text + 0, previous + 0, used + 0
+        end
+        if not place or start > implausible or start % unit ~= 0 or math.max(previous, used) > MAX_UNITS / unit then
+          return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
+        end
+      end
+      local current = now - now % unit
+      if current > start then
+        previous, used = current - start == unit and used or 0, 0
+        start, start_text = current, format('%.0f', current)
+      elseif start > latest then
+        start, moved = latest - latest % unit, true
+        start_text = format('%.0f', start)
+      end
+      local left = unit - math.max(now - start, 0)
+      if not refund then
+        local charged = used + cost
+        if previous * left + charged * unit > limit * unit then
+          fits = false
+        end
+        used = math.max(used, math.min(charged, limit))
+      else
+        local charged_in = charged_at - charged_at % unit
+        if charged_in == start then
+          used = math.max(used - cost, 0)
+        elseif start - charged_in == unit then
+          previous = math.max(previous - cost, 0)
+        end
+      end
+      if used > 0 then
+        unused_after = math.max(start - now, 0) + left + unit
+      elseif previous > 0 then
+        unused_after = math.max(start - now, 0) + left
+      end
+      local small = previous < 2147483648 and used < 2147483648
+      after = after .. 'sw1 ' .. start_text .. format(small and ' %d %d;' or ' %.0f %.0f;', previous, used)
+
+    elseif kind == 'sl' then
+      local ats, units, count, sum = {}, {}, 0, 0
+      if stored then
+        place = match(stored, '^sl1()', place)
+        while place do
+          local at, some, rest = match(stored, '^ (%d+):(%d+)()', place)
+          if not at then
+            break
+          end
+          at, some, place = at + 0, some + 0, rest
+          if at > implausible or some < 1 or count > 0 and at <= ats[count] then
+            return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
+          end
+          count, sum = count + 1, sum + some
+          ats[count], units[count] = at, some
+        end
+        place = place and match(stored, '^;()', place)
+        if not place or sum > 1000 then
+          return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
+        end
+      end
+      if count > 0 and ats[count] > latest then
+        local ahead = 0
+        while count > 0 and ats[count] >= latest do
+          ahead, count = ahead + units[count], count - 1
+        end
+        count, moved = count + 1, true
+        ats[count], units[count] = latest, ahead
+      end
+      local instant = now
+      if count > 0 and ats[count] > now then
+        instant = ats[count]
+      end
+      local first, newest = 1, nil
+      if refund then
+        for entry = 1, count do
+          if ats[entry] == charged_at then
+            units[entry] = math.max(units[entry] - cost, 0)
+          end
+        end
+      else
+        while first <= count and instant - ats[first] >= unit do
+          sum, first = sum - units[first], first + 1
+        end
+        if sum + cost > limit then
+          fits = false
+        end
+        if cost == 0 then
+          first = 1
+        else
+          if count > 0 and ats[count] == instant then
+            units[count] = units[count] + cost
+          else
+            count = count + 1
+            ats[count], units[count] = instant, cost
+          end
+          -- Only a charged denial passes the limit: it takes the place of what is oldest.
+          local excess = sum + cost - math.max(limit, sum)
+          while excess > 0 and first <= count do
+            local part = math.min(units[first], excess)
+            units[first], excess = units[first] - part, excess - part
+            if units[first] == 0 then
+              first = first + 1
+            end
           end
         end
       end
+      local parts = { 'sl1' }
+      for entry = first, count do
+        if units[entry] > 0 then
+          parts[#parts + 1] = format(' %.0f:%.0f', ats[entry], units[entry])
+          newest = ats[entry]
+        end
+      end
+      if newest and newest + unit > now then
+        unused_after = newest + unit - now
+      end
+      after = after .. table.concat(parts) .. ';'
+
+    else
+      return redis.error_reply('ERR unknown kind of quota: ' .. kind)
     end
-    local parts = { 'sl1' }
-    for entry = first, count do
-      if units[entry] > 0 then
-        parts[#parts + 1] = format(' %.0f:%.0f', ats[entry], units[entry])
-        newest = ats[entry]
+
+    if unused_after > 0 then
+      used_at_all = true
+      if unused_after > life then
+        life = unused_after
       end
     end
-    if newest and newest + unit > now then
-      unused_after = newest + unit - now
-    end
-    after = after .. table.concat(parts) .. ';'
-
-  else
-    return redis.error_reply('ERR unknown kind of quota: ' .. kind)
   end
 
-  if unused_after > 0 then
-    used_at_all = true
-    if unused_after > life then
-      life = unused_after
-    end
+  if stored and place <= #stored then
+    return redis.error_reply('CORRUPT more than the policy has')
   end
-end
 
-if stored and place <= #stored then
-  return redis.error_reply('CORRUPT more than the policy has')
+  if pass == 1 then
+    admitted = fits
+  end
+  -- A denial charges nothing. But what was moved back must be written, which a second pass does at no cost.
+  if not moved or refund or peek or fits or charge_denied and not never then
+    break
+  end
+  cost = 0
 end
 
 local write = false
 if refund then
   write = stored
-elseif mode ~= 'p' then
-  write = fits or mode == 'd' and not never
+elseif not peek then
+  write = moved or fits or charge_denied and not never
 end
 -- What was never seen and is not used now needs no state.
 if write and (stored or used_at_all) then
   redis.call('SET', KEYS[1], after, 'PX', format(life < 2147483648 and '%d' or '%.0f', life))
 end
 
-answer = (fits and 'a' or 'd') .. answer
+answer = (admitted and 'a' or 'd') .. answer
 if once then
   redis.call('SET', once, answer, 'PX', ARGV[quotas_end + 1])
 end

@@ -5,15 +5,19 @@ use std::borrow::Cow;
 use tidegate_core::{Error, ErrorKind, Millis};
 
 /// Whose clock decides.
+///
+/// The server's clock is the default: it is one clock for all hosts, and it costs no round trip, because the script reads
+/// it. With the caller's clocks, a host whose clock is wrong uses up the limits of others, and may lock a key for up to
+/// [`MAX_CLOCK_SKEW`](tidegate_core::MAX_CLOCK_SKEW).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
-    /// The caller's: what each check says is now. Hosts whose clocks differ by `d` see what one host whose clock steps
-    /// back by `d` would.
+    /// The server's: the script reads `TIME`. [`Check::now`](tidegate_core::Check::now) is not used. A refund's
+    /// [`charged_at`](tidegate_core::Refund::charged_at) is, and must be the instant of the decision.
     #[default]
-    Caller,
-    /// The server's: `TIME`, read in the script. One clock for all hosts; what a check says is not read, but a refund's
-    /// [`charged_at`](tidegate_core::Refund::charged_at) is, and must be the decision's own instant.
     Server,
+    /// The caller's: [`Check::now`](tidegate_core::Check::now). For virtual time, and where several stores have to agree
+    /// on the time. Hosts whose clocks differ by `d` see what one host whose clock steps back by `d` would see.
+    Caller,
 }
 
 /// How long a call takes at most, unless another deadline is set.

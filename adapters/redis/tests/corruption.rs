@@ -1,4 +1,4 @@
-//! A stored value that Tidegate did not write is refused, and left as it is.
+//! A stored value that Tidegate cannot have written is an error, and stays as it is.
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
@@ -26,6 +26,10 @@ async fn what_tidegate_did_not_write_is_corrupt_and_left_alone() {
     let good = "tb1 3000 7;fw1 1000 3;sw1 2000 1 2;sl1 5:1 9:2;lb1 0 8;";
     let too_late = format!("tb1 0 {}", 1_u64 << 48);
     let too_full = format!("tb1 {} 7", (1_u64 << 51) + 1);
+    let far = (1_u64 << 48) - 16_656;
+    let [fw_far, sw_far] = ["fw1 {} 3", "sw1 {} 1 2"].map(|part| part.replace("{}", &far.to_string()));
+    let [tb_far, lb_far] = ["tb1 3000 {}", "lb1 0 {}"].map(|part| part.replace("{}", &far.to_string()));
+    let (sl_far, undrained) = (format!("9:2 {far}:1"), format!("tb1 {} 7", 1_u64 << 51));
     let mut garbage: Vec<Vec<u8>> = (0..good.len()).map(|end| good.as_bytes()[..end].to_vec()).collect();
     for (from, to) in [
         ("tb1", "tb2"),
@@ -42,6 +46,13 @@ async fn what_tidegate_did_not_write_is_corrupt_and_left_alone() {
         ("tb1 3000 7", &too_late),
         ("tb1 3000 7", &too_full),
         ("3000", &"9".repeat(400)),
+        // These would deny the key for thousands of years.
+        ("fw1 1000 3", &fw_far),
+        ("sw1 2000 1 2", &sw_far),
+        ("9:2", &sl_far),
+        ("tb1 3000 7", &tb_far),
+        ("lb1 0 8", &lb_far),
+        ("tb1 3000 7", &undrained),
         ("fw1 1000", "fw1 1001"),
         ("fw1 1000 3", "fw1 1000 2251799813686"),
         ("sw1 2000", "sw1 2500"),
@@ -55,7 +66,7 @@ async fn what_tidegate_did_not_write_is_corrupt_and_left_alone() {
         ("lb1 0 8;", "lb1 0 8;tb1 0 0;"),
     ] {
         let garbled = good.replacen(from, to, 1);
-        assert_ne!(garbled, good);
+        assert_ne!(garbled, good, "{from}");
         garbage.push(garbled.into_bytes());
     }
     garbage.push(b"\xff\xfe".to_vec());

@@ -5,11 +5,14 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use support::{NOW, Server, bucket, key, one_of_each};
-use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, UnixMillis};
-use tidegate_redis::{Clock, RedisLimiter};
+use tidegate_core::{
+    Check, Decision, Error, ErrorKind, Key, Limiter, MAX_CLOCK_SKEW, Millis, Policy, Quota, UnixMillis,
+};
+use tidegate_redis::{Config, Redis, RedisLimiter};
 
 /// `count` checks at once, spread over the limiters.
 async fn burst(
@@ -79,21 +82,27 @@ async fn a_killed_server_is_unavailable_at_once_and_never_admits_more() {
     let limiters: Vec<_> = (0..2).map(|_| Arc::new(server.limiter())).collect();
     let policy = bucket(3_000);
     // Fifty callers, each until its first error.
+    let so_far = Arc::new(AtomicUsize::new(0));
     let callers: Vec<_> = (0..50)
         .map(|place| {
-            let (limiter, policy) = (Arc::clone(&limiters[place % 2]), policy.clone());
+            let (limiter, policy, so_far) = (Arc::clone(&limiters[place % 2]), policy.clone(), Arc::clone(&so_far));
             tokio::spawn(async move {
                 let (key, mut admitted) = (key(), 0);
                 loop {
                     match limiter.check(Check::new(&policy, &key, NOW)).await {
-                        Ok(decision) => admitted += usize::from(decision.is_allowed()),
+                        Ok(decision) => {
+                            admitted += usize::from(decision.is_allowed());
+                            so_far.fetch_add(1, Ordering::Relaxed);
+                        }
                         Err(error) => return (admitted, error),
                     }
                 }
             })
         })
         .collect();
-    tokio::time::sleep(Duration::from_millis(30)).await;
+    while so_far.load(Ordering::Relaxed) < 100 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     server.kill();
     let killed_at = Instant::now();
     let (mut admissions, mut errors) = (0, 0);
@@ -158,20 +167,59 @@ async fn a_decision_is_one_command() {
     assert_eq!(calls("set"), 4 + 5, "{stats}");
 }
 
+/// The default: a host whose clock is wrong can neither lock a key nor get around its limit.
 #[tokio::test]
-async fn the_servers_clock_can_decide() {
+async fn the_servers_clock_decides_whatever_the_callers_clock_says() {
     let server = Server::start();
-    let limiter = server.limiter_with(|config| config.clock(Clock::Server));
+    let limiter = Redis::new(Config::new(server.url())).unwrap().limiter();
     let policy = bucket(2);
-    // What the caller takes for now is not read.
-    let first = limiter.check(Check::new(&policy, &key(), UnixMillis::new(0))).await.unwrap();
+    let now = || {
+        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        UnixMillis::new(u64::try_from(since_epoch.as_millis()).unwrap())
+    };
+    let first = limiter.check(Check::new(&policy, &key(), UnixMillis::MAX)).await.unwrap();
     let second = limiter.check(Check::new(&policy, &key(), NOW).idempotent("a", Millis::from_secs(60))).await.unwrap();
     let again = limiter.check(Check::new(&policy, &key(), NOW).idempotent("a", Millis::from_secs(60))).await.unwrap();
-    let third = limiter.check(Check::new(&policy, &key(), UnixMillis::MAX)).await.unwrap();
-    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
-    assert!(clock.abs_diff(u128::from(first.decided_at().get())) < 5_000);
+    let third = limiter.check(Check::new(&policy, &key(), UnixMillis::new(0))).await.unwrap();
+    assert!(now().get().abs_diff(first.decided_at().get()) < 5_000);
     assert_eq!(second, again);
     assert_eq!(second.binding().remaining(), Some(0));
     assert!(!third.is_allowed());
+    assert!(third.retry_after().unwrap() <= policy.quotas()[0].rule().window());
     assert!(!limiter.peek(Check::new(&policy, &key(), UnixMillis::MAX)).await.unwrap().is_allowed());
+}
+
+/// By the callers' clocks, a host that is a year ahead costs the others a minute and what the policy itself allows.
+#[tokio::test]
+async fn a_callers_clock_that_is_a_year_ahead_locks_no_key_for_longer_than_a_minute() {
+    let server = Server::start();
+    let mut connection = server.connection();
+    let limiter = server.limiter_with(|config| config.min_ttl(Millis::ZERO));
+    let key = key();
+    let (second, year) = (Millis::from_secs(1), Millis::from_secs(365 * 86_400));
+    let quotas = [
+        Quota::token_bucket(10, 1, second),
+        Quota::leaky_bucket(10, 1, second),
+        Quota::fixed_window(10, Millis::from_secs(10)),
+        Quota::sliding_window(10, Millis::from_secs(10)),
+        Quota::sliding_log(10, Millis::from_secs(10)),
+    ]
+    .map(Result::unwrap);
+    for quota in quotas {
+        let name = quota.rule().name();
+        let bound = MAX_CLOCK_SKEW + quota.rule().window() + quota.rule().window();
+        let policy = Policy::new(name, [quota]).unwrap();
+        let check = |now| Check::new(&policy, &key, now);
+        assert!(limiter.check(check(NOW + year).cost(10)).await.unwrap().is_allowed());
+        // Twice: the first denial moves the state back, and the second finds it there.
+        let denied = limiter.check(check(NOW)).await.unwrap();
+        let wait = denied.retry_after().unwrap();
+        assert!(wait <= bound, "{name} denies for {wait}");
+        let later = limiter.check(check(NOW + second)).await.unwrap();
+        assert_eq!(later.retry_after().unwrap() + second, wait, "{name}");
+        let keys: Vec<String> = redis::cmd("KEYS").arg(format!("*{name}*")).query(&mut connection).unwrap();
+        let ttl_ms: u64 = redis::cmd("PTTL").arg(&keys).query(&mut connection).unwrap();
+        assert!(ttl_ms <= bound.get(), "{name} is kept for {ttl_ms} ms");
+        assert!(limiter.check(check(NOW + wait)).await.unwrap().is_allowed(), "{name}");
+    }
 }

@@ -95,7 +95,7 @@ async fn a_retry_of_what_was_charged_unheard_is_charged_once() {
     let server = Server::start();
     let endpoint = Endpoint::start(&server).await;
     let (address, deaf) = deaf_proxy(endpoint.port).await;
-    let config = RestConfig::new(format!("http://{address}"), TOKEN).min_ttl(support::MIN_TTL);
+    let config = RestConfig::new(format!("http://{address}"), TOKEN).clock(Clock::Caller).min_ttl(support::MIN_TTL);
     let limiter = Rest::new(config.deadline(Millis::new(500))).unwrap().limiter();
     let (policy, key) = (bucket(10), key());
     let check = Check::new(&policy, &key, NOW);

@@ -8,14 +8,17 @@ use std::sync::atomic::Ordering;
 
 use support::{NOW, Server, bucket, deaf_proxy, key, one_of_each};
 use tidegate_core::{Check, ErrorKind, Limiter, Millis, Refund};
-use tidegate_redis::{Config, Redis};
+use tidegate_redis::{Clock, Config, Redis};
 
 #[tokio::test]
 async fn a_retry_of_what_was_charged_unheard_is_charged_once() {
     let server = Server::start();
     let (address, deaf) = deaf_proxy(server.port).await;
     let url = format!("redis://{address}");
-    let limiter = Redis::new(Config::new(url).deadline(Millis::new(150)).min_ttl(support::MIN_TTL)).unwrap().limiter();
+    let limiter =
+        Redis::new(Config::new(url).deadline(Millis::new(150)).clock(Clock::Caller).min_ttl(support::MIN_TTL))
+            .unwrap()
+            .limiter();
     let (policy, key) = (bucket(10), key());
     let check = Check::new(&policy, &key, NOW);
     let once = check.cost(3).idempotent("request-1", Millis::from_secs(60));

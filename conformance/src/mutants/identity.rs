@@ -22,6 +22,11 @@ pub(super) const ALL: &[(&str, &str, Identify)] = &[
     ("full-ipv6", "the key is the whole IPv6 address, of which a client has 2^64", full_ipv6),
     ("mapped-ipv4-collapses", "all IPv4-mapped addresses share one /64", mapped_collapses),
     ("missing-is-zero", "a missing address is 0.0.0.0, shared by the world", missing_is_zero),
+    (
+        "missing-is-fresh",
+        "each request without an address has a key of its own, and with it a fresh limit",
+        missing_is_fresh,
+    ),
     ("address-before-subject", "a known subject is counted by its address", |arrival| {
         honest(&Arrival { subject: None, ..arrival.clone() })
     }),
@@ -93,6 +98,15 @@ fn mapped_collapses(arrival: &Arrival) -> Identified {
 fn missing_is_zero(arrival: &Arrival) -> Identified {
     match honest(arrival) {
         Identified { source: Source::Missing, .. } => Identified { key: "ip:0.0.0.0".into(), source: Source::ClientIp },
+        right => right,
+    }
+}
+
+fn missing_is_fresh(arrival: &Arrival) -> Identified {
+    match honest(arrival) {
+        Identified { source: Source::Missing, .. } => {
+            Identified { key: format!("ip:request-{}", arrival.headers.len()), source: Source::ClientIp }
+        }
         right => right,
     }
 }

@@ -145,6 +145,14 @@ impl Bench {
                 told_by(&mut decided, |limit| limit - extra, extra);
                 decided
             }
+            Fault::DropsMovedState => {
+                let before = kept.state.clone();
+                let decided = plain(kept, policy);
+                if decided.status == Outcome::Denied {
+                    kept.state = before;
+                }
+                decided
+            }
             Fault::IgnoresCost => Decided::from(&policy.decide(&mut kept.state, now, cost.min(1))),
             Fault::RefundsBelowUnused => kept.with_credit(policy, now, cost),
             _ => plain(kept, policy),
@@ -164,6 +172,9 @@ impl Bench {
                 deny(decided, Some(1));
             }
             Fault::StepBackLocksOut if call.now_ms < kept.last_ms => deny(decided, Some(kept.last_ms - call.now_ms)),
+            Fault::WrongClockLocks if denied && kept.wrong_clock(call) => {
+                decided.retry_after_ms = decided.retry_after_ms.map(|wait_ms| wait_ms + kept.last_ms - call.now_ms);
+            }
             Fault::ChargesOversized if decided.status == Outcome::NeverAdmissible => kept.fill(call),
             Fault::DeniesOversized if decided.status == Outcome::NeverAdmissible => deny(decided, reset_ms),
             Fault::WaitsForTheEdge if denied => decided.retry_after_ms = reset_ms,

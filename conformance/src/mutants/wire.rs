@@ -14,6 +14,7 @@ pub(super) const ALL: &[(&str, &str, Change)] = &[
     ("remaining-field-one-more", "X-RateLimit-Remaining is one too many", remaining_one_more),
     ("reset-field-relative", "X-RateLimit-Reset counts from now, not from the epoch", reset_relative),
     ("error-as-429", "a store that is down answers 429 (firecrawl 3728)", error_as_429),
+    ("error-as-admission", "an error of any kind lets the request through", error_as_admission),
     ("denial-as-200", "a denial is answered with 200", |reply| reply.status = 200),
     ("denial-as-503", "a denial is answered with 503", |reply| {
         if reply.status == 429 {
@@ -60,6 +61,13 @@ fn remaining_one_more(reply: &mut Reply) {
 
 fn reset_relative(reply: &mut Reply) {
     set(reply, "x-ratelimit-reset", |value| value.parse::<u64>().map_or(0, |value| value % 86_400).to_string());
+}
+
+/// Also the errors that a client can cause: it opens on a request that the limiter cannot read.
+fn error_as_admission(reply: &mut Reply) {
+    if let Ok(Answer::Error(_)) = serde_json::from_slice(&reply.body) {
+        reply.status = 200;
+    }
 }
 
 fn error_as_429(reply: &mut Reply) {

@@ -37,14 +37,14 @@ impl RestConfig {
         Self {
             url: url.into(),
             token: token.into(),
-            clock: Clock::Caller,
+            clock: Clock::Server,
             deadline: DEFAULT_DEADLINE,
             min_ttl: Millis::ZERO,
             key_locking: None,
         }
     }
 
-    /// Whose clock decides: the [caller's](Clock::Caller) unless set.
+    /// Whose clock decides: the [server's](Clock::Server) unless set.
     #[must_use]
     pub const fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;

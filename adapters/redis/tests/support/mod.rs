@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_core::{Key, Millis, Policy, Quota, UnixMillis};
-use tidegate_redis::{Config, Redis, RedisLimiter};
+use tidegate_redis::{Clock, Config, Redis, RedisLimiter};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// The virtual now of most tests.
@@ -50,7 +50,7 @@ impl Server {
     }
 
     pub fn limiter_with(&self, configure: impl FnOnce(Config) -> Config) -> RedisLimiter {
-        let config = Config::new(self.url()).min_ttl(MIN_TTL).deadline(Millis::from_secs(5));
+        let config = Config::new(self.url()).clock(Clock::Caller).min_ttl(MIN_TTL).deadline(Millis::from_secs(5));
         Redis::new(configure(config)).unwrap().limiter()
     }
 
@@ -200,7 +200,10 @@ pub mod rest {
         }
 
         pub fn limiter_with(&self, configure: impl FnOnce(RestConfig) -> RestConfig) -> RestLimiter {
-            let config = RestConfig::new(self.url(), TOKEN).min_ttl(MIN_TTL).deadline(Millis::from_secs(5));
+            let config = RestConfig::new(self.url(), TOKEN)
+                .clock(tidegate_redis::Clock::Caller)
+                .min_ttl(MIN_TTL)
+                .deadline(Millis::from_secs(5));
             Rest::new(configure(config)).unwrap().limiter()
         }
     }

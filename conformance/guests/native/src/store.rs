@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use tidegate_core::{
     Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Refund,
 };
-use tidegate_redis::{Config, Redis, RedisLimiter, Rest, RestConfig, RestLimiter};
+use tidegate_redis::{Clock, Config, Redis, RedisLimiter, Rest, RestConfig, RestLimiter};
 
 /// A store by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -52,7 +52,7 @@ impl Store {
             }
             _ => return Err(Error::new(ErrorKind::Invalid, "where is the store? add --url redis://127.0.0.1:6379")),
         };
-        let config = if test_mode { config.min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE) } else { config };
+        let config = if test_mode { config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE) } else { config };
         let redis = Redis::new(config)?;
         redis.ping().await?;
         Ok(Self::Redis(redis.limiter()))
@@ -60,7 +60,7 @@ impl Store {
 
     async fn rest(config: RestConfig, test_mode: bool) -> Result<Self, Error> {
         // The script that Upstash is given, wherever it is tested.
-        let test = |config: RestConfig| config.min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE).key_locking(true);
+        let test = |config: RestConfig| config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE).key_locking(true);
         let rest = Rest::new(if test_mode { test(config) } else { config })?;
         rest.ping().await?;
         Ok(Self::Rest(rest.limiter()))

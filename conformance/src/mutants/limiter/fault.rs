@@ -28,6 +28,9 @@ pub(in crate::mutants) enum Fault {
     PeekCharges,
     StepBackRefills,
     StepBackLocksOut,
+    WrongClockLocks,
+    WrongClockForgets,
+    DropsMovedState,
     TokenChargedTwice,
     GlobReset,
     RemainingOneMore,
@@ -70,6 +73,13 @@ pub(in crate::mutants) const ALL: &[(&str, &str, Fault)] = &[
     ("peek-charges", "a peek is charged", Fault::PeekCharges),
     ("step-back-refills", "a clock that steps back starts from nothing", Fault::StepBackRefills),
     ("step-back-locks-out", "a clock that steps back denies what fits (governor 299)", Fault::StepBackLocksOut),
+    ("wrong-clock-locks", "a clock a year ahead locks the key for that year", Fault::WrongClockLocks),
+    ("wrong-clock-forgets", "what a wrong clock left behind counts as nothing", Fault::WrongClockForgets),
+    (
+        "drops-moved-state",
+        "a denial moves a state back from the future and does not keep it, so that the key stays locked",
+        Fault::DropsMovedState,
+    ),
     (
         "token-charged-twice",
         "a retry under the same token is charged again (rate-limit-redis 251)",

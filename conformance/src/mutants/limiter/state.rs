@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tidegate_core::algorithm::BucketState;
-use tidegate_core::{Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use tidegate_core::{MAX_CLOCK_SKEW, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 use tidegate_guest_protocol::{Call, Decided, Outcome};
 
 use super::Fault;
@@ -44,11 +44,18 @@ impl Kept {
         let lowered = || limits(&call.policy).iter().zip(&self.limits).any(|(new, old)| new < old);
         match fault {
             Fault::NeverResets => return UnixMillis::new(self.first_ms),
+            Fault::WrongClockLocks if self.wrong_clock(call) => return UnixMillis::new(self.last_ms),
+            Fault::WrongClockForgets if self.wrong_clock(call) => self.state = call.policy.initial_state(),
             Fault::StepBackRefills if call.now_ms < self.last_ms => self.state = call.policy.initial_state(),
             Fault::UnderflowsOnLoweredLimit if lowered() => self.state = call.policy.initial_state(),
             _ => {}
         }
         UnixMillis::new(call.now_ms)
+    }
+
+    /// Whether the last request's clock was too far ahead of this one's.
+    pub(super) fn wrong_clock(&self, call: &Call) -> bool {
+        self.last_ms > call.now_ms + MAX_CLOCK_SKEW.get()
     }
 
     pub(super) fn remember(&mut self, call: &Call) {
