@@ -1,4 +1,4 @@
-//! The algorithms, one a file: each a pure function of its state, an instant and a cost.
+//! The algorithms. Each is a pure function of its state, an instant and a cost.
 
 mod fixed_window;
 mod sliding_log;
@@ -17,10 +17,9 @@ pub use token_bucket::{BucketState, TokenBucket};
 
 use crate::{Error, Millis, UnixMillis};
 
-/// The largest product a quota may form: limit x window, or capacity x period.
+/// The largest product of limit and window, or of capacity and period, that a quota may have.
 ///
-/// 2^51, so that a sum of four such products is still a whole number in the doubles that Lua and JavaScript compute
-/// with (below 2^53).
+/// It is 2^51, so that a sum of four such products is an exact integer in the doubles of Lua and JavaScript (below 2^53).
 ///
 /// ```
 /// use tidegate_core::algorithm::{FixedWindow, MAX_UNITS};
@@ -30,7 +29,7 @@ use crate::{Error, Millis, UnixMillis};
 /// ```
 pub const MAX_UNITS: u64 = 1 << 51;
 
-/// What an algorithm says of one request.
+/// An algorithm's answer to one request.
 ///
 /// ```
 /// use tidegate_core::algorithm::{Algorithm, SlidingLog, Step};
@@ -44,24 +43,24 @@ pub const MAX_UNITS: u64 = 1 << 51;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// It fits.
+    /// The request fits.
     Admitted {
-        /// How long to hold it before forwarding: zero but for a shaper.
+        /// How long to delay the request before forwarding it. Zero unless the algorithm shapes traffic.
         delay: Millis,
     },
-    /// It does not fit now.
+    /// The request does not fit now.
     Denied {
-        /// Denied at every instant before this has passed, admitted exactly then, if nothing else arrives.
+        /// If nothing else arrives, the request is denied until this time has passed, and admitted exactly then.
         retry_after: Millis,
     },
-    /// It costs more than the quota can ever hold.
+    /// The request costs more than the quota can ever admit.
     Never,
 }
 
-/// A rate limiting algorithm: integer arithmetic on a small state.
+/// A rate-limiting algorithm: integer arithmetic on a small state.
 ///
-/// All of them treat an instant earlier than their state as the state's own instant: a clock that steps back gives
-/// nothing away, and waits are counted from the caller's clock. [`Policy::decide`](crate::Policy::decide) bounds how far
+/// An algorithm treats an instant before its state as the instant of the state. So a clock that steps back admits nothing
+/// more. Waits are relative to the caller's clock. [`Policy::decide`](crate::Policy::decide) bounds how far
 /// a state may lie ahead; see [`MAX_CLOCK_SKEW`](crate::MAX_CLOCK_SKEW).
 ///
 /// ```
@@ -76,14 +75,14 @@ pub enum Step {
 /// # }
 /// ```
 pub trait Algorithm {
-    /// What is kept between requests; its default is a quota of which nothing is used.
+    /// The state between requests. Its default is an unused quota.
     type State: Clone + Default + PartialEq + core::fmt::Debug;
 
-    /// The most that is admitted at once.
+    /// The largest number of units that can be admitted at once.
     fn limit(&self) -> u64;
 
-    /// The most units that are admitted from `first` to `last`, both included, whatever came before: what each
-    /// algorithm's documentation says under **At most**.
+    /// The largest number of units that can be admitted from `first` to `last`, both inclusive, after any history. Each
+    /// algorithm documents the formula under **At most**.
     ///
     /// ```
     /// use tidegate_core::algorithm::{Algorithm, SlidingLog, TokenBucket};
@@ -100,23 +99,24 @@ pub trait Algorithm {
     /// ```
     fn maximum(&self, first: UnixMillis, last: UnixMillis) -> u64;
 
-    /// Whether `cost` fits at `now`. Changes nothing.
+    /// Whether `cost` fits at `now`. This does not change the state.
     fn ask(&self, state: &Self::State, now: UnixMillis, cost: u64) -> Step;
 
-    /// Counts `cost` at `now`, up to the limit.
+    /// Charges `cost` at `now`, up to the limit.
     fn charge(&self, state: &mut Self::State, now: UnixMillis, cost: u64);
 
-    /// Gives back `cost` that was charged at `charged_at`: what time has not given back yet, and never below unused.
+    /// Returns `cost` that was charged at `charged_at`, less what time has replenished since. The state never falls below
+    /// unused.
     fn refund(&self, state: &mut Self::State, charged_at: UnixMillis, now: UnixMillis, cost: u64);
 
     /// Moves a state that lies after `latest` back to it, and keeps what was used: `latest` is
     /// [`MAX_CLOCK_SKEW`](crate::MAX_CLOCK_SKEW) ahead of the clock that decides.
     fn move_back(&self, state: &mut Self::State, latest: UnixMillis);
 
-    /// How the quota stands at `now`.
+    /// The remaining room of the quota at `now`.
     fn standing(&self, state: &Self::State, now: UnixMillis) -> Standing;
 
-    /// Asks, and charges what fits.
+    /// Charges the request if it fits.
     fn step(&self, state: &mut Self::State, now: UnixMillis, cost: u64) -> Step {
         let step = self.ask(state, now, cost);
         if matches!(step, Step::Admitted { .. }) {
@@ -126,7 +126,7 @@ pub trait Algorithm {
     }
 }
 
-/// How a quota stands, before anything is rounded: the room left and what is used, each as a whole number of units.
+/// The remaining room and the usage of a quota, in whole units, before rounding.
 ///
 /// ```
 /// use tidegate_core::algorithm::{Algorithm, TokenBucket};
@@ -135,7 +135,7 @@ pub trait Algorithm {
 /// let bucket = TokenBucket::new(10, 3, Millis::from_secs(1))?;
 /// let mut state = Default::default();
 /// bucket.charge(&mut state, UnixMillis::new(0), 1);
-/// // A fifth of a second later 0.6 of it is there again: 9.6 tokens.
+/// // 200 ms later, 0.6 tokens have been refilled: there are 9.6.
 /// let standing = bucket.standing(&state, UnixMillis::new(200));
 /// assert_eq!((standing.room, standing.unit), (9_600, 1_000));
 /// assert_eq!(standing.remaining(), 9);
@@ -145,35 +145,35 @@ pub trait Algorithm {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Standing {
-    /// The most that is admitted at once.
+    /// The largest number of units that can be admitted at once.
     pub limit: u64,
-    /// What is left, in units of which a request of cost 1 takes [`Standing::unit`].
+    /// The room left. A request of cost 1 takes [`Standing::unit`] of it.
     pub room: u64,
-    /// The units that a request of cost 1 takes.
+    /// The room that a request of cost 1 takes.
     pub unit: u64,
-    /// What time has to give back until the quota is unused.
+    /// The room that time has to replenish until the quota is unused.
     pub used: u64,
-    /// What time gives back each millisecond.
+    /// The room that time replenishes in each millisecond.
     pub drain: u64,
-    /// How far the caller's clock lies before the state's: time gives nothing back until then.
+    /// How far the state is ahead of the caller's clock. Time replenishes nothing until the clock has caught up.
     pub lag: Millis,
 }
 
 impl Standing {
-    /// How many more requests of cost 1 fit now.
+    /// The number of requests of cost 1 that fit now.
     #[must_use]
     pub const fn remaining(&self) -> u64 {
         self.room / self.unit
     }
 
-    /// How long until the quota is wholly unused, rounded up to the millisecond.
+    /// The time until the quota is unused, rounded up to the millisecond.
     #[must_use]
     pub fn reset_after(&self) -> Millis {
         if self.used == 0 { Millis::ZERO } else { self.lag + Millis::new(self.used.div_ceil(self.drain)) }
     }
 }
 
-/// Checks that `amount` x `span` stays within [`MAX_UNITS`]; the names are those of the policy's fields.
+/// Checks that `amount` x `span` is at most [`MAX_UNITS`]. The names are those of the policy's fields.
 fn checked(amount_name: &str, amount: u64, span_name: &str, span: Millis) -> Result<(), Error> {
     if span.get() == 0 || span.get() > MAX_UNITS {
         return Err(Error::invalid(format!(

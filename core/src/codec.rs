@@ -1,4 +1,4 @@
-//! State to bytes and back: one header byte a quota (version, algorithm), then its integers, little-endian.
+//! Encodes states as bytes: for each quota one header byte (version, algorithm) and its integers, little-endian.
 //!
 //! | state | bytes after the header |
 //! |-|-|
@@ -25,7 +25,7 @@ const VERSION: u8 = 1;
 const IMPLAUSIBLE_AFTER: Millis = Millis::from_secs(20 * 365 * 86_400);
 
 impl Policy {
-    /// The state as bytes, for stores that keep bytes.
+    /// Encodes a state, for stores of bytes.
     ///
     /// ```
     /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
@@ -156,7 +156,7 @@ impl Policy {
     }
 }
 
-/// A state in an error. Not as it is debugged: that takes the text of every kind of state along.
+/// Shows a state in an error message. `Debug` would add the text of every kind of state to the binary.
 struct Shown<'a>(&'a QuotaState);
 
 impl fmt::Display for Shown<'_> {
@@ -216,7 +216,7 @@ fn put<const N: usize>(out: &mut Vec<u8>, values: [u64; N]) {
     }
 }
 
-/// The low four bytes: a log's counts and units are at most [`SlidingLog::MAX_LIMIT`].
+/// The low four bytes. A log's counts and units are at most [`SlidingLog::MAX_LIMIT`].
 fn low_u32(value: u64) -> [u8; 4] {
     let [a, b, c, d, ..] = value.to_le_bytes();
     [a, b, c, d]

@@ -25,8 +25,9 @@ pub enum ErrorKind {
     Unavailable,
     /// The store did not answer in time. The request may have been charged.
     Timeout,
-    /// The store is up, but too many requests compete for the same key; nothing was charged. A call whose deadline
-    /// passes after the store has answered at least once ends with this kind, not with [`Timeout`](Self::Timeout).
+    /// The store is up, but too many requests compete for the same key, or for the store. Nothing was charged unless the
+    /// message says so. A call whose deadline passes while the store answers ends with this kind, not with
+    /// [`Timeout`](Self::Timeout).
     Contended,
     /// What the store holds, or answered, is not what Tidegate wrote; nothing was charged.
     Corrupt,

@@ -1,4 +1,4 @@
-//! One value in place, or several in a vector: most policies have one quota, which is not worth an allocation.
+//! One value inline, or several in a vector: most policies have one quota, which needs no allocation.
 
 use alloc::vec::Vec;
 use core::ops::Deref;

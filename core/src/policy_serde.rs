@@ -1,4 +1,4 @@
-//! Policies from and to serde formats, in the field names that fixtures and configuration files use.
+//! Serializes and deserializes policies, with the field names of fixtures and configuration files.
 //!
 //! ```
 //! use tidegate_core::Policy;

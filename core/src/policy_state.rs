@@ -1,4 +1,4 @@
-//! A policy's state, and the one step in which all its quotas decide.
+//! A policy's state, and the step in which all its quotas decide.
 
 use alloc::vec::Vec;
 
@@ -24,13 +24,13 @@ use crate::{MAX_CLOCK_SKEW, Millis, UnixMillis};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum QuotaState {
-    /// Of a fixed window.
+    /// A fixed window.
     Window(WindowState),
-    /// Of a sliding window.
+    /// A sliding window.
     Sliding(SlidingState),
-    /// Of a sliding log.
+    /// A sliding log.
     Log(LogState),
-    /// Of a token bucket or a leaky bucket.
+    /// A token bucket or a leaky bucket.
     Bucket(BucketState),
 }
 
@@ -39,8 +39,7 @@ pub enum QuotaState {
 pub struct PolicyState(pub(crate) Vec<QuotaState>);
 
 impl PolicyState {
-    /// A state of the given parts: for stores that keep them in a form of their own. Whether they fit a policy is
-    /// what [`Policy::verify`] tells.
+    /// Creates a state from its parts, for stores with their own encoding. [`Policy::verify`] checks whether it fits a policy.
     ///
     /// ```
     /// use tidegate_core::algorithm::WindowState;
@@ -72,9 +71,9 @@ impl PolicyState {
     }
 }
 
-/// Calls one method of the algorithm behind a rule, with the state that belongs to it.
+/// Calls a method of a rule's algorithm with the rule's state.
 ///
-/// A state that does not belong to the rule counts as `$none`; [`Policy::verify`] refuses those before they get here.
+/// A state of another kind than the rule's gives `$none`. [`Policy::verify`] rejects such states beforehand.
 macro_rules! dispatch {
     ($rule:expr, $state:expr, |$algorithm:ident, $inner:ident| $call:expr, $none:expr) => {
         match ($rule, $state) {
@@ -132,17 +131,17 @@ impl Rule {
     }
 }
 
-/// All quotas' answers to one request, folded into one.
+/// The combined answer of all quotas to one request.
 struct Answer {
     status: Status,
-    /// The quota with the longest wait, where one denies.
+    /// The quota with the longest wait, if any denies.
     binding: Option<usize>,
     retry_after: Millis,
     delay: Millis,
 }
 
 impl Policy {
-    /// The state of a key that was never seen.
+    /// The state of a key without requests.
     ///
     /// ```
     /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
@@ -157,11 +156,12 @@ impl Policy {
         PolicyState(self.quotas().iter().map(|quota| quota.rule().initial_state()).collect())
     }
 
-    /// Decides on a request of `cost` at `now`, and charges every quota if all admit it.
+    /// Decides on a request of `cost` at `now`, and charges all quotas if all of them admit it.
     ///
     /// A denied request leaves the state as it is, unless the policy [charges denials](Policy::charge_denied), or the
     /// state lies more than [`MAX_CLOCK_SKEW`] ahead of `now`, to which it is then moved back. A store must keep the state
     /// whenever it has changed.
+    ///
     /// A `cost` of 0 charges nothing and is admitted unless a quota is over its limit.
     ///
     /// ```
@@ -181,7 +181,7 @@ impl Policy {
     /// # }
     /// ```
     #[must_use]
-    // WebAssembly is to be small: it has this once, and without the way that is short for a policy of one quota.
+    // For size, WebAssembly has this function once, without the short path for a policy of one quota.
     #[cfg_attr(not(target_arch = "wasm32"), inline)]
     pub fn decide(&self, state: &mut PolicyState, now: UnixMillis, cost: u64) -> Decision {
         if !cfg!(target_arch = "wasm32")
@@ -198,13 +198,13 @@ impl Policy {
             }
         }
         if charged_denial {
-            // What it charged is part of the wait.
+            // The wait includes what was just charged.
             answer = self.ask(state, now, cost);
         }
         self.explain(state, now, &answer)
     }
 
-    /// What [`Policy::decide`] would answer, with nothing charged: `remaining` is what there is now.
+    /// The answer of [`Policy::decide`], without a charge: `remaining` is the room before the request.
     #[must_use]
     pub fn peek(&self, state: &PolicyState, now: UnixMillis, cost: u64) -> Decision {
         let mut state = state.clone();
@@ -212,8 +212,8 @@ impl Policy {
         self.explain(&state, now, &self.ask(&state, now, cost))
     }
 
-    /// Gives back `cost` that was charged at `charged_at`, to each quota what time has not given back yet: a window
-    /// that has passed takes no refund, and no count goes below unused.
+    /// Returns `cost` that was charged at `charged_at` to each quota, less what time has replenished since. A window that
+    /// has passed takes no refund, and no quota falls below unused.
     ///
     /// ```
     /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
@@ -234,7 +234,7 @@ impl Policy {
         }
     }
 
-    /// How long until every quota is unused again, if nothing else arrives: how long a store must keep the state.
+    /// The time until every quota is unused, if nothing else arrives. A store must keep the state that long.
     ///
     /// ```
     /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
@@ -259,7 +259,7 @@ impl Policy {
         }
     }
 
-    /// The rule of a policy that has no other, and charges what it admits and nothing else.
+    /// The rule of a policy that has only one and does not charge denials.
     #[inline]
     pub(crate) fn sole_rule(&self) -> Option<&Rule> {
         match self.quotas() {
@@ -310,7 +310,7 @@ impl Policy {
     }
 }
 
-/// The decision by the only rule of a policy: what most policies have, and what must be fast.
+/// Decides by the only rule of a policy. Most policies have one rule, and this path is optimized for them.
 #[inline]
 pub(crate) fn decide_alone<A: Algorithm>(rule: &A, state: &mut A::State, now: UnixMillis, cost: u64) -> Decision {
     rule.move_back(state, now + MAX_CLOCK_SKEW);

@@ -1,4 +1,4 @@
-//! Quotas and policies: validated once, at construction.
+//! Quotas and policies, validated at construction.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -8,7 +8,7 @@ use core::fmt::Write as _;
 use crate::algorithm::{Algorithm, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
 use crate::{Error, Millis, UnixMillis};
 
-/// An algorithm with its numbers.
+/// An algorithm and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// See [`FixedWindow`].
@@ -42,7 +42,7 @@ impl Rule {
         }
     }
 
-    /// The most that is admitted at once: a window's limit, a bucket's capacity.
+    /// The largest number of units that can be admitted at once: a window's limit or a bucket's capacity.
     #[must_use]
     pub fn limit(&self) -> u64 {
         match self {
@@ -54,7 +54,7 @@ impl Rule {
         }
     }
 
-    /// The most units that are admitted from `first` to `last`, both included; see [`Algorithm::maximum`].
+    /// The largest number of units that can be admitted from `first` to `last`, both inclusive; see [`Algorithm::maximum`].
     ///
     /// ```
     /// use tidegate_core::{Millis, Quota, UnixMillis};
@@ -73,7 +73,7 @@ impl Rule {
         }
     }
 
-    /// The time the limit is for: a window's length; for a bucket the time in which it refills wholly, rounded up.
+    /// The time to which the limit refers: a window's length, or the time in which an empty bucket refills, rounded up.
     ///
     /// ```
     /// use tidegate_core::{Millis, Quota};
@@ -93,7 +93,7 @@ impl Rule {
         }
     }
 
-    /// How long a charge matters: of two windows as long as the second, which weighs it, lasts.
+    /// How long a charge has an effect. A sliding window weighs it until the end of the next window.
     #[cfg(feature = "std")]
     fn retention(&self) -> Millis {
         match self {
@@ -102,7 +102,7 @@ impl Rule {
         }
     }
 
-    /// What must stay the same for a stored state to keep its meaning: the algorithm and the unit it counts in.
+    /// The algorithm and its unit. A stored state keeps its meaning only while these stay the same.
     fn shape(&self) -> (&'static str, u64) {
         match self {
             Self::FixedWindow(rule) => ("fw", rule.window().get()),
@@ -114,7 +114,7 @@ impl Rule {
     }
 }
 
-/// One limit of a policy: an algorithm with its numbers, and the name that response fields show.
+/// One limit of a policy: an algorithm, its parameters, and the name that response fields show.
 ///
 /// ```
 /// use tidegate_core::{Millis, Quota};
@@ -131,60 +131,60 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// At most `limit` in each window aligned to the epoch. See [`FixedWindow`].
+    /// Admits `limit` in each window aligned to the epoch. See [`FixedWindow`].
     ///
     /// # Errors
-    /// A zero, or a limit x window above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a limit x window above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub fn fixed_window(limit: u64, window: Millis) -> Result<Self, Error> {
         FixedWindow::new(limit, window).map(|rule| Rule::FixedWindow(rule).into())
     }
 
-    /// At most `limit` in any window, estimated from two counters. See [`SlidingWindow`].
+    /// Admits `limit` in any window, estimated from two counters. See [`SlidingWindow`].
     ///
     /// # Errors
-    /// A zero, or a limit x window above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a limit x window above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub fn sliding_window(limit: u64, window: Millis) -> Result<Self, Error> {
         SlidingWindow::new(limit, window).map(|rule| Rule::SlidingWindow(rule).into())
     }
 
-    /// At most `limit` in any window, exactly; for small limits. See [`SlidingLog`].
+    /// Admits `limit` in any window, exactly. For small limits. See [`SlidingLog`].
     ///
     /// # Errors
-    /// A zero, a limit above [`SlidingLog::MAX_LIMIT`], or a limit x window above
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, a limit above [`SlidingLog::MAX_LIMIT`], or a limit x window above
     /// [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub fn sliding_log(limit: u64, window: Millis) -> Result<Self, Error> {
         SlidingLog::new(limit, window).map(|rule| Rule::SlidingLog(rule).into())
     }
 
-    /// Bursts of up to `capacity`, `refill` more every `per`. See [`TokenBucket`].
+    /// Admits bursts of up to `capacity`, and `refill` more in each `per`. See [`TokenBucket`].
     ///
     /// # Errors
-    /// A zero, or a capacity x per above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a capacity x per above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub fn token_bucket(capacity: u64, refill: u64, per: Millis) -> Result<Self, Error> {
         TokenBucket::new(capacity, refill, per).map(|rule| Rule::TokenBucket(rule).into())
     }
 
-    /// A queue of up to `capacity` that leaks `refill` every `per`. See [`LeakyBucket`].
+    /// Queues up to `capacity` requests and forwards `refill` of them in each `per`. See [`LeakyBucket`].
     ///
     /// # Errors
-    /// A zero, or a capacity x per above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a capacity x per above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub fn leaky_bucket(capacity: u64, refill: u64, per: Millis) -> Result<Self, Error> {
         LeakyBucket::new(capacity, refill, per).map(|rule| Rule::LeakyBucket(rule).into())
     }
 
-    /// The same quota with a name of its own.
+    /// Sets the quota's name.
     ///
     /// # Errors
-    /// A name that is not 1 to 32 of the characters `a-z A-Z 0-9 - _ .`
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a name that is not 1 to 32 of the characters `a-z A-Z 0-9 - _ .`
     pub fn named(mut self, name: &str) -> Result<Self, Error> {
         self.name = Some(checked_name("name", name)?);
         Ok(self)
     }
 
-    /// The same quota with another limit, or another capacity: what was used of the one is used of the other.
+    /// Returns the same quota with another limit or capacity. Both share their stored state: usage carries over.
     ///
     /// # Errors
-    /// As those of its construction.
+    /// Those of the quota's constructor.
     ///
     /// ```
     /// use tidegate_core::{Millis, Quota};
@@ -205,13 +205,13 @@ impl Quota {
         Ok(Self { name: self.name.clone(), rule })
     }
 
-    /// Its name. Within a policy every quota has one: its own, or one made of the policy's name and its place.
+    /// The name. In a policy, an unnamed quota gets a name made of the policy's name and its position.
     #[must_use]
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// Its algorithm with its numbers.
+    /// The algorithm and its parameters.
     #[must_use]
     pub const fn rule(&self) -> &Rule {
         &self.rule
@@ -224,7 +224,7 @@ impl From<Rule> for Quota {
     }
 }
 
-/// One to eight quotas that are decided together, all or nothing: if one denies, none is charged.
+/// One to eight quotas that are decided together, all or nothing. If one of them denies, none is charged.
 ///
 /// ```
 /// use tidegate_core::{Millis, Policy, Quota};
@@ -246,21 +246,20 @@ pub struct Policy {
     /// The first 64 bits of the id's SHA-256.
     #[cfg(feature = "std")]
     digest: u64,
-    /// The longest that any charge matters.
+    /// The longest time that any charge has an effect.
     #[cfg(feature = "std")]
     retention: Millis,
 }
 
 impl Policy {
-    /// The most quotas a policy takes.
+    /// The largest number of quotas in a policy.
     pub const MAX_QUOTAS: usize = 8;
 
-    /// A policy of the given quotas, decided together. A quota with no name gets the policy's name, followed by its
-    /// place where there are several.
+    /// Creates a policy. An unnamed quota gets the policy's name, followed by its position if there are several quotas.
     ///
     /// # Errors
-    /// No quota or more than eight, two of one name, or a policy name that is not 1 to 32 of the characters
-    /// `a-z A-Z 0-9 - _ .`
+    /// [`Invalid`](crate::ErrorKind::Invalid) for no quota or more than eight, two quotas of one name, or a policy name that
+    /// is not 1 to 32 of the characters `a-z A-Z 0-9 - _ .`
     pub fn new(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Result<Self, Error> {
         Self::of(name, quotas.into_iter().collect())
     }
@@ -304,10 +303,10 @@ impl Policy {
         })
     }
 
-    /// The same policy, charging denied requests too (or not): who goes on hammering stays out. Off by default.
+    /// Sets whether denied requests are charged, so that a client that keeps retrying stays denied. Off by default.
     ///
-    /// A denied request then counts as an admitted one would, up to each quota's limit. One that is
-    /// [`NeverAdmissible`](crate::Status::NeverAdmissible) never counts.
+    /// A denied request is then charged like an admitted one, up to each quota's limit. A request that is
+    /// [`NeverAdmissible`](crate::Status::NeverAdmissible) is never charged.
     #[must_use]
     pub fn charge_denied(mut self, yes: bool) -> Self {
         self.charge_denied = yes;
@@ -320,33 +319,33 @@ impl Policy {
         &self.name
     }
 
-    /// The quotas, in the order they were given.
+    /// The quotas, in the order of construction.
     #[must_use]
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
     }
 
-    /// Whether denied requests are charged too.
+    /// Whether denied requests are charged.
     #[must_use]
     pub const fn charges_denied(&self) -> bool {
         self.charge_denied
     }
 
-    /// What storage keys name the policy by: its name and its shape. It changes with an algorithm, a window or a
-    /// bucket's period, for then the stored counts mean something else; not with a limit, so that a raised limit
-    /// keeps what was used.
+    /// The policy's part of a storage key: its name and its shape. It changes with an algorithm, a window or a bucket's
+    /// period, because the stored counts then change their meaning. It does not change with a limit, so that a new limit
+    /// keeps the usage.
     #[must_use]
     pub const fn id(&self) -> &str {
         &self.id
     }
 
-    /// How long after its last request a key is wholly unused at the latest, by the limits the policy has now.
+    /// The longest time from a key's last request until it is unused, with the current limits.
     #[cfg(feature = "std")]
     pub(crate) const fn retention(&self) -> Millis {
         self.retention
     }
 
-    /// What stands for the id where a hash goes on from it.
+    /// A digest of the id, to be hashed further.
     #[cfg(feature = "std")]
     pub(crate) const fn digest(&self) -> u64 {
         self.digest

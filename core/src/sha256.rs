@@ -1,8 +1,8 @@
-//! SHA-256, once for all that hashes.
+//! SHA-256, shared by all crates that hash.
 
 use sha2::{Digest as _, Sha256};
 
-/// The SHA-256 of bytes: for what a store should not keep as it came, such as a token, which may be long and secret.
+/// Hashes bytes with SHA-256, for values that a store must not keep in the clear, such as a long or secret token.
 ///
 /// ```
 /// let hash = tidegate_core::internal::sha256(b"abc");

@@ -1,4 +1,4 @@
-//! The only two time types: a span and an instant, both whole milliseconds.
+//! The time types: a span and an instant, both in whole milliseconds.
 
 use core::fmt;
 use core::ops::Add;
@@ -14,7 +14,7 @@ use core::ops::Add;
 pub struct Millis(u64);
 
 impl Millis {
-    /// No time at all.
+    /// A span of zero.
     pub const ZERO: Self = Self(0);
 
     /// A span of `ms` milliseconds.
@@ -23,7 +23,7 @@ impl Millis {
         Self(ms)
     }
 
-    /// A span of `secs` seconds; saturates.
+    /// A span of `secs` seconds. Saturates.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000))
@@ -35,7 +35,7 @@ impl Millis {
         self.0
     }
 
-    /// Whole seconds, rounded up: what `Retry-After` takes.
+    /// Whole seconds, rounded up, as in `Retry-After`.
     #[must_use]
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000)
@@ -84,8 +84,8 @@ pub const MAX_CLOCK_SKEW: Millis = Millis::from_secs(60);
 
 /// An instant: milliseconds since the Unix epoch.
 ///
-/// Never later than [`UnixMillis::MAX`], so that every sum a store's script makes with it stays an exact integer
-/// in a double. Later instants saturate to it.
+/// An instant is at most [`UnixMillis::MAX`], so that sums in a store's script are exact integers in a double. Later
+/// instants saturate.
 ///
 /// ```
 /// use tidegate_core::{Millis, UnixMillis};
@@ -102,7 +102,7 @@ impl UnixMillis {
     /// The last instant: 2^48 - 1 ms, in the year 10889.
     pub const MAX: Self = Self((1 << 48) - 1);
 
-    /// The instant `ms` milliseconds after the epoch, or [`UnixMillis::MAX`] where that is earlier.
+    /// The instant `ms` milliseconds after the epoch, or [`UnixMillis::MAX`] if that is earlier.
     #[must_use]
     pub const fn new(ms: u64) -> Self {
         if ms > Self::MAX.0 { Self::MAX } else { Self(ms) }
@@ -114,13 +114,13 @@ impl UnixMillis {
         self.0
     }
 
-    /// The time from `earlier` to this instant; zero where `earlier` is later.
+    /// The time from `earlier` to this instant, or zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Millis {
         Millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// Whole seconds since the epoch, rounded up: what `X-RateLimit-Reset` takes.
+    /// Whole seconds since the epoch, rounded up, as in `X-RateLimit-Reset`.
     #[must_use]
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000)

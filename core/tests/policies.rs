@@ -1,8 +1,8 @@
-//! Policies: what construction refuses, what JSON it takes, and that the errors say what to write instead.
+//! Policies: construction and its errors, JSON, and the combined answer of several quotas.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use tidegate_core::algorithm::MAX_UNITS;
-use tidegate_core::{ErrorKind, Millis, Policy, Quota};
+use tidegate_core::{ErrorKind, Millis, Policy, Quota, Status, UnixMillis};
 
 fn window(limit: u64, window_ms: u64) -> Result<Quota, tidegate_core::Error> {
     Quota::fixed_window(limit, Millis::new(window_ms))
@@ -115,4 +115,18 @@ mod json {
             assert!(error.contains(expected), "{error:?} does not say {expected:?}");
         }
     }
+}
+
+#[test]
+fn several_quotas_give_one_wait_and_only_to_a_denial() {
+    let policy = Policy::new("api", [window(3, 1_000).unwrap(), window(2, 60_000).unwrap()]).unwrap();
+    let (mut state, now) = (policy.initial_state(), UnixMillis::new(0));
+    let allowed = policy.decide(&mut state, now, 2);
+    assert_eq!((allowed.status(), allowed.retry_after()), (Status::Allowed, None));
+    assert_eq!(policy.peek(&state, now, 0).retry_after(), None);
+    let denied = policy.decide(&mut state, now, 2);
+    assert_eq!((denied.status(), denied.retry_after()), (Status::Denied, Some(Millis::new(60_000))));
+    assert_eq!(denied.binding_index(), 1);
+    let never = policy.decide(&mut state, now, 3);
+    assert_eq!((never.status(), never.retry_after()), (Status::NeverAdmissible, None));
 }

@@ -1,8 +1,8 @@
-//! What an error means that the server itself answered with: the same over any transport.
+//! Maps errors that the server returned to the core's kinds, for every transport.
 
 use tidegate_core::{Error, ErrorKind};
 
-/// An error by its first word, `code`, and what follows.
+/// Maps an error by its first word, `code`, and the rest of its text.
 pub(crate) fn answered(code: &str, detail: &str, key: &str) -> Error {
     let kind = kind_of(code, detail);
     let message = match kind {
@@ -15,11 +15,11 @@ pub(crate) fn answered(code: &str, detail: &str, key: &str) -> Error {
     Error::new(kind, message)
 }
 
-/// By the error's first word (<https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors>).
+/// The kind for the error's first word (<https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors>).
 pub(crate) fn kind_of(code: &str, detail: &str) -> ErrorKind {
     match code {
         "CORRUPT" | "WRONGTYPE" => ErrorKind::Corrupt,
-        // Redis 6 wraps what a command of a script answers.
+        // Redis 6 wraps errors of the commands that a script calls.
         _ if detail.contains("WRONGTYPE") => ErrorKind::Corrupt,
         "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" | "BUSY" | "READONLY"
         | "NOREPLICAS" => ErrorKind::Unavailable,

@@ -1,4 +1,4 @@
-//! Requests that come together go out together.
+//! Writes concurrent requests in one system call.
 
 use std::io;
 use std::pin::Pin;
@@ -8,11 +8,11 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How many requests are under way on one connection.
+/// The number of requests in flight on one connection.
 #[derive(Clone, Default)]
 pub(crate) struct InFlight(Arc<AtomicUsize>);
 
-/// One of them, until dropped.
+/// One request in flight, until it is dropped.
 pub(crate) struct Request(InFlight);
 
 impl InFlight {
@@ -32,9 +32,9 @@ impl Drop for Request {
     }
 }
 
-/// A stream that lets the runtime's other tasks run before each write, if there are other requests: those that the last
-/// answers woke then add theirs, and one write takes them all. It does what Nagle's algorithm would, without its wait for
-/// an acknowledgement. A lone request is written at once.
+/// A stream that yields to the runtime before each write while other requests are in flight. Tasks that the last answers
+/// woke then add their requests, and one write sends them all. This has the effect of Nagle's algorithm without its wait
+/// for an acknowledgement. A lone request is written at once.
 pub(crate) struct Batched<S> {
     stream: S,
     in_flight: InFlight,

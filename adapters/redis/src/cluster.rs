@@ -1,4 +1,4 @@
-//! What a cluster needs besides: redirections, without ever sending again what may have run.
+//! Follows a cluster's redirections, and never repeats a command that may have run.
 
 use std::time::Duration;
 
@@ -11,11 +11,12 @@ use tidegate_core::Error;
 
 use crate::error;
 
-/// A client that leaves retrying to [`send`]: its own would replay a command whose connection was lost.
+/// Creates a client that does not retry by itself, because it would replay a command whose connection was lost. [`send`]
+/// follows redirections instead.
 pub(crate) fn client(nodes: Vec<ConnectionInfo>, deadline: Duration) -> Result<ClusterClient, Error> {
     #[cfg(feature = "tls-rustls")]
     if nodes.iter().any(|node| matches!(node.addr(), redis::ConnectionAddr::TcpTls { .. })) {
-        // Of no effect where the application has chosen one. Without any, connecting would panic.
+        // Has no effect if the application has chosen a provider. Without a provider, connecting would panic.
         let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
     }
     ClusterClient::builder(nodes)
@@ -26,7 +27,7 @@ pub(crate) fn client(nodes: Vec<ConnectionInfo>, deadline: Duration) -> Result<C
         .map_err(error::not_connected)
 }
 
-/// Sends a command, and once more to the node that the first one names, which by naming it says that it ran nothing.
+/// Sends a command, and follows one redirection. A node that redirects has not run the command.
 pub(crate) async fn send(connection: &mut ClusterConnection, command: &Cmd) -> Result<Value, RedisError> {
     let error = match connection.req_packed_command(command).await {
         Err(error) if error.redirect_node().is_some() => error,
@@ -44,7 +45,7 @@ pub(crate) async fn send(connection: &mut ClusterConnection, command: &Cmd) -> R
     answers.pop().ok_or(error)
 }
 
-/// Whether the connection to the whole cluster is at its end, not only one to a node.
+/// Whether the connection to the whole cluster has ended, not just the connection to one node.
 pub(crate) fn is_over(error: &RedisError) -> bool {
     error.kind() == ErrorKind::ClusterConnectionNotFound || error.to_string().contains("redis_cluster: Unable to send")
 }

@@ -1,4 +1,4 @@
-//! Which server, whose clock, how long to wait.
+//! The configuration of the Redis protocol.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tidegate_core::{Error, Millis};
 
 use crate::settings::{Clock, DEFAULT_DEADLINE, check_deadline, invalid};
 
-/// Where the server is and how to use it.
+/// The server, and how to use it.
 ///
 /// ```
 /// use tidegate_core::Millis;
@@ -28,15 +28,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// How long a call takes at most, unless [set](Self::deadline): an intercontinental round trip, and no more than a
-    /// request can wait for its limiter.
+    /// The default [deadline](Self::deadline): long enough for an intercontinental round trip, and no longer than a request
+    /// can wait for its limiter.
     pub const DEFAULT_DEADLINE: Millis = DEFAULT_DEADLINE;
 
-    /// Connections, unless [set](Self::connections). With two, server and client work at the same time: half as much
-    /// again passes as over one (`cargo bench -p tidegate-redis`); over more, hardly more.
+    /// The default number of [connections](Self::connections). With two, server and client work at the same time, which
+    /// increases the throughput by half (`cargo bench -p tidegate-redis`). More connections add little.
     pub const DEFAULT_CONNECTIONS: usize = 2;
 
-    /// One server: `redis://[user:password@]host[:port][/db]`, or `rediss://` for TLS (feature `tls-rustls`).
+    /// Configures one server: `redis://[user:password@]host[:port][/db]`, or `rediss://` for TLS (feature `tls-rustls`).
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             urls: vec![url.into()],
@@ -48,36 +48,36 @@ impl Config {
         }
     }
 
-    /// A cluster, found through any of these nodes. User and password must be the same for all.
+    /// Configures a cluster, which is discovered through any of these nodes. All nodes need the same user and password.
     #[cfg(feature = "cluster")]
     pub fn cluster(urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { urls: urls.into_iter().map(Into::into).collect(), cluster: true, ..Self::new("") }
     }
 
-    /// Whose clock decides: the [server's](Clock::Server) unless set.
+    /// Sets the clock that decides: the [server's](Clock::Server) by default.
     #[must_use]
     pub const fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// How long a call takes at most, connecting included.
+    /// Sets the longest time that a call may take, including connecting.
     #[must_use]
     pub const fn deadline(mut self, deadline: Millis) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// How many connections to hold at most, from 1 to 64. The second is made when a call finds the first in use. Of no
-    /// effect on a cluster, whose client holds one to each node.
+    /// Sets the largest number of connections, from 1 to 64. The second is opened when a call finds the first in use. This
+    /// has no effect on a cluster, whose client holds one connection to each node.
     #[must_use]
     pub const fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
     }
 
-    /// Keeps every state for at least this long: for test rigs, whose virtual time stands still while the server's TTLs
-    /// run on. Leave it zero otherwise.
+    /// Keeps every state for at least this long. This is for test rigs, whose virtual time stands still while the server's
+    /// TTLs run. Leave it at zero otherwise.
     #[must_use]
     pub const fn min_ttl(mut self, min_ttl: Millis) -> Self {
         self.min_ttl = min_ttl;
@@ -96,7 +96,7 @@ impl Config {
         }
     }
 
-    /// The servers, checked.
+    /// Checks and returns the servers.
     pub(crate) fn connection_infos(&self) -> Result<Vec<ConnectionInfo>, Error> {
         check_deadline(self.deadline)?;
         if self.urls.is_empty() {
@@ -106,7 +106,7 @@ impl Config {
     }
 }
 
-/// Leaves out what a URL may hold of credentials.
+/// Leaves out the credentials of the URLs.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let addresses: Vec<String> = self
@@ -123,7 +123,7 @@ impl fmt::Debug for Config {
     }
 }
 
-/// Checks a URL. The messages never repeat it: it may hold a password, in whatever place a mistake put it.
+/// Checks a URL. The messages never repeat it, because it may hold a password anywhere.
 fn connection_info(url: &str) -> Result<ConnectionInfo, Error> {
     const RIGHT: &str = "write redis://[user:password@]host[:port][/db], or rediss:// for TLS";
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);

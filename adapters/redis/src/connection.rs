@@ -1,7 +1,7 @@
-//! Multiplexed connections, each made when it is first needed and made anew when it is lost.
+//! Multiplexed connections, opened when they are first needed and reopened after they are lost.
 //!
-//! Nothing is ever sent twice: a command whose connection is lost is an error. A server that is down is an error at once,
-//! to all callers: one of them tries to connect, the others are told what the last attempt met.
+//! No command is sent twice: if its connection is lost, the call fails. While the server is down, all callers fail at once:
+//! one of them tries to connect, and the others get the error of the last attempt.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -16,11 +16,11 @@ use crate::config::Config;
 use crate::dial::{Client, Connection};
 use crate::error;
 
-/// After a failed attempt to connect, the next is made no sooner.
+/// The pause between a failed attempt to connect and the next one.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Several ways to the server: while it works on what came over one, the answers of another are read and its next
-/// requests written.
+/// Several connections to the server. While it works on the requests of one, the answers of another are read and its next
+/// requests are written.
 pub(crate) struct Links(Box<[Link]>);
 
 impl Links {
@@ -30,8 +30,8 @@ impl Links {
         links.map(Self)
     }
 
-    /// Sends one command, once, over the link with the fewest under way: who asks alone always takes the first.
-    /// An error that the server answered with is a [`Value::ServerError`].
+    /// Sends one command, once, over the link with the fewest requests in flight. A lone caller always uses the first.
+    /// An error that the server returned is a [`Value::ServerError`].
     pub(crate) async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value, Error> {
         match self.0.iter().min_by_key(|link| link.in_flight.count()) {
             Some(link) => link.send(command, deadline).await,
@@ -39,7 +39,7 @@ impl Links {
         }
     }
 
-    /// Drops the connections, for an answer that cannot belong to what was asked: nor may the next ones.
+    /// Drops the connections after an answer that does not fit its request: the next answers may not fit either.
     pub(crate) fn distrust(&self) {
         for link in &self.0 {
             *link.live.write().unwrap_or_else(PoisonError::into_inner) = None;
@@ -47,7 +47,7 @@ impl Links {
     }
 }
 
-/// One way to the server.
+/// One connection to the server.
 struct Link {
     client: Client,
     in_flight: InFlight,
@@ -56,10 +56,10 @@ struct Link {
     dialing: Arc<Dialing>,
 }
 
-/// What the links share: what one meets that connects is the server's state, not the link's.
+/// State shared by the links: the outcome of an attempt to connect tells about the server, not about the link.
 #[derive(Default)]
 struct Dialing {
-    /// Held by the one caller that is connecting.
+    /// Held by the caller that is connecting.
     turn: tokio::sync::Mutex<()>,
     failure: Mutex<Option<Failure>>,
 }
@@ -67,14 +67,14 @@ struct Dialing {
 #[derive(Clone)]
 struct Live {
     connection: Connection,
-    /// How many answers came; also what tells this connection from the next.
+    /// The number of answers received. Its address also identifies this connection.
     answers: Arc<AtomicU64>,
 }
 
-/// How the last attempt to connect ended.
+/// The last failed attempt to connect.
 struct Failure {
     at: Instant,
-    /// `None` for a server that let the deadline pass.
+    /// `None` if the deadline passed.
     error: Option<RedisError>,
 }
 
@@ -102,7 +102,7 @@ impl Link {
                 if let Value::ServerError(error) = &value
                     && error.kind() == Some(ServerErrorKind::ReadOnly)
                 {
-                    // The primary has become a replica: its name may lead to another server by now.
+                    // The primary has become a replica. Its name may resolve to another server by now.
                     self.discard(&live);
                 }
                 Ok(value)
@@ -114,10 +114,11 @@ impl Link {
                 Err(error::lost(error))
             }
             Err(_) => {
-                // A connection that was silent for a whole deadline may be a dead one.
-                if live.answers.load(Ordering::Relaxed) == answers {
-                    self.discard(&live);
+                if live.answers.load(Ordering::Relaxed) != answers {
+                    return Err(error::overloaded(self.deadline));
                 }
+                // A connection that stayed silent for a whole deadline may be dead.
+                self.discard(&live);
                 Err(error::timeout(self.deadline))
             }
         }
@@ -140,7 +141,7 @@ impl Link {
         let began = Instant::now();
         let _turn = match self.dialing.turn.try_lock() {
             Ok(turn) => turn,
-            // Another caller is at it. Where its server was down a moment ago, there is nothing to wait for.
+            // Another caller is connecting. If the server was down a moment ago, do not wait for it.
             Err(_) => match self.failed_since(None) {
                 Some(error) => return Err(error),
                 None => timeout_at(deadline, self.dialing.turn.lock())
@@ -173,7 +174,7 @@ impl Link {
         }
     }
 
-    /// How the last attempt to connect failed, if it did, and not before `since`.
+    /// The error of the last attempt to connect, if it failed at or after `since`.
     fn failed_since(&self, since: Option<Instant>) -> Option<Error> {
         let failure = self.dialing.failure.lock().unwrap_or_else(PoisonError::into_inner);
         let failure = failure.as_ref().filter(|failure| since.is_none_or(|since| failure.at >= since))?;

@@ -1,4 +1,4 @@
-//! Making a connection, and telling when it is over.
+//! Opens connections and detects when they end.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use tokio::task::JoinHandle;
 use crate::batch::{Batched, InFlight};
 use crate::config::Config;
 
-/// Commands that may wait to be written before callers wait to enqueue.
+/// The number of commands that may wait to be written before callers have to wait.
 const QUEUE: usize = 1_024;
 
-/// What connections are made of.
+/// Opens connections.
 pub(crate) enum Client {
     Single(Box<Single>),
     #[cfg(feature = "cluster")]
@@ -35,8 +35,8 @@ pub(crate) enum Connection {
     Cluster(redis::cluster_async::ClusterConnection),
 }
 
-/// The task that writes and reads. It ends with the connection, even an idle one; and is ended with its last user, even
-/// where the server still owes an answer.
+/// The task that writes and reads. It ends with the connection, even if that is idle, and it is aborted with its last user,
+/// even if the server still owes an answer.
 pub(crate) struct Driver(JoinHandle<()>);
 
 impl Drop for Driver {
@@ -60,7 +60,7 @@ impl Client {
         Ok(Self::Single(Box::new(single)))
     }
 
-    /// A connection whose requests are counted in `in_flight`.
+    /// Opens a connection that counts its requests in `in_flight`.
     pub(crate) async fn connect(&self, in_flight: &InFlight) -> Result<Connection, RedisError> {
         match self {
             Self::Single(single) => single.connect(in_flight).await,
@@ -90,7 +90,7 @@ impl Single {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        // The deadline is kept by `Link::send`.
+        // `Link::send` enforces the deadline.
         let settings = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None)
@@ -117,7 +117,7 @@ impl Connection {
         }
     }
 
-    /// Whether it was lost, though nobody was using it.
+    /// Whether the connection was lost while it was idle.
     pub(crate) fn is_over(&self) -> bool {
         match self {
             Self::Single(_, driver) => driver.0.is_finished(),
@@ -132,9 +132,9 @@ impl Connection {
     )]
     pub(crate) fn is_lost_by(&self, error: &RedisError) -> bool {
         match self {
-            // What comes as an error, and not as an answer, is the connection's end.
+            // An error that is not an answer of the server ends the connection.
             Self::Single(..) => true,
-            // A cluster's connection mends what it lost of its nodes, unless it is itself at its end.
+            // A cluster's connection reconnects to its nodes by itself, unless it has ended as a whole.
             #[cfg(feature = "cluster")]
             Self::Cluster(_) => crate::cluster::is_over(error),
         }

@@ -1,11 +1,11 @@
-//! What goes wrong between here and a Redis server, in the core's kinds.
+//! Maps connection errors to the core's kinds.
 
 use redis::{ErrorKind as RedisKind, RedisError};
 use tidegate_core::{Error, ErrorKind, Millis};
 
 use crate::answered::kind_of;
 
-/// A connection that could not be made.
+/// The connection could not be opened.
 pub(crate) fn not_connected(error: RedisError) -> Error {
     let refused = matches!(error.kind(), RedisKind::AuthenticationFailed | RedisKind::InvalidClientConfig)
         || error.code().is_some_and(|code| kind_of(code, "") == ErrorKind::Refused);
@@ -17,7 +17,7 @@ pub(crate) fn not_connected(error: RedisError) -> Error {
     Error::new(kind, format!("redis: {what}")).with_source(error)
 }
 
-/// A connection that ended before the answer came.
+/// The connection ended before the answer came.
 pub(crate) fn lost(error: RedisError) -> Error {
     let (kind, what) = match error.kind() {
         RedisKind::Parse | RedisKind::UnexpectedReturnType => (ErrorKind::Corrupt, NOT_REDIS),
@@ -38,11 +38,20 @@ pub(crate) fn timeout(deadline: Millis) -> Error {
     Error::new(ErrorKind::Timeout, message)
 }
 
+/// The deadline passed while the server answered others. This is not an outage: a client can cause it with enough requests.
+pub(crate) fn overloaded(deadline: Millis) -> Error {
+    let message = format!(
+        "redis: the server answers, but not this request within {deadline}, which may have been charged; \
+         it is overloaded"
+    );
+    Error::new(ErrorKind::Contended, message)
+}
+
 pub(crate) fn connect_timeout(deadline: Millis) -> Error {
     Error::new(ErrorKind::Unavailable, format!("redis: no connection within {deadline}; nothing was charged"))
 }
 
-/// An answer that the script does not give.
+/// The answer is not one of the script's.
 pub(crate) fn nonsense(answer: &redis::Value) -> Error {
     let shown: String = format!("{answer:?}").chars().take(60).collect();
     Error::new(ErrorKind::Corrupt, format!("redis: {shown} is no answer of Tidegate's script; {NOT_REDIS}"))

@@ -1,4 +1,4 @@
-//! A key's state, for people.
+//! Describes a key's state for people.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use tidegate_core::{Decision, Error, Millis, Policy, UnixMillis};
 
 use crate::{error, state};
 
-/// What is stored of a key and what it means; shown as text by its `Display`.
+/// The stored state of a key and its meaning. `Display` shows it as text.
 ///
 /// ```text
 /// {tg1:api:tb1000.fw86400000:ip:192.0.2.1}
@@ -45,19 +45,19 @@ impl Explanation {
         Ok(Self { key, stored, ttl, policy: policy.clone(), decision })
     }
 
-    /// The key it is stored under.
+    /// The storage key.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// How long the server keeps it. `None` where nothing is stored.
+    /// How long the server keeps the state. `None` if nothing is stored.
     #[must_use]
     pub const fn ttl(&self) -> Option<Millis> {
         self.ttl
     }
 
-    /// What a request of cost 1 would be told now, by the server's clock.
+    /// The decision that a request of cost 1 would get now, by the server's clock.
     #[must_use]
     pub const fn decision(&self) -> &Decision {
         &self.decision
@@ -103,7 +103,7 @@ fn instant(time: &Value) -> Option<UnixMillis> {
     Some(UnixMillis::new(seconds.saturating_mul(1_000).saturating_add(micros / 1_000)))
 }
 
-/// A log may be long.
+/// Shortens a stored text, because a log may be long.
 fn shortened(text: &str) -> String {
     let mut shown: String = text.chars().take(200).collect();
     if shown.len() < text.len() {
@@ -112,7 +112,7 @@ fn shortened(text: &str) -> String {
     shown
 }
 
-/// A span in words, to about three digits.
+/// Shows a span in words, with about three digits.
 struct Words(Millis);
 
 impl fmt::Display for Words {

@@ -1,10 +1,9 @@
-//! Exact rate limiting on Redis and Upstash: one script, one round trip a decision.
+//! Exact rate limiting on Redis and Upstash. A decision is one Lua script and one round trip.
 //!
 //! [`Redis`] is an [`Atomic`](tidegate_core::store::Atomic) store: a Lua script repeats the core's integer arithmetic
-//! inside the server, so a policy's quotas are decided and charged in one indivisible step, at any concurrency and from
-//! any number of hosts. It speaks the Redis protocol to Redis 6.2 or newer, Valkey, Upstash's `rediss://` endpoint, and
-//! (feature `cluster`) a Redis Cluster. `Rest` (feature `rest`) is the same over Upstash's REST protocol, natively and, over
-//! the host's own HTTP client, on WebAssembly.
+//! inside the server. It decides and charges all quotas of a policy in one indivisible step, at any concurrency and from
+//! any number of hosts. It supports Redis 6.2 and newer, Valkey, Upstash's `rediss://` endpoint and (feature `cluster`)
+//! Redis Cluster. `Rest` (feature `rest`) does the same over Upstash's REST protocol, natively and on WebAssembly.
 //!
 //! ```no_run
 //! use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
@@ -18,17 +17,30 @@
 //! # }
 //! ```
 //!
-//! # What is stored
-//! One string a policy and key, under the core's storage key in braces: `{tg1:api:tb1000:ip:192.0.2.1}` holds
-//! `tb1 3000 1800000000000;`, which is a token bucket's level and its instant. The braces make it one cluster slot together with
-//! `{…}:once:<hash>`, which keeps the first answer to an idempotency token. Every key has a TTL: the time until all its
-//! quotas are unused again. A denial writes nothing.
+//! # Stored data
+//! Each policy and key has one string under the core's storage key in braces: `{tg1:api:tb1000:ip:192.0.2.1}` holds
+//! `tb1 3000 1800000000000;`, a token bucket's level and the instant of that level. The braces put it into one cluster slot
+//! with `{…}:once:<hash>`, which holds the first answer to an idempotency token. Every key has a TTL: the time until all
+//! its quotas are unused. A denial writes nothing.
+//!
+//! # Clock
+//! The server's clock decides unless [`Config::clock`] is set: it is one clock for all hosts. See [`Clock`].
 //!
 //! # Errors
-//! A server that refuses the connection is [`Unavailable`](tidegate_core::ErrorKind::Unavailable) at once; one that does
-//! not answer is [`Timeout`](tidegate_core::ErrorKind::Timeout) at the [deadline](Config::deadline). A script that may have
-//! run is never sent again: to retry it, give the check an idempotency token. A stored value that Tidegate did not write
-//! is [`Corrupt`](tidegate_core::ErrorKind::Corrupt) and left as it is.
+//! An error is never a denial. Fail open only if [`ErrorKind::is_store_failure`](tidegate_core::ErrorKind::is_store_failure).
+//!
+//! - [`Unavailable`](tidegate_core::ErrorKind::Unavailable), at once: the server refuses the connection, or it was lost.
+//! - [`Timeout`](tidegate_core::ErrorKind::Timeout), at the [deadline](Config::deadline): the server answers nothing.
+//! - [`Contended`](tidegate_core::ErrorKind::Contended), at the deadline: the server answers others, but is overloaded.
+//! - [`Corrupt`](tidegate_core::ErrorKind::Corrupt): Tidegate cannot have written the stored value, which stays as it is.
+//!
+//! A script that may have run is never sent again. To retry it, give the check an idempotency token.
+//!
+//! # Features
+//! - `resp` (default): the Redis protocol, on tokio.
+//! - `tls-rustls`: `rediss://` URLs, with rustls.
+//! - `cluster`: Redis Cluster.
+//! - `rest`: Upstash's REST protocol. On WebAssembly, disable the default features.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(any(feature = "resp", feature = "rest"))]
@@ -74,3 +86,7 @@ pub use script::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1};
 pub use settings::Clock;
 #[cfg(feature = "resp")]
 pub use store::{Redis, RedisLimiter};
+
+#[cfg(all(doctest, feature = "resp"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

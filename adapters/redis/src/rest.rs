@@ -1,5 +1,5 @@
-//! The same script over Upstash's REST protocol (<https://upstash.com/docs/redis/features/restapi>): one HTTP request a
-//! decision, by `reqwest` natively and by whatever HTTP client the host has on WebAssembly.
+//! Runs the script over Upstash's REST protocol (<https://upstash.com/docs/redis/features/restapi>): one HTTP request for a
+//! decision, with `reqwest` natively and with the host's HTTP client on WebAssembly.
 
 mod config;
 mod error;
@@ -18,5 +18,5 @@ pub use store::Rest;
 pub use store::RestLimiter;
 pub use transport::{NoAnswer, Response, Transport};
 
-/// The longest answer that is read: eight sliding logs of a thousand entries are a fifth of it.
+/// The longest answer that is read. Eight sliding logs of a thousand entries take a fifth of it.
 const ANSWER_LEN_MAX: usize = 1 << 20;

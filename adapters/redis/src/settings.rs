@@ -1,4 +1,4 @@
-//! What a caller chooses whatever the transport.
+//! Settings of every transport.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub enum Clock {
     Caller,
 }
 
-/// How long a call takes at most, unless another deadline is set.
+/// The default deadline of a call.
 pub(crate) const DEFAULT_DEADLINE: Millis = Millis::new(250);
 
 pub(crate) fn check_deadline(deadline: Millis) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! A policy's state as text, one part a quota, so that `redis-cli GET` shows what a limiter counts.
+//! Parses a policy's state, which is text so that `redis-cli GET` shows it: one part for each quota.
 //!
 //! | part | numbers |
 //! |-|-|
@@ -7,12 +7,12 @@
 //! | `sl1 <at>:<units> <at>:<units> …;` | sliding log |
 //! | `tb1 <level> <at>;`, `lb1 <level> <at>;` | token bucket, leaky bucket |
 //!
-//! The digit is the format's version. The script writes it; here it is only read.
+//! The digit is the version of the format. Only the script writes it.
 
 use tidegate_core::algorithm::{BucketState, LogEntry, LogState, SlidingState, WindowState};
 use tidegate_core::{Error, ErrorKind, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
-/// The state in a text that the script wrote. Whether it is one that a decision leaves behind, [`Policy::verify`] tells.
+/// Parses a text that the script wrote. [`Policy::verify`] checks whether the state is plausible.
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`] for anything else.
@@ -28,7 +28,7 @@ pub(crate) fn parse(policy: &Policy, text: &str) -> Result<PolicyState, Error> {
     Ok(PolicyState::from_parts(parts))
 }
 
-/// What a part begins with, and the script knows a quota by.
+/// The kind of a quota: the start of its part, and its name in the script's arguments.
 pub(crate) const fn kind(rule: &Rule) -> &'static str {
     match rule {
         Rule::FixedWindow(_) => "fw",

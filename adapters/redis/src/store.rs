@@ -1,4 +1,4 @@
-//! The store: what each operation sends, and what its answer means.
+//! The store: the command of each operation, and the meaning of its answer.
 
 use std::fmt;
 
@@ -18,11 +18,11 @@ use crate::settings::Clock;
 /// A limiter on Redis: exact at any concurrency, in one round trip.
 pub type RedisLimiter = AtomicLimiter<Redis>;
 
-/// A Redis server, or a cluster of them, as a store of counts.
+/// A Redis server or cluster as a store.
 ///
-/// It holds a few [connections](Config::connections), over which the calls of all tasks are multiplexed; share it by
-/// reference or in an `Arc`. It connects on the first call, and anew on the first call after a connection was lost. Its calls must run within a
-/// tokio runtime with I/O and time.
+/// It multiplexes the calls of all tasks over a few [connections](Config::connections). Share it by reference or in an
+/// `Arc`. It connects on the first call, and reconnects on the first call after a connection was lost. Call it within a
+/// tokio runtime that has I/O and time enabled.
 ///
 /// ```no_run
 /// use tidegate_core::{Key, Limiter, Millis, Policy, Quota, Refund, UnixMillis};
@@ -40,7 +40,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// A store on the configured server. Nothing is sent yet.
+    /// Creates a store on the configured server. This sends nothing.
     ///
     /// # Errors
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
@@ -48,16 +48,16 @@ impl Redis {
         Ok(Self { links: Links::new(&config)?, config })
     }
 
-    /// A limiter over this store.
+    /// Wraps this store in a limiter.
     #[must_use]
     pub const fn limiter(self) -> RedisLimiter {
         AtomicLimiter::new(self)
     }
 
-    /// Asks the server whether it is there (`PING`), connecting if need be: for a start-up check.
+    /// Checks that the server answers (`PING`), for example at start-up. Connects if necessary.
     ///
     /// # Errors
-    /// Whatever keeps it from answering.
+    /// Any error that keeps the server from answering.
     pub async fn ping(&self) -> Result<(), Error> {
         match self.send(&redis::cmd("PING")).await? {
             Value::SimpleString(_) | Value::Okay => Ok(()),
@@ -66,10 +66,10 @@ impl Redis {
         }
     }
 
-    /// What is stored of a key, and what it means now, for people.
+    /// Describes the stored state of a key, and what it means now, for people.
     ///
     /// # Errors
-    /// Whatever keeps the server from answering.
+    /// Any error that keeps the server from answering.
     pub async fn explain(&self, policy: &Policy, key: &Key) -> Result<Explanation, Error> {
         let key = state_key(policy, key);
         let ttl = self.ask(redis::cmd("PTTL").arg(&key), &key).await?;
@@ -78,7 +78,7 @@ impl Redis {
         Explanation::new(policy, key, &state, &ttl, &time)
     }
 
-    /// Sends a command, and takes an error that the server answered with as one.
+    /// Sends a command. An error that the server returns is an error of the call.
     async fn ask(&self, command: &Cmd, key: &str) -> Result<Value, Error> {
         match self.send(command).await? {
             Value::ServerError(error) => Err(refused(&error, key)),
@@ -105,7 +105,7 @@ impl Atomic for Redis {
         Capabilities::EXACT
     }
 
-    /// One `EVALSHA`; and one `EVAL`, which keeps the script in the server, where that answers that it has not seen it.
+    /// Sends one `EVALSHA`. If the server does not have the script, sends one `EVAL`, which also loads it.
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
         let call = Call::new(operation, self.config.clock == Clock::Server, self.config.min_ttl);
         let deadline = self.deadline();

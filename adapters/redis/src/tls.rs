@@ -11,7 +11,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::trust;
 
-/// Secures streams, if the address asks for it.
+/// Wraps streams in TLS if the address asks for it.
 pub(crate) struct Connector(Option<TlsConnector>);
 
 impl Connector {

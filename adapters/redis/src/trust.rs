@@ -1,4 +1,4 @@
-//! Whom TLS trusts: by rustls, with the certificates that the system trusts.
+//! The certificates that TLS trusts.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::settings::invalid;
 
-/// The certificates of the system, or of `SSL_CERT_FILE`.
+/// Loads the certificates of the system, or of `SSL_CERT_FILE`.
 pub(crate) fn system_certificates() -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
-    // Of a system's certificates some are often odd; what counts is that any are good.
+    // Some of a system's certificates are often malformed. It is enough that others are not.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
         return Err(invalid(
@@ -22,7 +22,7 @@ pub(crate) fn system_certificates() -> Result<RootCertStore, Error> {
     Ok(roots)
 }
 
-/// A client's TLS by the application's choice of cryptography, or ring.
+/// Configures a client with the application's cryptography provider, or with ring.
 pub(crate) fn client_config(roots: RootCertStore) -> Result<ClientConfig, Error> {
     let provider = CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()));
     let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();

@@ -1,12 +1,12 @@
 use crate::algorithm::{Algorithm, Standing, Step, checked};
 use crate::{Error, Millis, UnixMillis};
 
-/// Fixed window: at most `limit` in each window, windows aligned to the Unix epoch.
+/// Fixed window: at most `limit` in each window. Windows are aligned to the Unix epoch.
 ///
-/// `start = now - now % window`; a cost fits if `used + cost <= limit`, `used` being zero in a new window.
+/// `start = now - now % window`. A cost fits if `used + cost <= limit`. A new window starts with `used = 0`.
 ///
-/// **At most**: `limit` in a window, so `windows * limit` in an interval that touches so many of them: up to `2 * limit`
-/// in one of a window's length that straddles a boundary. Where that is too much, take [`SlidingWindow`](crate::algorithm::SlidingWindow).
+/// **At most**: `windows * limit` in an interval that touches that many windows. An interval as long as a window may touch
+/// two of them and so admit `2 * limit`. If that is too much, use a [`SlidingWindow`](crate::algorithm::SlidingWindow).
 /// (<https://redis.io/docs/latest/commands/incr/>, "Pattern: rate limiter 1".)
 ///
 /// ```
@@ -27,20 +27,20 @@ pub struct FixedWindow {
     window_ms: u64,
 }
 
-/// What a fixed window keeps.
+/// The state of a fixed window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WindowState {
-    /// When the window began.
+    /// The start of the window.
     pub start: UnixMillis,
-    /// What was charged in it.
+    /// The units charged in it.
     pub used: u64,
 }
 
 impl FixedWindow {
-    /// `limit` every `window`.
+    /// Admits `limit` in each `window`.
     ///
     /// # Errors
-    /// A zero, or a limit x window above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a limit x window above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub fn new(limit: u64, window: Millis) -> Result<Self, Error> {
         checked("limit", limit, "window_ms", window)?;
         Ok(Self { limit, window_ms: window.get() })
@@ -52,7 +52,7 @@ impl FixedWindow {
         Millis::new(self.window_ms)
     }
 
-    /// The state as it is at `now`.
+    /// The state at `now`.
     fn current(&self, state: &WindowState, now: UnixMillis) -> WindowState {
         let start = window_start(now, self.window_ms);
         if start > state.start { WindowState { start, used: 0 } } else { *state }
@@ -67,7 +67,7 @@ pub(super) fn window_start(now: UnixMillis, window_ms: u64) -> UnixMillis {
     UnixMillis::new(now.get() - now.get() % window_ms)
 }
 
-/// How many windows an interval touches, its ends included.
+/// The number of windows that an interval touches, including its ends.
 pub(super) const fn windows_touched(first: UnixMillis, last: UnixMillis, window_ms: u64) -> u64 {
     (last.get() / window_ms).saturating_sub(first.get() / window_ms) + 1
 }

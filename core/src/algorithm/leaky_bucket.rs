@@ -1,14 +1,13 @@
 use crate::algorithm::{Algorithm, BucketState, Standing, Step, TokenBucket};
 use crate::{Error, Millis, UnixMillis};
 
-/// Leaky bucket as a shaper: a queue of up to `capacity` requests that leaks `refill` of them every `per`, evenly.
+/// Leaky bucket as a shaper: a queue of up to `capacity` requests that forwards `refill` of them in each `per`, evenly spaced.
 ///
-/// It counts as a [`TokenBucket`] does, and says besides how long to hold each admitted request before forwarding it,
-/// so that what arrives in a burst leaves evenly spaced: `delay = ceil(level / refill)` milliseconds, the level
-/// before this request.
+/// It counts like a [`TokenBucket`]. It also returns how long to delay each admitted request, so that a burst is forwarded
+/// evenly: `delay = ceil(level / refill)` milliseconds, with the level before this request.
 ///
-/// **At most**: admits `capacity + floor(interval_ms * refill / per_ms)` in any interval; forwards one more than
-/// `floor(interval_ms * refill / per_ms)` of cost 1. (Turner 1986; <https://en.wikipedia.org/wiki/Leaky_bucket>, "as a queue".)
+/// **At most**: admits `capacity + floor(interval_ms * refill / per_ms)` in any interval, and forwards
+/// `floor(interval_ms * refill / per_ms) + 1` requests of cost 1. (Turner 1986; <https://en.wikipedia.org/wiki/Leaky_bucket>, "as a queue".)
 ///
 /// ```
 /// use tidegate_core::algorithm::{Algorithm, LeakyBucket, Step};
@@ -28,15 +27,15 @@ use crate::{Error, Millis, UnixMillis};
 pub struct LeakyBucket(TokenBucket);
 
 impl LeakyBucket {
-    /// A queue of `capacity` requests that leaks `refill` of them every `per`.
+    /// Queues up to `capacity` requests and forwards `refill` of them in each `per`.
     ///
     /// # Errors
-    /// A zero, or a capacity x per above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a capacity x per above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub fn new(capacity: u64, refill: u64, per: Millis) -> Result<Self, Error> {
         TokenBucket::new(capacity, refill, per).map(Self)
     }
 
-    /// The bucket that counts.
+    /// The bucket that counts the queued requests.
     #[must_use]
     pub const fn bucket(&self) -> &TokenBucket {
         &self.0

@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 use crate::algorithm::{Algorithm, Standing, Step, checked};
 use crate::{Error, Millis, UnixMillis};
 
-/// Sliding log: every admitted request is remembered for one window, so it is exact in every interval.
+/// Sliding log: keeps every admitted request for one window, and is therefore exact in every interval.
 ///
-/// A cost fits if what was charged in `(now - window, now]` and the cost are at most `limit`. The state grows with
-/// the limit (12 bytes a remembered instant), which is why the limit may not pass [`SlidingLog::MAX_LIMIT`].
+/// A cost fits if the units charged in `(now - window, now]` plus the cost are at most `limit`. The state grows with the
+/// limit, by 12 bytes for each instant, so the limit may be at most [`SlidingLog::MAX_LIMIT`].
 ///
-/// **At most**: `limit` in any interval shorter than a window, so `(floor(interval_ms / window_ms) + 1) * limit` in any.
+/// **At most**: `(floor(interval_ms / window_ms) + 1) * limit` in any interval: `limit` if it is shorter than a window.
 /// (<https://www.figma.com/blog/an-alternative-approach-to-rate-limiting/>, "sliding window log".)
 ///
 /// ```
@@ -20,7 +20,7 @@ use crate::{Error, Millis, UnixMillis};
 /// let mut state = Default::default();
 /// log.step(&mut state, UnixMillis::new(59_000), 1);
 /// log.step(&mut state, UnixMillis::new(61_000), 1);
-/// // A slot frees when the first request is one window old, not at the window's edge.
+/// // There is room again when the first request is one window old, not at a window boundary.
 /// let now = UnixMillis::new(62_000);
 /// assert_eq!(log.ask(&state, now, 1), Step::Denied { retry_after: Millis::new(57_000) });
 /// # Ok(())
@@ -32,30 +32,30 @@ pub struct SlidingLog {
     window_ms: u64,
 }
 
-/// What a sliding log keeps: its entries, oldest first, one an instant.
+/// The state of a sliding log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LogState {
-    /// The entries, oldest first, no two at one instant.
+    /// The entries, oldest first. There is one entry for each instant.
     pub entries: Vec<LogEntry>,
 }
 
-/// What was charged at one instant.
+/// The units charged at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LogEntry {
-    /// When.
+    /// The instant.
     pub at: UnixMillis,
-    /// How much.
+    /// The units.
     pub units: u64,
 }
 
 impl SlidingLog {
-    /// The largest limit a log takes: its state is as long as its limit.
+    /// The largest limit: a log's state is as long as its limit.
     pub const MAX_LIMIT: u64 = 1_000;
 
-    /// `limit` in any `window`, exactly.
+    /// Admits `limit` in any `window`, exactly.
     ///
     /// # Errors
-    /// A zero, a limit above [`SlidingLog::MAX_LIMIT`], or a limit x window above
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, a limit above [`SlidingLog::MAX_LIMIT`], or a limit x window above
     /// [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub fn new(limit: u64, window: Millis) -> Result<Self, Error> {
         checked("limit", limit, "window_ms", window)?;
@@ -75,12 +75,12 @@ impl SlidingLog {
         Millis::new(self.window_ms)
     }
 
-    /// The instant a request at `now` counts at: never before the newest entry.
+    /// The instant at which a request at `now` is charged: never before the newest entry.
     fn instant(state: &LogState, now: UnixMillis) -> UnixMillis {
         state.entries.last().map_or(now, |newest| newest.at.max(now))
     }
 
-    /// The entries still in sight at `instant`.
+    /// The entries in the window that ends at `instant`.
     fn in_sight<'a>(&self, state: &'a LogState, instant: UnixMillis) -> &'a [LogEntry] {
         let gone = state.entries.partition_point(|entry| instant.since(entry.at) >= self.window());
         &state.entries[gone..]
@@ -138,7 +138,7 @@ impl Algorithm for SlidingLog {
             Some(newest) if newest.at == instant => newest.units = newest.units.saturating_add(cost),
             _ => state.entries.push(LogEntry { at: instant, units: cost }),
         }
-        // Only a charged denial passes the limit: it takes the place of what is oldest.
+        // Only a charged denial exceeds the limit. It replaces the oldest entries.
         let most = self.limit.max(before);
         let mut excess = before.saturating_add(cost).saturating_sub(most);
         let mut dropped = 0;

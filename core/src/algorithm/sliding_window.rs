@@ -2,17 +2,17 @@ use crate::algorithm::fixed_window::{window_start, windows_touched};
 use crate::algorithm::{Algorithm, Standing, Step, checked};
 use crate::{Error, Millis, UnixMillis};
 
-/// Sliding window of two counters: the previous window counts by the share of it that is still in sight.
+/// Sliding window with two counters: the previous window is weighted by the share of it that the sliding window overlaps.
 ///
-/// A cost fits if `previous * (window - elapsed) + current * window + cost * window <= limit * window`, with `elapsed`
-/// the time since the current window began: the published estimate `previous * (1 - elapsed / window) + current`,
-/// multiplied out so that it stays whole.
+/// A cost fits if `previous * (window - elapsed) + current * window + cost * window <= limit * window`, where `elapsed` is
+/// the time since the current window began. This is the published estimate `previous * (1 - elapsed / window) + current`,
+/// multiplied by the window so that all terms are integers.
 /// (<https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>: 0.003 % of 400 million requests decided
 /// wrongly.)
 ///
-/// **At most**: `limit` in a window aligned to the epoch, and `2 * limit - 1` in two that follow each other, so
-/// `windows * limit - floor(windows / 2)` in an interval that touches so many: the estimate takes the previous window's
-/// requests to have come evenly. Where that is too much, take [`SlidingLog`](crate::algorithm::SlidingLog).
+/// **At most**: `windows * limit - floor(windows / 2)` in an interval that touches that many windows: `limit` in a window
+/// aligned to the epoch, and `2 * limit - 1` in two consecutive ones. The estimate assumes that the requests of the previous
+/// window were spread evenly. If that is too much, use a [`SlidingLog`](crate::algorithm::SlidingLog).
 ///
 /// ```
 /// use tidegate_core::algorithm::{Algorithm, SlidingState, SlidingWindow, Step};
@@ -23,7 +23,7 @@ use crate::{Error, Millis, UnixMillis};
 /// let state = SlidingState { start: UnixMillis::new(60_000), previous: 42, current: 18 };
 /// let now = UnixMillis::new(75_000);
 /// assert_eq!(window.standing(&state, now).room, 60_000 / 2);
-/// // One more would make it 50.5; half a request has slid out of sight 715 ms later.
+/// // One more would make it 50.5. Half a request leaves the window 715 ms later.
 /// assert_eq!(window.ask(&state, now, 1), Step::Denied { retry_after: Millis::new(715) });
 /// # Ok(())
 /// # }
@@ -34,31 +34,31 @@ pub struct SlidingWindow {
     window_ms: u64,
 }
 
-/// What a sliding window keeps.
+/// The state of a sliding window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SlidingState {
-    /// When the current window began.
+    /// The start of the current window.
     pub start: UnixMillis,
-    /// What was charged in the window before it.
+    /// The units charged in the previous window.
     pub previous: u64,
-    /// What was charged in it.
+    /// The units charged in the current window.
     pub current: u64,
 }
 
-/// A state brought to an instant.
+/// A state at an instant.
 struct View {
     state: SlidingState,
-    /// Time left of the current window, at the later of the caller's instant and the window's start.
+    /// The time left in the current window, from the later of the caller's instant and the window's start.
     left_ms: u64,
-    /// How far the caller's clock lies before the window's start.
+    /// How far the window's start is ahead of the caller's clock.
     lag: Millis,
 }
 
 impl SlidingWindow {
-    /// `limit` in any `window`, estimated from two counters.
+    /// Admits `limit` in any `window`, estimated from two counters.
     ///
     /// # Errors
-    /// A zero, or a limit x window above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a limit x window above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub fn new(limit: u64, window: Millis) -> Result<Self, Error> {
         checked("limit", limit, "window_ms", window)?;
         Ok(Self { limit, window_ms: window.get() })
@@ -82,7 +82,7 @@ impl SlidingWindow {
         View { left_ms: self.window_ms - now.since(state.start).get(), lag: state.start.since(now), state }
     }
 
-    /// What the previous window still counts for, in milliseconds x requests.
+    /// The weight of the previous window, in milliseconds x requests.
     fn weight(view: &View) -> u64 {
         view.state.previous * view.left_ms
     }
@@ -90,9 +90,9 @@ impl SlidingWindow {
     fn retry_after(&self, view: &View, cost: u64) -> Millis {
         let SlidingState { previous, current, .. } = view.state;
         let wait_ms = match self.limit.checked_sub(current + cost) {
-            // Fits before this window ends, once enough of the previous one is out of sight.
+            // The request fits before this window ends, when the weight of the previous one has fallen far enough.
             Some(room) => view.left_ms - room * self.window_ms / previous,
-            // Fits in the next window, once enough of this one is out of sight.
+            // The request fits in the next window, when the weight of this one has fallen far enough.
             None => {
                 let next_left_ms = ((self.limit - cost) * self.window_ms / current).min(self.window_ms);
                 view.left_ms + self.window_ms - next_left_ms

@@ -1,17 +1,16 @@
 use crate::algorithm::{Algorithm, Standing, Step, checked};
 use crate::{Error, Millis, UnixMillis};
 
-/// Token bucket: bursts up to `capacity`, refilled with `refill` tokens every `per`, spread evenly.
+/// Token bucket: admits bursts of up to `capacity`, and refills `refill` tokens in each `per`, evenly.
 ///
-/// Kept as what is *used*, in units of (milliseconds x tokens), so that no fraction is lost: at `now`
+/// The state is the *used* level in units of (milliseconds x tokens), so that no fraction is lost. At `now`,
 ///
 /// `level = max(0, level - elapsed_ms * refill)`, and a cost fits if `level + cost * per_ms <= capacity * per_ms`.
 ///
 /// **At most**: `capacity + floor(interval_ms * refill / per_ms)` in any interval.
 ///
-/// This is also GCRA (the generic cell rate algorithm, ITU-T I.371) seen from the other side: the theoretical
-/// arrival time is `at + level / refill`, and the tolerance is the capacity. The leaky bucket *as a meter* is the same
-/// thing again (Turner 1986; <https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm>).
+/// GCRA (the generic cell rate algorithm, ITU-T I.371) is equivalent: its theoretical arrival time is
+/// `at + level / refill`, and its tolerance is the capacity. So is the leaky bucket *as a meter* (Turner 1986; <https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm>).
 ///
 /// ```
 /// use tidegate_core::algorithm::{Algorithm, Step, TokenBucket};
@@ -20,7 +19,7 @@ use crate::{Error, Millis, UnixMillis};
 /// let bucket = TokenBucket::new(10, 3, Millis::from_secs(1))?;
 /// let (mut state, now) = (Default::default(), UnixMillis::new(0));
 /// bucket.step(&mut state, now, 10);
-/// // A third of a second is 333 1/3 ms: not yet at 333, at 334.
+/// // A third of a second is 333 1/3 ms: the request is denied at 333 and admitted at 334.
 /// assert_eq!(bucket.ask(&state, now, 1), Step::Denied { retry_after: Millis::new(334) });
 /// // And three of them are exactly one second.
 /// assert_eq!(bucket.ask(&state, now, 3), Step::Denied { retry_after: Millis::new(1_000) });
@@ -34,45 +33,45 @@ pub struct TokenBucket {
     per_ms: u64,
 }
 
-/// What a bucket keeps.
+/// The state of a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BucketState {
-    /// What is used, in milliseconds x tokens.
+    /// The used level, in milliseconds x tokens.
     pub level: u64,
-    /// When it was that.
+    /// The instant of that level.
     pub at: UnixMillis,
 }
 
 impl TokenBucket {
-    /// A bucket of `capacity` tokens that gains `refill` tokens every `per`.
+    /// Creates a bucket of `capacity` tokens that refills `refill` tokens in each `per`.
     ///
     /// # Errors
-    /// A zero, or a capacity x per above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a capacity x per above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub fn new(capacity: u64, refill: u64, per: Millis) -> Result<Self, Error> {
         checked("capacity", capacity, "per_ms", per)?;
         checked("refill", refill, "a millisecond", Millis::new(1))?;
         Ok(Self { capacity, refill, per_ms: per.get() })
     }
 
-    /// Tokens when full.
+    /// The number of tokens in a full bucket.
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Tokens gained every [`TokenBucket::per`].
+    /// The number of tokens refilled in each [`TokenBucket::per`].
     #[must_use]
     pub const fn refill(&self) -> u64 {
         self.refill
     }
 
-    /// The time in which [`TokenBucket::refill`] tokens are gained.
+    /// The time in which [`TokenBucket::refill`] tokens are refilled.
     #[must_use]
     pub const fn per(&self) -> Millis {
         Millis::new(self.per_ms)
     }
 
-    /// The level at `now`, and how far `now` lies before the state's own instant.
+    /// The level at `now`, and how far the state is ahead of `now`.
     fn level(&self, state: &BucketState, now: UnixMillis) -> (u64, Millis) {
         let drained = now.since(state.at).get().saturating_mul(self.refill);
         (state.level.saturating_sub(drained), state.at.since(now))
@@ -117,7 +116,7 @@ impl Algorithm for TokenBucket {
     fn refund(&self, state: &mut BucketState, charged_at: UnixMillis, now: UnixMillis, cost: u64) {
         let (level, lag) = self.level(state, now);
         let at = now + lag;
-        // What has drained since then may have been this charge: only the rest of it is surely still there.
+        // What has drained since then may have been this charge. Only the rest of it is certainly still there.
         let drained = at.since(charged_at).get().saturating_mul(self.refill);
         let due = cost.saturating_mul(self.per_ms).saturating_sub(drained);
         *state = BucketState { level: level.saturating_sub(due), at };

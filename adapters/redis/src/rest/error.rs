@@ -1,10 +1,10 @@
-//! What goes wrong between here and a REST endpoint, in the core's kinds.
+//! Maps errors of the REST protocol to the core's kinds.
 
 use tidegate_core::{Error, ErrorKind, Millis};
 
 use super::transport::NoAnswer;
 
-/// A request without an answer.
+/// The request got no answer.
 pub(crate) fn no_answer(why: NoAnswer, deadline: Millis) -> Error {
     match why {
         NoAnswer::NotConnected(source) => {
@@ -21,11 +21,21 @@ pub(crate) fn no_answer(why: NoAnswer, deadline: Millis) -> Error {
     }
 }
 
-/// A status that is no answer of the script's; `said` is what came with it.
+/// The error of a call during which the endpoint answered another one. A timeout is then not an outage: a client can cause
+/// it with enough requests.
+pub(crate) fn while_others_are_answered(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Timeout => Error::new(ErrorKind::Contended, format!("{error}; the endpoint is overloaded")),
+        _ => error,
+    }
+}
+
+/// The status is not one that the script answers with; `said` is the body.
 pub(crate) fn status(code: u16, said: &str) -> Error {
     let (kind, what) = match code {
         401 | 403 => (ErrorKind::Refused, "the token is refused; write the database's UPSTASH_REDIS_REST_TOKEN"),
-        429 => (ErrorKind::Unavailable, "the database itself limits its requests; nothing was charged"),
+        // A client can cause this with enough requests.
+        429 => (ErrorKind::Contended, "the database itself limits its requests; nothing was charged"),
         504 => (ErrorKind::Timeout, "the database did not answer in time; the request may have been charged"),
         500.. => (ErrorKind::Unavailable, "the endpoint has failed; the request may have been charged"),
         0..200 | 300..=399 => {
@@ -36,7 +46,7 @@ pub(crate) fn status(code: u16, said: &str) -> Error {
     Error::new(kind, format!("upstash: HTTP {code} {said:?}: {what}"))
 }
 
-/// An answer that the script does not give.
+/// The answer is not one of the script's.
 pub(crate) fn nonsense(shown: &str) -> Error {
     Error::new(ErrorKind::Corrupt, format!("upstash: {shown:?} is no answer of Tidegate's script; {NOT_REST}"))
 }

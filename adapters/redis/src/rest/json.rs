@@ -1,17 +1,17 @@
-//! The little JSON of the protocol: a command is an array of texts, an answer an object of one text or number.
+//! The JSON that the protocol needs: a command is an array of strings, an answer an object with one string or number.
 //!
-//! On WebAssembly every byte is loaded before the first request is served, and a whole JSON library is a fifth of them.
+//! On WebAssembly, the whole module is loaded before the first request is served, and a JSON library would be a fifth of it.
 
-/// What the database answered to one command, as far as Tidegate's commands are answered.
+/// The database's answer to one of Tidegate's commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Text(String),
     Integer,
-    /// An error of the database's own, by its first word.
+    /// An error that the database returned.
     Error(String),
 }
 
-/// The words of a command as JSON.
+/// Encodes the words of a command as JSON.
 pub(crate) fn command(words: impl FnOnce(&mut dyn FnMut(&str))) -> String {
     let mut out = String::with_capacity(512);
     words(&mut |word| {
@@ -43,7 +43,7 @@ fn push_string(out: &mut String, word: &str) {
     out.push('"');
 }
 
-/// Reads `{"result": …}` or `{"error": …}`: nothing else, and no other kinds of answer.
+/// Parses `{"result": …}` or `{"error": …}`, and rejects everything else.
 pub(crate) fn reply(body: &str) -> Option<Reply> {
     let mut rest = Reader(body);
     rest.token("{")?;
@@ -65,7 +65,7 @@ pub(crate) fn reply(body: &str) -> Option<Reply> {
     rest.0.trim_ascii().is_empty().then_some(found).flatten()
 }
 
-/// What is not read yet.
+/// The text that is not parsed yet.
 struct Reader<'a>(&'a str);
 
 impl Reader<'_> {
@@ -101,7 +101,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What follows a backslash.
+    /// Parses an escape after its backslash.
     fn escaped(&mut self) -> Option<char> {
         let mut rest = self.0.chars();
         let character = match rest.next()? {
@@ -118,7 +118,7 @@ impl Reader<'_> {
         Some(character)
     }
 
-    /// `uXXXX`, or two of them that are one character; half of such a pair is replaced.
+    /// Parses `uXXXX`, or a surrogate pair of them. A lone surrogate is replaced.
     fn code_point(&mut self) -> Option<char> {
         let first = self.code_unit()?;
         if !(0xd800..0xdc00).contains(&first) {

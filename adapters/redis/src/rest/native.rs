@@ -1,4 +1,4 @@
-//! Requests by `reqwest`, over connections that are kept. A request whose deadline passes takes its connection with it.
+//! Sends requests with `reqwest` over persistent connections. A request that exceeds its deadline closes its connection.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,14 +15,14 @@ use super::transport::{NoAnswer, Response, Transport};
 use crate::settings::invalid;
 use crate::trust;
 
-/// Where Upstash says how far a request's writes have come.
+/// The field in which Upstash tells how far a request's writes have been replicated.
 const SYNC_TOKEN: HeaderName = HeaderName::from_static("upstash-sync-token");
 
-/// An HTTP client of `reqwest`.
+/// A `reqwest` HTTP client.
 pub struct Native {
     client: Client,
     url: Url,
-    /// The last [`SYNC_TOKEN`] that was answered.
+    /// The last [`SYNC_TOKEN`] that was received.
     sync_token: Mutex<Option<HeaderValue>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a response says.
+//! Interprets a response.
 
 use tidegate_core::Error;
 
@@ -6,14 +6,14 @@ use super::json::{self, Reply};
 use super::transport::Response;
 use super::{ANSWER_LEN_MAX, error};
 
-/// Reads a response. `shown` makes of what the endpoint said what may be repeated.
+/// Interprets a response. `shown` removes secrets from the endpoint's text.
 pub(crate) fn read(response: &Response, shown: impl Fn(&str) -> String) -> Result<Reply, Error> {
     if response.body.len() > ANSWER_LEN_MAX {
         return Err(error::nonsense("an answer of more than a megabyte"));
     }
     let body = String::from_utf8_lossy(&response.body);
     match (response.status, json::reply(&body)) {
-        // What the status says goes before what the text says.
+        // The status takes precedence over the text.
         (200..300 | 400 | 404..429, Some(Reply::Error(text))) => Ok(Reply::Error(shown(&text))),
         (200..300, Some(reply)) => Ok(reply),
         (200..300, None) => Err(error::nonsense(&shown(&body))),

@@ -1,6 +1,7 @@
-//! The store: what each operation sends, and what its answer means.
+//! The store: the request of each operation, and the meaning of its answer.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
 use tidegate_core::{Capabilities, Error, ErrorKind, Key, Policy};
@@ -15,15 +16,15 @@ use crate::answered::answered;
 use crate::script::{Call, state_key};
 use crate::settings::Clock;
 
-/// A limiter over Upstash's REST protocol: exact at any concurrency, in one HTTP request.
+/// A limiter over Upstash's REST protocol: exact at any concurrency, with one HTTP request for a decision.
 #[cfg(not(target_arch = "wasm32"))]
 pub type RestLimiter = AtomicLimiter<Rest<Native>>;
 
-/// A database behind Upstash's REST protocol as a store of counts. It keeps what [`Redis`](crate::Redis) keeps, so both
-/// may count in one database.
+/// A database behind Upstash's REST protocol as a store. It uses the same keys as [`Redis`](crate::Redis), so both may
+/// share one database.
 ///
-/// Natively its calls must run within a tokio runtime with I/O and time, and connections are kept for the next call. On
-/// WebAssembly, and wherever the host has an HTTP client of its own, a [`Transport`] makes them over that.
+/// Natively, call it within a tokio runtime that has I/O and time enabled. Connections are kept for the next call. On
+/// WebAssembly, and on hosts with their own HTTP client, a [`Transport`] sends the requests.
 ///
 /// ```no_run
 /// use tidegate_core::{Check, Key, Limiter, Millis, Policy, UnixMillis};
@@ -37,40 +38,41 @@ pub type RestLimiter = AtomicLimiter<Rest<Native>>;
 pub struct Rest<T> {
     config: RestConfig,
     transport: T,
+    /// The number of answers received.
+    answers: AtomicUsize,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Rest<Native> {
-    /// A store on the configured database. Nothing is sent yet.
+    /// Creates a store on the configured database. This sends nothing.
     ///
     /// # Errors
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn new(config: RestConfig) -> Result<Self, Error> {
-        config.check()?;
-        Ok(Self { transport: Native::new(&config)?, config })
+        Self::over(Native::new(&config)?, config)
     }
 }
 
 impl<T: Transport> Rest<T> {
-    /// A store on the configured database, over a host's own HTTP client. Nothing is sent yet.
+    /// Creates a store on the configured database, over the host's own HTTP client. This sends nothing.
     ///
     /// # Errors
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn over(transport: T, config: RestConfig) -> Result<Self, Error> {
         config.check()?;
-        Ok(Self { config, transport })
+        Ok(Self { config, transport, answers: AtomicUsize::new(0) })
     }
 
-    /// A limiter over this store.
+    /// Wraps this store in a limiter.
     #[must_use]
     pub const fn limiter(self) -> AtomicLimiter<Self> {
         AtomicLimiter::new(self)
     }
 
-    /// Asks the database whether it is there (`PING`): for a start-up check.
+    /// Checks that the database answers (`PING`), for example at start-up.
     ///
     /// # Errors
-    /// Whatever keeps it from answering.
+    /// Any error that keeps the database from answering.
     pub async fn ping(&self) -> Result<(), Error> {
         match self.ask(json::command(|word| word("PING")), &self.deadline()).await? {
             Reply::Text(text) if text == "PONG" => Ok(()),
@@ -84,13 +86,24 @@ impl<T: Transport> Rest<T> {
 
     /// Sends a command, once.
     async fn ask(&self, command: String, deadline: &T::Deadline) -> Result<Reply, Error> {
-        match self.transport.post(command, deadline).await {
+        let answers = self.answers.load(Ordering::Relaxed);
+        let answered = match self.transport.post(command, deadline).await {
             Ok(response) => reply::read(&response, |text| self.shown(text)),
             Err(why) => Err(error::no_answer(why, self.config.deadline)),
+        };
+        match answered {
+            Ok(reply) => {
+                self.answers.fetch_add(1, Ordering::Relaxed);
+                Ok(reply)
+            }
+            Err(error) if self.answers.load(Ordering::Relaxed) != answers => {
+                Err(error::while_others_are_answered(error))
+            }
+            Err(error) => Err(error),
         }
     }
 
-    /// What the endpoint said, short and without the token, should it repeat that.
+    /// The endpoint's text, shortened and without the token, for an error message.
     fn shown(&self, text: &str) -> String {
         text.replace(&self.config.token, "…").chars().take(200).collect()
     }
@@ -114,7 +127,7 @@ impl<T: Transport> Atomic for Rest<T> {
         Capabilities::EXACT
     }
 
-    /// One `EVALSHA`; and one `EVAL`, which keeps the script in the database, where that answers that it has not seen it.
+    /// Sends one `EVALSHA`. If the database does not have the script, sends one `EVAL`, which also loads it.
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
         let call = Call::new(operation, self.config.clock == Clock::Server, self.config.min_ttl);
         let deadline = self.deadline();

@@ -1,22 +1,22 @@
-//! What carries requests and answers, on whatever host.
+//! The transport of requests and answers.
 
 use std::error::Error as StdError;
 use std::future::Future;
 
 use tidegate_core::{MaybeSend, MaybeSync, Millis};
 
-/// What carries a command to the database's REST endpoint and brings back the answer: `reqwest` natively,
-/// elsewhere the host's own HTTP client.
+/// Carries a command to the database's REST endpoint and returns the answer. Natively this is `reqwest`, elsewhere the
+/// host's own HTTP client.
 ///
 /// A request is a `POST` to the database's URL, with the fields `authorization: Bearer <token>` and
-/// `content-type: application/json`; no redirect is followed, and no cache asked. Where an answer has the field
-/// `upstash-sync-token`, the next request repeats it: it then sees what this one wrote, wherever it is served.
+/// `content-type: application/json`. It follows no redirect and uses no cache. If an answer has the field
+/// `upstash-sync-token`, the next request has to send it, so that it sees the writes of this one on every replica.
 ///
 /// ```
 /// use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
 /// use tidegate_redis::{NoAnswer, Response, Rest, RestConfig, Transport};
 ///
-/// /// An endpoint that admits whatever comes, as if it were the key's first.
+/// /// An endpoint that admits every request, as if it were the first of its key.
 /// struct Admits;
 ///
 /// impl Transport for Admits {
@@ -41,17 +41,17 @@ use tidegate_core::{MaybeSend, MaybeSync, Millis};
 /// # }
 /// ```
 pub trait Transport: MaybeSend + MaybeSync {
-    /// When a call must be done, its second request included. Nothing, where whoever makes the calls sees to that.
+    /// The deadline of a call, including its second request. `()` if the host enforces the deadline.
     type Deadline: MaybeSend + MaybeSync;
 
-    /// The deadline of a call that begins now.
+    /// Returns the deadline of a call that begins now.
     fn deadline(&self, after: Millis) -> Self::Deadline;
 
-    /// Sends one request, once, and brings the whole answer, whatever its status. What is over a megabyte is no answer of
-    /// the script's: of such a one, a little more than that is enough.
+    /// Sends one request, once, and returns the whole answer, whatever its status. The script never answers with more than a
+    /// megabyte, so a transport may stop reading there.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     fn post(
         &self,
         command: String,
@@ -59,22 +59,22 @@ pub trait Transport: MaybeSend + MaybeSync {
     ) -> impl Future<Output = Result<Response, NoAnswer>> + MaybeSend;
 }
 
-/// What a request was answered with.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The status of HTTP.
+    /// The HTTP status.
     pub status: u16,
-    /// What came with it.
+    /// The body.
     pub body: Vec<u8>,
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Debug)]
 pub enum NoAnswer {
-    /// Nobody listens there: nothing was sent.
+    /// The connection could not be opened, so nothing was sent.
     NotConnected(Box<dyn StdError + Send + Sync>),
-    /// The connection ended before the whole answer came, or nobody can tell whether there was one.
+    /// The connection ended before the whole answer came, or it is unknown whether there was a connection.
     Lost(Box<dyn StdError + Send + Sync>),
-    /// The deadline has passed.
+    /// The deadline passed.
     Late,
 }
