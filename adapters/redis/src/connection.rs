@@ -15,33 +15,44 @@ use crate::batch::InFlight;
 use crate::config::Config;
 use crate::dial::{Client, Connection};
 use crate::error;
+use crate::progress::Progress;
 
 /// The pause between a failed attempt to connect and the next one.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Several connections to the server. While it works on the requests of one, the answers of another are read and its next
 /// requests are written.
-pub(crate) struct Links(Box<[Link]>);
+pub(crate) struct Links {
+    links: Box<[Link]>,
+    progress: Progress,
+}
 
 impl Links {
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
         let dialing = Arc::default();
         let links: Result<_, _> = (0..config.connections_checked()?).map(|_| Link::new(config, &dialing)).collect();
-        links.map(Self)
+        Ok(Self { links: links?, progress: Progress::default() })
     }
 
     /// Sends one command, once, over the link with the fewest requests in flight. A lone caller always uses the first.
     /// An error that the server returned is a [`Value::ServerError`].
     pub(crate) async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value, Error> {
-        match self.0.iter().min_by_key(|link| link.in_flight.count()) {
-            Some(link) => link.send(command, deadline).await,
-            None => unreachable!("a checked configuration has a connection"),
+        let Some(link) = self.links.iter().min_by_key(|link| link.in_flight.count()) else {
+            unreachable!("a checked configuration has a connection")
+        };
+        let start = self.progress.start();
+        match link.send(command, deadline).await {
+            Ok(value) => {
+                self.progress.answered();
+                Ok(value)
+            }
+            Err(error) => Err(self.progress.failed(start, error)),
         }
     }
 
     /// Drops the connections after an answer that does not fit its request: the next answers may not fit either.
     pub(crate) fn distrust(&self) {
-        for link in &self.0 {
+        for link in &self.links {
             *link.live.write().unwrap_or_else(PoisonError::into_inner) = None;
         }
     }
@@ -114,11 +125,10 @@ impl Link {
                 Err(error::lost(error))
             }
             Err(_) => {
-                if live.answers.load(Ordering::Relaxed) != answers {
-                    return Err(error::overloaded(self.deadline));
-                }
                 // A connection that stayed silent for a whole deadline may be dead.
-                self.discard(&live);
+                if live.answers.load(Ordering::Relaxed) == answers {
+                    self.discard(&live);
+                }
                 Err(error::timeout(self.deadline))
             }
         }

@@ -38,15 +38,6 @@ pub(crate) fn timeout(deadline: Millis) -> Error {
     Error::new(ErrorKind::Timeout, message)
 }
 
-/// The deadline passed while the server answered others. This is not an outage: a client can cause it with enough requests.
-pub(crate) fn overloaded(deadline: Millis) -> Error {
-    let message = format!(
-        "redis: the server answers, but not this request within {deadline}, which may have been charged; \
-         it is overloaded"
-    );
-    Error::new(ErrorKind::Contended, message)
-}
-
 pub(crate) fn connect_timeout(deadline: Millis) -> Error {
     Error::new(ErrorKind::Unavailable, format!("redis: no connection within {deadline}; nothing was charged"))
 }

@@ -59,6 +59,8 @@ mod dial;
 mod error;
 #[cfg(feature = "resp")]
 mod explain;
+#[cfg(any(feature = "resp", feature = "rest"))]
+mod progress;
 #[cfg(feature = "rest")]
 mod rest;
 #[cfg_attr(not(any(feature = "resp", feature = "rest")), expect(dead_code, reason = "what runs it is a transport"))]

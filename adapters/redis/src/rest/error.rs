@@ -21,15 +21,6 @@ pub(crate) fn no_answer(why: NoAnswer, deadline: Millis) -> Error {
     }
 }
 
-/// The error of a call during which the endpoint answered another one. A timeout is then not an outage: a client can cause
-/// it with enough requests.
-pub(crate) fn while_others_are_answered(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::Timeout => Error::new(ErrorKind::Contended, format!("{error}; the endpoint is overloaded")),
-        _ => error,
-    }
-}
-
 /// The status is not one that the script answers with; `said` is the body.
 pub(crate) fn status(code: u16, said: &str) -> Error {
     let (kind, what) = match code {

@@ -1,7 +1,6 @@
 //! The store: the request of each operation, and the meaning of its answer.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
 use tidegate_core::{Capabilities, Error, ErrorKind, Key, Policy};
@@ -13,6 +12,7 @@ use super::native::Native;
 use super::transport::Transport;
 use super::{error, reply};
 use crate::answered::answered;
+use crate::progress::Progress;
 use crate::script::{Call, state_key};
 use crate::settings::Clock;
 
@@ -38,8 +38,7 @@ pub type RestLimiter = AtomicLimiter<Rest<Native>>;
 pub struct Rest<T> {
     config: RestConfig,
     transport: T,
-    /// The number of answers received.
-    answers: AtomicUsize,
+    progress: Progress,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -60,7 +59,7 @@ impl<T: Transport> Rest<T> {
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn over(transport: T, config: RestConfig) -> Result<Self, Error> {
         config.check()?;
-        Ok(Self { config, transport, answers: AtomicUsize::new(0) })
+        Ok(Self { config, transport, progress: Progress::default() })
     }
 
     /// Wraps this store in a limiter.
@@ -86,20 +85,17 @@ impl<T: Transport> Rest<T> {
 
     /// Sends a command, once.
     async fn ask(&self, command: String, deadline: &T::Deadline) -> Result<Reply, Error> {
-        let answers = self.answers.load(Ordering::Relaxed);
+        let start = self.progress.start();
         let answered = match self.transport.post(command, deadline).await {
             Ok(response) => reply::read(&response, |text| self.shown(text)),
             Err(why) => Err(error::no_answer(why, self.config.deadline)),
         };
         match answered {
             Ok(reply) => {
-                self.answers.fetch_add(1, Ordering::Relaxed);
+                self.progress.answered();
                 Ok(reply)
             }
-            Err(error) if self.answers.load(Ordering::Relaxed) != answers => {
-                Err(error::while_others_are_answered(error))
-            }
-            Err(error) => Err(error),
+            Err(error) => Err(self.progress.failed(start, error)),
         }
     }
 
