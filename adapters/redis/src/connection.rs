@@ -17,6 +17,10 @@ use crate::dial::{Client, Connection};
 use crate::error;
 use crate::progress::Progress;
 
+/// The largest number of calls in flight. Without a bound, a flood of requests would wait for its deadline in memory, and
+/// its calls would look like those to a server that is down.
+const MAX_IN_FLIGHT: usize = 4_096;
+
 /// The pause between a failed attempt to connect and the next one.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -40,6 +44,9 @@ impl Links {
         let Some(link) = self.links.iter().min_by_key(|link| link.in_flight.count()) else {
             unreachable!("a checked configuration has a connection")
         };
+        if self.links.iter().map(|link| link.in_flight.count()).sum::<usize>() >= MAX_IN_FLIGHT {
+            return Err(error::too_many_in_flight(MAX_IN_FLIGHT));
+        }
         let start = self.progress.start();
         match link.send(command, deadline).await {
             Ok(value) => {

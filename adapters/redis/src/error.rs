@@ -38,6 +38,10 @@ pub(crate) fn timeout(deadline: Millis) -> Error {
     Error::new(ErrorKind::Timeout, message)
 }
 
+pub(crate) fn too_many_in_flight(most: usize) -> Error {
+    Error::new(ErrorKind::Contended, format!("redis: {most} calls are in flight already; nothing was charged"))
+}
+
 pub(crate) fn connect_timeout(deadline: Millis) -> Error {
     Error::new(ErrorKind::Unavailable, format!("redis: no connection within {deadline}; nothing was charged"))
 }

@@ -138,18 +138,18 @@ async fn a_killed_server_is_unavailable_at_once_and_never_admits_more() {
     assert!((3_000 - errors..=3_000).contains(&admissions), "{admissions}");
 }
 
-/// More requests at once than Redis answers within the deadline. Whoever fails open on a store failure must not open on that.
+/// More requests at once than are worth waiting for. Whoever fails open on a store failure must not open on that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_flood_that_passes_the_deadline_is_no_store_failure() {
+async fn a_flood_is_contention_and_no_store_failure() {
     let server = Server::start();
     let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60)).unwrap()]).unwrap();
-    let limiter = Arc::new(server.limiter_with(|config| config.deadline(Millis::new(100))));
+    let limiter = Arc::new(server.limiter_with(|config| config.deadline(Millis::from_secs(2))));
     let answers = burst(&[limiter], &policy, &key(), 60_000).await;
     let failures =
         |kind| answers.iter().filter(|answer| answer.as_ref().is_err_and(|error| error.kind() == kind)).count();
     let [contended, timeout, unavailable] =
         [ErrorKind::Contended, ErrorKind::Timeout, ErrorKind::Unavailable].map(failures);
-    assert!(contended > 1_000, "the flood is too small: {contended} are late");
+    assert!(contended > 1_000, "only {contended} of the flood were turned away");
     assert_eq!((timeout, unavailable), (0, 0));
     assert!(admitted(&answers) <= 100);
 }
