@@ -61,6 +61,27 @@ export class Tidegate extends DurableObject {
   }
 }
 
+/** Serves one call at a time, 20 a second. */
+export class Slow extends Tidegate {
+  last = Promise.resolve();
+
+  answer(question) {
+    this.last = this.last.then(() => later(50));
+    return this.last.then(() => super.answer(question));
+  }
+}
+
+/** Answers no call within any deadline. */
+export class Stuck extends Tidegate {
+  answer(question) {
+    return later(60_000).then(() => super.answer(question));
+  }
+}
+
+function later(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
 /** Some class that is not Tidegate's. */
 export class Stranger extends DurableObject {
   answer() {
