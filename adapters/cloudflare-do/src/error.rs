@@ -66,7 +66,7 @@ pub(crate) fn late(deadline: tidegate_core::Millis, objects_answer: bool) -> Err
 /// The error for an answer that Tidegate's object does not give.
 pub(crate) fn not_an_answer(what: &str) -> Error {
     let message = format!(
-        "durable object: unexpected answer {}; check that the bound class is one of \
+        "durable object: unexpected answer \"{}\"; check that the bound class is one of \
          tidegate_cloudflare_do::durable_object!, and of this version",
         shortened(what)
     );
