@@ -10,7 +10,8 @@
 mod support;
 
 use std::num::NonZero;
-use std::time::{Duration, Instant};
+use std::sync::LazyLock;
+use std::time::Instant;
 
 use pollster::block_on;
 use support::{Rig, START_MS};
@@ -32,11 +33,11 @@ fn main() {
     };
     let fastest = |key: &mut dyn FnMut(u64) -> u64| {
         let round = |_| {
-            let began = Instant::now();
+            let began = now_ns();
             (0..STEPS).for_each(|number| step(key(number)));
-            began.elapsed()
+            now_ns() - began
         };
-        (0..ROUNDS).map(round).min().unwrap_or(Duration::ZERO).as_nanos() / u128::from(STEPS)
+        (0..ROUNDS).map(round).min().unwrap_or(0) / STEPS
     };
     println!("{:>10} {:>14} {:>14} {:>14}", "keys", "hot, ns", "any key, ns", "new key, ns");
     let (mut keys, mut random) = (0, 1_u64);
@@ -56,4 +57,12 @@ fn main() {
         });
         println!("{size:>10} {hot:>14} {any:>14} {new:>14}");
     }
+}
+
+/// The processor time of this thread, or the wall clock if the system does not tell.
+fn now_ns() -> u64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let used = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let used = used.split(' ').next().and_then(|ns| ns.parse().ok());
+    used.unwrap_or_else(|| START.elapsed().as_nanos().try_into().unwrap())
 }
