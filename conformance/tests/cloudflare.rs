@@ -1,7 +1,7 @@
 //! What fixtures do not ask of the Worker: that it is deployed as it should be, and what becomes of bad bindings, bad
 //! state and bad input. It runs on workerd; where that is missing, each test says how to get it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -261,6 +261,39 @@ async fn a_panic_is_one_requests_and_no_count_is_lost() -> Result<()> {
     }
     assert!((30..=40).contains(&admitted), "admitted {admitted}");
     host.stop().await;
+    Ok(())
+}
+
+/// The errors of concurrent requests for one key, by kind. The Worker's deadline is two seconds.
+async fn flood(class: &str, requests: usize) -> Result<BTreeMap<String, usize>> {
+    let host = start(&[DEPLOYED, "--isolates=1", &format!("--class={class}")]).await?;
+    let base = &bases(&host)[0];
+    let mut kinds = BTreeMap::new();
+    for answer in join_all((0..requests).map(|_| page(base, "/do", "192.0.2.1"))).await {
+        let (status, body) = answer?;
+        if status == 503 {
+            let answer: Value = serde_json::from_str(&body)?;
+            *kinds.entry(answer["kind"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+        } else {
+            assert!(status == 200 || status == 429, "{status} {body}");
+        }
+    }
+    host.stop().await;
+    Ok(kinds)
+}
+
+#[tokio::test]
+async fn a_client_that_floods_its_key_causes_no_error_on_which_a_caller_may_fail_open() -> Result<()> {
+    let kinds = flood("Slow", 200).await?;
+    assert_eq!(kinds.keys().collect::<Vec<_>>(), ["contended"], "{kinds:?}");
+    assert!(kinds["contended"] >= 100, "{kinds:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_that_does_not_answer_is_a_store_failure() -> Result<()> {
+    let kinds = flood("Stuck", 20).await?;
+    assert_eq!(kinds, BTreeMap::from([("timeout".to_owned(), 20)]));
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Integers, little-endian, a reader that no bytes can surprise, and bytes as text.
+//! Little-endian integers, a reader for untrusted bytes, and hexadecimal text.
 
 use tidegate_core::{Error, ErrorKind, Millis, UnixMillis};
 
@@ -8,22 +8,22 @@ pub(crate) fn put<const N: usize>(out: &mut Vec<u8>, values: [u64; N]) {
     }
 }
 
-/// Reads what the other side wrote, and fails on all else.
+/// Reads bytes in order. Returns an error if they end too early.
 pub(crate) struct Reader<'a> {
     pub(crate) bytes: &'a [u8],
-    /// What it is when it fails.
+    /// The kind of its errors.
     pub(crate) kind: ErrorKind,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn take<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let (taken, rest) = self.bytes.split_first_chunk().ok_or_else(|| self.error("an end too early"))?;
+        let (taken, rest) = self.bytes.split_first_chunk().ok_or_else(|| self.error("the bytes end too early"))?;
         self.bytes = rest;
         Ok(*taken)
     }
 
     pub(crate) fn split(&mut self, length: usize) -> Result<&'a [u8], Error> {
-        let (taken, rest) = self.bytes.split_at_checked(length).ok_or_else(|| self.error("an end too early"))?;
+        let (taken, rest) = self.bytes.split_at_checked(length).ok_or_else(|| self.error("the bytes end too early"))?;
         self.bytes = rest;
         Ok(taken)
     }
@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn instant(&mut self) -> Result<UnixMillis, Error> {
         match self.u64()? {
             ms if ms <= UnixMillis::MAX.get() => Ok(UnixMillis::new(ms)),
-            _ => Err(self.error("an instant past the last one")),
+            _ => Err(self.error("an instant is out of range")),
         }
     }
 
@@ -44,17 +44,17 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn end(&self) -> Result<(), Error> {
-        if self.bytes.is_empty() { Ok(()) } else { Err(self.error("more than belongs there")) }
+        if self.bytes.is_empty() { Ok(()) } else { Err(self.error("there are bytes after the end")) }
     }
 
     pub(crate) fn error(&self, what: &str) -> Error {
-        Error::new(self.kind, format!("durable object: {what}, {} bytes before the end", self.bytes.len()))
+        Error::new(self.kind, format!("durable object: {what} ({} bytes were left to read)", self.bytes.len()))
     }
 }
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// Bytes as text that any string can hold: two digits each.
+/// Bytes in hexadecimal, two digits each.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     let mut out = Vec::with_capacity(2 * bytes.len());
     push_hex(&mut out, bytes);
@@ -67,7 +67,7 @@ pub(crate) fn push_hex(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// The bytes of a text that [`to_hex`] makes, or of its part before what it does not.
+/// The bytes of a hexadecimal text, up to the first pair that is not hexadecimal.
 pub(crate) fn from_hex(text: &str) -> Vec<u8> {
     let value = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),
@@ -88,7 +88,7 @@ mod tests {
     use super::{from_hex, to_hex};
 
     #[test]
-    fn bytes_are_the_same_after_they_were_text() {
+    fn bytes_survive_their_text() {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(to_hex(&all[..18]), "000102030405060708090a0b0c0d0e0f1011");
         assert_eq!(from_hex(&to_hex(&all)), all);

@@ -1,6 +1,6 @@
-//! Calls that wait for JavaScript to answer, by number.
+//! Calls of objects that wait for JavaScript, by number.
 //!
-//! What a `JsFuture` does with two new functions of JavaScript for each promise, this does with two for all.
+//! A `JsFuture` makes two JavaScript functions for every promise. All calls here share one function.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -12,39 +12,51 @@ use worker::wasm_bindgen::closure::Closure;
 
 use crate::wire::Reply;
 
-/// An answer, nothing where none came in time, or what was thrown.
-type Answer = Result<Option<Reply>, JsValue>;
+/// How a call ended.
+pub(crate) enum Outcome {
+    /// The object answered.
+    Answered(Reply),
+    /// The deadline passed.
+    Late {
+        /// Whether any object has answered this isolate since the call began.
+        objects_answer: bool,
+    },
+    /// The call threw.
+    Threw(JsValue),
+}
 
 pub(crate) type Settled = Closure<dyn Fn(f64, JsValue, bool)>;
 
-/// Ascending by number. A call whose request was cancelled stays: the platform drops nothing of it.
+/// The calls that have begun, in the order of their numbers. A call stays if its request was cancelled: the platform
+/// does not drop the future of such a request.
 struct Calls {
     last: f64,
+    /// How many answers have arrived; those that came after their deadline count, too.
+    answers: u32,
     waiting: Vec<(f64, Waiting)>,
 }
 
-#[derive(Default)]
 struct Waiting {
+    /// [`Calls::answers`] when the call began.
+    answers: u32,
     waker: Option<Waker>,
-    answer: Option<Answer>,
+    outcome: Option<Outcome>,
 }
 
 thread_local! {
-    static CALLS: RefCell<Calls> = const { RefCell::new(Calls { last: 0.0, waiting: Vec::new() }) };
-    static SETTLED: Settled = Closure::new(|call, value: JsValue, failed| {
-        settle(call, if failed { Err(value) } else { Ok(value.as_string().map(|text| Reply::from_text(&text))) });
-    });
+    static CALLS: RefCell<Calls> = const { RefCell::new(Calls { last: 0.0, answers: 0, waiting: Vec::new() }) };
+    static SETTLED: Settled = Closure::new(settle);
 }
 
-/// One call: ready when one of the two functions has been called with its number.
+/// A call that is under way.
 pub(crate) struct Asked(f64);
 
 impl Asked {
-    /// Begins a call by whatever `ask` does with its number and the two functions.
+    /// Begins a call: `ask` sends it, with its number and the function that reports its end.
     pub(crate) fn by(ask: impl FnOnce(f64, &Settled) -> Result<(), JsValue>) -> Result<Self, JsValue> {
         let call = CALLS.with_borrow_mut(|calls| {
             calls.last += 1.0;
-            calls.waiting.push((calls.last, Waiting::default()));
+            calls.waiting.push((calls.last, Waiting { answers: calls.answers, waker: None, outcome: None }));
             Self(calls.last)
         });
         SETTLED.with(|settled| ask(call.0, settled))?;
@@ -53,13 +65,13 @@ impl Asked {
 }
 
 impl Future for Asked {
-    type Output = Answer;
+    type Output = Outcome;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
         CALLS.with_borrow_mut(|calls| {
             let Some(waiting) = calls.find(self.0) else { return Poll::Pending };
-            if let Some(answer) = waiting.answer.take() {
-                return Poll::Ready(answer);
+            if let Some(outcome) = waiting.outcome.take() {
+                return Poll::Ready(outcome);
             }
             waiting.waker = Some(context.waker().clone());
             Poll::Pending
@@ -88,11 +100,19 @@ impl Calls {
     }
 }
 
-/// Takes the first answer to a call, unless nobody waits for it any more.
-fn settle(call: f64, answer: Answer) {
+/// Records how a call ended: `value` is the answer, undefined once the deadline has passed, or what was thrown. The first
+/// report of a call counts.
+fn settle(call: f64, value: JsValue, threw: bool) {
     let waker = CALLS.with_borrow_mut(|calls| {
-        let waiting = calls.find(call).filter(|waiting| waiting.answer.is_none())?;
-        waiting.answer = Some(answer);
+        let reply = if threw { None } else { value.as_string().map(|text| Reply::from_text(&text)) };
+        calls.answers = calls.answers.wrapping_add(u32::from(reply.is_some()));
+        let answers = calls.answers;
+        let waiting = calls.find(call).filter(|waiting| waiting.outcome.is_none())?;
+        waiting.outcome = Some(match reply {
+            Some(reply) => Outcome::Answered(reply),
+            None if threw => Outcome::Threw(value),
+            None => Outcome::Late { objects_answer: waiting.answers != answers },
+        });
         waiting.waker.take()
     });
     if let Some(waker) = waker {

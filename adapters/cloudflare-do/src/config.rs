@@ -1,11 +1,11 @@
-//! Choices that a caller makes once.
+//! The configuration of a store.
 
 use std::num::NonZero;
 
 use tidegate_core::Millis;
 use tidegate_core::internal::sha256;
 
-/// Where the counts live, and how long to wait for them.
+/// Where the counts live, whose clock decides, and how long to wait.
 ///
 /// ```
 /// use std::num::NonZero;
@@ -25,34 +25,35 @@ pub struct Config {
     pub(crate) min_ttl: Millis,
 }
 
-/// Which object counts a key. A key always lives in exactly one, so every placement is exact.
+/// Which object counts a key. Under either placement a key lives in exactly one object, so both are exact.
 ///
-/// Changing the placement moves the keys: their counts start anew, and the old rows remove themselves.
+/// A change of the placement moves the keys. Their counts start anew, and the old rows expire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// An object for each policy and key: any number of keys, each with an object's whole throughput.
+    /// One object for each policy and key. Each key has an object's whole throughput.
     #[default]
     PerKey,
-    /// So many objects, each with the keys whose hash falls to it: fewer cold starts and alarms where there are many
-    /// keys of little traffic. All keys of one shard share one object's throughput.
+    /// A fixed number of objects. The hash of a key selects its object, and all keys of an object share its
+    /// throughput. For many keys with little traffic each: fewer objects start cold, and fewer alarms are set.
     Shards(NonZero<u32>),
 }
 
-/// Whose time decisions go by.
+/// Whose clock decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
-    /// The [`now`](tidegate_core::Check::now) of each check.
+    /// The object's. A Worker whose clock is wrong cannot lock a key, and all requests for a key go by one clock.
     #[default]
-    Caller,
-    /// The object's own: one clock for a key, whichever machines its requests reach.
     Object,
+    /// The caller's: [`Check::now`](tidegate_core::Check::now). For tests that run on virtual time. A state that a caller
+    /// writes with a clock that is ahead denies other callers until their clocks have caught up.
+    Caller,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            placement: Placement::PerKey,
-            clock: Clock::Caller,
+            placement: Placement::default(),
+            clock: Clock::default(),
             location_hint: None,
             deadline: Millis::from_secs(2),
             min_ttl: Millis::ZERO,
@@ -61,38 +62,38 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Which object counts a key. [`Placement::PerKey`] unless set.
+    /// Which object counts a key. Default: [`Placement::PerKey`].
     #[must_use]
     pub const fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// Whose time decisions go by. [`Clock::Caller`] unless set.
+    /// Whose clock decides. Default: [`Clock::Object`].
     #[must_use]
     pub const fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Where objects should be made, such as `weur` or `enam`
-    /// (<https://developers.cloudflare.com/durable-objects/reference/data-location/#provide-a-location-hint>). Counts
-    /// only at an object's first request ever; near that request unless set.
+    /// Where to create objects, such as `weur` or `enam`
+    /// (<https://developers.cloudflare.com/durable-objects/reference/data-location/#provide-a-location-hint>). The
+    /// platform reads it only at an object's first request ever. Default: near that request.
     #[must_use]
     pub fn location_hint(mut self, hint: impl Into<String>) -> Self {
         self.location_hint = Some(hint.into());
         self
     }
 
-    /// How long a call may take in all. Two seconds unless set.
+    /// How long a call may take. Default: two seconds.
     #[must_use]
     pub const fn deadline(mut self, deadline: Millis) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Keeps every row at least this long. For test rigs whose virtual time stands still while the object's clock, by
-    /// which rows are removed, does not.
+    /// The least time that a row is kept. For tests with [`Clock::Caller`]: rows expire by the object's clock, which goes
+    /// on while virtual time stands still. Default: zero.
     #[must_use]
     pub const fn min_ttl(mut self, min_ttl: Millis) -> Self {
         self.min_ttl = min_ttl;
@@ -101,8 +102,8 @@ impl Config {
 }
 
 impl Placement {
-    /// The name of the object that counts `key`. It contains the number of shards, so that two placements share
-    /// nothing.
+    /// The name of the object that counts `key`. A shard's name contains the number of shards, so that two placements
+    /// never share an object.
     pub(crate) fn object(self, key: &str) -> String {
         match self {
             Self::PerKey => key.to_owned(),
@@ -123,7 +124,7 @@ mod tests {
     use super::Placement;
 
     #[test]
-    fn a_key_has_one_object_and_shards_have_as_many_keys() {
+    fn a_key_has_one_object_and_shards_share_the_keys_evenly() {
         let four = Placement::Shards(const { NonZero::new(4).unwrap() });
         let mut keys = HashMap::<String, u32>::new();
         for number in 0..4_000 {

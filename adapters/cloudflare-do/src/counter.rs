@@ -1,38 +1,63 @@
-//! What an object does: one call, one step, one answer.
+//! What an object does: decides on one call in one step.
 
 use std::mem;
 
-use tidegate_core::internal::SortedMap;
 use tidegate_core::{Error, ErrorKind, Millis, Policy, PolicyState, UnixMillis};
 
 use crate::bytes::{Reader, put, to_hex};
+use crate::cache::Cache;
 use crate::held::Held;
 use crate::rows::{Row, Rows};
 use crate::wire::{Action, Answer, Call, Granted, Known, Once, Reply, Returned};
 
-/// The counts of one object: its rows, those in use kept in memory as well.
+/// The counts of one object: its rows, with recently used ones in memory.
 ///
-/// Every change is written before it is in memory, and what is in memory was read from a row or written to one: a
-/// counter may be dropped at any moment, and one made anew over the same rows goes on where it was.
+/// Every change is written to the rows before it is kept in memory. So a counter may be dropped at any moment, and a new
+/// one over the same rows continues where it was. At most some 2 MiB of rows are kept in memory.
 #[derive(Debug)]
 pub struct Counter<R> {
     rows: R,
-    cache: SortedMap<Row>,
+    cache: Cache,
     /// When the pending alarm fires.
     alarm: Option<UnixMillis>,
+    /// The least time between two sweeps.
+    pause: Millis,
+    sweeping: Option<Sweeping>,
     known: Known,
 }
 
-/// The least time from setting an alarm to its firing: with traffic that never ends, an alarm a minute.
-const ALARM_AFTER_MIN: Millis = Millis::from_secs(60);
+/// The least time between two sweeps.
+const PAUSE_MIN: Millis = Millis::from_secs(60);
+
+/// What [`Counter::sweep`] has left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// There are more rows to look at. Let other events have a turn, then call it again.
+    More,
+    /// It is done. Rows remain, and if any of them expires, an alarm is set.
+    RowsRemain,
+    /// It is done, and no row remains: the object's storage can be deleted.
+    Empty,
+}
+
+/// A sweep under way.
+#[derive(Debug, Default)]
+struct Sweeping {
+    /// The last key of the pages before.
+    after: Option<String>,
+    /// The rows that remain of those pages.
+    kept: u64,
+    /// When the first of them expires, and of those written since.
+    next: Option<UnixMillis>,
+}
 
 impl<R: Rows> Counter<R> {
-    /// A counter over `rows`, which may hold those of an earlier one; `alarm` is when the object's pending alarm fires.
+    /// A counter over `rows`, which may hold those of an earlier one. `alarm` is when the object's pending alarm fires.
     pub fn new(rows: R, alarm: Option<UnixMillis>) -> Self {
-        Self { rows, cache: SortedMap::new(), alarm, known: Known::default() }
+        Self { rows, cache: Cache::default(), alarm, pause: PAUSE_MIN, sweeping: None, known: Known::default() }
     }
 
-    /// Carries out a call: the body of a request, at the object's time.
+    /// Carries out the call in `body`, at `clock` by the object's clock.
     pub fn answer(&mut self, body: &[u8], clock: UnixMillis) -> Reply {
         let mut known = mem::take(&mut self.known);
         let reply = Reply::of(Call::decode(body, &mut known).and_then(|call| self.apply(&call, clock)));
@@ -40,20 +65,31 @@ impl<R: Rows> Counter<R> {
         reply
     }
 
-    /// Removes the rows that have expired, and sets the next alarm if any remain. To be called when the alarm fires.
+    /// Removes expired rows from the next page of rows. Call it when the alarm fires, and again as long as it returns
+    /// [`Sweep::More`]; calls may be answered between. After the last page it sets the next alarm.
     ///
-    /// Answers whether any remain: where none do, the storage can be given back, and the counter is made anew when it
-    /// is next needed.
+    /// A sweep reads every row, so the next one waits for at least a millisecond per row that remains: an object with a
+    /// million rows is swept every 17 minutes.
     ///
     /// # Errors
-    /// Whatever keeps the storage from answering; the platform then fires the alarm again.
-    pub fn sweep(&mut self, clock: UnixMillis) -> Result<bool, Error> {
+    /// Whatever keeps the storage from answering. The next call begins a new sweep.
+    pub fn sweep(&mut self, clock: UnixMillis) -> Result<Sweep, Error> {
+        let Sweeping { after, kept, next } = self.sweeping.take().unwrap_or_default();
         self.alarm = None;
-        let next = self.rows.sweep(clock)?;
-        self.cache.retain(|row| row.expires > clock);
-        let Some(expiry) = next else { return Ok(false) };
-        self.wake_at(expiry.max(clock + ALARM_AFTER_MIN))?;
-        Ok(true)
+        let page = self.rows.sweep(clock, after.as_deref())?;
+        let (kept, next) = (kept + page.kept, earlier(next, page.next));
+        if page.last.is_some() {
+            self.sweeping = Some(Sweeping { after: page.last, kept, next });
+            return Ok(Sweep::More);
+        }
+        self.pause = PAUSE_MIN.max(Millis::new(kept));
+        if let Some(next) = next {
+            self.wake_at(next.max(clock + self.pause))?;
+        } else if kept == 0 {
+            self.cache = Cache::default();
+            return Ok(Sweep::Empty);
+        }
+        Ok(Sweep::RowsRemain)
     }
 
     /// The rows.
@@ -61,7 +97,7 @@ impl<R: Rows> Counter<R> {
         &self.rows
     }
 
-    /// The rows, the counter dropped: what an eviction leaves.
+    /// Drops the counter and returns its rows, as an eviction does.
     pub fn into_rows(self) -> R {
         self.rows
     }
@@ -82,13 +118,13 @@ impl<R: Rows> Counter<R> {
         }
     }
 
-    /// Forgets what was used, and a row that cannot be read. What is lent may be spent yet: it stays charged.
+    /// Forgets what was used, even if the row cannot be read. What is lent may still be spent, so it stays charged.
     fn delete(&mut self, call: &Call<'_>, clock: UnixMillis) -> Result<(), Error> {
         let row = match self.row(&call.key) {
             Err(error) if error.kind() == ErrorKind::Corrupt => None,
             row => row?.filter(|row| !row.leased.is_empty()).cloned(),
         };
-        // A reset comes with no time: what had not ended by the last call counts as lent.
+        // A reset carries no time, so leases that had not ended by the last call count as lent.
         let found = self.find(call, UnixMillis::new(0)).ok();
         let kept = row.zip(found).and_then(|(row, Found { state, held, .. })| {
             let (held, state) = held.reset(call.policy, &state?)?;
@@ -126,14 +162,16 @@ impl<R: Rows> Counter<R> {
             };
             answer.lease = lent.or(kept);
         }
-        let row = found.row_after(call, &state, &held, now, clock);
-        let first = once.as_ref().map(|(key, ttl)| (key, first_answer_row(&answer, now, *ttl, call.min_ttl, clock)));
         let mut rows = Vec::<(&str, Row)>::new();
-        if let Some(row) = row {
+        if let Some(row) = found.row_after(call, &state, &held, now, clock) {
             rows.push((&call.key, row));
         }
-        if let Some((key, row)) = first {
-            rows.push((key, row));
+        // A token remembers only what was admitted and charged, so that the limit bounds the number of these rows.
+        if let Some((key, ttl)) = &once
+            && decision.is_allowed()
+            && call.cost > 0
+        {
+            rows.push((key, first_answer_row(&answer, now, *ttl, call.min_ttl, clock)));
         }
         self.save(rows, clock)?;
         Ok(answer)
@@ -156,14 +194,18 @@ impl<R: Rows> Counter<R> {
         Ok(found.answer(call.policy, now, call.cost, false))
     }
 
-    /// What a key has, with its leases taken into account.
+    /// The state of a key, with its leases taken into account.
     fn find(&mut self, call: &Call<'_>, now: UnixMillis) -> Result<Found, Error> {
         let Some(row) = self.row(&call.key)? else {
             return Ok(Found { state: None, held: Held::default(), changed: false });
         };
-        let mut state = call.policy.decode(&row.value, now)?;
-        let held = Held::decode(&row.leased)?.settle(call.policy, &mut state, now);
-        Ok(Found { state: Some(state), held, changed: false })
+        // A reset carries no time: it finds no state implausible, and bounds no lease.
+        let reset = call.action == Action::Delete;
+        let mut state = call.policy.decode(&row.value, if reset { UnixMillis::MAX } else { now })?;
+        let mut held = Held::decode(&row.leased)?;
+        let changed = !reset && held.bound(now);
+        let held = held.settle(call.policy, &mut state, now);
+        Ok(Found { state: Some(state), held, changed })
     }
 
     fn first_answer(&mut self, key: &str, now: UnixMillis) -> Result<Option<Answer>, Error> {
@@ -174,7 +216,7 @@ impl<R: Rows> Counter<R> {
         Ok((until > now).then_some(first))
     }
 
-    /// A row from memory, or from storage to memory.
+    /// Returns a row from memory, or reads it from storage into memory.
     fn row(&mut self, key: &str) -> Result<Option<&Row>, Error> {
         if self.cache.get(key).is_none()
             && let Some(row) = self.rows.load(key)?
@@ -190,11 +232,16 @@ impl<R: Rows> Counter<R> {
         for (key, row) in rows {
             self.cache.insert(key, row);
         }
-        let wake = expiry.max(clock + ALARM_AFTER_MIN);
-        // A pending alarm stays, unless rows that come and go would wait for it more than twice as long as they need.
+        if let Some(sweeping) = &mut self.sweeping {
+            // It sets the alarm when it is done.
+            sweeping.next = earlier(sweeping.next, Some(expiry));
+            return Ok(());
+        }
+        let wake = expiry.max(clock + self.pause);
+        // A pending alarm stays, unless these rows would wait for it more than twice as long as they need.
         let late = |pending: UnixMillis| pending.since(clock).get() / 2 > wake.since(clock).get();
         if self.alarm.is_none_or(late) {
-            // The request is charged by now. If this fails, the next one that writes tries again.
+            // The request is charged by now. If this fails, the next write tries again.
             let _ = self.wake_at(wake);
         }
         Ok(())
@@ -207,11 +254,15 @@ impl<R: Rows> Counter<R> {
     }
 }
 
-/// A key's row, read.
+fn earlier(a: Option<UnixMillis>, b: Option<UnixMillis>) -> Option<UnixMillis> {
+    a.into_iter().chain(b).min()
+}
+
+/// The row of a key, decoded.
 struct Found {
     state: Option<PolicyState>,
     held: Held,
-    /// Whether the call itself has changed it already.
+    /// Whether the call has already changed it.
     changed: bool,
 }
 
@@ -224,7 +275,7 @@ impl Found {
         let (state, back) = (self.state.as_mut()?, back?);
         let before = (state.clone(), self.held.clone());
         let kept = self.held.take_back(policy, state, now, back);
-        self.changed = before.0 != *state || before.1 != self.held;
+        self.changed |= before.0 != *state || before.1 != self.held;
         kept
     }
 
@@ -233,7 +284,7 @@ impl Found {
         Answer { admitted, now, cost, lease: None, before }
     }
 
-    /// The row to write for a new state; `None` where what is stored says the same.
+    /// The row to write for a new state; `None` if the stored row says the same.
     fn row_after(
         &self,
         call: &Call<'_>,
@@ -257,7 +308,7 @@ impl Found {
 }
 
 impl Once {
-    /// The row that keeps the first answer. No storage key begins so.
+    /// The key of the row with the first answer. No storage key begins like this.
     fn key(&self, key: &str) -> String {
         format!("once:{}:{key}", to_hex(&self.token))
     }

@@ -1,4 +1,9 @@
-//! What went wrong on the way to an object, in the core's kinds.
+//! Errors of calls to objects, in the core's kinds.
+//!
+//! A caller may fail open on [`Unavailable`](ErrorKind::Unavailable) and [`Timeout`](ErrorKind::Timeout). A client that
+//! floods its key can overload the key's object, so an overload, a limit that the object exceeded, and a deadline that
+//! passed while objects answer are [`Contended`](ErrorKind::Contended). An error that is not known to be the platform's
+//! own failure is [`Refused`](ErrorKind::Refused).
 
 use tidegate_core::{Error, ErrorKind};
 
@@ -8,47 +13,69 @@ use tidegate_core::{Error, ErrorKind};
 pub struct Thrown {
     /// The error's text.
     pub message: String,
-    /// `.overloaded`: the object has more requests than it can serve; this one was not delivered.
+    /// `.overloaded`: the object has more requests than it can serve, and this one was not delivered.
     pub overloaded: bool,
-    /// `.retryable`: the platform's own transient failure; the request may have been delivered.
+    /// `.retryable`: a transient failure of the platform. The request may have been delivered.
     pub retryable: bool,
     /// `.remote`: thrown by the object's code.
     pub remote: bool,
 }
 
+/// What the platform says when an object has too much work.
+const OVERLOADED: [&str; 4] = ["overloaded", "requests queued", "too much load", "too many concurrent"];
+
+/// What it says when an object was reset because of a limit that requests can make it exceed.
+const EXCEEDED: [&str; 3] = ["memory limit", "cpu time limit", "exceeded timeout"];
+
+/// What it says when it failed itself, where it does not set `.retryable`.
+const FAILED: [&str; 4] = ["network connection lost", "code was updated", "internal error", "transient"];
+
 impl From<Thrown> for Error {
     fn from(thrown: Thrown) -> Self {
         let text = thrown.message.to_ascii_lowercase();
-        let text = text.as_bytes();
-        let says = |parts: &[&str]| parts.iter().any(|part| text.windows(part.len()).any(|at| at == part.as_bytes()));
-        let (kind, what) =
-            if thrown.overloaded || says(&["overloaded", "too many requests queued", "queued for too long"]) {
-                (ErrorKind::Unavailable, "the object is overloaded; nothing was charged")
-            } else if thrown.retryable
-                || says(&["reset", "network connection lost", "timeout", "timed out", "storage operation"])
-            {
-                (ErrorKind::Timeout, "the object was lost before it answered; the request may have been charged")
-            } else if thrown.remote || says(&["exceeded its", "limit exceeded", "not allowed", "no such", "class"]) {
-                (
-                    ErrorKind::Refused,
-                    "the object failed; is the bound class one of tidegate_cloudflare_do::durable_object!, listed in \
-                 new_sqlite_classes, and within the account's limits?",
-                )
-            } else {
-                (ErrorKind::Unavailable, "the object cannot be reached; the request may have been charged")
-            };
+        let says = |parts: &[&str]| parts.iter().any(|part| contains(text.as_bytes(), part.as_bytes()));
+        let (kind, what) = if thrown.overloaded || says(&OVERLOADED) {
+            (ErrorKind::Contended, "the object is overloaded; nothing was charged")
+        } else if says(&EXCEEDED) {
+            (ErrorKind::Contended, "the object exceeded a limit and was reset; the request may have been charged")
+        } else if !thrown.remote && (thrown.retryable || says(&FAILED)) {
+            (ErrorKind::Timeout, "the object was lost before it answered; the request may have been charged")
+        } else {
+            (
+                ErrorKind::Refused,
+                "the object failed; check that the bound class is one of tidegate_cloudflare_do::durable_object!, is \
+                 listed in new_sqlite_classes, and is within the account's limits",
+            )
+        };
         Self::new(kind, format!("durable object: {what}: {}", shortened(&thrown.message)))
     }
 }
 
-/// An answer that Tidegate's object does not give.
-pub(crate) fn nonsense(what: &str) -> Error {
+/// The error of a call whose deadline has passed. If objects answer others, then the store is up and this object is
+/// slow, which a client can cause.
+#[cfg(any(target_arch = "wasm32", test))]
+pub(crate) fn late(deadline: tidegate_core::Millis, objects_answer: bool) -> Error {
+    let (kind, others) = match objects_answer {
+        true => (ErrorKind::Contended, ", while objects answered other calls"),
+        false => (ErrorKind::Timeout, ""),
+    };
+    let message = format!("durable object: no answer within {deadline}{others}; the request may have been charged");
+    Error::new(kind, message)
+}
+
+/// The error for an answer that Tidegate's object does not give.
+pub(crate) fn not_an_answer(what: &str) -> Error {
     let message = format!(
-        "durable object: {} is no answer of Tidegate's; is the bound class one of \
-         tidegate_cloudflare_do::durable_object!, of this version?",
+        "durable object: unexpected answer \"{}\"; check that the bound class is one of \
+         tidegate_cloudflare_do::durable_object!, and of this version",
         shortened(what)
     );
     Error::new(ErrorKind::Corrupt, message)
+}
+
+// `str::contains` brings a general search algorithm along, which is larger than this.
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|at| at == part)
 }
 
 fn shortened(text: &str) -> &str {
@@ -57,24 +84,56 @@ fn shortened(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::{Error, ErrorKind};
+    use tidegate_core::{Error, ErrorKind, Millis};
 
-    use super::Thrown;
+    use super::{Thrown, late};
+
+    fn plain(message: &str) -> Thrown {
+        Thrown { message: message.into(), ..Thrown::default() }
+    }
 
     #[test]
-    fn an_error_is_of_the_kind_that_says_whether_it_may_have_charged() {
-        let plain = |message: &str| Thrown { message: message.into(), ..Thrown::default() };
-        let cases = [
-            (Thrown { overloaded: true, retryable: true, ..plain("x") }, ErrorKind::Unavailable),
-            (plain("Durable Object is overloaded. Requests queued for too long."), ErrorKind::Unavailable),
-            (Thrown { retryable: true, ..plain("internal error") }, ErrorKind::Timeout),
-            (plain("Durable Object reset because its code was updated."), ErrorKind::Timeout),
-            (plain("Network connection lost."), ErrorKind::Timeout),
-            (Thrown { remote: true, ..plain("unreachable executed") }, ErrorKind::Refused),
-            (plain("no route"), ErrorKind::Unavailable),
+    fn an_error_that_a_client_can_cause_is_not_a_store_failure() {
+        let flooded = [
+            Thrown { overloaded: true, retryable: true, ..plain("x") },
+            plain("Durable Object is overloaded. Requests queued for too long."),
+            plain("Durable Object is overloaded. Too much data queued."),
+            plain("Too many requests queued."),
+            plain("Your account is generating too much load on Durable Objects. Please back off and try again later."),
+            plain("Durable Object's isolate exceeded its memory limit and was reset."),
+            Thrown { retryable: true, ..plain("Durable Object's isolate exceeded its memory limit and was reset.") },
+            plain("Durable Object exceeded its CPU time limit and was reset."),
+            plain("Durable Object storage operation exceeded timeout which caused object to be reset."),
         ];
-        for (thrown, kind) in cases {
-            assert_eq!(Error::from(thrown.clone()).kind(), kind, "{thrown:?}");
+        for thrown in flooded {
+            assert_eq!(Error::from(thrown.clone()).kind(), ErrorKind::Contended, "{thrown:?}");
         }
+        assert_eq!(late(Millis::from_secs(2), true).kind(), ErrorKind::Contended);
+        let unknown = [
+            Thrown { remote: true, ..plain("unreachable executed") },
+            // An object's own text must not make its failure look like the platform's.
+            Thrown { remote: true, ..plain("Network connection lost.") },
+            Thrown { remote: true, retryable: true, ..plain("x") },
+            plain("Exceeded allowed rows written in Durable Objects free tier."),
+            plain("no route"),
+            plain(""),
+        ];
+        for thrown in unknown {
+            assert_eq!(Error::from(thrown.clone()).kind(), ErrorKind::Refused, "{thrown:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_of_the_platform_is_a_store_failure() {
+        let failed = [
+            Thrown { retryable: true, ..plain("internal error; reference = 0") },
+            plain("Durable Object reset because its code was updated."),
+            plain("Network connection lost."),
+            plain("Cannot resolve Durable Object due to transient issue on remote node."),
+        ];
+        for thrown in failed {
+            assert_eq!(Error::from(thrown.clone()).kind(), ErrorKind::Timeout, "{thrown:?}");
+        }
+        assert_eq!(late(Millis::from_secs(2), false).kind(), ErrorKind::Timeout);
     }
 }

@@ -1,8 +1,8 @@
-//! What an object has lent of a key's quota, so that the sum never passes the limit.
+//! The leases that an object has granted of a key's quota.
 //!
-//! A lease is charged in full when it is granted. It ends with its fixed window at the latest. A token
-//! bucket would drain while the lease is still to be spent, and so admit lease and refill both; therefore its level
-//! does not drain below what is lent: bucket and leases together never hold more than the capacity.
+//! A lease is charged in full when it is granted. A lease of a fixed window ends with the window at the latest. A token
+//! bucket would drain while the lease is unspent, and then admit both the lease and the refill. So its level does not
+//! drain below what is lent: the bucket and its leases together never hold more than the capacity.
 
 use tidegate_core::algorithm::{BucketState, MAX_UNITS, TokenBucket, WindowState};
 use tidegate_core::{Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
@@ -10,15 +10,21 @@ use tidegate_core::{Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, R
 use crate::bytes::{Reader, put};
 use crate::wire::{Granted, Returned};
 
-/// The leases of one key that its state is charged with, the first to end first: those that have not ended, and those
-/// that may be given back yet.
+/// The leases that the state of a key is charged with, in the order of their ends: those that have not ended, and those
+/// that may still be given back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held(Vec<Granted>);
 
-/// The most leases of one key at a time; an isolate beyond that makes plain calls.
+/// The most leases of one key at a time. Further isolates make plain calls.
 const LEASES_MAX: usize = 64;
 
-/// Whether a policy's quota can be lent: one token bucket or fixed window, denials free.
+/// The longest lifetime of a lease.
+pub(crate) const LIFETIME_MAX: Millis = Millis::from_secs(60);
+
+/// How far a clock may be ahead of another before it counts as wrong.
+const AHEAD_MAX: Millis = Millis::from_secs(60);
+
+/// Whether a policy's quota can be lent: it has one token bucket or fixed window, and does not charge denials.
 pub(crate) fn can_lend(policy: &Policy) -> bool {
     let lendable = |rule: &Rule| matches!(rule, Rule::TokenBucket(_) | Rule::FixedWindow(_));
     matches!(policy.quotas(), [quota] if lendable(quota.rule())) && !policy.charges_denied()
@@ -44,13 +50,25 @@ impl Held {
         let sum = leases.iter().try_fold(0u64, |sum, lease| sum.checked_add(lease.units));
         let fits = leases.len() <= LEASES_MAX && sum.is_some_and(|sum| sum <= MAX_UNITS);
         if !fits || !leases.is_sorted_by_key(|lease| lease.until) {
-            return Err(rest.error("stored leases that no object wrote"));
+            return Err(rest.error("the stored leases are invalid"));
         }
         Ok(Self(leases))
     }
 
-    /// The leases that still matter at `now`, a bucket brought to then: up to each lease's end it did not drain below
-    /// what was lent.
+    /// Moves the ends of leases that a wrong clock granted to the latest end that is possible at `now`. Without this,
+    /// they would hold a bucket's level for as long as that clock was ahead. Returns whether there were any.
+    pub(crate) fn bound(&mut self, now: UnixMillis) -> bool {
+        let latest = now + LIFETIME_MAX + AHEAD_MAX;
+        let mut wrong = false;
+        for lease in self.0.iter_mut().filter(|lease| lease.until > latest) {
+            lease.until = latest;
+            wrong = true;
+        }
+        wrong
+    }
+
+    /// Brings a bucket's state to `now`, and returns the leases that still matter then. Until a lease's end the bucket
+    /// did not drain below what was lent.
     pub(crate) fn settle(mut self, policy: &Policy, state: &mut PolicyState, now: UnixMillis) -> Self {
         if self.0.is_empty() {
             return self;
@@ -75,8 +93,8 @@ impl Held {
         self
     }
 
-    /// What is left of leases and state when all that was used is forgotten: what is lent may be spent yet, so it stays
-    /// charged. `None` where nothing is lent. By no clock, so a window's leases count as lent until it ends.
+    /// The leases and the state after a reset: what is lent may still be spent, so it stays charged. `None` if nothing is
+    /// lent. A reset carries no time, so a window's leases count as lent until the window ends.
     pub(crate) fn reset(mut self, policy: &Policy, state: &PolicyState) -> Option<(Self, PolicyState)> {
         let used = match (policy.quotas()[0].rule(), &state.parts()[0]) {
             (Rule::TokenBucket(bucket), QuotaState::Bucket(level)) => {
@@ -96,8 +114,8 @@ impl Held {
         self.0.iter().filter(|lease| lease.until > then).map(|lease| lease.units).sum()
     }
 
-    /// Lends up to `want` of what is left, but no more than half of it, so that others find something too. A lease that is
-    /// kept becomes a part of it.
+    /// Lends up to `want`, but at most half of what is left, so that something remains for others. A lease that is kept
+    /// becomes part of the new one.
     pub(crate) fn lend(
         &mut self,
         policy: &Policy,
@@ -107,6 +125,7 @@ impl Held {
         lifetime: Millis,
         kept: Option<Granted>,
     ) -> Option<Granted> {
+        let lifetime = lifetime.min(LIFETIME_MAX);
         let count = self.0.iter().filter(|lease| lease.until > now).count();
         if !can_lend(policy) || count.saturating_sub(usize::from(kept.is_some())) >= LEASES_MAX {
             return None;
@@ -124,7 +143,7 @@ impl Held {
         let (kept, until) = kept.map_or((0, until), |kept| (kept.units, until.max(kept.until)));
         let granted = Granted { units: kept + units, until };
         if self.0.len() == LEASES_MAX {
-            // The first has ended, and can no longer be given back.
+            // The first one has ended. From now on it cannot be given back.
             self.0.remove(0);
         }
         let place = self.0.partition_point(|lease| lease.until <= until);
@@ -132,8 +151,8 @@ impl Held {
         Some(granted)
     }
 
-    /// Takes back what was not spent of a lease, and answers with what is kept of it. One that the state is not charged
-    /// with was forgotten by a reset.
+    /// Takes back what was not spent of a lease, and returns what is kept of it. A reset may have forgotten the lease:
+    /// then nothing happens.
     pub(crate) fn take_back(
         &mut self,
         policy: &Policy,
@@ -141,13 +160,13 @@ impl Held {
         now: UnixMillis,
         Returned { lease, unspent, kept }: Returned,
     ) -> Option<Granted> {
-        // Two leases that are alike are interchangeable.
+        // Equal leases are interchangeable.
         let place = self.0.iter().position(|held| *held == lease)?;
         let unspent = unspent.min(lease.units);
         let charged_at = match policy.quotas()[0].rule() {
-            // It ends with its window, or before: either way, in it.
+            // It ended within its window.
             Rule::FixedWindow(_) => UnixMillis::new(lease.until.get().saturating_sub(1)),
-            // Since it has ended the bucket has been draining, for all one knows this.
+            // Since its end the bucket has been draining, possibly this lease.
             _ => lease.until.min(now),
         };
         policy.refund(state, charged_at, now, unspent);
@@ -160,13 +179,13 @@ impl Held {
         None
     }
 
-    /// When the last lease ends; the epoch where there is none.
+    /// When the last lease ends; the epoch if there is none.
     pub(crate) fn last_end(&self) -> UnixMillis {
         self.0.last().map_or(UnixMillis::new(0), |lease| lease.until)
     }
 }
 
-/// The latest time that a state has seen: leases that ended before it are settled.
+/// The latest instant of a state. Leases that ended before it are settled.
 fn latest(state: &PolicyState) -> UnixMillis {
     match &state.parts()[0] {
         QuotaState::Bucket(level) => level.at,
@@ -175,7 +194,7 @@ fn latest(state: &PolicyState) -> UnixMillis {
     }
 }
 
-/// A bucket at `now`, drained to no less than what is lent.
+/// A bucket at `now`, drained to what is lent or more.
 fn drained(bucket: &TokenBucket, state: BucketState, now: UnixMillis, lent: u64) -> BucketState {
     let drain = now.since(state.at).get().saturating_mul(bucket.refill());
     let least = lent.saturating_mul(bucket.per().get()).min(MAX_UNITS);

@@ -1,4 +1,4 @@
-//! Parts of quotas lent to an isolate, spent there without a round trip.
+//! Parts of a quota that an isolate borrows and spends without a round trip.
 
 mod slot;
 
@@ -9,52 +9,64 @@ use tidegate_core::internal::SortedMap;
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
 use tidegate_core::{
     Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Floor, Key, Limiter, Millis, Origin, Policy,
-    Refund,
+    Refund, UnixMillis,
 };
 
-use crate::config::Clock;
-use crate::held::can_lend;
+use crate::held::{LIFETIME_MAX, can_lend};
 use crate::leases::slot::{Slot, Spent};
 use crate::store::{DurableObjects, DurableObjectsLimiter, Namespace};
 use crate::wire::{Action, Returned};
 
-/// A limiter that leases parts of a quota from its object, and admits from a lease without asking.
+/// A limiter that leases parts of a quota from the key's object, and admits requests from a lease without a call.
 ///
-/// Keep one for the isolate's life, in a `thread_local` or a `static`: it holds the leases. Policies of one token
-/// bucket or one fixed window are leased; checks by other policies, or under a token, are plain calls, as
-/// [`DurableObjects::limiter`] makes them.
+/// Keep one for the isolate's life, in a `static` or a `thread_local`, because it holds the leases. It leases policies of
+/// one token bucket or one fixed window that do not charge denials. Checks by other policies and checks with a token are
+/// plain calls, as [`DurableObjects::limiter`] makes them.
 ///
-/// **At most** what an exact limiter admits: a lease is charged when it is granted, so leases and object together never
-/// hold more than the quota; by the clocks that [`Check::now`] is read from, as everywhere. **At least** what that
-/// admits with a lower limit: what an isolate holds the others cannot have, and what it held when it died nobody can.
-/// [`lease_capabilities`] says how much lower.
+/// **Ceiling:** the limit, as without leases. A lease is charged when it is granted, so the leases and the object together
+/// never hold more than the quota. **Floor:** what an exact limiter with a lower limit admits, because other isolates
+/// cannot use what one isolate holds, or held when it died. [`lease_capabilities`] says how much lower.
 ///
-/// To lose little, an isolate that asks for a key once in a lifetime gets no lease, others get one that doubles each
-/// time it is spent, and what was not spent is given back with the next call. To wait little, an isolate whose requests
-/// outran a lease asks for the next one that much earlier, by half a lease at most, and they spend the rest meanwhile. An
-/// object lends at most half of what is left, so that the end of a quota is counted one by one: a lone isolate spends a
-/// window to the last.
-///
-/// A decision from a lease tells no `remaining`: nobody knows what the other isolates have left. A denial is always the
-/// object's. A reset forgets what was used, and what is lent stays charged until it ends, for it may be spent yet. When a
-/// limit changes, a lease by the old one is given back with the next check.
+/// - The first request for a key in a lifetime gets no lease. Leases then double each time they are spent. The next call
+///   returns what was not spent. The object lends at most half of what is left, so a lone isolate spends a window to
+///   the last unit.
+/// - If requests come faster than leases do, an isolate asks for the next lease earlier, when up to half of the current
+///   one is left. Requests spend the rest meanwhile.
+/// - A decision from a lease has no `remaining`, because the isolate does not know what others have left. Only the object
+///   denies. If the object fails, what is left of a lease is still spent, and then checks return the error.
+/// - A reset does not recall leases: what is lent stays charged until it ends. After a change of the limit, the next
+///   check returns the lease.
+/// - The isolate measures a lease's lifetime by its own clock, from before it asked. So the clocks of isolates and objects
+///   need not agree.
 #[derive(Debug)]
 pub struct Leases<N> {
     calls: DurableObjectsLimiter<N>,
     slice: NonZero<u64>,
     lifetime: Millis,
-    slots: Mutex<SortedMap<Slot>>,
+    slots: Mutex<Slots>,
 }
 
-/// Slots are not looked through for what has ended before there are this many.
-const MIN_SWEEP: usize = 64;
+/// What an isolate holds, by storage key.
+#[derive(Debug, Default)]
+struct Slots {
+    by_key: SortedMap<Slot>,
+    /// The number of slots at which those that are no longer of use are dropped.
+    sweep_at: usize,
+    swept_at: UnixMillis,
+}
 
-/// What [`Leases`] of a slice and a lifetime can do.
+/// Fewer slots than this are never swept.
+const SWEEP_MIN: usize = 64;
+
+/// The most keys of which an isolate holds leases.
+const SLOTS_MAX: usize = 16_384;
+
+/// The capabilities of [`Leases`] with a slice and a lifetime.
 ///
-/// Never more than the limit. Of requests of cost 1 at least what an exact limiter admits whose limit is lower by two
-/// slices for each isolate, those that died included, within one lifetime of a key's first request: one that it has not
-/// spent, and one that it has spent without the object knowing, which keeps a bucket from draining. In each further
-/// lifetime another slice may be lost with each isolate that falls silent.
+/// It never admits more than the limit. Of requests of cost 1, it admits at least as many as an exact limiter whose limit
+/// is lower by two slices per isolate, isolates that died included, within one lifetime of a key's first request. One slice
+/// may be unspent. The other may be spent without the object knowing, which keeps a bucket from draining. In each further
+/// lifetime, each isolate that falls silent may cost another slice.
 ///
 /// ```
 /// use std::num::NonZero;
@@ -72,45 +84,55 @@ pub const fn lease_capabilities(slice: NonZero<u64>, lifetime: Millis) -> Capabi
 }
 
 impl<N: Namespace> Leases<N> {
-    /// A limiter that leases up to `slice` at a time, for up to `lifetime`.
+    /// A limiter that leases up to `slice` units at a time, for up to `lifetime`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a store that goes by [`Clock::Object`], which an isolate cannot read, or a lifetime
-    /// of nothing.
+    /// [`ErrorKind::Invalid`] if `lifetime` is zero or longer than a minute.
     pub fn new(store: DurableObjects<N>, slice: NonZero<u64>, lifetime: Millis) -> Result<Self, Error> {
-        if store.config().clock == Clock::Object {
-            let what = "clock: an isolate cannot spend a lease by the object's clock; write Clock::Caller";
+        if lifetime == Millis::ZERO || lifetime > LIFETIME_MAX {
+            let what = format!("lifetime: {lifetime} is out of range; write 1 ms to {LIFETIME_MAX}");
             return Err(Error::new(ErrorKind::Invalid, what));
-        }
-        if lifetime == Millis::ZERO {
-            return Err(Error::new(ErrorKind::Invalid, "lifetime: 0 ms leaves no time to spend; write at least 1 ms"));
         }
         Ok(Self { calls: AtomicLimiter::new(store), slice, lifetime, slots: Mutex::default() })
     }
 
-    /// What a check can have without asking.
+    /// What a check gets without a call.
     fn spend(&self, key: &str, check: &Check<'_>) -> Spent {
         let mut slots = self.slots();
-        if let Some(slot) = slots.get_mut(key) {
+        if let Some(slot) = slots.by_key.get_mut(key) {
             return slot.spend(check, self.slice.get(), self.lifetime, self.calls.store().config().deadline);
         }
-        if slots.len() >= MIN_SWEEP && slots.len().is_power_of_two() {
-            slots.retain(|slot| slot.is_of_use(check.now, self.lifetime));
+        if slots.has_room(check.now, self.lifetime) {
+            slots.by_key.insert(key, Slot::asked(check.now));
         }
-        slots.insert(key, Slot::asked(check.now));
         Spent::AskPlainly
     }
 
     fn with_slot<T>(&self, key: &str, step: impl FnOnce(&mut Slot) -> T) -> Option<T> {
-        self.slots().get_mut(key).map(step)
+        self.slots().by_key.get_mut(key).map(step)
     }
 
-    fn slots(&self) -> MutexGuard<'_, SortedMap<Slot>> {
+    fn slots(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A check that asks for a lease along with its answer. The core makes the decision of that as of any other.
+impl Slots {
+    /// Makes room for one more slot. Slots are swept when their number has doubled since the last sweep; when they are as
+    /// many as there may be, once in a lifetime.
+    fn has_room(&mut self, now: UnixMillis, lifetime: Millis) -> bool {
+        let full = self.by_key.len() >= SLOTS_MAX;
+        let due = now < self.swept_at || now.since(self.swept_at) >= lifetime;
+        if self.by_key.len() >= self.sweep_at.max(SWEEP_MIN) && (due || !full) {
+            self.by_key.retain(|slot| slot.is_of_use(now, lifetime));
+            self.sweep_at = (self.by_key.len() * 2).min(SLOTS_MAX);
+            self.swept_at = now;
+        }
+        self.by_key.len() < SLOTS_MAX
+    }
+}
+
+/// A check that asks for a lease along with its decision.
 struct Asking<'a, N: Namespace> {
     limiter: &'a Leases<N>,
     key: String,
@@ -131,7 +153,9 @@ impl<N: Namespace> Atomic for Asking<'_, N> {
         let answer = store.send(&call).await?;
         if let Some(granted) = answer.lease {
             let rule = *check.policy.quotas()[0].rule();
-            self.limiter.with_slot(&self.key, |slot| slot.keep(granted, rule, answer.now, self.back));
+            // The object granted it after `check.now`, so it ends here before it ends there.
+            let spendable = (check.now, check.now + granted.until.since(answer.now));
+            self.limiter.with_slot(&self.key, |slot| slot.keep(granted, rule, spendable, self.back));
         }
         answer.before(check.policy)
     }
@@ -142,7 +166,7 @@ impl<N: Namespace> Atomic for Asking<'_, N> {
 }
 
 impl<N: Namespace> Drop for Asking<'_, N> {
-    /// Lets the next one ask, even where this call failed or was dropped half way.
+    /// Lets the next check ask, even if this call failed or its future was dropped.
     fn drop(&mut self) {
         self.limiter.with_slot(&self.key, Slot::answered);
     }
@@ -166,7 +190,7 @@ impl<N: Namespace> Limiter for Leases<N> {
             Spent::AskForMore { want, back } => {
                 let asking = Asking { limiter: self, key: key.clone(), want, back };
                 match AtomicLimiter::new(asking).check(check).await {
-                    // Others have left some of the lease that is kept.
+                    // What is left of the lease that was kept is charged already.
                     Err(_) if self.with_slot(&key, |slot| slot.spend_kept(&check)) == Some(true) => admitted(),
                     decision => decision,
                 }
@@ -175,14 +199,17 @@ impl<N: Namespace> Limiter for Leases<N> {
         }
     }
 
-    /// As the object sees it: what is lent counts as used.
+    /// Returns what the object knows: what is lent counts as used.
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
         self.calls.peek(check).await
     }
 
     /// Unsupported: the object cannot tell what was spent from what is lent, and would give back both.
     async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
-        Err(Error::new(ErrorKind::Unsupported, "this store cannot do refund: what is lent would be given back, too"))
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "leases do not support refunds: a refund would also give back what is lent",
+        ))
     }
 
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {

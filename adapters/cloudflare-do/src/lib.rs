@@ -1,34 +1,47 @@
-//! Exact rate limiting on Cloudflare Durable Objects: one object, one synchronous step, one row a decision.
+//! Exact rate limiting on Cloudflare Durable Objects.
 //!
-//! [`DurableObjects`] is an [`Atomic`](tidegate_core::store::Atomic) store: each key lives in one object, which decides
-//! by the core's own [`Policy::decide`](tidegate_core::Policy::decide) in a step that nothing interrupts, and answers
-//! with the state before it. One line exports the object's class, and one makes the limiter:
+//! Each key lives in one object, which decides in one synchronous step with the core's own
+//! [`Policy::decide`](tidegate_core::Policy::decide). [`DurableObjects`] is an
+//! [`Atomic`](tidegate_core::store::Atomic) store: the object answers with the state before the step, and the Worker
+//! recomputes the decision from it. One macro exports the object's class:
 //!
 //! ```ignore
 //! tidegate_cloudflare_do::durable_object!(Tidegate);
 //!
-//! let limiter = DurableObjects::new(env.durable_object("TIDEGATE")?).limiter();
+//! let limiter = DurableObjects::from_env(&env, "TIDEGATE", Config::default())?.limiter();
 //! let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
 //! let decision = limiter.check(Check::new(&policy, &key, UnixMillis::new(Date::now().as_millis()))).await?;
 //! ```
 //!
-//! # What is stored
-//! One row a policy and key in the object's SQLite storage, under the core's storage key: when it expires, what is
-//! leased of it, and the state's bytes. An admitted request writes one row, a denied one none. A token's first answer is
-//! a row of its own.
-//! Expired rows are removed by the object's alarm, of which at most one is pending.
+//! # Clock
+//! By default the object's clock decides ([`Clock::Object`]) and [`Check::now`](tidegate_core::Check::now) is not read. A
+//! Worker whose clock is wrong cannot lock a key.
+//!
+//! # Storage
+//! The object stores one row per policy and key in its SQLite storage: the expiry, the leases and the encoded state. An
+//! admitted request writes one row. A denied request writes none, unless the policy charges denials. A request that is
+//! admitted and charged under an idempotency token writes a second row, with the token's first answer. An alarm removes
+//! expired rows.
 //!
 //! # Leases
-//! [`Leases`] borrows parts of a quota for an isolate, and admits from them without a round trip. The ceiling stays the
+//! [`Leases`] borrows parts of a quota for an isolate and admits from them without a round trip. The ceiling stays the
 //! limit.
 //!
 //! # Errors
-//! An object that is overloaded or cannot be reached is [`Unavailable`](tidegate_core::ErrorKind::Unavailable); one
-//! that was lost before it answered is [`Timeout`](tidegate_core::ErrorKind::Timeout), for it may have charged. A row
-//! that Tidegate did not write is [`Corrupt`](tidegate_core::ErrorKind::Corrupt) and left as it is.
+//! | kind | when |
+//! |-|-|
+//! | [`Timeout`](tidegate_core::ErrorKind::Timeout) | the platform lost the object, or no object answers; the request may have been charged |
+//! | [`Contended`](tidegate_core::ErrorKind::Contended) | the object is overloaded, exceeded a limit, or did not answer in time while others did |
+//! | [`Corrupt`](tidegate_core::ErrorKind::Corrupt) | a row or an answer is not Tidegate's; the row is left as it is |
+//! | [`Refused`](tidegate_core::ErrorKind::Refused) | the class or the binding is wrong, or the storage is full |
+//! | [`Invalid`](tidegate_core::ErrorKind::Invalid) | the binding is missing, or the object runs another version of this crate |
+//!
+//! A caller may fail open on [`Timeout`](tidegate_core::ErrorKind::Timeout) only. A client that floods its key causes
+//! [`Contended`](tidegate_core::ErrorKind::Contended).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod bytes;
+mod cache;
 #[cfg(target_arch = "wasm32")]
 mod calls;
 mod config;
@@ -47,19 +60,20 @@ mod store;
 mod wire;
 
 pub use config::{Clock, Config, Placement};
-pub use counter::Counter;
+pub use counter::{Counter, Sweep};
 pub use error::Thrown;
 pub use leases::{Leases, lease_capabilities};
 #[cfg(target_arch = "wasm32")]
 pub use object::{Object, derive};
-pub use rows::{Row, Rows};
+pub use rows::{Page, Row, Rows};
 #[cfg(target_arch = "wasm32")]
 pub use storage::ObjectStorage;
 pub use store::{Address, DurableObjects, DurableObjectsLimiter, Namespace};
 pub use wire::Reply;
 
-/// Exports a Durable Object class that counts, under the name that the wrangler configuration gives it. For crates that
-/// depend on `worker` 0.8; expands to nothing but on WebAssembly.
+/// Exports a Durable Object class that counts. The argument is the class's name in the wrangler configuration.
+///
+/// The calling crate must depend on `worker` 0.8. On targets other than WebAssembly it expands to nothing.
 ///
 /// ```
 /// tidegate_cloudflare_do::durable_object!(Tidegate);
@@ -72,7 +86,7 @@ macro_rules! durable_object {
         const _: () = {
             use ::worker::wasm_bindgen::{self, prelude::wasm_bindgen};
 
-            // Not `worker::durable_object`, which answers fetches, and those take an object longer than a call of a method.
+            // `worker::durable_object` would answer fetches, which take an object longer than method calls.
             #[wasm_bindgen(wasm_bindgen = ::worker::wasm_bindgen)]
             pub struct $name {
                 object: $crate::Object,

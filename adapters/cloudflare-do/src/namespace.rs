@@ -1,4 +1,4 @@
-//! Cloudflare's own way to an object: a call of its method.
+//! The [`Namespace`] on Cloudflare: each call is a method call of the object.
 
 use tidegate_core::{Error, ErrorKind, Millis};
 use worker::js_sys::Reflect;
@@ -7,13 +7,13 @@ use worker::wasm_bindgen::{self, JsCast as _, JsValue};
 use worker::{Env, ObjectNamespace};
 
 use crate::bytes::to_hex;
-use crate::calls::{Asked, Settled};
+use crate::calls::{Asked, Outcome, Settled};
 use crate::config::Config;
-use crate::error::Thrown;
+use crate::error::{Thrown, late};
 use crate::store::{Address, DurableObjects, Namespace};
 use crate::wire::Reply;
 
-/// The least and the longest time to wait for an answer.
+/// The shortest and the longest deadline.
 const DEADLINES: (Millis, Millis) = (Millis::new(1), Millis::from_secs(3_600));
 
 #[wasm_bindgen(module = "/src/cloudflare.js")]
@@ -31,12 +31,12 @@ extern "C" {
 }
 
 impl DurableObjects<ObjectNamespace> {
-    /// A store in the namespace bound as `name`.
+    /// A store in the namespace that is bound as `name`.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) where there is no such binding.
+    /// [`Invalid`](ErrorKind::Invalid) if there is no such binding.
     pub fn from_env(env: &Env, name: &str, config: Config) -> Result<Self, Error> {
-        // Not `Env::durable_object`, which is large for what else it tells of a binding that is none.
+        // `Env::durable_object` describes a binding of another type in detail, which takes much code.
         let property = |of: &JsValue, name: &str| Reflect::get(of, &JsValue::from_str(name)).unwrap_or_default();
         let namespace = property(env.as_ref(), name);
         if !property(&namespace, "getByName").is_function() {
@@ -54,33 +54,29 @@ impl Namespace for ObjectNamespace {
         let question = format!("{}?{}", object.name, to_hex(&body));
         let asked =
             Asked::by(|call, settled| ask(self.as_ref(), &question, object.location_hint, deadline_ms, call, settled));
-        let asked = asked.map_err(|error| not_bound(&error.into()))?;
-        let answer = asked.await.map_err(|error| Error::from(thrown(error)))?;
-        answer.ok_or_else(|| timeout(deadline))
+        match asked.map_err(|error| not_sent(&error.into()))?.await {
+            Outcome::Answered(reply) => Ok(reply),
+            Outcome::Late { objects_answer } => Err(late(deadline, objects_answer)),
+            Outcome::Threw(error) => Err(thrown(error).into()),
+        }
     }
 }
 
 fn missing(name: &str) -> Error {
     let message =
-        format!("durable object: there is no namespace {name}; bind one in wrangler.jsonc, in durable_objects");
+        format!("durable object: no namespace is bound as {name}; add it to durable_objects in wrangler.jsonc");
     Error::new(ErrorKind::Invalid, message)
 }
 
-/// No answer in time.
-fn timeout(deadline: Millis) -> Error {
-    let message = format!("durable object: no answer within {deadline}; the request may have been charged");
-    Error::new(ErrorKind::Timeout, message)
-}
-
-/// What was thrown, with the properties that the platform gives its own errors.
+/// A JavaScript error, with the properties that the platform adds to its own.
 fn thrown(error: JsValue) -> Thrown {
     let is = |property: &str| Reflect::get(&error, &JsValue::from_str(property)).is_ok_and(|it| it.is_truthy());
     let (overloaded, retryable, remote) = (is("overloaded"), is("retryable"), is("remote"));
     Thrown { message: worker::Error::from(error).to_string(), overloaded, retryable, remote }
 }
 
-/// An error before anything was sent.
-fn not_bound(error: &worker::Error) -> Error {
-    let message = format!("durable object: no object of that namespace can be reached: {error}; nothing was charged");
+/// An error before the call was sent.
+fn not_sent(error: &worker::Error) -> Error {
+    let message = format!("durable object: the namespace did not take the call: {error}; nothing was charged");
     Error::new(ErrorKind::Refused, message)
 }

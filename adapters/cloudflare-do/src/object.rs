@@ -1,4 +1,4 @@
-//! The object: Cloudflare's events in, a [`Counter`]'s answers out.
+//! The object on Cloudflare: passes events to a [`Counter`].
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -7,21 +7,23 @@ use std::rc::Rc;
 
 use tidegate_core::{Error, UnixMillis};
 use worker::State;
-use worker::js_sys::{self, Date};
+use worker::js_sys::{self, Date, Promise};
 use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsError, JsValue};
 use worker::wasm_bindgen_futures::{JsFuture, future_to_promise};
 
 use crate::bytes::from_hex;
-use crate::counter::Counter;
+use crate::counter::{Counter, Sweep};
 use crate::storage::{ObjectStorage, from_f64};
 use crate::wire::Reply;
 
 #[wasm_bindgen(module = "/src/cloudflare.js")]
 extern "C" {
-    /// What makes the class of an instance one that a Worker can call. To be called before the class is looked at.
+    /// Makes the class of an instance a Durable Object class. Must be called before the platform reads the class.
     #[doc(hidden)]
     pub fn derive(instance: &JsValue);
+
+    fn turn() -> Promise;
 }
 
 /// What [`durable_object!`](crate::durable_object) wraps in a class of your own.
@@ -31,20 +33,20 @@ pub struct Object(Rc<Inner>);
 #[derive(Debug)]
 struct Inner {
     state: State,
-    /// Made at the first event: whether an alarm is pending cannot be asked before.
+    /// `None` until the first event: whether an alarm is pending can only be asked asynchronously.
     counter: RefCell<Option<Counter<ObjectStorage>>>,
 }
 
 impl Object {
-    /// The object over its storage, which is SQLite: list the class in `new_sqlite_classes`.
+    /// An object over its SQLite storage. List the class in `new_sqlite_classes`.
     #[must_use]
     pub fn new(state: State) -> Self {
         Self(Rc::new(Inner { state, counter: RefCell::new(None) }))
     }
 
-    /// Answers one call: a text, or at the object's first event a promise of it.
+    /// Answers one call with a text. At the object's first event it returns a promise of the text.
     ///
-    /// From the first look at the rows to the answer nothing waits, so no other event comes between; the platform's output
+    /// Nothing between reading the rows and the answer waits, so no other event comes between. The platform's output
     /// gate holds the answer until the rows are durable.
     #[must_use]
     pub fn answer(&self, question: &str) -> JsValue {
@@ -59,22 +61,28 @@ impl Object {
         promise(Box::pin(woken))
     }
 
-    /// Removes the rows that have expired; with the last of them all that is stored, so that an object nobody asks for
-    /// again is no object any more. A promise, broken by whatever keeps the storage from answering: the platform then
+    /// Removes the rows that have expired, a page at a time. If none are left, deletes all of the object's storage, so
+    /// that the object ceases to exist. Returns a promise, which is rejected if the storage fails; the platform then
     /// fires the alarm again.
     #[must_use]
     pub fn alarm(&self) -> JsValue {
         let object = Rc::clone(&self.0);
         let swept = async move {
             object.wake().await?;
-            object.sweep().await?;
-            Ok(JsValue::UNDEFINED)
+            loop {
+                match object.sweep()? {
+                    Sweep::More => JsFuture::from(turn()).await?,
+                    Sweep::RowsRemain => return Ok(JsValue::UNDEFINED),
+                    // In the same step as the sweep that found no row: no event comes between.
+                    Sweep::Empty => return JsFuture::from(object.state.storage().as_raw().delete_all()?).await,
+                };
+            }
         };
         promise(Box::pin(swept))
     }
 }
 
-/// Of one kind of future, so that it is built once.
+/// Takes a boxed future, so that its code is compiled once.
 fn promise(future: Pin<Box<dyn Future<Output = Result<JsValue, JsValue>>>>) -> JsValue {
     future_to_promise(future).into()
 }
@@ -86,22 +94,19 @@ impl Inner {
         JsValue::from_str(&answered.to_text())
     }
 
-    async fn sweep(&self) -> Result<(), JsValue> {
+    fn sweep(&self) -> Result<Sweep, JsValue> {
         let swept = self.with_counter(|counter| counter.sweep(clock()));
-        if !swept.map_err(|error| JsError::new(&error.to_string()))? {
-            JsFuture::from(self.state.storage().as_raw().delete_all()?).await?;
-        }
-        Ok(())
+        Ok(swept.map_err(|error| JsError::new(&error.to_string()))?)
     }
 
-    /// Makes the counter, once in the object's time in memory.
+    /// Creates the counter at the first event after the object was loaded.
     async fn wake(&self) -> Result<(), JsValue> {
         if self.counter.borrow().is_some() {
             return Ok(());
         }
         let alarm = JsFuture::from(self.state.storage().as_raw().get_alarm(js_sys::Object::new())?).await?;
         let rows = ObjectStorage::new(self.state.storage());
-        // Another event may have made it meanwhile.
+        // Another event may have created it meanwhile.
         self.counter.borrow_mut().get_or_insert_with(|| Counter::new(rows, alarm.as_f64().map(from_f64)));
         Ok(())
     }
@@ -109,12 +114,11 @@ impl Inner {
     fn with_counter<T>(&self, step: impl FnOnce(&mut Counter<ObjectStorage>) -> Result<T, Error>) -> Result<T, Error> {
         match self.counter.borrow_mut().as_mut() {
             Some(counter) => step(counter),
-            None => unreachable!("an event wakes the object first"),
+            None => unreachable!("every event wakes the object first"),
         }
     }
 }
 
 fn clock() -> UnixMillis {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number after the epoch")]
-    UnixMillis::new(Date::now() as u64)
+    from_f64(Date::now())
 }

@@ -1,4 +1,4 @@
-//! An object's rows in its storage.
+//! The [`Rows`] of an object on Cloudflare.
 
 use std::fmt;
 
@@ -8,21 +8,21 @@ use worker::js_sys::{Date, Object};
 use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsCast as _, JsValue};
 
-use crate::rows::{Row, Rows};
+use crate::rows::{Page, Row, Rows};
 
 #[wasm_bindgen(module = "/src/cloudflare.js")]
 extern "C" {
     #[wasm_bindgen(catch)]
     fn save(storage: &JsValue, kv: &SyncKv, keys_and_rows: &str) -> Result<(), JsValue>;
     #[wasm_bindgen(catch)]
-    fn sweep(kv: &SyncKv, clock_ms: f64) -> Result<Option<f64>, JsValue>;
+    fn sweep(kv: &SyncKv, clock_ms: f64, after: Option<&str>) -> Result<String, JsValue>;
 
     type Sqlite;
     #[wasm_bindgen(method, getter)]
     fn kv(this: &Sqlite) -> SyncKv;
 
-    /// <https://developers.cloudflare.com/durable-objects/api/sqlite-storage-api/#synchronous-kv-api>. Of a class that is
-    /// not in `new_sqlite_classes` all its methods throw.
+    /// <https://developers.cloudflare.com/durable-objects/api/sqlite-storage-api/#synchronous-kv-api>. All its methods
+    /// throw if the class is not listed in `new_sqlite_classes`.
     type SyncKv;
     #[wasm_bindgen(method, catch)]
     fn get(this: &SyncKv, key: &str) -> Result<JsValue, JsValue>;
@@ -30,15 +30,15 @@ extern "C" {
     fn delete(this: &SyncKv, key: &str) -> Result<(), JsValue>;
 }
 
-/// The rows of an object in its SQLite storage, in the platform's own table of keys and values: a write is one row, and
-/// the first makes no table.
+/// The rows of an object in its SQLite storage. They are in the platform's own key-value table, so that a write is one
+/// row, and the first write creates no table.
 pub struct ObjectStorage {
     kv: SyncKv,
     storage: Storage,
 }
 
 impl ObjectStorage {
-    /// The rows in `storage`, of a class in `new_sqlite_classes`.
+    /// The rows in `storage`. The object's class must be listed in `new_sqlite_classes`.
     #[must_use]
     pub fn new(storage: Storage) -> Self {
         Self { kv: storage.as_raw().unchecked_ref::<Sqlite>().kv(), storage }
@@ -69,12 +69,12 @@ impl Rows for ObjectStorage {
         self.kv.delete(key).map_err(refused)
     }
 
-    fn sweep(&mut self, clock: UnixMillis) -> Result<Option<UnixMillis>, Error> {
-        let next = sweep(&self.kv, as_f64(clock)).map_err(refused)?;
-        Ok(next.map(from_f64))
+    fn sweep(&mut self, clock: UnixMillis, after: Option<&str>) -> Result<Page, Error> {
+        let page = sweep(&self.kv, as_f64(clock), after).map_err(refused)?;
+        Page::from_text(&page).ok_or_else(|| corrupt("a sweep"))
     }
 
-    /// Sets it within the step: the alarm and the rows are written together, and nothing waits for either.
+    /// Sets the alarm without waiting for it. The platform writes it together with the step's rows.
     fn set_alarm(&mut self, at: UnixMillis) -> Result<(), Error> {
         let at = Date::new(&JsValue::from_f64(as_f64(at)));
         let set = self.storage.as_raw().set_alarm(at, Object::new());
@@ -93,19 +93,19 @@ fn as_f64(instant: UnixMillis) -> f64 {
     instant.get() as f64
 }
 
-/// Of infinity the last instant there is.
+/// The instant of a JavaScript time.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number after the epoch")]
 pub(crate) fn from_f64(ms: f64) -> UnixMillis {
-    UnixMillis::new(ms as u64).min(UnixMillis::MAX)
+    UnixMillis::new(ms as u64)
 }
 
 fn refused(error: JsValue) -> Error {
     let error = worker::Error::from(error);
-    let message = format!("durable object: its storage answered {error}; nothing was charged");
+    let message = format!("durable object: its storage failed: {error}; nothing was charged");
     Error::new(ErrorKind::Refused, message)
 }
 
 fn corrupt(key: &str) -> Error {
-    let message = format!("durable object: the row of {key} is none that Tidegate wrote; remove it");
+    let message = format!("durable object: Tidegate did not write the row of {key}; remove it");
     Error::new(ErrorKind::Corrupt, message)
 }

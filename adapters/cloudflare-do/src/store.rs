@@ -1,4 +1,4 @@
-//! The store: what each operation asks of which object, and what its answer means.
+//! The store: sends each operation to the object that counts its key.
 
 use std::future::Future;
 
@@ -9,42 +9,43 @@ use tidegate_core::{Capabilities, Check, Error, Key, MaybeSend, MaybeSync, Milli
 use crate::config::{Clock, Config};
 use crate::wire::{Action, Answer, Call, Once, Reply};
 
-/// A limiter on Durable Objects: exact at any concurrency, in one round trip.
+/// A limiter on Durable Objects. It is exact at any concurrency, and a decision takes one round trip.
 pub type DurableObjectsLimiter<N> = AtomicLimiter<DurableObjects<N>>;
 
-/// A namespace of Tidegate's objects, as a store of counts.
+/// A store of counts in a namespace of Tidegate's objects.
 ///
-/// `N` is how they are reached: on Cloudflare `worker::ObjectNamespace`, in tests whatever implements [`Namespace`].
+/// `N` is the namespace: `worker::ObjectNamespace` on Cloudflare, another [`Namespace`] in tests.
 #[derive(Clone, Debug)]
 pub struct DurableObjects<N> {
     namespace: N,
     config: Config,
 }
 
-/// How calls reach objects.
+/// A way to call objects.
 pub trait Namespace: MaybeSend + MaybeSync {
-    /// Sends a call's bytes to an object, whose [`Counter`](crate::Counter) answers.
+    /// Sends a call to an object. The object's [`Counter`](crate::Counter) answers it.
     ///
     /// # Errors
-    /// Whatever keeps the object from answering. [`Timeout`](tidegate_core::ErrorKind::Timeout) where it may have
-    /// received the call.
+    /// Whatever keeps the object from answering. An error that a client can cause, by sending more requests than the
+    /// object can serve, must not be [`Unavailable`](tidegate_core::ErrorKind::Unavailable) or
+    /// [`Timeout`](tidegate_core::ErrorKind::Timeout): on these, callers may fail open.
     fn call(&self, object: Address<'_>, body: Vec<u8>) -> impl Future<Output = Result<Reply, Error>> + MaybeSend;
 }
 
-/// Which object is meant, and how to reach it.
+/// Which object to call, and how.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Address<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Where to make it, if it does not exist yet.
+    /// Where to create it if it does not exist.
     pub location_hint: Option<&'a str>,
     /// How long the call may take.
     pub deadline: Millis,
 }
 
 impl<N: Namespace> DurableObjects<N> {
-    /// A store in a namespace, configured as is good for most.
+    /// A store in a namespace, with the default configuration.
     pub fn new(namespace: N) -> Self {
         Self::with_config(namespace, Config::default())
     }
@@ -68,7 +69,7 @@ impl<N: Namespace> DurableObjects<N> {
         &self.config
     }
 
-    /// The call of an action on a policy's key.
+    /// Builds the call for an action.
     pub(crate) fn prepare<'a>(
         &self,
         action: Action,
@@ -128,7 +129,7 @@ impl<N: Namespace> Atomic for DurableObjects<N> {
 }
 
 impl Answer {
-    /// What the core computes the decision from.
+    /// What the core recomputes the decision from.
     pub(crate) fn before(&self, policy: &Policy) -> Result<Applied, Error> {
         let previous = self.before.as_deref().map(|bytes| policy.decode(bytes, self.now)).transpose()?;
         Ok(Applied { previous, now: self.now, cost: self.cost, admitted: self.admitted })

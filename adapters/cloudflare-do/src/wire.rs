@@ -1,4 +1,4 @@
-//! What travels between a Worker and its object: one call, one answer, integers little-endian.
+//! The protocol between a Worker and an object: one call, one answer. Integers are little-endian.
 //!
 //! | call | bytes |
 //! |-|-|
@@ -6,21 +6,21 @@
 //! | storage key | length (2), text |
 //! | flags: charges denials, object's clock, token | 1 |
 //! | quotas | number (1), then for each: algorithm (1), limit (8), window or period (8), refill (8) |
-//! | cost, now, least time to keep | 8, 8, 8 |
-//! | token: hash, time to keep | 16, 8 |
-//! | of a refund: when it was charged | 8 |
-//! | of a lease: how much, for how long; of an earlier one: units, end, given back, kept | 8, 8; 8, 8, 8, 8 or nothing |
+//! | cost, now, least time to keep the row | 8, 8, 8 |
+//! | if there is a token: its hash, time to keep it | 16, 8 |
+//! | for a refund: when it was charged | 8 |
+//! | for a lease: units, lifetime; then, for an earlier lease: units, end, given back, kept | 8, 8; 8, 8, 8, 8 or nothing |
 //!
 //! | answer | bytes |
 //! |-|-|
-//! | version, flags: admitted, something was stored, a lease was granted | 1, 1 |
+//! | version, flags: admitted, a state was stored, a lease was granted | 1, 1 |
 //! | now, cost | 8, 8 |
-//! | of a lease: how much, until when | 8, 8 |
+//! | if a lease was granted: units, end | 8, 8 |
 //! | the state before the step, as [`Policy::encode`] writes it | the rest |
 //!
-//! An error is a status of 400 or 500 with `kind: message`, by [`ErrorKind::name`].
+//! An error is a status of 400 or 500 and the text `kind: message`, with the kind's [`ErrorKind::name`].
 //!
-//! On Cloudflare a call and its answer are texts, of hexadecimal digits: bytes would take longer.
+//! On Cloudflare, calls and answers are passed in hexadecimal, because JavaScript passes texts faster than bytes.
 
 use tidegate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};
 
@@ -29,10 +29,10 @@ use crate::error;
 
 const VERSION: u8 = 2;
 
-/// The longest storage key there is: a policy's id of eight quotas, and a key.
+/// An upper bound of the length of a storage key.
 const KEY_LEN_MAX: usize = 1024;
 
-/// Of a quota: its algorithm, and three numbers.
+/// The length of a quota: its algorithm, and three numbers.
 const QUOTA_LEN: usize = 1 + 3 * 8;
 
 const CHARGE_DENIED: u8 = 1;
@@ -50,7 +50,7 @@ pub(crate) struct Call<'a> {
     pub(crate) key: String,
     pub(crate) policy: &'a Policy,
     pub(crate) cost: u64,
-    /// `None`: by the object's clock.
+    /// `None` for the object's clock.
     pub(crate) now: Option<UnixMillis>,
     pub(crate) min_ttl: Millis,
     pub(crate) once: Option<Once>,
@@ -65,7 +65,7 @@ pub(crate) enum Action {
     Lease { want: u64, lifetime: Millis, back: Option<Returned> },
 }
 
-/// A token, hashed, and how long its first answer is kept.
+/// The hash of an idempotency token, and how long its first answer is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Once {
     pub(crate) token: [u8; 16],
@@ -83,40 +83,40 @@ pub(crate) struct Answer {
     pub(crate) before: Option<Vec<u8>>,
 }
 
-/// A part of a quota that was lent.
+/// A part of a quota that was lent, until an instant by the object's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Granted {
     pub(crate) units: u64,
     pub(crate) until: UnixMillis,
 }
 
-/// What becomes of a lease before its time. What is neither given back nor kept was spent.
+/// What becomes of a lease. What is neither given back nor kept was spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Returned {
     pub(crate) lease: Granted,
-    /// Not spent, and never will be.
+    /// Given back: the isolate will not spend it.
     pub(crate) unspent: u64,
-    /// Spent from yet, and a part of the lease that is granted next.
+    /// Kept: the isolate still spends it, and it becomes part of the next lease.
     pub(crate) kept: u64,
 }
 
 /// An object's response: an HTTP status and a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// 200, 400 for what is no call of this version, or 500.
+    /// 200, 400 for a call that is invalid or of another version, or 500.
     pub status: u16,
-    /// The answer, or the error as text.
+    /// The answer, or the error's text.
     pub body: Vec<u8>,
 }
 
-/// The policy of the last call, and its bytes: the next one is most often by the same, and then none is made.
+/// The policy of the last call, and its bytes. Most calls are by the same policy as the one before, and need not build it.
 #[derive(Debug, Default)]
 pub(crate) struct Known(Option<(Vec<u8>, Policy)>);
 
 impl<'a> Call<'a> {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION, self.action.number()];
-        // The core bounds a key far below that.
+        // The core's bound on keys is far lower.
         out.extend(u16::try_from(self.key.len()).unwrap_or(u16::MAX).to_le_bytes());
         out.extend(self.key.as_bytes());
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
@@ -150,21 +150,23 @@ impl<'a> Call<'a> {
     }
 
     /// # Errors
-    /// [`ErrorKind::Invalid`] for bytes that [`Call::encode`] does not make.
+    /// [`ErrorKind::Invalid`] for bytes that [`Call::encode`] does not write.
     pub(crate) fn decode(bytes: &[u8], known: &'a mut Known) -> Result<Self, Error> {
         let mut rest = Reader { bytes, kind: ErrorKind::Invalid };
         let [version, action] = rest.take()?;
         if version != VERSION {
-            return Err(rest.error("another version of the protocol: deploy the Worker and its objects together"));
+            return Err(
+                rest.error("the call has another version of the protocol; deploy the Worker and its objects together")
+            );
         }
         let length = usize::from(u16::from_le_bytes(rest.take()?));
         let key = rest.split(length)?;
         if key.is_empty() || length > KEY_LEN_MAX {
-            return Err(rest.error("a key of no bytes, or too many"));
+            return Err(rest.error("the key is empty or too long"));
         }
-        // A row's text, too, rests on a key without line breaks.
+        // The text of rows that are saved relies on keys without line breaks.
         let text = std::str::from_utf8(key).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
-        let key = text.ok_or_else(|| rest.error("a key that is no printable text"))?.to_owned();
+        let key = text.ok_or_else(|| rest.error("the key is not printable ASCII"))?.to_owned();
         let [flags, count] = rest.take()?;
         if flags & !(CHARGE_DENIED | OBJECT_CLOCK | TOKEN) != 0 {
             return Err(rest.error("unknown flags"));
@@ -194,7 +196,7 @@ impl<'a> Call<'a> {
 }
 
 impl Known {
-    /// The policy of these quotas.
+    /// The policy with these quotas.
     fn policy(&mut self, bytes: &[u8], charge_denied: bool) -> Result<&Policy, Error> {
         self.0.take_if(|(known, policy)| known != bytes || policy.charges_denied() != charge_denied);
         match &mut self.0 {
@@ -239,12 +241,12 @@ impl Answer {
     }
 
     /// # Errors
-    /// [`ErrorKind::Corrupt`] for bytes that [`Answer::encode`] does not make.
+    /// [`ErrorKind::Corrupt`] for bytes that [`Answer::encode`] does not write.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut rest = Reader { bytes, kind: ErrorKind::Corrupt };
         let [version, flags] = rest.take().unwrap_or_default();
         if version != VERSION || flags & !(ADMITTED | STORED | LEASED) != 0 {
-            return Err(error::nonsense(&to_hex(bytes)));
+            return Err(error::not_an_answer(&to_hex(bytes)));
         }
         let (now, cost) = (rest.instant()?, rest.u64()?);
         let lease = match flags & LEASED {
@@ -272,7 +274,7 @@ impl Reply {
         Self { status, body: format!("{}: {error}", error.kind()).into_bytes() }
     }
 
-    /// Its text on the way: of an answer hexadecimal digits, of an error the status, a space and the body.
+    /// The reply as text: an answer in hexadecimal, or an error's status, a space and the body.
     #[cfg(any(target_arch = "wasm32", test))]
     pub(crate) fn to_text(&self) -> String {
         match self.status {
@@ -297,7 +299,7 @@ impl Reply {
         let known = text
             .split_once(':')
             .and_then(|(name, message)| Some((kind_of(name)?, message.strip_prefix(' ')?.to_owned())));
-        let (kind, message) = known.ok_or_else(|| error::nonsense(&format!("{} {text}", self.status)))?;
+        let (kind, message) = known.ok_or_else(|| error::not_an_answer(&format!("{} {text}", self.status)))?;
         Err(Error::new(kind, message))
     }
 }
@@ -326,7 +328,7 @@ fn quota(rest: &mut Reader<'_>) -> Result<Quota, Error> {
     }
 }
 
-/// A rule as numbers; those of its codec's header, the limit, the window or period, and a bucket's refill.
+/// A rule as numbers: the algorithm's number in the codec, then the limit, the window or period, and a bucket's refill.
 fn numbers(rule: &Rule) -> (u8, [u64; 3]) {
     match rule {
         Rule::FixedWindow(window) => (1, [rule.limit(), window.window().get(), 0]),

@@ -1,4 +1,4 @@
-//! What is written, when, and what is left when memory is gone.
+//! Which rows are written, when they are removed, and what survives an eviction.
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
@@ -7,8 +7,8 @@ mod support;
 use std::num::NonZero;
 
 use pollster::block_on;
-use support::{Loss, Rig, START_MS};
-use tidegate_cloudflare_do::{Clock, Config, DurableObjects, Placement};
+use support::{Loss, Rig, START_MS, virtual_time};
+use tidegate_cloudflare_do::{Config, DurableObjects, Placement};
 use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis, Policy, Quota, Refund, UnixMillis};
 
 fn at(ms: u64) -> UnixMillis {
@@ -19,7 +19,7 @@ fn five_a_minute() -> Policy {
     Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(60)).unwrap()]).unwrap()
 }
 
-/// A check at the objects' time.
+/// Sets the objects' clock, and checks.
 fn check(rig: &Rig, policy: &Policy, key: &Key, ms: u64) -> bool {
     rig.set_clock(at(ms));
     block_on(DurableObjects::new(rig).limiter().check(Check::new(policy, key, at(ms)))).unwrap().is_allowed()
@@ -44,7 +44,7 @@ fn an_admitted_request_writes_one_row_and_a_denied_one_none() {
 }
 
 #[test]
-fn a_key_nobody_asks_for_again_is_removed_by_one_alarm_and_sets_no_other() {
+fn one_alarm_removes_a_key_that_is_not_used_again() {
     let (rig, policy, key) = (Rig::default(), five_a_minute(), Key::new("user:1"));
     assert!(check(&rig, &policy, &key, 0));
     rig.each(|_, rows| assert_eq!(rows.alarm, Some(at(60_000))));
@@ -66,7 +66,7 @@ fn traffic_that_never_ends_sets_an_alarm_a_minute() {
 }
 
 #[test]
-fn short_lived_rows_do_not_wait_for_the_alarm_of_a_long_lived_one() {
+fn rows_that_expire_soon_do_not_wait_for_an_alarm_that_is_due_late() {
     let daily = Policy::new("daily", [Quota::fixed_window(1_000, Millis::from_secs(86_400)).unwrap()]).unwrap();
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     let limiter = DurableObjects::new(&rig).limiter();
@@ -76,7 +76,7 @@ fn short_lived_rows_do_not_wait_for_the_alarm_of_a_long_lived_one() {
         let once = Check::new(&daily, &key, at(second * 1_000)).idempotent(&token, Millis::from_secs(30));
         assert!(block_on(limiter.check(once)).unwrap().is_allowed());
     }
-    // The state, and the tokens of half a minute and at most a minute of waiting.
+    // The state, the tokens of half a minute, and those of the minute until the alarm.
     assert!(rig.sum(|rows| rows.rows.len() as u64) <= 92);
     assert!(rig.sum(|rows| rows.alarms_set) <= 12, "{}", rig.sum(|rows| rows.alarms_set));
 }
@@ -111,7 +111,7 @@ fn a_retry_whose_first_answer_was_lost_is_charged_once() {
 }
 
 #[test]
-fn what_cannot_be_written_is_not_admitted_and_not_counted() {
+fn a_request_that_cannot_be_written_is_neither_admitted_nor_counted() {
     let (rig, policy, key) = (Rig::default(), five_a_minute(), Key::new("user:1"));
     let limiter = DurableObjects::new(&rig).limiter();
     assert!(check(&rig, &policy, &key, 0));
@@ -167,9 +167,9 @@ fn keys_of_one_shard_share_an_object_and_nothing_else() {
 }
 
 #[test]
-fn by_the_objects_clock_the_callers_is_not_read() {
+fn by_default_the_callers_clock_is_not_read() {
     let (rig, policy, key) = (Rig::default(), five_a_minute(), Key::new("user:1"));
-    let limiter = DurableObjects::with_config(&rig, Config::default().clock(Clock::Object)).limiter();
+    let limiter = DurableObjects::new(&rig).limiter();
     rig.set_clock(at(0));
     for caller in 0..10 {
         let decision = block_on(limiter.check(Check::new(&policy, &key, at(caller * 1_000_000)))).unwrap();
@@ -178,9 +178,9 @@ fn by_the_objects_clock_the_callers_is_not_read() {
 }
 
 #[test]
-fn a_least_time_to_keep_holds_rows_while_virtual_time_stands_still() {
+fn rows_are_kept_for_the_least_time_while_virtual_time_stands_still() {
     let (rig, policy, key) = (Rig::default(), five_a_minute(), Key::new("user:1"));
-    let limiter = DurableObjects::with_config(&rig, Config::default().min_ttl(Millis::from_secs(3_600))).limiter();
+    let limiter = DurableObjects::with_config(&rig, virtual_time().min_ttl(Millis::from_secs(3_600))).limiter();
     rig.set_clock(at(0));
     block_on(limiter.check(Check::new(&policy, &key, UnixMillis::new(7)).cost(5))).unwrap();
     rig.set_clock(at(3_599_999));

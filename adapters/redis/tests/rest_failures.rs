@@ -11,7 +11,7 @@ use serde_json::json;
 use support::rest::TOKEN;
 use support::{NOW, bucket, key};
 use tidegate_core::{Check, Decision, Error, ErrorKind, Limiter, Millis};
-use tidegate_redis::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, Rest, RestConfig, RestLimiter, SCRIPT, SCRIPT_SHA1};
+use tidegate_redis::{Clock, LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, Rest, RestConfig, RestLimiter, SCRIPT, SCRIPT_SHA1};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use wiremock::matchers::{body_string_contains, header, header_exists, method, path};
@@ -20,7 +20,7 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 const DEADLINE: Duration = Duration::from_millis(400);
 
 fn config(url: &str) -> RestConfig {
-    RestConfig::new(url, TOKEN).deadline(Millis::new(400))
+    RestConfig::new(url, TOKEN).clock(Clock::Caller).deadline(Millis::new(400))
 }
 
 fn limiter(url: &str) -> RestLimiter {

@@ -1,14 +1,14 @@
-// One Worker before both objects, which asks the one what Tidegate's Worker asks it, and calls the other: what is between the
-// two routes is the objects'.
+// One Worker in front of both kinds of objects. It asks Tidegate's object what Tidegate's Worker asks it, and calls the peer's,
+// so that its two routes differ by the objects only.
 
 import { DurableObject } from "cloudflare:workers";
 
 let question;
 
-/** How the answer to a check begins that was admitted: version 2, and flags of which the first says so. */
+/** How the answer to an admitted check begins: version 2, and flags of which the first is set. */
 const ADMITTED = /^020[13]/;
 
-/** Stands for Tidegate's object once, and notes what it is asked. */
+/** Stands in for Tidegate's object once, and records what it is asked. */
 export class Recorder extends DurableObject {
   answer(asked) {
     question = asked;
@@ -20,6 +20,7 @@ export class Recorder extends DurableObject {
 export default {
   async fetch(request, env) {
     const client = request.headers.get("cf-connecting-ip") ?? "none";
+    if (new URL(request.url).pathname === "/keys") return Response.json(await keys(env, await request.json()));
     if (new URL(request.url).pathname === "/tidegate") {
       return answer(ADMITTED.test(await env.TIDEGATE.getByName(client).answer(question)));
     }
@@ -27,6 +28,35 @@ export default {
     return answer(allowed);
   },
 };
+
+/** Asks one object for `count` of its keys, the first ones or random ones of them. Returns how long the calls took. */
+async function keys(env, { from, count, among, inFlight }) {
+  const object = env.TIDEGATE.getByName("keys");
+  let [next, slowestMs] = [from, 0];
+  const ask = async () => {
+    while (next < from + count) {
+      const key = among ? (next++, Math.floor(Math.random() * among)) : next++;
+      const began = performance.now();
+      if (!ADMITTED.test(await object.answer(questionFor(key)))) throw new Error(`key ${key} was not admitted`);
+      slowestMs = Math.max(slowestMs, performance.now() - began);
+    }
+  };
+  const began = performance.now();
+  await Promise.all(Array.from({ length: inFlight }, ask));
+  return { ms: performance.now() - began, slowestMs };
+}
+
+/** The recorded question about another key, whose row is kept for at least an hour. */
+function questionFor(number) {
+  const length = parseInt(question.slice(6, 8) + question.slice(4, 6), 16);
+  const suffix = `:${number}`;
+  const hex = Array.from(suffix, (digit) => digit.charCodeAt(0).toString(16)).join("");
+  const lengthHex = (length + suffix.length).toString(16).padStart(4, "0");
+  const [header, key] = [question.slice(0, 4), question.slice(8, 8 + 2 * length)];
+  // The least time to keep a row is last: 3,600,000 ms.
+  const rest = question.slice(8 + 2 * length, -16) + "80ee360000000000";
+  return header + lengthHex.slice(2) + lengthHex.slice(0, 2) + key + hex + rest;
+}
 
 function answer(allowed) {
   return allowed ? new Response("allowed\n") : new Response("denied\n", { status: 429 });

@@ -1,11 +1,13 @@
 // Measures a built Worker beside a peer in the same workerd, and what it weighs:
 //
-//   node bench.mjs --built FOLDER --one FOLDER --least FOLDER [--rounds N] [speed] [size]
+//   node bench.mjs --built FOLDER --one FOLDER --least FOLDER [--rounds N] [--keys N] [speed] [size] [keys]
 //
 // The folders are what worker-build made of conformance/guests/cloudflare, cloudflare-one and cloudflare-least. The peer is
-// peer.mjs. The routes are measured by turns, and medians of the rounds are compared: within workerd, where caller.mjs asks by
-// service bindings, and over HTTP from here, which adds to each decision what its connection and its client take, on the same
-// cores. The objects alone are what asker.mjs, one Worker for both, waits for.
+// peer.mjs.
+//
+// `speed` measures the routes in turn and compares medians of the rounds. Within workerd, caller.mjs asks over service bindings.
+// Over HTTP, this process asks, and the connection and the client use the same cores. For the objects alone, asker.mjs asks: one
+// Worker for both. `keys` measures one object whose keys grow to a million, or as many as --keys says. It takes minutes.
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
@@ -15,24 +17,24 @@ import { transformSync } from "esbuild";
 import { Log, LogLevel, Miniflare } from "miniflare";
 import { Pool } from "undici";
 
-// Not to measure the disk, whose commits take longer than all else here: objects are stored in memory where there is such a folder.
+// Objects are stored in memory where there is such a folder. Otherwise the disk's commits take longer than all else.
 if (existsSync("/dev/shm")) process.env.TMPDIR = "/dev/shm";
 
 const IN_FLIGHT = 50;
 const ROUND_MS = 300;
-/** One after another over HTTP: each of every route, after a tenth as many to warm up. */
+/** Over HTTP, one after another: of each route, after a tenth as many to warm up. */
 const CALLS = 2_000;
-/** Within workerd: in each round of every route, after half as many to warm up. */
+/** Within workerd: of each route in each round, after half as many to warm up. */
 const CALLS_IN_TURN = 500;
-/** Of every route before anything is measured: by then V8 has optimised what runs often, and a Worker lives far longer. */
+/** Of each route before anything is measured, so that V8 has optimised the code, as it has in a Worker that lives longer. */
 const CALLS_BEFORE = 12_000;
-/** Distinct clients: all their objects are awake before anything is measured. */
+/** The number of clients. All their objects are awake before anything is measured. */
 const CLIENTS = 200;
 const CAPACITY = 1_000_000_000;
-/** What an isolate leases at most: next to nothing of so much, and more than comes while it asks for the next. */
+/** What an isolate leases at most: little of the capacity, and more than arrives during a call for the next lease. */
 const SLICE = 1_000;
 const REFILL_PER_MS = 1_000;
-/** Where a request comes in to the Worker that is measured. */
+/** The entry of the Worker that is measured. */
 const ENTRY = path.join(import.meta.dirname, "../../guests/cloudflare/worker.mjs");
 const COMPATIBILITY_DATE = "2026-04-01";
 const TIDEGATE = {
@@ -48,7 +50,7 @@ const ASKER = {
     RECORDER: "Recorder",
   },
 };
-/** Tidegate's Worker, whose question is noted once. */
+/** Tidegate's Worker, whose question asker.mjs records once. */
 const RECORDED = { ...TIDEGATE, durableObjects: { TIDEGATE: { className: "Recorder", scriptName: "asker" } } };
 /** What caller.mjs asks. */
 const WITHIN = {
@@ -69,20 +71,27 @@ const { values: args, positionals: only } = parseArgs({
     one: { type: "string" },
     least: { type: "string" },
     rounds: { type: "string", default: "21" },
+    keys: { type: "string", default: "1000000" },
   },
 });
 const rounds = Number(args.rounds);
 const named = (name) => only.length === 0 || only.includes(name);
 
-console.log(`${"".padEnd(58)} ${"ours".padStart(12)} ${"theirs".padStart(12)} ${"ratio".padStart(8)}  target`);
+if (only.includes("keys")) await keys();
+if (named("speed") || named("size")) heading();
 if (named("speed")) await speed();
 if (named("size")) size();
+
+function heading() {
+  console.log(`${"".padEnd(58)} ${"ours".padStart(12)} ${"theirs".padStart(12)} ${"ratio".padStart(8)}  target`);
+}
 
 function row(what, ours, theirs, ratio, target) {
   console.log(`${what.padEnd(58)} ${ours.padStart(12)} ${theirs.padStart(12)} ${ratio.padStart(8)}  ${target}`);
 }
 
-async function speed() {
+/** Starts the Workers that both measurements of speed need, and `more`. */
+async function start(...more) {
   const miniflare = new Miniflare({
     host: "127.0.0.1",
     port: 0,
@@ -91,13 +100,17 @@ async function speed() {
     workers: [
       wasm("tidegate", args.built, TIDEGATE, ENTRY),
       wasm("recorded", args.built, RECORDED, ENTRY),
-      wasm("least", args.least),
       module("peer", PEER),
       module("asker", ASKER),
-      module("caller", CALLER),
+      ...more,
     ],
   });
   await miniflare.ready;
+  return miniflare;
+}
+
+async function speed() {
+  const miniflare = await start(wasm("least", args.least), module("caller", CALLER));
   try {
     const ours = pool(await miniflare.unsafeGetDirectURL("tidegate"));
     const theirs = pool(await miniflare.unsafeGetDirectURL("peer"));
@@ -107,7 +120,7 @@ async function speed() {
       exact: (client) => ask(ours, "/do", client),
       leased: (client) => ask(ours, "/do-leased", client),
       peer: (client) => ask(theirs, "/", client),
-      // What no limiter can save: a Worker that asks nobody.
+      // The least that any limiter takes: a Worker that asks nothing.
       floor: (client) => ask(theirs, "/unlimited", client),
     };
     await ask(recorded, "/do", "198.51.100.0");
@@ -125,6 +138,46 @@ async function speed() {
     await throughput("one client", [clients[0]], routes);
     await throughput(`${CLIENTS} clients`, clients, routes);
     await Promise.all([ours, theirs, caller, recorded].map((pool) => pool.destroy()));
+  } finally {
+    await miniflare.dispose();
+  }
+}
+
+/** Microseconds a step of one object takes from a Worker in the same workerd, one after another, as its keys grow. */
+async function keys() {
+  const miniflare = await start();
+  try {
+    const recorded = pool(await miniflare.unsafeGetDirectURL("recorded"));
+    await ask(recorded, "/do", "198.51.100.0");
+    const asker = pool(await miniflare.unsafeGetDirectURL("asker"));
+    const asked = async (question) => {
+      const { statusCode, body } = await asker.request({ path: "/keys", method: "POST", body: JSON.stringify(question), reset: true });
+      const text = await body.text();
+      if (statusCode !== 200) throw new Error(`the asker answered ${statusCode} ${text}`);
+      return JSON.parse(text);
+    };
+    const us = async (question) => {
+      const times = [];
+      for (let round = 0; round < 5; round += 1) {
+        const from = question.from + 1_000 * round;
+        times.push((await asked({ ...question, from, count: 1_000, inFlight: 1 })).ms);
+      }
+      return `${Math.min(...times).toFixed(0)} us`;
+    };
+    const line = (...columns) => console.log(columns.map((column) => `${column}`.padStart(14)).join(""));
+    line("keys", "hot key", "any key", "new key", "slowest", "memory");
+    let count = 0;
+    for (let size = 1_000; size <= Number(args.keys); size *= 10) {
+      let slowestMs = 0;
+      for (; count < size; count += 1_000) {
+        const filled = await asked({ from: count, count: 1_000, inFlight: IN_FLIGHT });
+        slowestMs = Math.max(slowestMs, filled.slowestMs);
+      }
+      const [hot, any] = [await us({ from: 0, among: 100 }), await us({ from: 0, among: size })];
+      const added = await us({ from: 1_000_000_000 + size });
+      line(size, hot, any, added, `${slowestMs.toFixed(0)} ms`, `${(rssKib() / 1_024).toFixed(0)} MiB`);
+    }
+    await Promise.all([recorded, asker].map((pool) => pool.destroy()));
   } finally {
     await miniflare.dispose();
   }
@@ -172,23 +225,34 @@ async function askWithin(caller, route, calls, inFlight, clients) {
   if (statusCode !== 200) throw new Error(`the caller answered ${statusCode} ${text}`);
 }
 
-/** What workerd has computed so far; 0 where the system does not tell. */
+/** The processor time that workerd has used; 0 if the system does not tell. */
 function processorUs() {
-  const read = (file) => {
-    try {
-      return readFileSync(file, "utf8");
-    } catch {
-      return ""; // A system without such files, or a thread that has just ended.
-    }
-  };
-  const children = read(`/proc/self/task/${process.pid}/children`).split(" ");
-  const workerd = children.find((pid) => read(`/proc/${pid}/comm`).trim() === "workerd");
+  const workerd = workerdPid();
   if (workerd === undefined) return 0;
-  const threads = readdirSync(`/proc/${workerd}/task`).map((thread) => read(`/proc/${workerd}/task/${thread}/schedstat`));
+  const threads = readdirSync(`/proc/${workerd}/task`).map((thread) => proc(`/proc/${workerd}/task/${thread}/schedstat`));
   return threads.reduce((sum, ns) => sum + Number(ns.split(" ")[0]), 0) / 1_000;
 }
 
-/** One decision after another, each beside one of the peer's. */
+/** The memory that workerd uses; 0 if the system does not tell. */
+function rssKib() {
+  return Number(proc(`/proc/${workerdPid()}/status`).match(/VmRSS:\s+(\d+)/)?.[1] ?? 0);
+}
+
+function workerdPid() {
+  const children = proc(`/proc/self/task/${process.pid}/children`).split(" ");
+  return children.find((pid) => proc(`/proc/${pid}/comm`).trim() === "workerd");
+}
+
+/** A file of /proc; empty if the system has none, or the thread has just ended. */
+function proc(file) {
+  try {
+    return readFileSync(file, "utf8");
+  } catch {
+    return "";
+  }
+}
+
+/** Measures one decision after another, of each route in turn. */
 async function latency(routes) {
   const taken = Object.fromEntries(Object.keys(routes).map((name) => [name, []]));
   for (let call = 0; call < CALLS * 1.1; call += 1) {
@@ -210,7 +274,7 @@ async function throughput(who, clients, routes) {
   for (let round = 0; round <= rounds; round += 1) {
     for (const [name, route] of Object.entries(routes)) {
       const count = await perSecond(route, clients);
-      // The first is a warm-up.
+      // The first round is a warm-up.
       if (round > 0) counts[name].push(count);
     }
   }
@@ -235,7 +299,7 @@ async function perSecond(route, clients) {
   return (done / (performance.now() - began)) * 1_000;
 }
 
-/** A decision that is not "allowed" is none that was asked for: nothing here comes near its limit. */
+/** Asks for a decision. No client comes near its limit, so an answer other than "allowed" is an error. */
 async function ask(pool, path, client) {
   const { statusCode, body } = await pool.request({ path, method: "GET", headers: { "cf-connecting-ip": client } });
   const text = await body.text();
@@ -246,7 +310,7 @@ function pool(url) {
   return new Pool(url.origin, { connections: IN_FLIGHT });
 }
 
-/** Without an entry of its own, what was built is one. */
+/** A built Worker. Without `entry`, the build is its own entry. */
 function wasm(name, built, more, entry) {
   const modules = [
     { type: "ESModule", path: "/build/index.js", contents: readFileSync(path.join(built, "index.js"), "utf8") },
@@ -265,7 +329,7 @@ function worker(name, more) {
   return { name, compatibilityDate: COMPATIBILITY_DATE, unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }], ...more };
 }
 
-/** What is uploaded, as the platform counts it: gzipped, all JavaScript in one file without comments, as wrangler makes it. */
+/** The size of an upload as the platform counts it: gzipped, with all JavaScript in one file without comments, as wrangler does. */
 function size() {
   const kib = (folder, entry = "") => {
     const script = readFileSync(path.join(folder, "index.js"), "utf8") + transformSync(entry).code;

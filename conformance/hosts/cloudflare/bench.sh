@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the Worker, one with one limit only, and the least there can be, as `wrangler deploy` would; then measures. Takes what bench.mjs takes.
+# Builds the Worker, one with a single limit, and the least Worker, as `wrangler deploy` would, and measures them. Takes the
+# arguments of bench.mjs.
 set -eu
 cd "$(dirname "$0")/../../.." || exit
 
@@ -15,8 +16,8 @@ done
 use_rust_for wasm32-unknown-unknown
 
 export CARGO_TARGET_DIR="$deployed" WASM_BINDGEN_BIN="$PWD/target/tools/bin/wasm-bindgen" ESBUILD_BIN="$host/node_modules/.bin/esbuild"
-# wasm-opt is binaryen's, here the npm package's, which is of the version that worker-build fetches. Without it all Workers are
-# measured as the linker leaves them.
+# wasm-opt comes from npm's binaryen, of the version that worker-build would fetch. Without it all Workers are measured as the
+# linker leaves them.
 wasm_opt=$(command -v "${WASM_OPT_BIN:-$PWD/adapters/npm/node_modules/.bin/wasm-opt}") && opt= || opt=--no-opt
 export WASM_OPT_BIN="$wasm_opt"
 for guest in cloudflare cloudflare-one cloudflare-least; do

@@ -1,4 +1,4 @@
-// Asks another Worker for decisions, many in one request of its own: what they take without a client and its connections.
+// Asks another Worker for many decisions in one request of its own, which measures them without a client and its connections.
 
 export default {
   async fetch(request, env) {
@@ -9,7 +9,7 @@ export default {
         const headers = { "cf-connecting-ip": clients[next++ % clients.length] };
         const response = await env[worker].fetch(`https://bench.invalid${path}`, { headers });
         const text = await response.text();
-        // A decision that is not "allowed" is none that was asked for: nothing here comes near its limit.
+        // No client comes near its limit, so any other answer is an error.
         if (response.status !== 200 || text !== "allowed\n") throw new Error(`${path} answered ${response.status} ${text}`);
       }
     };

@@ -1,4 +1,4 @@
-// What one writes without Tidegate: a Worker, and an object for each client that keeps a token bucket in its storage.
+// A rate limiter without Tidegate: a Worker, and an object per client that keeps a token bucket in its storage.
 
 import { DurableObject } from "cloudflare:workers";
 
@@ -9,7 +9,7 @@ export class Bucket extends DurableObject {
     const tokens = Math.min(capacity, bucket.tokens + (now - bucket.at) * refillPerMs);
     const allowed = tokens >= 1;
     const left = allowed ? tokens - 1 : tokens;
-    // The platform holds the answer until this is durable.
+    // The platform holds the answer until the write is durable.
     this.ctx.storage.put("bucket", { tokens: left, at: now });
     return { allowed, left };
   }

@@ -1,18 +1,17 @@
-// Runs a built Worker on workerd, several times over:
+// Runs a built Worker on workerd, in several isolates:
 //
 //   node serve.mjs --guest FOLDER --built FOLDER [--isolates N] [--rate-limit LIMIT/SECONDS]... [--var NAME=VALUE]...
 //       [--without BINDING]... [--class CLASS]
 //
-// Each isolate is a location. They share nothing but the Worker's Durable Objects, of which there is one of each name
-// in the world, and Workers KV, which shows a location late what another wrote. The bindings are those of the guest's
-// wrangler.jsonc, but for those it is to be without; the objects are of the class that it names, or of the one given
-// here, and have SQLite unless they are to be without `SQLite`. Once all answer, their addresses are printed on one
-// line.
+// Each isolate is a location. Isolates share the Worker's Durable Objects, and Workers KV, where a location reads late what
+// another one wrote. The bindings are those of the guest's wrangler.jsonc, except those named by --without. Objects are of
+// the class that it names, or of --class, and have SQLite storage except with `--without SQLite`. When all isolates answer,
+// their addresses are printed on one line.
 //
-// A word on standard input is answered by a line of JSON: `counts` by what the guest did at its bindings, `hosts` by
-// where watch.mjs answers for each isolate. `evict` drops what objects have in memory, `corrupt` writes over everything
-// that is stored, and `restart` kills workerd and starts it again. It ends when standard input does, and workerd with
-// it.
+// Each word on standard input is answered by a line of JSON. `counts` returns what the guest did with its bindings, and
+// `hosts` the addresses at which watch.mjs answers for each isolate. `evict` drops all objects from memory, `corrupt`
+// overwrites everything that is stored, and `restart` kills workerd and starts it again. When standard input ends, workerd
+// and this process end.
 
 import childProcess from "node:child_process";
 import { once } from "node:events";
@@ -42,19 +41,19 @@ const wrangler = readJsonc(path.join(args.guest, "wrangler.jsonc"));
 const built = path.resolve(args.built);
 const names = Array.from({ length: Number(args.isolates) }, (_, place) => `isolate-${place}`);
 
-// The only words on standard output are the addresses and the answers.
+// Standard output is for the addresses and the answers only.
 class StderrLog extends Log {
   log(message) {
     console.error(message);
   }
 }
 
-// Miniflare keeps the process that it starts to itself.
+// Miniflare does not expose the process that it starts.
 const { spawn } = childProcess;
 let workerd;
 childProcess.spawn = (...started) => (workerd = spawn(...started));
 
-// All that is stored, and what Miniflare would leave behind.
+// For everything that is stored, and for what Miniflare would leave behind.
 const folder = mkdtempSync(path.join(tmpdir(), "tidegate-workerd-"));
 process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
 process.env.TMPDIR = folder;
@@ -92,7 +91,7 @@ function corrupt() {
   return Promise.all([ask("kv", "default", "corrupt"), ask(names[0], "Host", "corrupt")]);
 }
 
-/** Where the suite's own questions to each isolate go. */
+/** The addresses for the suite's own requests to each isolate. */
 function hosts() {
   return Promise.all(names.map((name) => miniflare.unsafeGetDirectURL(name, "Host")));
 }
@@ -101,7 +100,7 @@ function evict() {
   return ask(names[0], "Host", "evict");
 }
 
-/** With no chance to tidy up. What starts again listens where the one before did. */
+/** Kills workerd without a chance to tidy up. The new one listens on the same addresses. */
 async function restart() {
   const ended = once(workerd, "exit");
   workerd.kill("SIGKILL");
@@ -152,7 +151,7 @@ function kvWorker() {
   };
 }
 
-// The objects live in the first isolate, wherever they are called from.
+// All objects live in the first isolate.
 function object({ name: binding, class_name: className }, worker) {
   const scriptName = worker === names[0] ? undefined : names[0];
   return [binding, { className: args.class ?? className, scriptName, useSQLite: !args.without.includes("SQLite") }];

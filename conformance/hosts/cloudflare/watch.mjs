@@ -1,4 +1,4 @@
-// The guest's Worker with the suite's eyes on its bindings: what it does there is counted, and none of it changed.
+// The guest's Worker, with what it does at its bindings counted for the suite, and classes of objects that misbehave.
 
 import { DurableObject, WorkerEntrypoint, env } from "cloudflare:workers";
 import unsafe from "workerd:unsafe";
@@ -8,7 +8,7 @@ export default Guest;
 
 const counts = { objectsMade: 0, objectCalls: 0, rowsWritten: 0, alarmsSet: 0, limiterCalls: 0, denials: [] };
 
-/** Lets `seen` look at what each call of a method takes and answers. */
+/** Calls `seen` with the arguments and the result of each call of a method. */
 function watch(object, method, seen) {
   const prototype = Object.getPrototypeOf(object);
   const original = prototype[method];
@@ -40,7 +40,7 @@ export class Tidegate extends DurableObject {
       watch(state.storage.kv, "put", () => (counts.rowsWritten += 1));
       watch(state.storage.kv, "delete", (_, deleted) => (counts.rowsWritten += Number(deleted)));
     } catch {
-      // A class without SQLite: what Tidegate says to that is what a test asks.
+      // The class has no SQLite storage. A test asks what Tidegate answers then.
     }
     watch(state.storage, "setAlarm", () => (counts.alarmsSet += 1));
     this.storage = state.storage;
@@ -61,27 +61,48 @@ export class Tidegate extends DurableObject {
   }
 }
 
-/** Some class that is not Tidegate's. */
+/** Serves one call at a time, 20 a second. */
+export class Slow extends Tidegate {
+  last = Promise.resolve();
+
+  answer(question) {
+    this.last = this.last.then(() => later(50));
+    return this.last.then(() => super.answer(question));
+  }
+}
+
+/** Answers no call within any deadline. */
+export class Stuck extends Tidegate {
+  answer(question) {
+    return later(60_000).then(() => super.answer(question));
+  }
+}
+
+function later(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** A class that is not Tidegate's. */
 export class Stranger extends DurableObject {
   answer() {
     return "hello";
   }
 }
 
-/** One that other Workers cannot call at all. */
+/** A class that other Workers cannot call. */
 export class Mute extends DurableObject {}
 
-/** What the suite asks of it, past the guest. */
+/** Answers the suite's own requests, which do not reach the guest. */
 export class Host extends WorkerEntrypoint {
   async fetch(request) {
     switch (new URL(request.url).pathname) {
       case "/counts":
         return Response.json(counts);
-      // Drops every object's memory, as the platform does with one that is idle or moves.
+      // Drops all objects from memory, as the platform does with an idle object.
       case "/evict":
         await unsafe.abortAllDurableObjects();
         return Response.json({});
-      // Writes over the state of every key. What an object has in memory stays as it is.
+      // Overwrites the state of every key. What objects have in memory does not change.
       case "/corrupt":
         await Promise.all([...objects].map((id) => this.env.TIDEGATE.get(id).corrupt()));
         return Response.json({});
@@ -93,7 +114,7 @@ export class Host extends WorkerEntrypoint {
   }
 }
 
-/** The counter that one would write without Tidegate: it reads, decides and writes. */
+/** A counter without Tidegate: it reads, decides and writes. */
 async function plain(kv, asked) {
   const key = `${asked.get("now")}|plain:${asked.get("key")}`;
   const used = Number(await kv.get(key)) || 0;

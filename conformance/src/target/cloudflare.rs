@@ -1,4 +1,4 @@
-//! The targets on Cloudflare: a real Worker on workerd, the runtime that Cloudflare itself runs.
+//! The Cloudflare targets: a Worker on workerd, the runtime that Cloudflare itself runs.
 
 mod host;
 
@@ -17,10 +17,10 @@ use super::{Emulator, OWN_CLOCK, Running, Store, Target, wasm};
 use crate::fixture::{Disturb, Fixture};
 use crate::subject::{Http, Version};
 
-/// As many as any fixture has locations. A limiter that is exact in one isolate only is found out.
+/// The most locations of any fixture. With several, a limiter that is exact in only one isolate fails.
 const ISOLATES: usize = 3;
 
-/// Open files of each process: twice the largest burst, and what else there is.
+/// The limit of open files of each process: twice the largest burst, and more.
 const FILES: u64 = 8_192;
 
 /// A Durable Object for each key.
@@ -35,7 +35,7 @@ pub(super) const DURABLE_OBJECT: Cloudflare = Cloudflare {
 /// Isolates that lease from the objects.
 pub(super) const LEASED: Cloudflare = Cloudflare {
     name: "cloudflare-do-leased",
-    about: "the same, where each of the isolates leases ten at a time",
+    about: "the same, with leases of ten for each of the isolates",
     route: "do-leased",
     capabilities: tidegate_cloudflare_do::lease_capabilities(
         NonZero::new(10).expect("10 is not 0"),
@@ -47,7 +47,7 @@ pub(super) const LEASED: Cloudflare = Cloudflare {
 /// Isolates that count for themselves, and share through Workers KV.
 pub(super) const KV: Cloudflare = Cloudflare {
     name: "cloudflare-kv",
-    about: "Workers KV on workerd, three locations that see each other's writes a minute late",
+    about: "Workers KV on workerd, three locations that read each other's writes a minute late",
     route: "kv",
     capabilities: tidegate_cloudflare_kv::CAPABILITIES,
     counts: Counts::Apart,
@@ -62,11 +62,11 @@ pub(super) const RATE_LIMIT: Cloudflare = Cloudflare {
     counts: Counts::ByThePlatform,
 };
 
-/// The limits for which there is a binding, a minute each: those that the fixtures use.
+/// The limits that the fixtures use. Each has a binding with a period of a minute.
 const LIMITS: [u64; 7] = [1, 2, 10, 60, 100, 999, 1_000];
 const PERIOD: Millis = Millis::from_secs(60);
 
-/// The emulation's windows are the wall clock's minutes. The suite is done in this part of one.
+/// The emulation's windows are the wall clock's minutes. The suite takes less than this part of one.
 const WINDOW_LEFT_MIN: Duration = Duration::from_secs(25);
 
 /// One of the Worker's routes.
@@ -82,7 +82,7 @@ pub(super) struct Cloudflare {
 /// How isolates count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counts {
-    /// In one store: they are one location.
+    /// In one store, so that all are one location.
     Together,
     /// Each is a location of its own.
     Apart,
@@ -128,8 +128,8 @@ impl Target for Cloudflare {
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
         async {
-            // A connection for each request under way, here and in workerd, which inherits this. Too few are told by the
-            // fixtures.
+            // Each request under way has a connection, here and in workerd, which inherits the limit. If it is too low,
+            // fixtures fail.
             let _as_it_was = rlimit::increase_nofile_limit(FILES);
             let mut args = vec![format!("--isolates={ISOLATES}")];
             if self.counts == Counts::ByThePlatform {
@@ -157,7 +157,7 @@ impl Store for Host {
         .boxed_local()
     }
 
-    /// What a decision waits for: calls of an object and of the platform's limiter, and reads of Workers KV.
+    /// Counts what decisions wait for: calls of objects and of the platform's limiter, and reads of Workers KV.
     fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
         async {
             let counts = self.tell("counts").await?;
@@ -171,7 +171,7 @@ impl Store for Host {
     }
 }
 
-/// Waits where the wall clock's minute is about to end.
+/// Waits if the wall clock's minute is about to end.
 async fn away_from_an_edge() {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let left = Duration::from_secs(60) - Duration::from_secs(since_epoch.as_secs() % 60);
@@ -185,7 +185,7 @@ fn guest() -> PathBuf {
     workspace().join("conformance/guests/cloudflare")
 }
 
-/// What it takes to build a Worker and to run it.
+/// The tools that build a Worker and run it.
 struct Tools {
     toolchain: wasm::Toolchain,
     worker_build: PathBuf,
@@ -211,7 +211,7 @@ impl Tools {
     }
 }
 
-/// Builds the Worker as `wrangler deploy` does, but with the suite's routes, and without the last squeeze that only makes it
+/// Builds the Worker as `wrangler deploy` does, but with the suite's routes and without wasm-opt, which only makes it
 /// smaller.
 async fn build(tools: &Tools) -> Result<PathBuf, String> {
     eprintln!("building tidegate-guest-cloudflare (release, WebAssembly)");
@@ -226,5 +226,5 @@ async fn build(tools: &Tools) -> Result<PathBuf, String> {
         return Ok(built);
     }
     eprintln!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    Err("worker-build could not build the guest; what it said is above".into())
+    Err("worker-build could not build the guest; its output is above".into())
 }

@@ -5,34 +5,37 @@ use tidegate_core::{Check, Millis, Rule, UnixMillis};
 
 use crate::wire::{Granted, Returned};
 
-/// What an isolate has of one key.
+/// What an isolate holds of one key. All instants but those of [`Granted`] are by the isolate's own clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    /// A call for a lease is under way; whoever comes meanwhile spends what is left, or makes a plain one.
+    /// Whether a call for a lease is under way. Meanwhile, requests spend what is left, or make plain calls.
     asking: bool,
     lease: Option<Lease>,
-    /// When the object was asked last.
+    /// When the object was last asked.
     asked_at: UnixMillis,
-    /// What others wanted during the last call for a lease.
+    /// The cost of the requests that came during the last call for a lease.
     wanted_meanwhile: u64,
-    /// What they wanted during those before, the longer ago the less.
+    /// The same for earlier calls. It decays.
     wanted_before: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Lease {
+    /// As the object knows it, by the object's clock.
     granted: Granted,
-    /// What it was granted by. Where the limits have changed since, what is left of it is given back.
+    /// The rule it was granted by. If the limits change, what is left of it is given back.
     rule: Rule,
-    /// From when on it may be spent.
+    /// It may be spent from this instant on.
     from: UnixMillis,
+    /// It may be spent until this instant.
+    until: UnixMillis,
     left: u64,
-    /// The object was told what becomes of it, if the call came there. It is not told again, for what it would find is
-    /// another isolate's lease that looks the same.
+    /// Whether the object was told what becomes of it, in a call that may have arrived. It must not be told twice: it could
+    /// mistake another isolate's equal lease for this one.
     told: bool,
 }
 
-/// What a check can have without asking, or else what it asks for.
+/// What a check gets without a call, or which call it makes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Spent {
     Admitted,
@@ -41,13 +44,13 @@ pub(super) enum Spent {
 }
 
 impl Slot {
-    /// That of a key whose object is being asked, and not for a lease.
+    /// The slot of a key whose first plain call begins at `at`.
     pub(super) const fn asked(at: UnixMillis) -> Self {
         Self { asking: false, lease: None, asked_at: at, wanted_meanwhile: 0, wanted_before: 0 }
     }
 
     pub(super) fn spend(&mut self, check: &Check<'_>, slice: u64, lifetime: Millis, deadline: Millis) -> Spent {
-        // But for one that was cancelled with its request: the platform does not even drop it.
+        // A call whose request was cancelled never ends, and the platform does not drop its future.
         let busy = self.asking && check.now < self.asked_at + deadline;
         if busy {
             self.wanted_meanwhile = self.wanted_meanwhile.saturating_add(check.cost);
@@ -61,7 +64,7 @@ impl Slot {
         if lease.left > early && lease.spend(check) {
             return Spent::Admitted;
         }
-        // A clock that was set back: the lease is good again when it has caught up.
+        // The clock was set back. The lease is valid again when the clock has caught up.
         if busy || check.now < lease.from {
             return Spent::AskPlainly;
         }
@@ -79,7 +82,7 @@ impl Slot {
         }
     }
 
-    /// Has a check ask the object: for a lease where it wants one or tells what becomes of another.
+    /// Makes a check ask the object: with a plain call, unless it wants a lease or returns one.
     fn ask(&mut self, now: UnixMillis, want: u64, back: Option<Returned>, kept: Option<Lease>) -> Spent {
         let asking = want > 0 || back.is_some();
         let wanted_before = self.wanted_meanwhile.max(self.wanted_before - self.wanted_before.div_ceil(8));
@@ -87,41 +90,48 @@ impl Slot {
         if asking { Spent::AskForMore { want, back } } else { Spent::AskPlainly }
     }
 
-    /// Keeps what was granted, but for what others have spent of it since it was asked for.
-    pub(super) fn keep(&mut self, granted: Granted, rule: Rule, now: UnixMillis, back: Option<Returned>) {
+    /// Keeps a lease, less what was spent of the kept part since it was asked for. `from` and `until` say when it may be
+    /// spent.
+    pub(super) fn keep(
+        &mut self,
+        granted: Granted,
+        rule: Rule,
+        (from, until): (UnixMillis, UnixMillis),
+        back: Option<Returned>,
+    ) {
         let spent = match (back.filter(|back| back.kept > 0), self.lease) {
             (None, _) => 0,
             (Some(back), Some(lease)) if lease.told && lease.granted == back.lease => back.kept - lease.left,
-            // It was late: another has asked since.
+            // The answer is late: another call was made since.
             _ => return,
         };
         let left = granted.units.saturating_sub(spent);
-        self.lease = Some(Lease { granted, rule, from: now, left, told: false });
-        self.asked_at = now;
+        self.lease = Some(Lease { granted, rule, from, until, left, told: false });
+        self.asked_at = from;
     }
 
-    /// Lets the next one ask.
+    /// Lets the next check ask.
     pub(super) const fn answered(&mut self) {
         self.asking = false;
     }
 
-    /// Whether what is left of a lease was enough, after a call for more has failed.
+    /// Spends what is left of a lease after a call for more has failed. Returns whether it was enough.
     pub(super) fn spend_kept(&mut self, check: &Check<'_>) -> bool {
         self.lease.as_mut().is_some_and(|lease| lease.spend(check))
     }
 
     pub(super) fn is_of_use(&self, now: UnixMillis, lifetime: Millis) -> bool {
         let until = self.asked_at + lifetime;
-        self.asking || now < self.lease.map_or(until, |lease| until.max(lease.granted.until))
+        self.asking || now < self.lease.map_or(until, |lease| until.max(lease.until))
     }
 }
 
 impl Lease {
     fn has_ended(&self, check: &Check<'_>) -> bool {
-        check.now >= self.granted.until || self.rule != *check.policy.quotas()[0].rule()
+        check.now >= self.until || self.rule != *check.policy.quotas()[0].rule()
     }
 
-    /// Whether it was enough for a check.
+    /// Spends a check's cost. Returns whether the lease was enough.
     fn spend(&mut self, check: &Check<'_>) -> bool {
         let enough = self.from <= check.now && !self.has_ended(check) && self.left >= check.cost;
         if enough {

@@ -6,9 +6,9 @@ use tidegate_core::{Error, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
 
 use super::{Action, Answer, Call, Granted, Known, Once, Reply, Returned};
 use crate::counter::Counter;
-use crate::rows::{Row, Rows};
+use crate::rows::{Page, Row, Rows};
 
-/// A storage that keeps what it is given.
+/// A storage that never fails.
 #[derive(Default)]
 struct Kept(HashMap<String, Row>);
 
@@ -24,8 +24,8 @@ impl Rows for Kept {
         self.0.remove(key);
         Ok(())
     }
-    fn sweep(&mut self, _: UnixMillis) -> Result<Option<UnixMillis>, Error> {
-        Ok(None)
+    fn sweep(&mut self, _: UnixMillis, _: Option<&str>) -> Result<Page, Error> {
+        Ok(Page::default())
     }
     fn set_alarm(&mut self, _: UnixMillis) -> Result<(), Error> {
         Ok(())
@@ -76,7 +76,7 @@ fn policy(quotas: RangeInclusive<usize>) -> impl Strategy<Value = Policy> {
     })
 }
 
-/// The policies of calls are never dropped: a test ends soon enough.
+/// A call whose policy is leaked; a test is short.
 fn call() -> impl Strategy<Value = Call<'static>> {
     let once = (any::<[u8; 16]>(), any::<u64>()).prop_map(|(token, ttl)| Once { token, ttl: Millis::new(ttl) });
     let key = prop::collection::vec(any::<u8>(), 0..300).prop_map(Key::new);
@@ -101,7 +101,7 @@ proptest! {
         for end in 0..bytes.len() {
             match Call::decode(&bytes[..end], &mut known) {
                 Err(error) => prop_assert_eq!(error.kind(), ErrorKind::Invalid),
-                // A lease without what is given back is a call, too.
+                // A call for a lease that returns none is valid, too.
                 Ok(shorter) => prop_assert!(matches!(shorter.action, Action::Lease { back: None, .. }), "a lease only"),
             }
         }
@@ -141,8 +141,8 @@ proptest! {
         prop_assert!([200, 400].contains(&reply.status), "{}", String::from_utf8_lossy(&reply.body));
     }
 
-    /// Whatever callers say of one key, of leases that were never granted too: what is stored stays a state of its
-    /// policy.
+    /// Calls for one key may contradict each other, and may return leases that were never granted. What is stored stays
+    /// a valid state.
     #[test]
     fn calls_that_contradict_each_other_leave_a_sound_state(
         policy in prop_oneof![policy(1..=8), policy(1..=1)],
@@ -158,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn no_reply_of_others_is_an_answer(status in 100..600u16, body in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn a_reply_that_is_not_tidegates_is_not_an_answer(status in 100..600u16, body in prop::collection::vec(any::<u8>(), 0..60)) {
         prop_assume!(status != 200);
         let error = Reply { status, body }.answer().expect_err("no answer");
         prop_assert_eq!(error.kind(), ErrorKind::Corrupt);
@@ -166,7 +166,7 @@ proptest! {
 }
 
 #[test]
-fn a_key_that_no_policy_and_key_make_is_refused() {
+fn an_invalid_key_is_refused() {
     let policy = Policy::new("wire", [Quota::fixed_window(5, Millis::new(1_000)).expect("within range")]).expect("one");
     let call = Call {
         action: Action::Check,
@@ -198,7 +198,7 @@ fn an_error_travels_with_its_kind() {
 }
 
 #[test]
-fn a_reply_is_the_same_after_it_was_text() {
+fn a_reply_survives_its_text() {
     let answer = Answer { admitted: true, now: UnixMillis::new(1), cost: 2, lease: None, before: Some(vec![0, 255]) };
     let answered = Reply::of(Ok(answer));
     let failed = Reply::error(Error::new(ErrorKind::Corrupt, "a row that is none: é"));

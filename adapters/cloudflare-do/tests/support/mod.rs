@@ -1,4 +1,5 @@
-//! Objects without Cloudflare: rows in memory that count what is written, can fail, and survive an eviction.
+//! Objects without Cloudflare. Their rows are in memory, are counted when they are written, survive an eviction, and can
+//! fail.
 
 #![allow(
     dead_code,
@@ -9,13 +10,22 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::{Future, ready};
+use std::ops::Bound;
 use std::sync::Mutex;
 
-use tidegate_cloudflare_do::{Address, Counter, Namespace, Reply, Row, Rows};
+use tidegate_cloudflare_do::{Address, Clock, Config, Counter, Namespace, Page, Reply, Row, Rows, Sweep};
 use tidegate_core::{Error, ErrorKind, UnixMillis};
 
 /// Where virtual time begins.
 pub const START_MS: u64 = 1_800_000_000_000;
+
+/// The number of rows that a sweep reads at a time.
+pub const PAGE_ROWS: usize = 100;
+
+/// A configuration for histories that set the time of each request.
+pub fn virtual_time() -> Config {
+    Config::default().clock(Clock::Caller)
+}
 
 /// The rows of one object, in memory.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +35,8 @@ pub struct Memory {
     pub rows_written: u64,
     pub alarms_set: u64,
     pub loads: std::cell::Cell<u64>,
-    /// Every write from now on fails.
+    pub pages: u64,
+    /// Whether every write fails.
     pub full: bool,
 }
 
@@ -56,12 +67,23 @@ impl Rows for Memory {
         Ok(())
     }
 
-    fn sweep(&mut self, clock: UnixMillis) -> Result<Option<UnixMillis>, Error> {
+    fn sweep(&mut self, clock: UnixMillis, after: Option<&str>) -> Result<Page, Error> {
         self.writable()?;
-        let before = self.rows.len();
-        self.rows.retain(|_, row| row.expires > clock);
-        self.rows_written += u64::try_from(before - self.rows.len()).unwrap();
-        Ok(self.rows.values().map(|row| row.expires).min())
+        self.pages += 1;
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let page = self.rows.range::<str, _>((start, Bound::Unbounded)).take(PAGE_ROWS);
+        let page: Vec<_> = page.map(|(key, row)| (key.clone(), row.expires)).collect();
+        let kept = page.iter().filter(|(_, expires)| *expires > clock);
+        let found = Page {
+            kept: kept.clone().count() as u64,
+            next: kept.map(|(_, expires)| *expires).min(),
+            last: page.last().filter(|_| page.len() == PAGE_ROWS).map(|(key, _)| key.clone()),
+        };
+        for (key, _) in page.iter().filter(|(_, expires)| *expires <= clock) {
+            self.rows.remove(key);
+            self.rows_written += 1;
+        }
+        Ok(found)
     }
 
     fn set_alarm(&mut self, at: UnixMillis) -> Result<(), Error> {
@@ -87,7 +109,7 @@ struct State {
     loss: Loss,
 }
 
-/// What happens to the next calls.
+/// What happens to calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loss {
     /// They are answered.
@@ -110,8 +132,11 @@ impl Rig {
                     rows.alarm = None;
                     Counter::new(rows, None)
                 });
-                let remain = counter.sweep(clock).unwrap();
-                assert_eq!(remain, !counter.rows().rows.is_empty());
+                let mut swept = Sweep::More;
+                while swept == Sweep::More {
+                    swept = counter.sweep(clock).unwrap();
+                }
+                assert_eq!(swept == Sweep::Empty, counter.rows().rows.is_empty());
             }
         }
     }
@@ -125,7 +150,7 @@ impl Rig {
         self.edit(|_| {});
     }
 
-    /// Drops every object from memory and changes its rows.
+    /// Drops every object from memory, and changes its rows.
     pub fn edit(&self, mut change: impl FnMut(&mut Memory)) {
         for counter in self.state.lock().unwrap().objects.values_mut() {
             replace(counter, |mut rows| {
@@ -136,7 +161,12 @@ impl Rig {
         }
     }
 
-    /// Looks at the rows of every object.
+    /// Runs a step on the first object.
+    pub fn with_object<T>(&self, step: impl FnOnce(&mut Counter<Memory>) -> T) -> T {
+        step(self.state.lock().unwrap().objects.values_mut().next().unwrap())
+    }
+
+    /// Shows the rows of every object to `look`.
     pub fn each(&self, mut look: impl FnMut(&str, &Memory)) {
         for (name, counter) in &self.state.lock().unwrap().objects {
             look(name, counter.rows());

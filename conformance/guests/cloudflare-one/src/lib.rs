@@ -1,7 +1,7 @@
-//! A Worker with one exact limit: ten requests at once and five a second of each client.
+//! A Worker with one exact limit: each client may send ten requests at once, and five a second.
 #![cfg(target_arch = "wasm32")]
 
-use tidegate_cloudflare_do::DurableObjects;
+use tidegate_cloudflare_do::{Config, DurableObjects};
 use tidegate_core::{
     BodyFormat, Check, ClientIpSource, Identity, Limiter as _, Millis, Platform, Policy, Quota, Rejection,
     ResponseFields, UnixMillis,
@@ -16,10 +16,10 @@ async fn fetch(request: Request, env: Env, _context: Context) -> worker::Result<
     let client_ip = ClientIpSource::new(Platform::Cloudflare).find(field, None).ok();
     let key = Identity { client_ip, ..Identity::default() }.resolve();
 
-    let limiter = DurableObjects::new(env.durable_object("TIDEGATE")?).limiter();
+    let store = DurableObjects::from_env(&env, "TIDEGATE", Config::default()).map_err(|error| error.to_string())?;
     let policy = policy().map_err(|error| error.to_string())?;
     let now = UnixMillis::new(Date::now().as_millis());
-    let decision = limiter.check(Check::new(&policy, &key, now)).await.map_err(|error| error.to_string())?;
+    let decision = store.limiter().check(Check::new(&policy, &key, now)).await.map_err(|error| error.to_string())?;
 
     let (mut response, fields) = match Rejection::denied(&policy, &decision, BodyFormat::Json) {
         Some(rejection) => (Response::error(rejection.body(), rejection.status_code())?, rejection.fields().clone()),

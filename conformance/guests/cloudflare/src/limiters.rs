@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use tidegate_cloudflare_do::{DurableObjects, DurableObjectsLimiter, Leases};
+use tidegate_cloudflare_do::{Clock, DurableObjects, DurableObjectsLimiter, Leases};
 use tidegate_cloudflare_kv::{Isolate, KvLimiter, Stats, WorkersKv};
 use tidegate_cloudflare_ratelimit::{RateLimit, RateLimitLimiter};
 use tidegate_core::{
@@ -100,10 +100,11 @@ impl Limiter for Store<'_> {
     }
 }
 
-/// In test mode a state lives at least this long by the platform's clock, for virtual time stands still meanwhile.
+/// The least time that a state is kept in test mode. It expires by the platform's clock, which goes on while virtual time
+/// stands still.
 const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 
-/// In test mode thousands of calls are under way at once on a machine that runs their clients too.
+/// The deadline in test mode, where thousands of calls are under way at once on a machine that also runs their clients.
 const TEST_DEADLINE: Millis = Millis::from_secs(25);
 
 fn durable_objects(env: &Env) -> Result<&'static DurableObjectsLimiter<ObjectNamespace>, Error> {
@@ -113,11 +114,15 @@ fn durable_objects(env: &Env) -> Result<&'static DurableObjectsLimiter<ObjectNam
 
 fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
     let config = tidegate_cloudflare_do::Config::default();
-    let config = if in_test_mode(env) { config.min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE) } else { config };
+    let config = match in_test_mode(env) {
+        // The suite sends virtual time with each request.
+        true => config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE),
+        false => config,
+    };
     DurableObjects::from_env(env, "TIDEGATE", config)
 }
 
-/// What this isolate has leased: of each key up to the variable `SLICE` at a time, for up to 2 s.
+/// The leases of this isolate: of each key up to the variable `SLICE` at a time, for up to 2 s.
 fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Error> {
     static LEASES: Once<Leases<ObjectNamespace>> = Once::new();
     LEASES.get_or_make(|| {

@@ -7,14 +7,14 @@ use super::{Tools, build, guest};
 use crate::target::build::workspace;
 use crate::target::process::{self, Process};
 
-/// The guest's Worker on workerd, by `hosts/cloudflare/serve.mjs`. Dropping it ends workerd, too.
+/// The guest's Worker on workerd, started by `hosts/cloudflare/serve.mjs`. Dropping it ends workerd, too.
 #[derive(Debug)]
 pub struct Host {
     process: Process,
     addresses: Vec<String>,
 }
 
-/// The Worker, built once for all who start it.
+/// The Worker, built once in a process.
 static BUILT: OnceCell<Result<PathBuf, String>> = OnceCell::const_new();
 
 impl Host {
@@ -22,7 +22,7 @@ impl Host {
     /// `serve.mjs`.
     ///
     /// # Errors
-    /// What is missing here and how to get it, and whatever else keeps it from starting.
+    /// A tool that is missing, with how to install it, and whatever else keeps the Worker from starting.
     pub async fn start(args: &[String]) -> Result<Self, String> {
         let built = BUILT.get_or_init(|| async { build(&Tools::find()?).await }).await.clone()?;
         let serve = workspace().join("conformance/hosts/cloudflare/serve.mjs").display().to_string();
@@ -36,10 +36,10 @@ impl Host {
         self.addresses.iter().map(String::as_str)
     }
 
-    /// Says a word that `serve.mjs` knows, and waits for the answer.
+    /// Sends one of the words that `serve.mjs` knows, and waits for the answer.
     ///
     /// # Errors
-    /// No answer, or one that is not JSON.
+    /// There is no answer, or it is not JSON.
     pub async fn tell(&self, word: &str) -> Result<Value, String> {
         let answer = self.process.tell(word).await?;
         serde_json::from_str(&answer).map_err(|error| format!("{word}: {error}: {answer}"))

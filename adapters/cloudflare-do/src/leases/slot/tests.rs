@@ -8,7 +8,7 @@ const LIFETIME: Millis = Millis::from_secs(10);
 const DEADLINE: Millis = Millis::from_secs(2);
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
-/// A slot with a lease of 10, whose last call for one saw 5 others come, and checks of it.
+/// A slot with a lease of 10. During its last call for a lease, 5 other requests came.
 struct Rig {
     slot: Slot,
     policy: Policy,
@@ -33,17 +33,17 @@ impl Rig {
     }
 
     fn keep(&mut self, granted: Granted, back: Option<Returned>) {
-        self.slot.keep(granted, *self.policy.quotas()[0].rule(), NOW, back);
+        self.slot.keep(granted, *self.policy.quotas()[0].rule(), (NOW, granted.until), back);
     }
 
-    /// Spends what may be spent before the next lease is asked for.
+    /// Spends what can be spent before the next lease is asked for.
     fn spend_five(&mut self) {
         assert!((0..5).all(|_| self.ask() == Spent::Admitted));
     }
 }
 
 #[test]
-fn what_others_spend_while_more_is_asked_for_is_missing_from_the_next_lease() {
+fn requests_that_spend_the_kept_part_reduce_the_next_lease() {
     let mut rig = Rig::new();
     rig.spend_five();
     let back = Returned { lease: rig.lease, unspent: 0, kept: 5 };
@@ -51,22 +51,22 @@ fn what_others_spend_while_more_is_asked_for_is_missing_from_the_next_lease() {
     assert!((0..3).all(|_| rig.ask() == Spent::Admitted));
     rig.keep(Granted { units: 20, ..rig.lease }, Some(back));
     rig.slot.answered();
-    // 17 are left, of which 5 are kept for those who come during the next call, as many as once before.
+    // 17 are left. The next lease is asked for when 5 are left, for as many requests as came during an earlier call.
     let spent = (0..20).take_while(|_| rig.ask() == Spent::Admitted).count();
     assert_eq!(spent, 12);
 }
 
 #[test]
-fn an_object_is_told_once_what_becomes_of_a_lease() {
+fn an_object_is_told_only_once_what_becomes_of_a_lease() {
     let mut rig = Rig::new();
     rig.spend_five();
     let back = Returned { lease: rig.lease, unspent: 0, kept: 5 };
     assert_eq!(rig.ask(), Spent::AskForMore { want: 15, back: Some(back) });
-    // The call fails, and nobody knows whether it came there.
+    // The call fails. It may have arrived.
     rig.slot.answered();
     rig.spend_five();
     assert_eq!(rig.ask(), Spent::AskForMore { want: 20, back: None });
-    // Its answer comes after all: another has asked since.
+    // Its answer comes late: another call was made since.
     rig.keep(Granted { units: 20, ..rig.lease }, Some(back));
     assert_eq!(rig.ask(), Spent::AskPlainly);
 }
