@@ -346,3 +346,29 @@ impl fmt::Debug for Isolate {
 
 /// The maximum number of policies that are shared.
 const POLICIES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use tidegate_core::{Key, Quota};
+
+    use super::*;
+
+    #[test]
+    fn at_most_as_many_keys_wait_to_be_written_as_are_held() {
+        let isolate = Isolate::new(7, Config::default().keys_max(64).unwrap());
+        let policy = Policy::new("api", [Quota::fixed_window(9, Millis::from_secs(86_400)).unwrap()]).unwrap();
+        let now = UnixMillis::new(1_800_000_000_000);
+        for number in 0..1_000 {
+            let key = Key::new(format!("sub:{number}"));
+            isolate.decide(&Check::new(&policy, &key, now), &key.storage_key(&policy)).unwrap();
+        }
+        // The keys that the isolate has forgotten do not wait.
+        assert_eq!((isolate.stats().keys, isolate.lock().unwritten.len()), (64, 64));
+        let mut written = 0;
+        while isolate.appoint(now).is_some() {
+            written += isolate.plan_writes(now).len();
+        }
+        assert!((1..=64).contains(&written), "{written}");
+    }
+}

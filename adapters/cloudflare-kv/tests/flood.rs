@@ -155,22 +155,6 @@ fn keys_whose_windows_have_passed_make_room_first() {
     assert_eq!(edge.isolates[0].stats().keys_forgotten, 0);
 }
 
-#[test]
-fn an_isolate_that_nobody_flushes_stays_bounded() {
-    let (edge, policy) = (flooded(32), daily(1_000));
-    for number in 0..500u64 {
-        edge.check(0, &policy, &Key::new(format!("sub:{number}")), 1);
-    }
-    // At most as many keys wait to be written as the isolate holds.
-    let mut edge = edge;
-    for _ in 0..100 {
-        edge.flush(0);
-        edge.pass(2_000);
-    }
-    let (_, writes) = edge.operations();
-    assert!((1..=32).contains(&writes), "{writes}");
-}
-
 #[derive(Clone, Debug)]
 struct Step {
     gap_ms: u64,
