@@ -44,7 +44,7 @@ impl From<Thrown> for Error {
             (
                 ErrorKind::Refused,
                 "the object failed; check that the bound class is one of tidegate_cloudflare_do::durable_object!, is \
-                 listed in new_sqlite_classes, and is within the account's limits",
+                 declared with SQLite storage in `exports`, and is within the account's limits",
             )
         };
         Self::new(kind, format!("durable object: {what}: {}", shortened(&thrown.message)))

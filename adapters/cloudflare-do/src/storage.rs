@@ -22,7 +22,7 @@ extern "C" {
     fn kv(this: &Sqlite) -> SyncKv;
 
     /// <https://developers.cloudflare.com/durable-objects/api/sqlite-storage-api/#synchronous-kv-api>. All its methods
-    /// throw if the class is not listed in `new_sqlite_classes`.
+    /// throw if the class is not declared with SQLite storage.
     type SyncKv;
     #[wasm_bindgen(method, catch)]
     fn get(this: &SyncKv, key: &str) -> Result<JsValue, JsValue>;
@@ -38,7 +38,7 @@ pub struct ObjectStorage {
 }
 
 impl ObjectStorage {
-    /// The rows in `storage`. The object's class must be listed in `new_sqlite_classes`.
+    /// The rows in `storage`. The object's class must be declared with SQLite storage.
     #[must_use]
     pub fn new(storage: Storage) -> Self {
         Self { kv: storage.as_raw().unchecked_ref::<Sqlite>().kv(), storage }

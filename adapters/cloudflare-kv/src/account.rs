@@ -1,4 +1,4 @@
-//! One key, as one isolate sees it: what it admitted itself, and what it knows that others did.
+//! What one isolate knows of one key: what it has admitted itself, and what other isolates have admitted.
 
 use std::sync::Arc;
 
@@ -6,39 +6,46 @@ use tidegate_core::algorithm::{FixedWindow, MAX_UNITS, SlidingState, SlidingWind
 use tidegate_core::{Decision, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
 use crate::bucket::{News, SharedBucket};
-use crate::record::{ENTRIES_MAX, Entry};
+use crate::record::{ENTRIES_MAX, Entry, Id};
 use crate::value::Value;
 
-/// An entry that claims to be later than this by our clock is not believed.
+/// An entry that is further ahead of this isolate's clock is ignored.
 const AHEAD_MAX: Millis = Millis::from_secs(60);
 
-/// How long others may take to hear of an entry.
+/// How long other isolates may take to see an entry.
 const HEARD_AFTER: Millis = Millis::from_secs(120);
 
-/// What is known of a key.
+/// The counts of one key.
 ///
-/// A request is admitted only if both the sum of all isolates and this isolate alone admit it. The second follows
-/// from the first as long as the sum counts everything once, and is asked for all the same: it is what holds whatever
-/// a store tells.
+/// A request is admitted only if both the counts of all isolates together and the count of this isolate alone admit it. The
+/// count of this isolate does not depend on the store, so the ceiling does not either.
 pub(crate) struct Account {
     pub(crate) policy: Arc<Policy>,
     own: Entry,
     others: Vec<Entry>,
-    /// One a quota; unused but for buckets.
+    /// One for each quota. Only token buckets use theirs.
     buckets: Vec<SharedBucket>,
+    /// An upper bound on what this isolate has admitted of the key, if it may have held and forgotten the key before.
+    carried: Option<PolicyState>,
 }
 
 impl Account {
-    pub(crate) fn new(policy: Arc<Policy>, id: u64) -> Self {
+    pub(crate) fn new(policy: Arc<Policy>, id: Id, carried: Option<PolicyState>) -> Self {
         let own = Entry { id, at: UnixMillis::default(), total: 0, state: policy.initial_state() };
         let buckets = vec![SharedBucket::default(); policy.quotas().len()];
-        Self { policy, own, others: Vec::new(), buckets }
+        Self { policy, own, others: Vec::new(), buckets, carried }
     }
 
-    /// Decides, and counts what is admitted.
+    /// Decides on a request, and counts it if it is admitted.
     pub(crate) fn decide(&mut self, now: UnixMillis, cost: u64) -> Decision {
         let mut together = self.together(now);
-        let decision = self.policy.decide(&mut together, now, cost);
+        let mut decision = self.policy.decide(&mut together, now, cost);
+        if !decision.is_allowed() {
+            return decision;
+        }
+        if let Some(carried) = &mut self.carried {
+            decision = tighter(decision, self.policy.decide(carried, now, cost));
+        }
         if !decision.is_allowed() || cost == 0 {
             return decision;
         }
@@ -58,16 +65,22 @@ impl Account {
 
     /// What [`Account::decide`] would answer.
     pub(crate) fn peek(&self, now: UnixMillis, cost: u64) -> Decision {
-        self.policy.peek(&self.together(now), now, cost)
+        let decision = self.policy.peek(&self.together(now), now, cost);
+        match &self.carried {
+            Some(carried) if decision.is_allowed() => tighter(decision, self.policy.peek(carried, now, cost)),
+            _ => decision,
+        }
     }
 
-    /// Takes in what a store told. Old news, and news of this account itself, change nothing.
+    /// Updates what is known of other isolates. Old entries, and entries of this isolate, change nothing.
     pub(crate) fn learn(&mut self, now: UnixMillis, found: Vec<Entry>) {
         let policy = Arc::clone(&self.policy);
         let matters = |entry: &Entry| matters_for(&policy, entry, now) > Millis::ZERO;
         self.others.retain(matters);
         for entry in found {
-            if entry.id == self.own.id || entry.at > now + AHEAD_MAX || !matters(&entry) {
+            // If this isolate has forgotten the key before, `carried` includes what it had counted.
+            let own = entry.id.isolate() == self.own.id.isolate();
+            if own || entry.at > now + AHEAD_MAX || !matters(&entry) {
                 continue;
             }
             match self.others.iter().position(|known| known.id == entry.id) {
@@ -76,7 +89,7 @@ impl Account {
                     self.hear(now, &entry, Some((entry.total - known.total, known.at)));
                 }
                 Some(_) => {}
-                // Nobody known is forgotten for a newcomer: to meet it again would be to count it twice.
+                // Replacing a known isolate would count it twice if it were seen again.
                 None if self.others.len() + 1 >= ENTRIES_MAX => {}
                 None => {
                     self.hear(now, &entry, None);
@@ -95,42 +108,54 @@ impl Account {
         }
     }
 
-    /// The value it writes.
+    /// The value that this account writes.
     pub(crate) fn value(&self, now: UnixMillis) -> Value {
         Value::of(self.own.id, now)
     }
 
-    /// What this account has admitted in all.
+    /// The total that this account has admitted.
     pub(crate) const fn total(&self) -> u64 {
         self.own.total
     }
 
-    /// Whether this account's own count is of use to others.
+    /// Whether this account's count matters to other isolates.
     pub(crate) fn is_worth_writing(&self, now: UnixMillis) -> bool {
         self.own.total > 0 && matters_for(&self.policy, &self.own, now) > Millis::ZERO
     }
 
-    /// Whether nothing that this account admitted binds it any more.
-    pub(crate) fn is_unused(&self, now: UnixMillis) -> bool {
-        self.policy.expires_after(&self.own.state, now) == Millis::ZERO
+    /// An upper bound on what this isolate has admitted of the key.
+    pub(crate) fn alone(&self) -> &PolicyState {
+        self.carried.as_ref().unwrap_or(&self.own.state)
     }
 
-    /// Whether what a store told has this account's newest count.
+    /// How many units of the most used quota are used.
+    pub(crate) fn used(&self, now: UnixMillis) -> u64 {
+        let standing = self.policy.peek(self.alone(), now, 0);
+        let used = standing.quotas().iter().map(|quota| quota.limit() - quota.remaining().unwrap_or(0));
+        used.max().unwrap_or(0)
+    }
+
+    /// Whether nothing that this isolate has admitted of the key counts any more.
+    pub(crate) fn is_unused(&self, now: UnixMillis) -> bool {
+        self.policy.expires_after(self.alone(), now) == Millis::ZERO
+    }
+
+    /// Whether `found` includes this account's newest count.
     pub(crate) fn is_in(&self, found: &[Entry]) -> bool {
         found.iter().any(|entry| entry.id == self.own.id && entry.total >= self.own.total)
     }
 
-    /// What to write: this account's own entry first, and what is known of others.
+    /// The entries to write: this account's own first, then those of other isolates.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
         std::iter::once(&self.own).chain(&self.others)
     }
 
-    /// How long what is written matters.
+    /// How long the entries matter.
     pub(crate) fn expires_after(&self, now: UnixMillis) -> Millis {
         self.entries().map(|entry| matters_for(&self.policy, entry, now)).max().unwrap_or_default()
     }
 
-    /// The state of all isolates together, as far as it is known.
+    /// The state of all known isolates together.
     fn together(&self, now: UnixMillis) -> PolicyState {
         let parts = self.policy.quotas().iter().enumerate().map(|(place, quota)| {
             let own = &self.own.state.parts()[place];
@@ -150,10 +175,16 @@ impl Account {
     }
 }
 
-/// How long an entry is of use.
+/// Combines two decisions on one request, the first of which admits it: returns the one that admits less.
+fn tighter(first: Decision, second: Decision) -> Decision {
+    let less = second.binding().remaining() < first.binding().remaining();
+    if less || !second.is_allowed() { second } else { first }
+}
+
+/// How long an entry matters.
 ///
-/// A window's is until the window has passed. A bucket that several share stays busy when the share of each has drained from
-/// its own, so there it is some time longer: as long as others may take to hear of it.
+/// A window's entry matters until the window has passed. A shared bucket can still be filled when each isolate's own bucket has
+/// drained, so a bucket's entry matters longer, by the time that other isolates may take to see it.
 fn matters_for(policy: &Policy, entry: &Entry, now: UnixMillis) -> Millis {
     let alone = policy.expires_after(&entry.state, now);
     let shared = policy.quotas().iter().filter_map(|quota| match quota.rule() {
@@ -163,7 +194,7 @@ fn matters_for(policy: &Policy, entry: &Entry, now: UnixMillis) -> Millis {
     shared.max().unwrap_or_default().max(alone)
 }
 
-/// The windows that began when the current one did, added up.
+/// The sum of all counts in the current window.
 fn window_together<'a>(
     rule: &FixedWindow,
     own: &WindowState,
@@ -179,7 +210,7 @@ fn window_together<'a>(
     WindowState { start, used: capped(used_of(own) + theirs.sum::<u64>(), rule.window()) }
 }
 
-/// The two counters of each, moved to the current window and added up.
+/// The sums of all previous and all current counts, relative to the current window.
 fn sliding_together<'a>(
     rule: &SlidingWindow,
     own: &SlidingState,
@@ -188,13 +219,7 @@ fn sliding_together<'a>(
 ) -> SlidingState {
     let window = rule.window();
     let start = window_start(now, window).max(own.start);
-    let moved = |state: &SlidingState| match state.start {
-        then if then == start => (state.previous, state.current),
-        then if then + window == start => (state.current, 0),
-        // A clock ahead of ours has begun the next window already.
-        then if then == start + window => (0, state.previous),
-        _ => (0, 0),
-    };
+    let moved = |state: &SlidingState| moved(rule, state, start);
     let theirs = others.map(|state| match state {
         QuotaState::Sliding(state) => moved(state),
         _ => (0, 0),
@@ -203,11 +228,22 @@ fn sliding_together<'a>(
     SlidingState { start, previous: capped(previous, window), current: capped(current, window) }
 }
 
-fn window_start(now: UnixMillis, window: Millis) -> UnixMillis {
+/// The previous and the current count of a state, relative to the window that begins at `start`.
+pub(crate) fn moved(rule: &SlidingWindow, state: &SlidingState, start: UnixMillis) -> (u64, u64) {
+    match state.start {
+        then if then == start => (state.previous, state.current),
+        then if then + rule.window() == start => (state.current, 0),
+        // The clock that counted was ahead, in the next window already.
+        then if then == start + rule.window() => (0, state.previous),
+        _ => (0, 0),
+    }
+}
+
+pub(crate) fn window_start(now: UnixMillis, window: Millis) -> UnixMillis {
     UnixMillis::new(now.get() - now.get() % window.get())
 }
 
-/// A count whose product with the window the core's arithmetic takes.
+/// Limits a count so that its product with the window stays within the core's arithmetic.
 fn capped(count: u64, window: Millis) -> u64 {
     count.min(MAX_UNITS / window.get())
 }

@@ -1,22 +1,22 @@
-//! A token bucket's level as all isolates together fill it.
+//! The level of a token bucket that several isolates fill.
 
 use tidegate_core::UnixMillis;
 use tidegate_core::algorithm::{BucketState, TokenBucket};
 
-/// What isolates admitted too much before they knew of each other is owed, up to so many whole buckets.
+/// How much over-admission the isolates pay back once they know of each other, in whole buckets.
 const OWED_MAX: u64 = 8;
 
-/// What is known of a bucket that several isolates charge: never more than what they really charged.
+/// A lower bound on the level of a bucket that several isolates charge.
 ///
-/// Each isolate tells what it charged in all (a total that only grows) and its own level; the levels themselves do
-/// not add up, for each drains at the full rate. A total that has grown since it was last heard was charged at some
-/// instants in between. Taken as charged at the earliest of them, it gives the least level that can be now:
+/// Each isolate reports the total that it has charged, which only grows, and its own level. The levels do not add up, because
+/// each drains at the full rate. When a total has grown since the last report, the isolate charged the difference at some times
+/// in between. Taking the earliest of these times gives the lowest level that is possible now:
 ///
-/// - while this bucket was busy all that time nothing drained in vain, so the growth counts in full;
-/// - of the time before it was busy, what would have drained is taken off.
+/// - While this bucket was not empty, nothing drained in vain, so the growth counts in full.
+/// - Before that, the growth counts less what would have drained.
 ///
-/// So the long-run rate of busy isolates comes to the refill rate, and nobody is denied what the true level admits.
-/// (Lindley's recursion: a later arrival never leaves a lower level.)
+/// The long-run rate of busy isolates therefore approaches the refill rate, and no request is denied that the true level
+/// admits. (Lindley's recursion: a later arrival never leaves a lower level.)
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedBucket {
     level: u64,
@@ -25,12 +25,12 @@ pub(crate) struct SharedBucket {
     busy_since: UnixMillis,
 }
 
-/// What another isolate told of itself, and what of it is new.
+/// A report of another isolate.
 pub(crate) struct News<'a> {
     pub(crate) state: &'a BucketState,
     /// When it last charged.
     pub(crate) at: UnixMillis,
-    /// What its total grew by since it was last heard, and when it had last charged then; `None` when first heard.
+    /// How much its total has grown since its previous report, and when it had last charged by then. `None` for a first report.
     pub(crate) grown: Option<(u64, UnixMillis)>,
 }
 
@@ -39,18 +39,18 @@ impl SharedBucket {
         BucketState { level: self.level, at: self.at }
     }
 
-    /// Counts what this isolate admitted.
+    /// Counts what this isolate has admitted.
     pub(crate) fn charge(&mut self, rule: &TokenBucket, now: UnixMillis, cost: u64) {
         self.advance(rule, now);
         self.level = self.level.saturating_add(cost.saturating_mul(rule.per().get()));
     }
 
-    /// Counts what another isolate admitted.
+    /// Counts what another isolate has admitted.
     pub(crate) fn hear(&mut self, rule: &TokenBucket, now: UnixMillis, news: &News<'_>) {
         self.advance(rule, now);
         let alone = level_at(rule, news.state, self.at);
         let (added, busy_since) = match news.grown {
-            // Two buckets drain at least as fast as one, so what is left in its own is left in the common one.
+            // Two buckets drain at least as fast as one, so the shared bucket still holds what the isolate's own one does.
             None => (alone, news.at),
             Some((grown, since)) => {
                 let idle_ms = self.busy_since.since(since).get();
@@ -78,6 +78,6 @@ impl SharedBucket {
     }
 }
 
-fn level_at(rule: &TokenBucket, state: &BucketState, now: UnixMillis) -> u64 {
+pub(crate) fn level_at(rule: &TokenBucket, state: &BucketState, now: UnixMillis) -> u64 {
     state.level.saturating_sub(now.since(state.at).get().saturating_mul(rule.refill()))
 }

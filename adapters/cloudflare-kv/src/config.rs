@@ -1,8 +1,8 @@
-//! How often an isolate reads and writes, and how much it holds.
+//! How often an isolate reads and writes, and how many keys it holds.
 
 use tidegate_core::{Error, ErrorKind, Millis};
 
-/// What an isolate may spend.
+/// How often an isolate reads and writes a key, and how many keys it holds.
 ///
 /// ```
 /// use tidegate_cloudflare_kv::Config;
@@ -25,40 +25,45 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The least time between two writes of a key: Workers KV refuses more than one a second.
+    /// The minimum time between two writes of a key. Workers KV rejects more than one write per second.
     pub const WRITE_SPACING_MIN: Millis = Millis::from_secs(1);
 
-    /// The least time to live that Workers KV takes.
+    /// The minimum time to live of a value in Workers KV.
     pub const TTL_MIN: Millis = Millis::from_secs(60);
 
-    /// How long what was read of a key is used before it is read again: 1 s. Within it, a key costs one read.
+    /// The minimum time for which a location caches a value that it has read: Workers KV's least `cacheTtl`.
+    pub const CACHE_TTL_MIN: Millis = Millis::from_secs(30);
+
+    /// Sets how long an isolate uses what it has read of a key before it reads the key again. The default is 1 s.
     #[must_use]
     pub const fn refresh(mut self, refresh: Millis) -> Self {
         self.refresh = refresh;
         self
     }
 
-    /// The least time between two writes of a key by this isolate: 1 s, and never less.
+    /// Sets the minimum time between two writes of a key by this isolate. The default is 1 s, which is also the minimum.
     #[must_use]
     pub fn write_spacing(mut self, spacing: Millis) -> Self {
         self.write_spacing = spacing.max(Self::WRITE_SPACING_MIN);
         self
     }
 
-    /// The most keys whose counts an isolate holds: 20,000, which is some 10 MB of an isolate's 128. A check of a further
-    /// key is [`Refused`](ErrorKind::Refused) while all of them still matter: to forget one would be to admit it anew.
+    /// Sets the maximum number of keys that an isolate holds. The default is 20,000, which takes about 10 MB of the 128 MB
+    /// that an isolate has.
+    ///
+    /// An isolate that is full forgets a key to hold another one. See [Capacity](crate#capacity).
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) for zero.
     pub fn keys_max(mut self, keys: usize) -> Result<Self, Error> {
         if keys == 0 {
-            return Err(Error::new(ErrorKind::Invalid, "keys_max: 0 is out of range; write at least 1"));
+            return Err(Error::new(ErrorKind::Invalid, "keys_max: 0 is out of range; use at least 1"));
         }
         self.keys_max = keys;
         Ok(self)
     }
 
-    /// The most that decisions cost in the long run, at a steady rate of admitted requests of one key in one isolate.
+    /// Returns the maximum cost of decisions in the long run, for one key in one isolate at a steady rate of admitted requests.
     ///
     /// ```
     /// use tidegate_cloudflare_kv::{Config, Operations};
@@ -74,17 +79,17 @@ impl Config {
     }
 }
 
-/// One operation every `spacing`, and at most one a decision.
+/// One operation per `spacing`, and at most one per decision.
 const fn per_1000(decisions_per_second: u64, spacing: Millis) -> u64 {
     let decisions = decisions_per_second.saturating_mul(spacing.get());
     if decisions <= 1_000 { 1_000 } else { 1_000_000u64.div_ceil(decisions) }
 }
 
-/// What decisions cost in operations of Workers KV, as data.
+/// The cost of decisions, in operations of Workers KV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operations {
-    /// Reads a thousand decisions.
+    /// Reads per 1,000 decisions.
     pub reads_per_1000_decisions: u64,
-    /// Writes a thousand decisions.
+    /// Writes per 1,000 decisions.
     pub writes_per_1000_decisions: u64,
 }

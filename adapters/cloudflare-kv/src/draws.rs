@@ -1,6 +1,6 @@
-//! Numbers that isolates do not share.
+//! Pseudo-random numbers.
 
-/// Numbers that differ, drawn from a seed (`SplitMix64`, <https://prng.di.unimi.it/splitmix64.c>).
+/// `SplitMix64` (<https://prng.di.unimi.it/splitmix64.c>): a sequence of numbers that follows from a seed.
 pub(crate) struct Draws(pub(crate) u64);
 
 impl Draws {

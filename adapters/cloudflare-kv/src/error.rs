@@ -1,36 +1,37 @@
-//! What Workers KV says went wrong, in the core's kinds.
+//! The errors of this adapter, with the core's kinds.
 
 use tidegate_core::{Error, ErrorKind};
 
-/// An isolate that holds as many keys as it may.
-pub(crate) fn full(keys_max: usize) -> Error {
+/// The isolate can neither hold another key nor forget one.
+pub(crate) fn full() -> Error {
     Error::new(
         ErrorKind::Refused,
-        format!(
-            "this isolate holds {keys_max} keys whose counts still matter; allow more with Config::keys_max, or take \
-             shorter windows; nothing was charged"
-        ),
+        "this isolate is full: it has forgotten keys of too many policies; raise Config::keys_max, or use fewer policies; \
+         nothing was charged",
     )
 }
 
-/// A namespace that is not bound.
+/// The binding does not exist.
 #[cfg(any(target_arch = "wasm32", test))]
-pub(crate) fn missing(name: &str, why: &str) -> Error {
+pub(crate) fn missing(name: &str) -> Error {
     Error::new(
         ErrorKind::Invalid,
         format!(
-            "binding {name}: {why}; write in wrangler.jsonc: \"kv_namespaces\": [{{ \"binding\": {name:?}, \"id\": \"…\" }}]"
+            "binding {name}: not found; add it to wrangler.jsonc: \"kv_namespaces\": [{{ \"binding\": {name:?}, \"id\": \"…\" }}]"
         ),
     )
 }
 
-/// An operation that failed. Workers KV tells which way only in the text of a JavaScript error.
+/// An operation failed. Workers KV reports how only in the text of a JavaScript error.
+///
+/// Errors that a client can cause are not outages: a key that is written too often, too many operations in one invocation, and
+/// a plan's budget that is used up.
 #[cfg(any(target_arch = "wasm32", test))]
 pub(crate) fn failed(what: &str, why: &str) -> Error {
     let says = |part: &str| why.as_bytes().windows(part.len()).any(|at| at == part.as_bytes());
-    let kind = if says("429") || says("Too Many Requests") {
+    let kind = if says("failed: 429") || says("Too many") || says("Too Many") {
         ErrorKind::Contended
-    } else if says(" 400 ") || says(" 413 ") || says(" 414 ") {
+    } else if says("failed: 4") || says("limit exceeded") {
         ErrorKind::Refused
     } else {
         ErrorKind::Unavailable
@@ -43,14 +44,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_throttled_write_is_told_from_one_that_failed() {
-        let kind = |why| failed("put", why).kind();
-        assert_eq!(kind("js error: JsValue(Error: KV PUT failed: 429 Too Many Requests)"), ErrorKind::Contended);
-        assert_eq!(
-            kind("js error: JsValue(Error: KV PUT failed: 400 Invalid expiration_ttl of 1)"),
-            ErrorKind::Refused
-        );
-        assert_eq!(kind("js error: JsValue(Error: Network connection lost.)"), ErrorKind::Unavailable);
-        assert_eq!(missing("COUNTS", "is undefined").kind(), ErrorKind::Invalid);
+    fn an_error_that_a_client_can_cause_is_no_outage() {
+        for (why, kind) in [
+            ("KV PUT failed: 429 Too Many Requests", ErrorKind::Contended),
+            ("KV GET failed: 429 Too Many Requests", ErrorKind::Contended),
+            ("Too many API requests by single Worker invocation.", ErrorKind::Contended),
+            ("KV put() limit exceeded for the day.", ErrorKind::Refused),
+            ("KV PUT failed: 400 Invalid expiration_ttl of 1", ErrorKind::Refused),
+            ("KV GET failed: 414 UTF-8 encoded length of 600 exceeds key length limit of 512.", ErrorKind::Refused),
+            ("KV PUT failed: 500 Internal Server Error", ErrorKind::Unavailable),
+            ("Network connection lost.", ErrorKind::Unavailable),
+        ] {
+            assert_eq!(failed("put", &format!("js error: JsValue(Error: {why})")).kind(), kind, "{why}");
+        }
+        assert_eq!(missing("COUNTS").kind(), ErrorKind::Invalid);
     }
 }

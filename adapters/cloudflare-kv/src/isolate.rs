@@ -1,34 +1,35 @@
-//! What an isolate keeps between requests: its counts, and when to read and write which key.
+//! What an isolate keeps between requests: its counts, and when to read and write each key.
 //!
-//! A state machine with no I/O and no clock: [`Isolate::plan`] says whether to read, [`Isolate::learn`] takes what the
-//! read brought, [`Isolate::decide`] decides, [`Isolate::plan_writes`] says what to write, [`Isolate::wrote`] takes what
-//! became of it.
+//! This is a state machine without I/O and without a clock. [`Isolate::plan`] says what to read, [`Isolate::learn`] takes the
+//! result, [`Isolate::decide`] decides, [`Isolate::plan_writes`] says what to write, and [`Isolate::wrote`] takes the result.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::internal::SortedMap;
 use tidegate_core::{Check, Decision, Error, ErrorKind, Millis, Origin, Policy, UnixMillis};
 
 use crate::account::Account;
+use crate::coarse::Coarse;
 use crate::config::Config;
 use crate::draws::Draws;
 use crate::error;
 use crate::pace::{Freshness, Pace};
-use crate::record;
+use crate::record::{self, Id};
 use crate::stats::Stats;
+use crate::table::Table;
 use crate::value::Value;
 
-/// The most puts of one flush: a Worker on the free plan has 50 operations an invocation.
+/// The maximum number of writes per flush. A Worker on the free plan has 50 operations per invocation.
 const PUTS_MAX: usize = 8;
-/// The most waiting keys that one flush looks at.
+/// The maximum number of waiting keys that a flush examines.
 const LOOKS_MAX: usize = 64;
-/// The longest wait for a later flush: what runs after a response is ended after 30 s.
+/// The longest wait for another flush. The platform stops work 30 s after the response.
 pub(crate) const LINGER_MAX: Millis = Millis::from_secs(25);
 
-/// An isolate's memory: make one, keep it in a `static`, and give it to the [`KvLimiter`](crate::KvLimiter) of each request.
+/// The memory of an isolate. Keep one in a `static`, and use it for the [`KvLimiter`](crate::KvLimiter) of each request.
 ///
-/// It is what the bound rests on: a limiter over a new `Isolate` for each request counts nothing.
+/// The ceiling depends on this memory. A limiter over a new `Isolate` for each request limits nothing.
 ///
 /// ```
 /// use tidegate_cloudflare_kv::{Config, Isolate};
@@ -41,31 +42,32 @@ pub struct Isolate {
 }
 
 struct Inner {
-    slots: SortedMap<Slot>,
-    /// Keys with counts to write, the longest waiting first; each once.
-    unwritten: Vec<String>,
+    id: Id,
+    slots: Table,
+    coarse: Coarse,
+    /// Keys with counts to write. The first has waited longest.
+    unwritten: VecDeque<String>,
     policies: Vec<Arc<Policy>>,
     draws: Draws,
-    /// How many slots there may be before the unused ones are looked for.
-    sweep_at: usize,
-    /// When somebody will flush.
+    /// When the next flush is due that a caller waits for.
     flush_at: Option<UnixMillis>,
     stats: Stats,
 }
 
-struct Slot {
-    account: Account,
+/// What an isolate holds of one key.
+pub(crate) struct Slot {
+    pub(crate) account: Account,
     /// The value that was read last.
     last_read: Value,
     freshness: Freshness,
     pace: Pace,
-    /// Whether it is among the unwritten.
+    /// Whether the key is in `unwritten`.
     waits: bool,
-    /// Whether the last read failed, so that the isolate decides alone.
+    /// Whether the last read failed, so that the isolate decides by its own counts.
     alone: bool,
 }
 
-/// A value to put.
+/// A value to write.
 pub(crate) struct Put {
     pub(crate) key: String,
     pub(crate) value: Value,
@@ -74,32 +76,35 @@ pub(crate) struct Put {
 }
 
 impl Isolate {
-    /// An empty memory. `seed` must be random: entries of two isolates with one seed would overwrite each other.
+    /// Creates an empty memory. `seed` must be random: two isolates with the same seed ignore each other's counts, and a client
+    /// that knows the seed can choose keys that displace each other.
     #[must_use]
     pub fn new(seed: u64, config: Config) -> Self {
+        let mut draws = Draws(seed);
         let inner = Inner {
-            slots: SortedMap::new(),
-            unwritten: Vec::new(),
+            id: Id(draws.next()),
+            slots: Table::new(config.keys_max, draws.next()),
+            coarse: Coarse::default(),
+            unwritten: VecDeque::new(),
             policies: Vec::new(),
-            draws: Draws(seed),
-            sweep_at: SWEEP_MIN,
+            draws,
             flush_at: None,
             stats: Stats::default(),
         };
         Self { config, inner: Mutex::new(inner) }
     }
 
-    /// What this isolate has done and met so far.
+    /// Returns what this isolate has done and seen so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let inner = self.lock();
         Stats { keys: inner.slots.len() as u64, ..inner.stats }
     }
 
-    /// Which of the key's values to read first, if any: each in its turn.
+    /// Which of the key's values to read before deciding, if any. The values take turns.
     pub(crate) fn plan(&self, check: &Check<'_>, key: &str) -> Result<Option<Value>, Error> {
         let mut inner = self.lock();
-        let slot = inner.slot(&self.config, check, key)?;
+        let Found::Slot(slot) = inner.find(check, key)? else { return Ok(None) };
         if !slot.freshness.claim(check.now, self.config.refresh) {
             return Ok(None);
         }
@@ -109,10 +114,10 @@ impl Isolate {
         Ok(Some(read))
     }
 
-    /// Takes what a read brought. What cannot be read counts as nothing found, is counted, and is written over.
+    /// Takes the result of a read. A value that cannot be decoded is counted, ignored and overwritten.
     pub(crate) fn learn(&self, check: &Check<'_>, key: &str, value: Value, answer: Result<Option<Vec<u8>>, Error>) {
         let mut inner = self.lock();
-        let Inner { slots, unwritten, stats, .. } = &mut *inner;
+        let Inner { slots, stats, .. } = &mut *inner;
         let Some(slot) = slots.get_mut(key) else { return };
         slot.freshness.answered(check.now, self.config.refresh);
         slot.alone = answer.is_err();
@@ -127,50 +132,56 @@ impl Isolate {
                 return;
             }
         };
-        // Another isolate wrote over what this one had written: it is written again.
+        // If another isolate has overwritten this isolate's entry, the entry is written again.
         let own = value == slot.account.value(check.now);
         let lost = own && !slot.account.is_in(&found) && slot.account.is_worth_writing(check.now);
-        if lost && !slot.waits && slot.pace.is_settled(check.now) {
-            slot.waits = true;
-            unwritten.push(key.to_owned());
-        }
+        let lost = lost && slot.pace.is_settled(check.now);
         slot.account.learn(check.now, found);
+        if lost {
+            inner.enqueue(key, self.config.keys_max);
+        }
     }
 
-    /// Decides by what is known, and counts.
+    /// Decides by what is known, and counts the request if it is admitted.
     pub(crate) fn decide(&self, check: &Check<'_>, key: &str) -> Result<Decision, Error> {
         let mut inner = self.lock();
-        let slot = inner.slot(&self.config, check, key)?;
+        let slot = match inner.find(check, key)? {
+            Found::Slot(slot) => slot,
+            Found::Denied(decision) => {
+                inner.stats.denied_by_group += 1;
+                return Ok(decision);
+            }
+        };
         let before = slot.account.total();
-        let decision = slot.account.decide(check.now, check.cost);
-        let charged = slot.account.total() != before;
-        let origin = slot.origin();
-        if charged && !std::mem::replace(&mut slot.waits, true) {
-            inner.unwritten.push(key.to_owned());
+        let decision = slot.account.decide(check.now, check.cost).with_origin(slot.origin());
+        if slot.account.total() != before {
+            inner.enqueue(key, self.config.keys_max);
         }
-        Ok(decision.with_origin(origin))
+        Ok(decision)
     }
 
     pub(crate) fn peek(&self, check: &Check<'_>, key: &str) -> Result<Decision, Error> {
-        let mut inner = self.lock();
-        let slot = inner.slot(&self.config, check, key)?;
-        Ok(slot.account.peek(check.now, check.cost).with_origin(slot.origin()))
+        Ok(match self.lock().find(check, key)? {
+            Found::Slot(slot) => slot.account.peek(check.now, check.cost).with_origin(slot.origin()),
+            Found::Denied(decision) => decision,
+        })
     }
 
-    /// The values that are due.
+    /// The values that are due to be written.
     pub(crate) fn plan_writes(&self, now: UnixMillis) -> Vec<Put> {
         let mut inner = self.lock();
         let Inner { slots, unwritten, stats, draws, .. } = &mut *inner;
         let mut puts = Vec::new();
-        let (mut looked, looks) = (0, unwritten.len().min(LOOKS_MAX));
-        while looked < looks && puts.len() < PUTS_MAX {
-            let key = std::mem::take(&mut unwritten[looked]);
-            looked += 1;
+        for _ in 0..unwritten.len().min(LOOKS_MAX) {
+            if puts.len() == PUTS_MAX {
+                break;
+            }
+            let Some(key) = unwritten.pop_front() else { break };
             let Some(slot) = slots.get_mut(&key) else { continue };
             if !slot.account.is_worth_writing(now) {
                 slot.waits = false;
             } else if slot.pace.wait(now) > Millis::ZERO {
-                unwritten.push(key);
+                unwritten.push_back(key);
             } else {
                 slot.waits = false;
                 let writers = slot.account.entries().count().div_ceil(Value::COUNT);
@@ -179,12 +190,11 @@ impl Isolate {
                 puts.push(slot.put(key, now));
             }
         }
-        unwritten.drain(..looked);
         puts
     }
 
-    /// How long the caller should wait before the next flush. To one caller only: none where another will be back by
-    /// then, where nothing waits, and where it waits for longer than a Worker may.
+    /// How long the caller should wait before it flushes again. `None` if another caller already waits, if nothing is left to
+    /// write, or if the wait is longer than a Worker may run.
     pub(crate) fn appoint(&self, now: UnixMillis) -> Option<Millis> {
         let mut inner = self.lock();
         let Inner { slots, unwritten, flush_at, .. } = &mut *inner;
@@ -202,10 +212,10 @@ impl Isolate {
         Some(wait)
     }
 
-    /// Takes what became of a put.
+    /// Takes the result of a write.
     pub(crate) fn wrote(&self, key: &str, answer: &Result<(), Error>) {
         let mut inner = self.lock();
-        let Inner { slots, unwritten, stats, .. } = &mut *inner;
+        let Inner { slots, stats, .. } = &mut *inner;
         let slot = slots.get_mut(key);
         let Err(error) = answer else {
             return slot.map_or((), |slot| slot.pace.succeeded());
@@ -218,45 +228,81 @@ impl Isolate {
         } else {
             slot.pace.failed();
         }
-        if !std::mem::replace(&mut slot.waits, true) {
-            unwritten.push(key.to_owned());
-        }
+        inner.enqueue(key, self.config.keys_max);
     }
 
-    /// A panic of another thread leaves counts, which are whole at every step.
+    /// A panic of another thread leaves the counts usable, because each step leaves them consistent.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// The result of looking up a key.
+enum Found<'a> {
+    Slot(&'a mut Slot),
+    /// The isolate does not hold the key, and the counts of its group deny it.
+    Denied(Decision),
+}
+
 impl Inner {
-    fn slot(&mut self, config: &Config, check: &Check<'_>, key: &str) -> Result<&mut Slot, Error> {
-        if self.slots.get(key).is_none() {
-            self.make_room(config, check.now)?;
-            let account = Account::new(shared(&mut self.policies, check.policy), self.draws.next());
-            self.slots.insert(key, Slot::new(account, check.now));
+    fn find(&mut self, check: &Check<'_>, key: &str) -> Result<Found<'_>, Error> {
+        if self.slots.get(key).is_none()
+            && let Some(denied) = self.add(check, key)?
+        {
+            return Ok(Found::Denied(denied));
         }
-        let slot = self.slots.get_mut(key).ok_or_else(|| error::full(config.keys_max))?;
+        let slot = self.slots.get_mut(key).ok_or_else(error::full)?;
         if *slot.account.policy != *check.policy {
-            // The limits have changed; what was used stays.
+            // The limits have changed. The counts stay.
             slot.account.policy = shared(&mut self.policies, check.policy);
         }
-        Ok(slot)
+        Ok(Found::Slot(slot))
     }
 
-    /// Forgets what does not matter any more, each time the number of keys has doubled since, and when it is full.
-    fn make_room(&mut self, config: &Config, now: UnixMillis) -> Result<(), Error> {
-        if self.slots.len() >= self.sweep_at.min(config.keys_max) {
-            self.slots.retain(|slot| !(slot.account.is_unused(now) && slot.freshness.is_over(now)));
-            let Self { slots, unwritten, .. } = self;
-            unwritten.retain(|key| slots.get(key).is_some());
-            self.sweep_at = (2 * self.slots.len()).max(SWEEP_MIN);
+    /// Adds a key, unless the counts of its group deny the request. If that takes the slot of another key, the group of that key
+    /// keeps its count.
+    fn add(&mut self, check: &Check<'_>, key: &str) -> Result<Option<Decision>, Error> {
+        let Check { policy, now, .. } = *check;
+        let origin = self.slots.origin(check.key.as_str());
+        let carried = self.coarse.of(policy, origin, now);
+        if let Some(carried) = &carried {
+            let decision = policy.peek(carried, now, check.cost);
+            if !decision.is_allowed() {
+                return Ok(Some(decision));
+            }
         }
-        if self.slots.len() >= config.keys_max { Err(error::full(config.keys_max)) } else { Ok(()) }
+        let victim = self.slots.room(key, now);
+        if let Some(victim) = &victim {
+            let account = &self.slots.chosen(key, victim).account;
+            if !self.coarse.remember(victim.remembered_as, &account.policy, account.alone(), now) {
+                return Err(error::full());
+            }
+            self.stats.keys_forgotten += 1;
+        }
+        let id = self.id.renewed(self.draws.next());
+        let account = Account::new(shared(&mut self.policies, policy), id, carried);
+        self.slots.insert(key, origin, Slot::new(account, now), victim);
+        Ok(None)
+    }
+
+    /// Adds a key to those whose counts wait to be written.
+    fn enqueue(&mut self, key: &str, keys_max: usize) {
+        let waits = self.slots.get_mut(key).map(|slot| std::mem::replace(&mut slot.waits, true));
+        if waits != Some(false) {
+            return;
+        }
+        // Some waiting keys may have been forgotten. There are this many only if nobody flushes.
+        if self.unwritten.len() >= keys_max
+            && let Some(oldest) = self.unwritten.pop_front()
+            && let Some(slot) = self.slots.get_mut(&oldest)
+        {
+            slot.waits = false;
+        }
+        self.unwritten.push_back(key.to_owned());
     }
 }
 
-/// One copy of a policy for all its keys.
+/// Returns the one copy of a policy that all its keys share.
 fn shared(policies: &mut Vec<Arc<Policy>>, policy: &Policy) -> Arc<Policy> {
     if let Some(known) = policies.iter().find(|known| ***known == *policy) {
         return Arc::clone(known);
@@ -276,6 +322,11 @@ impl Slot {
         Self { account, last_read, freshness, pace, waits: false, alone: false }
     }
 
+    /// Whether nothing is lost by dropping the slot: it counts nothing, and its last read is too old to use.
+    pub(crate) fn is_idle(&self, now: UnixMillis) -> bool {
+        self.account.is_unused(now) && self.freshness.is_over(now)
+    }
+
     fn origin(&self) -> Origin {
         if self.alone { Origin::Fallback } else { Origin::Store }
     }
@@ -293,7 +344,31 @@ impl fmt::Debug for Isolate {
     }
 }
 
-/// Fewer keys than this are never looked through.
-const SWEEP_MIN: usize = 256;
-/// More policies than this are not an application's own.
+/// The maximum number of policies that are shared.
 const POLICIES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use tidegate_core::{Key, Quota};
+
+    use super::*;
+
+    #[test]
+    fn at_most_as_many_keys_wait_to_be_written_as_are_held() {
+        let isolate = Isolate::new(7, Config::default().keys_max(64).unwrap());
+        let policy = Policy::new("api", [Quota::fixed_window(9, Millis::from_secs(86_400)).unwrap()]).unwrap();
+        let now = UnixMillis::new(1_800_000_000_000);
+        for number in 0..1_000 {
+            let key = Key::new(format!("sub:{number}"));
+            isolate.decide(&Check::new(&policy, &key, now), &key.storage_key(&policy)).unwrap();
+        }
+        // The keys that the isolate has forgotten do not wait.
+        assert_eq!((isolate.stats().keys, isolate.lock().unwritten.len()), (64, 64));
+        let mut written = 0;
+        while isolate.appoint(now).is_some() {
+            written += isolate.plan_writes(now).len();
+        }
+        assert!((1..=64).contains(&written), "{written}");
+    }
+}

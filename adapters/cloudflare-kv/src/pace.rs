@@ -2,16 +2,16 @@
 
 use tidegate_core::{Millis, UnixMillis};
 
-/// The longest pause between two tries to write a key.
+/// The longest pause between two attempts to write a key.
 pub(crate) const PAUSE_MAX: Millis = Millis::from_secs(32);
 
-/// How long a count that a read did not find is left to replication before it is written again.
+/// How long to wait for replication before writing a count again that a read did not find.
 const REPLICATION: Millis = Millis::from_secs(5);
 
-/// The writes of one key, of which the store takes one a second from all isolates together.
+/// Schedules the writes of one key. The store accepts one write per second from all isolates together.
 ///
-/// So each leaves room for the others that it knows of, and an uneven pause for those it does not: with an even one, who
-/// writes every second would keep everybody else out. After a rejection the pause grows.
+/// Each isolate therefore leaves time for the isolates that it knows of. The pause is random, because otherwise an isolate that
+/// writes every second would keep the others out. A rejected write makes the pause longer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pace {
     last_try: Option<UnixMillis>,
@@ -24,13 +24,13 @@ impl Pace {
     /// How long until the key may be written.
     pub(crate) fn wait(&self, now: UnixMillis) -> Millis {
         match self.last_try {
-            // A clock that was set back must not keep the key from being written until it has caught up.
+            // A clock that was set back must not block writes until it has caught up.
             Some(last) if last.since(now) <= PAUSE_MAX => (last + self.pause).since(now),
             _ => Millis::ZERO,
         }
     }
 
-    /// Counts a try, by one of so many `writers`: on average the next is due when each has had a turn.
+    /// Records an attempt. On average, the next one is due after each of the `writers` has had a turn.
     pub(crate) fn tried(&mut self, now: UnixMillis, spacing: Millis, writers: usize, draw: u64) {
         let refused = self.failed.max(u32::from(self.throttled));
         let turn = spacing.get().saturating_mul(writers as u64).saturating_mul(1 << refused);
@@ -46,30 +46,32 @@ impl Pace {
         (self.throttled, self.failed) = (false, 0);
     }
 
-    /// Others wrote in that second. Of those who are known the turn has made allowance, so this counts once.
+    /// Records that another isolate wrote in the same second. The pause already allows for known isolates, so repeated
+    /// rejections count once.
     pub(crate) fn throttled(&mut self) {
         self.throttled = true;
     }
 
-    /// The store is not well.
+    /// Records that the store failed.
     pub(crate) fn failed(&mut self) {
         self.failed = (self.failed + 1).min(5);
     }
 
-    /// Whether a count that a read did not find was written long enough ago to be lost.
+    /// Whether the last write is so long ago that a count that a read did not find is lost.
     pub(crate) fn is_settled(&self, now: UnixMillis) -> bool {
         self.last_try.is_none_or(|last| now.since(last) >= REPLICATION || last.since(now) > PAUSE_MAX)
     }
 }
 
-/// The reads of one key.
+/// Schedules the reads of one key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Freshness {
     until: Option<UnixMillis>,
 }
 
 impl Freshness {
-    /// Whether to read now. Until the first answer everyone does; after it one caller each time it runs out.
+    /// Whether to read now. Every caller reads until the first answer arrives. Then one caller reads each time the answer
+    /// becomes too old.
     pub(crate) fn claim(&mut self, now: UnixMillis, refresh: Millis) -> bool {
         match self.until {
             None => true,

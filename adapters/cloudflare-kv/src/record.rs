@@ -1,22 +1,38 @@
-//! The one value under a key: an entry for each isolate that counts there.
+//! The format of a value: an entry for each isolate that counts the key.
 //!
-//! `tgk1`, then for each entry, little-endian: the isolate's id for this key (8 bytes), when it last charged (8), what it
-//! charged in all (8), and its own state in the core's encoding, whose length follows from the policy's shape.
+//! A value is `tgk1` and its entries. An entry has the isolate's id for this key (8 bytes), when the isolate last charged (8),
+//! how much it has charged (8), all little-endian, and its state in the core's encoding. The policy's shape determines the
+//! state's length.
 
 use tidegate_core::{Error, ErrorKind, Policy, PolicyState, UnixMillis};
 
-/// The most isolates that one value tells of.
+/// The maximum number of entries in a value.
 pub(crate) const ENTRIES_MAX: usize = 32;
 
 const MAGIC: &[u8] = b"tgk1";
 const HEAD_LEN: usize = 24;
 
-/// What one isolate admitted under a key, and nothing that it learned from others.
+/// Identifies an isolate (high half) and one of the accounts that it has had for a key (low half).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Id(pub(crate) u64);
+
+impl Id {
+    /// An id of another account of the same isolate.
+    pub(crate) const fn renewed(self, draw: u64) -> Self {
+        Self(self.0 & !0xffff_ffff | draw >> 32)
+    }
+
+    pub(crate) const fn isolate(self) -> u64 {
+        self.0 >> 32
+    }
+}
+
+/// What one isolate has admitted of a key. It contains nothing that the isolate has learned from others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) id: u64,
+    pub(crate) id: Id,
     pub(crate) at: UnixMillis,
-    /// Grows with each charge: of two entries of one id, the greater is the newer.
+    /// Grows with each charge, so the greater of two totals of one id is the newer one.
     pub(crate) total: u64,
     pub(crate) state: PolicyState,
 }
@@ -24,7 +40,7 @@ pub(crate) struct Entry {
 pub(crate) fn encode<'a>(policy: &Policy, entries: impl IntoIterator<Item = &'a Entry>) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     for entry in entries {
-        for word in [entry.id, entry.at.get(), entry.total] {
+        for word in [entry.id.0, entry.at.get(), entry.total] {
             bytes.extend(word.to_le_bytes());
         }
         bytes.extend(policy.encode(&entry.state));
@@ -34,7 +50,7 @@ pub(crate) fn encode<'a>(policy: &Policy, entries: impl IntoIterator<Item = &'a 
 
 pub(crate) fn decode(policy: &Policy, bytes: &[u8], now: UnixMillis) -> Result<Vec<Entry>, Error> {
     let entry_len = HEAD_LEN + policy.encode(&policy.initial_state()).len();
-    let body = bytes.strip_prefix(MAGIC).ok_or_else(|| corrupt("does not start as Tidegate's values do"))?;
+    let body = bytes.strip_prefix(MAGIC).ok_or_else(|| corrupt("does not start with tgk1"))?;
     if body.len() % entry_len != 0 || body.len() / entry_len > ENTRIES_MAX {
         return Err(corrupt("its length is not that of 0 to 32 entries"));
     }
@@ -43,11 +59,11 @@ pub(crate) fn decode(policy: &Policy, bytes: &[u8], now: UnixMillis) -> Result<V
         let (head, state) = chunk.split_at(HEAD_LEN);
         let (words, _) = head.as_chunks();
         let word = |place: usize| u64::from_le_bytes(words[place]);
-        if word(1) > UnixMillis::MAX.get() || entries.iter().any(|entry| entry.id == word(0)) {
-            return Err(corrupt("an entry has an impossible instant, or another's id"));
+        if word(1) > UnixMillis::MAX.get() || entries.iter().any(|entry| entry.id.0 == word(0)) {
+            return Err(corrupt("an entry has an invalid time, or the id of another entry"));
         }
         let state = policy.decode(state, now)?;
-        entries.push(Entry { id: word(0), at: UnixMillis::new(word(1)), total: word(2), state });
+        entries.push(Entry { id: Id(word(0)), at: UnixMillis::new(word(1)), total: word(2), state });
     }
     Ok(entries)
 }
@@ -73,11 +89,11 @@ mod tests {
     fn entry(policy: &Policy, id: u64) -> Entry {
         let (mut state, at) = (policy.initial_state(), UnixMillis::new(1_800_000_000_000));
         assert!(policy.decide(&mut state, at, 3).is_allowed());
-        Entry { id, at, total: 3, state }
+        Entry { id: Id(id), at, total: 3, state }
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn decoding_returns_what_was_encoded() {
         let policy = policy();
         let entries: Vec<_> = (0..ENTRIES_MAX as u64).map(|id| entry(&policy, id)).collect();
         let bytes = encode(&policy, &entries);
@@ -87,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tidegate_did_not_write_is_corrupt() {
+    fn values_that_tidegate_did_not_write_are_corrupt() {
         let policy = policy();
         let twice = encode(&policy, [&entry(&policy, 7), &entry(&policy, 7)]);
         let too_many: Vec<_> = (0..=ENTRIES_MAX as u64).map(|id| entry(&policy, id)).collect();
@@ -100,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(tail in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn no_bytes_make_decoding_panic(tail in prop::collection::vec(any::<u8>(), 0..200)) {
             let policy = policy();
             let _ = decode(&policy, &tail);
             let _ = decode(&policy, &[MAGIC, &tail].concat());

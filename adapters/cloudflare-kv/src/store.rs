@@ -1,4 +1,4 @@
-//! The limiter: which operations of the store a decision takes.
+//! The limiter: performs the reads and writes that the isolate asks for.
 
 use std::fmt;
 
@@ -10,16 +10,18 @@ use tidegate_core::{
 
 use crate::isolate::Isolate;
 
-/// How far isolates together may pass a limit: each counts what it admitted itself, so each stays within it.
+/// How far isolates together may exceed a limit. Each isolate counts what it has admitted, so each stays within the limit.
 ///
-/// None is denied what the true count of them all admits, as long as their clocks agree: nothing is held back.
+/// The ceiling holds for every key, however many keys there are. The floor holds for the keys that an isolate holds: no key is
+/// denied what the true count of all isolates admits, as long as their clocks agree. Keys that an isolate has forgotten share a
+/// count with their group; see [Capacity](crate#capacity).
 pub const DRIFT: Drift = Drift {
     formula: "limit x locations",
     ceiling: |load| load.limit.saturating_mul(load.locations.max(1)),
     floor: Floor::NOTHING_HELD,
 };
 
-/// What Workers KV can do with isolates that count.
+/// What isolates support that share their counts through Workers KV.
 pub const CAPABILITIES: Capabilities = Capabilities {
     accuracy: Accuracy::Approximate(DRIFT),
     algorithms: &["fixed_window", "sliding_window", "token_bucket"],
@@ -33,10 +35,10 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     round_trips: 1,
 };
 
-/// A limiter of one isolate over Workers KV, or over any other store that gets and puts.
+/// A limiter that counts in an [`Isolate`] and shares its counts through Workers KV, or through any other [`BestEffort`] store.
 ///
-/// Make one a request of the isolate's memory and the request's binding, and after the response [`flush`](Self::flush)
-/// it.
+/// Create a limiter for each request, from the isolate's memory and the request's binding. [Flush](Self::flush) it after the
+/// response.
 ///
 /// ```
 /// use tidegate_cloudflare_kv::{Config, Isolate, KvLimiter};
@@ -56,21 +58,21 @@ pub struct KvLimiter<'a, S> {
 }
 
 impl<'a, S: BestEffort> KvLimiter<'a, S> {
-    /// A limiter that counts in `isolate` and shares what it counted through `store`.
+    /// Creates a limiter that counts in `isolate` and shares its counts through `store`.
     pub const fn new(isolate: &'a Isolate, store: S) -> Self {
         Self { isolate, store }
     }
 
-    /// The isolate's memory.
+    /// Returns the isolate's memory.
     pub const fn isolate(&self) -> &'a Isolate {
         self.isolate
     }
 
-    /// Writes what is due, at most eight keys: for after the response. A write that the store refuses or loses is counted in
-    /// [`Stats`](crate::Stats), tried again later, and never an error.
+    /// Writes at most eight keys that are due. Call it after the response. A failed write is counted in
+    /// [`Stats`](crate::Stats) and retried later; it is not an error.
     ///
-    /// Answers with how long to wait before the next flush is worth it, to the one caller that should: what was counted
-    /// within a second of a key's last write has to wait, and perhaps no further request comes.
+    /// Returns how long to wait before the next flush if this caller should do it. A key that was written less than a second
+    /// ago has to wait, and there may be no further request that would flush it.
     pub async fn flush(&self, now: UnixMillis) -> Option<Millis> {
         for put in self.isolate.plan_writes(now) {
             let answer = self.store.put(&put.value.name(&put.key), &put.bytes, put.ttl).await;
@@ -79,8 +81,8 @@ impl<'a, S: BestEffort> KvLimiter<'a, S> {
         self.isolate.appoint(now)
     }
 
-    /// The name of the key, having read it if what is known of it is too old. A store that does not answer is no error:
-    /// the isolate goes by its own counts, and the decision's origin says so.
+    /// Reads the key if the isolate's knowledge of it is too old, and returns its storage key. If the store does not answer, the
+    /// isolate decides by its own counts, and the decision's origin is `Fallback`.
     async fn refreshed(&self, check: &Check<'_>) -> Result<String, Error> {
         self.capabilities().supports(check)?;
         let key = check.key.storage_key(check.policy);
@@ -97,7 +99,7 @@ impl<S: BestEffort> Limiter for KvLimiter<'_, S> {
         CAPABILITIES
     }
 
-    /// At most one read. No write: that is [`KvLimiter::flush`].
+    /// Reads at most once. [`KvLimiter::flush`] writes.
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         self.isolate.decide(&check, &self.refreshed(&check).await?)
     }
@@ -107,11 +109,11 @@ impl<S: BestEffort> Limiter for KvLimiter<'_, S> {
     }
 
     async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
-        Err(unsupported("refund: what was charged may be another isolate's"))
+        Err(unsupported("refund: another isolate may have charged the request"))
     }
 
     async fn reset(&self, _: &Policy, _: &Key) -> Result<(), Error> {
-        Err(unsupported("reset: the isolates that counted would write their counts again"))
+        Err(unsupported("reset: other isolates would write their counts again"))
     }
 }
 
@@ -122,5 +124,5 @@ impl<S> fmt::Debug for KvLimiter<'_, S> {
 }
 
 fn unsupported(what: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("this store cannot do {what}"))
+    Error::new(ErrorKind::Unsupported, format!("this store does not support {what}"))
 }

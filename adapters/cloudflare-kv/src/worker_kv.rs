@@ -1,4 +1,4 @@
-//! The namespace, as crate `worker` sees it.
+//! [`WorkersKv`], and what else needs crate `worker`.
 
 use tidegate_core::store::BestEffort;
 use tidegate_core::{Error, Millis, UnixMillis};
@@ -13,11 +13,11 @@ use crate::error;
 use crate::isolate::{Isolate, LINGER_MAX};
 use crate::store::KvLimiter;
 
-// Not `worker::KvStore`, which brings along serde, JSON, and the text of floating-point numbers.
+// `worker::KvStore` would add serde, JSON and the formatting of floating-point numbers to the module.
 #[wasm_bindgen(module = "/src/workers_kv.js")]
 extern "C" {
     #[wasm_bindgen(catch)]
-    fn get(namespace: &JsValue, key: &str, cache_ttl_s: Option<f64>) -> Result<Promise, JsValue>;
+    fn get(namespace: &JsValue, key: &str, cache_ttl_s: f64) -> Result<Promise, JsValue>;
     #[wasm_bindgen(catch)]
     fn put(namespace: &JsValue, key: &str, bytes: &[u8], ttl_s: f64) -> Result<Promise, JsValue>;
     #[wasm_bindgen(catch)]
@@ -25,31 +25,32 @@ extern "C" {
     fn wait(ms: f64) -> Promise;
 }
 
-/// A namespace of Workers KV.
+/// A Workers KV namespace.
 #[derive(Clone, Debug)]
 pub struct WorkersKv {
     namespace: JsValue,
-    cache_ttl: Option<Millis>,
+    cache_ttl: Millis,
 }
 
 impl WorkersKv {
-    /// The namespace bound as `name`.
+    /// Returns the namespace that is bound as `name`.
     ///
     /// # Errors
-    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) where there is no such binding.
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) if the binding does not exist.
     pub fn from_env(env: &Env, name: &str) -> Result<Self, Error> {
         let property = |of: &JsValue, name: &str| Reflect::get(of, &JsValue::from_str(name)).unwrap_or_default();
         let namespace = property(env.as_ref(), name);
         if !property(&namespace, "getWithMetadata").is_function() {
-            return Err(error::missing(name, "there is no such namespace"));
+            return Err(error::missing(name));
         }
-        Ok(Self { namespace, cache_ttl: None })
+        Ok(Self { namespace, cache_ttl: Config::CACHE_TTL_MIN })
     }
 
-    /// How long a location may answer reads from its cache: the platform's 60 s unless said otherwise, and 30 s at least.
+    /// Sets for how long a location caches a value that it has read (`cacheTtl`). The default is 30 s, which is also the
+    /// minimum. The platform's own default is 60 s. A longer time makes reads faster, and the counts of other locations older.
     #[must_use]
-    pub const fn cache_ttl(mut self, ttl: Millis) -> Self {
-        self.cache_ttl = Some(ttl);
+    pub fn cache_ttl(mut self, ttl: Millis) -> Self {
+        self.cache_ttl = ttl.max(Config::CACHE_TTL_MIN);
         self
     }
 }
@@ -60,7 +61,7 @@ impl BestEffort for WorkersKv {
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
-        let asked = get(&self.namespace, key, self.cache_ttl.map(seconds));
+        let asked = get(&self.namespace, key, seconds(self.cache_ttl));
         let found = done("get", asked).await?;
         Ok((!found.is_null()).then(|| Uint8Array::new(&found).to_vec()))
     }
@@ -89,7 +90,8 @@ fn seconds(ttl: Millis) -> f64 {
 }
 
 impl Isolate {
-    /// An empty memory with a random seed. Within a request: the platform gives no randomness before.
+    /// Creates an empty memory with a random seed. Call it within a request, because the platform has no randomness before the
+    /// first one.
     #[must_use]
     pub fn random(config: Config) -> Self {
         Self::new(Math::random().to_bits() ^ Math::random().to_bits().rotate_left(32), config)
@@ -97,12 +99,12 @@ impl Isolate {
 }
 
 impl<S: BestEffort> KvLimiter<'_, S> {
-    /// Flushes until nothing waits, as long as it is this caller's turn: give it to `Context::wait_until`. `now` is
-    /// the instant of the request.
+    /// Flushes until everything is written or another caller takes over. Pass the future to `Context::wait_until`. `now` is the
+    /// time of the request.
     pub async fn write_back(self, now: UnixMillis) {
         let mut waited = Millis::ZERO;
         while let Some(wait) = self.flush(now + waited).await {
-            // None at all would be a loop that never ends.
+            // A wait of zero would loop forever.
             let wait = wait.max(Millis::new(1));
             if waited + wait > LINGER_MAX {
                 return;

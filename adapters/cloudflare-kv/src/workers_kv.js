@@ -1,10 +1,10 @@
-// One call of JavaScript each, with its options.
+// One JavaScript call for each operation.
 
 export function get(namespace, key, cacheTtl) {
   return namespace.get(key, { type: "arrayBuffer", cacheTtl });
 }
 
-/** Of a copy: what is put may be read after the call. */
+/** Copies the bytes, because the platform may read them after the call. */
 export function put(namespace, key, bytes, expirationTtl) {
   return namespace.put(key, bytes.slice(), { expirationTtl });
 }

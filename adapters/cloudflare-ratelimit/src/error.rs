@@ -1,52 +1,59 @@
-//! What can go wrong, in the core's kinds.
+//! The errors of this adapter, with the core's kinds.
 
 use tidegate_core::algorithm::{Algorithm as _, FixedWindow};
 use tidegate_core::{Error, ErrorKind, Millis};
 
-/// A period that the platform does not offer.
+/// The platform does not offer this period.
 pub(crate) fn period(period: Millis) -> Error {
     Error::new(
         ErrorKind::Invalid,
         format!(
-            "period: the Rate Limiting binding cannot count {period}; write 10 s or 60 s, or take \
-             tidegate-cloudflare-do for any period"
+            "period: the Rate Limiting binding cannot count {period}; use 10 s or 60 s, or use tidegate-cloudflare-do for \
+             other periods"
         ),
     )
 }
 
-/// A policy that is not the configured one.
+/// The policy differs from the configured one.
 pub(crate) fn another_policy(quota: &FixedWindow) -> Error {
     Error::new(
         ErrorKind::Unsupported,
         format!(
-            "this binding is configured with limit {} and period {}: check a policy of one fixed_window quota with \
-             these, or give the other policy a binding of its own",
+            "this binding is configured with limit {} and period {}: check a policy of one fixed_window quota with the same \
+             numbers, or configure another binding for this policy",
             quota.limit(),
             quota.window()
         ),
     )
 }
 
-/// A binding that is not there.
+/// The binding does not exist.
 #[cfg(any(target_arch = "wasm32", test))]
-pub(crate) fn missing(name: &str, limit: u64, period: Millis, why: &str) -> Error {
+pub(crate) fn missing(name: &str, limit: u64, period: Millis) -> Error {
     Error::new(
         ErrorKind::Invalid,
         format!(
-            "binding {name}: {why}; write in wrangler.jsonc: \"ratelimits\": [{{ \"name\": {name:?}, \"namespace_id\": \
+            "binding {name}: not found; add it to wrangler.jsonc: \"ratelimits\": [{{ \"name\": {name:?}, \"namespace_id\": \
              \"1001\", \"simple\": {{ \"limit\": {limit}, \"period\": {} }} }}]",
             period.as_secs_ceil()
         ),
     )
 }
 
-/// A binding that failed.
+/// A call of the binding failed. The binding reports how only in the text of a JavaScript error.
+///
+/// Errors that a client can cause are not outages: a key that the binding rejects, and too many calls.
 #[cfg(any(target_arch = "wasm32", test))]
 pub(crate) fn failed(why: &str) -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        format!("the Rate Limiting binding did not answer: {why}; the request may have been counted"),
-    )
+    let says = |part: &str| why.as_bytes().windows(part.len()).any(|at| at.eq_ignore_ascii_case(part.as_bytes()));
+    let kind = if says("429") || says("too many") {
+        ErrorKind::Contended
+    } else if ["invalid", "bad rate limit", "must be", "TypeError", "RangeError"].into_iter().any(says) {
+        ErrorKind::Refused
+    } else {
+        ErrorKind::Unavailable
+    };
+    Error::new(kind, format!("Rate Limiting binding: call failed: {why}; the request may have been counted"))
 }
 
 #[cfg(test)]
@@ -54,16 +61,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_binding_and_one_that_fails_are_two_kinds() {
-        let missing = missing("LIMITER", 100, Millis::from_secs(60), "is undefined");
+    fn a_missing_binding_is_invalid_and_says_what_to_configure() {
+        let missing = missing("LIMITER", 100, Millis::from_secs(60));
         assert_eq!(missing.kind(), ErrorKind::Invalid);
         assert_eq!(
             missing.to_string(),
-            "binding LIMITER: is undefined; write in wrangler.jsonc: \"ratelimits\": [{ \"name\": \"LIMITER\", \
+            "binding LIMITER: not found; add it to wrangler.jsonc: \"ratelimits\": [{ \"name\": \"LIMITER\", \
              \"namespace_id\": \"1001\", \"simple\": { \"limit\": 100, \"period\": 60 } }]"
         );
-        let failed = failed("internal error");
-        assert_eq!(failed.kind(), ErrorKind::Unavailable);
-        assert!(failed.to_string().contains("internal error"));
+    }
+
+    #[test]
+    fn an_error_that_a_client_can_cause_is_no_outage() {
+        for (why, kind) in [
+            ("Error: internal error; reference = 0a1b", ErrorKind::Unavailable),
+            ("Error: Network connection lost.", ErrorKind::Unavailable),
+            ("Error: 429 Too Many Requests", ErrorKind::Contended),
+            ("Error: Too many subrequests.", ErrorKind::Contended),
+            ("Error: invalid key: 5", ErrorKind::Refused),
+            ("Error: bad rate limit options: [cost]", ErrorKind::Refused),
+            ("TypeError: Incorrect type for the 'key' field", ErrorKind::Refused),
+        ] {
+            let error = failed(&format!("js error: JsValue({why})"));
+            assert_eq!(error.kind(), kind, "{why}");
+            assert!(error.to_string().contains(why));
+        }
     }
 }

@@ -1,33 +1,41 @@
-//! Rate limiting by Cloudflare's own [Rate Limiting binding]: no storage of yours, no added latency, counted per location.
+//! Rate limiting by Cloudflare's [Rate Limiting binding]. It needs no storage, adds no network round trip, and counts per
+//! location.
 //!
-//! [`RateLimit`] is a [`Native`](tidegate_core::store::Native) store: the platform counts and decides, and answers yes or
-//! no. So a decision has a limit and a status and nothing else: no `remaining`, no `reset_after`, no `retry_after`.
+//! [`RateLimit`] is a [`Native`](tidegate_core::store::Native) store: the platform counts, decides, and answers yes or no. A
+//! decision therefore has a status and a limit, and no `remaining`, `reset_after` or `retry_after`.
 //!
-//! The platform's policy stands in `wrangler.jsonc`; the constructor takes the same two numbers, and a check of any other
-//! policy is [`Unsupported`](tidegate_core::ErrorKind::Unsupported) rather than decided by the wrong one.
+//! `wrangler.jsonc` configures the limit and the period, and the platform does not report them. Pass the same two numbers to
+//! the constructor. A check of any other policy is [`Unsupported`](tidegate_core::ErrorKind::Unsupported).
 //!
 //! ```
-//! use tidegate_cloudflare_ratelimit::RateLimit;
-//! use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
-//! # use tidegate_cloudflare_ratelimit::Binding;
-//! # async fn run(binding: impl Binding, now: UnixMillis) -> Result<(), tidegate_core::Error> {
-//! // In a Worker: RateLimit::from_env(&env, "LIMITER", 100, Millis::from_secs(60))?
-//! let limiter = RateLimit::new(binding, 100, Millis::from_secs(60))?.limiter();
-//! let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
-//! let decision = limiter.check(Check::new(&policy, &Key::new("ip:192.0.2.1"), now)).await?;
-//! assert_eq!(decision.retry_after(), None);
-//! # Ok(())
-//! # }
+//! use tidegate_cloudflare_ratelimit::{Binding, RateLimit};
+//! use tidegate_core::{Check, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+//!
+//! async fn admits(binding: impl Binding, key: &Key, now: UnixMillis) -> Result<bool, Error> {
+//!     // In a Worker: RateLimit::from_env(&env, "LIMITER", 100, Millis::from_secs(60))?
+//!     let limiter = RateLimit::new(binding, 100, Millis::from_secs(60))?.limiter();
+//!     let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
+//!     let decision = limiter.check(Check::new(&policy, key, now)).await?;
+//!     Ok(decision.is_allowed())
+//! }
 //! ```
 //!
-//! # What it does not do
-//! Other periods than 10 s and 60 s, other algorithms than `fixed_window`, several quotas, costs, peek, refund, reset,
-//! idempotency. It does not read the caller's clock. Counts are per location, and the platform calls them "permissive,
-//! eventually consistent": at most limit x locations, by its word.
+//! # Accuracy
+//! Per location: `limit <= admitted <= limit x locations`. Cloudflare calls the counts "permissive, eventually consistent",
+//! so a burst may exceed the limit even within a location.
+//!
+//! # Limits
+//! The store supports one `fixed_window` quota of 10 s or 60 s, and requests that cost 1. It does not support peek, refund,
+//! reset, `charge_denied` or idempotency tokens. It uses the platform's clock.
 //!
 //! # Errors
-//! A binding that is not configured is [`Invalid`](tidegate_core::ErrorKind::Invalid), when the limiter is made; one that
-//! does not answer is [`Unavailable`](tidegate_core::ErrorKind::Unavailable), which is never a denial.
+//! - [`Invalid`](tidegate_core::ErrorKind::Invalid), when the limiter is created: the binding does not exist, or the platform
+//!   does not offer the period.
+//! - [`Unsupported`](tidegate_core::ErrorKind::Unsupported): the policy is not the configured one.
+//! - [`Unavailable`](tidegate_core::ErrorKind::Unavailable): the binding failed. This is the only error on which a caller may
+//!   fail open.
+//! - [`Contended`](tidegate_core::ErrorKind::Contended) and [`Refused`](tidegate_core::ErrorKind::Refused): the binding was
+//!   called too often, or rejected its arguments. A client may be able to cause these.
 //!
 //! [Rate Limiting binding]: https://developers.cloudflare.com/workers/runtime-apis/bindings/rate-limit/
 

@@ -1,4 +1,4 @@
-/** Whether the platform lets a request of the key through, having counted it. */
+/** Counts a request under the key, and returns whether the platform admits it. */
 export async function limit(binding, key) {
   return (await binding.limit({ key })).success;
 }

@@ -1,4 +1,4 @@
-//! The store: one call of the binding a decision.
+//! The store: each decision is one call of the binding.
 
 use std::fmt;
 use std::future::Future;
@@ -9,22 +9,23 @@ use tidegate_core::{Capabilities, Check, Error, MaybeSend, MaybeSync, Millis, Po
 
 use crate::error;
 
-/// A limiter by the platform's binding.
+/// A limiter that decides by the platform's binding.
 pub type RateLimitLimiter<B> = NativeLimiter<RateLimit<B>>;
 
-/// What the binding can do.
+/// What the binding supports.
 pub const CAPABILITIES: Capabilities = Capabilities { algorithms: &["fixed_window"], ..Capabilities::NATIVE };
 
-/// The one question the platform answers: in a Worker `worker::RateLimiter`, in a test whatever stands in for it.
+/// A Rate Limiting binding: `worker::RateLimiter` in a Worker, or any type that replaces it in a test.
 pub trait Binding: MaybeSend + MaybeSync {
-    /// Counts a request under `key`; whether it may go on.
+    /// Counts a request under `key`, and returns whether the platform admits it.
     ///
     /// # Errors
-    /// Whatever keeps the platform from answering.
+    /// The call failed. An error that a client can cause must not be of a kind for which
+    /// [`is_store_failure`](tidegate_core::ErrorKind::is_store_failure) is true.
     fn limit(&self, key: &str) -> impl Future<Output = Result<bool, Error>> + MaybeSend;
 }
 
-/// The platform's own limiter, with the policy it was configured with.
+/// The platform's own limiter, with the limit and period that it is configured with.
 #[derive(Clone)]
 pub struct RateLimit<B> {
     binding: B,
@@ -32,13 +33,13 @@ pub struct RateLimit<B> {
 }
 
 impl<B: Binding> RateLimit<B> {
-    /// The periods the platform offers.
+    /// The periods that the platform offers.
     pub const PERIODS: [Millis; 2] = [Millis::from_secs(10), Millis::from_secs(60)];
 
-    /// A store over `binding`, with the `limit` and `period` of its `simple` entry in `wrangler.jsonc`.
+    /// Creates a store over `binding`. `limit` and `period` are those of its `simple` entry in `wrangler.jsonc`.
     ///
     /// # Errors
-    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a period other than 10 s and 60 s, and a limit of zero.
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a period other than 10 s or 60 s, and for a limit of zero.
     pub fn new(binding: B, limit: u64, period: Millis) -> Result<Self, Error> {
         if !Self::PERIODS.contains(&period) {
             return Err(error::period(period));
@@ -46,7 +47,7 @@ impl<B: Binding> RateLimit<B> {
         Ok(Self { binding, quota: FixedWindow::new(limit, period)? })
     }
 
-    /// A limiter over this store.
+    /// Creates a limiter over this store.
     #[must_use]
     pub const fn limiter(self) -> RateLimitLimiter<B> {
         NativeLimiter::new(self)
@@ -62,8 +63,7 @@ impl<B: Binding> Native for RateLimit<B> {
         CAPABILITIES
     }
 
-    /// One call of the binding, under the core's storage key, so that policies of one shape and different names do
-    /// not share counts.
+    /// Calls the binding once. The storage key contains the policy's name, so two policies do not share counts.
     async fn limit(&self, check: Check<'_>) -> Result<bool, Error> {
         if !self.is_configured_with(check.policy) {
             return Err(error::another_policy(&self.quota));

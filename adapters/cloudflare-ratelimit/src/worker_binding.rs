@@ -1,4 +1,4 @@
-//! The binding, as crate `worker` sees it.
+//! [`Binding`] for the `RateLimiter` of crate `worker`.
 
 use tidegate_core::{Error, Millis};
 use worker::js_sys::{Promise, Reflect};
@@ -10,7 +10,7 @@ use worker::{Env, RateLimiter};
 use crate::error;
 use crate::store::{Binding, RateLimit};
 
-// Not `RateLimiter::limit`, which brings along serde for an object of one field.
+// `RateLimiter::limit` would add serde to the module to read an object with one field.
 #[wasm_bindgen(module = "/src/rate_limit.js")]
 extern "C" {
     fn limit(binding: &JsValue, key: &str) -> Promise;
@@ -26,16 +26,17 @@ impl Binding for RateLimiter {
 }
 
 impl RateLimit<RateLimiter> {
-    /// A store over the binding `name` of a Worker's environment; see [`RateLimit::new`].
+    /// Creates a store over the binding `name` of a Worker's environment. See [`RateLimit::new`].
     ///
     /// # Errors
-    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) where there is no such binding, and as [`RateLimit::new`].
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) if the binding does not exist, and the errors of
+    /// [`RateLimit::new`].
     pub fn from_env(env: &Env, name: &str, limit: u64, period: Millis) -> Result<Self, Error> {
-        // Not `Env::rate_limiter`, which is large for what else it tells of a binding that is none.
+        // `Env::rate_limiter` would add the text of all its errors to the module.
         let property = |of: &JsValue, name: &str| Reflect::get(of, &JsValue::from_str(name)).unwrap_or_default();
         let binding = property(env.as_ref(), name);
         if !property(&binding, "limit").is_function() {
-            return Err(error::missing(name, limit, period, "there is no such binding"));
+            return Err(error::missing(name, limit, period));
         }
         Self::new(binding.unchecked_into(), limit, period)
     }

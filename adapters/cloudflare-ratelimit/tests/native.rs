@@ -1,4 +1,4 @@
-//! The store over a binding that can be made to misbehave.
+//! The store over a binding whose failures the tests control.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use tidegate_core::{
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const MINUTE: Millis = Millis::from_secs(60);
 
-/// One location's counts, in a window that does not end.
+/// The counts of one location, in a window that never ends.
 #[derive(Default)]
 struct Location {
     limit: u64,
@@ -46,7 +46,7 @@ fn policy(limit: u64) -> Policy {
 }
 
 #[test]
-fn it_tells_what_the_platform_tells_and_nothing_else() {
+fn a_decision_contains_only_what_the_platform_reports() {
     let (location, policy, key) = (location(2), policy(2), Key::new("ip:192.0.2.1"));
     let limiter = limiter(&location);
     let decisions: Vec<_> = (0..3).map(|_| block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap()).collect();
@@ -64,7 +64,7 @@ fn it_tells_what_the_platform_tells_and_nothing_else() {
 }
 
 #[test]
-fn each_location_admits_the_limit_and_no_more_than_the_declared_ceiling() {
+fn locations_together_admit_at_most_the_declared_ceiling() {
     let (locations, policy, key) = ([location(5), location(5), location(5)], policy(5), Key::new("k"));
     let mut admitted = 0;
     for location in &locations {
@@ -78,7 +78,7 @@ fn each_location_admits_the_limit_and_no_more_than_the_declared_ceiling() {
 }
 
 #[test]
-fn only_the_platforms_periods_are_taken() {
+fn only_the_platforms_periods_are_accepted() {
     let location = location(1);
     for seconds in [10, 60] {
         RateLimit::new(&location, 1, Millis::from_secs(seconds)).unwrap();
@@ -86,7 +86,7 @@ fn only_the_platforms_periods_are_taken() {
     for ms in [0, 1, 9_999, 10_001, 30_000, 3_600_000] {
         let error = RateLimit::new(&location, 1, Millis::new(ms)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert!(error.to_string().contains("write 10 s or 60 s, or take tidegate-cloudflare-do"), "{error}");
+        assert!(error.to_string().contains("use 10 s or 60 s, or use tidegate-cloudflare-do"), "{error}");
     }
     assert_eq!(RateLimit::new(&location, 0, MINUTE).unwrap_err().kind(), ErrorKind::Invalid);
 }
@@ -122,7 +122,7 @@ fn another_policy_is_unsupported_and_not_counted() {
 }
 
 #[test]
-fn a_binding_that_fails_is_an_error_and_not_a_denial() {
+fn a_failing_binding_is_an_error_and_not_a_denial() {
     let location = Location { down: true, ..location(5) };
     let (policy, key) = (policy(5), Key::new("k"));
     let error = block_on(limiter(&location).check(Check::new(&policy, &key, NOW))).unwrap_err();

@@ -1,5 +1,5 @@
-//! Workers KV on virtual time, as it is on a bad day: late, cached, throttled, lossy.
-#![allow(dead_code, reason = "each test takes what it needs")]
+//! A model of Workers KV on virtual time: it can be late, cached, throttled and lossy.
+#![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -7,22 +7,24 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
 use pollster::block_on;
+use proptest::prelude::*;
 use tidegate_cloudflare_kv::{Config, Isolate, KvLimiter};
 use tidegate_core::store::BestEffort;
 use tidegate_core::{
-    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Limiter, Millis, Policy, UnixMillis,
+    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Limiter, Millis, Policy, Quota, Rule,
+    UnixMillis,
 };
 
 pub(crate) const START: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
-/// How a namespace behaves. The default works at once and for everybody.
+/// How a namespace behaves. By default, every write is visible everywhere at once, and nothing fails.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    /// How long until another location sees a write.
+    /// How long it takes until another location sees a write.
     pub(crate) replication_ms: u64,
-    /// How long a location answers from its cache, absence too.
+    /// How long a location answers from its cache, also if there was no value.
     pub(crate) cache_ms: u64,
-    /// Whether a second write of a key within a second is refused.
+    /// Whether a second write of a key within a second is rejected.
     pub(crate) throttles: bool,
     /// Percentages of operations.
     pub(crate) reads_fail: u64,
@@ -32,10 +34,10 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// As Cloudflare documents it.
+    /// What Cloudflare documents, with the least `cacheTtl`, which is what `WorkersKv` uses.
     pub(crate) const DOCUMENTED: Self = Self {
         replication_ms: 60_000,
-        cache_ms: 60_000,
+        cache_ms: Config::CACHE_TTL_MIN.get(),
         throttles: true,
         reads_fail: 0,
         writes_fail: 0,
@@ -62,7 +64,7 @@ pub(crate) struct World {
     pub(crate) reads: u64,
     pub(crate) writes: u64,
     pub(crate) throttled: u64,
-    /// The least time between two tries to write a key, by writer.
+    /// The least time between two attempts of one isolate to write a key.
     pub(crate) least_spacing: Option<Millis>,
     pub(crate) least_ttl: Option<Millis>,
     pub(crate) longest_key: usize,
@@ -144,7 +146,7 @@ impl Kv {
     }
 }
 
-/// Lets every other request go first, as a network does.
+/// Lets all other requests run first, as a network round trip does.
 async fn turn() {
     let mut waited = false;
     poll_fn(|context| {
@@ -208,7 +210,7 @@ impl Edge {
         (world.reads, world.writes)
     }
 
-    /// Lets time pass, with the flushes that wait for it.
+    /// Advances time, and runs the flushes that become due.
     pub(crate) fn pass(&mut self, ms: u64) {
         let end = self.now() + Millis::new(ms);
         loop {
@@ -226,13 +228,13 @@ impl Edge {
         KvLimiter::new(&self.isolates[place], kv)
     }
 
-    /// One request, with no flush after it.
+    /// One request, without a flush.
     pub(crate) fn check(&self, place: usize, policy: &Policy, key: &Key, cost: u64) -> Decision {
         let check = Check::new(policy, key, self.now()).cost(cost);
         block_on(self.limiter(place).check(check)).unwrap()
     }
 
-    /// What remains of the policy's first quota, once all of the key's values have been read.
+    /// What remains of the policy's first quota after all of the key's values have been read.
     pub(crate) fn remaining(&mut self, place: usize, policy: &Policy, key: &Key) -> Option<u64> {
         for _ in 0..4 {
             self.pass(1_000);
@@ -248,7 +250,7 @@ impl Edge {
         }
     }
 
-    /// One request as a Worker serves it.
+    /// One request with the flush after it.
     pub(crate) fn request(&mut self, place: usize, policy: &Policy, key: &Key, cost: u64) -> bool {
         let allowed = self.check(place, policy, key, cost).is_allowed();
         self.flush(place);
@@ -256,7 +258,7 @@ impl Edge {
     }
 }
 
-/// Runs futures side by side, each a step at a time.
+/// Runs futures concurrently, one step of each at a time.
 pub(crate) fn together<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut slots: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     block_on(poll_fn(|context| {
@@ -268,4 +270,71 @@ pub(crate) fn together<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F
         if slots.iter().all(|slot| slot.1.is_some()) { Poll::Ready(()) } else { Poll::Pending }
     }));
     slots.into_iter().filter_map(|slot| slot.1).collect()
+}
+
+/// Policies with small numbers, so that limits are reached and windows end.
+pub(crate) fn policies() -> impl Strategy<Value = Policy> {
+    let windows = (1u64..12, prop::sample::select(vec![500u64, 3_000, 20_000]));
+    let quota = prop_oneof![
+        windows.clone().prop_map(|(limit, ms)| Quota::fixed_window(limit, Millis::new(ms)).unwrap()),
+        windows.prop_map(|(limit, ms)| Quota::sliding_window(limit, Millis::new(ms)).unwrap()),
+        (1u64..12, 1u64..6, prop::sample::select(vec![300u64, 1_000, 10_000]))
+            .prop_map(|(capacity, refill, ms)| Quota::token_bucket(capacity, refill, Millis::new(ms)).unwrap()),
+    ];
+    prop::collection::vec(quota, 1..3).prop_map(|quotas| Policy::new("p", quotas).unwrap())
+}
+
+pub(crate) fn faults() -> impl Strategy<Value = Faults> {
+    let rate = || prop_oneof![2 => Just(0u64), 1 => 0u64..101];
+    let spans = (prop::sample::select(vec![0u64, 700, 60_000]), prop::sample::select(vec![0u64, 900, 60_000]));
+    (spans, any::<bool>(), rate(), rate(), rate(), rate()).prop_map(
+        |((replication_ms, cache_ms), throttles, reads_fail, writes_fail, writes_lost, reads_garbled)| Faults {
+            replication_ms,
+            cache_ms,
+            throttles,
+            reads_fail,
+            writes_fail,
+            writes_lost,
+            reads_garbled,
+        },
+    )
+}
+
+/// Everything that was admitted, and whether the policy's formulas admit another request.
+#[derive(Default)]
+pub(crate) struct Truth(Vec<(UnixMillis, u64)>);
+
+impl Truth {
+    pub(crate) fn charge(&mut self, now: UnixMillis, cost: u64) {
+        self.0.push((now, cost));
+    }
+
+    pub(crate) fn admits(&self, policy: &Policy, now: UnixMillis, cost: u64) -> bool {
+        policy.quotas().iter().all(|quota| {
+            let limit = quota.rule().limit();
+            match quota.rule() {
+                Rule::FixedWindow(rule) => self.in_window(now, rule.window().get(), 0) + cost <= limit,
+                Rule::SlidingWindow(rule) => {
+                    let window = rule.window().get();
+                    let left = window - now.get() % window;
+                    let counted = self.in_window(now, window, 1) * left + self.in_window(now, window, 0) * window;
+                    counted + cost * window <= limit * window
+                }
+                Rule::TokenBucket(rule) => {
+                    let (mut level, mut at) = (0u64, START);
+                    for (then, charged) in self.0.iter().copied().chain([(now, cost)]) {
+                        level = level.saturating_sub(then.since(at).get() * rule.refill()) + charged * rule.per().get();
+                        at = then;
+                    }
+                    level <= limit * rule.per().get()
+                }
+                _ => unreachable!("`policies` makes no other rule"),
+            }
+        })
+    }
+
+    fn in_window(&self, now: UnixMillis, window: u64, back: u64) -> u64 {
+        let wanted = (now.get() / window).checked_sub(back);
+        self.0.iter().filter(|(at, _)| Some(at.get() / window) == wanted).map(|(_, cost)| cost).sum()
+    }
 }

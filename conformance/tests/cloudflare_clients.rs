@@ -1,0 +1,152 @@
+//! What a hostile client can send to the Worker on workerd. No answer, and no kind of error, lets through more than the
+//! limit admits.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http_body_util::Full;
+use hyper::header::HeaderValue;
+use hyper::{HeaderMap, Request};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tidegate_conformance::target::cloudflare::Host;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const STORES: [&str; 4] = ["do", "do-leased", "kv", "ratelimit"];
+
+/// How the body of a check begins, up to what a client controls.
+const START: &str = r#"{"policy":{"name":"test","quotas":[{"algorithm":"fixed_window","limit":1,"window_ms":60000}]},
+    "now_ms":1800000000000,"key":""#;
+
+struct Sender(Client<HttpConnector, Full<Bytes>>);
+
+impl Sender {
+    fn new() -> Self {
+        Self(Client::builder(TokioExecutor::new()).build_http())
+    }
+
+    async fn send(&self, method: &str, url: &str, headers: HeaderMap, body: &[u8]) -> Result<u16> {
+        let mut request = Request::builder().method(method).uri(url);
+        if let Some(fields) = request.headers_mut() {
+            *fields = headers;
+        }
+        let request = request.body(Full::new(Bytes::copy_from_slice(body)))?;
+        let status = self.0.request(request).await?.status().as_u16();
+        assert!([200, 400, 429, 503].contains(&status), "{url}: {status}");
+        Ok(status)
+    }
+
+    /// How many of a burst of the same request are let through.
+    async fn burst(&self, url: &str, headers: &HeaderMap, body: &[u8], requests: usize) -> Result<u64> {
+        let method = if body.is_empty() { "GET" } else { "POST" };
+        let answers = join_all((0..requests).map(|_| self.send(method, url, headers.clone(), body))).await;
+        let statuses = answers.into_iter().collect::<Result<Vec<_>>>()?;
+        Ok(statuses.into_iter().filter(|status| *status == 200).count() as u64)
+    }
+}
+
+fn body(key: &[u8], cost: &str, token: &[u8]) -> Vec<u8> {
+    let mut body = [START.as_bytes(), key, b"\",\"cost\":", cost.as_bytes()].concat();
+    if !token.is_empty() {
+        body.extend([b",\"token\":{\"ttl_ms\":60000,\"text\":\"".as_slice(), token, b"\"}"].concat());
+    }
+    body.push(b'}');
+    body
+}
+
+/// Texts that a client may send where a key or a token belongs, as they stand in JSON.
+const TEXTS: [&[u8]; 8] = [
+    b"",
+    br"\ud800",
+    br"k\udfff",
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    br"\u0000",
+    br"../../do#?&%25",
+    "\u{202e}\u{1f4a9}".as_bytes(),
+];
+
+const COSTS: [&str; 11] =
+    ["-1", "1.5", "1e300", "-0.5", "NaN", "null", "\"1\"", "18446744073709551615", "18446744073709551616", "[]", "2"];
+
+#[tokio::test]
+async fn no_address_that_a_client_claims_opens_a_page() -> Result<()> {
+    let host = Host::start(&["--var=CAPACITY=1".into(), "--var=TIDEGATE_TEST_MODE=off".into()]).await?;
+    let base = host.addresses().next().ok_or("no address")?;
+    let sender = Sender::new();
+    // What is no address shares one count. So do all forwarded addresses, which anyone can make up.
+    let claims: [&[u8]; 8] = [
+        b"2a06:98c0:3600::103",
+        b"not an address",
+        b"192.0.2.1, 192.0.2.2",
+        b"\xff\xfe",
+        b"fe80::1%eth0",
+        b"0.0.0.0",
+        b"::",
+        b"ip:192.0.2.1",
+    ];
+    for store in ["do", "do-leased", "kv"] {
+        let (url, begun, mut admitted) = (format!("{base}/{store}"), Instant::now(), 0);
+        for claim in claims {
+            let mut headers = HeaderMap::new();
+            headers.insert("cf-connecting-ip", HeaderValue::from_bytes(claim)?);
+            admitted += sender.burst(&url, &headers, b"", 20).await?;
+        }
+        for number in 0..100 {
+            let mut headers = HeaderMap::new();
+            for name in ["x-forwarded-for", "x-real-ip", "true-client-ip", "forwarded"] {
+                headers.insert(name, HeaderValue::from_str(&format!("203.0.113.{number}"))?);
+            }
+            admitted += sender.burst(&url, &headers, b"", 2).await?;
+        }
+        // There are two counts, for `fe80::1` is an address. Each admits one request, and one more every second.
+        let most = 2 * (2 + begun.elapsed().as_secs());
+        println!("/{store}: {admitted} of 360 admitted, at most {most}");
+        assert!((1..=most).contains(&admitted), "/{store}: {admitted}, at most {most}");
+    }
+    host.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_key_cost_or_token_opens_a_store_that_denies() -> Result<()> {
+    away_from_a_minutes_end().await;
+    let host = Host::start(&["--rate-limit=1/60".into()]).await?;
+    let base = host.addresses().next().ok_or("no address")?;
+    let (sender, headers) = (Sender::new(), HeaderMap::new());
+    for store in STORES {
+        let url = format!("{base}/{store}/_tidegate/check");
+        for key in TEXTS {
+            let admitted = sender.burst(&url, &headers, &body(key, "1", b""), 20).await?;
+            assert!(admitted <= 1, "/{store}, key {:?}: {admitted}", key.escape_ascii().to_string());
+        }
+        // From here on, the key is at its limit. An isolate may keep back the one request that it has leased.
+        let admitted = sender.burst(&url, &headers, &body(b"spent", "1", b""), 20).await?;
+        assert!(admitted == 1 || store == "do-leased" && admitted == 0, "/{store}: {admitted}");
+        for cost in COSTS {
+            let admitted = sender.burst(&url, &headers, &body(b"spent", cost, b""), 5).await?;
+            assert_eq!(admitted, 0, "/{store}, cost {cost}");
+        }
+        for token in TEXTS {
+            let admitted = sender.burst(&url, &headers, &body(b"spent", "1", &[b"t", token].concat()), 5).await?;
+            assert_eq!(admitted, 0, "/{store}, token {:?}", token.escape_ascii().to_string());
+        }
+        for garbage in [&b"\xff"[..], b"{}", b"null", b"{\"policy\":{}}", &[b'['; 10_000]] {
+            assert_eq!(sender.burst(&url, &headers, garbage, 5).await?, 0, "/{store}");
+        }
+    }
+    host.stop().await;
+    Ok(())
+}
+
+/// The emulated binding counts by the wall clock's minutes.
+async fn away_from_a_minutes_end() {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let left = Duration::from_secs(60 - since_epoch.as_secs() % 60);
+    if left < Duration::from_secs(30) {
+        tokio::time::sleep(left).await;
+    }
+}
