@@ -37,6 +37,17 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Every kind.
+    pub const ALL: [Self; 7] = [
+        Self::Invalid,
+        Self::Unavailable,
+        Self::Timeout,
+        Self::Contended,
+        Self::Corrupt,
+        Self::Refused,
+        Self::Unsupported,
+    ];
+
     /// A stable name in snake case, for logs, metrics and reports.
     ///
     /// ```

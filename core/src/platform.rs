@@ -152,6 +152,19 @@ impl ClientIpSource {
         }
     }
 
+    /// Whether [`ClientIpSource::find`] reads `peer`, the address of the connection. Without it, such a source finds no
+    /// address.
+    ///
+    /// ```
+    /// use tidegate_core::{ClientIpSource, Platform};
+    /// assert!(ClientIpSource::new(Platform::Direct).reads_peer());
+    /// assert!(!ClientIpSource::new(Platform::Vercel).reads_peer());
+    /// ```
+    #[must_use]
+    pub const fn reads_peer(&self) -> bool {
+        matches!(self.platform, Platform::Fastly | Platform::Direct)
+    }
+
     /// The client of a request with these header fields, and with `peer` as the address that the platform's own API
     /// or socket gives.
     ///
