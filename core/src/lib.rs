@@ -51,7 +51,8 @@ pub use key::{Key, KeySource};
 #[cfg(feature = "std")]
 pub use limiter::DenyCache;
 pub use limiter::{
-    Accuracy, Capabilities, Check, Drift, Floor, Idempotency, Limiter, Load, MaybeSend, MaybeSync, Refund,
+    Accuracy, BoxFuture, Capabilities, Check, Drift, ErasedLimiter, Floor, Idempotency, Limiter, Load, MaybeSend,
+    MaybeSync, Refund,
 };
 #[cfg(feature = "std")]
 pub use memory::MemoryLimiter;

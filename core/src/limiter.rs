@@ -2,9 +2,11 @@
 
 #[cfg(feature = "std")]
 mod deny_cache;
+mod erased;
 
 #[cfg(feature = "std")]
 pub use deny_cache::DenyCache;
+pub use erased::{BoxFuture, ErasedLimiter};
 
 use alloc::format;
 use core::fmt;
