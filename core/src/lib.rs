@@ -42,7 +42,7 @@ mod sorted_map;
 pub mod store;
 mod time;
 
-pub use client_ip::{ClientIp, Ipv6Prefix, MissingIp};
+pub use client_ip::{ClientIp, Ipv6Prefix, MissingIp, Nat64Prefix};
 pub use decision::{Decision, Origin, QuotaStatus, Status};
 pub use error::{Error, ErrorKind};
 pub use headers::{RateLimitFields, ResponseFields};

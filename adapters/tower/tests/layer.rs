@@ -5,6 +5,7 @@
 mod support;
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -193,5 +194,29 @@ fn a_source_without_its_peer_address_is_rejected_at_construction() {
             assert!(error.to_string().contains("KeyExtractor::peer"), "{error}");
         }
         build(key_extractor.peer(|_| None)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn behind_a_trusted_proxy_the_forwarded_address_is_the_key() {
+    let source = ClientIpSource::behind_proxies(["10.0.0.0/8"]).unwrap();
+    let key_extractor = KeyExtractor::new(source).peer(|extensions| extensions.get::<IpAddr>().copied());
+    let limiter = Arc::new(MemoryLimiter::new());
+    let layer = RateLimitLayer::new(limiter, policy(1), key_extractor, FailMode::Closed).unwrap();
+    let forwarded = |peer: [u8; 4], list: &'static str| {
+        let mut request = request(|known| drop(known.insert(IpAddr::from(peer))));
+        request.headers_mut().insert("x-forwarded-for", HeaderValue::from_static(list));
+        request
+    };
+    for (peer, list, status) in [
+        ([10, 0, 0, 1], "192.0.2.1", 200),
+        ([10, 0, 0, 1], "192.0.2.2", 200),
+        ([10, 0, 0, 2], "203.0.113.66, 192.0.2.1", 429),
+        ([10, 0, 0, 2], "192.0.2.3, 192.0.2.2, 10.0.0.1", 429),
+        // Not a proxy, so its own address counts.
+        ([198, 51, 100, 7], "192.0.2.4", 200),
+        ([198, 51, 100, 7], "192.0.2.5", 429),
+    ] {
+        assert_eq!(ask(&layer, forwarded(peer, list)).await.status(), status, "{peer:?} {list}");
     }
 }
