@@ -192,7 +192,7 @@ fn out_of_attempts_is_contended_and_charges_nothing() {
     let (policy, key) = (policy(), Key::new("k"));
     let error = block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Contended);
-    assert_eq!(error.to_string(), "3 others changed this key first; retry, or allow more attempts");
+    assert_eq!(error.to_string(), "this key changed during each of 3 attempts; retry, or allow more attempts");
     assert_eq!(limiter.store().writes.load(Ordering::Relaxed), 0);
     assert_eq!(block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap().binding().remaining(), Some(4));
 }
