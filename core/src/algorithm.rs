@@ -138,6 +138,7 @@ pub trait Algorithm {
 /// # Ok(())
 /// # }
 /// ```
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Standing {
     /// The most that is admitted at once.

@@ -27,9 +27,9 @@ use self::table::Fingerprint;
 ///
 /// # Memory
 /// The limiter stores a fingerprint and a state for each key, not the key itself. With one quota, a token bucket, leaky
-/// bucket or fixed window takes 38 to 75 bytes per key, depending on how full the hash table is. A sliding window or two
-/// quotas take about 110 bytes more, each further quota about 32, and a sliding log 16 for each request that it
-/// holds (`cargo bench -p tidegate-core --bench memory` measures this).
+/// bucket or fixed window takes 37 to 75 bytes per key, depending on how full the hash table is. A sliding window takes 80
+/// bytes more, two quotas 112 more, each further quota 32, and a sliding log 16 for each request that it holds.
+/// `cargo bench -p tidegate-core --bench memory` measures these numbers.
 ///
 /// A key expires when its state has no effect any more: a window's length after its last request, or the time that a
 /// bucket takes to drain. Calls remove expired keys: each one inspects a few entries of its own shard while a pass over it

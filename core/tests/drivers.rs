@@ -216,7 +216,7 @@ fn what_is_not_declared_answers_unsupported() {
     let with_token = Check::new(&policy, &key, NOW).idempotent("t", Millis::from_secs(1));
     let error = block_on(limiter.check(with_token)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert_eq!(error.to_string(), "this store cannot do an idempotency token");
+    assert_eq!(error.to_string(), "this store does not support an idempotency token");
 }
 
 /// An atomic store that keeps what it is told, and lies about what it admitted.
