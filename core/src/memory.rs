@@ -127,21 +127,17 @@ impl MemoryLimiter {
     #[inline]
     pub fn decide(&self, check: Check<'_>) -> Decision {
         let (fingerprint, index) = self.place(check.policy, check.key);
-        let (decision, call) = {
-            let mut shard = lock(&self.shards[index].0);
-            let decision = match check.idempotency {
-                Some(idempotency) => {
-                    let token = self.token(fingerprint, idempotency);
-                    shard.decide_once(fingerprint, token, &check, idempotency, self.capacity)
-                }
-                None => shard.decide(fingerprint, &check, self.capacity),
-            };
-            (decision, shard.count_call())
-        };
-        if let Some(call) = call {
+        let mut shard = lock(&self.shards[index].0);
+        if let Some(call) = shard.count_call() {
             self.visit_other(index + call, check.now);
         }
-        decision
+        match check.idempotency {
+            Some(idempotency) => {
+                let token = self.token(fingerprint, idempotency);
+                shard.decide_once(fingerprint, token, &check, idempotency, self.capacity)
+            }
+            None => shard.decide(fingerprint, &check, self.capacity),
+        }
     }
 
     /// The number of keys that have a state. A policy's key counts once for each policy.
@@ -207,7 +203,7 @@ impl MemoryLimiter {
         hasher.finish()
     }
 
-    /// Continues the sweep of a shard that may have no calls of its own. Skips it if its lock is held.
+    /// Continues the sweep of a shard that may have no calls of its own. Skips it if its lock is held, also by the caller.
     #[cold]
     fn visit_other(&self, index: usize, now: UnixMillis) {
         if let Ok(mut shard) = self.shards[index & (self.shards.len() - 1)].0.try_lock() {
