@@ -149,7 +149,7 @@ impl Shard {
     #[inline]
     pub(super) fn count_call(&mut self) -> Option<usize> {
         self.calls = self.calls.wrapping_add(1);
-        (self.calls % 64 == 0).then_some(self.calls / 64)
+        self.calls.is_multiple_of(64).then_some(self.calls / 64)
     }
 
     fn shared_state(&self, shared: Fingerprint) -> Option<PolicyState> {
@@ -165,7 +165,7 @@ impl Shard {
 fn share(fingerprint: Fingerprint, policy: &Policy, capacity: usize) -> Fingerprint {
     let shares = u64::try_from(capacity / 8).unwrap_or(u64::MAX).max(1);
     // An odd factor maps different numbers to different ones, and spreads them over all bits.
-    (fingerprint % shares ^ policy.digest()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    ((fingerprint % shares) ^ policy.digest()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl Row for Entry {
