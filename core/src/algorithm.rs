@@ -143,6 +143,7 @@ pub trait Algorithm {
 /// # Ok(())
 /// # }
 /// ```
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Standing {
     /// The largest number of units that can be admitted at once.

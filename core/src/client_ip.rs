@@ -1,4 +1,8 @@
-//! A client's address, folded to what one client holds.
+//! A client's address, reduced to what identifies one client.
+
+mod embedded;
+
+pub use embedded::Nat64Prefix;
 
 use alloc::format;
 use core::error::Error as StdError;
@@ -6,12 +10,13 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str;
 
+use self::embedded::{embedded, is_host, is_public};
 use crate::Error;
 
-/// How many leading bits of an IPv6 address tell one client from another: 48 to 128, 64 by default.
+/// How many leading bits of an IPv6 address identify a client: 48 to 128. The default is 64.
 ///
-/// A subscriber usually holds a whole /64, and can send from any address in it; some are given a /56 or a /48. At 128
-/// each address counts on its own, which a client escapes by moving to the next.
+/// A subscriber usually gets a /64 and can send from any address in it. Some get a /56 or a /48. With 128 bits, each address
+/// is a client of its own, and a subscriber evades its limit by using another address.
 ///
 /// ```
 /// use tidegate_core::Ipv6Prefix;
@@ -52,8 +57,19 @@ impl Default for Ipv6Prefix {
 
 /// A client's address: an IPv4 address, or the prefix of an IPv6 address.
 ///
-/// An IPv4 address mapped to IPv6 (`::ffff:0:0/96`, however it is written) is its IPv4 address. Shown as
-/// `192.0.2.1`, `2001:db8:1:2::/64`, or at 128 bits `2001:db8::1`.
+/// These IPv6 addresses embed the IPv4 address of the client, and count as that:
+///
+/// | addresses | of |
+/// |-|-|
+/// | `::ffff:0:0/96` | IPv4-mapped (RFC 4291) |
+/// | `64:ff9b::/96` | NAT64 with the well-known prefix (RFC 6052) |
+/// | `2002::/16` | 6to4 (RFC 3056) |
+/// | `2001::/32` | Teredo (RFC 4380) |
+///
+/// [`ClientIpSource::nat64_prefixes`](crate::ClientIpSource::nat64_prefixes) adds the prefixes of an operator's own
+/// translators, including those in `64:ff9b:1::/48` (RFC 8215).
+///
+/// The text form is `192.0.2.1`, `2001:db8:1:2::/64`, or with 128 bits `2001:db8::1`.
 ///
 /// ```
 /// use core::net::Ipv6Addr;
@@ -74,19 +90,37 @@ enum Folded {
 }
 
 impl ClientIp {
-    /// The client at `address`, which is folded to `prefix` if it is an IPv6 address.
+    /// The client at `address`. An IPv6 address is reduced to `prefix`, unless it embeds a public IPv4 address.
     #[must_use]
     pub fn new(address: impl Into<IpAddr>, prefix: Ipv6Prefix) -> Self {
         Self(match address.into().to_canonical() {
             IpAddr::V4(address) => Folded::V4(address),
-            IpAddr::V6(address) => Folded::V6(prefix.fold(address), prefix),
+            IpAddr::V6(address) => match embedded(address).filter(|&embedded| is_public(embedded)) {
+                Some(embedded) => Folded::V4(embedded),
+                None => Folded::V6(prefix.fold(address), prefix),
+            },
         })
     }
 
-    /// The client at the one address that `value` holds: for a header that only a proxy of one's own can write.
+    /// The client at an address that was received, with an operator's NAT64 prefixes.
     ///
-    /// Takes `192.0.2.1`, `192.0.2.1:443`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:443`, an IPv6 zone
-    /// (`fe80::1%eth0`, dropped), and white space around it. An IPv6 address with a port needs the brackets.
+    /// Private addresses are embedded only behind an operator's own translator. Elsewhere they are forged, and
+    /// could otherwise count against a client of the internal network.
+    pub(crate) fn received(address: IpAddr, prefix: Ipv6Prefix, nat64: &[Nat64Prefix]) -> Result<Self, MissingIp> {
+        let IpAddr::V6(v6) = address else { return Ok(Self::new(address, prefix)) };
+        if let Some(embedded) = nat64.iter().find_map(|nat64| nat64.extract(v6)) {
+            return if is_host(embedded) { Ok(Self(Folded::V4(embedded))) } else { Err(MissingIp::Unreadable) };
+        }
+        if embedded(v6).is_some_and(|embedded| !is_public(embedded)) {
+            return Err(MissingIp::Unreadable);
+        }
+        Ok(Self::new(v6, prefix))
+    }
+
+    /// The client at the single address in `value`, a header value that only a trusted proxy can write.
+    ///
+    /// Accepts `192.0.2.1`, `192.0.2.1:443`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:443`, an IPv6 zone
+    /// (`fe80::1%eth0`, which is dropped), and surrounding white space. An IPv6 address with a port needs the brackets.
     ///
     /// ```
     /// use tidegate_core::{ClientIp, Ipv6Prefix, MissingIp};
@@ -97,13 +131,13 @@ impl ClientIp {
     /// ```
     ///
     /// # Errors
-    /// [`MissingIp`] says why there is no address: nothing, or nothing but white space, several separated by commas, the
-    /// unspecified address, or what is no address at all, such as octets with leading zeros.
+    /// [`MissingIp`] states why there is no address: the value is empty, has several addresses separated by commas, is the
+    /// unspecified address, embeds an IPv4 address that is not public, or is not an address, such as one with leading zeros.
     pub fn parse(value: impl AsRef<[u8]>, prefix: Ipv6Prefix) -> Result<Self, MissingIp> {
-        parse_address(value.as_ref()).map(|address| Self::new(address, prefix))
+        Self::received(parse_address(value.as_ref())?, prefix, &[])
     }
 
-    /// The address; of an IPv6 prefix the first.
+    /// The address, or the first address of an IPv6 prefix.
     ///
     /// ```
     /// use tidegate_core::{ClientIp, Ipv6Prefix};
@@ -129,7 +163,7 @@ impl fmt::Display for ClientIp {
     }
 }
 
-/// Why a request has no client address. Never a reason to count it against an address that was made up.
+/// Why a request has no client address. Count such requests against [`Key::missing_ip`](crate::Key::missing_ip).
 ///
 /// ```
 /// use tidegate_core::{ClientIpSource, MissingIp, Platform};
@@ -140,13 +174,13 @@ impl fmt::Display for ClientIp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MissingIp {
-    /// The platform told none.
+    /// The platform sent none.
     Absent,
-    /// What it told is no address, or the unspecified one (`0.0.0.0`, `::`).
+    /// The value is not an address, is the unspecified one (`0.0.0.0`, `::`), or embeds an IPv4 address that is not public.
     Unreadable,
-    /// There are several where the platform writes one: someone else wrote there too.
+    /// There are several addresses where the platform writes one, so another party wrote there too.
     Ambiguous,
-    /// The address is one that a whole platform shares, not a client's.
+    /// All clients of a platform share this address.
     Shared,
 }
 
@@ -170,17 +204,17 @@ impl MissingIp {
 impl fmt::Display for MissingIp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Absent => "the platform told no client address",
-            Self::Unreadable => "what the platform told is no client address",
-            Self::Ambiguous => "several client addresses where the platform writes one",
-            Self::Shared => "the client address is one that a whole platform shares",
+            Self::Absent => "the platform sent no client address",
+            Self::Unreadable => "the platform's value is not a client address",
+            Self::Ambiguous => "there are several client addresses where the platform writes one",
+            Self::Shared => "all clients of a platform share this client address",
         })
     }
 }
 
 impl StdError for MissingIp {}
 
-/// The one address in a header's value.
+/// The single address in a header's value.
 pub(crate) fn parse_address(value: &[u8]) -> Result<IpAddr, MissingIp> {
     let value = value.trim_ascii();
     if value.is_empty() {
@@ -193,7 +227,7 @@ pub(crate) fn parse_address(value: &[u8]) -> Result<IpAddr, MissingIp> {
     address.ok_or(MissingIp::Unreadable).and_then(specified)
 }
 
-/// The address with a mapped IPv4 as itself, unless it stands for no address.
+/// The address, with an IPv4-mapped one as IPv4, unless it is unspecified.
 pub(crate) fn specified(address: IpAddr) -> Result<IpAddr, MissingIp> {
     let address = address.to_canonical();
     if address.is_unspecified() { Err(MissingIp::Unreadable) } else { Ok(address) }
@@ -205,7 +239,7 @@ fn v4(text: &str) -> Option<IpAddr> {
         Some(_) => return None,
         None => text,
     };
-    // The standard parser refuses leading zeros, which some read as octal.
+    // The standard parser rejects leading zeros, which some programs read as octal.
     address.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
 }
 
@@ -233,6 +267,6 @@ fn is_zone(text: &str) -> bool {
 }
 
 fn is_port(text: &str) -> bool {
-    // The number parser alone would take a sign.
+    // The number parser alone would accept a sign.
     text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }

@@ -1,4 +1,4 @@
-//! What a limiter answers.
+//! The decision of a limiter.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use crate::algorithm::Standing;
 use crate::few::Few;
 use crate::{Millis, UnixMillis};
 
-/// Whether the request may go on.
+/// Whether a request is allowed.
 ///
 /// ```
 /// use tidegate_core::{Millis, Policy, Quota, Status, UnixMillis};
@@ -19,11 +19,11 @@ use crate::{Millis, UnixMillis};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// It may, and has been charged.
+    /// The request is allowed and has been charged.
     Allowed,
-    /// Not now; see [`Decision::retry_after`].
+    /// The request is denied now; see [`Decision::retry_after`].
     Denied,
-    /// Never: it costs more than a quota can ever hold. There is no time to retry after, and nothing was charged.
+    /// The request costs more than a quota can hold, so no wait helps. Nothing was charged.
     NeverAdmissible,
 }
 
@@ -43,7 +43,7 @@ impl Status {
     }
 }
 
-/// Where a decision was made.
+/// The component that made a decision.
 ///
 /// ```
 /// use tidegate_core::{Decision, Origin, UnixMillis};
@@ -54,14 +54,14 @@ impl Status {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Origin {
-    /// The store that counts.
+    /// The store.
     #[default]
     Store,
-    /// A local cache of denials; the store was not asked.
+    /// A local cache of denials, without asking the store.
     DenyCache,
-    /// A limiter that stood in for a store that did not answer.
+    /// A limiter that replaces a store which does not answer.
     Fallback,
-    /// A part of the quota that the store had lent; it was not asked.
+    /// A part of the quota that the store lent in advance, without asking it again.
     Lease,
 }
 
@@ -82,7 +82,7 @@ impl Origin {
     }
 }
 
-/// One quota's count after a decision. What a platform does not tell is `None`, never invented.
+/// The count of one quota after a decision. A value that the platform does not report is `None`.
 ///
 /// ```
 /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
@@ -98,24 +98,24 @@ impl Origin {
 #[derive(Clone, Copy)]
 pub struct QuotaStatus {
     limit: u64,
-    /// Rounded when it is asked for: most callers of a limiter only want a yes or a no.
+    /// Rounded on demand, because most callers only need the status.
     standing: Option<Standing>,
 }
 
 impl QuotaStatus {
-    /// The most that is ever admitted at once.
+    /// The most that is admitted at once.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// How many more requests of cost 1 would be admitted at this instant.
+    /// The number of further requests of cost 1 that would be admitted at this instant.
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {
         self.standing.map(|standing| standing.remaining())
     }
 
-    /// How long until the quota is wholly unused again, if nothing else arrives.
+    /// The time until the quota is completely unused, if no other request arrives.
     #[must_use]
     pub fn reset_after(&self) -> Option<Millis> {
         self.standing.map(|standing| standing.reset_after())
@@ -128,7 +128,7 @@ impl From<Standing> for QuotaStatus {
     }
 }
 
-/// Two that show the same are the same.
+/// Compares the visible values.
 impl PartialEq for QuotaStatus {
     fn eq(&self, other: &Self) -> bool {
         (self.limit, self.remaining(), self.reset_after()) == (other.limit, other.remaining(), other.reset_after())
@@ -147,7 +147,7 @@ impl fmt::Debug for QuotaStatus {
     }
 }
 
-/// What a limiter answers: may the request go on, and how does each quota of its policy stand.
+/// The decision of a limiter: whether the request is allowed, and the count of each quota.
 ///
 /// ```
 /// use tidegate_core::{Millis, Policy, PolicyState, Quota, Status, UnixMillis};
@@ -176,7 +176,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// The answer of a platform's own limiter, which says yes or no and nothing else.
+    /// The decision of a platform's own limiter, which reports only yes or no.
     ///
     /// ```
     /// use tidegate_core::{Decision, UnixMillis};
@@ -204,64 +204,64 @@ impl Decision {
         self.status
     }
 
-    /// Whether the request may go on.
+    /// Whether the request is allowed.
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
         matches!(self.status, Status::Allowed)
     }
 
-    /// Each quota's count after this decision, in the policy's order.
+    /// The count of each quota after this decision, in the policy's order.
     #[must_use]
     pub fn quotas(&self) -> &[QuotaStatus] {
         &self.quotas
     }
 
-    /// Which quota bound, as an index into [`Decision::quotas`] and the policy's quotas: of a denial the one with the
-    /// longest wait, else the one with the fewest remaining.
+    /// The index of the binding quota in [`Decision::quotas`] and in the policy's quotas. For a denial, it is the quota with
+    /// the longest wait, otherwise the one with the fewest remaining.
     #[must_use]
     pub const fn binding_index(&self) -> usize {
         self.binding
     }
 
-    /// The quota that bound; see [`Decision::binding_index`].
+    /// The binding quota; see [`Decision::binding_index`].
     #[must_use]
     pub fn binding(&self) -> &QuotaStatus {
         &self.quotas[self.binding]
     }
 
-    /// How long until the same request is admitted, if nothing else arrives: denied at every instant before, admitted
-    /// exactly then. `None` unless denied, and where the platform does not tell.
+    /// The time until the same request is admitted, if no other arrives. It is denied at every instant before, and admitted
+    /// exactly then. `None` unless denied, or if the platform does not report it.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Millis> {
         self.retry_after
     }
 
-    /// How long to hold an allowed request before forwarding it. Zero unless a leaky bucket shapes the traffic.
+    /// How long to delay an allowed request before forwarding it. Zero unless the policy has a leaky bucket.
     #[must_use]
     pub const fn delay(&self) -> Millis {
         self.delay
     }
 
-    /// The instant the decision was made at, by the clock that made it.
+    /// The instant of the decision, by the clock of the limiter that made it.
     #[must_use]
     pub const fn decided_at(&self) -> UnixMillis {
         self.decided_at
     }
 
-    /// Where the decision was made.
+    /// The component that made the decision.
     #[must_use]
     pub const fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// The same counts with another answer, of which no wait is known.
+    /// The same counts with another status, whose wait is unknown.
     pub(crate) fn overruled(mut self, allowed: bool) -> Self {
         self.status = if allowed { Status::Allowed } else { Status::Denied };
         self.retry_after = None;
         self
     }
 
-    /// The same denial when some of its wait is over. The counts have changed since, and nobody knows to what.
+    /// The same denial after some of its wait. The counts have changed since and are unknown.
     #[cfg(feature = "std")]
     pub(crate) fn recalled(&self, denied_at: UnixMillis, now: UnixMillis) -> Self {
         let elapsed = now.since(denied_at);
@@ -274,7 +274,7 @@ impl Decision {
         }
     }
 
-    /// The same decision, made elsewhere.
+    /// Sets the origin.
     #[must_use]
     pub fn with_origin(mut self, origin: Origin) -> Self {
         self.origin = origin;

@@ -1,11 +1,11 @@
-//! The one error type of limiters and of what they are built from.
+//! The error type of limiters, policies and configuration.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use core::error::Error as StdError;
 use core::fmt;
 
-/// What went wrong, so that a caller can choose what to do about it.
+/// The kind of an error, by which a caller chooses how to react.
 ///
 /// An error is never a denial. A caller may let requests pass while the store is down (fail open), but only for the
 /// kinds that [`ErrorKind::is_store_failure`] names: a client can cause any of the others.
@@ -19,7 +19,7 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A policy, quota or configuration value that cannot work; the message says what to write instead.
+    /// A policy, quota or configuration value is invalid. The message says what to write instead.
     Invalid,
     /// The store cannot be reached.
     Unavailable,
@@ -29,15 +29,26 @@ pub enum ErrorKind {
     /// message says so. A call whose deadline passes while the store answers ends with this kind, not with
     /// [`Timeout`](Self::Timeout).
     Contended,
-    /// What the store holds, or answered, is not what Tidegate wrote; nothing was charged.
+    /// The store holds or returned something that Tidegate did not write. Nothing was charged.
     Corrupt,
-    /// The store answered that it will not do it: bad credentials, no permission, out of memory.
+    /// The store refused the call: bad credentials, no permission, out of memory.
     Refused,
-    /// This adapter cannot do what was asked, by its own declaration.
+    /// The adapter does not declare support for the requested feature.
     Unsupported,
 }
 
 impl ErrorKind {
+    /// Every kind.
+    pub const ALL: [Self; 7] = [
+        Self::Invalid,
+        Self::Unavailable,
+        Self::Timeout,
+        Self::Contended,
+        Self::Corrupt,
+        Self::Refused,
+        Self::Unsupported,
+    ];
+
     /// A stable name in snake case, for logs, metrics and reports.
     ///
     /// ```
@@ -83,7 +94,7 @@ impl fmt::Display for ErrorKind {
 /// ```
 pub struct Error(Box<Failure>);
 
-/// In a box, so that what may fail is not larger, nor what passes a failure on, than what may not.
+/// Boxed to keep every `Result` small.
 struct Failure {
     kind: ErrorKind,
     message: Cow<'static, str>,
@@ -91,7 +102,7 @@ struct Failure {
 }
 
 impl Error {
-    /// An error of `kind` that says `message`.
+    /// An error with a kind and a message.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self::of(kind, message.into())
@@ -102,14 +113,14 @@ impl Error {
         Self(Box::new(Failure { kind, message, source: None }))
     }
 
-    /// The same error with the error that caused it.
+    /// Sets the error that caused this one.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
     }
 
-    /// What went wrong.
+    /// The kind of the error.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         self.0.kind

@@ -1,4 +1,4 @@
-//! A decision as response fields.
+//! The response fields of a decision.
 
 use alloc::string::{String, ToString};
 use alloc::vec::{self, Vec};
@@ -6,10 +6,10 @@ use core::fmt::Write as _;
 
 use crate::{Decision, ErrorKind, Millis, Policy};
 
-/// The largest integer of a structured field (RFC 9651, section 3.3.1). Larger ones are written as this.
+/// The largest integer of a structured field (RFC 9651, section 3.3.1). Larger ones are clamped to it.
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// The revision of the `RateLimit-Policy` and `RateLimit` fields to write.
+/// The revision of the `RateLimit-Policy` and `RateLimit` fields.
 ///
 /// ```
 /// use tidegate_core::{Millis, Policy, Quota, RateLimitFields, ResponseFields, UnixMillis};
@@ -29,24 +29,23 @@ pub enum RateLimitFields {
     Draft11,
 }
 
-/// The fields that tell a client how it stands, for every response: allowed, denied, or an error of the application's.
+/// The rate limit fields of a response, for every response: allowed, denied, or an error of the application.
 ///
-/// Of the quota that bound ([`Decision::binding`]):
+/// For the binding quota ([`Decision::binding`]):
 /// - `x-ratelimit-limit`, always.
 /// - `x-ratelimit-remaining`.
-/// - `x-ratelimit-reset`: when the quota is wholly unused again, in seconds since the epoch, rounded up.
+/// - `x-ratelimit-reset`: when the quota is completely unused, in seconds since the epoch, rounded up.
 ///
-/// Of every quota, as structured fields ([`RateLimitFields`]):
+/// For every quota, as structured fields ([`RateLimitFields`]):
 /// - `ratelimit-policy`: its name, `q` its limit, `w` its [window](crate::Rule::window) in seconds, rounded up.
-/// - `ratelimit`: its name, `r` what remains, `t` in how many seconds it is wholly unused again, rounded up.
+/// - `ratelimit`: its name, `r` what remains, `t` the seconds until it is completely unused, rounded up.
 ///
-/// Of a denial: `retry-after` in whole seconds, rounded up and at least 1. A request that is
-/// [`NeverAdmissible`](crate::Status::NeverAdmissible) has none, for no time helps it.
+/// For a denial: `retry-after` in whole seconds, rounded up and at least 1. A request that is
+/// [`NeverAdmissible`](crate::Status::NeverAdmissible) has none, because no wait helps.
 ///
-/// What the platform did not tell is left out, not invented: the field, the parameter, or where `r` is unknown the
-/// quota's whole entry. The draft wants no `t` later than `retry-after`; so on a denial the `t` of the quota that bound
-/// is at most that, when it has room again, and any other that would be later is left out. A delay
-/// ([`Decision::delay`]) is not a client's business and has no field.
+/// Values that the platform does not report are omitted: the field, the parameter, or, if `r` is unknown, the quota's
+/// entry. The draft asks for no `t` later than `retry-after`. So on a denial, the `t` of the binding quota is at most
+/// `retry-after`, and a later `t` of another quota is omitted. A [delay](Decision::delay) has no field.
 ///
 /// ```
 /// use tidegate_core::{Millis, Policy, Quota, ResponseFields, UnixMillis};
@@ -71,28 +70,28 @@ pub struct ResponseFields(Vec<(&'static str, String)>);
 impl ResponseFields {
     /// The name of the field for the media type of a [`Rejection`](crate::Rejection)'s body.
     pub const CONTENT_TYPE: &'static str = "content-type";
-    /// The name of the IETF field for what remains.
+    /// The name of the IETF field for the remaining counts.
     pub const RATELIMIT: &'static str = "ratelimit";
-    /// The name of the IETF field for the quotas themselves.
+    /// The name of the IETF field for the quotas.
     pub const RATELIMIT_POLICY: &'static str = "ratelimit-policy";
     /// The name of the field for the wait of a denial.
     pub const RETRY_AFTER: &'static str = "retry-after";
     /// The name of the field for the limit.
     pub const X_RATELIMIT_LIMIT: &'static str = "x-ratelimit-limit";
-    /// The name of the field for what remains.
+    /// The name of the field for the remaining count.
     pub const X_RATELIMIT_REMAINING: &'static str = "x-ratelimit-remaining";
-    /// The name of the field for when the quota is wholly unused again.
+    /// The name of the field for the time at which the quota is completely unused.
     pub const X_RATELIMIT_RESET: &'static str = "x-ratelimit-reset";
-    /// The name of the field that says that the limiter failed, and how.
+    /// The name of the field that marks a request admitted after a failure of the store.
     pub const X_TIDEGATE_FAILED_OPEN: &'static str = "x-tidegate-failed-open";
 
-    /// The fields of a decision that was made on `policy`, in the newest revision of the IETF fields.
+    /// The fields of a decision on `policy`, with the newest revision of the IETF fields.
     #[must_use]
     pub fn new(policy: &Policy, decision: &Decision) -> Self {
         Self::with_revision(policy, decision, RateLimitFields::default())
     }
 
-    /// The fields of a decision that was made on `policy`, in the given revision of the IETF fields.
+    /// The fields of a decision on `policy`, with the given revision of the IETF fields.
     #[must_use]
     pub fn with_revision(policy: &Policy, decision: &Decision, revision: RateLimitFields) -> Self {
         let mut fields = Self::default();
@@ -119,8 +118,8 @@ impl ResponseFields {
         fields
     }
 
-    /// The field of a response to a request that was let through because the limiter failed: `x-tidegate-failed-open`
-    /// with the error's kind, and no other, for nothing is known of any limit.
+    /// The field of a response to a request that was admitted because the store failed: `x-tidegate-failed-open` with the
+    /// error's kind. There are no other fields, because the counts are unknown.
     ///
     /// ```
     /// use tidegate_core::{ErrorKind, ResponseFields};
@@ -140,7 +139,7 @@ impl ResponseFields {
         self.iter().find(|(field, _)| *field == name).map(|(_, value)| value)
     }
 
-    /// Each field's lower-case name and its value. No name comes twice.
+    /// The lower-case name and the value of each field. Names are unique.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.0.iter().map(|(name, value)| (*name, value.as_str()))
     }
@@ -159,7 +158,7 @@ impl IntoIterator for ResponseFields {
     }
 }
 
-/// Whole seconds, never 0: some clients take a 0 as leave to retry in a loop.
+/// Whole seconds, at least 1, because some clients retry in a loop after a 0.
 fn retry_after_secs(decision: &Decision) -> Option<u64> {
     decision.retry_after().map(|wait| seconds(wait).max(1))
 }
@@ -178,7 +177,7 @@ fn draft11_policy(policy: &Policy) -> String {
     out
 }
 
-/// `None` where nothing is known: an empty list has no field.
+/// `None` if nothing is known, because an empty list has no field.
 fn draft11_limits(policy: &Policy, decision: &Decision) -> Option<String> {
     let mut out = String::with_capacity(policy.quotas().len() * 48);
     for (place, (quota, status)) in policy.quotas().iter().zip(decision.quotas()).enumerate() {
@@ -197,7 +196,7 @@ fn draft11_limits(policy: &Policy, decision: &Decision) -> Option<String> {
     (!out.is_empty()).then_some(out)
 }
 
-/// The next entry's name, as a structured field's string. No name holds a quote or a backslash, by construction.
+/// Appends the next entry's name as a structured field's string. By construction, names have no quotes or backslashes.
 fn push_name(out: &mut String, name: &str) {
     if !out.is_empty() {
         out.push_str(", ");

@@ -1,13 +1,13 @@
-//! Which key a request counts against: the most trusted of what is known about its sender.
+//! Selects the key of a request from the most trusted identity of its sender.
 
 use core::fmt;
 
 use crate::{ClientIp, Key};
 
-/// What is known about a request's sender, most trusted first.
+/// The identities of a request's sender, most trusted first.
 ///
-/// Put in only what was verified: a client that may send any subject or API key it likes gets a fresh quota with each.
-/// An empty text counts as absent.
+/// Set only verified values: a client that can choose its subject or API key gets a new limit with each. An empty text counts
+/// as absent.
 ///
 /// ```
 /// use tidegate_core::{ClientIp, Identity, Ipv6Prefix, KeySource};
@@ -21,14 +21,14 @@ use crate::{ClientIp, Key};
 pub struct Identity<'a> {
     /// The subject (`sub`) of a token whose signature was verified.
     pub subject: Option<&'a str>,
-    /// An API key that was found valid. The [`Key`] made of it holds a hash only.
+    /// A valid API key. The [`Key`] holds only a hash of it.
     pub api_key: Option<&'a str>,
-    /// The client's address as the platform tells it; see [`ClientIpSource::find`](crate::ClientIpSource::find).
+    /// The client's address from the platform; see [`ClientIpSource::find`](crate::ClientIpSource::find).
     pub client_ip: Option<ClientIp>,
 }
 
 impl Identity<'_> {
-    /// The key of the first that is present: subject, API key, address. Where none is, [`Key::missing_ip`].
+    /// The key of the first identity that is present: subject, API key, address. If none is, [`Key::missing_ip`].
     ///
     /// ```
     /// use tidegate_core::{Identity, Key};
@@ -51,7 +51,7 @@ impl Identity<'_> {
     }
 }
 
-/// Shows that there is an API key, not which.
+/// Hides the API key.
 impl fmt::Debug for Identity<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity")

@@ -1,4 +1,4 @@
-//! Keys: who is counted.
+//! Keys, which identify who is counted.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -14,27 +14,27 @@ const API_KEY: &str = "key:";
 const CLIENT_IP: &str = "ip:";
 const MISSING_IP: &str = "ip:unknown";
 
-/// What stands between the readable start of a long key and its hash. Encoding never writes one.
+/// Separates the readable start of a long key from its hash. The encoding never produces it.
 const HASH_MARK: char = '~';
 
-/// The readable start of a key that is too long: what the mark and the 64 hex digits of SHA-256 leave.
+/// The length of the readable start of a key that is too long, without the mark and the 64 hex digits of SHA-256.
 const START_LEN_MAX: usize = Key::LEN_MAX - 1 - 64;
 
-/// Whom a request is counted against.
+/// The key that a request counts against.
 ///
-/// Made of any bytes at all, a key is a short text that every store takes as it is:
-/// - Letters, digits and `. _ : @ = + -` stay as they are. So does a slash between two letters, digits or colons, as in
-///   `ip:2001:db8::/64`; elsewhere it could make an empty or a dot segment, which a store behind a URL drops.
+/// A key can be made from any bytes. It is a short text that every store accepts:
+/// - Letters, digits and `. _ : @ = + -` are unchanged. So is a slash between two letters, digits or colons, as in
+///   `ip:2001:db8::/64`. Elsewhere a slash could form an empty or a dot segment, which a store behind a URL removes.
 /// - Every other byte becomes `%` and two hex digits: the globs `* ? [ ] \`, the braces of a Redis hash tag, spaces,
-///   line ends, NULs, what is not ASCII, and `%` itself.
-/// - Where that exceeds [`Key::LEN_MAX`] bytes, the key is its readable start, `~`, and the SHA-256 of all the bytes.
+///   line ends, NULs, non-ASCII bytes, and `%` itself.
+/// - If the result exceeds [`Key::LEN_MAX`] bytes, the key is its readable start, `~`, and the SHA-256 of all bytes.
 ///
-/// No two inputs share a key (short of a collision of SHA-256), and a key made of a key's text differs from it only
-/// where an encoding was needed. Keys do not say which policy they are for; [`Key::storage_key`] does.
+/// Different inputs have different keys, unless SHA-256 collides. A key made from another key's text differs from it only if
+/// the text needed encoding. A key does not name a policy; [`Key::storage_key`] does.
 ///
-/// A key of an application's own should start with a name of its own, as `tenant:42`: one that starts with `sub:`,
-/// `key:` or `ip:` is the same key as [`Key::subject`], [`Key::api_key`] or [`Key::ip`] make, so a text that a client
-/// chooses must never be a whole key.
+/// Start the keys of your application with a name of your own, such as `tenant:42`. A text that starts with `sub:`, `key:` or
+/// `ip:` gives the same key as [`Key::subject`], [`Key::api_key`] or [`Key::ip`], so never use a text that a client chooses
+/// as a whole key.
 ///
 /// ```
 /// use tidegate_core::Key;
@@ -46,13 +46,13 @@ const START_LEN_MAX: usize = Key::LEN_MAX - 1 - 64;
 pub struct Key(Box<str>);
 
 impl Key {
-    /// The longest a key's text gets, in bytes.
+    /// The maximum length of a key, in bytes.
     ///
     /// A [storage key](Key::storage_key) is then at most 320 bytes (a policy of eight quotas), and under 255 with up to
     /// four: within what Workers KV (512), Netlify Blobs (600) and Fastly's KV Store (1024) take.
     pub const LEN_MAX: usize = 128;
 
-    /// A key of the given bytes. Takes any bytes and never fails; see [`Key`] for what becomes of them.
+    /// A key from any bytes. See [`Key`] for the encoding.
     ///
     /// ```
     /// use tidegate_core::Key;
@@ -115,10 +115,10 @@ impl Key {
         Self(text.into())
     }
 
-    /// The key of every client whose address is missing: they share one count.
+    /// The key of all clients whose address is missing. They share one count.
     ///
-    /// It is apart from all addresses, `0.0.0.0` among them. On a platform that is set up right it is rare, so an
-    /// application may give it a policy of its own, refuse it, or raise an alarm; [`Key::source`] tells it apart.
+    /// No address has this key, not even `0.0.0.0`. It is rare on a platform that is configured correctly, so an application
+    /// may use another policy for it, reject it, or raise an alarm. [`Key::source`] identifies it.
     ///
     /// ```
     /// use tidegate_core::{Key, KeySource};
@@ -130,9 +130,9 @@ impl Key {
         Self(MISSING_IP.into())
     }
 
-    /// The key that has this text: what [`Key::as_str`] gave, here or in another process. `None` where no key has it.
+    /// The key with this text, as [`Key::as_str`] returned it, possibly in another process. `None` if no key has it.
     ///
-    /// Not for what an application calls its own keys by: [`Key::new`] takes any text for what it says.
+    /// To create a key from an application's own text, use [`Key::new`].
     ///
     /// ```
     /// use tidegate_core::Key;
@@ -147,7 +147,7 @@ impl Key {
             return (key.as_str() == text).then_some(key);
         };
         let is_hash = hash.len() == 64 && hash.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
-        // What came after the start decides whether a slash at its end was encoded.
+        // The byte after the start decides whether a slash at its end was encoded.
         let is_start = start.len() <= START_LEN_MAX
             && ["", "a"].into_iter().any(|next| {
                 let start = [start, next].concat();
@@ -156,13 +156,13 @@ impl Key {
         (is_hash && is_start).then(|| Self(text.into()))
     }
 
-    /// The key as text: printable ASCII of at most [`Key::LEN_MAX`] bytes, free of what a store treats specially.
+    /// The key as text: printable ASCII of at most [`Key::LEN_MAX`] bytes, without characters that a store treats specially.
     #[must_use]
     pub const fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What the key was made of, by how its text starts.
+    /// The kind of identity that the key was made from, by the start of its text.
     ///
     /// ```
     /// use tidegate_core::{Key, KeySource};
@@ -184,7 +184,7 @@ impl Key {
         }
     }
 
-    /// The name a store keeps this key's state of a policy under: `tg1:`, the policy's [id](Policy::id), `:`, the key.
+    /// The name of this key's state of a policy in a store: `tg1:`, the policy's [id](Policy::id), `:`, the key.
     ///
     /// ```
     /// use tidegate_core::{Key, Millis, Policy, Quota};
@@ -218,11 +218,11 @@ impl fmt::Display for Key {
     }
 }
 
-/// What a [`Key`] was made of.
+/// The kind of identity that a [`Key`] was made from.
 ///
 /// ```
 /// use tidegate_core::{Identity, KeySource};
-/// // No token, no API key, and the platform told no address.
+/// // No token, no API key, and no address from the platform.
 /// let key = Identity::default().resolve();
 /// let refuse = key.source() == KeySource::MissingIp;
 /// assert!(refuse);
@@ -236,9 +236,9 @@ pub enum KeySource {
     ApiKey,
     /// The client's address; `ip:…`.
     ClientIp,
-    /// No address was told, or none that could be one client's; `ip:unknown`.
+    /// There is no address, or none that belongs to one client; `ip:unknown`.
     MissingIp,
-    /// A text of the application's own.
+    /// A text from the application.
     Other,
 }
 
@@ -260,7 +260,7 @@ impl KeySource {
     }
 }
 
-/// Whether the byte at `at` stays as it is.
+/// Whether the byte at `at` is unchanged by the encoding.
 fn stays(text: &[u8], at: usize) -> bool {
     let joins = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b':');
     match text[at] {
@@ -271,7 +271,7 @@ fn stays(text: &[u8], at: usize) -> bool {
 
 fn encode(text: &[u8]) -> String {
     let mut out = String::with_capacity(Key::LEN_MAX + "%00".len());
-    // Where the readable start of a long key ends: never within one byte's three characters.
+    // The end of a long key's readable start, which never splits the three characters of a byte.
     let mut start_len = 0;
     for (at, &byte) in text.iter().enumerate() {
         if stays(text, at) {
@@ -292,7 +292,7 @@ fn encode(text: &[u8]) -> String {
     out
 }
 
-/// The bytes of which a short key was made.
+/// The bytes that a short key was made from.
 fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
     let mut out = Vec::with_capacity(text.len());

@@ -1,18 +1,78 @@
-//! Rate limiting that says exactly how exact it is.
+//! Rate limiting with a stated accuracy: algorithms, keys, limiters and response fields.
 //!
-//! This crate decides; the adapters only carry the decision to a platform's own store. It is `no_std` (with `alloc`),
-//! reads no clock and does no I/O: time is an argument, and every number is a whole one.
+//! This crate makes the decisions. An adapter crate per platform stores the counts: `tidegate-redis`,
+//! `tidegate-cloudflare-do`, `tidegate-spin` and others. This crate is `no_std` with `alloc`. It reads no clock and does no
+//! I/O: time is an argument, in whole milliseconds, and all arithmetic is on integers.
 //!
 //! ```
-//! use tidegate_core::{Millis, Policy, Quota, UnixMillis};
+//! use tidegate_core::{
+//!     BodyFormat, Check, ClientIpSource, Identity, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota, Rejection,
+//!     UnixMillis,
+//! };
+//!
 //! # fn main() -> Result<(), tidegate_core::Error> {
-//! let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
-//! let (mut state, now) = (policy.initial_state(), UnixMillis::new(1_800_000_000_000));
-//! let admitted = (0..50).filter(|_| policy.decide(&mut state, now, 1).is_allowed()).count();
-//! assert_eq!(admitted, 10);
+//! # pollster::block_on(async {
+//! // Bursts of 2, and one more request each second.
+//! let policy = Policy::new("api", [Quota::token_bucket(2, 1, Millis::from_secs(1))?])?;
+//! let limiter = MemoryLimiter::new();
+//!
+//! let headers = [("cf-connecting-ip", "192.0.2.1")];
+//! let client_ip = ClientIpSource::new(Platform::Cloudflare).find(headers, None).ok();
+//! let key = Identity { client_ip, ..Identity::default() }.resolve();
+//!
+//! let check = Check::new(&policy, &key, UnixMillis::new(1_800_000_000_000));
+//! assert!(limiter.check(check).await?.is_allowed());
+//! assert!(limiter.check(check).await?.is_allowed());
+//! let denied = limiter.check(check).await?;
+//! assert_eq!(denied.retry_after(), Some(Millis::from_secs(1)));
+//! let response = Rejection::denied(&policy, &denied, BodyFormat::Json).unwrap();
+//! assert_eq!(response.status_code(), 429);
 //! # Ok(())
+//! # })
 //! # }
 //! ```
+//!
+//! # Choosing an algorithm
+//!
+//! A [`Policy`] has one to eight [`Quota`]s, each with one algorithm. It charges all of them or none.
+//!
+//! | Algorithm | Admits | State | Use it for |
+//! |-|-|-|-|
+//! | [`token_bucket`](Quota::token_bucket) | a burst of `capacity`, then `refill` every `per` | two integers | most APIs |
+//! | [`fixed_window`](Quota::fixed_window) | `limit` per aligned window; up to twice that around a boundary | two integers | daily and monthly quotas |
+//! | [`sliding_window`](Quota::sliding_window) | about `limit` in any window, estimated from two counters | three integers | a limit per minute without bursts at its boundaries |
+//! | [`sliding_log`](Quota::sliding_log) | exactly `limit` in any window | one entry per request | small limits, such as login attempts |
+//! | [`leaky_bucket`](Quota::leaky_bucket) | up to `capacity` waiting requests; states how long to [delay](Decision::delay) each | two integers | traffic for a fragile backend |
+//!
+//! GCRA is another form of the token bucket. The module [`algorithm`] documents the maximum that each admits.
+//!
+//! # Choosing a store
+//!
+//! [`Capabilities`] states what a [`Limiter`] supports. Its [`Accuracy`] is exact, approximate with a formula for the
+//! maximum that is admitted, or per location. [`MemoryLimiter`] is exact within one process. The module [`store`] has the
+//! traits for a new adapter. [`DenyCache`] answers repeated denials without asking the store. `Box<dyn ErasedLimiter>`
+//! holds a limiter that is selected at run time: see [`ErasedLimiter`].
+//!
+//! # Keys
+//!
+//! A [`Key`] identifies who is counted. [`Identity`] selects the most trusted of a verified subject, a valid API key
+//! (stored as a hash) and the client's address. [`ClientIpSource`] reads the address from where the platform reports it, and
+//! never from a header that a client can send. An IPv6 address is reduced to its /64. Requests without an address share
+//! [`Key::missing_ip`].
+//!
+//! # Errors
+//!
+//! An [`Error`] is not a denial. Its [`ErrorKind`] says what went wrong. Admit a request after an error only if
+//! [`ErrorKind::is_store_failure`] is true (the store is unreachable, or did not answer in time): a client can cause every
+//! other error on purpose. [`Rejection::unavailable`] is the 503 for the rest.
+//!
+//! # Features
+//!
+//! | Feature | Default | Adds |
+//! |-|-|-|
+//! | `std` | yes | [`MemoryLimiter`] and [`DenyCache`] |
+//! | `serde` | no | `Deserialize` and `Serialize` for [`Policy`] and its parts |
+//! | `proxies` | no | `ClientIpSource::behind_proxies`, for a service behind nginx, Envoy or a load balancer |
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;
@@ -42,7 +102,7 @@ mod sorted_map;
 pub mod store;
 mod time;
 
-pub use client_ip::{ClientIp, Ipv6Prefix, MissingIp};
+pub use client_ip::{ClientIp, Ipv6Prefix, MissingIp, Nat64Prefix};
 pub use decision::{Decision, Origin, QuotaStatus, Status};
 pub use error::{Error, ErrorKind};
 pub use headers::{RateLimitFields, ResponseFields};
@@ -51,7 +111,8 @@ pub use key::{Key, KeySource};
 #[cfg(feature = "std")]
 pub use limiter::DenyCache;
 pub use limiter::{
-    Accuracy, Capabilities, Check, Drift, Floor, Idempotency, Limiter, Load, MaybeSend, MaybeSync, Refund,
+    Accuracy, BoxFuture, Capabilities, Check, Drift, ErasedLimiter, Floor, Idempotency, Limiter, Load, MaybeSend,
+    MaybeSync, Refund,
 };
 #[cfg(feature = "std")]
 pub use memory::MemoryLimiter;

@@ -1,10 +1,12 @@
-//! What applications and the conformance suite see of every adapter: [`Limiter`], and what it can do.
+//! The trait [`Limiter`], which every adapter implements, and its capabilities.
 
 #[cfg(feature = "std")]
 mod deny_cache;
+mod erased;
 
 #[cfg(feature = "std")]
 pub use deny_cache::DenyCache;
+pub use erased::{BoxFuture, ErasedLimiter};
 
 use alloc::format;
 use core::fmt;
@@ -12,35 +14,37 @@ use core::future::Future;
 
 use crate::{Decision, Error, ErrorKind, Key, Millis, Policy, UnixMillis};
 
-/// `Send` on native hosts, nothing on WebAssembly, where an isolate has one thread and its host's handles are not
-/// `Send`. So the one [`Limiter`] trait serves both, and generic native code may move its futures between threads.
+/// `Send` on native hosts, and no requirement on WebAssembly, where an isolate has one thread and its host's handles are not
+/// `Send`. So one [`Limiter`] trait serves both, and generic native code can move its futures between threads.
 #[cfg(not(target_arch = "wasm32"))]
 pub trait MaybeSend: Send {}
 #[cfg(not(target_arch = "wasm32"))]
 impl<T: Send + ?Sized> MaybeSend for T {}
 
-/// `Send` on native hosts, nothing on WebAssembly.
+/// `Send` on native hosts, and no requirement on WebAssembly.
 #[cfg(target_arch = "wasm32")]
 pub trait MaybeSend {}
 #[cfg(target_arch = "wasm32")]
 impl<T: ?Sized> MaybeSend for T {}
 
-/// `Sync` on native hosts, nothing on WebAssembly; see [`MaybeSend`].
+/// `Sync` on native hosts, and no requirement on WebAssembly; see [`MaybeSend`].
 #[cfg(not(target_arch = "wasm32"))]
 pub trait MaybeSync: Sync {}
 #[cfg(not(target_arch = "wasm32"))]
 impl<T: Sync + ?Sized> MaybeSync for T {}
 
-/// `Sync` on native hosts, nothing on WebAssembly; see [`MaybeSend`].
+/// `Sync` on native hosts, and no requirement on WebAssembly; see [`MaybeSend`].
 #[cfg(target_arch = "wasm32")]
 pub trait MaybeSync {}
 #[cfg(target_arch = "wasm32")]
 impl<T: ?Sized> MaybeSync for T {}
 
-/// A rate limiter over some store: decides on requests of many keys, by the policy that comes with each.
+/// A rate limiter. Each call names the policy and the key.
 ///
-/// An error is never a denial. Whether a request passes while the store is down is the caller's choice, and only a
-/// store failure ([`ErrorKind::is_store_failure`]) may let it pass: a client can cause every other error.
+/// An error is not a denial. A caller may admit requests while the store is down, after a store failure
+/// ([`ErrorKind::is_store_failure`]) only: a client can cause every other error.
+///
+/// References, `Box` and `Arc` of a limiter are limiters too. For one that is selected at run time, see [`ErasedLimiter`].
 ///
 /// ```
 /// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
@@ -60,36 +64,36 @@ impl<T: ?Sized> MaybeSync for T {}
 /// # }
 /// ```
 pub trait Limiter: MaybeSend + MaybeSync {
-    /// What this limiter can do, and how exact it is.
+    /// The features that this limiter supports, and its accuracy.
     fn capabilities(&self) -> Capabilities;
 
     /// Decides on a request, and charges it if every quota admits it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for what [`Limiter::capabilities`] does not declare, and whatever keeps the store
-    /// from answering.
+    /// [`ErrorKind::Unsupported`] for a feature that [`Limiter::capabilities`] does not declare, or the reason why the store did
+    /// not answer.
     fn check(&self, check: Check<'_>) -> impl Future<Output = Result<Decision, Error>> + MaybeSend;
 
-    /// What [`Limiter::check`] would answer, with nothing charged. Needs [`Capabilities::peek`].
+    /// Returns what [`Limiter::check`] would, and charges nothing. Requires [`Capabilities::peek`].
     ///
     /// # Errors
     /// As [`Limiter::check`].
     fn peek(&self, check: Check<'_>) -> impl Future<Output = Result<Decision, Error>> + MaybeSend;
 
-    /// Gives back what a request was charged; see [`Policy::refund`]. Needs [`Capabilities::refund`].
+    /// Returns a charge to its key; see [`Policy::refund`]. Requires [`Capabilities::refund`].
     ///
     /// # Errors
     /// As [`Limiter::check`].
     fn refund(&self, refund: Refund<'_>) -> impl Future<Output = Result<(), Error>> + MaybeSend;
 
-    /// Forgets what one key used of a policy. Needs [`Capabilities::reset`].
+    /// Removes what a key has used of a policy. Requires [`Capabilities::reset`]. Answers to idempotency tokens remain.
     ///
     /// # Errors
     /// As [`Limiter::check`].
     fn reset(&self, policy: &Policy, key: &Key) -> impl Future<Output = Result<(), Error>> + MaybeSend;
 }
 
-/// A question to a [`Limiter`]: may this request go on?
+/// A request for a [`Limiter`] to decide on.
 ///
 /// ```
 /// use tidegate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
@@ -106,13 +110,13 @@ pub trait Limiter: MaybeSend + MaybeSync {
 pub struct Check<'a> {
     /// The policy to decide by.
     pub policy: &'a Policy,
-    /// Whom to count.
+    /// The key to count against.
     pub key: &'a Key,
-    /// What the request costs: 1 unless said otherwise.
+    /// The cost of the request. The default is 1.
     pub cost: u64,
-    /// The caller's clock. A limiter that goes by its store's clock does not read it.
+    /// The caller's clock. A limiter that uses its store's clock ignores it.
     pub now: UnixMillis,
-    /// What makes a retry of this check the same check.
+    /// The token under which retries of this check are the same check.
     pub idempotency: Option<Idempotency<'a>>,
 }
 
@@ -123,15 +127,18 @@ impl<'a> Check<'a> {
         Self { policy, key, cost: 1, now, idempotency: None }
     }
 
-    /// The same request at another cost.
+    /// Sets the cost.
     #[must_use]
     pub const fn cost(mut self, cost: u64) -> Self {
         self.cost = cost;
         self
     }
 
-    /// The same request under a token: within `ttl` of the first check with that token (of this policy and key), every
-    /// further one answers what the first did and is not charged again. For retries of a check whose answer was lost.
+    /// Sets an idempotency token, for retries of a check whose answer was lost. Within `ttl` of the first check with this
+    /// policy, key and token that was admitted and charged, every further one returns its answer and is not charged.
+    ///
+    /// A check that was denied or costs 0 is not remembered, and a retry of it is decided anew. So the limit bounds the
+    /// number of tokens that a store remembers.
     #[must_use]
     pub const fn idempotent(mut self, token: &'a str, ttl: Millis) -> Self {
         self.idempotency = Some(Idempotency { token, ttl });
@@ -139,16 +146,16 @@ impl<'a> Check<'a> {
     }
 }
 
-/// A token that makes a retried check the same check; see [`Check::idempotent`].
+/// A token that identifies the retries of a check; see [`Check::idempotent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Idempotency<'a> {
-    /// Unique to the request, of any length.
+    /// A text that is unique to the request, of any length.
     pub token: &'a str,
-    /// How long the first answer is remembered.
+    /// How long the first answer is remembered. It holds while `now < first + ttl`.
     pub ttl: Millis,
 }
 
-/// What to give back; see [`Policy::refund`].
+/// A charge to return; see [`Policy::refund`].
 ///
 /// ```
 /// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
@@ -168,13 +175,13 @@ pub struct Idempotency<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Refund<'a> {
-    /// The policy it was charged by.
+    /// The policy of the charge.
     pub policy: &'a Policy,
-    /// Whom it was charged to.
+    /// The key of the charge.
     pub key: &'a Key,
-    /// How much to give back.
+    /// The amount to return.
     pub cost: u64,
-    /// When it was charged: [`Decision::decided_at`].
+    /// The instant of the charge: [`Decision::decided_at`].
     pub charged_at: UnixMillis,
     /// The caller's clock.
     pub now: UnixMillis,
@@ -188,7 +195,7 @@ impl<'a> Refund<'a> {
     }
 }
 
-/// What a limiter can do, as plain data.
+/// The features of a limiter, as data.
 ///
 /// ```
 /// use tidegate_core::{Accuracy, Limiter, MemoryLimiter};
@@ -198,15 +205,15 @@ impl<'a> Refund<'a> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
-    /// How exact it is.
+    /// The accuracy.
     pub accuracy: Accuracy,
-    /// The algorithms it takes, by [`Rule::name`](crate::Rule::name).
+    /// The supported algorithms, by [`Rule::name`](crate::Rule::name).
     pub algorithms: &'static [&'static str],
     /// The most quotas a policy may have.
     pub max_quotas: usize,
-    /// Whether a request may cost other than 1.
+    /// Whether a request may have a cost other than 1.
     pub costs: bool,
-    /// Whether it can charge denials; see [`Policy::charge_denied`].
+    /// Whether denials can be charged; see [`Policy::charge_denied`].
     pub charge_denied: bool,
     /// Whether [`Limiter::peek`] works.
     pub peek: bool,
@@ -216,12 +223,12 @@ pub struct Capabilities {
     pub reset: bool,
     /// Whether [`Check::idempotent`] works.
     pub idempotency: bool,
-    /// Round trips to the store that a decision takes as a rule.
+    /// The round trips to another process that a decision takes in the usual case. 0 for a store in the caller's process.
     pub round_trips: u32,
 }
 
 impl Capabilities {
-    /// Everything, exactly, in one round trip: what an [`Atomic`](crate::store::Atomic) store can give.
+    /// Every feature, exactly, in one round trip: the most that an [`Atomic`](crate::store::Atomic) store supports.
     pub const EXACT: Self = Self {
         accuracy: Accuracy::Exact,
         algorithms: &["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"],
@@ -235,10 +242,10 @@ impl Capabilities {
         round_trips: 1,
     };
 
-    /// Whether a check is within what is declared.
+    /// Checks that these features suffice for a check.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] with what is not.
+    /// [`ErrorKind::Unsupported`] that names the first missing feature.
     ///
     /// ```
     /// use tidegate_core::{Capabilities, Check, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
@@ -276,26 +283,26 @@ impl Capabilities {
 }
 
 fn unsupported(what: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("this store cannot do {what}"))
+    Error::new(ErrorKind::Unsupported, format!("this store does not support {what}"))
 }
 
-/// How exact a limiter is.
+/// The accuracy of a limiter.
 ///
-/// Both bounds are statements on one quota, on any interval: [`Load::limit`] is then what an exact limiter admits at most
-/// in it, [`Rule::maximum`](crate::Rule::maximum).
+/// Both bounds apply to one quota and any interval. [`Load::limit`] is then the most that an exact limiter admits in it,
+/// [`Rule::maximum`](crate::Rule::maximum).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Accuracy {
-    /// Admits what the reference admits, to the request, at any concurrency.
+    /// Admits exactly as many requests as the reference implementation, at any concurrency.
     Exact,
-    /// Admits at most what its drift says, and at least that.
+    /// Admits a number of requests between the floor and the ceiling of its drift.
     Approximate(Drift),
-    /// The platform's own limiter: at most limit x locations.
+    /// The platform's own limiter. It admits at most limit x locations.
     PerLocation,
 }
 
 impl Accuracy {
-    /// Its stable name: `exact`, `approximate` or `per_location`.
+    /// A stable name: `exact`, `approximate` or `per_location`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -305,7 +312,7 @@ impl Accuracy {
         }
     }
 
-    /// The most that is admitted of one quota under a load.
+    /// The most that one quota admits under a load.
     ///
     /// ```
     /// use tidegate_core::{Accuracy, Load};
@@ -322,7 +329,7 @@ impl Accuracy {
         }
     }
 
-    /// The limit of an exact limiter that this one admits at least as much as, under a load; see [`Floor`].
+    /// This limiter admits at least as much as an exact one with the returned limit, under a load; see [`Floor`].
     ///
     /// ```
     /// use tidegate_core::{Accuracy, Drift, Floor, Load};
@@ -350,7 +357,7 @@ impl fmt::Display for Accuracy {
     }
 }
 
-/// How far an approximate limiter may be off its limit. The ceiling is a formula, as code and as text.
+/// The bounds of an approximate limiter. The ceiling is a formula, as code and as text.
 ///
 /// ```
 /// use tidegate_core::{Accuracy, Drift, Floor, Load};
@@ -364,21 +371,21 @@ impl fmt::Display for Accuracy {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Drift {
-    /// The ceiling's formula, in the names of [`Load`]'s fields.
+    /// The ceiling as a formula of [`Load`]'s fields.
     pub formula: &'static str,
-    /// The same, computed.
+    /// The ceiling as a function.
     pub ceiling: fn(Load) -> u64,
-    /// What is admitted at least, of as much that is asked for.
+    /// The least that is admitted, if enough is requested.
     pub floor: Floor,
 }
 
 impl Drift {
-    /// Never more than the limit, and nobody is denied early.
+    /// At most the limit, and no early denials.
     pub const WITHIN_LIMIT: Self = Self { formula: "limit", ceiling: |load| load.limit, floor: Floor::NOTHING_HELD };
 }
 
-/// What an approximate limiter admits at least: by every instant as many requests as an exact one of the limit
-/// `limit - held x locations`, on a key that was unused, of requests that all cost the same.
+/// The least that an approximate limiter admits. By every instant, it has admitted as many requests as an exact limiter with
+/// the limit `limit - held x locations`, if the key was unused and all requests cost the same.
 ///
 /// ```
 /// use tidegate_core::{Floor, Millis};
@@ -388,14 +395,14 @@ impl Drift {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Floor {
-    /// Units that each location may have taken and not spent, so that the others are denied them.
+    /// The units that each location may hold unspent, so that the others cannot use them.
     pub held: u64,
-    /// How long after a key's first request this holds; always where it is `None`.
+    /// How long after a key's first request this holds. `None` means always.
     pub within: Option<Millis>,
 }
 
 impl Floor {
-    /// Nobody is denied what the limit admits.
+    /// No early denials.
     pub const NOTHING_HELD: Self = Self { held: 0, within: None };
 }
 
@@ -409,13 +416,13 @@ impl fmt::Display for Floor {
     }
 }
 
-/// What a drift depends on.
+/// The variables of a drift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// What an exact limiter would admit.
+    /// The most that an exact limiter admits.
     pub limit: u64,
-    /// The most requests of one key that are under way at once.
+    /// The most requests of one key that are in flight at once.
     pub in_flight: u64,
-    /// The locations (PoPs, regions, isolates) that serve them, those that ended meanwhile included.
+    /// The locations (PoPs, regions, isolates) that serve them, including those that ended meanwhile.
     pub locations: u64,
 }

@@ -1,4 +1,7 @@
-//! The reference store: in memory, exact under any number of threads.
+//! The reference store, in memory.
+
+mod shard;
+mod table;
 
 #[cfg(not(loom))]
 use std::sync::{Mutex, MutexGuard};
@@ -6,28 +9,46 @@ use std::sync::{Mutex, MutexGuard};
 #[cfg(loom)]
 use loom::sync::{Mutex, MutexGuard};
 
-use std::collections::HashMap;
+use std::boxed::Box;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::PoisonError;
 
-use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
 
-use crate::algorithm::{BucketState, WindowState};
 use crate::limiter::{Capabilities, Check, Idempotency, Limiter, Refund};
-use crate::policy_state::decide_alone;
-use crate::{Decision, Error, Key, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use crate::{Decision, Error, Key, Policy, UnixMillis};
 
-/// A limiter that counts in memory: for one process, and for checking all the others against.
+use self::shard::Shard;
+use self::table::Fingerprint;
+
+/// A limiter that counts in the memory of one process. It is exact at any concurrency, and the reference for all others.
 ///
-/// Exact at any concurrency. Keys are spread over shards, each behind its own lock; a decision takes one lock for some
-/// tens of nanoseconds. A key is forgotten a while after its last request, when all it used has been given back: one
-/// window later, or the time a bucket takes to drain. A shard is swept whenever it has grown to twice what was live at
-/// its last sweep, so memory follows the live keys, not all the keys ever seen: 40 to 75 bytes each for a bucket or a fixed
-/// window, some 70 more for others.
+/// Keys are spread over shards, each behind its own lock. A decision takes one lock for some tens of nanoseconds.
 ///
-/// Time is the caller's. Two callers whose clocks differ by `d` see what one caller whose clock steps back by `d` would;
-/// a key that was swept while a clock ran ahead is unused again when it steps back.
+/// # Memory
+/// The limiter stores a fingerprint and a state for each key, not the key itself. With one quota, a token bucket, leaky
+/// bucket or fixed window takes 37 to 75 bytes per key, depending on how full the hash table is. A sliding window takes 80
+/// bytes more, two quotas 112 more, each further quota 32, and a sliding log 16 for each request that it holds.
+/// `cargo bench -p tidegate-core --bench memory` measures these numbers.
+///
+/// A key expires when its state has no effect any more: a window's length after its last request, or the time that a
+/// bucket takes to drain. Calls remove expired keys: each one inspects a few entries of its own shard while a pass over it
+/// is under way, and every 64th call inspects 256 entries of another shard. After a pass, a shard shrinks if it is less
+/// than a quarter full. Growing and shrinking moves the entries of one shard at once, while its lock is held.
+/// [`MemoryLimiter::sweep`] removes all expired keys immediately.
+///
+/// # Capacity
+/// [`MemoryLimiter::capacity`] bounds the number of keys. When a shard is full, keys without a state of their own share
+/// states: for each policy, one state per eight keys of the capacity. No key loses its state, so nobody can reset a key by
+/// sending requests under many others, and no key admits more than its limit. Keys that share a state share its limit:
+/// together they admit what one key would, and may be denied early.
+/// At most `capacity` answers to [idempotency tokens](Check::idempotent) are remembered. Beyond that, a check with a new
+/// token is decided and charged like any other, and its retry is charged again.
+///
+/// # Time
+/// Time is the caller's. Two callers whose clocks differ by `d` see what one caller whose clock steps back by `d` would.
+/// A key that expired while a clock was ahead is unused when the clock steps back. A clock that was ahead by more than one
+/// minute does not keep a key longer than one minute beyond its policy's time.
 ///
 /// ```
 /// use tidegate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
@@ -43,93 +64,104 @@ use crate::{Decision, Error, Key, Millis, Policy, PolicyState, QuotaState, Rule,
 #[derive(Debug)]
 pub struct MemoryLimiter {
     shards: Box<[Padded]>,
+    /// Of one shard.
+    capacity: usize,
+    /// Draws fingerprints. Its secret is random, so that nobody can choose two keys with the same one. Among a million
+    /// keys, the chance that two share a fingerprint is 1 in 37 million.
     hasher: SipHasher13,
 }
 
-/// A shard on cache lines of its own, so that one core's lock does not slow another's.
+/// A shard on its own cache lines, so that the lock of one core does not slow down another.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Padded(Mutex<Shard>);
 
-#[derive(Debug, Default)]
-struct Shard {
-    entries: HashTable<Entry>,
-    /// Sweep the entries when there are this many.
-    sweep_at: usize,
-    /// First answers by idempotency token, and until when each holds.
-    answers: HashMap<Fingerprint, (UnixMillis, Decision)>,
-}
-
-/// One key's state of one policy. Half a cache line for most: with many keys, a decision's time is that of fetching it.
-#[derive(Debug)]
-struct Entry {
-    fingerprint: Fingerprint,
-    kept: Kept,
-}
-
-/// A state in the smallest form, with the time from which it says nothing any more.
-#[derive(Debug)]
-enum Kept {
-    Bucket(Expiry, BucketState),
-    Window(Expiry, WindowState),
-    Other(Expiry, Box<PolicyState>),
-}
-
-/// Whole seconds since the epoch, rounded up; the last one means never.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Expiry(u32);
-
-/// What stands for a policy and a key, and where there is one a token: SipHash under a secret drawn at random, so that
-/// nobody can make two collide. The keys themselves are not kept. By chance, some two of a million live keys share a
-/// count once in 37 million such millions.
-type Fingerprint = u64;
-
-/// A shard is not swept before it has this many entries.
-const MIN_SWEEP: usize = 16;
-
 impl MemoryLimiter {
-    /// A limiter with 16 shards for each of the machine's threads: two that meet in one are rare.
+    /// The default [capacity](Self::capacity): 16,777,216 keys, which take up to 1.2 GB with one bucket or fixed window.
+    pub const DEFAULT_CAPACITY: usize = 1 << 24;
+
+    /// A limiter with 16 shards for each hardware thread, so that two threads rarely meet in one.
     #[must_use]
     pub fn new() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self::with_shards(threads * 16)
     }
 
-    /// A limiter with at least `shards` shards, rounded up to a power of two.
+    /// A limiter with at least `shards` shards, rounded up to a power of two of at most 65,536.
     #[must_use]
     pub fn with_shards(shards: usize) -> Self {
-        let shards = (0..shards.next_power_of_two()).map(|_| Padded::default()).collect();
-        // The standard library's own source of random secrets.
+        let shards = (0..shards.clamp(1, 1 << 16).next_power_of_two()).map(|_| Padded::default()).collect();
+        // The standard library's source of random secrets.
         let secret = || RandomState::new().build_hasher().finish();
-        Self { shards, hasher: SipHasher13::new_with_keys(secret(), secret()) }
+        let hasher = SipHasher13::new_with_keys(secret(), secret());
+        Self { shards, capacity: 0, hasher }.capacity(Self::DEFAULT_CAPACITY)
     }
 
-    /// Decides as [`Limiter::check`] does, without a future: memory is always there.
+    /// Sets the number of keys that have a state of their own. A policy's key counts once for each policy. See
+    /// [Capacity](Self#capacity) for what happens beyond it.
+    ///
+    /// Each shard holds an equal part, rounded up. Keys do not spread perfectly evenly, so the first shard is full a little
+    /// before the total is reached.
+    ///
+    /// ```
+    /// use tidegate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let limiter = MemoryLimiter::with_shards(1).capacity(1);
+    /// let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(60))?])?;
+    /// let admits = |key| limiter.decide(Check::new(&policy, &Key::new(key), UnixMillis::new(0))).is_allowed();
+    /// assert!(admits("ip:192.0.2.1"));
+    /// // The shard is full: these two share one limit.
+    /// assert!(admits("ip:192.0.2.2"));
+    /// assert!(!admits("ip:192.0.2.3"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn capacity(mut self, keys: usize) -> Self {
+        self.capacity = keys.div_ceil(self.shards.len()).max(1);
+        self
+    }
+
+    /// Decides as [`Limiter::check`] does, without a future.
     #[must_use]
     #[inline]
     pub fn decide(&self, check: Check<'_>) -> Decision {
-        let (fingerprint, mut shard) = self.shard(check.policy, check.key);
-        if let Some(idempotency) = check.idempotency {
-            let token = self.token(fingerprint, idempotency);
-            return shard.decide_once(fingerprint, token, &check, idempotency);
+        let (fingerprint, index) = self.place(check.policy, check.key);
+        let mut shard = lock(&self.shards[index].0);
+        if let Some(call) = shard.count_call() {
+            self.visit_other(index + call, check.now);
         }
-        shard.decide(fingerprint, &check)
+        match check.idempotency {
+            Some(idempotency) => {
+                let token = self.token(fingerprint, idempotency);
+                shard.decide_once(fingerprint, token, &check, idempotency, self.capacity)
+            }
+            None => shard.decide(fingerprint, &check, self.capacity),
+        }
     }
 
-    /// The number of keys it holds, a policy's key counting once for each policy.
+    /// The number of keys that have a state. A policy's key counts once for each policy.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(&shard.0).entries.len()).sum()
+        self.shards.iter().map(|shard| lock(&shard.0).len()).sum()
     }
 
-    /// Whether it holds no key.
+    /// Whether no key has a state.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets every key that is wholly unused at `now`. It does so by itself as keys come; call it to give memory back
-    /// when none do.
+    /// The bytes that the hash tables allocate, without the states of policies with several quotas, sliding windows and
+    /// sliding logs, which are allocated one by one.
+    #[must_use]
+    pub fn allocated_bytes(&self) -> usize {
+        self.shards.iter().map(|shard| lock(&shard.0).allocated_bytes()).sum()
+    }
+
+    /// Removes every key and answer that has expired at `now`, and returns their memory. It locks one shard after another.
+    ///
+    /// Calls do this by themselves, a few entries each. Use this method when there are no calls.
     ///
     /// ```
     /// use tidegate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
@@ -146,20 +178,21 @@ impl MemoryLimiter {
     /// ```
     pub fn sweep(&self, now: UnixMillis) {
         for shard in &self.shards {
-            let mut shard = lock(&shard.0);
-            shard.sweep(now);
-            shard.entries.shrink_to_fit(|entry| entry.fingerprint);
-            shard.answers.retain(|_, (until, _)| *until > now);
-            shard.answers.shrink_to_fit();
+            lock(&shard.0).sweep(now);
         }
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "a shard's number takes no more bits")]
+    #[allow(clippy::cast_possible_truncation, reason = "the index of a shard has at most 16 bits")]
+    #[inline]
+    fn place(&self, policy: &Policy, key: &Key) -> (Fingerprint, usize) {
+        let fingerprint = self.hasher.hash(key.as_str().as_bytes()) ^ policy.digest();
+        // The hash table uses the bits at both ends of the fingerprint, and this the middle.
+        (fingerprint, usize::from((fingerprint >> 32) as u16) & (self.shards.len() - 1))
+    }
+
     #[inline]
     fn shard(&self, policy: &Policy, key: &Key) -> (Fingerprint, MutexGuard<'_, Shard>) {
-        let fingerprint = self.hasher.hash(key.as_str().as_bytes()) ^ policy.digest();
-        // The table takes its bits from both ends of the fingerprint, the shard its own from the middle.
-        let index = usize::from((fingerprint >> 32) as u16) & (self.shards.len() - 1);
+        let (fingerprint, index) = self.place(policy, key);
         (fingerprint, lock(&self.shards[index].0))
     }
 
@@ -169,131 +202,19 @@ impl MemoryLimiter {
         hasher.write(idempotency.token.as_bytes());
         hasher.finish()
     }
+
+    /// Continues the sweep of a shard that may have no calls of its own. Skips it if its lock is held, also by the caller.
+    #[cold]
+    fn visit_other(&self, index: usize, now: UnixMillis) {
+        if let Ok(mut shard) = self.shards[index & (self.shards.len() - 1)].0.try_lock() {
+            shard.tend(now);
+        }
+    }
 }
 
 impl Default for MemoryLimiter {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Shard {
-    #[inline]
-    fn decide(&mut self, fingerprint: Fingerprint, check: &Check<'_>) -> Decision {
-        match self.entries.find_mut(fingerprint, |entry| entry.fingerprint == fingerprint) {
-            Some(entry) => entry.kept.decide(check),
-            None => self.decide_first(fingerprint, check),
-        }
-    }
-
-    /// The first request of a key, or the first since it was forgotten.
-    #[cold]
-    #[inline(never)]
-    fn decide_first(&mut self, fingerprint: Fingerprint, check: &Check<'_>) -> Decision {
-        let mut state = check.policy.initial_state();
-        let decision = check.policy.decide(&mut state, check.now, check.cost);
-        if check.policy.expires_after(&state, check.now) > Millis::ZERO {
-            if self.entries.len() >= self.sweep_at {
-                self.sweep(check.now);
-                self.sweep_at = (self.entries.len() * 2).max(MIN_SWEEP);
-            }
-            let kept = Kept::new(state, Expiry::of(check));
-            self.entries.insert_unique(fingerprint, Entry { fingerprint, kept }, |entry| entry.fingerprint);
-        }
-        decision
-    }
-
-    /// Decides on the first check with a token; answers the others with what it was then.
-    fn decide_once(
-        &mut self,
-        fingerprint: Fingerprint,
-        token: Fingerprint,
-        check: &Check<'_>,
-        Idempotency { ttl, .. }: Idempotency<'_>,
-    ) -> Decision {
-        match self.answers.get(&token) {
-            Some((until, first)) if *until > check.now => return first.clone(),
-            // Looking for what has passed at each doubling keeps the work a token constant, whatever their number.
-            _ if self.answers.len().is_power_of_two() => self.answers.retain(|_, (until, _)| *until > check.now),
-            _ => {}
-        }
-        let decision = self.decide(fingerprint, check);
-        self.answers.insert(token, (check.now + ttl, decision.clone()));
-        decision
-    }
-
-    fn find_mut(&mut self, fingerprint: Fingerprint) -> Option<&mut Entry> {
-        self.entries.find_mut(fingerprint, |entry| entry.fingerprint == fingerprint)
-    }
-
-    fn sweep(&mut self, now: UnixMillis) {
-        self.entries.retain(|entry| !entry.kept.expiry().has_passed(now));
-    }
-}
-
-impl Kept {
-    fn new(state: PolicyState, expiry: Expiry) -> Self {
-        match state.parts() {
-            [QuotaState::Bucket(state)] => Self::Bucket(expiry, *state),
-            [QuotaState::Window(state)] => Self::Window(expiry, *state),
-            _ => Self::Other(expiry, Box::new(state)),
-        }
-    }
-
-    const fn expiry(&self) -> Expiry {
-        match self {
-            Self::Bucket(expiry, _) | Self::Window(expiry, _) | Self::Other(expiry, _) => *expiry,
-        }
-    }
-
-    #[inline]
-    fn decide(&mut self, check: &Check<'_>) -> Decision {
-        let (now, cost) = (check.now, check.cost);
-        match (&mut *self, check.policy.sole_rule()) {
-            (Self::Bucket(until, state), Some(Rule::TokenBucket(rule))) => {
-                *until = Expiry::of(check).max(*until);
-                decide_alone(rule, state, now, cost)
-            }
-            (Self::Bucket(until, state), Some(Rule::LeakyBucket(rule))) => {
-                *until = Expiry::of(check).max(*until);
-                decide_alone(rule, state, now, cost)
-            }
-            (Self::Window(until, state), Some(Rule::FixedWindow(rule))) => {
-                *until = Expiry::of(check).max(*until);
-                decide_alone(rule, state, now, cost)
-            }
-            _ => self.update(Expiry::of(check), |state| check.policy.decide(state, now, cost)),
-        }
-    }
-
-    /// Changes the state, and keeps it until `expiry` at least.
-    #[inline]
-    fn update<T>(&mut self, expiry: Expiry, change: impl FnOnce(&mut PolicyState) -> T) -> T {
-        let expiry = expiry.max(self.expiry());
-        let mut state = match self {
-            Self::Bucket(_, state) => PolicyState::of_one(QuotaState::Bucket(*state)),
-            Self::Window(_, state) => PolicyState::of_one(QuotaState::Window(*state)),
-            Self::Other(until, state) => {
-                *until = expiry;
-                return change(state);
-            }
-        };
-        let answer = change(&mut state);
-        *self = Self::new(state, expiry);
-        answer
-    }
-}
-
-impl Expiry {
-    /// When what a check charges says nothing any more, at the latest.
-    #[inline]
-    fn of(check: &Check<'_>) -> Self {
-        let at = check.now + check.policy.retention();
-        Self(u32::try_from(at.as_secs_ceil()).unwrap_or(u32::MAX))
-    }
-
-    fn has_passed(self, now: UnixMillis) -> bool {
-        self.0 < u32::MAX && u64::from(self.0) * 1_000 <= now.get()
     }
 }
 
@@ -307,33 +228,26 @@ impl Limiter for MemoryLimiter {
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let (fingerprint, mut shard) = self.shard(check.policy, check.key);
-        let peek = |state: &mut PolicyState| check.policy.peek(state, check.now, check.cost);
-        Ok(match shard.find_mut(fingerprint) {
-            Some(entry) => entry.kept.update(Expiry(0), peek),
-            None => peek(&mut check.policy.initial_state()),
-        })
+        let (fingerprint, shard) = self.shard(check.policy, check.key);
+        Ok(shard.peek(fingerprint, &check, self.capacity))
     }
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        let Refund { policy, key, cost, charged_at, now } = refund;
-        let (fingerprint, mut shard) = self.shard(policy, key);
-        if let Some(entry) = shard.find_mut(fingerprint) {
-            entry.kept.update(Expiry(0), |state| policy.refund(state, charged_at, now, cost));
-        }
+        let (fingerprint, mut shard) = self.shard(refund.policy, refund.key);
+        shard.refund(fingerprint, &refund, self.capacity);
         Ok(())
     }
 
+    /// Removes the key's own state and keeps the answers to its idempotency tokens. A key that shares a state, because the
+    /// shard is full, is not reset: that would reset the others.
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
         let (fingerprint, mut shard) = self.shard(policy, key);
-        if let Ok(entry) = shard.entries.find_entry(fingerprint, |entry| entry.fingerprint == fingerprint) {
-            entry.remove();
-        }
+        shard.reset(fingerprint);
         Ok(())
     }
 }
 
-/// A decision does not panic; should one all the same, the other keys of its shard are whole.
+/// A decision does not panic. If one did, the other keys of its shard would still be intact.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,17 +1,24 @@
-//! Where each platform tells the client's address.
+//! Where each platform reports the client's address.
+
+#[cfg(feature = "proxies")]
+mod proxies;
 
 use alloc::format;
+use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 
 use crate::client_ip::{parse_address, specified};
-use crate::{ClientIp, Error, Ipv6Prefix, MissingIp};
+use crate::{ClientIp, Error, Ipv6Prefix, MissingIp, Nat64Prefix};
 
-/// What Cloudflare shows for a request that a Worker of another zone made: the same for every Worker there is.
+#[cfg(feature = "proxies")]
+use self::proxies::TrustedProxies;
+
+/// The address that Cloudflare reports for a request from a Worker of another zone. All Workers share it.
 const CLOUDFLARE_WORKERS: Ipv6Addr = Ipv6Addr::new(0x2a06, 0x98c0, 0x3600, 0, 0, 0, 0, 0x103);
 
-/// The platform a request came through, which alone knows the client's address.
+/// The platform that a request came through, which determines where the client's address is.
 ///
 /// ```
 /// use tidegate_core::Platform;
@@ -24,16 +31,17 @@ const CLOUDFLARE_WORKERS: Ipv6Addr = Ipv6Addr::new(0x2a06, 0x98c0, 0x3600, 0, 0,
 pub enum Platform {
     /// Cloudflare Workers: `cf-connecting-ip`.
     Cloudflare,
-    /// Vercel: `x-vercel-forwarded-for`, or where it is absent `x-real-ip`.
+    /// Vercel: `x-vercel-forwarded-for`, or `x-real-ip` if that is absent.
     Vercel,
     /// Netlify: `x-nf-client-connection-ip`.
     Netlify,
-    /// Fastly Compute: the address its API gives, never a header.
+    /// Fastly Compute: the address from its API, never a header.
     Fastly,
-    /// Spin: the last `spin-client-addr`. On Akamai Functions, `true-client-ip`; see
+    /// Spin: the last `spin-client-addr`. On Akamai Functions, `true-client-ip`: see
     /// [`ClientIpSource::trust_true_client_ip`].
     Spin,
-    /// No platform in front: the socket's peer, never a header.
+    /// No platform in front: the peer of the connection, never a header. For a service behind its own proxies, see
+    /// `ClientIpSource::behind_proxies`.
     Direct,
 }
 
@@ -41,7 +49,7 @@ impl Platform {
     /// Every platform.
     pub const ALL: [Self; 6] = [Self::Cloudflare, Self::Vercel, Self::Netlify, Self::Fastly, Self::Spin, Self::Direct];
 
-    /// A stable name in snake case, as configuration and fixtures write it.
+    /// A stable name in snake case, used in configuration and fixtures.
     ///
     /// ```
     /// assert_eq!(tidegate_core::Platform::Cloudflare.name(), "cloudflare");
@@ -79,8 +87,8 @@ impl FromStr for Platform {
     }
 }
 
-/// Finds the client's address where the platform tells it, and nowhere else: never in `X-Forwarded-For`, `Forwarded`
-/// or another platform's header, which any client can send.
+/// Finds the client's address where the platform reports it. It never reads `Forwarded` or another platform's header, and
+/// reads `X-Forwarded-For` only from trusted proxies: any client can send these fields.
 ///
 /// ```
 /// use tidegate_core::{ClientIpSource, Ipv6Prefix, Platform};
@@ -91,32 +99,82 @@ impl FromStr for Platform {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClientIpSource {
     platform: Platform,
     ipv6_prefix: Ipv6Prefix,
+    nat64_prefixes: Vec<Nat64Prefix>,
     trust_true_client_ip: bool,
+    #[cfg(feature = "proxies")]
+    proxies: Option<TrustedProxies>,
 }
 
 impl ClientIpSource {
-    /// The source of client addresses on `platform`, folding IPv6 to /64.
+    /// The source of client addresses on `platform`.
     #[must_use]
     pub fn new(platform: Platform) -> Self {
-        Self { platform, ipv6_prefix: Ipv6Prefix::default(), trust_true_client_ip: false }
+        Self {
+            platform,
+            ipv6_prefix: Ipv6Prefix::default(),
+            nat64_prefixes: Vec::new(),
+            trust_true_client_ip: false,
+            #[cfg(feature = "proxies")]
+            proxies: None,
+        }
     }
 
-    /// The same source, folding IPv6 addresses to `prefix`.
+    /// The source of client addresses for a service behind its own proxies, such as nginx, Envoy or a load balancer.
+    /// `networks` are the addresses of the proxies, as text: `10.0.0.0/8`, `2001:db8::/48`, `192.0.2.7`.
+    ///
+    /// The client is the peer of the connection, unless that is a trusted proxy. Then it is the last entry of
+    /// `X-Forwarded-For` that is not a trusted proxy. Entries before it are ignored, because the client can send them. If all
+    /// entries are trusted, the client is the first one: a host of the trusted networks. Without the field there is no
+    /// address.
+    ///
+    /// Every trusted proxy must append the address of its own peer to the field, or replace the field with it. An entry may
+    /// have a port. At most 32 trusted proxies may follow the client's entry in one value of the field.
+    ///
+    /// ```
+    /// use tidegate_core::{ClientIpSource, MissingIp};
+    /// # fn main() -> Result<(), Box<dyn core::error::Error>> {
+    /// let source = ClientIpSource::behind_proxies(["10.0.0.0/8"])?;
+    /// let headers = [("x-forwarded-for", "203.0.113.66, 192.0.2.1, 10.1.2.3")];
+    /// assert_eq!(source.find(headers, Some([10, 0, 0, 1].into()))?.to_string(), "192.0.2.1");
+    /// // The field of another peer is not read.
+    /// assert_eq!(source.find(headers, Some([198, 51, 100, 7].into()))?.to_string(), "198.51.100.7");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) if a text is not a network, or is one of all addresses (`0.0.0.0/0`).
+    #[cfg(feature = "proxies")]
+    pub fn behind_proxies<T: AsRef<str>>(networks: impl IntoIterator<Item = T>) -> Result<Self, Error> {
+        Ok(Self { proxies: Some(TrustedProxies::new(networks)?), ..Self::new(Platform::Direct) })
+    }
+
+    /// Sets the prefixes of NAT64 translators whose clients count by their IPv4 address. The well-known prefix
+    /// `64:ff9b::/96` is always known, for public addresses. With a prefix set here, private addresses are accepted too.
+    ///
+    /// Set only prefixes that your own translators route: the owner of any other prefix can choose the IPv4 address.
+    #[must_use]
+    pub fn nat64_prefixes(mut self, prefixes: impl IntoIterator<Item = Nat64Prefix>) -> Self {
+        self.nat64_prefixes = prefixes.into_iter().collect();
+        self
+    }
+
+    /// Sets the IPv6 prefix that identifies a client. The default is /64.
     #[must_use]
     pub const fn ipv6_prefix(mut self, prefix: Ipv6Prefix) -> Self {
         self.ipv6_prefix = prefix;
         self
     }
 
-    /// The same source, taking the address on [`Platform::Spin`] from `true-client-ip` alone (or not). Off by default.
+    /// Sets whether to read the address on [`Platform::Spin`] from `true-client-ip` alone. Off by default.
     ///
-    /// Akamai Functions tells the client's address there; `spin-client-addr` may be a machine of its own. Anywhere else
-    /// a client can send the field, so switch this on only where every request comes through Akamai. A request without
-    /// it then has no address. Other platforms ignore the setting.
+    /// Akamai Functions reports the client's address there; `spin-client-addr` may be one of its own machines. Elsewhere a
+    /// client can send the field, so enable this only if every request comes through Akamai. A request without the field
+    /// then has no address. Other platforms ignore the setting.
     ///
     /// ```
     /// use tidegate_core::{ClientIpSource, Platform};
@@ -132,8 +190,8 @@ impl ClientIpSource {
         self
     }
 
-    /// The header fields that [`ClientIpSource::find`] reads, in lower case: all that it needs, where handing over every
-    /// field of a request is dear.
+    /// The header fields that [`ClientIpSource::find`] reads, in lower case, for runtimes where copying every field of a
+    /// request is expensive.
     ///
     /// ```
     /// use tidegate_core::{ClientIpSource, Platform};
@@ -148,24 +206,38 @@ impl ClientIpSource {
             Platform::Netlify => &["x-nf-client-connection-ip"],
             Platform::Spin if self.trust_true_client_ip => &["true-client-ip"],
             Platform::Spin => &["spin-client-addr"],
-            Platform::Fastly | Platform::Direct => &[],
+            Platform::Fastly => &[],
+            #[cfg(feature = "proxies")]
+            Platform::Direct if self.proxies.is_some() => &[proxies::FIELD],
+            Platform::Direct => &[],
         }
     }
 
-    /// The client of a request with these header fields, and with `peer` as the address that the platform's own API
-    /// or socket gives.
+    /// Whether [`ClientIpSource::find`] reads `peer`, the address of the connection. Without it, such a source finds no
+    /// address.
     ///
-    /// Fields come in the order they were received, a repeated name once for each value; the case of names does not
-    /// matter. A reference to an `http::HeaderMap` fits as it is. Where a runtime joins repeated fields with commas,
-    /// the joined value fits too.
+    /// ```
+    /// use tidegate_core::{ClientIpSource, Platform};
+    /// assert!(ClientIpSource::new(Platform::Direct).reads_peer());
+    /// assert!(!ClientIpSource::new(Platform::Vercel).reads_peer());
+    /// ```
+    #[must_use]
+    pub const fn reads_peer(&self) -> bool {
+        matches!(self.platform, Platform::Fastly | Platform::Direct)
+    }
+
+    /// The client of a request with the given header fields and `peer`, the address from the platform's API or of the
+    /// connection.
     ///
-    /// How many values count, and why:
-    /// - **Cloudflare, Vercel, Netlify, and `true-client-ip`**: exactly one. The platform overwrites what a client
-    ///   sent, so a second value, or a list, means that something else wrote there too, and neither its first nor its
-    ///   last entry can be told from a forged one. No value is taken.
-    /// - **Vercel** falls back to `x-real-ip` only where `x-vercel-forwarded-for` is absent, not where it is unreadable.
-    /// - **Spin**: the last. Spin appends its own after those that a client sent.
-    /// - **Fastly, Direct**: none. Only `peer` is taken, and only there.
+    /// Pass the fields in the order received, a repeated name once for each value. The case of names does not matter. A
+    /// reference to an `http::HeaderMap` has the right type. A value that joins repeated fields with commas is accepted too.
+    ///
+    /// The number of values that are accepted depends on the platform:
+    /// - **Cloudflare, Vercel, Netlify, and `true-client-ip`**: exactly one. The platform overwrites what a client sent. A
+    ///   second value, or a list, means that another party wrote the field too, so no value is trusted.
+    /// - **Vercel** falls back to `x-real-ip` if `x-vercel-forwarded-for` is absent, not if it is unreadable.
+    /// - **Spin**: the last, because Spin appends its own after those that a client sent.
+    /// - **Fastly, Direct**: none; only `peer` is read. The other platforms ignore `peer`.
     ///
     /// ```
     /// use tidegate_core::{ClientIpSource, MissingIp, Platform};
@@ -179,7 +251,7 @@ impl ClientIpSource {
     /// ```
     ///
     /// # Errors
-    /// [`MissingIp`] says why there is no address. [`Identity`](crate::Identity) takes the result's `ok()`.
+    /// [`MissingIp`] states why there is no address. [`Identity`](crate::Identity) takes the result's `ok()`.
     pub fn find<N, V>(
         &self,
         headers: impl IntoIterator<Item = (N, V)>,
@@ -189,31 +261,36 @@ impl ClientIpSource {
         N: AsRef<str>,
         V: AsRef<[u8]>,
     {
+        #[cfg(feature = "proxies")]
+        if let Some(proxies) = &self.proxies {
+            return self.received(proxies.find(headers, peer)?);
+        }
         let take = if self.platform == Platform::Spin && !self.trust_true_client_ip { Take::Last } else { Take::Only };
         let address = match self.fields() {
             [] => peer.ok_or(MissingIp::Absent).and_then(specified),
             fields => first_present(read(fields, take, headers)),
         };
-        let address = match address {
-            Ok(address) if self.platform == Platform::Cloudflare && address == CLOUDFLARE_WORKERS => {
-                Err(MissingIp::Shared)
-            }
-            address => address,
-        };
-        address.map(|address| ClientIp::new(address, self.ipv6_prefix))
+        match address? {
+            address if self.platform == Platform::Cloudflare && address == CLOUDFLARE_WORKERS => Err(MissingIp::Shared),
+            address => self.received(address),
+        }
+    }
+
+    fn received(&self, address: IpAddr) -> Result<ClientIp, MissingIp> {
+        ClientIp::received(address, self.ipv6_prefix, &self.nat64_prefixes)
     }
 }
 
-/// Which of a field's values counts.
+/// Which of a field's values to read.
 #[derive(Clone, Copy)]
 enum Take {
-    /// The one there is; several are ambiguous.
+    /// The only one. Several are ambiguous.
     Only,
-    /// The last, after all that a client may have put before it.
+    /// The last. A client may have sent those before it.
     Last,
 }
 
-/// The address in each of the named fields, of which there are two at most.
+/// The address in each of the named fields, of which there are at most two.
 fn read<N: AsRef<str>, V: AsRef<[u8]>>(
     names: &[&str],
     take: Take,
@@ -232,7 +309,7 @@ fn read<N: AsRef<str>, V: AsRef<[u8]>>(
     found.map(|address| address.unwrap_or(Err(MissingIp::Absent)))
 }
 
-/// What the first field tells, unless it is absent.
+/// The address in the first field, or in the second if the first is absent.
 fn first_present([first, second]: [Result<IpAddr, MissingIp>; 2]) -> Result<IpAddr, MissingIp> {
     if first == Err(MissingIp::Absent) { second } else { first }
 }

@@ -1,11 +1,11 @@
-//! The response in place of the application's: to a denied request, and where the store could not answer.
+//! Responses to requests that are not forwarded: denials and failures.
 
 use alloc::string::{String, ToString};
 use core::fmt::Write as _;
 
 use crate::{Decision, ErrorKind, Policy, QuotaStatus, ResponseFields, Status};
 
-/// The form of a denial's body.
+/// The format of a denial's body.
 ///
 /// ```
 /// use tidegate_core::BodyFormat;
@@ -14,15 +14,15 @@ use crate::{Decision, ErrorKind, Policy, QuotaStatus, ResponseFields, Status};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BodyFormat {
-    /// Small JSON: `error`, `policy`, `quota` (the one that bound), and where it is known `retry_after_ms`.
+    /// A small JSON object: `error`, `policy`, `quota` (the binding one) and, if known, `retry_after_ms`.
     #[default]
     Json,
-    /// A problem (RFC 9457) of the type [quota-exceeded](https://iana.org/assignments/http-problem-types#quota-exceeded).
+    /// A problem document (RFC 9457) of the type [quota-exceeded](https://iana.org/assignments/http-problem-types#quota-exceeded).
     Problem,
 }
 
 impl BodyFormat {
-    /// The media type, as `content-type` shows it.
+    /// The media type, for the field `content-type`.
     #[must_use]
     pub const fn media_type(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl BodyFormat {
     }
 }
 
-/// A whole response in place of the application's: a status code, fields and a body.
+/// A complete response to a request that is not forwarded: a status code, fields and a body.
 ///
 /// ```
 /// use tidegate_core::{BodyFormat, Millis, Policy, Quota, Rejection, ResponseFields, UnixMillis};
@@ -59,11 +59,11 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// The 429 (Too Many Requests) that tells a client of a denial, with [`ResponseFields`] and a `content-type`.
-    /// `None` where the decision is to let the request go on.
+    /// The 429 (Too Many Requests) for a denial, with [`ResponseFields`] and a `content-type`. `None` if the request is
+    /// allowed.
     ///
-    /// The JSON body's `error` is `rate_limited`, or `never_admissible` where the request costs more than the quota can
-    /// ever hold. The problem's `violated-policies` are the quota that bound and all that have nothing remaining.
+    /// The `error` of the JSON body is `rate_limited`, or `never_admissible` if the request costs more than the quota can
+    /// hold. The `violated-policies` of the problem are the binding quota and all that have nothing remaining.
     ///
     /// ```
     /// use tidegate_core::{BodyFormat, Millis, Policy, Quota, Rejection, UnixMillis};
@@ -89,11 +89,10 @@ impl Rejection {
         Some(Self::new(429, ResponseFields::new(policy, decision), format, body))
     }
 
-    /// The 503 (Service Unavailable) for a request that was not decided on, because the limiter failed and the
-    /// application would rather refuse than let it go on.
+    /// The 503 (Service Unavailable) for a request that the limiter did not decide on because of an error.
     ///
-    /// It is not a 429: the client did nothing wrong, and is told no limit and no time to retry after. The body names the
-    /// kind of the error and nothing else of it, for a message may tell of the inside.
+    /// It has no limit and no `retry-after`, unlike a 429. The body has the kind of the error and not its message, which may
+    /// contain internal details.
     ///
     /// ```
     /// use tidegate_core::{ErrorKind, Rejection};
@@ -131,7 +130,7 @@ impl Rejection {
         self.body.as_str()
     }
 
-    /// The status code, the fields and the body, to build a platform's response of.
+    /// The status code, the fields and the body, for building a platform's response.
     ///
     /// ```
     /// use tidegate_core::{ErrorKind, Rejection};
@@ -146,7 +145,7 @@ impl Rejection {
     }
 }
 
-// The names of policies, quotas and errors hold nothing that JSON escapes, by construction.
+// By construction, the names of policies, quotas and errors need no escapes in JSON.
 
 fn json(error: &str, policy: &Policy, decision: &Decision) -> String {
     let mut out = String::with_capacity(128);

@@ -1,14 +1,14 @@
-//! What is held of each key, in the order of the keys.
+//! A map that is sorted by its keys.
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Values by text keys, for an adapter that is uploaded: a hash map's code weighs more than all that a decision takes.
+/// A map from text to values, for WebAssembly adapters, in which the code of a hash map would outweigh that of a decision.
 ///
-/// A look compares the key with as many others as their number has binary digits; a new key moves a pointer of each that
-/// comes after it. So it is for some ten thousand keys, and no choice of keys makes it slower than that.
+/// A lookup is a binary search. A new key moves one pointer for each key after it. So the map suits some ten thousand keys,
+/// and no choice of keys makes it slower.
 ///
 /// ```
 /// use tidegate_core::internal::SortedMap;
@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 pub struct SortedMap<T>(Vec<Box<(String, T)>>);
 
 impl<T> SortedMap<T> {
-    /// A map of nothing.
+    /// An empty map.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
@@ -36,7 +36,7 @@ impl<T> SortedMap<T> {
         self.0.len()
     }
 
-    /// Whether there is no key.
+    /// Whether the map is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -48,12 +48,12 @@ impl<T> SortedMap<T> {
         self.place(key).ok().map(|place| &self.0[place].1)
     }
 
-    /// The value of a key, to change.
+    /// The value of a key, mutable.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut T> {
         self.place(key).ok().map(|place| &mut self.0[place].1)
     }
 
-    /// Keeps a value, and answers with the one that it takes the place of.
+    /// Stores a value and returns the one that it replaces.
     pub fn insert(&mut self, key: &str, value: T) -> Option<T> {
         match self.place(key) {
             Ok(place) => Some(core::mem::replace(&mut self.0[place].1, value)),
@@ -64,17 +64,17 @@ impl<T> SortedMap<T> {
         }
     }
 
-    /// Takes a key away, and answers with its value.
+    /// Removes a key and returns its value.
     pub fn remove(&mut self, key: &str) -> Option<T> {
         self.place(key).ok().map(|place| self.0.remove(place).1)
     }
 
-    /// Takes away each key whose value is not to be kept.
+    /// Removes each key for whose value `keep` is false.
     pub fn retain(&mut self, keep: impl Fn(&T) -> bool) {
         self.0.retain(|held| keep(&held.1));
     }
 
-    /// Where a key is, or would be.
+    /// The index of a key, or where to insert it.
     fn place(&self, key: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|held| held.0.as_str().cmp(key))
     }
@@ -98,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_what_a_map_of_the_standard_library_holds(steps in prop::collection::vec((0..4u8, "[a-c]{0,2}", 0..9u32), 0..60)) {
+        fn it_agrees_with_a_map_of_the_standard_library(steps in prop::collection::vec((0..4u8, "[a-c]{0,2}", 0..9u32), 0..60)) {
             let (mut map, mut model) = (SortedMap::new(), BTreeMap::<String, u32>::new());
             for (step, key, value) in steps {
                 match step {

@@ -1,12 +1,39 @@
-//! Store tiers: what an adapter implements, by what its store can do, and the driver that makes a [`Limiter`](crate::Limiter) of
-//! each.
+//! The traits that an adapter implements, and the drivers that turn each into a [`Limiter`](crate::Limiter).
 //!
-//! | tier | the store can | driver |
+//! | Tier | The store can | Driver |
 //! |-|-|-|
 //! | [`Atomic`] | apply a whole policy in one indivisible step | [`AtomicLimiter`] |
-//! | [`Versioned`] | compare-and-swap | [`VersionedLimiter`] |
+//! | [`Versioned`] | compare and swap | [`VersionedLimiter`] |
 //! | [`BestEffort`] | get and put | [`BestEffortLimiter`] |
 //! | [`Native`] | decide by itself | [`NativeLimiter`] |
+//!
+//! # Contract
+//!
+//! **Keys.** `Versioned` and `BestEffort` stores get [storage keys](crate::Key::storage_key) and opaque bytes. An `Atomic`
+//! store derives both itself, so that it can change the state in one step.
+//!
+//! **Clock.** Each [`Check`](crate::Check) and [`Refund`](crate::Refund) carries the caller's clock. An `Atomic` store may use
+//! its own clock instead and reports the one it used in [`Applied::now`]. The other tiers always use the caller's.
+//!
+//! **Lifetime.** A `ttl` is a span, which the store measures with its own clock from the moment of the write. The driver
+//! computes it from the caller's clock: after the `ttl`, the state has no effect. So the store must keep the value for at least
+//! the whole `ttl`, and may keep it longer: an old state decides like an absent one. At the instant `write + ttl` itself, both
+//! are right. A value that the store removes early is a fresh start for its key.
+//!
+//! **Errors.** A store returns [`Timeout`](crate::ErrorKind::Timeout) if it does not know whether it applied a call, and
+//! [`Unavailable`](crate::ErrorKind::Unavailable) if it could not reach the store. These are the kinds on which a caller may
+//! fail open, so contention and values that cannot be read must have another kind:
+//! [`Contended`](crate::ErrorKind::Contended), [`Corrupt`](crate::ErrorKind::Corrupt).
+//!
+//! **Idempotency tokens.** Only `Atomic` stores support them. A store remembers the first answer under the policy, the key and
+//! the token, for the token's `ttl`. The answer holds while `now < first + ttl`; at `first + ttl`, the check is a new one. The
+//! clock is the one that decided: the caller's in memory, the store's where it has one. Only an
+//! answer that charged something is remembered: denials and checks of cost 0 are decided anew. `reset` and refunds keep remembered answers: a
+//! retry after a reset returns the first answer and charges nothing.
+//!
+//! **Round trips.** [`Capabilities::round_trips`](crate::Capabilities::round_trips) counts the messages that a decision
+//! sends to another process and waits for, one after another, in the usual case. A store in the caller's process has 0.
+//! Attempts that a conflict repeats, and connections that must be opened, do not count.
 
 mod atomic;
 mod best_effort;

@@ -192,7 +192,7 @@ fn out_of_attempts_is_contended_and_charges_nothing() {
     let (policy, key) = (policy(), Key::new("k"));
     let error = block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Contended);
-    assert_eq!(error.to_string(), "3 others changed this key first; retry, or allow more attempts");
+    assert_eq!(error.to_string(), "this key changed during each of 3 attempts; retry, or allow more attempts");
     assert_eq!(limiter.store().writes.load(Ordering::Relaxed), 0);
     assert_eq!(block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap().binding().remaining(), Some(4));
 }
@@ -216,7 +216,7 @@ fn what_is_not_declared_answers_unsupported() {
     let with_token = Check::new(&policy, &key, NOW).idempotent("t", Millis::from_secs(1));
     let error = block_on(limiter.check(with_token)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert_eq!(error.to_string(), "this store cannot do an idempotency token");
+    assert_eq!(error.to_string(), "this store does not support an idempotency token");
 }
 
 /// An atomic store that keeps what it is told, and lies about what it admitted.

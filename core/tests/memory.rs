@@ -1,4 +1,4 @@
-//! The memory store: exact under threads, forgetful of what is unused, and of nothing else.
+//! The memory store: exactness under threads, bounded memory, and no other effect of either.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Barrier;
@@ -72,7 +72,7 @@ fn many_threads_on_many_keys_admit_exactly_the_limit_of_each() {
 }
 
 #[test]
-fn memory_follows_the_live_keys_and_not_all_the_keys_ever_seen() {
+fn the_number_of_keys_held_follows_the_live_keys() {
     let policy = policy(Quota::fixed_window(1, Millis::from_secs(1)));
     let limiter = MemoryLimiter::with_shards(8);
     let mut most = 0;
@@ -89,7 +89,7 @@ fn memory_follows_the_live_keys_and_not_all_the_keys_ever_seen() {
 }
 
 #[test]
-fn what_was_never_charged_is_not_kept() {
+fn requests_that_charge_nothing_store_nothing() {
     let policy = policy(Quota::fixed_window(5, Millis::from_secs(1)));
     let limiter = MemoryLimiter::new();
     assert!(!limiter.decide(Check::new(&policy, &Key::new("big"), NOW).cost(6)).is_allowed());
@@ -134,7 +134,7 @@ fn a_token_answers_once_until_it_lapses() {
 }
 
 #[test]
-fn many_tokens_of_one_key_do_not_pile_up() {
+fn expired_answers_of_many_tokens_are_removed() {
     let (policy, key) = (policy(Quota::fixed_window(1_000_000, Millis::from_secs(60))), Key::new("k"));
     let limiter = MemoryLimiter::new();
     for request in 0..20_000u64 {
@@ -144,6 +144,124 @@ fn many_tokens_of_one_key_do_not_pile_up() {
         assert_eq!(limiter.decide(check).binding().remaining(), limiter.decide(check).binding().remaining());
     }
     assert_eq!(limiter.decide(Check::new(&policy, &key, NOW)).binding().remaining(), Some(1_000_000 - 20_001));
+    // At one request a millisecond, a second and the time of a pass is the most that a table of answers falls behind.
+    assert!(limiter.allocated_bytes() < 1 << 20, "{}", limiter.allocated_bytes());
+}
+
+#[test]
+fn calls_for_one_key_remove_all_expired_keys_and_return_their_memory() {
+    let policy = policy(Quota::token_bucket(5, 1, Millis::from_secs(1)));
+    let limiter = MemoryLimiter::with_shards(16);
+    for client in 0..100_000u64 {
+        assert!(limiter.decide(Check::new(&policy, &Key::new(format!("ip:{client}")), NOW)).is_allowed());
+    }
+    let held = limiter.allocated_bytes();
+    let key = Key::new("ip:live");
+    let later = NOW + Millis::from_secs(60);
+    for _ in 0..50_000 {
+        let _ = limiter.decide(Check::new(&policy, &key, later));
+    }
+    // What remains is less than a shard bothers to sweep.
+    assert!(limiter.len() <= 16 * 16, "{} keys are held, of which one is live", limiter.len());
+    assert!(limiter.allocated_bytes() <= held / 64, "{} of {held} bytes", limiter.allocated_bytes());
+}
+
+#[test]
+fn a_full_limiter_admits_no_more_than_its_bound_and_resets_nobody() {
+    const LIMIT: u64 = 3;
+    let policy = policy(Quota::fixed_window(LIMIT, Millis::from_secs(60)));
+    let limiter = MemoryLimiter::with_shards(4).capacity(1_000);
+    let victim = Key::new("ip:victim");
+    for _ in 0..LIMIT {
+        assert!(limiter.decide(Check::new(&policy, &victim, NOW)).is_allowed());
+    }
+    let mut admitted = 0;
+    for client in 0..100_000u64 {
+        let key = Key::new(format!("ip:{client}"));
+        for _ in 0..=LIMIT {
+            admitted += u64::from(limiter.decide(Check::new(&policy, &key, NOW)).is_allowed());
+        }
+        assert!(!limiter.decide(Check::new(&policy, &victim, NOW)).is_allowed(), "after {client} others");
+    }
+    assert!(limiter.len() <= 1_000 + 1_000 / 8, "{} keys", limiter.len());
+    let most = LIMIT * limiter.len() as u64 - LIMIT;
+    assert!(admitted <= most, "{admitted} of at most {most}");
+    assert!(admitted >= LIMIT * 990, "{admitted}: a state of its own for each key within the capacity");
+}
+
+#[test]
+fn a_key_that_gets_room_keeps_what_its_shared_state_used() {
+    let policy = policy(Quota::fixed_window(2, Millis::from_secs(60)));
+    let brief = Policy::new("brief", [Quota::fixed_window(1, Millis::from_secs(1)).unwrap()]).unwrap();
+    let limiter = MemoryLimiter::with_shards(1).capacity(20);
+    for client in 0..20u64 {
+        let _ = limiter.decide(Check::new(&brief, &Key::new(format!("brief:{client}")), NOW));
+    }
+    let key = Key::new("ip:192.0.2.1");
+    let check = Check::new(&policy, &key, NOW);
+    assert!(limiter.decide(check).is_allowed() && limiter.decide(check).is_allowed());
+    assert!(!limiter.decide(check).is_allowed());
+    assert!(!block_on(limiter.peek(check)).unwrap().is_allowed());
+    // The brief keys expire, so the shard has room.
+    let later = NOW + Millis::from_secs(2);
+    limiter.sweep(later);
+    assert!(limiter.len() < 20);
+    assert!(!limiter.decide(Check::new(&policy, &key, later)).is_allowed(), "room was a fresh start");
+    let refund = Refund::new(&policy, &key, 1, NOW, later);
+    block_on(limiter.refund(refund)).unwrap();
+    let admitted = (0..3).filter(|_| limiter.decide(Check::new(&policy, &key, later)).is_allowed()).count();
+    assert_eq!(admitted, 1);
+}
+
+#[test]
+fn answers_are_bounded_by_the_capacity_and_a_retry_beyond_it_is_charged_again() {
+    let policy = policy(Quota::fixed_window(1_000_000, Millis::from_secs(3_600)));
+    let (limiter, key) = (MemoryLimiter::with_shards(1).capacity(100), Key::new("k"));
+    let ask = |token: u64| {
+        let token = token.to_string();
+        let check = Check::new(&policy, &key, NOW).idempotent(&token, Millis::from_secs(600));
+        limiter.decide(check).binding().remaining().unwrap()
+    };
+    for token in 0..100_000 {
+        ask(token);
+    }
+    assert!(limiter.allocated_bytes() < 100_000, "{}", limiter.allocated_bytes());
+    assert_eq!(ask(0), 999_999, "the first answers are kept");
+    assert_eq!((ask(99_999), ask(99_999)), (899_999, 899_998));
+}
+
+#[test]
+fn a_clock_that_was_a_year_ahead_keeps_no_key_for_long() {
+    let (policy, year) = (policy(Quota::fixed_window(5, Millis::from_secs(10))), Millis::from_secs(365 * 86_400));
+    let limiter = MemoryLimiter::with_shards(1);
+    for client in 0..1_000u64 {
+        let _ = limiter.decide(Check::new(&policy, &Key::new(format!("ip:{client}")), NOW + year));
+    }
+    let check_at = |second| {
+        for _ in 0..2_000 {
+            let _ = limiter.decide(Check::new(&policy, &Key::new("live"), NOW + Millis::from_secs(second)));
+        }
+        limiter.len()
+    };
+    assert_eq!(check_at(0), 1_001);
+    assert_eq!(check_at(69), 1_001);
+    assert!(check_at(71) <= 16, "a minute and a window later");
+}
+
+#[test]
+fn a_raised_capacity_of_a_bucket_keeps_its_keys_longer() {
+    let bucket = |capacity| policy(Quota::token_bucket(capacity, 1, Millis::from_secs(1)));
+    let (small, large, limiter) = (bucket(10), bucket(1_000), MemoryLimiter::with_shards(1));
+    for client in 0..100u64 {
+        let _ = limiter.decide(Check::new(&small, &Key::new(format!("ip:{client}")), NOW));
+    }
+    let (key, later) = (Key::new("ip:7"), NOW + Millis::from_secs(1));
+    assert!(limiter.decide(Check::new(&large, &key, later).cost(999)).is_allowed());
+    let much_later = NOW + Millis::from_secs(400);
+    for _ in 0..1_000 {
+        let _ = limiter.decide(Check::new(&large, &Key::new("other"), much_later));
+    }
+    assert!(!limiter.decide(Check::new(&large, &key, much_later).cost(500)).is_allowed());
 }
 
 proptest! {

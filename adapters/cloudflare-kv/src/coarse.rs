@@ -118,7 +118,7 @@ mod tests {
                 let _ = policy.decide(&mut states[usize::from(first)], now, cost);
             }
             let both = greatest(&policy, &states[0], &states[1], now);
-            policy.verify(&both).unwrap();
+            policy.verify(&both, now).unwrap();
             let now = now + Millis::new(later);
             let left = |state: &PolicyState| {
                 policy.peek(state, now, 1).quotas().iter().map(|quota| quota.remaining().unwrap()).collect::<Vec<_>>()

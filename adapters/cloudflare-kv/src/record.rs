@@ -80,6 +80,8 @@ mod tests {
 
     use super::*;
 
+    const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+
     fn policy() -> Policy {
         let minute = Quota::fixed_window(9, Millis::from_secs(60)).unwrap().named("minute").unwrap();
         let burst = Quota::token_bucket(5, 2, Millis::from_secs(1)).unwrap().named("burst").unwrap();
@@ -98,8 +100,8 @@ mod tests {
         let entries: Vec<_> = (0..ENTRIES_MAX as u64).map(|id| entry(&policy, id)).collect();
         let bytes = encode(&policy, &entries);
         assert_eq!(bytes.len(), 4 + ENTRIES_MAX * (24 + 34));
-        assert_eq!(decode(&policy, &bytes).unwrap(), entries);
-        assert_eq!(decode(&policy, &encode(&policy, [])).unwrap(), []);
+        assert_eq!(decode(&policy, &bytes, NOW).unwrap(), entries);
+        assert_eq!(decode(&policy, &encode(&policy, []), NOW).unwrap(), []);
     }
 
     #[test]
@@ -110,7 +112,7 @@ mod tests {
         let whole = encode(&policy, [&entry(&policy, 7)]);
         for bytes in [&b""[..], b"tgk", b"tgk2", b"{}", &twice, &encode(&policy, &too_many), &whole[..whole.len() - 1]]
         {
-            assert_eq!(decode(&policy, bytes).unwrap_err().kind(), ErrorKind::Corrupt);
+            assert_eq!(decode(&policy, bytes, NOW).unwrap_err().kind(), ErrorKind::Corrupt);
         }
     }
 
@@ -118,8 +120,8 @@ mod tests {
         #[test]
         fn no_bytes_make_decoding_panic(tail in prop::collection::vec(any::<u8>(), 0..200)) {
             let policy = policy();
-            let _ = decode(&policy, &tail);
-            let _ = decode(&policy, &[MAGIC, &tail].concat());
+            let _ = decode(&policy, &tail, NOW);
+            let _ = decode(&policy, &[MAGIC, &tail].concat(), NOW);
         }
     }
 }

@@ -305,7 +305,8 @@ if write and (stored or used_at_all) then
 end
 
 answer = (admitted and 'a' or 'd') .. answer
-if once then
+-- What charged nothing needs no memory, and is decided anew. So the limit bounds the tokens of a key.
+if once and admitted and cost > 0 then
   redis.call('SET', once, answer, 'PX', ARGV[quotas_end + 1])
 end
 return answer

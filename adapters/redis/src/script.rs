@@ -11,7 +11,7 @@ use crate::state;
 pub const SCRIPT: &str = LOCKING_SCRIPT.split_at(FLAG.len()).1;
 
 /// The SHA-1 of [`SCRIPT`]: what `EVALSHA` names it by.
-pub const SCRIPT_SHA1: &str = "38ac73a1a6414b24be99dce055d9622386257d6c";
+pub const SCRIPT_SHA1: &str = "8b69fd28abf0fb10ac17a58fc1d40285917195f4";
 
 /// [`SCRIPT`] under Upstash's flag: it then locks the keys that it is given, and not the whole database
 /// (<https://upstash.com/docs/redis/features/key-locking>). Stock Redis refuses the flag.
@@ -21,7 +21,7 @@ pub const LOCKING_SCRIPT: &str = match str::from_utf8(&BARE) {
 };
 
 /// The SHA-1 of [`LOCKING_SCRIPT`].
-pub const LOCKING_SCRIPT_SHA1: &str = "4fc6b084362a2b1107e98d67800e394e1ad31a7f";
+pub const LOCKING_SCRIPT_SHA1: &str = "982daf8181d13c65540ad872db9a183f45a0171e";
 
 const FLAG: &str = "#!lua flags=allow-key-locking\n";
 

@@ -1,4 +1,4 @@
-//! A small service behind a limiter, as one would deploy it in a container:
+//! A rate-limited service.
 //!
 //! ```text
 //! cargo run -p tidegate-tower --example axum
@@ -16,7 +16,7 @@ use tidegate_core::{ClientIpSource, Limiter, MemoryLimiter, Millis, Platform, Po
 use tidegate_tower::{FailMode, KeyExtractor, RateLimitLayer, Verdict};
 use tokio::net::TcpListener;
 
-/// The service. With another limiter, `tidegate_redis::Rest` say, it counts elsewhere and nothing else changes.
+/// The service. Pass another limiter, for example `tidegate_redis::RestLimiter`, to count in another store.
 pub fn app(limiter: impl Limiter + 'static, platform: Platform) -> Result<Router, tidegate_core::Error> {
     let policy = Policy::new("api", [Quota::token_bucket(5, 1, Millis::from_secs(60))?])?;
     let key_extractor = KeyExtractor::new(ClientIpSource::new(platform))
@@ -28,7 +28,7 @@ pub fn app(limiter: impl Limiter + 'static, platform: Platform) -> Result<Router
 async fn home(Extension(verdict): Extension<Verdict>) -> &'static str {
     match verdict {
         Verdict::FailedOpen(error) => {
-            eprintln!("unlimited, for the limiter failed: {error:?}");
+            eprintln!("admitted without a limit: {error:?}");
             "hello, whoever you are\n"
         }
         _ => "hello\n",

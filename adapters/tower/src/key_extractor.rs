@@ -1,62 +1,77 @@
-//! Whom a request counts against.
+//! Which key a request counts against.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use http::Extensions;
 use http::request::Parts;
-use tidegate_core::{ClientIpSource, Identity, Key};
+use tidegate_core::{ClientIpSource, Error, ErrorKind, Identity, Key};
 
-/// Finds out whom a request counts against: the most trusted of what is known.
+/// Extracts the key that a request counts against. It takes the first of these that is present:
 ///
-/// 1. A [`Key`] in the request's extensions: an earlier layer has decided.
-/// 2. A [`Subject`] there: an earlier layer has verified a token.
-/// 3. An [`ApiKey`] there: an earlier layer has found it valid.
-/// 4. The client's address, as the platform in front tells it, or as the connection does.
+/// 1. a [`Key`] in the request's extensions, inserted by an earlier layer;
+/// 2. a [`Subject`] there, inserted by a layer that verified a token;
+/// 3. an [`ApiKey`] there, inserted by a layer that validated it;
+/// 4. the client's address, from the source that [`ClientIpSource`] names.
 ///
-/// Requests with none of these count together, as one key_extractor. A subject or key that nobody verified must not be put
-/// there: a client that may send any gets a fresh quota with each.
+/// Requests with none of these share one key. Insert a subject or an API key only after verifying it: a client that can
+/// choose either gets a new limit with each request.
 ///
 /// ```
 /// use std::net::SocketAddr;
 /// use axum::extract::ConnectInfo;
 /// use tidegate_core::{ClientIpSource, Platform};
 /// use tidegate_tower::KeyExtractor;
-/// // Behind Vercel, whose header is the only one believed; and behind nothing, where the connection tells.
+/// // On Vercel, the address is in Vercel's own header.
 /// let behind_vercel = KeyExtractor::new(ClientIpSource::new(Platform::Vercel));
+/// // Without a platform in front, the address is that of the connection. axum stores it as `ConnectInfo`.
 /// let direct = KeyExtractor::new(ClientIpSource::new(Platform::Direct))
 ///     .peer(|extensions| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip()));
 /// ```
 #[derive(Clone, Debug)]
 pub struct KeyExtractor {
     client_ip: ClientIpSource,
-    peer: fn(&Extensions) -> Option<IpAddr>,
+    peer: Option<fn(&Extensions) -> Option<IpAddr>>,
 }
 
-/// In a request's extensions: the subject (`sub`) of a token whose signature was verified.
+/// A request extension: the subject (`sub`) of a token whose signature was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject(pub String);
 
-/// In a request's extensions: an API key that was found valid. Only its hash is stored.
+/// A request extension: a valid API key. The limiter's key holds only a hash of it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(pub String);
 
 impl KeyExtractor {
-    /// Senders as the platform of `client_ip` tells their addresses.
+    /// An extractor that takes client addresses from `client_ip`.
     #[must_use]
     pub fn new(client_ip: ClientIpSource) -> Self {
-        Self { client_ip, peer: |_| None }
+        Self { client_ip, peer: None }
     }
 
-    /// Where the connection's own address is: servers put it into the request's extensions, each in a type of its own.
-    /// It counts where the platform is [`Direct`](tidegate_core::Platform::Direct).
+    /// Sets how to read the connection's address. Servers store it in the request's extensions, each in its own type.
+    ///
+    /// A source that [reads it](ClientIpSource::reads_peer), such as
+    /// [`Platform::Direct`](tidegate_core::Platform::Direct), requires this setting.
     #[must_use]
     pub fn peer(mut self, peer: fn(&Extensions) -> Option<IpAddr>) -> Self {
-        self.peer = peer;
+        self.peer = Some(peer);
         self
     }
 
-    /// Whom this request counts against.
+    pub(crate) fn validate(&self) -> Result<(), Error> {
+        if self.peer.is_none() && self.client_ip.reads_peer() {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "key_extractor: this source takes the client's address from the connection; call \
+                 KeyExtractor::peer, for axum with |extensions| extensions.get::<ConnectInfo<SocketAddr>>()\
+                 .map(|info| info.0.ip()), or with |_| None if earlier layers insert every key",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The key that this request counts against.
     #[must_use]
     pub fn key(&self, head: &Parts) -> Key {
         if let Some(key) = head.extensions.get::<Key>() {
@@ -65,7 +80,7 @@ impl KeyExtractor {
         let identity = Identity {
             subject: head.extensions.get::<Subject>().map(|subject| subject.0.as_str()),
             api_key: head.extensions.get::<ApiKey>().map(|key| key.0.as_str()),
-            client_ip: self.client_ip.find(&head.headers, (self.peer)(&head.extensions)).ok(),
+            client_ip: self.client_ip.find(&head.headers, self.peer.and_then(|peer| peer(&head.extensions))).ok(),
         };
         identity.resolve()
     }

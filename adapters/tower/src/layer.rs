@@ -1,4 +1,4 @@
-//! What is limited, and how.
+//! The layer and its settings.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,16 +8,19 @@ use tower_layer::Layer;
 
 use crate::{KeyExtractor, RateLimit};
 
-/// What happens to a request when the limiter cannot say.
+/// What to do with a request if the store fails.
+///
+/// It applies to [store failures](tidegate_core::ErrorKind::is_store_failure) only: an unreachable store and a timeout.
+/// The layer rejects a request after any other error, in both modes, because a client can cause it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailMode {
-    /// It goes on, unlimited, and its response says so.
+    /// Admit the request without counting it. The response carries `x-tidegate-failed-open` with the error's kind.
     Open,
-    /// It is answered with a 503.
+    /// Reject the request with a 503.
     Closed,
 }
 
-/// Limits the requests to a service by a policy; see the [crate](crate) for an example.
+/// Limits the requests to a service by one policy. See the [crate documentation](crate) for an example.
 #[derive(Debug)]
 pub struct RateLimitLayer<L>(Arc<Rules<L>>);
 
@@ -32,28 +35,31 @@ pub(crate) struct Rules<L> {
 }
 
 impl<L: Limiter> RateLimitLayer<L> {
-    /// Limits each key_extractor by `policy`, and counts with `limiter`, which others may share.
+    /// Applies `policy` to each key that `key_extractor` finds, and counts with `limiter`, which may be shared.
     ///
     /// # Errors
-    /// [`Unsupported`](tidegate_core::ErrorKind::Unsupported) where the limiter cannot do what the policy wants.
+    /// - [`Unsupported`](tidegate_core::ErrorKind::Unsupported) if the limiter lacks a feature that the policy needs.
+    /// - [`Invalid`](tidegate_core::ErrorKind::Invalid) if `key_extractor` needs the connection's address and has no
+    ///   [`peer`](KeyExtractor::peer): all clients would share one key.
     pub fn new(
         limiter: Arc<L>,
         policy: Policy,
         key_extractor: KeyExtractor,
         fail_mode: FailMode,
     ) -> Result<Self, Error> {
+        key_extractor.validate()?;
         limiter.capabilities().supports(&Check::new(&policy, &Key::missing_ip(), UnixMillis::new(0)))?;
         let body_format = BodyFormat::default();
         Ok(Self(Arc::new(Rules { limiter, policy, key_extractor, fail_mode, body_format, clock: system_clock })))
     }
 
-    /// The body of a 429: [JSON](BodyFormat::Json) unless set.
+    /// Sets the format of a 429's body. The default is [JSON](BodyFormat::Json).
     #[must_use]
     pub fn body_format(self, body_format: BodyFormat) -> Self {
         self.with(|rules| rules.body_format = body_format)
     }
 
-    /// What tells the time: the system's clock unless set. For tests, whose time is virtual.
+    /// Sets the clock, for tests on virtual time. The default is the system's clock.
     #[must_use]
     pub fn clock(self, clock: fn() -> UnixMillis) -> Self {
         self.with(|rules| rules.clock = clock)
@@ -73,7 +79,7 @@ impl<S, L> Layer<S> for RateLimitLayer<L> {
     }
 }
 
-// Not derived, for that would ask of the limiter that it can be cloned.
+// Derived implementations would require `L: Clone`.
 
 impl<L> Clone for RateLimitLayer<L> {
     fn clone(&self) -> Self {

@@ -1,5 +1,5 @@
-//! A [tower](https://docs.rs/tower) layer over any Tidegate limiter, for native hosts: axum, tonic, hyper, a Vercel
-//! function in Rust, a container.
+//! A [tower](https://docs.rs/tower) layer that applies any Tidegate limiter to a service: axum, tonic, hyper, a Vercel
+//! function in Rust.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -15,19 +15,24 @@
 //! # }
 //! ```
 //!
-//! Every response carries the fields that the core writes ([`ResponseFields`](tidegate_core::ResponseFields)), and a
-//! denied request is answered with its 429 ([`Rejection`](tidegate_core::Rejection)), without the service being called.
-//! The service, and whatever is layered outside of this, finds a [`Verdict`] in the extensions of the request and of
-//! the response.
+//! Every response carries the core's [`ResponseFields`](tidegate_core::ResponseFields). The layer answers a denied request
+//! with a 429 ([`Rejection`](tidegate_core::Rejection)) and does not call the inner service. The inner service finds a
+//! [`Verdict`] in the request's extensions; outer layers find it in the response's.
 //!
-//! # When the limiter fails
-//! That is no denial. [`FailMode`] says what then happens, and must be chosen: [`Open`](FailMode::Open) lets the request
-//! go on and says so, in a field (`x-tidegate-failed-open: timeout`) and in the verdict; [`Closed`](FailMode::Closed)
-//! answers a 503.
+//! # Failures
+//! A failed check is not a denial. [`FailMode`] decides what happens if the store is unreachable or does not answer in
+//! time: [`Open`](FailMode::Open) admits the request and adds the field `x-tidegate-failed-open: timeout`,
+//! [`Closed`](FailMode::Closed) rejects it with a 503. After any other error, such as contention for one key, the layer
+//! rejects the request with a 503 in both modes, because a client can cause such an error.
+//!
+//! The layer emits one [`tracing`] event at level `WARN` with the target `tidegate` for each failed check. Its fields are
+//! `policy`, `kind` ([`ErrorKind::name`](tidegate_core::ErrorKind::name)) and `outcome` (`admitted` or `rejected`). It
+//! contains no key, address or error message; those are in the [`Verdict`]. The layer does not limit the rate of events:
+//! use a subscriber that filters or samples them.
 //!
 //! # Delays
-//! A leaky bucket admits a request and says how long to hold it. The layer holds it that long before the service is
-//! called, in memory and without a bound but the bucket's own: its capacity is how many wait at most.
+//! A leaky bucket admits a request and states how long to delay it. The layer waits that long before it calls the inner
+//! service. At most as many requests wait per key as the bucket's capacity.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod key_extractor;
@@ -37,3 +42,8 @@ mod service;
 pub use key_extractor::{ApiKey, KeyExtractor, Subject};
 pub use layer::{FailMode, RateLimitLayer};
 pub use service::{RateLimit, Verdict};
+
+/// Compiles the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

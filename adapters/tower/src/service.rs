@@ -1,4 +1,4 @@
-//! A service behind a limiter.
+//! The service that a layer makes: asks the limiter, then calls the inner service or rejects the request.
 
 use std::future::Future;
 use std::mem;
@@ -14,19 +14,20 @@ use tower_service::Service;
 use crate::FailMode;
 use crate::layer::Rules;
 
-/// What was made of a request: in the extensions of the request, where the service is called, and of the response.
+/// The outcome of the limiter's check. The layer inserts it into the extensions of the request, if the inner service
+/// is called, and into those of the response.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The limiter decided.
+    /// The limiter allowed or denied the request.
     Decided(Decision),
-    /// The limiter failed, and by [`FailMode::Open`] the request went on unlimited.
+    /// The store failed and [`FailMode::Open`] admitted the request without counting it.
     FailedOpen(Arc<Error>),
-    /// The limiter failed, and by [`FailMode::Closed`] the request was refused.
+    /// The limiter returned an error and the request was rejected with a 503.
     FailedClosed(Arc<Error>),
 }
 
-/// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes of a service.
+/// A service whose requests are limited. [`RateLimitLayer`](crate::RateLimitLayer) creates it.
 #[derive(Debug)]
 pub struct RateLimit<S, L> {
     inner: S,
@@ -62,7 +63,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that was found ready is the one to call.
+        // `poll_ready` made this instance ready; the clone left in its place is not.
         let other = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, other);
         let rules = Arc::clone(&self.rules);
@@ -86,7 +87,6 @@ where
     }
 }
 
-/// What to do with a request.
 enum Judged {
     GoOn { verdict: Verdict, fields: ResponseFields, hold: Millis },
     Rejected(Verdict, Rejection),
@@ -103,18 +103,28 @@ impl<L> Rules<L> {
                     verdict: Verdict::Decided(decision),
                 },
             },
-            Err(error) => match self.fail_mode {
-                FailMode::Open => Judged::GoOn {
-                    fields: ResponseFields::failed_open(error.kind()),
-                    hold: Millis::ZERO,
-                    verdict: Verdict::FailedOpen(Arc::new(error)),
-                },
-                FailMode::Closed => {
-                    let rejection = Rejection::unavailable(error.kind());
-                    Judged::Rejected(Verdict::FailedClosed(Arc::new(error)), rejection)
-                }
-            },
+            Err(error) => self.judge_error(error),
         }
+    }
+
+    /// Admits a request after a store failure if [`FailMode::Open`] is set, and rejects it in all other cases: a client
+    /// can cause every other error.
+    fn judge_error(&self, error: Error) -> Judged {
+        let kind = error.kind();
+        let opens = self.fail_mode == FailMode::Open && kind.is_store_failure();
+        // The message and its source stay out of the log: a store may put an address or a credential into them.
+        tracing::warn!(
+            target: "tidegate",
+            policy = self.policy.name(),
+            kind = kind.name(),
+            outcome = if opens { "admitted" } else { "rejected" },
+            "rate limiter failed"
+        );
+        if opens {
+            let fields = ResponseFields::failed_open(kind);
+            return Judged::GoOn { fields, hold: Millis::ZERO, verdict: Verdict::FailedOpen(Arc::new(error)) };
+        }
+        Judged::Rejected(Verdict::FailedClosed(Arc::new(error)), Rejection::unavailable(kind))
     }
 }
 
@@ -127,10 +137,10 @@ fn rejected<R: From<String>>(verdict: Verdict, rejection: Rejection) -> Response
     response
 }
 
-/// Writes the fields in the place of any that the service wrote itself.
+/// Sets the fields, replacing those of the inner service.
 fn write(fields: ResponseFields, headers: &mut HeaderMap) {
     for (name, value) in fields {
-        // All of them are visible ASCII.
+        // Every value is visible ASCII, so this does not fail.
         if let Ok(value) = HeaderValue::try_from(value) {
             headers.insert(HeaderName::from_static(name), value);
         }

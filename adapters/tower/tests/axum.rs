@@ -1,8 +1,8 @@
-//! The example, served over real HTTP.
+//! The example over HTTP.
 
-#![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[allow(dead_code, unreachable_pub, missing_docs, reason = "its main is for people")]
+#[allow(dead_code, unreachable_pub, missing_docs, reason = "the tests do not run its main function")]
 #[path = "../examples/axum.rs"]
 mod example;
 
@@ -17,8 +17,8 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
-use support::Broken;
-use tidegate_core::{MemoryLimiter, Platform};
+use support::Failing;
+use tidegate_core::{ErrorKind, MemoryLimiter, Platform};
 use tokio::net::TcpListener;
 
 struct Server {
@@ -49,9 +49,9 @@ fn field<'a>(response: &'a Response<String>, name: &str) -> Option<&'a str> {
 }
 
 #[tokio::test]
-async fn a_burst_of_one_client_is_admitted_to_the_limit() {
+async fn a_burst_of_one_client_is_admitted_up_to_the_limit() {
     let server = Server::start(example::app(MemoryLimiter::new(), Platform::Direct).unwrap()).await;
-    // A forged address is not read where nothing is in front.
+    // With no platform in front, no header is read.
     let forged: Vec<_> = (0..50).map(|place| format!("198.51.100.{place}")).collect();
     let forge = |address| [("x-forwarded-for", address), ("x-real-ip", address), ("x-vercel-forwarded-for", address)];
     let burst = forged.iter().map(|address| async { server.get("/", &forge(address.as_str())).await });
@@ -76,7 +76,7 @@ async fn a_burst_of_one_client_is_admitted_to_the_limit() {
 }
 
 #[tokio::test]
-async fn the_platforms_own_header_tells_clients_apart_and_no_other_does() {
+async fn only_the_header_of_the_platform_identifies_clients() {
     let server = Server::start(example::app(MemoryLimiter::new(), Platform::Vercel).unwrap()).await;
     for client in ["192.0.2.1", "192.0.2.2"] {
         for place in 0..6 {
@@ -86,7 +86,7 @@ async fn the_platforms_own_header_tells_clients_apart_and_no_other_does() {
             assert_eq!(answer.status(), if place < 5 { 200 } else { 429 }, "{client} {place}");
         }
     }
-    // Without an address all count together, and apart from those that have one.
+    // Requests without an address share one key, which no other request uses.
     for place in 0..6 {
         let forged = format!("198.51.100.{place}");
         let answer = server.get("/", &[("x-forwarded-for", &forged)]).await;
@@ -95,8 +95,8 @@ async fn the_platforms_own_header_tells_clients_apart_and_no_other_does() {
 }
 
 #[tokio::test]
-async fn a_limiter_that_fails_lets_through_and_says_so() {
-    let server = Server::start(example::app(Broken, Platform::Direct).unwrap()).await;
+async fn requests_pass_and_are_marked_while_the_store_is_down() {
+    let server = Server::start(example::app(Failing(ErrorKind::Unavailable), Platform::Direct).unwrap()).await;
     for _ in 0..10 {
         let answer = server.get("/", &[]).await;
         assert_eq!(answer.status(), 200);

@@ -1,15 +1,16 @@
-//! What the layer does to a service.
+//! The layer around a service: keys, response fields, failures, delays, readiness.
 
-#![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderValue, Request, Response};
-use support::Broken;
+use support::Failing;
 use tidegate_core::{
     BodyFormat, ClientIpSource, ErrorKind, Key, MemoryLimiter, Millis, Platform, Policy, Quota, UnixMillis,
 };
@@ -33,7 +34,7 @@ fn layer(limit: u64) -> RateLimitLayer<MemoryLimiter> {
     layer.clock(|| UnixMillis::new(1_800_000_000_000))
 }
 
-/// A request from one address, with what earlier layers put in.
+/// A request from one address, with the extensions that earlier layers inserted.
 fn request(put: impl FnOnce(&mut http::Extensions)) -> Request<String> {
     let mut request = Request::new(String::new());
     request.headers_mut().insert("x-vercel-forwarded-for", HeaderValue::from_static("192.0.2.9"));
@@ -41,7 +42,7 @@ fn request(put: impl FnOnce(&mut http::Extensions)) -> Request<String> {
     request
 }
 
-/// What a service that says what it was told answers to this request.
+/// The response of a service that says whether it found a verdict.
 async fn ask<L: tidegate_core::Limiter + 'static>(
     layer: &RateLimitLayer<L>,
     request: Request<String>,
@@ -55,9 +56,9 @@ async fn ask<L: tidegate_core::Limiter + 'static>(
 }
 
 #[tokio::test]
-async fn senders_are_the_most_trusted_of_what_is_known() {
+async fn the_most_trusted_identity_selects_the_key() {
     let layer = layer(1);
-    // Each of these is a key_extractor of its own, though all come from one address.
+    // Each identity has its own limit, although all requests come from one address.
     let subject = || request(|known| drop(known.insert(Subject("alice".into()))));
     let api_key = || request(|known| drop(known.insert(ApiKey("secret".into()))));
     let own = || request(|known| drop(known.insert(Key::new("tenant:7"))));
@@ -84,10 +85,10 @@ async fn senders_are_the_most_trusted_of_what_is_known() {
 }
 
 #[tokio::test]
-async fn a_response_tells_how_the_sender_stands() {
+async fn responses_carry_the_fields_and_the_verdict() {
     let layer = layer(1).body_format(BodyFormat::Problem);
     let allowed = ask(&layer, request(|_| {})).await;
-    // The service is told the verdict, and its own field gives way.
+    // The service found the verdict, and the layer replaced its field.
     assert_eq!(allowed.body(), "true");
     assert_eq!(allowed.headers().get_all("x-ratelimit-limit").iter().collect::<Vec<_>>(), ["1"]);
     assert!(matches!(allowed.extensions().get(), Some(Verdict::Decided(decision)) if decision.is_allowed()));
@@ -101,28 +102,34 @@ async fn a_response_tells_how_the_sender_stands() {
 }
 
 #[tokio::test]
-async fn a_limiter_that_fails_is_no_denial() {
+async fn the_fail_mode_decides_on_a_store_failure() {
     let bucket = || Policy::new("api", [Quota::token_bucket(1, 1, Millis::from_secs(60)).unwrap()]).unwrap();
-    let open = RateLimitLayer::new(Arc::new(Broken), bucket(), key_extractor(), FailMode::Open).unwrap();
+    let open =
+        RateLimitLayer::new(Arc::new(Failing(ErrorKind::Unavailable)), bucket(), key_extractor(), FailMode::Open)
+            .unwrap();
     let response = ask(&open, request(|_| {})).await;
     assert_eq!((response.status().as_u16(), response.body().as_str()), (200, "true"));
     assert_eq!(response.headers()["x-tidegate-failed-open"], "unavailable");
     assert!(matches!(response.extensions().get(), Some(Verdict::FailedOpen(_))));
 
-    let closed = RateLimitLayer::new(Arc::new(Broken), bucket(), key_extractor(), FailMode::Closed).unwrap();
+    let closed =
+        RateLimitLayer::new(Arc::new(Failing(ErrorKind::Unavailable)), bucket(), key_extractor(), FailMode::Closed)
+            .unwrap();
     let response = ask(&closed, request(|_| {})).await;
     assert_eq!(response.status(), 503);
     assert_eq!(response.body(), r#"{"error":"limiter_unavailable","kind":"unavailable"}"#);
     assert!(!response.headers().contains_key("x-tidegate-failed-open"));
     assert!(matches!(response.extensions().get(), Some(Verdict::FailedClosed(_))));
 
-    // What can never work is found out before the first request.
-    let error = RateLimitLayer::new(Arc::new(Broken), policy(1), key_extractor(), FailMode::Open).unwrap_err();
+    // A policy that the limiter cannot apply fails when the layer is built.
+    let error =
+        RateLimitLayer::new(Arc::new(Failing(ErrorKind::Unavailable)), policy(1), key_extractor(), FailMode::Open)
+            .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_leaky_bucket_admits_is_held_as_long_as_it_says() {
+async fn a_leaky_bucket_delays_the_requests_it_admits() {
     let policy = Policy::new("api", [Quota::leaky_bucket(4, 1, Millis::new(100)).unwrap()]).unwrap();
     let limiter = Arc::new(MemoryLimiter::new());
     let layer = RateLimitLayer::new(limiter, policy, key_extractor(), FailMode::Closed).unwrap();
@@ -133,7 +140,7 @@ async fn what_a_leaky_bucket_admits_is_held_as_long_as_it_says() {
         (response.status().as_u16(), began.elapsed().as_millis())
     };
     let (first, second, third) = tokio::join!(took(), took(), took());
-    // Tokio's timers are of a millisecond, and never early.
+    // Tokio's timers have a resolution of one millisecond and never fire early.
     assert_eq!(
         [first, second, third].map(|(status, held)| (status, held / 10 * 10)),
         [(200, 0), (200, 100), (200, 200)]
@@ -141,8 +148,8 @@ async fn what_a_leaky_bucket_admits_is_held_as_long_as_it_says() {
 }
 
 #[tokio::test]
-async fn the_service_that_was_ready_is_the_one_that_is_called() {
-    // A service that counts what it was asked to be ready for, and panics where it was not.
+async fn the_instance_that_was_ready_is_called() {
+    // A service that panics if it is called before it is ready.
     #[derive(Default)]
     struct Picky(Arc<AtomicU64>, bool);
     impl Clone for Picky {
@@ -171,4 +178,47 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
         let _ = tower_service::Service::call(ready, request(|_| {})).await.unwrap();
     }
     assert_eq!(called.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn a_source_without_its_peer_address_is_rejected_at_construction() {
+    for platform in Platform::ALL {
+        let key_extractor = KeyExtractor::new(ClientIpSource::new(platform));
+        let build = |key_extractor| {
+            RateLimitLayer::new(Arc::new(MemoryLimiter::new()), policy(1), key_extractor, FailMode::Closed)
+        };
+        let reads_peer = matches!(platform, Platform::Direct | Platform::Fastly);
+        assert_eq!(build(key_extractor.clone()).is_err(), reads_peer, "{platform}");
+        if let Err(error) = build(key_extractor.clone()) {
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.to_string().contains("KeyExtractor::peer"), "{error}");
+        }
+        build(key_extractor.peer(|_| None)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn behind_a_trusted_proxy_the_forwarded_address_is_the_key() {
+    let source = ClientIpSource::behind_proxies(["10.0.0.0/8"]).unwrap();
+    let key_extractor = KeyExtractor::new(source).peer(|extensions| extensions.get::<IpAddr>().copied());
+    let limiter = Arc::new(MemoryLimiter::new());
+    let layer = RateLimitLayer::new(limiter, policy(1), key_extractor, FailMode::Closed).unwrap();
+    let forwarded = |peer: [u8; 4], list: &'static str| {
+        let mut request = request(|known| {
+            known.insert(IpAddr::from(peer));
+        });
+        request.headers_mut().insert("x-forwarded-for", HeaderValue::from_static(list));
+        request
+    };
+    for (peer, list, status) in [
+        ([10, 0, 0, 1], "192.0.2.1", 200),
+        ([10, 0, 0, 1], "192.0.2.2", 200),
+        ([10, 0, 0, 2], "203.0.113.66, 192.0.2.1", 429),
+        ([10, 0, 0, 2], "192.0.2.3, 192.0.2.2, 10.0.0.1", 429),
+        // Not a proxy, so its own address counts.
+        ([198, 51, 100, 7], "192.0.2.4", 200),
+        ([198, 51, 100, 7], "192.0.2.5", 429),
+    ] {
+        assert_eq!(ask(&layer, forwarded(peer, list)).await.status(), status, "{peer:?} {list}");
+    }
 }

@@ -118,7 +118,9 @@ impl Bench {
                 return first.clone();
             }
             let decided = self.decide(kept, call);
-            kept.answers.insert(token.text.clone(), (call.now_ms + token.ttl_ms, decided.clone()));
+            if decided.status == Outcome::Allowed && call.cost > 0 {
+                kept.answers.insert(token.text.clone(), (call.now_ms + token.ttl_ms, decided.clone()));
+            }
             return decided;
         }
         if self.fault == Fault::ReplaysAfterScriptFlush && self.replay_next.take() {

@@ -5,19 +5,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::{Capabilities, Check, Limiter, Refund};
 use crate::{Decision, Error, Key, Millis, Origin, Policy, Status, UnixMillis};
 
-/// A memory of denials before a limiter: a key that was denied is denied again, without asking, until its wait is over.
+/// A cache of denials in front of a limiter. It denies a key again, without asking the limiter, until the wait is over.
 ///
-/// It never denies what the limiter would admit, as far as this cache can know: a denial holds until its
-/// [`retry_after`](Decision::retry_after), before which nothing but a refund or a reset can help it, and both forget it. It holds
-/// only for the same cost under the same policy, so a raised limit is seen at once. Never answered from memory are checks
-/// with an idempotency token, which may have been admitted before, and policies that
-/// [charge denials](Policy::charge_denied), where each denial counts.
+/// A cached denial holds until its [`retry_after`](Decision::retry_after). Before that, only a refund or a reset could change
+/// the limiter's answer, and both remove the denial from the cache. It holds for the same cost and an equal policy only, so a
+/// raised limit takes effect at once. The cache passes on checks with an idempotency token, which may have been
+/// admitted before, and checks of policies that [charge denials](Policy::charge_denied).
 ///
-/// What others do it cannot see: a refund or a reset elsewhere helps a key here after the [hold](Self::hold) at the
-/// latest, and where clocks differ by `d`, a denial may hold `d` too long.
+/// The cache does not see refunds and resets in other processes. Their effect is delayed by the [hold](Self::hold) at most.
+/// If clocks differ by `d`, a denial may hold `d` too long.
 ///
-/// Such a decision's [origin](Decision::origin) is [`Origin::DenyCache`]; it tells how long is left to wait at least, and no
-/// counts, which the cache does not know.
+/// The [origin](Decision::origin) of a cached decision is [`Origin::DenyCache`]. It has the rest of the wait, and no counts,
+/// which the cache does not know.
 ///
 /// ```
 /// use tidegate_core::{Check, DenyCache, Key, Limiter, MemoryLimiter, Millis, Origin, Policy, Quota, UnixMillis};
@@ -48,7 +47,7 @@ pub struct DenyCache<L> {
 struct Memory {
     /// By storage key.
     denials: HashMap<String, Denial>,
-    /// How many refunds and resets there were. An answer that was under way meanwhile may be older than one.
+    /// The number of refunds and resets. An answer that was in flight meanwhile may be older than one of them.
     forgotten: u64,
 }
 
@@ -62,33 +61,33 @@ struct Denial {
 }
 
 impl<L: Limiter> DenyCache<L> {
-    /// How long a denial is believed at most, unless [set](Self::hold).
+    /// The default [hold](Self::hold).
     pub const DEFAULT_HOLD: Millis = Millis::from_secs(10);
 
-    /// How many keys are remembered at most, unless [set](Self::capacity).
+    /// The default [capacity](Self::capacity).
     pub const DEFAULT_CAPACITY: usize = 1_024;
 
-    /// A cache before `limiter`.
+    /// A cache in front of `limiter`.
     pub fn new(limiter: L) -> Self {
         Self { limiter, hold: Self::DEFAULT_HOLD, capacity: Self::DEFAULT_CAPACITY, memory: Mutex::default() }
     }
 
-    /// The same cache, believing a denial for at most `hold`: the longest that a refund or a reset elsewhere goes unseen.
-    /// With none at all it remembers nothing.
+    /// Sets the longest time that a denial is cached, which bounds how long a refund or a reset in another process goes unseen.
+    /// With zero, nothing is cached.
     #[must_use]
     pub const fn hold(mut self, hold: Millis) -> Self {
         self.hold = hold;
         self
     }
 
-    /// The same cache, remembering at most `keys`. When they are more, it forgets what is over, or else all.
+    /// Sets the most keys that are cached. When the cache is full, it removes the denials that are over, or else all.
     #[must_use]
     pub const fn capacity(mut self, keys: usize) -> Self {
         self.capacity = keys;
         self
     }
 
-    /// What it asks.
+    /// The limiter behind the cache.
     pub const fn limiter(&self) -> &L {
         &self.limiter
     }
@@ -137,7 +136,7 @@ impl Memory {
     fn recall(&mut self, name: &str, check: &Check<'_>) -> Option<Decision> {
         let denial = self.denials.get(name)?;
         if check.now >= denial.until {
-            // Over for good: should the clock step back, the limiter goes by the later time.
+            // Remove it, so that it does not hold again if the clock steps back: the limiter uses the later time.
             self.denials.remove(name);
             return None;
         }
@@ -173,14 +172,14 @@ impl<L: Limiter> Limiter for DenyCache<L> {
         self.limiter.peek(check).await
     }
 
-    /// Forgets the key's denial even where this fails, for then it may have been refunded.
+    /// Removes the cached denial even if the call fails, because the refund may have been applied.
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
         let result = self.limiter.refund(refund).await;
         self.forget(refund.policy, refund.key);
         result
     }
 
-    /// Forgets the key's denial even where this fails, for then it may have been reset.
+    /// Removes the cached denial even if the call fails, because the reset may have been applied.
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
         let result = self.limiter.reset(policy, key).await;
         self.forget(policy, key);

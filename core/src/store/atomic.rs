@@ -3,10 +3,12 @@ use core::future::Future;
 use crate::limiter::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
 use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMillis};
 
-/// A store that applies a whole policy in one indivisible step: a Redis script, a Durable Object.
+/// A store that applies a whole policy in one indivisible step, such as a Redis script or a Durable Object.
 ///
-/// It answers with what was stored *before* the step. The decision follows from that by the core's own arithmetic, so
-/// the store only has to get the state right, and the driver can tell where it did not.
+/// The store returns the state *before* the step, and the driver computes the decision from it. So a store only has to
+/// change the state correctly, and the driver detects if its answer and the core's arithmetic disagree.
+///
+/// See the [contract of all stores](super#contract).
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -61,47 +63,53 @@ use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMi
 /// # }
 /// ```
 pub trait Atomic: MaybeSend + MaybeSync {
-    /// What the store can do.
+    /// The features that the store supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// Applies an operation to what is stored under its key, and answers with what was there before.
+    /// Applies an operation to the state of its key and returns the previous state.
+    ///
+    /// A check that repeats an idempotency token changes nothing. It returns the [`Applied`] of the first check with that
+    /// token, as long as the token is remembered.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering. [`ErrorKind::Timeout`] where it may have applied it all the same.
+    /// The reason why the store did not answer. [`ErrorKind::Timeout`] if it may have applied the operation.
     fn apply(&self, operation: Operation<'_>) -> impl Future<Output = Result<Applied, Error>> + MaybeSend;
 
-    /// Removes what is stored of a key.
+    /// Removes the state of a key. It keeps the answers that are remembered under the key's idempotency tokens.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering.
+    /// The reason why the store did not answer.
     fn delete(&self, policy: &Policy, key: &Key) -> impl Future<Output = Result<(), Error>> + MaybeSend;
 }
 
-/// What an [`Atomic`] store is asked to do in one step.
+/// An operation that an [`Atomic`] store applies in one step.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation<'a> {
-    /// Decide by [`Policy::decide`], and keep the new state.
+    /// Decide by [`Policy::decide`] and store the new state.
     Check(Check<'a>),
     /// Read.
     Peek(Check<'a>),
-    /// Give back by [`Policy::refund`].
+    /// Refund by [`Policy::refund`] and store the new state.
     Refund(Refund<'a>),
 }
 
-/// What an [`Atomic`] store found, and what it made of it.
+/// The previous state of a key, and how an [`Atomic`] store decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The state before the step; `None` where nothing was stored.
+    /// The state before the step, or `None` if nothing was stored. For a repeated idempotency token, the state before the
+    /// first check with it.
     pub previous: Option<PolicyState>,
-    /// The instant the store applied the operation at, by the clock it goes by.
+    /// The instant at which the store applied the operation, by the clock that it uses. For a repeated idempotency token, the
+    /// instant of the first check, so that the driver computes the first decision again:
+    /// [`Decision::decided_at`](crate::Decision::decided_at) and the waits are those of the first answer.
     pub now: UnixMillis,
-    /// What was asked for: of a retried idempotent check, the first one's cost.
+    /// The cost of the request. For a repeated idempotency token, the cost of the first check.
     pub cost: u64,
-    /// Whether the store admitted it. Of no meaning for a peek or a refund.
+    /// Whether the store admitted the request. It has no meaning for a peek or a refund.
     pub admitted: bool,
 }
 
-/// A [`Limiter`] over an [`Atomic`] store; see there for an example.
+/// A [`Limiter`] over an [`Atomic`] store, which has an example.
 #[derive(Clone, Debug)]
 pub struct AtomicLimiter<S> {
     store: S,
@@ -131,7 +139,7 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
         let decision = check.policy.decide(&mut state, applied.now, applied.cost);
         match (applied.admitted == decision.is_allowed(), check.idempotency) {
             (true, _) => Ok(decision),
-            // The limits have changed since the token's first answer. That answer stands; its waits are not known any more.
+            // The limits have changed since the token's first answer. The answer holds, but its waits are unknown.
             (false, Some(_)) => Ok(decision.overruled(applied.admitted)),
             (false, None) => Err(disagreement(applied.admitted, decision.status())),
         }
@@ -159,7 +167,7 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
     }
 }
 
-/// The state that a store answered with, once it is known to be one of the policy's.
+/// Verifies that the state from a store belongs to the policy.
 fn known_state(policy: &Policy, state: Option<PolicyState>, now: UnixMillis) -> Result<PolicyState, Error> {
     let Some(state) = state else { return Ok(policy.initial_state()) };
     policy.verify(&state, now)?;

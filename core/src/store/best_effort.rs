@@ -5,42 +5,45 @@ use super::{Swap, Versioned, VersionedLimiter, VersionedValue};
 use crate::limiter::{Capabilities, Drift, Floor, Load, MaybeSend, MaybeSync};
 use crate::{Error, Millis};
 
-/// A store with get and put, where the last writer wins: approximate, by [`Drift::LAST_WRITER_WINS`] unless its adapter knows better.
+/// A store with get and put, in which the last writer wins. A limiter over it is approximate. Its drift is
+/// [`Drift::LAST_WRITER_WINS`], unless the adapter can state a smaller one.
+///
+/// See the [contract of all stores](super#contract).
 pub trait BestEffort: MaybeSend + MaybeSync {
-    /// What the store can do.
+    /// The features that the store supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// The value under `key`, if there is one.
+    /// Reads the value under `key`.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering.
+    /// The reason why the store did not answer.
     fn get(&self, key: &str) -> impl Future<Output = Result<Option<Vec<u8>>, Error>> + MaybeSend;
 
-    /// Writes, whatever is stored under `key`.
+    /// Writes the value under `key` unconditionally. The store keeps it for at least `ttl`.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering.
+    /// The reason why the store did not answer.
     fn put(&self, key: &str, bytes: &[u8], ttl: Millis) -> impl Future<Output = Result<(), Error>> + MaybeSend;
 
-    /// Removes what is stored under `key`.
+    /// Removes the value under `key`.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering.
+    /// The reason why the store did not answer.
     fn delete(&self, key: &str) -> impl Future<Output = Result<(), Error>> + MaybeSend;
 }
 
 impl Drift {
-    /// The most that a store where the last writer wins admits, of a limit `L` and `n` requests under way at once:
+    /// The drift of a store in which the last writer wins. With a limit `L` and `n` requests in flight, it admits at most
     /// `(n + L)! / (n! L!) - 1`.
     ///
-    /// A request that read a low count may write last, and so take the count back: what was admitted since is forgotten.
-    /// Nobody can have read 0 but the `n` that were under way at the first write; each of them can bring the count back to
-    /// 1, where up to `n` read 1; and so on, up to `L`. A search of all orders of small cases finds that each is reached
+    /// A request that read a low count may write last and lower the count again, so the store forgets what was admitted
+    /// meanwhile. Only the `n` requests in flight at the first write can have read 0. Each of them can lower the count to 1,
+    /// after which up to `n` requests read 1, and so on up to `L`. An exhaustive search of small cases reaches this bound
     /// (`adapters/spin/tests/drift.rs`).
     ///
-    /// With one request at a time that is the limit. With a limit of 1 it is `n`. Where the store is quiet between bursts,
-    /// each burst that admits anyone raises the count, and it is at most `limit x in_flight`. Where a store shows writes
-    /// late, a request is under way until what it wrote is shown.
+    /// With one request at a time, the bound is the limit. With a limit of 1, it is `n`. If the store is quiet between bursts,
+    /// each burst that admits a request raises the count, and the bound is `limit x in_flight`. If a store shows writes
+    /// late, a request is in flight until its write is visible.
     ///
     /// ```
     /// use tidegate_core::{Drift, Load};
@@ -58,7 +61,7 @@ fn last_writer_wins(Load { limit, in_flight, .. }: Load) -> u64 {
     let (few, many) = if limit < in_flight { (limit, in_flight) } else { (in_flight, limit) };
     let mut chosen: u128 = 1;
     for nth in 1..=u128::from(few) {
-        // Exact at each step: the product of `nth` numbers in a row.
+        // The division is exact: the dividend is a product of `nth` consecutive numbers.
         chosen = chosen * (u128::from(many) + nth) / nth;
         if chosen > u128::from(u64::MAX) {
             return u64::MAX;
@@ -67,8 +70,8 @@ fn last_writer_wins(Load { limit, in_flight, .. }: Load) -> u64 {
     u64::try_from(chosen - 1).unwrap_or(u64::MAX)
 }
 
-/// A [`Limiter`](crate::Limiter) over a [`BestEffort`] store: one get, and one put for what was charged. A denial writes
-/// nothing.
+/// A [`Limiter`](crate::Limiter) over a [`BestEffort`] store. A decision takes one get, and one put if it charges. A denial
+/// writes nothing.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -116,13 +119,13 @@ fn last_writer_wins(Load { limit, in_flight, .. }: Load) -> u64 {
 pub type BestEffortLimiter<S> = VersionedLimiter<LastWriterWins<S>>;
 
 impl<S: BestEffort> BestEffortLimiter<S> {
-    /// A limiter over a store where the last writer wins.
+    /// A limiter over a store in which the last writer wins.
     pub const fn best_effort(store: S) -> Self {
         Self::new(LastWriterWins(store))
     }
 }
 
-/// A [`BestEffort`] store as a [`Versioned`] one in which every swap is won, whatever came between.
+/// A [`BestEffort`] store as a [`Versioned`] one in which every swap succeeds.
 #[derive(Clone, Debug)]
 pub struct LastWriterWins<S>(S);
 

@@ -3,21 +3,23 @@ use core::future::Future;
 use crate::limiter::{Accuracy, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
 use crate::{Decision, Error, Key, Policy};
 
-/// A platform's own limiter: its counts, its clock, and often one bit for an answer.
+/// A platform's own limiter. It keeps the counts by its own clock, and often answers only yes or no.
+///
+/// See the [contract of all stores](super#contract).
 pub trait Native: MaybeSend + MaybeSync {
-    /// What the platform can do.
+    /// The features that the platform supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// Whether the platform lets the request through, having counted it.
+    /// Counts the request, and returns whether the platform admits it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where the policy is not the one the platform was
-    /// configured with, and whatever keeps it from answering.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the policy is not the one that the platform is configured
+    /// with, or the reason why the platform did not answer.
     fn limit(&self, check: Check<'_>) -> impl Future<Output = Result<bool, Error>> + MaybeSend;
 }
 
 impl Capabilities {
-    /// One bit for an answer, per location: what a [`Native`] limiter can give, of the algorithm that is its platform's.
+    /// A yes or no per location: the features of a [`Native`] limiter. Set the platform's algorithm.
     pub const NATIVE: Self = Self {
         accuracy: Accuracy::PerLocation,
         algorithms: &[],
@@ -32,8 +34,8 @@ impl Capabilities {
     };
 }
 
-/// A [`Limiter`] over a [`Native`] one, for policies of one quota. It tells no remaining count and no time to retry
-/// after, for the platform does not; peek, refund and reset are unsupported.
+/// A [`Limiter`] over a [`Native`] one, for policies of one quota. Its decisions have no remaining count and no
+/// `retry_after`, because the platform does not report them. Peek, refund and reset are unsupported.
 ///
 /// ```
 /// use tidegate_core::store::{Native, NativeLimiter};
@@ -68,7 +70,7 @@ pub struct NativeLimiter<S> {
 }
 
 impl<S: Native> NativeLimiter<S> {
-    /// A limiter over the platform's own.
+    /// A limiter over `store`.
     pub const fn new(store: S) -> Self {
         Self { store }
     }

@@ -6,32 +6,34 @@ use core::future::Future;
 use crate::limiter::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
 use crate::{Decision, Error, ErrorKind, Key, Millis, Policy, PolicyState, UnixMillis};
 
-/// A store with compare-and-swap. Create and update are kept apart, for on many stores a swap from "absent" is no swap
-/// at all but an overwrite.
+/// A store with compare-and-swap. `create` and `update` are separate, because on many stores a swap of an absent value is an
+/// unconditional write.
+///
+/// See the [contract of all stores](super#contract).
 pub trait Versioned: MaybeSend + MaybeSync {
-    /// What names the version of a value that was read.
+    /// Identifies the version of a value that was read.
     type Version: MaybeSend + MaybeSync;
 
-    /// What the store can do.
+    /// The features that the store supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// The value under `key` and its version, if there is one.
+    /// Reads the value under `key` and its version.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering.
+    /// The reason why the store did not answer.
     fn read(&self, key: &str)
     -> impl Future<Output = Result<Option<VersionedValue<Self::Version>>, Error>> + MaybeSend;
 
-    /// Writes only where nothing is stored under `key`.
+    /// Writes the value if there is none under `key`. The store keeps it for at least `ttl`, by its own clock.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering.
+    /// The reason why the store did not answer.
     fn create(&self, key: &str, bytes: &[u8], ttl: Millis) -> impl Future<Output = Result<Swap, Error>> + MaybeSend;
 
-    /// Writes only where `key` still has that version.
+    /// Writes the value if `key` still has that version. The store keeps it for at least `ttl`, by its own clock.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering.
+    /// The reason why the store did not answer.
     fn update(
         &self,
         key: &str,
@@ -40,14 +42,14 @@ pub trait Versioned: MaybeSend + MaybeSync {
         ttl: Millis,
     ) -> impl Future<Output = Result<Swap, Error>> + MaybeSend;
 
-    /// Removes what is stored under `key`.
+    /// Removes the value under `key`.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering.
+    /// The reason why the store did not answer.
     fn delete(&self, key: &str) -> impl Future<Output = Result<(), Error>> + MaybeSend;
 }
 
-/// A value that was read, and what names its version.
+/// A value that was read, and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionedValue<V> {
     /// The value.
@@ -56,18 +58,20 @@ pub struct VersionedValue<V> {
     pub version: V,
 }
 
-/// How a conditional write ended.
+/// The result of a conditional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swap {
-    /// It is written.
+    /// The value is written.
     Done,
-    /// Another write came first; nothing was written.
+    /// Another write came first, and nothing was written.
     Conflict,
 }
 
-/// A [`Limiter`] over a [`Versioned`] store: reads, decides, swaps, and tries again a bounded number of times.
+/// A [`Limiter`] over a [`Versioned`] store. It reads, decides and swaps, and repeats this after a conflict a bounded number of
+/// times.
 ///
-/// A denial writes nothing. Running out of attempts is [`ErrorKind::Contended`]: nothing was charged, nothing admitted.
+/// A denial writes nothing. After the last attempt, the error is [`ErrorKind::Contended`]: nothing was charged. Do not
+/// admit a request after it, because a client can cause it by sending many requests at once.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -133,7 +137,7 @@ pub struct VersionedLimiter<S> {
 }
 
 impl<S: Versioned> VersionedLimiter<S> {
-    /// Attempts of one decision, unless [set](Self::attempts).
+    /// The default number of [attempts](Self::attempts).
     pub const DEFAULT_ATTEMPTS: u32 = 16;
 
     /// A limiter over `store`.
@@ -141,7 +145,7 @@ impl<S: Versioned> VersionedLimiter<S> {
         Self { store, attempts: Self::DEFAULT_ATTEMPTS }
     }
 
-    /// The same limiter with another bound on its attempts; at least one is made.
+    /// Sets the number of attempts of one decision. At least one is made.
     #[must_use]
     pub const fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
@@ -153,7 +157,7 @@ impl<S: Versioned> VersionedLimiter<S> {
         &self.store
     }
 
-    /// Reads the state, changes it, and swaps it in if it is another than before.
+    /// Reads the state, changes it, and swaps it in if it differs.
     async fn transact<T>(
         &self,
         policy: &Policy,
@@ -177,7 +181,7 @@ impl<S: Versioned> VersionedLimiter<S> {
                 return Ok(answer);
             }
             let bytes = policy.encode(&state);
-            // A state that is unused already still has to overwrite what is stored.
+            // A state that is unused by now still has to overwrite the stored one.
             let ttl = policy.expires_after(&state, now).max(Millis::new(1));
             let swap = match found {
                 Some(VersionedValue { version, .. }) => self.store.update(&key, &bytes, version, ttl).await?,
@@ -189,7 +193,7 @@ impl<S: Versioned> VersionedLimiter<S> {
         }
         Err(Error::new(
             ErrorKind::Contended,
-            format!("{} others changed this key first; retry, or allow more attempts", self.attempts.max(1)),
+            format!("this key changed during each of {} attempts; retry, or allow more attempts", self.attempts.max(1)),
         ))
     }
 }

@@ -1,36 +1,40 @@
-//! A limiter whose store is down.
+//! A limiter that the tests share.
 
-#![allow(unreachable_pub, missing_docs, reason = "each test binary uses its part of this")]
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its part of this")]
 
 use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, Refund};
 
+/// A limiter that answers every call with an error of this kind.
 #[derive(Debug)]
-pub struct Broken;
+pub struct Failing(pub ErrorKind);
 
-impl Broken {
-    fn error() -> Error {
-        Error::new(ErrorKind::Unavailable, "the inside of this must not reach a client")
+impl Failing {
+    /// Part of the error's message; it must reach neither a client nor a log.
+    pub const SECRET: &str = "token=hunter2";
+
+    fn error(&self) -> Error {
+        Error::new(self.0, Self::SECRET)
     }
 }
 
-impl Limiter for Broken {
+impl Limiter for Failing {
     fn capabilities(&self) -> Capabilities {
         Capabilities { algorithms: &["token_bucket"], ..Capabilities::EXACT }
     }
 
     async fn check(&self, _: Check<'_>) -> Result<Decision, Error> {
-        Err(Self::error())
+        Err(self.error())
     }
 
     async fn peek(&self, _: Check<'_>) -> Result<Decision, Error> {
-        Err(Self::error())
+        Err(self.error())
     }
 
     async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
-        Err(Self::error())
+        Err(self.error())
     }
 
     async fn reset(&self, _: &Policy, _: &Key) -> Result<(), Error> {
-        Err(Self::error())
+        Err(self.error())
     }
 }

@@ -8,16 +8,16 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 
-/// Requests that one HTTP/2 connection may have under way: a burst must not wait in the client for its turn.
+/// The most concurrent requests on one HTTP/2 connection. A burst must not queue in the client.
 const STREAMS_MAX: u32 = 16_384;
 
-/// Serves until it is dropped.
+/// Serves until the future is dropped.
 pub(crate) async fn forever(listener: TcpListener, app: Router) {
     let mut http = Builder::new(TokioExecutor::new());
     http.http2().max_concurrent_streams(STREAMS_MAX);
     loop {
         let Ok((socket, peer)) = listener.accept().await else {
-            // Out of file descriptors, as a rule: others are about to be given back.
+            // Usually the process is out of file descriptors. Wait until others are closed.
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };

@@ -1,5 +1,4 @@
-//! A small rate-limited HTTP service, as one would run in a container: `GET /` is limited by a policy file and the
-//! client's address.
+//! A small rate-limited HTTP service to run in a container. A policy file and the client's address limit `GET /`.
 //!
 //! ```text
 //! tidegate-guest-native --policy policy.json --listen 0.0.0.0:8080
@@ -7,8 +6,8 @@
 //! tidegate-guest-native --policy policy.json --store upstash-rest --url https://eu1-quick-fox-1.upstash.io
 //! ```
 //!
-//! Started with `--test-mode`, and only then, it also answers the conformance suite's routes, takes its time from them,
-//! and ends when its standard input does. Never start it so where others can reach it.
+//! With `--test-mode`, the service also answers the conformance suite's routes, takes the time from them, and exits when
+//! its standard input closes. Do not use that mode where others can reach the service.
 
 mod app;
 mod listen;
@@ -26,32 +25,32 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
 use crate::app::App;
-use crate::store::{Store, StoreName};
+use crate::store::StoreName;
 
 /// A small HTTP service behind a rate limiter.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 struct Args {
-    /// The policy that `GET /` is limited by: a JSON file.
+    /// The policy for `GET /`, a JSON file.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// The platform in front, which alone knows the client's address: cloudflare, vercel, netlify, spin, or direct for
-    /// none.
+    /// The platform in front of the service, which supplies the client's address: cloudflare, vercel, netlify, spin, or
+    /// direct for none.
     #[arg(long, default_value = "direct")]
     platform: Platform,
-    /// The address to listen on. Port 0 takes a free one; the address is printed on standard output.
+    /// The address to listen on. Port 0 selects a free port. The service prints its address on standard output.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Where to count.
+    /// The store that counts.
     #[arg(long, value_enum, default_value_t = StoreName::Memory)]
     store: StoreName,
-    /// The store's address, for example redis://127.0.0.1:6379; several times for a cluster.
+    /// The store's address, for example redis://127.0.0.1:6379. Repeat the option for a cluster.
     #[arg(long)]
     url: Vec<String>,
-    /// The token that the store at an https:// address wants. Without it, the environment's UPSTASH_REDIS_REST_TOKEN.
+    /// The token of a store at an https:// address. The default is the environment variable UPSTASH_REDIS_REST_TOKEN.
     #[arg(long)]
     token: Option<String>,
-    /// Answer the conformance suite's routes, on virtual time, and end when standard input does.
+    /// Answer the conformance suite's routes on virtual time, and exit when standard input closes.
     #[arg(long)]
     test_mode: bool,
 }
@@ -70,11 +69,11 @@ async fn main() -> ExitCode {
 async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let policy = args.policy.map(read_policy).transpose()?;
     if policy.is_none() && !args.test_mode {
-        return Err("nothing to limit by; add --policy FILE".into());
+        return Err("no policy; add --policy FILE".into());
     }
     let token = args.token.or_else(|| std::env::var("UPSTASH_REDIS_REST_TOKEN").ok());
-    let store = Store::open(args.store, &args.url, token, args.test_mode).await?;
-    let app = Arc::new(App { store, policy, client_ip: ClientIpSource::new(args.platform) });
+    let limiter = store::open(args.store, &args.url, token, args.test_mode).await?;
+    let app = Arc::new(App { limiter, policy, client_ip: ClientIpSource::new(args.platform) });
     let listener = TcpListener::bind(args.listen).await?;
     println!("http://{}", listener.local_addr()?);
     let service = app::router(app, args.test_mode);
@@ -94,7 +93,7 @@ fn read_policy(path: PathBuf) -> Result<Policy, Box<dyn Error>> {
     Ok(serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
-/// Ends with the harness, however that ended: the pipe closes even when it was killed.
+/// Returns when standard input closes, which it does however the parent process ends.
 async fn stdin_ends() {
     let (mut stdin, mut rest) = (tokio::io::stdin(), [0; 64]);
     while stdin.read(&mut rest).await.is_ok_and(|read| read > 0) {}

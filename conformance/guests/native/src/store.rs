@@ -1,110 +1,62 @@
-//! Where it counts, chosen on the command line.
+//! Opens the store that the command line selects.
 
 use clap::ValueEnum;
-use tidegate_core::{
-    Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Refund,
-};
-use tidegate_redis::{Clock, Config, Redis, RedisLimiter, Rest, RestConfig, RestLimiter};
+use tidegate_core::{ErasedLimiter, Error, ErrorKind, MemoryLimiter, Millis};
+use tidegate_redis::{Clock, Config, Redis, Rest, RestConfig};
 
-/// A store by name.
+/// The name of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StoreName {
-    /// In this process.
+    /// The memory of this process.
     Memory,
     /// One Redis server.
     Redis,
     /// A Redis cluster.
     RedisCluster,
-    /// A database of Upstash, over its REST protocol.
+    /// An Upstash database, over its REST protocol.
     UpstashRest,
 }
 
-/// A store, opened.
-pub(crate) enum Store {
-    Memory(MemoryLimiter),
-    Redis(RedisLimiter),
-    Rest(RestLimiter),
-}
-
-/// Shards of the memory store in test mode: so many that no fixture's clock sweeps away what another still counts.
+/// The memory store's shards in test mode. There are so many that no shard holds enough keys to be swept: fixtures run on
+/// clocks of their own, and a sweep by the clock of one would remove the keys of another.
 const TEST_SHARDS: usize = 1_024;
 
-/// In test mode a state lives at least this long by the server's clock, for virtual time stands still meanwhile.
+/// The shortest lifetime of a row in test mode. The store's clock advances while the virtual time stands still.
 const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 
-/// In test mode thousands of calls are under way at once on a machine that runs their clients too.
+/// The deadline of a call in test mode, in which thousands of calls are in flight on the machine that also runs the
+/// clients.
 const TEST_DEADLINE: Millis = Millis::from_secs(10);
 
-impl Store {
-    pub(crate) async fn open(
-        name: StoreName,
-        urls: &[String],
-        token: Option<String>,
-        test_mode: bool,
-    ) -> Result<Self, Error> {
-        let config = match (name, urls) {
-            (StoreName::Memory, _) if test_mode => return Ok(Self::Memory(MemoryLimiter::with_shards(TEST_SHARDS))),
-            (StoreName::Memory, _) => return Ok(Self::Memory(MemoryLimiter::new())),
-            (StoreName::Redis, [url]) => Config::new(url),
-            (StoreName::RedisCluster, [_, ..]) => Config::cluster(urls),
-            (StoreName::UpstashRest, [url]) => {
-                return Self::rest(RestConfig::new(url, token.unwrap_or_default()), test_mode).await;
-            }
-            _ => return Err(Error::new(ErrorKind::Invalid, "where is the store? add --url redis://127.0.0.1:6379")),
-        };
-        let config = if test_mode { config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE) } else { config };
-        let redis = Redis::new(config)?;
-        redis.ping().await?;
-        Ok(Self::Redis(redis.limiter()))
-    }
-
-    async fn rest(config: RestConfig, test_mode: bool) -> Result<Self, Error> {
-        // The script that Upstash is given, wherever it is tested.
-        let test = |config: RestConfig| config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE).key_locking(true);
-        let rest = Rest::new(if test_mode { test(config) } else { config })?;
-        rest.ping().await?;
-        Ok(Self::Rest(rest.limiter()))
-    }
+pub(crate) async fn open(
+    name: StoreName,
+    urls: &[String],
+    token: Option<String>,
+    test_mode: bool,
+) -> Result<Box<dyn ErasedLimiter>, Error> {
+    let config = match (name, urls) {
+        (StoreName::Memory, _) if test_mode => return Ok(Box::new(MemoryLimiter::with_shards(TEST_SHARDS))),
+        (StoreName::Memory, _) => return Ok(Box::new(MemoryLimiter::new())),
+        (StoreName::Redis, [url]) => Config::new(url),
+        (StoreName::RedisCluster, [_, ..]) => Config::cluster(urls),
+        (StoreName::UpstashRest, [url]) => {
+            return rest(RestConfig::new(url, token.unwrap_or_default()), test_mode).await;
+        }
+        _ => return Err(Error::new(ErrorKind::Invalid, "no store address; add --url redis://127.0.0.1:6379")),
+    };
+    let config =
+        if test_mode { config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE) } else { config };
+    let redis = Redis::new(config)?;
+    redis.ping().await?;
+    Ok(Box::new(redis.limiter()))
 }
 
-impl Limiter for Store {
-    fn capabilities(&self) -> Capabilities {
-        match self {
-            Self::Memory(limiter) => limiter.capabilities(),
-            Self::Redis(limiter) => limiter.capabilities(),
-            Self::Rest(limiter) => limiter.capabilities(),
-        }
-    }
-
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        match self {
-            Self::Memory(limiter) => limiter.check(check).await,
-            Self::Redis(limiter) => limiter.check(check).await,
-            Self::Rest(limiter) => limiter.check(check).await,
-        }
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        match self {
-            Self::Memory(limiter) => limiter.peek(check).await,
-            Self::Redis(limiter) => limiter.peek(check).await,
-            Self::Rest(limiter) => limiter.peek(check).await,
-        }
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        match self {
-            Self::Memory(limiter) => limiter.refund(refund).await,
-            Self::Redis(limiter) => limiter.refund(refund).await,
-            Self::Rest(limiter) => limiter.refund(refund).await,
-        }
-    }
-
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        match self {
-            Self::Memory(limiter) => limiter.reset(policy, key).await,
-            Self::Redis(limiter) => limiter.reset(policy, key).await,
-            Self::Rest(limiter) => limiter.reset(policy, key).await,
-        }
-    }
+async fn rest(config: RestConfig, test_mode: bool) -> Result<Box<dyn ErasedLimiter>, Error> {
+    // Tests use the script that Upstash gets.
+    let test = |config: RestConfig| {
+        config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE).key_locking(true)
+    };
+    let rest = Rest::new(if test_mode { test(config) } else { config })?;
+    rest.ping().await?;
+    Ok(Box::new(rest.limiter()))
 }

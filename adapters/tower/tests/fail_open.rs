@@ -1,0 +1,226 @@
+//! With `FailMode::Open`, only a failure of the store admits a request that was not counted.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::join_all;
+use http::{HeaderName, HeaderValue, Request, Response};
+use proptest::prelude::*;
+use support::Failing;
+use tidegate_core::store::{Swap, Versioned, VersionedLimiter, VersionedValue};
+use tidegate_core::{
+    Capabilities, ClientIpSource, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota,
+    UnixMillis,
+};
+use tidegate_tower::{FailMode, KeyExtractor, RateLimitLayer, Verdict};
+use tower::ServiceExt as _;
+use tower::util::service_fn;
+use tower_layer::Layer as _;
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+const FAILED_OPEN: &str = "x-tidegate-failed-open";
+
+fn policy(limit: u64) -> Policy {
+    Policy::new("api", [Quota::token_bucket(limit, 1, Millis::from_secs(3_600)).unwrap()]).unwrap()
+}
+
+fn open<L: Limiter>(limiter: L, limit: u64, platform: Platform) -> RateLimitLayer<L> {
+    let key_extractor = KeyExtractor::new(ClientIpSource::new(platform)).peer(|extensions| extensions.get().copied());
+    let layer = RateLimitLayer::new(Arc::new(limiter), policy(limit), key_extractor, FailMode::Open).unwrap();
+    layer.clock(|| UnixMillis::new(1_800_000_000_000))
+}
+
+async fn ask<L: Limiter + 'static>(layer: &RateLimitLayer<L>, request: Request<String>) -> Response<String> {
+    let service = service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new("hello".to_string())) });
+    layer.layer(service).oneshot(request).await.unwrap()
+}
+
+/// A compare-and-swap store in this process. Each operation lets the other requests run first, as a network would.
+#[derive(Debug, Default)]
+struct Table(Mutex<HashMap<String, (Vec<u8>, u64)>>);
+
+impl Versioned for Table {
+    type Version = u64;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { idempotency: false, round_trips: 2, ..Capabilities::EXACT }
+    }
+
+    async fn read(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error> {
+        tokio::task::yield_now().await;
+        let rows = self.0.lock().unwrap();
+        Ok(rows.get(key).map(|(bytes, version)| VersionedValue { bytes: bytes.clone(), version: *version }))
+    }
+
+    async fn create(&self, key: &str, bytes: &[u8], _: Millis) -> Result<Swap, Error> {
+        tokio::task::yield_now().await;
+        let mut rows = self.0.lock().unwrap();
+        if rows.contains_key(key) {
+            return Ok(Swap::Conflict);
+        }
+        rows.insert(key.into(), (bytes.into(), 1));
+        Ok(Swap::Done)
+    }
+
+    async fn update(&self, key: &str, bytes: &[u8], version: u64, _: Millis) -> Result<Swap, Error> {
+        tokio::task::yield_now().await;
+        match self.0.lock().unwrap().get_mut(key) {
+            Some(row) if row.1 == version => {
+                *row = (bytes.into(), version + 1);
+                Ok(Swap::Done)
+            }
+            _ => Ok(Swap::Conflict),
+        }
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), Error> {
+        self.0.lock().unwrap().remove(key);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn contention_for_one_key_admits_no_more_than_the_limit() {
+    for _ in 0..10 {
+        let layer = open(VersionedLimiter::new(Table::default()), 100, Platform::Direct);
+        let answers = join_all((0..200).map(|_| ask(&layer, Request::new(String::new())))).await;
+        let admitted = answers.iter().filter(|answer| answer.status() == 200).count();
+        let contended = answers.iter().filter(|answer| answer.status() == 503).count();
+        assert!(admitted > 0 && admitted <= 100, "{admitted} of 200 requests were admitted; the limit is 100");
+        assert!(contended > 0, "the requests did not contend");
+    }
+}
+
+#[tokio::test]
+async fn only_a_store_failure_opens() {
+    for kind in ErrorKind::ALL {
+        let response = ask(&open(Failing(kind), 1, Platform::Direct), Request::new(String::new())).await;
+        let opened = response.status() == 200;
+        assert_eq!(opened, matches!(kind, ErrorKind::Unavailable | ErrorKind::Timeout), "{kind}");
+        assert_eq!(
+            response.headers().get(FAILED_OPEN).map(HeaderValue::as_bytes),
+            opened.then(|| kind.name().as_bytes())
+        );
+        if !opened {
+            assert_eq!(response.status(), 503, "{kind}");
+            assert!(response.body().contains(kind.name()), "{}", response.body());
+            assert!(!response.body().contains(Failing::SECRET));
+            assert!(matches!(response.extensions().get(), Some(Verdict::FailedClosed(_))));
+        }
+    }
+}
+
+#[tokio::test]
+async fn requests_without_an_address_share_one_limit() {
+    let hostile: [&[(&str, &[u8])]; 8] = [
+        &[],
+        &[("cf-connecting-ip", b"2a06:98c0:3600::103")],
+        &[("cf-connecting-ip", b"")],
+        &[("cf-connecting-ip", b"\xff\xfe")],
+        &[("cf-connecting-ip", b"192.0.2.1"), ("cf-connecting-ip", b"192.0.2.2")],
+        &[("cf-connecting-ip", b"192.0.2.1, 192.0.2.2")],
+        &[("x-forwarded-for", b"192.0.2.3"), ("x-real-ip", b"192.0.2.4")],
+        &[(FAILED_OPEN, b"timeout"), ("cf-connecting-ip", b"0.0.0.0")],
+    ];
+    let layer = open(MemoryLimiter::new(), 3, Platform::Cloudflare);
+    let mut admitted = 0;
+    for headers in hostile {
+        let mut request = Request::new(String::new());
+        for (name, value) in headers {
+            request.headers_mut().append(HeaderName::from_static(name), HeaderValue::from_bytes(value).unwrap());
+        }
+        let response = ask(&layer, request).await;
+        assert!(!response.headers().contains_key(FAILED_OPEN), "{headers:?}");
+        admitted += usize::from(response.status() == 200);
+    }
+    assert_eq!(admitted, 3);
+}
+
+/// Records each event as one line of text.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "tidegate"
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = event.metadata().level().to_string();
+        event.record(&mut |field: &Field, value: &dyn Debug| line.push_str(&format!(" {field}={value:?}")));
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test]
+async fn every_failure_is_logged_without_secrets() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
+    for kind in ErrorKind::ALL {
+        let mut request = Request::new(String::new());
+        request.extensions_mut().insert(Key::new("sub:alice"));
+        let admitted = ask(&open(Failing(kind), 1, Platform::Direct), request).await.status() == 200;
+        let outcome = if admitted { "admitted" } else { "rejected" };
+        let expected = format!("WARN message=rate limiter failed policy=\"api\" kind=\"{kind}\" outcome=\"{outcome}\"");
+        assert_eq!(log.0.lock().unwrap().drain(..).collect::<Vec<_>>(), [expected]);
+    }
+    ask(&open(MemoryLimiter::new(), 1, Platform::Direct), Request::new(String::new())).await;
+    assert!(log.0.lock().unwrap().is_empty(), "a decision is not an error");
+}
+
+proptest! {
+    #[test]
+    fn no_request_opens_while_the_store_is_up(
+        platform in prop::sample::select(Platform::ALL.to_vec()),
+        fields in prop::collection::vec(
+            (
+                prop::sample::select(vec![
+                    "cf-connecting-ip", "x-vercel-forwarded-for", "x-real-ip", "x-nf-client-connection-ip",
+                    "spin-client-addr", "true-client-ip", "x-forwarded-for", "forwarded", "authorization", FAILED_OPEN,
+                ]),
+                prop::collection::vec(prop_oneof![32..127u8, 128..=255u8], 0..40),
+            ),
+            0..12,
+        ),
+        key in prop::option::of(prop::collection::vec(any::<u8>(), 0..300)),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let layer = open(MemoryLimiter::with_shards(1), 2, platform);
+        let statuses: Vec<_> = (0..3)
+            .map(|_| {
+                let mut request = Request::new(String::new());
+                for (name, value) in &fields {
+                    let value = HeaderValue::from_bytes(value).unwrap();
+                    request.headers_mut().append(HeaderName::from_static(name), value);
+                }
+                if let Some(key) = &key {
+                    request.extensions_mut().insert(Key::new(key));
+                }
+                let response = runtime.block_on(ask(&layer, request));
+                assert!(!response.headers().contains_key(FAILED_OPEN));
+                response.status().as_u16()
+            })
+            .collect();
+        prop_assert_eq!(statuses, [200, 200, 429]);
+    }
+}

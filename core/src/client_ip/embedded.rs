@@ -1,0 +1,107 @@
+//! IPv4 addresses that translators and tunnels embed in IPv6 addresses.
+
+use alloc::format;
+use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use core::str::FromStr;
+
+use crate::Error;
+
+/// The IPv4 address in an address of NAT64's well-known prefix (RFC 6052), of 6to4 (RFC 3056) or of Teredo (RFC 4380).
+///
+/// The sender of a 6to4 or Teredo address chooses the other bits, but answers only arrive at the embedded address.
+pub(super) fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let address_of = |high: u16, low: u16| Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
+    match address.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => address_of(high, low),
+        // Teredo inverts all bits of the client's address.
+        [0x2001, 0, .., high, low] => address_of(!high, !low),
+        _ => None,
+    }
+}
+
+/// Whether an address can be a host's at all: not of `0.0.0.0/8`, loopback, multicast or reserved.
+pub(super) fn is_host(address: Ipv4Addr) -> bool {
+    !matches!(address.octets(), [0 | 127 | 224..=255, ..])
+}
+
+/// Whether the address can be a host's on the Internet: no private, link-local or shared address (RFC 1918, 3927, 6598).
+/// Addresses for documentation count as public.
+pub(super) fn is_public(address: Ipv4Addr) -> bool {
+    let is_shared = matches!(address.octets(), [100, 64..=127, ..]);
+    is_host(address) && !address.is_private() && !address.is_link_local() && !is_shared
+}
+
+/// The prefix of an operator's own NAT64 translator (RFC 6052): an IPv6 prefix of 32, 40, 48, 56, 64 or 96 bits, followed
+/// by the client's IPv4 address.
+///
+/// ```
+/// use tidegate_core::{ClientIpSource, Nat64Prefix, Platform};
+/// # fn main() -> Result<(), Box<dyn core::error::Error>> {
+/// let prefix: Nat64Prefix = "2001:db8:64::/48".parse()?;
+/// let source = ClientIpSource::new(Platform::Cloudflare).nat64_prefixes([prefix]);
+/// let headers = [("cf-connecting-ip", "2001:db8:64:c000:2:2100::")];
+/// assert_eq!(source.find(headers, None)?.to_string(), "192.0.2.33");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Nat64Prefix {
+    network: Ipv6Addr,
+    bits: u8,
+}
+
+/// The octet that no prefix shorter than 96 bits puts a part of the address into (RFC 6052, section 2.2).
+const RESERVED_OCTET: usize = 8;
+
+impl Nat64Prefix {
+    /// The prefix of `bits` bits that `network` begins with.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) if `bits` is not a length of RFC 6052, `network` has a bit after the prefix,
+    /// or a prefix of 96 bits has one in the reserved octet (64 to 71).
+    pub fn new(network: Ipv6Addr, bits: u8) -> Result<Self, Error> {
+        if !matches!(bits, 32 | 40 | 48 | 56 | 64 | 96) {
+            return Err(Error::invalid(format!(
+                "nat64_prefix: a length of {bits} bits is not possible; write 32, 40, 48, 56, 64 or 96"
+            )));
+        }
+        if network.to_bits() << bits != 0 || network.octets()[RESERVED_OCTET] != 0 {
+            return Err(Error::invalid(format!(
+                "nat64_prefix: {network}/{bits} has bits beyond the prefix or in bits 64 to 71; write zeros there"
+            )));
+        }
+        Ok(Self { network, bits })
+    }
+
+    /// The address embedded in `address`, if that has this prefix.
+    pub(super) fn extract(self, address: Ipv6Addr) -> Option<Ipv4Addr> {
+        if (address.to_bits() ^ self.network.to_bits()) >> (128 - self.bits) != 0 {
+            return None;
+        }
+        let octets = address.octets();
+        let mut embedded = (usize::from(self.bits / 8)..16).filter(|&place| place != RESERVED_OCTET);
+        let mut next = || embedded.next().map_or(0, |place| octets[place]);
+        Some(Ipv4Addr::new(next(), next(), next(), next()))
+    }
+}
+
+impl FromStr for Nat64Prefix {
+    type Err = Error;
+
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for what is no such prefix.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let parts = text.split_once('/').and_then(|(network, bits)| Some((network.parse().ok()?, bits.parse().ok()?)));
+        let (network, bits) = parts.ok_or_else(|| {
+            Error::invalid(format!("nat64_prefix: {text:?} is not an IPv6 prefix; write it as 2001:db8:64::/96"))
+        })?;
+        Self::new(network, bits)
+    }
+}
+
+impl fmt::Display for Nat64Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.network, self.bits)
+    }
+}

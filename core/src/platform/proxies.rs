@@ -1,0 +1,91 @@
+//! Trusted proxies and `X-Forwarded-For`.
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::client_ip::{parse_address, specified};
+use crate::{Error, MissingIp};
+
+/// The only field that is read.
+pub(super) const FIELD: &str = "x-forwarded-for";
+
+/// The most trusted proxies that one value of the field may list after the client.
+const HOPS_MAX: usize = 32;
+
+/// The networks of an application's own proxies.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct TrustedProxies(Vec<IpNet>);
+
+/// What one value of the field says.
+enum Value {
+    /// Its last entry that is no trusted proxy.
+    Client(Result<IpAddr, MissingIp>),
+    /// Every entry is a trusted proxy. This is the first.
+    AllTrusted(IpAddr),
+}
+
+impl TrustedProxies {
+    pub(super) fn new<T: AsRef<str>>(networks: impl IntoIterator<Item = T>) -> Result<Self, Error> {
+        networks.into_iter().map(|network| parse_network(network.as_ref())).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The client of a request from `peer`: `peer` itself, unless it is a trusted proxy. Then it is the last entry that is
+    /// not one, because each proxy appends the address of its own peer.
+    pub(super) fn find<N: AsRef<str>, V: AsRef<[u8]>>(
+        &self,
+        headers: impl IntoIterator<Item = (N, V)>,
+        peer: Option<IpAddr>,
+    ) -> Result<IpAddr, MissingIp> {
+        let peer = specified(peer.ok_or(MissingIp::Absent)?)?;
+        if !self.trust(peer) {
+            return Ok(peer);
+        }
+        let (mut client, mut first) = (None, None);
+        for (_, value) in headers.into_iter().filter(|(name, _)| name.as_ref().eq_ignore_ascii_case(FIELD)) {
+            match self.read(value.as_ref()) {
+                Value::Client(found) => client = Some(found),
+                Value::AllTrusted(address) => first = first.or(Some(address)),
+            }
+        }
+        client.unwrap_or_else(|| first.ok_or(MissingIp::Absent))
+    }
+
+    /// Reads a value from its end, and at most as far as the client's own entry.
+    fn read(&self, value: &[u8]) -> Value {
+        let mut first = Err(MissingIp::Ambiguous);
+        for (hops, entry) in value.rsplit(|&byte| byte == b',').enumerate() {
+            if hops == HOPS_MAX {
+                return Value::Client(Err(MissingIp::Ambiguous));
+            }
+            first = parse_address(entry);
+            match first {
+                Ok(address) if self.trust(address) => {}
+                // An empty entry is no address either.
+                Err(_) => return Value::Client(Err(MissingIp::Unreadable)),
+                Ok(_) => return Value::Client(first),
+            }
+        }
+        first.map_or_else(|missing| Value::Client(Err(missing)), Value::AllTrusted)
+    }
+
+    /// Compares the address as it is: one that embeds a trusted IPv4 address is not trusted, for its sender chose it.
+    fn trust(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|network| network.contains(&address))
+    }
+}
+
+fn parse_network(text: &str) -> Result<IpNet, Error> {
+    let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    let network = network.map_err(|_| {
+        Error::invalid(format!("trusted_proxies: {text:?} is not a network; write it as 10.0.0.0/8 or 2001:db8::/48"))
+    })?;
+    if network.prefix_len() == 0 {
+        return Err(Error::invalid(format!(
+            "trusted_proxies: {text} trusts every client; write the networks of your own proxies"
+        )));
+    }
+    Ok(network)
+}
