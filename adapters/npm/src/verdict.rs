@@ -32,19 +32,24 @@ pub(crate) fn verdict(policy: &Policy, decision: &Decision, format: BodyFormat) 
     out
 }
 
-/// What to do with a request that was not decided on, for an error of the kind so named.
+/// The outcome of a request that was not decided on because of an error of this kind.
+///
+/// The request may go on only if the limiter fails open and the store has failed. An invalid request gets a 400, everything
+/// else a 503.
 #[wasm_bindgen]
-pub fn undecided(kind: &str, passes: bool) -> String {
-    const KINDS: [ErrorKind; 7] = [
-        ErrorKind::Invalid,
-        ErrorKind::Unavailable,
-        ErrorKind::Timeout,
-        ErrorKind::Contended,
-        ErrorKind::Corrupt,
-        ErrorKind::Refused,
-        ErrorKind::Unsupported,
-    ];
-    let kind = KINDS.into_iter().find(|known| known.name() == kind).unwrap_or(ErrorKind::Unavailable);
+pub fn undecided(kind: &str, fails_open: bool) -> String {
+    const INVALID: &str = concat!(
+        "undecided 400\n0 - 0 0 fail_mode\n",
+        "content-type:application/json\n\n",
+        r#"{"error":"invalid_request"}"#,
+    );
+    const KINDS: [ErrorKind; 5] =
+        [ErrorKind::Unavailable, ErrorKind::Timeout, ErrorKind::Contended, ErrorKind::Refused, ErrorKind::Unsupported];
+    if kind == ErrorKind::Invalid.name() {
+        return INVALID.into();
+    }
+    let kind = KINDS.into_iter().find(|known| known.name() == kind).unwrap_or(ErrorKind::Corrupt);
+    let passes = fails_open && kind.is_store_failure();
     let rejection = (!passes).then(|| Rejection::unavailable(kind));
     let mut out = begun("undecided", rejection.as_ref());
     out.push_str("0 - 0 0 fail_mode");

@@ -45,9 +45,15 @@ test("a wrong option is named, with what would be right", () => {
     [{ platform: "versel" }, "platform", /did you mean "vercel"\?/],
     [{ tokn: "t" }, "tokn", /did you mean "token"\?/],
     [{ deadlineMs: 0 }, "deadlineMs", /write at least 1 ms/],
-    [{ deadlineMs: "250" }, "deadlineMs", /"250" is no whole number/],
+    [{ deadlineMs: "250" }, "deadlineMs", /"250" is not a whole number/],
     [{ ipv6Prefix: 32 }, "ipv6Prefix", /write 48 to 128/],
-    [{ identify: "sub" }, "identify", /no function/],
+    [{ url: "http://srh.internal:8079" }, "url", /clear text; write https:\/\/, or allow it with allowInsecureHttp/],
+    [{ url: "http://127.0.0.1.example.com" }, "url", /clear text/],
+    [{ url: "http://[2001:db8::1]" }, "url", /clear text/],
+    [{ allowInsecureHttp: "yes" }, "allowInsecureHttp", /write true or false/],
+    [{ onError: "console" }, "onError", /not a function/],
+    [{ onIdentifyError: "addres" }, "onIdentifyError", /did you mean "address"\?/],
+    [{ identify: "sub" }, "identify", /not a function/],
     [{ denyCache: { hold: 1 } }, "denyCache.hold", /did you mean "holdMs"\?/],
     [{ policy: undefined }, "policy", /missing/],
     [{ policy: { name: "api", quota: [] } }, "policy.quota", /did you mean "quotas"\?/],
@@ -55,7 +61,7 @@ test("a wrong option is named, with what would be right", () => {
     [quotas(), "policy.quotas", /write 1 to 8 quotas/],
     [quotas({ ...quota, windw_ms: 1 }), "policy.quotas[0].windw_ms", /did you mean "window_ms"\?/],
     [quotas(quota, { ...quota, limit: 0 }), "policy.quotas[1].limit", /0 is out of range; write a whole number from 1 to/],
-    [quotas({ ...quota, limit: 1.5 }), "policy.quotas[0].limit", /1.5 is no whole number/],
+    [quotas({ ...quota, limit: 1.5 }), "policy.quotas[0].limit", /1.5 is not a whole number/],
     [quotas({ algorithm: "token_bucket", capacity: 1, refill: 1 }), "policy.quotas[0].per_ms", /missing/],
     [quotas({ algorithm: "token_buckt", capacity: 1 }), "policy.quotas[0].algorithm", /did you mean "token_bucket"\?/],
     [quotas({ ...quota, name: "a b" }), "policy.quotas[0].name", /cannot be a name/],
@@ -65,6 +71,13 @@ test("a wrong option is named, with what would be right", () => {
     assert.equal(found, field);
     assert.match(said, message);
   }
+});
+
+test("an http:// URL needs no permission on this machine, and elsewhere takes one", () => {
+  for (const host of ["localhost", "LOCALHOST:8079", "127.0.0.1", "127.1.2.3:80", "[::1]:8079/path", "[::ffff:127.0.0.1]"]) {
+    assert.ok(new Tidegate({ ...options, url: `http://${host}` }), host);
+  }
+  assert.ok(new Tidegate({ ...options, url: "http://srh.internal:8079", allowInsecureHttp: true }));
 });
 
 test("neither an error nor the limiter shows the token", async () => {
@@ -113,17 +126,6 @@ test("a sender's key is what Rust makes of it, whatever its text", async () => {
   assert.deepEqual([verdict.allowed, verdict.key], [true, `sub:${prefix}%7Ca%2A%C3%A9`]);
   assert.equal((await tidegate.check(new Request("https://example.com/"), { key: verdict.key })).allowed, false);
   assert.equal((await tidegate.check(new Request("https://example.com/"), { key: `sub:${subject}` })).allowed, false);
-});
-
-test("a request that nobody can be counted for goes by the fail mode", async () => {
-  const nobody = new Request("https://example.com/", { headers: { "x-forwarded-for": "203.0.113.1" } });
-  const open = await new Tidegate({ ...options, failMode: "open" }).check(nobody);
-  assert.deepEqual([open.allowed, open.failedOpen, open.origin, open.status], [true, true, "fail_mode", "undecided"]);
-  assert.equal(open.headers["x-tidegate-failed-open"], "invalid");
-  assert.equal(open.error.field, "request");
-  assert.match(open.error.message, /vercel tells it in x-vercel-forwarded-for or x-real-ip/);
-  const closed = await new Tidegate(options).check(nobody);
-  assert.deepEqual([closed.allowed, closed.limited, closed.response.status], [false, false, 503]);
 });
 
 test("a key is any text; one that has no form in UTF-8 is refused, for two of those would be one", async () => {
