@@ -26,10 +26,10 @@ async function admitsTwo(send) {
   return responses;
 }
 
-test("Next.js: a middleware with NextRequest, on the paths that its matcher names", async () => {
+test("Next.js: a proxy with NextRequest, on the paths of its matcher", async () => {
   const { NextRequest } = await import("next/server.js");
-  const { middleware, config } = await import("../examples/next/middleware.mjs");
-  const [first] = await admitsTwo((address) => middleware(new NextRequest(from("x-vercel-forwarded-for", address)), { waitUntil() {} }));
+  const { proxy, config } = await import("../examples/next/proxy.js");
+  const [first] = await admitsTwo((address) => proxy(new NextRequest(from("x-vercel-forwarded-for", address)), { waitUntil() {} }));
   assert.equal(first.headers.get("x-middleware-next"), "1");
   const { unstable_doesMiddlewareMatch: matches } = await import("next/experimental/testing/server.js");
   const on = (url) => matches({ config, nextConfig: {}, url });
