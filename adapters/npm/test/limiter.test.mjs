@@ -19,7 +19,7 @@ const options = {
 };
 const request = new Request("https://example.com/", { headers: { "x-vercel-forwarded-for": "192.0.2.1", "x-forwarded-for": "203.0.113.1" } });
 
-/** What is wrong: the field, and what is said of it. */
+/** The field and the message of the error that these options cause. */
 function refusal(changes) {
   try {
     new Tidegate({ ...options, ...changes });
@@ -29,11 +29,11 @@ function refusal(changes) {
     assert.ok(error.message.startsWith(`${error.field}: `), error.message);
     return [error.field, error.message.slice(error.field.length + 2)];
   }
-  assert.fail(`taken: ${JSON.stringify(changes)}`);
+  assert.fail(`accepted: ${JSON.stringify(changes)}`);
 }
 const quotas = (...quotas) => ({ policy: { name: "api", quotas } });
 
-test("a wrong option is named, with what would be right", () => {
+test("the error for a wrong option names it and says what to write", () => {
   const cases = [
     [{ url: undefined }, "url", /missing; write the database's UPSTASH_REDIS_REST_URL/],
     [{ url: "rediss://eu1.upstash.io" }, "url", /REST/],
@@ -80,7 +80,7 @@ test("an http:// URL needs no permission on this machine, and elsewhere takes on
   assert.ok(new Tidegate({ ...options, url: "http://srh.internal:8079", allowInsecureHttp: true }));
 });
 
-test("neither an error nor the limiter shows the token", async () => {
+test("neither an error nor the limiter contains the token", async () => {
   const token = "a-secret-that-is-wrong";
   const tidegate = new Tidegate({ ...options, token });
   const { error, response } = await tidegate.check(request);
@@ -89,7 +89,7 @@ test("neither an error nor the limiter shows the token", async () => {
   assert.doesNotMatch(error.message + error.stack + JSON.stringify(tidegate) + (await response.text()), new RegExp(token));
 });
 
-test("the verdict tells each quota, and its response is the whole 429", async () => {
+test("the verdict contains each quota, and its response is the complete 429", async () => {
   const tidegate = new Tidegate(options);
   const first = await tidegate.check(request, { cost: 3 });
   assert.deepEqual([first.allowed, first.limited, first.origin, first.failedOpen], [true, false, "store", false]);
@@ -108,7 +108,7 @@ test("the verdict tells each quota, and its response is the whole 429", async ()
   assert.equal((await tidegate.check(request, { cost: 3 })).allowed, true);
 });
 
-test("who is counted: what was verified before the address, and no forged field", async () => {
+test("a verified identity counts before the address, and forged fields are ignored", async () => {
   const tidegate = new Tidegate({ ...options, identify: (request) => ({ subject: request.headers.get("x-sub"), apiKey: request.headers.get("x-key") }) });
   const key = (headers) => tidegate.identify(new Request("https://example.com/", { headers }));
   const forged = { "x-forwarded-for": "203.0.113.1", forwarded: "for=203.0.113.1", "cf-connecting-ip": "203.0.113.1", "client-ip": "203.0.113.1" };
@@ -118,7 +118,7 @@ test("who is counted: what was verified before the address, and no forged field"
   assert.equal(await key(forged), "ip:unknown");
 });
 
-test("a sender's key is what Rust makes of it, whatever its text", async () => {
+test("a sender's key is the one that Rust makes, for any text", async () => {
   const prefix = `sender-${crypto.randomUUID()}`;
   const subject = `${prefix}|a*é`;
   const tidegate = new Tidegate({ ...options, policy: { name: "api", quotas: [{ algorithm: "fixed_window", limit: 1, window_ms: 3_600_000 }] }, identify: () => ({ subject }) });
@@ -128,7 +128,7 @@ test("a sender's key is what Rust makes of it, whatever its text", async () => {
   assert.equal((await tidegate.check(new Request("https://example.com/"), { key: `sub:${subject}` })).allowed, false);
 });
 
-test("a key is any text; one that has no form in UTF-8 is refused, for two of those would be one", async () => {
+test("any well-formed text is a key; a lone surrogate is refused", async () => {
   const tidegate = new Tidegate(options);
   for (const key of ["ключ", "鍵", "🔑", "", "a\0b"]) {
     const admitted = [];
@@ -140,7 +140,7 @@ test("a key is any text; one that has no form in UTF-8 is refused, for two of th
   assert.match(error.message, /lone surrogate/);
 });
 
-test("with the deny cache a blocked key costs no request, until what was charged is given back", async () => {
+test("with the deny cache a blocked key costs no request until a refund", async () => {
   const tidegate = new Tidegate({ ...options, denyCache: true });
   const charged = await tidegate.check(request, { cost: 3 });
   assert.equal((await tidegate.check(request)).origin, "store");
@@ -154,7 +154,7 @@ test("with the deny cache a blocked key costs no request, until what was charged
   assert.equal((await tidegate.check(request)).allowed, true);
 });
 
-test("use 8 of 10, ask for 5, ask for 1: the last is admitted; @upstash/ratelimit denies it", async () => {
+test("spend 8 of 10, request 5, then 1: the last is admitted, and @upstash/ratelimit denies it", async () => {
   const { Ratelimit } = await import("@upstash/ratelimit");
   const { Redis } = await import("@upstash/redis");
   const redis = new Redis({ url: server.url, token: server.token });
@@ -168,7 +168,7 @@ test("use 8 of 10, ask for 5, ask for 1: the last is admitted; @upstash/ratelimi
   assert.deepEqual([ours, theirs], [[true, false, true], [true, false, false]]);
 });
 
-test("500 at once: exactly the limit", async () => {
+test("500 concurrent requests: exactly the limit is admitted", async () => {
   const tidegate = new Tidegate({ ...options, deadlineMs: 20_000, ...quotas({ ...quota, limit: 60 }) });
   const verdicts = await Promise.all(Array.from({ length: 500 }, () => tidegate.check(request)));
   assert.equal(verdicts.filter(({ allowed }) => allowed).length, 60);
