@@ -80,9 +80,12 @@ function table(pause) {
   };
 }
 
-for (const [where, blobs, instances, limit] of [["a table", table(ms(50)), 100, 60], ["a BlobsServer", store(ms(50)), 20, 10]]) {
+for (const [where, blobs, instances, limit, deadlineMs] of [
+  ["a table", table(ms(50)), 100, 60, 2_000],
+  ["a BlobsServer", store(ms(50)), 20, 10, 10_000],
+]) {
   test(`${instances} instances that compete for one key of ${where} admit at most the limit`, async (context) => {
-    const make = limiter(blobs, limit);
+    const make = limiter(blobs, limit, { deadlineMs });
     const { passed, kinds, told } = await burst(times(instances, () => make()).flatMap((tidegate) => [tidegate.check(request), tidegate.check(request)]));
     context.diagnostic(told);
     assert.ok(passed > 0 && passed <= limit, told);
