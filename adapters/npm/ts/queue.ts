@@ -1,5 +1,5 @@
-/** The most calls that wait for one key. At 10 ms an operation, fewer than these are decided within the default deadline. */
-const WAITING_MAX = 256;
+/** The most calls that wait for one key. */
+const WAITING_MAX = 1_024;
 
 /**
  * Lets the calls for a key reach the store one at a time, in the order they came. On a store with conditional writes, all but
