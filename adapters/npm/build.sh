@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the package into dist/: WebAssembly for size, its glue, the TypeScript; and prints what it weighs.
-# conformance/setup.sh installs what it needs.
+# Builds the package into dist/ and prints its size: the WebAssembly, its glue and the TypeScript.
+# conformance/setup.sh installs the tools.
 set -eu
 cd "$(dirname "$0")"
 root=$PWD/../..
@@ -14,7 +14,7 @@ done
 . "$root/conformance/setup/rust.sh"
 use_rust_for wasm32-unknown-unknown
 
-# Paths of this machine have no place in a package. SHA-256 is for a policy's name and for secrets: a slow one is fast enough.
+# The package must not contain paths of this machine. SHA-256 hashes only policies and secrets, so the small version suffices.
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=$HOME=. --remap-path-prefix=$(cd "$root" && pwd)=. --cfg sha2_backend_soft=\"compact\""
 
 rm -rf dist

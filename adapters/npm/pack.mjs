@@ -1,4 +1,4 @@
-// Writes the two ways in which the package's WebAssembly is loaded, and prints what each weighs.
+// Writes the two modules that load the package's WebAssembly, and prints the size of each store's package.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
@@ -9,9 +9,9 @@ let tooHeavy = false;
 
 for (const [store, entry] of [["upstash", "index"], ["blobs", "netlify-blobs"]]) {
   const wasm = readFileSync(`dist/${store}/tidegate.wasm`);
-  // Edge runtimes compile no bytes at run time: their bundlers hand over a module.
+  // Edge runtimes do not compile bytes at run time. Their bundlers provide a compiled module.
   writeFileSync(`dist/${store}/module.js`, `export { default } from "./tidegate.wasm?module";\n`);
-  // Elsewhere it travels within the JavaScript, so that neither files nor addresses are needed.
+  // Elsewhere the WebAssembly is inline, so that nothing is read or fetched.
   const bytes = `Uint8Array.from(atob("${wasm.toString("base64")}"), (byte) => byte.charCodeAt(0))`;
   writeFileSync(`dist/${store}/inline.js`, `export default new WebAssembly.Module(${bytes});\n`);
 

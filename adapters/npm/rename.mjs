@@ -1,4 +1,4 @@
-// Gives what the WebAssembly takes and gives, in the glue that wasm-bindgen wrote, the short names that wasm-opt chose:
+// Renames the imports and exports in the glue that wasm-bindgen wrote to the short names that wasm-opt chose:
 //
 //   node rename.mjs NAMES GLUE OUT
 

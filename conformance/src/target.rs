@@ -37,6 +37,7 @@ pub const ALL: &[&dyn Target] = &[
     &redis::CLUSTER,
     &upstash_rest::UpstashRest,
     &edge::VERCEL,
+    &edge::VERCEL_NODE,
     &edge::NETLIFY,
     &netlify_blobs::NetlifyBlobs,
     &cloudflare::DURABLE_OBJECT,

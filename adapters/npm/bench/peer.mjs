@@ -1,5 +1,5 @@
-// Measures a decision through this package beside @upstash/ratelimit, on one redis-server behind one REST endpoint, and
-// shows where the two decide differently.
+// Compares the time of a decision with @upstash/ratelimit, on one redis-server behind one REST endpoint, and shows where the
+// two packages decide differently.
 //
 //   npm run bench -- [--rounds N]
 
@@ -27,19 +27,19 @@ const kinds = {
   "token bucket": [{ algorithm: "token_bucket", capacity: 1_000_000, refill: 10, per_ms: 1_000 }, Ratelimit.tokenBucket(10, "1 s", 1_000_000)],
 };
 
-// What no client on `fetch` can do without: the same request, sent again and again, and its answer's text.
+// The least that a client on `fetch` needs: the same request, sent repeatedly, and the text of its answer.
 const floor = async (quota) => {
   const { fetch } = globalThis;
   let body;
   globalThis.fetch = (url, init) => ((body = init.body), fetch(url, init));
-  // Of the first, the last request is the one that brings the script.
+  // The first check sends the script. The second one is typical.
   await repeat(2, () => ours(quota).check(request));
   globalThis.fetch = fetch;
   const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
   return async () => (await fetch(url, { method: "POST", headers, body })).text();
 };
 
-// Each decides on a request, by the address that it tells, and reads how much remains.
+// Both decide on a request by its client address and read how much remains.
 const rows = [];
 for (const [name, [quota, limiter]] of Object.entries(kinds)) {
   const [own, peer] = [ours(quota), theirs(limiter)];
@@ -53,10 +53,10 @@ for (const [name, [quota, limiter]] of Object.entries(kinds)) {
   };
   rows.push([name, askOwn, askPeer, await floor(quota)]);
 }
-// What a first row would pay for all, the compiling of code that all run, is done before.
+// Warms up, so that the first row does not pay for compiling the code.
 for (const [, ...asks] of rows) for (const ask of asks) await repeat(300, ask);
 
-console.log("| a decision, one after another | Tidegate, median | @upstash/ratelimit, median | ratio (at most 0.9) | the request alone | commands billed |");
+console.log("| Decisions in sequence | Tidegate, median | @upstash/ratelimit, median | ratio (goal: 0.9) | the request alone | commands billed |");
 console.log("|-|-|-|-|-|-|");
 for (const [name, askOwn, askPeer, alone] of rows) {
   const [a, b, least] = await medians(askOwn, askPeer, alone);
@@ -64,17 +64,17 @@ for (const [name, askOwn, askPeer, alone] of rows) {
   console.log(`| ${name} | ${a.toFixed(0)} us | ${b.toFixed(0)} us | ${(a / b).toFixed(2)} | ${least.toFixed(0)} us (${(least / b).toFixed(2)}) | ${billedA} to ${billedB} |`);
 }
 
-console.log("\nA blocked key with both deny caches on, 100 requests:");
+console.log("\nA blocked key with both deny caches enabled, 100 requests:");
 {
   const own = ours({ algorithm: "fixed_window", limit: 1, window_ms: 3_600_000 }, { denyCache: { holdMs: 3_600_000 } });
   const peer = theirs(Ratelimit.fixedWindow(1, "1 h"), { ephemeralCache: new Map() });
   await repeat(3, () => own.check(request));
   await repeat(3, () => peer.limit("blocked"));
   const [a, b] = [await billed(() => own.check(request)), await billed(() => peer.limit("blocked"))];
-  console.log(`commands billed for each: Tidegate ${a}, @upstash/ratelimit ${b}`);
+  console.log(`commands billed per request: Tidegate ${a}, @upstash/ratelimit ${b}`);
 }
 
-console.log("\nA fixed window of 10: use 8, ask for 5, ask for 1:");
+console.log("\nA fixed window of 10: spend 8, request 5, then 1:");
 {
   const own = ours({ algorithm: "fixed_window", limit: 10, window_ms: 86_400_000 });
   const peer = theirs(Ratelimit.fixedWindow(10, "1 d"));
@@ -89,7 +89,7 @@ console.log("\nA fixed window of 10: use 8, ask for 5, ask for 1:");
 }
 await server.stop();
 
-/** Of two things done in turns, so that whatever else the machine does slows both: the median of each, in microseconds. */
+/** The median time of each in microseconds. They run in turns, so that other load on the machine slows all of them. */
 async function medians(...asks) {
   const times = asks.map(() => []);
   for (let round = 0; round < Number(args.rounds); round++) {
@@ -115,5 +115,5 @@ async function repeat(times, ask) {
 }
 
 function check(admitted, remaining) {
-  if (!admitted || !(remaining > 0)) throw new Error("denied what must be admitted: nothing is measured");
+  if (!admitted || !(remaining > 0)) throw new Error("a request was denied, so the measurement is void");
 }

@@ -1,4 +1,4 @@
-// The limiter that each example here uses; an app would write it beside its policy.
+// The limiter that every example uses.
 
 import { Tidegate } from "@tidegate/edge";
 

@@ -1,4 +1,4 @@
-//! Netlify Blobs as a store: strong reads and conditional writes, by the site's own `@netlify/blobs` store object.
+//! Netlify Blobs as a store, through the site's own store object of `@netlify/blobs`: strong reads and conditional writes.
 
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -10,27 +10,26 @@ use wasm_bindgen::prelude::*;
 use crate::call::{Answer, Met, Wire};
 use crate::options::Options;
 
-/// Where three isolates contend for a key, each wins one of three attempts: one decision in 2^37 runs out of these.
+/// If three isolates compete for a key, each wins one of three attempts, and one decision in 2^37 needs more than these.
 const ATTEMPTS: u32 = 64;
 
 pub(crate) type Store = VersionedLimiter<Blobs>;
 
-#[expect(clippy::unnecessary_wraps, reason = "as of every store")]
+#[expect(clippy::unnecessary_wraps, reason = "the stores have one signature")]
 pub(crate) fn open(options: &Options, wire: Rc<Wire>) -> Result<Store, JsValue> {
     Ok(VersionedLimiter::new(Blobs { wire, deadline: options.deadline() }).attempts(ATTEMPTS))
 }
 
-/// A store of blobs, one for each key of a policy. Blobs do not expire: what is written stays until it is deleted.
+/// A store of blobs: one blob for each key of a policy. Blobs do not expire.
 pub(crate) struct Blobs {
     wire: Rc<Wire>,
     deadline: Millis,
 }
 
 impl Blobs {
-    /// Has the host do something to a blob: `["read", name]`, `["write", name, bytes, version or null]`,
-    /// `["delete", name]`.
+    /// Asks the host to use a blob: `["read", name]`, `["write", name, bytes, version or null]` or `["delete", name]`.
     async fn ask(&self, verb: &str, key: &str, rest: &str) -> Result<Answer, Error> {
-        // Blobs' names are paths, in which a name cannot be a folder too. Nothing else in a key needs an escape.
+        // The names of blobs are paths, and no name can also be a folder. Nothing else in a key needs an escape.
         let name = key.replace('/', "%2F");
         match self.wire.ask(format!(r#"["{verb}","{name}"{rest}]"#)).await {
             Met::Answer(answer) => Ok(answer),
@@ -56,7 +55,7 @@ impl Blobs {
         match self.ask("write", key, &rest).await?.status {
             200 => Ok(Swap::Done),
             412 => Ok(Swap::Conflict),
-            _ => Err(refused("a write does not tell whether it was made; use a store of @netlify/blobs 10 or newer")),
+            _ => Err(refused("a write does not report whether it was made; use a store of @netlify/blobs 10 or newer")),
         }
     }
 }
@@ -66,7 +65,7 @@ impl Versioned for Blobs {
     type Version = String;
 
     fn capabilities(&self) -> Capabilities {
-        // Never more, sometimes less: who loses to others too often, or reads what is old, is not decided on.
+        // It never admits more than the limit. It admits less if a request loses to others too often or reads an old value.
         let accuracy = Accuracy::Approximate(Drift::WITHIN_LIMIT);
         Capabilities { accuracy, idempotency: false, round_trips: 2, ..Capabilities::EXACT }
     }
@@ -76,7 +75,7 @@ impl Versioned for Blobs {
         if status == 404 {
             return Ok(None);
         }
-        // Without one, a write could only be blind.
+        // Without a version, a write would overwrite whatever is there.
         let version = version.filter(|etag| !etag.is_empty());
         let version = version.ok_or_else(|| refused("a value came without an ETag, so it cannot be written safely"))?;
         Ok(Some(VersionedValue { bytes, version }))
@@ -95,7 +94,7 @@ impl Versioned for Blobs {
     }
 }
 
-/// As JSON. An entity tag holds quotes, and nothing else that JSON escapes.
+/// Appends a JSON string. An entity tag contains quotes and nothing else that JSON escapes.
 fn text(out: &mut String, text: &str) {
     out.push('"');
     for character in text.chars() {

@@ -1,7 +1,7 @@
-//! Calls that wait for their host.
+//! Calls that the host resumes.
 //!
-//! A call runs until it wants something of the store. It then stops, and goes on when it is told what became of that. So
-//! WebAssembly never waits, and needs none of the promises, closures and objects of JavaScript that waiting takes.
+//! A call runs until it needs the store. It then returns its request to the host, which resumes it with the answer. So
+//! WebAssembly never waits, and needs no promises, closures or objects of JavaScript.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -17,17 +17,17 @@ use crate::gate::Limit;
 use crate::options::whole;
 use crate::verdict::verdict;
 
-/// What passes between a limiter's store and its host, for the one call that runs at a time.
+/// Carries requests and answers between a limiter's store and its host. One call runs at a time.
 #[derive(Default)]
 pub(crate) struct Wire {
     wanted: Cell<Option<String>>,
     met: Cell<Option<Met>>,
 }
 
-/// What became of what was wanted.
+/// The result of a request to the store.
 pub(crate) enum Met {
     Answer(Answer),
-    /// Something was thrown.
+    /// The host threw an error.
     Failed {
         name: String,
         message: String,
@@ -36,18 +36,18 @@ pub(crate) enum Met {
     Late,
 }
 
-/// What the store answered.
+/// An answer of the store.
 pub(crate) struct Answer {
-    /// As of HTTP.
+    /// The status in HTTP's terms.
     pub(crate) status: u16,
-    /// Where the store tells versions apart, which one this is.
+    /// The version of the bytes, if the store has versions.
     #[cfg_attr(feature = "upstash", expect(dead_code, reason = "Upstash has none"))]
     pub(crate) version: Option<String>,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Wire {
-    /// Has the host do what is wanted, an array as JSON, and waits for what became of it.
+    /// Gives the host a request, a JSON array, and waits for the result.
     pub(crate) async fn ask(&self, wanted: String) -> Met {
         self.wanted.set(Some(wanted));
         poll_fn(|_| self.met.take().map_or(Poll::Pending, Poll::Ready)).await
@@ -56,8 +56,8 @@ impl Wire {
 
 type Run = Pin<Box<dyn Future<Output = Result<String, JsValue>>>>;
 
-/// Makes calls, one after another. Each of its methods goes on with the call, and gives what that wants of the store next, an
-/// array as JSON; or what came of it, anything else.
+/// Makes calls, one after another. Each method resumes the call and returns its next request to the store, a JSON array, or
+/// its result, any other text.
 #[wasm_bindgen]
 pub struct Caller {
     limit: Rc<Limit>,
@@ -88,7 +88,7 @@ impl Caller {
     }
 }
 
-/// Of a sender, who was resolved, it is the key's own text; of anything else a text to make one of.
+/// A sender's text is a key already. Any other text becomes one.
 fn key_of(text: &str) -> Key {
     let of_sender = ["sub:", "key:", "ip:"].iter().any(|start| text.starts_with(start));
     Key::from_text(text).filter(|_| of_sender).unwrap_or_else(|| Key::new(text))
@@ -96,7 +96,7 @@ fn key_of(text: &str) -> Key {
 
 #[wasm_bindgen]
 impl Caller {
-    /// Decides on a request, or where it `peeks` says how it would: the verdict.
+    /// Decides on a request, or only says how it would if it `peeks`. The result is the verdict.
     pub fn check(
         &mut self,
         key: &str,
@@ -118,7 +118,7 @@ impl Caller {
         })
     }
 
-    /// Gives back what a request was charged.
+    /// Refunds what a request was charged.
     pub fn refund(&mut self, key: &str, cost: f64, charged_at: f64, now: f64) -> Result<String, JsValue> {
         let (limit, key) = (Rc::clone(&self.limit), key_of(key));
         self.begin(async move {
@@ -129,7 +129,7 @@ impl Caller {
         })
     }
 
-    /// Forgets what a key used.
+    /// Deletes what a key has used.
     pub fn reset(&mut self, key: &str) -> Result<String, JsValue> {
         let (limit, key) = (Rc::clone(&self.limit), key_of(key));
         self.begin(async move {
@@ -138,17 +138,17 @@ impl Caller {
         })
     }
 
-    /// The store has answered.
+    /// Resumes the call with the store's answer.
     pub fn answered(&mut self, status: u16, bytes: Vec<u8>, version: Option<String>) -> Result<String, JsValue> {
         self.go_on(Some(Met::Answer(Answer { status, version, bytes })))
     }
 
-    /// What asked the store has thrown.
+    /// Resumes the call after the request to the store threw.
     pub fn failed(&mut self, name: String, message: String) -> Result<String, JsValue> {
         self.go_on(Some(Met::Failed { name, message }))
     }
 
-    /// The deadline has passed: ends the call.
+    /// Ends the call because its deadline has passed.
     pub fn late(&mut self) -> Result<String, JsValue> {
         self.go_on(Some(Met::Late))
     }

@@ -1,18 +1,18 @@
-//! Errors on their way to JavaScript.
+//! Errors as JavaScript gets them.
 
 use std::error::Error as _;
 
-use tidegate_core::{Error, ErrorKind};
+use tidegate_core::Error;
 use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
 extern "C" {
-    /// A plain array of an error's kind and its message, of which the package makes a `TidegateError`.
+    /// An array of an error's kind and its message. The TypeScript makes a `TidegateError` of it.
     #[wasm_bindgen(js_name = Array)]
     fn pair(kind: &str, message: &str) -> JsValue;
 }
 
-/// An error of a decision's.
+/// The error of a call.
 pub(crate) fn thrown(error: Error) -> JsValue {
     match error.source() {
         Some(source) => pair(error.kind().name(), &format!("{error} ({source})")),
@@ -20,12 +20,7 @@ pub(crate) fn thrown(error: Error) -> JsValue {
     }
 }
 
-/// An error about a value of the caller's, which the message names before a colon, below `place`.
+/// An error about an option. Its message begins with the option's place, which is below `place`, and a colon.
 pub(crate) fn misplaced(place: &str, error: Error) -> JsValue {
     pair(error.kind().name(), &format!("{place}{error}"))
-}
-
-/// A value of the caller's that cannot be right; the message names it before a colon.
-pub(crate) fn invalid(message: &str) -> JsValue {
-    pair(ErrorKind::Invalid.name(), message)
 }

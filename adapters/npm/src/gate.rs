@@ -1,4 +1,4 @@
-//! What the TypeScript calls. Every number that it hands over it has found to be whole.
+//! The interface to TypeScript, which has checked that every number it passes is whole.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -7,7 +7,6 @@ use tidegate_core::{BodyFormat, ClientIpSource, DenyCache, Identity, Limiter as 
 use wasm_bindgen::prelude::*;
 
 use crate::call::{Caller, Wire};
-use crate::error::invalid;
 use crate::options::Options;
 use crate::store::{self, Store};
 
@@ -18,7 +17,7 @@ pub struct Gate {
     limit: Rc<Limit>,
 }
 
-/// What its calls need of it.
+/// The part of a [`Gate`] that its calls use.
 pub(crate) struct Limit {
     pub(crate) policy: Policy,
     pub(crate) limiter: DenyCache<Store>,
@@ -28,7 +27,7 @@ pub(crate) struct Limit {
 
 #[wasm_bindgen]
 impl Gate {
-    /// A limiter by its options.
+    /// Makes a limiter from its options.
     #[wasm_bindgen(constructor)]
     pub fn new(options: &Options) -> Result<Gate, JsValue> {
         let wire = Rc::<Wire>::default();
@@ -39,12 +38,12 @@ impl Gate {
         Ok(Self { source: options.source()?, limit: Rc::new(limit) })
     }
 
-    /// The header fields that tell the client's address, separated by commas.
+    /// The header fields that contain the client's address, separated by commas.
     pub fn fields(&self) -> String {
         self.source.fields().join(",")
     }
 
-    /// Whom a request counts against. `first` and `second` are the values of [`Gate::fields`].
+    /// The key that a request counts against. `first` and `second` are the values of [`Gate::fields`].
     pub fn key(
         &self,
         first: Option<String>,
@@ -52,17 +51,17 @@ impl Gate {
         peer: Option<String>,
         subject: Option<String>,
         api_key: Option<String>,
-    ) -> Result<String, JsValue> {
-        let peer = peer.map(|peer| peer.parse::<IpAddr>()).transpose();
-        let peer = peer.map_err(|_| invalid("peer: no address; write an IPv4 or IPv6 address without a port"))?;
+    ) -> String {
+        // Anything but one address counts as missing: a list may contain what the client wrote.
+        let peer = peer.and_then(|peer| peer.parse::<IpAddr>().ok());
         let values = [first, second].into_iter();
         let headers = self.source.fields().iter().zip(values).filter_map(|(name, value)| Some((name, value?)));
         let client_ip = self.source.find(headers, peer).ok();
         let identity = Identity { subject: subject.as_deref(), api_key: api_key.as_deref(), client_ip };
-        Ok(identity.resolve().as_str().to_string())
+        identity.resolve().as_str().to_string()
     }
 
-    /// Who makes calls on it.
+    /// A caller, which makes calls on this limiter.
     pub fn caller(&self) -> Caller {
         Caller::new(&self.limit)
     }

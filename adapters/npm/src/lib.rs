@@ -1,7 +1,7 @@
-//! What the npm package `@tidegate/edge` runs: quotas and keys checked, decisions on a store, responses. The TypeScript
-//! beside it reads the options, takes a `Request` apart and hands out what this decides.
+//! The WebAssembly of the npm package `@tidegate/edge`: it checks quotas and keys, decides on a store, and writes responses.
+//! The TypeScript beside it reads the options and the fields of a `Request`, and returns the verdicts.
 //!
-//! It is built once for each store, for an edge loads every byte before its first request.
+//! It is built once for each store, because an edge runtime loads every byte before its first request.
 #![cfg(target_arch = "wasm32")]
 
 #[cfg(feature = "blobs")]

@@ -1,4 +1,4 @@
-//! The options, as the TypeScript has read them: of the right types, none missing.
+//! The options. The TypeScript has checked their types and filled in the defaults.
 
 use tidegate_core::{ClientIpSource, Ipv6Prefix, Millis, Policy, Quota};
 use wasm_bindgen::prelude::*;
@@ -7,7 +7,7 @@ use crate::error::misplaced;
 
 #[wasm_bindgen]
 extern "C" {
-    /// A limiter's options.
+    /// The options of a limiter.
     pub type Options;
 
     #[wasm_bindgen(method, getter)]
@@ -28,7 +28,7 @@ extern "C" {
     #[wasm_bindgen(method, getter, js_name = trustTrueClientIp)]
     fn trust_true_client_ip(this: &Options) -> bool;
 
-    /// Whether a denial's body is a problem.
+    /// Whether the body of a denial is `application/problem+json`.
     #[wasm_bindgen(method, getter)]
     pub(crate) fn problem(this: &Options) -> bool;
 
@@ -44,7 +44,7 @@ extern "C" {
 
 #[wasm_bindgen]
 extern "C" {
-    /// A quota of a policy's.
+    /// A quota of a policy.
     type QuotaOptions;
 
     #[wasm_bindgen(method, getter)]
@@ -109,7 +109,7 @@ impl QuotaOptions {
     }
 }
 
-/// A number that the TypeScript found to be whole, not negative and below 2^53.
+/// A number that the TypeScript has checked: whole, not negative and below 2^53.
 #[expect(clippy::cast_possible_truncation, reason = "it is whole and below 2^53")]
 pub(crate) const fn whole(number: f64) -> u64 {
     number as u64

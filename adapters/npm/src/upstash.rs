@@ -13,7 +13,7 @@ use crate::options::{Options, whole};
 
 #[wasm_bindgen]
 extern "C" {
-    /// The options that only Upstash has.
+    /// The options of a limiter on Upstash.
     #[wasm_bindgen(extends = Options)]
     type Database;
 
@@ -22,6 +22,9 @@ extern "C" {
 
     #[wasm_bindgen(method, getter)]
     fn token(this: &Database) -> String;
+
+    #[wasm_bindgen(method, getter, js_name = allowInsecureHttp)]
+    fn allow_insecure_http(this: &Database) -> bool;
 
     #[wasm_bindgen(method, getter, js_name = keyLocking)]
     fn key_locking(this: &Database) -> Option<bool>;
@@ -41,6 +44,7 @@ pub(crate) fn open(options: &Options, wire: Rc<Wire>) -> Result<Store, JsValue> 
     let token = database.token();
     let mut config = RestConfig::new(database.url(), &token)
         .deadline(options.deadline())
+        .allow_insecure_http(database.allow_insecure_http())
         .clock(clock)
         .min_ttl(Millis::new(whole(database.min_ttl_ms())));
     if let Some(yes) = database.key_locking() {
@@ -49,14 +53,14 @@ pub(crate) fn open(options: &Options, wire: Rc<Wire>) -> Result<Store, JsValue> 
     Ok(Rest::over(Endpoint { wire, token }, config).map_err(|error| misplaced("", error))?.limiter())
 }
 
-/// The database's endpoint, by way of the host.
+/// The database's REST endpoint. The host sends the requests.
 pub(crate) struct Endpoint {
     wire: Rc<Wire>,
     token: String,
 }
 
 impl Transport for Endpoint {
-    /// The host keeps it.
+    /// The host keeps the deadline.
     type Deadline = ();
 
     fn deadline(&self, _: Millis) {}
@@ -64,7 +68,7 @@ impl Transport for Endpoint {
     async fn post(&self, command: String, (): &()) -> Result<Response, NoAnswer> {
         match self.wire.ask(command).await {
             Met::Answer(answer) => Ok(Response { status: answer.status, body: answer.bytes }),
-            // What a `fetch` throws may repeat the token, and does not tell whether anything was sent.
+            // An error of `fetch` may contain the token, and does not tell whether the request was sent.
             Met::Failed { name, message } => {
                 Err(NoAnswer::Lost(format!("{name}: {message}").replace(&self.token, "…").into()))
             }

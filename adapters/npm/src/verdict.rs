@@ -1,17 +1,17 @@
-//! Decisions on their way to JavaScript: one text, for handing over an object costs more, and most who ask need but its first
-//! line. It is made like a response of HTTP:
+//! Decisions as JavaScript gets them: as one text. An object would cost more, and most callers need only the first line. The
+//! text has the form of an HTTP response:
 //!
-//! 1. `allowed`, `denied`, `never_admissible`, or `undecided` where the limiter failed; and if it is refused, the status.
-//! 2. Which quota bound; after how many milliseconds to retry; how many to delay; when it was decided; where; and of each
-//!    quota its name, its limit, how much remains, and after how many milliseconds it is unused. `-` for what is not told.
-//! 3. The response fields, one a line; and if it is refused an empty line, and the body.
+//! 1. `allowed`, `denied`, `never_admissible`, or `undecided` if the limiter failed; for a refused request also the status.
+//! 2. The index of the binding quota, `retry_after`, the delay and the time of the decision in milliseconds, and its origin;
+//!    then for each quota its name, its limit, what remains, and `reset_after` in milliseconds. `-` stands for an unknown number.
+//! 3. The response fields, one on each line; for a refused request also an empty line and the body.
 
 use std::fmt::Write as _;
 
 use tidegate_core::{BodyFormat, Decision, ErrorKind, Policy, Rejection, ResponseFields};
 use wasm_bindgen::prelude::*;
 
-/// All that there is to say of a decision.
+/// The text of a decision.
 pub(crate) fn verdict(policy: &Policy, decision: &Decision, format: BodyFormat) -> String {
     let rejection = Rejection::denied(policy, decision, format);
     let mut out = begun(decision.status().name(), rejection.as_ref());
@@ -32,19 +32,24 @@ pub(crate) fn verdict(policy: &Policy, decision: &Decision, format: BodyFormat) 
     out
 }
 
-/// What to do with a request that was not decided on, for an error of the kind so named.
+/// The outcome of a request that was not decided on because of an error of this kind.
+///
+/// The request may go on only if the limiter fails open and the store has failed. An invalid request gets a 400, everything
+/// else a 503.
 #[wasm_bindgen]
-pub fn undecided(kind: &str, passes: bool) -> String {
-    const KINDS: [ErrorKind; 7] = [
-        ErrorKind::Invalid,
-        ErrorKind::Unavailable,
-        ErrorKind::Timeout,
-        ErrorKind::Contended,
-        ErrorKind::Corrupt,
-        ErrorKind::Refused,
-        ErrorKind::Unsupported,
-    ];
-    let kind = KINDS.into_iter().find(|known| known.name() == kind).unwrap_or(ErrorKind::Unavailable);
+pub fn undecided(kind: &str, fails_open: bool) -> String {
+    const INVALID: &str = concat!(
+        "undecided 400\n0 - 0 0 fail_mode\n",
+        "content-type:application/json\n\n",
+        r#"{"error":"invalid_request"}"#,
+    );
+    const KINDS: [ErrorKind; 5] =
+        [ErrorKind::Unavailable, ErrorKind::Timeout, ErrorKind::Contended, ErrorKind::Refused, ErrorKind::Unsupported];
+    if kind == ErrorKind::Invalid.name() {
+        return INVALID.into();
+    }
+    let kind = KINDS.into_iter().find(|known| known.name() == kind).unwrap_or(ErrorKind::Corrupt);
+    let passes = fails_open && kind.is_store_failure();
     let rejection = (!passes).then(|| Rejection::unavailable(kind));
     let mut out = begun("undecided", rejection.as_ref());
     out.push_str("0 - 0 0 fail_mode");

@@ -1,4 +1,4 @@
-// What an endpoint may do instead of answering, over real connections.
+// Endpoints that do not answer as they should, over real connections.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -10,7 +10,7 @@ const request = new Request("https://example.com/", { headers: { "x-vercel-forwa
 const policy = { name: "api", quotas: [{ algorithm: "fixed_window", limit: 1_000_000, window_ms: 86_400_000 }] };
 const ADMITTED = '{"result":"a"}';
 
-/** An endpoint that does as `serve.now` says, what it has not answered yet, and a limiter on it. */
+/** An endpoint whose handler is `serve.now`, the responses that it still owes, and a limiter on it. */
 async function endpoint(now, options) {
   const [serve, waiting] = [{ now }, new Set()];
   const server = createServer((request, response) => {
@@ -27,15 +27,15 @@ const answer = (response) => response.end(ADMITTED);
 const kinds = (verdicts) => [...new Set(verdicts.map(({ error }) => error?.kind))];
 
 for (const [how, stall] of [["nothing", () => {}], ["the head of an answer", (response) => response.flushHeaders()]]) {
-  test(`${how}, and then silence: each call takes the deadline, and what is left waiting does not grow`, async () => {
+  test(`an endpoint sends ${how} and then hangs: each call takes the deadline, and the requests under way do not pile up`, async () => {
     let asked = 0;
-    const { serve, waiting, tidegate } = await endpoint((response) => (asked++, stall(response)), { deadlineMs: 100 });
+    const { serve, waiting, tidegate } = await endpoint((response) => (asked++, stall(response)), { deadlineMs: 200 });
     const burst = () => Promise.all(Array.from({ length: 10 }, () => tidegate.check(request)));
     for (let nth = 0; nth < 6; nth++) {
       const began = performance.now();
       assert.deepEqual(kinds(await burst()), ["timeout"]);
       const took = performance.now() - began;
-      assert.ok(took >= 99 && took < 1_000, `${took} ms`);
+      assert.ok(took >= 199 && took < 1_500, `${took} ms`);
       for (let tries = 0; waiting.size > 10; tries++) {
         assert.ok(tries < 100, `${waiting.size} requests are still under way`);
         await new Promise((resolve) => setTimeout(resolve, 20));
@@ -44,24 +44,26 @@ for (const [how, stall] of [["nothing", () => {}], ["the head of an answer", (re
     assert.equal(asked, 60);
     serve.now = answer;
     waiting.forEach(answer);
-    assert.deepEqual(kinds(await burst()), [undefined]);
+    let found;
+    for (let tries = 0; tries < 10 && String(found) !== ""; tries++) found = kinds(await burst());
+    assert.deepEqual(found, [undefined]);
   });
 }
 
-test("an endpoint that leads elsewhere is told from one that is not there, and is not followed", async () => {
+test("a redirect is not followed, and its error differs from that of an endpoint that is down", async () => {
   const elsewhere = (response) => response.writeHead(302, { location: "/elsewhere" }).end();
   const { serve, tidegate } = await endpoint(elsewhere);
   const { error } = await tidegate.check(request);
   assert.deepEqual([error.kind, /leads elsewhere/.test(error.message)], ["refused", true]);
   serve.now = answer;
   for (let nth = 0; nth < 2; nth++) assert.equal((await tidegate.check(request)).allowed, true);
-  // Where it has answered before, the first that is led elsewhere cannot say so yet.
+  // After an answer, the first redirect is an error of fetch without a status.
   serve.now = elsewhere;
   const moved = [await tidegate.check(request), await tidegate.check(request), await tidegate.check(request)];
   assert.deepEqual(moved.map(({ error }) => error.kind), ["unavailable", "refused", "refused"]);
 });
 
-test("an answer without end is read no further than an answer may be long", async () => {
+test("an endless answer is read no further than the longest valid one", async () => {
   let closed;
   const endless = (response) => {
     closed = once(response, "close");
@@ -74,7 +76,7 @@ test("an answer without end is read no further than an answer may be long", asyn
   await closed;
 });
 
-test("a connection that ends before the answer may have been charged, and the next call makes another", async () => {
+test("a call whose connection breaks may have been charged, and the next call opens another connection", async () => {
   const { serve, tidegate } = await endpoint((response) => response.destroy());
   const { error } = await tidegate.check(request);
   assert.deepEqual([error.kind, /may have been charged/.test(error.message)], ["unavailable", true]);

@@ -19,7 +19,7 @@ const options = {
 };
 const request = new Request("https://example.com/", { headers: { "x-vercel-forwarded-for": "192.0.2.1", "x-forwarded-for": "203.0.113.1" } });
 
-/** What is wrong: the field, and what is said of it. */
+/** The field and the message of the error that these options cause. */
 function refusal(changes) {
   try {
     new Tidegate({ ...options, ...changes });
@@ -29,11 +29,11 @@ function refusal(changes) {
     assert.ok(error.message.startsWith(`${error.field}: `), error.message);
     return [error.field, error.message.slice(error.field.length + 2)];
   }
-  assert.fail(`taken: ${JSON.stringify(changes)}`);
+  assert.fail(`accepted: ${JSON.stringify(changes)}`);
 }
 const quotas = (...quotas) => ({ policy: { name: "api", quotas } });
 
-test("a wrong option is named, with what would be right", () => {
+test("the error for a wrong option names it and says what to write", () => {
   const cases = [
     [{ url: undefined }, "url", /missing; write the database's UPSTASH_REDIS_REST_URL/],
     [{ url: "rediss://eu1.upstash.io" }, "url", /REST/],
@@ -45,9 +45,15 @@ test("a wrong option is named, with what would be right", () => {
     [{ platform: "versel" }, "platform", /did you mean "vercel"\?/],
     [{ tokn: "t" }, "tokn", /did you mean "token"\?/],
     [{ deadlineMs: 0 }, "deadlineMs", /write at least 1 ms/],
-    [{ deadlineMs: "250" }, "deadlineMs", /"250" is no whole number/],
+    [{ deadlineMs: "250" }, "deadlineMs", /"250" is not a whole number/],
     [{ ipv6Prefix: 32 }, "ipv6Prefix", /write 48 to 128/],
-    [{ identify: "sub" }, "identify", /no function/],
+    [{ url: "http://srh.internal:8079" }, "url", /clear text; write https:\/\/, or allow it with allowInsecureHttp/],
+    [{ url: "http://127.0.0.1.example.com" }, "url", /clear text/],
+    [{ url: "http://[2001:db8::1]" }, "url", /clear text/],
+    [{ allowInsecureHttp: "yes" }, "allowInsecureHttp", /write true or false/],
+    [{ onError: "console" }, "onError", /not a function/],
+    [{ onIdentifyError: "addres" }, "onIdentifyError", /did you mean "address"\?/],
+    [{ identify: "sub" }, "identify", /not a function/],
     [{ denyCache: { hold: 1 } }, "denyCache.hold", /did you mean "holdMs"\?/],
     [{ policy: undefined }, "policy", /missing/],
     [{ policy: { name: "api", quota: [] } }, "policy.quota", /did you mean "quotas"\?/],
@@ -55,7 +61,7 @@ test("a wrong option is named, with what would be right", () => {
     [quotas(), "policy.quotas", /write 1 to 8 quotas/],
     [quotas({ ...quota, windw_ms: 1 }), "policy.quotas[0].windw_ms", /did you mean "window_ms"\?/],
     [quotas(quota, { ...quota, limit: 0 }), "policy.quotas[1].limit", /0 is out of range; write a whole number from 1 to/],
-    [quotas({ ...quota, limit: 1.5 }), "policy.quotas[0].limit", /1.5 is no whole number/],
+    [quotas({ ...quota, limit: 1.5 }), "policy.quotas[0].limit", /1.5 is not a whole number/],
     [quotas({ algorithm: "token_bucket", capacity: 1, refill: 1 }), "policy.quotas[0].per_ms", /missing/],
     [quotas({ algorithm: "token_buckt", capacity: 1 }), "policy.quotas[0].algorithm", /did you mean "token_bucket"\?/],
     [quotas({ ...quota, name: "a b" }), "policy.quotas[0].name", /cannot be a name/],
@@ -67,7 +73,14 @@ test("a wrong option is named, with what would be right", () => {
   }
 });
 
-test("neither an error nor the limiter shows the token", async () => {
+test("an http:// URL needs no permission on this machine, and elsewhere takes one", () => {
+  for (const host of ["localhost", "LOCALHOST:8079", "127.0.0.1", "127.1.2.3:80", "[::1]:8079/path", "[::ffff:127.0.0.1]"]) {
+    assert.ok(new Tidegate({ ...options, url: `http://${host}` }), host);
+  }
+  assert.ok(new Tidegate({ ...options, url: "http://srh.internal:8079", allowInsecureHttp: true }));
+});
+
+test("neither an error nor the limiter contains the token", async () => {
   const token = "a-secret-that-is-wrong";
   const tidegate = new Tidegate({ ...options, token });
   const { error, response } = await tidegate.check(request);
@@ -76,7 +89,7 @@ test("neither an error nor the limiter shows the token", async () => {
   assert.doesNotMatch(error.message + error.stack + JSON.stringify(tidegate) + (await response.text()), new RegExp(token));
 });
 
-test("the verdict tells each quota, and its response is the whole 429", async () => {
+test("the verdict contains each quota, and its response is the complete 429", async () => {
   const tidegate = new Tidegate(options);
   const first = await tidegate.check(request, { cost: 3 });
   assert.deepEqual([first.allowed, first.limited, first.origin, first.failedOpen], [true, false, "store", false]);
@@ -95,7 +108,7 @@ test("the verdict tells each quota, and its response is the whole 429", async ()
   assert.equal((await tidegate.check(request, { cost: 3 })).allowed, true);
 });
 
-test("who is counted: what was verified before the address, and no forged field", async () => {
+test("a verified identity counts before the address, and forged fields are ignored", async () => {
   const tidegate = new Tidegate({ ...options, identify: (request) => ({ subject: request.headers.get("x-sub"), apiKey: request.headers.get("x-key") }) });
   const key = (headers) => tidegate.identify(new Request("https://example.com/", { headers }));
   const forged = { "x-forwarded-for": "203.0.113.1", forwarded: "for=203.0.113.1", "cf-connecting-ip": "203.0.113.1", "client-ip": "203.0.113.1" };
@@ -105,7 +118,7 @@ test("who is counted: what was verified before the address, and no forged field"
   assert.equal(await key(forged), "ip:unknown");
 });
 
-test("a sender's key is what Rust makes of it, whatever its text", async () => {
+test("a sender's key is the one that Rust makes, for any text", async () => {
   const prefix = `sender-${crypto.randomUUID()}`;
   const subject = `${prefix}|a*é`;
   const tidegate = new Tidegate({ ...options, policy: { name: "api", quotas: [{ algorithm: "fixed_window", limit: 1, window_ms: 3_600_000 }] }, identify: () => ({ subject }) });
@@ -115,18 +128,7 @@ test("a sender's key is what Rust makes of it, whatever its text", async () => {
   assert.equal((await tidegate.check(new Request("https://example.com/"), { key: `sub:${subject}` })).allowed, false);
 });
 
-test("a request that nobody can be counted for goes by the fail mode", async () => {
-  const nobody = new Request("https://example.com/", { headers: { "x-forwarded-for": "203.0.113.1" } });
-  const open = await new Tidegate({ ...options, failMode: "open" }).check(nobody);
-  assert.deepEqual([open.allowed, open.failedOpen, open.origin, open.status], [true, true, "fail_mode", "undecided"]);
-  assert.equal(open.headers["x-tidegate-failed-open"], "invalid");
-  assert.equal(open.error.field, "request");
-  assert.match(open.error.message, /vercel tells it in x-vercel-forwarded-for or x-real-ip/);
-  const closed = await new Tidegate(options).check(nobody);
-  assert.deepEqual([closed.allowed, closed.limited, closed.response.status], [false, false, 503]);
-});
-
-test("a key is any text; one that has no form in UTF-8 is refused, for two of those would be one", async () => {
+test("any well-formed text is a key; a lone surrogate is refused", async () => {
   const tidegate = new Tidegate(options);
   for (const key of ["ключ", "鍵", "🔑", "", "a\0b"]) {
     const admitted = [];
@@ -138,7 +140,7 @@ test("a key is any text; one that has no form in UTF-8 is refused, for two of th
   assert.match(error.message, /lone surrogate/);
 });
 
-test("with the deny cache a blocked key costs no request, until what was charged is given back", async () => {
+test("with the deny cache a blocked key costs no request until a refund", async () => {
   const tidegate = new Tidegate({ ...options, denyCache: true });
   const charged = await tidegate.check(request, { cost: 3 });
   assert.equal((await tidegate.check(request)).origin, "store");
@@ -152,7 +154,7 @@ test("with the deny cache a blocked key costs no request, until what was charged
   assert.equal((await tidegate.check(request)).allowed, true);
 });
 
-test("use 8 of 10, ask for 5, ask for 1: the last is admitted; @upstash/ratelimit denies it", async () => {
+test("spend 8 of 10, request 5, then 1: the last is admitted, and @upstash/ratelimit denies it", async () => {
   const { Ratelimit } = await import("@upstash/ratelimit");
   const { Redis } = await import("@upstash/redis");
   const redis = new Redis({ url: server.url, token: server.token });
@@ -166,7 +168,7 @@ test("use 8 of 10, ask for 5, ask for 1: the last is admitted; @upstash/ratelimi
   assert.deepEqual([ours, theirs], [[true, false, true], [true, false, false]]);
 });
 
-test("500 at once: exactly the limit", async () => {
+test("500 concurrent requests: exactly the limit is admitted", async () => {
   const tidegate = new Tidegate({ ...options, deadlineMs: 20_000, ...quotas({ ...quota, limit: 60 }) });
   const verdicts = await Promise.all(Array.from({ length: 500 }, () => tidegate.check(request)));
   assert.equal(verdicts.filter(({ allowed }) => allowed).length, 60);

@@ -1,4 +1,4 @@
-// Each example, called as its framework calls it, over a real redis-server.
+// The examples, called as their frameworks call them, over a real redis-server.
 
 import assert from "node:assert/strict";
 import { after, beforeEach, test } from "node:test";
@@ -13,7 +13,7 @@ beforeEach(() => server.command("FLUSHALL"));
 const from = (field, address, path = "/api/hello") =>
   new Request(`https://example.com${path}`, { headers: { [field]: address, "x-forwarded-for": `203.0.113.${Math.floor(Math.random() * 250)}` } });
 
-/** Two of three pass, whatever else the client claims of its address; another client is not affected. */
+/** Two of three requests pass, whatever the client claims about its address. Another client is not affected. */
 async function admitsTwo(send) {
   const responses = [];
   for (let nth = 0; nth < 3; nth++) responses.push(await send("192.0.2.1"));
@@ -26,17 +26,17 @@ async function admitsTwo(send) {
   return responses;
 }
 
-test("Next.js: a middleware with NextRequest, on the paths that its matcher names", async () => {
+test("Next.js: a proxy with NextRequest, on the paths of its matcher", async () => {
   const { NextRequest } = await import("next/server.js");
-  const { middleware, config } = await import("../examples/next/middleware.mjs");
-  const [first] = await admitsTwo((address) => middleware(new NextRequest(from("x-vercel-forwarded-for", address)), { waitUntil() {} }));
+  const { proxy, config } = await import("../examples/next/proxy.js");
+  const [first] = await admitsTwo((address) => proxy(new NextRequest(from("x-vercel-forwarded-for", address)), { waitUntil() {} }));
   assert.equal(first.headers.get("x-middleware-next"), "1");
   const { unstable_doesMiddlewareMatch: matches } = await import("next/experimental/testing/server.js");
   const on = (url) => matches({ config, nextConfig: {}, url });
   assert.deepEqual([on("/api/hello"), on("/about")], [true, false]);
 });
 
-test("SvelteKit: a handle in a sequence, by the address that the adapter tells", async () => {
+test("SvelteKit: a handle in a sequence, by the address from the adapter", async () => {
   const { sequence } = await import("@sveltejs/kit/hooks");
   const { with_request_store: asKitDoes } = await import("@sveltejs/kit/internal/server");
   const { handle } = await import("../examples/sveltekit/src/hooks.server.mjs");
@@ -50,7 +50,7 @@ test("SvelteKit: a handle in a sequence, by the address that the adapter tells",
   assert.deepEqual([home.status, home.headers.get("x-ratelimit-limit")], [200, null]);
 });
 
-test("React Router: its request handler, and what a cached answer gives back after the response", async () => {
+test("React Router: its request handler, and a refund after a 304", async () => {
   const { handler } = await import("../examples/react-router/server.mjs");
   let status = 200;
   const routes = { hello: { id: "hello", path: "api/hello", module: { loader: () => new Response(status === 304 ? null : "hello", { status }) } } };
@@ -68,7 +68,7 @@ test("React Router: its request handler, and what a cached answer gives back aft
   }
 });
 
-test("Hono: on its paths only, and what a cached answer gives back after the response", async () => {
+test("Hono: only on its paths, and a refund after a 304", async () => {
   const { app } = await import("../examples/hono/app.mjs");
   await admitsTwo((address) => app.request(from("cf-connecting-ip", address)));
   const home = await app.request(from("cf-connecting-ip", "192.0.2.1", "/"));
@@ -86,7 +86,7 @@ test("Hono: on its paths only, and what a cached answer gives back after the res
 
 test("Netlify: an edge function before the site", async () => {
   const { default: limited, config } = await import("../examples/netlify/limit.mjs");
-  // What a site serves was fetched: its headers cannot be changed.
+  // The headers of a fetched response cannot be changed.
   const fetched = async () => {
     const response = await fetch(`data:text/plain,hello`);
     assert.throws(() => response.headers.set("a", "b"));
@@ -96,7 +96,7 @@ test("Netlify: an edge function before the site", async () => {
   assert.equal(config.path, "/api/*");
 });
 
-test("a store that does not answer: the request passes, and the response says why", async () => {
+test("a store that is down: the request passes, and the response says why", async () => {
   const { limit } = await import("@tidegate/edge/react-router");
   const { Tidegate } = await import("@tidegate/edge");
   const policy = { name: "api", quotas: [{ algorithm: "fixed_window", limit: 2, window_ms: 60_000 }] };

@@ -1,4 +1,4 @@
-// A redis-server and Upstash's REST protocol in front of it, for tests and benchmarks.
+// A redis-server behind Upstash's REST protocol, for tests and benchmarks.
 
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -12,7 +12,7 @@ import { fileURLToPath } from "node:url";
 const root = path.join(path.dirname(fileURLToPath(import.meta.url)), "../../..");
 const token = "secret-of-the-tests";
 
-/** Starts both; `profile` is cargo's. */
+/** Starts both. `profile` is a profile of cargo. */
 export async function upstash({ profile = "dev" } = {}) {
   execFileSync("cargo", ["build", "--quiet", "--package", "tidegate-host-upstash-rest", "--profile", profile], { cwd: root, stdio: "inherit" });
   const folder = mkdtempSync(path.join(tmpdir(), "tidegate-npm-"));
@@ -35,7 +35,7 @@ export async function upstash({ profile = "dev" } = {}) {
     url,
     token,
     command,
-    /** Commands that the server has run so far, those within scripts among them: what Upstash bills. */
+    /** How many commands the server has run so far, also in scripts. Upstash bills them. */
     async billed() {
       const stats = [...(await command("INFO", "commandstats")).matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)];
       return stats.filter(([, name]) => !/^(info|ping|client|hello|script|command)/.test(name)).reduce((sum, [, , calls]) => sum + Number(calls), 0);
@@ -49,7 +49,7 @@ export async function upstash({ profile = "dev" } = {}) {
   };
 }
 
-async function freePort() {
+export async function freePort() {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address();

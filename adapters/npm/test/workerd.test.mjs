@@ -1,4 +1,4 @@
-// The package on workerd, the runtime of Cloudflare's Workers, loaded as wrangler would load it.
+// The package on workerd, the runtime of Cloudflare Workers, loaded as wrangler loads it.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -23,7 +23,7 @@ export default {
   },
 };`;
 
-test("Cloudflare: a Worker of several requests, by the address that Cloudflare tells", async (context) => {
+test("Cloudflare: a Worker limits several requests by the address from Cloudflare", async (context) => {
   const server = await upstash();
   context.after(() => server.stop());
   const folder = path.dirname(new URL(import.meta.url).pathname);

@@ -1,16 +1,16 @@
 import type { Answer } from "./calls.js";
 import { invalid } from "./error.js";
 
-/** The longest answer that is taken, as of `tidegate-redis`. */
+/** The longest answer that is read, as in `tidegate-redis`. */
 const ANSWER_LEN_MAX = 1 << 20;
 
-/** Where Upstash says how far a request's writes have come. Repeated, it makes the next request see them, wherever it is served. */
+/** Upstash's field for consistent reads: a request that repeats the last value sees all earlier writes, on any replica. */
 const SYNC_TOKEN = "upstash-sync-token";
 
-/** Next.js caches what `fetch` brings unless told not to. Elsewhere no answer to a `POST` is cached, and nobody reads this. */
+/** Keeps Next.js from caching the answers of `fetch`. Other hosts ignore it. */
 const NOT_CACHED = { next: { revalidate: 0 } };
 
-/** A database's REST endpoint, by the host's `fetch`. */
+/** A database's REST endpoint, over the host's `fetch`. */
 export class Endpoint {
   readonly #url: string;
   readonly #headers: Record<string, string>;
@@ -18,17 +18,18 @@ export class Endpoint {
   #redirect: RequestRedirect = "manual";
 
   constructor({ url, token }: { url: string; token: string }) {
-    if (!takes(url, {})) throw invalid("url", "no URL; write https://<database>.upstash.io");
+    if (!takes(url, {})) throw invalid("url", "not a URL; write https://<database>.upstash.io");
     this.#url = url;
     this.#headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
     this.#answering = takes(url, { redirect: "error" }) ? "error" : "manual";
   }
 
   /**
-   * Sends a command, once.
+   * Sends a command once.
    *
-   * No redirect is followed. Where one is an error a host need not keep the body for it, which on Node.js is a tenth of the
-   * whole request; but only where it is not does its status tell what is wrong. So it is an error while answers come.
+   * Redirects are never followed. If a redirect is an error, the host need not keep a copy of the body, which on Node.js saves a
+   * tenth of the request's time. But only the status of a redirect says what is wrong. So redirects are an error while
+   * answers arrive, and are read after a failure.
    */
   async post(body: string, signal: AbortSignal | undefined): Promise<Answer> {
     try {
@@ -46,7 +47,7 @@ export class Endpoint {
   }
 }
 
-/** Whether the host makes such a request. */
+/** Whether the host accepts such a request. */
 function takes(url: string, init: RequestInit): boolean {
   try {
     return Boolean(new Request(url, init));
@@ -55,7 +56,7 @@ function takes(url: string, init: RequestInit): boolean {
   }
 }
 
-/** What came: of more than an answer has, a little more than that. */
+/** The body, or the beginning of a body that is too long. */
 async function bytes(response: Response): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let length = 0;

@@ -1,9 +1,9 @@
 import type * as glue from "#upstash/glue";
 
-/** The WebAssembly of one store, running. */
+/** The running WebAssembly of one store. */
 export type Engine = Pick<typeof glue, "Gate" | "undecided">;
 
-/** Starts it. There is nothing to wait for: the module is compiled, or small enough to be compiled at once. */
+/** Starts the WebAssembly at once: the module is compiled already, or small enough to be compiled synchronously. */
 export function start(module: WebAssembly.Module, imports: typeof glue): Engine {
   const { exports } = new WebAssembly.Instance(module, { a: { ...imports } });
   imports.start(exports);

@@ -1,32 +1,35 @@
-/** What went wrong, so that you can choose what to do about it. */
+/** What went wrong. Only `unavailable` and `timeout` are failures of the store, on which a limiter may fail open. */
 export type ErrorKind = "invalid" | "unavailable" | "timeout" | "contended" | "corrupt" | "refused" | "unsupported";
 
 /**
- * An error that says what would be right. It never holds a token or a key's secret.
+ * An error whose message says what to write instead. It never contains a token or an API key.
  *
  *     new Tidegate({ …, policy: { name: "api", quotas: [{ algorithm: "fixed_window", limit: 10, windw_ms: 1000 }] } })
- *     // TidegateError: policy.quotas[0].windw_ms: unknown field; did you mean "window_ms"?
+ *     // TidegateError: policy.quotas[0].windw_ms: unknown field "windw_ms"; did you mean "window_ms"?
  */
 export class TidegateError extends Error {
   override readonly name = "TidegateError";
 
   constructor(
-    /** What kind of error it is; `invalid` for a value of yours. */
+    /** The kind of error. `invalid` means a wrong option, or a wrong value of a request. */
     readonly kind: ErrorKind,
     message: string,
-    /** Where the value is that is wrong, as you wrote it: `policy.quotas[0].window_ms`. */
+    /** The place of the wrong value, such as `policy.quotas[0].window_ms`. */
     readonly field?: string,
     options?: ErrorOptions,
   ) {
     super(message, options);
   }
 
-  /** An error of the WebAssembly's, or what else was thrown. */
+  /** Makes an error of what was thrown: an array from the WebAssembly, or anything else, which is a bug in this package. */
   static from(thrown: unknown): TidegateError {
     if (thrown instanceof TidegateError) return thrown;
-    if (!Array.isArray(thrown)) return new TidegateError("unavailable", "the limiter itself has failed", undefined, { cause: thrown });
+    if (!Array.isArray(thrown)) return new TidegateError("corrupt", "the limiter itself failed", undefined, { cause: thrown });
     const [kind, message] = thrown as [ErrorKind, string];
-    const renamed = message.replace(/^deadline: /, "deadlineMs: ").replace(/^ipv6_prefix: /, "ipv6Prefix: ");
+    const renamed = message
+      .replace(/^deadline: /, "deadlineMs: ")
+      .replace(/^ipv6_prefix: /, "ipv6Prefix: ")
+      .replace("allow_insecure_http", "allowInsecureHttp");
     return new TidegateError(kind, renamed, kind === "invalid" ? /^([\w.[\]]+): /.exec(renamed)?.[1] : undefined);
   }
 }

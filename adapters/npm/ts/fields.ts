@@ -1,13 +1,13 @@
 import { invalid } from "./error.js";
 
-/** A plain object of the caller's, read field by field: what is wrong in it is told by its place. */
+/** Reads a plain object of the caller's field by field. Its errors name the place of the wrong value. */
 export class Fields {
   readonly #object: Record<string, unknown>;
   readonly #path: string;
 
   constructor(object: unknown, path: string, known: readonly string[]) {
     if (typeof object !== "object" || object === null || Array.isArray(object)) {
-      throw invalid(path || "options", `${shown(object)} is no object; write { ${known.join(", ")} }`);
+      throw invalid(path || "options", `${shown(object)} is not an object; write { ${known.join(", ")} }`);
     }
     this.#object = object as Record<string, unknown>;
     this.#path = path;
@@ -16,7 +16,7 @@ export class Fields {
     }
   }
 
-  /** Where a field is, as the caller would write it. */
+  /** The place of a field, as the caller would write it. */
   place(name: string): string {
     return this.#path ? `${this.#path}.${name}` : name;
   }
@@ -30,11 +30,11 @@ export class Fields {
     return value;
   }
 
-  /** The text is not shown where it is none: it may be a secret in another form. */
+  /** The message does not show the value: it may be a secret in another form. */
   text(name: string, right: string): string | undefined {
     const value = this.get(name);
     if (value === undefined || typeof value === "string") return value;
-    throw invalid(this.place(name), `no text; write ${right}`);
+    throw invalid(this.place(name), `not a string; write ${right}`);
   }
 
   whole(name: string): number | undefined {
@@ -48,27 +48,33 @@ export class Fields {
     throw invalid(this.place(name), `${shown(value)} is neither; write true or false`);
   }
 
+  call(name: string, right: string): unknown {
+    const value = this.get(name);
+    if (value === undefined || typeof value === "function") return value;
+    throw invalid(this.place(name), `not a function; write ${right}`);
+  }
+
   choice<T extends string>(name: string, words: readonly T[]): T | undefined {
     const value = this.get(name);
     if (value === undefined || words.includes(value as T)) return value as T | undefined;
-    throw invalid(this.place(name), typeof value === "string" ? unknown("value", value, words) : `${shown(value)} is no text; write ${words.join(" or ")}`);
+    throw invalid(this.place(name), typeof value === "string" ? unknown("value", value, words) : `${shown(value)} is not a string; write ${words.join(" or ")}`);
   }
 }
 
-/** A number that counts: whole, not negative, and one that JavaScript can tell from its neighbours. */
+/** A whole number that is not negative and that JavaScript represents exactly. */
 export function whole(place: string, value: unknown): number {
   if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;
-  throw invalid(place, `${shown(value)} is no whole number; write one from 0 to 9007199254740991`);
+  throw invalid(place, `${shown(value)} is not a whole number; write one from 0 to 9007199254740991`);
 }
 
-/** A name that is none of the known, with the nearest of them where one is near. */
+/** The message for a name that is not known, with the nearest known name if one is near. */
 function unknown(what: string, name: string, known: readonly string[]): string {
   const [nearest, far] = known.map((word) => [word, distance(name.slice(0, 40), word)] as const).reduce((a, b) => (b[1] < a[1] ? b : a));
   const right = far <= 3 && far < nearest.length ? `did you mean ${JSON.stringify(nearest)}?` : `write one of: ${known.join(", ")}`;
   return `unknown ${what} ${shown(name)}; ${right}`;
 }
 
-/** How many letters must be changed, added or taken away to make one word of the other; case counts for nothing. */
+/** The edit distance between two words, ignoring case. */
 function distance(one: string, other: string): number {
   let row = Array.from({ length: other.length + 1 }, (_, place) => place);
   [...one.toLowerCase()].forEach((letter, line) => {
@@ -82,7 +88,7 @@ function distance(one: string, other: string): number {
   return row[other.length]!;
 }
 
-/** A value as its owner would know it again. */
+/** A value in a form that its owner recognizes, at most 40 characters long. */
 export function shown(value: unknown): string {
   return ((typeof value === "object" && JSON.stringify(value)) || (typeof value === "string" ? JSON.stringify(value) : String(value))).slice(0, 40);
 }

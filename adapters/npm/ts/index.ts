@@ -8,13 +8,13 @@ import { upstash, type UpstashOptions } from "./options.js";
 
 export { type ErrorKind, TidegateError } from "./error.js";
 export { type CheckOptions, Limiter } from "./limiter.js";
-export type { Identity, Options, Platform, Policy, Quota, UpstashOptions } from "./options.js";
+export type { ErrorEvent, Identity, Operation, Options, Platform, Policy, Quota, UpstashOptions } from "./options.js";
 export { type QuotaStatus, Verdict } from "./verdict.js";
 
 const engine = start(module, glue);
 
 /**
- * A limiter on Upstash: exact at any concurrency, in one HTTP request a decision.
+ * A limiter on Upstash. It is exact at any concurrency, and a decision is one HTTP request.
  *
  *     const tidegate = new Tidegate({ url, token, platform: "vercel", failMode: "open", policy });
  *     const verdict = await tidegate.check(request);

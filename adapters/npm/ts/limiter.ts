@@ -1,28 +1,39 @@
 import { type Answer, Calls } from "./calls.js";
 import type { Engine } from "./engine.js";
 import { invalid, TidegateError } from "./error.js";
-import { shown, whole } from "./fields.js";
-import type { Identity, Options } from "./options.js";
+import { whole } from "./fields.js";
+import type { Identity, Operation, Options } from "./options.js";
+import type { Queue } from "./queue.js";
 import { Verdict } from "./verdict.js";
 
-/** How to decide on one request. */
+/** How to decide on one request. An invalid value is never let through: the verdict's response is a 400. */
 export interface CheckOptions {
-  /** Whom to count in place of the request's sender: a name of your own, as `tenant:42`. Any text but half a character. */
+  /** Count this key instead of the request's sender: a name of your own, such as `tenant:42`. Any well-formed text. */
   key?: string;
-  /** The address that the host's own API or socket tells, for the platforms `direct` and `fastly`. */
-  peer?: string;
-  /** What it costs: 1 unless set. */
+  /** The client's address from the host's own API or socket, for the platforms `direct` and `fastly`. */
+  peer?: string | undefined;
+  /** The cost of the request, a whole number. Default: 1. */
   cost?: number;
-  /** When it is, in milliseconds since the epoch: `Date.now()` unless set. */
+  /** The time of the request, in milliseconds since the epoch. Default: `Date.now()`. */
   now?: number;
-  /** What makes a retry of this check the same check, charged once. */
+  /**
+   * Charges all checks with this token once, for `ttlMs` milliseconds. A client that chooses its own token can repeat a
+   * request that was admitted for free, so use it only for operations that do nothing the second time.
+   */
   idempotency?: { token: string; ttlMs: number };
 }
 
-/** What both stores' options come to. */
-type Ready = { failsOpen: boolean; platform: string; identify: Options["identify"]; deadlineMs: number };
+/** The options that this class reads, with their defaults filled in. */
+type Ready = {
+  identify: Options["identify"];
+  onError: Options["onError"];
+  failsOpen: boolean;
+  rejectsUnidentified: boolean;
+  platform: string;
+  deadlineMs: number;
+};
 
-/** A limiter of one policy for any `Request`. Make one and keep it: its deny cache and its token for reads live in it. */
+/** A limiter of one policy for any `Request`. Make one and keep it: its connections and its deny cache live in it. */
 export abstract class Limiter {
   readonly #engine: Engine;
   readonly #gate: InstanceType<Engine["Gate"]>;
@@ -30,7 +41,7 @@ export abstract class Limiter {
   readonly #options: Ready;
   readonly #fields: string[];
 
-  protected constructor(engine: Engine, options: Ready) {
+  protected constructor(engine: Engine, options: Ready, queue?: Queue) {
     this.#engine = engine;
     this.#options = options;
     try {
@@ -38,47 +49,48 @@ export abstract class Limiter {
     } catch (thrown) {
       throw TidegateError.from(thrown);
     }
-    this.#calls = new Calls(this.#gate, (wanted, signal) => this.ask(wanted, signal), options.deadlineMs);
+    this.#calls = new Calls(this.#gate, (wanted, signal) => this.ask(wanted, signal), options.deadlineMs, queue);
     this.#fields = this.#gate.fields().split(",").filter(Boolean);
   }
 
   /**
-   * Decides on a request, and charges it if every quota admits it. It never throws: what cannot be decided, for the store
-   * does not answer or nobody can be counted, goes by the fail mode, and the verdict says so.
+   * Decides on a request, and charges it if every quota admits it.
+   *
+   * It never throws. If the store fails (`unavailable` or `timeout`), the fail mode decides. Every other error refuses the
+   * request, because a client could cause it. `verdict.error` says what went wrong.
+   *
+   * `options` may be a function. If it throws, the request is refused as invalid.
    */
-  check(request: Request, options: CheckOptions = {}): Promise<Verdict> {
-    return this.#decide(request, options, false);
+  check(request: Request, options: CheckOptions | (() => CheckOptions) = {}): Promise<Verdict> {
+    return this.#decide(request, options, "check");
   }
 
-  /** What `check` would answer, with nothing charged. */
-  peek(request: Request, options: CheckOptions = {}): Promise<Verdict> {
-    return this.#decide(request, options, true);
+  /** What `check` would answer, without charging anything. */
+  peek(request: Request, options: CheckOptions | (() => CheckOptions) = {}): Promise<Verdict> {
+    return this.#decide(request, options, "peek");
   }
 
-  /** Gives back what a request was charged: all of it, or `cost`. Does nothing where nothing was charged. */
+  /** Refunds what a request was charged, or the part `cost` of it. Does nothing if nothing was charged. */
   async refund(verdict: Verdict, { cost = 1, now = Date.now() }: { cost?: number; now?: number } = {}): Promise<void> {
-    if (verdict.key === undefined || verdict.status !== "allowed") return;
-    try {
-      const [key, units, instant] = [verdict.key, whole("cost", cost), whole("now", now)];
-      await this.#calls.run((caller) => caller.refund(key, units, verdict.decidedAtMs, instant));
-    } catch (thrown) {
-      throw TidegateError.from(thrown);
-    }
+    const { key, status } = verdict;
+    if (key === undefined || status !== "allowed") return;
+    await this.#told("refund", () => {
+      const [units, instant] = [whole("cost", cost), whole("now", now)];
+      return this.#calls.run(key, (caller) => caller.refund(key, units, verdict.decidedAtMs, instant));
+    });
   }
 
-  /** Forgets what a key used; see `Verdict.key`. */
+  /** Deletes what a key has used. `Verdict.key` names the key of a request. */
   async reset(key: string): Promise<void> {
-    try {
-      const name = readable(key);
-      await this.#calls.run((caller) => caller.reset(name));
-    } catch (thrown) {
-      throw TidegateError.from(thrown);
-    }
+    await this.#told("reset", () => {
+      const name = text("key", key);
+      return this.#calls.run(name, (caller) => caller.reset(name));
+    });
   }
 
-  /** Whom a request counts against: a verified subject, an API key, the client's address; else `ip:unknown`. */
+  /** The key that a request counts against: a verified subject, an API key, the client's address, or `ip:unknown`. */
   async identify(request: Request, peer?: string): Promise<string> {
-    return this.#sender(request, peer, await this.#identity(request));
+    return this.#sender(request, peer);
   }
 
   /** What the store can do, and how exact it is. */
@@ -86,76 +98,92 @@ export abstract class Limiter {
     return JSON.parse(this.#gate.capabilities());
   }
 
-  async #decide(request: Request, options: CheckOptions, peeks: boolean): Promise<Verdict> {
-    let key: string | undefined;
-    try {
-      const { cost = 1, now = Date.now(), idempotency } = options;
-      if (options.key !== undefined) {
-        key = readable(options.key);
-      } else {
-        const identity = this.#options.identify && (await this.#identity(request));
-        key = this.#counted(this.#sender(request, options.peer, identity));
-      }
-      const ttlMs = idempotency ? whole("idempotency.ttlMs", idempotency.ttlMs) : 0;
-      const [counted, units, instant] = [key, whole("cost", cost), whole("now", now)];
-      const decide = () =>
-        this.#calls.run((caller) => caller.check(counted, units, instant, idempotency?.token, ttlMs, peeks));
-      return new Verdict(await this.turn(key, decide), key);
-    } catch (thrown) {
-      const error = TidegateError.from(thrown);
-      return new Verdict(this.#engine.undecided(error.kind, this.#options.failsOpen), key, error);
-    }
-  }
-
-  /** Does what a call wants of the store. */
+  /** Sends a call's request to the store. */
   protected abstract ask(wanted: string, signal: AbortSignal | undefined): Promise<Answer>;
 
-  /** When a key's decision may be made: at once, unless the store is better asked in turn. */
-  protected turn<T>(_key: string, work: () => Promise<T>): Promise<T> {
-    return work();
-  }
-
-  async #identity(request: Request): Promise<Identity | undefined> {
+  async #decide(request: Request, options: CheckOptions | (() => CheckOptions), operation: "check" | "peek"): Promise<Verdict> {
+    let key: string | undefined;
     try {
-      return await this.#options.identify?.(request);
-    } catch (cause) {
-      throw invalid("identify", "it has thrown; return undefined where nobody is known", { cause });
+      const { peer, cost, now, token, ttlMs, ...chosen } = read(options);
+      const counted = (key = chosen.key ?? (await this.#sender(request, peer)));
+      const peeks = operation === "peek";
+      const said = await this.#calls.run(counted, (caller) => caller.check(counted, cost, now, token, ttlMs, peeks));
+      return new Verdict(said, key);
+    } catch (thrown) {
+      const error = TidegateError.from(thrown);
+      const verdict = new Verdict(this.#engine.undecided(error.kind, this.#options.failsOpen), key, error);
+      this.#tell(operation, error, verdict.failedOpen);
+      return verdict;
     }
   }
 
-  #sender(request: Request, peer: string | undefined, identity: Identity | undefined): string {
-    // A second field counts only where the first is absent.
+  /** Runs a call that throws when it fails. */
+  async #told(operation: Operation, run: () => Promise<unknown>): Promise<void> {
+    try {
+      await run();
+    } catch (thrown) {
+      const error = TidegateError.from(thrown);
+      this.#tell(operation, error, false);
+      throw error;
+    }
+  }
+
+  /** Tells the operator. An async function turns everything that the callback may throw into a rejection. */
+  #tell(operation: Operation, { kind, message }: TidegateError, failedOpen: boolean): void {
+    const { onError } = this.#options;
+    if (onError) (async () => onError({ operation, kind, message, failedOpen }))().catch(() => undefined);
+  }
+
+  async #sender(request: Request, peer: string | undefined): Promise<string> {
+    const { identify, rejectsUnidentified, platform } = this.#options;
+    let [subject, apiKey]: (string | undefined)[] = [];
+    try {
+      const identity = await identify?.(request);
+      [subject, apiKey] = [named("subject", identity), named("apiKey", identity)];
+    } catch (cause) {
+      const error = invalid("identify", "threw, or returned no well-formed text; return undefined if nobody is known", { cause });
+      if (rejectsUnidentified) throw error;
+      this.#tell("identify", error, false);
+    }
+    // The second field counts only if the first is absent.
     const told = (name: string | undefined) => (name && request.headers.get(name)) || undefined;
     const first = told(this.#fields[0]);
     const second = first ? undefined : told(this.#fields[1]);
-    const [subject, apiKey] = [named("subject", identity?.subject), named("apiKey", identity?.apiKey)];
-    try {
-      return this.#gate.key(first, second, peer, subject, apiKey);
-    } catch (thrown) {
-      throw TidegateError.from(thrown);
+    const key = this.#gate.key(first, second, typeof peer === "string" ? peer : undefined, subject, apiKey);
+    if (key === "ip:unknown") {
+      const where = this.#fields.length ? `tells it in ${this.#fields.join(" or ")}` : "needs it in `peer`";
+      const message = `no client address: ${platform} ${where}; all such requests count as ${key}`;
+      this.#tell("identify", invalid("request", message), false);
     }
-  }
-
-  /** Counting all whose address is missing as one client would deny them for each other's sake. */
-  #counted(key: string): string {
-    if (key !== "ip:unknown") return key;
-    const where = this.#fields.length ? `tells it in ${this.#fields.join(" or ")}` : "needs it in `peer`";
-    throw invalid("request", `no client address: ${this.#options.platform} ${where}; write the platform that is in front, or a key`);
+    return key;
   }
 }
 
-/** A key is any text that has one form in UTF-8, so that no two keys become one. */
-function readable(key: string): string {
-  if (typeof key !== "string") throw invalid("key", `${shown(key)} is no text; write one, as "tenant:42"`);
-  if (/\p{Surrogate}/u.test(key)) throw invalid("key", "holds half a character (a lone surrogate); write well-formed text");
-  return key;
-}
-
-function named(what: string, name: string | undefined): string | undefined {
-  if (name === undefined || name === null) return undefined;
+/** Reads a check's options. Whatever is wrong with them is an invalid request. */
+function read(options: CheckOptions | (() => CheckOptions)) {
   try {
-    return readable(name);
-  } catch {
-    throw invalid(`identify.${what}`, "no well-formed text; return a string or undefined");
+    const { key, peer, cost = 1, now = Date.now(), idempotency } = typeof options === "function" ? options() : options;
+    return {
+      key: key === undefined ? undefined : text("key", key),
+      peer,
+      cost: whole("cost", cost),
+      now: whole("now", now),
+      token: idempotency && text("idempotency.token", idempotency.token),
+      ttlMs: idempotency ? whole("idempotency.ttlMs", idempotency.ttlMs) : 0,
+    };
+  } catch (cause) {
+    throw cause instanceof TidegateError ? cause : invalid("options", "reading them threw", { cause });
   }
+}
+
+/** A text that has one form in UTF-8, so that no two keys become one. The message does not repeat it: it may be a secret. */
+function text(field: string, value: unknown): string {
+  if (typeof value !== "string") throw invalid(field, "not a string");
+  if (/\p{Surrogate}/u.test(value)) throw invalid(field, "contains a lone surrogate; write well-formed text");
+  return value;
+}
+
+function named(field: keyof Identity, identity: Identity | undefined): string | undefined {
+  const name = identity?.[field] ?? undefined;
+  return name === undefined ? undefined : text(field, name);
 }

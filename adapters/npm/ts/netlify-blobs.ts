@@ -4,47 +4,48 @@ import type { Answer } from "./calls.js";
 import { start } from "./engine.js";
 import { Limiter } from "./limiter.js";
 import { type BlobsOptions, netlifyBlobs } from "./options.js";
+import { Queue } from "./queue.js";
 
 export { type ErrorKind, TidegateError } from "./error.js";
 export { type CheckOptions, Limiter } from "./limiter.js";
-export type { BlobsOptions, Identity, Options, Platform, Policy, Quota } from "./options.js";
+export type { BlobsOptions, ErrorEvent, Identity, Operation, Options, Platform, Policy, Quota } from "./options.js";
 export { type QuotaStatus, Verdict } from "./verdict.js";
 
 const engine = start(module, glue);
 
-/** How long who lost to another waits at most, before it reads again. */
+/** The longest pause after a lost write, before the next read. */
 const PAUSE_MS_MAX = 20;
 
 const NOTHING = new Uint8Array();
 
-/** What `getStore` of `@netlify/blobs` gives. */
+/** The part of a store of `@netlify/blobs` that is used. */
 interface Blobs {
   getWithMetadata(name: string, options: object): Promise<{ data: ArrayBuffer; etag?: unknown } | null>;
-  /** Before version 10 it tells nothing. */
+  /** Before version 10 it returned nothing. */
   set(name: string, bytes: ArrayBuffer, condition: object): Promise<{ modified?: unknown } | undefined>;
   delete(name: string): Promise<unknown>;
 }
 
 /**
- * A limiter on Netlify Blobs: a read and a conditional write a decision, tried again where another came first. It never
- * admits more than the limit; who loses to others too often is not decided on, and goes by the fail mode. For limits that
- * few requests share: a key's decisions are made one after another.
+ * A limiter on Netlify Blobs. A decision is a read and a conditional write, which are repeated if another write came first.
+ *
+ * It never admits more than the limit while the store is up. It is meant for keys that few requests share: the decisions for
+ * one key are made one after another, and a request that loses to others for too long is refused as `contended`.
  *
  *     const tidegate = new Tidegate({ blobs: getStore({ name: "tidegate", consistency: "strong" }), platform: "netlify", … });
  */
 export class Tidegate extends Limiter {
-  readonly #turns = new Map<string, Promise<unknown>>();
   readonly #blobs: Blobs;
   readonly #consistency: BlobsOptions["consistency"];
 
   constructor(options: BlobsOptions) {
     const ready = netlifyBlobs(options);
-    super(engine, ready);
+    super(engine, ready, new Queue());
     this.#blobs = ready.blobs as unknown as Blobs;
     this.#consistency = ready.consistency;
   }
 
-  /** A write is made only where nothing was, or on top of what was read, so that nothing is admitted twice. */
+  /** Writes only if nothing was stored, or over the version that was read, so that nothing is admitted twice. */
   protected override async ask(wanted: string): Promise<Answer> {
     const [verb, name, bytes, version] = JSON.parse(wanted) as ["read" | "write" | "delete", string, number[], string | null];
     if (verb === "read") {
@@ -59,23 +60,8 @@ export class Tidegate extends Limiter {
     const condition = version === null ? { onlyIfNew: true } : { onlyIfMatch: version };
     const written = await this.#blobs.set(name, Uint8Array.from(bytes).buffer, condition);
     if (written?.modified !== false) return [written?.modified === true ? 200 : 0, NOTHING];
-    // Those who try again at the same pace lose to each other forever.
+    // Limiters that retry at the same pace would lose to each other forever.
     await new Promise((resolve) => setTimeout(resolve, Math.random() * PAUSE_MS_MAX));
     return [412, NOTHING];
-  }
-
-  /** Within an isolate a key's decisions take turns, for all but one at a time would be in vain. */
-  protected override async turn<T>(key: string, work: () => Promise<T>): Promise<T> {
-    const before = this.#turns.get(key);
-    const mine = (async () => {
-      await before?.catch(() => undefined);
-      return work();
-    })();
-    this.#turns.set(key, mine);
-    try {
-      return await mine;
-    } finally {
-      if (this.#turns.get(key) === mine) this.#turns.delete(key);
-    }
   }
 }

@@ -1,4 +1,4 @@
-import { invalid } from "./error.js";
+import { type ErrorKind, invalid } from "./error.js";
 import { Fields } from "./fields.js";
 
 /** A limit: an algorithm with its numbers, and the name that response fields show. */
@@ -7,111 +7,133 @@ export type Quota = { name?: string } & (
   | { algorithm: "token_bucket" | "leaky_bucket"; capacity: number; refill: number; per_ms: number }
 );
 
-/** One to eight quotas that are decided together, all or nothing: if one denies, none is charged. */
+/** One to eight quotas that are decided in one step. If one denies a request, none is charged. */
 export interface Policy {
   name: string;
   quotas: Quota[];
-  /** Charge denied requests, too: who goes on hammering stays out. Off unless set. */
+  /** Whether denied requests are charged, too, so that a client which keeps retrying stays denied. Default: false. */
   charge_denied?: boolean;
 }
 
-/** What is in front of the app, which alone knows a client's address. */
+/** The platform in front of the app. It determines where the client's address comes from. */
 export type Platform = "cloudflare" | "vercel" | "netlify" | "fastly" | "spin" | "direct";
 
-/** Who sent a request, as far as you have verified it. */
+/** Who sent a request, as far as the app has verified it. */
 export interface Identity {
   /** The subject (`sub`) of a token whose signature was verified. */
   subject?: string | undefined;
-  /** An API key that was found valid; only its hash is kept. */
+  /** A valid API key. Only its hash is stored. */
   apiKey?: string | undefined;
 }
 
-/** What every limiter takes. */
+/** A method of the limiter. */
+export type Operation = "check" | "peek" | "refund" | "reset" | "identify";
+
+/** A failure, as `onError` gets it. It contains neither tokens nor keys. */
+export interface ErrorEvent {
+  /** The method that failed. */
+  operation: Operation;
+  /** What kind of error it is. `unavailable` and `timeout` are failures of the store. */
+  kind: ErrorKind;
+  message: string;
+  /** Whether the request was let through uncounted because of this failure. */
+  failedOpen: boolean;
+}
+
+/** The options of every limiter. */
 export interface Options {
   policy: Policy;
   platform: Platform;
-  /** What becomes of a request that cannot be decided on: `open` lets it pass, `closed` refuses it. */
+  /** What happens to a request when the store fails (`unavailable` or `timeout`): `open` lets it through, `closed` refuses it. */
   failMode: "open" | "closed";
-  /** Who sent a request. Without it, or where it names nobody, the client's address counts. */
+  /** Tells who sent a request. Without it, or if it returns nobody, the client's address counts. The deadline does not cover it. */
   identify?: (request: Request) => Identity | undefined | Promise<Identity | undefined>;
-  /** Deny a key that was denied again without asking, until its wait is over. Off unless set. */
+  /** What happens if `identify` throws: count the request by the client's `address`, or `reject` it. Default: `address`. */
+  onIdentifyError?: "address" | "reject";
+  /** Called for every failure, for your log or metrics. Nobody waits for it, and what it throws is ignored. */
+  onError?: (event: ErrorEvent) => unknown;
+  /** Denies a key that was denied before without asking the store, until its wait is over. Default: off. */
   denyCache?: boolean | { holdMs?: number; capacity?: number };
-  /** How long a decision may take, all in all. */
+  /** The longest a decision may take, in milliseconds. */
   deadlineMs?: number;
-  /** How many leading bits of an IPv6 address tell one client from another: 48 to 128, 64 unless set. */
+  /** How many leading bits of an IPv6 address identify a client, 48 to 128. Default: 64. */
   ipv6Prefix?: number;
-  /** On `spin`, take the address from `true-client-ip`: only where every request comes through Akamai. */
+  /** On `spin`, read the address from `true-client-ip`. Only safe if every request comes through Akamai. */
   trustTrueClientIp?: boolean;
-  /** The form of a denial's body: small JSON unless set. */
+  /** The format of a denial's body. Default: `json`. */
   body?: "json" | "problem";
 }
 
-/** What a limiter on Upstash takes. */
+/** The options of a limiter on Upstash. */
 export interface UpstashOptions extends Options {
   /** The database's `UPSTASH_REDIS_REST_URL`. */
   url: string;
   /** The database's `UPSTASH_REDIS_REST_TOKEN`. */
   token: string;
-  /** Whose clock decides: the host's unless set. */
+  /** Allow an `http://` URL to a host other than this machine. It sends the token in clear text. Default: false. */
+  allowInsecureHttp?: boolean;
+  /** Whose clock decides. Default: `caller`, the host's. */
   clock?: "caller" | "server";
-  /** Whether scripts lock their own keys only; unless set, they do on `*.upstash.io`. */
+  /** Whether the script locks only its own keys. Default: true on `*.upstash.io`, false elsewhere. */
   keyLocking?: boolean;
-  /** Keep every state for at least this long: for tests whose time stands still. */
+  /** Keeps every state for at least this long. Only for tests whose time stands still. */
   minTtlMs?: number;
 }
 
-/** What a limiter on Netlify Blobs takes. */
+/** The options of a limiter on Netlify Blobs. */
 export interface BlobsOptions extends Options {
   /** `getStore({ name: "tidegate", consistency: "strong" })` of `@netlify/blobs`. */
   blobs: object;
-  /** How the site reads: `strong` unless set. */
+  /** How the site reads. Default: `strong`. */
   consistency?: "strong" | "eventual";
 }
 
 const WINDOWS = ["fixed_window", "sliding_window", "sliding_log"] as const;
 const ALGORITHMS = [...WINDOWS, "token_bucket", "leaky_bucket"] as const;
 const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"] as const;
-const COMMON = ["policy", "platform", "failMode", "identify", "denyCache", "deadlineMs", "ipv6Prefix", "trustTrueClientIp", "body"];
+const COMMON = [
+  ...["policy", "platform", "failMode", "identify", "onIdentifyError", "onError"],
+  ...["denyCache", "deadlineMs", "ipv6Prefix", "trustTrueClientIp", "body"],
+];
 const NAME = "a text of 1 to 32 of the characters a-z A-Z 0-9 - _ .";
-const MODES = `"open" to let requests pass that cannot be decided on, or "closed" to refuse them`;
+const MODES = `"open" to let requests through while the store is down, or "closed" to refuse them`;
 
-/** Upstash's options, as the WebAssembly takes them. */
+/** Checks Upstash's options and fills in the defaults, for the WebAssembly. */
 export function upstash(options: UpstashOptions) {
-  const fields = new Fields(options, "", [...COMMON, "url", "token", "clock", "keyLocking", "minTtlMs"]);
+  const fields = new Fields(options, "", [...COMMON, "url", "token", "allowInsecureHttp", "clock", "keyLocking", "minTtlMs"]);
   const [url, token] = ["the database's UPSTASH_REDIS_REST_URL", "the database's UPSTASH_REDIS_REST_TOKEN"];
   return {
     ...common(fields, 250),
     url: fields.need("url", fields.text("url", url), url),
     token: fields.need("token", fields.text("token", token), token),
+    allowInsecureHttp: fields.flag("allowInsecureHttp") ?? false,
     serverClock: fields.choice("clock", ["caller", "server"]) === "server",
     keyLocking: fields.flag("keyLocking"),
     minTtlMs: fields.whole("minTtlMs") ?? 0,
   };
 }
 
-/** Netlify Blobs' options, as the WebAssembly takes them. */
+/** Checks Netlify Blobs' options and fills in the defaults, for the WebAssembly. */
 export function netlifyBlobs(options: BlobsOptions) {
   const fields = new Fields(options, "", [...COMMON, "blobs", "consistency"]);
   const right = `getStore({ name: "tidegate", consistency: "strong" }) of @netlify/blobs`;
   const blobs = fields.need("blobs", fields.get("blobs"), right) as Record<string, unknown>;
   if (["getWithMetadata", "set", "delete"].some((name) => typeof blobs[name] !== "function")) {
-    throw invalid("blobs", `no store; write ${right}`);
+    throw invalid("blobs", `not a store; write ${right}`);
   }
   return { ...common(fields, 2_000), blobs, consistency: fields.choice("consistency", ["strong", "eventual"]) ?? "strong" };
 }
 
 function common(fields: Fields, deadlineMs: number) {
   const failMode = fields.need("failMode", fields.choice("failMode", ["open", "closed"]), MODES);
-  const identify = fields.get("identify");
-  if (identify !== undefined && typeof identify !== "function") {
-    throw invalid("identify", "no function; write (request) => ({ subject, apiKey })");
-  }
   return {
     ...policy(fields.need("policy", fields.get("policy"), "{ name, quotas }")),
     ...denyCache(fields.get("denyCache")),
     platform: fields.need("platform", fields.choice("platform", PLATFORMS), PLATFORMS.join(" or ")),
     failsOpen: failMode === "open",
-    identify: identify as Options["identify"],
+    identify: fields.call("identify", "(request) => ({ subject, apiKey })") as Options["identify"],
+    rejectsUnidentified: fields.choice("onIdentifyError", ["address", "reject"]) === "reject",
+    onError: fields.call("onError", "(event) => console.error(event)") as Options["onError"],
     deadlineMs: fields.whole("deadlineMs") ?? deadlineMs,
     ipv6Prefix: fields.whole("ipv6Prefix") ?? 64,
     trustTrueClientIp: fields.flag("trustTrueClientIp") ?? false,
@@ -123,7 +145,7 @@ function policy(value: unknown) {
   const fields = new Fields(value, "policy", ["name", "quotas", "charge_denied"]);
   const right = `[{ algorithm: "token_bucket", capacity: 20, refill: 10, per_ms: 1000 }]`;
   const quotas = fields.need("quotas", fields.get("quotas"), right);
-  if (!Array.isArray(quotas)) throw invalid("policy.quotas", `no array; write ${right}`);
+  if (!Array.isArray(quotas)) throw invalid("policy.quotas", `not an array; write ${right}`);
   return {
     name: fields.need("name", fields.text("name", NAME), NAME),
     chargeDenied: fields.flag("charge_denied") ?? false,
@@ -147,7 +169,7 @@ function quota(value: unknown, path: string) {
   };
 }
 
-/** Off unless asked for; then as core's `DenyCache` unless set. */
+/** Off by default. If it is on, the defaults are those of core's `DenyCache`. */
 function denyCache(value: unknown) {
   const on = { holdMs: 10_000, capacity: 1_024 };
   if (value === undefined || value === false) return { ...on, holdMs: 0 };

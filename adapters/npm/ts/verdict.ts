@@ -1,30 +1,30 @@
 import type { TidegateError } from "./error.js";
 
-/** One quota's count. What a store does not tell is null, never invented. */
+/** One quota's count. A number that the store does not report is null. */
 export interface QuotaStatus {
   name: string;
-  /** The most that is ever admitted at once. */
+  /** The most requests of cost 1 that can be admitted at once. */
   limit: number;
   /** How many more requests of cost 1 would be admitted now. */
   remaining: number | null;
-  /** How long until the quota is wholly unused, if nothing else arrives. */
+  /** How long until the quota is unused again, if nothing else arrives. */
   resetAfterMs: number | null;
 }
 
-/** What became of a request: may it go on, why, and what to tell the client. */
+/** The outcome for a request: whether it may go on, why, and what to tell the client. */
 export class Verdict {
-  /** As `src/verdict.rs` writes it. It is taken apart when somebody asks, for most ask for little. */
+  /** The text that `src/verdict.rs` writes. It is parsed on demand, because most callers need little of it. */
   readonly #text: string;
   #facts: string[] | undefined;
   #headers: Readonly<Record<string, string>> | undefined;
 
   /** Whether the request may go on. */
   readonly allowed: boolean;
-  /** `undecided` where the limiter failed, and the fail mode chose. */
+  /** `undecided` means that the limiter failed or the request was invalid: see `error`. */
   readonly status: "allowed" | "denied" | "never_admissible" | "undecided";
-  /** Whom it counted against; undefined where nobody could be named. */
+  /** The key that the request counted against. Undefined if the request failed before its key was known. */
   readonly key: string | undefined;
-  /** Why the limiter failed. */
+  /** Why the request was not decided on. */
   readonly error: TidegateError | undefined;
 
   constructor(text: string, key: string | undefined, error?: TidegateError) {
@@ -37,42 +37,42 @@ export class Verdict {
     this.error = error;
   }
 
-  /** Whether a quota denied it. A request that is refused because the limiter failed was not. */
+  /** Whether a quota denied the request. False for a request that was refused because of an error. */
   get limited(): boolean {
     return !this.allowed && this.status !== "undecided";
   }
 
-  /** Whether it may go on only because the limiter failed. */
+  /** Whether the request may go on only because the store failed. */
   get failedOpen(): boolean {
     return this.allowed && this.status === "undecided";
   }
 
-  /** Which quota bound, as a place in `quotas`. */
+  /** The index in `quotas` of the quota that decided. */
   get binding(): number {
     return Number(this.#fact(0));
   }
 
-  /** How long until the same request is admitted, if nothing else arrives. */
+  /** How long until the same request is admitted, if nothing else arrives. Null if it was admitted or never can be. */
   get retryAfterMs(): number | null {
     return told(this.#fact(1));
   }
 
-  /** How long to hold an allowed request before going on: only a leaky bucket asks for that. */
+  /** How long to delay an allowed request. Only a leaky bucket asks for a delay. */
   get delayMs(): number {
     return Number(this.#fact(2));
   }
 
-  /** When it was decided, by the clock that decided: what a refund names. */
+  /** The time of the decision, in milliseconds since the epoch by the clock that decided. */
   get decidedAtMs(): number {
     return Number(this.#fact(3));
   }
 
-  /** Where it was decided. */
+  /** Where the decision was made. */
   get origin(): "store" | "deny_cache" | "fail_mode" {
     return this.#fact(4) as Verdict["origin"];
   }
 
-  /** Each quota's count after this, in the policy's order; none where the limiter failed. */
+  /** Each quota's count after the decision, in the policy's order. Empty if there was no decision. */
   get quotas(): readonly QuotaStatus[] {
     const quotas: QuotaStatus[] = [];
     for (let at = 5, name; (name = this.#fact(at)) !== undefined; at += 4) {
@@ -82,34 +82,34 @@ export class Verdict {
     return quotas;
   }
 
-  /** The response fields, for every response to the request. */
+  /** The response fields to add to every response to the request. */
   get headers(): Readonly<Record<string, string>> {
     const pair = (line: string) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1)];
     return (this.#headers ??= Object.fromEntries(this.#text.split("\n\n", 1)[0]!.split("\n").slice(2).map(pair)));
   }
 
-  /** The whole response in place of the app's: a 429, or a 503 where the limiter failed. Undefined if it may go on. */
+  /** The response to send instead of the app's: a 429, or after an error a 400 or 503. Undefined if the request may go on. */
   get response(): Response | undefined {
     if (this.allowed) return undefined;
     const status = Number(this.#text.slice(this.status.length, this.#text.indexOf("\n")));
     return new Response(this.#text.slice(this.#text.indexOf("\n\n") + 2), { status, headers: this.headers });
   }
 
-  /** The app's response with the fields that tell the client how it stands. */
+  /** The app's response with the rate limit fields added. */
   onto(response: Response): Response {
     let told = response;
     const { headers } = this;
     try {
       for (const name in headers) told.headers.set(name, headers[name]!);
     } catch {
-      // A response that was fetched has headers that cannot be changed.
+      // The headers of a fetched response cannot be changed.
       told = new Response(response.body, response);
       for (const name in headers) told.headers.set(name, headers[name]!);
     }
     return told;
   }
 
-  /** All but what is for the client, as plain data: for a log. */
+  /** The verdict as plain data for a log, without the response. */
   toJSON(): Record<string, unknown> {
     const { allowed, status, key, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, quotas, error } = this;
     return { allowed, status, key, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, quotas, error: error?.message };

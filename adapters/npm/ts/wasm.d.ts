@@ -1,4 +1,4 @@
-// What build.sh puts into dist/<store>.
+// The files that build.sh writes to dist/<store>.
 
 declare module "#*/module" {
   const module: WebAssembly.Module;
@@ -21,6 +21,6 @@ declare module "#*/glue" {
     failed(name: string, message: string): string;
     late(): string;
   }
-  export function undecided(kind: string, passes: boolean): string;
+  export function undecided(kind: string, failsOpen: boolean): string;
   export function start(exports: WebAssembly.Exports): void;
 }

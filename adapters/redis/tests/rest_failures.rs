@@ -300,3 +300,24 @@ fn a_wrong_url_or_token_says_what_is_right_and_shows_neither() {
         assert!(Rest::new(RestConfig::new(url, TOKEN)).is_ok(), "{url}");
     }
 }
+
+#[test]
+fn a_token_leaves_the_machine_in_clear_text_only_if_that_is_allowed() {
+    for url in [
+        "http://host",
+        "http://10.0.0.1:8079",
+        "http://127.0.0.1.example.com",
+        "http://[2001:db8::1]/",
+        "http://localhost.example",
+    ] {
+        let config = RestConfig::new(url, TOKEN);
+        let error = Rest::new(config.clone()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
+        assert!(error.to_string().starts_with("url: ") && error.to_string().contains("clear text"), "{error}");
+        assert!(!error.to_string().contains(TOKEN), "{error}");
+        assert!(Rest::new(config.allow_insecure_http(true)).is_ok(), "{url}");
+    }
+    for host in ["localhost", "LocalHost:8079", "127.0.0.1", "127.1.2.3:80", "[::1]:8079/path", "[::ffff:127.0.0.1]"] {
+        assert!(Rest::new(RestConfig::new(format!("http://{host}"), TOKEN)).is_ok(), "{host}");
+    }
+}

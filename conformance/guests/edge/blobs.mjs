@@ -1,4 +1,4 @@
-// A small rate-limited app for Netlify's edge: one policy, by the client's address, counted in the site's Blobs.
+// A small rate-limited app for Netlify's edge: one policy per client address, with its counts in the site's Blobs.
 
 import { getStore } from "@netlify/blobs";
 import { Tidegate } from "@tidegate/edge/netlify-blobs";

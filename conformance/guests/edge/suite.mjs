@@ -1,10 +1,10 @@
-// The conformance suite's routes, over the package as an app uses it. Never deploy them: they take their time from the request.
-// What they say is in conformance/guests/protocol.
+// The routes of the conformance suite. Never deploy them: they take the time from the request.
+// conformance/guests/protocol describes the messages.
 
 const JSON_TYPE = { "content-type": "application/json" };
 
 /**
- * Answers the suite. `make` gives a limiter of some options.
+ * Handles the suite's requests. `make` makes a limiter from options.
  *
  * @param {(options: object) => import("@tidegate/edge").Limiter} make
  */
@@ -25,7 +25,7 @@ export function suite(make) {
       if (verdict.error) return failure(503, verdict.error);
       const quotas = verdict.quotas.map(({ limit, remaining, resetAfterMs }) => ({ limit, remaining, reset_after_ms: resetAfterMs }));
       const { status, binding, retryAfterMs: retry_after_ms, delayMs: delay_ms } = verdict;
-      // The body is the suite's; all else is the response that a client would get.
+      // The status and the fields are those that a client would get. The body is the suite's.
       const { headers, status: code } = verdict.response ?? verdict.onto(new Response());
       headers.set("content-type", "application/json");
       return new Response(JSON.stringify({ decision: { status, binding, quotas, retry_after_ms, delay_ms } }), { status: code, headers });

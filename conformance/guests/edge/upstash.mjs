@@ -1,4 +1,4 @@
-// A small rate-limited app for Vercel's edge or Netlify's: one policy, by the client's address, counted in Upstash.
+// A small rate-limited app for Vercel or Netlify: one policy per client address, with its counts in Upstash.
 
 import { Tidegate } from "@tidegate/edge";
 import { suite } from "./suite.mjs";
@@ -13,7 +13,7 @@ const tidegate = new Tidegate({
   policy: { name: "hello", quotas: [{ algorithm: "token_bucket", capacity: 20, refill: 10, per_ms: 1000 }] },
 });
 
-// A test's time stands still while the database's goes on, and many of its requests are under way at once.
+// A test's virtual time stands still while the database's goes on, and a test has many requests under way at once.
 const inTests = suite((options) => new Tidegate({ url, token, failMode: "closed", deadlineMs: 20_000, minTtlMs: 3_600_000, ...options }));
 
 /** @param {Request} request */

@@ -1,10 +1,11 @@
-// Serves Netlify's blobs from a folder of its own:
+// Serves Netlify Blobs from a temporary folder:
 //
 //   node blobs-server.mjs
 //
-// It is the BlobsServer of @netlify/blobs with what that lacks and Netlify has: an ETag with every value, made of the value and
-// not of a file's time, which two writes may share; conditional writes that nothing comes between. Its address is printed; a line on standard input
-// is answered with the number of requests so far; it ends when standard input does.
+// It is the BlobsServer of @netlify/blobs with two properties of Netlify's own service added. Every value comes with an ETag,
+// made of the value and not of the file's time, which two writes may share. Conditional writes are atomic.
+//
+// It prints its address. It answers each line on standard input with the number of requests so far, and ends with it.
 
 import { createHash } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";

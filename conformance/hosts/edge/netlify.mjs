@@ -3,7 +3,7 @@
 //   node netlify.mjs --url URL --token TOKEN [--test-mode]
 //   node netlify.mjs --blobs URL [--test-mode]
 //
-// Its address is printed; it ends when standard input does.
+// It prints its address, and ends when standard input does.
 
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -34,7 +34,7 @@ writeFileSync(
    Deno.exit(0);`,
 );
 
-// Netlify tells a function where its site's blobs are in this way.
+// Netlify tells a function in this variable where the site's blobs are.
 const context = { edgeURL: args.blobs, uncachedEdgeURL: args.blobs, token: "conformance", siteID: "conformance" };
 const env = {
   ...process.env,

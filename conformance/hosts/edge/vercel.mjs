@@ -1,8 +1,8 @@
-// Runs the guest in Vercel's edge runtime:
+// Runs the guest in Vercel's edge runtime, as Next.js before version 16 runs `middleware.ts`:
 //
 //   node vercel.mjs --url URL --token TOKEN [--test-mode]
 //
-// Its address is printed; it ends when standard input does.
+// It prints its address, and ends when standard input does.
 
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -13,7 +13,7 @@ const { values: args } = parseArgs({
   options: { url: { type: "string" }, token: { type: "string" }, "test-mode": { type: "boolean", default: false } },
 });
 
-// Vercel's builder takes `.wasm?module` out of a bundle, and its runtime hands the compiled module to it under a global name.
+// Vercel's builder takes `.wasm?module` out of the bundle, and its runtime provides the compiled module under a global name.
 const modules = {};
 const wasm = {
   name: "wasm",
@@ -44,7 +44,7 @@ const env = {
   TIDEGATE_TEST_MODE: args["test-mode"] ? "on" : "off",
 };
 const runtime = new EdgeRuntime({
-  // As on Vercel, no code is made of text or bytes at run time.
+  // As on Vercel, no code is compiled from text or bytes at run time.
   codeGeneration: { strings: false, wasm: false },
   extend: (context) => Object.assign(context, modules, { process: { env } }),
   initialCode: `${code}; addEventListener("fetch", (event) => event.respondWith(guest.default(event.request)));`,

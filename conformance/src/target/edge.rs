@@ -1,4 +1,5 @@
-//! The npm package where it is deployed: in Vercel's edge runtime, and in Deno, which runs Netlify's edge functions.
+//! The npm package on the runtimes where it is deployed: Vercel's edge runtime, Node.js, and Deno, which runs Netlify's edge
+//! functions.
 
 use std::path::PathBuf;
 
@@ -20,7 +21,15 @@ pub(super) const VERCEL: Edge = Edge {
     name: "vercel",
     about: "the npm package in Vercel's edge runtime, three guests over Upstash's REST protocol",
     host: "vercel.mjs",
-    runtime: "edge-runtime",
+    runtime: Runtime::Npm("edge-runtime"),
+};
+
+/// The package in Node.js, which runs Vercel's functions and the `proxy.ts` of Next.js 16.
+pub(super) const VERCEL_NODE: Edge = Edge {
+    name: "vercel-node",
+    about: "the npm package in Node.js as in Next.js 16's proxy.ts, three guests over Upstash's REST protocol",
+    host: "node.mjs",
+    runtime: Runtime::Node,
 };
 
 /// The package in npm's `deno`.
@@ -28,19 +37,28 @@ pub(super) const NETLIFY: Edge = Edge {
     name: "netlify",
     about: "the npm package in Deno as on Netlify's edge, three guests over Upstash's REST protocol",
     host: "netlify.mjs",
-    runtime: "deno",
+    runtime: Runtime::Npm("deno"),
 };
 
-/// Where what runs the guests is.
+/// The folder of the programs that run the guests.
 const HOST: &str = "conformance/hosts/edge";
 
-/// A runtime with the package in it, over Upstash's REST protocol.
+/// The package on a runtime, over Upstash's REST protocol.
 #[derive(Debug)]
 pub(super) struct Edge {
     name: &'static str,
     about: &'static str,
     host: &'static str,
-    runtime: &'static str,
+    runtime: Runtime,
+}
+
+/// The runtime of a guest.
+#[derive(Debug)]
+enum Runtime {
+    /// The `node` on the path.
+    Node,
+    /// A runtime from npm, by the name of its package.
+    Npm(&'static str),
 }
 
 impl Target for Edge {
@@ -62,9 +80,12 @@ impl Target for Edge {
 
     fn emulator(&self) -> Result<Emulator, String> {
         let front = Fronted::emulator()?;
-        let version = version(self.runtime)?;
+        let (runtime, version) = match self.runtime {
+            Runtime::Npm(name) => (name, version(name)?),
+            Runtime::Node => ("node", node()?),
+        };
         Ok(Emulator {
-            name: format!("{} over {}", self.runtime, front.name),
+            name: format!("{runtime} over {}", front.name),
             version: format!("{version}, {}", front.version),
         })
     }
@@ -82,20 +103,27 @@ impl Target for Edge {
     }
 }
 
-/// The version of a runtime that is installed from npm.
-pub(super) fn version(runtime: &str) -> Result<String, String> {
-    let node = wasm::said(std::process::Command::new("node").arg("--version"));
-    node.ok_or("node is not on the path; install it with: sudo apt-get install nodejs npm")?;
-    wasm::toolchain("wasm32-unknown-unknown")?;
-    wasm::tool("target/tools/bin/wasm-bindgen")?;
-    wasm::tool("adapters/npm/node_modules/.bin/tsc")?;
-    let manifest = wasm::tool(&format!("{HOST}/node_modules/{runtime}/package.json"))?;
+/// The version of a package that is installed from npm.
+pub(super) fn version(package: &str) -> Result<String, String> {
+    node()?;
+    let manifest = wasm::tool(&format!("{HOST}/node_modules/{package}/package.json"))?;
     let manifest = std::fs::read(manifest).map_err(|error| error.to_string())?;
     let manifest = serde_json::from_slice::<serde_json::Value>(&manifest).map_err(|error| error.to_string())?;
     Ok(manifest["version"].as_str().unwrap_or("unknown").to_string())
 }
 
-/// Builds the package, once for all targets, and tells where its hosts are.
+/// The version of Node.js. Fails if that or anything else that builds the package and its guests is missing.
+fn node() -> Result<String, String> {
+    let node = wasm::said(std::process::Command::new("node").arg("--version"));
+    let node = node.ok_or("node is not on the path; install it with: sudo apt-get install nodejs npm")?;
+    wasm::toolchain("wasm32-unknown-unknown")?;
+    wasm::tool("target/tools/bin/wasm-bindgen")?;
+    wasm::tool("adapters/npm/node_modules/.bin/tsc")?;
+    wasm::tool(&format!("{HOST}/node_modules/esbuild/package.json"))?;
+    Ok(node)
+}
+
+/// Builds the package once for all targets. Returns the folder of its hosts.
 pub(super) async fn package() -> Result<PathBuf, String> {
     static BUILT: OnceCell<Result<(), String>> = OnceCell::const_new();
     BUILT.get_or_init(build).await.clone()?;
@@ -110,5 +138,5 @@ async fn build() -> Result<(), String> {
         return Ok(());
     }
     eprintln!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    Err("the npm package could not be built; what was said is above".into())
+    Err("the npm package could not be built; see the output above".into())
 }

@@ -8,7 +8,7 @@ use super::redis::GUESTS;
 use super::{Emulator, Running, Store, Target, edge, process};
 use crate::subject::{Http, Version};
 
-/// The package on the local server of `@netlify/blobs`, whose gaps `blobs-server.mjs` fills.
+/// The package on the local server of `@netlify/blobs`, with what `blobs-server.mjs` adds to it.
 #[derive(Debug)]
 pub(super) struct NetlifyBlobs;
 
@@ -52,7 +52,7 @@ impl Target for NetlifyBlobs {
 struct Blobs(process::Process);
 
 impl Store for Blobs {
-    /// Requests of every kind: a read that found a denial is one, an admission is two where nobody came between.
+    /// The number of requests of every kind: one for a denial, two for an admission that no other write came before.
     fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
         async {
             let said = self.0.tell("count").await?;

@@ -2,6 +2,6 @@ import { limit } from "@tidegate/edge/react-router";
 import { createRequestHandler } from "react-router";
 import { tidegate } from "../tidegate.mjs";
 
-/** Answers by the app's build; an answer from the client's own cache costs nothing. */
+/** Serves the app's build. A 304 costs nothing: it is refunded after the response. */
 export const handler = (build, waitUntil) =>
   limit(tidegate("netlify"), createRequestHandler(build), { refund: (response) => (response.status === 304 ? 1 : 0), waitUntil });

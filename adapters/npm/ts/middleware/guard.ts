@@ -3,25 +3,33 @@ import type { Verdict } from "../verdict.js";
 
 /** How a framework's requests are limited. */
 export interface GuardOptions {
-  /** How to decide on a request: whom to count, at what cost. `null` leaves it alone. */
-  check?: (request: Request) => CheckOptions | null | undefined;
-  /** How much of its cost a request is given back by its response, as `(response) => (response.status === 304 ? 1 : 0)`. */
+  /** Chooses the key or the cost of a request. `null` exempts the request from the limit. If it throws, the response is a 400. */
+  check?: (request: Request) => CheckOptions | null | undefined | Promise<CheckOptions | null | undefined>;
+  /** How much of its cost to refund a request after its response, as `(response) => (response.status === 304 ? 1 : 0)`. */
   refund?: (response: Response) => number;
 }
 
-/** Lets work go on after the response was sent, where a platform ends what is not waited for. */
+/** Keeps work alive after the response was sent, on platforms that otherwise end it. */
 export type WaitUntil = (work: Promise<unknown>) => void;
 
-/** The verdict on a request, after the hold that a leaky bucket asks for; undefined where the request is left alone. */
+/** The verdict on a request, after the delay that a leaky bucket asks for. Undefined if the request is exempt. */
 export async function judge(tidegate: Limiter, request: Request, options: GuardOptions, peer?: string): Promise<Verdict | undefined> {
-  const chosen = options.check?.(request);
-  if (chosen === null) return undefined;
-  const verdict = await tidegate.check(request, peer === undefined ? { ...chosen } : { peer, ...chosen });
+  let chosen: CheckOptions | (() => never);
+  try {
+    const said = await options.check?.(request);
+    if (said === null) return undefined;
+    chosen = { peer, ...said };
+  } catch (thrown) {
+    chosen = () => {
+      throw thrown;
+    };
+  }
+  const verdict = await tidegate.check(request, chosen);
   if (verdict.delayMs > 0) await new Promise((resolve) => setTimeout(resolve, verdict.delayMs));
   return verdict;
 }
 
-/** Answers a request: by a rejection, or by the app with the fields that tell how the client stands. */
+/** Responds to a request: with a rejection, or with the app's response and the rate limit fields. */
 export async function guard(
   tidegate: Limiter,
   request: Request,
@@ -35,7 +43,7 @@ export async function guard(
   const response = verdict.onto(await app());
   const cost = options.refund?.(response) ?? 0;
   if (cost > 0) {
-    // A lost refund leaves the client with less than it has a right to, for a while; nobody waits for that.
+    // Nobody waits for a refund. If it fails, `onError` is told, and the client has less left than it should for a while.
     const refunded = tidegate.refund(verdict, { cost }).catch(() => undefined);
     host.waitUntil?.(refunded);
   }

@@ -22,7 +22,7 @@ export function limit(tidegate: Limiter, options: GuardOptions = {}): Middleware
   };
 }
 
-/** Hono throws where the host has no such thing. */
+/** Hono throws if the host has no execution context. */
 function waitUntil(context: Context): WaitUntil | undefined {
   try {
     const host = context.executionCtx;

@@ -1,14 +1,14 @@
 import type { Limiter } from "../limiter.js";
 import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
 
-/** What a Netlify edge function gets, as far as it is used. */
+/** The part of a Netlify edge function's context that is used. */
 interface Context {
   next(): Promise<Response>;
   waitUntil?: WaitUntil;
 }
 
 /**
- * A Netlify edge function. Which paths it is for, `config` says:
+ * A Netlify edge function for the paths that `config` names:
  *
  *     export default limit(tidegate);
  *     export const config = { path: "/api/*" };

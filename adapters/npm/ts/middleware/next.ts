@@ -4,10 +4,12 @@ import type { Limiter } from "../limiter.js";
 import { type GuardOptions, judge } from "./guard.js";
 
 /**
- * A Next.js middleware. Which paths it is for, `config.matcher` says:
+ * A Next.js proxy for the paths that `config.matcher` names, in `proxy.ts`:
  *
- *     export const middleware = limit(tidegate);
+ *     export const proxy = limit(tidegate);
  *     export const config = { matcher: "/api/:path*" };
+ *
+ * Before version 16, Next.js calls the file `middleware.ts` and the export `middleware`.
  */
 export function limit(tidegate: Limiter, options: Omit<GuardOptions, "refund"> = {}) {
   return async (request: NextRequest): Promise<Response> => {

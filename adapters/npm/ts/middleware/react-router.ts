@@ -2,7 +2,7 @@ import type { Limiter } from "../limiter.js";
 import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
 
 /**
- * The request handler of React Router or Remix, limited:
+ * Limits the request handler of React Router or Remix:
  *
  *     export default limit(tidegate, createRequestHandler(build));
  */

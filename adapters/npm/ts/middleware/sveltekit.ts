@@ -1,7 +1,7 @@
 import type { Limiter } from "../limiter.js";
 import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
 
-/** What SvelteKit's `handle` gets, as far as it is used. */
+/** The part of SvelteKit's event that is used. */
 interface Event {
   request: Request;
   getClientAddress(): string;
@@ -9,7 +9,7 @@ interface Event {
 }
 
 /**
- * A SvelteKit `handle`; `sequence` puts it before others:
+ * A SvelteKit `handle`. Use `sequence` to put it before others:
  *
  *     export const handle = limit(tidegate);
  */
@@ -18,14 +18,14 @@ export function limit(tidegate: Limiter, options: GuardOptions = {}) {
     guard(tidegate, event.request, () => resolve(event), options, { waitUntil: waitUntil(event.platform), peer: peer(event) });
 }
 
-/** Each platform's adapter puts it elsewhere. */
+/** Each platform's adapter has its own place for it. */
 function waitUntil(platform: object | undefined): WaitUntil | undefined {
   const { ctx, context } = (platform ?? {}) as Record<string, { waitUntil?: WaitUntil } | undefined>;
   const host = ctx ?? context;
   return host?.waitUntil?.bind(host);
 }
 
-/** While a page is prerendered there is no client. */
+/** SvelteKit throws while it prerenders a page, because there is no client. */
 function peer(event: Event): string | undefined {
   try {
     return event.getClientAddress();

@@ -1,7 +1,7 @@
 //! Which database, whose clock, how long to wait.
 
 use std::fmt;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tidegate_core::{Error, Millis};
 
@@ -25,6 +25,7 @@ pub struct RestConfig {
     pub(crate) deadline: Millis,
     pub(crate) min_ttl: Millis,
     key_locking: Option<bool>,
+    allow_insecure_http: bool,
 }
 
 impl RestConfig {
@@ -41,6 +42,7 @@ impl RestConfig {
             deadline: DEFAULT_DEADLINE,
             min_ttl: Millis::ZERO,
             key_locking: None,
+            allow_insecure_http: false,
         }
     }
 
@@ -75,6 +77,23 @@ impl RestConfig {
         self
     }
 
+    /// Allows an `http://` URL to a host other than this machine. Default: false.
+    ///
+    /// Such a URL sends the token in clear text, so anyone on the way can read and use it. Allow it only on a network
+    /// that you trust. `http://localhost` and loopback addresses need no permission.
+    ///
+    /// ```
+    /// use tidegate_redis::{Rest, RestConfig};
+    /// let config = RestConfig::new("http://srh.internal:8079", "secret");
+    /// assert!(Rest::new(config.clone()).is_err());
+    /// assert!(Rest::new(config.allow_insecure_http(true)).is_ok());
+    /// ```
+    #[must_use]
+    pub const fn allow_insecure_http(mut self, yes: bool) -> Self {
+        self.allow_insecure_http = yes;
+        self
+    }
+
     /// The script and its SHA-1.
     pub(crate) fn script(&self) -> (&'static str, &'static str) {
         if self.key_locking.unwrap_or_else(|| is_upstash(&self.url)) {
@@ -87,6 +106,11 @@ impl RestConfig {
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_deadline(self.deadline)?;
         check_url(&self.url)?;
+        if !self.allow_insecure_http && is_insecure(&self.url) {
+            return Err(invalid(
+                "url: http:// would send the token in clear text; write https://, or allow it with allow_insecure_http",
+            ));
+        }
         check_token(&self.token)
     }
 }
@@ -100,6 +124,7 @@ impl fmt::Debug for RestConfig {
             .field("deadline", &self.deadline)
             .field("min_ttl", &self.min_ttl)
             .field("key_locking", &self.key_locking)
+            .field("allow_insecure_http", &self.allow_insecure_http)
             .finish()
     }
 }
@@ -165,6 +190,24 @@ fn check_token(token: &str) -> Result<(), Error> {
 }
 
 fn is_upstash(url: &str) -> bool {
-    let host = url.split_once("://").and_then(|(_, rest)| rest.split(['/', ':']).next());
-    host.is_some_and(|host| host.to_ascii_lowercase().ends_with(".upstash.io"))
+    host(url).is_some_and(|host| host.to_ascii_lowercase().ends_with(".upstash.io"))
+}
+
+/// Whether requests to this URL leave the machine unencrypted.
+fn is_insecure(url: &str) -> bool {
+    let is_loopback = |host: &str| {
+        host.eq_ignore_ascii_case("localhost")
+            || host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+            || host.parse::<Ipv6Addr>().is_ok_and(|address| address.to_canonical().is_loopback())
+    };
+    url.starts_with("http://") && !host(url).is_some_and(is_loopback)
+}
+
+/// The host of a URL that was checked, without a port and without brackets.
+fn host(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    match rest.strip_prefix('[') {
+        Some(address) => address.split(']').next(),
+        None => rest.split(['/', ':']).next(),
+    }
 }

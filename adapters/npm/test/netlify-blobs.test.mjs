@@ -1,0 +1,159 @@
+// The package on Netlify Blobs, through @netlify/blobs and its own BlobsServer.
+
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import path from "node:path";
+import { createInterface } from "node:readline";
+import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { Tidegate } from "@tidegate/edge/netlify-blobs";
+
+const host = path.join(path.dirname(fileURLToPath(import.meta.url)), "../../../conformance/hosts/edge");
+const require = createRequire(path.join(host, "package.json"));
+const { getStore } = await import(require.resolve("@netlify/blobs"));
+
+const server = spawn(process.execPath, [path.join(host, "blobs-server.mjs")], { stdio: ["pipe", "pipe", "inherit"] });
+const lines = createInterface({ input: server.stdout })[Symbol.asyncIterator]();
+const address = (await lines.next()).value;
+after(async () => {
+  server.stdin.end();
+  await once(server, "exit");
+});
+
+const site = { name: "tidegate", consistency: "strong", siteID: "tests", token: "conformance", edgeURL: address, uncachedEdgeURL: address };
+const request = new Request("https://example.com/", { headers: { "x-nf-client-connection-ip": "192.0.2.1" } });
+
+/** A store of the site whose every operation first waits for `pause()`. */
+function store(pause) {
+  const blobs = getStore(site);
+  const after = (work) => async (...args) => {
+    await pause();
+    return blobs[work](...args);
+  };
+  return { getWithMetadata: after("getWithMetadata"), set: after("set"), delete: after("delete") };
+}
+const ms = (span) => () => new Promise((resolve) => setTimeout(resolve, span));
+const never = () => new Promise(() => {});
+
+let policies = 0;
+function limiter(blobs, limit, options) {
+  const policy = { name: `p${(policies += 1)}`, quotas: [{ algorithm: "fixed_window", limit, window_ms: 86_400_000 }] };
+  return (each = {}) => new Tidegate({ blobs, platform: "netlify", failMode: "open", policy, ...options, ...each });
+}
+
+/** How many passed, how many of each kind there are, and after how many milliseconds the last was answered. */
+async function burst(calls) {
+  const began = performance.now();
+  const kinds = {};
+  let passed = 0;
+  const verdicts = await Promise.all(calls);
+  const slowestMs = Math.round(performance.now() - began);
+  for (const { allowed, status, error } of verdicts) {
+    passed += allowed;
+    kinds[error?.kind ?? status] = (kinds[error?.kind ?? status] ?? 0) + 1;
+  }
+  return { passed, kinds, slowestMs, told: `${passed} passed, ${JSON.stringify(kinds)}, slowest ${slowestMs} ms` };
+}
+const times = (count, make) => Array.from({ length: count }, make);
+
+/** A store in this process whose conditional writes hold, so that nothing but contention delays an answer. */
+function table(pause) {
+  const rows = new Map();
+  let versions = 0;
+  return {
+    async getWithMetadata(name) {
+      await pause();
+      const row = rows.get(name);
+      return row ? { data: row.bytes, etag: row.etag } : null;
+    },
+    async set(name, bytes, { onlyIfMatch }) {
+      await pause();
+      const modified = rows.get(name)?.etag === onlyIfMatch;
+      if (modified) rows.set(name, { bytes, etag: `"${(versions += 1)}"` });
+      return { modified };
+    },
+    async delete(name) {
+      rows.delete(name);
+    },
+  };
+}
+
+for (const [where, blobs, instances, limit, deadlineMs] of [
+  ["a table", table(ms(50)), 100, 60, 2_000],
+  ["a BlobsServer", store(ms(50)), 20, 10, 10_000],
+]) {
+  test(`${instances} instances that compete for one key of ${where} admit at most the limit`, async (context) => {
+    const make = limiter(blobs, limit, { deadlineMs });
+    const { passed, kinds, told } = await burst(times(instances, () => make()).flatMap((tidegate) => [tidegate.check(request), tidegate.check(request)]));
+    context.diagnostic(told);
+    assert.ok(passed > 0 && passed <= limit, told);
+    assert.equal(kinds.timeout, undefined, told);
+  });
+}
+
+test("the deadline covers the queue of a key: a hung store keeps nobody longer", async (context) => {
+  const events = [];
+  const tidegate = limiter(store(never), 60, { deadlineMs: 200, onError: (event) => events.push(event) })();
+  const { passed, kinds, slowestMs, told } = await burst(times(40, () => tidegate.check(request)));
+  context.diagnostic(told);
+  assert.ok(slowestMs >= 190 && slowestMs < 3_000, told);
+  // The store has answered nobody, so it has failed, and the fail mode applies to all of them.
+  assert.deepEqual([passed, kinds], [40, { timeout: 40 }], told);
+  assert.deepEqual(events.map(({ failedOpen }) => failedOpen), times(40, () => true));
+});
+
+test("a healthy store that is slower than the queue needs: what is not reached in time is refused", async (context) => {
+  const tidegate = limiter(store(ms(15)), 1_000_000, { deadlineMs: 3_000 })();
+  const { passed, kinds, slowestMs, told } = await burst(times(250, () => tidegate.check(request)));
+  context.diagnostic(told);
+  assert.ok(slowestMs < 6_000, told);
+  assert.ok(passed > 0 && passed === kinds.allowed && kinds.contended > 0 && kinds.timeout === undefined, told);
+});
+
+test("a key's queue is bounded, and other keys do not wait for it", async () => {
+  let isHung = true;
+  const tidegate = limiter(store(() => (isHung ? never() : undefined)), 1_000, { deadlineMs: 2_000 })();
+  const began = performance.now();
+  const crowd = times(1_300, () => tidegate.check(request));
+  // One is with the store and 1,024 wait; the others are refused at once.
+  const refused = (await Promise.race([Promise.all(crowd.slice(1_025)), ms(1_800)()])) ?? [];
+  assert.deepEqual([refused.length, [...new Set(refused.map(({ error }) => error?.kind))]], [275, ["contended"]]);
+  assert.ok(performance.now() - began < 1_900);
+  isHung = false;
+  assert.equal((await tidegate.check(request, { key: "other" })).status, "allowed");
+  await Promise.all(crowd);
+});
+
+test("a store that answers once and then hangs does not open", async () => {
+  let asked = 0;
+  const tidegate = limiter(table(() => (asked++ === 0 ? undefined : never())), 10, { deadlineMs: 1_000 })();
+  const verdict = await tidegate.check(request);
+  assert.deepEqual([verdict.allowed, verdict.error.kind, verdict.response.status], [false, "contended", 503]);
+});
+
+test("a store that fails: the request passes, and the next one is not in its way", async () => {
+  let isDown = true;
+  const pause = () => {
+    if (isDown) throw new Error("connection refused");
+  };
+  const tidegate = limiter(store(pause), 10)();
+  const { passed, kinds, told } = await burst(times(5, () => tidegate.check(request)));
+  assert.deepEqual([passed, kinds], [5, { unavailable: 5 }], told);
+  isDown = false;
+  assert.equal((await tidegate.check(request)).status, "allowed");
+});
+
+test("checks, refunds and resets of one key take turns and are all counted", async () => {
+  const tidegate = limiter(store(ms(1)), 50, { deadlineMs: 20_000 })();
+  const { passed, kinds, told } = await burst(times(60, () => tidegate.check(request)));
+  assert.deepEqual([passed, kinds], [50, { allowed: 50, denied: 10 }], told);
+  const [verdict] = [await tidegate.peek(request)];
+  assert.equal(verdict.status, "denied");
+  await tidegate.reset(verdict.key);
+  const charged = await tidegate.check(request);
+  assert.equal(charged.quotas[0].remaining, 49);
+  await Promise.all([tidegate.refund(charged), tidegate.check(request), tidegate.check(request)]);
+  assert.equal((await tidegate.peek(request)).quotas[0].remaining, 48);
+});

@@ -1,0 +1,49 @@
+// Runs the guest in a plain Node.js process, as Vercel runs functions and Next.js 16 runs `proxy.ts`:
+//
+//   node node.mjs --url URL --token TOKEN [--test-mode]
+//
+// It prints its address, and ends when standard input does.
+
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { pipeline } from "node:stream/promises";
+import { pathToFileURL } from "node:url";
+import { parseArgs } from "node:util";
+import { bundle } from "./bundle.mjs";
+
+const { values: args } = parseArgs({
+  options: { url: { type: "string" }, token: { type: "string" }, "test-mode": { type: "boolean", default: false } },
+});
+
+Object.assign(process.env, {
+  UPSTASH_REDIS_REST_URL: args.url,
+  UPSTASH_REDIS_REST_TOKEN: args.token,
+  PLATFORM: "vercel",
+  TIDEGATE_TEST_MODE: args["test-mode"] ? "on" : "off",
+});
+const folder = mkdtempSync(path.join(tmpdir(), "tidegate-node-"));
+const file = path.join(folder, "guest.mjs");
+writeFileSync(file, await bundle("upstash.mjs", { format: "esm", platform: "node" }));
+const { default: app } = await import(pathToFileURL(file));
+rmSync(folder, { recursive: true, force: true });
+
+/** The request as the app gets it. Node.js gives the fields as a flat list of names and values. */
+function received(message) {
+  const { method, url, rawHeaders } = message;
+  const headers = new Headers();
+  for (let at = 0; at < rawHeaders.length; at += 2) headers.append(rawHeaders[at], rawHeaders[at + 1]);
+  const body = method === "GET" || method === "HEAD" ? undefined : message;
+  return new Request(`http://127.0.0.1${url}`, { method, headers, body, duplex: "half" });
+}
+
+const server = createServer(async (message, answer) => {
+  const response = await app(received(message));
+  answer.writeHead(response.status, Object.fromEntries(response.headers));
+  if (response.body) await pipeline(response.body, answer);
+  else answer.end();
+});
+server.listen(0, "127.0.0.1", () => console.log(`http://127.0.0.1:${server.address().port}`));
+process.stdin.resume();
+process.stdin.on("end", () => process.exit(0));
