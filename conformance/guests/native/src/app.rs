@@ -11,36 +11,38 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tidegate_core::{
-    BodyFormat, Check, ClientIpSource, Identity, Limiter as _, Policy, Rejection, ResponseFields, UnixMillis,
+    BodyFormat, Check, ClientIpSource, Identity, Limiter, Policy, Rejection, ResponseFields, UnixMillis,
 };
 use tidegate_guest_protocol::{Reply, Route, serve};
 
-use crate::store::Store;
-
 /// What every request shares.
-pub(crate) struct App {
-    pub(crate) store: Store,
+pub(crate) struct App<L> {
+    pub(crate) limiter: L,
     pub(crate) policy: Option<Policy>,
     pub(crate) client_ip: ClientIpSource,
 }
 
 /// The routes; those of the suite only in test mode.
-pub(crate) fn router(app: Arc<App>, test_mode: bool) -> Router {
-    let mut router = Router::new().route("/", get(home));
+pub(crate) fn router<L: Limiter + 'static>(app: Arc<App<L>>, test_mode: bool) -> Router {
+    let mut router = Router::new().route("/", get(home::<L>));
     if test_mode {
         for route in Route::ALL {
-            router = router.route(route.path(), post(suite));
+            router = router.route(route.path(), post(suite::<L>));
         }
     }
     router.with_state(app)
 }
 
 /// What is limited: by the client's address, with a proper 429, and open where the store does not answer.
-async fn home(State(app): State<Arc<App>>, Extension(peer): Extension<SocketAddr>, headers: HeaderMap) -> Response {
+async fn home<L: Limiter>(
+    State(app): State<Arc<App<L>>>,
+    Extension(peer): Extension<SocketAddr>,
+    headers: HeaderMap,
+) -> Response {
     let Some(policy) = &app.policy else { return "unlimited\n".into_response() };
     let client_ip = app.client_ip.find(&headers, Some(peer.ip())).ok();
     let key = Identity { client_ip, ..Identity::default() }.resolve();
-    let decision = match app.store.check(Check::new(policy, &key, now())).await {
+    let decision = match app.limiter.check(Check::new(policy, &key, now())).await {
         Ok(decision) => decision,
         Err(error) => {
             eprintln!("open, for the store did not answer: {error:?}");
@@ -53,9 +55,9 @@ async fn home(State(app): State<Arc<App>>, Extension(peer): Extension<SocketAddr
     }
 }
 
-async fn suite(State(app): State<Arc<App>>, uri: Uri, body: Bytes) -> Response {
+async fn suite<L: Limiter>(State(app): State<Arc<App<L>>>, uri: Uri, body: Bytes) -> Response {
     let Some(route) = Route::of(uri.path()) else { return StatusCode::NOT_FOUND.into_response() };
-    let Reply { status, headers, body } = serve(&app.store, route, &body).await;
+    let Reply { status, headers, body } = serve(&app.limiter, route, &body).await;
     response(status, headers.iter().map(|(name, value)| (name.as_str(), value.as_str())), body)
 }
 

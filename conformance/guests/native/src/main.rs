@@ -1,5 +1,5 @@
 //! A small rate-limited HTTP service, as one would run in a container: `GET /` is limited by a policy file and the
-//! client's address.
+//! client's address. Built with the feature `redis`, it can also count in Redis.
 //!
 //! ```text
 //! tidegate-guest-native --policy policy.json --listen 0.0.0.0:8080
@@ -21,12 +21,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use tidegate_core::{ClientIpSource, Platform, Policy};
+use tidegate_core::{ClientIpSource, Limiter, Platform, Policy};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
 use crate::app::App;
-use crate::store::{Store, StoreName};
+use crate::store::StoreName;
 
 /// A small HTTP service behind a rate limiter.
 #[derive(Debug, Parser)]
@@ -46,9 +46,11 @@ struct Args {
     #[arg(long, value_enum, default_value_t = StoreName::Memory)]
     store: StoreName,
     /// The store's address, for example redis://127.0.0.1:6379; several times for a cluster.
+    #[cfg(feature = "redis")]
     #[arg(long)]
     url: Vec<String>,
     /// The token that the store at an https:// address wants. Without it, the environment's UPSTASH_REDIS_REST_TOKEN.
+    #[cfg(feature = "redis")]
     #[arg(long)]
     token: Option<String>,
     /// Answer the conformance suite's routes, on virtual time, and end when standard input does.
@@ -68,13 +70,26 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<(), Box<dyn Error>> {
+    match args.store {
+        StoreName::Memory => serve(store::memory(args.test_mode), args).await,
+        #[cfg(feature = "redis")]
+        StoreName::Redis | StoreName::RedisCluster => {
+            serve(store::redis(args.store, &args.url, args.test_mode).await?, args).await
+        }
+        #[cfg(feature = "redis")]
+        StoreName::UpstashRest => {
+            let token = args.token.clone().or_else(|| std::env::var("UPSTASH_REDIS_REST_TOKEN").ok());
+            serve(store::rest(&args.url, token, args.test_mode).await?, args).await
+        }
+    }
+}
+
+async fn serve(limiter: impl Limiter + 'static, args: Args) -> Result<(), Box<dyn Error>> {
     let policy = args.policy.map(read_policy).transpose()?;
     if policy.is_none() && !args.test_mode {
         return Err("nothing to limit by; add --policy FILE".into());
     }
-    let token = args.token.or_else(|| std::env::var("UPSTASH_REDIS_REST_TOKEN").ok());
-    let store = Store::open(args.store, &args.url, token, args.test_mode).await?;
-    let app = Arc::new(App { store, policy, client_ip: ClientIpSource::new(args.platform) });
+    let app = Arc::new(App { limiter, policy, client_ip: ClientIpSource::new(args.platform) });
     let listener = TcpListener::bind(args.listen).await?;
     println!("http://{}", listener.local_addr()?);
     let service = app::router(app, args.test_mode);

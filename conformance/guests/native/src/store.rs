@@ -1,9 +1,10 @@
 //! Where it counts, chosen on the command line.
 
 use clap::ValueEnum;
-use tidegate_core::{
-    Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Refund,
-};
+use tidegate_core::MemoryLimiter;
+#[cfg(feature = "redis")]
+use tidegate_core::{Error, ErrorKind, Millis};
+#[cfg(feature = "redis")]
 use tidegate_redis::{Config, Redis, RedisLimiter, Rest, RestConfig, RestLimiter};
 
 /// A store by name.
@@ -12,99 +13,56 @@ pub(crate) enum StoreName {
     /// In this process.
     Memory,
     /// One Redis server.
+    #[cfg(feature = "redis")]
     Redis,
     /// A Redis cluster.
+    #[cfg(feature = "redis")]
     RedisCluster,
-    /// A database of Upstash, over its REST protocol.
+    /// An Upstash database, over its REST protocol.
+    #[cfg(feature = "redis")]
     UpstashRest,
-}
-
-/// A store, opened.
-pub(crate) enum Store {
-    Memory(MemoryLimiter),
-    Redis(RedisLimiter),
-    Rest(RestLimiter),
 }
 
 /// Shards of the memory store in test mode: so many that no fixture's clock sweeps away what another still counts.
 const TEST_SHARDS: usize = 1_024;
 
-/// In test mode a state lives at least this long by the server's clock, for virtual time stands still meanwhile.
+/// In test mode a state lives at least this long by the server's clock, because virtual time stands still meanwhile.
+#[cfg(feature = "redis")]
 const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 
-/// In test mode thousands of calls are under way at once on a machine that runs their clients too.
+/// In test mode thousands of calls are in flight at once, on a machine that also runs their clients.
+#[cfg(feature = "redis")]
 const TEST_DEADLINE: Millis = Millis::from_secs(10);
 
-impl Store {
-    pub(crate) async fn open(
-        name: StoreName,
-        urls: &[String],
-        token: Option<String>,
-        test_mode: bool,
-    ) -> Result<Self, Error> {
-        let config = match (name, urls) {
-            (StoreName::Memory, _) if test_mode => return Ok(Self::Memory(MemoryLimiter::with_shards(TEST_SHARDS))),
-            (StoreName::Memory, _) => return Ok(Self::Memory(MemoryLimiter::new())),
-            (StoreName::Redis, [url]) => Config::new(url),
-            (StoreName::RedisCluster, [_, ..]) => Config::cluster(urls),
-            (StoreName::UpstashRest, [url]) => {
-                return Self::rest(RestConfig::new(url, token.unwrap_or_default()), test_mode).await;
-            }
-            _ => return Err(Error::new(ErrorKind::Invalid, "where is the store? add --url redis://127.0.0.1:6379")),
-        };
-        let config = if test_mode { config.min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE) } else { config };
-        let redis = Redis::new(config)?;
-        redis.ping().await?;
-        Ok(Self::Redis(redis.limiter()))
-    }
-
-    async fn rest(config: RestConfig, test_mode: bool) -> Result<Self, Error> {
-        // The script that Upstash is given, wherever it is tested.
-        let test = |config: RestConfig| config.min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE).key_locking(true);
-        let rest = Rest::new(if test_mode { test(config) } else { config })?;
-        rest.ping().await?;
-        Ok(Self::Rest(rest.limiter()))
-    }
+pub(crate) fn memory(test_mode: bool) -> MemoryLimiter {
+    if test_mode { MemoryLimiter::with_shards(TEST_SHARDS) } else { MemoryLimiter::new() }
 }
 
-impl Limiter for Store {
-    fn capabilities(&self) -> Capabilities {
-        match self {
-            Self::Memory(limiter) => limiter.capabilities(),
-            Self::Redis(limiter) => limiter.capabilities(),
-            Self::Rest(limiter) => limiter.capabilities(),
-        }
-    }
+/// One server where there is one address, else a cluster.
+#[cfg(feature = "redis")]
+pub(crate) async fn redis(name: StoreName, urls: &[String], test_mode: bool) -> Result<RedisLimiter, Error> {
+    let config = match (name, urls) {
+        (StoreName::RedisCluster, [_, ..]) => Config::cluster(urls),
+        (_, [url]) => Config::new(url),
+        _ => return Err(no_address()),
+    };
+    let redis = Redis::new(if test_mode { config.min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE) } else { config })?;
+    redis.ping().await?;
+    Ok(redis.limiter())
+}
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        match self {
-            Self::Memory(limiter) => limiter.check(check).await,
-            Self::Redis(limiter) => limiter.check(check).await,
-            Self::Rest(limiter) => limiter.check(check).await,
-        }
-    }
+#[cfg(feature = "redis")]
+pub(crate) async fn rest(urls: &[String], token: Option<String>, test_mode: bool) -> Result<RestLimiter, Error> {
+    let [url] = urls else { return Err(no_address()) };
+    // The script that Upstash is given, wherever it is tested.
+    let test = |config: RestConfig| config.min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE).key_locking(true);
+    let config = RestConfig::new(url, token.unwrap_or_default());
+    let rest = Rest::new(if test_mode { test(config) } else { config })?;
+    rest.ping().await?;
+    Ok(rest.limiter())
+}
 
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        match self {
-            Self::Memory(limiter) => limiter.peek(check).await,
-            Self::Redis(limiter) => limiter.peek(check).await,
-            Self::Rest(limiter) => limiter.peek(check).await,
-        }
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        match self {
-            Self::Memory(limiter) => limiter.refund(refund).await,
-            Self::Redis(limiter) => limiter.refund(refund).await,
-            Self::Rest(limiter) => limiter.refund(refund).await,
-        }
-    }
-
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        match self {
-            Self::Memory(limiter) => limiter.reset(policy, key).await,
-            Self::Redis(limiter) => limiter.reset(policy, key).await,
-            Self::Rest(limiter) => limiter.reset(policy, key).await,
-        }
-    }
+#[cfg(feature = "redis")]
+fn no_address() -> Error {
+    Error::new(ErrorKind::Invalid, "where is the store? add --url redis://127.0.0.1:6379")
 }
