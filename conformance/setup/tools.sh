@@ -35,14 +35,15 @@ npm_packages() {
     fi
 }
 
-# build_host NAME WHAT: builds one of the suite's own hosts, which run guests.
-build_host() {
-    build="cargo build --release --locked --package tidegate-host-$1 --manifest-path conformance/hosts/Cargo.toml --target-dir target/hosts"
-    say "building the host of $2, which takes minutes once"
+# build_hosts WHAT: builds the suite's own hosts, which run guests. They are built together, because each alone would
+# compile their engine with other features.
+build_hosts() {
+    build="cargo build --release --locked --workspace --manifest-path conformance/hosts/Cargo.toml --target-dir target/hosts"
+    say "building the hosts of Spin and Compute apps, which takes minutes once"
     began=$(date +%s)
     if $build --quiet; then
-        say "the host of $2: target/hosts/release/tidegate-host-$1, in $(($(date +%s) - began)) s"
+        say "the hosts of Spin and Compute apps: target/hosts/release, in $(($(date +%s) - began)) s"
     else
-        say "the host of $2 is missing; cargo's reason is above, and the command is: $build"
+        say "the hosts are missing, which $1 need; cargo's reason is above, and the command is: $build"
     fi
 }

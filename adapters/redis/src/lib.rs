@@ -29,6 +29,12 @@
 //! not answer is [`Timeout`](tidegate_core::ErrorKind::Timeout) at the [deadline](Config::deadline). A script that may have
 //! run is never sent again: to retry it, give the check an idempotency token. A stored value that Tidegate did not write
 //! is [`Corrupt`](tidegate_core::ErrorKind::Corrupt) and left as it is.
+//!
+//! # Features
+//! - `resp` (default): the Redis protocol over TCP, on tokio.
+//! - `tls-rustls`: `rediss://` URLs, by rustls with the system's certificates. Includes `resp`.
+//! - `cluster`: Redis Cluster. Includes `resp`.
+//! - `rest`: Upstash's REST protocol. On WebAssembly it needs the host's own HTTP client, and `default-features = false`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(any(feature = "resp", feature = "rest"))]

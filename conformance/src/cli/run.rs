@@ -34,7 +34,7 @@ pub(super) struct Args {
     target: Vec<String>,
     /// No target of this repository but the server at this http:// URL, which speaks the guests' protocol; several times
     /// for several servers over one store.
-    #[arg(long, value_name = "URL", requires = "declares", conflicts_with_all = ["target", "setup"])]
+    #[arg(long, value_name = "URL", requires = "declares", conflicts_with = "target")]
     url: Vec<String>,
     /// What the limiter behind --url declares: a JSON file, as shown in `tidegate run --help`.
     #[arg(long, value_name = "FILE", requires = "url")]
@@ -163,5 +163,5 @@ fn write(report: &Report, folder: &Path) -> std::io::Result<()> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join("report.json"), serde_json::to_string_pretty(report)? + "\n")?;
     fs::write(folder.join("report.md"), markdown(report))?;
-    fs::write(folder.join("junit.xml"), junit(report).map_err(std::io::Error::other)?)
+    fs::write(folder.join("junit.xml"), junit(report))
 }

@@ -39,11 +39,11 @@ pub(super) async fn program(package: &str, features: &[&str]) -> Result<PathBuf,
     Ok(program)
 }
 
-/// Builds a host, once, and returns its program. It is always optimised, because it compiles what it runs.
+/// Builds the hosts, once, and returns one's program. They are always optimised, because they compile what they run. They
+/// are built together, because each alone would compile their engine with other features.
 pub(super) async fn host(package: &str) -> Result<PathBuf, String> {
     let workspace = "--manifest-path=conformance/hosts/Cargo.toml";
-    once(package, &["--package", package, workspace, "--target-dir=target/hosts", "--release"], None, "executable")
-        .await
+    once(package, &["--workspace", workspace, "--target-dir=target/hosts", "--release"], None, "executable").await
 }
 
 /// Builds a guest for a WebAssembly target, once, and returns its module. It has all its features, also those that a
