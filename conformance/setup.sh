@@ -1,61 +1,62 @@
 #!/bin/sh
-# Installs what the targets and the tests need, once. What it cannot install it names, with the command that would;
-# the targets that need nothing run all the same, so it never fails.
+# Installs what the targets and the tests need and this machine lacks.
+#
+#     conformance/setup.sh [--ask] [GROUP]...
+#
+# GROUP is one of redis, npm, cloudflare, spin, fastly and tests; without one, all of them. Most of it goes into the
+# checkout. Changes elsewhere need consent, which setup/consent.sh describes. With --ask it only announces those and asks:
+# it exits with 0 if it may make them, and with 1 if not.
+#
+# It does not fail where something cannot be installed: it prints the command that would install it and goes on, because
+# the other targets can still run.
 set -u
-cd "$(dirname "$0")/.." || exit
+cd "$(dirname "$0")/.." || exit 2
+
+all="redis npm cloudflare spin fastly tests"
+groups=
+ask_only=
+for argument; do
+    case $argument in
+    --ask) ask_only=yes ;;
+    redis | npm | cloudflare | spin | fastly | tests) groups="$groups $argument" ;;
+    *)
+        echo "setup: there is no group $argument; the groups are $all" >&2
+        exit 2
+        ;;
+    esac
+done
+: "${groups:=$all}"
 
 say() { printf 'setup: %s\n' "$*"; }
 
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then
-        "$@"
-    elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
-        sudo -n "$@"
-    else
-        return 1
-    fi
+# has COMMAND: whether it is on the path.
+has() { command -v "$1" >/dev/null 2>&1; }
+
+# wanted GROUP...: whether one of these groups is to be set up.
+wanted() {
+    for group in $groups; do
+        for one; do [ "$group" != "$one" ] || return 0; done
+    done
+    return 1
 }
 
-apt_install() {
-    command -v apt-get >/dev/null 2>&1 || return 1
-    as_root apt-get update -qq || return 1
-    # At runlevel 1 a package does not start its service: tests start servers of their own, and stop them.
-    as_root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
-}
-
-# need COMMAND PACKAGE WHAT: makes sure that COMMAND is there, from the Debian package PACKAGE.
-need() {
-    if command -v "$1" >/dev/null 2>&1; then
-        say "$1: $(command -v "$1")"
-    elif apt_install "$2" && command -v "$1" >/dev/null 2>&1; then
-        say "$1: installed from the package $2"
-    else
-        say "$1 is missing, and with it $3; install it with: sudo apt-get install $2"
-    fi
-}
-
-# npm_packages FOLDER WHAT USE: installs what the folder's package-lock.json names, unless that is there.
-npm_packages() {
-    if cmp -s "$1/package-lock.json" "$1/node_modules/.tidegate-lock.json"; then
-        say "$2: $1/node_modules"
-    elif npm ci --silent --no-audit --no-fund --prefix "$1" && cp "$1/package-lock.json" "$1/node_modules/.tidegate-lock.json"; then
-        say "$2: installed in $1/node_modules"
-    else
-        say "$2: missing, and with it $3; install it with: npm ci --prefix $1"
-    fi
-}
-
-need redis-server redis-server "the targets redis and redis-cluster and their tests"
-need redis-cli redis-tools "the target redis-cluster and its tests"
-need openssl openssl "the tests over TLS"
-
+# shellcheck source=conformance/setup/packages.sh
+. conformance/setup/packages.sh
 # shellcheck source=conformance/setup/wasm.sh
 . conformance/setup/wasm.sh
-# shellcheck source=conformance/setup/cloudflare.sh
-. conformance/setup/cloudflare.sh
-# shellcheck source=conformance/setup/npm.sh
-. conformance/setup/npm.sh
-# shellcheck source=conformance/setup/hosts.sh
-. conformance/setup/hosts.sh
-# shellcheck source=conformance/setup/upstash-rest.sh
-. conformance/setup/upstash-rest.sh
+# shellcheck source=conformance/setup/tools.sh
+. conformance/setup/tools.sh
+# shellcheck source=conformance/setup/consent.sh
+. conformance/setup/consent.sh
+
+consent
+if [ -n "$ask_only" ]; then
+    [ "$consent" = yes ]
+    exit
+fi
+for group in $groups; do
+    # shellcheck source=/dev/null
+    . "conformance/setup/$group.sh"
+    # `tidegate run --setup` waits for this line.
+    say "$group: done"
+done

@@ -1,5 +1,6 @@
-# The Rusts that may build for WebAssembly, in the order of conformance/src/target/wasm.rs: the one at hand, the one that
-# wasm.sh links where rustup cannot add the target, and Debian's.
+# shellcheck shell=sh
+# The Rusts that may build for WebAssembly, in the order of conformance/src/target/wasm.rs: the default one, the toolchain
+# that wasm.sh links where rustup cannot add the target, and Debian's.
 
 # rustc_has_target TARGET RUSTC...: whether this rustc can build for the target.
 rustc_has_target() {
@@ -7,7 +8,7 @@ rustc_has_target() {
     folder=$("$@" --print target-libdir --target "$wanted" 2>/dev/null) && ls "$folder"/libcore-*.rlib >/dev/null 2>&1
 }
 
-# use_rust_for TARGET: has cargo be the first of them that can.
+# use_rust_for TARGET: makes cargo the first of them that can.
 use_rust_for() {
     if rustc_has_target "$1" rustc; then
         :

@@ -11,9 +11,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use wildmatch::WildMatch;
 
 use crate::fixture::{self, Case};
-use crate::target::{self, workspace};
+use crate::target;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -106,8 +107,8 @@ pub fn main() -> ExitCode {
 impl Selection {
     /// The fixtures it names.
     fn load(&self) -> Result<Vec<Case>, Failure> {
-        let folder = self.fixtures.clone().unwrap_or_else(|| workspace().join("fixtures"));
-        let cases = fixture::load(&folder).map_err(|problems| {
+        let folder = self.fixtures.as_deref().unwrap_or(fixture::shipped());
+        let cases = fixture::load(folder).map_err(|problems| {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
             Failure::Usage(format!("{} in the fixtures\n{}", counted(lines.len(), "problem"), lines.join("\n")))
         })?;
@@ -120,8 +121,8 @@ impl Selection {
         }
         let mut wanted = vec![false; cases.len()];
         for text in &self.filter {
-            let glob = globset::Glob::new(text).map_err(|error| Failure::Usage(error.to_string()))?.compile_matcher();
-            let matching = cases.iter().enumerate().filter(|(_, case)| glob.is_match(case.id()));
+            let pattern = WildMatch::new(text);
+            let matching = cases.iter().enumerate().filter(|(_, case)| pattern.matches(case.id()));
             let places: Vec<usize> = matching.map(|(place, _)| place).collect();
             if places.is_empty() {
                 let mut groups: Vec<&str> = cases.iter().filter_map(|case| case.id().split('/').next()).collect();

@@ -8,7 +8,7 @@ mod validate;
 
 #[cfg(test)]
 pub(crate) use load::parse;
-pub use load::{Problem, load};
+pub use load::{Problem, load, shipped};
 
 use std::collections::BTreeMap;
 use std::fmt;

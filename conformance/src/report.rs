@@ -147,6 +147,17 @@ impl TargetReport {
         Self { status, reason: Some(reason), ..self }
     }
 
+    /// Panics unless the target passed, with every fixture that failed and why.
+    ///
+    /// # Panics
+    /// The target did not pass.
+    pub fn assert_passed(&self) {
+        let failed = self.fixtures.iter().filter(|one| one.verdict == Verdict::Fail);
+        let failed: String = failed.map(|one| format!("\n  {}: {}", one.id, one.reasons.join("; "))).collect();
+        let reason = self.reason.as_deref().unwrap_or_default();
+        assert!(self.status == Status::Pass, "{} did not pass: {reason}{failed}", self.name);
+    }
+
     /// The same report with the status that its fixtures come to, on a `stub` or the real thing.
     #[must_use]
     pub fn concluded(self, accuracy: &Accuracy, stub: Option<&str>) -> Self {

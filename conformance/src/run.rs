@@ -12,7 +12,7 @@ use crate::oracle;
 use crate::replay::{self, Replay, replay};
 use crate::report::{FixtureReport, Status, TargetReport};
 use crate::subject::{Place, Subject};
-use crate::target::{Running, Target};
+use crate::target::Target;
 
 /// A fixture with the reference's answers, where it has any.
 #[derive(Clone, Debug)]
@@ -63,14 +63,27 @@ pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMu
         running.stop().await;
         return report.ended(Status::Fail, reason);
     }
-    for (place, prepared) in cases.iter().enumerate() {
-        let one = case(target, &declared, &running, prepared, &prefix(place)).await;
-        done(&one);
-        report.fixtures.push(one);
-    }
+    report.fixtures = fixtures(target, &running, cases, &mut done).await;
     running.stop().await;
     report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.concluded(&declared.accuracy, target.stub())
+}
+
+/// Replays fixtures on what a target runs as.
+pub(crate) async fn fixtures(
+    target: &dyn Target,
+    subject: &impl Subject,
+    cases: &[Prepared],
+    done: &mut impl FnMut(&FixtureReport),
+) -> Vec<FixtureReport> {
+    let declared = target.capabilities();
+    let mut reports = Vec::with_capacity(cases.len());
+    for (place, prepared) in cases.iter().enumerate() {
+        let one = case(target, &declared, subject, prepared, &prefix(place)).await;
+        done(&one);
+        reports.push(one);
+    }
+    reports
 }
 
 /// What goes before every key of a fixture: another for each run, so that a store which outlives one is no matter.
@@ -82,23 +95,23 @@ fn prefix(place: usize) -> String {
 async fn case(
     target: &dyn Target,
     declared: &Capabilities,
-    running: &Running,
+    subject: &impl Subject,
     prepared: &Prepared,
     prefix: &str,
 ) -> FixtureReport {
     match &prepared.case {
-        Case::Request(fixture) => request(fixture, running).await,
+        Case::Request(fixture) => request(fixture, subject).await,
         Case::Decision(fixture) => match unsupported(target, declared, fixture) {
             None => match target.unverified(fixture) {
                 Some(reason) => FixtureReport::new(&fixture.id, Verdict::Unverified).because(reason),
-                None if let Some(reason) = target.stub() => answered(fixture, running, prefix, reason).await,
-                None => decision(declared, fixture, &prepared.reference, running, prefix).await,
+                None if let Some(reason) = target.stub() => answered(fixture, subject, prefix, reason).await,
+                None => decision(declared, fixture, &prepared.reference, subject, prefix).await,
             },
             Some(Missing::Disturbance) => {
                 let reason = "the target has no store that can be disturbed from outside";
                 FixtureReport::new(&fixture.id, Verdict::Unsupported).because(reason)
             }
-            Some(Missing::Capability(places)) => declined(fixture, running, prefix, &places).await,
+            Some(Missing::Capability(places)) => declined(fixture, subject, prefix, &places).await,
         },
     }
 }
@@ -107,19 +120,19 @@ async fn decision(
     declared: &Capabilities,
     fixture: &Fixture,
     reference: &Replay,
-    running: &Running,
+    subject: &impl Subject,
     prefix: &str,
 ) -> FixtureReport {
-    let before = running.round_trips().await;
-    let found = replay(fixture, running, prefix).await;
-    let after = running.round_trips().await;
+    let before = subject.round_trips().await;
+    let found = replay(fixture, subject, prefix).await;
+    let after = subject.round_trips().await;
     let disturbed = fixture.steps.iter().any(|step| step.disturb.is_some());
     // What this fixture did to the store is not the next one's business.
-    if disturbed && let Err(reason) = running.settle().await {
+    if disturbed && let Err(reason) = subject.settle().await {
         return FixtureReport::new(&fixture.id, Verdict::Fail).because(&reason);
     }
     let Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested } =
-        judge(&declared.accuracy, running.isolates(), fixture, reference, &found);
+        judge(&declared.accuracy, subject.isolates(), fixture, reference, &found);
     // A store that forgot its scripts amid a burst takes some calls twice, and one that was restarted counts from zero:
     // neither says what a decision takes.
     let trips = before.zip(after).and_then(|(before, after)| after.checked_sub(before));
@@ -141,8 +154,8 @@ async fn decision(
 }
 
 /// What a stub admits says nothing. That it answers everything, and in what form, does.
-async fn answered(fixture: &Fixture, running: &Running, prefix: &str, stub: &str) -> FixtureReport {
-    let found = replay(fixture, running, prefix).await;
+async fn answered(fixture: &Fixture, subject: &impl Subject, prefix: &str, stub: &str) -> FixtureReport {
+    let found = replay(fixture, subject, prefix).await;
     let reasons = unanswered(fixture, &found);
     match reasons.first() {
         Some(reason) => {
@@ -190,12 +203,12 @@ fn unsupported(target: &dyn Target, declared: &Capabilities, fixture: &Fixture) 
 }
 
 /// What is not declared must really be answered by `Unsupported`, not by a guess.
-async fn declined(fixture: &Fixture, running: &Running, prefix: &str, places: &[usize]) -> FixtureReport {
+async fn declined(fixture: &Fixture, subject: &impl Subject, prefix: &str, places: &[usize]) -> FixtureReport {
     let mut reasons = Vec::new();
     for (place, step, policy) in fixture.steps_with_policy().filter(|(place, ..)| places.contains(place)) {
         let body = replay::body(fixture, step, policy, prefix);
         let at = Place { location: None, nth: 0 };
-        let answered = match running.send(replay::route(step.op), body, at).await {
+        let answered = match subject.send(replay::route(step.op), body, at).await {
             Ok(reply) => serde_json::from_slice(&reply.body).map_err(|error| error.to_string()),
             Err(error) => Err(error),
         };

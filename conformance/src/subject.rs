@@ -19,7 +19,24 @@ pub trait Subject {
     fn send(&self, route: Route, body: Bytes, place: Place) -> impl Future<Output = Result<Reply, String>>;
 
     /// Does something to the store behind it.
-    fn disturb(&self, disturb: Disturb) -> impl Future<Output = Result<(), String>>;
+    fn disturb(&self, _: Disturb) -> impl Future<Output = Result<(), String>> {
+        async { Err("the store cannot be disturbed from outside".into()) }
+    }
+
+    /// Waits until it answers from its store again.
+    fn settle(&self) -> impl Future<Output = Result<(), String>> {
+        async { Ok(()) }
+    }
+
+    /// How many isolates or processes serve a fixture of one location.
+    fn isolates(&self) -> u64 {
+        1
+    }
+
+    /// Round trips that decisions took so far, where they can be counted from outside.
+    fn round_trips(&self) -> impl Future<Output = Option<u64>> {
+        async { None }
+    }
 }
 
 /// Where a request arrives.

@@ -8,6 +8,7 @@ mod edge;
 mod fastly;
 mod memory;
 mod netlify_blobs;
+mod outside;
 mod process;
 mod redis;
 mod spin;
@@ -15,6 +16,7 @@ mod upstash_rest;
 mod wasm;
 
 pub use build::workspace;
+pub(crate) use outside::Outside;
 pub use process::guard;
 
 use std::cell::Cell;
@@ -28,6 +30,7 @@ use tidegate_core::{Capabilities, ErrorKind, Policy};
 use tidegate_guest_protocol::{Able, Answer, Failure, Reply, Route};
 
 use crate::fixture::{Disturb, Fixture};
+use crate::setup::Group;
 use crate::subject::{Http, Place, Subject};
 
 /// Every target, in the order they run.
@@ -62,10 +65,10 @@ const OWN_CLOCK: &str = "the store goes by its own clock, which virtual time doe
 /// What guests and fixtures are run on.
 pub trait Target: Sync {
     /// Its stable name.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// What it is, in a few words.
-    fn about(&self) -> &'static str;
+    fn about(&self) -> &str;
 
     /// What its adapter declares. The guest must declare the same.
     fn capabilities(&self) -> Capabilities;
@@ -96,6 +99,11 @@ pub trait Target: Sync {
     /// Why a fixture says nothing of it, where that is so.
     fn unverified(&self, fixture: &Fixture) -> Option<&'static str> {
         (fixture.outlives_a_token() && !self.forgets_on_virtual_time()).then_some(OWN_CLOCK)
+    }
+
+    /// What the setup installs for it.
+    fn needs(&self) -> &'static [Group] {
+        Group::ALL
     }
 
     /// What stands in for the platform here.
@@ -169,38 +177,6 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until every guest answers from its store again: connections that broke are made anew, scripts are there.
-    ///
-    /// # Errors
-    /// What a guest still says when it should long have recovered.
-    pub async fn settle(&self) -> Result<(), String> {
-        for process in 0..self.http.processes() as u64 {
-            let began = Instant::now();
-            let mut settled = 0;
-            while settled < PROBES {
-                let place = Place { location: Some(process), nth: settled };
-                let reply = self.http.send(Route::Peek, probe(settled), place).await?;
-                settled = if is_down(&reply) { 0 } else { settled + 1 };
-                if settled == 0 && began.elapsed() > RECOVERY_MAX {
-                    let said = String::from_utf8_lossy(&reply.body).into_owned();
-                    return Err(format!("after {RECOVERY_MAX:?} a guest still answers {said}"));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// How many isolates or processes serve a fixture of one location.
-    #[must_use]
-    pub fn isolates(&self) -> u64 {
-        self.http.sharing() as u64
-    }
-
-    /// Round trips that decisions took so far, where they can be counted from outside.
-    pub async fn round_trips(&self) -> Option<u64> {
-        self.store.as_ref()?.round_trips().await.ok()
-    }
-
     /// Ends everything that it started, and waits until it has.
     pub async fn stop(self) {
         for guest in self.guests {
@@ -243,6 +219,32 @@ impl Subject for Running {
     async fn send(&self, route: Route, body: Bytes, place: Place) -> Result<Reply, String> {
         let sent = self.http.send(route, body, place).await;
         if self.down.get() { sent.or_else(|error| Ok(gone(error))) } else { sent }
+    }
+
+    /// Connections that broke are opened anew, and the store has its scripts.
+    async fn settle(&self) -> Result<(), String> {
+        for process in 0..self.http.processes() as u64 {
+            let began = Instant::now();
+            let mut settled = 0;
+            while settled < PROBES {
+                let place = Place { location: Some(process), nth: settled };
+                let reply = self.http.send(Route::Peek, probe(settled), place).await?;
+                settled = if is_down(&reply) { 0 } else { settled + 1 };
+                if settled == 0 && began.elapsed() > RECOVERY_MAX {
+                    let said = String::from_utf8_lossy(&reply.body).into_owned();
+                    return Err(format!("after {RECOVERY_MAX:?} a guest still answers {said}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn isolates(&self) -> u64 {
+        self.http.sharing() as u64
+    }
+
+    async fn round_trips(&self) -> Option<u64> {
+        self.store.as_ref()?.round_trips().await.ok()
     }
 
     async fn disturb(&self, disturb: Disturb) -> Result<(), String> {

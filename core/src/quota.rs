@@ -361,7 +361,7 @@ fn digest(id: &str) -> u64 {
 fn checked_name(field: &str, name: &str) -> Result<Box<str>, Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > 32 || !name.chars().all(fits) {
-        let shown = &name[..name.floor_char_boundary(40)];
+        let shown: String = name.chars().take(40).collect();
         return Err(Error::invalid(format!(
             "{field}: {shown:?} cannot be a name; write 1 to 32 of the characters a-z A-Z 0-9 - _ ."
         )));

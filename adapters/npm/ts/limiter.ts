@@ -14,7 +14,7 @@ export interface CheckOptions {
   peer?: string | undefined;
   /** The cost of the request, a whole number. Default: 1. */
   cost?: number;
-  /** The time of the request, in milliseconds since the epoch. Default: `Date.now()`. */
+  /** The time of the request, in milliseconds since the epoch, if the caller's clock decides. Default: `Date.now()`. */
   now?: number;
   /**
    * Charges all checks with this token once, for `ttlMs` milliseconds. A client that chooses its own token can repeat a

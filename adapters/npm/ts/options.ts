@@ -72,7 +72,7 @@ export interface UpstashOptions extends Options {
   token: string;
   /** Allow an `http://` URL to a host other than this machine. It sends the token in clear text. Default: false. */
   allowInsecureHttp?: boolean;
-  /** Whose clock decides. Default: `caller`, the host's. */
+  /** Whose clock decides. Default: `server`, the database's, which is one clock for all hosts. */
   clock?: "caller" | "server";
   /** Whether the script locks only its own keys. Default: true on `*.upstash.io`, false elsewhere. */
   keyLocking?: boolean;
@@ -107,7 +107,7 @@ export function upstash(options: UpstashOptions) {
     url: fields.need("url", fields.text("url", url), url),
     token: fields.need("token", fields.text("token", token), token),
     allowInsecureHttp: fields.flag("allowInsecureHttp") ?? false,
-    serverClock: fields.choice("clock", ["caller", "server"]) === "server",
+    serverClock: fields.choice("clock", ["caller", "server"]) !== "caller",
     keyLocking: fields.flag("keyLocking"),
     minTtlMs: fields.whole("minTtlMs") ?? 0,
   };

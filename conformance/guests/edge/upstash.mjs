@@ -14,7 +14,7 @@ const tidegate = new Tidegate({
 });
 
 // A test's virtual time stands still while the database's goes on, and a test has many requests under way at once.
-const inTests = suite((options) => new Tidegate({ url, token, failMode: "closed", deadlineMs: 20_000, minTtlMs: 3_600_000, ...options }));
+const inTests = suite((options) => new Tidegate({ url, token, failMode: "closed", clock: "caller", deadlineMs: 20_000, minTtlMs: 3_600_000, ...options }));
 
 /** @param {Request} request */
 export default async function app(request) {

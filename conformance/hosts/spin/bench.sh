@@ -17,4 +17,4 @@ cargo build --quiet --release --manifest-path conformance/hosts/Cargo.toml --tar
 guest() { echo "$built/$target/release/tidegate_guest_$1.wasm"; }
 kib() { gzip -9 -c "$(guest "$1")" | wc -c | awk '{ printf "%.1f", $1 / 1024 }'; }
 echo "gzipped: the app with all its routes $(kib spin) KiB, the least app $(kib spin_least) KiB"
-exec cargo bench --quiet --profile release --package tidegate-conformance --bench spin -- target/hosts/release/tidegate-host-spin "$(guest spin)"
+exec cargo bench --quiet --package tidegate-conformance --bench spin -- target/hosts/release/tidegate-host-spin "$(guest spin)"

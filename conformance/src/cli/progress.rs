@@ -1,11 +1,23 @@
-//! Progress on standard error: a bar on a terminal, a line a target elsewhere.
+//! Progress on standard error: a line for each target, and on a terminal a bar for the one that runs.
 
 use std::io::{IsTerminal as _, stderr};
+use std::sync::LazyLock;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::judge::Verdict;
 use crate::report::{FixtureReport, TargetReport};
+
+/// The terminal, which the bar shares with the lines above it.
+static TERMINAL: LazyLock<Option<MultiProgress>> = LazyLock::new(|| stderr().is_terminal().then(MultiProgress::new));
+
+/// Prints a line, above the bar if there is one.
+pub(super) fn tell(line: &str) {
+    match &*TERMINAL {
+        Some(terminal) => drop(terminal.println(line)),
+        None => eprintln!("{line}"),
+    }
+}
 
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
@@ -13,10 +25,8 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(name: &str, fixtures: usize) -> Self {
-        if !stderr().is_terminal() {
-            return Self { bar: None };
-        }
-        let bar = ProgressBar::new(fixtures as u64).with_prefix(name.to_string());
+        let Some(terminal) = &*TERMINAL else { return Self { bar: None } };
+        let bar = terminal.add(ProgressBar::new(fixtures as u64).with_prefix(name.to_string()));
         if let Ok(style) = ProgressStyle::with_template("{prefix:>16} {bar:30} {pos}/{len} {msg}") {
             bar.set_style(style);
         }
@@ -26,25 +36,26 @@ impl Progress {
     pub(super) fn step(&self, done: &FixtureReport) {
         let Some(bar) = &self.bar else { return };
         if done.verdict == Verdict::Fail {
-            bar.println(format!("failed: {}", done.id));
+            tell(&format!("failed: {}", done.id));
         }
         bar.set_message(done.id.clone());
         bar.inc(1);
     }
 
     pub(super) fn finish(&self, report: &TargetReport) {
-        match &self.bar {
-            Some(bar) => bar.finish_and_clear(),
-            None if report.fixtures.is_empty() => {
-                eprintln!("{}: {}", report.name, report.reason.as_deref().unwrap_or("nothing ran"));
-            }
-            None => eprintln!(
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        let count = |verdict| report.count(verdict);
+        match &report.reason {
+            Some(reason) if report.fixtures.is_empty() => tell(&format!("{}: {reason}", report.name)),
+            _ => tell(&format!(
                 "{}: {} passed, {} failed, of {}",
                 report.name,
-                report.count(Verdict::Pass),
-                report.count(Verdict::Fail),
+                count(Verdict::Pass),
+                count(Verdict::Fail),
                 report.fixtures.len()
-            ),
+            )),
         }
     }
 }

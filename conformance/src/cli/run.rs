@@ -1,18 +1,44 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::progress::Progress;
+use super::progress::{self, Progress};
 use super::{Failure, Selection, block_on, contradicted};
+use crate::declared::Declared;
+use crate::fixture::Case;
 use crate::judge::Verdict;
 use crate::report::{Report, Status, junit, markdown, table};
 use crate::run;
-use crate::target::{ALL, Target, workspace};
+use crate::setup::Setup;
+use crate::target::{ALL, Outside, Target, workspace};
+
+const DECLARATION: &str = r#"A declaration for --declares; only "accuracy" is required:
+  {
+    "accuracy": "approximate",
+    "ceiling": "limit x locations",
+    "floor": { "held": 10, "within_ms": 2000 },
+    "algorithms": ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"],
+    "max_quotas": 8, "costs": true, "charge_denied": true,
+    "peek": true, "refund": true, "reset": true, "idempotency": true, "round_trips": 1,
+    "forgets_on_virtual_time": false
+  }
+"accuracy" is "exact", "approximate" or "per_location". Only an approximate limiter has a "ceiling": "limit",
+"limit x locations" or "(in_flight + limit)! / (in_flight! x limit!) - 1". It may have a "floor": units that each
+location may hold back, and for how long. "forgets_on_virtual_time" says that idempotency tokens expire by the
+time that a request carries. The values above, but for the first three and the last, are the defaults."#;
 
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = DECLARATION)]
 pub(super) struct Args {
     /// Only this target; several times for several. All of them by default.
     #[arg(long, value_name = "NAME")]
     target: Vec<String>,
+    /// No target of this repository but the server at this http:// URL, which speaks the guests' protocol; several times
+    /// for several servers over one store.
+    #[arg(long, value_name = "URL", requires = "declares", conflicts_with = "target")]
+    url: Vec<String>,
+    /// What the limiter behind --url declares: a JSON file, as shown in `tidegate run --help`.
+    #[arg(long, value_name = "FILE", requires = "url")]
+    declares: Option<PathBuf>,
     #[command(flatten)]
     selection: Selection,
     /// Fail where one of these targets did not run; `all` for every one that was asked for.
@@ -21,13 +47,26 @@ pub(super) struct Args {
     /// Where report.json, report.md and junit.xml go; target/conformance in the workspace by default.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Install what the targets need and this machine lacks, in the background. Each target runs as soon as it can.
+    /// Changes outside the checkout need your consent: as another user than root you are asked, on a terminal.
+    /// TIDEGATE_SETUP=yes or =no answers beforehand.
+    #[arg(long)]
+    setup: bool,
     /// Print report.json instead of the table.
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let targets = named(&args.target)?;
+    let cases = args.selection.load()?;
+    let outside = match &args.declares {
+        Some(file) => Some(block_on(Outside::at(&args.url, declared(file)?))?.map_err(Failure::Usage)?),
+        None => None,
+    };
+    let targets = match &outside {
+        Some(outside) => vec![outside as &dyn Target],
+        None => named(&args.target)?,
+    };
     let required = if args.require.iter().any(|name| name == "all") {
         targets.iter().map(|target| target.name()).collect()
     } else {
@@ -36,10 +75,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     if let Some(name) = required.iter().find(|name| !targets.iter().any(|target| target.name() == **name)) {
         return Err(Failure::Usage(format!("--require {name} is none of the targets to run; add --target {name}")));
     }
-    let cases = args.selection.load()?;
     let report = block_on(async {
         tokio::select! {
-            report = replay(&targets, cases) => report,
+            report = replay(&targets, cases, args.setup) => report,
             _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
         }
     })??;
@@ -68,6 +106,12 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     if failed { Err(Failure::Failed) } else { Ok(()) }
 }
 
+fn declared(file: &Path) -> Result<Declared, Failure> {
+    let wrong = |message: String| Failure::Usage(format!("{}: {message}", file.display()));
+    let text = fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    Declared::from_json(&text).map_err(wrong)
+}
+
 /// The closing line, in the form that CI systems look for.
 fn tally(report: &Report) -> String {
     let fixtures = || report.targets.iter().flat_map(|target| &target.fixtures);
@@ -76,23 +120,33 @@ fn tally(report: &Report) -> String {
     format!("{passed} passed, {failed} failed, {} skipped", fixtures().count() - passed - failed)
 }
 
-async fn replay(targets: &[&'static dyn Target], cases: Vec<crate::fixture::Case>) -> Result<Report, Failure> {
+/// Runs the targets in their order. With `--setup`, what is set up goes before what is not.
+async fn replay(targets: &[&dyn Target], cases: Vec<Case>, setup: bool) -> Result<Report, Failure> {
+    let mut setup =
+        if setup { Some(Setup::start(targets, progress::tell).await.map_err(Failure::Usage)?) } else { None };
     let prepared = run::prepare(cases).await.map_err(contradicted)?;
+    let mut waiting = targets.to_vec();
     let mut reports = Vec::with_capacity(targets.len());
-    for target in targets {
+    while !waiting.is_empty() {
+        let next = match &mut setup {
+            Some(setup) => setup.ready(&waiting).await,
+            None => 0,
+        };
+        let target = waiting.remove(next);
         let progress = Progress::new(target.name(), prepared.len());
-        let report = run::target(*target, &prepared, |done| progress.step(done)).await;
+        let report = run::target(target, &prepared, |done| progress.step(done)).await;
         progress.finish(&report);
         reports.push(report);
     }
+    reports.sort_by_key(|report| targets.iter().position(|target| target.name() == report.name));
     Ok(Report::new(reports))
 }
 
 /// The targets of these names, in their usual order; all where none is named.
-fn named(names: &[String]) -> Result<Vec<&'static dyn Target>, Failure> {
+fn named(names: &[String]) -> Result<Vec<&dyn Target>, Failure> {
     named_only(names)?;
-    let wanted = |target: &&dyn Target| names.is_empty() || names.iter().any(|name| name == target.name());
-    Ok(ALL.iter().copied().filter(wanted).collect())
+    let wanted = |target: &&'static dyn Target| names.is_empty() || names.iter().any(|name| name == target.name());
+    Ok(ALL.iter().copied().filter(wanted).map(|target| target as &dyn Target).collect())
 }
 
 fn named_only(names: &[String]) -> Result<Vec<&str>, Failure> {
@@ -109,5 +163,5 @@ fn write(report: &Report, folder: &Path) -> std::io::Result<()> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join("report.json"), serde_json::to_string_pretty(report)? + "\n")?;
     fs::write(folder.join("report.md"), markdown(report))?;
-    fs::write(folder.join("junit.xml"), junit(report).map_err(std::io::Error::other)?)
+    fs::write(folder.join("junit.xml"), junit(report))
 }

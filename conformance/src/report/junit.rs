@@ -1,55 +1,99 @@
-use std::time::Duration;
+//! JUnit XML, written by hand: a crate for it would take longer to compile than the rest of the reports.
 
-use quick_junit::{NonSuccessKind, Report as JunitReport, TestCase, TestCaseStatus, TestSuite};
+use std::fmt::Write as _;
 
-use super::{Report, Status};
+use super::{Report, Status, TargetReport};
 use crate::judge::Verdict;
 
-/// The report as JUnit XML: a suite a target, a case a fixture. What did not run is skipped, not passed.
-///
-/// # Errors
-/// Text that XML cannot hold.
-pub fn junit(report: &Report) -> Result<String, String> {
-    let mut out = JunitReport::new("tidegate");
+/// How a case ended: passed, failed with all there is to say, or skipped for a reason.
+enum Ended<'a> {
+    Passed,
+    Failed(String),
+    Skipped(&'a str),
+}
+
+/// The report as JUnit XML: a suite per target, a case per fixture. What did not run is skipped, not passed.
+#[must_use]
+pub fn junit(report: &Report) -> String {
+    let mut suites = String::new();
+    let (mut tests, mut failures) = (0, 0);
     for target in &report.targets {
-        let mut suite = TestSuite::new(target.name.as_str());
-        for one in &target.fixtures {
-            let reason = one.reasons.join("\n");
-            let status = match one.verdict {
-                Verdict::Pass => TestCaseStatus::success(),
-                Verdict::Fail => failed(&reason),
-                _ => skipped(one.reason.as_deref().unwrap_or("unsupported")),
+        let cases = cases(target);
+        let failed = cases.iter().filter(|(.., ended)| matches!(ended, Ended::Failed(_))).count();
+        let skipped = cases.iter().filter(|(.., ended)| matches!(ended, Ended::Skipped(_))).count();
+        let (name, count) = (escaped(&target.name), cases.len());
+        let _ = writeln!(
+            suites,
+            r#"    <testsuite name="{name}" tests="{count}" skipped="{skipped}" errors="0" failures="{failed}">"#
+        );
+        for (id, elapsed_ms, ended) in cases {
+            let (id, seconds) = (escaped(id), std::time::Duration::from_millis(elapsed_ms).as_secs_f64());
+            let _ = write!(suites, r#"        <testcase name="{id}" classname="tidegate.{name}" time="{seconds:.3}""#);
+            let _ = match ended {
+                Ended::Passed => writeln!(suites, "/>"),
+                Ended::Skipped(why) => writeln!(suites, r#"><skipped message="{}"/></testcase>"#, escaped(why)),
+                Ended::Failed(why) => {
+                    let first = escaped(why.lines().next().unwrap_or_default());
+                    writeln!(suites, r#"><failure message="{first}">{}</failure></testcase>"#, escaped(&why))
+                }
             };
-            suite.add_test_case(case(&one.id, &target.name, status, one.elapsed_ms));
         }
-        // Where no fixture tells what went wrong, the target itself does.
-        let told = target.fixtures.iter().any(|one| one.verdict == Verdict::Fail);
-        let reason = target.reason.as_deref().unwrap_or_default();
-        let status = match target.status {
-            Status::Fail if !told => Some(failed(reason)),
-            Status::Unavailable | Status::Unverified => Some(skipped(reason)),
-            _ => None,
-        };
-        suite.add_test_cases(status.map(|status| case("target", &target.name, status, 0)));
-        out.add_test_suite(suite);
+        suites.push_str("    </testsuite>\n");
+        tests += count;
+        failures += failed;
     }
-    out.to_string().map_err(|error| error.to_string())
+    let head = r#"<?xml version="1.0" encoding="UTF-8"?>"#;
+    format!(
+        "{head}\n<testsuites name=\"tidegate\" tests=\"{tests}\" failures=\"{failures}\" errors=\"0\">\n{suites}</testsuites>\n"
+    )
 }
 
-fn case(name: &str, target: &str, status: TestCaseStatus, elapsed_ms: u64) -> TestCase {
-    let mut case = TestCase::new(name, status);
-    case.set_classname(format!("tidegate.{target}")).set_time(Duration::from_millis(elapsed_ms));
-    case
+/// Each case with its id and its time in milliseconds.
+fn cases(target: &TargetReport) -> Vec<(&str, u64, Ended<'_>)> {
+    let mut cases = Vec::with_capacity(target.fixtures.len() + 1);
+    for one in &target.fixtures {
+        let ended = match one.verdict {
+            Verdict::Pass => Ended::Passed,
+            Verdict::Fail => Ended::Failed(one.reasons.join("\n")),
+            _ => Ended::Skipped(one.reason.as_deref().unwrap_or("unsupported")),
+        };
+        cases.push((one.id.as_str(), one.elapsed_ms, ended));
+    }
+    // Where no fixture tells what went wrong, the target itself does.
+    let told = target.fixtures.iter().any(|one| one.verdict == Verdict::Fail);
+    let reason = target.reason.as_deref().unwrap_or_default();
+    match target.status {
+        Status::Fail if !told => cases.push(("target", 0, Ended::Failed(reason.into()))),
+        Status::Unavailable | Status::Unverified => cases.push(("target", 0, Ended::Skipped(reason))),
+        _ => {}
+    }
+    cases
 }
 
-fn failed(reason: &str) -> TestCaseStatus {
-    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-    status.set_message(reason.lines().next().unwrap_or_default()).set_description(reason);
-    status
+/// Text as XML, for an element or an attribute. Characters that XML cannot hold are replaced.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\n' => out.push_str("&#10;"),
+            '\t' => out.push_str("&#9;"),
+            '\0'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            other => out.push(other),
+        }
+    }
+    out
 }
 
-fn skipped(reason: &str) -> TestCaseStatus {
-    let mut status = TestCaseStatus::skipped();
-    status.set_message(reason);
-    status
+#[cfg(test)]
+mod tests {
+    use super::escaped;
+
+    #[test]
+    fn text_of_any_kind_is_xml() {
+        assert_eq!(escaped("a<b> & \"c\"\n\u{1}é"), "a&lt;b&gt; &amp; &quot;c&quot;&#10;\u{fffd}é");
+    }
 }

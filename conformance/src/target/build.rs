@@ -18,21 +18,36 @@ pub fn workspace() -> PathBuf {
 /// Programs that were built already, by package.
 static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::const_new(BTreeMap::new());
 
-/// Builds a package of the workspace in this program's own profile, once, and tells where its program is.
-pub(super) async fn program(package: &str) -> Result<PathBuf, String> {
+/// Builds a package of the workspace in this program's own profile, once, and returns its program.
+pub(super) async fn program(package: &str, features: &[&str]) -> Result<PathBuf, String> {
     let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
-    once(package, &["--package", package, "--profile", profile], None, "executable").await
+    let features = features.join(",");
+    let args = ["--package", package, "--profile", profile, "--features", &features];
+    let mut built = BUILT.lock().await;
+    let name = [package, &features].join("-");
+    if let Some(program) = built.get(&name) {
+        return Ok(program.clone());
+    }
+    let mut program = build(package, &args, None, "executable").await?;
+    if !features.is_empty() {
+        // Cargo gives every choice of features the same path, and the next build would replace this one.
+        let own = program.with_file_name(&name);
+        std::fs::copy(&program, &own).map_err(|error| format!("{}: {error}", own.display()))?;
+        program = own;
+    }
+    built.insert(name, program.clone());
+    Ok(program)
 }
 
-/// Builds the hosts, once, and tells where one's program is: always optimised, for it compiles what it runs. All together,
-/// for each alone would compile their engine with other features.
+/// Builds the hosts, once, and returns one's program. They are always optimised, because they compile what they run. They
+/// are built together, because each alone would compile their engine with other features.
 pub(super) async fn host(package: &str) -> Result<PathBuf, String> {
     let workspace = "--manifest-path=conformance/hosts/Cargo.toml";
     once(package, &["--workspace", workspace, "--target-dir=target/hosts", "--release"], None, "executable").await
 }
 
-/// Builds a guest for a WebAssembly target, once, and tells where its module is: with all its features, those among
-/// them that a deployed app leaves out.
+/// Builds a guest for a WebAssembly target, once, and returns its module. It has all its features, also those that a
+/// deployed app leaves out.
 pub(super) async fn module(package: &str, target: &str) -> Result<PathBuf, String> {
     let toolchain = wasm::toolchain(target)?;
     once(package, &["--package", package, "--target", target, "--release", "--all-features"], toolchain, "module").await

@@ -15,6 +15,7 @@ pub use self::host::Host;
 use super::build::workspace;
 use super::{Emulator, OWN_CLOCK, Running, Store, Target, wasm};
 use crate::fixture::{Disturb, Fixture};
+use crate::setup::Group;
 use crate::subject::{Http, Version};
 
 /// The most locations of any fixture. With several, a limiter that is exact in only one isolate fails.
@@ -120,6 +121,10 @@ impl Target for Cloudflare {
             return Some("the platform's limits are deployed with the Worker, and change with no request");
         }
         fixture.steps.windows(2).any(|steps| steps[0].at_ms != steps[1].at_ms).then_some(OWN_CLOCK)
+    }
+
+    fn needs(&self) -> &'static [Group] {
+        &[Group::Cloudflare]
     }
 
     fn emulator(&self) -> Result<Emulator, String> {

@@ -14,6 +14,7 @@ use super::redis::GUESTS;
 use super::upstash_rest::{Fronted, TOKEN};
 use super::{Emulator, Running, Target, process, wasm};
 use crate::fixture::Disturb;
+use crate::setup::Group;
 use crate::subject::{Http, Version};
 
 /// The package in npm's `edge-runtime`.
@@ -76,6 +77,10 @@ impl Target for Edge {
 
     fn can(&self, _: Disturb) -> bool {
         true
+    }
+
+    fn needs(&self) -> &'static [Group] {
+        &[Group::Redis, Group::Npm]
     }
 
     fn emulator(&self) -> Result<Emulator, String> {

@@ -10,6 +10,7 @@ use tokio::process::Command;
 use super::build::{self, workspace};
 use super::{Emulator, OWN_CLOCK, Running, Target, process, wasm};
 use crate::fixture::{Fixture, Step};
+use crate::setup::Group;
 use crate::subject::{Http, Version};
 
 /// As many as any fixture has locations.
@@ -83,6 +84,10 @@ impl Target for Fastly {
             return Some("PoPs never hear of each other here, so that they come together is not shown");
         }
         fixture.outlives_a_token().then_some(OWN_CLOCK)
+    }
+
+    fn needs(&self) -> &'static [Group] {
+        &[Group::Fastly]
     }
 
     fn emulator(&self) -> Result<Emulator, String> {

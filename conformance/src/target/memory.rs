@@ -5,6 +5,7 @@ use futures_util::future::LocalBoxFuture;
 use tidegate_core::{Capabilities, Limiter as _, MemoryLimiter};
 
 use super::{Emulator, Running, Store, Target, build, process};
+use crate::setup::Group;
 use crate::subject::{Http, Version};
 
 /// The package of the guest that runs without a platform.
@@ -30,13 +31,17 @@ impl Target for Memory {
         true
     }
 
+    fn needs(&self) -> &'static [Group] {
+        &[]
+    }
+
     fn emulator(&self) -> Result<Emulator, String> {
         Ok(Emulator { name: NATIVE_GUEST.into(), version: env!("CARGO_PKG_VERSION").into() })
     }
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
         async {
-            let program = build::program(NATIVE_GUEST).await?;
+            let program = build::program(NATIVE_GUEST, &[]).await?;
             let (guest, address) = process::guest(&program, &[]).await?;
             let http = Http::new(&[address], Version::Http2);
             Ok(Running::new(http, vec![guest], Some(Box::new(SameProcess))))

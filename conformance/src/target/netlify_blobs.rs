@@ -6,6 +6,7 @@ use tidegate_core::{Accuracy, Capabilities, Drift};
 
 use super::redis::GUESTS;
 use super::{Emulator, Running, Store, Target, edge, process};
+use crate::setup::Group;
 use crate::subject::{Http, Version};
 
 /// The package on the local server of `@netlify/blobs`, with what `blobs-server.mjs` adds to it.
@@ -24,6 +25,10 @@ impl Target for NetlifyBlobs {
     fn capabilities(&self) -> Capabilities {
         let accuracy = Accuracy::Approximate(Drift::WITHIN_LIMIT);
         Capabilities { accuracy, idempotency: false, round_trips: 2, ..Capabilities::EXACT }
+    }
+
+    fn needs(&self) -> &'static [Group] {
+        &[Group::Npm]
     }
 
     fn emulator(&self) -> Result<Emulator, String> {

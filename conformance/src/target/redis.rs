@@ -10,10 +10,14 @@ use self::server::{Servers, cli_available};
 use super::memory::NATIVE_GUEST;
 use super::{Emulator, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
+use crate::setup::Group;
 use crate::subject::{Http, Version};
 
 /// Guests on one store: a limiter that is exact in one process only is found out.
 pub(super) const GUESTS: usize = 3;
+
+/// The feature with which the guest counts in Redis.
+pub(super) const WITH_REDIS: &[&str] = &["redis"];
 
 /// One server.
 pub(super) const SINGLE: Redis = Redis { name: "redis", about: "one redis-server, three guests", nodes: 1 };
@@ -46,6 +50,10 @@ impl Target for Redis {
         true
     }
 
+    fn needs(&self) -> &'static [Group] {
+        &[Group::Redis]
+    }
+
     fn emulator(&self) -> Result<Emulator, String> {
         let version = server::version()?;
         cli_available()?;
@@ -54,7 +62,7 @@ impl Target for Redis {
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
         async {
-            let program = build::program(NATIVE_GUEST).await?;
+            let program = build::program(NATIVE_GUEST, WITH_REDIS).await?;
             let servers = Servers::start(self.nodes).await?;
             let mut args = vec!["--store".to_string(), self.name.to_string()];
             args.extend(servers.urls().flat_map(|url| ["--url".to_string(), url]));

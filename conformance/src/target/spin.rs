@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 
 use super::build::{self, workspace};
 use super::{Emulator, Running, Store, Target, process, wasm};
+use crate::setup::Group;
 use crate::subject::{Http, Version};
 
 const GUEST: &str = "tidegate-guest-spin";
@@ -68,9 +69,16 @@ impl Target for Spin {
         true
     }
 
+    fn needs(&self) -> &'static [Group] {
+        &[Group::Spin]
+    }
+
     fn emulator(&self) -> Result<Emulator, String> {
         wasm::toolchain(WASM)?;
-        Ok(real().unwrap_or_else(|| Emulator { name: format!("{HOST} on wasmtime"), version: wasmtime().into() }))
+        match real() {
+            Some(spin) => Ok(spin),
+            None => Ok(Emulator { name: format!("{HOST} on wasmtime"), version: build::host_dependency("wasmtime")? }),
+        }
     }
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
@@ -93,13 +101,6 @@ fn real() -> Option<Emulator> {
     let told = wasm::said(std::process::Command::new("spin").arg("--version"))?;
     let version = told.strip_prefix("spin ")?.split_whitespace().next()?.to_string();
     Some(Emulator { name: "spin".into(), version })
-}
-
-/// The version of wasmtime that our host is built with.
-fn wasmtime() -> &'static str {
-    let lock = include_str!("../../hosts/Cargo.lock");
-    let after = lock.split_once("name = \"wasmtime\"\nversion = \"").map(|(_, after)| after);
-    after.and_then(|after| after.split('"').next()).unwrap_or("unknown")
 }
 
 /// Starts the app on `spin` itself, which tells nothing when it listens, and ends with no pipe.

@@ -7,10 +7,11 @@ use tokio::sync::Mutex;
 
 use super::memory::NATIVE_GUEST;
 use super::process::Process;
-use super::redis::GUESTS;
 use super::redis::server::{self, Servers};
+use super::redis::{GUESTS, WITH_REDIS};
 use super::{Emulator, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
+use crate::setup::Group;
 use crate::subject::{Http, Version};
 
 /// The package of what stands in for Upstash.
@@ -41,13 +42,17 @@ impl Target for UpstashRest {
         true
     }
 
+    fn needs(&self) -> &'static [Group] {
+        &[Group::Redis]
+    }
+
     fn emulator(&self) -> Result<Emulator, String> {
         Fronted::emulator()
     }
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
         async {
-            let guest = build::program(NATIVE_GUEST).await?;
+            let guest = build::program(NATIVE_GUEST, WITH_REDIS).await?;
             let (store, url) = Fronted::start().await?;
             let args = ["--store", self.name(), "--url", &url, "--token", TOKEN].map(str::to_string);
             let guests = try_join_all((0..GUESTS).map(|_| process::guest(&guest, &args))).await?;
@@ -83,7 +88,7 @@ impl Fronted {
     /// Starts both, and tells the endpoint's URL.
     pub(super) async fn start() -> Result<(Self, String), String> {
         let _as_it_was = rlimit::increase_nofile_limit(FILES);
-        let front = build::program(FRONT).await?;
+        let front = build::program(FRONT, &[]).await?;
         let servers = Servers::start(1).await?;
         let mut args = vec!["--token".to_string(), TOKEN.to_string()];
         args.extend(servers.urls().flat_map(|url| ["--redis".to_string(), url]));

@@ -1,4 +1,5 @@
-//! A small rate-limited HTTP service to run in a container. A policy file and the client's address limit `GET /`.
+//! A small rate-limited HTTP service to run in a container. A policy file and the client's address limit `GET /`. Build it
+//! with the feature `redis` to count in Redis or Upstash.
 //!
 //! ```text
 //! tidegate-guest-native --policy policy.json --listen 0.0.0.0:8080

@@ -1,5 +1,6 @@
 //! The service admits uncounted requests only while its store is down. It runs against a real redis-server.
 
+#![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -1,0 +1,43 @@
+//! Opens Redis, a cluster of it, or Upstash.
+
+use tidegate_core::{ErasedLimiter, Error, ErrorKind, Millis};
+use tidegate_redis::{Clock, Config, Redis, Rest, RestConfig};
+
+use super::StoreName;
+
+/// The shortest lifetime of a row in test mode. The store's clock advances while the virtual time stands still.
+const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
+
+/// The deadline of a call in test mode, in which thousands of calls are in flight on the machine that also runs the
+/// clients.
+const TEST_DEADLINE: Millis = Millis::from_secs(10);
+
+pub(crate) async fn open(
+    name: StoreName,
+    urls: &[String],
+    token: Option<String>,
+    test_mode: bool,
+) -> Result<Box<dyn ErasedLimiter>, Error> {
+    let config = match (name, urls) {
+        (StoreName::UpstashRest, [url]) => {
+            return rest(RestConfig::new(url, token.unwrap_or_default()), test_mode).await;
+        }
+        (StoreName::Redis, [url]) => Config::new(url),
+        (StoreName::RedisCluster, [_, ..]) => Config::cluster(urls),
+        _ => return Err(Error::new(ErrorKind::Invalid, "no store address; add --url redis://127.0.0.1:6379")),
+    };
+    let test = |config: Config| config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE);
+    let redis = Redis::new(if test_mode { test(config) } else { config })?;
+    redis.ping().await?;
+    Ok(Box::new(redis.limiter()))
+}
+
+async fn rest(config: RestConfig, test_mode: bool) -> Result<Box<dyn ErasedLimiter>, Error> {
+    // Tests use the script that Upstash gets.
+    let test = |config: RestConfig| {
+        config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE).key_locking(true)
+    };
+    let rest = Rest::new(if test_mode { test(config) } else { config })?;
+    rest.ping().await?;
+    Ok(Box::new(rest.limiter()))
+}

@@ -1,0 +1,87 @@
+# shellcheck shell=sh
+# Consent to changes outside the checkout: Debian packages, rustup's targets and toolchains, and libraries beside Debian's
+# rustc.
+#
+# Root consents by running the setup. Another user is asked once, on a terminal. Without a terminal nothing is changed, and
+# the commands are printed instead. TIDEGATE_SETUP=yes consents beforehand; TIDEGATE_SETUP=no refuses, for root too.
+
+# changes: prints the changes outside the checkout that the wanted groups need here, one a line.
+changes() {
+    sudo="sudo "
+    [ "$(id -u)" -ne 0 ] || sudo=
+    packages=
+    if wanted redis; then
+        has redis-server || packages="$packages redis-server"
+        has redis-cli || packages="$packages redis-tools"
+    fi
+    if wanted tests; then
+        has openssl || packages="$packages openssl"
+    fi
+    [ -z "$packages" ] || echo "${sudo}apt-get install$packages"
+    if wanted npm cloudflare; then
+        wasm_changes wasm32-unknown-unknown
+    fi
+    if wanted spin fastly; then
+        wasm_changes wasm32-wasip1
+    fi
+}
+
+# wasm_changes TARGET: what it takes to build for the target.
+wasm_changes() {
+    ! wasm_found "$1" >/dev/null || return 0
+    if has rustup; then
+        echo "rustup target add $1"
+        echo "and if rustup cannot:"
+    fi
+    echo "  ${sudo}apt-get install $(debian_packages "$1")"
+    echo "  a standard library for $1, copied to Debian's rustc, with a link to its linker"
+    ! has rustup || echo "  rustup toolchain link tidegate-wasm /usr"
+}
+
+# consent: sets consent to yes or no. Announces the changes, and asks where it must.
+consent() {
+    case ${TIDEGATE_SETUP-} in
+    yes | no) consent=$TIDEGATE_SETUP ;;
+    "") consent= ;;
+    *)
+        echo "setup: TIDEGATE_SETUP is \"$TIDEGATE_SETUP\"; write yes or no" >&2
+        exit 2
+        ;;
+    esac
+    changes=$(changes)
+    if [ -z "$consent" ]; then
+        ask
+    fi
+    # Asks for the password now, so that nothing waits for it later.
+    if [ "$consent" = yes ] && [ -n "$changes" ] && [ "$(id -u)" -ne 0 ] && [ -t 0 ] && has sudo; then
+        sudo -v || say "sudo is refused: what needs it is left out"
+    fi
+}
+
+# ask: sets consent by who runs this, and by what a person on the terminal answers.
+ask() {
+    if [ -z "$changes" ]; then
+        consent=yes
+    elif [ "$(id -u)" -eq 0 ]; then
+        consent=yes
+        say "changes outside the checkout, because root runs this:"
+        announce
+    elif [ -t 0 ]; then
+        say "changes outside the checkout:"
+        announce
+        printf 'setup: make these changes? [y/N] '
+        read -r answer || answer=
+        case $answer in
+        [Yy] | [Yy][Ee][Ss]) consent=yes ;;
+        *) consent=no ;;
+        esac
+    else
+        consent=no
+        say "these changes outside the checkout need consent: make them yourself, or set TIDEGATE_SETUP=yes"
+        announce
+    fi
+}
+
+announce() {
+    printf '%s\n' "$changes" | while IFS= read -r line; do say "  $line"; done
+}

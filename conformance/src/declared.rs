@@ -1,0 +1,190 @@
+//! What a limiter from outside this repository declares, as data.
+
+use serde::Deserialize;
+use tidegate_core::{Accuracy, Capabilities, Drift, Floor, Millis};
+
+/// The capabilities that a limiter declares, and what the suite cannot ask it.
+#[derive(Clone, Copy, Debug)]
+pub struct Declared {
+    /// What the limiter can do. A server must declare the same.
+    pub capabilities: Capabilities,
+    /// Whether idempotency tokens expire by the time that a request carries, not by the store's own clock.
+    pub forgets_on_virtual_time: bool,
+}
+
+impl Declared {
+    /// These capabilities, over a store that goes by its own clock.
+    #[must_use]
+    pub const fn new(capabilities: Capabilities) -> Self {
+        Self { capabilities, forgets_on_virtual_time: false }
+    }
+
+    /// Reads a declaration from JSON. Only `accuracy` is required; what is left out is as in [`Capabilities::EXACT`].
+    ///
+    /// ```
+    /// use tidegate_conformance::declared::Declared;
+    ///
+    /// let declared = Declared::from_json(r#"{
+    ///     "accuracy": "approximate", "ceiling": "limit x locations", "floor": { "held": 10, "within_ms": 2000 },
+    ///     "algorithms": ["fixed_window", "token_bucket"], "max_quotas": 1, "costs": true, "charge_denied": false,
+    ///     "peek": true, "refund": false, "reset": false, "idempotency": false, "round_trips": 2,
+    ///     "forgets_on_virtual_time": false
+    /// }"#)?;
+    /// let accuracy = declared.capabilities.accuracy.to_string();
+    /// assert_eq!(
+    ///     accuracy,
+    ///     "approximate: limit - 10 x locations (in the first 2000 ms) <= admitted <= limit x locations",
+    /// );
+    /// # Ok::<(), String>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What is wrong in it, where, and what would be right.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        let mut json = serde_json::Deserializer::from_str(text);
+        let file: File =
+            serde_path_to_error::deserialize(&mut json).map_err(|error| match error.path().to_string() {
+                path if matches!(path.as_str(), "." | "?") => error.inner().to_string(),
+                path => format!("{path}: {}", error.inner()),
+            })?;
+        json.end().map_err(|error| error.to_string())?;
+        file.declared()
+    }
+}
+
+/// The ceilings that a declaration may name. [`Drift::formula`] is the name.
+fn ceilings() -> [Drift; 3] {
+    let mut per_location = Drift::WITHIN_LIMIT;
+    per_location.formula = "limit x locations";
+    per_location.ceiling = |load| load.limit.saturating_mul(load.locations);
+    [Drift::WITHIN_LIMIT, per_location, Drift::LAST_WRITER_WINS]
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    accuracy: Class,
+    ceiling: Option<String>,
+    floor: Option<FloorFile>,
+    algorithms: Option<Vec<String>>,
+    max_quotas: Option<usize>,
+    costs: Option<bool>,
+    charge_denied: Option<bool>,
+    peek: Option<bool>,
+    refund: Option<bool>,
+    reset: Option<bool>,
+    idempotency: Option<bool>,
+    round_trips: Option<u32>,
+    #[serde(default)]
+    forgets_on_virtual_time: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Class {
+    Exact,
+    Approximate,
+    PerLocation,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FloorFile {
+    held: u64,
+    within_ms: Option<u64>,
+}
+
+impl File {
+    fn declared(self) -> Result<Declared, String> {
+        let mut declared = Declared::new(Capabilities::EXACT);
+        declared.forgets_on_virtual_time = self.forgets_on_virtual_time;
+        let capabilities = &mut declared.capabilities;
+        capabilities.accuracy = self.accuracy()?;
+        if let Some(names) = &self.algorithms {
+            capabilities.algorithms = algorithms(names)?;
+        }
+        if self.max_quotas == Some(0) {
+            return Err("max_quotas: 0 is out of range; write 1 or more".into());
+        }
+        capabilities.max_quotas = self.max_quotas.unwrap_or(capabilities.max_quotas);
+        capabilities.costs = self.costs.unwrap_or(capabilities.costs);
+        capabilities.charge_denied = self.charge_denied.unwrap_or(capabilities.charge_denied);
+        capabilities.peek = self.peek.unwrap_or(capabilities.peek);
+        capabilities.refund = self.refund.unwrap_or(capabilities.refund);
+        capabilities.reset = self.reset.unwrap_or(capabilities.reset);
+        capabilities.idempotency = self.idempotency.unwrap_or(capabilities.idempotency);
+        capabilities.round_trips = self.round_trips.unwrap_or(capabilities.round_trips);
+        Ok(declared)
+    }
+
+    fn accuracy(&self) -> Result<Accuracy, String> {
+        let known = || ceilings().map(|drift| format!("{:?}", drift.formula)).join(", ");
+        if self.accuracy == Class::Approximate {
+            let name = self.ceiling.as_deref();
+            let name =
+                name.ok_or_else(|| format!("ceiling: an approximate limiter has one; write one of {}", known()))?;
+            let named = ceilings().into_iter().find(|drift| drift.formula == name);
+            let mut drift = named.ok_or_else(|| format!("ceiling: {name:?} is unknown; write one of {}", known()))?;
+            if let Some(floor) = self.floor {
+                drift.floor = Floor { held: floor.held, within: floor.within_ms.map(Millis::new) };
+            }
+            return Ok(Accuracy::Approximate(drift));
+        }
+        for (name, given) in [("ceiling", self.ceiling.is_some()), ("floor", self.floor.is_some())] {
+            if given {
+                return Err(format!("{name}: only an approximate limiter declares one; leave it out"));
+            }
+        }
+        Ok(if self.accuracy == Class::Exact { Accuracy::Exact } else { Accuracy::PerLocation })
+    }
+}
+
+/// The algorithms of these names. They live as long as the process, which reads one declaration.
+fn algorithms(names: &[String]) -> Result<&'static [&'static str], String> {
+    let known = Capabilities::EXACT.algorithms;
+    let find = |(place, name): (usize, &String)| {
+        let found = known.iter().copied().find(|known| known == name);
+        found.ok_or_else(|| format!("algorithms[{place}]: {name:?} is unknown; write one of {}", known.join(", ")))
+    };
+    let found: Vec<&'static str> = names.iter().enumerate().map(find).collect::<Result<_, _>>()?;
+    if found.is_empty() {
+        return Err(format!("algorithms: none is declared; write some of {}", known.join(", ")));
+    }
+    Ok(Box::leak(found.into_boxed_slice()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Declared;
+
+    fn wrong(text: &str) -> String {
+        Declared::from_json(text).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn an_error_names_the_field_and_what_to_write() {
+        assert_eq!(wrong(r#"{"accuracy":"exact"}"#), "");
+        assert!(wrong("{}").contains("missing field `accuracy`"), "{}", wrong("{}"));
+        let said = wrong(r#"{"accuracy":"exactly"}"#);
+        assert!(said.starts_with("accuracy: unknown variant `exactly`, expected one of `exact`"), "{said}");
+        let said = wrong(r#"{"accuracy":"approximate"}"#);
+        assert!(said.starts_with("ceiling: an approximate limiter has one; write one of \"limit\""), "{said}");
+        let said = wrong(r#"{"accuracy":"approximate","ceiling":"twice"}"#);
+        assert!(said.starts_with("ceiling: \"twice\" is unknown; write one of \"limit\""), "{said}");
+        let said = wrong(r#"{"accuracy":"exact","ceiling":"limit"}"#);
+        assert_eq!(said, "ceiling: only an approximate limiter declares one; leave it out");
+        let said = wrong(r#"{"accuracy":"exact","algorithms":["fixed_window","gcra"]}"#);
+        assert!(said.starts_with("algorithms[1]: \"gcra\" is unknown; write one of fixed_window"), "{said}");
+        assert!(wrong(r#"{"accuracy":"exact","peak":true}"#).starts_with("peak: unknown field `peak`"));
+        assert!(wrong(r#"{"accuracy":"exact"} x"#).contains("trailing characters"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_rejected(text: String) {
+            let _ = Declared::from_json(&text);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! A limiter from outside this repository, of which only its declaration is known.
+
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
+use hyper::Uri;
+use tidegate_core::Capabilities;
+
+use super::{Emulator, Running, Target};
+use crate::declared::Declared;
+use crate::setup::Group;
+use crate::subject::{Http, Version};
+
+/// In this process, or servers that speak the guests' protocol.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    name: String,
+    declared: Declared,
+    urls: Vec<String>,
+}
+
+impl Outside {
+    /// In this process: there is nothing to start.
+    pub(crate) fn here(name: &str, capabilities: Capabilities) -> Self {
+        Self { name: name.into(), declared: Declared::new(capabilities), urls: Vec::new() }
+    }
+
+    /// Servers that speak the guests' protocol, all of them over one store.
+    ///
+    /// # Errors
+    /// A URL that is not plain HTTP, or where nothing answers.
+    pub(crate) async fn at(urls: &[String], declared: Declared) -> Result<Self, String> {
+        let urls: Vec<String> = urls.iter().map(|url| url.trim_end_matches('/').to_string()).collect();
+        for url in &urls {
+            let parsed: Result<Uri, _> = url.parse();
+            if !parsed
+                .is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some_and(|host| !host.is_empty()))
+            {
+                return Err(format!("--url {url:?} is no http:// URL; write one as http://127.0.0.1:8080"));
+            }
+        }
+        Http::new(&urls, Version::Http1).warm_up().await.map_err(|error| format!("--url: {error}"))?;
+        Ok(Self { name: urls.join(","), declared, urls })
+    }
+}
+
+impl Target for Outside {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn about(&self) -> &str {
+        "a limiter from outside this repository"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.declared.capabilities
+    }
+
+    fn forgets_on_virtual_time(&self) -> bool {
+        self.declared.forgets_on_virtual_time
+    }
+
+    fn needs(&self) -> &'static [Group] {
+        &[]
+    }
+
+    fn emulator(&self) -> Result<Emulator, String> {
+        Ok(Emulator { name: self.name.clone(), version: "unknown".into() })
+    }
+
+    fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
+        async { Ok(Running::new(Http::new(&self.urls, Version::Http1), Vec::new(), None)) }.boxed_local()
+    }
+}

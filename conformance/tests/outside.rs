@@ -1,0 +1,230 @@
+//! Adapters and servers from outside this repository, checked as their authors would.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Mutex;
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+use serde_json::Value;
+use tidegate_conformance::Suite;
+use tidegate_conformance::judge::Verdict;
+use tidegate_conformance::report::Status;
+use tidegate_core::store::{Swap, Versioned, VersionedLimiter, VersionedValue};
+use tidegate_core::{Accuracy, Capabilities, Error, ErrorKind, Limiter, MemoryLimiter, Millis};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// So many writers that meet at every step still end.
+const ATTEMPTS: u32 = 1_024;
+
+/// Rows of a SQLite database, by compare-and-swap on their bytes.
+struct Sqlite(Mutex<Connection>);
+
+impl Sqlite {
+    fn open(file: &Path) -> Result<Self> {
+        let connection = Connection::open(file)?;
+        connection.busy_timeout(std::time::Duration::from_secs(10))?;
+        connection.execute_batch(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; CREATE TABLE IF NOT EXISTS tidegate (key TEXT PRIMARY KEY, value BLOB)",
+        )?;
+        Ok(Self(Mutex::new(connection)))
+    }
+
+    fn with<T>(&self, run: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> std::result::Result<T, Error> {
+        let connection = self.0.lock().map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
+        run(&connection).map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))
+    }
+}
+
+impl Versioned for Sqlite {
+    type Version = Vec<u8>;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { idempotency: false, round_trips: 2, ..Capabilities::EXACT }
+    }
+
+    async fn read(&self, key: &str) -> std::result::Result<Option<VersionedValue<Vec<u8>>>, Error> {
+        let find = |row: &rusqlite::Row<'_>| row.get::<_, Vec<u8>>(0);
+        let bytes = self
+            .with(|rows| rows.query_row("SELECT value FROM tidegate WHERE key = ?1", params![key], find).optional())?;
+        Ok(bytes.map(|bytes| VersionedValue { version: bytes.clone(), bytes }))
+    }
+
+    async fn create(&self, key: &str, bytes: &[u8], _: Millis) -> std::result::Result<Swap, Error> {
+        let insert = "INSERT INTO tidegate (key, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+        Ok(swap(self.with(|rows| rows.execute(insert, params![key, bytes]))?))
+    }
+
+    async fn update(&self, key: &str, bytes: &[u8], version: Vec<u8>, _: Millis) -> std::result::Result<Swap, Error> {
+        let update = "UPDATE tidegate SET value = ?2 WHERE key = ?1 AND value = ?3";
+        Ok(swap(self.with(|rows| rows.execute(update, params![key, bytes, version]))?))
+    }
+
+    async fn delete(&self, key: &str) -> std::result::Result<(), Error> {
+        self.with(|rows| rows.execute("DELETE FROM tidegate WHERE key = ?1", params![key])).map(drop)
+    }
+}
+
+fn swap(rows: usize) -> Swap {
+    if rows == 1 { Swap::Done } else { Swap::Conflict }
+}
+
+/// The same store, whose updates overwrite whatever was written since.
+struct Overwriting(Sqlite);
+
+impl Versioned for Overwriting {
+    type Version = ();
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    async fn read(&self, key: &str) -> std::result::Result<Option<VersionedValue<()>>, Error> {
+        let found = self.0.read(key).await?;
+        // The others read the same before this one writes.
+        tokio::task::yield_now().await;
+        Ok(found.map(|found| VersionedValue { bytes: found.bytes, version: () }))
+    }
+
+    async fn create(&self, key: &str, bytes: &[u8], _: Millis) -> std::result::Result<Swap, Error> {
+        self.update(key, bytes, (), Millis::new(0)).await
+    }
+
+    async fn update(&self, key: &str, bytes: &[u8], (): (), _: Millis) -> std::result::Result<Swap, Error> {
+        let put = "INSERT OR REPLACE INTO tidegate (key, value) VALUES (?1, ?2)";
+        Ok(swap(self.0.with(|rows| rows.execute(put, params![key, bytes]))?))
+    }
+
+    async fn delete(&self, key: &str) -> std::result::Result<(), Error> {
+        self.0.delete(key).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_sqlite_adapter_passes() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("counts.sqlite");
+    let limiter =
+        || Ok::<_, Box<dyn std::error::Error>>(VersionedLimiter::new(Sqlite::open(&file)?).attempts(ATTEMPTS));
+    let report = Suite::shipped()?.check("sqlite", [limiter()?, limiter()?, limiter()?]).await?;
+    report.assert_passed();
+    let passed = report.fixtures.iter().filter(|one| one.verdict == Verdict::Pass).count();
+    println!("{passed} of {} fixtures pass in {} ms", report.fixtures.len(), report.elapsed_ms);
+    assert!(passed > 200, "{passed} of {} passed", report.fixtures.len());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_adapter_that_loses_updates_does_not_pass() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let limiter = VersionedLimiter::new(Overwriting(Sqlite::open(&folder.path().join("counts.sqlite"))?));
+    let report = Suite::shipped()?.filter("token-bucket/*").check("overwriting", [limiter]).await?;
+    assert_eq!(report.status, Status::Fail);
+    let failed = std::panic::catch_unwind(|| report.assert_passed());
+    assert!(failed.is_err(), "a failed report must panic");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limiter_is_held_to_what_it_declares() -> Result<()> {
+    /// Says that it cannot refund, and can.
+    struct Modest(MemoryLimiter);
+    impl Limiter for Modest {
+        fn capabilities(&self) -> Capabilities {
+            Capabilities { refund: false, ..self.0.capabilities() }
+        }
+        async fn check(&self, check: tidegate_core::Check<'_>) -> std::result::Result<tidegate_core::Decision, Error> {
+            self.0.check(check).await
+        }
+        async fn peek(&self, check: tidegate_core::Check<'_>) -> std::result::Result<tidegate_core::Decision, Error> {
+            self.0.peek(check).await
+        }
+        async fn refund(&self, refund: tidegate_core::Refund<'_>) -> std::result::Result<(), Error> {
+            self.0.refund(refund).await
+        }
+        async fn reset(
+            &self,
+            policy: &tidegate_core::Policy,
+            key: &tidegate_core::Key,
+        ) -> std::result::Result<(), Error> {
+            self.0.reset(policy, key).await
+        }
+    }
+    let report = Suite::shipped()?.filter("refund*").check("modest", [Modest(MemoryLimiter::new())]).await?;
+    assert_eq!(report.status, Status::Fail, "{report:?}");
+    assert!(matches!(MemoryLimiter::new().capabilities().accuracy, Accuracy::Exact));
+    Ok(())
+}
+
+/// The native guest, as anyone's server: it ends with this test.
+async fn server() -> Result<(Child, String)> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let built = Command::new(cargo).args(["build", "--quiet", "--package", "tidegate-guest-native"]).status().await?;
+    assert!(built.success(), "the guest does not build");
+    let program = Path::new(env!("CARGO_BIN_EXE_tidegate")).with_file_name("tidegate-guest-native");
+    let mut guest = Command::new(program).arg("--test-mode").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut said = BufReader::new(guest.stdout.take().ok_or("no pipe")?).lines();
+    let address = said.next_line().await?.ok_or("no address")?;
+    Ok((guest, address))
+}
+
+/// Runs `tidegate run` on servers at these URLs, and returns its exit code and what it said.
+async fn run(urls: &[&str], declaration: &str) -> Result<(Option<i32>, String)> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("declared.json");
+    std::fs::write(&file, declaration)?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.arg("run").args(urls.iter().flat_map(|url| ["--url", url]));
+    command.arg("--declares").arg(&file).arg("--out").arg(folder.path());
+    let output = command.output().await?;
+    let mut said = String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned();
+    if let Ok(report) = std::fs::read_to_string(folder.path().join("report.json")) {
+        let report: Value = serde_json::from_str(&report)?;
+        said.push_str(&format!("\n{}", report["targets"][0]["status"]));
+    }
+    Ok((output.status.code(), said))
+}
+
+#[tokio::test]
+async fn a_server_at_a_url_is_held_to_its_declaration() -> Result<()> {
+    let (mut guest, url) = server().await?;
+    let trips = MemoryLimiter::new().capabilities().round_trips;
+    let exact = format!(r#"{{ "accuracy": "exact", "round_trips": {trips}, "forgets_on_virtual_time": true }}"#);
+    let (code, said) = run(&[&url], &exact).await?;
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.ends_with("\"pass\"") && said.contains("0 failed"), "{said}");
+    let drifting =
+        format!(r#"{{ "accuracy": "approximate", "ceiling": "limit x locations", "round_trips": {trips} }}"#);
+    let (code, said) = run(&[&url], &drifting).await?;
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the guest declares other capabilities: accuracy is"), "{said}");
+    guest.kill().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wrong_declaration_or_url_is_told() -> Result<()> {
+    let exact = r#"{ "accuracy": "exact" }"#;
+    for (url, declaration, right) in [
+        ("http://127.0.0.1:1", r#"{ "accuracy": "exactly" }"#, "declared.json: accuracy: unknown variant `exactly`"),
+        (
+            "http://127.0.0.1:1",
+            r#"{ "accuracy": "approximate" }"#,
+            "declared.json: ceiling: an approximate limiter has one",
+        ),
+        ("http://127.0.0.1:1", "no JSON", "declared.json: expected"),
+        ("ftp://127.0.0.1", exact, "--url \"ftp://127.0.0.1\" is no http:// URL"),
+        ("here", exact, "--url \"here\" is no http:// URL"),
+        ("http://127.0.0.1:1", exact, "--url: http://127.0.0.1:1/_tidegate/capabilities: "),
+    ] {
+        let (code, said) = run(&[url], declaration).await?;
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(right), "{said}");
+    }
+    let alone =
+        Command::new(env!("CARGO_BIN_EXE_tidegate")).args(["run", "--url", "http://127.0.0.1:1"]).output().await?;
+    assert_eq!(alone.status.code(), Some(2));
+    Ok(())
+}
