@@ -4,7 +4,7 @@
 //! inside the server, so a policy's quotas are decided and charged in one indivisible step, at any concurrency and from
 //! any number of hosts. It speaks the Redis protocol to Redis 6.2 or newer, Valkey, Upstash's `rediss://` endpoint, and
 //! (feature `cluster`) a Redis Cluster. `Rest` (feature `rest`) is the same over Upstash's REST protocol, natively and, over
-//! the host's own HTTP client, on WebAssembly.
+//! the host's own HTTP client, on WebAssembly. [`RedisOver`] is the same over a host's own Redis client; it needs no feature.
 //!
 //! ```no_run
 //! use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
@@ -31,7 +31,6 @@
 //! is [`Corrupt`](tidegate_core::ErrorKind::Corrupt) and left as it is.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(any(feature = "resp", feature = "rest"))]
 mod answered;
 #[cfg(feature = "resp")]
 mod batch;
@@ -47,11 +46,14 @@ mod dial;
 mod error;
 #[cfg(feature = "resp")]
 mod explain;
+mod over;
 #[cfg(feature = "rest")]
 mod rest;
-#[cfg_attr(not(any(feature = "resp", feature = "rest")), expect(dead_code, reason = "what runs it is a transport"))]
 mod script;
-#[cfg(any(feature = "resp", feature = "rest"))]
+#[cfg_attr(
+    not(any(feature = "resp", feature = "rest")),
+    expect(dead_code, reason = "only our transports have a deadline")
+)]
 mod settings;
 mod state;
 #[cfg(feature = "resp")]
@@ -65,12 +67,12 @@ mod trust;
 pub use config::Config;
 #[cfg(feature = "resp")]
 pub use explain::Explanation;
+pub use over::{Answer, Connection, RedisOver};
 #[cfg(all(feature = "rest", not(target_arch = "wasm32")))]
 pub use rest::{Native, RestLimiter};
 #[cfg(feature = "rest")]
 pub use rest::{NoAnswer, Response, Rest, RestConfig, Transport};
 pub use script::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1};
-#[cfg(any(feature = "resp", feature = "rest"))]
 pub use settings::Clock;
 #[cfg(feature = "resp")]
 pub use store::{Redis, RedisLimiter};
