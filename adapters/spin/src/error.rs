@@ -99,6 +99,12 @@ pub(crate) fn too_many_connections() -> Error {
     Error::new(ErrorKind::Contended, "redis: too many connections are open; nothing was charged; retry")
 }
 
+/// A Redis server that the host cannot connect to.
+#[cfg(all(target_arch = "wasm32", feature = "redis"))]
+pub(crate) fn not_connected(why: &str) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("redis: cannot connect: {why}; nothing was charged"))
+}
+
 /// A Redis server that did not answer.
 #[cfg(all(target_arch = "wasm32", feature = "redis"))]
 pub(crate) fn no_answer(command: &str, why: &str) -> Error {

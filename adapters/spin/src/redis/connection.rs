@@ -42,7 +42,7 @@ impl RedisConnection {
     /// - [`Unavailable`](ErrorKind::Unavailable) if the server does not answer.
     pub fn open(url: &str) -> Result<Self, Error> {
         spin::Connection::open(url).map(Self).map_err(|error| match error {
-            spin::Error::InvalidAddress => error::no_server(),
+            spin::Error::Other(text) => error::not_connected(&text),
             error => failed("open", error),
         })
     }
