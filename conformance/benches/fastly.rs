@@ -1,8 +1,7 @@
-//! What a decision costs in a Compute app, on Viceroy: each of its limiters beside the same app deciding nothing.
+//! The cost of a decision in a Compute app, on Viceroy: each limiter beside the same app without one.
 //!
-//! The routes are measured by turns, and compared turn by turn, so that whatever else the machine does falls on all of
-//! them. Client and Viceroy share the machine's cores; a PoP uses one. Clients are told apart by their address, so each
-//! has its own.
+//! The routes take turns and are compared turn by turn, so that other load on the machine affects all of them. The client and
+//! Viceroy share the machine's cores; a PoP uses one. Each client has an address of its own.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,14 +20,14 @@ use tidegate_conformance::target::workspace;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// The first is what the others are measured against.
+/// The first one is the baseline.
 const ROUTES: [(&str, &str); 3] = [("nothing", "/health"), ("KV Store", "/kv"), ("Edge Rate Limiting", "/erl")];
 const IN_FLIGHT: u8 = 50;
 const CALLS: usize = 2_000;
 const ROUNDS: usize = 31;
 const ROUND: Duration = Duration::from_millis(200);
 
-/// What nobody's requests come near.
+/// A limit that the benchmark never reaches.
 const POLICY: &str = r#"{ "name": "bench", "quotas": [{ "algorithm": "token_bucket", "capacity": 1000000, "refill": 1, "per_ms": 1 }] }"#;
 
 #[tokio::main(flavor = "current_thread")]

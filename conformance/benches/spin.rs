@@ -1,10 +1,11 @@
-//! What a decision costs in a Spin app, on our host: each of its limiters beside the same app answering without one.
+//! The cost of a decision in a Spin app, on our host: each limiter beside the same app answering without one.
 //!
-//! `conformance/hosts/spin/bench.sh` builds what it takes. The routes are measured by turns, so that whatever else the machine
-//! does falls on all of them.
+//! `conformance/hosts/spin/bench.sh` builds what it needs. Each route is measured twice: with the key-value store's database in
+//! memory (`/dev/shm`), and on the disk, where every write waits for the disk, as in `spin up`. The routes take turns, so that
+//! other load on the machine affects all of them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,13 +19,13 @@ use hyper_util::rt::TokioExecutor;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// The first is what the others are measured against.
+/// The first one is the baseline.
 const ROUTES: [&str; 4] = ["free", "kv", "atomics", "window"];
-const CALLS: usize = 1_000;
+const CALLS: usize = 500;
 const ROUNDS: usize = 21;
 const ROUND: Duration = Duration::from_millis(400);
 const IN_FLIGHT: usize = 50;
-/// Limits that nothing comes near.
+/// Limits that the benchmark never reaches.
 const POLICIES: [&str; 2] = [
     r#"POLICY={"name":"b","quotas":[{"algorithm":"token_bucket","capacity":1000000000,"refill":1,"per_ms":1000}]}"#,
     r#"WINDOW_POLICY={"name":"b","quotas":[{"algorithm":"fixed_window","limit":1000000000,"window_ms":60000}]}"#,
@@ -37,11 +38,12 @@ struct Host {
 }
 
 impl Host {
-    fn start(program: PathBuf, component: &str) -> Result<(Self, String)> {
+    fn start(program: PathBuf, component: &str, state: &Path) -> Result<(Self, String)> {
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/guests/spin/spin.toml");
         let mut command = Command::new(program);
         command.arg(format!("--manifest={manifest}")).arg(format!("--component={component}"));
-        // So that clients can be told apart, though all come from here.
+        command.arg(format!("--state-dir={}", state.display()));
+        // All clients have one address, so the header tells them apart.
         command.arg("--env=TRUST_TRUE_CLIENT_IP=on").args(POLICIES.map(|policy| format!("--env={policy}")));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (told, tells) = child.stdin.take().zip(child.stdout.take()).ok_or("no pipes")?;
@@ -80,7 +82,6 @@ impl Caller {
         let response = self.client.request(request).await?;
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
-        // Nothing here comes near its limit.
         if status == 200 { Ok(()) } else { Err(format!("/{route} answered {status} {body:?}").into()) }
     }
 
@@ -106,7 +107,21 @@ async fn main() -> Result<()> {
     // Cargo starts a benchmark in its package's folder.
     let workspace = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let component = workspace.join(component).display().to_string();
-    let (mut host, base) = Host::start(workspace.join(program), &component)?;
+    for (place, folder) in [("in memory", "/dev/shm".into()), ("on disk", workspace.join("target"))] {
+        if !folder.is_dir() {
+            println!("the store {place}: not measured, there is no {}", folder.display());
+            continue;
+        }
+        let state = tempfile::TempDir::with_prefix_in("tidegate-bench-", folder)?;
+        println!("the store {place}:");
+        measure(workspace.join(program), &component, state.path()).await?;
+    }
+    println!("each limited client has one request at a time; {IN_FLIGHT} clients at once for requests/s");
+    Ok(())
+}
+
+async fn measure(program: PathBuf, component: &str, state: &Path) -> Result<()> {
+    let (mut host, base) = Host::start(program, component, state)?;
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let caller = Caller { client: Client::builder(TokioExecutor::new()).build(connector), base };
@@ -119,7 +134,7 @@ async fn main() -> Result<()> {
             let began = Instant::now();
             caller.ask(route, 1).await?;
             taken[place].push(began.elapsed().as_secs_f64() * 1e6);
-            // The first is another: it makes the rows.
+            // The first call creates the rows, so it takes more operations.
             if call > 0 {
                 operations[place] += f64::from(host.operations()? - before);
             }
@@ -139,11 +154,10 @@ async fn main() -> Result<()> {
     for (place, route) in ROUTES.iter().enumerate() {
         let (slower, fewer) = (taken[place] / taken[0], rates[place] / rates[0]);
         let (us, rate) = (taken[place], rates[place]);
-        #[expect(clippy::cast_precision_loss, reason = "a thousand")]
+        #[expect(clippy::cast_precision_loss, reason = "a few hundred")]
         let each = operations[place] / (CALLS - 1) as f64;
         println!("{route:10} {us:12.0} {slower:8.2} {rate:14.0} {fewer:8.2} {each:12.2}");
     }
-    println!("each limited client has one request at a time; {IN_FLIGHT} clients at once for requests/s");
     Ok(())
 }
 

@@ -49,6 +49,8 @@ pub const ALL: &[&dyn Target] = &[
     &cloudflare::RATE_LIMIT,
     &spin::KV,
     &spin::ATOMICS,
+    &spin::WINDOW,
+    &spin::REDIS,
     &fastly::KV,
     &fastly::ERL,
 ];

@@ -1,4 +1,4 @@
-//! Edge Rate Limiting: one call of the platform's limiter for each decision.
+//! Edge Rate Limiting: a decision is one call of the platform's limiter.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,24 +8,24 @@ use tidegate_core::{Capabilities, Check, Error, MaybeSend, MaybeSync, Millis, Qu
 
 use crate::error;
 
-/// A limiter by Edge Rate Limiting.
+/// A limiter on Edge Rate Limiting.
 pub type ErlLimiter<R> = NativeLimiter<Erl<R>>;
 
-/// What Edge Rate Limiting can do.
+/// The capabilities of Edge Rate Limiting.
 pub const CAPABILITIES: Capabilities = Capabilities { algorithms: &["sliding_window"], ..Capabilities::NATIVE };
 
-/// The one question the platform answers: in an app `fastly::erl::ERL`, in a test whatever stands in for it.
+/// The platform's call that a limiter needs. An app uses `fastly::erl::ERL`, a test a stand-in.
 pub trait Rates: MaybeSend + MaybeSync {
-    /// Counts a request of `entry`. Whether it is to be blocked: for the entry came to more than `per_second` requests
-    /// a second on average over `window`, which puts it into the penalty box for `penalty`, or for it is in there
-    /// already.
+    /// Counts a request of `entry`, and returns whether to block it. The platform blocks an entry that exceeds `per_second`
+    /// requests per second on average over `window`, and puts it into the penalty box for `penalty`. It also blocks an
+    /// entry that is in the box already.
     ///
     /// # Errors
     /// Whatever keeps the platform from answering.
     fn check_rate(&self, entry: &str, per_second: u32, window: Window, penalty: Duration) -> Result<bool, Error>;
 }
 
-/// What the platform averages over.
+/// The window that the platform averages over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// One second.
@@ -38,13 +38,13 @@ pub enum Window {
 
 /// Edge Rate Limiting, as a [`Native`] store with one policy: a sliding window.
 ///
-/// The platform does not count a window's requests; it estimates an average rate. `limit` in `window` is told to it as
-/// `limit / window` requests a second, and whoever passes that stays in the penalty box, denied, for `penalty`: each
-/// denied request that still passes the rate starts the penalty anew. So a client that keeps hammering stays out.
+/// The platform does not count the requests in a window; it estimates an average rate. `limit` in `window` becomes
+/// `limit / window` requests per second. A client that exceeds the rate is denied for `penalty`, and each denied request
+/// that still exceeds it restarts the penalty. So a client that keeps sending stays out.
 ///
 /// # Errors
-/// [`Unsupported`](tidegate_core::ErrorKind::Unsupported) for a policy that is not the one it was made with;
-/// [`Unavailable`](tidegate_core::ErrorKind::Unavailable) where the platform does not answer.
+/// - [`Unsupported`](tidegate_core::ErrorKind::Unsupported): the policy is not the one that the store was built with.
+/// - [`Unavailable`](tidegate_core::ErrorKind::Unavailable): the platform did not answer.
 #[derive(Clone)]
 pub struct Erl<R> {
     rates: R,
@@ -55,24 +55,26 @@ pub struct Erl<R> {
 }
 
 impl<R: Rates> Erl<R> {
-    /// The least rate the platform is meant for, in requests a second.
+    /// The lowest rate that the platform is meant for, in requests per second.
     pub const PER_SECOND_MIN: u64 = 10;
 
-    /// The greatest rate it takes.
+    /// The highest rate that the platform accepts, in requests per second.
     pub const PER_SECOND_MAX: u64 = 70_000_000;
 
-    /// The shortest penalty. The platform rounds what is left of one up to whole minutes, so it may last a minute more.
+    /// The shortest penalty. The platform rounds the rest of a penalty up to whole minutes, so it may last a minute longer.
     pub const PENALTY_MIN: Millis = Millis::from_secs(60);
 
     /// The longest penalty.
     pub const PENALTY_MAX: Millis = Millis::from_secs(3_600);
 
-    /// A store that admits `limit` requests in `window` and denies who passes that for `penalty`.
+    /// A store that admits `limit` requests in `window`, and denies a client that exceeds this for `penalty`.
     ///
     /// # Errors
-    /// [`Invalid`](tidegate_core::ErrorKind::Invalid), with what to write instead, for a window other than 1, 10 and 60
-    /// s, a limit that is no whole number of requests a second from [`PER_SECOND_MIN`](Self::PER_SECOND_MIN) to
-    /// [`PER_SECOND_MAX`](Self::PER_SECOND_MAX), and a penalty other than whole minutes up to an hour.
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid), with a message that says what to write instead, if
+    /// - `window` is not 1, 10 or 60 s,
+    /// - `limit` is not a whole number of requests per second from [`PER_SECOND_MIN`](Self::PER_SECOND_MIN) to
+    ///   [`PER_SECOND_MAX`](Self::PER_SECOND_MAX),
+    /// - `penalty` is not a whole number of minutes up to an hour.
     pub fn new(rates: R, limit: u64, window: Millis, penalty: Millis) -> Result<Self, Error> {
         let averaged = Window::of(window).ok_or_else(|| error::window(window))?;
         let seconds = averaged.seconds();
@@ -85,7 +87,7 @@ impl<R: Rates> Erl<R> {
         }
         Ok(Self {
             rates,
-            // In range, as was seen above.
+            // In range, as checked above.
             per_second: u32::try_from(per_second).unwrap_or(u32::MAX),
             window: averaged,
             penalty: Duration::from_millis(penalty.get()),
@@ -93,7 +95,7 @@ impl<R: Rates> Erl<R> {
         })
     }
 
-    /// The one quota that a policy to check must have.
+    /// The quota that a policy must have to be checked here.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
         &self.quota
@@ -111,7 +113,7 @@ impl<R: Rates> Native for Erl<R> {
         CAPABILITIES
     }
 
-    /// One call, under the core's storage key, so that policies of one shape and different names do not share counts.
+    /// Makes one call, under the core's storage key, so that policies with different names do not share counts.
     async fn limit(&self, check: Check<'_>) -> Result<bool, Error> {
         if !matches!(check.policy.quotas(), [quota] if quota.rule() == self.quota.rule()) {
             return Err(error::another_policy(&self.quota));
@@ -129,7 +131,7 @@ impl Window {
             .find(|known| Millis::from_secs(known.seconds()) == window)
     }
 
-    /// Its length.
+    /// The window's length.
     #[must_use]
     pub const fn seconds(self) -> u64 {
         match self {

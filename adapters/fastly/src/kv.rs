@@ -1,4 +1,4 @@
-//! KV Store: a read and a conditional write for each decision.
+//! KV Store: a decision is a read and a conditional write.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,36 +7,35 @@ use std::time::Duration;
 use tidegate_core::store::{Swap, Versioned, VersionedLimiter, VersionedValue};
 use tidegate_core::{Accuracy, Capabilities, Drift, Error, Floor, MaybeSend, MaybeSync, Millis};
 
-/// A limiter by KV Store.
+/// A limiter on KV Store.
 pub type KvLimiter<S> = VersionedLimiter<Kv<S>>;
 
-/// How far PoPs together may pass a limit. Within one, a write is made only over what was read, so nothing is admitted
-/// that was not counted; between them the store is eventual, and no more is taken for granted than that each counts for
-/// itself.
+/// How far all PoPs together may exceed a limit. Within a PoP, a write succeeds only over what was read, so every admitted
+/// request is counted. Between PoPs the store is eventually consistent, and this formula assumes only that each PoP counts
+/// its own requests.
 ///
-/// A view that has not caught up shows less than was counted, never more, so nobody is denied early: nothing is held
-/// back.
+/// A stale view shows less than was counted, never more, so no client is denied early.
 pub const DRIFT: Drift = Drift {
     formula: "limit x locations",
     ceiling: |load| load.limit.saturating_mul(load.locations.max(1)),
     floor: Floor::NOTHING_HELD,
 };
 
-/// What KV Store can do.
+/// The capabilities of KV Store.
 pub const CAPABILITIES: Capabilities =
     Capabilities { accuracy: Accuracy::Approximate(DRIFT), idempotency: false, round_trips: 2, ..Capabilities::EXACT };
 
-/// What a decision takes of KV Store: in an app `fastly::KVStore`, in a test whatever stands in for it.
+/// The operations of KV Store that a limiter needs. An app uses `fastly::KVStore`, a test a stand-in.
 ///
-/// Calls block, as the platform's do.
+/// Calls block, like the platform's.
 pub trait KeyValue: MaybeSend + MaybeSync {
-    /// The value under `key` and its generation, if there is one.
+    /// Returns the value under `key` and its generation, if there is one.
     ///
     /// # Errors
     /// Whatever keeps the store from answering.
     fn lookup(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error>;
 
-    /// Writes, on one condition.
+    /// Writes if a condition holds.
     ///
     /// # Errors
     /// Whatever keeps the store from answering.
@@ -49,38 +48,38 @@ pub trait KeyValue: MaybeSend + MaybeSync {
     fn delete(&self, key: &str) -> Result<(), Error>;
 }
 
-/// What must be so for a write to be made.
+/// The condition of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
-    /// Nothing is stored: the platform's mode `Add`.
+    /// Nothing is stored under the key: the platform's mode `Add`.
     New,
-    /// What is stored is of this generation: the platform's `if_generation_match`.
+    /// The stored value has this generation: the platform's `if_generation_match`.
     Over(u64),
 }
 
-/// How a write ended.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
-    /// It is made.
+    /// The value was written.
     Done,
-    /// Its condition did not hold.
+    /// The condition did not hold.
     Conflict,
-    /// The store takes no more writes for now: too many requests. Nothing was written.
+    /// The store refused the write because of too many requests. Nothing was written.
     Refused,
 }
 
 /// KV Store, as a [`Versioned`] store.
 ///
-/// A decision reads, decides, and writes on the condition that what it read still stands. Where it does not, or where
-/// the store refuses the write, it tries again: up to [`VersionedLimiter::attempts`] times. What was never written was
-/// never admitted: running out of attempts is [`Contended`](tidegate_core::ErrorKind::Contended). A denial writes
-/// nothing.
+/// A decision reads the state and writes the new one on the condition that the stored state has not changed. If it has, or
+/// if the store refuses the write, the decision starts again, up to [`VersionedLimiter::attempts`] times. A request is
+/// admitted only once its write has succeeded. A denial writes nothing.
 ///
 /// # Errors
-/// [`Contended`](tidegate_core::ErrorKind::Contended) on a key that is hammered; what to do then is the caller's
-/// choice, and denying is a good one. [`Unavailable`](tidegate_core::ErrorKind::Unavailable) where KV Store fails.
-/// [`Corrupt`](tidegate_core::ErrorKind::Corrupt) where a value is none that Tidegate wrote: it is left as it is, and a
-/// reset removes it.
+/// - [`Contended`](tidegate_core::ErrorKind::Contended): out of attempts, or KV Store refuses requests because there are too
+///   many. A client can cause this, so deny it.
+/// - [`Unavailable`](tidegate_core::ErrorKind::Unavailable): KV Store failed.
+/// - [`Corrupt`](tidegate_core::ErrorKind::Corrupt): the stored value is not Tidegate's. It is left as it is; a reset removes
+///   it.
 pub struct Kv<S> {
     store: S,
     min_ttl: Millis,
@@ -88,13 +87,13 @@ pub struct Kv<S> {
     refused: AtomicU64,
 }
 
-/// What a [`Kv`] met; see [`Kv::stats`].
+/// Counts of lost and refused writes; see [`Kv::stats`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Writes that lost to another's, each of which was tried again.
+    /// Writes whose condition did not hold. Each was retried.
     pub lost: u64,
-    /// Writes that the store refused for there being too many, each of which was tried again.
+    /// Writes that the store refused because of too many requests. Each was retried.
     pub refused: u64,
 }
 
@@ -104,8 +103,7 @@ impl<S: KeyValue> Kv<S> {
         Self { store, min_ttl: Millis::new(0), lost: AtomicU64::new(0), refused: AtomicU64::new(0) }
     }
 
-    /// The same store, in which a state lives at least this long by the platform's clock: for tests, whose own clock
-    /// may stand still.
+    /// Keeps every state for at least this long by the platform's clock. This is for tests, whose own clock may stand still.
     #[must_use]
     pub const fn min_ttl(mut self, min_ttl: Millis) -> Self {
         self.min_ttl = min_ttl;
@@ -118,7 +116,7 @@ impl<S: KeyValue> Kv<S> {
         VersionedLimiter::new(self)
     }
 
-    /// What it met since it was made: on Compute, in this request.
+    /// Returns the counts since the store was built. On Compute, that is since the start of this request.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats { lost: self.lost.load(Ordering::Relaxed), refused: self.refused.load(Ordering::Relaxed) }
@@ -126,7 +124,7 @@ impl<S: KeyValue> Kv<S> {
 
     fn insert(&self, key: &str, bytes: &[u8], only: Only, ttl: Millis) -> Result<Swap, Error> {
         let ttl = ttl.max(self.min_ttl).as_secs_ceil();
-        // The platform takes whole seconds in 32 bits, and makes no seconds of more.
+        // The platform takes whole seconds in 32 bits, and treats more as zero.
         let ttl = Duration::from_secs(ttl.min(u32::MAX.into()));
         match self.store.insert(key, bytes, only, ttl)? {
             Inserted::Done => return Ok(Swap::Done),

@@ -1,14 +1,14 @@
-//! Rate limiting on Fastly Compute, by one of two stores:
+//! Rate limiting on Fastly Compute, on one of two stores:
 //!
 //! | | [`Kv`] | [`Erl`] |
 //! |-|-|-|
 //! | counts in | KV Store, by compare-and-swap | Fastly's own Edge Rate Limiting |
-//! | a policy is | up to eight quotas of any algorithm | one sliding window of 1, 10 or 60 s |
-//! | admitted | at most limit x locations | about limit x locations, by Fastly's word |
-//! | it is for | quotas that must hold, on keys that are not hammered | keeping a flood out |
+//! | policies | up to eight quotas of any algorithm | one sliding window of 1, 10 or 60 s |
+//! | admits | at most limit x locations | about limit x locations, according to Fastly |
+//! | use it for | limits that must hold, on keys with moderate traffic | keeping floods out |
 //!
-//! Compute starts a fresh instance for each request, so nothing is kept between requests but in the store. Its API
-//! blocks: every future here is ready when it is first polled, and any executor will do.
+//! Compute runs a new instance for each request, so all state is in the store. The platform's API blocks: every future here is
+//! ready when it is first polled, and any executor works.
 //!
 //! ```
 //! use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
@@ -22,13 +22,14 @@
 //! # }
 //! ```
 //!
-//! The client's address is what `Request::get_client_ip_addr` tells, handed to
+//! Take the client's address from `Request::get_client_ip_addr`, and pass it to
 //! [`ClientIpSource::find`](tidegate_core::ClientIpSource::find) for
-//! [`Platform::Fastly`](tidegate_core::Platform::Fastly): never the field `Fastly-Client-IP`, which a client can send.
+//! [`Platform::Fastly`](tidegate_core::Platform::Fastly). Do not use the field `Fastly-Client-IP`, which a client can send.
 //!
 //! # Errors
-//! A store that is not linked to the service is [`Invalid`](tidegate_core::ErrorKind::Invalid), when it is opened. What
-//! a check can end in stands with [`Kv`] and [`Erl`]. None is ever a denial.
+//! A store that is not linked to the service is [`Invalid`](tidegate_core::ErrorKind::Invalid), from `open`. [`Kv`] and [`Erl`] list
+//! the errors of a check. None of them is a denial. Only [`Unavailable`](tidegate_core::ErrorKind::Unavailable) may let a
+//! request through: a client can cause the others.
 
 mod erl;
 mod error;

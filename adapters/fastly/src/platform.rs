@@ -1,4 +1,4 @@
-//! The platform's API, as crate `fastly` has it.
+//! The platform's API, over the crate `fastly`.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -17,14 +17,14 @@ impl KeyValue for KVStore {
     fn lookup(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error> {
         match self.build_lookup().execute(key) {
             Ok(mut found) => {
-                // `take_body_bytes` would panic where the value breaks off.
+                // `take_body_bytes` would panic if the value ended early.
                 let mut bytes = Vec::new();
                 let read = found.take_body().read_to_end(&mut bytes);
-                read.map_err(|error| error::failed("KV Store did not read to the end", error))?;
+                read.map_err(|error| error::failed("KV Store: the value ended early", error))?;
                 Ok(Some(VersionedValue { bytes, version: found.current_generation() }))
             }
             Err(KVStoreError::ItemNotFound) => Ok(None),
-            Err(error) => Err(error::failed("KV Store did not read", error)),
+            Err(error) => Err(failed("KV Store: the read failed", error)),
         }
     }
 
@@ -38,29 +38,37 @@ impl KeyValue for KVStore {
             Ok(()) => Ok(Inserted::Done),
             Err(KVStoreError::ItemPreconditionFailed) => Ok(Inserted::Conflict),
             Err(KVStoreError::TooManyRequests) => Ok(Inserted::Refused),
-            Err(error) => Err(error::failed("KV Store did not write, or did not say so; it may be charged", error)),
+            Err(error) => Err(failed("KV Store: the write failed, and may have been charged", error)),
         }
     }
 
     fn delete(&self, key: &str) -> Result<(), Error> {
         match Self::delete(self, key) {
             Ok(()) | Err(KVStoreError::ItemNotFound) => Ok(()),
-            Err(error) => Err(error::failed("KV Store did not remove", error)),
+            Err(error) => Err(failed("KV Store: the delete failed", error)),
         }
     }
 }
 
 impl Kv<KVStore> {
-    /// A store over the service's KV Store `name`.
+    /// Opens the service's KV Store `name`.
     ///
     /// # Errors
-    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) where no such store is linked to the service.
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) if no such store is linked to the service.
     pub fn open(name: &str) -> Result<Self, Error> {
         match KVStore::open(name) {
             Ok(Some(store)) => Ok(Self::new(store)),
             Ok(None) | Err(KVStoreError::StoreNotFound(_)) => Err(error::not_linked(name)),
-            Err(error) => Err(error::failed("KV Store cannot be opened", error)),
+            Err(error) => Err(failed("KV Store: opening failed", error)),
         }
+    }
+}
+
+/// An error of KV Store. A client can cause `TooManyRequests` by sending many requests, so that is not an outage.
+fn failed(what: &str, error: KVStoreError) -> Error {
+    match error {
+        KVStoreError::TooManyRequests => error::busy(what),
+        error => error::failed(what, error),
     }
 }
 
@@ -72,15 +80,15 @@ impl Rates for ERL {
             Window::SixtySeconds => RateWindow::SixtySecs,
         };
         let blocked = Self::check_rate(self, entry, 1, window, per_second, penalty);
-        blocked.map_err(|error| error::failed("Edge Rate Limiting did not answer; it may be counted", error))
+        blocked.map_err(|error| error::failed("Edge Rate Limiting did not answer, and may have counted", error))
     }
 }
 
 impl Erl<ERL> {
-    /// A store over the rate counter and the penalty box of these names; see [`Erl::new`].
+    /// Opens the rate counter and the penalty box with these names; see [`Erl::new`].
     ///
     /// # Errors
-    /// As [`Erl::new`].
+    /// See [`Erl::new`].
     pub fn open(
         rate_counter: &str,
         penalty_box: &str,

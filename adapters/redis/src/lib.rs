@@ -4,6 +4,7 @@
 //! inside the server. It decides and charges all quotas of a policy in one indivisible step, at any concurrency and from
 //! any number of hosts. It supports Redis 6.2 and newer, Valkey, Upstash's `rediss://` endpoint and (feature `cluster`)
 //! Redis Cluster. `Rest` (feature `rest`) does the same over Upstash's REST protocol, natively and on WebAssembly.
+//! [`RedisOver`] does the same over a host's own Redis client, and needs no feature.
 //!
 //! ```no_run
 //! use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
@@ -43,7 +44,6 @@
 //! - `rest`: Upstash's REST protocol. On WebAssembly, disable the default features.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(any(feature = "resp", feature = "rest"))]
 mod answered;
 #[cfg(feature = "resp")]
 mod batch;
@@ -59,13 +59,16 @@ mod dial;
 mod error;
 #[cfg(feature = "resp")]
 mod explain;
+mod over;
 #[cfg(any(feature = "resp", feature = "rest"))]
 mod progress;
 #[cfg(feature = "rest")]
 mod rest;
-#[cfg_attr(not(any(feature = "resp", feature = "rest")), expect(dead_code, reason = "what runs it is a transport"))]
 mod script;
-#[cfg(any(feature = "resp", feature = "rest"))]
+#[cfg_attr(
+    not(any(feature = "resp", feature = "rest")),
+    expect(dead_code, reason = "only our transports have a deadline")
+)]
 mod settings;
 mod state;
 #[cfg(feature = "resp")]
@@ -79,12 +82,12 @@ mod trust;
 pub use config::Config;
 #[cfg(feature = "resp")]
 pub use explain::Explanation;
+pub use over::{Answer, Connection, RedisOver};
 #[cfg(all(feature = "rest", not(target_arch = "wasm32")))]
 pub use rest::{Native, RestLimiter};
 #[cfg(feature = "rest")]
 pub use rest::{NoAnswer, Response, Rest, RestConfig, Transport};
 pub use script::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1};
-#[cfg(any(feature = "resp", feature = "rest"))]
 pub use settings::Clock;
 #[cfg(feature = "resp")]
 pub use store::{Redis, RedisLimiter};

@@ -1,35 +1,36 @@
-//! Which row holds a key's state: decided once, by all that come first together.
+//! Decides which row holds a key's state, once, among all of the key's first requests.
 //!
-//! A swap from nothing overwrites, so a row must be there before anyone swaps. But whoever puts it there overwrites, too, and may
-//! do so late. So each of the first requests claims a number, puts down an empty row of its own under that number, and
-//! only then asks to have it elected, by a swap of the key's ballot. The ballot is a counter, which an increment
-//! creates soundly, so that swap is sound. One row is elected, for good; nobody writes to it but by swaps from what is
-//! there. One that fails midway leaves an empty row behind that nobody reads.
+//! A swap overwrites if there was no value. So a row must exist before any request swaps it. But creating the row
+//! overwrites, too, and a slow request may do so late. Therefore each of a key's first requests takes a number, writes an
+//! empty row of its own under that number, and only then tries to elect that row, by a swap on the key's ballot. The
+//! ballot is a counter. An increment creates it safely, so the swap always compares. One row is elected, for good, and is
+//! written only by swaps that compare. A request that ends midway leaves an empty row behind, which nothing reads.
 //!
-//! The first claim's row is looked at first. It is empty until it is elected, so whoever finds a state in it need not look
-//! at the ballot.
+//! The row with the first number is read first. It stays empty until it is elected, so a request that finds a state in it
+//! need not read the ballot.
 
 use tidegate_core::Error;
 use tidegate_core::store::Swap;
 
 use crate::bucket::Atomics;
+use crate::counter::Counter;
 use crate::error;
 
-/// What goes between a storage key and what tells its rows apart. No storage key has it, so no two share a row.
+/// Separates a storage key from the rest of a row's name. No storage key contains it, so no two keys share a row.
 pub(crate) const MARK: char = '!';
 
-/// Others that may disturb one election. Each does so once or twice, so it takes as many at once.
+/// The most attempts in one election. Each concurrent request disturbs it once or twice.
 const ATTEMPTS: u32 = 1_024;
 
-/// What an elected row holds before it holds a state, and after a reset.
+/// The content of a row without a state: before its first write, and after a reset.
 pub(crate) const EMPTY: &[u8] = &[];
 
-/// A row, by the number of its claim.
+/// A row, by the number of the request that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row(u32);
 
 impl Row {
-    /// The first claim's, which is the elected one unless the first failed midway, or was slow.
+    /// The row of the first request. It is elected unless that request was slow or ended midway.
     pub(crate) const FIRST: Self = Self(1);
 
     pub(crate) fn name(self, key: &str) -> String {
@@ -37,17 +38,20 @@ impl Row {
     }
 }
 
-/// A ballot: how many claims there were, and above them which was elected.
+/// A ballot: in the lower half how many requests took a number, in the upper half which row was elected.
 #[derive(Clone, Copy)]
 struct Ballot(u64);
 
 impl Ballot {
     fn of(name: &str, value: &[u8]) -> Result<Self, Error> {
-        let value = value.try_into().map_err(|_| error::no_counter(name, value))?;
-        Ok(Self(u64::from_le_bytes(value)))
+        match Counter::read(value) {
+            Some(Counter::Binary(count)) => Ok(Self(count.cast_unsigned())),
+            Some(Counter::Decimal(_)) => Err(error::wrong_store(name)),
+            None => Err(error::no_counter(name, value)),
+        }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
     fn claims(self) -> u32 {
         self.0 as u32
     }
@@ -66,7 +70,7 @@ pub(crate) fn name(key: &str) -> String {
     format!("{key}{MARK}")
 }
 
-/// The row that was elected, if any was.
+/// Returns the elected row, if there is one.
 pub(crate) async fn elected(bucket: &impl Atomics, key: &str) -> Result<Option<Row>, Error> {
     let name = name(key);
     match bucket.get(&name).await? {
@@ -75,9 +79,9 @@ pub(crate) async fn elected(bucket: &impl Atomics, key: &str) -> Result<Option<R
     }
 }
 
-/// The row that is elected; where none is yet, by an election.
+/// Returns the elected row. If there is none yet, this holds the election.
 pub(crate) async fn elect(bucket: &impl Atomics, key: &str) -> Result<Row, Error> {
-    // This is also what keeps a foreign value from being incremented, which would end the host's store.
+    // This also keeps a value that is not a counter from being incremented, which would break the host's store.
     if let Some(row) = elected(bucket, key).await? {
         return Ok(row);
     }

@@ -1,19 +1,19 @@
-//! What the limiters ask of a store.
+//! The stores that the limiters work on.
 
 use std::future::Future;
 
 use tidegate_core::store::Swap;
 use tidegate_core::{Error, MaybeSend, MaybeSync};
 
-/// A key-value store: in a Spin app one of its two interfaces, in a test whatever stands in for them.
+/// A key-value store. In a Spin app it is one of the host's two interfaces, in a test a stand-in.
 pub trait Bucket: MaybeSend + MaybeSync {
-    /// The value under `key`, if there is one.
+    /// Returns the value under `key`, if there is one.
     ///
     /// # Errors
     /// Whatever keeps the store from answering.
     fn get(&self, key: &str) -> impl Future<Output = Result<Option<Vec<u8>>, Error>> + MaybeSend;
 
-    /// Writes, whatever is stored under `key`.
+    /// Writes `value` under `key`, whatever is stored there.
     ///
     /// # Errors
     /// Whatever keeps the store from answering.
@@ -26,29 +26,29 @@ pub trait Bucket: MaybeSend + MaybeSync {
     fn delete(&self, key: &str) -> impl Future<Output = Result<(), Error>> + MaybeSend;
 }
 
-/// A [`Bucket`] with `wasi:keyvalue` atomics, as Spin's hosts have them:
+/// A [`Bucket`] with the atomics of `wasi:keyvalue`, as Spin's hosts implement them:
 ///
-/// - A swap compares only where the value that was read is a value. From nothing it overwrites.
-/// - An increment of a value that is not 8 bytes ends the host's store for everyone. So a counter's key is never set, and is
-///   looked at before it is first counted.
+/// - A swap compares only if the read before it found a value. If there was none, the swap overwrites.
+/// - Incrementing a value that is not 8 bytes breaks the host's store for all requests. So nothing else may write to a
+///   counter's key, and a counter must be read before it is first incremented.
 pub trait Atomics: Bucket {
     /// What a swap is compared with.
     type Cas: MaybeSend + MaybeSync;
 
-    /// Adds to the counter under `key`, from zero where there is none: the sum.
+    /// Adds `delta` to the counter under `key`, which starts at zero, and returns the sum.
     ///
     /// # Errors
     /// Whatever keeps the store from answering.
     fn increment(&self, key: &str, delta: i64) -> impl Future<Output = Result<i64, Error>> + MaybeSend;
 
-    /// The value under `key`, and what a swap is compared with. There is no handle that has not read: a swap by such a one would
-    /// overwrite.
+    /// Returns the value under `key`, and a handle for a swap that compares with it. Only a read gives a handle, because
+    /// a swap by a handle that has not read would overwrite.
     ///
     /// # Errors
     /// Whatever keeps the store from answering.
     fn compare(&self, key: &str) -> impl Future<Output = Result<(Self::Cas, Option<Vec<u8>>), Error>> + MaybeSend;
 
-    /// Writes where the value is the one that was read, if that was a value.
+    /// Writes `value` if what is stored is still what was read. If the read found nothing, it always writes.
     ///
     /// # Errors
     /// Whatever keeps the store from answering.

@@ -1,5 +1,4 @@
-//! Spin's two interfaces, as the host offers them: the one file that knows of them. It is bound to no SDK, so an app takes
-//! whichever it likes.
+//! Bindings to Spin's two key-value interfaces. They do not depend on an SDK, so an app can use any.
 
 use tidegate_core::Error;
 use tidegate_core::store::Swap;
@@ -16,19 +15,19 @@ mod bindings {
     wit_bindgen::generate!({ world: "store", path: "wit", generate_all });
 }
 
-/// A store of `fermyon:spin/key-value`: get and put.
+/// A store of `fermyon:spin/key-value`, which has get and put.
 #[derive(Debug)]
 pub struct SpinStore(Store);
 
 impl SpinStore {
-    /// Opens the store that spin.toml allows under this label.
+    /// Opens the store with this label. The component must list it in spin.toml: `key_value_stores = ["default"]`.
     ///
     /// # Errors
-    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) where it is not allowed, or there is none.
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) if spin.toml does not list the store, or the host does not have it.
     pub fn open(label: &str) -> Result<Self, Error> {
         Store::open(label).map(Self).map_err(|error| match error {
             key_value::Error::AccessDenied => error::no_store(label, "this component may not open it"),
-            key_value::Error::NoSuchStore => error::no_store(label, "the host has none of that label"),
+            key_value::Error::NoSuchStore => error::no_store(label, "the host has no store with this label"),
             error => failed("open", error),
         })
     }
@@ -48,19 +47,19 @@ impl Bucket for SpinStore {
     }
 }
 
-/// A store of `wasi:keyvalue`: the same rows, and atomics.
+/// A store of `wasi:keyvalue`, which has the same rows and atomics.
 #[derive(Debug)]
 pub struct WasiBucket(wasi::Bucket);
 
 impl WasiBucket {
-    /// Opens the store that spin.toml allows under this label.
+    /// Opens the store with this label. The component must list it in spin.toml: `key_value_stores = ["default"]`.
     ///
     /// # Errors
-    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) where it is not allowed, or there is none.
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) if spin.toml does not list the store, or the host does not have it.
     pub fn open(label: &str) -> Result<Self, Error> {
         wasi::open(label).map(Self).map_err(|error| match error {
             wasi::Error::AccessDenied => error::no_store(label, "this component may not open it"),
-            wasi::Error::NoSuchStore => error::no_store(label, "the host has none of that label"),
+            wasi::Error::NoSuchStore => error::no_store(label, "the host has no store with this label"),
             wasi::Error::Other(why) => error::failed("open", &why),
         })
     }
@@ -103,30 +102,30 @@ impl Atomics for WasiBucket {
 }
 
 impl SpinKv<SpinStore> {
-    /// The store that spin.toml allows under this label; see [`SpinStore::open`].
+    /// Opens the store with this label; see [`SpinStore::open`].
     ///
     /// # Errors
-    /// As [`SpinStore::open`].
+    /// See [`SpinStore::open`].
     pub fn open(label: &str) -> Result<Self, Error> {
         SpinStore::open(label).map(Self::new)
     }
 }
 
 impl SpinAtomics<WasiBucket> {
-    /// The store that spin.toml allows under this label; see [`WasiBucket::open`].
+    /// Opens the store with this label; see [`WasiBucket::open`].
     ///
     /// # Errors
-    /// As [`WasiBucket::open`].
+    /// See [`WasiBucket::open`].
     pub fn open(label: &str) -> Result<Self, Error> {
         WasiBucket::open(label).map(Self::new)
     }
 }
 
 impl SpinWindow<WasiBucket> {
-    /// The store that spin.toml allows under this label; see [`WasiBucket::open`].
+    /// Opens the store with this label; see [`WasiBucket::open`].
     ///
     /// # Errors
-    /// As [`WasiBucket::open`].
+    /// See [`WasiBucket::open`].
     pub fn open(label: &str) -> Result<Self, Error> {
         WasiBucket::open(label).map(Self::new)
     }

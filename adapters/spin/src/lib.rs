@@ -1,13 +1,14 @@
-//! Rate limiting in a [Spin] app, by its key-value store.
+//! Rate limiting in a [Spin] app.
 //!
-//! A Spin app is a fresh instance for every request: it remembers nothing, so all that counts is in the store. There are three
-//! limiters, for what three kinds of store can do:
+//! Spin runs a new instance of an app for every request. An instance remembers nothing, so all counts are in a store. There is
+//! one limiter for each kind of store:
 //!
 //! | limiter | needs | exact |
 //! |-|-|-|
-//! | [`SpinAtomics`] | `wasi:keyvalue` atomics with a sound compare-and-swap, as the SQLite store has | yes |
-//! | [`SpinWindow`] | `increment` alone | yes, for one fixed window and requests that cost 1 |
-//! | [`SpinKv`] | get and put, as on Akamai Functions | no |
+//! | [`SpinAtomics`] | `wasi:keyvalue` with a reliable compare-and-swap: Spin's SQLite store | yes |
+//! | [`SpinWindow`] | `wasi:keyvalue` with `increment`: Spin's SQLite and Redis stores | yes, for one fixed window and requests that cost 1 |
+//! | [`SpinKv`] | get and put: every store, that of Akamai Functions too | no |
+//! | `SpinRedis` (feature `redis`) | a Redis server that the app may connect to | yes |
 //!
 //! ```
 //! use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
@@ -21,31 +22,48 @@
 //! # }
 //! ```
 //!
-//! # What it does not do
-//! - The store has no expiry. Each client keeps its rows, whose number no time adds to (`SpinKv` one, `SpinAtomics` two,
-//!   `SpinWindow` at most three); a client that never comes back keeps them, too.
-//! - [`SpinAtomics`] is as exact as the store's compare-and-swap. The SQLite store's is sound. On Spin's Redis store take
-//!   [`SpinWindow`] with [`Counters::Decimal`], as that store counts; neither was tried there.
-//! - Idempotency tokens.
+//! # Features
+//! - `redis`: `SpinRedis`, the limiter on a Redis server.
+//! - `spin-sdk`: `respond`, which sends a response of the crate `spin-sdk` in one TCP segment. Without it, each answer on a
+//!   keep-alive connection takes some 40 ms on Spin.
+//!
+//! # Limits
+//! - The key-value stores have no expiry. Each client keeps a bounded number of rows: one with `SpinKv`, two with
+//!   `SpinAtomics`, at most three with `SpinWindow`. A client that never returns keeps them, too.
+//! - The limiters on key-value stores have no idempotency tokens. `SpinRedis` has them.
 //!
 //! # Errors
-//! A store that spin.toml does not list is [`Invalid`](tidegate_core::ErrorKind::Invalid), when it is opened. Running out of
-//! attempts is [`Contended`](tidegate_core::ErrorKind::Contended), a store that fails
-//! [`Unavailable`](tidegate_core::ErrorKind::Unavailable), and a row that Tidegate did not write
-//! [`Corrupt`](tidegate_core::ErrorKind::Corrupt). None of them is a denial.
+//! - [`Invalid`](tidegate_core::ErrorKind::Invalid): spin.toml does not list the store or the Redis server, or the store is of
+//!   the wrong kind for the limiter.
+//! - [`Contended`](tidegate_core::ErrorKind::Contended): too many requests compete for one key, or the store is busy.
+//! - [`Unavailable`](tidegate_core::ErrorKind::Unavailable): the store failed.
+//! - [`Corrupt`](tidegate_core::ErrorKind::Corrupt): a row that Tidegate did not write.
+//!
+//! None of them is a denial. Only `Unavailable` may let a request through: a client can cause the others.
 //!
 //! [Spin]: https://spinframework.dev
 
 mod ballot;
 mod bucket;
+mod counter;
 mod error;
 #[cfg(target_arch = "wasm32")]
 mod host;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(all(target_arch = "wasm32", feature = "spin-sdk"))]
+mod respond;
 mod store;
 mod window;
 
 pub use bucket::{Atomics, Bucket};
 #[cfg(target_arch = "wasm32")]
 pub use host::{SpinStore, WasiBucket};
+#[cfg(all(target_arch = "wasm32", feature = "redis"))]
+pub use redis::{RedisConnection, SpinRedis, SpinRedisLimiter};
+#[cfg(all(target_arch = "wasm32", feature = "spin-sdk"))]
+pub use respond::respond;
 pub use store::{CAPABILITIES_ATOMICS, CAPABILITIES_KV, SpinAtomics, SpinAtomicsLimiter, SpinKv, SpinKvLimiter};
-pub use window::{CAPABILITIES_WINDOW, Counters, SpinWindow};
+#[cfg(feature = "redis")]
+pub use tidegate_redis::Clock;
+pub use window::{CAPABILITIES_WINDOW, SpinWindow};

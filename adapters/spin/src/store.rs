@@ -1,4 +1,4 @@
-//! The stores: get and put, and compare-and-swap.
+//! The stores: one on get and put, one on compare-and-swap.
 
 use tidegate_core::store::{BestEffort, BestEffortLimiter, Swap, Versioned, VersionedLimiter, VersionedValue};
 use tidegate_core::{Accuracy, Capabilities, Drift, Error, Millis};
@@ -7,7 +7,7 @@ use crate::ballot::{self, EMPTY, Row};
 use crate::bucket::{Atomics, Bucket};
 use crate::error;
 
-/// What [`SpinKv`] can do. A decision is a get, and a set if it is admitted.
+/// The capabilities of [`SpinKv`]. A decision takes a get, and a set if the request is admitted.
 pub const CAPABILITIES_KV: Capabilities = Capabilities {
     accuracy: Accuracy::Approximate(Drift::LAST_WRITER_WINS),
     idempotency: false,
@@ -15,17 +15,19 @@ pub const CAPABILITIES_KV: Capabilities = Capabilities {
     ..Capabilities::EXACT
 };
 
-/// What [`SpinAtomics`] can do. A decision is a read, and a swap if it is admitted; a key's first takes nine operations.
+/// The capabilities of [`SpinAtomics`]. A decision takes a read, and a swap if the request is admitted. A key's first
+/// request takes nine operations.
 pub const CAPABILITIES_ATOMICS: Capabilities =
     Capabilities { idempotency: false, round_trips: 2, ..Capabilities::EXACT };
 
-/// A limiter by get and put.
+/// A limiter on get and put.
 pub type SpinKvLimiter<B> = BestEffortLimiter<SpinKv<B>>;
 
-/// A limiter by compare-and-swap.
+/// A limiter on compare-and-swap.
 pub type SpinAtomicsLimiter<B> = VersionedLimiter<SpinAtomics<B>>;
 
-/// A store by get and put: approximate, see [`Drift::LAST_WRITER_WINS`]. A denial writes nothing; a client has one row.
+/// A store on get and put. It is approximate, see [`Drift::LAST_WRITER_WINS`]. A denial writes nothing. A client has one
+/// row.
 #[derive(Clone, Debug)]
 pub struct SpinKv<B>(B);
 
@@ -60,13 +62,16 @@ impl<B: Bucket> BestEffort for SpinKv<B> {
     }
 }
 
-/// A store by compare-and-swap: exact, for every algorithm. A client has two rows, its state and a ballot that says
-/// which row that is.
+/// A store on compare-and-swap: exact, for every algorithm. A client has two rows: its state, and a ballot that says which
+/// row holds the state.
+///
+/// It needs a store with a reliable compare-and-swap, such as Spin's SQLite store. On Spin's Redis store every check fails
+/// as [`Invalid`](tidegate_core::ErrorKind::Invalid).
 #[derive(Clone, Debug)]
 pub struct SpinAtomics<B>(B);
 
 impl<B: Atomics> SpinAtomics<B> {
-    /// Attempts of one decision: on a busy machine fifty at once need a few.
+    /// The most attempts of one decision. Fifty concurrent requests on a busy machine need a few.
     const ATTEMPTS: u32 = 64;
 
     /// A store over `bucket`.
@@ -80,7 +85,7 @@ impl<B: Atomics> SpinAtomics<B> {
         VersionedLimiter::new(self).attempts(Self::ATTEMPTS)
     }
 
-    /// The state in a row, if it holds one.
+    /// Returns the state in a row, if there is one.
     async fn state(&self, row: &str) -> Result<Option<VersionedValue<B::Cas>>, Error> {
         let (version, value) = self.0.compare(row).await?;
         let state = value.filter(|bytes| !bytes.is_empty());
@@ -118,7 +123,7 @@ impl<B: Atomics> Versioned for SpinAtomics<B> {
         self.0.swap(version, bytes).await
     }
 
-    /// Empties the row: were it removed, the next swap would compare with nothing.
+    /// Empties the row. If it were removed, the next swap would not compare.
     async fn delete(&self, key: &str) -> Result<(), Error> {
         let row = ballot::elected(&self.0, key).await?.unwrap_or(Row::FIRST).name(key);
         match self.0.get(&row).await? {

@@ -1,21 +1,23 @@
-//! A fixed window by `increment` alone, for stores whose compare-and-swap is none.
+//! A fixed window on `increment` alone, for stores without a reliable compare-and-swap.
 //!
-//! Each window has a counter of its own, under a name that no other window shares, so a late request counts where it belongs
-//! and nowhere else. One row more names the last two windows. Whoever comes to a new window removes the counter before
-//! the last two, then writes that row, then counts: a counter that anyone adds to is named, and in the end removed. One is left
-//! behind only where clocks differ by a window while it turns.
+//! Each window has a counter of its own, so a late request counts in its own window and in no other. One more row names the
+//! last two windows. The first request of a new window deletes the counter of the older one, then writes that row, then
+//! counts. So every counter in use is named, and is deleted in the end. A counter is left behind only if clocks differ by a
+//! window at the moment when the window turns.
 
 use tidegate_core::algorithm::WindowState;
 use tidegate_core::{
-    Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, PolicyState, QuotaState, Refund, UnixMillis,
+    Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, MAX_CLOCK_SKEW, Policy, PolicyState, QuotaState,
+    Refund, UnixMillis,
 };
 
 use crate::ballot::MARK;
 use crate::bucket::Atomics;
+use crate::counter::Counter;
 use crate::error;
 
-/// What [`SpinWindow`] can do: one fixed window, and requests of cost 1. Which of several costs fit what is left is no
-/// question that a counter answers before it has counted.
+/// The capabilities of [`SpinWindow`]: one fixed window, and requests of cost 1. Larger costs are not possible, because a
+/// counter shows only after an increment whether the cost has fitted.
 pub const CAPABILITIES_WINDOW: Capabilities = Capabilities {
     algorithms: &["fixed_window"],
     max_quotas: 1,
@@ -27,37 +29,19 @@ pub const CAPABILITIES_WINDOW: Capabilities = Capabilities {
     ..Capabilities::EXACT
 };
 
-/// How a store writes down what it counts: it is read before it is added to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Counters {
-    /// As 8 bytes, little-endian: the SQLite store, and whatever else does not say otherwise.
-    #[default]
-    Binary,
-    /// As decimal digits: the Redis store.
-    Decimal,
-}
-
-impl Counters {
-    fn read(self, value: &[u8]) -> Option<i64> {
-        match self {
-            Self::Binary => value.try_into().ok().map(i64::from_le_bytes),
-            Self::Decimal => str::from_utf8(value).ok()?.parse().ok(),
-        }
-    }
-}
-
 /// A fixed window that needs `increment` and no compare-and-swap.
 ///
-/// A decision is two reads, and an increment if there is room. Where several race for the last of it, those that come too late
-/// take back what they added. Exact as long as no request is under way for longer than a window. A client has at most three
-/// rows.
+/// A decision takes two reads, and an increment if there is room. If several requests race for the last place, the late ones
+/// take back what they added. It is exact as long as no request takes longer than a window. A client has at most three rows.
+///
+/// It works on stores that keep a counter as 8 bytes, such as Spin's SQLite store, and on stores that keep it as decimal
+/// digits, such as Spin's Redis store.
 #[derive(Clone, Debug)]
 pub struct SpinWindow<B> {
     bucket: B,
-    counters: Counters,
 }
 
-/// The window that is counted in, and the one before it: the same where there was none.
+/// The current window, and the one before it. The two are equal if there was none before.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Windows {
     last: UnixMillis,
@@ -83,14 +67,7 @@ impl Windows {
 impl<B: Atomics> SpinWindow<B> {
     /// A limiter over `bucket`.
     pub const fn new(bucket: B) -> Self {
-        Self { bucket, counters: Counters::Binary }
-    }
-
-    /// The same limiter over a store that counts in another form.
-    #[must_use]
-    pub const fn counters(mut self, counters: Counters) -> Self {
-        self.counters = counters;
-        self
+        Self { bucket }
     }
 
     async fn windows(&self, key: &str) -> Result<Option<Windows>, Error> {
@@ -98,14 +75,16 @@ impl<B: Atomics> SpinWindow<B> {
         self.bucket.get(&name).await?.map(|value| Windows::of(&name, &value)).transpose()
     }
 
-    /// What was counted in a window. Looked at before anything is added: see [`Atomics`].
+    /// Returns a window's count. This must precede the first increment: see [`Atomics`].
     async fn counted(&self, counter: &str) -> Result<u64, Error> {
         let Some(value) = self.bucket.get(counter).await? else { return Ok(0) };
-        let found = self.counters.read(&value).ok_or_else(|| error::no_counter(counter, &value))?;
-        count(counter, found)
+        match Counter::read(&value) {
+            Some(Counter::Binary(found) | Counter::Decimal(found)) => count(counter, found),
+            None => Err(error::no_counter(counter, &value)),
+        }
     }
 
-    /// Makes `start` the last window, and forgets what was before the one that was it.
+    /// Makes `start` the current window, and deletes the counter of the window before the previous one.
     async fn turn_to(&self, key: &str, start: UnixMillis, was: Option<Windows>) -> Result<(), Error> {
         if let Some(Windows { last, before }) = was
             && last != before
@@ -116,7 +95,7 @@ impl<B: Atomics> SpinWindow<B> {
         self.bucket.set(&windows_name(key), &Windows { last: start, before }.bytes()).await
     }
 
-    /// Charges one in the window, if there is room: what had been used before.
+    /// Charges 1 in the window if there is room, and returns what was used before.
     async fn charge(&self, counter: &str, limit: u64) -> Result<u64, Error> {
         let used = self.counted(counter).await?;
         if used >= limit {
@@ -124,28 +103,50 @@ impl<B: Atomics> SpinWindow<B> {
         }
         let before = count(counter, self.bucket.increment(counter, 1).await? - 1)?;
         if before >= limit {
-            // Others were faster. What is added beyond the limit would weigh on a limit that is raised.
+            // Other requests were faster. If the counter kept this, it would count against a limit that is raised later.
             self.bucket.increment(counter, -1).await?;
         }
         Ok(before)
+    }
+
+    /// Moves a window that a wrong clock began too far ahead back to `start`, with the `used` that was counted in it.
+    /// Requests that do this at the same time may each add it, so that window may admit less, but never more.
+    async fn move_back(&self, key: &str, start: UnixMillis, ahead: Windows, used: u64) -> Result<(), Error> {
+        let counter = counter_name(key, start);
+        let missing = used.saturating_sub(self.counted(&counter).await?);
+        self.bucket.increment(&counter, i64::try_from(missing).unwrap_or(i64::MAX)).await?;
+        self.bucket.set(&windows_name(key), &Windows { last: start, before: start }.bytes()).await?;
+        for abandoned in [ahead.last, ahead.before] {
+            if abandoned != start {
+                self.bucket.delete(&counter_name(key, abandoned)).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn decide(&self, check: Check<'_>, charge: bool) -> Result<Decision, Error> {
         self.capabilities().supports(&check)?;
         let Check { policy, now, .. } = check;
         let (rule, key) = (policy.quotas()[0].rule(), check.key.storage_key(policy));
-        let own = UnixMillis::new(now.get() - now.get() % rule.window().get());
+        let window_of = |at: UnixMillis| UnixMillis::new(at.get() - at.get() % rule.window().get());
+        let (own, latest) = (window_of(now), now + MAX_CLOCK_SKEW);
         let windows = self.windows(&key).await?;
-        // Of a clock that is behind, as everywhere: it is judged by the window that was begun.
-        let start = windows.map_or(own, |windows| windows.last.max(own));
-        let counter = counter_name(&key, start);
-        let used = if charge {
-            if windows.is_none_or(|windows| windows.last < start) {
-                self.turn_to(&key, start, windows).await?;
+        // A request whose clock is behind is judged by the window that has begun, as in every store.
+        let begun = windows.map_or(own, |windows| windows.last.max(own));
+        let start = if begun > latest { window_of(latest) } else { begun };
+        let used = match windows {
+            _ if !charge => self.counted(&counter_name(&key, begun)).await?,
+            Some(ahead) if begun > latest => {
+                let used = self.counted(&counter_name(&key, begun)).await?;
+                self.move_back(&key, start, ahead, used).await?;
+                self.charge(&counter_name(&key, start), rule.limit()).await?
             }
-            self.charge(&counter, rule.limit()).await?
-        } else {
-            self.counted(&counter).await?
+            _ => {
+                if windows.is_none_or(|windows| windows.last < start) {
+                    self.turn_to(&key, start, windows).await?;
+                }
+                self.charge(&counter_name(&key, start), rule.limit()).await?
+            }
         };
         let mut state = PolicyState::from_parts(vec![QuotaState::Window(WindowState { start, used })]);
         policy.verify(&state, now)?;
@@ -167,7 +168,7 @@ impl<B: Atomics> Limiter for SpinWindow<B> {
     }
 
     async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
-        Err(Error::new(ErrorKind::Unsupported, "a window that only counts up cannot do refund"))
+        Err(Error::new(ErrorKind::Unsupported, "SpinWindow cannot refund: a fixed window on increments only counts up"))
     }
 
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {

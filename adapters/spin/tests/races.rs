@@ -7,7 +7,7 @@ use pollster::block_on;
 use proptest::prelude::*;
 use support::{MINUTE, Model, NOW, Next, Random, Tasks, fixed, in_every_order, take_turns};
 use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Policy};
-use tidegate_spin::{Counters, SpinAtomics, SpinWindow};
+use tidegate_spin::{SpinAtomics, SpinWindow};
 
 /// As many requests at once.
 fn burst<'a, L: Limiter>(
@@ -38,18 +38,32 @@ fn each(
 }
 
 #[test]
-fn a_window_is_exact_where_counters_are_digits() {
+fn a_window_is_exact_on_a_store_that_counts_in_digits() {
     let (policy, key) = (fixed(12), Key::new("k"));
     let model = Model { decimal: true, ..Model::default() };
-    let limiter = SpinWindow::new(&model).counters(Counters::Decimal);
+    let limiter = SpinWindow::new(&model);
     let mut random = Random(7);
     let answers = take_turns(burst(&limiter, &policy, &key, 60), |among| Next::Goes(random.below(among)));
     assert_eq!((answers.len(), admitted(&answers)), (60, 12));
     let counted = model.rows.lock().unwrap().values().cloned().collect::<Vec<_>>();
     assert!(counted.contains(&b"12".to_vec()), "{counted:?}");
-    // Taken for the other kind, it is corrupt, and is not added to.
-    let error = block_on(SpinWindow::new(&model).check(Check::new(&policy, &key, NOW))).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+}
+
+#[test]
+fn compare_and_swap_on_a_store_that_counts_in_digits_is_the_wrong_kind_of_store() {
+    let (policy, key) = (fixed(12), Key::new("k"));
+    let model = Model { decimal: true, ..Model::default() };
+    let limiter = SpinAtomics::new(&model).limiter();
+    for request in 0..12 {
+        let error = block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{request}: {error}");
+        assert!(error.to_string().contains("use SpinWindow on this store, or SpinRedis"), "{request}: {error}");
+    }
+    // Nor do requests that come together get through.
+    let mut random = Random(7);
+    let other = Key::new("l");
+    let answers = take_turns(burst(&limiter, &policy, &other, 20), |among| Next::Goes(random.below(among)));
+    assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Invalid)));
 }
 
 #[test]

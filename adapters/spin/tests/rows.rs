@@ -6,7 +6,9 @@ mod support;
 use pollster::block_on;
 use proptest::prelude::*;
 use support::{MINUTE, Model, NOW, fixed};
-use tidegate_core::{Check, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
+use tidegate_core::{
+    Check, ErrorKind, Key, Limiter, MAX_CLOCK_SKEW, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis,
+};
 use tidegate_spin::{SpinAtomics, SpinKv, SpinWindow};
 
 /// One request in each of a thousand windows, with one more that is denied, and gaps.
@@ -105,6 +107,26 @@ fn what_others_put_there_is_corrupt_and_ends_no_store() {
 }
 
 #[test]
+fn a_window_that_a_wrong_clock_began_locks_a_key_for_a_minute_at_most() {
+    let (model, policy, key) = (Model::default(), fixed(3), Key::new("k"));
+    let limiter = SpinWindow::new(&model);
+    let check = |now| block_on(limiter.check(Check::new(&policy, &key, now))).unwrap();
+    let year = Millis::from_secs(365 * 86_400);
+    for _ in 0..2 {
+        assert!(check(NOW + year).is_allowed());
+    }
+    // What was counted still counts.
+    assert_eq!(block_on(limiter.peek(Check::new(&policy, &key, NOW))).unwrap().binding().remaining(), Some(1));
+    assert!(check(NOW).is_allowed());
+    let denied = check(NOW);
+    assert!(!denied.is_allowed());
+    let wait = denied.retry_after().unwrap();
+    assert!(wait <= MAX_CLOCK_SKEW + MINUTE, "{wait}");
+    assert!(check(NOW + wait).is_allowed());
+    assert!(model.keys().len() <= 3, "{:?}", model.keys());
+}
+
+#[test]
 fn a_window_says_what_it_cannot() {
     let (model, policy, key) = (Model::default(), fixed(2), Key::new("k"));
     let limiter = SpinWindow::new(&model);
@@ -125,14 +147,17 @@ fn a_window_says_what_it_cannot() {
 }
 
 proptest! {
-    /// One request after another, at any times: a window by increments answers what the reference does.
+    /// One request after another, by clocks that differ by up to a minute: a window on increments decides like the reference.
     #[test]
     fn a_window_is_the_reference_for_a_lone_client(
         arrivals in prop::collection::vec((0..400_000u64, 0..4u8, 1..6u64), 1..60),
     ) {
         let (model, key, reference) = (Model::default(), Key::new("k"), MemoryLimiter::new());
         let limiter = SpinWindow::new(&model);
+        let mut latest = 0;
         for (at, what, limit) in arrivals {
+            let at = at.max(u64::saturating_sub(latest, MAX_CLOCK_SKEW.get()));
+            latest = latest.max(at);
             let policy = fixed(limit);
             let check = Check::new(&policy, &key, UnixMillis::new(NOW.get() + at));
             let (found, expected) = match what {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the Spin app, and the least there can be, for size; then measures, on our host.
+# Prints the size of the Spin app and of the smallest possible one, then runs the benchmark on our host.
 set -eu
 cd "$(dirname "$0")/../../.." || exit
 
@@ -8,7 +8,7 @@ target=wasm32-wasip1
 . conformance/setup/rust.sh
 
 built=target/deployed
-# In their own folders, as `spin build` does: the profile is those folders'.
+# In their own folders, as `spin build` does, which use those folders' profile.
 for guest in spin spin-least; do
     (use_rust_for $target && cd "conformance/guests/$guest" && cargo build --quiet --release --target $target --target-dir "../../../$built")
 done
@@ -16,5 +16,5 @@ cargo build --quiet --release --manifest-path conformance/hosts/Cargo.toml --tar
 
 guest() { echo "$built/$target/release/tidegate_guest_$1.wasm"; }
 kib() { gzip -9 -c "$(guest "$1")" | wc -c | awk '{ printf "%.1f", $1 / 1024 }'; }
-echo "gzipped: the app with all its routes $(kib spin) KiB, the least app $(kib spin_least) KiB"
+echo "gzipped: the app with all its routes $(kib spin) KiB, the smallest app $(kib spin_least) KiB"
 exec cargo bench --quiet --package tidegate-conformance --bench spin -- target/hosts/release/tidegate-host-spin "$(guest spin)"

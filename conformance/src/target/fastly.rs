@@ -13,16 +13,16 @@ use crate::fixture::{Fixture, Step};
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
-/// As many as any fixture has locations.
+/// The most locations of any fixture.
 const POPS: usize = 3;
 
-/// The app's manifest, as it is deployed with.
+/// The manifest that the app is deployed with.
 const MANIFEST: &str = "conformance/guests/fastly/fastly.toml";
 
-/// What opens the app's routes for the suite.
+/// The argument that opens the suite's routes.
 const TEST_MODE: &str = "--test-mode";
 
-/// What a Compute app is compiled for.
+/// The target that a Compute app is compiled for.
 const WASI: &str = "wasm32-wasip1";
 
 /// Counts in KV Store.
@@ -36,7 +36,7 @@ pub(super) const KV: Fastly = Fastly {
 /// The platform's own limiter.
 pub(super) const ERL: Fastly = Fastly {
     name: "fastly-erl",
-    about: "Edge Rate Limiting on Viceroy, which has only its calls",
+    about: "Edge Rate Limiting on Viceroy, which has only a stub of it",
     route: "erl",
     capabilities: tidegate_fastly::ERL_CAPABILITIES,
 };
@@ -81,7 +81,7 @@ impl Target for Fastly {
     fn unverified(&self, fixture: &Fixture) -> Option<&'static str> {
         let converges = |step: &Step| step.expect.as_ref().is_some_and(|expect| expect.admitted_max.is_some());
         if fixture.steps.iter().any(converges) {
-            return Some("PoPs never hear of each other here, so that they come together is not shown");
+            return Some("PoPs never see each other's writes here, so convergence cannot be shown");
         }
         fixture.outlives_a_token().then_some(OWN_CLOCK)
     }
@@ -106,7 +106,7 @@ impl Target for Fastly {
     }
 }
 
-/// Whether Edge Rate Limiting can be told a rule: so many whole requests a second, averaged over 1, 10 or 60 s.
+/// Whether Edge Rate Limiting can express a rule: a whole number of requests per second, averaged over 1, 10 or 60 s.
 fn is_an_average(rule: &Rule) -> bool {
     [1, 10, 60].into_iter().any(|seconds| {
         let average = rule.limit() / seconds;

@@ -1,4 +1,6 @@
-//! The targets on Spin: a real app, on `spin` where that is installed, else on a host of ours.
+//! The targets on Spin: a real app, on `spin` if that is installed, otherwise on our host.
+
+mod redis;
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -8,6 +10,7 @@ use futures_util::future::LocalBoxFuture;
 use tidegate_core::Capabilities;
 use tokio::net::TcpStream;
 
+pub(super) use self::redis::REDIS;
 use super::build::{self, workspace};
 use super::{Emulator, Running, Store, Target, process, wasm};
 use crate::setup::Group;
@@ -27,7 +30,7 @@ pub(super) const KV: Spin = Spin {
     about: "get and put in a Spin app, a fresh instance for each request",
     route: "kv",
     capabilities: tidegate_spin::CAPABILITIES_KV,
-    // As of a store a network away. Without it a burst is over too soon to lose what it should.
+    // As if the store were across a network. Without it, a burst is over too soon to lose updates.
     pause_ms: 2,
 };
 
@@ -37,18 +40,27 @@ pub(super) const ATOMICS: Spin = Spin {
     about: "wasi:keyvalue atomics in a Spin app, a fresh instance for each request",
     route: "atomics",
     capabilities: tidegate_spin::CAPABILITIES_ATOMICS,
-    // A thousand that meet at every step would need as many attempts as the limit is high.
+    // A thousand requests that overlap at every step would need as many attempts as the limit is high.
     pause_ms: 0,
 };
 
-/// One of the app's routes.
+/// Increments.
+pub(super) const WINDOW: Spin = Spin {
+    name: "spin-window",
+    about: "wasi:keyvalue increments in a Spin app, a fresh instance for each request",
+    route: "window",
+    capabilities: tidegate_spin::CAPABILITIES_WINDOW,
+    pause_ms: 2,
+};
+
+/// One of the app's routes that count on a key-value store.
 #[derive(Debug)]
 pub(super) struct Spin {
     name: &'static str,
     about: &'static str,
     route: &'static str,
     capabilities: Capabilities,
-    /// What each operation of our host's store waits, so that requests meet which come together.
+    /// How long each operation of our host's store waits, so that concurrent requests overlap.
     pause_ms: u64,
 }
 
@@ -74,17 +86,13 @@ impl Target for Spin {
     }
 
     fn emulator(&self) -> Result<Emulator, String> {
-        wasm::toolchain(WASM)?;
-        match real() {
-            Some(spin) => Ok(spin),
-            None => Ok(Emulator { name: format!("{HOST} on wasmtime"), version: build::host_dependency("wasmtime")? }),
-        }
+        emulator()
     }
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
         async {
             if real().is_some() {
-                let (spin, address) = spin_up().await?;
+                let (spin, address) = spin_up(&[]).await?;
                 let http = Http::new(&[format!("{address}/{}", self.route)], Version::Http1);
                 return Ok(Running::new(http, vec![spin], None));
             }
@@ -96,15 +104,24 @@ impl Target for Spin {
     }
 }
 
-/// The `spin` on the path.
+/// What runs the app here.
+fn emulator() -> Result<Emulator, String> {
+    wasm::toolchain(WASM)?;
+    match real() {
+        Some(spin) => Ok(spin),
+        None => Ok(Emulator { name: format!("{HOST} on wasmtime"), version: build::host_dependency("wasmtime")? }),
+    }
+}
+
+/// Returns the `spin` on the path, if there is one.
 fn real() -> Option<Emulator> {
     let told = wasm::said(std::process::Command::new("spin").arg("--version"))?;
     let version = told.strip_prefix("spin ")?.split_whitespace().next()?.to_string();
     Some(Emulator { name: "spin".into(), version })
 }
 
-/// Starts the app on `spin` itself, which tells nothing when it listens, and ends with no pipe.
-async fn spin_up() -> Result<(process::Process, String), String> {
+/// Starts the app on `spin`, with these variables. `spin` does not print when it listens, and does not end with a pipe.
+async fn spin_up(env: &[String]) -> Result<(process::Process, String), String> {
     build::module(GUEST, WASM).await?;
     let port =
         TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(|error| error.to_string())?;
@@ -113,7 +130,9 @@ async fn spin_up() -> Result<(process::Process, String), String> {
     let manifest = workspace().join(MANIFEST).display().to_string();
     let (listen, state) = (port.to_string(), folder.display().to_string());
     let args = ["up", "--quiet", "--from", &manifest, "--listen", &listen, "--state-dir", &state];
-    let args = args.into_iter().chain(["--env", "TIDEGATE_TEST_MODE=on"]).map(ToString::to_string).collect::<Vec<_>>();
+    let env = ["TIDEGATE_TEST_MODE=on"].into_iter().chain(env.iter().map(String::as_str));
+    let args = args.into_iter().chain(env.flat_map(|variable| ["--env", variable]));
+    let args = args.map(ToString::to_string).collect::<Vec<_>>();
     let spin = process::guarded(&folder, "spin", &args).await?;
     let began = Instant::now();
     while TcpStream::connect(port).await.is_err() {
@@ -125,9 +144,13 @@ async fn spin_up() -> Result<(process::Process, String), String> {
     Ok((spin, format!("http://{port}")))
 }
 
-/// Starts the app on our host, with these arguments besides.
+/// Starts the app on our host, with these arguments.
 async fn serve(more: &[String]) -> Result<(process::Process, String), String> {
-    let module = build::module(GUEST, WASM).await?;
+    serve_guest(GUEST, more).await
+}
+
+async fn serve_guest(guest: &str, more: &[String]) -> Result<(process::Process, String), String> {
+    let module = build::module(guest, WASM).await?;
     let host = build::host(HOST).await?;
     let manifest = workspace().join(MANIFEST);
     let mut args = vec![format!("--manifest={}", manifest.display()), format!("--component={}", module.display())];
@@ -135,12 +158,12 @@ async fn serve(more: &[String]) -> Result<(process::Process, String), String> {
     process::guest(&host, &args).await
 }
 
-/// Our host, which counts what its store is asked.
+/// Our host, which counts the operations on its store.
 struct Host(process::Process);
 
 impl Store for Host {
     fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
-        async { self.0.tell("operations").await?.parse().map_err(|_| "the host counts nothing".into()) }.boxed_local()
+        async { self.0.tell("operations").await?.parse().map_err(|_| "the host does not count".into()) }.boxed_local()
     }
 
     fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {

@@ -1,4 +1,4 @@
-//! What a user would write: a limited page, and what a client has left.
+//! A limited page, as a user would write it, and a page that shows what a client has left.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use tidegate_core::{
 
 use crate::limiters;
 
-/// Answers a request from the store that its path names.
+/// Answers a request by the limiter that its path names.
 pub(crate) fn answer(request: Request) -> Response {
     let path = request.get_path().to_owned();
     let (store, rest) = path.trim_start_matches('/').split_once('/').unwrap_or((path.trim_start_matches('/'), ""));
@@ -25,7 +25,7 @@ pub(crate) fn answer(request: Request) -> Response {
             let response = limited(&limiter, &policy()?, &request);
             let refused = limiter.store().stats().refused;
             if refused > 0 {
-                // To the service's log, `fastly log-tail`: this client's writes come faster than the store takes them.
+                // This goes to the service's log, `fastly log-tail`.
                 println!("KV Store refused {refused} writes");
             }
             Ok(response)
@@ -42,9 +42,8 @@ pub(crate) fn answer(request: Request) -> Response {
     answered.unwrap_or_else(|error| unavailable(&error))
 }
 
-/// A page that each client gets as often as the policy says. Where the store does not answer, or others wrote the key
-/// first each time, nobody gets it, and nobody is told to come back later. To let them through instead is a matter of
-/// one line here.
+/// A page that each client gets as often as the policy allows. If the limiter fails, nobody gets it. To let requests through
+/// while the store is down, do so only if `error.kind().is_store_failure()`: a client can cause the other errors.
 fn limited(limiter: &impl Limiter, policy: &Policy, request: &Request) -> Response {
     let decision = match block_on(limiter.check(Check::new(policy, &key(request), now()))) {
         Ok(decision) => decision,
@@ -56,7 +55,7 @@ fn limited(limiter: &impl Limiter, policy: &Policy, request: &Request) -> Respon
     }
 }
 
-/// What the client has left, with nothing charged.
+/// Shows what the client has left, and charges nothing.
 fn left(limiter: &impl Limiter, policy: &Policy, request: &Request) -> Result<Response, Error> {
     let key = key(request);
     let decision = block_on(limiter.peek(Check::new(policy, &key, now())))?;
@@ -64,7 +63,7 @@ fn left(limiter: &impl Limiter, policy: &Policy, request: &Request) -> Result<Re
     Ok(response(200, fields.iter(), format!("{}: {decision:?}\n", key.as_str())))
 }
 
-/// The platform's API alone knows the client's address. One who has verified a token puts its subject here.
+/// Only the platform's API knows the client's address. An app that has verified a token adds its subject here.
 fn key(request: &Request) -> Key {
     let peer = request.get_client_ip_addr();
     let client_ip = ClientIpSource::new(Platform::Fastly).find(request.get_headers(), peer).ok();
@@ -76,7 +75,7 @@ fn now() -> UnixMillis {
     UnixMillis::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// What `/kv` limits by.
+/// Reads the policy of `/kv`.
 fn policy() -> Result<Policy, Error> {
     let invalid = |why: String| Error::new(ErrorKind::Invalid, format!("config store tidegate: policy: {why}"));
     let text = setting("tidegate", "policy").ok_or_else(|| invalid("it is missing".into()))?;
@@ -91,7 +90,7 @@ fn setting(store: &str, name: &str) -> Option<String> {
     ConfigStore::try_open(store).ok()?.try_get(name).ok()?
 }
 
-/// What went wrong is for the service's log, not for its clients.
+/// Logs an error. The client does not get its message.
 fn unavailable(error: &Error) -> Response {
     println!("{error:?}");
     refuse(&Rejection::unavailable(error.kind()))

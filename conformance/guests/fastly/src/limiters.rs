@@ -1,4 +1,4 @@
-//! The limiters, each from its store.
+//! Opens the limiters.
 
 use fastly::KVStore;
 use fastly::erl::ERL;
@@ -7,10 +7,10 @@ use tidegate_fastly::{Erl, Kv, KvLimiter};
 
 use crate::app::switched_on;
 
-/// In test mode a state lives at least this long by the platform's clock, for virtual time stands still meanwhile.
+/// In test mode a state lives at least this long by the platform's clock, because virtual time stands still.
 const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 
-/// In test mode a thousand clients write one key at once, and each must be told whether it is admitted.
+/// In test mode a thousand clients write one key at once, and each must get a decision.
 const TEST_ATTEMPTS: u32 = 256;
 
 pub(crate) fn in_test_mode() -> bool {
@@ -22,7 +22,7 @@ pub(crate) fn kv() -> Result<KvLimiter<KVStore>, Error> {
     Ok(if in_test_mode() { kv.min_ttl(TEST_TTL_MIN).limiter().attempts(TEST_ATTEMPTS) } else { kv.limiter() })
 }
 
-/// 20 requests a second on average over 10 s; who passes that is out for a minute.
+/// 20 requests per second on average over 10 s. A client that exceeds this is denied for a minute.
 pub(crate) fn erl() -> Result<Erl<ERL>, Error> {
     erl_of(200, Millis::from_secs(10))
 }

@@ -1,18 +1,17 @@
-//! A small rate-limited app for Fastly Compute, as one would deploy it: each path is limited by another store, by the
-//! client's address.
+//! A small rate-limited app to deploy on Fastly Compute. Each path is limited by one of the adapter's limiters, per client
+//! address.
 //!
 //! | path | counts in |
 //! |-|-|
 //! | `/kv` | KV Store, by compare-and-swap |
 //! | `/erl` | Edge Rate Limiting |
-//! | `/debug/kv` | nothing: it shows what the client has left; only where `debug` is `on` |
+//! | `/debug/kv` | nothing; it shows what the client has left, if `debug` is `on` |
 //! | `/health` | nothing |
 //!
-//! The config store `tidegate` has the policy of `/kv`.
+//! The config store `tidegate` holds the policy of `/kv`.
 //!
-//! Built with the feature `suite`, and only where there is a config store `tidegate_test` whose `mode` is `on`, it also
-//! answers the conformance suite's routes below each path (`/kv/_tidegate/check`), and takes its time from them. Never
-//! deploy it so.
+//! If the app is built with the feature `suite`, and a config store `tidegate_test` has `mode = "on"`, it also answers the
+//! conformance suite's routes below each path (`/kv/_tidegate/check`) and takes the time from them. Never deploy it so.
 
 #[cfg(target_os = "wasi")]
 mod app;

@@ -29,7 +29,7 @@ pub(crate) fn answer(store: &str, path: &str, request: Request) -> Result<Respon
     Ok(response(reply.status, fields, reply.body))
 }
 
-/// Edge Rate Limiting with whatever policy a request brings.
+/// Edge Rate Limiting with the policy of each request.
 struct AnyErl;
 
 impl AnyErl {

@@ -1,6 +1,6 @@
-//! The least Spin app that its SDK can build. It limits nothing.
+//! The smallest Spin app that its SDK can build, as the SDK's documentation writes it. It limits nothing.
 #![cfg(target_arch = "wasm32")]
-#![expect(unsafe_code, reason = "what `http_component` expands to")]
+#![expect(unsafe_code, reason = "the expansion of `http_component`")]
 
 use spin_sdk::http::{IncomingRequest, Response};
 use spin_sdk::http_component;

@@ -1,4 +1,4 @@
-//! What a user would write: a limited page.
+//! A limited page, as a user would write it.
 
 use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,8 +11,8 @@ use tidegate_core::{
 use crate::reply::{refuse, response};
 use crate::switched_on;
 
-/// A page that each client gets as often as the policy says. Where the store does not answer, nobody gets it, and nobody is told
-/// to come back later: to let them through instead is a matter of one line here.
+/// A page that each client gets as often as the policy allows. If the limiter fails, nobody gets it. To let requests through
+/// while the store is down, do so only if `error.kind().is_store_failure()`: a client can cause the other errors.
 pub(crate) async fn limited<L: Limiter>(limiter: &L, policy: &str, request: &IncomingRequest) -> Response {
     let policy = env::var(policy).map_err(|error| error.to_string());
     let policy = match policy.and_then(|text| serde_json::from_str::<Policy>(&text).map_err(|error| error.to_string()))
@@ -36,8 +36,8 @@ pub(crate) async fn limited<L: Limiter>(limiter: &L, policy: &str, request: &Inc
     }
 }
 
-/// Spin alone knows the client's address: it adds it after what a client may have sent under the same name. So this asks for all
-/// fields in their order; the SDK's own `Request` keeps one of a name. One who has verified a token puts its subject here.
+/// Spin adds the client's address after any field of the same name that the client sent. So this reads all fields in their
+/// order; the SDK's own `Request` keeps only one field per name. An app that has verified a token adds its subject here.
 fn key(request: &IncomingRequest) -> Key {
     let source = ClientIpSource::new(Platform::Spin).trust_true_client_ip(switched_on("TRUST_TRUE_CLIENT_IP"));
     let client_ip = source.find(request.headers().entries(), None).ok();

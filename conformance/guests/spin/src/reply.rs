@@ -1,3 +1,5 @@
+//! Responses.
+
 use spin_sdk::http::Response;
 use tidegate_core::Rejection;
 

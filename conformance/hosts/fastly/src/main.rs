@@ -1,14 +1,13 @@
-//! Runs a Compute app on Viceroy, Fastly's own local server, in as many PoPs as asked for.
+//! Runs a Compute app on Viceroy, Fastly's own local server, in any number of PoPs.
 //!
 //!     tidegate-host-fastly --guest=APP.wasm --manifest=fastly.toml [--pops=N] [--test-mode]
 //!
-//! It prints the PoPs' addresses on one line, and ends when standard input does. Each PoP has stores of its own, as the
-//! manifest's `local_server` fills them: what one writes no other ever reads, the worst an eventual store can do. One
-//! thread runs a PoP's instances. So a conditional write, which Viceroy checks and makes in two steps, is made whole,
-//! as it is on the platform; the instances take turns between their calls of the platform, and every so often amid
-//! their own code.
+//! It prints the PoPs' addresses on one line, and ends when its standard input ends. Each PoP has its own stores, filled from the
+//! manifest's `local_server`. A PoP never reads what another one wrote, which is the worst case of an eventually consistent
+//! store. One thread runs a PoP's instances. Viceroy checks and makes a conditional write in two steps; on one thread they
+//! are atomic, as on the platform. The instances take turns at each call of the platform, and now and then in between.
 //!
-//! In test mode there is one config store more, `tidegate_test`, with `mode = "on"`.
+//! Test mode adds a config store, `tidegate_test`, with `mode = "on"`.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -49,11 +48,11 @@ fn main() -> Result<()> {
     let addresses: Vec<_> = addresses.iter().take(pops).collect::<Result<_>>()?;
     println!("{}", addresses.iter().map(|address| format!("http://{address}")).collect::<Vec<_>>().join(" "));
     io::copy(&mut io::stdin(), &mut io::sink())?;
-    // The PoPs end with the process.
+    // The PoPs' threads end with the process.
     std::process::exit(0);
 }
 
-/// An app with stores of its own.
+/// Loads an app with its own stores.
 fn load(guest: &Path, manifest: &str) -> Result<Arc<ExecuteCtx>> {
     let config: FastlyConfig = manifest.parse()?;
     let app = ExecuteCtx::build(
@@ -65,11 +64,11 @@ fn load(guest: &Path, manifest: &str) -> Result<Arc<ExecuteCtx>> {
         WasmFeatures::default(),
     )?;
     let app = app.with_object_stores(config.object_stores().clone()).with_dictionaries(config.dictionaries().clone());
-    // What the app prints belongs to nobody here: standard output is for the addresses.
+    // Standard output is for the addresses, so what the app prints goes to standard error.
     Ok(app.with_capture_logs(Arc::new(std::sync::Mutex::new(io::stderr()))).with_log_stdout(true).finish()?)
 }
 
-/// Serves a PoP on a free port, for good.
+/// Serves a PoP on a free port until the process ends.
 fn serve(app: Arc<ExecuteCtx>, started: &Sender<Result<SocketAddr>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
@@ -95,7 +94,7 @@ impl Args {
                 Some(("--manifest", file)) => manifest = Some(file.into()),
                 Some(("--pops", count)) => pops = count.parse().map_err(|error| format!("{arg}: {error}"))?,
                 None if arg == "--test-mode" => test_mode = true,
-                _ => return Err(format!("{arg:?} is none of --guest=, --manifest=, --pops= and --test-mode").into()),
+                _ => return Err(format!("{arg:?} is not an argument; write --guest=, --manifest=, --pops= or --test-mode").into()),
             }
         }
         let guest = guest.ok_or("--guest is missing")?;

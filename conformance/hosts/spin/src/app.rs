@@ -1,4 +1,4 @@
-//! An app, ready to be instantiated.
+//! An app that is ready to be instantiated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,22 +14,23 @@ use crate::interfaces::{Instance, NoOutgoing};
 use crate::key_value::Database;
 use crate::{component, manifest};
 
-/// Instances at once; Spin's own limit. What comes on top of them waits.
+/// The most concurrent instances, as in Spin. Further requests wait.
 pub(crate) const INSTANCES_MAX: u32 = 1_000;
 
-/// Modules and tables of one component: the app's, and what wit-component puts around it.
+/// The most modules and tables of one component: the app's, and those that wit-component adds.
 const PARTS_MAX: u32 = 8;
 
-/// A component that was compiled and linked, with what each instance of it gets.
+/// A compiled and linked component, and the state that its instances share.
 pub(crate) struct App {
     pub(crate) pre: ProxyPre<Instance>,
     environment: Vec<(String, String)>,
     allowed: Arc<BTreeSet<String>>,
+    outbound: Arc<[String]>,
     database: Arc<Database>,
 }
 
 impl App {
-    /// Compiles and links what the arguments name. Where the component imports what this host does not have, the error names it.
+    /// Compiles and links the component. If it imports an interface that this host lacks, the error names the interface.
     pub(crate) fn load(arguments: &Arguments, database: Arc<Database>) -> Result<Self, String> {
         let manifest = manifest::component(&arguments.manifest)?;
         let bytes = component::read(&arguments.component)?;
@@ -40,11 +41,12 @@ impl App {
             pre,
             environment: environment.into_iter().collect(),
             allowed: Arc::new(manifest.key_value_stores.into_iter().collect()),
+            outbound: manifest.allowed_outbound_hosts.into(),
             database,
         })
     }
 
-    /// What a new instance starts with.
+    /// Returns the store of a new instance.
     pub(crate) fn store(&self) -> Store<Instance> {
         let instance = Instance {
             wasi: WasiCtx::builder().envs(&self.environment).inherit_stderr().build(),
@@ -52,6 +54,7 @@ impl App {
             hooks: NoOutgoing,
             table: ResourceTable::new(),
             allowed: Arc::clone(&self.allowed),
+            outbound: Arc::clone(&self.outbound),
             database: Arc::clone(&self.database),
         };
         Store::new(self.pre.engine(), instance)
@@ -66,7 +69,7 @@ fn link(bytes: &[u8]) -> wasmtime::Result<ProxyPre<Instance>> {
     ProxyPre::new(linker.instantiate_pre(&component)?)
 }
 
-/// Instances from a pool, so that one costs microseconds.
+/// Instances come from a pool, so starting one takes microseconds.
 fn engine() -> wasmtime::Result<Engine> {
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(INSTANCES_MAX)
@@ -93,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn an_import_that_is_not_here_is_named() {
+    fn the_error_names_an_import_that_the_host_lacks() {
         let bytes = importing_a_function_of(b"fermyon:spin/mqtt@2.0.0");
         let error = link(&bytes).err().map(|error| format!("{error:#}")).unwrap_or_default();
         assert!(error.contains("fermyon:spin/mqtt@2.0.0"), "{error}");

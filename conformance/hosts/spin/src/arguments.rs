@@ -3,17 +3,20 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-const USAGE: &str = "usage: --manifest=FILE --component=FILE [--env=NAME=VALUE]... [--pause-ms=N] [--test-mode]";
+const USAGE: &str = "usage: --manifest=FILE --component=FILE [--env=NAME=VALUE]... \
+                     [--pause-ms=N] [--state-dir=DIR] [--test-mode]";
 
-/// What is asked for.
+/// The arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arguments {
     pub(crate) manifest: PathBuf,
     pub(crate) component: PathBuf,
-    /// Variables besides the manifest's, or instead of them; a later one counts.
+    /// Variables that add to the manifest's or replace them. The last one of a name wins.
     pub(crate) env: Vec<(String, String)>,
-    /// What each operation of the store waits before it is done.
+    /// How long each operation of the store waits before it starts.
     pub(crate) pause: Duration,
+    /// The folder of the store's database; a temporary one unless set.
+    pub(crate) state_dir: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -28,6 +31,7 @@ impl Arguments {
                     found.env.push((name.into(), value.into()));
                 }
                 Some(("--pause-ms", ms)) if let Ok(ms) = ms.parse() => found.pause = Duration::from_millis(ms),
+                Some(("--state-dir", folder)) => found.state_dir = Some(folder.into()),
                 _ => return Err(format!("{argument:?}: {USAGE}")),
             }
         }
@@ -45,11 +49,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_unknown_is_told() {
-        let found = read("--manifest=a --component=b --env=C=d=e --pause-ms=2 --test-mode").unwrap();
+    fn arguments_are_read_and_missing_or_unknown_ones_are_named() {
+        let found = read("--manifest=a --component=b --env=C=d=e --pause-ms=2 --state-dir=s --test-mode").unwrap();
         let env = [("TIDEGATE_TEST_MODE", "on"), ("C", "d=e")].map(|(name, value)| (name.into(), value.into()));
         let pause = Duration::from_millis(2);
-        assert_eq!(found, Arguments { manifest: "a".into(), component: "b".into(), env: env.into(), pause });
+        let state_dir = Some("s".into());
+        assert_eq!(found, Arguments { manifest: "a".into(), component: "b".into(), env: env.into(), pause, state_dir });
         for wrong in ["", "--manifest=a", "--manifest", "--component=b --manifest=a --what=c", "--pause-ms=-1"] {
             assert!(read(wrong).unwrap_err().contains("usage: --manifest=FILE"), "{wrong}");
         }

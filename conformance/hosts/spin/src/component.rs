@@ -1,4 +1,4 @@
-//! A component of what cargo builds for wasm32-wasip1, as Spin makes one when it loads it.
+//! Turns a module that cargo builds for wasm32-wasip1 into a component, as Spin does when it loads one.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use wasi_preview1_component_adapter_provider::{
 };
 use wit_component::ComponentEncoder;
 
-/// The bytes of a component, made of a module where the file holds one.
+/// Reads a component. If the file holds a module, it is turned into a component.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let bytes = std::fs::read(path).map_err(|error| said(&error))?;
@@ -21,7 +21,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     encoded.map_err(|error| said(&format!("{error:#}")))
 }
 
-/// Of the two bytes after the version, a module has zeros, and a component says its layer.
+/// The two bytes after the version are zero in a module; in a component they hold its layer.
 fn is_component(bytes: &[u8]) -> bool {
     bytes.get(6..8) == Some(&[1, 0])
 }

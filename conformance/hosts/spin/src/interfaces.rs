@@ -1,4 +1,4 @@
-//! What an instance imports, besides WASI: Spin's key-value store, under both its names.
+//! The key-value store that an instance imports, under both its names.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use self::bindings::fermyon::spin::key_value::{self, Error as SpinError};
 use self::bindings::wasi::keyvalue::atomics::{self, CasError};
 use self::bindings::wasi::keyvalue::store::{self, Error as WasiError, KeyResponse};
 use crate::key_value::{Database, Failure};
+use crate::redis::bindings::OutboundRedis;
 
 mod bindings {
     wasmtime::component::bindgen!({
@@ -30,13 +31,13 @@ mod bindings {
     });
 }
 
-/// A store that is open.
+/// An open store.
 #[allow(unreachable_pub, reason = "the bindings export it again")]
 pub struct Open {
     label: String,
 }
 
-/// A swap to come: where, and from what.
+/// A handle for a swap: the key, and the value to compare with.
 #[allow(unreachable_pub, reason = "the bindings export it again")]
 pub struct Compared {
     label: String,
@@ -44,13 +45,14 @@ pub struct Compared {
     value: Option<Vec<u8>>,
 }
 
-/// What one instance has.
+/// The state of one instance.
 pub(crate) struct Instance {
     pub(crate) wasi: WasiCtx,
     pub(crate) http: WasiHttpCtx,
     pub(crate) hooks: NoOutgoing,
     pub(crate) table: ResourceTable,
     pub(crate) allowed: Arc<BTreeSet<String>>,
+    pub(crate) outbound: Arc<[String]>,
     pub(crate) database: Arc<Database>,
 }
 
@@ -58,6 +60,7 @@ impl Instance {
     pub(crate) fn link(linker: &mut Linker<Self>) -> Result<()> {
         wasmtime_wasi::p2::add_to_linker_async(linker)?;
         wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)?;
+        OutboundRedis::add_to_linker::<_, HasSelf<_>>(linker, |instance| instance)?;
         bindings::Store::add_to_linker::<_, HasSelf<_>>(linker, |instance| instance)
     }
 
@@ -68,29 +71,29 @@ impl Instance {
         Ok(Some(self.table.push(Open { label })?))
     }
 
-    /// Does something in the store that a handle is of.
+    /// Runs an operation on the store of a handle.
     async fn within<T, E>(
         &mut self,
         open: &Resource<Open>,
         work: impl FnOnce(&Database, &str) -> Result<T, Failure>,
-        told: fn(String) -> E,
+        describe: fn(String) -> E,
     ) -> Result<Result<T, E>> {
         self.database.pause().await;
         let Open { label } = self.table.get(open)?;
-        answered(work(&self.database, label), told)
+        answered(work(&self.database, label), describe)
     }
 
-    /// A handle that has read, or has not.
+    /// Adds a handle for a swap.
     fn compare(&mut self, compared: Compared) -> Result<Resource<Compared>> {
         Ok(self.table.push(compared)?)
     }
 }
 
-/// What the store told is the guest's to know. Where the store is broken, the guest ends: as in Spin, whose lock panics.
-fn answered<T, E>(done: Result<T, Failure>, told: fn(String) -> E) -> Result<Result<T, E>> {
+/// Passes a store's error on to the guest. If the store is broken, the guest ends, as in Spin, where taking the lock panics.
+fn answered<T, E>(done: Result<T, Failure>, describe: fn(String) -> E) -> Result<Result<T, E>> {
     match done {
         Ok(done) => Ok(Ok(done)),
-        Err(Failure::Told(why)) => Ok(Err(told(why))),
+        Err(Failure::Told(why)) => Ok(Err(describe(why))),
         Err(Failure::Broken) => Err(Error::msg("the key-value store's lock is poisoned")),
     }
 }
@@ -225,7 +228,7 @@ impl WasiHttpView for Instance {
     }
 }
 
-/// No host is allowed to be called, as where `allowed_outbound_hosts` is not written.
+/// Allows no HTTP request, as Spin does if `allowed_outbound_hosts` lists no HTTP server.
 pub(crate) struct NoOutgoing;
 
 impl WasiHttpHooks for NoOutgoing {

@@ -1,16 +1,19 @@
-//! Spin's key-value store over SQLite, with its ways:
+//! Spin's key-value store over SQLite, with the same behaviour and the same settings:
 //!
-//! - All operations go through one connection behind one lock, each in a call that blocks its thread: between two operations
-//!   of a request others come.
-//! - A swap compares the value that was read last. Where none was there, or none was read, it overwrites.
-//! - An increment of a value that is not 8 bytes poisons the lock: from then on every operation fails, until the host is started
-//!   anew.
+//! - SQLite's defaults: a rollback journal, and every commit waits until the disk has it (`journal_mode = DELETE`,
+//!   `synchronous = FULL`).
+//! - All operations share one connection behind one lock, and each blocks its thread. Operations of other requests may run
+//!   between two operations of a request.
+//! - A swap compares with the value that was read last. If there was none, it overwrites.
+//! - Incrementing a value that is not 8 bytes poisons the lock: every later operation fails until the host restarts.
 
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
+use tempfile::TempDir;
 use tokio::task::block_in_place;
 
 /// All stores of an app.
@@ -18,13 +21,15 @@ pub(crate) struct Database {
     connection: Mutex<Option<Connection>>,
     operations: AtomicU64,
     pause: Duration,
+    /// Removed when the database is closed.
+    _temporary: Option<TempDir>,
 }
 
-/// Why an operation has no result.
+/// Why an operation failed.
 pub(crate) enum Failure {
-    /// The store says why.
+    /// The store returned an error.
     Told(String),
-    /// The host's own end of it is broken: the request ends without an answer.
+    /// The host's lock is poisoned. The request ends without an answer.
     Broken,
 }
 
@@ -38,24 +43,32 @@ const WRITE: &str = "INSERT INTO spin_key_value (store, key, value) VALUES (?1, 
                      ON CONFLICT (store, key) DO UPDATE SET value = ?3";
 
 impl Database {
-    /// A database that ends with this process. On the disk, as Spin's.
-    pub(crate) fn temporary(pause: Duration) -> Result<Self, String> {
+    /// Opens the database in a folder, or in a temporary one.
+    pub(crate) fn open(folder: Option<PathBuf>, pause: Duration) -> Result<Self, String> {
+        let temporary = || TempDir::with_prefix("tidegate-spin-").map_err(|error| format!("state: {error}"));
+        let temporary = if folder.is_some() { None } else { Some(temporary()?) };
+        let folder = folder.or_else(|| temporary.as_ref().map(|folder| folder.path().into())).unwrap_or_default();
         let open = || {
-            let connection = Connection::open("")?;
+            let connection = Connection::open(folder.join("sqlite_key_value.db"))?;
             let columns = "store TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (store, key)";
-            connection.execute(&format!("CREATE TABLE spin_key_value ({columns})"), [])?;
+            connection.execute(&format!("CREATE TABLE IF NOT EXISTS spin_key_value ({columns})"), [])?;
             Ok(connection)
         };
-        let connection = open().map_err(|error: rusqlite::Error| format!("SQLite: {error}"))?;
-        Ok(Self { connection: Mutex::new(Some(connection)), operations: AtomicU64::new(0), pause })
+        let connection = open().map_err(|error: rusqlite::Error| format!("SQLite in {}: {error}", folder.display()))?;
+        Ok(Self {
+            connection: Mutex::new(Some(connection)),
+            operations: AtomicU64::new(0),
+            pause,
+            _temporary: temporary,
+        })
     }
 
-    /// Operations so far.
+    /// Returns the number of operations so far.
     pub(crate) fn operations(&self) -> u64 {
         self.operations.load(Ordering::Relaxed)
     }
 
-    /// What goes before each operation: as if the store were a network away, so that requests which come together really meet.
+    /// Waits before an operation, as if the store were across a network, so that concurrent requests really overlap.
     pub(crate) async fn pause(&self) {
         if !self.pause.is_zero() {
             tokio::time::sleep(self.pause).await;
@@ -112,7 +125,7 @@ impl Database {
         })
     }
 
-    /// Whether the value was the one that is expected, if a value is.
+    /// Writes if the stored value is `old`, or if `old` is `None`. Returns whether it wrote.
     pub(crate) fn swap(&self, store: &str, key: &str, old: Option<&[u8]>, value: &[u8]) -> Result<bool, Failure> {
         self.operate(|connection| {
             let Some(old) = old else { return write(connection, store, key, value).map(|()| true) };
@@ -140,9 +153,21 @@ mod tests {
         done.unwrap_or_else(|_| panic!("the store failed"))
     }
 
+    #[test]
+    fn sqlite_has_the_settings_that_spin_leaves_it_with() {
+        let database = Database::open(None, Duration::ZERO).unwrap();
+        let connection = database.connection.lock().unwrap();
+        let setting = |name: &str| {
+            let sql = format!("PRAGMA {name}");
+            connection.as_ref().unwrap().query_row(&sql, [], |row| row.get::<_, rusqlite::types::Value>(0)).unwrap()
+        };
+        assert_eq!(setting("journal_mode"), rusqlite::types::Value::Text("delete".into()));
+        assert_eq!(setting("synchronous"), rusqlite::types::Value::Integer(2));
+    }
+
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_swap_from_nothing_overwrites_and_one_from_something_compares() {
-        let database = Database::temporary(Duration::ZERO).unwrap();
+    async fn a_swap_overwrites_if_there_was_no_value_and_compares_otherwise() {
+        let database = Database::open(None, Duration::ZERO).unwrap();
         assert!(told(database.swap("s", "k", None, b"1")));
         assert!(told(database.swap("s", "k", None, b"2")));
         assert!(!told(database.swap("s", "k", Some(b"1"), b"3")));
@@ -154,8 +179,8 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn an_increment_of_what_is_no_counter_ends_the_store() {
-        let database = Database::temporary(Duration::ZERO).unwrap();
+    async fn incrementing_a_value_that_is_not_a_counter_breaks_the_store() {
+        let database = Database::open(None, Duration::ZERO).unwrap();
         assert_eq!(told(database.increment("s", "n", 2)), 2);
         assert_eq!(told(database.increment("s", "n", -3)), -1);
         assert_eq!(told(database.get("s", "n")), Some(vec![0xff; 8]));

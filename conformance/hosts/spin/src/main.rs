@@ -1,18 +1,22 @@
-//! Runs a Spin app as Spin would, where there is none: on wasmtime, a fresh instance for each request, with both of Spin's
-//! key-value interfaces over SQLite.
+//! Runs a Spin app as Spin does, where there is no `spin`: on wasmtime, with a new instance for each request, Spin's two
+//! key-value interfaces over SQLite, and outbound Redis.
 //!
 //! ```text
 //! tidegate-host-spin --manifest=spin.toml --component=app.wasm [--env=NAME=VALUE]...
-//!     [--pause-ms=N] [--test-mode]
+//!     [--pause-ms=N] [--state-dir=DIR] [--test-mode]
 //! ```
 //!
-//! It prints its address, and ends when standard input does. To a line `operations` it answers how many operations the stores
-//! have seen; on a line `set STORE KEY TEXT` it does what some other program might. Rows are in a temporary SQLite
-//! database, which ends with it. With `--pause-ms` each operation waits before it is done. `--test-mode` is a first
-//! `--env=TIDEGATE_TEST_MODE=on`.
+//! It prints its address, and ends when its standard input ends. On a line `operations` it prints the number of operations on the
+//! key-value stores so far. A line `set STORE KEY TEXT` writes a row, as another program might. The rows are in an SQLite
+//! database in `--state-dir`, or in a temporary folder. With `--pause-ms`, each operation waits first. `--test-mode` stands
+//! for `--env=TIDEGATE_TEST_MODE=on`.
 //!
-//! It is as Spin 4 in what an adapter meets there: `spin-client-addr` comes after a client's own; only the stores that the
-//! manifest lists are open; and the key-value store has the traps of Spin's ([`key_value`]).
+//! It behaves like Spin 4 where an adapter can tell:
+//! - `spin-client-addr` follows the fields that the client sent.
+//! - A field that is not UTF-8 is answered 500 before the app runs.
+//! - Sockets do not have `TCP_NODELAY`, so a head and a body that the app writes apart leave in two segments.
+//! - An app can open only the stores, and connect only to the Redis servers, that the manifest lists.
+//! - The key-value store is as durable, as slow and as fragile as Spin's ([`key_value`]).
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
@@ -22,6 +26,9 @@ mod component;
 mod interfaces;
 mod key_value;
 mod manifest;
+mod outbound;
+mod redis;
+mod segments;
 mod serve;
 
 use std::process::ExitCode;
@@ -47,24 +54,24 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<(), String> {
     let arguments = Arguments::read(std::env::args().skip(1))?;
-    let database = Arc::new(Database::temporary(arguments.pause)?);
+    let database = Arc::new(Database::open(arguments.state_dir.clone(), arguments.pause)?);
     let app = Arc::new(App::load(&arguments, Arc::clone(&database))?);
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
     println!("http://{}", listener.local_addr().map_err(|error| error.to_string())?);
     let mut lines = BufReader::new(stdin()).lines();
-    let heard = async {
+    let commands = async {
         while let Ok(Some(line)) = lines.next_line().await {
-            println!("{}", told(&database, &line));
+            println!("{}", answer(&database, &line));
         }
     };
     tokio::select! {
-        () = heard => Ok(()),
+        () = commands => Ok(()),
         error = serve::serve(listener, app) => Err(error),
     }
 }
 
-/// The answer to a line.
-fn told(database: &Database, line: &str) -> String {
+/// Returns the answer to a line of standard input.
+fn answer(database: &Database, line: &str) -> String {
     let mut words = line.splitn(4, ' ');
     match [words.next(), words.next(), words.next(), words.next()] {
         [Some("operations"), None, ..] => database.operations().to_string(),
@@ -72,6 +79,6 @@ fn told(database: &Database, line: &str) -> String {
             Ok(()) => "set".into(),
             Err(_) => "the store failed".into(),
         },
-        _ => format!("{line:?} is none of: operations, set STORE KEY TEXT"),
+        _ => format!("{line:?} is not a command; write `operations` or `set STORE KEY TEXT`"),
     }
 }

@@ -1,4 +1,4 @@
-//! What of spin.toml bears on a component that answers HTTP.
+//! The part of spin.toml that a component which answers HTTP depends on.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,14 +13,17 @@ struct Manifest {
 /// The app's component.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Component {
-    /// The labels of the stores that it may open.
+    /// The labels of the key-value stores that it may open.
     #[serde(default)]
     pub(crate) key_value_stores: Vec<String>,
+    /// The servers that it may connect to.
+    #[serde(default)]
+    pub(crate) allowed_outbound_hosts: Vec<String>,
     #[serde(default)]
     pub(crate) environment: BTreeMap<String, String>,
 }
 
-/// The one component of a manifest.
+/// Reads the component of a manifest that has exactly one.
 pub(crate) fn component(path: &Path) -> Result<Component, String> {
     let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| said(&error))?;
@@ -28,6 +31,6 @@ pub(crate) fn component(path: &Path) -> Result<Component, String> {
     let mut components = manifest.component.into_values();
     match (components.next(), components.next()) {
         (Some(component), None) => Ok(component),
-        _ => Err(said(&"write one component; this host runs no more")),
+        _ => Err(said(&"write exactly one component; this host cannot run more")),
     }
 }

@@ -1,4 +1,4 @@
-//! HTTP, and an instance for each request.
+//! Serves HTTP with a new instance for each request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,27 +18,27 @@ use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 
 use crate::app::{App, INSTANCES_MAX};
+use crate::segments;
 
-/// Answers requests until the socket fails: why it did.
+/// Answers requests, over sockets without `TCP_NODELAY`, as Spin does.
 pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) -> String {
     let places = Arc::new(Semaphore::new(INSTANCES_MAX as usize));
     loop {
         let (stream, client) = match listener.accept().await {
             Ok(accepted) => accepted,
-            // Too many open files, or a client that went before it was let in: neither ends the server.
+            // The process has too many open files, or the client left early. Neither ends the server.
             Err(error) => {
                 eprintln!("accept: {error}");
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             }
         };
-        let _unheeded = stream.set_nodelay(true);
         let (app, places) = (Arc::clone(&app), Arc::clone(&places));
         tokio::spawn(async move {
             let answer = service_fn(move |request| answer(Arc::clone(&app), Arc::clone(&places), request, client));
             let mut server = Builder::new(TokioExecutor::new());
             server.http2().max_concurrent_streams(None);
-            // A client that goes away is no one's error.
+            // A client that disconnects is not an error.
             let _gone = server.serve_connection(TokioIo::new(stream), answer).await;
         });
     }
@@ -50,8 +50,11 @@ async fn answer(
     request: Request<Incoming>,
     client: SocketAddr,
 ) -> Result<Response<HyperOutgoingBody>, hyper::Error> {
+    if let Some((name, _)) = request.headers().iter().find(|(_, value)| str::from_utf8(value.as_bytes()).is_err()) {
+        return Ok(failed(&format!("the field {name} is not UTF-8")));
+    }
     let (sender, receiver) = oneshot::channel();
-    // On its own, as in Spin: a client that goes away does not end an instance amid what it writes.
+    // In a task of its own, so that an instance can finish its writes if the client disconnects.
     let handled = tokio::spawn(async move {
         let _place = places.acquire().await;
         handle(&app, request, client, sender).await
@@ -78,7 +81,10 @@ async fn handle(
     let mut store = app.store();
     let request = request.map(|body| body.map_err(|error| ErrorCode::InternalError(Some(error.to_string()))));
     let request = store.data_mut().http().new_incoming_request(Scheme::Http, request)?;
-    let response = store.data_mut().http().new_response_outparam(sender)?;
+    let response = store.data_mut().http().new_response_outparam_from_callback(move |response| {
+        // A client that disconnects is not an error.
+        let _gone = sender.send(response.map(|response| response.map(segments::of)));
+    })?;
     let proxy = app.pre.instantiate_async(&mut store).await?;
     proxy.wasi_http_incoming_handler().call_handle(&mut store, request, response).await
 }

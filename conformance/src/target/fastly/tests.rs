@@ -187,3 +187,42 @@ async fn what_is_admitted_amid_contention_is_charged_and_what_is_not_is_an_error
     app.host.stop().await;
     Ok(())
 }
+
+/// A policy of one request a day: once that is used, the store denies everyone.
+fn one_a_day(manifest: String) -> String {
+    let quota = |capacity, per_ms| format!("\"capacity\": {capacity}, \"refill\": 1, \"per_ms\": {per_ms}");
+    manifest.replace(&quota(5, 1_000), &quota(1, 86_400_000))
+}
+
+#[tokio::test]
+async fn nothing_that_a_client_sends_gets_past_a_store_that_denies() -> Result<()> {
+    let app = App::start_with(one_a_day, &[TEST_MODE]).await?;
+    assert_eq!(app.get("/kv").await?.0, 200);
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    for name in ["fastly-client-ip", "x-forwarded-for", "forwarded", "x-real-ip", "true-client-ip", "authorization"] {
+        for value in
+            ["", "203.0.113.9", "203.0.113.9, 10.0.0.1", "::1", "2a06:98c0:3600::103", "no address", "Bearer x"]
+        {
+            let request = Request::get(format!("{}/kv", app.base)).header(name, value).body(Full::new(Bytes::new()))?;
+            assert_eq!(client.request(request).await?.status(), 429, "{name}: {value}");
+        }
+    }
+    // A key that is used up, and a request whose cost or key is none.
+    for _ in 0..2 {
+        assert_eq!(app.call(CHECK, "k").await?.0, 200);
+    }
+    let policy = r#"{"name":"api","quotas":[{"algorithm":"fixed_window","limit":2,"window_ms":60000}]}"#;
+    for cost in ["1", "2", "1.5", "-1", "1e300", "NaN", "null", "18446744073709551615", "18446744073709551616", "\"1\""]
+    {
+        let body = format!(r#"{{"policy":{policy},"key":"k","now_ms":1800000000000,"cost":{cost}}}"#);
+        let (status, answer, _) = app.ask("POST", CHECK, &body).await?;
+        assert_ne!(status, 200, "{cost}: {answer}");
+    }
+    for key in [r#""\ud800""#, "7", "null", "[]", "{}"] {
+        let body = format!(r#"{{"policy":{policy},"key":{key},"now_ms":1800000000000}}"#);
+        let (status, answer, _) = app.ask("POST", CHECK, &body).await?;
+        assert_ne!(status, 200, "{key}: {answer}");
+    }
+    app.host.stop().await;
+    Ok(())
+}

@@ -1,5 +1,9 @@
 //! What fixtures do not ask of the app, over HTTP, on our host.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http_body_util::{BodyExt as _, Full};
@@ -8,7 +12,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
-use super::{process, serve};
+use super::{process, serve, serve_guest};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -52,6 +56,65 @@ impl App {
 
     async fn operations(&self) -> Result<u64> {
         Ok(self.host.tell("operations").await?.parse()?)
+    }
+}
+
+/// A client that keeps one connection, and writes its requests byte by byte.
+struct KeptAlive(BufReader<TcpStream>);
+
+impl KeptAlive {
+    fn connect(base: &str) -> Result<Self> {
+        let stream = TcpStream::connect(base.trim_start_matches("http://"))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    /// The status of the answer, and how long its last byte took.
+    fn get(&mut self, path: &str, fields: &[u8]) -> Result<(u16, Duration)> {
+        let request = [b"GET ", path.as_bytes(), b" HTTP/1.1\r\nhost: localhost\r\n", fields, b"\r\n"].concat();
+        let began = Instant::now();
+        self.0.get_mut().write_all(&request)?;
+        let status = self.line()?.split(' ').nth(1).ok_or("no status")?.parse()?;
+        let mut length = None;
+        loop {
+            let field = self.line()?.to_ascii_lowercase();
+            match field.split_once(": ") {
+                None => break,
+                Some(("content-length", text)) => length = Some(text.parse()?),
+                Some(_) => {}
+            }
+        }
+        match length {
+            Some(length) => self.skip(length)?,
+            None => while self.chunk()? {},
+        }
+        Ok((status, began.elapsed()))
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.0.read_line(&mut line)?;
+        Ok(line.trim_end().to_string())
+    }
+
+    fn skip(&mut self, length: usize) -> Result<()> {
+        Ok(self.0.read_exact(&mut vec![0; length])?)
+    }
+
+    /// Whether there was another chunk of a body.
+    fn chunk(&mut self) -> Result<bool> {
+        let length = usize::from_str_radix(&self.line()?, 16)?;
+        self.skip(length + 2)?;
+        Ok(length > 0)
+    }
+
+    /// The median time of 50 answers, after some that open the connection's congestion window.
+    fn median(&mut self, path: &str) -> Result<Duration> {
+        let times = (0..70).map(|_| Ok(self.get(path, b"")?.1)).collect::<Result<Vec<_>>>()?;
+        let mut times = times[20..].to_vec();
+        times.sort();
+        Ok(times[times.len() / 2])
     }
 }
 
@@ -200,5 +263,95 @@ async fn a_policy_that_is_none_is_told_and_what_a_window_cannot_is_unsupported()
     costly["cost"] = json!(2);
     let (status, answer) = app.call("/window/_tidegate/check", &costly).await?;
     assert_eq!((status, &answer["error"]["kind"]), (503, &json!("unsupported")));
+    Ok(())
+}
+
+/// Spin does not set `TCP_NODELAY`. A head and a body in two segments wait for the client's delayed acknowledgement, 40 ms.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_on_a_kept_connection_do_not_wait_for_an_acknowledgement() -> Result<()> {
+    // Denials, which write nothing: the disk is slow, too.
+    let app = App::start(&ONE_A_DAY).await?;
+    for path in ["/kv", "/atomics", "/window", "/free", "/nothing", "/kv/_tidegate/capabilities"] {
+        let median = KeptAlive::connect(&app.base)?.median(path)?;
+        assert!(median < Duration::from_millis(20), "{path}: {median:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_is_not_utf_8_is_answered_500_before_the_app_runs() -> Result<()> {
+    let app = App::start(&["--env=TIDEGATE_TEST_MODE=off"]).await?;
+    let mut client = KeptAlive::connect(&app.base)?;
+    for limiter in LIMITERS {
+        let path = format!("/{limiter}");
+        let fields: [&[u8]; 3] = [b"x: \xff\r\n", b"spin-client-addr: 192.0.2.1\xc3\r\n", b"authorization: \x80\r\n"];
+        for fields in fields {
+            assert_eq!(client.get(&path, fields)?.0, 500, "{limiter}");
+        }
+        assert_eq!(app.operations().await?, 0, "{limiter}: the app ran");
+    }
+    assert_eq!(client.get("/kv", "x: \u{e9}\r\n".as_bytes())?.0, 200);
+    Ok(())
+}
+
+/// A policy of one request a day: once that is used, the store denies everyone.
+const ONE_A_DAY: [&str; 2] = [
+    r#"--env=POLICY={"name":"p","quotas":[{"algorithm":"fixed_window","limit":1,"window_ms":86400000}]}"#,
+    r#"--env=WINDOW_POLICY={"name":"w","quotas":[{"algorithm":"fixed_window","limit":1,"window_ms":86400000}]}"#,
+];
+
+#[tokio::test]
+async fn nothing_that_a_client_sends_gets_past_a_store_that_denies() -> Result<()> {
+    for trusted in ["on", "off"] {
+        let trust = format!("--env=TRUST_TRUE_CLIENT_IP={trusted}");
+        let app = App::start(&[ONE_A_DAY[0], ONE_A_DAY[1], &trust]).await?;
+        for limiter in LIMITERS {
+            let path = format!("/{limiter}");
+            assert_eq!(app.get(&path, &[]).await?.0, 200, "{limiter}");
+            // Where the header is trusted, whoever sends a bad one shares the bucket of missing addresses.
+            app.get(&path, &[("true-client-ip", "no address")]).await?;
+            for value in ["", "no address", "203.0.113.9, 10.0.0.1", "203.0.113.9:x", "[::1", "999.1.1.1", "-"] {
+                for name in ["spin-client-addr", "x-forwarded-for", "forwarded", "authorization", "true-client-ip"] {
+                    let (status, body) = app.get(&path, &[(name, value)]).await?;
+                    assert_eq!(status, 429, "{limiter} {name}: {value:?}: {body}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cost_or_key_that_is_none_is_never_admitted() -> Result<()> {
+    let app = App::start(&[]).await?;
+    let policy = r#"{"name":"test","quotas":[{"algorithm":"fixed_window","limit":2,"window_ms":60000}]}"#;
+    for limiter in LIMITERS {
+        let path = format!("{}/{limiter}/_tidegate/check", app.base);
+        let (used_up, check) = (call("k", 2, NOW_MS), format!("/{limiter}/_tidegate/check"));
+        for _ in 0..2 {
+            assert_eq!(app.call(&check, &used_up).await?.0, 200, "{limiter}");
+        }
+        for cost in ["1", "2", "1.5", "-1", "1e300", "NaN", "null", "18446744073709551615", "18446744073709551616"] {
+            let body = format!(r#"{{"policy":{policy},"key":"k","now_ms":{NOW_MS},"cost":{cost}}}"#);
+            let (status, answer) = app.send(Request::post(&path), body).await?;
+            assert_ne!(status, 200, "{limiter} {cost}: {answer}");
+        }
+        for key in [r#""\ud800""#, "7", "null", "[]", "{}"] {
+            let body = format!(r#"{{"policy":{policy},"key":{key},"now_ms":{NOW_MS}}}"#);
+            let (status, answer) = app.send(Request::post(&path), body).await?;
+            assert_ne!(status, 200, "{limiter} {key}: {answer}");
+        }
+    }
+    Ok(())
+}
+
+/// The smallest app of the SDK sets its head first. On Spin its answers take 43 ms; our host must not be kinder.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_whose_head_is_set_first_waits_for_an_acknowledgement() -> Result<()> {
+    let (host, base) = serve_guest("tidegate-guest-spin-least", &[]).await?;
+    let median = KeptAlive::connect(&base)?.median("/")?;
+    assert!(median > Duration::from_millis(30), "{median:?}");
+    host.stop().await;
     Ok(())
 }

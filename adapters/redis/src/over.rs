@@ -1,0 +1,140 @@
+//! The store over a connection that somebody else makes.
+
+use std::future::Future;
+
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
+use tidegate_core::{Capabilities, Error, ErrorKind, Key, MaybeSend, MaybeSync, Millis, Policy};
+
+use crate::answered::answered;
+use crate::script::{Call, SCRIPT, SCRIPT_SHA1, state_key};
+use crate::settings::Clock;
+
+/// A connection to a Redis server, on hosts that bring their own Redis client.
+pub trait Connection: MaybeSend + MaybeSync {
+    /// Sends one command, once, and returns the server's answer.
+    ///
+    /// # Errors
+    /// Why there is no answer. An error that the server answered with is an [`Answer::Error`].
+    fn send(&self, command: &str, arguments: Vec<String>) -> impl Future<Output = Result<Answer, Error>> + MaybeSend;
+}
+
+/// What a Redis server answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// A bulk string.
+    Text(Vec<u8>),
+    /// An integer.
+    Integer(i64),
+    /// An error: `NOSCRIPT No matching script.` has the code `NOSCRIPT`.
+    Error {
+        /// The first word.
+        code: String,
+        /// The rest.
+        detail: String,
+    },
+}
+
+/// A Redis server as a store of counts, over any [`Connection`]: exact at any concurrency, one round trip per decision.
+/// It stores what `Redis` stores, so both may count in one database.
+///
+/// ```
+/// use tidegate_core::{Check, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+/// use tidegate_redis::{Answer, Connection, RedisOver};
+///
+/// /// A server that answers every check as if it were the key's first.
+/// struct Admits;
+///
+/// impl Connection for Admits {
+///     async fn send(&self, command: &str, _: Vec<String>) -> Result<Answer, Error> {
+///         assert_eq!(command, "EVALSHA");
+///         Ok(Answer::Text(b"a@1800000000000 1 ".to_vec()))
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// let limiter = RedisOver::new(Admits).clock(tidegate_redis::Clock::Server).limiter();
+/// let policy = Policy::new("api", [Quota::fixed_window(10, Millis::from_secs(1))?])?;
+/// let key = Key::new("ip:192.0.2.1");
+/// assert!(limiter.check(Check::new(&policy, &key, UnixMillis::new(0))).await?.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RedisOver<C> {
+    connection: C,
+    clock: Clock,
+    min_ttl: Millis,
+}
+
+impl<C: Connection> RedisOver<C> {
+    /// A store over `connection`.
+    pub fn new(connection: C) -> Self {
+        Self { connection, clock: Clock::default(), min_ttl: Millis::ZERO }
+    }
+
+    /// Sets whose clock decides; [`Clock::default`] unless set.
+    #[must_use]
+    pub fn clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// Keeps every state for at least this long. This is for tests, whose virtual time stands still while the server's
+    /// TTLs run on; leave it zero otherwise.
+    #[must_use]
+    pub fn min_ttl(self, min_ttl: Millis) -> Self {
+        Self { min_ttl, ..self }
+    }
+
+    /// A limiter over this store.
+    #[must_use]
+    pub const fn limiter(self) -> AtomicLimiter<Self> {
+        AtomicLimiter::new(self)
+    }
+
+    async fn run(&self, call: &Call<'_>, name: &str, script: &str) -> Result<Answer, Error> {
+        let mut words = Vec::new();
+        call.words(name, script, |word| words.push(word.to_string()));
+        // The first word is the command's own name.
+        let command = words.remove(0);
+        self.connection.send(&command, words).await
+    }
+}
+
+impl<C: Connection> Atomic for RedisOver<C> {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::EXACT
+    }
+
+    /// Sends one `EVALSHA`. If the server does not know the script, one `EVAL` follows, which also stores the script.
+    async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
+        let call = Call::new(operation, self.clock == Clock::Server, self.min_ttl);
+        let mut answer = self.run(&call, "EVALSHA", SCRIPT_SHA1).await?;
+        if matches!(&answer, Answer::Error { code, .. } if code == "NOSCRIPT") {
+            answer = self.run(&call, "EVAL", SCRIPT).await?;
+        }
+        match answer {
+            Answer::Text(bytes) => call.answer(&bytes),
+            other => Err(unexpected(&other, &call.key)),
+        }
+    }
+
+    async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+        let key = state_key(policy, key);
+        match self.connection.send("DEL", vec![key.clone()]).await? {
+            Answer::Integer(_) => Ok(()),
+            other => Err(unexpected(&other, &key)),
+        }
+    }
+}
+
+fn unexpected(answer: &Answer, key: &str) -> Error {
+    match answer {
+        Answer::Error { code, detail } => answered(code, detail, key),
+        Answer::Text(_) | Answer::Integer(_) => Error::new(
+            ErrorKind::Corrupt,
+            "redis: the server's answer is not one to this command; is it a Redis server?",
+        ),
+    }
+}

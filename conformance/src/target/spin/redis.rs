@@ -1,0 +1,64 @@
+//! `spin-redis`: a Spin app that counts on a redis-server, over Spin's outbound Redis.
+
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
+use tidegate_core::Capabilities;
+
+use super::{emulator, real, serve, spin_up};
+use crate::fixture::Disturb;
+use crate::setup::Group;
+use crate::subject::{Http, Version};
+use crate::target::redis::server::{self, Servers};
+use crate::target::{Emulator, Running, Target};
+
+/// Outbound Redis.
+pub(in crate::target) const REDIS: SpinRedis = SpinRedis;
+
+#[derive(Debug)]
+pub(in crate::target) struct SpinRedis;
+
+impl Target for SpinRedis {
+    fn name(&self) -> &'static str {
+        "spin-redis"
+    }
+
+    fn about(&self) -> &'static str {
+        "one redis-server over Spin's outbound Redis, a fresh instance for each request"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::EXACT
+    }
+
+    fn can(&self, _: Disturb) -> bool {
+        true
+    }
+
+    fn needs(&self) -> &'static [Group] {
+        &[Group::Redis, Group::Spin]
+    }
+
+    fn emulator(&self) -> Result<Emulator, String> {
+        server::version()?;
+        server::cli_available()?;
+        emulator()
+    }
+
+    fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
+        async {
+            let servers = Servers::start(1).await?;
+            let url = servers.urls().next().unwrap_or_default();
+            let variable = format!("REDIS_URL={url}");
+            let (app, address, version) = if real().is_some() {
+                let (app, address) = spin_up(&[variable]).await?;
+                (app, address, Version::Http1)
+            } else {
+                let (app, address) = serve(&[format!("--env={variable}")]).await?;
+                (app, address, Version::Http2)
+            };
+            let http = Http::new(&[format!("{address}/redis")], version);
+            Ok(Running::new(http, vec![app], Some(Box::new(servers))))
+        }
+        .boxed_local()
+    }
+}
