@@ -61,7 +61,7 @@ impl Suite {
         self
     }
 
-    /// Replays the fixtures against limiters over one store, and holds them to the [`Capabilities`] that they declare.
+    /// Replays the fixtures against limiters over one store, and holds them to the [`Capabilities`](tidegate_core::Capabilities) that they declare.
     ///
     /// The requests of a burst are tasks of the current runtime, spread over the limiters. On a multi-threaded runtime
     /// they really run at the same time. Pass several limiters to find out whether one counts in its own memory only.

@@ -12,8 +12,11 @@ use pollster::block_on;
 use proptest::prelude::*;
 use support::{Rig, START_MS, virtual_time};
 use tidegate_cloudflare_do::{DurableObjects, Placement};
-use tidegate_core::algorithm::{MAX_UNITS, SlidingLog};
-use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
+use tidegate_core::algorithm::{MAX_UNITS, SlidingLog, TokenBucket};
+use tidegate_core::{
+    Check, Error, ErrorKind, Key, Limiter, MAX_CLOCK_SKEW, MemoryLimiter, Millis, Policy, Quota, Refund, Rule,
+    UnixMillis,
+};
 
 /// The last instant of a history. The reference keeps what ends after now, and nothing ends after the very last instant.
 const LAST: UnixMillis = UnixMillis::new(UnixMillis::MAX.get() - 1);
@@ -127,6 +130,30 @@ fn policy(quotas: &[Numbers], charge_denied: bool) -> Policy {
     Policy::new("api", quotas).unwrap().charge_denied(charge_denied)
 }
 
+/// Clocks and limits that differ by more are taken for garbage; see [`Policy::verify`].
+const TWENTY_YEARS: Millis = Millis::from_secs(20 * 365 * 86_400);
+
+/// The most units that a bucket of the policy holds.
+fn most_units(policy: &Policy) -> u64 {
+    buckets(policy).map(|bucket| bucket.capacity() * bucket.per().get()).max().unwrap_or_default()
+}
+
+/// A bucket's level up to here is surely plausible.
+fn least_implausible_level(policy: &Policy) -> u64 {
+    let most = |bucket: TokenBucket| {
+        (bucket.capacity() * bucket.per().get()).saturating_add(TWENTY_YEARS.get().saturating_mul(bucket.refill()))
+    };
+    buckets(policy).map(most).min().unwrap_or(u64::MAX)
+}
+
+fn buckets(policy: &Policy) -> impl Iterator<Item = TokenBucket> {
+    policy.quotas().iter().filter_map(|quota| match quota.rule() {
+        Rule::TokenBucket(bucket) => Some(*bucket),
+        Rule::LeakyBucket(bucket) => Some(*bucket.bucket()),
+        _ => None,
+    })
+}
+
 impl Cost {
     fn of(&self, policy: &Policy) -> u64 {
         match *self {
@@ -148,6 +175,7 @@ fn replay(history: &History, placement: Placement, sweeping: bool) -> Result<(),
     let mut charged_at = vec![now];
     // A replayed answer is explained by the policy of the retry. So a token is used with one configuration only.
     let mut epoch = 0;
+    let (mut latest, mut fullest) = (now, 0);
     // The first answer of each token that was admitted and charged, and until when it is kept.
     let mut answers = HashMap::new();
     if sweeping {
@@ -156,27 +184,38 @@ fn replay(history: &History, placement: Placement, sweeping: bool) -> Result<(),
     for (place, step) in history.steps.iter().enumerate() {
         let about = || format!("step {place}, {step:?}, at {now:?}, of {policy:?}");
         let written = rig.rows_written();
-        let mut due = 0;
+        (latest, fullest) = (latest.max(now), fullest.max(most_units(&policy)));
+        // The reference keeps its states itself, and trusts them. A stored state may be one that is not plausible here.
+        let implausible = latest.since(now) > TWENTY_YEARS || fullest > least_implausible_level(&policy);
+        let corrupt = |error: &Error| implausible && error.kind() == ErrorKind::Corrupt;
+        // A denial moves back what lies too far ahead, and writes it.
+        let mut due = u64::from(latest.since(now) > MAX_CLOCK_SKEW);
         match step {
             Step::Check(cost) => {
                 let check = Check::new(&policy, &key, now).cost(cost.of(&policy));
-                let decided = block_on(limiter.check(check)).unwrap();
+                let decided = match block_on(limiter.check(check)) {
+                    Err(error) if corrupt(&error) => return Ok(()),
+                    decided => decided.unwrap(),
+                };
                 prop_assert_eq!(&decided, &memory.decide(check), "{}", about());
                 charged_at.push(now);
-                due = u64::from(decided.is_allowed() || policy.charges_denied());
+                due = due.max(u64::from(decided.is_allowed() || policy.charges_denied()));
             }
             Step::Once(token, cost, ttl) => {
                 let token = format!("{epoch}-{token}");
                 let plain = Check::new(&policy, &key, now).cost(cost.of(&policy));
                 let check = plain.idempotent(&token, Millis::new(*ttl));
-                let decided = block_on(limiter.check(check)).unwrap();
+                let decided = match block_on(limiter.check(check)) {
+                    Err(error) if corrupt(&error) => return Ok(()),
+                    decided => decided.unwrap(),
+                };
                 let replayed = answers.get(&token).filter(|(until, _)| *until > now).map(|(_, first)| first);
                 if let Some(first) = replayed {
                     prop_assert_eq!(&decided, first, "{}", about());
                 } else {
                     let first = memory.decide(plain);
                     prop_assert_eq!(&decided, &first, "{}", about());
-                    due = u64::from(decided.is_allowed() || policy.charges_denied());
+                    due = due.max(u64::from(decided.is_allowed() || policy.charges_denied()));
                     if decided.is_allowed() && check.cost > 0 {
                         answers.insert(token, (now + Millis::new(*ttl), first));
                         due += 1;
@@ -185,13 +224,19 @@ fn replay(history: &History, placement: Placement, sweeping: bool) -> Result<(),
             }
             Step::Peek(cost) => {
                 let check = Check::new(&policy, &key, now).cost(cost.of(&policy));
-                let decided = block_on(limiter.peek(check)).unwrap();
+                let decided = match block_on(limiter.peek(check)) {
+                    Err(error) if corrupt(&error) => return Ok(()),
+                    decided => decided.unwrap(),
+                };
                 prop_assert_eq!(&decided, &block_on(memory.peek(check)).unwrap(), "{}", about());
             }
             Step::Refund(ago, cost) => {
                 let then = charged_at[charged_at.len().saturating_sub(ago + 1)];
                 let refund = Refund::new(&policy, &key, cost.of(&policy), then, now);
-                block_on(limiter.refund(refund)).unwrap();
+                match block_on(limiter.refund(refund)) {
+                    Err(error) if corrupt(&error) => return Ok(()),
+                    refunded => refunded.unwrap(),
+                }
                 block_on(memory.refund(refund)).unwrap();
                 due = 1;
             }

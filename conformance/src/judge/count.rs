@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_core::{Policy, PolicyState, UnixMillis};
+use tidegate_core::{MAX_CLOCK_SKEW, Policy, PolicyState, UnixMillis};
 
 use crate::fixture::{Fixture, Op};
 use crate::replay::Replay;
@@ -99,10 +99,12 @@ impl Count<'_> {
             && bursts.is_sorted_by_key(|one| one.at)
     }
 
-    /// The clock as one who alone counts goes by it: what was admitted at an instant is never before it again.
+    /// Moves each burst to the time that a limiter which counts alone goes by. After an admission that time does not step
+    /// back, but a clock that was more than [`MAX_CLOCK_SKEW`] ahead is ignored.
     pub(super) fn never_go_back(&mut self) {
         let mut latest = UnixMillis::default();
         for burst in &mut self.bursts {
+            latest = latest.min(burst.at + MAX_CLOCK_SKEW);
             burst.at = burst.at.max(latest);
             if burst.units() > 0 {
                 latest = burst.at;
