@@ -149,7 +149,7 @@ fn what_the_platform_cannot_be_told_is_refused_with_what_to_write_instead() {
     }
     for window_ms in [0, 1, 999, 1_001, 30_000, 3_600_000] {
         let error = new(100, window_ms, 60_000).unwrap_err();
-        assert!(error.ends_with("write 1 s, 10 s or 60 s, or take Kv for any window"), "{error}");
+        assert!(error.ends_with("write 1 s, 10 s or 60 s, or use Kv for any other window"), "{error}");
     }
     for (limit, window_ms, right) in [
         (0, 1_000, "write a multiple of 1 from 10 to 70000000"),

@@ -3,7 +3,7 @@
 //! No command is sent twice: if its connection is lost, the call fails. While the server is down, all callers fail at once:
 //! one of them tries to connect, and the others get the error of the last attempt.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -87,6 +87,8 @@ struct Live {
     connection: Connection,
     /// The number of answers received. Its address also identifies this connection.
     answers: Arc<AtomicU64>,
+    /// Whether the connection was dropped because it stayed silent.
+    dropped: Arc<AtomicBool>,
 }
 
 /// The last failed attempt to connect.
@@ -129,11 +131,15 @@ impl Link {
                 if live.connection.is_lost_by(&error) {
                     self.discard(&live);
                 }
+                if live.dropped.load(Ordering::Relaxed) {
+                    return Err(error::timeout(self.deadline));
+                }
                 Err(error::lost(error))
             }
             Err(_) => {
                 // A connection that stayed silent for a whole deadline may be dead.
                 if live.answers.load(Ordering::Relaxed) == answers {
+                    live.dropped.store(true, Ordering::Relaxed);
                     self.discard(&live);
                 }
                 Err(error::timeout(self.deadline))
@@ -180,7 +186,7 @@ impl Link {
         match attempt {
             Ok(connection) => {
                 *failure = None;
-                let live = Live { connection, answers: Arc::default() };
+                let live = Live { connection, answers: Arc::default(), dropped: Arc::default() };
                 *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
                 Ok(live)
             }

@@ -6,9 +6,8 @@ use tidegate_core::{Error, ErrorKind};
 
 /// Counts the answers of a server.
 ///
-/// A client can make calls fail with a flood of requests: they wait longer than their deadline, or lose a connection that
-/// stayed silent that long. The server answers other calls meanwhile, so this is contention and not a store failure, on
-/// which callers may fail open.
+/// A client can make calls pass their deadline with a flood of requests. The server answers other calls meanwhile, so this
+/// is contention and not a store failure, on which callers may fail open.
 #[derive(Debug, Default)]
 pub(crate) struct Progress(AtomicUsize);
 
@@ -25,9 +24,9 @@ impl Progress {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The error of a call: [`ErrorKind::Contended`] in place of a store failure if the server has answered since the start.
+    /// The error of a call: [`ErrorKind::Contended`] in place of a timeout if the server has answered since the start.
     pub(crate) fn failed(&self, start: Start, error: Error) -> Error {
-        if error.kind().is_store_failure() && self.start().0 != start.0 {
+        if error.kind() == ErrorKind::Timeout && self.start().0 != start.0 {
             let message = format!("{error}; the server answers other requests, so it is overloaded");
             return Error::new(ErrorKind::Contended, message).with_source(error);
         }

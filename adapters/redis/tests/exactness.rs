@@ -108,8 +108,7 @@ async fn a_killed_server_is_unavailable_at_once_and_never_admits_more() {
     let (mut admissions, mut errors) = (0, 0);
     for caller in callers {
         let (admitted, error) = caller.await.unwrap();
-        // The server answered others while these calls were in flight.
-        assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Contended), "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         admissions += admitted;
         errors += 1;
     }
@@ -144,6 +143,7 @@ async fn a_flood_is_contention_and_no_store_failure() {
     let server = Server::start();
     let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60)).unwrap()]).unwrap();
     let limiter = Arc::new(server.limiter_with(|config| config.deadline(Millis::from_secs(2))));
+    assert!(limiter.check(Check::new(&policy, &key(), NOW)).await.unwrap().is_allowed());
     let answers = burst(&[limiter], &policy, &key(), 60_000).await;
     let failures =
         |kind| answers.iter().filter(|answer| answer.as_ref().is_err_and(|error| error.kind() == kind)).count();
@@ -151,7 +151,7 @@ async fn a_flood_is_contention_and_no_store_failure() {
         [ErrorKind::Contended, ErrorKind::Timeout, ErrorKind::Unavailable].map(failures);
     assert!(contended > 1_000, "only {contended} of the flood were turned away");
     assert_eq!((timeout, unavailable), (0, 0));
-    assert!(admitted(&answers) <= 100);
+    assert!(admitted(&answers) <= 99);
 }
 
 #[tokio::test]
@@ -180,8 +180,8 @@ async fn a_decision_is_one_command() {
     };
     assert_eq!((calls("evalsha"), calls("eval"), calls("script|load")), (30, 0, 0), "{stats}");
     assert_eq!((calls("multi"), calls("watch"), calls("ping")), (0, 0, 0), "{stats}");
-    // A denial writes nothing: five were admitted, one of them before the count began, and five first answers kept.
-    assert_eq!(calls("set"), 4 + 5, "{stats}");
+    // A denial writes nothing. Five requests were admitted, one of them before the count began, and one of them with a token.
+    assert_eq!(calls("set"), 4 + 1, "{stats}");
 }
 
 /// The default: a host whose clock is wrong can neither lock a key nor get around its limit.

@@ -47,3 +47,8 @@ pub use service::{RateLimit, Verdict};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+// The examples of the root README, which need this crate and tidegate-redis.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct RootReadme;

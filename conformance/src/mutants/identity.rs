@@ -1,6 +1,6 @@
 //! Limiters that count against the wrong key.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tidegate_guest_protocol::{Answer, Arrival, Identified, Route, Source, serve};
 
@@ -21,6 +21,7 @@ pub(super) const ALL: &[(&str, &str, Identify)] = &[
     ("port-in-key", "the key is ip:port, another for each connection", port_in_key),
     ("full-ipv6", "the key is the whole IPv6 address, of which a client has 2^64", full_ipv6),
     ("mapped-ipv4-collapses", "all IPv4-mapped addresses share one /64", mapped_collapses),
+    ("translated-ipv4-collapses", "all clients behind NAT64, 6to4 or Teredo share one /64", translated_collapses),
     ("missing-is-zero", "a missing address is 0.0.0.0, shared by the world", missing_is_zero),
     (
         "missing-is-fresh",
@@ -93,6 +94,22 @@ fn mapped_collapses(arrival: &Arrival) -> Identified {
         return Identified { key: format!("ip:{}/64", Ipv6Addr::UNSPECIFIED), ..right };
     }
     right
+}
+
+fn translated_collapses(arrival: &Arrival) -> Identified {
+    let right = honest(arrival);
+    let key = right.key.strip_prefix("ip:").and_then(|key| key.parse::<Ipv4Addr>().ok());
+    let translated = addresses(arrival).find_map(|address| match address {
+        IpAddr::V6(address) if key.is_some() && address.to_ipv4_mapped().is_none() => Some(address),
+        _ => None,
+    });
+    match translated {
+        Some(address) => {
+            let network = Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64));
+            Identified { key: format!("ip:{network}/64"), ..right }
+        }
+        None => right,
+    }
 }
 
 fn missing_is_zero(arrival: &Arrival) -> Identified {

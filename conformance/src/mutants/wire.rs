@@ -1,6 +1,6 @@
 //! Limiters that count rightly and say so wrongly.
 
-use tidegate_guest_protocol::{Answer, Reply};
+use tidegate_guest_protocol::{Answer, Counted, Decided, Outcome, Reply};
 
 /// What a mutant does to a reply.
 type Change = fn(&mut Reply);
@@ -63,10 +63,12 @@ fn reset_relative(reply: &mut Reply) {
     set(reply, "x-ratelimit-reset", |value| value.parse::<u64>().map_or(0, |value| value % 86_400).to_string());
 }
 
-/// Also the errors that a client can cause: it opens on a request that the limiter cannot read.
+/// It fails open, whatever went wrong.
 fn error_as_admission(reply: &mut Reply) {
     if let Ok(Answer::Error(_)) = serde_json::from_slice(&reply.body) {
-        reply.status = 200;
+        let quotas = vec![Counted { limit: 1, remaining: None, reset_after_ms: None }];
+        let admitted = Decided { status: Outcome::Allowed, binding: 0, quotas, retry_after_ms: None, delay_ms: 0 };
+        *reply = Reply::new(200, &Answer::Decision(admitted));
     }
 }
 

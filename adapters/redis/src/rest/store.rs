@@ -48,6 +48,7 @@ impl Rest<Native> {
     /// # Errors
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn new(config: RestConfig) -> Result<Self, Error> {
+        config.check()?;
         Self::over(Native::new(&config)?, config)
     }
 }

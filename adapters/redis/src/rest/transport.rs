@@ -26,7 +26,7 @@ use tidegate_core::{MaybeSend, MaybeSync, Millis};
 ///
 ///     async fn post(&self, command: String, _: &()) -> Result<Response, NoAnswer> {
 ///         assert!(command.starts_with(r#"["EVALSHA","#));
-///         Ok(Response { status: 200, body: br#"{"result":"a"}"#.to_vec() })
+///         Ok(Response { status: 200, body: br#"{"result":"a@1800000000000 1 "}"#.to_vec() })
 ///     }
 /// }
 ///
