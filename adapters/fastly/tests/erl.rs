@@ -160,7 +160,7 @@ fn what_the_platform_cannot_be_told_is_refused_with_what_to_write_instead() {
         (u64::MAX, 60_000, "write a multiple of 60 from 600 to 4200000000"),
     ] {
         let error = new(limit, window_ms, 60_000).unwrap_err();
-        assert!(error.contains(right) && error.ends_with("or take Kv for any limit"), "{error}");
+        assert!(error.contains(right) && error.ends_with("or use Kv for any other limit"), "{error}");
     }
     for penalty_ms in [0, 59_999, 60_001, 90_000, 3_660_000, u64::MAX] {
         let error = new(100, 10_000, penalty_ms).unwrap_err();
