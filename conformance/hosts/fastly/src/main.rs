@@ -94,7 +94,12 @@ impl Args {
                 Some(("--manifest", file)) => manifest = Some(file.into()),
                 Some(("--pops", count)) => pops = count.parse().map_err(|error| format!("{arg}: {error}"))?,
                 None if arg == "--test-mode" => test_mode = true,
-                _ => return Err(format!("{arg:?} is not an argument; write --guest=, --manifest=, --pops= or --test-mode").into()),
+                _ => {
+                    return Err(format!(
+                        "{arg:?} is not an argument; write --guest=, --manifest=, --pops= or --test-mode"
+                    )
+                    .into());
+                }
             }
         }
         let guest = guest.ok_or("--guest is missing")?;
