@@ -100,11 +100,15 @@ impl Count<'_> {
     }
 
     /// Moves each burst to the time that a limiter which counts alone goes by. After an admission that time does not step
-    /// back, but a clock that was more than [`MAX_CLOCK_SKEW`] ahead is ignored.
+    /// back. What was counted by a clock more than [`MAX_CLOCK_SKEW`] ahead is moved back to that bound.
     pub(super) fn never_go_back(&mut self) {
         let mut latest = UnixMillis::default();
-        for burst in &mut self.bursts {
-            latest = latest.min(burst.at + MAX_CLOCK_SKEW);
+        for place in 0..self.bursts.len() {
+            let (earlier, from_here) = self.bursts.split_at_mut(place);
+            let burst = &mut from_here[0];
+            let bound = burst.at + MAX_CLOCK_SKEW;
+            earlier.iter_mut().for_each(|one| one.at = one.at.min(bound));
+            latest = latest.min(bound);
             burst.at = burst.at.max(latest);
             if burst.units() > 0 {
                 latest = burst.at;

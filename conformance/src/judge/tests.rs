@@ -277,16 +277,14 @@ fn a_clock_that_steps_back_gives_one_who_alone_counts_nothing() {
 }
 
 #[test]
-fn a_wrong_clock_is_no_licence_and_no_lock() {
+fn a_clock_that_was_too_far_ahead_does_not_raise_the_ceiling() {
     let text = steps(
         BUCKET,
         r#"{ "at_ms": 9000000, "burst": 9, "key": "k" }, { "at_ms": 5000, "burst": 9, "key": "k" },
         { "at_ms": 64999, "burst": 9, "key": "k" }, { "at_ms": 66000, "burst": 9, "key": "k" }"#,
     );
     assert_eq!(admitting(&WITHIN, &text, &[4, 0, 0, 1]).verdict, Verdict::Pass);
-    for wrong in [[4, 0, 0, 0], [4, 0, 0, 2]] {
-        assert_eq!(admitting(&WITHIN, &text, &wrong).verdict, Verdict::Fail, "{wrong:?}");
-    }
+    assert_eq!(admitting(&WITHIN, &text, &[4, 0, 0, 2]).verdict, Verdict::Fail);
 }
 
 #[test]
