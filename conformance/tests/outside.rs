@@ -161,7 +161,7 @@ async fn a_limiter_is_held_to_what_it_declares() -> Result<()> {
 /// The native guest, as anyone's server: it ends with this test.
 async fn server() -> Result<(Child, String)> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let built = Command::new(cargo).args(["build", "--quiet", "--package", "tidegate-guest-native"]).status().await?;
+    let built = Command::new(cargo).args(["build", "--quiet", "--package", "tidegate-guest-native", "--all-features"]).status().await?;
     assert!(built.success(), "the guest does not build");
     let program = Path::new(env!("CARGO_BIN_EXE_tidegate")).with_file_name("tidegate-guest-native");
     let mut guest = Command::new(program).arg("--test-mode").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;

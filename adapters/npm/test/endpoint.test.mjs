@@ -8,6 +8,7 @@ import { Tidegate } from "@tidegate/edge";
 
 const request = new Request("https://example.com/", { headers: { "x-vercel-forwarded-for": "192.0.2.1" } });
 const policy = { name: "api", quotas: [{ algorithm: "fixed_window", limit: 1_000_000, window_ms: 86_400_000 }] };
+// What the script returns when the caller's clock decides: the server's own time is not in it.
 const ADMITTED = '{"result":"a"}';
 
 /** An endpoint whose handler is `serve.now`, the responses that it still owes, and a limiter on it. */
@@ -21,7 +22,7 @@ async function endpoint(now, options) {
   await once(server.listen(0, "127.0.0.1"), "listening");
   after(() => server.close() && server.closeAllConnections());
   const url = `http://127.0.0.1:${server.address().port}`;
-  return { serve, waiting, tidegate: new Tidegate({ url, token: "secret", platform: "vercel", failMode: "closed", policy, ...options }) };
+  return { serve, waiting, tidegate: new Tidegate({ url, token: "secret", platform: "vercel", failMode: "closed", clock: "caller", policy, ...options }) };
 }
 const answer = (response) => response.end(ADMITTED);
 const kinds = (verdicts) => [...new Set(verdicts.map(({ error }) => error?.kind))];
