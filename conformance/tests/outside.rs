@@ -42,7 +42,7 @@ impl Versioned for Sqlite {
     type Version = Vec<u8>;
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { idempotency: false, round_trips: 2, ..Capabilities::EXACT }
+        Capabilities::EXACT.idempotency(false).round_trips(2)
     }
 
     async fn read(&self, key: &str) -> std::result::Result<Option<VersionedValue<Vec<u8>>>, Error> {
@@ -133,7 +133,7 @@ async fn a_limiter_is_held_to_what_it_declares() -> Result<()> {
     struct Modest(MemoryLimiter);
     impl Limiter for Modest {
         fn capabilities(&self) -> Capabilities {
-            Capabilities { refund: false, ..self.0.capabilities() }
+            self.0.capabilities().refund(false)
         }
         async fn check(&self, check: tidegate_core::Check<'_>) -> std::result::Result<tidegate_core::Decision, Error> {
             self.0.check(check).await
@@ -161,7 +161,10 @@ async fn a_limiter_is_held_to_what_it_declares() -> Result<()> {
 /// The native guest, as anyone's server: it ends with this test.
 async fn server() -> Result<(Child, String)> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let built = Command::new(cargo).args(["build", "--quiet", "--package", "tidegate-guest-native", "--all-features"]).status().await?;
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--package", "tidegate-guest-native", "--all-features"])
+        .status()
+        .await?;
     assert!(built.success(), "the guest does not build");
     let program = Path::new(env!("CARGO_BIN_EXE_tidegate")).with_file_name("tidegate-guest-native");
     let mut guest = Command::new(program).arg("--test-mode").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;

@@ -113,9 +113,6 @@ pub trait Algorithm {
     /// [`MAX_CLOCK_SKEW`](crate::MAX_CLOCK_SKEW) ahead of the clock that decides.
     fn move_back(&self, state: &mut Self::State, latest: UnixMillis);
 
-    /// The remaining room of the quota at `now`.
-    fn standing(&self, state: &Self::State, now: UnixMillis) -> Standing;
-
     /// Charges the request if it fits.
     fn step(&self, state: &mut Self::State, now: UnixMillis, cost: u64) -> Step {
         let step = self.ask(state, now, cost);
@@ -126,50 +123,39 @@ pub trait Algorithm {
     }
 }
 
+/// An algorithm whose usage a decision reports.
+pub(crate) trait Inspect: Algorithm {
+    /// The remaining room of the quota at `now`.
+    fn standing(&self, state: &Self::State, now: UnixMillis) -> Standing;
+}
+
 /// The remaining room and the usage of a quota, in whole units, before rounding.
-///
-/// ```
-/// use tidegate_core::algorithm::{Algorithm, TokenBucket};
-/// use tidegate_core::{Millis, UnixMillis};
-/// # fn main() -> Result<(), tidegate_core::Error> {
-/// let bucket = TokenBucket::new(10, 3, Millis::from_secs(1))?;
-/// let mut state = Default::default();
-/// bucket.charge(&mut state, UnixMillis::new(0), 1);
-/// // 200 ms later, 0.6 tokens have been refilled: there are 9.6.
-/// let standing = bucket.standing(&state, UnixMillis::new(200));
-/// assert_eq!((standing.room, standing.unit), (9_600, 1_000));
-/// assert_eq!(standing.remaining(), 9);
-/// assert_eq!(standing.reset_after(), Millis::new(134));
-/// # Ok(())
-/// # }
-/// ```
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Standing {
+pub(crate) struct Standing {
     /// The largest number of units that can be admitted at once.
-    pub limit: u64,
+    pub(crate) limit: u64,
     /// The room left. A request of cost 1 takes [`Standing::unit`] of it.
-    pub room: u64,
+    pub(crate) room: u64,
     /// The room that a request of cost 1 takes.
-    pub unit: u64,
+    pub(crate) unit: u64,
     /// The room that time has to replenish until the quota is unused.
-    pub used: u64,
+    pub(crate) used: u64,
     /// The room that time replenishes in each millisecond.
-    pub drain: u64,
+    pub(crate) drain: u64,
     /// How far the state is ahead of the caller's clock. Time replenishes nothing until the clock has caught up.
-    pub lag: Millis,
+    pub(crate) lag: Millis,
 }
 
 impl Standing {
     /// The number of requests of cost 1 that fit now.
     #[must_use]
-    pub const fn remaining(&self) -> u64 {
+    pub(crate) const fn remaining(&self) -> u64 {
         self.room / self.unit
     }
 
     /// The time until the quota is unused, rounded up to the millisecond.
     #[must_use]
-    pub fn reset_after(&self) -> Millis {
+    pub(crate) fn reset_after(&self) -> Millis {
         if self.used == 0 { Millis::ZERO } else { self.lag + Millis::new(self.used.div_ceil(self.drain)) }
     }
 }

@@ -18,6 +18,7 @@ use crate::{Millis, UnixMillis};
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Status {
     /// The request is allowed and has been charged.
     Allowed,

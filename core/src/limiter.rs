@@ -198,12 +198,16 @@ impl<'a> Refund<'a> {
 /// The features of a limiter, as data.
 ///
 /// ```
-/// use tidegate_core::{Accuracy, Limiter, MemoryLimiter};
+/// use tidegate_core::{Accuracy, Capabilities, Limiter, MemoryLimiter};
 /// let can = MemoryLimiter::new().capabilities();
 /// assert!(matches!(can.accuracy, Accuracy::Exact));
 /// assert!(can.idempotency);
+///
+/// const WITHOUT_TOKENS: Capabilities = Capabilities::EXACT.idempotency(false).round_trips(2);
+/// assert!(!WITHOUT_TOKENS.idempotency);
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Capabilities {
     /// The accuracy.
     pub accuracy: Accuracy,
@@ -227,6 +231,18 @@ pub struct Capabilities {
     pub round_trips: u32,
 }
 
+/// A method for each field that sets it.
+macro_rules! setters {
+    ($($field:ident: $kind:ty,)*) => {$(
+        #[doc = concat!("Sets [`", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+        #[must_use]
+        pub const fn $field(mut self, $field: $kind) -> Self {
+            self.$field = $field;
+            self
+        }
+    )*};
+}
+
 impl Capabilities {
     /// Every feature, exactly, in one round trip: the most that an [`Atomic`](crate::store::Atomic) store supports.
     pub const EXACT: Self = Self {
@@ -242,6 +258,19 @@ impl Capabilities {
         round_trips: 1,
     };
 
+    setters! {
+        accuracy: Accuracy,
+        algorithms: &'static [&'static str],
+        max_quotas: usize,
+        costs: bool,
+        charge_denied: bool,
+        peek: bool,
+        refund: bool,
+        reset: bool,
+        idempotency: bool,
+        round_trips: u32,
+    }
+
     /// Checks that these features suffice for a check.
     ///
     /// # Errors
@@ -250,7 +279,7 @@ impl Capabilities {
     /// ```
     /// use tidegate_core::{Capabilities, Check, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
     /// # fn main() -> Result<(), tidegate_core::Error> {
-    /// let windows_only = Capabilities { algorithms: &["fixed_window"], ..Capabilities::EXACT };
+    /// let windows_only = Capabilities::EXACT.algorithms(&["fixed_window"]);
     /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
     /// let key = Key::new("ip:192.0.2.1");
     /// let refused = windows_only.supports(&Check::new(&policy, &key, UnixMillis::new(0))).unwrap_err();

@@ -220,7 +220,7 @@ impl Default for MemoryLimiter {
 
 impl Limiter for MemoryLimiter {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { round_trips: 0, ..Capabilities::EXACT }
+        Capabilities::EXACT.round_trips(0)
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {

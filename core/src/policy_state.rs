@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::algorithm::{Algorithm, BucketState, LogState, SlidingState, Standing, Step, WindowState};
+use crate::algorithm::{Algorithm, BucketState, Inspect, LogState, SlidingState, Standing, Step, WindowState};
 use crate::decision::{Decision, Origin, QuotaStatus, Status};
 use crate::few::Few;
 use crate::quota::{Policy, Rule};
@@ -23,6 +23,7 @@ use crate::{MAX_CLOCK_SKEW, Millis, UnixMillis};
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum QuotaState {
     /// A fixed window.
     Window(WindowState),

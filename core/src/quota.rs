@@ -10,6 +10,7 @@ use crate::{Error, Millis, UnixMillis};
 
 /// An algorithm and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Rule {
     /// See [`FixedWindow`].
     FixedWindow(FixedWindow),
@@ -39,6 +40,38 @@ impl Rule {
             Self::SlidingLog(_) => "sliding_log",
             Self::TokenBucket(_) => "token_bucket",
             Self::LeakyBucket(_) => "leaky_bucket",
+        }
+    }
+
+    /// Two letters that identify the algorithm in storage keys and stored states.
+    ///
+    /// ```
+    /// use tidegate_core::{Millis, Quota};
+    /// let quota = Quota::token_bucket(10, 3, Millis::from_secs(1)).unwrap();
+    /// assert_eq!((quota.rule().code(), quota.rule().parameters()), ("tb", [10, 1_000, 3]));
+    /// ```
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::FixedWindow(_) => "fw",
+            Self::SlidingWindow(_) => "sw",
+            Self::SlidingLog(_) => "sl",
+            Self::TokenBucket(_) => "tb",
+            Self::LeakyBucket(_) => "lb",
+        }
+    }
+
+    /// The parameters as numbers, for stores that send them: the limit or capacity, the window or refill period in
+    /// milliseconds, and the refill of a bucket. The refill of a window is 0.
+    #[must_use]
+    pub fn parameters(&self) -> [u64; 3] {
+        let bucket = |bucket: &TokenBucket| [bucket.capacity(), bucket.per().get(), bucket.refill()];
+        match self {
+            Self::FixedWindow(rule) => [rule.limit(), rule.window().get(), 0],
+            Self::SlidingWindow(rule) => [rule.limit(), rule.window().get(), 0],
+            Self::SlidingLog(rule) => [rule.limit(), rule.window().get(), 0],
+            Self::TokenBucket(rule) => bucket(rule),
+            Self::LeakyBucket(rule) => bucket(rule.bucket()),
         }
     }
 
@@ -99,17 +132,6 @@ impl Rule {
         match self {
             Self::SlidingWindow(rule) => rule.window() + rule.window(),
             _ => self.window(),
-        }
-    }
-
-    /// The algorithm and its unit. A stored state keeps its meaning only while these stay the same.
-    fn shape(&self) -> (&'static str, u64) {
-        match self {
-            Self::FixedWindow(rule) => ("fw", rule.window().get()),
-            Self::SlidingWindow(rule) => ("sw", rule.window().get()),
-            Self::SlidingLog(rule) => ("sl", rule.window().get()),
-            Self::TokenBucket(rule) => ("tb", rule.per().get()),
-            Self::LeakyBucket(rule) => ("lb", rule.bucket().per().get()),
         }
     }
 }
@@ -287,9 +309,10 @@ impl Policy {
         }
         let mut id = String::from(name);
         for (place, quota) in quotas.iter().enumerate() {
-            let (algorithm, unit) = quota.rule.shape();
+            let [_, unit, _] = quota.rule.parameters();
             id.push(if place == 0 { ':' } else { '.' });
-            let _ = write!(id, "{algorithm}{unit}");
+            // A stored state keeps its meaning only while these stay the same.
+            let _ = write!(id, "{}{unit}", quota.rule.code());
         }
         Ok(Self {
             name: policy_name,

@@ -83,7 +83,7 @@ impl Versioned for Table {
     type Version = u64;
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { idempotency: false, round_trips: 2, ..Capabilities::EXACT }
+        Capabilities::EXACT.idempotency(false).round_trips(2)
     }
 
     async fn read(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error> {
@@ -114,11 +114,7 @@ struct Shelf(Table);
 
 impl BestEffort for Shelf {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            accuracy: Accuracy::Approximate(Drift::LAST_WRITER_WINS),
-            idempotency: false,
-            ..Capabilities::EXACT
-        }
+        Capabilities::EXACT.accuracy(Accuracy::Approximate(Drift::LAST_WRITER_WINS)).idempotency(false)
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
@@ -224,7 +220,7 @@ struct Liar;
 
 impl Atomic for Liar {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { refund: false, peek: false, reset: false, ..Capabilities::EXACT }
+        Capabilities::EXACT.refund(false).peek(false).reset(false)
     }
 
     async fn apply(&self, _: Operation<'_>) -> Result<Applied, Error> {
@@ -259,12 +255,7 @@ struct Platform(AtomicU32);
 
 impl Native for Platform {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            accuracy: Accuracy::PerLocation,
-            algorithms: &["fixed_window"],
-            costs: false,
-            ..Capabilities::EXACT
-        }
+        Capabilities::EXACT.accuracy(Accuracy::PerLocation).algorithms(&["fixed_window"]).costs(false)
     }
 
     async fn limit(&self, _: Check<'_>) -> Result<bool, Error> {

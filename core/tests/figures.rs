@@ -29,10 +29,12 @@ fn a_sliding_window_does_not() {
 fn the_worked_example_of_the_two_counter_window_is_49_and_a_half() {
     let window = SlidingWindow::new(50, Millis::from_secs(60)).unwrap();
     let state = SlidingState { start: UnixMillis::new(60_000), previous: 42, current: 18 };
-    let standing = window.standing(&state, UnixMillis::new(75_000));
-    let estimate = 50.0 - standing.room as f64 / standing.unit as f64;
-    assert_eq!(estimate, 49.5);
-    assert_eq!(standing.remaining(), 0);
+    // Half a request too many for one more at 49.5 of 50. The previous window's 42 weigh half a request less after
+    // 60 s / 42 / 2 = 714.3 ms.
+    let ask = |after_ms| window.ask(&state, UnixMillis::new(75_000 + after_ms), 1);
+    assert_eq!(ask(0), Step::Denied { retry_after: Millis::new(715) });
+    assert_eq!(ask(714), Step::Denied { retry_after: Millis::new(1) });
+    assert_eq!(ask(715), Step::Admitted { delay: Millis::ZERO });
 }
 
 /// A small generator of repeatable noise (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>).
@@ -71,8 +73,10 @@ fn the_two_counter_window_seldom_misjudges_a_rate() {
         let mut at_ms = 1_800_000_000_000.0 + noise.unit() * 60_000.0;
         while at_ms < 1_800_000_000_000.0 + 40.0 * 60_000.0 {
             let now = UnixMillis::new(at_ms as u64);
-            let limited_by_estimate = COUNTED - window.standing(&estimated, now).remaining() >= LIMIT;
-            let limited_by_log = COUNTED - log.standing(&exact, now).remaining() >= LIMIT;
+            // The count has reached the limit if one more would pass it.
+            let room = COUNTED - LIMIT + 1;
+            let limited_by_estimate = matches!(window.ask(&estimated, now, room), Step::Denied { .. });
+            let limited_by_log = matches!(log.ask(&exact, now, room), Step::Denied { .. });
             window.charge(&mut estimated, now, 1);
             log.charge(&mut exact, now, 1);
             requests += 1;

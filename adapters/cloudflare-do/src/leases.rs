@@ -80,7 +80,7 @@ const SLOTS_MAX: usize = 16_384;
 pub const fn lease_capabilities(slice: NonZero<u64>, lifetime: Millis) -> Capabilities {
     let floor = Floor { held: slice.get().saturating_mul(2), within: Some(lifetime) };
     let accuracy = Accuracy::Approximate(Drift { floor, ..Drift::WITHIN_LIMIT });
-    Capabilities { accuracy, refund: false, ..Capabilities::EXACT }
+    Capabilities::EXACT.accuracy(accuracy).refund(false)
 }
 
 impl<N: Namespace> Leases<N> {

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use tidegate_core::internal::sha256;
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
-use tidegate_core::{Capabilities, Check, Error, Key, MaybeSend, MaybeSync, Millis, Policy, UnixMillis};
+use tidegate_core::{Capabilities, Check, Error, ErrorKind, Key, MaybeSend, MaybeSync, Millis, Policy, UnixMillis};
 
 use crate::config::{Clock, Config};
 use crate::wire::{Action, Answer, Call, Once, Reply};
@@ -118,6 +118,7 @@ impl<N: Namespace> Atomic for DurableObjects<N> {
                 let action = Action::Refund { charged_at: refund.charged_at };
                 self.prepare(action, refund.policy, refund.key, refund.cost, refund.now)
             }
+            _ => return Err(Error::new(ErrorKind::Unsupported, "the object does not know this operation")),
         };
         self.send(&call).await?.before(call.policy)
     }

@@ -127,9 +127,8 @@ impl<'a> Call<'a> {
         );
         out.push(self.policy.quotas().len().to_le_bytes()[0]);
         for quota in self.policy.quotas() {
-            let (algorithm, numbers) = numbers(quota.rule());
-            out.push(algorithm);
-            put(&mut out, numbers);
+            out.push(algorithm(quota.rule()));
+            put(&mut out, quota.rule().parameters());
         }
         put(&mut out, [self.cost, self.now.map_or(0, UnixMillis::get), self.min_ttl.get()]);
         if let Some(Once { token, ttl }) = self.once {
@@ -328,14 +327,15 @@ fn quota(rest: &mut Reader<'_>) -> Result<Quota, Error> {
     }
 }
 
-/// A rule as numbers: the algorithm's number in the codec, then the limit, the window or period, and a bucket's refill.
-fn numbers(rule: &Rule) -> (u8, [u64; 3]) {
+/// The number of a rule's algorithm in the codec. [`quota`] rejects 0.
+const fn algorithm(rule: &Rule) -> u8 {
     match rule {
-        Rule::FixedWindow(window) => (1, [rule.limit(), window.window().get(), 0]),
-        Rule::SlidingWindow(window) => (2, [rule.limit(), window.window().get(), 0]),
-        Rule::SlidingLog(window) => (3, [rule.limit(), window.window().get(), 0]),
-        Rule::TokenBucket(bucket) => (4, [rule.limit(), bucket.per().get(), bucket.refill()]),
-        Rule::LeakyBucket(shaper) => (5, [rule.limit(), shaper.bucket().per().get(), shaper.bucket().refill()]),
+        Rule::FixedWindow(_) => 1,
+        Rule::SlidingWindow(_) => 2,
+        Rule::SlidingLog(_) => 3,
+        Rule::TokenBucket(_) => 4,
+        Rule::LeakyBucket(_) => 5,
+        _ => 0,
     }
 }
 

@@ -22,18 +22,13 @@ pub const DRIFT: Drift = Drift {
 };
 
 /// What isolates support that share their counts through Workers KV.
-pub const CAPABILITIES: Capabilities = Capabilities {
-    accuracy: Accuracy::Approximate(DRIFT),
-    algorithms: &["fixed_window", "sliding_window", "token_bucket"],
-    max_quotas: Policy::MAX_QUOTAS,
-    costs: true,
-    charge_denied: false,
-    peek: true,
-    refund: false,
-    reset: false,
-    idempotency: false,
-    round_trips: 1,
-};
+pub const CAPABILITIES: Capabilities = Capabilities::EXACT
+    .accuracy(Accuracy::Approximate(DRIFT))
+    .algorithms(&["fixed_window", "sliding_window", "token_bucket"])
+    .charge_denied(false)
+    .refund(false)
+    .reset(false)
+    .idempotency(false);
 
 /// A limiter that counts in an [`Isolate`] and shares its counts through Workers KV, or through any other [`BestEffort`] store.
 ///

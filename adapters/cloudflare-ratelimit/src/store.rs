@@ -13,7 +13,7 @@ use crate::error;
 pub type RateLimitLimiter<B> = NativeLimiter<RateLimit<B>>;
 
 /// What the binding supports.
-pub const CAPABILITIES: Capabilities = Capabilities { algorithms: &["fixed_window"], ..Capabilities::NATIVE };
+pub const CAPABILITIES: Capabilities = Capabilities::NATIVE.algorithms(&["fixed_window"]);
 
 /// A Rate Limiting binding: `worker::RateLimiter` in a Worker, or any type that replaces it in a test.
 pub trait Binding: MaybeSend + MaybeSync {

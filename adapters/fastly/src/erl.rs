@@ -12,7 +12,7 @@ use crate::error;
 pub type ErlLimiter<R> = NativeLimiter<Erl<R>>;
 
 /// The capabilities of Edge Rate Limiting.
-pub const CAPABILITIES: Capabilities = Capabilities { algorithms: &["sliding_window"], ..Capabilities::NATIVE };
+pub const CAPABILITIES: Capabilities = Capabilities::NATIVE.algorithms(&["sliding_window"]);
 
 /// The platform's call that a limiter needs. An app uses `fastly::erl::ERL`, a test a stand-in.
 pub trait Rates: MaybeSend + MaybeSync {

@@ -23,7 +23,7 @@ pub const DRIFT: Drift = Drift {
 
 /// The capabilities of KV Store.
 pub const CAPABILITIES: Capabilities =
-    Capabilities { accuracy: Accuracy::Approximate(DRIFT), idempotency: false, round_trips: 2, ..Capabilities::EXACT };
+    Capabilities::EXACT.accuracy(Accuracy::Approximate(DRIFT)).idempotency(false).round_trips(2);
 
 /// The operations of KV Store that a limiter needs. An app uses `fastly::KVStore`, a test a stand-in.
 ///

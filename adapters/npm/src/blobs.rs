@@ -67,7 +67,7 @@ impl Versioned for Blobs {
     fn capabilities(&self) -> Capabilities {
         // It never admits more than the limit. It admits less if a request loses to others too often or reads an old value.
         let accuracy = Accuracy::Approximate(Drift::WITHIN_LIMIT);
-        Capabilities { accuracy, idempotency: false, round_trips: 2, ..Capabilities::EXACT }
+        Capabilities::EXACT.accuracy(accuracy).idempotency(false).round_trips(2)
     }
 
     async fn read(&self, key: &str) -> Result<Option<VersionedValue<String>>, Error> {

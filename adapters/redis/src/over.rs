@@ -109,7 +109,7 @@ impl<C: Connection> Atomic for RedisOver<C> {
 
     /// Sends one `EVALSHA`. If the server does not know the script, one `EVAL` follows, which also stores the script.
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-        let call = Call::new(operation, self.clock == Clock::Server, self.min_ttl);
+        let call = Call::new(operation, self.clock == Clock::Server, self.min_ttl)?;
         let mut answer = self.run(&call, "EVALSHA", SCRIPT_SHA1).await?;
         if matches!(&answer, Answer::Error { code, .. } if code == "NOSCRIPT") {
             answer = self.run(&call, "EVAL", SCRIPT).await?;

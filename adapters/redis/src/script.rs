@@ -2,7 +2,7 @@
 
 use tidegate_core::internal::sha256;
 use tidegate_core::store::{Applied, Operation};
-use tidegate_core::{Error, ErrorKind, Idempotency, Key, Millis, Policy, Rule, UnixMillis};
+use tidegate_core::{Error, ErrorKind, Idempotency, Key, Millis, Policy, UnixMillis};
 
 use crate::state;
 
@@ -57,6 +57,8 @@ const fn bare(out: &mut [u8]) -> usize {
 /// One run of the script.
 pub(crate) struct Call<'a> {
     operation: Operation<'a>,
+    /// The script's name for the operation.
+    mode: &'static str,
     /// Whether the server's clock decides.
     server_clock: bool,
     ttl_min: Millis,
@@ -67,15 +69,20 @@ pub(crate) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn new(operation: Operation<'a>, server_clock: bool, ttl_min: Millis) -> Self {
-        let (policy, key) = match operation {
-            Operation::Check(check) | Operation::Peek(check) => (check.policy, check.key),
-            Operation::Refund(refund) => (refund.policy, refund.key),
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for an operation that the script does not know.
+    pub(crate) fn new(operation: Operation<'a>, server_clock: bool, ttl_min: Millis) -> Result<Self, Error> {
+        let mode = match operation {
+            Operation::Check(check) if check.policy.charges_denied() => "d",
+            Operation::Check(_) => "c",
+            Operation::Peek(_) => "p",
+            Operation::Refund(_) => "r",
+            _ => return Err(Error::new(ErrorKind::Unsupported, "the script does not know this operation")),
         };
-        let key = state_key(policy, key);
-        let mut call = Self { operation, server_clock, ttl_min, once: None, key };
+        let key = state_key(operation.policy(), operation.key());
+        let mut call = Self { operation, mode, server_clock, ttl_min, once: None, key };
         call.once = call.idempotency().map(|idempotency| once_key(&call.key, idempotency.token));
-        call
+        Ok(call)
     }
 
     /// Hands over the command's words, in order: its `name`, the `script` or what names it, the keys and `ARGV`.
@@ -87,35 +94,21 @@ impl<'a> Call<'a> {
         if let Some(once) = &self.once {
             give(once);
         }
-        let (mode, policy, cost, now) = match self.operation {
-            Operation::Check(check) => {
-                (if check.policy.charges_denied() { "d" } else { "c" }, check.policy, check.cost, check.now)
-            }
-            Operation::Peek(check) => ("p", check.policy, check.cost, check.now),
-            Operation::Refund(refund) => ("r", refund.policy, refund.cost, refund.now),
-        };
         let mut digits = itoa::Buffer::new();
         let mut number = |value: u64, give: &mut dyn FnMut(&str)| give(digits.format(value));
-        give(mode);
+        give(self.mode);
         if self.server_clock {
             give("server");
         } else {
-            number(now.get(), &mut give);
+            number(self.operation.now().get(), &mut give);
         }
-        number(cost, &mut give);
+        number(self.operation.cost(), &mut give);
         number(ttl(self.ttl_min), &mut give);
-        for quota in policy.quotas() {
-            let (limit, unit, refill) = match quota.rule() {
-                Rule::FixedWindow(rule) => (quota.rule().limit(), rule.window(), 0),
-                Rule::SlidingWindow(rule) => (quota.rule().limit(), rule.window(), 0),
-                Rule::SlidingLog(rule) => (quota.rule().limit(), rule.window(), 0),
-                Rule::TokenBucket(rule) => (rule.capacity(), rule.per(), rule.refill()),
-                Rule::LeakyBucket(rule) => (rule.bucket().capacity(), rule.bucket().per(), rule.bucket().refill()),
-            };
-            give(state::kind(quota.rule()));
-            number(limit, &mut give);
-            number(unit.get(), &mut give);
-            number(refill, &mut give);
+        for quota in self.operation.policy().quotas() {
+            give(quota.rule().code());
+            for parameter in quota.rule().parameters() {
+                number(parameter, &mut give);
+            }
         }
         match self.operation {
             Operation::Refund(refund) => number(refund.charged_at.get(), &mut give),
@@ -130,7 +123,7 @@ impl<'a> Call<'a> {
     /// The most that [`Call::words`] hands over.
     #[cfg(feature = "resp")]
     pub(crate) fn word_count(&self) -> usize {
-        5 + 4 + 4 * self.policy().quotas().len() + 1
+        5 + 4 + 4 * self.operation.policy().quotas().len() + 1
     }
 
     /// Reads the script's answer.
@@ -144,10 +137,7 @@ impl<'a> Call<'a> {
             Some(("d", rest)) => (false, rest),
             _ => return Err(no_answer(bytes)),
         };
-        let (mut now, mut cost) = match self.operation {
-            Operation::Check(check) | Operation::Peek(check) => (check.now, check.cost),
-            Operation::Refund(refund) => (refund.now, refund.cost),
-        };
+        let (mut now, mut cost) = (self.operation.now(), self.operation.cost());
         let mut state = rest;
         if let Some(known) = rest.strip_prefix('@') {
             let mut words = known.splitn(3, ' ');
@@ -158,21 +148,14 @@ impl<'a> Call<'a> {
         } else if self.server_clock || self.once.is_some() {
             return Err(no_answer(bytes));
         }
-        let previous = if state.is_empty() { None } else { Some(state::parse(self.policy(), state)?) };
+        let previous = if state.is_empty() { None } else { Some(state::parse(self.operation.policy(), state)?) };
         Ok(Applied { previous, now, cost, admitted })
-    }
-
-    fn policy(&self) -> &'a Policy {
-        match self.operation {
-            Operation::Check(check) | Operation::Peek(check) => check.policy,
-            Operation::Refund(refund) => refund.policy,
-        }
     }
 
     fn idempotency(&self) -> Option<Idempotency<'a>> {
         match self.operation {
             Operation::Check(check) => check.idempotency,
-            Operation::Peek(_) | Operation::Refund(_) => None,
+            _ => None,
         }
     }
 }

@@ -28,17 +28,6 @@ pub(crate) fn parse(policy: &Policy, text: &str) -> Result<PolicyState, Error> {
     Ok(PolicyState::from_parts(parts))
 }
 
-/// The kind of a quota: the start of its part, and its name in the script's arguments.
-pub(crate) const fn kind(rule: &Rule) -> &'static str {
-    match rule {
-        Rule::FixedWindow(_) => "fw",
-        Rule::SlidingWindow(_) => "sw",
-        Rule::SlidingLog(_) => "sl",
-        Rule::TokenBucket(_) => "tb",
-        Rule::LeakyBucket(_) => "lb",
-    }
-}
-
 struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -46,7 +35,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn part(&mut self, rule: &Rule) -> Result<QuotaState, Error> {
-        self.literal(kind(rule))?;
+        self.literal(rule.code())?;
         self.literal("1")?;
         let state = match rule {
             Rule::FixedWindow(_) => {
@@ -67,6 +56,7 @@ impl Reader<'_> {
             Rule::TokenBucket(_) | Rule::LeakyBucket(_) => {
                 QuotaState::Bucket(BucketState { level: self.number(" ")?, at: self.instant(" ")? })
             }
+            _ => return Err(self.corrupt("an algorithm that this version does not know")),
         };
         self.literal(";")?;
         Ok(state)

@@ -107,7 +107,7 @@ impl Atomic for Redis {
 
     /// Sends one `EVALSHA`. If the server does not have the script, sends one `EVAL`, which also loads it.
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-        let call = Call::new(operation, self.config.clock == Clock::Server, self.config.min_ttl);
+        let call = Call::new(operation, self.config.clock == Clock::Server, self.config.min_ttl)?;
         let deadline = self.deadline();
         let mut answer = self.links.send(&command(&call, "EVALSHA", SCRIPT_SHA1), deadline).await?;
         if let Value::ServerError(error) = &answer

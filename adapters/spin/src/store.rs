@@ -8,17 +8,12 @@ use crate::bucket::{Atomics, Bucket};
 use crate::error;
 
 /// The capabilities of [`SpinKv`]. A decision takes a get, and a set if the request is admitted.
-pub const CAPABILITIES_KV: Capabilities = Capabilities {
-    accuracy: Accuracy::Approximate(Drift::LAST_WRITER_WINS),
-    idempotency: false,
-    round_trips: 2,
-    ..Capabilities::EXACT
-};
+pub const CAPABILITIES_KV: Capabilities =
+    Capabilities::EXACT.accuracy(Accuracy::Approximate(Drift::LAST_WRITER_WINS)).idempotency(false).round_trips(2);
 
 /// The capabilities of [`SpinAtomics`]. A decision takes a read, and a swap if the request is admitted. A key's first
 /// request takes nine operations.
-pub const CAPABILITIES_ATOMICS: Capabilities =
-    Capabilities { idempotency: false, round_trips: 2, ..Capabilities::EXACT };
+pub const CAPABILITIES_ATOMICS: Capabilities = Capabilities::EXACT.idempotency(false).round_trips(2);
 
 /// A limiter on get and put.
 pub type SpinKvLimiter<B> = BestEffortLimiter<SpinKv<B>>;

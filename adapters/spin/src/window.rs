@@ -18,16 +18,14 @@ use crate::error;
 
 /// The capabilities of [`SpinWindow`]: one fixed window, and requests of cost 1. Larger costs are not possible, because a
 /// counter shows only after an increment whether the cost has fitted.
-pub const CAPABILITIES_WINDOW: Capabilities = Capabilities {
-    algorithms: &["fixed_window"],
-    max_quotas: 1,
-    costs: false,
-    charge_denied: false,
-    refund: false,
-    idempotency: false,
-    round_trips: 3,
-    ..Capabilities::EXACT
-};
+pub const CAPABILITIES_WINDOW: Capabilities = Capabilities::EXACT
+    .algorithms(&["fixed_window"])
+    .max_quotas(1)
+    .costs(false)
+    .charge_denied(false)
+    .refund(false)
+    .idempotency(false)
+    .round_trips(3);
 
 /// A fixed window that needs `increment` and no compare-and-swap.
 ///

@@ -51,7 +51,7 @@ impl Versioned for Table {
     type Version = u64;
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { idempotency: false, round_trips: 2, ..Capabilities::EXACT }
+        Capabilities::EXACT.idempotency(false).round_trips(2)
     }
 
     async fn read(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error> {

@@ -24,7 +24,7 @@ impl Target for NetlifyBlobs {
 
     fn capabilities(&self) -> Capabilities {
         let accuracy = Accuracy::Approximate(Drift::WITHIN_LIMIT);
-        Capabilities { accuracy, idempotency: false, round_trips: 2, ..Capabilities::EXACT }
+        Capabilities::EXACT.accuracy(accuracy).idempotency(false).round_trips(2)
     }
 
     fn needs(&self) -> &'static [Group] {

@@ -1,4 +1,4 @@
-use crate::algorithm::{Algorithm, Standing, Step, checked};
+use crate::algorithm::{Algorithm, Inspect, Standing, Step, checked};
 use crate::{Error, Millis, UnixMillis};
 
 /// Fixed window: at most `limit` in each window. Windows are aligned to the Unix epoch.
@@ -113,7 +113,9 @@ impl Algorithm for FixedWindow {
             state.start = window_start(latest, self.window_ms);
         }
     }
+}
 
+impl Inspect for FixedWindow {
     fn standing(&self, state: &WindowState, now: UnixMillis) -> Standing {
         let state = self.current(state, now);
         Standing {

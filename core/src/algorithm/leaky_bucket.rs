@@ -1,4 +1,4 @@
-use crate::algorithm::{Algorithm, BucketState, Standing, Step, TokenBucket};
+use crate::algorithm::{Algorithm, BucketState, Inspect, Standing, Step, TokenBucket};
 use crate::{Error, Millis, UnixMillis};
 
 /// Leaky bucket as a shaper: a queue of up to `capacity` requests that forwards `refill` of them in each `per`, evenly spaced.
@@ -71,7 +71,9 @@ impl Algorithm for LeakyBucket {
     fn move_back(&self, state: &mut BucketState, latest: UnixMillis) {
         self.0.move_back(state, latest);
     }
+}
 
+impl Inspect for LeakyBucket {
     fn standing(&self, state: &BucketState, now: UnixMillis) -> Standing {
         self.0.standing(state, now)
     }

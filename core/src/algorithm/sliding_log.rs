@@ -1,7 +1,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::algorithm::{Algorithm, Standing, Step, checked};
+use crate::algorithm::{Algorithm, Inspect, Standing, Step, checked};
 use crate::{Error, Millis, UnixMillis};
 
 /// Sliding log: keeps every admitted request for one window, and is therefore exact in every interval.
@@ -169,7 +169,9 @@ impl Algorithm for SlidingLog {
             state.entries.push(LogEntry { at: latest, units: moved });
         }
     }
+}
 
+impl Inspect for SlidingLog {
     fn standing(&self, state: &LogState, now: UnixMillis) -> Standing {
         let entries = self.in_sight(state, Self::instant(state, now));
         Standing {

@@ -1,4 +1,4 @@
-use crate::algorithm::{Algorithm, Standing, Step, checked};
+use crate::algorithm::{Algorithm, Inspect, Standing, Step, checked};
 use crate::{Error, Millis, UnixMillis};
 
 /// Token bucket: admits bursts of up to `capacity`, and refills `refill` tokens in each `per`, evenly.
@@ -126,7 +126,9 @@ impl Algorithm for TokenBucket {
     fn move_back(&self, state: &mut BucketState, latest: UnixMillis) {
         state.at = state.at.min(latest);
     }
+}
 
+impl Inspect for TokenBucket {
     #[inline]
     fn standing(&self, state: &BucketState, now: UnixMillis) -> Standing {
         let (level, lag) = self.level(state, now);

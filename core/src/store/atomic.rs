@@ -14,23 +14,20 @@ use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMi
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
 /// use tidegate_core::store::{Atomic, AtomicLimiter, Applied, Operation};
-/// use tidegate_core::{Capabilities, Check, Error, Key, Limiter, Millis, Policy, PolicyState, Quota, Refund, UnixMillis};
+/// use tidegate_core::{Capabilities, Check, Error, ErrorKind, Key, Limiter, Millis, Policy, PolicyState, Quota, UnixMillis};
 ///
 /// #[derive(Default)]
 /// struct Table(Mutex<HashMap<String, PolicyState>>);
 ///
 /// impl Atomic for Table {
 ///     fn capabilities(&self) -> Capabilities {
-///         Capabilities { idempotency: false, ..Capabilities::EXACT }
+///         Capabilities::EXACT.idempotency(false)
 ///     }
 ///
 ///     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-///         let (policy, key, now, cost) = match operation {
-///             Operation::Check(check) | Operation::Peek(check) => (check.policy, check.key, check.now, check.cost),
-///             Operation::Refund(refund) => (refund.policy, refund.key, refund.now, refund.cost),
-///         };
+///         let (policy, now, cost) = (operation.policy(), operation.now(), operation.cost());
 ///         let mut rows = self.0.lock().unwrap();
-///         let row = rows.entry(key.storage_key(policy)).or_insert_with(|| policy.initial_state());
+///         let row = rows.entry(operation.key().storage_key(policy)).or_insert_with(|| policy.initial_state());
 ///         let before = row.clone();
 ///         let admitted = match operation {
 ///             Operation::Check(_) => policy.decide(row, now, cost).is_allowed(),
@@ -39,6 +36,7 @@ use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMi
 ///                 policy.refund(row, refund.charged_at, now, cost);
 ///                 false
 ///             }
+///             _ => return Err(Error::new(ErrorKind::Unsupported, "an unknown operation")),
 ///         };
 ///         Ok(Applied { previous: Some(before), now, cost, admitted })
 ///     }
@@ -84,6 +82,7 @@ pub trait Atomic: MaybeSend + MaybeSync {
 
 /// An operation that an [`Atomic`] store applies in one step.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Operation<'a> {
     /// Decide by [`Policy::decide`] and store the new state.
     Check(Check<'a>),
@@ -91,6 +90,44 @@ pub enum Operation<'a> {
     Peek(Check<'a>),
     /// Refund by [`Policy::refund`] and store the new state.
     Refund(Refund<'a>),
+}
+
+impl<'a> Operation<'a> {
+    /// The policy.
+    #[must_use]
+    pub const fn policy(&self) -> &'a Policy {
+        match self {
+            Self::Check(check) | Self::Peek(check) => check.policy,
+            Self::Refund(refund) => refund.policy,
+        }
+    }
+
+    /// The key.
+    #[must_use]
+    pub const fn key(&self) -> &'a Key {
+        match self {
+            Self::Check(check) | Self::Peek(check) => check.key,
+            Self::Refund(refund) => refund.key,
+        }
+    }
+
+    /// The cost of the request, or the amount to refund.
+    #[must_use]
+    pub const fn cost(&self) -> u64 {
+        match self {
+            Self::Check(check) | Self::Peek(check) => check.cost,
+            Self::Refund(refund) => refund.cost,
+        }
+    }
+
+    /// The caller's clock.
+    #[must_use]
+    pub const fn now(&self) -> UnixMillis {
+        match self {
+            Self::Check(check) | Self::Peek(check) => check.now,
+            Self::Refund(refund) => refund.now,
+        }
+    }
 }
 
 /// The previous state of a key, and how an [`Atomic`] store decided.

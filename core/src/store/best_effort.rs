@@ -87,7 +87,7 @@ fn last_writer_wins(Load { limit, in_flight, .. }: Load) -> u64 {
 /// impl BestEffort for Shelf {
 ///     fn capabilities(&self) -> Capabilities {
 ///         let accuracy = Accuracy::Approximate(Drift::LAST_WRITER_WINS);
-///         Capabilities { accuracy, idempotency: false, ..Capabilities::EXACT }
+///         Capabilities::EXACT.accuracy(accuracy).idempotency(false)
 ///     }
 ///
 ///     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {

@@ -45,7 +45,7 @@ impl Capabilities {
 ///
 /// impl Native for Platform {
 ///     fn capabilities(&self) -> Capabilities {
-///         Capabilities { algorithms: &["fixed_window"], ..Capabilities::NATIVE }
+///         Capabilities::NATIVE.algorithms(&["fixed_window"])
 ///     }
 ///
 ///     async fn limit(&self, _: Check<'_>) -> Result<bool, Error> {
@@ -78,14 +78,7 @@ impl<S: Native> NativeLimiter<S> {
 
 impl<S: Native> Limiter for NativeLimiter<S> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_quotas: 1,
-            peek: false,
-            refund: false,
-            reset: false,
-            idempotency: false,
-            ..self.store.capabilities()
-        }
+        self.store.capabilities().max_quotas(1).peek(false).refund(false).reset(false).idempotency(false)
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {

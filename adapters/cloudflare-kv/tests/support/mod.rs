@@ -161,7 +161,7 @@ async fn turn() {
 
 impl BestEffort for Kv {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { accuracy: Accuracy::Approximate(Drift::LAST_WRITER_WINS), ..Capabilities::EXACT }
+        Capabilities::EXACT.accuracy(Accuracy::Approximate(Drift::LAST_WRITER_WINS))
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {

@@ -126,7 +126,7 @@ impl<T: Transport> Atomic for Rest<T> {
 
     /// Sends one `EVALSHA`. If the database does not have the script, sends one `EVAL`, which also loads it.
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-        let call = Call::new(operation, self.config.clock == Clock::Server, self.config.min_ttl);
+        let call = Call::new(operation, self.config.clock == Clock::Server, self.config.min_ttl)?;
         let deadline = self.deadline();
         let (script, sha1) = self.config.script();
         let run = |name, script| self.ask(json::command(|word| call.words(name, script, word)), &deadline);

@@ -19,7 +19,7 @@ impl Failing {
 
 impl Limiter for Failing {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { algorithms: &["token_bucket"], ..Capabilities::EXACT }
+        Capabilities::EXACT.algorithms(&["token_bucket"])
     }
 
     async fn check(&self, _: Check<'_>) -> Result<Decision, Error> {

@@ -117,8 +117,8 @@ impl From<Status> for Outcome {
     fn from(status: Status) -> Self {
         match status {
             Status::Allowed => Self::Allowed,
-            Status::Denied => Self::Denied,
             Status::NeverAdmissible => Self::NeverAdmissible,
+            _ => Self::Denied,
         }
     }
 }
