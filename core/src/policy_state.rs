@@ -313,7 +313,7 @@ impl Policy {
 
 /// Decides by the only rule of a policy. Most policies have one rule, and this path is optimized for them.
 #[inline]
-pub(crate) fn decide_alone<A: Algorithm>(rule: &A, state: &mut A::State, now: UnixMillis, cost: u64) -> Decision {
+pub(crate) fn decide_alone<A: Inspect>(rule: &A, state: &mut A::State, now: UnixMillis, cost: u64) -> Decision {
     rule.move_back(state, now + MAX_CLOCK_SKEW);
     let step = rule.step(state, now, cost);
     decision_of_one(step, rule.standing(state, now), now)

@@ -31,7 +31,7 @@ fn the_worked_example_of_the_two_counter_window_is_49_and_a_half() {
     let state = SlidingState { start: UnixMillis::new(60_000), previous: 42, current: 18 };
     // Half a request too many for one more at 49.5 of 50. The previous window's 42 weigh half a request less after
     // 60 s / 42 / 2 = 714.3 ms.
-    let ask = |after_ms| window.ask(&state, UnixMillis::new(75_000 + after_ms), 1);
+    let ask = |after_ms: u64| window.ask(&state, UnixMillis::new(75_000 + after_ms), 1);
     assert_eq!(ask(0), Step::Denied { retry_after: Millis::new(715) });
     assert_eq!(ask(714), Step::Denied { retry_after: Millis::new(1) });
     assert_eq!(ask(715), Step::Admitted { delay: Millis::ZERO });

@@ -107,7 +107,7 @@ proptest! {
             Rule::TokenBucket(bucket) => slow(bucket),
             Rule::LeakyBucket(bucket) => slow(bucket.bucket()),
             Rule::SlidingWindow(_) => false,
-            Rule::FixedWindow(_) | Rule::SlidingLog(_) => true,
+            _ => true,
         });
         let most = quota.rule().maximum(start, start + Millis::new(span));
         let policy = Policy::new("law", [quota]).unwrap();
@@ -381,9 +381,9 @@ proptest! {
         let policy = Policy::new("law", [quota.clone()]).unwrap();
         let (_, state) = replay(&policy, start, &arrivals);
         let most = match quota.rule() {
-            Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::FixedWindow(_) => 1 + 16,
             Rule::SlidingWindow(_) => 1 + 24,
             Rule::SlidingLog(rule) => 1 + 4 + 12 * usize::try_from(rule.window().get().min(12)).unwrap(),
+            _ => 1 + 16,
         };
         prop_assert!(policy.encode(&state).len() <= most);
     }

@@ -14,7 +14,9 @@ use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMi
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
 /// use tidegate_core::store::{Atomic, AtomicLimiter, Applied, Operation};
-/// use tidegate_core::{Capabilities, Check, Error, ErrorKind, Key, Limiter, Millis, Policy, PolicyState, Quota, UnixMillis};
+/// use tidegate_core::{
+///     Capabilities, Check, Error, ErrorKind, Key, Limiter, Millis, Policy, PolicyState, Quota, Refund, UnixMillis,
+/// };
 ///
 /// #[derive(Default)]
 /// struct Table(Mutex<HashMap<String, PolicyState>>);
