@@ -146,7 +146,7 @@ impl Policy {
             };
             if !fits {
                 return Err(corrupt(format_args!(
-                    "quotas[{place}]: {} is no state of a {}",
+                    "quotas[{place}]: {} is not a state of a {}",
                     Shown(state),
                     quota.rule().name()
                 )));

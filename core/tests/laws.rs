@@ -437,11 +437,11 @@ fn an_invalid_state_is_described_in_the_error() {
     let told = |state| policy.verify(&PolicyState::from_parts(vec![state]), at).unwrap_err().to_string();
     let misaligned = told(QuotaState::Window(WindowState { start: at, used: 3 }));
     assert!(
-        misaligned.contains("3 used in a window from 1500 ms since the epoch is no state of a fixed_window"),
+        misaligned.contains("3 used in a window from 1500 ms since the epoch is not a state of a fixed_window"),
         "{misaligned}"
     );
     let other = told(QuotaState::Bucket(BucketState { level: 7, at }));
-    assert!(other.contains("quotas[0]: a level of 7 at 1500 ms since the epoch is no state"), "{other}");
+    assert!(other.contains("quotas[0]: a level of 7 at 1500 ms since the epoch is not a state"), "{other}");
 }
 
 #[test]
