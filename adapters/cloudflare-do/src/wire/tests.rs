@@ -76,7 +76,7 @@ fn policy(quotas: RangeInclusive<usize>) -> impl Strategy<Value = Policy> {
     })
 }
 
-/// A call whose policy is leaked; a test is short.
+/// A call whose policy is leaked, because a test is short.
 fn call() -> impl Strategy<Value = Call<'static>> {
     let once = (any::<[u8; 16]>(), any::<u64>()).prop_map(|(token, ttl)| Once { token, ttl: Millis::new(ttl) });
     let key = prop::collection::vec(any::<u8>(), 0..300).prop_map(Key::new);
@@ -141,8 +141,8 @@ proptest! {
         prop_assert!([200, 400].contains(&reply.status), "{}", String::from_utf8_lossy(&reply.body));
     }
 
-    /// Calls for one key may contradict each other, and may return leases that were never granted. What is stored stays
-    /// a valid state.
+    /// Calls for one key may contradict each other, and may return leases that were never granted. The stored state
+    /// stays valid.
     #[test]
     fn calls_that_contradict_each_other_leave_a_sound_state(
         policy in prop_oneof![policy(1..=8), policy(1..=1)],

@@ -21,7 +21,7 @@ pub(crate) fn no_answer(why: NoAnswer, deadline: Millis) -> Error {
     }
 }
 
-/// The status is not one that the script answers with; `said` is the body.
+/// The status is not that of an answer of the script. `said` is the body.
 pub(crate) fn status(code: u16, said: &str) -> Error {
     let (kind, what) = match code {
         401 | 403 => (ErrorKind::Refused, "the token is refused; write the database's UPSTASH_REDIS_REST_TOKEN"),
