@@ -93,8 +93,8 @@ impl Held {
         self
     }
 
-    /// The leases and the state after a reset: what is lent may still be spent, so it stays charged. `None` if nothing is
-    /// lent. A reset carries no time, so a window's leases count as lent until the window ends.
+    /// The leases and the state after a reset: lent units may still be spent, so they stay charged. `None` if nothing
+    /// is lent. A reset carries no time, so a window's leases count as lent until the window ends.
     pub(crate) fn reset(mut self, policy: &Policy, state: &PolicyState) -> Option<(Self, PolicyState)> {
         let used = match (policy.quotas()[0].rule(), &state.parts()[0]) {
             (Rule::TokenBucket(bucket), QuotaState::Bucket(level)) => {

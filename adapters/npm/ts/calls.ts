@@ -1,7 +1,7 @@
 import type { Caller, Gate } from "#upstash/glue";
 import type { Queue } from "./queue.js";
 
-/** A store's answer: a status in HTTP's terms, the bytes, and their version if the store tells it. */
+/** A store's answer: an HTTP status, the bytes, and their version if the store reports it. */
 export type Answer = [status: number, bytes: Uint8Array, version?: string | undefined];
 
 /** Sends a request to the store. It throws if there is no answer. */

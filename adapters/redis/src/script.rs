@@ -17,7 +17,7 @@ pub const SCRIPT_SHA1: &str = "8b69fd28abf0fb10ac17a58fc1d40285917195f4";
 /// (<https://upstash.com/docs/redis/features/key-locking>). Stock Redis rejects the flag.
 pub const LOCKING_SCRIPT: &str = match str::from_utf8(&BARE) {
     Ok(text) => text,
-    Err(_) => panic!("decide.lua is no UTF-8"),
+    Err(_) => panic!("decide.lua is not UTF-8"),
 };
 
 /// The SHA-1 of [`LOCKING_SCRIPT`].
@@ -137,7 +137,7 @@ impl<'a> Call<'a> {
     /// Reads the script's answer.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] for anything that is no answer of this script.
+    /// [`ErrorKind::Corrupt`] for anything that is not an answer of this script.
     pub(crate) fn answer(&self, bytes: &[u8]) -> Result<Applied, Error> {
         let text = std::str::from_utf8(bytes).map_err(|_| no_answer(bytes))?;
         let (admitted, rest) = match text.split_at_checked(1) {
@@ -205,7 +205,7 @@ fn ttl(span: Millis) -> u64 {
 
 fn no_answer(bytes: &[u8]) -> Error {
     let shown: String = String::from_utf8_lossy(bytes).chars().take(60).collect();
-    Error::new(ErrorKind::Corrupt, format!("{shown:?} is no answer of Tidegate's script; is this a Redis server?"))
+    Error::new(ErrorKind::Corrupt, format!("{shown:?} is not an answer of Tidegate's script; is this a Redis server?"))
 }
 
 #[cfg(test)]
@@ -216,7 +216,7 @@ mod tests {
     use super::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1};
 
     #[test]
-    fn the_sha1_is_the_scripts() {
+    fn the_sha1_matches_the_script() {
         for (script, sha1) in [(SCRIPT, SCRIPT_SHA1), (LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1)] {
             let digest = Sha1::digest(script.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
                 let _ = write!(hex, "{byte:02x}");

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_error_is_read_from_every_form_that_hosts_give_it() {
+    fn a_server_error_is_parsed_from_every_hosts_text() {
         let old = "An error was signalled by the server - ";
         for (text, code) in [
             (format!("{old}NoScriptError: No matching script. Please use EVAL."), "NOSCRIPT"),

@@ -90,7 +90,7 @@ impl FromStr for Nat64Prefix {
     type Err = Error;
 
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) for what is no such prefix.
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a text that is not such a prefix.
     fn from_str(text: &str) -> Result<Self, Error> {
         let parts = text.split_once('/').and_then(|(network, bits)| Some((network.parse().ok()?, bits.parse().ok()?)));
         let (network, bits) = parts.ok_or_else(|| {
