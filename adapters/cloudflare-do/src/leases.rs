@@ -35,8 +35,7 @@ use crate::wire::{Action, Returned};
 /// - A decision from a lease has no `remaining`, because the isolate does not know what others have left. Only the object
 ///   denies. If the object fails, what is left of a lease is still spent, and then checks return the error.
 /// - A reset does not recall leases: lent units stay charged until the lease ends. After a change of the limit, the
-/// next
-///   check returns the lease.
+///   next check returns the lease.
 /// - The isolate measures a lease's lifetime by its own clock, from before it asked. So the clocks of isolates and objects
 ///   need not agree.
 #[derive(Debug)]
