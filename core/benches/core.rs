@@ -1,4 +1,4 @@
-//! The cost of a decision, beside the governor crate's in the same run.
+//! The cost of a decision, compared with the governor crate in the same run.
 //!
 //! `cargo bench -p tidegate-core`
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
@@ -15,13 +15,13 @@ use tidegate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, Rule, Unix
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const KEYS: usize = 10_000;
-/// Rounds of which the best counts: what else runs on the machine only ever adds.
+/// The number of rounds. The fastest counts, because other load on the machine only makes a round slower.
 const ROUNDS: usize = 60;
 
 fn main() {
     println!("One step of an algorithm, decided and charged (ns, best of {ROUNDS} rounds)");
     steps();
-    println!("\nA check of one of {KEYS} keys (ns a check, best of {ROUNDS} rounds, lower is better)");
+    println!("\nA check of one of {KEYS} keys (ns per check, best of {ROUNDS} rounds, lower is better)");
     keyed();
 }
 
@@ -75,7 +75,7 @@ fn best(iterations: u32, mut body: impl FnMut()) -> f64 {
     best.as_nanos() as f64 / f64::from(iterations)
 }
 
-/// Both limiters hold the same keys as text, in the same order, and admit everything.
+/// Compares both limiters with the same text keys, in the same order, all requests admitted.
 fn keyed() {
     let names: Vec<String> = (0..KEYS).map(|n| format!("ip:10.{}.{}.{}", n / 2500, n / 50 % 50, n % 50)).collect();
     let keys: Vec<Key> = names.iter().map(Key::new).collect();
@@ -112,7 +112,7 @@ fn keyed() {
     }
 }
 
-/// Both bodies turn by turn, so that both meet the same machine.
+/// Alternates between both bodies, so that other load affects both alike.
 fn compare(threads: usize, ours: impl Fn(usize) + Sync, theirs: impl Fn(usize) + Sync) -> (f64, f64) {
     let (mut best_ours, mut best_theirs) = (f64::MAX, f64::MAX);
     for _ in 0..ROUNDS {
@@ -122,11 +122,11 @@ fn compare(threads: usize, ours: impl Fn(usize) + Sync, theirs: impl Fn(usize) +
     (best_ours, best_theirs)
 }
 
-/// Wall time a check, over all threads, each starting elsewhere among the keys and going through them in no order, as
-/// clients come.
+/// Wall time per check over all threads. Each thread starts at a different key, and visits the keys in a scattered
+/// order, like requests of many clients.
 fn time(threads: usize, body: impl Fn(usize) + Sync) -> f64 {
     const PASSES: usize = 5;
-    // Prime, so that it shares no factor with their number, and far from it.
+    // A prime, so that it shares no factor with the number of keys.
     const STRIDE: usize = 7_919;
     let start = Instant::now();
     thread::scope(|scope| {

@@ -66,8 +66,8 @@ impl Policy {
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] for bytes of another version or of a policy with another shape, for too few or too many
-    /// bytes, and for a state that [`Policy::verify`] rejects. A corrupt state is never a free pass: what to do about it
-    /// is the caller's choice.
+    /// bytes, and for a state that [`Policy::verify`] rejects. The caller must not treat a corrupt state as
+    /// an unused one.
     pub fn decode(&self, bytes: &[u8], now: UnixMillis) -> Result<PolicyState, Error> {
         let mut rest = Reader { bytes, at: 0 };
         let mut parts = Vec::with_capacity(self.quotas().len());
@@ -146,7 +146,7 @@ impl Policy {
             };
             if !fits {
                 return Err(corrupt(format_args!(
-                    "quotas[{place}]: {} is no state of a {}",
+                    "quotas[{place}]: {} is not a state of a {}",
                     Shown(state),
                     quota.rule().name()
                 )));

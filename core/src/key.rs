@@ -49,7 +49,7 @@ impl Key {
     /// The maximum length of a key, in bytes.
     ///
     /// A [storage key](Key::storage_key) is then at most 320 bytes (a policy of eight quotas), and under 255 with up to
-    /// four: within what Workers KV (512), Netlify Blobs (600) and Fastly's KV Store (1024) take.
+    /// four: within the limits of Workers KV (512), Netlify Blobs (600) and Fastly's KV Store (1024).
     pub const LEN_MAX: usize = 128;
 
     /// A key from any bytes. See [`Key`] for the encoding.
@@ -83,8 +83,8 @@ impl Key {
 
     /// A key of an API key that was found valid: the first 128 bits of its SHA-256, never the secret.
     ///
-    /// The hash hides secrets that were drawn at random. It has no salt, for every place must find the same key, so a
-    /// secret that can be guessed can be found from its hash.
+    /// The hash protects random secrets. It has no salt, because every host must compute the same key. So a guessable
+    /// secret can be found from its hash.
     ///
     /// ```
     /// use tidegate_core::Key;

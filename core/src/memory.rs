@@ -32,9 +32,9 @@ use self::table::Fingerprint;
 /// `cargo bench -p tidegate-core --bench memory` measures these numbers.
 ///
 /// A key expires when its state has no effect any more: a window's length after its last request, or the time that a
-/// bucket takes to drain. Calls remove expired keys: each one inspects a few entries of its own shard while a pass over it
-/// is under way, and every 64th call inspects 256 entries of another shard. After a pass, a shard shrinks if it is less
-/// than a quarter full. Growing and shrinking moves the entries of one shard at once, while its lock is held.
+/// bucket takes to drain. Calls remove expired keys: each one inspects a few entries of its own shard while a pass over
+/// it is in progress, and every 64th call inspects 256 entries of another shard. After a pass, a shard shrinks if it is
+/// less than a quarter full. Growing and shrinking moves the entries of one shard at once, while its lock is held.
 /// [`MemoryLimiter::sweep`] removes all expired keys immediately.
 ///
 /// # Capacity
@@ -46,7 +46,7 @@ use self::table::Fingerprint;
 /// token is decided and charged like any other, and its retry is charged again.
 ///
 /// # Time
-/// Time is the caller's. Two callers whose clocks differ by `d` see what one caller whose clock steps back by `d` would.
+/// Time is the caller's. Callers whose clocks differ by `d` are treated like one caller whose clock steps back by `d`.
 /// A key that expired while a clock was ahead is unused when the clock steps back. A clock that was ahead by more than one
 /// minute does not keep a key longer than one minute beyond its policy's time.
 ///

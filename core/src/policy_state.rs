@@ -253,7 +253,8 @@ impl Policy {
         quotas.map(|(quota, state)| quota.rule().standing(state, now).reset_after()).max().unwrap_or_default()
     }
 
-    /// Undoes what a wrong clock did: no part of the state lies more than [`MAX_CLOCK_SKEW`] ahead of `now` afterwards.
+    /// Undoes the effect of a wrong clock: afterwards, no part of the state lies more than [`MAX_CLOCK_SKEW`] ahead of
+    /// `now`.
     fn move_back(&self, state: &mut PolicyState, now: UnixMillis) {
         for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
             quota.rule().move_back(state, now + MAX_CLOCK_SKEW);

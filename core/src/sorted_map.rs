@@ -98,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_map_of_the_standard_library(steps in prop::collection::vec((0..4u8, "[a-c]{0,2}", 0..9u32), 0..60)) {
+        fn it_agrees_with_a_btree_map(steps in prop::collection::vec((0..4u8, "[a-c]{0,2}", 0..9u32), 0..60)) {
             let (mut map, mut model) = (SortedMap::new(), BTreeMap::<String, u32>::new());
             for (step, key, value) in steps {
                 match step {

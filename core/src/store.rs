@@ -18,7 +18,7 @@
 //! **Lifetime.** A `ttl` is a span, which the store measures with its own clock from the moment of the write. The driver
 //! computes it from the caller's clock: after the `ttl`, the state has no effect. So the store must keep the value for at least
 //! the whole `ttl`, and may keep it longer: an old state decides like an absent one. At the instant `write + ttl` itself, both
-//! are right. A value that the store removes early is a fresh start for its key.
+//! are right. If the store removes a value early, its key starts unused.
 //!
 //! **Errors.** A store returns [`Timeout`](crate::ErrorKind::Timeout) if it does not know whether it applied a call, and
 //! [`Unavailable`](crate::ErrorKind::Unavailable) if it could not reach the store. These are the kinds on which a caller may

@@ -60,11 +60,12 @@ impl fmt::Display for Millis {
 /// How far the clocks of two hosts may differ before one of them counts as wrong: one minute.
 ///
 /// A state may lie ahead of a request's clock, because the request comes from a host whose clock is behind. Within this
-/// bound the request waits for its clock to catch up, so that no clock gives anything away. A state that lies further
+/// bound the request waits for its clock to catch up, so that no clock admits more. A state that lies further
 /// ahead was written by a wrong clock, and the next decision moves it back to this bound. So a wrong clock locks a key,
 /// or keeps its state, for at most one minute longer than the policy itself does.
 ///
-/// The bound is the same for all hosts and stores, because a key has one state and they all have to read it alike.
+/// The bound is the same for all hosts and stores, because a key has one state, which they all must interpret the same
+/// way.
 ///
 /// ```
 /// use tidegate_core::{MAX_CLOCK_SKEW, Millis, Policy, Quota, UnixMillis};

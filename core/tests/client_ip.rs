@@ -149,7 +149,7 @@ fn a_header_that_is_not_utf8_is_unreadable() {
 }
 
 #[test]
-fn one_address_has_many_notations() {
+fn different_notations_of_an_address_are_equal() {
     let cases = [
         ("192.0.2.1", "192.0.2.1"),
         (" \t192.0.2.1 ", "192.0.2.1"),
@@ -172,7 +172,7 @@ fn one_address_has_many_notations() {
 }
 
 #[test]
-fn values_that_are_no_address_are_rejected() {
+fn values_that_are_not_an_address_are_rejected() {
     let unreadable = [
         "192.0.2.01",
         "192.000.2.1",
@@ -219,7 +219,7 @@ fn values_that_are_no_address_are_rejected() {
 }
 
 #[test]
-fn the_prefix_is_settable_within_bounds() {
+fn the_prefix_length_is_bounded() {
     let cases = [
         (48, "2001:db8:1::/48"),
         (56, "2001:db8:1:ff00::/56"),
@@ -280,7 +280,7 @@ fn embedded_ipv4_addresses_identify_the_client() {
 }
 
 #[test]
-fn an_embedded_address_that_is_not_public_is_no_client() {
+fn an_embedded_address_that_is_not_public_is_rejected() {
     for [a, b, c, d] in [
         [0, 0, 0, 0],
         [0, 1, 2, 3],
@@ -323,7 +323,7 @@ fn operator_prefixes_of_every_length_are_translated() {
         assert_eq!(found("2001:db9::1"), "2001:db9::/64", "{prefix}");
         assert_eq!(prefix.to_string().parse::<Nat64Prefix>().unwrap(), prefix);
     }
-    // Networks that an operator translates for have private addresses.
+    // An operator's prefix may translate private addresses.
     let local: Nat64Prefix = "64:ff9b:1::/96".parse().unwrap();
     let well_known: Nat64Prefix = "64:ff9b::/96".parse().unwrap();
     let source = ClientIpSource::new(Platform::Direct).nat64_prefixes([local, well_known]);
@@ -379,7 +379,7 @@ mod behind_proxies {
             (trusted, &[("x-forwarded-for", "192.0.2.1, 2002:c633:6401::1")], "198.51.100.1"),
             (trusted, &[], "absent"),
             (trusted, &[("forwarded", "for=192.0.2.1"), ("x-real-ip", "192.0.2.1")], "absent"),
-            // A peer that is no proxy is the client, whatever it sends.
+            // A peer that is not a proxy is the client, whatever it sends.
             (PEER.into(), &[("x-forwarded-for", "192.0.2.1")], "198.51.100.7"),
             ("2002:a00:1::1".parse().unwrap(), &[("x-forwarded-for", "192.0.2.1")], "unreadable"),
         ];
@@ -409,7 +409,7 @@ mod behind_proxies {
     }
 
     #[test]
-    fn texts_that_are_no_network_are_rejected() {
+    fn texts_that_are_not_a_network_are_rejected() {
         for text in ["", "10.0.0.0/33", "10.0.0", "proxy.example", "0.0.0.0/0", "::/0", "10.0.0.0/8 "] {
             let error = ClientIpSource::behind_proxies([text]).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -421,7 +421,7 @@ mod behind_proxies {
 
     proptest! {
         #[test]
-        fn what_a_client_sends_before_its_own_address_changes_nothing(
+        fn entries_that_a_client_prepends_change_nothing(
             forged in proptest::collection::vec("[ -~]{0,60}", 0..4),
             joined in any::<bool>(),
         ) {
@@ -444,7 +444,7 @@ proptest! {
     }
 
     #[test]
-    fn every_address_comes_back_from_every_notation(address in any::<IpAddr>(), port in any::<u16>(), zone in "[a-z0-9._-]{1,8}") {
+    fn every_address_parses_from_every_notation(address in any::<IpAddr>(), port in any::<u16>(), zone in "[a-z0-9._-]{1,8}") {
         let whole = Ipv6Prefix::new(128).unwrap();
         prop_assume!(!address.to_canonical().is_unspecified());
         prop_assume!(ClientIp::new(address, whole).address() == address.to_canonical(), "it embeds another address");
@@ -472,8 +472,8 @@ proptest! {
     }
 
     #[test]
-    fn two_addresses_are_one_client_if_and_only_if_they_share_the_prefix(one in any::<u128>(), flipped in 0_u32..128, bits in 48_u8..=128) {
-        // Outside of the ranges that embed IPv4 addresses.
+    fn two_addresses_are_one_client_only_if_they_share_the_prefix(one in any::<u128>(), flipped in 0_u32..128, bits in 48_u8..=128) {
+        // Outside the ranges that embed IPv4 addresses.
         let one = one | 1 << 127;
         prop_assume!(flipped != 127);
         let prefix = Ipv6Prefix::new(bits).expect("within bounds");
@@ -483,7 +483,7 @@ proptest! {
     }
 
     #[test]
-    fn a_forged_header_changes_no_client(forged in "[ -~]{0,40}", place in 0_usize..3) {
+    fn a_forged_header_does_not_change_the_client(forged in "[ -~]{0,40}", place in 0_usize..3) {
         let names = ["x-forwarded-for", "x-client-ip", "forwarded"];
         let headers = [(names[place], forged.as_str()), ("cf-connecting-ip", "192.0.2.1")];
         prop_assert_eq!(find(&ClientIpSource::new(Platform::Cloudflare), &headers, None), "192.0.2.1");

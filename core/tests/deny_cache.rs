@@ -1,4 +1,4 @@
-//! The cache of denials: it answers what the limiter behind it would, and asks less.
+//! The deny cache: it answers as the limiter behind it would, with fewer checks of that limiter.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::future::Future;
@@ -15,7 +15,7 @@ use tidegate_core::{
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
-/// A limiter that counts how often it is asked, and can be made to answer late or to fail.
+/// A limiter that counts its checks, and can be made to answer late or to fail.
 #[derive(Default)]
 struct Store {
     counts: MemoryLimiter,
@@ -82,7 +82,7 @@ enum Step {
     Reset { policy: usize, limit: u64 },
 }
 
-/// Most steps are of one policy and one limit, so that there is something to recall.
+/// Most steps use the same policy and limit, so that the cache has denials to return.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     (0..7usize, 2..5u64).prop_flat_map(|(policy, limit)| prop::collection::vec(step(policy, limit), 1..160))
 }
@@ -100,7 +100,7 @@ fn step(policy: usize, limit: u64) -> impl Strategy<Value = Step> {
 }
 
 #[test]
-fn it_answers_what_the_limiter_would_whatever_happens() {
+fn any_sequence_is_answered_as_by_the_limiter() {
     static RECALLED: AtomicU64 = AtomicU64::new(0);
     proptest!(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() }, |(steps in steps())| {
         let (store, alone) = (Store::default(), MemoryLimiter::new());
@@ -113,7 +113,7 @@ fn it_answers_what_the_limiter_would_whatever_happens() {
                     let (policy, token) = (&policies(limit)[policy], token.map(|token| token.to_string()));
                     let mut check = Check::new(policy, &key, now).cost(cost);
                     if let Some(token) = &token {
-                        // Longer than all the steps: when a token is forgotten is the store's matter, not the cache's.
+                        // Longer than all the steps together, because the store and not the cache expires tokens.
                         check = check.idempotent(token, Millis::from_secs(3_600));
                     }
                     let (expected, decision) = (alone.decide(check), block_on(cached.check(check)).unwrap());
@@ -123,7 +123,7 @@ fn it_answers_what_the_limiter_would_whatever_happens() {
                         RECALLED.fetch_add(1, Ordering::Relaxed);
                         prop_assert_eq!(decision.status(), expected.status());
                         prop_assert_eq!(decision.decided_at(), now);
-                        // What was admitted meanwhile, at another cost or limit, may have made it longer.
+                        // Requests admitted meanwhile at another cost or limit may have made the wait longer.
                         prop_assert!(decision.retry_after().is_some());
                         prop_assert!(decision.retry_after() <= expected.retry_after());
                     }
@@ -141,11 +141,11 @@ fn it_answers_what_the_limiter_would_whatever_happens() {
             }
         }
     });
-    assert!(RECALLED.load(Ordering::Relaxed) > 300, "the cache was hardly ever used");
+    assert!(RECALLED.load(Ordering::Relaxed) > 300, "the cache answered too few checks");
 }
 
 #[test]
-fn a_blocked_key_asks_nothing_until_its_wait_is_over() {
+fn a_blocked_key_does_not_reach_the_store_until_its_wait_ends() {
     let (store, policy, key) = (Store::default(), &policies(2)[0], Key::new("ip:192.0.2.1"));
     let limiter = DenyCache::new(&store);
     let ask = |ms| block_on(limiter.check(Check::new(policy, &key, NOW + Millis::new(ms)))).unwrap();
@@ -155,7 +155,7 @@ fn a_blocked_key_asks_nothing_until_its_wait_is_over() {
 }
 
 #[test]
-fn a_reset_elsewhere_is_seen_when_the_hold_is_over() {
+fn a_reset_elsewhere_takes_effect_when_the_hold_ends() {
     let (store, policy, key) = (Store::default(), &policies(2)[0], Key::new("ip:192.0.2.1"));
     let limiter = DenyCache::new(&store).hold(Millis::new(100));
     let ask = |ms| block_on(limiter.check(Check::new(policy, &key, NOW + Millis::new(ms)))).unwrap();
@@ -166,7 +166,7 @@ fn a_reset_elsewhere_is_seen_when_the_hold_is_over() {
 }
 
 #[test]
-fn a_denial_that_was_under_way_during_a_refund_is_not_kept() {
+fn a_denial_in_flight_during_a_refund_is_not_cached() {
     let (store, policy, key) = (Store::default(), &policies(2)[0], Key::new("ip:192.0.2.1"));
     let limiter = DenyCache::new(&store);
     let check = Check::new(policy, &key, NOW);
@@ -184,7 +184,7 @@ fn a_denial_that_was_under_way_during_a_refund_is_not_kept() {
 }
 
 #[test]
-fn no_more_keys_are_kept_than_there_is_room_for() {
+fn the_cache_holds_no_more_keys_than_its_capacity() {
     let (store, policy) = (Store::default(), &policies(2)[0]);
     let limiter = DenyCache::new(&store).capacity(8);
     let ask = |client: u64| {
@@ -195,7 +195,7 @@ fn no_more_keys_are_kept_than_there_is_room_for() {
         assert!(ask(client).is_allowed());
         assert!(!ask(client).is_allowed());
     }
-    // The ninth had no room until the others were forgotten.
+    // The ninth key had no room until the others were evicted.
     assert_eq!(ask(8).origin(), Origin::DenyCache);
     assert_eq!(ask(0).origin(), Origin::Store);
 }

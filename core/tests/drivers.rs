@@ -1,4 +1,4 @@
-//! The drivers of the store tiers, over small stores that can be made to misbehave.
+//! The drivers of the store tiers, over small fake stores that can be made to misbehave.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::HashMap;
@@ -25,12 +25,12 @@ fn policy() -> Policy {
     Policy::new("api", [burst, minute]).unwrap()
 }
 
-/// Bytes with a version, as a store keeps them; the counters tell what a driver did, the rivals what it met.
+/// A store of bytes with a version. It counts the writes, and can make them conflict.
 #[derive(Default)]
 struct Table {
     rows: Mutex<HashMap<String, (Vec<u8>, u64)>>,
     writes: AtomicU32,
-    /// How many writes lose to a rival that comes first.
+    /// How many writes lose to a concurrent writer.
     rivals: AtomicU32,
 }
 
@@ -52,7 +52,7 @@ impl Table {
     }
 }
 
-/// Lets every other task go first, as a network does.
+/// Yields once, so that other tasks run meanwhile, as during a network call.
 async fn turn() {
     let mut waited = false;
     poll_fn(|context| {
@@ -65,7 +65,7 @@ async fn turn() {
     .await;
 }
 
-/// Runs futures side by side, each a step at a time.
+/// Runs futures concurrently, polling each in turn.
 fn together<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut slots: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     block_on(poll_fn(|context| {
@@ -135,7 +135,7 @@ impl BestEffort for Shelf {
     }
 }
 
-/// Every driver decides as the memory store does when requests come one after another.
+/// Every driver decides sequential requests as the memory store does.
 fn decides_as_memory_does(limiter: &impl Limiter) {
     let (policy, memory) = (policy(), MemoryLimiter::new());
     let keys = ["ip:192.0.2.1", "ip:192.0.2.2"].map(Key::new);
@@ -168,7 +168,7 @@ fn best_effort_decides_as_memory_does() {
 }
 
 #[test]
-fn versioned_is_exact_side_by_side() {
+fn versioned_is_exact_under_concurrency() {
     let (limiter, policy, key) = (VersionedLimiter::new(Table::default()).attempts(100), policy(), Key::new("k"));
     let answers = together((0..50).map(|_| limiter.check(Check::new(&policy, &key, NOW))));
     assert_eq!(answers.iter().filter(|answer| answer.as_ref().unwrap().is_allowed()).count(), 5);
@@ -176,14 +176,14 @@ fn versioned_is_exact_side_by_side() {
 }
 
 #[test]
-fn best_effort_is_not() {
+fn best_effort_overadmits_under_concurrency() {
     let (limiter, policy, key) = (BestEffortLimiter::best_effort(Shelf::default()), policy(), Key::new("k"));
     let answers = together((0..50).map(|_| limiter.check(Check::new(&policy, &key, NOW))));
     assert_eq!(answers.iter().filter(|answer| answer.as_ref().unwrap().is_allowed()).count(), 50);
 }
 
 #[test]
-fn out_of_attempts_is_contended_and_charges_nothing() {
+fn exhausted_attempts_are_contended_and_charge_nothing() {
     let limiter = VersionedLimiter::new(Table { rivals: AtomicU32::new(3), ..Table::default() }).attempts(3);
     let (policy, key) = (policy(), Key::new("k"));
     let error = block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap_err();
@@ -194,7 +194,7 @@ fn out_of_attempts_is_contended_and_charges_nothing() {
 }
 
 #[test]
-fn a_corrupt_state_is_an_error_and_stays_as_it_is() {
+fn a_corrupt_state_is_an_error_and_is_left_unchanged() {
     let (policy, key) = (policy(), Key::new("k"));
     for bytes in [&b""[..], b"\x14", b"not a state", &[0xff; 42]] {
         let limiter = VersionedLimiter::new(Table::default());
@@ -206,7 +206,7 @@ fn a_corrupt_state_is_an_error_and_stays_as_it_is() {
 }
 
 #[test]
-fn what_is_not_declared_answers_unsupported() {
+fn an_undeclared_capability_is_unsupported() {
     let (policy, key) = (policy(), Key::new("k"));
     let limiter = VersionedLimiter::new(Table::default());
     let with_token = Check::new(&policy, &key, NOW).idempotent("t", Millis::from_secs(1));
@@ -215,10 +215,10 @@ fn what_is_not_declared_answers_unsupported() {
     assert_eq!(error.to_string(), "this store does not support an idempotency token");
 }
 
-/// An atomic store that keeps what it is told, and lies about what it admitted.
-struct Liar;
+/// An atomic store that returns a denial for a request that the policy admits.
+struct Disagreeing;
 
-impl Atomic for Liar {
+impl Atomic for Disagreeing {
     fn capabilities(&self) -> Capabilities {
         Capabilities::EXACT.refund(false).peek(false).reset(false)
     }
@@ -233,12 +233,12 @@ impl Atomic for Liar {
 }
 
 #[test]
-fn an_atomic_store_that_disagrees_is_caught() {
-    let (limiter, policy, key) = (AtomicLimiter::new(Liar), policy(), Key::new("k"));
+fn an_atomic_store_that_contradicts_the_policy_is_corrupt() {
+    let (limiter, policy, key) = (AtomicLimiter::new(Disagreeing), policy(), Key::new("k"));
     let error = block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("disagree"), "{error}");
-    // But the first answer to a token stands, even where the limits have changed since.
+    // With a token, the first answer stands, even if the limits have changed since.
     let retried = Check::new(&policy, &key, NOW).idempotent("t", Millis::from_secs(1));
     let first = block_on(limiter.check(retried)).unwrap();
     assert_eq!((first.status(), first.retry_after()), (Status::Denied, None));
@@ -250,7 +250,7 @@ fn an_atomic_store_that_disagrees_is_caught() {
     assert!(unsupported.iter().all(|error| error.kind() == ErrorKind::Unsupported));
 }
 
-/// A platform's limiter that lets two through.
+/// A platform's limiter that admits two requests.
 struct Platform(AtomicU32);
 
 impl Native for Platform {
@@ -264,7 +264,7 @@ impl Native for Platform {
 }
 
 #[test]
-fn a_native_limiter_tells_what_the_platform_tells_and_no_more() {
+fn a_native_decision_has_only_what_the_platform_reports() {
     let limiter = NativeLimiter::new(Platform(AtomicU32::new(0)));
     let window = Policy::new("api", [Quota::fixed_window(2, Millis::from_secs(60)).unwrap()]).unwrap();
     let key = Key::new("k");

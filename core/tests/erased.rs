@@ -1,4 +1,4 @@
-//! The erased limiter and limiters behind pointers.
+//! The type-erased limiter, and limiters behind pointers.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tidegate_core::{
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
-/// Uses every operation once.
+/// Calls every operation.
 async fn exercise(limiter: impl Limiter) {
     let policy = Policy::new("api", [Quota::fixed_window(2, Millis::from_secs(60)).unwrap()]).unwrap();
     let key = Key::new("ip:192.0.2.1");
@@ -38,7 +38,7 @@ fn every_operation_works_through_every_pointer() {
 }
 
 #[test]
-fn futures_of_an_erased_limiter_move_between_threads() {
+fn futures_of_an_erased_limiter_are_send() {
     let limiter: Arc<dyn ErasedLimiter> = Arc::new(MemoryLimiter::new());
     std::thread::spawn(move || block_on(exercise(limiter))).join().unwrap();
     fn assert_send<T: Send>(_: &T) {}

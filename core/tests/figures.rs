@@ -17,7 +17,7 @@ fn a_fixed_window_admits_twice_its_limit_around_a_boundary() {
 }
 
 #[test]
-fn a_sliding_window_does_not() {
+fn a_sliding_window_admits_its_limit_around_a_boundary() {
     let (window, mut state) = (SlidingWindow::new(100, Millis::from_secs(60)).unwrap(), Default::default());
     let around = admitted(&window, &mut state, 59_999, 500) + admitted(&window, &mut state, 60_000, 500);
     assert_eq!(around, 100);
@@ -26,7 +26,7 @@ fn a_sliding_window_does_not() {
 /// "42 requests in the previous minute, 18 in the current one, which began 15 seconds ago:
 /// 42 * ((60 - 15) / 60) + 18 = 49.5" (<https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>).
 #[test]
-fn the_worked_example_of_the_two_counter_window_is_49_and_a_half() {
+fn the_published_example_of_the_two_counter_window_estimates_49_and_a_half() {
     let window = SlidingWindow::new(50, Millis::from_secs(60)).unwrap();
     let state = SlidingState { start: UnixMillis::new(60_000), previous: 42, current: 18 };
     // Half a request too many for one more at 49.5 of 50. The previous window's 42 weigh half a request less after
@@ -37,7 +37,7 @@ fn the_worked_example_of_the_two_counter_window_is_49_and_a_half() {
     assert_eq!(ask(715), Step::Admitted { delay: Millis::ZERO });
 }
 
-/// A small generator of repeatable noise (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>).
+/// A small seeded generator (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>).
 struct Noise(u64);
 
 impl Noise {
@@ -54,13 +54,14 @@ impl Noise {
     }
 }
 
-/// Cloudflare reports that of 400 million requests from 270,000 sources, 0.003 % were wrongly allowed or limited, that is
-/// judged otherwise by the estimate than by the true rate of the same requests. A thousandth of that: 270 sources, their
-/// rates spread evenly (on a logarithmic scale) from one in ten minutes to three times the limit, with gaps as random
-/// arrivals have, make some 400,000 requests in 40 minutes. An estimate can only be wrong of a source that runs close
-/// to its limit; that share is far larger here than in all of a network's traffic, and so is the error.
+/// Cloudflare reports that of 400 million requests from 270,000 sources, 0.003 % were wrongly allowed or limited: the
+/// estimate judged them differently than the true rate of the same requests. This test uses a thousandth of that: 270
+/// sources send about 400,000 requests in 40 minutes. Their rates are spread evenly, on a logarithmic scale, from one
+/// request in ten minutes to three times the limit. Their arrivals are random. An estimate can only be wrong for a
+/// source close to its limit. The share of such sources is far larger here than in all of a network's traffic, and so
+/// is the error.
 #[test]
-fn the_two_counter_window_seldom_misjudges_a_rate() {
+fn the_two_counter_window_rarely_misjudges_a_request() {
     const LIMIT: u64 = 100;
     const COUNTED: u64 = SlidingLog::MAX_LIMIT;
     let minute = Millis::from_secs(60);
@@ -92,6 +93,6 @@ fn the_two_counter_window_seldom_misjudges_a_rate() {
          {wrongly_limited}: {wrong:.3} % (published, at scale: 0.003 %)"
     );
     assert!((390_000..420_000).contains(&requests), "{requests}");
-    assert!(over > 50_000, "the stream must press against the limit: {over}");
+    assert!(over > 50_000, "too few requests over the limit: {over}");
     assert!(wrong < 2.0, "{wrong} %");
 }

@@ -1,4 +1,4 @@
-//! Response fields and bodies: read back by a parser that is not ours, and shown whole.
+//! Response fields and bodies: parsed by an independent parser, and compared with snapshots.
 
 use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
@@ -17,7 +17,7 @@ fn entries(field: &str) -> Vec<(String, Vec<(String, i64)>)> {
         let BareItem::String(name) = &item.bare_item else { panic!("{field}: not a string") };
         let params = item.params.iter().map(|(key, value)| match value {
             BareItem::Integer(value) => (key.to_string(), i64::from(*value)),
-            other => panic!("{field}: {other:?} is no integer"),
+            other => panic!("{field}: {other:?} is not an integer"),
         });
         (name.to_string(), params.collect())
     };
@@ -48,7 +48,7 @@ fn one(quota: Quota) -> Policy {
     Policy::new("api", [quota]).expect("a policy")
 }
 
-/// The decision on the last of several requests at one instant.
+/// The decision on the last of several requests at the same time.
 fn last(policy: &Policy, now: UnixMillis, costs: &[u64]) -> Decision {
     let mut state = policy.initial_state();
     costs.iter().map(|&cost| policy.decide(&mut state, now, cost)).last().expect("a request")
@@ -82,7 +82,7 @@ fn a_denied_request() {
     let policy = burst_and_daily(10, 1_000);
     let decision = last(&policy, NOW, &[10, 6]);
     let json = Rejection::denied(&policy, &decision, BodyFormat::Json).expect("denied");
-    // The bucket has room for 6 after 1.2 s, and is full only after 2 s.
+    // The bucket has room for 6 after 1.2 s, but is full only after 2 s.
     insta::assert_snapshot!(show_response(&json), @r#"
     429
     x-ratelimit-limit: 10
@@ -110,20 +110,20 @@ fn a_denied_request() {
 }
 
 #[test]
-fn every_exhausted_quota_is_violated() {
+fn every_exhausted_quota_is_listed_as_violated() {
     let policy = burst_and_daily(10, 10);
     let decision = last(&policy, NOW, &[10, 1]);
     let problem = Rejection::denied(&policy, &decision, BodyFormat::Problem).expect("denied");
     let body: serde_json::Value = serde_json::from_str(problem.body()).expect("JSON");
     assert_eq!(body["violated-policies"], serde_json::json!(["burst", "daily"]));
-    // The daily quota waits longer, so it bound.
+    // The daily quota has the longer wait, so it is the binding one.
     let fields = problem.fields();
     assert_eq!(fields.get("retry-after"), Some("57600"));
     assert_eq!(fields.get("ratelimit"), Some(r#""burst";r=0;t=2, "daily";r=0;t=57600"#));
 }
 
 #[test]
-fn never_admissible_has_no_time_to_retry_after() {
+fn never_admissible_has_no_retry_after() {
     let policy = burst_and_daily(10, 1_000);
     let decision = last(&policy, NOW, &[3, 11]);
     assert_eq!(decision.status(), Status::NeverAdmissible);
@@ -142,7 +142,7 @@ fn never_admissible_has_no_time_to_retry_after() {
 }
 
 #[test]
-fn what_the_platform_does_not_tell_is_absent() {
+fn fields_unknown_to_the_platform_are_absent() {
     let policy = one(Quota::fixed_window(100, Millis::from_secs(60)).expect("a quota"));
     let denied = Decision::native(false, 100, NOW);
     let rejection = Rejection::denied(&policy, &denied, BodyFormat::Json).expect("denied");
@@ -171,7 +171,7 @@ fn a_delay_has_no_field() {
 }
 
 #[test]
-fn parts_of_a_second_round_up() {
+fn fractions_of_a_second_round_up() {
     let policy = one(Quota::fixed_window(1, Millis::new(1_500)).expect("a quota"));
     // The window began at …000, so it ends at …001.5.
     let decision = last(&policy, NOW + Millis::new(499), &[1, 1]);
@@ -187,7 +187,7 @@ fn parts_of_a_second_round_up() {
 }
 
 #[test]
-fn integers_stay_within_what_a_structured_field_holds() {
+fn integers_are_clamped_to_the_structured_field_maximum() {
     let policy = one(Quota::fixed_window(MAX_UNITS, Millis::new(1)).expect("a quota"));
     let fields = ResponseFields::new(&policy, &last(&policy, NOW, &[1]));
     let max = 999_999_999_999_999;
@@ -232,7 +232,7 @@ fn param(params: &[(String, i64)], key: &str) -> Option<u64> {
 
 proptest! {
     #[test]
-    fn the_fields_say_what_was_decided(
+    fn the_fields_match_the_decision(
         quotas in proptest::collection::vec(quota(), 1..=8),
         arrivals in proptest::collection::vec((0_u64..3_000, 0_u64..30), 1..40),
         charge_denied in any::<bool>(),

@@ -1,4 +1,4 @@
-//! Keys: any bytes become a short, safe text, and no two become the same.
+//! Keys: any bytes become a short, safe text, and different bytes become different keys.
 
 use proptest::prelude::*;
 use tidegate_core::{ClientIp, Identity, Ipv6Prefix, Key, KeySource, Millis, Policy, Quota};
@@ -7,7 +7,7 @@ fn ip(text: &str) -> ClientIp {
     ClientIp::parse(text, Ipv6Prefix::default()).expect("an address")
 }
 
-/// A key's bytes, where it is short enough to hold them all.
+/// The original bytes, if the key is short enough to hold them all.
 fn decode(key: &str) -> Option<Vec<u8>> {
     if key.contains('~') {
         return None;
@@ -31,14 +31,15 @@ fn assert_safe(key: &str) {
     assert!(key.len() <= Key::LEN_MAX, "{} bytes: {key}", key.len());
     let safe = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/@=+-%~".contains(&byte);
     assert!(key.bytes().all(safe), "{key}");
-    // No empty and no dot segment: what a URL or a file path would drop. A key without a slash is no path.
+    // In a path, no segment is empty or a dot segment: URLs and file systems would drop it. A key without a slash is
+    // not a path.
     if let Some((first, rest)) = key.split_once('/') {
         assert!(!first.is_empty() && rest.split('/').all(|part| !matches!(part, "" | "." | "..")), "{key}");
     }
 }
 
 #[test]
-fn ordinary_texts_stay_as_they_are() {
+fn ordinary_text_is_unchanged() {
     for text in [
         "ip:192.0.2.1",
         "ip:2001:db8:1:2::/64",
@@ -54,7 +55,7 @@ fn ordinary_texts_stay_as_they_are() {
 }
 
 #[test]
-fn what_a_store_treats_specially_is_encoded() {
+fn special_characters_are_encoded() {
     let cases = [
         ("a*b?c", "a%2Ab%3Fc"),
         ("[a-z]^\\", "%5Ba-z%5D%5E%5C"),
@@ -76,7 +77,7 @@ fn what_a_store_treats_specially_is_encoded() {
 }
 
 #[test]
-fn a_long_key_keeps_a_readable_start_and_the_hash_of_all() {
+fn a_long_key_keeps_a_readable_prefix_and_a_hash_of_the_whole() {
     let long = "x".repeat(Key::LEN_MAX + 1);
     let key = Key::new(&long);
     assert_eq!(
@@ -86,13 +87,13 @@ fn a_long_key_keeps_a_readable_start_and_the_hash_of_all() {
     assert_safe(key.as_str());
     assert_ne!(key, Key::new(format!("{long}x")));
     assert_ne!(key, Key::new(format!("y{}", &long[1..])));
-    // A key's own text is another input.
+    // A key's own text is a different input.
     assert_ne!(key, Key::new(key.as_str()));
     assert_eq!(Key::subject(&long).source(), KeySource::Subject);
 }
 
 #[test]
-fn the_start_of_a_long_key_never_ends_within_an_encoded_byte() {
+fn the_prefix_of_a_long_key_never_splits_an_encoded_byte() {
     for plain in 60..=66 {
         let key = Key::new(format!("{}{}", "x".repeat(plain), "é".repeat(100)));
         let start = key.as_str().split('~').next().expect("a start");
@@ -104,7 +105,7 @@ fn the_start_of_a_long_key_never_ends_within_an_encoded_byte() {
 }
 
 #[test]
-fn a_hostile_text_of_ten_kilobytes_is_a_key() {
+fn ten_kilobytes_of_hostile_bytes_become_a_safe_key() {
     let hostile: Vec<u8> = b"\0*?[]\\{} \r\n\xff\xc3\xa9~%".iter().copied().cycle().take(10_000).collect();
     let key = Key::new(&hostile);
     assert_safe(key.as_str());
@@ -112,7 +113,7 @@ fn a_hostile_text_of_ten_kilobytes_is_a_key() {
 }
 
 #[test]
-fn a_text_that_no_key_has_is_none() {
+fn a_text_that_is_not_a_key_is_none() {
     let hash = "0".repeat(64);
     let hashed =
         [format!("a|~{hash}"), format!("a~{hash}0"), format!("a~{}", hash.replace('0', "A")), format!("a~{hash}~")];
@@ -126,7 +127,7 @@ fn a_text_that_no_key_has_is_none() {
 }
 
 #[test]
-fn storage_keys_are_versioned_and_name_the_policy() {
+fn storage_keys_start_with_a_version_and_the_policy() {
     let windows = (1..=8).map(|window| Quota::fixed_window(1, Millis::new((1 << 50) + window)).expect("a quota"));
     let policy = Policy::new(&"p".repeat(32), windows).expect("a policy");
     let longest = Key::new("x".repeat(1_000)).storage_key(&policy);
@@ -154,13 +155,13 @@ fn the_most_trusted_identity_wins() {
         let key = Identity { subject, api_key, client_ip }.resolve();
         assert_eq!(key.as_str(), text);
         assert_eq!(key.source(), source);
-        assert_eq!(key, Key::new(text), "a key read back from its text");
+        assert_eq!(key, Key::new(text), "the key's text maps to itself");
     }
 }
 
 #[test]
-fn one_kind_of_identity_cannot_pose_as_another() {
-    // A subject is whatever the issuer lets a user choose.
+fn one_kind_of_identity_cannot_impersonate_another() {
+    // An issuer may let users choose their subject.
     assert_eq!(Key::subject("ip:192.0.2.1").as_str(), "sub:ip:192.0.2.1");
     assert_eq!(Key::subject("unknown").source(), KeySource::Subject);
     assert_eq!(Key::new("ip:unknowns").source(), KeySource::ClientIp);
@@ -168,12 +169,12 @@ fn one_kind_of_identity_cannot_pose_as_another() {
 }
 
 #[test]
-fn secrets_do_not_show() {
+fn secrets_are_not_in_debug_output() {
     let identity = Identity { api_key: Some("hunter2"), ..Identity::default() };
     assert!(!format!("{identity:?} {:?}", identity.resolve()).contains("hunter2"));
 }
 
-/// Bytes as clients send them: texts, and texts that look like keys already.
+/// Bytes as clients send them: any bytes, text, and text that looks like a key.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..300),
@@ -206,24 +207,24 @@ proptest! {
     }
 
     #[test]
-    fn a_key_and_its_text_share_one_only_where_nothing_was_encoded(bytes in bytes()) {
+    fn a_text_is_its_own_key_only_if_nothing_was_encoded(bytes in bytes()) {
         let key = Key::new(&bytes);
         prop_assert_eq!(key.as_str().as_bytes() == bytes, Key::new(key.as_str()) == key);
     }
 
     #[test]
-    fn a_key_comes_back_from_its_text(bytes in bytes()) {
+    fn a_key_round_trips_through_its_text(bytes in bytes()) {
         let key = Key::new(&bytes);
         prop_assert_eq!(Key::from_text(key.as_str()), Some(key));
     }
 
     #[test]
-    fn a_key_of_a_text_has_it(text in "(sub:|ip:)?[a-c0-9A-F%/~é*:]{0,12}(~[0-9a-f]{63,65})?") {
+    fn from_text_preserves_the_text(text in "(sub:|ip:)?[a-c0-9A-F%/~é*:]{0,12}(~[0-9a-f]{63,65})?") {
         prop_assert!(Key::from_text(&text).is_none_or(|key| key.as_str() == text));
     }
 
     #[test]
-    fn a_subject_is_the_key_of_its_text(bytes in bytes()) {
+    fn a_subject_is_the_key_of_its_prefixed_text(bytes in bytes()) {
         prop_assert_eq!(Key::subject(&bytes), Key::new([b"sub:".as_slice(), &bytes].concat()));
         prop_assert_eq!(Key::subject(&bytes).source(), KeySource::Subject);
     }

@@ -1,4 +1,4 @@
-//! The eight laws that every algorithm keeps, each over thousands of random arrival sequences.
+//! The eight laws that every algorithm obeys, each checked with thousands of random arrival sequences.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use tidegate_core::{
     Decision, ErrorKind, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, Quota, QuotaState, Rule, Status, UnixMillis,
 };
 
-/// A request: how long after the one before it, and what it costs.
+/// A request: the milliseconds since the one before it, and its cost.
 type Arrival = (u64, u64);
 
 fn quota() -> impl Strategy<Value = Quota> {
@@ -22,7 +22,7 @@ fn quota() -> impl Strategy<Value = Quota> {
     ]
 }
 
-/// The largest numbers that construction takes.
+/// Quotas with the largest numbers that the constructors accept.
 fn huge_quota() -> impl Strategy<Value = Quota> {
     (1..=MAX_UNITS, 0..5usize, 1..=MAX_UNITS).prop_map(|(span, algorithm, refill)| {
         let (most, span) = (MAX_UNITS / span, Millis::new(span));
@@ -59,7 +59,7 @@ fn laws() -> ProptestConfig {
     ProptestConfig { cases: 3_000, max_global_rejects: 30_000, ..ProptestConfig::default() }
 }
 
-/// Replays arrivals; the decisions with their instants and costs, and the state they leave.
+/// Replays arrivals. Returns the decisions with their times and costs, and the final state.
 fn replay(policy: &Policy, start: UnixMillis, arrivals: &[Arrival]) -> (Vec<(UnixMillis, u64, Decision)>, PolicyState) {
     let (mut state, mut now) = (policy.initial_state(), start);
     let decisions = arrivals
@@ -72,7 +72,7 @@ fn replay(policy: &Policy, start: UnixMillis, arrivals: &[Arrival]) -> (Vec<(Uni
     (decisions, state)
 }
 
-/// Law 1 over admissions given as (instant, cost), for every quota and every interval between two of them.
+/// Checks law 1 for admissions given as (time, cost): for every quota and every interval between two admissions.
 fn no_interval_admits_more(policy: &Policy, admissions: &[(UnixMillis, u64)]) -> Result<(), TestCaseError> {
     for quota in policy.quotas() {
         for (i, &(first, _)) in admissions.iter().enumerate() {
@@ -98,10 +98,10 @@ proptest! {
         no_interval_admits_more(&policy, &admitted)?;
     }
 
-    /// So the stated maximum is no larger than it must be. A sliding window's is met in its first two windows only, and a
-    /// bucket's where it does not fill within a millisecond.
+    /// The documented maximum is tight. Excluded are sliding windows, which reach theirs in the first two windows only,
+    /// and buckets that fill up within a millisecond.
     #[test]
-    fn law_1_whoever_asks_every_millisecond_is_admitted_the_maximum(quota in quota(), start in start(), span in 0..200u64) {
+    fn law_1_requests_every_millisecond_reach_the_maximum(quota in quota(), start in start(), span in 0..200u64) {
         let slow = |bucket: &TokenBucket| bucket.refill() <= (bucket.capacity() - 1) * bucket.per().get();
         prop_assume!(match quota.rule() {
             Rule::TokenBucket(bucket) => slow(bucket),
@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn law_4_remaining_more_are_admitted_and_the_next_is_not(
+    fn law_4_exactly_remaining_more_requests_are_admitted(
         policy in policy(), start in start(), arrivals in arrivals(), later in 0..=50u64
     ) {
         let (decisions, mut state) = replay(&policy, start, &arrivals);
@@ -182,7 +182,7 @@ proptest! {
         let remaining = |decision: &Decision| decision.quotas().iter().filter_map(|quota| quota.remaining()).min().unwrap();
         let mut left = remaining(&policy.peek(&state, now, 1));
         if left > 1_000 {
-            // Use up a huge quota in one request, then all but a few.
+            // Use up all but a few units of a huge quota in one request.
             prop_assert!(policy.decide(&mut state, now, left - 10).is_allowed());
             left = 10;
         }
@@ -212,11 +212,11 @@ proptest! {
     }
 
     #[test]
-    fn law_6_a_clock_that_steps_back_gives_nothing_and_locks_out_for_the_step_at_most(
+    fn law_6_a_clock_that_steps_back_admits_nothing_more_and_adds_at_most_the_step_to_a_wait(
         policy in policy(), start in start(),
         requests in proptest::collection::vec((0..=150u64, prop_oneof![4 => Just(1), 1 => 1..=13u64]), 1..60)
     ) {
-        // The latest instant that a charge was made at: a denial leaves no trace, its clock included.
+        // The latest time of a charge. A denial leaves no trace, so its clock does not count.
         let (mut state, mut latest) = (policy.initial_state(), UnixMillis::default());
         let mut admitted = Vec::new();
         for (offset, cost) in requests {
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn law_6_a_wrong_clock_locks_a_key_for_a_minute_longer_than_the_policy_at_most(
+    fn law_6_a_wrong_clock_locks_a_key_for_at_most_a_minute_longer_than_the_policy(
         quota in quota(), more in proptest::collection::vec(quota(), 0..3), charge in any::<bool>(), start in start(), cost in 1..=13u64,
         arrivals in arrivals(), ahead in prop_oneof![1..=200_000u64, Just(365 * 86_400_000)], gap in 1..=100_000u64
     ) {
@@ -245,7 +245,7 @@ proptest! {
         let longest = policy.quotas().iter().map(|quota| quota.rule().window()).max().unwrap();
         let bound = MAX_CLOCK_SKEW + longest + longest;
         let (_, mut state) = replay(&policy, start + Millis::new(ahead), &arrivals);
-        // A host whose clock is right finds the state, denies a request or admits it, and so do its later ones.
+        // A host with a correct clock finds the state. The bound holds for its first request and for later ones.
         for now in [start, start + Millis::new(gap)] {
             let peeked = policy.peek(&state, now, cost);
             let decision = policy.decide(&mut state, now, cost);
@@ -255,13 +255,13 @@ proptest! {
         }
         let (now, before) = (start + Millis::new(gap), state.clone());
         if let Some(wait) = policy.decide(&mut state, now, cost).retry_after() && !charge {
-            prop_assert_eq!(&state, &before, "only the first decision moves the state");
+            prop_assert_eq!(&state, &before, "only the first decision changes the state");
             prop_assert!(policy.decide(&mut state, now + wait, cost).is_allowed());
         }
     }
 
     #[test]
-    fn law_7_a_changed_limit_keeps_what_was_used(
+    fn law_7_a_changed_limit_keeps_the_used_units(
         quota in quota(), other in 1..=15u64, start in start(), arrivals in arrivals(), later in 0..=50u64
     ) {
         let (before, after) = (Policy::new("law", [quota.clone()]).unwrap(), Policy::new("law", [quota.with_limit(other).unwrap()]).unwrap());
@@ -271,12 +271,12 @@ proptest! {
         let remaining = |policy: &Policy| policy.peek(&state, now, 1).binding().remaining().unwrap();
         let used = before.quotas()[0].rule().limit() - remaining(&before);
         prop_assert_eq!(remaining(&after), other.saturating_sub(used));
-        // And a state of the one is a state of the other.
+        // Both policies can read the same state.
         prop_assert_eq!(after.decode(&before.encode(&state), now).unwrap(), state);
     }
 
     #[test]
-    fn law_8_state_decodes_to_what_was_encoded(
+    fn law_8_a_state_round_trips_through_its_encoding(
         policy in policy(), charge in any::<bool>(), start in start(), arrivals in arrivals()
     ) {
         let policy = policy.charge_denied(charge);
@@ -284,7 +284,7 @@ proptest! {
         let (bytes, now) = (policy.encode(&state), decisions.last().unwrap().0);
         prop_assert_eq!(policy.decode(&bytes, now).unwrap(), state);
         for length in 0..bytes.len() {
-            prop_assert!(policy.decode(&bytes[..length], now).is_err(), "{} of {} bytes decode", length, bytes.len());
+            prop_assert!(policy.decode(&bytes[..length], now).is_err(), "{} of {} bytes decoded", length, bytes.len());
         }
     }
 
@@ -292,7 +292,7 @@ proptest! {
     fn law_8_any_bytes_are_an_error_or_a_state(
         policy in policy(), mut bytes in proptest::collection::vec(any::<u8>(), 0..120), start in start()
     ) {
-        // A right first header gets further.
+        // With a valid first header, decoding gets further.
         if let Some(first) = bytes.first_mut() {
             *first = policy.encode(&policy.initial_state())[0];
         }
@@ -319,7 +319,7 @@ proptest! {
     }
 
     #[test]
-    fn a_refund_never_leaves_more_than_if_nothing_had_been_used(
+    fn a_refund_never_leaves_more_than_the_limit(
         policy in policy(), start in start(), arrivals in arrivals(), later in 0..=60u64, cost in 0..=20u64, which in any::<prop::sample::Index>()
     ) {
         let (decisions, mut state) = replay(&policy, start, &arrivals);
@@ -336,9 +336,9 @@ proptest! {
         prop_assert_eq!(policy.decode(&policy.encode(&state), now).unwrap(), state);
     }
 
-    /// Of a request that was refunded, what it kept is what counts.
+    /// A partly refunded request counts with the units that were not refunded.
     #[test]
-    fn refunds_admit_no_more_than_if_the_refunded_had_never_come(
+    fn refunds_admit_no_more_than_if_the_refunded_units_had_not_been_charged(
         policy in policy(), start in start(), arrivals in arrivals(),
         refunds in proptest::collection::vec(proptest::option::of((any::<prop::sample::Index>(), 0..=13u64)), 60)
     ) {
@@ -361,14 +361,14 @@ proptest! {
     }
 
     #[test]
-    fn a_charged_denial_counts_as_an_admission_would(start in start(), limit in 1..=12u64, window in 1..=40u64) {
+    fn a_charged_denial_counts_like_an_admission(start in start(), limit in 1..=12u64, window in 1..=40u64) {
         let hammer = |quota: Quota| {
             let policy = Policy::new("law", [quota]).unwrap().charge_denied(true);
             let mut state = policy.initial_state();
             let end = 10 * window;
             (0..end).filter(|&ms| policy.decide(&mut state, start + Millis::new(ms), 1).is_allowed()).count() as u64
         };
-        // Hammering every millisecond, nothing ever comes free again in a log or a bucket.
+        // With a request every millisecond, a log or a slow bucket never regains capacity.
         if window > limit {
             prop_assert_eq!(hammer(Quota::sliding_log(limit, Millis::new(window)).unwrap()), limit);
         }
@@ -377,7 +377,7 @@ proptest! {
     }
 
     #[test]
-    fn state_is_as_small_as_promised(quota in quota(), start in start(), arrivals in arrivals()) {
+    fn an_encoded_state_has_at_most_the_documented_size(quota in quota(), start in start(), arrivals in arrivals()) {
         let policy = Policy::new("law", [quota.clone()]).unwrap();
         let (_, state) = replay(&policy, start, &arrivals);
         let most = match quota.rule() {
@@ -389,9 +389,9 @@ proptest! {
     }
 }
 
-/// States that would lock their key for thousands of years. A request at `NOW` has to find an error, not a denial.
+/// The states would lock their key for thousands of years. A request at `NOW` must get an error, not a denial.
 #[test]
-fn states_that_this_policy_cannot_have_written_by_now_are_corrupt() {
+fn states_that_the_policy_cannot_have_written_are_corrupt() {
     const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
     const LAST: u64 = (1 << 48) - 60_000;
     let minute = Millis::from_secs(60);
@@ -415,7 +415,8 @@ fn states_that_this_policy_cannot_have_written_by_now_are_corrupt() {
         assert_eq!(policy.verify(&state, NOW).unwrap_err().kind(), ErrorKind::Corrupt, "{state:?}");
         assert_eq!(policy.decode(&policy.encode(&state), NOW).unwrap_err().kind(), ErrorKind::Corrupt, "{state:?}");
     }
-    // A state as a clock one year ahead leaves it, and what a limit lowered from a million leaves to drain.
+    // States written by a clock one year ahead, and a bucket that has to drain after its limit was lowered from a
+    // million.
     let year = NOW.get() + 365 * 86_400_000;
     let honest = [
         (Quota::fixed_window(5, minute), window(year - year % 60_000)),
@@ -430,17 +431,17 @@ fn states_that_this_policy_cannot_have_written_by_now_are_corrupt() {
 }
 
 #[test]
-fn a_state_that_does_not_fit_is_shown() {
+fn an_invalid_state_is_described_in_the_error() {
     let policy = Policy::new("law", [Quota::fixed_window(5, Millis::from_secs(1)).unwrap()]).unwrap();
     let at = UnixMillis::new(1_500);
     let told = |state| policy.verify(&PolicyState::from_parts(vec![state]), at).unwrap_err().to_string();
     let misaligned = told(QuotaState::Window(WindowState { start: at, used: 3 }));
     assert!(
-        misaligned.contains("3 used in a window from 1500 ms since the epoch is no state of a fixed_window"),
+        misaligned.contains("3 used in a window from 1500 ms since the epoch is not a state of a fixed_window"),
         "{misaligned}"
     );
     let other = told(QuotaState::Bucket(BucketState { level: 7, at }));
-    assert!(other.contains("quotas[0]: a level of 7 at 1500 ms since the epoch is no state"), "{other}");
+    assert!(other.contains("quotas[0]: a level of 7 at 1500 ms since the epoch is not a state"), "{other}");
 }
 
 #[test]
@@ -456,7 +457,7 @@ fn states_of_another_shape_or_version_are_corrupt() {
     newer[0] = 0x11;
     newer.push(0);
     assert!(decode(&newer).unwrap_err().to_string().contains("1 bytes more"));
-    // A window that begins where none begins would count as one long past: a free pass.
+    // A misaligned window would look like one that ended long ago, and admit everything.
     let mut unaligned = window.encode(&window.initial_state());
     unaligned[1] = 5;
     assert!(decode(&unaligned).is_err());

@@ -14,7 +14,7 @@ fn policy() -> Policy {
     Policy::new("test", [Quota::token_bucket(2, 1, Millis::from_secs(1)).unwrap()]).unwrap()
 }
 
-/// How many of the threads' checks of one key at `NOW` are admitted, while `beside` goes on.
+/// How many of the threads' checks of one key at `NOW` are admitted while `beside` runs.
 fn admitted(threads: usize, limiter: &Arc<MemoryLimiter>, beside: impl FnOnce(&MemoryLimiter)) -> usize {
     let policy = Arc::new(policy());
     let threads: Vec<_> = (0..threads)
@@ -37,7 +37,7 @@ fn the_first_requests_of_a_key_admit_exactly_the_limit() {
 }
 
 #[test]
-fn a_sweep_in_between_gives_nothing_away() {
+fn a_concurrent_sweep_admits_nothing_more() {
     loom::model(|| {
         let limiter = Arc::new(MemoryLimiter::with_shards(1));
         assert_eq!(admitted(2, &limiter, |limiter| limiter.sweep(NOW)), 2);

@@ -1,4 +1,4 @@
-//! The memory store: exactness under threads, bounded memory, and no other effect of either.
+//! The memory store: it is exact with many threads, its memory is bounded, and removing keys changes no decision.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Barrier;
@@ -72,7 +72,7 @@ fn many_threads_on_many_keys_admit_exactly_the_limit_of_each() {
 }
 
 #[test]
-fn the_number_of_keys_held_follows_the_live_keys() {
+fn the_number_of_stored_keys_follows_the_live_keys() {
     let policy = policy(Quota::fixed_window(1, Millis::from_secs(1)));
     let limiter = MemoryLimiter::with_shards(8);
     let mut most = 0;
@@ -83,7 +83,7 @@ fn the_number_of_keys_held_follows_the_live_keys() {
         }
         most = most.max(limiter.len());
     }
-    assert!(most <= 2 * 500 + 8 * 64, "{most} keys held of 500 live ones");
+    assert!(most <= 2 * 500 + 8 * 64, "{most} keys stored for 500 live ones");
     limiter.sweep(NOW + Millis::from_secs(200));
     assert!(limiter.is_empty());
 }
@@ -116,7 +116,7 @@ fn policies_and_keys_do_not_share_counts() {
 }
 
 #[test]
-fn a_token_answers_once_until_it_lapses() {
+fn a_token_returns_its_first_answer_until_it_expires() {
     let (policy, key, minute) =
         (policy(Quota::fixed_window(3, Millis::from_secs(600))), Key::new("k"), Millis::from_secs(60));
     let limiter = MemoryLimiter::new();
@@ -144,7 +144,8 @@ fn expired_answers_of_many_tokens_are_removed() {
         assert_eq!(limiter.decide(check).binding().remaining(), limiter.decide(check).binding().remaining());
     }
     assert_eq!(limiter.decide(Check::new(&policy, &key, NOW)).binding().remaining(), Some(1_000_000 - 20_001));
-    // At one request a millisecond, a second and the time of a pass is the most that a table of answers falls behind.
+    // At one request per millisecond, expired answers stay for at most a second and the time of one pass over the
+    // table.
     assert!(limiter.allocated_bytes() < 1 << 20, "{}", limiter.allocated_bytes());
 }
 
@@ -161,13 +162,13 @@ fn calls_for_one_key_remove_all_expired_keys_and_return_their_memory() {
     for _ in 0..50_000 {
         let _ = limiter.decide(Check::new(&policy, &key, later));
     }
-    // What remains is less than a shard bothers to sweep.
-    assert!(limiter.len() <= 16 * 16, "{} keys are held, of which one is live", limiter.len());
+    // A shard does not sweep the few keys that remain.
+    assert!(limiter.len() <= 16 * 16, "{} keys are stored, of which one is live", limiter.len());
     assert!(limiter.allocated_bytes() <= held / 64, "{} of {held} bytes", limiter.allocated_bytes());
 }
 
 #[test]
-fn a_full_limiter_admits_no_more_than_its_bound_and_resets_nobody() {
+fn a_full_limiter_admits_at_most_its_bound_and_resets_no_key() {
     const LIMIT: u64 = 3;
     let policy = policy(Quota::fixed_window(LIMIT, Millis::from_secs(60)));
     let limiter = MemoryLimiter::with_shards(4).capacity(1_000);
@@ -186,11 +187,11 @@ fn a_full_limiter_admits_no_more_than_its_bound_and_resets_nobody() {
     assert!(limiter.len() <= 1_000 + 1_000 / 8, "{} keys", limiter.len());
     let most = LIMIT * limiter.len() as u64 - LIMIT;
     assert!(admitted <= most, "{admitted} of at most {most}");
-    assert!(admitted >= LIMIT * 990, "{admitted}: a state of its own for each key within the capacity");
+    assert!(admitted >= LIMIT * 990, "{admitted}: each key within the capacity has its own state");
 }
 
 #[test]
-fn a_key_that_gets_room_keeps_what_its_shared_state_used() {
+fn a_key_that_gets_its_own_state_keeps_the_shared_count() {
     let policy = policy(Quota::fixed_window(2, Millis::from_secs(60)));
     let brief = Policy::new("brief", [Quota::fixed_window(1, Millis::from_secs(1)).unwrap()]).unwrap();
     let limiter = MemoryLimiter::with_shards(1).capacity(20);
@@ -206,7 +207,7 @@ fn a_key_that_gets_room_keeps_what_its_shared_state_used() {
     let later = NOW + Millis::from_secs(2);
     limiter.sweep(later);
     assert!(limiter.len() < 20);
-    assert!(!limiter.decide(Check::new(&policy, &key, later)).is_allowed(), "room was a fresh start");
+    assert!(!limiter.decide(Check::new(&policy, &key, later)).is_allowed(), "the key started afresh");
     let refund = Refund::new(&policy, &key, 1, NOW, later);
     block_on(limiter.refund(refund)).unwrap();
     let admitted = (0..3).filter(|_| limiter.decide(Check::new(&policy, &key, later)).is_allowed()).count();
@@ -214,7 +215,7 @@ fn a_key_that_gets_room_keeps_what_its_shared_state_used() {
 }
 
 #[test]
-fn answers_are_bounded_by_the_capacity_and_a_retry_beyond_it_is_charged_again() {
+fn stored_answers_are_bounded_and_a_retry_beyond_the_bound_is_charged_again() {
     let policy = policy(Quota::fixed_window(1_000_000, Millis::from_secs(3_600)));
     let (limiter, key) = (MemoryLimiter::with_shards(1).capacity(100), Key::new("k"));
     let ask = |token: u64| {
@@ -231,7 +232,7 @@ fn answers_are_bounded_by_the_capacity_and_a_retry_beyond_it_is_charged_again() 
 }
 
 #[test]
-fn a_clock_that_was_a_year_ahead_keeps_no_key_for_long() {
+fn keys_from_a_clock_a_year_ahead_are_removed_within_minutes() {
     let (policy, year) = (policy(Quota::fixed_window(5, Millis::from_secs(10))), Millis::from_secs(365 * 86_400));
     let limiter = MemoryLimiter::with_shards(1);
     for client in 0..1_000u64 {

@@ -1,4 +1,4 @@
-//! Policies: construction and its errors, JSON, and the combined answer of several quotas.
+//! Policies: construction and its errors, JSON, and the combined decision of several quotas.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use tidegate_core::algorithm::MAX_UNITS;
@@ -9,7 +9,7 @@ fn window(limit: u64, window_ms: u64) -> Result<Quota, tidegate_core::Error> {
 }
 
 #[test]
-fn zero_and_overflowing_numbers_are_refused_by_name() {
+fn zero_and_overflowing_numbers_are_rejected_by_field_name() {
     let cases = [
         (window(0, 1_000), "limit: 0 is out of range"),
         (window(1, 0), "window_ms: 0 is out of range"),
@@ -33,7 +33,7 @@ fn zero_and_overflowing_numbers_are_refused_by_name() {
 }
 
 #[test]
-fn one_to_eight_quotas_of_different_names() {
+fn a_policy_has_one_to_eight_quotas_with_unique_names() {
     let quota = || window(1, 1_000).unwrap();
     assert_eq!(Policy::new("api", []).unwrap_err().to_string(), "quotas: 0 is out of range; write 1 to 8 quotas");
     assert!(Policy::new("api", (0..8).map(|_| quota())).is_ok());
@@ -44,7 +44,7 @@ fn one_to_eight_quotas_of_different_names() {
 }
 
 #[test]
-fn quotas_without_a_name_get_one() {
+fn unnamed_quotas_get_a_name() {
     let quota = || window(1, 1_000).unwrap();
     assert_eq!(Policy::new("api", [quota()]).unwrap().quotas()[0].name(), "api");
     let policy = Policy::new("api", [quota(), quota().named("daily").unwrap(), quota()]).unwrap();
@@ -53,7 +53,7 @@ fn quotas_without_a_name_get_one() {
 }
 
 #[test]
-fn names_that_a_store_or_a_header_would_trip_over_are_refused() {
+fn names_that_are_unsafe_in_stores_or_headers_are_rejected() {
     for name in ["", "a b", "a:b", "tarif-é", "*", "\"", "{x}", &"x".repeat(33)] {
         let error = Policy::new(name, [window(1, 1).unwrap()]).unwrap_err();
         assert!(error.to_string().ends_with("write 1 to 32 of the characters a-z A-Z 0-9 - _ ."), "{error}");
@@ -62,7 +62,7 @@ fn names_that_a_store_or_a_header_would_trip_over_are_refused() {
 }
 
 #[test]
-fn the_id_follows_the_shape_and_not_the_limits() {
+fn the_id_depends_on_the_shape_and_not_on_the_limits() {
     let id = |quota: Result<Quota, _>| Policy::new("api", [quota.unwrap()]).unwrap().id().to_string();
     assert_eq!(id(window(1, 1_000)), id(window(2, 1_000)));
     assert_ne!(id(window(1, 1_000)), id(window(1, 1_001)));
@@ -81,7 +81,7 @@ mod json {
     }
 
     #[test]
-    fn a_policy_reads_back_as_it_was_written() {
+    fn a_policy_round_trips_through_json() {
         let policy = parse(
             r#"{ "name": "api", "charge_denied": true, "quotas": [
                 { "algorithm": "fixed_window", "limit": 5, "window_ms": 1000, "name": "w" },
@@ -99,7 +99,7 @@ mod json {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_what_is_wrong() {
         let quota = |fields: &str| parse(&format!(r#"{{ "name": "api", "quotas": [ {{ {fields} }} ] }}"#)).unwrap_err();
         let cases = [
             (quota(r#""algorithm": "fixed_window", "limit": 0, "window_ms": 1"#), "limit: 0 is out of range"),
@@ -118,7 +118,7 @@ mod json {
 }
 
 #[test]
-fn several_quotas_give_one_wait_and_only_to_a_denial() {
+fn only_a_denial_has_a_wait_and_it_covers_all_quotas() {
     let policy = Policy::new("api", [window(3, 1_000).unwrap(), window(2, 60_000).unwrap()]).unwrap();
     let (mut state, now) = (policy.initial_state(), UnixMillis::new(0));
     let allowed = policy.decide(&mut state, now, 2);

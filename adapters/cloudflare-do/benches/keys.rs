@@ -59,7 +59,7 @@ fn main() {
     }
 }
 
-/// The processor time of this thread, or the wall clock if the system does not tell.
+/// The processor time of this thread, or the wall clock if the system does not report it.
 fn now_ns() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let used = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();

@@ -88,7 +88,7 @@ mod tests {
     use super::{from_hex, to_hex};
 
     #[test]
-    fn bytes_survive_their_text() {
+    fn bytes_round_trip_through_hexadecimal() {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(to_hex(&all[..18]), "000102030405060708090a0b0c0d0e0f1011");
         assert_eq!(from_hex(&to_hex(&all)), all);

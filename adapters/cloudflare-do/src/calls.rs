@@ -48,7 +48,7 @@ thread_local! {
     static SETTLED: Settled = Closure::new(settle);
 }
 
-/// A call that is under way.
+/// A call in flight.
 pub(crate) struct Asked(f64);
 
 impl Asked {

@@ -1,4 +1,4 @@
-//! What an object does: decides on one call in one step.
+//! The logic of an object: it decides on one call in one step.
 
 use std::mem;
 
@@ -40,7 +40,7 @@ pub enum Sweep {
     Empty,
 }
 
-/// A sweep under way.
+/// A sweep in progress.
 #[derive(Debug, Default)]
 struct Sweeping {
     /// The last key of the pages before.
@@ -57,7 +57,7 @@ impl<R: Rows> Counter<R> {
         Self { rows, cache: Cache::default(), alarm, pause: PAUSE_MIN, sweeping: None, known: Known::default() }
     }
 
-    /// Carries out the call in `body`, at `clock` by the object's clock.
+    /// Executes the call in `body` at `clock`, the object's time.
     pub fn answer(&mut self, body: &[u8], clock: UnixMillis) -> Reply {
         let mut known = mem::take(&mut self.known);
         let reply = Reply::of(Call::decode(body, &mut known).and_then(|call| self.apply(&call, clock)));
@@ -118,7 +118,7 @@ impl<R: Rows> Counter<R> {
         }
     }
 
-    /// Forgets what was used, even if the row cannot be read. What is lent may still be spent, so it stays charged.
+    /// Resets the counts, even if the row cannot be read. Units that are lent may still be spent, so they stay charged.
     fn delete(&mut self, call: &Call<'_>, clock: UnixMillis) -> Result<(), Error> {
         let row = match self.row(&call.key) {
             Err(error) if error.kind() == ErrorKind::Corrupt => None,
@@ -166,7 +166,8 @@ impl<R: Rows> Counter<R> {
         if let Some(row) = found.row_after(call, &state, &held, now, clock) {
             rows.push((&call.key, row));
         }
-        // A token remembers only what was admitted and charged, so that the limit bounds the number of these rows.
+        // Only a check that was admitted and charged gets a row for its token, so that the limit bounds the number of
+        // these rows.
         if let Some((key, ttl)) = &once
             && decision.is_allowed()
             && call.cost > 0
@@ -199,7 +200,7 @@ impl<R: Rows> Counter<R> {
         let Some(row) = self.row(&call.key)? else {
             return Ok(Found { state: None, held: Held::default(), changed: false });
         };
-        // A reset carries no time: it finds no state implausible, and bounds no lease.
+        // A reset carries no time, so it checks no state for plausibility, and bounds no lease.
         let reset = call.action == Action::Delete;
         let mut state = call.policy.decode(&row.value, if reset { UnixMillis::MAX } else { now })?;
         let mut held = Held::decode(&row.leased)?;
@@ -238,10 +239,10 @@ impl<R: Rows> Counter<R> {
             return Ok(());
         }
         let wake = expiry.max(clock + self.pause);
-        // A pending alarm stays, unless these rows would wait for it more than twice as long as they need.
+        // A pending alarm stays, unless these rows would wait for it more than twice as long as necessary.
         let late = |pending: UnixMillis| pending.since(clock).get() / 2 > wake.since(clock).get();
         if self.alarm.is_none_or(late) {
-            // The request is charged by now. If this fails, the next write tries again.
+            // The request is charged already. If this fails, the next write tries again.
             let _ = self.wake_at(wake);
         }
         Ok(())
@@ -300,7 +301,7 @@ impl Found {
         if self.state.is_none() && used == Millis::ZERO {
             return None;
         }
-        // What is lent may be spent until the last lease ends, and drains from then on.
+        // Lent units may be spent until the last lease ends, and drain from then on.
         let ttl = used + held.last_end().since(now);
         let expires = clock + ttl.max(Millis::new(1)).max(call.min_ttl);
         Some(Row { value: call.policy.encode(state), leased: held.encode(), expires })

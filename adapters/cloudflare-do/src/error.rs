@@ -7,7 +7,7 @@
 
 use tidegate_core::{Error, ErrorKind};
 
-/// What a call to an object threw, as far as the platform tells
+/// What a call to an object threw, as far as the platform reports it
 /// (<https://developers.cloudflare.com/durable-objects/best-practices/error-handling/>).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thrown {
@@ -73,7 +73,7 @@ pub(crate) fn not_an_answer(what: &str) -> Error {
     Error::new(ErrorKind::Corrupt, message)
 }
 
-// `str::contains` brings a general search algorithm along, which is larger than this.
+// `str::contains` would add a general search algorithm to the module, which is larger than this.
 fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|at| at == part)
 }

@@ -10,8 +10,8 @@ use tidegate_core::{Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, R
 use crate::bytes::{Reader, put};
 use crate::wire::{Granted, Returned};
 
-/// The leases that the state of a key is charged with, in the order of their ends: those that have not ended, and those
-/// that may still be given back.
+/// The leases that the state of a key is charged with, ordered by their ends: those that have not ended, and those
+/// that may still be returned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held(Vec<Granted>);
 
@@ -93,8 +93,8 @@ impl Held {
         self
     }
 
-    /// The leases and the state after a reset: what is lent may still be spent, so it stays charged. `None` if nothing is
-    /// lent. A reset carries no time, so a window's leases count as lent until the window ends.
+    /// The leases and the state after a reset: lent units may still be spent, so they stay charged. `None` if nothing
+    /// is lent. A reset carries no time, so a window's leases count as lent until the window ends.
     pub(crate) fn reset(mut self, policy: &Policy, state: &PolicyState) -> Option<(Self, PolicyState)> {
         let used = match (policy.quotas()[0].rule(), &state.parts()[0]) {
             (Rule::TokenBucket(bucket), QuotaState::Bucket(level)) => {
@@ -143,7 +143,7 @@ impl Held {
         let (kept, until) = kept.map_or((0, until), |kept| (kept.units, until.max(kept.until)));
         let granted = Granted { units: kept + units, until };
         if self.0.len() == LEASES_MAX {
-            // The first one has ended. From now on it cannot be given back.
+            // The first one has ended. From now on it cannot be returned.
             self.0.remove(0);
         }
         let place = self.0.partition_point(|lease| lease.until <= until);
@@ -151,7 +151,7 @@ impl Held {
         Some(granted)
     }
 
-    /// Takes back what was not spent of a lease, and returns what is kept of it. A reset may have forgotten the lease:
+    /// Takes back the unspent part of a lease, and returns the part that is kept. A reset may have removed the lease:
     /// then nothing happens.
     pub(crate) fn take_back(
         &mut self,
@@ -166,7 +166,7 @@ impl Held {
         let charged_at = match policy.quotas()[0].rule() {
             // It ended within its window.
             Rule::FixedWindow(_) => UnixMillis::new(lease.until.get().saturating_sub(1)),
-            // Since its end the bucket has been draining, possibly this lease.
+            // Since its end, the bucket has drained. The drained level may have been this lease.
             _ => lease.until.min(now),
         };
         policy.refund(state, charged_at, now, unspent);

@@ -34,8 +34,8 @@ use crate::wire::{Action, Returned};
 ///   one is left. Requests spend the rest meanwhile.
 /// - A decision from a lease has no `remaining`, because the isolate does not know what others have left. Only the object
 ///   denies. If the object fails, what is left of a lease is still spent, and then checks return the error.
-/// - A reset does not recall leases: what is lent stays charged until it ends. After a change of the limit, the next
-///   check returns the lease.
+/// - A reset does not recall leases: lent units stay charged until the lease ends. After a change of the limit, the
+///   next check returns the lease.
 /// - The isolate measures a lease's lifetime by its own clock, from before it asked. So the clocks of isolates and objects
 ///   need not agree.
 #[derive(Debug)]
@@ -199,12 +199,12 @@ impl<N: Namespace> Limiter for Leases<N> {
         }
     }
 
-    /// Returns what the object knows: what is lent counts as used.
+    /// Returns the object's counts, in which lent units count as used.
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
         self.calls.peek(check).await
     }
 
-    /// Unsupported: the object cannot tell what was spent from what is lent, and would give back both.
+    /// Unsupported: the object cannot tell spent units from lent ones, and would return both.
     async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
         Err(Error::new(
             ErrorKind::Unsupported,

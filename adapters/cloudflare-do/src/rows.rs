@@ -136,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_row_survives_its_text(value: Vec<u8>, leased: Vec<u8>, expires: u64) {
+        fn a_row_round_trips_through_its_text(value: Vec<u8>, leased: Vec<u8>, expires: u64) {
             let row = Row { value, leased, expires: UnixMillis::new(expires) };
             prop_assert_eq!(Row::from_text(&row.to_text()), Some(row));
         }

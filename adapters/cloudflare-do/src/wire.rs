@@ -90,7 +90,7 @@ pub(crate) struct Granted {
     pub(crate) until: UnixMillis,
 }
 
-/// What becomes of a lease. What is neither given back nor kept was spent.
+/// How a lease ends. The part that is neither given back nor kept was spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Returned {
     pub(crate) lease: Granted,
@@ -109,7 +109,8 @@ pub struct Reply {
     pub body: Vec<u8>,
 }
 
-/// The policy of the last call, and its bytes. Most calls are by the same policy as the one before, and need not build it.
+/// The policy of the last call, and its bytes. Most calls have the same policy as the one before, and need not build
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct Known(Option<(Vec<u8>, Policy)>);
 

@@ -172,7 +172,7 @@ fn the_pause_between_sweeps_grows_with_the_rows_that_remain() {
 }
 
 #[test]
-fn a_callers_clock_still_decides_where_it_is_chosen() {
+fn the_callers_clock_decides_if_configured() {
     let policy = Policy::new("api", [Quota::fixed_window(1, MINUTE).unwrap()]).unwrap();
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     let limiter = DurableObjects::with_config(&rig, virtual_time()).limiter();

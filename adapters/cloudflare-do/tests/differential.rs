@@ -21,7 +21,7 @@ use tidegate_core::{
 /// The last instant of a history. The reference keeps what ends after now, and nothing ends after the very last instant.
 const LAST: UnixMillis = UnixMillis::new(UnixMillis::MAX.get() - 1);
 
-/// The numbers of a quota. They are clamped to what its algorithm takes.
+/// The numbers of a quota. They are clamped to what its algorithm accepts.
 #[derive(Clone, Debug)]
 struct Numbers {
     algorithm: u8,
@@ -40,7 +40,7 @@ enum Cost {
 #[derive(Clone, Debug)]
 enum Step {
     Check(Cost),
-    /// A check under one of four tokens, and how long it is kept in milliseconds.
+    /// A check with one of four tokens, and how long its answer is kept, in milliseconds.
     Once(u8, Cost, u64),
     Peek(Cost),
     /// A refund of what was charged this many checks ago.
@@ -61,7 +61,7 @@ struct History {
     steps: Vec<Step>,
 }
 
-/// Whole numbers up to 2^`bits`, each number of bits as likely as another.
+/// Integers up to 2^`bits`, with every bit length equally likely.
 fn magnitude(bits: u32) -> impl Strategy<Value = u64> {
     (0..=bits, any::<u64>()).prop_map(|(bits, number)| number >> (63 - bits).min(63) >> 1)
 }
@@ -130,7 +130,7 @@ fn policy(quotas: &[Numbers], charge_denied: bool) -> Policy {
     Policy::new("api", quotas).unwrap().charge_denied(charge_denied)
 }
 
-/// Clocks and limits that differ by more are taken for garbage; see [`Policy::verify`].
+/// States whose clocks or limits differ by more are treated as corrupt. See [`Policy::verify`].
 const TWENTY_YEARS: Millis = Millis::from_secs(20 * 365 * 86_400);
 
 /// The most units that a bucket of the policy holds.
@@ -138,7 +138,7 @@ fn most_units(policy: &Policy) -> u64 {
     buckets(policy).map(|bucket| bucket.capacity() * bucket.per().get()).max().unwrap_or_default()
 }
 
-/// A bucket's level up to here is surely plausible.
+/// Any bucket level below this is plausible.
 fn least_implausible_level(policy: &Policy) -> u64 {
     let most = |bucket: TokenBucket| {
         (bucket.capacity() * bucket.per().get()).saturating_add(TWENTY_YEARS.get().saturating_mul(bucket.refill()))
@@ -185,10 +185,10 @@ fn replay(history: &History, placement: Placement, sweeping: bool) -> Result<(),
         let about = || format!("step {place}, {step:?}, at {now:?}, of {policy:?}");
         let written = rig.rows_written();
         (latest, fullest) = (latest.max(now), fullest.max(most_units(&policy)));
-        // The reference keeps its states itself, and trusts them. A stored state may be one that is not plausible here.
+        // The reference trusts the states in its memory. Here, the same state may be implausible, which is an error.
         let implausible = latest.since(now) > TWENTY_YEARS || fullest > least_implausible_level(&policy);
         let corrupt = |error: &Error| implausible && error.kind() == ErrorKind::Corrupt;
-        // A denial moves back what lies too far ahead, and writes it.
+        // A denial moves a state that lies too far ahead back, and writes it.
         let mut due = u64::from(latest.since(now) > MAX_CLOCK_SKEW);
         match step {
             Step::Check(cost) => {

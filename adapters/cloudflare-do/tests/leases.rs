@@ -25,7 +25,7 @@ fn isolate(rig: &Rig, slice: u64, lifetime_ms: u64) -> Leases<&Rig> {
     Leases::new(store, NonZero::new(slice).unwrap(), Millis::new(lifetime_ms)).unwrap()
 }
 
-/// A namespace whose objects answer late: after a call's future was polled one more time, up to the given number.
+/// A namespace that answers each call only after some further polls: from 1 to the given number.
 struct Later<'a>(&'a Rig, u64);
 
 impl Namespace for Later<'_> {
@@ -203,7 +203,7 @@ proptest! {
     }
 
     #[test]
-    fn never_stricter_than_an_exact_limiter_of_the_floor(
+    fn leases_admit_at_least_as_much_as_an_exact_limiter_of_the_floor(
         story in story(step(Just(1), false, 500), 150..600, 50_000..60_000),
     ) {
         let mut asked = Vec::new();
@@ -218,7 +218,7 @@ proptest! {
         for Asked { at, admitted, .. } in asked {
             by_leases += u64::from(admitted);
             by_exact += u64::from(policy.decide(&mut exact, at, 1).is_allowed());
-            prop_assert!(by_leases >= by_exact, "{by_leases} where a limit of {floor} admits {by_exact}, at {at}");
+            prop_assert!(by_leases >= by_exact, "{by_leases}, but a limit of {floor} admits {by_exact}, at {at}");
         }
     }
 }
@@ -325,7 +325,7 @@ fn block_within(context: &mut Context<'_>, mut check: impl Future<Output = Resul
 }
 
 #[test]
-fn a_reset_leaves_charged_what_others_may_still_spend() {
+fn a_reset_keeps_lent_units_charged() {
     let span = Millis::from_secs(60);
     for quota in [Quota::fixed_window(100, span).unwrap(), Quota::token_bucket(100, 1, span).unwrap()] {
         let policy = Policy::new("api", [quota]).unwrap();
@@ -371,7 +371,7 @@ fn a_check_that_cannot_be_leased_is_a_plain_call() {
 }
 
 #[test]
-fn what_it_declares() {
+fn the_declared_capabilities() {
     let rig = Rig::default();
     let leases = isolate(&rig, 10, 10_000);
     let can = leases.capabilities();

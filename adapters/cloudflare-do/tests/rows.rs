@@ -124,7 +124,7 @@ fn a_request_that_cannot_be_written_is_neither_admitted_nor_counted() {
 }
 
 #[test]
-fn a_corrupt_row_is_an_error_and_is_left_as_it_is() {
+fn a_corrupt_row_is_an_error_and_is_left_unchanged() {
     let (rig, policy, key) = (Rig::default(), five_a_minute(), Key::new("user:1"));
     let limiter = DurableObjects::new(&rig).limiter();
     let once = Check::new(&policy, &key, at(0)).idempotent("request-1", Millis::from_secs(60));

@@ -1,4 +1,4 @@
-//! What one isolate knows of one key: what it has admitted itself, and what other isolates have admitted.
+//! The counts of one key in one isolate: what it has admitted itself, and what other isolates have admitted.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl Account {
         decision
     }
 
-    /// What [`Account::decide`] would answer.
+    /// The decision that [`Account::decide`] would make.
     pub(crate) fn peek(&self, now: UnixMillis, cost: u64) -> Decision {
         let decision = self.policy.peek(&self.together(now), now, cost);
         match &self.carried {

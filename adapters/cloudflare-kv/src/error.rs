@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_that_a_client_can_cause_is_no_outage() {
+    fn an_error_that_a_client_can_cause_is_not_an_outage() {
         for (why, kind) in [
             ("KV PUT failed: 429 Too Many Requests", ErrorKind::Contended),
             ("KV GET failed: 429 Too Many Requests", ErrorKind::Contended),

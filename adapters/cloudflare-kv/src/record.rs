@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn decoding_returns_what_was_encoded() {
+    fn a_value_round_trips() {
         let policy = policy();
         let entries: Vec<_> = (0..ENTRIES_MAX as u64).map(|id| entry(&policy, id)).collect();
         let bytes = encode(&policy, &entries);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_tidegate_did_not_write_are_corrupt() {
+    fn foreign_values_are_corrupt() {
         let policy = policy();
         let twice = encode(&policy, [&entry(&policy, 7), &entry(&policy, 7)]);
         let too_many: Vec<_> = (0..=ENTRIES_MAX as u64).map(|id| entry(&policy, id)).collect();

@@ -44,7 +44,7 @@ fn isolates_that_see_each_others_writes_stay_near_the_limit() {
 }
 
 #[test]
-fn a_sliding_window_comes_down_in_its_second_window() {
+fn a_sliding_window_admits_fewer_in_its_second_window() {
     let policy = of(Quota::sliding_window(100, Millis::from_secs(60)).unwrap());
     let mut edge = Edge::new(4, 4, Faults { throttles: true, ..Faults::default() });
     let first = admitted(&mut edge, &policy, 60, 500);
@@ -66,7 +66,7 @@ fn a_bucket_of_many_isolates_refills_as_one() {
 }
 
 #[test]
-fn isolates_on_documented_kv_are_late_and_stay_bounded() {
+fn isolates_on_kv_as_documented_stay_bounded() {
     for (limit, minutes, cache_s, most) in
         [(300, 5, 30, 500), (300, 5, 60, 600), (3_000, 60, 30, 3_600), (3_000, 60, 60, 3_600)]
     {
@@ -82,7 +82,7 @@ fn isolates_on_documented_kv_are_late_and_stay_bounded() {
 }
 
 #[test]
-fn an_entry_that_another_isolate_has_overwritten_is_written_again() {
+fn an_entry_overwritten_by_another_isolate_is_written_again() {
     let policy = of(Quota::fixed_window(100, Millis::from_secs(600)).unwrap());
     // Sixteen isolates read nothing and write at once. Of the entries in each value, only the last one stays.
     let mut edge = Edge::new(16, 16, Faults::default());
@@ -115,7 +115,7 @@ fn a_count_after_a_write_is_written_without_another_request() {
 
 /// For comparison: a counter that gets, decides and puts.
 #[test]
-fn a_plain_counter_passes_its_limit_by_the_burst() {
+fn a_get_decide_put_counter_admits_the_whole_burst() {
     let policy = of(Quota::fixed_window(10, Millis::from_secs(60)).unwrap());
     let edge = Edge::new(1, 1, Faults::default());
     let (key, now) = (key(), edge.now());

@@ -68,7 +68,7 @@ fn a_request_takes_no_longer_when_the_isolate_is_full() {
 }
 
 #[test]
-fn a_client_that_rotates_its_prefixes_gains_nothing_and_locks_nobody_out() {
+fn a_client_that_rotates_its_prefixes_gains_nothing_and_locks_out_no_other_client() {
     const LIMIT: u64 = 5;
     let (mut edge, policy) = (flooded(640), daily(LIMIT));
     let mut spent: HashMap<u64, u64> = HashMap::new();
@@ -145,7 +145,7 @@ fn a_flood_from_everywhere_costs_newcomers_little() {
 }
 
 #[test]
-fn keys_whose_windows_have_passed_make_room_first() {
+fn keys_whose_windows_have_ended_are_evicted_first() {
     let (mut edge, policy) =
         (flooded(64), Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(1)).unwrap()]).unwrap());
     for number in 0..2_000u64 {
@@ -174,8 +174,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(400), ..ProptestConfig::default() })]
 
-    /// However few keys an isolate holds, it admits no request that the reference denies, and it denies a key only if the
-    /// keys of its network have used the limit between them.
+    /// However few keys an isolate holds, it admits no request that the reference denies. It denies a key only if the
+    /// keys of its network together have used the limit.
     #[test]
     fn each_key_stays_within_the_limit_and_only_its_own_network_denies_it(
         policy in policies(), faults in faults(), steps in steps(), isolates in 1usize..4, keys_max in 1usize..5,

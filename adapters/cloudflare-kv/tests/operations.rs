@@ -17,7 +17,7 @@ fn key() -> Key {
 }
 
 #[test]
-fn operations_are_what_the_configuration_says() {
+fn operations_follow_the_configuration() {
     let second = Millis::from_secs(1);
     let frugal = Config::default().refresh(Millis::from_secs(30)).write_spacing(Millis::from_secs(10));
     for (config, per_second) in
@@ -101,7 +101,7 @@ fn a_store_that_is_down_causes_no_error_and_does_not_lift_the_limit() {
 }
 
 #[test]
-fn a_value_that_tidegate_did_not_write_is_counted_ignored_and_overwritten() {
+fn a_foreign_value_is_counted_ignored_and_overwritten() {
     let mut edge = Edge::new(2, 1, Faults { reads_garbled: 100, ..Faults::default() });
     let policy = policy(5);
     assert_eq!((0..9).filter(|_| edge.request(0, &policy, &key(), 1)).count(), 5);
@@ -122,7 +122,7 @@ fn keys_and_times_to_live_stay_within_the_platforms_limits() {
 }
 
 #[test]
-fn changing_a_limit_keeps_what_was_used() {
+fn changing_a_limit_keeps_the_used_units() {
     let mut edge = Edge::new(1, 1, Faults::default());
     assert_eq!((0..9).filter(|_| edge.request(0, &policy(5), &key(), 1)).count(), 5);
     assert_eq!((0..9).filter(|_| edge.request(0, &policy(8), &key(), 1)).count(), 3);

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_a_client_can_cause_is_no_outage() {
+    fn an_error_that_a_client_can_cause_is_not_an_outage() {
         for (why, kind) in [
             ("Error: internal error; reference = 0a1b", ErrorKind::Unavailable),
             ("Error: Network connection lost.", ErrorKind::Unavailable),

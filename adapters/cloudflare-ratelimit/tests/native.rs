@@ -92,7 +92,7 @@ fn only_the_platforms_periods_are_accepted() {
 }
 
 #[test]
-fn another_policy_is_unsupported_and_not_counted() {
+fn a_different_policy_is_unsupported_and_not_counted() {
     let (location, key) = (location(5), Key::new("k"));
     let limiter = limiter(&location);
     let minute = || Quota::fixed_window(5, MINUTE).unwrap();

@@ -1,4 +1,4 @@
-//! What can go wrong, in the core's kinds.
+//! The errors of this adapter, with the core's kinds.
 
 use tidegate_core::{Error, ErrorKind, Millis, Quota};
 

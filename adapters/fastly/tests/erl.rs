@@ -1,4 +1,4 @@
-//! Edge Rate Limiting's adapter, over a model of what Fastly documents of it.
+//! The Edge Rate Limiting adapter, over a model of what Fastly documents.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::HashMap;
@@ -15,12 +15,13 @@ const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const TEN_SECONDS: Millis = Millis::from_secs(10);
 const MINUTE: Millis = Millis::from_secs(60);
 
-/// One PoP: a rate counter and a penalty box, by a clock that the test moves.
+/// One PoP: a rate counter and a penalty box, with a clock that the test advances.
 ///
-/// After <https://www.fastly.com/documentation/reference/vcl/functions/rate-limiting/ratelimit-check-rate/>: a check
-/// counts, then compares the average a second over the window; whoever goes above the limit is put into the box; it
-/// answers whether the client is penalised. An entry has 256 bytes at most. What is left of a penalty is rounded up to
-/// whole minutes, so that the shortest lasts two (<https://docs.fastly.com/products/edge-rate-limiting>).
+/// Per <https://www.fastly.com/documentation/reference/vcl/functions/rate-limiting/ratelimit-check-rate/>, a check
+/// counts the request, then compares the average rate per second over the window. A client above the limit is put into
+/// the penalty box. The check returns whether the client is in the box. An entry has at most 256 bytes. The rest of a
+/// penalty is rounded up to whole minutes, so the shortest lasts two
+/// (<https://docs.fastly.com/products/edge-rate-limiting>).
 #[derive(Default)]
 struct Pop {
     now: Mutex<Duration>,
@@ -69,7 +70,7 @@ fn admitted(pop: &Pop, offered: u64) -> u64 {
 }
 
 #[test]
-fn a_window_admits_its_limit_however_it_is_spread() {
+fn a_window_admits_its_limit_in_a_burst_and_when_spread_out() {
     assert_eq!(admitted(&Pop::default(), 150), 100);
 
     let pop = Pop::default();
@@ -84,10 +85,10 @@ fn a_window_admits_its_limit_however_it_is_spread() {
 }
 
 #[test]
-fn who_passes_the_limit_is_out_for_the_penalty_and_longer_while_hammering() {
+fn exceeding_the_limit_blocks_for_the_penalty_and_further_requests_extend_it() {
     let pop = Pop::default();
     assert_eq!(admitted(&pop, 101), 100);
-    // The window is long over, the penalty is not.
+    // The window has ended, but the penalty has not.
     pop.pass(30);
     assert_eq!(admitted(&pop, 1), 0);
     pop.pass(120);
@@ -104,7 +105,7 @@ fn who_passes_the_limit_is_out_for_the_penalty_and_longer_while_hammering() {
 }
 
 #[test]
-fn each_pop_admits_the_limit_and_no_more_than_the_declared_ceiling() {
+fn each_pop_admits_the_limit_up_to_the_declared_ceiling() {
     let pops = [Pop::default(), Pop::default(), Pop::default()];
     let all: u64 = pops.iter().map(|pop| admitted(pop, 500)).sum();
     let accuracy = limiter(&pops[0]).capabilities().accuracy;
@@ -113,7 +114,7 @@ fn each_pop_admits_the_limit_and_no_more_than_the_declared_ceiling() {
 }
 
 #[test]
-fn it_tells_what_the_platform_tells_and_nothing_else() {
+fn a_decision_has_only_what_the_platform_reports() {
     let (pop, policy, key) = (Pop::default(), policy(), Key::new("ip:192.0.2.1"));
     let limiter = limiter(&pop);
     let decisions: Vec<_> =
@@ -127,7 +128,7 @@ fn it_tells_what_the_platform_tells_and_nothing_else() {
 }
 
 #[test]
-fn the_longest_keys_are_entries_that_the_platform_takes() {
+fn the_longest_key_fits_into_an_entry() {
     let (pop, key) = (Pop::default(), Key::new("x".repeat(10_000)));
     let policy = Policy::new(&"p".repeat(32), [Quota::sliding_window(600, MINUTE).unwrap()]).unwrap();
     let limiter = Erl::new(&pop, 600, MINUTE, MINUTE).unwrap().limiter();
@@ -135,7 +136,7 @@ fn the_longest_keys_are_entries_that_the_platform_takes() {
 }
 
 #[test]
-fn what_the_platform_cannot_be_told_is_refused_with_what_to_write_instead() {
+fn an_unsupported_parameter_is_rejected_with_a_suggestion() {
     let pop = Pop::default();
     let new = |limit, window_ms, penalty_ms| {
         Erl::new(&pop, limit, Millis::new(window_ms), Millis::new(penalty_ms)).map(drop).map_err(|error| {
@@ -169,7 +170,7 @@ fn what_the_platform_cannot_be_told_is_refused_with_what_to_write_instead() {
 }
 
 #[test]
-fn another_policy_is_unsupported_and_not_counted() {
+fn a_different_policy_is_unsupported_and_not_counted() {
     let (pop, key) = (Pop::default(), Key::new("k"));
     let limiter = limiter(&pop);
     let others = [
@@ -198,7 +199,7 @@ fn another_policy_is_unsupported_and_not_counted() {
 }
 
 #[test]
-fn a_platform_that_fails_is_an_error_and_not_a_denial() {
+fn a_platform_failure_is_an_error_and_not_a_denial() {
     let (pop, policy, key) = (Pop { down: true, ..Pop::default() }, policy(), Key::new("k"));
     let error = block_on(limiter(&pop).check(Check::new(&policy, &key, NOW))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);

@@ -1,4 +1,5 @@
-//! KV Store's adapter, over a store that keeps to the platform's documentation and can be made to misbehave within it.
+//! The KV Store adapter, over a fake store that can be made to show every failure that the platform's documentation
+//! allows.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::HashMap;
@@ -21,11 +22,11 @@ const MINUTE: Millis = Millis::from_secs(60);
 struct Pop {
     values: Mutex<HashMap<String, (Vec<u8>, u64)>>,
     generations: AtomicU64,
-    /// What reads show in place of what is stored: a view that has not caught up.
+    /// What reads return instead of the stored values, if set: a stale view.
     stale: Option<HashMap<String, (Vec<u8>, u64)>>,
-    /// Writes to refuse for there being too many.
+    /// How many writes to refuse as too many.
     refuse: AtomicU64,
-    /// Other clients that write between a read and its write.
+    /// How many writes by other clients come between a read and its write.
     others: AtomicU64,
     reads: AtomicU64,
     inserts: AtomicU64,
@@ -46,7 +47,7 @@ impl KeyValue for &Pop {
             return Ok(Inserted::Refused);
         }
         let mut values = self.values.lock().unwrap();
-        // Generations are unique, and in no order.
+        // Generations are unique but not ordered.
         let next = || self.generations.fetch_add(1, SeqCst).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         if self.others.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
             values.insert(key.into(), (bytes.into(), next()));
@@ -97,7 +98,7 @@ fn policies() -> Vec<Policy> {
 }
 
 #[test]
-fn a_lone_client_meets_the_reference() {
+fn sequential_requests_match_the_reference() {
     for policy in policies() {
         let (pop, memory) = (Pop::default(), MemoryLimiter::new());
         let limiter = limiter(&pop);
@@ -133,7 +134,7 @@ fn a_lone_client_meets_the_reference() {
 }
 
 #[test]
-fn a_pop_admits_the_limit_at_any_concurrency_and_charges_nothing_else() {
+fn a_pop_admits_exactly_the_limit_concurrently() {
     for policy in policies().into_iter().take(6) {
         let (pop, key) = (Pop::default(), Key::new("ip:192.0.2.1"));
         let limiter = limiter(&pop).attempts(10_000);
@@ -147,7 +148,7 @@ fn a_pop_admits_the_limit_at_any_concurrency_and_charges_nothing_else() {
 }
 
 #[test]
-fn a_decision_is_a_read_and_a_write_and_a_denial_writes_nothing() {
+fn an_admission_reads_and_writes_once_and_a_denial_writes_nothing() {
     let (pop, policy, key) = (Pop::default(), minute(1), Key::new("k"));
     let limiter = limiter(&pop);
     assert!(check(&limiter, &policy, &key).unwrap().is_allowed());
@@ -157,7 +158,7 @@ fn a_decision_is_a_read_and_a_write_and_a_denial_writes_nothing() {
 }
 
 #[test]
-fn a_write_that_loses_is_tried_again_on_what_the_other_wrote() {
+fn a_conflicting_write_is_retried_on_the_new_value() {
     for first in [true, false] {
         let (pop, policy, key) = (Pop::default(), minute(9), Key::new("k"));
         let limiter = limiter(&pop);
@@ -166,14 +167,14 @@ fn a_write_that_loses_is_tried_again_on_what_the_other_wrote() {
         }
         pop.others.store(3, SeqCst);
         let decision = check(&limiter, &policy, &key).unwrap();
-        // The three others were charged, too.
+        // The three other writes were charged, too.
         assert_eq!(decision.binding().remaining(), Some(if first { 5 } else { 4 }));
         assert_eq!((limiter.store().stats().lost, limiter.store().stats().refused), (3, 0));
     }
 }
 
 #[test]
-fn a_refused_write_is_tried_again_and_what_was_never_written_is_never_admitted() {
+fn a_refused_write_is_retried_and_never_admitted_unwritten() {
     let (pop, policy, key) = (Pop::default(), minute(9), Key::new("k"));
     pop.refuse.store(3, SeqCst);
     let limiter = limiter(&pop);
@@ -191,7 +192,7 @@ fn a_refused_write_is_tried_again_and_what_was_never_written_is_never_admitted()
 }
 
 #[test]
-fn a_read_that_is_behind_is_an_error_and_no_admission() {
+fn a_stale_read_is_an_error_and_not_an_admission() {
     let (mut pop, policy, key) = (Pop::default(), minute(9), Key::new("k"));
     check(&limiter(&pop), &policy, &key).unwrap();
     let first = pop.values.lock().unwrap().clone();
@@ -206,7 +207,7 @@ fn a_read_that_is_behind_is_an_error_and_no_admission() {
 }
 
 #[test]
-fn pops_that_never_see_each_other_come_to_the_ceiling_and_not_past_it() {
+fn isolated_pops_reach_the_ceiling_and_do_not_exceed_it() {
     let (pops, policy, key) = ([Pop::default(), Pop::default(), Pop::default()], minute(5), Key::new("k"));
     let mut admitted = 0;
     for pop in &pops {
@@ -217,7 +218,7 @@ fn pops_that_never_see_each_other_come_to_the_ceiling_and_not_past_it() {
 }
 
 #[test]
-fn a_state_lives_as_long_as_it_matters_in_whole_seconds() {
+fn the_ttl_covers_the_window_in_whole_seconds() {
     let ttl = |kv: fn(&Pop) -> Kv<&Pop>, window: Millis| {
         let (pop, key) = (Pop::default(), Key::new("k"));
         let policy = Policy::new("api", [Quota::fixed_window(9, window).unwrap()]).unwrap();
@@ -227,12 +228,12 @@ fn a_state_lives_as_long_as_it_matters_in_whole_seconds() {
     assert_eq!(ttl(|pop| Kv::new(pop), MINUTE), 60);
     assert_eq!(ttl(|pop| Kv::new(pop), Millis::new(1)), 1);
     assert_eq!(ttl(|pop| Kv::new(pop).min_ttl(Millis::from_secs(3_600)), MINUTE), 3_600);
-    // Past 32 bits the platform would make no time at all of it.
+    // The platform would treat a TTL of more than 32 bits as none at all.
     assert_eq!(ttl(|pop| Kv::new(pop).min_ttl(Millis::from_secs(1 << 33)), MINUTE), u32::MAX.into());
 }
 
 #[test]
-fn a_value_that_tidegate_did_not_write_is_one_keys_error_until_it_is_reset() {
+fn a_foreign_value_is_an_error_for_its_key_until_reset() {
     let (pop, policy) = (Pop::default(), minute(9));
     let (bad, good) = (Key::new("bad"), Key::new("good"));
     let limiter = limiter(&pop);
@@ -247,7 +248,7 @@ fn a_value_that_tidegate_did_not_write_is_one_keys_error_until_it_is_reset() {
 }
 
 #[test]
-fn a_token_is_unsupported() {
+fn an_idempotency_token_is_unsupported() {
     let (pop, policy, key) = (Pop::default(), minute(9), Key::new("k"));
     let check = Check::new(&policy, &key, NOW).idempotent("a", MINUTE);
     assert_eq!(block_on(limiter(&pop).check(check)).unwrap_err().kind(), ErrorKind::Unsupported);

@@ -27,7 +27,7 @@ const kinds = {
   "token bucket": [{ algorithm: "token_bucket", capacity: 1_000_000, refill: 10, per_ms: 1_000 }, Ratelimit.tokenBucket(10, "1 s", 1_000_000)],
 };
 
-// The least that a client on `fetch` needs: the same request, sent repeatedly, and the text of its answer.
+// The minimum for a client on `fetch`: the same request, sent repeatedly, and the text of its answer.
 const floor = async (quota) => {
   const { fetch } = globalThis;
   let body;
@@ -89,7 +89,7 @@ console.log("\nA fixed window of 10: spend 8, request 5, then 1:");
 }
 await server.stop();
 
-/** The median time of each in microseconds. They run in turns, so that other load on the machine slows all of them. */
+/** The median time of each in microseconds. They alternate, so that other load on the machine affects all of them. */
 async function medians(...asks) {
   const times = asks.map(() => []);
   for (let round = 0; round < Number(args.rounds); round++) {

@@ -1,4 +1,4 @@
-//! Netlify Blobs as a store, through the site's own store object of `@netlify/blobs`: strong reads and conditional writes.
+//! Netlify Blobs as a store, through the site's own `@netlify/blobs` store: strong reads and conditional writes.
 
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use wasm_bindgen::prelude::*;
 use crate::call::{Answer, Met, Wire};
 use crate::options::Options;
 
-/// If three isolates compete for a key, each wins one of three attempts, and one decision in 2^37 needs more than these.
+/// If three isolates compete for a key, each wins one of three attempts, and one decision in 2^37 needs more attempts.
 const ATTEMPTS: u32 = 64;
 
 pub(crate) type Store = VersionedLimiter<Blobs>;
@@ -65,7 +65,8 @@ impl Versioned for Blobs {
     type Version = String;
 
     fn capabilities(&self) -> Capabilities {
-        // It never admits more than the limit. It admits less if a request loses to others too often or reads an old value.
+        // It never admits more than the limit. It admits less if a request's writes conflict too often or it reads an
+        // old value.
         let accuracy = Accuracy::Approximate(Drift::WITHIN_LIMIT);
         Capabilities::EXACT.accuracy(accuracy).idempotency(false).round_trips(2)
     }

@@ -96,7 +96,7 @@ fn key_of(text: &str) -> Key {
 
 #[wasm_bindgen]
 impl Caller {
-    /// Decides on a request, or only says how it would if it `peeks`. The result is the verdict.
+    /// Decides on a request. If `peeks` is set, charges nothing. The result is the verdict.
     pub fn check(
         &mut self,
         key: &str,
@@ -129,7 +129,7 @@ impl Caller {
         })
     }
 
-    /// Deletes what a key has used.
+    /// Resets the counts of a key.
     pub fn reset(&mut self, key: &str) -> Result<String, JsValue> {
         let (limit, key) = (Rc::clone(&self.limit), key_of(key));
         self.begin(async move {

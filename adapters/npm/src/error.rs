@@ -7,7 +7,7 @@ use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
 extern "C" {
-    /// An array of an error's kind and its message. The TypeScript makes a `TidegateError` of it.
+    /// An array of an error's kind and its message, which the TypeScript converts to a `TidegateError`.
     #[wasm_bindgen(js_name = Array)]
     fn pair(kind: &str, message: &str) -> JsValue;
 }

@@ -66,7 +66,7 @@ impl Gate {
         Caller::new(&self.limit)
     }
 
-    /// What the store can do, as JSON.
+    /// The store's capabilities, as JSON.
     pub fn capabilities(&self) -> String {
         let can = self.limit.limiter.capabilities();
         let algorithms = can.algorithms.join(r#"",""#);

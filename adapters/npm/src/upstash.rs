@@ -68,7 +68,7 @@ impl Transport for Endpoint {
     async fn post(&self, command: String, (): &()) -> Result<Response, NoAnswer> {
         match self.wire.ask(command).await {
             Met::Answer(answer) => Ok(Response { status: answer.status, body: answer.bytes }),
-            // An error of `fetch` may contain the token, and does not tell whether the request was sent.
+            // An error of `fetch` may contain the token, and does not say whether the request was sent.
             Met::Failed { name, message } => {
                 Err(NoAnswer::Lost(format!("{name}: {message}").replace(&self.token, "…").into()))
             }

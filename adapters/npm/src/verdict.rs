@@ -1,10 +1,11 @@
 //! Decisions as JavaScript gets them: as one text. An object would cost more, and most callers need only the first line. The
 //! text has the form of an HTTP response:
 //!
-//! 1. `allowed`, `denied`, `never_admissible`, or `undecided` if the limiter failed; for a refused request also the status.
+//! 1. `allowed`, `denied`, `never_admissible`, or `undecided` if the limiter failed; for a rejected request also
+//!    the status.
 //! 2. The index of the binding quota, `retry_after`, the delay and the time of the decision in milliseconds, and its origin;
 //!    then for each quota its name, its limit, what remains, and `reset_after` in milliseconds. `-` stands for an unknown number.
-//! 3. The response fields, one on each line; for a refused request also an empty line and the body.
+//! 3. The response fields, one on each line; for a rejected request also an empty line and the body.
 
 use std::fmt::Write as _;
 

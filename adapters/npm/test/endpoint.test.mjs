@@ -1,4 +1,4 @@
-// Endpoints that do not answer as they should, over real connections.
+// Endpoints that misbehave, over real connections.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -8,10 +8,10 @@ import { Tidegate } from "@tidegate/edge";
 
 const request = new Request("https://example.com/", { headers: { "x-vercel-forwarded-for": "192.0.2.1" } });
 const policy = { name: "api", quotas: [{ algorithm: "fixed_window", limit: 1_000_000, window_ms: 86_400_000 }] };
-// What the script returns when the caller's clock decides: the server's own time is not in it.
+// An answer of the script with the caller's clock, so without the server's time.
 const ADMITTED = '{"result":"a"}';
 
-/** An endpoint whose handler is `serve.now`, the responses that it still owes, and a limiter on it. */
+/** An endpoint whose handler is `serve.now`, the responses that it has not sent, and a limiter on it. */
 async function endpoint(now, options) {
   const [serve, waiting] = [{ now }, new Set()];
   const server = createServer((request, response) => {
@@ -28,7 +28,7 @@ const answer = (response) => response.end(ADMITTED);
 const kinds = (verdicts) => [...new Set(verdicts.map(({ error }) => error?.kind))];
 
 for (const [how, stall] of [["nothing", () => {}], ["the head of an answer", (response) => response.flushHeaders()]]) {
-  test(`an endpoint sends ${how} and then hangs: each call takes the deadline, and the requests under way do not pile up`, async () => {
+  test(`an endpoint sends ${how} and then hangs: each call takes the deadline, and requests in flight do not accumulate`, async () => {
     let asked = 0;
     const { serve, waiting, tidegate } = await endpoint((response) => (asked++, stall(response)), { deadlineMs: 200 });
     const burst = () => Promise.all(Array.from({ length: 10 }, () => tidegate.check(request)));
@@ -38,7 +38,7 @@ for (const [how, stall] of [["nothing", () => {}], ["the head of an answer", (re
       const took = performance.now() - began;
       assert.ok(took >= 199 && took < 1_500, `${took} ms`);
       for (let tries = 0; waiting.size > 10; tries++) {
-        assert.ok(tries < 100, `${waiting.size} requests are still under way`);
+        assert.ok(tries < 100, `${waiting.size} requests are still in flight`);
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
     }
@@ -51,7 +51,7 @@ for (const [how, stall] of [["nothing", () => {}], ["the head of an answer", (re
   });
 }
 
-test("a redirect is not followed, and its error differs from that of an endpoint that is down", async () => {
+test("a redirect is not followed, and its error differs from that of a dead endpoint", async () => {
   const elsewhere = (response) => response.writeHead(302, { location: "/elsewhere" }).end();
   const { serve, tidegate } = await endpoint(elsewhere);
   const { error } = await tidegate.check(request);

@@ -28,7 +28,7 @@ const options = {
   onError: (event) => events.push(event),
 };
 const ADDRESS = "192.0.2.1";
-const HALF = "\ud83d";
+const LONE_SURROGATE = "\ud83d";
 const from = (headers) => new Request("https://example.com/api/hello", { headers });
 const client = () => from({ "cf-connecting-ip": ADDRESS });
 
@@ -41,7 +41,7 @@ beforeEach(() => void (events.length = 0));
 /** Objects whose fields throw when they are read. */
 const hostile = (name) => ({ get [name]() { throw new Error("hostile getter"); } });
 
-test("a request without a client address is counted with all others that have none", async () => {
+test("requests without a client address share one key", async () => {
   const tidegate = new Tidegate(options);
   for (const headers of [
     {},
@@ -56,7 +56,7 @@ test("a request without a client address is counted with all others that have no
     assert.match(events[0].message, /cloudflare tells it in cf-connecting-ip/);
   }
   const direct = new Tidegate({ ...options, platform: "direct" });
-  for (const peer of [undefined, "", "192.0.2.1, 192.0.2.2", "unknown", HALF]) {
+  for (const peer of [undefined, "", "192.0.2.1, 192.0.2.2", "unknown", LONE_SURROGATE]) {
     const verdict = await direct.check(client(), { peer });
     assert.deepEqual([verdict.status, verdict.key], ["denied", "ip:unknown"], String(peer));
   }
@@ -65,15 +65,15 @@ test("a request without a client address is counted with all others that have no
 const failing = {
   throws: () => { throw new Error("bad bearer token eyJhbGciOiJub25lIn0"); },
   rejects: () => Promise.reject(new Error("bad bearer token eyJhbGciOiJub25lIn0")),
-  "throws nothing at all": () => { throw undefined; },
+  "throws undefined": () => { throw undefined; },
   "returns a subject that throws": () => hostile("subject"),
   "returns an API key that throws": () => hostile("apiKey"),
-  "returns half a character as the subject": () => ({ subject: `alice${HALF}` }),
-  "returns half a character as the API key": () => ({ apiKey: HALF }),
-  "returns a subject that is no text": () => ({ subject: { toString: null } }),
+  "returns a lone surrogate as the subject": () => ({ subject: `alice${LONE_SURROGATE}` }),
+  "returns a lone surrogate as the API key": () => ({ apiKey: LONE_SURROGATE }),
+  "returns a subject that is not a string": () => ({ subject: { toString: null } }),
 };
 
-test("a request that identify fails for is counted by its address, and the operator is told", async () => {
+test("if identify fails, a request is counted by its address, and onError is called", async () => {
   for (const [how, identify] of Object.entries(failing)) {
     events.length = 0;
     const verdict = await new Tidegate({ ...options, identify }).check(client());
@@ -83,7 +83,7 @@ test("a request that identify fails for is counted by its address, and the opera
   }
 });
 
-test("a request that identify fails for is rejected, if the options say so", async () => {
+test("if identify fails, a request is rejected with onIdentifyError: \"reject\"", async () => {
   for (const [how, identify] of Object.entries(failing)) {
     events.length = 0;
     const verdict = await new Tidegate({ ...options, identify, onIdentifyError: "reject" }).check(client());
@@ -94,14 +94,14 @@ test("a request that identify fails for is rejected, if the options say so", asy
 
 const invalid = {
   ...Object.fromEntries([1.5, NaN, -1, 1e300, Infinity, "2", null, {}, 2n].map((cost) => [`the cost ${typeof cost} ${String(cost)}`, { cost }])),
-  "half a character as the key": { key: `tenant:${HALF}` },
-  "a key that is no text": { key: 5 },
+  "a lone surrogate as the key": { key: `tenant:${LONE_SURROGATE}` },
+  "a key that is not a string": { key: 5 },
   "a key that is null": { key: null },
-  "a time that is no number": { now: "now" },
-  "half a character as the token": { idempotency: { token: HALF, ttlMs: 1_000 } },
-  "a token that is no text": { idempotency: { token: 7, ttlMs: 1_000 } },
+  "a time that is not a number": { now: "now" },
+  "a lone surrogate as the token": { idempotency: { token: LONE_SURROGATE, ttlMs: 1_000 } },
+  "a token that is not a string": { idempotency: { token: 7, ttlMs: 1_000 } },
   "a token that is null": { idempotency: { token: null, ttlMs: 1_000 } },
-  "a token's lifetime that is no number": { idempotency: { token: "a", ttlMs: "x" } },
+  "a token's lifetime that is not a number": { idempotency: { token: "a", ttlMs: "x" } },
   "a cost that throws": hostile("cost"),
   "a key that throws": hostile("key"),
   "a peer that throws": hostile("peer"),
@@ -109,7 +109,7 @@ const invalid = {
   "a token that throws": { idempotency: hostile("token") },
 };
 
-test("an invalid value of the request is rejected with 400, and its text is not repeated", async () => {
+test("an invalid value in a request is rejected with 400 and not echoed", async () => {
   const tidegate = new Tidegate(options);
   for (const [what, call] of Object.entries(invalid)) {
     for (const verdict of [await tidegate.check(client(), call), await tidegate.peek(client(), call)]) {
@@ -120,7 +120,7 @@ test("an invalid value of the request is rejected with 400, and its text is not 
   }
 });
 
-test("a token, a key or a cost that a client chooses is denied by the store like any other", async () => {
+test("tokens, keys and costs chosen by a client do not avoid a denial", async () => {
   const tidegate = new Tidegate(options);
   for (const token of ["a", "", "\0", "é🔑", "x".repeat(10_000)]) {
     for (const ttlMs of [1, 60_000, Number.MAX_SAFE_INTEGER]) {
@@ -135,7 +135,7 @@ test("a token, a key or a cost that a client chooses is denied by the store like
   assert.equal((await tidegate.check(client(), { key: "tenant:1", now: 0 })).allowed, false);
 });
 
-/** Each middleware on one limiter: sends a request with these header fields, and tells the status and whether the app ran. */
+/** Each middleware on one limiter. Sends a request with these header fields, and returns the status and whether the app ran. */
 const frameworks = {
   async "Next.js"(tidegate, guard, headers) {
     const response = await next(tidegate, guard)(new NextRequest(from(headers)));
@@ -184,7 +184,7 @@ for (const [name, send] of Object.entries(frameworks)) {
   });
 }
 
-test("a store failure opens, the response and the operator are told, and no callback that fails is in the way", async () => {
+test("a store failure opens, the response has the field, onError is called, and a failing callback does no harm", async () => {
   const down = { ...options, url: "http://127.0.0.1:1" };
   const seen = [];
   for (const onError of [
@@ -206,7 +206,7 @@ test("a store failure opens, the response and the operator are told, and no call
   assert.ok(seen.every(({ message }) => message.length > 0 && !message.includes(server.token)));
 });
 
-test("a failure of peek, refund or reset is told, too", async () => {
+test("failures of peek, refund and reset are reported, too", async () => {
   const up = new Tidegate(options);
   const charged = await up.check(client(), { key: "refunds" });
   const seen = [];
@@ -217,7 +217,7 @@ test("a failure of peek, refund or reset is told, too", async () => {
   assert.deepEqual(seen.map(({ operation, failedOpen }) => [operation, failedOpen]), [["peek", true], ["refund", false], ["reset", false]]);
 });
 
-test("errors that are no store failure refuse: 503", async () => {
+test("an error that is not a store failure is a 503", async () => {
   await server.command("SET", "other", "x");
   const wrong = await new Tidegate({ ...options, token: "wrong" }).check(client());
   assert.deepEqual([wrong.error.kind, wrong.allowed, wrong.response.status], ["refused", false, 503]);
@@ -227,7 +227,7 @@ test("errors that are no store failure refuse: 503", async () => {
   assert.deepEqual([corrupt.error.kind, corrupt.allowed, corrupt.response.status], ["corrupt", false, 503]);
 });
 
-test("2,000 requests at once open nothing while the store is up, however late the answers are", async (context) => {
+test("2,000 concurrent requests open nothing while the store is up, however late the answers are", async (context) => {
   for (const deadlineMs of [50, 250]) {
     const tidegate = new Tidegate({ ...options, deadlineMs, policy: { name: `burst-${deadlineMs}`, quotas: [{ ...policy.quotas[0], limit: 60 }] } });
     const verdicts = await Promise.all(Array.from({ length: 2_000 }, () => tidegate.check(client())));
@@ -240,7 +240,7 @@ test("2,000 requests at once open nothing while the store is up, however late th
   }
 });
 
-test("an answer that came while the process was busy is not late", async () => {
+test("an answer that arrived while the process was busy is not late", async () => {
   const tidegate = new Tidegate({ ...options, deadlineMs: 100 });
   await tidegate.check(client());
   for (let nth = 0; nth < 5; nth++) {

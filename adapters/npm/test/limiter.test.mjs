@@ -73,7 +73,7 @@ test("the error for a wrong option names it and says what to write", () => {
   }
 });
 
-test("an http:// URL needs no permission on this machine, and elsewhere takes one", () => {
+test("an http:// URL needs allowInsecureHttp, except on this machine", () => {
   for (const host of ["localhost", "LOCALHOST:8079", "127.0.0.1", "127.1.2.3:80", "[::1]:8079/path", "[::ffff:127.0.0.1]"]) {
     assert.ok(new Tidegate({ ...options, url: `http://${host}` }), host);
   }
@@ -118,7 +118,7 @@ test("a verified identity counts before the address, and forged fields are ignor
   assert.equal(await key(forged), "ip:unknown");
 });
 
-test("a sender's key is the one that Rust makes, for any text", async () => {
+test("a sender's key is the same as in Rust, for any text", async () => {
   const prefix = `sender-${crypto.randomUUID()}`;
   const subject = `${prefix}|a*é`;
   const tidegate = new Tidegate({ ...options, policy: { name: "api", quotas: [{ algorithm: "fixed_window", limit: 1, window_ms: 3_600_000 }] }, identify: () => ({ subject }) });
@@ -128,7 +128,7 @@ test("a sender's key is the one that Rust makes, for any text", async () => {
   assert.equal((await tidegate.check(new Request("https://example.com/"), { key: `sub:${subject}` })).allowed, false);
 });
 
-test("any well-formed text is a key; a lone surrogate is refused", async () => {
+test("any well-formed text is a key; a lone surrogate is rejected", async () => {
   const tidegate = new Tidegate(options);
   for (const key of ["ключ", "鍵", "🔑", "", "a\0b"]) {
     const admitted = [];
@@ -140,7 +140,7 @@ test("any well-formed text is a key; a lone surrogate is refused", async () => {
   assert.match(error.message, /lone surrogate/);
 });
 
-test("with the deny cache a blocked key costs no request until a refund", async () => {
+test("with the deny cache, a blocked key costs no request until a refund", async () => {
   const tidegate = new Tidegate({ ...options, denyCache: true });
   const charged = await tidegate.check(request, { cost: 3 });
   assert.equal((await tidegate.check(request)).origin, "store");

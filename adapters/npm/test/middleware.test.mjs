@@ -1,4 +1,4 @@
-// The examples, called as their frameworks call them, over a real redis-server.
+// The examples, called the way their frameworks call them, over a real redis-server.
 
 import assert from "node:assert/strict";
 import { after, beforeEach, test } from "node:test";
@@ -13,7 +13,7 @@ beforeEach(() => server.command("FLUSHALL"));
 const from = (field, address, path = "/api/hello") =>
   new Request(`https://example.com${path}`, { headers: { [field]: address, "x-forwarded-for": `203.0.113.${Math.floor(Math.random() * 250)}` } });
 
-/** Two of three requests pass, whatever the client claims about its address. Another client is not affected. */
+/** Two of three requests pass, whatever address the client claims. Another client is not affected. */
 async function admitsTwo(send) {
   const responses = [];
   for (let nth = 0; nth < 3; nth++) responses.push(await send("192.0.2.1"));
@@ -96,7 +96,7 @@ test("Netlify: an edge function before the site", async () => {
   assert.equal(config.path, "/api/*");
 });
 
-test("a store that is down: the request passes, and the response says why", async () => {
+test("while the store is down, the request passes, and the response says why", async () => {
   const { limit } = await import("@tidegate/edge/react-router");
   const { Tidegate } = await import("@tidegate/edge");
   const policy = { name: "api", quotas: [{ algorithm: "fixed_window", limit: 2, window_ms: 60_000 }] };

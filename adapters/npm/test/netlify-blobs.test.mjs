@@ -25,7 +25,7 @@ after(async () => {
 const site = { name: "tidegate", consistency: "strong", siteID: "tests", token: "conformance", edgeURL: address, uncachedEdgeURL: address };
 const request = new Request("https://example.com/", { headers: { "x-nf-client-connection-ip": "192.0.2.1" } });
 
-/** A store of the site whose every operation first waits for `pause()`. */
+/** A store of the site. Each operation first waits for `pause()`. */
 function store(pause) {
   const blobs = getStore(site);
   const after = (work) => async (...args) => {
@@ -43,7 +43,7 @@ function limiter(blobs, limit, options) {
   return (each = {}) => new Tidegate({ blobs, platform: "netlify", failMode: "open", policy, ...options, ...each });
 }
 
-/** How many passed, how many of each kind there are, and after how many milliseconds the last was answered. */
+/** How many requests were admitted, the number of each outcome, and the milliseconds until the last answer. */
 async function burst(calls) {
   const began = performance.now();
   const kinds = {};
@@ -58,7 +58,7 @@ async function burst(calls) {
 }
 const times = (count, make) => Array.from({ length: count }, make);
 
-/** A store in this process whose conditional writes hold, so that nothing but contention delays an answer. */
+/** A store in this process with correct conditional writes, so that only contention delays an answer. */
 function table(pause) {
   const rows = new Map();
   let versions = 0;
@@ -93,18 +93,18 @@ for (const [where, blobs, instances, limit, deadlineMs] of [
   });
 }
 
-test("the deadline covers the queue of a key: a hung store keeps nobody longer", async (context) => {
+test("the deadline covers a key's queue, also if the store hangs", async (context) => {
   const events = [];
   const tidegate = limiter(store(never), 60, { deadlineMs: 200, onError: (event) => events.push(event) })();
   const { passed, kinds, slowestMs, told } = await burst(times(40, () => tidegate.check(request)));
   context.diagnostic(told);
   assert.ok(slowestMs >= 190 && slowestMs < 3_000, told);
-  // The store has answered nobody, so it has failed, and the fail mode applies to all of them.
+  // The store has answered no call, so it has failed, and the fail mode applies to all of them.
   assert.deepEqual([passed, kinds], [40, { timeout: 40 }], told);
   assert.deepEqual(events.map(({ failedOpen }) => failedOpen), times(40, () => true));
 });
 
-test("a healthy store that is slower than the queue needs: what is not reached in time is refused", async (context) => {
+test("with a healthy but slow store, calls that do not get their turn in time are contended", async (context) => {
   const tidegate = limiter(store(ms(15)), 1_000_000, { deadlineMs: 3_000 })();
   const { passed, kinds, slowestMs, told } = await burst(times(250, () => tidegate.check(request)));
   context.diagnostic(told);
@@ -117,7 +117,7 @@ test("a key's queue is bounded, and other keys do not wait for it", async () => 
   const tidegate = limiter(store(() => (isHung ? never() : undefined)), 1_000, { deadlineMs: 2_000 })();
   const began = performance.now();
   const crowd = times(1_300, () => tidegate.check(request));
-  // One is with the store and 1,024 wait; the others are refused at once.
+  // One call is at the store and 1,024 wait. The others are rejected at once.
   const refused = (await Promise.race([Promise.all(crowd.slice(1_025)), ms(1_800)()])) ?? [];
   assert.deepEqual([refused.length, [...new Set(refused.map(({ error }) => error?.kind))]], [275, ["contended"]]);
   assert.ok(performance.now() - began < 1_900);
@@ -133,7 +133,7 @@ test("a store that answers once and then hangs does not open", async () => {
   assert.deepEqual([verdict.allowed, verdict.error.kind, verdict.response.status], [false, "contended", 503]);
 });
 
-test("a store that fails: the request passes, and the next one is not in its way", async () => {
+test("after a store failure, the request passes, and the next one works", async () => {
   let isDown = true;
   const pause = () => {
     if (isDown) throw new Error("connection refused");

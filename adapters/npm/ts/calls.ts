@@ -1,23 +1,23 @@
 import type { Caller, Gate } from "#upstash/glue";
 import type { Queue } from "./queue.js";
 
-/** A store's answer: a status in HTTP's terms, the bytes, and their version if the store tells it. */
+/** A store's answer: an HTTP status, the bytes, and their version if the store reports it. */
 export type Answer = [status: number, bytes: Uint8Array, version?: string | undefined];
 
 /** Sends a request to the store. It throws if there is no answer. */
 export type Ask = (wanted: string, signal: AbortSignal | undefined) => Promise<Answer>;
 
 /**
- * The deadline is counted in this many steps, so that a process that was busy reads the answers it already has before it
- * calls them late: however long it was busy, that counts as one step.
+ * The deadline is counted in this many timer steps. A busy process fires a delayed step once, however long it was busy, and
+ * so reads the answers that have arrived before it declares a call late.
  */
 const STEPS = 4;
 
-/** With more calls than this under way at once, a late answer may be late because of the other calls. */
+/** With more calls in flight than this, the other calls may be the reason that an answer is late. */
 const CROWD = 64;
 
-/** More calls than this are not begun: a process with so many under way cannot send another in time. */
-const UNDER_WAY_MAX = 2_048;
+/** The most calls in flight. With more, the process could not send another in time, so it does not start one. */
+const IN_FLIGHT_MAX = 2_048;
 
 /** Runs a limiter's calls: carries each request to the store and each answer back, until the call ends or is late. */
 export class Calls {
@@ -26,13 +26,13 @@ export class Calls {
   readonly #deadlineMs: number;
   readonly #queue: Queue | undefined;
   readonly #idle: Caller[] = [];
-  /** Late calls whose request the store has still not answered. */
+  /** The number of late calls whose request the store has not answered yet. */
   #silent = 0;
-  /** Answers from the store so far. */
+  /** The number of answers from the store so far. */
   #answers = 0;
   #begun = 0;
-  #underWay = 0;
-  /** The last call that found a crowd. */
+  #inFlight = 0;
+  /** The number of the last call that was one of a crowd. */
   #crowded = 0;
 
   constructor(gate: Gate, ask: Ask, deadlineMs: number, queue: Queue | undefined) {
@@ -49,13 +49,13 @@ export class Calls {
    * before, or has answered others while this one waited for its turn or was one of a crowd.
    *
    * A request that can be cancelled costs more than one that cannot. So requests can be cancelled only while the store
-   * owes an answer to a late call. This bounds what piles up by what was under way when the first call was late.
+   * owes an answer to a late call. The unanswered requests are then at most those in flight when the first call was late.
    */
   run(key: string, begins: (caller: Caller) => string): Promise<string> {
     return new Promise((resolve, reject) => {
-      if (this.#underWay >= UNDER_WAY_MAX) return reject(crowdedOut("are under way"));
+      if (this.#inFlight >= IN_FLIGHT_MAX) return reject(crowdedOut("are in flight"));
       const [nth, answersBefore] = [++this.#begun, this.#answers];
-      if (++this.#underWay > CROWD) this.#crowded = nth;
+      if (++this.#inFlight > CROWD) this.#crowded = nth;
       let caller: Caller | undefined;
       let cancel: AbortController | undefined;
       let timer: number | undefined;
@@ -65,18 +65,18 @@ export class Calls {
       const end = () => {
         isOver = true;
         clearTimeout(timer);
-        this.#underWay -= 1;
+        this.#inFlight -= 1;
         this.#queue?.leave(key, start);
       };
 
       const fail = (thrown: unknown) => {
         reject(thrown);
-        // A caller that did not throw an error of its own has trapped and cannot be used again.
+        // If anything but an error of the caller was thrown, its WebAssembly has trapped and cannot be used again.
         if (caller && Array.isArray(thrown)) this.#idle.push(caller);
         end();
       };
 
-      /** Takes the next step. Returns the request that the call makes of the store, or nothing if the call has ended. */
+      /** Takes the next step. Returns the call's next request to the store, or nothing if the call has ended. */
       const go = (step: () => string): string | undefined => {
         let said: string;
         try {
@@ -148,7 +148,7 @@ export class Calls {
       if (!this.#queue) {
         start();
       } else if (!this.#queue.enter(key, start)) {
-        this.#underWay -= 1;
+        this.#inFlight -= 1;
         reject(crowdedOut("wait for this key"));
       } else if (!caller && !isOver) {
         hasWaited = true;
@@ -158,7 +158,7 @@ export class Calls {
   }
 }
 
-/** An error in the form of the WebAssembly's. */
+/** An error in the form that the WebAssembly throws. */
 function crowdedOut(where: string): [kind: string, message: string] {
   return ["contended", `too many requests ${where}; nothing was charged`];
 }

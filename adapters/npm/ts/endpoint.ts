@@ -27,9 +27,9 @@ export class Endpoint {
   /**
    * Sends a command once.
    *
-   * Redirects are never followed. If a redirect is an error, the host need not keep a copy of the body, which on Node.js saves a
-   * tenth of the request's time. But only the status of a redirect says what is wrong. So redirects are an error while
-   * answers arrive, and are read after a failure.
+   * Redirects are never followed. With `redirect: "error"`, the host need not keep a copy of the body, which on Node.js saves
+   * a tenth of the request's time. But the status of a redirect, which says what is wrong, is then hidden. So "error" is used
+   * while answers arrive, and "manual" after a failure.
    */
   async post(body: string, signal: AbortSignal | undefined): Promise<Answer> {
     try {

@@ -21,7 +21,7 @@ export class TidegateError extends Error {
     super(message, options);
   }
 
-  /** Makes an error of what was thrown: an array from the WebAssembly, or anything else, which is a bug in this package. */
+  /** Converts what was thrown: an array from the WebAssembly, or anything else, which is a bug in this package. */
   static from(thrown: unknown): TidegateError {
     if (thrown instanceof TidegateError) return thrown;
     if (!Array.isArray(thrown)) return new TidegateError("corrupt", "the limiter itself failed", undefined, { cause: thrown });
@@ -34,7 +34,7 @@ export class TidegateError extends Error {
   }
 }
 
-/** An error about a value of the caller's. */
+/** An error about one of the caller's values. */
 export function invalid(field: string, message: string, options?: ErrorOptions): TidegateError {
   return new TidegateError("invalid", `${field}: ${message}`, field, options);
 }

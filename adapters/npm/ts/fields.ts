@@ -1,6 +1,6 @@
 import { invalid } from "./error.js";
 
-/** Reads a plain object of the caller's field by field. Its errors name the place of the wrong value. */
+/** Reads one of the caller's plain objects field by field. Errors name the place of the wrong value. */
 export class Fields {
   readonly #object: Record<string, unknown>;
   readonly #path: string;

@@ -6,9 +6,9 @@ import type { Identity, Operation, Options } from "./options.js";
 import type { Queue } from "./queue.js";
 import { Verdict } from "./verdict.js";
 
-/** How to decide on one request. An invalid value is never let through: the verdict's response is a 400. */
+/** How to decide on one request. A request with an invalid value is rejected: the verdict's response is a 400. */
 export interface CheckOptions {
-  /** Count this key instead of the request's sender: a name of your own, such as `tenant:42`. Any well-formed text. */
+  /** Count this key instead of the request's sender: any well-formed text, such as `tenant:42`. */
   key?: string;
   /** The client's address from the host's own API or socket, for the platforms `direct` and `fastly`. */
   peer?: string | undefined;
@@ -56,16 +56,16 @@ export abstract class Limiter {
   /**
    * Decides on a request, and charges it if every quota admits it.
    *
-   * It never throws. If the store fails (`unavailable` or `timeout`), the fail mode decides. Every other error refuses the
-   * request, because a client could cause it. `verdict.error` says what went wrong.
+   * It never throws. If the store fails (`unavailable` or `timeout`), the fail mode decides. After any other error, the request
+   * is rejected, because a client could have caused the error. `verdict.error` says what went wrong.
    *
-   * `options` may be a function. If it throws, the request is refused as invalid.
+   * `options` may be a function. If it throws, the request is rejected as invalid.
    */
   check(request: Request, options: CheckOptions | (() => CheckOptions) = {}): Promise<Verdict> {
     return this.#decide(request, options, "check");
   }
 
-  /** What `check` would answer, without charging anything. */
+  /** Decides like `check`, but charges nothing. */
   peek(request: Request, options: CheckOptions | (() => CheckOptions) = {}): Promise<Verdict> {
     return this.#decide(request, options, "peek");
   }
@@ -80,7 +80,7 @@ export abstract class Limiter {
     });
   }
 
-  /** Deletes what a key has used. `Verdict.key` names the key of a request. */
+  /** Resets the counts of a key. The key of a request is `Verdict.key`. */
   async reset(key: string): Promise<void> {
     await this.#told("reset", () => {
       const name = text("key", key);
@@ -93,7 +93,7 @@ export abstract class Limiter {
     return this.#sender(request, peer);
   }
 
-  /** What the store can do, and how exact it is. */
+  /** What the store supports, and how exact it is. */
   get capabilities(): Record<string, unknown> {
     return JSON.parse(this.#gate.capabilities());
   }
@@ -117,7 +117,7 @@ export abstract class Limiter {
     }
   }
 
-  /** Runs a call that throws when it fails. */
+  /** Runs a call, and reports its error before it throws it. */
   async #told(operation: Operation, run: () => Promise<unknown>): Promise<void> {
     try {
       await run();
@@ -128,7 +128,7 @@ export abstract class Limiter {
     }
   }
 
-  /** Tells the operator. An async function turns everything that the callback may throw into a rejection. */
+  /** Reports an error to `onError`. The async function turns anything that the callback throws into a rejection. */
   #tell(operation: Operation, { kind, message }: TidegateError, failedOpen: boolean): void {
     const { onError } = this.#options;
     if (onError) (async () => onError({ operation, kind, message, failedOpen }))().catch(() => undefined);
@@ -159,7 +159,7 @@ export abstract class Limiter {
   }
 }
 
-/** Reads a check's options. Whatever is wrong with them is an invalid request. */
+/** Reads a check's options. Any error in them makes the request invalid. */
 function read(options: CheckOptions | (() => CheckOptions)) {
   try {
     const { key, peer, cost = 1, now = Date.now(), idempotency } = typeof options === "function" ? options() : options;

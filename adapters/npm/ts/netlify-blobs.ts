@@ -13,7 +13,7 @@ export { type QuotaStatus, Verdict } from "./verdict.js";
 
 const engine = start(module, glue);
 
-/** The longest pause after a lost write, before the next read. */
+/** The longest pause between a conflicting write and the next read. */
 const PAUSE_MS_MAX = 20;
 
 const NOTHING = new Uint8Array();
@@ -29,8 +29,8 @@ interface Blobs {
 /**
  * A limiter on Netlify Blobs. A decision is a read and a conditional write, which are repeated if another write came first.
  *
- * It never admits more than the limit while the store is up. It is meant for keys that few requests share: the decisions for
- * one key are made one after another, and a request that loses to others for too long is refused as `contended`.
+ * It never admits more than the limit while the store is up. It suits keys that few requests share: the decisions for one key
+ * are made one after another, and a request whose writes conflict until the deadline fails as `contended`.
  *
  *     const tidegate = new Tidegate({ blobs: getStore({ name: "tidegate", consistency: "strong" }), platform: "netlify", … });
  */
@@ -60,7 +60,7 @@ export class Tidegate extends Limiter {
     const condition = version === null ? { onlyIfNew: true } : { onlyIfMatch: version };
     const written = await this.#blobs.set(name, Uint8Array.from(bytes).buffer, condition);
     if (written?.modified !== false) return [written?.modified === true ? 200 : 0, NOTHING];
-    // Limiters that retry at the same pace would lose to each other forever.
+    // A random pause, because limiters that retry at the same pace could conflict forever.
     await new Promise((resolve) => setTimeout(resolve, Math.random() * PAUSE_MS_MAX));
     return [412, NOTHING];
   }

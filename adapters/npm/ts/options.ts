@@ -44,17 +44,17 @@ export interface ErrorEvent {
 export interface Options {
   policy: Policy;
   platform: Platform;
-  /** What happens to a request when the store fails (`unavailable` or `timeout`): `open` lets it through, `closed` refuses it. */
+  /** What happens to a request when the store fails (`unavailable` or `timeout`): `open` admits it, `closed` rejects it. */
   failMode: "open" | "closed";
-  /** Tells who sent a request. Without it, or if it returns nobody, the client's address counts. The deadline does not cover it. */
+  /** Identifies the sender of a request. If it returns undefined, the client's address counts. The deadline does not cover it. */
   identify?: (request: Request) => Identity | undefined | Promise<Identity | undefined>;
   /** What happens if `identify` throws: count the request by the client's `address`, or `reject` it. Default: `address`. */
   onIdentifyError?: "address" | "reject";
-  /** Called for every failure, for your log or metrics. Nobody waits for it, and what it throws is ignored. */
+  /** Called for every failure, for your log or metrics. It is not awaited, and what it throws is ignored. */
   onError?: (event: ErrorEvent) => unknown;
   /** Denies a key that was denied before without asking the store, until its wait is over. Default: off. */
   denyCache?: boolean | { holdMs?: number; capacity?: number };
-  /** The longest a decision may take, in milliseconds. */
+  /** The longest that a decision may take, in milliseconds. */
   deadlineMs?: number;
   /** How many leading bits of an IPv6 address identify a client, 48 to 128. Default: 64. */
   ipv6Prefix?: number;

@@ -2,8 +2,8 @@
 const WAITING_MAX = 1_024;
 
 /**
- * Lets the calls for a key reach the store one at a time, in the order they came. On a store with conditional writes, all but
- * one of those that run at the same time would be in vain.
+ * Lets the calls for a key reach the store one at a time, in order of arrival. On a store with conditional writes, all but one
+ * of the concurrent writes would conflict.
  */
 export class Queue {
   /** The calls that wait for each busy key. */
@@ -22,7 +22,7 @@ export class Queue {
     return true;
   }
 
-  /** Ends a call that has entered, whether it was started or still waits. */
+  /** Removes a call, whether it was started or still waits, and starts the next one. */
   leave(key: string, start: () => void): void {
     const waiting = this.#waiting.get(key);
     if (!waiting || waiting.delete(start)) return;

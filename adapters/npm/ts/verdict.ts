@@ -11,7 +11,7 @@ export interface QuotaStatus {
   resetAfterMs: number | null;
 }
 
-/** The outcome for a request: whether it may go on, why, and what to tell the client. */
+/** The outcome for a request: whether it may go on, why, and what to send to the client. */
 export class Verdict {
   /** The text that `src/verdict.rs` writes. It is parsed on demand, because most callers need little of it. */
   readonly #text: string;
@@ -37,7 +37,7 @@ export class Verdict {
     this.error = error;
   }
 
-  /** Whether a quota denied the request. False for a request that was refused because of an error. */
+  /** Whether a quota denied the request. False for a request that was rejected because of an error. */
   get limited(): boolean {
     return !this.allowed && this.status !== "undecided";
   }

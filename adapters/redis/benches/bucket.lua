@@ -1,4 +1,4 @@
--- The least a token bucket can be: what benches/redis.rs measures decide.lua against.
+-- A minimal token bucket, which benches/redis.rs compares with decide.lua.
 local capacity, refill, per = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now, cost = tonumber(ARGV[4]), tonumber(ARGV[5])
 local level = 0

@@ -1,7 +1,7 @@
-//! What a decision costs on a Redis of this machine, and what the same costs others:
-//! `cargo bench -p tidegate-redis`. Server and clients share the machine's cores.
+//! The cost of a decision on a local Redis, compared with peers: `cargo bench -p tidegate-redis`. Server and clients
+//! share the machine's cores.
 
-#![allow(clippy::unwrap_used, reason = "a rig that fails is seen at once")]
+#![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -22,11 +22,11 @@ const DURATION: Duration = Duration::from_millis(1_500);
 const ROUNDS: usize = 7;
 
 fn main() {
-    // `cargo test --benches` asks for no measurement.
+    // `cargo test --benches` runs this without `--bench`, and must not measure.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    // `-- latency throughput ceiling` names those to run.
+    // `-- latency throughput ceiling` selects what to run.
     let named = |name: &str| {
         let mut names = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).peekable();
         names.peek().is_none() || names.any(|argument| argument == name)
@@ -73,7 +73,7 @@ fn median<T: Copy + PartialOrd>(values: &mut [T]) -> T {
     values[values.len() / 2]
 }
 
-/// One decision after another, each beside a PING on the same connection; and what of that any script takes.
+/// Sequential decisions, alternating with a PING on the same connection, and the part that any script takes.
 fn latency(server: &Server) {
     for (name, runtime) in [("current_thread", current_thread()), ("multi_thread", multi_thread())] {
         let (limiter, policy, key) = (server.limiter(), policy(), Key::new("ip:192.0.2.1"));
@@ -100,7 +100,7 @@ fn latency(server: &Server) {
     floor(server);
 }
 
-/// The least a bucket can be against PING, by the client library alone: the floor of any script on this machine.
+/// A minimal token bucket against PING with the client library alone: the lower bound for any script on this machine.
 fn floor(server: &Server) {
     let least = load(server, include_str!("bucket.lua"));
     let at = now().get().to_string();
@@ -133,7 +133,7 @@ fn floor(server: &Server) {
     });
     let (script, ping) = (median(&mut scripts), median(&mut pings));
     row(
-        "  for comparison: least bucket against PING, current_thread",
+        "  minimal bucket against PING, median, current_thread",
         &format!("{:.1} us", script.as_secs_f64() * 1e6),
         &format!("{:.1} us", ping.as_secs_f64() * 1e6),
         script.as_secs_f64() / ping.as_secs_f64(),
@@ -141,12 +141,12 @@ fn floor(server: &Server) {
     );
 }
 
-/// The SHA-1 that a server knows a script by.
+/// Loads a script. Returns its SHA-1.
 fn load(server: &Server, script: &str) -> String {
     redis::cmd("SCRIPT").arg("LOAD").arg(script).query(&mut server.connection()).unwrap()
 }
 
-/// Decisions a second with fifty in flight, against rate-limiter-flexible on ioredis, in turns.
+/// Decisions per second with fifty in flight, alternating with rate-limiter-flexible on ioredis.
 fn throughput(server: &Server) {
     let peer = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peer");
     let installed = peer.join("node_modules").is_dir()
@@ -156,7 +156,7 @@ fn throughput(server: &Server) {
             .status()
             .is_ok_and(|status| status.success());
     if !installed {
-        println!("50 in flight: skipped, for it needs node and npm to install rate-limiter-flexible");
+        println!("50 in flight: skipped, because it needs node and npm to install rate-limiter-flexible");
         return;
     }
     let (mut current, mut multi, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
@@ -218,7 +218,7 @@ fn peer_decisions_per_second(server: &Server, peer: &Path) -> f64 {
     String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
 }
 
-/// The script alone, driven by redis-benchmark, against the least a token bucket can be, in turns.
+/// The script alone, driven by redis-benchmark, alternating with a minimal token bucket.
 fn ceiling(server: &Server) {
     assert_eq!(load(server, SCRIPT), SCRIPT_SHA1);
     let least = load(server, include_str!("bucket.lua"));
@@ -229,7 +229,7 @@ fn ceiling(server: &Server) {
         let bucket = ["1", "{bench:least}", "1000000000", "1000000", "1000", &at, "1"];
         let (Some(our), Some(their)) = (run_script(server, SCRIPT_SHA1, &decide), run_script(server, &least, &bucket))
         else {
-            println!("script ceiling: skipped, for it needs redis-benchmark (apt-get install redis-tools)");
+            println!("script ceiling: skipped, because it needs redis-benchmark (apt-get install redis-tools)");
             return;
         };
         ours.push(our);
@@ -237,7 +237,7 @@ fn ceiling(server: &Server) {
     }
     let (ours, theirs) = (median(&mut ours), median(&mut theirs));
     row(
-        "script alone, pipelined by 50, against the least bucket, 1/s",
+        "script alone, 50 pipelined, against minimal bucket, 1/s",
         &format!("{ours:.0}"),
         &format!("{theirs:.0}"),
         ours / theirs,
@@ -245,7 +245,7 @@ fn ceiling(server: &Server) {
     );
 }
 
-/// Runs a second.
+/// Runs of the script per second.
 fn run_script(server: &Server, sha1: &str, arguments: &[&str]) -> Option<f64> {
     let output = Command::new("redis-benchmark")
         .args(["-p", &server.port.to_string(), "-n", "300000", "-P", "50", "-c", "10", "--csv", "EVALSHA", sha1])
@@ -255,6 +255,6 @@ fn run_script(server: &Server, sha1: &str, arguments: &[&str]) -> Option<f64> {
         .ok()?;
     let table = String::from_utf8(output.stdout).ok()?;
     let line = table.lines().last()?;
-    // "command","rps",…: and the command holds no comma.
+    // "command","rps",…: the command contains no comma.
     line.split("\",\"").nth(1)?.trim_matches('"').parse().ok()
 }

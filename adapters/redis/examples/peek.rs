@@ -1,4 +1,4 @@
-//! Shows what is stored of a key:
+//! Shows the stored state of a key:
 //!
 //! ```text
 //! cargo run -p tidegate-redis --example peek -- redis://127.0.0.1:6379 policy.json ip:192.0.2.1

@@ -7,7 +7,7 @@ pub(crate) fn answered(code: &str, detail: &str, key: &str) -> Error {
     let kind = kind_of(code, detail);
     let message = match kind {
         ErrorKind::Corrupt => format!(
-            "what is stored under {key} is no state of this policy ({code} {detail}); delete the key, or find what \
+            "what is stored under {key} is not a state of this policy ({code} {detail}); delete the key, or find what \
              else writes to it"
         ),
         _ => format!("redis: the server answered {code} {detail}; nothing was charged"),

@@ -74,7 +74,7 @@ struct Link {
     dialing: Arc<Dialing>,
 }
 
-/// State shared by the links: the outcome of an attempt to connect tells about the server, not about the link.
+/// State shared by the links, because the outcome of an attempt to connect concerns the server and not one link.
 #[derive(Default)]
 struct Dialing {
     /// Held by the caller that is connecting.

@@ -53,7 +53,7 @@ if refund then
   charged_at = ARGV[quotas_end + 1] + 0
 end
 
--- No part of a state lies after `latest` when it is written: what does was written by a wrong clock.
+-- No part of a written state lies after `latest`. A part that does was written by a wrong clock, and is moved back.
 local latest, implausible = math.min(now + MAX_SKEW, MAX_INSTANT), math.min(now + IMPLAUSIBLE_AFTER, MAX_INSTANT)
 local peek, charge_denied = mode == 'p', mode == 'd'
 
@@ -103,12 +103,12 @@ for pass = 1, 2 do
         end
         level = charged
       else
-        -- What has drained since then may have been this charge: only the rest of it is surely still there.
+        -- The level drained since then may have been this charge. Only the rest is surely still in the bucket.
         local due = cost * unit - math.max(at - charged_at, 0) * refill
         level = math.max(level - math.max(due, 0), 0)
       end
       if level > 0 then
-        -- The level is that of `at`, and drains from then on.
+        -- The level is as of `at`, and drains from then on.
         unused_after = at - now + ceil(level / refill)
       end
       after = after .. kind .. '1 ' .. format(level < 2147483648 and '%d' or '%.0f', level) .. ' ' .. at_text .. ';'
@@ -244,7 +244,7 @@ for pass = 1, 2 do
             count = count + 1
             ats[count], units[count] = instant, cost
           end
-          -- Only a charged denial passes the limit: it takes the place of what is oldest.
+          -- Only a charged denial exceeds the limit. It replaces the oldest entries.
           local excess = sum + cost - math.max(limit, sum)
           while excess > 0 and first <= count do
             local part = math.min(units[first], excess)
@@ -286,7 +286,7 @@ for pass = 1, 2 do
   if pass == 1 then
     admitted = fits
   end
-  -- A denial charges nothing. But what was moved back must be written, which a second pass does at no cost.
+  -- A denial charges nothing. But a state that was moved back must be written, which the second pass does at cost 0.
   if not moved or refund or peek or fits or charge_denied and not never then
     break
   end
@@ -299,13 +299,13 @@ if refund then
 elseif not peek then
   write = moved or fits or charge_denied and not never
 end
--- What was never seen and is not used now needs no state.
+-- A key without a state that is still unused needs none.
 if write and (stored or used_at_all) then
   redis.call('SET', KEYS[1], after, 'PX', format(life < 2147483648 and '%d' or '%.0f', life))
 end
 
 answer = (admitted and 'a' or 'd') .. answer
--- What charged nothing needs no memory, and is decided anew. So the limit bounds the tokens of a key.
+-- A check that charged nothing is not stored, and is decided anew. So the limit bounds the tokens of a key.
 if once and admitted and cost > 0 then
   redis.call('SET', once, answer, 'PX', ARGV[quotas_end + 1])
 end

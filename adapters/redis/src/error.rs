@@ -49,7 +49,7 @@ pub(crate) fn connect_timeout(deadline: Millis) -> Error {
 /// The answer is not one of the script's.
 pub(crate) fn nonsense(answer: &redis::Value) -> Error {
     let shown: String = format!("{answer:?}").chars().take(60).collect();
-    Error::new(ErrorKind::Corrupt, format!("redis: {shown} is no answer of Tidegate's script; {NOT_REDIS}"))
+    Error::new(ErrorKind::Corrupt, format!("redis: {shown} is not an answer of Tidegate's script; {NOT_REDIS}"))
 }
 
 const NOT_REDIS: &str = "what listens there does not speak the Redis protocol; is it a Redis server?";

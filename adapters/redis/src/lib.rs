@@ -31,7 +31,7 @@
 //! An error is never a denial. Fail open only if [`ErrorKind::is_store_failure`](tidegate_core::ErrorKind::is_store_failure).
 //!
 //! - [`Unavailable`](tidegate_core::ErrorKind::Unavailable), at once: the server refuses the connection, or it was lost.
-//! - [`Timeout`](tidegate_core::ErrorKind::Timeout), at the [deadline](Config::deadline): the server answers nothing.
+//! - [`Timeout`](tidegate_core::ErrorKind::Timeout), at the [deadline](Config::deadline): the server answers no call.
 //! - [`Contended`](tidegate_core::ErrorKind::Contended), at the deadline: the server answers others, but is overloaded.
 //! - [`Corrupt`](tidegate_core::ErrorKind::Corrupt): Tidegate cannot have written the stored value, which stays as it is.
 //!

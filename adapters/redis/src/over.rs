@@ -1,4 +1,4 @@
-//! The store over a connection that somebody else makes.
+//! The store over a connection that the host provides.
 
 use std::future::Future;
 
@@ -14,11 +14,11 @@ pub trait Connection: MaybeSend + MaybeSync {
     /// Sends one command, once, and returns the server's answer.
     ///
     /// # Errors
-    /// Why there is no answer. An error that the server answered with is an [`Answer::Error`].
+    /// The reason why there is no answer. An error that the server returned is an [`Answer::Error`].
     fn send(&self, command: &str, arguments: Vec<String>) -> impl Future<Output = Result<Answer, Error>> + MaybeSend;
 }
 
-/// What a Redis server answered.
+/// The answer of a Redis server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
@@ -74,14 +74,14 @@ impl<C: Connection> RedisOver<C> {
         Self { connection, clock: Clock::default(), min_ttl: Millis::ZERO }
     }
 
-    /// Sets whose clock decides; [`Clock::default`] unless set.
+    /// Sets the clock that decides. The default is [`Clock::default`].
     #[must_use]
     pub fn clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
     }
 
     /// Keeps every state for at least this long. This is for tests, whose virtual time stands still while the server's
-    /// TTLs run on; leave it zero otherwise.
+    /// TTLs run. Leave it at zero otherwise.
     #[must_use]
     pub fn min_ttl(self, min_ttl: Millis) -> Self {
         Self { min_ttl, ..self }

@@ -1,5 +1,5 @@
-//! Runs the script over Upstash's REST protocol (<https://upstash.com/docs/redis/features/restapi>): one HTTP request for a
-//! decision, with `reqwest` natively and with the host's HTTP client on WebAssembly.
+//! Runs the script over Upstash's REST protocol (<https://upstash.com/docs/redis/features/restapi>), with one HTTP
+//! request per decision. Natively it uses `reqwest`, on WebAssembly the host's HTTP client.
 
 mod config;
 mod error;

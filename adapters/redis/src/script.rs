@@ -1,4 +1,4 @@
-//! The script, its arguments and its answer: the same over any transport.
+//! The script, its arguments and its answer, which are the same over any transport.
 
 use tidegate_core::internal::sha256;
 use tidegate_core::store::{Applied, Operation};
@@ -6,18 +6,18 @@ use tidegate_core::{Error, ErrorKind, Idempotency, Key, Millis, Policy, UnixMill
 
 use crate::state;
 
-/// The script that decides, in Lua: `src/decide.lua`, whose first lines say what its keys, arguments and answer are, without
-/// comments and indentation. Its lines have the same numbers.
+/// The Lua script that decides: `src/decide.lua` without comments and indentation, with the same line numbers. The
+/// first lines of that file describe the keys, arguments and answer.
 pub const SCRIPT: &str = LOCKING_SCRIPT.split_at(FLAG.len()).1;
 
-/// The SHA-1 of [`SCRIPT`]: what `EVALSHA` names it by.
+/// The SHA-1 of [`SCRIPT`], for `EVALSHA`.
 pub const SCRIPT_SHA1: &str = "8b69fd28abf0fb10ac17a58fc1d40285917195f4";
 
 /// [`SCRIPT`] under Upstash's flag: it then locks the keys that it is given, and not the whole database
-/// (<https://upstash.com/docs/redis/features/key-locking>). Stock Redis refuses the flag.
+/// (<https://upstash.com/docs/redis/features/key-locking>). Stock Redis rejects the flag.
 pub const LOCKING_SCRIPT: &str = match str::from_utf8(&BARE) {
     Ok(text) => text,
-    Err(_) => panic!("decide.lua is no UTF-8"),
+    Err(_) => panic!("decide.lua is not UTF-8"),
 };
 
 /// The SHA-1 of [`LOCKING_SCRIPT`].
@@ -31,7 +31,8 @@ const BARE: [u8; bare(&mut [])] = {
     out
 };
 
-/// Writes the flag and the script, without comments and indentation, as far as there is room; and tells their length.
+/// Writes the flag and the script, without comments and indentation, as far as there is room. Returns their full
+/// length.
 const fn bare(out: &mut [u8]) -> usize {
     let lua = concat!("#!lua flags=allow-key-locking\n", include_str!("decide.lua")).as_bytes();
     let (mut length, mut at) = (0, 0);
@@ -85,7 +86,7 @@ impl<'a> Call<'a> {
         Ok(call)
     }
 
-    /// Hands over the command's words, in order: its `name`, the `script` or what names it, the keys and `ARGV`.
+    /// Passes each word of the command in order: its `name`, the `script` or its SHA-1, the keys and `ARGV`.
     pub(crate) fn words(&self, name: &str, script: &str, mut give: impl FnMut(&str)) {
         give(name);
         give(script);
@@ -120,7 +121,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The most that [`Call::words`] hands over.
+    /// The most words that [`Call::words`] passes.
     #[cfg(feature = "resp")]
     pub(crate) fn word_count(&self) -> usize {
         5 + 4 + 4 * self.operation.policy().quotas().len() + 1
@@ -129,7 +130,7 @@ impl<'a> Call<'a> {
     /// Reads the script's answer.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] for anything that is no answer of this script.
+    /// [`ErrorKind::Corrupt`] for anything that is not an answer of this script.
     pub(crate) fn answer(&self, bytes: &[u8]) -> Result<Applied, Error> {
         let text = std::str::from_utf8(bytes).map_err(|_| no_answer(bytes))?;
         let (admitted, rest) = match text.split_at_checked(1) {
@@ -160,7 +161,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Where a key's state is: the core's storage key in braces, which make it one cluster slot with [`once_key`].
+/// The key of a state: the core's storage key in braces, which put it into one cluster slot with [`once_key`].
 pub(crate) fn state_key(policy: &Policy, key: &Key) -> String {
     let mut name = key.storage_key(policy);
     name.insert(0, '{');
@@ -168,7 +169,7 @@ pub(crate) fn state_key(policy: &Policy, key: &Key) -> String {
     name
 }
 
-/// Where the first answer to a token is: bounded, whatever the token's length.
+/// The key of a token's first answer. Its length is bounded, whatever the token's length.
 fn once_key(state_key: &str, token: &str) -> String {
     use std::fmt::Write as _;
     let mut name = String::with_capacity(state_key.len() + 38);
@@ -180,14 +181,14 @@ fn once_key(state_key: &str, token: &str) -> String {
     name
 }
 
-/// A span as Redis takes it: not none, and not past all time, which it would refuse when the charge is made already.
+/// A span as a TTL: at least 1 ms, and not too long. Redis would reject others after the charge was made.
 fn ttl(span: Millis) -> u64 {
     span.get().clamp(1, UnixMillis::MAX.get())
 }
 
 fn no_answer(bytes: &[u8]) -> Error {
     let shown: String = String::from_utf8_lossy(bytes).chars().take(60).collect();
-    Error::new(ErrorKind::Corrupt, format!("{shown:?} is no answer of Tidegate's script; is this a Redis server?"))
+    Error::new(ErrorKind::Corrupt, format!("{shown:?} is not an answer of Tidegate's script; is this a Redis server?"))
 }
 
 #[cfg(test)]
@@ -198,7 +199,7 @@ mod tests {
     use super::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1};
 
     #[test]
-    fn the_sha1_is_the_scripts() {
+    fn the_sha1_matches_the_script() {
         for (script, sha1) in [(SCRIPT, SCRIPT_SHA1), (LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1)] {
             let digest = Sha1::digest(script.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
                 let _ = write!(hex, "{byte:02x}");

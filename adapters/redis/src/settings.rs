@@ -1,4 +1,4 @@
-//! Settings of every transport.
+//! Settings that every transport has.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ pub enum Clock {
     #[default]
     Server,
     /// The caller's: [`Check::now`](tidegate_core::Check::now). For virtual time, and where several stores have to agree
-    /// on the time. Hosts whose clocks differ by `d` see what one host whose clock steps back by `d` would see.
+    /// on the time. Hosts whose clocks differ by `d` are treated like one host whose clock steps back by `d`.
     Caller,
 }
 

@@ -104,7 +104,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn reads_what_the_script_writes_and_nothing_else() -> Result<(), tidegate_core::Error> {
+    fn parses_only_what_the_script_writes() -> Result<(), tidegate_core::Error> {
         let second = Millis::from_secs(1);
         let policy = Policy::new(
             "api",

@@ -1,4 +1,4 @@
-//! The endpoint that the tests over REST stand on is one that Upstash's own clients take for Upstash.
+//! Upstash's own clients work with the REST endpoint that the other tests use.
 
 #![cfg(feature = "rest")]
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]

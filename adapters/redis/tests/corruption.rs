@@ -1,4 +1,4 @@
-//! A stored value that Tidegate cannot have written is an error, and stays as it is.
+//! A stored value that Tidegate cannot have written is an error and is left unchanged.
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
@@ -8,7 +8,7 @@ use support::{NOW, Server, key};
 use tidegate_core::{Check, ErrorKind, Limiter, Millis, Policy, Quota, Refund};
 
 #[tokio::test]
-async fn what_tidegate_did_not_write_is_corrupt_and_left_alone() {
+async fn a_foreign_value_is_corrupt_and_left_unchanged() {
     let server = Server::start();
     let mut connection = server.connection();
     let limiter = server.limiter();
@@ -97,7 +97,7 @@ async fn what_tidegate_did_not_write_is_corrupt_and_left_alone() {
     assert_eq!(kind, "list");
     limiter.reset(&policy, &key).await.unwrap();
 
-    // The same for what a token's answer was kept in.
+    // The same holds for the stored answer of a token.
     let once = check.idempotent("token", Millis::from_secs(60));
     limiter.check(once).await.unwrap();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*:once:*").query(&mut connection).unwrap();

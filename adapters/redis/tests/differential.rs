@@ -1,5 +1,5 @@
-//! Redis decides what the reference decides, over either protocol: random policies, random histories, every answer the
-//! same.
+//! Compares Redis with the reference over both protocols: random policies and random histories must get the same
+//! answers.
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
@@ -16,10 +16,10 @@ use tidegate_core::{
 };
 use tokio::runtime::Runtime;
 
-/// The last instant with one after it: the reference keeps what ends after now, and nothing ends after the very last.
+/// The last time of a history. The reference keeps what ends after now, and nothing ends after the very last instant.
 const LAST: UnixMillis = UnixMillis::new(UnixMillis::MAX.get() - 1);
 
-/// A quota before it is checked: the numbers are cut to what its algorithm takes.
+/// The numbers of a quota. They are clamped to what its algorithm accepts.
 #[derive(Clone, Debug)]
 struct Numbers {
     algorithm: u8,
@@ -31,22 +31,22 @@ struct Numbers {
 #[derive(Clone, Debug)]
 enum Cost {
     Units(u64),
-    /// So many sixteenths of the first quota's limit.
+    /// In sixteenths of the first quota's limit.
     Sixteenths(u64),
 }
 
 #[derive(Clone, Debug)]
 enum Step {
     Check(Cost),
-    /// A check under one of four tokens.
+    /// A check with one of four tokens.
     Once(u8, Cost),
     Peek(Cost),
-    /// Gives back what was charged so many checks ago.
+    /// A refund of what was charged this many checks ago.
     Refund(usize, Cost),
     Reset,
     Forward(u64),
     Back(u64),
-    /// Other limits, the same shape.
+    /// A change of the limits that keeps the shape.
     Limits(u64, u64),
 }
 
@@ -58,7 +58,7 @@ struct History {
     steps: Vec<Step>,
 }
 
-/// Whole numbers up to 2^`bits`, each length as likely as another.
+/// Integers up to 2^`bits`, with every bit length equally likely.
 fn magnitude(bits: u32) -> impl Strategy<Value = u64> {
     (0..=bits, any::<u64>()).prop_map(|(bits, number)| number >> (63 - bits).min(63) >> 1)
 }
@@ -124,7 +124,7 @@ fn policy(quotas: &[Numbers], charge_denied: bool) -> Policy {
     Policy::new("api", quotas).unwrap().charge_denied(charge_denied)
 }
 
-/// Clocks and limits that differ by more are taken for garbage; see [`Policy::verify`].
+/// States whose clocks or limits differ by more are treated as corrupt. See [`Policy::verify`].
 const TWENTY_YEARS: Millis = Millis::from_secs(20 * 365 * 86_400);
 
 /// The most units that a bucket of the policy holds.
@@ -132,7 +132,7 @@ fn most_units(policy: &Policy) -> u64 {
     buckets(policy).map(|bucket| bucket.capacity() * bucket.per().get()).max().unwrap_or_default()
 }
 
-/// A bucket's level up to here is surely plausible.
+/// Any bucket level below this is plausible.
 fn least_implausible_level(policy: &Policy) -> u64 {
     let most = |bucket: TokenBucket| {
         (bucket.capacity() * bucket.per().get()).saturating_add(TWENTY_YEARS.get().saturating_mul(bucket.refill()))
@@ -165,13 +165,13 @@ async fn replay(redis: &impl Limiter, key: &Key, history: &History) -> Result<()
     let mut policy = policy(&quotas, history.charge_denied);
     let mut now = UnixMillis::new(history.start_ms).min(LAST);
     let mut charged_at = vec![now];
-    // A token is of one configuration: its first answer is told in the terms of the policy it is asked with.
+    // A replayed answer is explained by the policy of the retry, so a token is used with one configuration only.
     let mut epoch = 0;
     let (mut latest, mut fullest) = (now, 0);
     for (place, step) in history.steps.iter().enumerate() {
         let about = || format!("step {place}, {step:?}, at {now:?}, of {policy:?}");
         (latest, fullest) = (latest.max(now), fullest.max(most_units(&policy)));
-        // The reference keeps its states itself, and trusts them. A stored state may be one that is not plausible here.
+        // The reference trusts the states in its memory. Here, the same state may be implausible, which is an error.
         let implausible = latest.since(now) > TWENTY_YEARS || fullest > least_implausible_level(&policy);
         let corrupt = |error: &Error| implausible && error.kind() == ErrorKind::Corrupt;
         match step {
@@ -204,7 +204,7 @@ async fn replay(redis: &impl Limiter, key: &Key, history: &History) -> Result<()
             }
             Step::Refund(ago, cost) => {
                 let then = charged_at[charged_at.len().saturating_sub(ago + 1)];
-                // What was charged fits each quota: so give back no more than some times what any can hold.
+                // Charges fit each quota, so refund at most a few times the smallest limit.
                 let most = policy.quotas().iter().map(|quota| 4 * quota.rule().limit()).min().unwrap();
                 let refund = Refund::new(&policy, key, cost.of(&policy).min(most), then, now);
                 match redis.refund(refund).await {
@@ -231,7 +231,7 @@ async fn replay(redis: &impl Limiter, key: &Key, history: &History) -> Result<()
     Ok(())
 }
 
-/// Replays random histories, each under a key of its own.
+/// Replays random histories, each with its own key.
 fn replay_all(redis: &impl Limiter, runtime: &Runtime, cases: u32) {
     let nth = AtomicU64::new(0);
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
@@ -246,23 +246,23 @@ fn replay_all(redis: &impl Limiter, runtime: &Runtime, cases: u32) {
 }
 
 #[test]
-fn redis_decides_what_the_reference_decides() {
+fn redis_decides_as_the_reference_does() {
     let server = Server::start();
     replay_all(&server.limiter(), &runtime(), 600);
 
-    // No key lives for ever, which Redis calls -1.
+    // Every key expires. For one that does not, Redis returns -1.
     let mut connection = server.connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     assert!(keys.len() > 100, "{}", keys.len());
     for key in keys {
         let ttl_ms: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
-        assert!(ttl_ms > 60_000, "{key} lives {ttl_ms} ms of {MIN_TTL}");
+        assert!(ttl_ms > 60_000, "{key} expires after {ttl_ms} ms instead of {MIN_TTL}");
     }
 }
 
 #[cfg(feature = "rest")]
 #[test]
-fn so_does_it_over_rest() {
+fn rest_decides_as_the_reference_does() {
     let (server, runtime) = (Server::start(), runtime());
     let front = runtime.block_on(support::rest::Endpoint::start(&server));
     replay_all(&front.limiter_with(|config| config.key_locking(true)), &runtime, 300);

@@ -1,4 +1,4 @@
-//! Exactly the limit, at concurrency, across script flushes and restarts; one command a decision.
+//! Concurrent requests are admitted exactly up to the limit, across script flushes and restarts, with one command each.
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
@@ -14,7 +14,7 @@ use tidegate_core::{
 };
 use tidegate_redis::{Config, Redis, RedisLimiter};
 
-/// `count` checks at once, spread over the limiters.
+/// `count` concurrent checks, spread over the limiters.
 async fn burst(
     limiters: &[Arc<RedisLimiter>],
     policy: &Policy,
@@ -39,7 +39,7 @@ fn admitted(answers: &[Result<Decision, Error>]) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_thousand_at_once_admit_exactly_the_limit() {
+async fn a_thousand_concurrent_requests_admit_exactly_the_limit() {
     let server = Server::start();
     let limiters: Vec<_> = (0..4).map(|_| Arc::new(server.limiter())).collect();
     for policy in one_of_each(100) {
@@ -77,11 +77,11 @@ async fn a_flushed_script_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_killed_server_is_unavailable_at_once_and_never_admits_more() {
+async fn a_killed_server_is_unavailable_without_a_wait_and_never_overadmits() {
     let mut server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let limiters: Vec<_> = (0..2).map(|_| Arc::new(server.limiter())).collect();
     let policy = bucket(3_000);
-    // Fifty callers, each until its first error.
+    // Fifty callers run until their first error.
     let so_far = Arc::new(AtomicUsize::new(0));
     let callers: Vec<_> = (0..50)
         .map(|place| {
@@ -113,9 +113,9 @@ async fn a_killed_server_is_unavailable_at_once_and_never_admits_more() {
         errors += 1;
     }
     assert!(killed_at.elapsed() < Duration::from_millis(500), "{:?}", killed_at.elapsed());
-    assert!(0 < admissions && admissions < 3_000, "not killed amid the burst: {admissions}");
+    assert!(0 < admissions && admissions < 3_000, "the server was not killed during the burst: {admissions}");
 
-    // While it is down every call fails at once, not at the deadline of five seconds.
+    // While the server is down, every call fails at once and not at the deadline of five seconds.
     let down_at = Instant::now();
     for answer in burst(&limiters, &policy, &key(), 500).await {
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable);
@@ -126,20 +126,21 @@ async fn a_killed_server_is_unavailable_at_once_and_never_admits_more() {
     let up_at = Instant::now();
     for limiter in &limiters {
         while limiter.peek(Check::new(&policy, &key(), NOW)).await.is_err() {
-            assert!(up_at.elapsed() < Duration::from_millis(500), "not back after {:?}", up_at.elapsed());
+            assert!(up_at.elapsed() < Duration::from_millis(500), "not up again after {:?}", up_at.elapsed());
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
     let answers = burst(&limiters, &policy, &key(), 3_100).await;
     assert!(answers.iter().all(Result::is_ok));
     admissions += admitted(&answers);
-    // Whose answer was lost may have been charged.
+    // A request whose answer was lost may have been charged.
     assert!((3_000 - errors..=3_000).contains(&admissions), "{admissions}");
 }
 
-/// More requests at once than are worth waiting for. Whoever fails open on a store failure must not open on that.
+/// More concurrent requests than can be served within the deadline. Fail-open must not apply, so this is not a store
+/// failure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_flood_is_contention_and_no_store_failure() {
+async fn a_flood_is_contention_and_not_a_store_failure() {
     let server = Server::start();
     let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60)).unwrap()]).unwrap();
     let limiter = Arc::new(server.limiter_with(|config| config.deadline(Millis::from_secs(2))));
@@ -149,7 +150,7 @@ async fn a_flood_is_contention_and_no_store_failure() {
         |kind| answers.iter().filter(|answer| answer.as_ref().is_err_and(|error| error.kind() == kind)).count();
     let [contended, timeout, unavailable] =
         [ErrorKind::Contended, ErrorKind::Timeout, ErrorKind::Unavailable].map(failures);
-    assert!(contended > 1_000, "only {contended} of the flood were turned away");
+    assert!(contended > 1_000, "only {contended} requests of the flood were rejected");
     assert_eq!((timeout, unavailable), (0, 0));
     assert!(admitted(&answers) <= 99);
 }
@@ -160,7 +161,7 @@ async fn a_decision_is_one_command() {
     let limiter = server.limiter();
     let mut connection = server.connection();
     let (policy, key) = (bucket(5), key());
-    // The first run teaches the server the script.
+    // The first run loads the script.
     limiter.check(Check::new(&policy, &key, NOW)).await.unwrap();
     redis::cmd("CONFIG").arg("RESETSTAT").exec(&mut connection).unwrap();
     for place in 0..10 {
@@ -170,7 +171,7 @@ async fn a_decision_is_one_command() {
         limiter.peek(Check::new(&policy, &key, NOW)).await.unwrap();
     }
     let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
-    // Commands of a script are counted too; those of clients are these.
+    // The statistics count the commands of clients and those within scripts.
     let calls = |command: &str| {
         stats
             .lines()
@@ -180,13 +181,14 @@ async fn a_decision_is_one_command() {
     };
     assert_eq!((calls("evalsha"), calls("eval"), calls("script|load")), (30, 0, 0), "{stats}");
     assert_eq!((calls("multi"), calls("watch"), calls("ping")), (0, 0, 0), "{stats}");
-    // A denial writes nothing. Five requests were admitted, one of them before the count began, and one of them with a token.
+    // A denial writes nothing. Five requests were admitted: one before the statistics were reset, and one with a token,
+    // which writes twice.
     assert_eq!(calls("set"), 4 + 1, "{stats}");
 }
 
-/// The default: a host whose clock is wrong can neither lock a key nor get around its limit.
+/// By default, a host whose clock is wrong can neither lock a key nor evade its limit.
 #[tokio::test]
-async fn the_servers_clock_decides_whatever_the_callers_clock_says() {
+async fn the_servers_clock_decides_and_the_callers_is_ignored() {
     let server = Server::start();
     let limiter = Redis::new(Config::new(server.url())).unwrap().limiter();
     let policy = bucket(2);
@@ -206,9 +208,9 @@ async fn the_servers_clock_decides_whatever_the_callers_clock_says() {
     assert!(!limiter.peek(Check::new(&policy, &key(), UnixMillis::MAX)).await.unwrap().is_allowed());
 }
 
-/// By the callers' clocks, a host that is a year ahead costs the others a minute and what the policy itself allows.
+/// With the callers' clocks, a host a year ahead locks a key for at most a minute longer than the policy does.
 #[tokio::test]
-async fn a_callers_clock_that_is_a_year_ahead_locks_no_key_for_longer_than_a_minute() {
+async fn a_callers_clock_a_year_ahead_adds_at_most_a_minute_to_a_wait() {
     let server = Server::start();
     let mut connection = server.connection();
     let limiter = server.limiter_with(|config| config.min_ttl(Millis::ZERO));
@@ -228,15 +230,15 @@ async fn a_callers_clock_that_is_a_year_ahead_locks_no_key_for_longer_than_a_min
         let policy = Policy::new(name, [quota]).unwrap();
         let check = |now| Check::new(&policy, &key, now);
         assert!(limiter.check(check(NOW + year).cost(10)).await.unwrap().is_allowed());
-        // Twice: the first denial moves the state back, and the second finds it there.
+        // Checked twice: the first denial moves the state back, and the second reads the moved state.
         let denied = limiter.check(check(NOW)).await.unwrap();
         let wait = denied.retry_after().unwrap();
-        assert!(wait <= bound, "{name} denies for {wait}");
+        assert!(wait <= bound, "{name}: denied for {wait}");
         let later = limiter.check(check(NOW + second)).await.unwrap();
         assert_eq!(later.retry_after().unwrap() + second, wait, "{name}");
         let keys: Vec<String> = redis::cmd("KEYS").arg(format!("*{name}*")).query(&mut connection).unwrap();
         let ttl_ms: u64 = redis::cmd("PTTL").arg(&keys).query(&mut connection).unwrap();
-        assert!(ttl_ms <= bound.get(), "{name} is kept for {ttl_ms} ms");
+        assert!(ttl_ms <= bound.get(), "{name}: expires after {ttl_ms} ms");
         assert!(limiter.check(check(NOW + wait)).await.unwrap().is_allowed(), "{name}");
     }
 }

@@ -1,4 +1,4 @@
-//! A state lives as long as it matters, on the server's real clock.
+//! A state expires when its key is unused again, by the server's real clock.
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
@@ -14,7 +14,7 @@ fn keys(connection: &mut redis::Connection) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_key_lives_until_it_is_unused_again() {
+async fn a_key_expires_when_it_is_unused_again() {
     let server = Server::start();
     let mut connection = server.connection();
     let limiter = server.limiter_with(|config| config.min_ttl(Millis::ZERO));
@@ -31,7 +31,7 @@ async fn a_key_lives_until_it_is_unused_again() {
 }
 
 #[tokio::test]
-async fn the_longest_quota_decides_how_long() {
+async fn the_longest_quota_decides_the_expiry() {
     let server = Server::start();
     let limiter = server.limiter_with(|config| config.min_ttl(Millis::ZERO));
     let quotas = [
@@ -49,7 +49,7 @@ async fn the_longest_quota_decides_how_long() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_gone() {
+async fn expired_keys_are_gone() {
     let server = Server::start();
     let limiter = server.limiter_with(|config| config.min_ttl(Millis::ZERO));
     let policy = Policy::new("api", [Quota::token_bucket(1, 1, Millis::new(60)).unwrap()]).unwrap();
@@ -63,7 +63,7 @@ async fn what_is_over_is_gone() {
 }
 
 #[tokio::test]
-async fn a_request_of_no_cost_leaves_nothing_behind() {
+async fn a_request_of_cost_zero_stores_nothing() {
     let server = Server::start();
     let limiter = server.limiter();
     for policy in one_of_each(3) {

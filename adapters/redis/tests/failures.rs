@@ -1,4 +1,4 @@
-//! What goes wrong is an error of the right kind, soon, and never a denial.
+//! Every failure is an error of the right kind, in time, and never a denial.
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
@@ -13,14 +13,14 @@ use tidegate_redis::{Config, Redis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// A quarter of the deadline of those it is asked of.
+/// A quarter of the deadline of the limiters that must fail at once.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
 fn limiter(url: &str, deadline: Millis) -> tidegate_redis::RedisLimiter {
     Redis::new(Config::new(url).deadline(deadline)).unwrap().limiter()
 }
 
-/// What one check of a fresh limiter meets, and how long it took.
+/// The error of one check by a new limiter, and how long the check took.
 async fn meet(url: &str) -> (Error, Duration) {
     let began = Instant::now();
     let limiter = limiter(url, Millis::from_secs(2));
@@ -28,7 +28,7 @@ async fn meet(url: &str) -> (Error, Duration) {
     (error, began.elapsed())
 }
 
-/// A server that reads a little, answers `answer` and then closes, or holds the line.
+/// A server that reads once, sends `answer`, and then closes the connection or keeps it open.
 async fn impostor(answer: Option<&'static [u8]>, close: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -51,7 +51,7 @@ async fn impostor(answer: Option<&'static [u8]>, close: bool) -> String {
 }
 
 #[test]
-fn a_wrong_url_says_what_is_right_and_keeps_the_password() {
+fn an_invalid_url_is_explained_without_showing_the_password() {
     for url in [
         "",
         "localhost:6379",
@@ -84,7 +84,7 @@ fn a_wrong_url_says_what_is_right_and_keeps_the_password() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_refused_and_not_shown() {
+async fn a_wrong_password_is_refused_and_not_in_the_error() {
     let server = Server::start();
     let mut connection = server.connection();
     redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("right").exec(&mut connection).unwrap();
@@ -100,7 +100,7 @@ async fn a_wrong_password_is_refused_and_not_shown() {
 }
 
 #[tokio::test]
-async fn a_server_that_will_not_is_refused() {
+async fn a_full_server_or_missing_permission_is_refused() {
     let server = Server::start();
     let mut connection = server.connection();
     let limiter = server.limiter();
@@ -123,19 +123,19 @@ async fn a_server_that_will_not_is_refused() {
 }
 
 #[tokio::test]
-async fn a_dead_port_is_unavailable_at_once() {
+async fn a_dead_port_is_unavailable_without_a_wait() {
     let (error, took) = meet(&format!("redis://127.0.0.1:{}", free_port())).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(took < AT_ONCE, "{took:?}");
 }
 
 #[tokio::test]
-async fn what_is_no_redis_is_corrupt_at_once() {
+async fn a_server_that_is_not_redis_is_corrupt_without_a_wait() {
     for (answer, close) in [
         ("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", true),
         ("HTTP/1.1 400 Bad Request\r\nConnection: keep-alive\r\n\r\n", false),
         ("garbage\r\n", false),
-        // The protocol, but answers that are none to what was asked.
+        // Valid protocol, but the answers do not fit the commands.
         ("+OK\r\n+OK\r\n+OK\r\n", false),
         (":1\r\n:1\r\n:1\r\n", false),
         ("$2\r\nhi\r\n$2\r\nhi\r\n$2\r\nhi\r\n", false),
@@ -147,14 +147,14 @@ async fn what_is_no_redis_is_corrupt_at_once() {
 }
 
 #[tokio::test]
-async fn one_that_hangs_up_is_unavailable_at_once() {
+async fn a_server_that_hangs_up_is_unavailable_without_a_wait() {
     let (error, took) = meet(&impostor(None, true).await).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(took < AT_ONCE, "{took:?}");
 }
 
 #[tokio::test]
-async fn a_connection_that_was_lost_while_idle_is_no_error() {
+async fn a_connection_lost_while_idle_is_not_an_error() {
     let server = Server::start();
     let limiter = server.limiter();
     let (policy, key) = (bucket(9), key());
@@ -167,14 +167,14 @@ async fn a_connection_that_was_lost_while_idle_is_no_error() {
 }
 
 #[tokio::test]
-async fn one_that_never_answers_costs_the_deadline_and_no_more() {
+async fn a_server_that_never_answers_costs_at_most_the_deadline() {
     let url = impostor(None, false).await;
     let limiter = limiter(&url, Millis::new(300));
     let began = Instant::now();
     let error = limiter.check(Check::new(&bucket(5), &key(), NOW)).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout), "{error:?}");
     assert!((300..600).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
-    // From then on one caller at a time waits for it; the others need not.
+    // From then on, one caller at a time waits for the server. The others fail at once.
     let limiter = Arc::new(limiter);
     let calls: Vec<_> = (0..20)
         .map(|_| {
@@ -193,7 +193,7 @@ async fn one_that_never_answers_costs_the_deadline_and_no_more() {
     }
     assert_eq!(waited, 1);
 
-    // A server stopped after it was connected to: the answer is late, and the check may have been charged.
+    // A server that pauses after the connection is open: the answer is late, and the check may have been charged.
     let server = Server::start();
     let limiter = server.limiter_with(|config| config.deadline(Millis::new(100)));
     let (policy, key) = (bucket(5), key());

@@ -1,4 +1,4 @@
-//! Over Upstash's REST protocol, before a real server: exact, one request a decision, a retry charged once.
+//! Upstash's REST protocol in front of a real server: exact, one request per decision, and a retry is charged once.
 
 #![cfg(feature = "rest")]
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
@@ -14,7 +14,7 @@ use support::{NOW, Server, bucket, deaf_proxy, free_port, key, one_of_each};
 use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, UnixMillis};
 use tidegate_redis::{Clock, Rest, RestConfig};
 
-/// `count` checks at once.
+/// `count` concurrent checks.
 async fn burst(limiter: &Arc<impl Limiter + 'static>, policy: &Policy, count: usize) -> Vec<Result<Decision, Error>> {
     let check = |_| {
         let (limiter, policy) = (Arc::clone(limiter), policy.clone());
@@ -33,7 +33,7 @@ fn admitted(answers: &[Result<Decision, Error>]) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn both_protocols_and_both_scripts_count_together_and_exactly() {
+async fn both_protocols_and_both_scripts_share_exact_counts() {
     let server = Server::start();
     let endpoint = Endpoint::start(&server).await;
     let redis = Arc::new(server.limiter());
@@ -57,14 +57,14 @@ async fn both_protocols_and_both_scripts_count_together_and_exactly() {
 }
 
 #[tokio::test]
-async fn a_decision_is_one_request_and_one_command() {
+async fn a_decision_takes_one_request_and_one_command() {
     let server = Server::start();
     let endpoint = Endpoint::start(&server).await;
     let limiter = endpoint.limiter_with(|config| config.key_locking(true));
     let mut connection = server.connection();
     let (policy, key) = (bucket(5), key());
     let check = Check::new(&policy, &key, NOW);
-    // The first run teaches the server the script, and so does one after it was forgotten.
+    // The first run loads the script, and so does the first run after a flush.
     for _ in 0..2 {
         let before = endpoint.front.requests();
         limiter.check(check).await.unwrap();
@@ -91,7 +91,7 @@ async fn a_decision_is_one_request_and_one_command() {
 }
 
 #[tokio::test]
-async fn a_retry_of_what_was_charged_unheard_is_charged_once() {
+async fn a_retry_after_a_lost_answer_is_charged_once() {
     let server = Server::start();
     let endpoint = Endpoint::start(&server).await;
     let (address, deaf) = deaf_proxy(endpoint.port).await;
@@ -103,16 +103,16 @@ async fn a_retry_of_what_was_charged_unheard_is_charged_once() {
     assert_eq!(limiter.check(check).await.unwrap().binding().remaining(), Some(9));
 
     deaf.store(true, Ordering::Relaxed);
-    let unheard = limiter.check(once).await.unwrap_err();
-    assert_eq!(unheard.kind(), ErrorKind::Timeout);
-    assert!(unheard.to_string().contains("may have been charged"), "{unheard}");
+    let lost = limiter.check(once).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Timeout);
+    assert!(lost.to_string().contains("may have been charged"), "{lost}");
     deaf.store(false, Ordering::Relaxed);
     let retried = limiter.check(once).await.unwrap();
     assert_eq!(retried.binding().remaining(), Some(6));
     assert_eq!(limiter.check(once).await.unwrap(), retried);
     assert_eq!(limiter.peek(check).await.unwrap().binding().remaining(), Some(6));
 
-    // Without a token the charge stays, and nothing but the caller sends a check twice.
+    // Without a token, the charge stays, and the client does not retry by itself.
     deaf.store(true, Ordering::Relaxed);
     let before = endpoint.front.requests();
     assert_eq!(limiter.check(check).await.unwrap_err().kind(), ErrorKind::Timeout);
@@ -122,7 +122,7 @@ async fn a_retry_of_what_was_charged_unheard_is_charged_once() {
 }
 
 #[tokio::test]
-async fn keys_of_any_kind_are_counted_apart() {
+async fn keys_with_any_characters_are_counted_separately() {
     let server = Server::start();
     let endpoint = Endpoint::start(&server).await;
     let limiter = endpoint.limiter_with(|config| config);
@@ -145,7 +145,7 @@ async fn keys_of_any_kind_are_counted_apart() {
 }
 
 #[tokio::test]
-async fn what_tidegate_did_not_write_is_corrupt_and_left_alone() {
+async fn a_foreign_value_is_corrupt_and_left_unchanged() {
     let server = Server::start();
     let endpoint = Endpoint::start(&server).await;
     let limiter = endpoint.limiter_with(|config| config);
@@ -176,7 +176,7 @@ async fn the_servers_clock_can_decide() {
 }
 
 #[tokio::test]
-async fn a_wrong_token_is_refused_and_not_shown() {
+async fn a_wrong_token_is_refused_and_not_in_the_error() {
     let server = Server::start();
     let endpoint = Endpoint::start(&server).await;
     let rest = Rest::new(RestConfig::new(endpoint.url(), "AXm3wrong").deadline(Millis::from_secs(2))).unwrap();
@@ -188,7 +188,7 @@ async fn a_wrong_token_is_refused_and_not_shown() {
 }
 
 #[tokio::test]
-async fn what_is_down_is_unavailable_at_once_and_back_when_it_is() {
+async fn a_server_that_is_down_is_unavailable_until_it_is_up_again() {
     let mut server = Server::start();
     let endpoint = Endpoint::start(&server).await;
     let limiter = endpoint.limiter_with(|config| config);

@@ -1,4 +1,5 @@
-//! What an endpoint will not do on demand: each is an error of the right kind, soon, and never a denial.
+//! Failures that a real endpoint does not show on demand. Each is an error of the right kind, in time, and never a
+//! denial.
 
 #![cfg(feature = "rest")]
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
@@ -31,7 +32,7 @@ async fn check(limiter: &RestLimiter) -> Result<Decision, Error> {
     limiter.check(Check::new(&bucket(5), &key(), NOW)).await
 }
 
-/// What a check meets where every request is answered so, and how long it took.
+/// The result of a check if every request gets this answer, and how long the check took.
 async fn meet(answer: ResponseTemplate) -> (Result<Decision, Error>, Duration) {
     let server = MockServer::start().await;
     Mock::given(method("POST")).and(path("/")).respond_with(answer).mount(&server).await;
@@ -39,7 +40,7 @@ async fn meet(answer: ResponseTemplate) -> (Result<Decision, Error>, Duration) {
     (check(&limiter(&server.uri())).await, began.elapsed())
 }
 
-/// An endpoint that answers each connection with these bytes, and then closes it or holds it.
+/// An endpoint that sends these bytes on each connection, and then closes it or keeps it open.
 async fn raw(answer: String, close: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -60,7 +61,7 @@ async fn raw(answer: String, close: bool) -> String {
 }
 
 #[tokio::test]
-async fn a_status_says_what_went_wrong() {
+async fn an_http_status_maps_to_an_error_kind() {
     let told = |status: u16, error: &str| ResponseTemplate::new(status).set_body_json(json!({ "error": error }));
     let bare = |status: u16, body: &str| ResponseTemplate::new(status).set_body_string(body);
     let charged = "may have been charged";
@@ -94,7 +95,7 @@ async fn a_status_says_what_went_wrong() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_of_the_script_is_corrupt() {
+async fn an_answer_that_is_not_from_the_script_is_corrupt() {
     let quoted = |text: &str| json!({ "result": text }).to_string();
     for body in [
         "".into(),
@@ -114,7 +115,7 @@ async fn what_is_no_answer_of_the_script_is_corrupt() {
         quoted("é"),
         quoted("atb1 0"),
         quoted("atb1 1 1;tb1 1 1;"),
-        // A state that no policy of five leaves behind, and a decision that is not this one's.
+        // A state that a policy with a limit of five cannot leave, and a decision that contradicts the state.
         quoted("atb1 99999999 1800000000000;"),
         quoted("dtb1 0 0;"),
     ] {
@@ -127,7 +128,7 @@ async fn what_is_no_answer_of_the_script_is_corrupt() {
 }
 
 #[tokio::test]
-async fn an_answer_of_the_script_is_read() {
+async fn a_valid_answer_is_decoded() {
     for (text, remaining) in [("a", 4), ("atb1 60000 1800000000000;", 3), ("dtb1 300000 1800000000000;", 0)] {
         let (met, _) = meet(ResponseTemplate::new(200).set_body_json(json!({ "result": text }))).await;
         let decision = met.unwrap();
@@ -136,7 +137,7 @@ async fn an_answer_of_the_script_is_read() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_cut_short_may_have_been_charged() {
+async fn after_a_truncated_body_the_check_may_have_been_charged() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 40\r\n\r\n";
     for answer in [String::new(), "HTTP/1.1 2".into(), head.into(), format!("{head}{{\"result\":\"")] {
         let error = check(&limiter(&raw(answer.clone(), true).await)).await.unwrap_err();
@@ -146,7 +147,7 @@ async fn a_body_that_is_cut_short_may_have_been_charged() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_while_idle_is_no_error() {
+async fn a_connection_closed_while_idle_is_not_an_error() {
     let answer = "HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{\"result\":\"a\"}";
     let limiter = limiter(&raw(answer.into(), true).await);
     for _ in 0..5 {
@@ -156,7 +157,7 @@ async fn a_connection_that_was_closed_while_idle_is_no_error() {
 }
 
 #[tokio::test]
-async fn one_that_stalls_costs_the_deadline_and_no_more() {
+async fn a_stalled_endpoint_costs_at_most_the_deadline() {
     let head = "HTTP/1.1 200 OK\r\ncontent-length: 40\r\n\r\n{\"result\":\"";
     for answer in ["", "HTTP/1.1 200 OK\r\n", head] {
         let limiter = limiter(&raw(answer.into(), false).await);
@@ -194,7 +195,7 @@ async fn a_missing_script_is_sent_once_and_within_the_one_deadline() {
         assert!(check(&limiter).await.unwrap().is_allowed());
     }
 
-    // One that never has it is asked twice and no more.
+    // An endpoint that never has the script gets only two requests.
     let server = MockServer::start().await;
     Mock::given(method("POST")).respond_with(noscript()).expect(2).mount(&server).await;
     assert_eq!(check(&limiter(&server.uri())).await.unwrap_err().kind(), ErrorKind::Refused);
@@ -207,7 +208,7 @@ async fn a_missing_script_is_sent_once_and_within_the_one_deadline() {
 }
 
 #[tokio::test]
-async fn a_server_without_the_flag_is_told_from_others() {
+async fn a_server_without_the_key_locking_flag_is_recognized() {
     for error in [
         "ERR Unexpected flag in script shebang: allow-key-locking",
         "ERR Error compiling script (new function): user_script:1: unexpected symbol near '#'",
@@ -220,7 +221,7 @@ async fn a_server_without_the_flag_is_told_from_others() {
 }
 
 #[tokio::test]
-async fn the_sync_token_is_kept_and_sent() {
+async fn the_sync_token_is_stored_and_sent() {
     let server = MockServer::start().await;
     let answer = |token: &str| {
         ResponseTemplate::new(200).set_body_json(json!({ "result": "a" })).insert_header("upstash-sync-token", token)
@@ -239,7 +240,7 @@ async fn the_sync_token_is_kept_and_sent() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_repeats_the_token_does_not_make_it_shown() {
+async fn a_token_that_the_endpoint_echoes_is_not_in_the_error() {
     for status in [200, 400, 401, 404, 500] {
         for body in [format!("you sent Bearer {TOKEN}"), json!({ "error": format!("ERR {TOKEN}") }).to_string()] {
             let server = MockServer::start().await;
@@ -252,7 +253,7 @@ async fn an_endpoint_that_repeats_the_token_does_not_make_it_shown() {
 }
 
 #[test]
-fn a_wrong_url_or_token_says_what_is_right_and_shows_neither() {
+fn an_invalid_url_or_token_is_explained_and_not_shown() {
     for url in [
         "",
         "eu1-quick-fox-1.upstash.io",
@@ -302,7 +303,7 @@ fn a_wrong_url_or_token_says_what_is_right_and_shows_neither() {
 }
 
 #[test]
-fn a_token_leaves_the_machine_in_clear_text_only_if_that_is_allowed() {
+fn a_token_is_sent_in_clear_text_only_if_allowed() {
     for url in [
         "http://host",
         "http://10.0.0.1:8079",

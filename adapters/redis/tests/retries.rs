@@ -1,4 +1,4 @@
-//! A retried check under a token gets the first answer and is charged once; nothing is retried by itself.
+//! A retried check with a token gets the first answer and is charged once. The client retries nothing by itself.
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
@@ -11,7 +11,7 @@ use tidegate_core::{Check, ErrorKind, Limiter, Millis, Refund};
 use tidegate_redis::{Clock, Config, Redis};
 
 #[tokio::test]
-async fn a_retry_of_what_was_charged_unheard_is_charged_once() {
+async fn a_retry_after_a_lost_answer_is_charged_once() {
     let server = Server::start();
     let (address, deaf) = deaf_proxy(server.port).await;
     let url = format!("redis://{address}");
@@ -32,7 +32,7 @@ async fn a_retry_of_what_was_charged_unheard_is_charged_once() {
     assert_eq!(limiter.check(once).await.unwrap(), retried);
     assert_eq!(limiter.peek(check).await.unwrap().binding().remaining(), Some(6));
 
-    // Without a token the charge stays, and nothing but the caller sends a check twice.
+    // Without a token, the charge stays, and the client does not retry by itself.
     deaf.store(true, Ordering::Relaxed);
     assert_eq!(limiter.check(check).await.unwrap_err().kind(), ErrorKind::Timeout);
     deaf.store(false, Ordering::Relaxed);
@@ -40,7 +40,7 @@ async fn a_retry_of_what_was_charged_unheard_is_charged_once() {
 }
 
 #[tokio::test]
-async fn a_denial_is_not_remembered_under_its_token() {
+async fn a_denial_is_not_stored_for_its_token() {
     let server = Server::start();
     let limiter = server.limiter();
     for policy in one_of_each(2) {
@@ -53,7 +53,7 @@ async fn a_denial_is_not_remembered_under_its_token() {
         limiter.refund(Refund::new(&policy, &key, 1, NOW, NOW)).await.unwrap();
         assert!(limiter.check(once).await.unwrap().is_allowed());
         limiter.refund(Refund::new(&policy, &key, 2, NOW, NOW)).await.unwrap();
-        // Another token is another request, and may last.
+        // A different token is a different request. Its lifetime may be any number.
         let other = once.idempotent("other", Millis::new(u64::MAX));
         let admitted = limiter.check(other).await.unwrap();
         assert!(admitted.is_allowed());

@@ -1,4 +1,4 @@
-//! Over TLS, with a certificate that only this test trusts.
+//! TLS, with a certificate that only this test trusts.
 
 #![cfg(feature = "tls-rustls")]
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
@@ -19,7 +19,7 @@ fn openssl(dir: &Path, arguments: &[&str]) {
 }
 
 #[test]
-fn a_trusted_certificate_is_taken_and_no_other() {
+fn only_a_trusted_certificate_is_accepted() {
     if let (Ok(tls_port), Ok(expected)) = (std::env::var("TLS_PORT"), std::env::var("EXPECTED")) {
         return one_check(&tls_port, &expected);
     }
@@ -58,10 +58,10 @@ fn a_trusted_certificate_is_taken_and_no_other() {
     let https_port = rest::https(&server, &dir.path().join("host.crt"), &dir.path().join("host.key")).to_string();
     #[cfg(not(feature = "rest"))]
     let (https_port, _runs) = (String::new(), &server);
-    // Whom to trust is read from the environment: so by another process, this one again.
+    // The trusted certificates come from the environment, so the test runs itself again in a new process.
     for (trusted, expected) in [("ca.crt", "admitted"), ("names", "invalid"), ("other.crt", "unavailable")] {
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_trusted_certificate_is_taken_and_no_other"])
+            .args(["--exact", "only_a_trusted_certificate_is_accepted"])
             .env("SSL_CERT_FILE", dir.path().join(trusted))
             .env_remove("SSL_CERT_DIR")
             .env("TLS_PORT", &tls_port)
@@ -73,7 +73,7 @@ fn a_trusted_certificate_is_taken_and_no_other() {
     }
 }
 
-/// What the test does in a process of its own, which trusts what the environment says.
+/// The part of the test that runs in the new process.
 #[tokio::main(flavor = "current_thread")]
 async fn one_check(tls_port: &str, expected: &str) {
     let config = Config::new(format!("rediss://localhost:{tls_port}")).deadline(Millis::from_secs(2));
@@ -82,7 +82,7 @@ async fn one_check(tls_port: &str, expected: &str) {
     assert_eq!(meet(rest::limiter(&std::env::var("HTTPS_PORT").unwrap())).await, expected);
 }
 
-/// What a first check meets.
+/// The result of the first check.
 async fn meet(limiter: Result<impl Limiter, Error>) -> &'static str {
     let check = async { limiter?.check(Check::new(&bucket(2), &key(), NOW)).await };
     match check.await {
@@ -115,7 +115,7 @@ mod rest {
     use super::support::Server;
     use super::support::rest::{Endpoint, TOKEN};
 
-    /// Serves REST over TLS from a thread of its own, and tells the port.
+    /// Serves REST over TLS on a new thread. Returns the port.
     pub(super) fn https(server: &Server, certificate: &Path, private_key: &Path) -> u16 {
         let certificate = CertificateDer::from_pem_file(certificate).unwrap();
         let private_key = PrivateKeyDer::from_pem_file(private_key).unwrap();

@@ -1,4 +1,4 @@
-//! Decides which row holds a key's state, once, among all of the key's first requests.
+//! Elects the row that holds a key's state, once, among all of the key's first requests.
 //!
 //! A swap overwrites if there was no value. So a row must exist before any request swaps it. But creating the row
 //! overwrites, too, and a slow request may do so late. Therefore each of a key's first requests takes a number, writes an

@@ -13,7 +13,7 @@ pub trait Bucket: MaybeSend + MaybeSync {
     /// Whatever keeps the store from answering.
     fn get(&self, key: &str) -> impl Future<Output = Result<Option<Vec<u8>>, Error>> + MaybeSend;
 
-    /// Writes `value` under `key`, whatever is stored there.
+    /// Writes `value` under `key`, unconditionally.
     ///
     /// # Errors
     /// Whatever keeps the store from answering.
@@ -48,7 +48,7 @@ pub trait Atomics: Bucket {
     /// Whatever keeps the store from answering.
     fn compare(&self, key: &str) -> impl Future<Output = Result<(Self::Cas, Option<Vec<u8>>), Error>> + MaybeSend;
 
-    /// Writes `value` if what is stored is still what was read. If the read found nothing, it always writes.
+    /// Writes `value` if the stored value is still the one that was read. If the read found none, it always writes.
     ///
     /// # Errors
     /// Whatever keeps the store from answering.

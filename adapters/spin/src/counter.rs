@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_form_is_read_as_what_it_is() {
+    fn both_forms_are_recognized() {
         for count in [0, 1, -1, 255, 12_345_678, 99_999_999, 1 << 53, i64::MIN] {
             assert_eq!(Counter::read(&count.to_le_bytes()), Some(Counter::Binary(count)));
             assert_eq!(Counter::read(count.to_string().as_bytes()), Some(Counter::Decimal(count)));

@@ -1,4 +1,4 @@
-//! What can go wrong, in the core's kinds.
+//! The errors of this adapter, with the core's kinds.
 
 use tidegate_core::{Error, ErrorKind};
 
@@ -13,7 +13,7 @@ pub(crate) fn no_store(label: &str, why: &str) -> Error {
     )
 }
 
-/// A store that failed. If a write failed, it may still have been done.
+/// A store that failed. A failed write may still have been applied.
 ///
 /// A store that is busy is [`ErrorKind::Contended`]: a client can cause that by sending many requests.
 #[cfg(any(target_arch = "wasm32", test))]

@@ -15,7 +15,7 @@ use tidegate_redis::Answer;
 /// contain, and as `NoScript: No matching script.` from 1.x. Codes that the crate does not know keep their own text:
 /// `CORRUPT: quotas[0]`, in quotes from 1.x.
 ///
-/// Returns `None` if the text is not an answer of the server's, such as a failed connection.
+/// Returns `None` if the text is not an answer of the server, such as a failed connection.
 #[cfg(any(target_arch = "wasm32", test))]
 fn server_error(text: &str) -> Option<Answer> {
     let text = text.strip_prefix("An error was signalled by the server - ").unwrap_or(text);
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_error_is_read_from_every_form_that_hosts_give_it() {
+    fn a_server_error_is_parsed_from_every_hosts_text() {
         let old = "An error was signalled by the server - ";
         for (text, code) in [
             (format!("{old}NoScriptError: No matching script. Please use EVAL."), "NOSCRIPT"),

@@ -33,7 +33,7 @@ pub fn respond(out: ResponseOutparam, mut response: Response) -> Result<(), Erro
     let head = OutgoingResponse::try_from(response).map_err(|error| invalid(&error))?;
     let body = head.body().map_err(|()| invalid(&"the body was taken"))?;
     let stream = body.write().map_err(|()| invalid(&"the body was taken"))?;
-    // What fits into the host's buffer, without waiting: nobody reads it before the head is set.
+    // Write what fits into the host's buffer, and do not wait for more room: nothing is sent before the head is set.
     let room = stream.check_write().map_or(0, |room| usize::try_from(room).unwrap_or(usize::MAX));
     let (first, rest) = bytes.split_at(room.min(bytes.len()));
     let written = stream.write(first);

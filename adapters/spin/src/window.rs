@@ -17,7 +17,7 @@ use crate::counter::Counter;
 use crate::error;
 
 /// The capabilities of [`SpinWindow`]: one fixed window, and requests of cost 1. Larger costs are not possible, because a
-/// counter shows only after an increment whether the cost has fitted.
+/// counter shows only after an increment whether the cost fits.
 pub const CAPABILITIES_WINDOW: Capabilities = Capabilities::EXACT
     .algorithms(&["fixed_window"])
     .max_quotas(1)
@@ -29,8 +29,9 @@ pub const CAPABILITIES_WINDOW: Capabilities = Capabilities::EXACT
 
 /// A fixed window that needs `increment` and no compare-and-swap.
 ///
-/// A decision takes two reads, and an increment if there is room. If several requests race for the last place, the late ones
-/// take back what they added. It is exact as long as no request takes longer than a window. A client has at most three rows.
+/// A decision takes two reads, and an increment if there is room. If several requests race for the last unit, the late
+/// ones take back what they added. It is exact as long as no request takes longer than a window. A client has at most
+/// three rows.
 ///
 /// It works on stores that keep a counter as 8 bytes, such as Spin's SQLite store, and on stores that keep it as decimal
 /// digits, such as Spin's Redis store.
@@ -101,13 +102,13 @@ impl<B: Atomics> SpinWindow<B> {
         }
         let before = count(counter, self.bucket.increment(counter, 1).await? - 1)?;
         if before >= limit {
-            // Other requests were faster. If the counter kept this, it would count against a limit that is raised later.
+            // Other requests were faster. If the increment stayed, it would count against a limit that is raised later.
             self.bucket.increment(counter, -1).await?;
         }
         Ok(before)
     }
 
-    /// Moves a window that a wrong clock began too far ahead back to `start`, with the `used` that was counted in it.
+    /// Moves a window that a wrong clock began too far ahead back to `start`, with the `used` units that it counted.
     /// Requests that do this at the same time may each add it, so that window may admit less, but never more.
     async fn move_back(&self, key: &str, start: UnixMillis, ahead: Windows, used: u64) -> Result<(), Error> {
         let counter = counter_name(key, start);
@@ -129,7 +130,7 @@ impl<B: Atomics> SpinWindow<B> {
         let window_of = |at: UnixMillis| UnixMillis::new(at.get() - at.get() % rule.window().get());
         let (own, latest) = (window_of(now), now + MAX_CLOCK_SKEW);
         let windows = self.windows(&key).await?;
-        // A request whose clock is behind is judged by the window that has begun, as in every store.
+        // A request whose clock is behind counts in the window that has begun, as in every store.
         let begun = windows.map_or(own, |windows| windows.last.max(own));
         let start = if begun > latest { window_of(latest) } else { begun };
         let used = match windows {

@@ -1,4 +1,4 @@
-//! How far get and put drift: the formula against every order there is.
+//! The ceiling of get-and-put stores, checked against every interleaving.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
@@ -14,7 +14,8 @@ fn ceiling(limit: u64, in_flight: u64) -> u64 {
     (Drift::LAST_WRITER_WINS.ceiling)(Load { limit, in_flight, locations: 1 })
 }
 
-/// The most that any order admits from here on: `count` is stored, and `held` is what those under way have read.
+/// The most requests that any interleaving admits from here on. `count` is the stored count. `held` has the counts read
+/// by requests that have not written yet.
 fn most(limit: u8, in_flight: usize, count: u8, held: &[u8], known: &mut HashMap<(u8, Vec<u8>), u64>) -> u64 {
     let here = (count, held.to_vec());
     if let Some(known) = known.get(&here) {
@@ -37,7 +38,7 @@ fn most(limit: u8, in_flight: usize, count: u8, held: &[u8], known: &mut HashMap
 }
 
 #[test]
-fn the_formula_is_what_the_worst_order_admits() {
+fn the_ceiling_equals_the_worst_interleaving() {
     for limit in 1..=4u8 {
         for in_flight in 1..=4 {
             let found = most(limit, in_flight, 0, &[], &mut HashMap::new());
@@ -47,7 +48,7 @@ fn the_formula_is_what_the_worst_order_admits() {
 }
 
 #[test]
-fn the_formula_is_the_limit_for_one_at_a_time_and_the_requests_for_a_limit_of_one() {
+fn the_ceiling_at_the_extremes() {
     assert_eq!(ceiling(100, 1), 100);
     assert_eq!(ceiling(1, 50), 50);
     assert_eq!(ceiling(2, 2), 5);
@@ -56,14 +57,14 @@ fn the_formula_is_the_limit_for_one_at_a_time_and_the_requests_for_a_limit_of_on
     assert_eq!(ceiling(u64::MAX, u64::MAX), u64::MAX);
 }
 
-/// The worst order of two requests at once on a limit of two, step by step, through the limiter.
+/// The worst interleaving of two concurrent requests with a limit of two, step by step, through the limiter.
 #[test]
-fn two_at_once_admit_five_of_two() {
+fn two_concurrent_requests_can_admit_five_with_a_limit_of_two() {
     let (model, policy, key) = (Model::default(), fixed(2), Key::new("k"));
     let limiter = SpinKv::new(&model).limiter();
     let check = || async { limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().is_allowed() };
     let slow_then = |admitted: usize| {
-        // The first reads, and writes only after the others are done.
+        // The first request reads, and writes only after the others have finished.
         let others = async move |many: usize| {
             for _ in 0..many {
                 assert!(check().await);
@@ -82,9 +83,9 @@ fn two_at_once_admit_five_of_two() {
 }
 
 proptest! {
-    /// A burst after another, each quiet before the next: at most `limit x in_flight`, too.
+    /// Each burst finishes before the next starts, so `limit x in_flight` is a bound, too.
     #[test]
-    fn bursts_stay_below_the_ceiling(seed: u64, many in 1..12usize, limit in 1..5u64, bursts in 1..12usize) {
+    fn bursts_never_exceed_the_ceiling(seed: u64, many in 1..12usize, limit in 1..5u64, bursts in 1..12usize) {
         let (model, policy, key) = (Model::default(), fixed(limit), Key::new("k"));
         let limiter = SpinKv::new(&model).limiter();
         let mut random = Random(seed);

@@ -1,4 +1,4 @@
-//! Requests that meet: the first of a key, those that end midway, and resets among them.
+//! Concurrent requests: the first requests for a key, instances that end midway, resets and window boundaries.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
@@ -9,7 +9,7 @@ use support::{MINUTE, Model, NOW, Next, Random, Tasks, fixed, in_every_order, ta
 use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Policy};
 use tidegate_spin::{SpinAtomics, SpinWindow};
 
-/// As many requests at once.
+/// `many` concurrent requests for one key.
 fn burst<'a, L: Limiter>(
     limiter: &'a L,
     policy: &'a Policy,
@@ -23,7 +23,7 @@ fn admitted(answers: &[Result<Decision, Error>]) -> usize {
     answers.iter().filter(|answer| answer.as_ref().unwrap().is_allowed()).count()
 }
 
-/// The two limiters that are exact.
+/// Runs `test` with each of the two exact limiters.
 fn each(
     test: impl Fn(&dyn Fn(&Model, usize, &Policy, &Key, &mut dyn FnMut(usize) -> Next) -> Vec<Result<Decision, Error>>),
 ) {
@@ -38,7 +38,7 @@ fn each(
 }
 
 #[test]
-fn a_window_is_exact_on_a_store_that_counts_in_digits() {
+fn a_window_is_exact_on_a_store_with_decimal_counters() {
     let (policy, key) = (fixed(12), Key::new("k"));
     let model = Model { decimal: true, ..Model::default() };
     let limiter = SpinWindow::new(&model);
@@ -50,7 +50,7 @@ fn a_window_is_exact_on_a_store_that_counts_in_digits() {
 }
 
 #[test]
-fn compare_and_swap_on_a_store_that_counts_in_digits_is_the_wrong_kind_of_store() {
+fn compare_and_swap_rejects_a_store_with_decimal_counters() {
     let (policy, key) = (fixed(12), Key::new("k"));
     let model = Model { decimal: true, ..Model::default() };
     let limiter = SpinAtomics::new(&model).limiter();
@@ -59,7 +59,7 @@ fn compare_and_swap_on_a_store_that_counts_in_digits_is_the_wrong_kind_of_store(
         assert_eq!(error.kind(), ErrorKind::Invalid, "{request}: {error}");
         assert!(error.to_string().contains("use SpinWindow on this store, or SpinRedis"), "{request}: {error}");
     }
-    // Nor do requests that come together get through.
+    // Concurrent requests get the same error.
     let mut random = Random(7);
     let other = Key::new("l");
     let answers = take_turns(burst(&limiter, &policy, &other, 20), |among| Next::Goes(random.below(among)));
@@ -67,7 +67,7 @@ fn compare_and_swap_on_a_store_that_counts_in_digits_is_the_wrong_kind_of_store(
 }
 
 #[test]
-fn two_first_requests_are_exact_in_every_order() {
+fn two_concurrent_first_requests_are_exact_in_every_interleaving() {
     let (policy, key) = (fixed(1), Key::new("k"));
     each(|run| {
         let orders = in_every_order(|choose| {
@@ -82,11 +82,11 @@ fn two_first_requests_are_exact_in_every_order() {
 }
 
 #[test]
-fn fifty_first_requests_that_all_meet_at_every_step_are_exact() {
+fn fifty_first_requests_in_lockstep_are_exact() {
     let (policy, key) = (fixed(10), Key::new("k"));
     each(|run| {
         let model = Model::default();
-        // By turns: all have read before any writes.
+        // Round robin: every request has read before any writes.
         let mut turn = 0;
         let answers = run(&model, 50, &policy, &key, &mut |among| {
             turn += 1;
@@ -98,15 +98,15 @@ fn fifty_first_requests_that_all_meet_at_every_step_are_exact() {
 }
 
 #[test]
-fn attempts_are_bounded_and_running_out_of_them_admits_nobody() {
+fn attempts_are_bounded_and_exhausting_them_is_contended() {
     let model = Model { always_lost: true, ..Model::default() };
     let (policy, key) = (fixed(10), Key::new("k"));
     let error = block_on(SpinAtomics::new(&model).limiter().check(Check::new(&policy, &key, NOW))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Contended);
-    // A row is there, and others always write to it first.
-    let policy_of_one = Model::default();
-    block_on(SpinAtomics::new(&policy_of_one).limiter().check(Check::new(&policy, &key, NOW))).unwrap();
-    let rows = policy_of_one.rows.into_inner().unwrap();
+    // The row exists, but another client always writes to it first.
+    let seeded = Model::default();
+    block_on(SpinAtomics::new(&seeded).limiter().check(Check::new(&policy, &key, NOW))).unwrap();
+    let rows = seeded.rows.into_inner().unwrap();
     let model = Model { always_lost: true, ..Model::holding(rows) };
     let error = block_on(SpinAtomics::new(&model).limiter().check(Check::new(&policy, &key, NOW))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Contended);
@@ -114,7 +114,7 @@ fn attempts_are_bounded_and_running_out_of_them_admits_nobody() {
 
 proptest! {
     #[test]
-    fn any_order_is_exact(seed: u64, many in 2..60usize, limit in 1..20u64) {
+    fn any_interleaving_is_exact(seed: u64, many in 2..60usize, limit in 1..20u64) {
         let (policy, key) = (fixed(limit), Key::new("k"));
         each(|run| {
             let (model, mut random) = (Model::default(), Random(seed));
@@ -125,9 +125,10 @@ proptest! {
         });
     }
 
-    /// What an instance charged that ended before it answered is charged. Nothing else is, and nobody is locked out.
+    /// An instance that ends before it answers may have charged its request. Nothing else is charged, and no key is
+    /// locked.
     #[test]
-    fn instances_that_end_midway_cost_what_they_charged_and_no_more(seed: u64, many in 2..30usize, limit in 1..20u64) {
+    fn instances_that_end_midway_cost_at_most_one_request_each(seed: u64, many in 2..30usize, limit in 1..20u64) {
         let (policy, key) = (fixed(limit), Key::new("k"));
         let limit = usize::try_from(limit).unwrap();
         each(|run| {
@@ -150,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn a_reset_amid_a_race_forgets_and_breaks_nothing(seed: u64, many in 2..30usize, limit in 1..10u64) {
+    fn a_concurrent_reset_clears_the_count_and_breaks_nothing(seed: u64, many in 2..30usize, limit in 1..10u64) {
         let (policy, key) = (fixed(limit), Key::new("k"));
         let (model, mut random) = (Model::default(), Random(seed));
         let limiter = SpinAtomics::new(&model).limiter();
@@ -169,9 +170,9 @@ proptest! {
         prop_assert_eq!(left.binding().remaining(), Some(limit as u64));
     }
 
-    /// Requests of two windows at once: neither admits more than its limit.
+    /// Concurrent requests in two windows: neither window admits more than its limit.
     #[test]
-    fn a_window_that_turns_amid_a_race_is_exact(seed: u64, before in 1..20usize, after in 1..20usize, limit in 1..10u64) {
+    fn a_race_at_a_window_boundary_is_exact(seed: u64, before in 1..20usize, after in 1..20usize, limit in 1..10u64) {
         let (policy, key) = (fixed(limit), Key::new("k"));
         let (model, mut random) = (Model::default(), Random(seed));
         let limiter = SpinWindow::new(&model);
@@ -187,7 +188,7 @@ proptest! {
         }
         let answers = take_turns(tasks, |among| Next::Goes(random.below(among)));
         let admitted = |late| answers.iter().filter(|answer| **answer == (late, true)).count() as u64;
-        // A late one of the first window may be judged by the second.
+        // A late request of the first window may be counted in the second.
         prop_assert!(admitted(false) <= limit + limit && admitted(false) + admitted(true) <= 2 * limit);
         prop_assert!(admitted(true) <= limit);
         prop_assert!(!model.is_poisoned());

@@ -1,4 +1,4 @@
-//! What is in the store: how much of it, for how many operations, and what becomes of what others put there.
+//! The rows in the store: how many there are, how many operations they take, and how foreign values are handled.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
@@ -11,7 +11,7 @@ use tidegate_core::{
 };
 use tidegate_spin::{SpinAtomics, SpinKv, SpinWindow};
 
-/// One request in each of a thousand windows, with one more that is denied, and gaps.
+/// One admitted and one denied request in each of a thousand windows, some of them with a gap between.
 async fn a_thousand_windows(limiter: impl Limiter, model: &Model, rows_max: usize) {
     let (policy, key) = (fixed(1), Key::new("ip:192.0.2.1"));
     for window in 0..1_000 {
@@ -23,7 +23,7 @@ async fn a_thousand_windows(limiter: impl Limiter, model: &Model, rows_max: usiz
 }
 
 #[test]
-fn no_store_grows_with_time() {
+fn the_number_of_rows_does_not_grow_over_time() {
     let model = Model::default();
     block_on(a_thousand_windows(SpinKv::new(&model).limiter(), &model, 1));
     let model = Model::default();
@@ -32,7 +32,7 @@ fn no_store_grows_with_time() {
     block_on(a_thousand_windows(SpinWindow::new(&model), &model, 3));
 }
 
-/// Reads and writes of a key's first request, of the next, of a denial, and of the first of the next window.
+/// The reads and writes of a key's first request, its second, a denial, and the first request of the next window.
 async fn operations(limiter: impl Limiter, model: &Model) -> [(u32, u32); 4] {
     let (policy, key) = (fixed(2), Key::new("ip:192.0.2.1"));
     let mut taken = Vec::new();
@@ -44,7 +44,7 @@ async fn operations(limiter: impl Limiter, model: &Model) -> [(u32, u32); 4] {
 }
 
 #[test]
-fn a_decision_takes_as_many_operations_as_is_said_and_a_denial_writes_nothing() {
+fn a_decision_takes_the_documented_operations_and_a_denial_writes_nothing() {
     let model = Model::default();
     assert_eq!(block_on(operations(SpinKv::new(&model).limiter(), &model)), [(1, 1), (1, 1), (1, 0), (1, 1)]);
     let model = Model::default();
@@ -54,7 +54,7 @@ fn a_decision_takes_as_many_operations_as_is_said_and_a_denial_writes_nothing() 
 }
 
 #[test]
-fn no_two_keys_share_a_row() {
+fn different_keys_never_share_a_row() {
     let (model, policy) = (Model::default(), fixed(2));
     let limiter = SpinAtomics::new(&model).limiter();
     for key in ["k", "k!", "k!1", "k!w"] {
@@ -69,7 +69,7 @@ fn no_two_keys_share_a_row() {
 }
 
 #[test]
-fn what_others_put_there_is_corrupt_and_ends_no_store() {
+fn a_foreign_value_is_corrupt_and_never_poisons_the_store() {
     let (policy, key) = (fixed(2), Key::new("k"));
     let at = |suffix: &str| format!("{}{suffix}", key.storage_key(&policy));
     let start = NOW.get();
@@ -92,12 +92,12 @@ fn what_others_put_there_is_corrupt_and_ends_no_store() {
                     assert_eq!(kind, ErrorKind::Corrupt, "{said}");
                     assert!(said.contains("delete the key, or find what else writes to it"), "{said}");
                 }
-                // An empty row is one that was reset.
+                // An empty row means that the key was reset.
                 Ok(decision) => assert!(kept == "!1" && length == 0 && decision.is_allowed(), "{kept} {length}"),
             }
         }
     }
-    // A counter of the right length, and nonsense.
+    // A counter of the right length with an impossible value.
     let model = Model::holding([(at(&format!("!w{start}")), (-5i64).to_le_bytes().into())]);
     assert_eq!(block_on(SpinWindow::new(&model).check(check)).unwrap_err().kind(), ErrorKind::Corrupt);
     let model = Model::holding([(at("!"), (-5i64).to_le_bytes().into())]);
@@ -107,7 +107,7 @@ fn what_others_put_there_is_corrupt_and_ends_no_store() {
 }
 
 #[test]
-fn a_window_that_a_wrong_clock_began_locks_a_key_for_a_minute_at_most() {
+fn a_window_started_by_a_wrong_clock_locks_a_key_for_at_most_a_minute() {
     let (model, policy, key) = (Model::default(), fixed(3), Key::new("k"));
     let limiter = SpinWindow::new(&model);
     let check = |now| block_on(limiter.check(Check::new(&policy, &key, now))).unwrap();
@@ -115,7 +115,7 @@ fn a_window_that_a_wrong_clock_began_locks_a_key_for_a_minute_at_most() {
     for _ in 0..2 {
         assert!(check(NOW + year).is_allowed());
     }
-    // What was counted still counts.
+    // Requests counted in that window still count.
     assert_eq!(block_on(limiter.peek(Check::new(&policy, &key, NOW))).unwrap().binding().remaining(), Some(1));
     assert!(check(NOW).is_allowed());
     let denied = check(NOW);
@@ -127,7 +127,7 @@ fn a_window_that_a_wrong_clock_began_locks_a_key_for_a_minute_at_most() {
 }
 
 #[test]
-fn a_window_says_what_it_cannot() {
+fn a_window_rejects_unsupported_checks() {
     let (model, policy, key) = (Model::default(), fixed(2), Key::new("k"));
     let limiter = SpinWindow::new(&model);
     let check = Check::new(&policy, &key, NOW);
@@ -147,9 +147,10 @@ fn a_window_says_what_it_cannot() {
 }
 
 proptest! {
-    /// One request after another, by clocks that differ by up to a minute: a window on increments decides like the reference.
+    /// Sequential requests, with clocks that differ by up to a minute: a window of increments decides as the reference
+    /// implementation does.
     #[test]
-    fn a_window_is_the_reference_for_a_lone_client(
+    fn a_window_matches_the_reference_for_sequential_requests(
         arrivals in prop::collection::vec((0..400_000u64, 0..4u8, 1..6u64), 1..60),
     ) {
         let (model, key, reference) = (Model::default(), Key::new("k"), MemoryLimiter::new());

@@ -116,7 +116,8 @@ impl Algorithm for TokenBucket {
     fn refund(&self, state: &mut BucketState, charged_at: UnixMillis, now: UnixMillis, cost: u64) {
         let (level, lag) = self.level(state, now);
         let at = now + lag;
-        // What has drained since then may have been this charge. Only the rest of it is certainly still there.
+        // The level that drained since then may have been this charge. Only the rest is certain to be still in the
+        // bucket.
         let drained = at.since(charged_at).get().saturating_mul(self.refill);
         let due = cost.saturating_mul(self.per_ms).saturating_sub(drained);
         *state = BucketState { level: level.saturating_sub(due), at };

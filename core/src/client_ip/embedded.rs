@@ -20,13 +20,13 @@ pub(super) fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Whether an address can be a host's at all: not of `0.0.0.0/8`, loopback, multicast or reserved.
+/// Whether a host can have the address: excludes `0.0.0.0/8`, loopback, multicast and reserved addresses.
 pub(super) fn is_host(address: Ipv4Addr) -> bool {
     !matches!(address.octets(), [0 | 127 | 224..=255, ..])
 }
 
-/// Whether the address can be a host's on the Internet: no private, link-local or shared address (RFC 1918, 3927, 6598).
-/// Addresses for documentation count as public.
+/// Whether a host on the Internet can have the address: excludes private, link-local and shared addresses (RFC 1918,
+/// 3927, 6598). Addresses for documentation count as public.
 pub(super) fn is_public(address: Ipv4Addr) -> bool {
     let is_shared = matches!(address.octets(), [100, 64..=127, ..]);
     is_host(address) && !address.is_private() && !address.is_link_local() && !is_shared
@@ -51,7 +51,7 @@ pub struct Nat64Prefix {
     bits: u8,
 }
 
-/// The octet that no prefix shorter than 96 bits puts a part of the address into (RFC 6052, section 2.2).
+/// The reserved octet. Prefixes shorter than 96 bits skip it when they embed the address (RFC 6052, section 2.2).
 const RESERVED_OCTET: usize = 8;
 
 impl Nat64Prefix {
@@ -90,7 +90,7 @@ impl FromStr for Nat64Prefix {
     type Err = Error;
 
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) for what is no such prefix.
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a text that is not such a prefix.
     fn from_str(text: &str) -> Result<Self, Error> {
         let parts = text.split_once('/').and_then(|(network, bits)| Some((network.parse().ok()?, bits.parse().ok()?)));
         let (network, bits) = parts.ok_or_else(|| {

@@ -80,7 +80,7 @@ impl<L: Limiter> DenyCache<L> {
         self
     }
 
-    /// Sets the most keys that are cached. When the cache is full, it removes the denials that are over, or else all.
+    /// Sets the most keys that are cached. A full cache removes the expired denials, or all if none has expired.
     #[must_use]
     pub const fn capacity(mut self, keys: usize) -> Self {
         self.capacity = keys;

@@ -79,7 +79,7 @@ impl Shard {
         if is_full && let Some(entry) = self.states.get_mut(shared) {
             return entry.kept.decide(check);
         }
-        // A key that shared a state keeps what the state has used, so that room for the key is not a fresh start.
+        // A key that shared a state starts with the shared usage, so that getting its own state does not reset it.
         let mut state = self.shared_state(shared).unwrap_or_else(|| check.policy.initial_state());
         let decision = check.policy.decide(&mut state, check.now, check.cost);
         if check.policy.expires_after(&state, check.now) > Millis::ZERO {
@@ -105,7 +105,7 @@ impl Shard {
             return first.decision.clone();
         }
         let decision = self.decide(fingerprint, check, capacity);
-        // What charged nothing needs no memory, and is decided anew. So the limit bounds the tokens of a key.
+        // A check that charged nothing is not stored, and is decided anew. So the limit bounds the tokens of a key.
         if decision.is_allowed() && check.cost > 0 && self.answers.len() < capacity {
             let until = check.now + ttl;
             self.answers.insert(Answer { token, until, decision: decision.clone() });
@@ -146,7 +146,7 @@ impl Shard {
         self.answers.tend(now, Millis::ZERO, VISIT_OTHER);
     }
 
-    /// Counts a call. Each 64th one returns its number, and is to visit another shard.
+    /// Counts a call. Every 64th call gets its number, and must visit another shard.
     #[inline]
     pub(super) fn count_call(&mut self) -> Option<usize> {
         self.calls = self.calls.wrapping_add(1);

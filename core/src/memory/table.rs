@@ -5,7 +5,7 @@ use crate::{MAX_CLOCK_SKEW, Millis, UnixMillis};
 /// A 64-bit SipHash under a random secret. It stands for a policy and a key, or for these and an idempotency token.
 pub(super) type Fingerprint = u64;
 
-/// A table with at most this many rows is not swept: they are not worth a visit.
+/// A table with at most this many rows is not swept, because a visit would cost more than the rows do.
 const ROWS_MIN: usize = 16;
 
 /// What a [`Table`] stores.
@@ -72,8 +72,8 @@ impl<T: Row> Table<T> {
         }
     }
 
-    /// Visits the next `buckets` if a pass over the table is under way or due. A pass is due once a second. The caller is
-    /// about to use a row that is kept for `retention`.
+    /// Visits the next `buckets` if a pass over the table is in progress or due. A pass is due once a second. The
+    /// caller is about to use a row that is kept for `retention`.
     #[inline]
     pub(super) fn tend(&mut self, now: UnixMillis, retention: Millis, buckets: usize) {
         self.retention = self.retention.max(retention);

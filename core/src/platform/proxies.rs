@@ -21,7 +21,7 @@ pub(super) struct TrustedProxies(Vec<IpNet>);
 
 /// What one value of the field says.
 enum Value {
-    /// Its last entry that is no trusted proxy.
+    /// Its last entry that is not a trusted proxy.
     Client(Result<IpAddr, MissingIp>),
     /// Every entry is a trusted proxy. This is the first.
     AllTrusted(IpAddr),
@@ -63,7 +63,7 @@ impl TrustedProxies {
             first = parse_address(entry);
             match first {
                 Ok(address) if self.trust(address) => {}
-                // An empty entry is no address either.
+                // An empty entry is not an address either.
                 Err(_) => return Value::Client(Err(MissingIp::Unreadable)),
                 Ok(_) => return Value::Client(first),
             }
@@ -71,7 +71,7 @@ impl TrustedProxies {
         first.map_or_else(|missing| Value::Client(Err(missing)), Value::AllTrusted)
     }
 
-    /// Compares the address as it is: one that embeds a trusted IPv4 address is not trusted, for its sender chose it.
+    /// Compares the address itself. One that embeds a trusted IPv4 address is not trusted, because its sender chose it.
     fn trust(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }

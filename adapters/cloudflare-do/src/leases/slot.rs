@@ -5,10 +5,10 @@ use tidegate_core::{Check, Millis, Rule, UnixMillis};
 
 use crate::wire::{Granted, Returned};
 
-/// What an isolate holds of one key. All instants but those of [`Granted`] are by the isolate's own clock.
+/// What an isolate holds of one key. All times except those of [`Granted`] are by the isolate's own clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    /// Whether a call for a lease is under way. Meanwhile, requests spend what is left, or make plain calls.
+    /// Whether a call for a lease is in flight. Meanwhile, requests spend what is left, or make plain calls.
     asking: bool,
     lease: Option<Lease>,
     /// When the object was last asked.
@@ -23,15 +23,15 @@ pub(super) struct Slot {
 struct Lease {
     /// As the object knows it, by the object's clock.
     granted: Granted,
-    /// The rule it was granted by. If the limits change, what is left of it is given back.
+    /// The rule it was granted by. If the limits change, the rest of it is returned.
     rule: Rule,
     /// It may be spent from this instant on.
     from: UnixMillis,
     /// It may be spent until this instant.
     until: UnixMillis,
     left: u64,
-    /// Whether the object was told what becomes of it, in a call that may have arrived. It must not be told twice: it could
-    /// mistake another isolate's equal lease for this one.
+    /// Whether a call that may have arrived has told the object how the lease ended. A second such call is not allowed:
+    /// it could mistake another isolate's equal lease for this one.
     told: bool,
 }
 

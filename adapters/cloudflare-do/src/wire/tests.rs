@@ -76,7 +76,7 @@ fn policy(quotas: RangeInclusive<usize>) -> impl Strategy<Value = Policy> {
     })
 }
 
-/// A call whose policy is leaked; a test is short.
+/// A call whose policy is leaked, because a test is short.
 fn call() -> impl Strategy<Value = Call<'static>> {
     let once = (any::<[u8; 16]>(), any::<u64>()).prop_map(|(token, ttl)| Once { token, ttl: Millis::new(ttl) });
     let key = prop::collection::vec(any::<u8>(), 0..300).prop_map(Key::new);
@@ -92,7 +92,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_call_is_read_as_it_was_written(call in call(), before in call(), by_the_same: bool) {
+    fn a_call_round_trips(call in call(), before in call(), by_the_same: bool) {
         let before = if by_the_same { Call { policy: call.policy, ..before } } else { before };
         let mut known = Known::default();
         prop_assert_eq!(Call::decode(&before.encode(), &mut known).expect("what was written"), before);
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn an_answer_is_read_as_it_was_written(
+    fn an_answer_round_trips(
         admitted: bool,
         now in instant(),
         cost: u64,
@@ -120,14 +120,14 @@ proptest! {
     }
 
     #[test]
-    fn bytes_of_any_kind_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200), clock in instant()) {
+    fn any_bytes_get_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..200), clock in instant()) {
         let reply = Counter::new(Kept::default(), None).answer(&bytes, clock);
         prop_assert!([200, 400].contains(&reply.status));
         let _ = Answer::decode(&bytes);
     }
 
     #[test]
-    fn a_call_with_bytes_changed_is_answered(
+    fn a_corrupted_call_gets_an_answer(
         call in call(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         clock in instant(),
@@ -141,10 +141,10 @@ proptest! {
         prop_assert!([200, 400].contains(&reply.status), "{}", String::from_utf8_lossy(&reply.body));
     }
 
-    /// Calls for one key may contradict each other, and may return leases that were never granted. What is stored stays
-    /// a valid state.
+    /// Calls for one key may contradict each other, and may return leases that were never granted. The stored state
+    /// stays valid.
     #[test]
-    fn calls_that_contradict_each_other_leave_a_sound_state(
+    fn contradictory_calls_leave_a_valid_state(
         policy in prop_oneof![policy(1..=8), policy(1..=1)],
         calls in prop::collection::vec(call(), 1..12),
         clock in instant(),
@@ -166,7 +166,7 @@ proptest! {
 }
 
 #[test]
-fn an_invalid_key_is_refused() {
+fn an_invalid_key_is_rejected() {
     let policy = Policy::new("wire", [Quota::fixed_window(5, Millis::new(1_000)).expect("within range")]).expect("one");
     let call = Call {
         action: Action::Check,
@@ -188,7 +188,7 @@ fn an_invalid_key_is_refused() {
 }
 
 #[test]
-fn an_error_travels_with_its_kind() {
+fn an_error_keeps_its_kind() {
     for kind in [ErrorKind::Invalid, ErrorKind::Corrupt, ErrorKind::Refused] {
         let reply = Reply::error(Error::new(kind, "no: not this"));
         assert_eq!(reply.status, if kind == ErrorKind::Invalid { 400 } else { 500 });
@@ -198,7 +198,7 @@ fn an_error_travels_with_its_kind() {
 }
 
 #[test]
-fn a_reply_survives_its_text() {
+fn a_reply_round_trips_through_its_text() {
     let answer = Answer { admitted: true, now: UnixMillis::new(1), cost: 2, lease: None, before: Some(vec![0, 255]) };
     let answered = Reply::of(Ok(answer));
     let failed = Reply::error(Error::new(ErrorKind::Corrupt, "a row that is none: é"));

@@ -34,7 +34,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// What Cloudflare documents, with the least `cacheTtl`, which is what `WorkersKv` uses.
+    /// What Cloudflare documents, with the minimum `cacheTtl`, which `WorkersKv` uses.
     pub(crate) const DOCUMENTED: Self = Self {
         replication_ms: 60_000,
         cache_ms: Config::CACHE_TTL_MIN.get(),

@@ -43,7 +43,7 @@ export async function guard(
   const response = verdict.onto(await app());
   const cost = options.refund?.(response) ?? 0;
   if (cost > 0) {
-    // Nobody waits for a refund. If it fails, `onError` is told, and the client has less left than it should for a while.
+    // A refund is not awaited. If it fails, `onError` is called, and the client has less left than it should for a while.
     const refunded = tidegate.refund(verdict, { cost }).catch(() => undefined);
     host.waitUntil?.(refunded);
   }

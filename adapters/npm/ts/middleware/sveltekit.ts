@@ -18,7 +18,7 @@ export function limit(tidegate: Limiter, options: GuardOptions = {}) {
     guard(tidegate, event.request, () => resolve(event), options, { waitUntil: waitUntil(event.platform), peer: peer(event) });
 }
 
-/** Each platform's adapter has its own place for it. */
+/** Where `waitUntil` is depends on the platform's adapter. */
 function waitUntil(platform: object | undefined): WaitUntil | undefined {
   const { ctx, context } = (platform ?? {}) as Record<string, { waitUntil?: WaitUntil } | undefined>;
   const host = ctx ?? context;

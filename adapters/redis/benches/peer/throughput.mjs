@@ -1,4 +1,4 @@
-// node throughput.mjs PORT IN_FLIGHT DURATION_MS: prints decisions a second.
+// node throughput.mjs PORT IN_FLIGHT DURATION_MS: prints decisions per second.
 import Redis from "ioredis";
 import { RateLimiterRedis } from "rate-limiter-flexible";
 

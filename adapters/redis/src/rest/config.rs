@@ -1,4 +1,4 @@
-//! Which database, whose clock, how long to wait.
+//! The configuration of the REST protocol.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -8,7 +8,7 @@ use tidegate_core::{Error, Millis};
 use crate::script::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1};
 use crate::settings::{Clock, DEFAULT_DEADLINE, check_deadline, invalid};
 
-/// Where the database's REST endpoint is and how to use it.
+/// The database's REST endpoint, and how to use it.
 ///
 /// ```
 /// use tidegate_core::Millis;
@@ -29,11 +29,11 @@ pub struct RestConfig {
 }
 
 impl RestConfig {
-    /// How long a call takes at most, unless [set](Self::deadline).
+    /// The default [deadline](Self::deadline).
     pub const DEFAULT_DEADLINE: Millis = DEFAULT_DEADLINE;
 
-    /// A database by its REST URL and token: `UPSTASH_REDIS_REST_URL` and `UPSTASH_REDIS_REST_TOKEN`. The token must be
-    /// one that may write.
+    /// A database by its REST URL and token: `UPSTASH_REDIS_REST_URL` and `UPSTASH_REDIS_REST_TOKEN`. The token must
+    /// have permission to write.
     pub fn new(url: impl Into<String>, token: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -46,31 +46,31 @@ impl RestConfig {
         }
     }
 
-    /// Whose clock decides: the [server's](Clock::Server) unless set.
+    /// Sets the clock that decides. The default is the [server's](Clock::Server).
     #[must_use]
     pub const fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// How long a call takes at most, connecting included.
+    /// Sets the longest time that a call may take, including connecting.
     #[must_use]
     pub const fn deadline(mut self, deadline: Millis) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Keeps every state for at least this long: for test rigs, whose virtual time stands still while the server's TTLs
-    /// run on. Leave it zero otherwise.
+    /// Keeps every state for at least this long. This is for tests, whose virtual time stands still while the server's
+    /// TTLs run. Leave it at zero otherwise.
     #[must_use]
     pub const fn min_ttl(mut self, min_ttl: Millis) -> Self {
         self.min_ttl = min_ttl;
         self
     }
 
-    /// Whether the script asks for a lock of its keys only ([`LOCKING_SCRIPT`]) and not of the whole database. Unless
-    /// set, it does where the host is Upstash's own (`*.upstash.io`), for what else speaks the protocol mostly passes
-    /// commands on to a stock Redis, which refuses the flag.
+    /// Sets whether the script locks only its own keys ([`LOCKING_SCRIPT`]) and not the whole database. By default it
+    /// does on Upstash's own hosts (`*.upstash.io`). Other endpoints usually pass commands on to a stock Redis, which
+    /// rejects the flag.
     #[must_use]
     pub const fn key_locking(mut self, yes: bool) -> Self {
         self.key_locking = Some(yes);
@@ -79,7 +79,7 @@ impl RestConfig {
 
     /// Allows an `http://` URL to a host other than this machine. Default: false.
     ///
-    /// Such a URL sends the token in clear text, so anyone on the way can read and use it. Allow it only on a network
+    /// Such a URL sends the token in clear text, so anyone on the path can read and use it. Allow it only on a network
     /// that you trust. `http://localhost` and loopback addresses need no permission.
     ///
     /// ```
@@ -115,7 +115,7 @@ impl RestConfig {
     }
 }
 
-/// Leaves out the token, and what a URL that cannot be right may hold of one.
+/// Omits the token, and any part of an invalid URL that could contain it.
 impl fmt::Debug for RestConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RestConfig")
@@ -129,7 +129,7 @@ impl fmt::Debug for RestConfig {
     }
 }
 
-/// Checks a URL. The messages never repeat it: it may hold a password, in whatever place a mistake put it.
+/// Checks a URL. The messages never repeat it, because it may hold a password anywhere.
 fn check_url(url: &str) -> Result<(), Error> {
     const RIGHT: &str = "write https://<database>.upstash.io, which is the database's UPSTASH_REDIS_REST_URL";
     if url.is_empty() {
@@ -161,7 +161,8 @@ fn check_url(url: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether this is a host, by name or by address, and a port if any. Hosts of `fetch` differ in what they let pass.
+/// Whether this is a host name or address, with an optional port. Implementations of `fetch` differ in what they
+/// accept.
 fn is_authority(text: &str) -> bool {
     let (host, after) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, after)) => (address.parse::<Ipv6Addr>().is_ok(), after),

@@ -21,7 +21,7 @@ pub(crate) fn no_answer(why: NoAnswer, deadline: Millis) -> Error {
     }
 }
 
-/// The status is not one that the script answers with; `said` is the body.
+/// The status is not that of an answer of the script. `said` is the body.
 pub(crate) fn status(code: u16, said: &str) -> Error {
     let (kind, what) = match code {
         401 | 403 => (ErrorKind::Refused, "the token is refused; write the database's UPSTASH_REDIS_REST_TOKEN"),
@@ -39,7 +39,7 @@ pub(crate) fn status(code: u16, said: &str) -> Error {
 
 /// The answer is not one of the script's.
 pub(crate) fn nonsense(shown: &str) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("upstash: {shown:?} is no answer of Tidegate's script; {NOT_REST}"))
+    Error::new(ErrorKind::Corrupt, format!("upstash: {shown:?} is not an answer of Tidegate's script; {NOT_REST}"))
 }
 
 const NOT_REST: &str = "what listens there does not speak Upstash's REST protocol; is it UPSTASH_REDIS_REST_URL?";

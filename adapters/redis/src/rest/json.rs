@@ -152,7 +152,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reads_what_others_write(text in ".*", number: i64) {
+        fn parses_the_json_of_a_library(text in ".*", number: i64) {
             let answer = |name: &str, value: Value| reply(&json!({ name: value }).to_string());
             prop_assert_eq!(answer("result", text.clone().into()), Some(Reply::Text(text.clone())));
             prop_assert_eq!(answer("error", text.clone().into()), Some(Reply::Error(text.clone())));
@@ -162,20 +162,20 @@ mod tests {
         }
 
         #[test]
-        fn others_read_what_it_writes(words in prop::collection::vec("(?s).*", 1..9)) {
+        fn a_library_parses_its_json(words in prop::collection::vec("(?s).*", 1..9)) {
             let written = command(|give| words.iter().for_each(|word| give(word)));
             prop_assert_eq!(serde_json::from_str::<Vec<String>>(&written).ok(), Some(words));
         }
 
         #[test]
-        fn nothing_is_a_panic(body in r#"([{}\[\]":,\\u0-9a-f.é -]|result|error)*"#) {
+        fn no_input_panics(body in r#"([{}\[\]":,\\u0-9a-f.é -]|result|error)*"#) {
             let _ = reply(&body);
             let _ = reply(&format!("{{\"result\":\"{body}"));
         }
     }
 
     #[test]
-    fn anything_else_is_no_reply() {
+    fn anything_else_is_not_a_reply() {
         for body in [
             "",
             "{",

@@ -15,7 +15,7 @@ use super::transport::{NoAnswer, Response, Transport};
 use crate::settings::invalid;
 use crate::trust;
 
-/// The field in which Upstash tells how far a request's writes have been replicated.
+/// The field in which Upstash reports how far a request's writes have been replicated.
 const SYNC_TOKEN: HeaderName = HeaderName::from_static("upstash-sync-token");
 
 /// A `reqwest` HTTP client.

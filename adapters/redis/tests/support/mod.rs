@@ -1,6 +1,6 @@
-//! A redis-server of a test's own: on a free loopback port, in a directory of its own, stopped when dropped.
+//! A redis-server for one test: on a free loopback port, in a temporary directory, stopped on drop.
 
-#![allow(dead_code, reason = "each test binary uses its part of this")]
+#![allow(dead_code, reason = "each test binary uses a part of this module")]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub, reason = "a failing rig fails its test")]
 
 use std::net::{TcpListener, TcpStream};
@@ -13,10 +13,10 @@ use tidegate_core::{Key, Millis, Policy, Quota, UnixMillis};
 use tidegate_redis::{Clock, Config, Redis, RedisLimiter};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// The virtual now of most tests.
+/// The virtual time of most tests.
 pub const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
-/// Long enough for the virtual time of a test to stand still.
+/// Long enough that no key expires while the virtual time of a test stands still.
 pub const MIN_TTL: Millis = Millis::from_secs(3_600);
 
 pub struct Server {
@@ -54,12 +54,12 @@ impl Server {
         Redis::new(configure(config)).unwrap().limiter()
     }
 
-    /// A plain connection beside the limiter's.
+    /// A plain connection, independent of the limiter's.
     pub fn connection(&self) -> redis::Connection {
         redis::Client::open(self.url()).unwrap().get_connection().unwrap()
     }
 
-    /// Kills it as a crash would.
+    /// Kills the server, as a crash would.
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -105,18 +105,18 @@ fn spawn(port: u16, dir: &tempfile::TempDir, arguments: &[String]) -> Child {
         .unwrap_or_else(|error| panic!("these tests need redis-server ({error}): apt-get install redis-server"))
 }
 
-/// A port that nothing listens on, and below those that outgoing connections are given.
+/// A port that nothing listens on, below the range of ephemeral ports.
 pub fn free_port() -> u16 {
     loop {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        // A cluster node listens 10000 above its port, too.
+        // A cluster node also listens on its port plus 10000.
         if port < 50_000 && TcpStream::connect(("127.0.0.1", port)).is_err() {
             return port;
         }
     }
 }
 
-/// One policy of one quota of each algorithm, all with the same limit.
+/// One policy per algorithm, each with one quota and the same limit.
 pub fn one_of_each(limit: u64) -> Vec<Policy> {
     let minute = Millis::from_secs(60);
     [
@@ -143,8 +143,7 @@ pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Passes everything on to a port of loopback, until told to keep the answers. The address it listens at, and how to
-/// tell it.
+/// A proxy to a loopback port that drops the answers while the flag is set. Returns its address and the flag.
 pub async fn deaf_proxy(port: u16) -> (std::net::SocketAddr, Arc<AtomicBool>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, deaf) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
@@ -180,7 +179,7 @@ pub mod rest {
 
     pub const TOKEN: &str = "AXm3hunter2==";
 
-    /// Upstash's REST protocol over a server, served by the runtime it was started in.
+    /// Upstash's REST protocol in front of a server, served on the current runtime.
     pub struct Endpoint {
         pub front: Front,
         pub port: u16,

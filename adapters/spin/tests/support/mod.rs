@@ -1,5 +1,5 @@
-//! Spin's store as a model, with its traps, and every order in which requests can meet there.
-#![allow(dead_code, reason = "each test takes what it needs")]
+//! A model of Spin's store with its pitfalls, and a scheduler that runs requests in any interleaving.
+#![allow(dead_code, reason = "each test uses a part of this module")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -19,16 +19,17 @@ pub(crate) fn fixed(limit: u64) -> Policy {
     Policy::new("api", [Quota::fixed_window(limit, MINUTE).unwrap()]).unwrap()
 }
 
-/// The SQLite store of Spin 4. An operation is done at once, when its turn has come.
+/// The SQLite store of Spin 4. An operation is atomic and runs when the scheduler picks it.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     pub(crate) rows: Mutex<BTreeMap<String, Vec<u8>>>,
     /// Reads, and writes.
     pub(crate) operations: Mutex<(u32, u32)>,
     pub(crate) poisoned: Mutex<bool>,
-    /// Whether every swap is lost.
+    /// Whether every swap fails with a conflict.
     pub(crate) always_lost: bool,
-    /// Whether it counts in decimal digits, as Spin's Redis store, which tells what is no number instead of ending.
+    /// Whether counters are stored as decimal digits, as in Spin's Redis store. There, incrementing a value that is not
+    /// a number is an error and does not poison the store.
     pub(crate) decimal: bool,
 }
 
@@ -41,12 +42,12 @@ impl Model {
         self.rows.lock().unwrap().keys().cloned().collect()
     }
 
-    /// Whether a wrong increment has ended the host's store.
+    /// Whether an increment of a malformed counter has made the host's store unusable.
     pub(crate) fn is_poisoned(&self) -> bool {
         *self.poisoned.lock().unwrap()
     }
 
-    /// The operations since this was last asked.
+    /// The operations since the last call.
     pub(crate) fn operations(&self) -> (u32, u32) {
         std::mem::take(&mut *self.operations.lock().unwrap())
     }
@@ -110,7 +111,7 @@ impl Atomics for &Model {
     async fn swap(&self, (key, old): Self::Cas, value: &[u8]) -> Result<Swap, Error> {
         let lost = self.always_lost;
         self.operate(true, |rows| {
-            // From nothing it overwrites.
+            // A swap of a key that was missing overwrites unconditionally.
             if lost || old.is_some() && rows.get(&key) != old.as_ref() {
                 return Swap::Conflict;
             }
@@ -129,7 +130,7 @@ fn add_decimal(value: &mut Vec<u8>, delta: i64) -> Result<i64, Error> {
     Ok(sum)
 }
 
-/// Pending once: whoever is asked next goes first.
+/// Pending once, so that the scheduler picks who runs next.
 struct Turn(bool);
 
 impl Future for Turn {
@@ -141,22 +142,23 @@ impl Future for Turn {
     }
 }
 
-/// Requests under way.
+/// Requests in flight.
 pub(crate) type Tasks<'a, T> = Vec<Pin<Box<dyn Future<Output = T> + 'a>>>;
 
-/// What happens next to one of the requests that are under way.
+/// The next event, at one of the requests in flight.
 pub(crate) enum Next {
-    /// It does its next operation.
+    /// The request does its next operation.
     Goes(usize),
-    /// Its instance ends.
+    /// The request's instance ends.
     Ends(usize),
 }
 
-/// Lets requests take turns as `next` says, which is told how many are under way: what those answered that did not end.
+/// Runs the requests in the order that `next` picks. `next` gets the number of requests in flight. Returns the answers
+/// of the requests whose instance did not end.
 pub(crate) fn take_turns<T>(tasks: Tasks<'_, T>, mut next: impl FnMut(usize) -> Next) -> Vec<T> {
     let mut tasks = tasks;
     let mut answers = Vec::new();
-    // At first each comes to its first operation.
+    // First, each request runs up to its first operation.
     tasks.retain_mut(|task| match poll(task) {
         Poll::Ready(answer) => {
             answers.push(answer);
@@ -182,7 +184,7 @@ fn poll<T>(task: &mut Pin<Box<dyn Future<Output = T> + '_>>) -> Poll<T> {
     task.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Numbers that look random, the same for the same seed.
+/// Pseudorandom numbers, reproducible from the seed.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -192,7 +194,8 @@ impl Random {
     }
 }
 
-/// Runs `attempt` for every order there is: it asks how to go on among so many.
+/// Runs `attempt` once for every sequence of choices. `attempt` calls its argument with a number of options to choose
+/// one.
 pub(crate) fn in_every_order(mut attempt: impl FnMut(&mut dyn FnMut(usize) -> usize)) -> u64 {
     let mut chosen: Vec<(usize, usize)> = Vec::new();
     for runs in 1.. {
@@ -212,5 +215,5 @@ pub(crate) fn in_every_order(mut attempt: impl FnMut(&mut dyn FnMut(usize) -> us
             None => return runs,
         }
     }
-    unreachable!("there are fewer orders than numbers")
+    unreachable!("the number of interleavings fits in u64")
 }

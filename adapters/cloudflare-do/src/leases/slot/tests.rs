@@ -36,7 +36,7 @@ impl Rig {
         self.slot.keep(granted, *self.policy.quotas()[0].rule(), (NOW, granted.until), back);
     }
 
-    /// Spends what can be spent before the next lease is asked for.
+    /// Spends as much as possible before the next lease is requested.
     fn spend_five(&mut self) {
         assert!((0..5).all(|_| self.ask() == Spent::Admitted));
     }
@@ -51,13 +51,13 @@ fn requests_that_spend_the_kept_part_reduce_the_next_lease() {
     assert!((0..3).all(|_| rig.ask() == Spent::Admitted));
     rig.keep(Granted { units: 20, ..rig.lease }, Some(back));
     rig.slot.answered();
-    // 17 are left. The next lease is asked for when 5 are left, for as many requests as came during an earlier call.
+    // 17 are left. The next lease is requested when 5 are left: as many as the requests during an earlier call.
     let spent = (0..20).take_while(|_| rig.ask() == Spent::Admitted).count();
     assert_eq!(spent, 12);
 }
 
 #[test]
-fn an_object_is_told_only_once_what_becomes_of_a_lease() {
+fn a_lease_is_reported_to_the_object_only_once() {
     let mut rig = Rig::new();
     rig.spend_five();
     let back = Returned { lease: rig.lease, unspent: 0, kept: 5 };
