@@ -76,7 +76,8 @@ pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &
             reasons.extend(bounds.broken);
             // A limiter that holds units back may spend them later, and one that loses racing updates undercounts a burst.
             // Neither has to meet `admitted_max`.
-            if matches!(accuracy, Accuracy::Approximate(drift) if drift.floor.held == 0 && !loses_racing_updates(drift)) {
+            if matches!(accuracy, Accuracy::Approximate(drift) if drift.floor.held == 0 && !loses_racing_updates(drift))
+            {
                 reasons.extend(expectation::too_many(fixture, found));
             }
             (bounds.floor, bounds.ceiling, bounds.ceiling_tested)

@@ -49,8 +49,9 @@ impl Answered {
         let failure = |message| Answer::Error(Failure { kind: NO_ANSWER.into(), message });
         match reply {
             Ok(Reply { status, headers, body }) => {
-                let answer = serde_json::from_slice(&body)
-                    .unwrap_or_else(|error| failure(format!("status {status}, and the body is not an answer: {error}")));
+                let answer = serde_json::from_slice(&body).unwrap_or_else(|error| {
+                    failure(format!("status {status}, and the body is not an answer: {error}"))
+                });
                 Self { status, headers, answer }
             }
             Err(message) => Self { status: 0, headers: Vec::new(), answer: failure(message) },

@@ -87,7 +87,7 @@ fn bad_fixtures_are_told_all_at_once() -> Result<()> {
     assert!(said.contains("3 problems in the fixtures"), "{said}");
     assert!(said.contains("burst.json: steps[0].bust: unknown field `bust`"), "{said}");
     assert!(said.contains("did you mean `burst`?"), "{said}");
-    assert!(said.contains("id: is \"a/burst\"; by its file it is \"a/named\""), "{said}");
+    assert!(said.contains("id: is \"a/burst\", but the file name gives \"a/named\""), "{said}");
     Ok(())
 }
 
@@ -108,8 +108,8 @@ fn a_fixture_that_contradicts_the_reference_is_wrong() -> Result<()> {
 fn a_wrong_command_line_lists_what_there_is() -> Result<()> {
     let fixtures = folder(&[("a/burst.json", BURST)])?;
     for (args, right) in [
-        (["run", "--target", "memroy"], "there are memory, redis, redis-cluster"),
-        (["run", "--require", "memroy"], "there are memory, redis, redis-cluster"),
+        (["run", "--target", "memroy"], "the targets are memory, redis, redis-cluster"),
+        (["run", "--require", "memroy"], "the targets are memory, redis, redis-cluster"),
         (["run", "--filter", "b/*"], "the groups are a (`tidegate fixtures` lists all)"),
     ] {
         let output = tidegate(&args, Some(fixtures.path()))?;
@@ -141,7 +141,7 @@ fn the_fixtures_catch_every_mutant() -> Result<()> {
 #[test]
 fn help_names_the_exit_codes_and_targets_tell_what_is_here() -> Result<()> {
     let help = said(&tidegate(&["--help"], None)?);
-    assert!(help.contains("Exit codes: 0 all is well") && help.contains("tidegate compare"), "{help}");
+    assert!(help.contains("Exit codes: 0 success") && help.contains("tidegate compare"), "{help}");
     let targets = tidegate(&["targets"], None)?;
     assert_eq!(targets.status.code(), Some(0));
     assert!(said(&targets).contains("exact: admitted = limit"));

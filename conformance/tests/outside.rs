@@ -161,7 +161,10 @@ async fn a_limiter_is_held_to_what_it_declares() -> Result<()> {
 /// The native guest, as anyone's server: it ends with this test.
 async fn server() -> Result<(Child, String)> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let built = Command::new(cargo).args(["build", "--quiet", "--package", "tidegate-guest-native", "--all-features"]).status().await?;
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--package", "tidegate-guest-native", "--all-features"])
+        .status()
+        .await?;
     assert!(built.success(), "the guest does not build");
     let program = Path::new(env!("CARGO_BIN_EXE_tidegate")).with_file_name("tidegate-guest-native");
     let mut guest = Command::new(program).arg("--test-mode").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -215,8 +218,8 @@ async fn a_wrong_declaration_or_url_is_told() -> Result<()> {
             "declared.json: ceiling: an approximate limiter has one",
         ),
         ("http://127.0.0.1:1", "no JSON", "declared.json: expected"),
-        ("ftp://127.0.0.1", exact, "--url \"ftp://127.0.0.1\" is no http:// URL"),
-        ("here", exact, "--url \"here\" is no http:// URL"),
+        ("ftp://127.0.0.1", exact, "--url \"ftp://127.0.0.1\" is not an http:// URL"),
+        ("here", exact, "--url \"here\" is not an http:// URL"),
         ("http://127.0.0.1:1", exact, "--url: http://127.0.0.1:1/_tidegate/capabilities: "),
     ] {
         let (code, said) = run(&[url], declaration).await?;

@@ -109,7 +109,10 @@ fn tell(out: &mut String, target: &TargetReport) {
     let left_out = target.fixtures.iter().filter(|one| !matches!(one.verdict, Verdict::Pass | Verdict::Fail));
     let mut reasons: BTreeMap<(Verdict, &str), Vec<&str>> = BTreeMap::new();
     for one in left_out {
-        let reason = one.reason.as_deref().unwrap_or("the target declares that it does not support this, and answers `unsupported`");
+        let reason = one
+            .reason
+            .as_deref()
+            .unwrap_or("the target declares that it does not support this, and answers `unsupported`");
         reasons.entry((one.verdict, reason)).or_default().push(&one.id);
     }
     for ((verdict, reason), ids) in reasons {
