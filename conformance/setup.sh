@@ -3,12 +3,12 @@
 #
 #     conformance/setup.sh [--ask] [GROUP]...
 #
-# GROUP is one of redis, npm, cloudflare, spin, fastly and tests. The default is all of them. Most programs are installed in
-# the checkout. Changes elsewhere need consent, which setup/consent.sh describes. With --ask, the script only announces these
-# changes and asks for consent. It exits with 0 if it may make them, and with 1 otherwise.
+# GROUP is one of redis, npm, cloudflare, spin, fastly and tests. The default is all of them. Most programs are
+# installed in the checkout. Changes elsewhere need consent, which setup/consent.sh describes. With --ask, the script
+# only announces these changes and asks for consent. It exits with 0 if it may make them, and with 1 otherwise.
 #
-# The script does not fail if something cannot be installed, because the other targets can still run. It prints the command
-# that would install it, and continues.
+# The script does not fail if something cannot be installed, because the other targets can still run. It prints the
+# command that would install it, and continues.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 

@@ -1,8 +1,8 @@
 //! The cost of a decision in a Spin app, on our host: each limiter beside the same app answering without one.
 //!
-//! `conformance/hosts/spin/bench.sh` builds what it needs. Each route is measured twice: with the key-value store's database in
-//! memory (`/dev/shm`), and on the disk, where every write is synced as in `spin up`. The routes take turns, so that
-//! other load on the machine affects all of them.
+//! `conformance/hosts/spin/bench.sh` builds what it needs. Each route is measured twice: with the key-value store's
+//! database in memory (`/dev/shm`), and on the disk, where every write is synced as in `spin up`. The routes take
+//! turns, so that other load on the machine affects all of them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};

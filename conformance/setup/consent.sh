@@ -1,9 +1,9 @@
 # shellcheck shell=sh
-# Consent to changes outside the checkout: Debian packages, rustup's targets and toolchains, and libraries beside Debian's
-# rustc.
+# Consent to changes outside the checkout: Debian packages, rustup's targets and toolchains, and libraries beside
+# Debian's rustc.
 #
-# Root consents by running the setup. Another user is asked once on a terminal. Without a terminal, nothing is changed and
-# the commands are printed. TIDEGATE_SETUP=yes consents beforehand. TIDEGATE_SETUP=no refuses, also for root.
+# Root consents by running the setup. Another user is asked once on a terminal. Without a terminal, nothing is changed
+# and the commands are printed. TIDEGATE_SETUP=yes consents beforehand. TIDEGATE_SETUP=no refuses, also for root.
 
 # changes: prints the changes outside the checkout that the selected groups need, one per line.
 changes() {

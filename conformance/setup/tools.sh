@@ -35,8 +35,8 @@ npm_packages() {
     fi
 }
 
-# build_hosts WHAT: builds the suite's hosts, which run guests. They are built together, because building one alone would
-# compile the engine again with different features.
+# build_hosts WHAT: builds the suite's hosts, which run guests. They are built together, because building one alone
+# would compile the engine again with different features.
 build_hosts() {
     build="cargo build --release --locked --workspace --manifest-path conformance/hosts/Cargo.toml --target-dir target/hosts"
     say "building the hosts for Spin and Compute apps, which takes minutes the first time"

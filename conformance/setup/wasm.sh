@@ -4,8 +4,8 @@
 # shellcheck source=conformance/setup/rust.sh
 . conformance/setup/rust.sh
 
-# wasm_found TARGET: prints the first toolchain that can build for the target, in the order of conformance/src/target/wasm.rs.
-# Fails if there is none.
+# wasm_found TARGET: prints the first toolchain that can build for the target, in the order of
+# conformance/src/target/wasm.rs. Fails if there is none.
 wasm_found() {
     if rustc_has_target "$1" rustc; then
         echo "rustc has it"
@@ -43,8 +43,8 @@ debian_packages() {
     echo
 }
 
-# debian_wasm TARGET: makes Debian's rustc able to build for the target. Its packages contain only the source of the standard
-# library. So the library is built once, kept in target/, and copied to rustc, where any cargo finds it.
+# debian_wasm TARGET: makes Debian's rustc able to build for the target. Its packages contain only the source of the
+# standard library. So the library is built once, kept in target/, and copied to rustc, where any cargo finds it.
 debian_wasm() {
     rustc=/usr/bin/rustc
     packages=$(debian_packages "$1")

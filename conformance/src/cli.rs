@@ -127,8 +127,8 @@ impl Selection {
                 let mut groups: Vec<&str> = cases.iter().filter_map(|case| case.id().split('/').next()).collect();
                 groups.dedup();
                 return Err(Failure::Usage(format!(
-                    "--filter {text:?} matches no fixture; write '<group>/<name>', where * matches any text; the groups are {} \
-                     (`tidegate fixtures` lists all)",
+                    "--filter {text:?} matches no fixture; write '<group>/<name>', where * matches any text; \
+                     the groups are {} (`tidegate fixtures` lists all)",
                     groups.join(", ")
                 )));
             }

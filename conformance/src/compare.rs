@@ -25,8 +25,8 @@ impl fmt::Display for Change {
 
 /// Returns all changes, in the order of the earlier report.
 ///
-/// These changes are worse: a worse verdict or status, more drift, more round trips, and a target, fixture or measurement
-/// that is missing from the later report.
+/// These changes are worse: a worse verdict or status, more drift, more round trips, and a target, fixture or
+/// measurement that is missing from the later report.
 #[must_use]
 pub fn changes(before: &Report, after: &Report) -> Vec<Change> {
     let mut found = Vec::new();

@@ -3,11 +3,11 @@
 //! - **Exact**: the answers to each step equal the reference's, as a multiset of whole decisions with their response
 //!   fields. The order does not matter, because a burst's requests are decided in any order.
 //! - **Approximate, per location**: two bounds hold for each key. In any interval, the cost admitted is at most
-//!   [`Accuracy::ceiling`] of the algorithm's own maximum in that interval. By any instant, at least as many requests are
-//!   admitted as by an exact limiter with the limit that [`Accuracy::floor`] returns.
-//! - **Restart**: some answers are errors while the store is down, so the whole fixture is judged by bounds: admitted is at
-//!   most the reference's count, and admitted plus errors is at least that count. A charge that is lost or made twice
-//!   breaks one of them.
+//!   [`Accuracy::ceiling`] of the algorithm's own maximum in that interval. By any instant, at least as many requests
+//!   are admitted as by an exact limiter with the limit that [`Accuracy::floor`] returns.
+//! - **Restart**: some answers are errors while the store is down, so the whole fixture is judged by bounds: admitted
+//!   is at most the reference's count, and admitted plus errors is at least that count. A charge that is lost or made
+//!   twice breaks one of them.
 
 mod bounds;
 mod count;
@@ -74,8 +74,8 @@ pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &
         _ => {
             let bounds = bounds::of(accuracy, isolates, fixture, reference, found);
             reasons.extend(bounds.broken);
-            // A limiter that holds units back may spend them later, and one that loses racing updates undercounts a burst.
-            // Neither has to meet `admitted_max`.
+            // A limiter that holds units back may spend them later, and one that loses racing updates undercounts a
+            // burst. Neither has to meet `admitted_max`.
             if matches!(accuracy, Accuracy::Approximate(drift) if drift.floor.held == 0 && !loses_racing_updates(drift))
             {
                 reasons.extend(expectation::too_many(fixture, found));

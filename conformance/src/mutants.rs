@@ -1,7 +1,8 @@
-//! Deliberately broken limiters. At least one fixture must catch each of them, which proves that the suite finds errors.
+//! Deliberately broken limiters. At least one fixture must catch each of them, which proves that the suite finds
+//! errors.
 //!
-//! They run in this process and speak the same protocol as guests. The requests of a burst are futures that all start before
-//! the first is answered, so a limiter that reads, awaits and writes loses updates.
+//! They run in this process and speak the same protocol as guests. The requests of a burst are futures that all start
+//! before the first is answered, so a limiter that reads, awaits and writes loses updates.
 
 mod identity;
 mod limiter;

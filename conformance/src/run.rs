@@ -133,8 +133,8 @@ async fn decision(
     }
     let Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested } =
         judge(&declared.accuracy, subject.isolates(), fixture, reference, &found);
-    // A store that lost its scripts receives some calls twice, and a restarted store counts from zero. Neither count gives
-    // the round trips of a decision.
+    // A store that lost its scripts receives some calls twice, and a restarted store counts from zero. Neither count
+    // gives the round trips of a decision.
     let trips = before.zip(after).and_then(|(before, after)| after.checked_sub(before));
     FixtureReport {
         reason: reasons.first().cloned(),

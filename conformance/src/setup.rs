@@ -1,4 +1,5 @@
-//! Runs `conformance/setup.sh` in the background. The script reports when each [`Group`] is done, so that its targets can run.
+//! Runs `conformance/setup.sh` in the background. The script reports when each [`Group`] is done, so that its targets
+//! can run.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -49,8 +50,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Asks for consent if necessary, and starts the setup of all groups that the targets need. Each line of its output is
-    /// passed to `tell`.
+    /// Asks for consent if necessary, and starts the setup of all groups that the targets need. Each line of its output
+    /// is passed to `tell`.
     ///
     /// # Errors
     /// Fails if the script does not start, or if `TIDEGATE_SETUP` is neither `yes` nor `no`.

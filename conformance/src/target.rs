@@ -55,8 +55,8 @@ pub const ALL: &[&dyn Target] = &[
     &fastly::ERL,
 ];
 
-/// The number of keys that must be answered before a guest counts as ready. They reach every node of a cluster over every
-/// connection.
+/// The number of keys that must be answered before a guest counts as ready. They reach every node of a cluster over
+/// every connection.
 const PROBES: u64 = 24;
 
 /// How long a guest may take to recover after its store has restarted.
@@ -81,13 +81,14 @@ pub trait Target: Sync {
         false
     }
 
-    /// Whether the store expires idempotency tokens by the caller's clock. If it uses its own clock, fixtures that let a
-    /// token expire are unverified.
+    /// Whether the store expires idempotency tokens by the caller's clock. If it uses its own clock, fixtures that let
+    /// a token expire are unverified.
     fn forgets_on_virtual_time(&self) -> bool {
         false
     }
 
-    /// Whether the target accepts a policy that its capabilities allow. It must answer `Unsupported` to every other policy.
+    /// Whether the target accepts a policy that its capabilities allow. It must answer `Unsupported` to every other
+    /// policy.
     fn takes(&self, _: &Policy) -> bool {
         true
     }

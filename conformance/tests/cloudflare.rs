@@ -1,5 +1,5 @@
-//! Tests of the Worker on workerd that fixtures do not cover: the deployed configuration, wrong bindings, corrupt state and
-//! invalid input. If workerd is missing, each test fails and says how to install it.
+//! Tests of the Worker on workerd that fixtures do not cover: the deployed configuration, wrong bindings, corrupt state
+//! and invalid input. If workerd is missing, each test fails and says how to install it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -409,7 +409,8 @@ async fn a_throttled_write_causes_no_error_and_is_repeated_later() -> Result<()>
     }
     assert!(throttled > 0);
     assert_eq!(told, throttled);
-    // Refused writes are repeated later, even by a request for another key. In the end, every location knows all counts.
+    // Refused writes are repeated later, even by a request for another key. In the end, every location knows all
+    // counts.
     let all_know = async |round: u64| -> Result<bool> {
         let mut know = true;
         for (place, base) in (0..).zip(&bases) {

@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Like `spin up`: a parent that starts a serving process, which survives if the parent is killed.
 const SPIN: &str = "#!/bin/sh\nsleep 600 &\necho $! >> \"$1\"\nwait\n";
 
-/// Starts the guard with a program named `spin`. Returns it with the file to which the program writes its children's ids.
+/// Starts the guard with a program named `spin`. Returns it with the file to which the program writes its children's
+/// ids.
 fn guard(folder: &Path) -> Result<(Child, PathBuf)> {
     let (spin, ids) = (folder.join("spin"), folder.join("ids"));
     fs::write(&spin, SPIN)?;

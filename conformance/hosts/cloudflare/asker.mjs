@@ -1,5 +1,5 @@
-// One Worker in front of both kinds of objects. It sends Tidegate's object the same question as Tidegate's Worker, and calls the
-// peer's object. So its two routes differ only in the objects.
+// One Worker in front of both kinds of objects. It sends Tidegate's object the same question as Tidegate's Worker, and
+// calls the peer's object. So its two routes differ only in the objects.
 
 import { DurableObject } from "cloudflare:workers";
 

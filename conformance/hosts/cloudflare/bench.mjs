@@ -2,12 +2,13 @@
 //
 //   node bench.mjs --built FOLDER --one FOLDER --least FOLDER [--rounds N] [--keys N] [speed] [size] [keys]
 //
-// The folders contain the output of worker-build for conformance/guests/cloudflare, cloudflare-one and cloudflare-least. The peer
-// is peer.mjs.
+// The folders contain the output of worker-build for conformance/guests/cloudflare, cloudflare-one and
+// cloudflare-least. The peer is peer.mjs.
 //
-// `speed` measures the routes in turn and compares the medians of the rounds. Within workerd, caller.mjs calls the Workers over
-// service bindings. Over HTTP, this process calls them, and the client uses the same cores. For the objects alone, asker.mjs calls
-// both kinds from one Worker. `keys` measures one object while its keys grow to a million, or to --keys. It takes minutes.
+// `speed` measures the routes in turn and compares the medians of the rounds. Within workerd, caller.mjs calls the
+// Workers over service bindings. Over HTTP, this process calls them, and the client uses the same cores. For the
+// objects alone, asker.mjs calls both kinds from one Worker. `keys` measures one object while its keys grow to a
+// million, or to --keys. It takes minutes.
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import path from "node:path";

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds three Workers as `wrangler deploy` would, and measures them: the guest, one with a single limit, and the smallest one.
-# Passes its arguments to bench.mjs.
+# Builds three Workers as `wrangler deploy` would, and measures them: the guest, one with a single limit, and the
+# smallest one. Passes its arguments to bench.mjs.
 set -eu
 cd "$(dirname "$0")/../../.." || exit
 
@@ -16,8 +16,8 @@ done
 use_rust_for wasm32-unknown-unknown
 
 export CARGO_TARGET_DIR="$deployed" WASM_BINDGEN_BIN="$PWD/target/tools/bin/wasm-bindgen" ESBUILD_BIN="$host/node_modules/.bin/esbuild"
-# wasm-opt comes from npm's binaryen, in the version that worker-build would download. Without it, the Workers are measured
-# without this optimisation.
+# wasm-opt comes from npm's binaryen, in the version that worker-build would download. Without it, the Workers are
+# measured without this optimisation.
 wasm_opt=$(command -v "${WASM_OPT_BIN:-$PWD/adapters/npm/node_modules/.bin/wasm-opt}") && opt= || opt=--no-opt
 export WASM_OPT_BIN="$wasm_opt"
 for guest in cloudflare cloudflare-one cloudflare-least; do

@@ -1,13 +1,13 @@
-// Emulates Workers KV as Cloudflare documents it. Miniflare's own emulation shows every write everywhere at once. This is a
-// Worker behind the guest's real KV binding:
+// Emulates Workers KV as Cloudflare documents it. Miniflare's own emulation shows every write everywhere at once. This
+// is a Worker behind the guest's real KV binding:
 //
 // - A location sees its own writes at once, and other locations' writes after a delay.
 // - A location caches what it reads, including the absence of a value.
 // - A key accepts one write per second. Further writes are answered with 429.
 // - A key has at most 512 bytes, and a value lives for at least 60 s.
 //
-// Time is virtual: each operation puts its time in front of the key, as in `1800000000000|key`. Without it, the wall clock
-// applies.
+// Time is virtual: each operation puts its time in front of the key, as in `1800000000000|key`. Without it, the wall
+// clock applies.
 
 import { WorkerEntrypoint } from "cloudflare:workers";
 

@@ -3,15 +3,15 @@
 //   node serve.mjs --guest FOLDER --built FOLDER [--isolates N] [--rate-limit LIMIT/SECONDS]... [--var NAME=VALUE]...
 //       [--without BINDING]... [--class CLASS]
 //
-// Each isolate is a location. Isolates share the Worker's Durable Objects and Workers KV. In Workers KV, a location sees the
-// writes of other locations after a delay. The bindings are those in the guest's wrangler.jsonc, except those named by
-// --without. The class of the objects is the one in that file, or --class. They have SQLite storage except with
-// `--without SQLite`. When all isolates answer, their addresses are printed on one line.
+// Each isolate is a location. Isolates share the Worker's Durable Objects and Workers KV. In Workers KV, a location
+// sees the writes of other locations after a delay. The bindings are those in the guest's wrangler.jsonc, except those
+// named by --without. The class of the objects is the one in that file, or --class. They have SQLite storage except
+// with `--without SQLite`. When all isolates answer, their addresses are printed on one line.
 //
-// Each command on standard input is answered with a line of JSON. `counts` returns the guest's operations on its bindings, and
-// `hosts` returns the addresses at which watch.mjs answers for each isolate. `evict` drops all objects from memory, `corrupt`
-// overwrites everything that is stored, and `restart` kills workerd and starts it again. When standard input closes, workerd
-// and this process end.
+// Each command on standard input is answered with a line of JSON. `counts` returns the guest's operations on its
+// bindings, and `hosts` returns the addresses at which watch.mjs answers for each isolate. `evict` drops all objects
+// from memory, `corrupt` overwrites everything that is stored, and `restart` kills workerd and starts it again. When
+// standard input closes, workerd and this process end.
 
 import childProcess from "node:child_process";
 import { once } from "node:events";

@@ -13,7 +13,8 @@ const { values: args } = parseArgs({
   options: { url: { type: "string" }, token: { type: "string" }, "test-mode": { type: "boolean", default: false } },
 });
 
-// Vercel's builder removes `.wasm?module` from the bundle, and its runtime provides the compiled module as a global variable.
+// Vercel's builder removes `.wasm?module` from the bundle, and its runtime provides the compiled module as a global
+// variable.
 const modules = {};
 const wasm = {
   name: "wasm",

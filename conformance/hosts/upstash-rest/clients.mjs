@@ -1,4 +1,5 @@
-// Runs Upstash's own unmodified clients against the endpoint: node clients.mjs URL TOKEN. Exits with 0 if all answers are right.
+// Runs Upstash's own unmodified clients against the endpoint: node clients.mjs URL TOKEN. Exits with 0 if all answers
+// are right.
 
 import assert from "node:assert/strict";
 

@@ -32,8 +32,8 @@ pub(super) struct Args {
     /// Run only this target. May be repeated. The default is all targets.
     #[arg(long, value_name = "NAME")]
     target: Vec<String>,
-    /// Test the server at this http:// URL instead of the targets. It must speak the guests' protocol. Repeat the option
-    /// for several servers over one store.
+    /// Test the server at this http:// URL instead of the targets. It must speak the guests' protocol. Repeat the
+    /// option for several servers over one store.
     #[arg(long, value_name = "URL", requires = "declares", conflicts_with = "target")]
     url: Vec<String>,
     /// The declaration of the limiter behind --url: a JSON file, as shown in `tidegate run --help`.
@@ -47,8 +47,8 @@ pub(super) struct Args {
     /// The folder for report.json, report.md and junit.xml. The default is target/conformance in the workspace.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Install in the background what the targets need and this machine lacks. Each target runs as soon as it is set up.
-    /// Changes outside the checkout need your consent: unless you are root, the command asks on a terminal.
+    /// Install in the background what the targets need and this machine lacks. Each target runs as soon as it is set
+    /// up. Changes outside the checkout need your consent: unless you are root, the command asks on a terminal.
     /// TIDEGATE_SETUP=yes or TIDEGATE_SETUP=no answers beforehand.
     #[arg(long)]
     setup: bool,

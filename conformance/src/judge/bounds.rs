@@ -21,16 +21,16 @@ pub(super) struct Bounds {
 /// Computes the bounds of an approximate or per-location limiter, and checks them for each key under each policy.
 ///
 /// **Ceiling.** An interval extends from any burst to any later one. The cost admitted in it is at most the limiter's
-/// formula applied to the algorithm's own maximum ([`Rule::maximum`](tidegate_core::Rule::maximum)). So a unit may be spent
-/// later than the reference would have admitted it, but never beyond the maximum. A second ceiling applies if the formula
-/// does not depend on races and [admitting early admits the most](Count::earliest_is_most). By any instant, no more is
-/// admitted than the formula applied to the reference's count. If locations count apart, the reference is the location
-/// that would have admitted the most.
+/// formula applied to the algorithm's own maximum ([`Rule::maximum`](tidegate_core::Rule::maximum)). So a unit may be
+/// spent later than the reference would have admitted it, but never beyond the maximum. A second ceiling applies if the
+/// formula does not depend on races and [admitting early admits the most](Count::earliest_is_most). By any instant, no
+/// more is admitted than the formula applied to the reference's count, or to the count of the location that would have
+/// admitted the most on its own, whichever is larger.
 ///
-/// **Floor.** If admitting early admits the most, then by any instant at least as much is admitted as by an exact limiter
-/// with the limit that [`Accuracy::floor`] returns. Otherwise, a limiter that holds nothing back never denies a single
-/// sequential client on one isolate what the reference admits. In every case, a key gets at least one admission if the
-/// reference admits any. If the store is killed, only this last rule applies, because some answers are errors.
+/// **Floor.** If admitting early admits the most, then by any instant at least as much is admitted as by an exact
+/// limiter with the limit that [`Accuracy::floor`] returns. Otherwise, a limiter that holds nothing back never denies a
+/// single sequential client on one isolate what the reference admits. In every case, a key gets at least one admission
+/// if the reference admits any. If the store is killed, only this last rule applies, because some answers are errors.
 pub(super) fn of(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &Replay, found: &Replay) -> Bounds {
     let mut bounds = Bounds { floor: 0, ceiling: 0, ceiling_tested: false, broken: Vec::new() };
     let alone = isolates == 1 && fixture.locations == 1;
@@ -63,8 +63,8 @@ struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    /// The most requests that can be admitted. For each interval, this is what can be admitted before it plus what can be
-    /// admitted in it; the lowest sum counts.
+    /// The most requests that can be admitted. For each interval, this is what can be admitted before it plus what can
+    /// be admitted in it; the lowest sum counts.
     fn ceiling(&self, broken: &mut Vec<String>) -> u64 {
         let bursts = &self.count.bursts;
         let by_the_reference = self.earliest_is_most.then(|| self.reference());
@@ -94,8 +94,8 @@ impl Judged<'_> {
         most[bursts.len()]
     }
 
-    /// The units that the reference admits by the end of each burst: with one count for all locations, or at the location
-    /// that admits the most with a count of its own, whichever is more.
+    /// The units that the reference admits by the end of each burst: with one count for all locations, or at the
+    /// location that admits the most with a count of its own, whichever is more.
     fn reference(&self) -> Vec<u64> {
         let (together, apart) = (self.count.exact(|limit| limit, false), self.count.exact(|limit| limit, true));
         let requests = together.into_iter().zip(apart).map(|(together, apart)| together.max(apart));

@@ -23,7 +23,8 @@ pub(super) struct Burst<'a> {
     pub(super) location: u64,
     pub(super) cost: u64,
     pub(super) offered: u64,
-    /// How many requests can be charged. Requests with the same token are charged once; a repeated token is not charged.
+    /// How many requests can be charged. Requests with the same token are charged once; a repeated token is not
+    /// charged.
     pub(super) chargeable: u64,
     /// How many requests the reference admits.
     pub(super) exact: u64,
@@ -118,8 +119,8 @@ impl Count<'_> {
         }
     }
 
-    /// The requests that an exact limiter admits by the end of each burst. With `apart`, each location has its own limiter,
-    /// and the one that admits the most counts.
+    /// The requests that an exact limiter admits by the end of each burst. With `apart`, each location has its own
+    /// limiter, and the one that admits the most counts.
     pub(super) fn exact(&self, limit: impl Fn(u64) -> u64, apart: bool) -> Vec<u64> {
         let mut by_location: BTreeMap<u64, (PolicyState, u64)> = BTreeMap::new();
         let mut most = 0;

@@ -24,7 +24,8 @@ enum Seen {
     Error,
 }
 
-/// Describes each step whose answers differ from the reference's. Response fields are shown only if nothing else differs.
+/// Describes each step whose answers differ from the reference's. Response fields are shown only if nothing else
+/// differs.
 pub(super) fn differences(fixture: &Fixture, reference: &Replay, found: &Replay) -> Vec<String> {
     let steps = fixture.steps.iter().zip(reference.steps.iter().zip(&found.steps)).enumerate();
     let differing = steps.filter_map(|(place, (step, (expected, found)))| {

@@ -45,8 +45,8 @@ impl<'a> Stretch<'a> {
         self.interval.unwrap_or_default()
     }
 
-    /// The load on a limiter whose exact counterpart admits at most `limit`. If all requests arrive at one location, each
-    /// of its isolates counts as a location.
+    /// The load on a limiter whose exact counterpart admits at most `limit`. If all requests arrive at one location,
+    /// each of its isolates counts as a location.
     pub(super) fn load(&self, limit: u64, isolates: u64) -> Load {
         let locations = if self.locations.len() > 1 { self.locations.len() as u64 } else { isolates };
         Load { limit, in_flight: self.in_flight, locations }
@@ -59,7 +59,8 @@ impl<'a> Stretch<'a> {
         ceilings.min().unwrap_or(0).saturating_add(self.given_back)
     }
 
-    /// The most units that an exact limiter admits by one quota. If the quota's numbers changed, the largest of each counts.
+    /// The most units that an exact limiter admits by one quota. If the quota's numbers changed, the largest of each
+    /// counts.
     fn maximum(&self, place: usize) -> u64 {
         let (first, last) = self.interval();
         let rules = || self.policies.iter().map(|policy| policy.quotas()[place].rule());

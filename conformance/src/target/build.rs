@@ -39,8 +39,8 @@ pub(super) async fn program(package: &str, features: &[&str]) -> Result<PathBuf,
     Ok(program)
 }
 
-/// Builds the hosts once, and returns the path of one executable. They are always optimised, because they compile the guests.
-/// They are built together, because building one alone would compile the engine again with different features.
+/// Builds the hosts once, and returns the path of one executable. They are always optimised, because they compile the
+/// guests. They are built together, because building one alone would compile the engine again with different features.
 pub(super) async fn host(package: &str) -> Result<PathBuf, String> {
     let workspace = "--manifest-path=conformance/hosts/Cargo.toml";
     once(package, &["--workspace", workspace, "--target-dir=target/hosts", "--release"], None, "executable").await

@@ -133,8 +133,8 @@ impl Target for Cloudflare {
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
         async {
-            // Each request in flight has a connection, both here and in workerd, which inherits the limit. Fixtures fail if
-            // it is too low.
+            // Each request in flight has a connection, both here and in workerd, which inherits the limit. Fixtures
+            // fail if it is too low.
             let _as_it_was = rlimit::increase_nofile_limit(FILES);
             let mut args = vec![format!("--isolates={ISOLATES}")];
             if self.counts == Counts::ByThePlatform {
@@ -162,7 +162,8 @@ impl Store for Host {
         .boxed_local()
     }
 
-    /// Counts the operations that decisions wait for: calls to objects and to the platform's limiter, and reads of Workers KV.
+    /// Counts the operations that decisions wait for: calls to objects and to the platform's limiter, and reads of
+    /// Workers KV.
     fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
         async {
             let counts = self.tell("counts").await?;
@@ -216,7 +217,8 @@ impl Tools {
     }
 }
 
-/// Builds the Worker as `wrangler deploy` does, but with the suite's routes, and without wasm-opt, which only reduces its size.
+/// Builds the Worker as `wrangler deploy` does, but with the suite's routes, and without wasm-opt, which only reduces
+/// its size.
 async fn build(tools: &Tools) -> Result<PathBuf, String> {
     eprintln!("building tidegate-guest-cloudflare (release, WebAssembly)");
     let built = workspace().join("target/guests/cloudflare");

@@ -1,5 +1,5 @@
-//! The npm package on the runtimes where it is deployed: Vercel's edge runtime, Node.js, and Deno, which runs Netlify's edge
-//! functions.
+//! The npm package on the runtimes where it is deployed: Vercel's edge runtime, Node.js, and Deno, which runs Netlify's
+//! edge functions.
 
 use std::path::PathBuf;
 

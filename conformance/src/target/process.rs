@@ -72,8 +72,8 @@ pub(super) async fn guarded(folder: &Path, program: &str, args: &[String]) -> Re
     Ok(process)
 }
 
-/// Runs a program until standard input closes, then kills it with every process that it started, and removes its folder. On
-/// a line `restart`, it kills the program with SIGKILL and starts it again.
+/// Runs a program until standard input closes, then kills it with every process that it started, and removes its
+/// folder. On a line `restart`, it kills the program with SIGKILL and starts it again.
 ///
 /// This way, a program that does not watch a pipe still ends with the suite, even if the suite is killed.
 ///

@@ -120,7 +120,8 @@ fn real() -> Option<Emulator> {
     Some(Emulator { name: "spin".into(), version })
 }
 
-/// Starts the app on `spin` with these variables. `spin` does not report when it listens, and does not end when a pipe closes.
+/// Starts the app on `spin` with these variables. `spin` does not report when it listens, and does not end when a pipe
+/// closes.
 async fn spin_up(env: &[String]) -> Result<(process::Process, String), String> {
     build::module(GUEST, WASM).await?;
     let port =

@@ -96,8 +96,8 @@ impl Fronted {
         Ok((Self { front, servers: Box::new(servers), counted: Mutex::default() }, url))
     }
 
-    /// Counts the round trips. A decision must take one command at the server and one request at the endpoint, so the larger
-    /// of the two counts.
+    /// Counts the round trips. A decision must take one command at the server and one request at the endpoint, so the
+    /// larger of the two counts.
     async fn count(&self) -> Result<u64, String> {
         let mut counted = self.counted.lock().await;
         let commands = self.servers.script_calls().await?;

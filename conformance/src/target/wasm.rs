@@ -13,8 +13,8 @@ const REMEDY: &str = "run conformance/setup.sh to install it";
 /// The environment variable that selects a toolchain, or `None` for the default one.
 pub(super) type Toolchain = Option<(&'static str, OsString)>;
 
-/// Returns the first toolchain that can build for `target`: the default one, the one that the setup links if rustup cannot
-/// add the target, or Debian's.
+/// Returns the first toolchain that can build for `target`: the default one, the one that the setup links if rustup
+/// cannot add the target, or Debian's.
 pub(super) fn toolchain(target: &str) -> Result<Toolchain, String> {
     let mut path = OsString::from("/usr/bin:");
     path.push(env::var_os("PATH").unwrap_or_default());

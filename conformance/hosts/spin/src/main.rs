@@ -6,10 +6,10 @@
 //!     [--pause-ms=N] [--state-dir=DIR] [--test-mode]
 //! ```
 //!
-//! It prints its address, and ends when its standard input closes. A line `operations` on standard input prints the number of
-//! operations on the key-value stores so far. A line `set STORE KEY TEXT` writes a row, as another program might. The rows
-//! are in an SQLite database in `--state-dir`, or in a temporary folder. With `--pause-ms`, each operation waits first.
-//! `--test-mode` is short for `--env=TIDEGATE_TEST_MODE=on`.
+//! It prints its address, and ends when its standard input closes. A line `operations` on standard input prints the
+//! number of operations on the key-value stores so far. A line `set STORE KEY TEXT` writes a row, as another program
+//! might. The rows are in an SQLite database in `--state-dir`, or in a temporary folder. With `--pause-ms`, each
+//! operation waits first. `--test-mode` is short for `--env=TIDEGATE_TEST_MODE=on`.
 //!
 //! It behaves like Spin 4 in everything that an adapter can observe:
 //! - `spin-client-addr` follows the fields that the client sent.

@@ -1,5 +1,5 @@
-//! Outbound Redis, as in Spin. Each `open` makes a new connection to a server that the manifest allows. The guest receives a
-//! server's error as formatted by the crate `redis` 0.32.
+//! Outbound Redis, as in Spin. Each `open` makes a new connection to a server that the manifest allows. The guest
+//! receives a server's error as formatted by the crate `redis` 0.32.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Client, FromRedisValue, RedisResult as Answered, Value};

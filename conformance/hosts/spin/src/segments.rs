@@ -10,10 +10,11 @@ use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 
 type Polled = Poll<Option<Result<Frame<Bytes>, ErrorCode>>>;
 
-/// A body that is sent together with its head if the instance wrote it before setting the head, and separately otherwise.
+/// A body that is sent together with its head if the instance wrote it before setting the head, and separately
+/// otherwise.
 ///
-/// In Spin, a concurrent task sends the response, and sends the head before the instance continues. Here, the instance might
-/// write its body first, which would hide the cost of the second segment.
+/// In Spin, a concurrent task sends the response, and sends the head before the instance continues. Here, the instance
+/// might write its body first, which would hide the cost of the second segment.
 struct Segments {
     /// The first poll, made when the head was set.
     first: Option<Polled>,

@@ -1,10 +1,11 @@
-//! Upstash's REST protocol (<https://upstash.com/docs/redis/features/restapi>) over a real redis-server, to run programs for
-//! Upstash locally.
+//! Upstash's REST protocol (<https://upstash.com/docs/redis/features/restapi>) over a real redis-server, to run
+//! programs for Upstash locally.
 //!
-//! It supports `POST /` with a command, `/pipeline`, `/multi-exec`, commands in the path, answers in base64, and the token as
-//! a header or a parameter. It accepts the script flag `allow-key-locking`, which stock Redis rejects. Commands that would
-//! change or block the shared connection to Redis are rejected; Upstash does not support most of them either. There is one
-//! server with one copy of the data, so it does not emulate the replicas of a global database.
+//! It supports `POST /` with a command, `/pipeline`, `/multi-exec`, commands in the path, answers in base64, and the
+//! token as a header or a parameter. It accepts the script flag `allow-key-locking`, which stock Redis rejects.
+//! Commands that would change or block the shared connection to Redis are rejected; Upstash does not support most of
+//! them either. There is one server with one copy of the data, so it does not emulate the replicas of a global
+//! database.
 //!
 //! ```no_run
 //! use tidegate_host_upstash_rest::Front;

@@ -18,7 +18,8 @@ pub struct Host {
 static BUILT: OnceCell<Result<PathBuf, String>> = OnceCell::const_new();
 
 impl Host {
-    /// Builds the Worker, starts it in test mode, and waits until all isolates answer. `args` are passed to `serve.mjs`.
+    /// Builds the Worker, starts it in test mode, and waits until all isolates answer. `args` are passed to
+    /// `serve.mjs`.
     ///
     /// # Errors
     /// Fails if the Worker does not start. If a tool is missing, the error says how to install it.

@@ -164,8 +164,8 @@ impl Node {
     }
 }
 
-/// Finds two free ports for each server. The ports are released again, so another process may take one. Then the server fails
-/// to start with an error.
+/// Finds two free ports for each server. The ports are released again, so another process may take one. Then the server
+/// fails to start with an error.
 fn free_ports(servers: usize) -> Result<Vec<(u16, u16)>, String> {
     let bind = |_| TcpListener::bind("127.0.0.1:0");
     let bound = (0..2 * servers).map(bind).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;

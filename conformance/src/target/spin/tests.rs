@@ -266,8 +266,8 @@ async fn an_invalid_policy_is_reported_and_a_cost_in_a_window_is_unsupported() -
     Ok(())
 }
 
-/// Spin does not set `TCP_NODELAY`. If head and body are sent in two segments, the second waits for the client's delayed
-/// acknowledgement, 40 ms.
+/// Spin does not set `TCP_NODELAY`. If head and body are sent in two segments, the second waits for the client's
+/// delayed acknowledgement, 40 ms.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_on_a_persistent_connection_do_not_wait_for_an_acknowledgement() -> Result<()> {
     // Denials write nothing, so the disk does not slow them down.
