@@ -1,4 +1,4 @@
-//! The cost of a decision in a Compute app, on Viceroy: each limiter beside the same app without one.
+//! The cost of a decision in a Compute app, on Viceroy: each limiter compared with the same app without one.
 //!
 //! The routes take turns and are compared turn by turn, so that other load on the machine affects all of them. The
 //! client and Viceroy share the machine's cores; a PoP uses one. Each client has an address of its own.

@@ -1,4 +1,4 @@
-//! The cost of a decision in a Spin app, on our host: each limiter beside the same app answering without one.
+//! The cost of a decision in a Spin app, on our host: each limiter compared with the same app without one.
 //!
 //! `conformance/hosts/spin/bench.sh` builds what it needs. Each route is measured twice: with the key-value store's
 //! database in memory (`/dev/shm`), and on the disk, where every write is synced as in `spin up`. The routes take

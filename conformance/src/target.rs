@@ -62,8 +62,8 @@ const PROBES: u64 = 24;
 /// How long a guest may take to recover after its store has restarted.
 const RECOVERY_MAX: Duration = Duration::from_secs(15);
 
-/// Why a fixture that lets a token expire cannot be verified on a store.
-const OWN_CLOCK: &str = "the store expires tokens by its own clock, which virtual time does not advance";
+/// Why a fixture in which time passes cannot be verified on some stores.
+const OWN_CLOCK: &str = "the store uses its own clock, which virtual time does not advance";
 
 /// A platform, or a local emulator of it, on which the suite runs fixtures.
 pub trait Target: Sync {
