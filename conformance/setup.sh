@@ -3,12 +3,12 @@
 #
 #     conformance/setup.sh [--ask] [GROUP]...
 #
-# GROUP is one of redis, npm, cloudflare, spin, fastly and tests; without one, all of them. Most of it goes into the
-# checkout. Changes elsewhere need consent, which setup/consent.sh describes. With --ask it only announces those and asks:
-# it exits with 0 if it may make them, and with 1 if not.
+# GROUP is one of redis, npm, cloudflare, spin, fastly and tests. The default is all of them. Most programs are
+# installed in the checkout. Changes elsewhere need consent, which setup/consent.sh describes. With --ask, the script
+# only announces these changes and asks for consent. It exits with 0 if it may make them, and with 1 otherwise.
 #
-# It does not fail where something cannot be installed: it prints the command that would install it and goes on, because
-# the other targets can still run.
+# The script does not fail if something cannot be installed, because the other targets can still run. It prints the
+# command that would install it, and continues.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
@@ -20,7 +20,7 @@ for argument; do
     --ask) ask_only=yes ;;
     redis | npm | cloudflare | spin | fastly | tests) groups="$groups $argument" ;;
     *)
-        echo "setup: there is no group $argument; the groups are $all" >&2
+        echo "setup: $argument is not a group; the groups are $all" >&2
         exit 2
         ;;
     esac
@@ -29,10 +29,10 @@ done
 
 say() { printf 'setup: %s\n' "$*"; }
 
-# has COMMAND: whether it is on the path.
+# has COMMAND: whether the command is on the path.
 has() { command -v "$1" >/dev/null 2>&1; }
 
-# wanted GROUP...: whether one of these groups is to be set up.
+# wanted GROUP...: whether one of these groups was selected.
 wanted() {
     for group in $groups; do
         for one; do [ "$group" != "$one" ] || return 0; done

@@ -1,7 +1,7 @@
-//! The cost of a decision in a Compute app, on Viceroy: each limiter beside the same app without one.
+//! The cost of a decision in a Compute app, on Viceroy: each limiter compared with the same app without one.
 //!
-//! The routes take turns and are compared turn by turn, so that other load on the machine affects all of them. The client and
-//! Viceroy share the machine's cores; a PoP uses one. Each client has an address of its own.
+//! The routes take turns and are compared turn by turn, so that other load on the machine affects all of them. The
+//! client and Viceroy share the machine's cores; a PoP uses one. Each client has an address of its own.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr};
@@ -33,7 +33,7 @@ const POLICY: &str = r#"{ "name": "bench", "quotas": [{ "algorithm": "token_buck
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let app = workspace().join("target/deployed/wasm32-wasip1/release/tidegate-guest-fastly.wasm");
-    // In its own folder, as `fastly compute build` does: the profile is that folder's.
+    // Build in the app's own folder, as `fastly compute build` does, to use that folder's profile.
     build("conformance/guests/fastly", "--target=wasm32-wasip1 --target-dir=../../../target/deployed")?;
     build("conformance/hosts", "--workspace --target-dir=../../target/hosts")?;
     let (mut host, base) = start(&app)?;
@@ -56,7 +56,7 @@ fn build(folder: &str, args: &str) -> Result<()> {
     if cargo.status()?.success() { Ok(()) } else { Err("run conformance/setup.sh, and try again".into()) }
 }
 
-/// Starts one PoP, with the app as deployed but for the policy.
+/// Starts one PoP with the deployed app and a different policy.
 fn start(app: &Path) -> Result<(Child, String)> {
     let manifest = std::fs::read_to_string(workspace().join("conformance/guests/fastly/fastly.toml"))?;
     let with_policy =
@@ -71,7 +71,7 @@ fn start(app: &Path) -> Result<(Child, String)> {
     Ok((host, address.trim().into()))
 }
 
-/// One decision after another.
+/// Measures sequential decisions.
 async fn latency(urls: &[Uri]) -> Result<()> {
     let client = client(1);
     let mut taken = vec![Vec::with_capacity(CALLS); urls.len()];
@@ -79,7 +79,7 @@ async fn latency(urls: &[Uri]) -> Result<()> {
         for (url, taken) in urls.iter().zip(&mut taken) {
             let began = Instant::now();
             assert!(ask(&client, url).await?, "nobody else is there to write the key");
-            // The first are a warm-up.
+            // The first calls are a warm-up.
             if call >= CALLS / 10 {
                 taken.push(began.elapsed().as_secs_f64() * 1e6);
             }
@@ -98,7 +98,7 @@ async fn latency(urls: &[Uri]) -> Result<()> {
     Ok(())
 }
 
-/// As many decisions as there can be, from so many clients.
+/// Measures the throughput with this number of clients.
 async fn rate(who: &str, urls: &[Uri], clients: u8) -> Result<()> {
     let clients: Vec<_> = (0..IN_FLIGHT).map(|place| client(1 + place % clients)).collect();
     let mut rates = vec![Vec::with_capacity(ROUNDS); urls.len()];
@@ -106,7 +106,7 @@ async fn rate(who: &str, urls: &[Uri], clients: u8) -> Result<()> {
     for round in 0..=ROUNDS {
         for (place, url) in urls.iter().enumerate() {
             let (decided, lost) = turn(&clients, url).await?;
-            // The first is a warm-up.
+            // The first round is a warm-up.
             if round > 0 {
                 rates[place].push(decided / ROUND.as_secs_f64());
                 contended[place] += 100.0 * lost / (decided + lost) / ROUNDS as f64;
@@ -119,7 +119,7 @@ async fn rate(who: &str, urls: &[Uri], clients: u8) -> Result<()> {
         row([&format!("decisions/s, {IN_FLIGHT} in flight, {who}, by {by}"), &ours, &nothing, &format!("{ratio:.2}")]);
         if contended[place] > 0.0 {
             row([
-                "  besides, contended: others wrote the key first, 16 times",
+                "  contended: 16 attempts failed because others wrote the key first",
                 &format!("{:.1} %", contended[place]),
                 "",
                 "",
@@ -129,7 +129,7 @@ async fn rate(who: &str, urls: &[Uri], clients: u8) -> Result<()> {
     Ok(())
 }
 
-/// Decisions of one turn, and requests that came to none.
+/// Measures one turn. Returns the number of decisions, and of requests without one.
 async fn turn(clients: &[Sender], url: &Uri) -> Result<(f64, f64)> {
     let began = Instant::now();
     let calls = clients.iter().map(|client| async move {
@@ -141,14 +141,14 @@ async fn turn(clients: &[Sender], url: &Uri) -> Result<(f64, f64)> {
     });
     let counts = join_all(calls).await.into_iter().collect::<Result<Vec<(f64, f64)>>>()?;
     let sum = counts.into_iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    // What was still under way at the end took a little longer.
+    // Requests that were in flight at the end finished slightly later.
     let scale = ROUND.as_secs_f64() / began.elapsed().as_secs_f64();
     Ok((sum.0 * scale, sum.1 * scale))
 }
 
 type Sender = Client<HttpConnector, Empty<Bytes>>;
 
-/// A client with an address of its own.
+/// A client with its own address.
 fn client(place: u8) -> Sender {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
@@ -156,7 +156,7 @@ fn client(place: u8) -> Sender {
     Client::builder(TokioExecutor::new()).build(connector)
 }
 
-/// Whether it came to a decision. Which is a yes: nothing here comes near its limit.
+/// Returns whether there was a decision. All decisions are admissions, because nothing here reaches its limit.
 async fn ask(client: &Sender, url: &Uri) -> Result<bool> {
     let response = client.get(url.clone()).await?;
     let status = response.status();

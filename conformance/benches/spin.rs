@@ -1,8 +1,8 @@
-//! The cost of a decision in a Spin app, on our host: each limiter beside the same app answering without one.
+//! The cost of a decision in a Spin app, on our host: each limiter compared with the same app without one.
 //!
-//! `conformance/hosts/spin/bench.sh` builds what it needs. Each route is measured twice: with the key-value store's database in
-//! memory (`/dev/shm`), and on the disk, where every write waits for the disk, as in `spin up`. The routes take turns, so that
-//! other load on the machine affects all of them.
+//! `conformance/hosts/spin/bench.sh` builds what it needs. Each route is measured twice: with the key-value store's
+//! database in memory (`/dev/shm`), and on the disk, where every write is synced as in `spin up`. The routes take
+//! turns, so that other load on the machine affects all of them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl Host {
         let mut command = Command::new(program);
         command.arg(format!("--manifest={manifest}")).arg(format!("--component={component}"));
         command.arg(format!("--state-dir={}", state.display()));
-        // All clients have one address, so the header tells them apart.
+        // All clients have the same address, so the header distinguishes them.
         command.arg("--env=TRUST_TRUE_CLIENT_IP=on").args(POLICIES.map(|policy| format!("--env={policy}")));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (told, tells) = child.stdin.take().zip(child.stdout.take()).ok_or("no pipes")?;

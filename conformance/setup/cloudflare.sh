@@ -2,7 +2,7 @@
 # The targets on Cloudflare: Rust for Workers, worker-build, wasm-bindgen, esbuild and workerd.
 
 if ! wasm_rust wasm32-unknown-unknown "the targets on Cloudflare"; then
-    say "no Worker can be built without it: its tools are left out"
+    say "without it no Worker can be built; skipping the tools for Workers"
 else
     npm_packages conformance/hosts/cloudflare workerd "the targets on Cloudflare"
     wasm_bindgen "the targets on Cloudflare"

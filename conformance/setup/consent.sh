@@ -1,11 +1,11 @@
 # shellcheck shell=sh
-# Consent to changes outside the checkout: Debian packages, rustup's targets and toolchains, and libraries beside Debian's
-# rustc.
+# Consent to changes outside the checkout: Debian packages, rustup's targets and toolchains, and libraries beside
+# Debian's rustc.
 #
-# Root consents by running the setup. Another user is asked once, on a terminal. Without a terminal nothing is changed, and
-# the commands are printed instead. TIDEGATE_SETUP=yes consents beforehand; TIDEGATE_SETUP=no refuses, for root too.
+# Root consents by running the setup. Another user is asked once on a terminal. Without a terminal, nothing is changed
+# and the commands are printed. TIDEGATE_SETUP=yes consents beforehand. TIDEGATE_SETUP=no refuses, also for root.
 
-# changes: prints the changes outside the checkout that the wanted groups need here, one a line.
+# changes: prints the changes outside the checkout that the selected groups need, one per line.
 changes() {
     sudo="sudo "
     [ "$(id -u)" -ne 0 ] || sudo=
@@ -26,19 +26,19 @@ changes() {
     fi
 }
 
-# wasm_changes TARGET: what it takes to build for the target.
+# wasm_changes TARGET: prints the changes that are needed to build for the target.
 wasm_changes() {
     ! wasm_found "$1" >/dev/null || return 0
     if has rustup; then
         echo "rustup target add $1"
-        echo "and if rustup cannot:"
+        echo "or, if rustup cannot install it:"
     fi
     echo "  ${sudo}apt-get install $(debian_packages "$1")"
     echo "  a standard library for $1, copied to Debian's rustc, with a link to its linker"
     ! has rustup || echo "  rustup toolchain link tidegate-wasm /usr"
 }
 
-# consent: sets consent to yes or no. Announces the changes, and asks where it must.
+# consent: sets consent to yes or no. Announces the changes, and asks if necessary.
 consent() {
     case ${TIDEGATE_SETUP-} in
     yes | no) consent=$TIDEGATE_SETUP ;;
@@ -52,13 +52,13 @@ consent() {
     if [ -z "$consent" ]; then
         ask
     fi
-    # Asks for the password now, so that nothing waits for it later.
+    # Ask for the password now, so that no later step waits for it.
     if [ "$consent" = yes ] && [ -n "$changes" ] && [ "$(id -u)" -ne 0 ] && [ -t 0 ] && has sudo; then
-        sudo -v || say "sudo is refused: what needs it is left out"
+        sudo -v || say "sudo failed; skipping everything that needs it"
     fi
 }
 
-# ask: sets consent by who runs this, and by what a person on the terminal answers.
+# ask: sets consent according to the user and to the answer on the terminal.
 ask() {
     if [ -z "$changes" ]; then
         consent=yes

@@ -1,21 +1,21 @@
 #!/bin/sh
-# Lints the crates that run as WebAssembly, as they are built there.
+# Lints the crates that run as WebAssembly, for their own targets.
 set -u
 cd "$(dirname "$0")/../.." || exit
 
 # shellcheck source=conformance/setup/rust.sh
 . conformance/setup/rust.sh
 
-# lint TARGET ARGUMENT...: the packages that these name, with everything they use of this workspace.
+# lint TARGET ARGUMENT...: lints the packages that the arguments select, and their dependencies in this workspace.
 lint() {
     target=$1 && shift
     if rustc_has_target "$target" rustc; then
         cargo clippy "$@" --target "$target" -- --deny warnings
     elif RUSTUP_TOOLCHAIN=tidegate-wasm rustc --version >/dev/null 2>&1; then
-        # Debian's Rust for WebAssembly brings no clippy: its compiler's own lints are had all the same.
+        # Debian's Rust for WebAssembly has no clippy. Check with the compiler's own lints.
         RUSTUP_TOOLCHAIN=tidegate-wasm RUSTFLAGS='--deny warnings' cargo check "$@" --target "$target" --target-dir target/lint-wasm
     else
-        echo "no Rust here builds for $target: nothing linted; run conformance/setup.sh"
+        echo "no Rust toolchain here can build for $target, so nothing is linted; run conformance/setup.sh"
     fi
 }
 

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# The Rusts that may build for WebAssembly, in the order of conformance/src/target/wasm.rs: the default one, the toolchain
-# that wasm.sh links where rustup cannot add the target, and Debian's.
+# The Rust toolchains that may build for WebAssembly, in the order of conformance/src/target/wasm.rs: the default one,
+# the one that wasm.sh links if rustup cannot add the target, and Debian's.
 
 # rustc_has_target TARGET RUSTC...: whether this rustc can build for the target.
 rustc_has_target() {
@@ -8,7 +8,7 @@ rustc_has_target() {
     folder=$("$@" --print target-libdir --target "$wanted" 2>/dev/null) && ls "$folder"/libcore-*.rlib >/dev/null 2>&1
 }
 
-# use_rust_for TARGET: makes cargo the first of them that can.
+# use_rust_for TARGET: selects the first toolchain that can build for the target.
 use_rust_for() {
     if rustc_has_target "$1" rustc; then
         :

@@ -1,11 +1,11 @@
 # shellcheck shell=sh
-# Rust for WebAssembly: from rustup where its servers answer, else from Debian's packages.
+# Rust for WebAssembly: from rustup if its servers can be reached, otherwise from Debian's packages.
 
 # shellcheck source=conformance/setup/rust.sh
 . conformance/setup/rust.sh
 
-# wasm_found TARGET: prints which Rust here builds for the target, if one does, in the order of
-# conformance/src/target/wasm.rs.
+# wasm_found TARGET: prints the first toolchain that can build for the target, in the order of
+# conformance/src/target/wasm.rs. Fails if there is none.
 wasm_found() {
     if rustc_has_target "$1" rustc; then
         echo "rustc has it"
@@ -16,7 +16,7 @@ wasm_found() {
     fi
 }
 
-# wasm_rust TARGET WHAT: makes sure that some Rust here builds for the target, which WHAT need.
+# wasm_rust TARGET WHAT: installs Rust for the target unless a toolchain can build for it. WHAT names what needs it.
 wasm_rust() {
     if found=$(wasm_found "$1"); then
         say "$1: $found"
@@ -32,19 +32,19 @@ wasm_rust() {
             return
         fi
     fi
-    say "$1 is missing, which $2 need; install it with: rustup target add $1"
+    say "$1 is missing, but $2 need it; install it with: rustup target add $1"
     return 1
 }
 
-# debian_packages TARGET: the packages with Debian's rustc, the source of its standard library, and a linker.
+# debian_packages TARGET: prints the packages with Debian's rustc, the source of its standard library, and a linker.
 debian_packages() {
     printf 'rustc-web cargo-web rust-web-src lld-19'
     [ "$1" != wasm32-wasip1 ] || printf ' wasi-libc'
     echo
 }
 
-# debian_wasm TARGET: has Debian's rustc build for the target. Its packages have the standard library's source only, so
-# that is built once, kept in target/, and copied beside rustc, where any cargo finds it.
+# debian_wasm TARGET: makes Debian's rustc able to build for the target. Its packages contain only the source of the
+# standard library. So the library is built once, kept in target/, and copied to rustc, where any cargo finds it.
 debian_wasm() {
     rustc=/usr/bin/rustc
     packages=$(debian_packages "$1")
@@ -66,7 +66,7 @@ debian_wasm() {
             build_std "$1" "$kept" || return 1
         fi
         as_root mkdir -p "$libraries" && as_root cp "$kept"/*.rlib "$libraries" || return 1
-        # A WASI program's startup code, and its C library.
+        # The C library and startup code of WASI programs.
         if [ "$1" = wasm32-wasip1 ]; then
             as_root mkdir -p "$libraries/self-contained" &&
                 (cd /usr/lib/wasm32-wasi && as_root cp libc.a crt1-command.o crt1-reactor.o "$libraries/self-contained") || return 1
@@ -78,12 +78,12 @@ debian_wasm() {
     rustc_has_target "$1" "$rustc"
 }
 
-# build_std TARGET FOLDER: builds the standard library's rlibs.
+# build_std TARGET FOLDER: builds the rlibs of the standard library.
 build_std() {
     empty=target/wasm-std/empty
     mkdir -p "$empty/src" "$2" && : >"$empty/src/lib.rs" || return 1
     printf '[package]\nname = "empty"\nedition = "2024"\n[workspace]\n' >"$empty/Cargo.toml"
-    # With bitcode, because the guests are optimised across crates.
+    # Embed bitcode, because the guests use link-time optimisation.
     (cd "$empty" && PATH=/usr/bin:$PATH RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Cembed-bitcode=yes CARGO_TARGET_DIR=. \
         /usr/bin/cargo build --quiet --release -Zbuild-std=std,panic_abort --target "$1") || return 1
     cp "$empty/$1"/release/deps/lib*.rlib "$2" && rm -f "$2"/libempty-*

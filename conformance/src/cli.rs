@@ -18,17 +18,16 @@ use crate::target;
 
 const EXAMPLES: &str = "\
 Examples:
-  tidegate run                                     every target that can run here
-  tidegate run --target redis --require redis      fail where Redis cannot run
-  tidegate run --filter 'token-bucket/*'           some fixtures
-  tidegate compare main.json branch.json           what a change did
-  tidegate mutants                                 that the suite catches broken limiters
+  tidegate run                                     run every target that this machine supports
+  tidegate run --target redis --require redis      fail if Redis is not installed
+  tidegate run --filter 'token-bucket/*'           run some of the fixtures
+  tidegate compare main.json branch.json           show what a change did
+  tidegate mutants                                 show that the suite catches broken limiters
 
-Exit codes: 0 all is well, 1 something failed or got worse, 2 the command line or an input is wrong,
-130 interrupted.";
+Exit codes: 0 success, 1 something failed or got worse, 2 the command line or an input is wrong, 130 interrupted.";
 
-/// Replays the same bursts against every Tidegate adapter, and says with numbers which stores are exact and how far
-/// others drift.
+/// Replays the same bursts against every Tidegate adapter, and reports which stores are exact and how far the others
+/// drift.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, after_help = EXAMPLES)]
 struct Args {
@@ -38,17 +37,17 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Replay fixtures on targets; writes report.json, report.md and junit.xml.
+    /// Replay fixtures on targets, and write report.json, report.md and junit.xml.
     Run(run::Args),
-    /// List the targets: how exact they are, and whether they can run here.
+    /// List the targets, how exact they are, and whether they can run here.
     Targets,
-    /// Tell what changed between two reports; exit 1 where something got worse.
+    /// Show what changed between two reports. Exit with 1 if something got worse.
     Compare(compare::Args),
-    /// List the fixtures, having checked them against the reference.
+    /// Check the fixtures against the reference, and list them.
     Fixtures(Selection),
-    /// Show which fixtures catch which deliberately broken limiter; exit 1 where one survives.
+    /// Show which fixtures catch each deliberately broken limiter. Exit with 1 if one survives.
     Mutants(mutants::Args),
-    /// Run a program until standard input ends.
+    /// Run a program until standard input closes.
     #[command(hide = true)]
     Guard {
         folder: PathBuf,
@@ -57,25 +56,25 @@ enum Command {
     },
 }
 
-/// Which fixtures.
+/// Selects fixtures.
 #[derive(Debug, clap::Args)]
 struct Selection {
-    /// The folder of fixtures; the workspace's own by default.
+    /// The folder of fixtures. The default is the workspace's folder.
     #[arg(long, value_name = "DIR")]
     fixtures: Option<PathBuf>,
-    /// Only fixtures whose id matches, as 'token-bucket/*'; several times for several.
+    /// Select only fixtures whose id matches, for example 'token-bucket/*'. May be repeated.
     #[arg(long, value_name = "GLOB")]
     filter: Vec<String>,
 }
 
-/// Why a command did not succeed.
+/// Why a command failed.
 #[derive(Debug)]
 enum Failure {
-    /// What was asked for was done, and is not well. It has been told.
+    /// The command ran and found failures, which it has printed.
     Failed,
-    /// The command line or an input is wrong, in words.
+    /// The command line or an input is wrong. The message says why.
     Usage(String),
-    /// Someone pressed Ctrl-C.
+    /// The user pressed Ctrl-C.
     Interrupted,
 }
 
@@ -105,7 +104,7 @@ pub fn main() -> ExitCode {
 }
 
 impl Selection {
-    /// The fixtures it names.
+    /// Loads the selected fixtures.
     fn load(&self) -> Result<Vec<Case>, Failure> {
         let folder = self.fixtures.as_deref().unwrap_or(fixture::shipped());
         let cases = fixture::load(folder).map_err(|problems| {
@@ -128,8 +127,8 @@ impl Selection {
                 let mut groups: Vec<&str> = cases.iter().filter_map(|case| case.id().split('/').next()).collect();
                 groups.dedup();
                 return Err(Failure::Usage(format!(
-                    "--filter {text:?} matches no fixture; write '<group>/<name>' with * for any part, the groups are {} \
-                     (`tidegate fixtures` lists all)",
+                    "--filter {text:?} matches no fixture; write '<group>/<name>', where * matches any text; \
+                     the groups are {} (`tidegate fixtures` lists all)",
                     groups.join(", ")
                 )));
             }
@@ -141,7 +140,7 @@ impl Selection {
     }
 }
 
-/// Runs a future on this thread alone: a burst's requests are all sent before the first answer is looked at.
+/// Runs a future on this thread only, so that all requests of a burst are sent before the first answer is read.
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(|error| Failure::Usage(format!("no runtime: {error}")))?.block_on(future))
@@ -149,7 +148,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
 
 fn contradicted(wrong: Vec<String>) -> Failure {
     let wrong = wrong.join("\n  ");
-    Failure::Usage(format!("the reference does not answer as these fixtures say:\n  {wrong}"))
+    Failure::Usage(format!("these fixtures contradict the reference:\n  {wrong}"))
 }
 
 fn counted(count: usize, what: &str) -> String {

@@ -1,4 +1,4 @@
-//! What changed between two reports.
+//! Compares two reports.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use crate::report::{FixtureReport, Report, TargetReport};
 /// One difference between an earlier and a later report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The target, and the fixture where it is one fixture's.
+    /// The target, and the fixture if the change concerns one.
     pub place: String,
-    /// What changed, in words.
+    /// Describes the change.
     pub what: String,
-    /// Whether it is for the worse.
+    /// Whether the later report is worse.
     pub worse: bool,
 }
 
@@ -23,15 +23,17 @@ impl fmt::Display for Change {
     }
 }
 
-/// Everything that changed, in the order of the earlier report. Worse is: a verdict or status that is, more drift, more
-/// round trips, and what is no longer there.
+/// Returns all changes, in the order of the earlier report.
+///
+/// These changes are worse: a worse verdict or status, more drift, more round trips, and a target, fixture or
+/// measurement that is missing from the later report.
 #[must_use]
 pub fn changes(before: &Report, after: &Report) -> Vec<Change> {
     let mut found = Vec::new();
     for old in &before.targets {
         match after.targets.iter().find(|new| new.name == old.name) {
             Some(new) => target(old, new, &mut found),
-            None => found.push(Change { place: old.name.clone(), what: "is gone".into(), worse: true }),
+            None => found.push(Change { place: old.name.clone(), what: "is missing".into(), worse: true }),
         }
     }
     let known = |name: &str| before.targets.iter().any(|old| old.name == name);
@@ -47,7 +49,7 @@ fn target(old: &TargetReport, new: &TargetReport, found: &mut Vec<Change>) {
         tell(format!("{:?} became {:?}", old.status, new.status), new.status > old.status);
     }
     if old.accuracy != new.accuracy {
-        tell(format!("declares {:?}, not {:?} any more", new.accuracy, old.accuracy), false);
+        tell(format!("declares {:?} instead of {:?}", new.accuracy, old.accuracy), false);
     }
     let known = |fixtures: &[FixtureReport], id: &str| fixtures.iter().any(|one| one.id == id);
     for one in new.fixtures.iter().filter(|one| !known(&old.fixtures, &one.id)) {
@@ -58,7 +60,7 @@ fn target(old: &TargetReport, new: &TargetReport, found: &mut Vec<Change>) {
         let place = format!("{} {}", old.name, one.id);
         match new.fixtures.iter().find(|new| new.id == one.id) {
             Some(new) => fixture(&place, one, new, found),
-            None => found.push(Change { place, what: "is gone".into(), worse: true }),
+            None => found.push(Change { place, what: "is missing".into(), worse: true }),
         }
     }
 }
@@ -73,14 +75,14 @@ fn fixture(place: &str, old: &FixtureReport, new: &FixtureReport, found: &mut Ve
         tell(format!("drift {} became {}", old.drift(), new.drift()), new.drift() > old.drift());
     }
     if old.ceiling_tested && !new.ceiling_tested {
-        tell("its ceiling is no longer tested".into(), true);
+        tell("the ceiling is no longer tested".into(), true);
     }
     match (old.round_trips, new.round_trips) {
-        // Races between the first calls of a script move the count a little from run to run.
+        // Races between the first calls of a script change the count slightly from run to run.
         (Some(old), Some(new)) if (old - new).abs() > 0.05 => {
-            tell(format!("{old} round trips a decision became {new}"), new > old);
+            tell(format!("{old} round trips per decision became {new}"), new > old);
         }
-        (Some(old), None) => tell(format!("{old} round trips a decision are no longer measured"), true),
+        (Some(old), None) => tell(format!("{old} round trips per decision are no longer measured"), true),
         _ => {}
     }
 }
@@ -109,22 +111,22 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_told() {
+    fn only_changes_are_reported() {
         assert!(changes(&report(|_| ()), &report(|_| ())).is_empty());
         assert!(worse(|report| report.targets[0].fixtures[0].elapsed_ms = 9).is_empty());
     }
 
     #[test]
-    fn worse_is_worse() {
+    fn changes_for_the_worse_are_marked() {
         assert_eq!(worse(|report| report.targets[0].fixtures[0].verdict = Verdict::Fail).len(), 1);
         assert_eq!(worse(|report| report.targets[0].fixtures[0].admitted = 1).len(), 1);
         assert_eq!(worse(|report| report.targets[0].fixtures[0].round_trips = Some(2.0)).len(), 1);
-        assert_eq!(worse(|report| report.targets[0].fixtures.truncate(1)), ["worse redis a/c: is gone"]);
-        assert_eq!(worse(|report| report.targets.truncate(1)), ["worse memory: is gone"]);
+        assert_eq!(worse(|report| report.targets[0].fixtures.truncate(1)), ["worse redis a/c: is missing"]);
+        assert_eq!(worse(|report| report.targets.truncate(1)), ["worse memory: is missing"]);
     }
 
     #[test]
-    fn better_is_told_too() {
+    fn changes_for_the_better_are_reported_too() {
         let (worse, better) = (report(|report| report.targets[0].fixtures[0].admitted = 1), report(|_| ()));
         let told = changes(&worse, &better);
         assert_eq!(told.len(), 1);

@@ -1,25 +1,25 @@
-//! What a limiter from outside this repository declares, as data.
+//! The declared capabilities of a limiter from outside this repository.
 
 use serde::Deserialize;
 use tidegate_core::{Accuracy, Capabilities, Drift, Floor, Millis};
 
-/// The capabilities that a limiter declares, and what the suite cannot ask it.
+/// The capabilities that a limiter declares, and a property that the suite cannot query.
 #[derive(Clone, Copy, Debug)]
 pub struct Declared {
-    /// What the limiter can do. A server must declare the same.
+    /// The capabilities. A server must report the same.
     pub capabilities: Capabilities,
-    /// Whether idempotency tokens expire by the time that a request carries, not by the store's own clock.
+    /// Whether idempotency tokens expire by the time in the request, and not by the store's own clock.
     pub forgets_on_virtual_time: bool,
 }
 
 impl Declared {
-    /// These capabilities, over a store that goes by its own clock.
+    /// Creates a declaration for a store whose idempotency tokens expire by its own clock.
     #[must_use]
     pub const fn new(capabilities: Capabilities) -> Self {
         Self { capabilities, forgets_on_virtual_time: false }
     }
 
-    /// Reads a declaration from JSON. Only `accuracy` is required; what is left out is as in [`Capabilities::EXACT`].
+    /// Parses a declaration from JSON. Only `accuracy` is required. The defaults are those of [`Capabilities::EXACT`].
     ///
     /// ```
     /// use tidegate_conformance::declared::Declared;
@@ -39,7 +39,7 @@ impl Declared {
     /// ```
     ///
     /// # Errors
-    /// What is wrong in it, where, and what would be right.
+    /// Names the wrong field and says what to write instead.
     pub fn from_json(text: &str) -> Result<Self, String> {
         let mut json = serde_json::Deserializer::from_str(text);
         let file: File =
@@ -52,7 +52,7 @@ impl Declared {
     }
 }
 
-/// The ceilings that a declaration may name. [`Drift::formula`] is the name.
+/// The ceilings that a declaration may use, named by [`Drift::formula`].
 fn ceilings() -> [Drift; 3] {
     let mut per_location = Drift::WITHIN_LIMIT;
     per_location.formula = "limit x locations";
@@ -139,7 +139,7 @@ impl File {
     }
 }
 
-/// The algorithms of these names. They live as long as the process, which reads one declaration.
+/// Returns the algorithms with these names. The list is leaked: a process reads one declaration.
 fn algorithms(names: &[String]) -> Result<&'static [&'static str], String> {
     let known = Capabilities::EXACT.algorithms;
     let find = |(place, name): (usize, &String)| {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_field_and_what_to_write() {
+    fn an_error_names_the_field_and_says_what_to_write() {
         assert_eq!(wrong(r#"{"accuracy":"exact"}"#), "");
         assert!(wrong("{}").contains("missing field `accuracy`"), "{}", wrong("{}"));
         let said = wrong(r#"{"accuracy":"exactly"}"#);

@@ -1,11 +1,11 @@
-//! What a fixture says outright, against what was answered.
+//! Compares answers with the expectations that a fixture states.
 
 use tidegate_guest_protocol::{Answer, Decided, Outcome};
 
 use crate::fixture::{Expect, Fixture, Step};
 use crate::replay::{Answered, Replay};
 
-/// Every expectation that the answers do not meet, in words.
+/// Describes every expectation that the answers do not meet.
 #[must_use]
 pub fn unmet(fixture: &Fixture, replay: &Replay) -> Vec<String> {
     let mut found = Vec::new();
@@ -18,7 +18,7 @@ pub fn unmet(fixture: &Fixture, replay: &Replay) -> Vec<String> {
     found
 }
 
-/// Every `admitted_max` that was passed, in words: what approximate stores are held to as well.
+/// Describes every `admitted_max` that was exceeded. Approximate stores must meet this expectation too.
 #[must_use]
 pub fn too_many(fixture: &Fixture, replay: &Replay) -> Vec<String> {
     let steps = fixture.steps.iter().zip(&replay.steps).enumerate();
@@ -31,7 +31,7 @@ pub fn too_many(fixture: &Fixture, replay: &Replay) -> Vec<String> {
     passed.collect()
 }
 
-/// A step as messages name it.
+/// How messages name a step.
 #[must_use]
 pub fn named(place: usize, step: &Step) -> String {
     let times = if step.burst == 1 { String::new() } else { format!(" x{}", step.burst) };
@@ -60,7 +60,7 @@ fn of_step(expect: &Expect, answers: &[Answered]) -> Vec<String> {
         let mut waits: Vec<Option<u64>> = having(Outcome::Denied).map(|denial| denial.retry_after_ms).collect();
         waits.sort_unstable();
         waits.dedup();
-        // Every denial must tell it, so one that tells another is the one to show.
+        // Every denial must have this wait, so show one that differs.
         let other = waits.iter().find(|wait| **wait != expect.retry_after_ms);
         compare("retry_after_ms", expect.retry_after_ms, *other.or(waits.first()).unwrap_or(&None));
     }
@@ -80,7 +80,7 @@ fn decision(answered: &Answered) -> Option<&Decided> {
     }
 }
 
-/// A response field of an answer, by name.
+/// Returns a response field of an answer by name.
 #[must_use]
 pub fn field<'a>(answered: &'a Answered, name: &str) -> Option<&'a String> {
     answered.headers.iter().find(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value)

@@ -1,7 +1,7 @@
-//! Fixtures: bursts with what they must answer, and requests with the key they must resolve to. Data, one a file.
+//! Fixtures: bursts with the expected decisions, and requests with the expected key. Each fixture is a JSON file.
 //!
 //! A fixture's `id` is its path below the fixtures folder, without `.json`. Files below `requests/` are
-//! [`RequestFixture`]s, all others [`Fixture`]s. `fixtures/schema.json` says the same to editors.
+//! [`RequestFixture`]s. All others are [`Fixture`]s. `fixtures/schema.json` describes the format to editors.
 
 mod load;
 mod validate;
@@ -17,17 +17,17 @@ use serde::Deserialize;
 use tidegate_core::Policy;
 use tidegate_guest_protocol::{Arrival, Source};
 
-/// One file of the fixtures folder.
+/// One file in the fixtures folder.
 #[derive(Clone, Debug)]
 pub enum Case {
-    /// Bursts and their decisions.
+    /// Bursts with the expected decisions.
     Decision(Box<Fixture>),
-    /// A request and its key.
+    /// A request with the expected key.
     Request(RequestFixture),
 }
 
 impl Case {
-    /// Its id.
+    /// The id of the fixture.
     #[must_use]
     pub fn id(&self) -> &str {
         match self {
@@ -36,7 +36,7 @@ impl Case {
         }
     }
 
-    /// What it is about.
+    /// The sentence that describes the fixture.
     #[must_use]
     pub fn about(&self) -> &str {
         match self {
@@ -46,74 +46,74 @@ impl Case {
     }
 }
 
-/// Bursts on a virtual timeline, and what they must answer.
+/// Bursts on a virtual timeline, with the expected decisions.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fixture {
-    /// Its path below the fixtures folder, without `.json`.
+    /// The path below the fixtures folder, without `.json`.
     pub id: String,
-    /// One sentence.
+    /// One sentence that describes the fixture.
     pub about: String,
-    /// The specification or the bug it comes from.
+    /// The specification or the bug that the fixture is based on.
     pub source: Option<String>,
-    /// The virtual epoch time of `at_ms` 0.
+    /// The virtual time of `at_ms` 0, in milliseconds since the epoch.
     #[serde(default = "start_ms")]
     pub start_ms: u64,
-    /// The locations that serve it.
+    /// The number of locations.
     #[serde(default = "one")]
     pub locations: u64,
-    /// What is decided by, until a step brings another.
+    /// The policy, until a step replaces it.
     pub policy: Policy,
-    /// What happens, in order; each step waits for the one before.
+    /// The steps in order. Each step waits for the previous one.
     pub steps: Vec<Step>,
 }
 
-/// A burst of equal requests at one instant.
+/// A burst of identical requests at one instant.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// When, from the fixture's start; earlier than the step before where the clock steps back.
+    /// The time from the fixture's start. It is earlier than in the previous step if the clock steps back.
     pub at_ms: i64,
-    /// What is asked.
+    /// The operation.
     #[serde(default)]
     pub op: Op,
-    /// How many at once.
+    /// The number of concurrent requests.
     #[serde(default = "one")]
     pub burst: u64,
-    /// Whom to count.
+    /// The key.
     pub key: String,
-    /// What each costs.
+    /// The cost of each request, or the units to refund.
     #[serde(default = "one")]
     pub cost: u64,
-    /// Where they arrive.
+    /// The location at which the requests arrive.
     #[serde(default)]
     pub location: u64,
     /// Replaces the policy from this step on.
     pub policy: Option<Policy>,
-    /// Of a refund: when it was charged.
+    /// For a refund: when the cost was charged.
     pub charged_at_ms: Option<i64>,
-    /// The idempotency token that the burst shares.
+    /// The idempotency token that all requests of the burst share.
     pub token: Option<String>,
-    /// How long the token holds.
+    /// The lifetime of the token.
     pub token_ttl_ms: Option<u64>,
-    /// What is done to the store while the burst is under way.
+    /// How to disturb the store during the burst.
     pub disturb: Option<Disturb>,
-    /// What they must answer.
+    /// The expected answers.
     pub expect: Option<Expect>,
 }
 
-/// What a step asks.
+/// The operation of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
     /// Decide and charge.
     #[default]
     Check,
-    /// Decide and charge nothing.
+    /// Decide without charging.
     Peek,
-    /// Give back.
+    /// Return units to the quotas.
     Refund,
-    /// Forget the key.
+    /// Forget the key's counts.
     Reset,
 }
 
@@ -128,68 +128,68 @@ impl fmt::Display for Op {
     }
 }
 
-/// What is done to a store while a burst is under way.
+/// A disturbance of the store during a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disturb {
-    /// It forgets its scripts.
+    /// The store loses its cached scripts.
     ScriptFlush,
-    /// It is killed and started again.
+    /// The store is killed and started again.
     Restart,
 }
 
-/// What a step must answer; what is absent is not checked beyond what the reference says.
+/// The expected answers to a step. Absent fields are still compared with the reference's answers.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    /// How many are allowed.
+    /// The number of admitted requests.
     pub admitted: Option<u64>,
-    /// The most that a store may allow which counts late, but for all locations.
+    /// The most requests that an eventually consistent store may admit.
     pub admitted_max: Option<u64>,
-    /// What every denial tells; there must be one.
+    /// The wait in every denial. There must be at least one denial.
     pub retry_after_ms: Option<u64>,
-    /// The fewest remaining that any answer tells of its binding quota.
+    /// The smallest remaining count of the binding quota in any answer.
     pub remaining: Option<u64>,
-    /// How many can never be admitted.
+    /// The number of requests that can never be admitted.
     pub never_admissible: Option<u64>,
-    /// The longest delay of an allowed one.
+    /// The longest delay of an admitted request.
     pub delay_ms: Option<u64>,
-    /// The longest time to the binding quota's reset that any answer tells.
+    /// The longest time until the binding quota's reset in any answer.
     pub reset_after_ms: Option<u64>,
-    /// Response fields of the answer, where the burst is 1.
+    /// Response fields of the answer to a burst of 1.
     pub headers: Option<BTreeMap<String, String>>,
 }
 
-/// A request, and whom it is counted against.
+/// A request with the expected key.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestFixture {
-    /// Its path below the fixtures folder, without `.json`.
+    /// The path below the fixtures folder, without `.json`.
     pub id: String,
-    /// One sentence.
+    /// One sentence that describes the fixture.
     pub about: String,
-    /// The specification or the bug it comes from.
+    /// The specification or the bug that the fixture is based on.
     pub source: Option<String>,
-    /// The platform it came through.
+    /// The platform that received the request.
     pub platform: PlatformName,
-    /// The address that the platform's own API or socket gives.
+    /// The address from the platform's API or the socket.
     pub peer: Option<String>,
-    /// The prefix length that IPv6 addresses fold to.
+    /// The prefix length to which IPv6 addresses are reduced.
     pub ipv6_prefix: Option<u8>,
-    /// Whether `true-client-ip` is believed.
+    /// Whether `true-client-ip` is trusted.
     #[serde(default)]
     pub trust_true_client_ip: bool,
-    /// The header fields, in order, a repeated name once for each value.
+    /// The header fields in order, one entry per value.
     pub headers: Vec<(String, String)>,
     /// The subject of a verified token.
     pub subject: Option<String>,
     /// The API key.
     pub api_key: Option<String>,
-    /// Whom it is counted against.
+    /// The expected key.
     pub expect: ExpectKey,
 }
 
-/// A platform that tells the client's address in its own way.
+/// A platform that reports the client's address in its own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each is the name of its platform")]
@@ -202,18 +202,18 @@ pub enum PlatformName {
     Direct,
 }
 
-/// Whom a request is counted against.
+/// The expected key of a request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectKey {
     /// The key.
     pub key: String,
-    /// What it was made of.
+    /// The expected source of the key.
     pub source: Option<Source>,
 }
 
 impl Fixture {
-    /// The steps with the policy that each goes by.
+    /// Iterates over the steps with the policy that applies to each.
     pub fn steps_with_policy(&self) -> impl Iterator<Item = (usize, &Step, &Policy)> {
         let mut policy = &self.policy;
         self.steps.iter().enumerate().map(move |(place, step)| {
@@ -222,19 +222,19 @@ impl Fixture {
         })
     }
 
-    /// The virtual time of an `at_ms`; [`load`] has made sure that there is one.
+    /// The virtual time of an `at_ms`. [`load`] has checked that it is valid.
     #[must_use]
     pub fn instant(&self, at_ms: i64) -> u64 {
         self.start_ms.saturating_add_signed(at_ms)
     }
 
-    /// The requests it offers: those that ask for a decision.
+    /// The number of checks.
     #[must_use]
     pub fn offered(&self) -> u64 {
         self.steps.iter().filter(|step| step.op == Op::Check).map(|step| step.burst).sum()
     }
 
-    /// Whether a token is used again once its time has passed.
+    /// Whether a token is used again after it has expired.
     #[must_use]
     pub fn outlives_a_token(&self) -> bool {
         let mut until: BTreeMap<(&str, &str), i64> = BTreeMap::new();
@@ -245,7 +245,7 @@ impl Fixture {
         })
     }
 
-    /// Whether some step does this to the store.
+    /// Whether a step disturbs the store in this way.
     #[must_use]
     pub fn disturbs(&self, disturb: Disturb) -> bool {
         self.steps.iter().any(|step| step.disturb == Some(disturb))
@@ -253,7 +253,7 @@ impl Fixture {
 }
 
 impl RequestFixture {
-    /// The request as a guest gets it.
+    /// The request in the form that guests receive.
     #[must_use]
     pub fn arrival(&self) -> Arrival {
         let platform = serde_json::to_value(self.platform).ok();

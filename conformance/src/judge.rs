@@ -1,12 +1,13 @@
-//! Verdicts: what a subject answered against what the reference answers.
+//! Verdicts: compares a subject's answers with the reference's.
 //!
-//! - **Exact**: every step's answers are the reference's, as a multiset of whole decisions with their response fields,
-//!   for a burst's requests are decided in any order.
-//! - **Approximate, per location**: what is admitted of each key in any interval is at most what [`Accuracy::ceiling`] makes of
-//!   the algorithm's own maximum in it, and by any instant at least what an exact limiter admits of the limit that
-//!   [`Accuracy::floor`] gives.
-//! - **Restart**: while the store was down some answers are errors, so the whole fixture is judged by bounds: admitted is
-//!   at most the reference's, and admitted plus errors is at least that. A charge that is lost or made twice breaks one.
+//! - **Exact**: the answers to each step equal the reference's, as a multiset of whole decisions with their response
+//!   fields. The order does not matter, because a burst's requests are decided in any order.
+//! - **Approximate, per location**: two bounds hold for each key. In any interval, the cost admitted is at most
+//!   [`Accuracy::ceiling`] of the algorithm's own maximum in that interval. By any instant, at least as many requests
+//!   are admitted as by an exact limiter with the limit that [`Accuracy::floor`] returns.
+//! - **Restart**: some answers are errors while the store is down, so the whole fixture is judged by bounds: admitted
+//!   is at most the reference's count, and admitted plus errors is at least that count. A charge that is lost or made
+//!   twice breaks one of them.
 
 mod bounds;
 mod count;
@@ -22,46 +23,46 @@ use crate::expectation;
 use crate::fixture::{Disturb, Fixture, Op};
 use crate::replay::Replay;
 
-/// How a fixture went.
+/// The result of a fixture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// As it must.
+    /// The answers are correct.
     Pass,
-    /// The target declares that it cannot do this, and answers so.
+    /// The target declares that it does not support this, and answers `Unsupported`.
     Unsupported,
-    /// The emulator only stubs this.
+    /// The emulator cannot show this.
     Unverified,
-    /// The emulator is not here.
+    /// The emulator is not installed.
     Unavailable,
-    /// Not as it must.
+    /// The answers are wrong.
     Fail,
 }
 
 /// A verdict with its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// How it went.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why it failed, most telling first.
+    /// Why it failed, the most informative reason first.
     pub reasons: Vec<String>,
-    /// The checks it offered.
+    /// The number of checks offered.
     pub offered: u64,
-    /// The checks that were allowed.
+    /// The number of checks admitted.
     pub admitted: u64,
-    /// The answers that were errors.
+    /// The number of checks that were answered with an error.
     pub errors: u64,
-    /// The checks that the reference allows.
+    /// The number of checks that the reference admits.
     pub exact: u64,
-    /// The fewest it had to admit.
+    /// The fewest checks that had to be admitted.
     pub floor: u64,
-    /// The most it was free to admit.
+    /// The most checks that could be admitted.
     pub ceiling: u64,
-    /// Whether it offered more than the ceiling, so that it could have broken it.
+    /// Whether more checks than the ceiling were offered, so that it could have been broken.
     pub ceiling_tested: bool,
 }
 
-/// Judges one replay. `isolates` serve a fixture of one location.
+/// Judges one replay. `isolates` is the number of isolates that serve a fixture with one location.
 #[must_use]
 pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &Replay, found: &Replay) -> Judgement {
     let mut reasons = form::wrong(fixture, found);
@@ -73,8 +74,10 @@ pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &
         _ => {
             let bounds = bounds::of(accuracy, isolates, fixture, reference, found);
             reasons.extend(bounds.broken);
-            // One that holds some back may spend it when the others are done, and one that forgets what races counts no burst whole.
-            if matches!(accuracy, Accuracy::Approximate(drift) if drift.floor.held == 0 && !forgets_what_races(drift)) {
+            // A limiter that holds units back may spend them later, and one that loses racing updates undercounts a
+            // burst. Neither has to meet `admitted_max`.
+            if matches!(accuracy, Accuracy::Approximate(drift) if drift.floor.held == 0 && !loses_racing_updates(drift))
+            {
                 reasons.extend(expectation::too_many(fixture, found));
             }
             (bounds.floor, bounds.ceiling, bounds.ceiling_tested)
@@ -96,7 +99,7 @@ pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &
     Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested }
 }
 
-/// What was not answered, or not in the form that every answer must have.
+/// Returns every malformed answer and every request that got no answer.
 #[must_use]
 pub fn unanswered(fixture: &Fixture, found: &Replay) -> Vec<String> {
     let mut reasons = form::wrong(fixture, found);
@@ -104,19 +107,19 @@ pub fn unanswered(fixture: &Fixture, found: &Replay) -> Vec<String> {
     reasons
 }
 
-/// Whether requests that are under way at once may be admitted on top of each other.
-fn forgets_what_races(drift: &Drift) -> bool {
+/// Whether requests in flight at the same time can overwrite each other's counts.
+fn loses_racing_updates(drift: &Drift) -> bool {
     let alone = Load { limit: 2, in_flight: 1, locations: 1 };
     (drift.ceiling)(Load { in_flight: 2, ..alone }) > (drift.ceiling)(alone)
 }
 
-/// Checks that were answered by an error.
+/// Counts the checks that were answered with an error.
 fn errors(fixture: &Fixture, found: &Replay) -> u64 {
     let checks = fixture.steps.iter().zip(&found.steps).filter(|(step, _)| step.op == Op::Check);
     checks.flat_map(|(_, answers)| answers).filter(|one| matches!(one.answer, Answer::Error(_))).count() as u64
 }
 
-/// Errors that nothing excuses, each kind once.
+/// Lists the unexpected errors, one line per kind. A restart excuses `unavailable` and `timeout`.
 fn failures(fixture: &Fixture, found: &Replay, restarts: bool) -> Vec<String> {
     let mut told: Vec<(String, u64, String)> = Vec::new();
     for (place, (step, answers)) in fixture.steps.iter().zip(&found.steps).enumerate() {

@@ -1,20 +1,19 @@
-//! Replays the same bursts against every adapter, and reports with numbers which stores are exact and how far the others
-//! drift.
+//! Replays the same bursts against every adapter, and reports which stores are exact and how far the others drift.
 //!
 //! # Checking an adapter of your own
 //!
-//! [`Suite`] replays the fixtures that come with this crate against any [`Limiter`](tidegate_core::Limiter), in a test of
-//! your own. The limiter is held to the [`Capabilities`](tidegate_core::Capabilities) that it declares: an exact one must
-//! answer as the reference does, and an approximate one must stay within its drift. A server in any language can be
-//! checked with `tidegate run --url URL --declares FILE`, if it speaks the protocol of the crate
+//! [`Suite`] replays the fixtures that come with this crate against any [`Limiter`](tidegate_core::Limiter), in a test
+//! of your own crate. The limiter is judged by the [`Capabilities`](tidegate_core::Capabilities) that it declares: an
+//! exact limiter must answer like the reference, and an approximate one must stay within its bounds. To check a server
+//! in any language, run `tidegate run --url URL --declares FILE`. The server must speak the protocol of the crate
 //! `tidegate-guest-protocol`.
 //!
 //! # How it works
 //!
-//! [`fixture`]s are data. [`replay`] drives them over a [`subject`], which is a [`target`]'s guests over HTTP or a
-//! limiter in this process. [`judge`] compares the answers with those of the [`oracle`]. [`run`] does so for whole
-//! targets, and [`report`] prints the result. [`mutants`] prove that the suite catches broken limiters. [`cli`] is the
-//! program `tidegate`.
+//! A [`fixture`] is data. [`replay`] runs it against a [`subject`]: the guests of a [`target`] over HTTP, or a limiter
+//! in this process. [`judge`] compares the answers with those of the [`oracle`]. [`run`] does this for whole targets,
+//! and [`report`] formats the results. [`mutants`] are broken limiters that prove that the suite catches errors.
+//! [`cli`] is the program `tidegate`.
 
 pub mod cli;
 pub mod compare;

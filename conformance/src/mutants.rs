@@ -1,7 +1,8 @@
-//! Deliberately broken limiters, each of which at least one fixture must catch: so that a green run says something.
+//! Deliberately broken limiters. At least one fixture must catch each of them, which proves that the suite finds
+//! errors.
 //!
-//! They run in this process over the same protocol as guests do. A burst's requests are futures that all start before
-//! the first is answered, so a limiter that reads, waits and writes really races.
+//! They run in this process and speak the same protocol as guests. The requests of a burst are futures that all start
+//! before the first is answered, so a limiter that reads, awaits and writes loses updates.
 
 mod identity;
 mod limiter;
@@ -22,24 +23,24 @@ use crate::subject::{InProcess, Place, Subject};
 /// A broken limiter.
 #[derive(Clone, Copy, Debug)]
 pub struct Mutant {
-    /// Its name.
+    /// The name of the mutant.
     pub name: &'static str,
-    /// What is broken, as one would say it in a bug report.
+    /// What is broken, as in the title of a bug report.
     pub about: &'static str,
     kind: Kind,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// It counts wrongly. Judged by its decisions alone.
+    /// Counts wrongly. It is judged only by its decisions.
     Counts(Fault),
-    /// It counts rightly and says so wrongly: changes a reply on its way.
+    /// Counts correctly, but changes the reply.
     Says(fn(&mut Reply)),
-    /// It counts against the wrong key.
+    /// Counts against the wrong key.
     Identifies(fn(&Arrival) -> Identified),
 }
 
-/// Every mutant.
+/// Returns all mutants.
 #[must_use]
 pub fn all() -> Vec<Mutant> {
     let counts = limiter::ALL.iter().map(|(name, about, fault)| Mutant { name, about, kind: Kind::Counts(*fault) });
@@ -49,7 +50,7 @@ pub fn all() -> Vec<Mutant> {
     counts.chain(says).chain(identifies).collect()
 }
 
-/// The fixtures that fail with the right limiter in a mutant's place: none, or the suite is what is broken.
+/// Returns the fixtures that fail with the correct limiter in a mutant's place. If there are any, the suite is broken.
 pub async fn false_alarms(cases: &[Prepared]) -> Vec<String> {
     let mut found = Vec::new();
     for prepared in cases {
@@ -71,7 +72,7 @@ pub async fn false_alarms(cases: &[Prepared]) -> Vec<String> {
     found
 }
 
-/// The fixtures that catch a mutant.
+/// Returns the fixtures that catch a mutant.
 pub async fn caught_by(mutant: &Mutant, cases: &[Prepared]) -> Vec<String> {
     let mut found = Vec::new();
     for prepared in cases {
@@ -94,7 +95,7 @@ async fn differs(fixture: &Fixture, reference: &Replay, subject: &Mistaken, deci
     if !decisions_only {
         return judge(&Accuracy::Exact, 1, fixture, reference, &found).verdict == Verdict::Fail;
     }
-    // A mutant that counts wrongly shall be caught by what it decides, not by a field that gives its trick away.
+    // A mutant that counts wrongly must be caught by its decisions, not by a response field that reveals the fault.
     let (mut fixture, mut reference) = (fixture.clone(), reference.clone());
     for expect in fixture.steps.iter_mut().filter_map(|step| step.expect.as_mut()) {
         expect.headers = None;
@@ -120,7 +121,7 @@ impl Mistaken {
 
 impl Subject for Mistaken {
     async fn send(&self, route: Route, body: Bytes, _: Place) -> Result<Reply, String> {
-        // All of a burst is under way before its first request is answered.
+        // All requests of a burst are in flight before the first is answered.
         tokio::task::yield_now().await;
         let mut reply = match (self.kind, route) {
             (Kind::Identifies(key), Route::Identify) => {

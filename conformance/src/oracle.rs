@@ -1,4 +1,4 @@
-//! The reference: what an exact limiter answers, one request after the other on the same virtual timeline.
+//! The reference: an exact limiter that answers one request after another on the same virtual timeline.
 
 use tidegate_core::MemoryLimiter;
 
@@ -7,17 +7,17 @@ use crate::fixture::Fixture;
 use crate::replay::{Replay, replay};
 use crate::subject::InProcess;
 
-/// The reference's answers to a fixture.
+/// Returns the reference's answers to a fixture.
 ///
-/// The reference never waits, so each request is decided before the next one is asked.
+/// The reference never awaits, so each request is decided before the next one is sent.
 pub async fn reference(fixture: &Fixture) -> Replay {
     replay(fixture, &InProcess::new(MemoryLimiter::with_shards(1)), "").await
 }
 
-/// The reference's answers, where they are what the fixture says outright.
+/// Returns the reference's answers if they meet the fixture's expectations.
 ///
 /// # Errors
-/// What the fixture expects and the reference does not answer: then the fixture is wrong, or the reference is.
+/// Returns each expectation that the reference does not meet: either the fixture or the reference is wrong.
 pub async fn agreed(fixture: &Fixture) -> Result<Replay, Vec<String>> {
     let reference = reference(fixture).await;
     let unmet = expectation::unmet(fixture, &reference);

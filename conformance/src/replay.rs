@@ -1,4 +1,4 @@
-//! Replays a fixture: its steps in order, the requests of each step all at once.
+//! Replays a fixture: the steps run in order, and the requests of a step run concurrently.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ use tokio::sync::Notify;
 use crate::fixture::{Disturb, Fixture, Op, Step};
 use crate::subject::{Place, Subject};
 
-/// What a subject answered to a fixture.
+/// A subject's answers to a fixture.
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
-    /// Each step's answers, in the order they came.
+    /// The answers to each step, in the order they arrived.
     pub steps: Vec<Vec<Answered>>,
-    /// The most requests that were under way at once: sent, and not yet answered.
+    /// The most requests that were in flight at the same time.
     pub in_flight_peak: u64,
-    /// The time it took.
+    /// The duration of the replay.
     pub elapsed: Duration,
 }
 
@@ -31,15 +31,15 @@ pub struct Answered {
     pub status: u16,
     /// The response fields.
     pub headers: Vec<(String, String)>,
-    /// What it says.
+    /// The answer in the body.
     pub answer: Answer,
 }
 
-/// The kind of an error where there was no answer at all, or none that could be read.
+/// The kind of error recorded if there was no answer, or none that could be parsed.
 pub const NO_ANSWER: &str = "no_answer";
 
 impl Answered {
-    /// Whether it allows the request.
+    /// Whether the request was admitted.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         matches!(&self.answer, Answer::Decision(decision) if decision.status == Outcome::Allowed)
@@ -49,8 +49,9 @@ impl Answered {
         let failure = |message| Answer::Error(Failure { kind: NO_ANSWER.into(), message });
         match reply {
             Ok(Reply { status, headers, body }) => {
-                let answer = serde_json::from_slice(&body)
-                    .unwrap_or_else(|error| failure(format!("status {status} with a body that is no answer: {error}")));
+                let answer = serde_json::from_slice(&body).unwrap_or_else(|error| {
+                    failure(format!("status {status}, and the body is not an answer: {error}"))
+                });
                 Self { status, headers, answer }
             }
             Err(message) => Self { status: 0, headers: Vec::new(), answer: failure(message) },
@@ -59,7 +60,7 @@ impl Answered {
 }
 
 impl Replay {
-    /// How many checks of the fixture were allowed.
+    /// The number of checks that were admitted.
     #[must_use]
     pub fn admitted(&self, fixture: &Fixture) -> u64 {
         let checks = fixture.steps.iter().zip(&self.steps).filter(|(step, _)| step.op == Op::Check);
@@ -67,7 +68,7 @@ impl Replay {
     }
 }
 
-/// Replays a fixture. `prefix` goes before every key, so that no two replays see each other's counts.
+/// Replays a fixture. `prefix` is prepended to every key, so that replays do not see each other's counts.
 pub async fn replay(fixture: &Fixture, subject: &impl Subject, prefix: &str) -> Replay {
     let started = Instant::now();
     let under_way = Gauge::default();
@@ -80,12 +81,12 @@ pub async fn replay(fixture: &Fixture, subject: &impl Subject, prefix: &str) -> 
     Replay { steps, in_flight_peak: under_way.peak.get(), elapsed: started.elapsed() }
 }
 
-/// The body that every request of a step carries.
+/// The body of every request of a step.
 pub(crate) fn body(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Bytes {
     serde_json::to_vec(&call(fixture, step, policy, prefix)).unwrap_or_default().into()
 }
 
-/// What every request of a step asks for.
+/// The call that every request of a step makes.
 fn call(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Call {
     let token = step.token.as_ref().zip(step.token_ttl_ms);
     Call {
@@ -115,7 +116,7 @@ async fn burst(
     location: Option<u64>,
     under_way: &Gauge,
 ) -> Vec<Answered> {
-    let well_under_way = Notify::new();
+    let first_answered = Notify::new();
     let answers = async {
         let send = |nth| async move {
             let _one = under_way.enter();
@@ -127,8 +128,8 @@ async fn burst(
             answers.extend(coming.next().await);
         }
         if step.disturb.is_some() {
-            // The first answer is here and most are not: whatever happens to the store now happens amid the burst.
-            well_under_way.notify_one();
+            // The first answer has arrived and most have not, so the store is disturbed during the burst.
+            first_answered.notify_one();
             tokio::task::yield_now().await;
         }
         while let Some(answer) = coming.next().await {
@@ -138,7 +139,7 @@ async fn burst(
     };
     let Some(disturb) = step.disturb else { return answers.await };
     let disturbed = async {
-        well_under_way.notified().await;
+        first_answered.notified().await;
         subject.disturb(disturb).await
     };
     let (mut answers, disturbed) = futures_util::future::join(answers, disturbed).await;
@@ -155,7 +156,7 @@ const fn name(disturb: Disturb) -> &'static str {
     }
 }
 
-/// How many are under way, and how many were at most.
+/// Counts the requests in flight, and remembers the peak.
 #[derive(Debug, Default)]
 struct Gauge {
     now: Cell<u64>,

@@ -14,106 +14,106 @@ use tidegate_core::Accuracy;
 use crate::judge::Verdict;
 use crate::target::{Emulator, workspace};
 
-/// The schema that a [`Report`] is written in.
+/// The schema version of a [`Report`].
 pub const SCHEMA: &str = "tidegate/report/v1";
 
-/// A run.
+/// The report of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What ran.
+    /// The build of Tidegate that ran.
     pub tidegate: Tidegate,
-    /// What it ran on.
+    /// The report of each target.
     pub targets: Vec<TargetReport>,
 }
 
-/// What ran.
+/// A build of Tidegate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tidegate {
-    /// The package's version.
+    /// The version of this package.
     pub version: String,
     /// The commit of the checkout, or `unknown`.
     pub commit: String,
 }
 
-/// A target's run.
+/// The report of a target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetReport {
-    /// Its name.
+    /// The name of the target.
     pub name: String,
     /// `exact`, `approximate` or `per_location`.
     pub class: String,
-    /// The class with its formula, in words.
+    /// The class with its formula, as text.
     #[serde(default)]
     pub accuracy: String,
-    /// How it went.
+    /// The result.
     pub status: Status,
-    /// Why, where it did not pass.
+    /// Why the target did not pass.
     pub reason: Option<String>,
-    /// What stood in for the platform.
+    /// The program that emulated the platform.
     pub emulator: Option<Emulator>,
-    /// The time it ran, building and starting not included.
+    /// The duration, without building and starting.
     #[serde(default)]
     pub elapsed_ms: u64,
-    /// Each fixture.
+    /// The report of each fixture.
     pub fixtures: Vec<FixtureReport>,
 }
 
-/// How a target went.
+/// The result of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Nothing failed.
     Pass,
-    /// It answers as it must, and what stands in for the platform here shows nothing of what it admits.
+    /// The answers are well-formed, but the emulator cannot show how many requests the platform admits.
     Unverified,
-    /// It is not here.
+    /// The emulator is not installed.
     Unavailable,
     /// Something failed, or nothing ran.
     Fail,
 }
 
-/// A fixture's run.
+/// The report of a fixture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FixtureReport {
-    /// Its id.
+    /// The id of the fixture.
     pub id: String,
-    /// How it went.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why, in a sentence, where it did not pass.
+    /// The first of the reasons why it did not pass.
     #[serde(default)]
     pub reason: Option<String>,
-    /// All there is to say.
+    /// Every reason why it did not pass.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// The checks it offered.
+    /// The number of checks offered.
     pub offered: u64,
-    /// The checks that were allowed.
+    /// The number of checks admitted.
     pub admitted: u64,
-    /// The checks that were answered by an error.
+    /// The number of checks that were answered with an error.
     #[serde(default)]
     pub errors: u64,
-    /// The checks that an exact limiter allows.
+    /// The number of checks that an exact limiter admits.
     #[serde(default)]
     pub exact: u64,
-    /// The fewest it had to admit.
+    /// The fewest checks that had to be admitted.
     pub floor: u64,
-    /// The most it was free to admit.
+    /// The most checks that could be admitted.
     pub ceiling: u64,
-    /// Whether it offered more than the ceiling.
+    /// Whether more checks than the ceiling were offered.
     pub ceiling_tested: bool,
-    /// Round trips of a decision, measured at the store; absent where they cannot be.
+    /// The round trips per decision, measured at the store, if they can be measured.
     pub round_trips: Option<f64>,
-    /// The most requests that were under way at once.
+    /// The most requests that were in flight at the same time.
     #[serde(default)]
     pub in_flight_peak: u64,
-    /// The time it took.
+    /// The duration of the replay.
     pub elapsed_ms: u64,
 }
 
 impl Report {
-    /// A report of this build.
+    /// Creates a report for this build.
     #[must_use]
     pub fn new(targets: Vec<TargetReport>) -> Self {
         let tidegate = Tidegate { version: env!("CARGO_PKG_VERSION").into(), commit: commit() };
@@ -128,7 +128,7 @@ impl Report {
 }
 
 impl TargetReport {
-    /// A target of which nothing has run yet.
+    /// Creates the report of a target on which nothing has run yet.
     #[must_use]
     pub fn new(name: &str, accuracy: &Accuracy) -> Self {
         Self {
@@ -147,10 +147,10 @@ impl TargetReport {
         Self { status, reason: Some(reason), ..self }
     }
 
-    /// Panics unless the target passed, with every fixture that failed and why.
+    /// Asserts that the target passed.
     ///
     /// # Panics
-    /// The target did not pass.
+    /// Panics if the target did not pass. The message lists each failed fixture and its reasons.
     pub fn assert_passed(&self) {
         let failed = self.fixtures.iter().filter(|one| one.verdict == Verdict::Fail);
         let failed: String = failed.map(|one| format!("\n  {}: {}", one.id, one.reasons.join("; "))).collect();
@@ -158,7 +158,7 @@ impl TargetReport {
         assert!(self.status == Status::Pass, "{} did not pass: {reason}{failed}", self.name);
     }
 
-    /// The same report with the status that its fixtures come to, on a `stub` or the real thing.
+    /// Sets the status from the fixtures' verdicts. `stub` says why the emulator cannot show what the platform admits.
     #[must_use]
     pub fn concluded(self, accuracy: &Accuracy, stub: Option<&str>) -> Self {
         let count = |verdict| self.fixtures.iter().filter(|one| one.verdict == verdict).count();
@@ -170,16 +170,16 @@ impl TargetReport {
         } else if let Some(reason) = stub.filter(|_| count(Verdict::Unverified) > 0) {
             self.ended(Status::Unverified, reason.into())
         } else if passed == 0 || stub.is_some() {
-            self.ended(Status::Fail, "no fixture ran, and what did not run did not pass".into())
+            self.ended(Status::Fail, "no fixture tested the limiter".into())
         } else if !could_break && !matches!(accuracy, Accuracy::Exact) {
-            let reason = format!("no fixture offered enough to break its ceiling ({accuracy})");
+            let reason = format!("no fixture offered enough requests to break its ceiling ({accuracy})");
             self.ended(Status::Fail, reason)
         } else {
             self
         }
     }
 
-    /// How many of its fixtures went so.
+    /// The number of fixtures with this verdict.
     #[must_use]
     pub fn count(&self, verdict: Verdict) -> usize {
         self.fixtures.iter().filter(|one| one.verdict == verdict).count()
@@ -210,7 +210,7 @@ impl FixtureReport {
         Self { reason: Some(reason.into()), reasons: vec![reason.into()], ..self }
     }
 
-    /// How many it admitted past what an exact limiter would.
+    /// The number of checks admitted beyond what an exact limiter admits.
     #[must_use]
     pub const fn drift(&self) -> u64 {
         self.admitted.saturating_sub(self.exact)
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_run_is_not_passed() {
+    fn a_target_without_a_passed_fixture_fails() {
         assert_eq!(concluded(&Accuracy::Exact, Vec::new()).status, Status::Fail);
         let unsupported = vec![FixtureReport::new("a/b", Verdict::Unsupported)];
         assert_eq!(concluded(&Accuracy::Exact, unsupported).status, Status::Fail);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_that_nothing_could_break_is_not_passed() {
+    fn a_target_whose_ceiling_was_never_tested_fails() {
         let mut fixtures = vec![FixtureReport::new("a/b", Verdict::Pass)];
         let untested = concluded(&APPROXIMATE, fixtures.clone());
         assert_eq!(untested.status, Status::Fail);

@@ -14,19 +14,19 @@ use crate::report::{FixtureReport, Status, TargetReport};
 use crate::subject::{Place, Subject};
 use crate::target::Target;
 
-/// A fixture with the reference's answers, where it has any.
+/// A fixture with the reference's answers.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     /// The fixture.
     pub case: Case,
-    /// What the reference answers to its steps.
+    /// The reference's answers. It is empty for a [`RequestFixture`].
     pub reference: Replay,
 }
 
-/// Takes the reference's answers, and refuses fixtures that contradict them.
+/// Computes the reference's answers, and rejects fixtures that contradict them.
 ///
 /// # Errors
-/// Every fixture whose expectations the reference does not meet, with those.
+/// Lists each expectation that the reference does not meet, with the fixture's id.
 pub async fn prepare(cases: Vec<Case>) -> Result<Vec<Prepared>, Vec<String>> {
     let (mut prepared, mut wrong) = (Vec::with_capacity(cases.len()), Vec::new());
     for case in cases {
@@ -42,7 +42,7 @@ pub async fn prepare(cases: Vec<Case>) -> Result<Vec<Prepared>, Vec<String>> {
     if wrong.is_empty() { Ok(prepared) } else { Err(wrong) }
 }
 
-/// Runs fixtures on a target, telling of each as it is done. Starts it and stops it.
+/// Starts a target, runs fixtures on it, and stops it. Calls `done` after each fixture.
 pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMut(&FixtureReport)) -> TargetReport {
     let declared = target.capabilities();
     let mut report = TargetReport::new(target.name(), &declared.accuracy);
@@ -69,7 +69,7 @@ pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMu
     report.concluded(&declared.accuracy, target.stub())
 }
 
-/// Replays fixtures on what a target runs as.
+/// Replays fixtures on a running target.
 pub(crate) async fn fixtures(
     target: &dyn Target,
     subject: &impl Subject,
@@ -86,7 +86,7 @@ pub(crate) async fn fixtures(
     reports
 }
 
-/// What goes before every key of a fixture: another for each run, so that a store which outlives one is no matter.
+/// The prefix of a fixture's keys. It differs between processes, so that runs on the same store do not interfere.
 fn prefix(place: usize) -> String {
     let run = std::process::id();
     format!("t{run:x}-{place}.")
@@ -127,14 +127,14 @@ async fn decision(
     let found = replay(fixture, subject, prefix).await;
     let after = subject.round_trips().await;
     let disturbed = fixture.steps.iter().any(|step| step.disturb.is_some());
-    // What this fixture did to the store is not the next one's business.
+    // The next fixture must find the store as if nothing had happened.
     if disturbed && let Err(reason) = subject.settle().await {
         return FixtureReport::new(&fixture.id, Verdict::Fail).because(&reason);
     }
     let Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested } =
         judge(&declared.accuracy, subject.isolates(), fixture, reference, &found);
-    // A store that forgot its scripts amid a burst takes some calls twice, and one that was restarted counts from zero:
-    // neither says what a decision takes.
+    // A store that lost its scripts receives some calls twice, and a restarted store counts from zero. Neither count
+    // gives the round trips of a decision.
     let trips = before.zip(after).and_then(|(before, after)| after.checked_sub(before));
     FixtureReport {
         reason: reasons.first().cloned(),
@@ -153,7 +153,7 @@ async fn decision(
     }
 }
 
-/// What a stub admits says nothing. That it answers everything, and in what form, does.
+/// Checks only that a stub answers every request in the right form. What it admits proves nothing.
 async fn answered(fixture: &Fixture, subject: &impl Subject, prefix: &str, stub: &str) -> FixtureReport {
     let found = replay(fixture, subject, prefix).await;
     let reasons = unanswered(fixture, &found);
@@ -165,18 +165,18 @@ async fn answered(fixture: &Fixture, subject: &impl Subject, prefix: &str, stub:
     }
 }
 
-/// Round trips of one decision, to the thousandth. Refunds are counted as the decisions they take back.
+/// The round trips per decision, rounded to three decimal places. A refund counts as a decision.
 #[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
 fn per_decision(fixture: &Fixture, trips: u64) -> f64 {
     let asked: u64 = fixture.steps.iter().filter(|step| step.op != Op::Reset).map(|step| step.burst).sum();
     (trips as f64 / asked.max(1) as f64 * 1_000.0).round() / 1_000.0
 }
 
-/// What a target lacks for a fixture.
+/// Why a target does not support a fixture.
 enum Missing {
-    /// Nothing can be done to its store.
+    /// The target's store cannot be disturbed.
     Disturbance,
-    /// These steps need what is not declared.
+    /// These steps need a capability that is not declared.
     Capability(Vec<usize>),
 }
 
@@ -202,7 +202,7 @@ fn unsupported(target: &dyn Target, declared: &Capabilities, fixture: &Fixture) 
     (!places.is_empty()).then_some(Missing::Capability(places))
 }
 
-/// What is not declared must really be answered by `Unsupported`, not by a guess.
+/// Sends the steps that need an undeclared capability. Each must be answered with `Unsupported`.
 async fn declined(fixture: &Fixture, subject: &impl Subject, prefix: &str, places: &[usize]) -> FixtureReport {
     let mut reasons = Vec::new();
     for (place, step, policy) in fixture.steps_with_policy().filter(|(place, ..)| places.contains(place)) {
@@ -222,7 +222,7 @@ async fn declined(fixture: &Fixture, subject: &impl Subject, prefix: &str, place
 
 fn undeclared(place: usize, step: &Step, answered: &Result<Answer, String>) -> String {
     let step = crate::expectation::named(place, step);
-    format!("{step}: not declared, so it must answer unsupported; it answered {answered:?}")
+    format!("{step}: the target does not declare this, so the answer must be `unsupported`; found {answered:?}")
 }
 
 async fn request(fixture: &RequestFixture, subject: &impl Subject) -> FixtureReport {
@@ -233,10 +233,10 @@ async fn request(fixture: &RequestFixture, subject: &impl Subject) -> FixtureRep
     }
 }
 
-/// Asks whom a request is counted against.
+/// Asks which key a request is counted against.
 ///
 /// # Errors
-/// The verdict and its reason where the answer is not what the fixture expects.
+/// Returns the verdict and the reason if the answer is not the expected key.
 pub async fn identify(fixture: &RequestFixture, subject: &impl Subject) -> Result<(), (Verdict, String)> {
     let body = serde_json::to_vec(&fixture.arrival()).unwrap_or_default();
     let reply = subject.send(Route::Identify, body.into(), Place { location: None, nth: 0 }).await;
@@ -252,7 +252,7 @@ pub async fn identify(fixture: &RequestFixture, subject: &impl Subject) -> Resul
             Err((Verdict::Fail, format!("{wanted}, found {:?} from {}", found.key, name(&found.source))))
         }
         Ok(Answer::Error(failure)) if failure.kind == "unsupported" => Err((Verdict::Unsupported, failure.message)),
-        other => Err((Verdict::Fail, format!("no identity but {other:?}"))),
+        other => Err((Verdict::Fail, format!("expected an identity, found {other:?}"))),
     }
 }
 

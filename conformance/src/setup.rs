@@ -1,4 +1,5 @@
-//! Sets targets up while others run: `conformance/setup.sh`, which says of each [`Group`] when it is done with it.
+//! Runs `conformance/setup.sh` in the background. The script reports when each [`Group`] is done, so that its targets
+//! can run.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -9,26 +10,26 @@ use tokio::sync::watch;
 
 use crate::target::{Target, workspace};
 
-/// A part of what the setup installs.
+/// A group of programs that the setup installs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
     /// `redis-server` and `redis-cli`.
     Redis,
-    /// What builds the npm package and runs it.
+    /// The tools that build and run the npm package.
     Npm,
-    /// What builds a Worker and runs it.
+    /// The tools that build and run a Worker.
     Cloudflare,
-    /// What builds a Spin app and runs it.
+    /// The tools that build and run a Spin app.
     Spin,
-    /// What builds a Compute app and runs it.
+    /// The tools that build and run a Compute app.
     Fastly,
 }
 
 impl Group {
-    /// Every group, in the order in which they are set up: the quickest first.
+    /// All groups in the order of their setup, the quickest first.
     pub const ALL: &[Self] = &[Self::Redis, Self::Npm, Self::Cloudflare, Self::Spin, Self::Fastly];
 
-    /// Its name on the command line of `conformance/setup.sh`.
+    /// The name on the command line of `conformance/setup.sh`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,7 +42,7 @@ impl Group {
     }
 }
 
-/// A setup that is under way. Dropping it ends it.
+/// A running setup. Dropping it stops the setup.
 #[derive(Debug)]
 pub struct Setup {
     pending: watch::Receiver<BTreeSet<Group>>,
@@ -49,10 +50,11 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Asks for consent where the setup needs it, and then starts it for what these targets need. `tell` gets its lines.
+    /// Asks for consent if necessary, and starts the setup of all groups that the targets need. Each line of its output
+    /// is passed to `tell`.
     ///
     /// # Errors
-    /// The script does not start, or `TIDEGATE_SETUP` is neither `yes` nor `no`.
+    /// Fails if the script does not start, or if `TIDEGATE_SETUP` is neither `yes` nor `no`.
     pub async fn start(targets: &[&dyn Target], tell: fn(&str)) -> Result<Self, String> {
         let needed: BTreeSet<Group> = targets.iter().flat_map(|target| target.needs()).copied().collect();
         if needed.is_empty() {
@@ -65,9 +67,9 @@ impl Setup {
         let consent = match asked.code() {
             Some(0) => "yes",
             Some(1) => "no",
-            _ => return Err(format!("{} could not ask", script.display())),
+            _ => return Err(format!("{} could not ask for consent", script.display())),
         };
-        // Nice, because what it compiles must not slow down the targets that run meanwhile.
+        // The setup runs at low priority, so that its builds do not slow down the targets that run meanwhile.
         let mut command = Command::new("nice");
         command.args(["-n", "19"]).arg(&script).args(names()).env("TIDEGATE_SETUP", consent);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -82,14 +84,14 @@ impl Setup {
                         pending.retain(|group| line != format!("setup: {}: done", group.name()))
                     });
                 }
-                // However it ended, nothing more is to come: each target says for itself what it lacks.
+                // The setup has ended. If something is missing, each target reports it.
                 done.send_modify(BTreeSet::clear);
             });
         }
         Ok(Self { pending, _script: Some(script) })
     }
 
-    /// Waits until one of these targets can be tried, and returns the first that can.
+    /// Waits until the setup of one of these targets is done, and returns the index of the first such target.
     pub async fn ready(&mut self, waiting: &[&dyn Target]) -> usize {
         let ready = |pending: &BTreeSet<Group>| {
             waiting.iter().position(|target| !target.needs().iter().any(|group| pending.contains(group)))

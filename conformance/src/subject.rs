@@ -1,4 +1,4 @@
-//! What a fixture is replayed against: guests over HTTP, or a limiter in this process.
+//! What fixtures are replayed against: guests over HTTP, or a limiter in this process.
 
 mod http;
 mod in_process;
@@ -13,27 +13,27 @@ use tidegate_guest_protocol::{Reply, Route};
 
 use crate::fixture::Disturb;
 
-/// A limiter behind the guests' protocol.
+/// A limiter that speaks the guests' protocol.
 pub trait Subject {
-    /// Carries one request to it. An `Err` means that there was no answer at all.
+    /// Sends one request. `Err` means that there was no answer.
     fn send(&self, route: Route, body: Bytes, place: Place) -> impl Future<Output = Result<Reply, String>>;
 
-    /// Does something to the store behind it.
+    /// Disturbs the store behind the limiter.
     fn disturb(&self, _: Disturb) -> impl Future<Output = Result<(), String>> {
         async { Err("the store cannot be disturbed from outside".into()) }
     }
 
-    /// Waits until it answers from its store again.
+    /// Waits until the limiter can reach its store again.
     fn settle(&self) -> impl Future<Output = Result<(), String>> {
         async { Ok(()) }
     }
 
-    /// How many isolates or processes serve a fixture of one location.
+    /// How many isolates or processes serve a fixture with one location.
     fn isolates(&self) -> u64 {
         1
     }
 
-    /// Round trips that decisions took so far, where they can be counted from outside.
+    /// The round trips of all decisions so far, if they can be counted from outside.
     fn round_trips(&self) -> impl Future<Output = Option<u64>> {
         async { None }
     }
@@ -42,8 +42,8 @@ pub trait Subject {
 /// Where a request arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The location, where the fixture has several.
+    /// The location, if the fixture has several.
     pub location: Option<u64>,
-    /// Its place in the burst, by which it is spread over processes and connections.
+    /// The request's index in the burst. It selects the process and the connection.
     pub nth: u64,
 }

@@ -13,7 +13,7 @@ use crate::run::{self, prepare};
 use crate::subject::{Place, Subject};
 use crate::target::Outside;
 
-/// The fixtures, to be replayed against a limiter from outside this repository.
+/// Replays fixtures against a limiter from outside this repository.
 ///
 /// ```
 /// use tidegate_conformance::Suite;
@@ -35,25 +35,25 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// The fixtures that come with this crate.
+    /// Loads the fixtures that come with this crate.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// Fails if the fixtures cannot be read.
     pub fn shipped() -> Result<Self, String> {
         Self::load(fixture::shipped())
     }
 
-    /// The fixtures in a folder.
+    /// Loads the fixtures in a folder.
     ///
     /// # Errors
-    /// Everything that is wrong with them, a line each.
+    /// Lists every problem with the fixtures, one per line.
     pub fn load(folder: &Path) -> Result<Self, String> {
         let cases = fixture::load(folder)
             .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
         Ok(Self { cases })
     }
 
-    /// Only the fixtures whose id matches a pattern, in which `*` stands for any text, as in `token-bucket/*`.
+    /// Keeps only the fixtures whose id matches a pattern. `*` matches any text, as in `token-bucket/*`.
     #[must_use]
     pub fn filter(mut self, pattern: &str) -> Self {
         let pattern = WildMatch::new(pattern);
@@ -61,16 +61,17 @@ impl Suite {
         self
     }
 
-    /// Replays the fixtures against limiters over one store, and holds them to the [`Capabilities`](tidegate_core::Capabilities) that they declare.
+    /// Replays the fixtures against limiters that share one store, and judges them by the
+    /// [`Capabilities`](tidegate_core::Capabilities) that they declare.
     ///
-    /// The requests of a burst are tasks of the current runtime, spread over the limiters. On a multi-threaded runtime
-    /// they really run at the same time. Pass several limiters to find out whether one counts in its own memory only.
+    /// The requests of a burst are tasks on the current runtime, spread over the limiters. On a multi-threaded runtime
+    /// they run in parallel. Pass several limiters to detect one that counts only in its own memory.
     ///
-    /// Keys are new for each process, but not for each call: give every call a store of its own.
+    /// Each process uses new keys, but each call uses the same ones. Give every call a new store.
     ///
     /// # Errors
-    /// The fixtures contradict the reference. That a limiter does not pass is not an error but the report's
-    /// [`status`](TargetReport::status); see [`TargetReport::assert_passed`].
+    /// Fails if the fixtures contradict the reference. A limiter that fails is not an error: it sets the report's
+    /// [`status`](TargetReport::status). See [`TargetReport::assert_passed`].
     pub async fn check<L: Limiter + 'static>(
         self,
         name: &str,
@@ -89,7 +90,7 @@ impl Suite {
     }
 }
 
-/// Limiters in this process, each request a task of its own.
+/// Limiters in this process. Each request is its own task.
 struct Tasks<L>(Vec<Arc<L>>);
 
 impl<L: Limiter + 'static> Subject for Tasks<L> {

@@ -1,6 +1,6 @@
-//! Targets: a limiter on its platform or a local stand-in for it, with the guests that use it.
+//! Targets: a limiter on its platform or a local emulator, with the guests that use it.
 //!
-//! To add one, write a file with a [`Target`] and list it in [`ALL`].
+//! To add a target, implement [`Target`] in a new file and list it in [`ALL`].
 
 mod build;
 pub mod cloudflare;
@@ -33,7 +33,7 @@ use crate::fixture::{Disturb, Fixture};
 use crate::setup::Group;
 use crate::subject::{Http, Place, Subject};
 
-/// Every target, in the order they run.
+/// All targets, in the order in which they run.
 pub const ALL: &[&dyn Target] = &[
     &memory::Memory,
     &redis::SINGLE,
@@ -55,115 +55,115 @@ pub const ALL: &[&dyn Target] = &[
     &fastly::ERL,
 ];
 
-/// Keys that are asked for until all are answered: enough to meet every node of a cluster, over every connection.
+/// The number of keys that must be answered before a guest counts as ready. They reach every node of a cluster over
+/// every connection.
 const PROBES: u64 = 24;
 
-/// A guest whose store is back recovers within this time.
+/// How long a guest may take to recover after its store has restarted.
 const RECOVERY_MAX: Duration = Duration::from_secs(15);
 
-/// Why a fixture whose time passes says nothing of a store.
-const OWN_CLOCK: &str = "the store goes by its own clock, which virtual time does not move";
+/// Why a fixture in which time passes cannot be verified on some stores.
+const OWN_CLOCK: &str = "the store uses its own clock, which virtual time does not advance";
 
-/// What guests and fixtures are run on.
+/// A platform, or a local emulator of it, on which the suite runs fixtures.
 pub trait Target: Sync {
-    /// Its stable name.
+    /// The stable name.
     fn name(&self) -> &str;
 
-    /// What it is, in a few words.
+    /// A short description.
     fn about(&self) -> &str;
 
-    /// What its adapter declares. The guest must declare the same.
+    /// The capabilities that the adapter declares. The guest must declare the same.
     fn capabilities(&self) -> Capabilities;
 
-    /// Whether something can be done to its store.
+    /// Whether the store can be disturbed in this way.
     fn can(&self, _: Disturb) -> bool {
         false
     }
 
-    /// Whether its store forgets idempotency tokens by the caller's clock. Where it goes by its own, a fixture that
-    /// lets a token's time pass says nothing of it.
+    /// Whether the store expires idempotency tokens by the caller's clock. If it uses its own clock, fixtures that let
+    /// a token expire are unverified.
     fn forgets_on_virtual_time(&self) -> bool {
         false
     }
 
-    /// Whether it takes a policy, of those that its capabilities allow. What it does not take it must answer by
-    /// `Unsupported`.
+    /// Whether the target accepts a policy that its capabilities allow. It must answer `Unsupported` to every other
+    /// policy.
     fn takes(&self, _: &Policy) -> bool {
         true
     }
 
-    /// Why what stands in for the platform shows nothing of what it admits, where that is so. What is asked of it must still
-    /// be answered, and in the right form.
+    /// Why the emulator cannot show what the platform admits, if it cannot. Its answers must still be well-formed.
     fn stub(&self) -> Option<&'static str> {
         None
     }
 
-    /// Why a fixture says nothing of it, where that is so.
+    /// Why the target cannot verify a fixture, if it cannot.
     fn unverified(&self, fixture: &Fixture) -> Option<&'static str> {
         (fixture.outlives_a_token() && !self.forgets_on_virtual_time()).then_some(OWN_CLOCK)
     }
 
-    /// What the setup installs for it.
+    /// The setup groups that the target needs.
     fn needs(&self) -> &'static [Group] {
         Group::ALL
     }
 
-    /// What stands in for the platform here.
+    /// Returns the program that emulates the platform on this machine.
     ///
     /// # Errors
-    /// Why it is not here, and how to get it.
+    /// Says what is missing and how to install it.
     fn emulator(&self) -> Result<Emulator, String>;
 
     /// Starts the store and the guests.
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>>;
 }
 
-/// What stands in for a platform.
+/// The program that emulates a platform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Emulator {
-    /// The program.
+    /// The name of the program.
     pub name: String,
-    /// Its version.
+    /// The version of the program.
     pub version: String,
 }
 
-/// A target, running. Dropping it ends everything that it started, the guests before their store.
+/// A running target. Dropping it ends every process that it started, the guests before their store.
 pub struct Running {
     http: Http,
     guests: Vec<process::Process>,
     store: Option<Box<dyn Store>>,
-    /// Whether its guests are down, for they live where the store does, and that is being restarted.
+    /// Whether the guests are down. This is so while the store restarts, if the guests run in the same process.
     down: Cell<bool>,
 }
 
-/// The store behind running guests, seen from outside.
+/// The store of a running target, controlled from outside the guests.
 pub trait Store {
-    /// Does something to it, and waits until it answers again.
+    /// Disturbs the store, and waits until it answers again. Called only if [`Target::can`] returns true.
     ///
     /// # Errors
-    /// That it cannot be done; asked only where [`Target::can`] says that it can.
+    /// Fails if the store cannot be disturbed.
     fn disturb(&self, _: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
         async { Err("the target's store cannot be disturbed from outside".into()) }.boxed_local()
     }
 
-    /// Round trips that decisions took since it started, all guests together.
+    /// The round trips of all guests' decisions since the store started.
     fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>>;
 
-    /// Ends it, and waits until it has.
+    /// Stops the store, and waits until it has ended.
     fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()>;
 }
 
 impl Running {
-    /// Guests, and the store behind them where it can be seen from outside. With no guests of their own the guests live
-    /// where the store does.
+    /// `store` is `None` if the store cannot be controlled from outside. `guests` is empty if they run in the store's
+    /// process.
     fn new(http: Http, guests: Vec<process::Process>, store: Option<Box<dyn Store>>) -> Self {
         Self { http, guests, store, down: Cell::new(false) }
     }
 
-    /// Opens all connections and makes sure that the guests declare what the target does.
+    /// Opens all connections, and checks that the guests declare the target's capabilities.
     ///
     /// # Errors
-    /// No answer, or another declaration.
+    /// Fails if a guest does not answer or declares other capabilities.
     pub async fn check(&self, declared: &Capabilities) -> Result<(), String> {
         self.http.warm_up().await?;
         let declared = Able::from(declared);
@@ -173,13 +173,13 @@ impl Running {
             match serde_json::from_slice(&body) {
                 Ok(Answer::Capabilities(able)) if able == declared => {}
                 Ok(Answer::Capabilities(able)) => return Err(differing(&declared, &able)),
-                _ => return Err("the guest does not tell its capabilities".into()),
+                _ => return Err("the guest does not report its capabilities".into()),
             }
         }
         Ok(())
     }
 
-    /// Ends everything that it started, and waits until it has.
+    /// Stops every process that it started, and waits until they have ended.
     pub async fn stop(self) {
         for guest in self.guests {
             guest.stop().await;
@@ -190,25 +190,26 @@ impl Running {
     }
 }
 
-/// Whether a guest answers that its store does not. One that cannot peek has no store to ask.
+/// Whether a guest's reply says that its store is down. `Unsupported` does not: the guest cannot peek.
 fn is_down(reply: &Reply) -> bool {
     let unsupported = |failure: &Failure| failure.kind == ErrorKind::Unsupported.name();
     let answer = serde_json::from_slice(&reply.body);
     reply.status == 503 && !matches!(answer, Ok(Answer::Error(failure)) if unsupported(&failure))
 }
 
-/// What whoever stands before a guest that is down answers for it.
+/// The reply of a proxy in front of a guest that is down.
 fn gone(message: String) -> Reply {
     let answer = Answer::Error(Failure { kind: ErrorKind::Unavailable.name().into(), message });
     Reply { status: 503, headers: Vec::new(), body: serde_json::to_vec(&answer).unwrap_or_default() }
 }
 
-/// Which declarations differ.
+/// Describes the capabilities that differ.
 fn differing(target: &Able, guest: &Able) -> String {
     let fields = |able: &Able| serde_json::to_value(able).unwrap_or_default();
     let (target, guest) = (fields(target), fields(guest));
     let differ = target.as_object().into_iter().flatten().filter(|(name, value)| guest[*name] != **value);
-    let differ = differ.map(|(name, value)| format!("{name} is {} in the guest, {value} here", guest[name]));
+    let differ =
+        differ.map(|(name, value)| format!("{name} is {} in the guest and {value} in the target", guest[name]));
     format!("the guest declares other capabilities: {}", differ.collect::<Vec<_>>().join("; "))
 }
 
@@ -223,7 +224,7 @@ impl Subject for Running {
         if self.down.get() { sent.or_else(|error| Ok(gone(error))) } else { sent }
     }
 
-    /// Connections that broke are opened anew, and the store has its scripts.
+    /// Reopens broken connections, and loads the store's scripts.
     async fn settle(&self) -> Result<(), String> {
         for process in 0..self.http.processes() as u64 {
             let began = Instant::now();
@@ -255,7 +256,7 @@ impl Subject for Running {
         };
         self.down.set(disturb == Disturb::Restart && self.guests.is_empty());
         store.disturb(disturb).await?;
-        // The steps after it show what the store kept, not how fast the guests find it again.
+        // The next steps test what the store kept, not how fast the guests reconnect.
         if disturb == Disturb::Restart {
             self.settle().await?;
         }

@@ -1,4 +1,4 @@
-//! The program as its users run it.
+//! Runs the program `tidegate` like a user.
 
 use std::fs;
 use std::path::Path;
@@ -75,7 +75,7 @@ fn memory_passes_and_reports() -> Result<()> {
 }
 
 #[test]
-fn bad_fixtures_are_told_all_at_once() -> Result<()> {
+fn all_problems_with_fixtures_are_reported_at_once() -> Result<()> {
     let fixtures = folder(&[
         ("a/burst.json", &BURST.replace("\"burst\"", "\"bust\"")),
         ("a/named.json", BURST),
@@ -87,12 +87,12 @@ fn bad_fixtures_are_told_all_at_once() -> Result<()> {
     assert!(said.contains("3 problems in the fixtures"), "{said}");
     assert!(said.contains("burst.json: steps[0].bust: unknown field `bust`"), "{said}");
     assert!(said.contains("did you mean `burst`?"), "{said}");
-    assert!(said.contains("id: is \"a/burst\"; by its file it is \"a/named\""), "{said}");
+    assert!(said.contains("id: is \"a/burst\", but the file name gives \"a/named\""), "{said}");
     Ok(())
 }
 
 #[test]
-fn a_fixture_that_contradicts_the_reference_is_wrong() -> Result<()> {
+fn a_fixture_that_contradicts_the_reference_is_rejected() -> Result<()> {
     let fixtures = folder(&[("a/burst.json", &BURST.replace("\"admitted\": 3", "\"admitted\": 4"))])?;
     for command in ["run", "fixtures", "mutants"] {
         let output = tidegate(&[command], Some(fixtures.path()))?;
@@ -105,11 +105,11 @@ fn a_fixture_that_contradicts_the_reference_is_wrong() -> Result<()> {
 }
 
 #[test]
-fn a_wrong_command_line_lists_what_there_is() -> Result<()> {
+fn a_wrong_command_line_lists_the_valid_values() -> Result<()> {
     let fixtures = folder(&[("a/burst.json", BURST)])?;
     for (args, right) in [
-        (["run", "--target", "memroy"], "there are memory, redis, redis-cluster"),
-        (["run", "--require", "memroy"], "there are memory, redis, redis-cluster"),
+        (["run", "--target", "memroy"], "the targets are memory, redis, redis-cluster"),
+        (["run", "--require", "memroy"], "the targets are memory, redis, redis-cluster"),
         (["run", "--filter", "b/*"], "the groups are a (`tidegate fixtures` lists all)"),
     ] {
         let output = tidegate(&args, Some(fixtures.path()))?;
@@ -139,9 +139,9 @@ fn the_fixtures_catch_every_mutant() -> Result<()> {
 }
 
 #[test]
-fn help_names_the_exit_codes_and_targets_tell_what_is_here() -> Result<()> {
+fn help_lists_the_exit_codes_and_targets_lists_the_accuracy() -> Result<()> {
     let help = said(&tidegate(&["--help"], None)?);
-    assert!(help.contains("Exit codes: 0 all is well") && help.contains("tidegate compare"), "{help}");
+    assert!(help.contains("Exit codes: 0 success") && help.contains("tidegate compare"), "{help}");
     let targets = tidegate(&["targets"], None)?;
     assert_eq!(targets.status.code(), Some(0));
     assert!(said(&targets).contains("exact: admitted = limit"));

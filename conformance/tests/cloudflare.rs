@@ -1,5 +1,5 @@
-//! What fixtures do not ask of the Worker: that it is deployed as it should be, and what becomes of bad bindings, bad
-//! state and bad input. It runs on workerd; where that is missing, each test says how to get it.
+//! Tests of the Worker on workerd that fixtures do not cover: the deployed configuration, wrong bindings, corrupt state
+//! and invalid input. If workerd is missing, each test fails and says how to install it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,12 +14,12 @@ use tidegate_conformance::target::cloudflare::Host;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// The virtual time at which tests begin.
+/// The virtual time at the start of a test.
 const START_MS: u64 = 1_800_000_000_000;
 
 const MINUTE_MS: u64 = 60_000;
 
-/// An address that anyone can claim to have: it must not make another of the sender.
+/// An address in headers that anyone can send. It must not change the key.
 const FORGED: &str = "203.0.113.7";
 
 async fn start(args: &[&str]) -> Result<Host> {
@@ -31,7 +31,7 @@ fn bases(host: &Host) -> Vec<String> {
     host.addresses().map(ToString::to_string).collect()
 }
 
-/// What answers: the status code, and the body.
+/// Sends a request. Returns the status code and the body of the answer.
 async fn ask(method: &str, url: &str, client_ip: Option<&str>, body: String) -> Result<(u16, String)> {
     let mut request = Request::builder().method(method).uri(url).header("x-forwarded-for", FORGED);
     if let Some(client_ip) = client_ip {
@@ -44,19 +44,19 @@ async fn ask(method: &str, url: &str, client_ip: Option<&str>, body: String) -> 
     Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }
 
-/// A page, as a client gets it.
+/// Requests a page like a client.
 async fn page(base: &str, path: &str, client_ip: &str) -> Result<(u16, String)> {
     ask("GET", &format!("{base}{path}"), Some(client_ip), String::new()).await
 }
 
-/// How a test asks for a decision.
+/// A request for a decision.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     store: &'a str,
     op: &'a str,
     key: &'a str,
     limit: u64,
-    /// In virtual time, from the start.
+    /// The virtual time since the start.
     at_ms: u64,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Asked<'a> {
         Self { at_ms, ..self }
     }
 
-    /// The limit holds for an hour.
+    /// Sends the request. Its window is one hour.
     async fn of(self, base: &str) -> Result<(u16, String)> {
         let quotas = json!([{ "algorithm": "fixed_window", "limit": self.limit, "window_ms": 3_600_000 }]);
         let policy = json!({ "name": "test", "quotas": quotas });
@@ -81,7 +81,7 @@ impl<'a> Asked<'a> {
         ask("POST", &format!("{base}/{}/_tidegate/{}", self.store, self.op), None, call.to_string()).await
     }
 
-    /// How many of a burst are admitted.
+    /// Sends a burst, and returns how many requests are admitted.
     async fn burst(self, base: &str, requests: usize) -> Result<u64> {
         let mut admitted = 0;
         for answer in join_all((0..requests).map(|_| self.of(base))).await {
@@ -105,7 +105,7 @@ async fn count(host: &Host, name: &str) -> Result<u64> {
     Ok(host.tell("counts").await?[name].as_u64().ok_or_else(|| format!("no count {name}"))?)
 }
 
-/// A figure of what an isolate says it did with Workers KV.
+/// Returns one of the statistics that an isolate reports about Workers KV.
 async fn stat(base: &str, name: &str) -> Result<u64> {
     let (_, stats) = page(base, "/debug/kv/stats", "192.0.2.1").await?;
     let figure = stats.split([' ', ',']).skip_while(|word| word.trim_end_matches(':') != name).nth(1);
@@ -116,11 +116,11 @@ const DEPLOYED: &str = "--var=TIDEGATE_TEST_MODE=off";
 const DEBUG: &str = "--var=DEBUG=on";
 
 #[tokio::test]
-async fn a_deployed_worker_limits_by_the_platforms_address_and_shows_nothing() -> Result<()> {
+async fn a_deployed_worker_limits_by_the_platforms_address_and_has_no_debug_routes() -> Result<()> {
     let host = start(&[DEPLOYED]).await?;
     let base = &bases(&host)[0];
     for (route, client) in [("/do", "192.0.2.1"), ("/do-leased", "192.0.2.2"), ("/kv", "192.0.2.3")] {
-        // The policy's burst is five, and one comes back a second.
+        // The policy allows a burst of five, and one more each second.
         let mut admitted = 0;
         for _ in 0..20 {
             let (status, body) = page(base, route, client).await?;
@@ -140,7 +140,7 @@ async fn a_deployed_worker_limits_by_the_platforms_address_and_shows_nothing() -
 }
 
 #[tokio::test]
-async fn what_a_client_has_left_is_shown_where_that_is_switched_on() -> Result<()> {
+async fn the_debug_page_shows_what_a_client_has_left_if_switched_on() -> Result<()> {
     let host = start(&[DEPLOYED, DEBUG]).await?;
     let (status, body) = page(&bases(&host)[0], "/debug/do", "192.0.2.1").await?;
     assert_eq!(status, 200, "{body}");
@@ -150,16 +150,16 @@ async fn what_a_client_has_left_is_shown_where_that_is_switched_on() -> Result<(
 }
 
 #[tokio::test]
-async fn who_has_no_address_is_a_case_of_its_own() -> Result<()> {
+async fn clients_without_an_address_share_one_key() -> Result<()> {
     let host = start(&[DEPLOYED, DEBUG]).await?;
     let base = &bases(&host)[0];
-    // None at all, as on a developer's machine; and that of a Worker which asks another, across zones.
+    // No address, as on a developer's machine; the address of a Worker in another zone; and an invalid address.
     for client_ip in [None, Some("2a06:98c0:3600::103"), Some("not an address")] {
         let (status, body) = ask("GET", &format!("{base}/debug/do"), client_ip, String::new()).await?;
         assert_eq!(status, 200, "{client_ip:?}: {body}");
         assert!(body.starts_with("ip:unknown: "), "{client_ip:?}: {body}");
     }
-    // They share one count, and take nothing from those whose address is known.
+    // Clients without an address share one key, and do not affect clients with one.
     let mut admitted = 0;
     for _ in 0..20 {
         admitted += u64::from(ask("GET", &format!("{base}/do"), None, String::new()).await?.0 == 200);
@@ -171,7 +171,7 @@ async fn who_has_no_address_is_a_case_of_its_own() -> Result<()> {
 }
 
 #[tokio::test]
-async fn each_denial_is_an_event_where_there_is_a_dataset() -> Result<()> {
+async fn each_denial_is_recorded_as_an_event_if_there_is_a_dataset() -> Result<()> {
     let host = start(&[DEPLOYED]).await?;
     let base = &bases(&host)[0];
     let mut denied = 0;
@@ -197,7 +197,7 @@ async fn each_denial_is_an_event_where_there_is_a_dataset() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_missing_binding_is_named_and_nobody_is_told_to_come_back() -> Result<()> {
+async fn a_missing_binding_is_named_in_the_error_and_answered_with_503() -> Result<()> {
     let without = ["--without=TIDEGATE", "--without=COUNTS", "--without=LIMITER_100_60"];
     let host = start(&without).await?;
     let base = &bases(&host)[0];
@@ -215,7 +215,7 @@ async fn a_missing_binding_is_named_and_nobody_is_told_to_come_back() -> Result<
 }
 
 #[tokio::test]
-async fn a_class_that_is_not_tidegates_is_told() -> Result<()> {
+async fn a_class_that_is_not_tidegates_is_reported() -> Result<()> {
     for (class, kind) in [("Stranger", "corrupt"), ("Mute", "refused")] {
         let host = start(&[&format!("--class={class}")]).await?;
         let base = &bases(&host)[0];
@@ -229,7 +229,7 @@ async fn a_class_that_is_not_tidegates_is_told() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_class_without_sqlite_is_told_where_it_belongs() -> Result<()> {
+async fn the_error_for_a_class_without_sqlite_names_new_sqlite_classes() -> Result<()> {
     let host = start(&["--without=SQLite"]).await?;
     let (kind, message) = failure(&Asked::check("do", "k", 2).of(&bases(&host)[0]).await?)?;
     assert_eq!(kind, "refused", "{message}");
@@ -239,7 +239,7 @@ async fn a_class_without_sqlite_is_told_where_it_belongs() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_panic_is_one_requests_and_no_count_is_lost() -> Result<()> {
+async fn a_panic_fails_one_request_and_loses_no_count() -> Result<()> {
     let host = start(&["--isolates=2"]).await?;
     let bases = bases(&host);
     let check = Asked::check("do", "k", 2);
@@ -247,11 +247,11 @@ async fn a_panic_is_one_requests_and_no_count_is_lost() -> Result<()> {
     for base in &bases {
         assert_eq!(ask("POST", &format!("{base}/do/_tidegate/panic"), None, String::new()).await?.0, 500);
     }
-    // The objects live in the first isolate, which has just been made anew.
+    // The objects live in the first isolate, which has just been restarted.
     assert_eq!(check.of(&bases[1]).await?.0, 200);
     assert_eq!(check.of(&bases[0]).await?.0, 429);
 
-    // What the second isolate had leased is lost: at most a slice of ten is admitted less, and nothing more.
+    // The lease of the second isolate is lost, so up to a slice of ten fewer requests are admitted, and never more.
     let leased = Asked::check("do-leased", "k", 40);
     assert_eq!(leased.of(&bases[1]).await?.0, 200);
     assert_eq!(ask("POST", &format!("{}/do/_tidegate/panic", bases[1]), None, String::new()).await?.0, 500);
@@ -283,7 +283,7 @@ async fn flood(class: &str, requests: usize) -> Result<BTreeMap<String, usize>> 
 }
 
 #[tokio::test]
-async fn a_client_that_floods_its_key_causes_no_error_on_which_a_caller_may_fail_open() -> Result<()> {
+async fn a_client_that_floods_its_key_causes_no_store_failure() -> Result<()> {
     let kinds = flood("Slow", 200).await?;
     assert_eq!(kinds.keys().collect::<Vec<_>>(), ["contended"], "{kinds:?}");
     assert!(kinds["contended"] >= 100, "{kinds:?}");
@@ -298,7 +298,7 @@ async fn an_object_that_does_not_answer_is_a_store_failure() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_evicted_object_goes_on_from_what_it_stored() -> Result<()> {
+async fn an_evicted_object_continues_from_its_stored_state() -> Result<()> {
     let host = start(&[]).await?;
     let base = &bases(&host)[0];
     let check = Asked::check("do", "k", 3);
@@ -306,7 +306,7 @@ async fn an_evicted_object_goes_on_from_what_it_stored() -> Result<()> {
     for expected in [200, 200, 200, 429, 429] {
         assert_eq!(check.of(base).await?.0, expected);
         let before = std::mem::replace(&mut made, count(&host, "objectsMade").await?);
-        assert_eq!(made, before + 1, "it was evicted, and so is another");
+        assert_eq!(made, before + 1, "each eviction must create a new object");
         host.tell("evict").await?;
     }
     host.stop().await;
@@ -314,11 +314,11 @@ async fn an_evicted_object_goes_on_from_what_it_stored() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_admitted_request_writes_one_row_and_a_denied_one_none() -> Result<()> {
+async fn an_admitted_request_writes_one_row_and_a_denied_request_writes_none() -> Result<()> {
     let host = start(&["--isolates=3"]).await?;
     let bases = bases(&host);
     let check = Asked::check("do", "k", 60);
-    // The first sets the alarm.
+    // The first request sets the alarm.
     assert_eq!(check.of(&bases[0]).await?.0, 200);
     let counts = async || -> Result<[u64; 3]> {
         let counts = host.tell("counts").await?;
@@ -338,7 +338,7 @@ async fn an_admitted_request_writes_one_row_and_a_denied_one_none() -> Result<()
 }
 
 #[tokio::test]
-async fn a_corrupt_row_is_an_error_of_its_key_alone() -> Result<()> {
+async fn a_corrupt_row_affects_only_its_key() -> Result<()> {
     let host = start(&[]).await?;
     let base = &bases(&host)[0];
     let check = Asked::check("do", "k", 3);
@@ -353,20 +353,24 @@ async fn a_corrupt_row_is_an_error_of_its_key_alone() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_corrupt_value_counts_as_nothing_found_and_is_counted() -> Result<()> {
+async fn a_corrupt_value_is_treated_as_absent_and_reported_in_the_statistics() -> Result<()> {
     let host = start(&["--isolates=2", DEBUG]).await?;
     let bases = bases(&host);
     let check = Asked::check("kv", "k", 3);
     assert_eq!(check.burst(&bases[0], 10).await?, 3);
     host.tell("corrupt").await?;
-    // Each read takes another of the four values that a key has.
+    // A key has four values, and each read selects the next one.
     for second in 0..4 {
         let later = check.peek().at_ms(2 * MINUTE_MS + 1_000 * second);
         assert_eq!(later.of(&bases[1]).await?.0, 200);
     }
     assert_eq!(stat(&bases[1], "corrupt").await?, 1);
     let later = check.at_ms(3 * MINUTE_MS);
-    assert_eq!((later.burst(&bases[1], 10).await?, later.burst(&bases[0], 10).await?), (3, 0), "each its own limit");
+    assert_eq!(
+        (later.burst(&bases[1], 10).await?, later.burst(&bases[0], 10).await?),
+        (3, 0),
+        "each location admits its own limit"
+    );
     host.stop().await;
     Ok(())
 }
@@ -388,11 +392,11 @@ async fn a_key_of_any_length_fits_the_store_and_keeps_its_own_count() -> Result<
 }
 
 #[tokio::test]
-async fn a_throttled_write_is_absorbed_counted_and_made_later() -> Result<()> {
+async fn a_throttled_write_causes_no_error_and_is_repeated_later() -> Result<()> {
     let host = start(&["--isolates=3", DEBUG]).await?;
     let bases = bases(&host);
     let keys: Vec<String> = (0..20).map(|number| format!("k{number}")).collect();
-    // At one instant: of a key's four values some are written twice.
+    // All requests arrive at one instant, so some of a key's four values are written twice.
     for key in &keys {
         for base in &bases {
             assert_eq!(Asked::check("kv", key, 1_000).of(base).await?.0, 200);
@@ -405,7 +409,8 @@ async fn a_throttled_write_is_absorbed_counted_and_made_later() -> Result<()> {
     }
     assert!(throttled > 0);
     assert_eq!(told, throttled);
-    // What was refused is written once there is room, if only by a request of another key: all come to know of all.
+    // Refused writes are repeated later, even by a request for another key. In the end, every location knows all
+    // counts.
     let all_know = async |round: u64| -> Result<bool> {
         let mut know = true;
         for (place, base) in (0..).zip(&bases) {
@@ -422,21 +427,21 @@ async fn a_throttled_write_is_absorbed_counted_and_made_later() -> Result<()> {
     let mut round = 1;
     while !all_know(round).await? {
         round += 1;
-        assert!(round < 90, "half an hour later some location does not know of the others");
+        assert!(round < 90, "half an hour later, some location does not know all counts");
     }
     host.stop().await;
     Ok(())
 }
 
 #[tokio::test]
-async fn ten_decisions_a_second_take_one_read_and_less_than_two_writes() -> Result<()> {
+async fn ten_decisions_per_second_take_at_most_one_read_and_one_write_per_second() -> Result<()> {
     let host = start(&[]).await?;
     let base = &bases(&host)[0];
     for decision in 0..600 {
         assert_eq!(Asked::check("kv", "k", 1_000).at_ms(100 * decision).of(base).await?.0, 200);
     }
     let (reads, writes) = (count(&host, "kvReads").await?, count(&host, "kvWrites").await?);
-    println!("600 decisions, 10 a second: {reads} reads, {writes} writes");
+    println!("600 decisions, 10 per second: {reads} reads, {writes} writes");
     assert!((1..=60).contains(&reads), "{reads}");
     assert!((1..=60).contains(&writes), "{writes}");
     host.stop().await;
@@ -456,7 +461,7 @@ async fn counts_are_written_after_the_response() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_counter_that_gets_and_puts_passes_the_limit_by_the_burst() -> Result<()> {
+async fn a_counter_that_gets_and_puts_exceeds_the_limit_by_the_burst() -> Result<()> {
     const LIMIT: u64 = 60;
     const REQUESTS: usize = 200;
     let host = start(&["--isolates=3"]).await?;

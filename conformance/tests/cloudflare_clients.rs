@@ -1,5 +1,4 @@
-//! What a hostile client can send to the Worker on workerd. No answer, and no kind of error, lets through more than the
-//! limit admits.
+//! Sends hostile input to the Worker on workerd. No input may get more requests admitted than the limit.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const STORES: [&str; 4] = ["do", "do-leased", "kv", "ratelimit"];
 
-/// How the body of a check begins, up to what a client controls.
+/// The start of a check's body, up to the part that a client controls.
 const START: &str = r#"{"policy":{"name":"test","quotas":[{"algorithm":"fixed_window","limit":1,"window_ms":60000}]},
     "now_ms":1800000000000,"key":""#;
 
@@ -39,7 +38,7 @@ impl Sender {
         Ok(status)
     }
 
-    /// How many of a burst of the same request are let through.
+    /// Sends a burst of identical requests, and returns how many are admitted.
     async fn burst(&self, url: &str, headers: &HeaderMap, body: &[u8], requests: usize) -> Result<u64> {
         let method = if body.is_empty() { "GET" } else { "POST" };
         let answers = join_all((0..requests).map(|_| self.send(method, url, headers.clone(), body))).await;
@@ -57,7 +56,7 @@ fn body(key: &[u8], cost: &str, token: &[u8]) -> Vec<u8> {
     body
 }
 
-/// Texts that a client may send where a key or a token belongs, as they stand in JSON.
+/// Keys and tokens that a client may send, as they appear in JSON.
 const TEXTS: [&[u8]; 8] = [
     b"",
     br"\ud800",
@@ -73,11 +72,11 @@ const COSTS: [&str; 11] =
     ["-1", "1.5", "1e300", "-0.5", "NaN", "null", "\"1\"", "18446744073709551615", "18446744073709551616", "[]", "2"];
 
 #[tokio::test]
-async fn no_address_that_a_client_claims_opens_a_page() -> Result<()> {
+async fn no_forged_address_exceeds_the_limit() -> Result<()> {
     let host = Host::start(&["--var=CAPACITY=1".into(), "--var=TIDEGATE_TEST_MODE=off".into()]).await?;
     let base = host.addresses().next().ok_or("no address")?;
     let sender = Sender::new();
-    // What is no address shares one count. So do all forwarded addresses, which anyone can make up.
+    // Invalid addresses share one key. So do all forwarded addresses, because anyone can forge them.
     let claims: [&[u8]; 8] = [
         b"2a06:98c0:3600::103",
         b"not an address",
@@ -102,7 +101,7 @@ async fn no_address_that_a_client_claims_opens_a_page() -> Result<()> {
             }
             admitted += sender.burst(&url, &headers, b"", 2).await?;
         }
-        // There are two counts, for `fe80::1` is an address. Each admits one request, and one more every second.
+        // There are two keys, because `fe80::1` is an address. Each admits one request, and one more every second.
         let most = 2 * (2 + begun.elapsed().as_secs());
         println!("/{store}: {admitted} of 360 admitted, at most {most}");
         assert!((1..=most).contains(&admitted), "/{store}: {admitted}, at most {most}");
@@ -112,7 +111,7 @@ async fn no_address_that_a_client_claims_opens_a_page() -> Result<()> {
 }
 
 #[tokio::test]
-async fn no_key_cost_or_token_opens_a_store_that_denies() -> Result<()> {
+async fn no_key_cost_or_token_gets_past_a_store_that_denies() -> Result<()> {
     away_from_a_minutes_end().await;
     let host = Host::start(&["--rate-limit=1/60".into()]).await?;
     let base = host.addresses().next().ok_or("no address")?;
@@ -123,7 +122,7 @@ async fn no_key_cost_or_token_opens_a_store_that_denies() -> Result<()> {
             let admitted = sender.burst(&url, &headers, &body(key, "1", b""), 20).await?;
             assert!(admitted <= 1, "/{store}, key {:?}: {admitted}", key.escape_ascii().to_string());
         }
-        // From here on, the key is at its limit. An isolate may keep back the one request that it has leased.
+        // After this, the key is at its limit. An isolate may hold back the one request that it has leased.
         let admitted = sender.burst(&url, &headers, &body(b"spent", "1", b""), 20).await?;
         assert!(admitted == 1 || store == "do-leased" && admitted == 0, "/{store}: {admitted}");
         for cost in COSTS {
@@ -142,7 +141,7 @@ async fn no_key_cost_or_token_opens_a_store_that_denies() -> Result<()> {
     Ok(())
 }
 
-/// The emulated binding counts by the wall clock's minutes.
+/// Waits if the minute is about to end, because the emulated binding counts by the wall clock's minutes.
 async fn away_from_a_minutes_end() {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let left = Duration::from_secs(60 - since_epoch.as_secs() % 60);

@@ -1,4 +1,4 @@
-//! `tidegate guard` ends a program together with every process that it started.
+//! `tidegate guard` ends a program and every process that it started.
 #![cfg(unix)]
 
 use std::fs;
@@ -12,10 +12,11 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Like `spin up`: a parent that starts the process which serves, and does not end it if it is killed itself.
+/// Like `spin up`: a parent that starts a serving process, which survives if the parent is killed.
 const SPIN: &str = "#!/bin/sh\nsleep 600 &\necho $! >> \"$1\"\nwait\n";
 
-/// The guard over a program named `spin`, and the file in which that writes its children's ids.
+/// Starts the guard with a program named `spin`. Returns it with the file to which the program writes its children's
+/// ids.
 fn guard(folder: &Path) -> Result<(Child, PathBuf)> {
     let (spin, ids) = (folder.join("spin"), folder.join("ids"));
     fs::write(&spin, SPIN)?;
@@ -27,7 +28,7 @@ fn guard(folder: &Path) -> Result<(Child, PathBuf)> {
     Ok((command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?, ids))
 }
 
-/// The ids of the children, once there are so many.
+/// Waits until there are `many` children, and returns their ids.
 fn children(ids: &Path, many: usize) -> Result<Vec<String>> {
     let began = Instant::now();
     loop {
@@ -36,13 +37,13 @@ fn children(ids: &Path, many: usize) -> Result<Vec<String>> {
             return Ok(found.lines().map(ToString::to_string).collect());
         }
         if began.elapsed() > PATIENCE {
-            return Err("the program starts no child".into());
+            return Err("the program started no child".into());
         }
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Whether a process ends soon: a kill takes a moment.
+/// Waits until a process ends, because a kill takes a moment. Returns whether it did.
 fn ends(id: &str) -> bool {
     let began = Instant::now();
     while is_alive(id) && began.elapsed() < PATIENCE {
@@ -53,12 +54,12 @@ fn ends(id: &str) -> bool {
 
 fn is_alive(id: &str) -> bool {
     let state = Command::new("ps").args(["-o", "stat=", "-p", id]).output().map(|output| output.stdout);
-    // A process that has ended and that nobody has waited for is a zombie.
+    // A zombie has ended, but nobody has waited for it.
     state.is_ok_and(|state| !state.is_empty() && !state.starts_with(b"Z"))
 }
 
 #[test]
-fn the_guard_ends_what_its_program_started() -> Result<()> {
+fn the_guard_ends_every_process_that_its_program_started() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (mut guard, ids) = guard(folder.path())?;
     let mut lines = BufReader::new(guard.stdout.take().ok_or("no pipe")?).lines();
@@ -69,13 +70,13 @@ fn the_guard_ends_what_its_program_started() -> Result<()> {
 
     writeln!(stdin, "restart")?;
     assert_eq!(lines.next().ok_or("no line")??, "restarted");
-    assert!(ends(&first), "the first child outlives a restart");
+    assert!(ends(&first), "the first child survived a restart");
     let second = children(&ids, 2)?.remove(1);
     assert!(is_alive(&second));
 
     drop(stdin);
     assert!(guard.wait()?.success());
-    assert!(ends(&second), "the second child outlives the guard");
+    assert!(ends(&second), "the second child survived the guard");
     assert!(!folder.path().join("state").exists());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Adapters and servers from outside this repository, checked as their authors would.
+//! Checks adapters and servers from outside this repository, as their authors would.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -16,10 +16,10 @@ use tokio::process::{Child, Command};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// So many writers that meet at every step still end.
+/// Enough attempts for all concurrent writers of a burst.
 const ATTEMPTS: u32 = 1_024;
 
-/// Rows of a SQLite database, by compare-and-swap on their bytes.
+/// A store in SQLite that compares and swaps the bytes of a row.
 struct Sqlite(Mutex<Connection>);
 
 impl Sqlite {
@@ -71,7 +71,7 @@ fn swap(rows: usize) -> Swap {
     if rows == 1 { Swap::Done } else { Swap::Conflict }
 }
 
-/// The same store, whose updates overwrite whatever was written since.
+/// The same store, but its updates overwrite concurrent writes.
 struct Overwriting(Sqlite);
 
 impl Versioned for Overwriting {
@@ -83,7 +83,7 @@ impl Versioned for Overwriting {
 
     async fn read(&self, key: &str) -> std::result::Result<Option<VersionedValue<()>>, Error> {
         let found = self.0.read(key).await?;
-        // The others read the same before this one writes.
+        // Let other requests read the same value before this one writes.
         tokio::task::yield_now().await;
         Ok(found.map(|found| VersionedValue { bytes: found.bytes, version: () }))
     }
@@ -117,7 +117,7 @@ async fn a_sqlite_adapter_passes() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_adapter_that_loses_updates_does_not_pass() -> Result<()> {
+async fn an_adapter_that_loses_updates_fails() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let limiter = VersionedLimiter::new(Overwriting(Sqlite::open(&folder.path().join("counts.sqlite"))?));
     let report = Suite::shipped()?.filter("token-bucket/*").check("overwriting", [limiter]).await?;
@@ -128,8 +128,8 @@ async fn an_adapter_that_loses_updates_does_not_pass() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limiter_is_held_to_what_it_declares() -> Result<()> {
-    /// Says that it cannot refund, and can.
+async fn a_limiter_that_supports_more_than_it_declares_fails() -> Result<()> {
+    /// Declares that it does not support refunds, but does.
     struct Modest(MemoryLimiter);
     impl Limiter for Modest {
         fn capabilities(&self) -> Capabilities {
@@ -158,7 +158,7 @@ async fn a_limiter_is_held_to_what_it_declares() -> Result<()> {
     Ok(())
 }
 
-/// The native guest, as anyone's server: it ends with this test.
+/// Starts the native guest as a server. It ends with this test.
 async fn server() -> Result<(Child, String)> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let built = Command::new(cargo)
@@ -173,7 +173,7 @@ async fn server() -> Result<(Child, String)> {
     Ok((guest, address))
 }
 
-/// Runs `tidegate run` on servers at these URLs, and returns its exit code and what it said.
+/// Runs `tidegate run` with these URLs. Returns the exit code and the output.
 async fn run(urls: &[&str], declaration: &str) -> Result<(Option<i32>, String)> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("declared.json");
@@ -191,7 +191,7 @@ async fn run(urls: &[&str], declaration: &str) -> Result<(Option<i32>, String)> 
 }
 
 #[tokio::test]
-async fn a_server_at_a_url_is_held_to_its_declaration() -> Result<()> {
+async fn a_server_must_meet_its_declaration() -> Result<()> {
     let (mut guest, url) = server().await?;
     let trips = MemoryLimiter::new().capabilities().round_trips;
     let exact = format!(r#"{{ "accuracy": "exact", "round_trips": {trips}, "forgets_on_virtual_time": true }}"#);
@@ -208,7 +208,7 @@ async fn a_server_at_a_url_is_held_to_its_declaration() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_wrong_declaration_or_url_is_told() -> Result<()> {
+async fn a_wrong_declaration_or_url_is_reported() -> Result<()> {
     let exact = r#"{ "accuracy": "exact" }"#;
     for (url, declaration, right) in [
         ("http://127.0.0.1:1", r#"{ "accuracy": "exactly" }"#, "declared.json: accuracy: unknown variant `exactly`"),
@@ -218,8 +218,8 @@ async fn a_wrong_declaration_or_url_is_told() -> Result<()> {
             "declared.json: ceiling: an approximate limiter has one",
         ),
         ("http://127.0.0.1:1", "no JSON", "declared.json: expected"),
-        ("ftp://127.0.0.1", exact, "--url \"ftp://127.0.0.1\" is no http:// URL"),
-        ("here", exact, "--url \"here\" is no http:// URL"),
+        ("ftp://127.0.0.1", exact, "--url \"ftp://127.0.0.1\" is not an http:// URL"),
+        ("here", exact, "--url \"here\" is not an http:// URL"),
         ("http://127.0.0.1:1", exact, "--url: http://127.0.0.1:1/_tidegate/capabilities: "),
     ] {
         let (code, said) = run(&[url], declaration).await?;

@@ -1,10 +1,10 @@
-//! The root README shows the Worker that the suite builds.
+//! The README of the repository contains the Worker that the suite builds.
 
 use std::fs;
 use std::path::Path;
 
 #[test]
-fn the_readmes_worker_is_the_one_that_is_built() -> std::io::Result<()> {
+fn the_worker_in_the_readme_is_the_one_that_is_built() -> std::io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (readme, worker) = (
         fs::read_to_string(root.join("README.md"))?,

@@ -1,4 +1,4 @@
-//! `fixtures/schema.json` says what the loader does.
+//! `fixtures/schema.json` and the loader accept the same fixtures.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn schema() -> Result<Validator> {
     Ok(jsonschema::draft202012::new(&serde_json::from_str(&text)?)?)
 }
 
-/// What the loader says of one document.
+/// Loads one document.
 fn loaded(document: &str) -> Result<std::result::Result<(), String>> {
     let folder = tempfile::tempdir()?;
     let id = if document.contains("requests/") { "requests/b" } else { "a/b" };
@@ -56,7 +56,7 @@ fn every_fixture_is_valid() -> Result<()> {
 }
 
 #[test]
-fn both_take_what_is_right() -> Result<()> {
+fn schema_and_loader_accept_valid_fixtures() -> Result<()> {
     let schema = schema()?;
     let step = |fields: &str| DECISION.replace("\"at_ms\": 0", &format!("\"at_ms\": 0, {fields}"));
     let right = [
@@ -75,7 +75,7 @@ fn both_take_what_is_right() -> Result<()> {
 }
 
 #[test]
-fn both_refuse_what_is_wrong() -> Result<()> {
+fn schema_and_loader_reject_invalid_fixtures() -> Result<()> {
     let schema = schema()?;
     let step = |fields: &str| DECISION.replace("\"at_ms\": 0", &format!("\"at_ms\": 0, {fields}"));
     let wrong = [
@@ -112,8 +112,8 @@ fn both_refuse_what_is_wrong() -> Result<()> {
         REQUEST.replace("\"about\"", "\"ipv6_prefix\": 300, \"about\""),
     ];
     for document in &wrong {
-        assert!(loaded(document)?.is_err(), "the loader takes {document}");
-        assert!(!schema.is_valid(&serde_json::from_str(document)?), "the schema takes {document}");
+        assert!(loaded(document)?.is_err(), "the loader accepts {document}");
+        assert!(!schema.is_valid(&serde_json::from_str(document)?), "the schema accepts {document}");
     }
     Ok(())
 }

@@ -12,18 +12,18 @@ use tempfile::TempDir;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// What the scripts use of a system. Neither redis-server nor any Rust is among it.
+/// The programs that the scripts use. redis-server and Rust are not among them.
 const PROGRAMS: &[&str] =
     &["cat", "cmp", "cp", "date", "dirname", "env", "grep", "id", "ls", "mkdir", "printf", "sed", "sh", "tr"];
 
-/// Who runs the setup. `nobody` needs root, which can become anyone.
+/// The user who runs the setup.
 #[derive(Clone, Copy, PartialEq)]
 enum User {
     Root,
     Nobody,
 }
 
-/// A checkout on a system without Redis, where `sudo` and `apt-get` only write down how they were called.
+/// A checkout on a system without Redis. `sudo` and `apt-get` only record how they were called.
 struct System {
     folder: TempDir,
 }
@@ -57,7 +57,7 @@ impl System {
         Ok(Self { folder })
     }
 
-    /// Runs the setup of Redis, and returns what it said and what it called.
+    /// Runs the setup for Redis. Returns its output and the recorded calls.
     fn run(&self, user: User, consent: Option<&str>, answer: Option<&str>) -> Result<(String, String)> {
         fs::write(self.folder.path().join("calls"), "")?;
         let script = self.folder.path().join("conformance/setup.sh");
@@ -68,7 +68,7 @@ impl System {
         command.arg("-i").arg(format!("PATH={}", self.folder.path().join("path").display()));
         command.args(consent.map(|consent| format!("TIDEGATE_SETUP={consent}")));
         match answer {
-            // `script` gives it a terminal.
+            // `script` provides a terminal.
             Some(_) => command.args(["/usr/bin/script", "--quiet", "--return", "--command"]),
             None => command.arg("/bin/sh").arg("-c"),
         };
@@ -103,7 +103,7 @@ fn without_a_terminal_it_prints_the_commands_and_runs_none() -> Result<()> {
 }
 
 #[test]
-fn on_a_terminal_it_asks_once_and_heeds_the_answer() -> Result<()> {
+fn on_a_terminal_it_asks_once_and_obeys_the_answer() -> Result<()> {
     let system = System::new()?;
     let (said, calls) = system.run(User::Nobody, None, Some("n"))?;
     assert_eq!(said.matches("[y/N]").count(), 1, "{said}");
@@ -127,7 +127,7 @@ fn the_variable_answers_beforehand() -> Result<()> {
 }
 
 #[test]
-fn root_is_told_and_not_asked() -> Result<()> {
+fn root_sees_the_changes_and_is_not_asked() -> Result<()> {
     if !is_root()? {
         return Ok(());
     }

@@ -25,7 +25,7 @@ export function suite(make) {
       if (verdict.error) return failure(503, verdict.error);
       const quotas = verdict.quotas.map(({ limit, remaining, resetAfterMs }) => ({ limit, remaining, reset_after_ms: resetAfterMs }));
       const { status, binding, retryAfterMs: retry_after_ms, delayMs: delay_ms } = verdict;
-      // The status and the fields are those that a client would get. The body is the suite's.
+      // The status and the fields are those that a client would get. The body is the suite's answer.
       const { headers, status: code } = verdict.response ?? verdict.onto(new Response());
       headers.set("content-type", "application/json");
       return new Response(JSON.stringify({ decision: { status, binding, quotas, retry_after_ms, delay_ms } }), { status: code, headers });

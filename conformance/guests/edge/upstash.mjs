@@ -13,7 +13,7 @@ const tidegate = new Tidegate({
   policy: { name: "hello", quotas: [{ algorithm: "token_bucket", capacity: 20, refill: 10, per_ms: 1000 }] },
 });
 
-// A test's virtual time stands still while the database's goes on, and a test has many requests under way at once.
+// In tests, virtual time stands still while the database's clock advances, and many requests are in flight.
 const inTests = suite((options) => new Tidegate({ url, token, failMode: "closed", clock: "caller", deadlineMs: 20_000, minTtlMs: 3_600_000, ...options }));
 
 /** @param {Request} request */

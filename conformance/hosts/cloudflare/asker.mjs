@@ -1,18 +1,18 @@
-// One Worker in front of both kinds of objects. It asks Tidegate's object what Tidegate's Worker asks it, and calls the peer's,
-// so that its two routes differ by the objects only.
+// One Worker in front of both kinds of objects. It sends Tidegate's object the same question as Tidegate's Worker, and
+// calls the peer's object. So its two routes differ only in the objects.
 
 import { DurableObject } from "cloudflare:workers";
 
 let question;
 
-/** How the answer to an admitted check begins: version 2, and flags of which the first is set. */
+/** The start of the answer to an admitted check: version 2, and flags with the first one set. */
 const ADMITTED = /^020[13]/;
 
 /** Stands in for Tidegate's object once, and records what it is asked. */
 export class Recorder extends DurableObject {
   answer(asked) {
     question = asked;
-    // Admitted at the epoch, at the cost of 1.
+    // Admitted at the epoch with a cost of 1.
     return "0201" + "0000000000000000" + "0100000000000000";
   }
 }
@@ -53,7 +53,7 @@ function questionFor(number) {
   const hex = Array.from(suffix, (digit) => digit.charCodeAt(0).toString(16)).join("");
   const lengthHex = (length + suffix.length).toString(16).padStart(4, "0");
   const [header, key] = [question.slice(0, 4), question.slice(8, 8 + 2 * length)];
-  // The least time to keep a row is last: 3,600,000 ms.
+  // The last field is the minimum time to keep a row: 3,600,000 ms.
   const rest = question.slice(8 + 2 * length, -16) + "80ee360000000000";
   return header + lengthHex.slice(2) + lengthHex.slice(0, 2) + key + hex + rest;
 }

@@ -1,13 +1,14 @@
-// Measures a built Worker beside a peer in the same workerd, and what it weighs:
+// Compares the speed of a built Worker with a peer in the same workerd, and measures its size:
 //
 //   node bench.mjs --built FOLDER --one FOLDER --least FOLDER [--rounds N] [--keys N] [speed] [size] [keys]
 //
-// The folders are what worker-build made of conformance/guests/cloudflare, cloudflare-one and cloudflare-least. The peer is
-// peer.mjs.
+// The folders contain the output of worker-build for conformance/guests/cloudflare, cloudflare-one and
+// cloudflare-least. The peer is peer.mjs.
 //
-// `speed` measures the routes in turn and compares medians of the rounds. Within workerd, caller.mjs asks over service bindings.
-// Over HTTP, this process asks, and the connection and the client use the same cores. For the objects alone, asker.mjs asks: one
-// Worker for both. `keys` measures one object whose keys grow to a million, or as many as --keys says. It takes minutes.
+// `speed` measures the routes in turn and compares the medians of the rounds. Within workerd, caller.mjs calls the
+// Workers over service bindings. Over HTTP, this process calls them, and the client uses the same cores. For the
+// objects alone, asker.mjs calls both kinds from one Worker. `keys` measures one object while its keys grow to a
+// million, or to --keys. It takes minutes.
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
@@ -17,21 +18,21 @@ import { transformSync } from "esbuild";
 import { Log, LogLevel, Miniflare } from "miniflare";
 import { Pool } from "undici";
 
-// Objects are stored in memory where there is such a folder. Otherwise the disk's commits take longer than all else.
+// Store objects in memory if this folder exists. Otherwise, syncing the disk takes longer than everything else.
 if (existsSync("/dev/shm")) process.env.TMPDIR = "/dev/shm";
 
 const IN_FLIGHT = 50;
 const ROUND_MS = 300;
-/** Over HTTP, one after another: of each route, after a tenth as many to warm up. */
+/** Sequential requests per route over HTTP, after a warm-up with a tenth as many. */
 const CALLS = 2_000;
-/** Within workerd: of each route in each round, after half as many to warm up. */
+/** Requests per route and round within workerd, after a warm-up with half as many. */
 const CALLS_IN_TURN = 500;
-/** Of each route before anything is measured, so that V8 has optimised the code, as it has in a Worker that lives longer. */
+/** Warm-up requests per route, so that V8 has optimised the code, as in a long-lived Worker. */
 const CALLS_BEFORE = 12_000;
-/** The number of clients. All their objects are awake before anything is measured. */
+/** The number of clients. All their objects are in memory before the measurement. */
 const CLIENTS = 200;
 const CAPACITY = 1_000_000_000;
-/** What an isolate leases at most: little of the capacity, and more than arrives during a call for the next lease. */
+/** The largest lease of an isolate: a small part of the capacity, and more than arrives during the call for the next lease. */
 const SLICE = 1_000;
 const REFILL_PER_MS = 1_000;
 /** The entry of the Worker that is measured. */
@@ -52,7 +53,7 @@ const ASKER = {
 };
 /** Tidegate's Worker, whose question asker.mjs records once. */
 const RECORDED = { ...TIDEGATE, durableObjects: { TIDEGATE: { className: "Recorder", scriptName: "asker" } } };
-/** What caller.mjs asks. */
+/** The routes that caller.mjs calls. */
 const WITHIN = {
   object: { worker: "ASKER", path: "/tidegate" },
   peerObject: { worker: "ASKER", path: "/" },
@@ -120,7 +121,7 @@ async function speed() {
       exact: (client) => ask(ours, "/do", client),
       leased: (client) => ask(ours, "/do-leased", client),
       peer: (client) => ask(theirs, "/", client),
-      // The least that any limiter takes: a Worker that asks nothing.
+      // A Worker without a limiter is the lower bound.
       floor: (client) => ask(theirs, "/unlimited", client),
     };
     await ask(recorded, "/do", "198.51.100.0");
@@ -143,7 +144,7 @@ async function speed() {
   }
 }
 
-/** Microseconds a step of one object takes from a Worker in the same workerd, one after another, as its keys grow. */
+/** Measures the microseconds per sequential call to one object from a Worker in the same workerd, as its keys grow. */
 async function keys() {
   const miniflare = await start();
   try {
@@ -203,7 +204,7 @@ async function within(caller, how, inFlight, clients) {
   const compare = (what, place, targets) => {
     const us = (name) => taken[name].map((turn) => turn[place]);
     const beside = (what, ours, theirs, target) => {
-      // Of what was measured in one round: machines grow faster and slower meanwhile.
+      // Compare within each round, because the speed of a machine changes over time.
       const ratios = us(theirs).map((their, round) => their / us(ours)[round]);
       const [our, their, ratio] = [us(ours), us(theirs), ratios].map(median);
       row(what, `${our.toFixed(0)} us`, `${their.toFixed(0)} us`, ratio.toFixed(2), target);
@@ -211,7 +212,7 @@ async function within(caller, how, inFlight, clients) {
     beside(`${what}, ${how}: the object`, "object", "peerObject", targets.exact);
     beside("  the Worker and its object", "exact", "peer", targets.exact);
     beside("  the Worker, leased", "leased", "peer", targets.leased);
-    beside("    for comparison: the least Rust Worker", "least", "peer", "");
+    beside("    for comparison: the smallest Rust Worker", "least", "peer", "");
     beside("    for comparison: a Worker that limits nothing", "floor", "peer", "");
   };
   compare("within workerd", 0, { exact: ">= 1.00, theirs by ours", leased: ">= 3.00" });
@@ -225,7 +226,7 @@ async function askWithin(caller, route, calls, inFlight, clients) {
   if (statusCode !== 200) throw new Error(`the caller answered ${statusCode} ${text}`);
 }
 
-/** The processor time that workerd has used; 0 if the system does not tell. */
+/** The processor time that workerd has used, or 0 if the system does not report it. */
 function processorUs() {
   const workerd = workerdPid();
   if (workerd === undefined) return 0;
@@ -233,7 +234,7 @@ function processorUs() {
   return threads.reduce((sum, ns) => sum + Number(ns.split(" ")[0]), 0) / 1_000;
 }
 
-/** The memory that workerd uses; 0 if the system does not tell. */
+/** The memory that workerd uses, or 0 if the system does not report it. */
 function rssKib() {
   return Number(proc(`/proc/${workerdPid()}/status`).match(/VmRSS:\s+(\d+)/)?.[1] ?? 0);
 }
@@ -243,7 +244,7 @@ function workerdPid() {
   return children.find((pid) => proc(`/proc/${pid}/comm`).trim() === "workerd");
 }
 
-/** A file of /proc; empty if the system has none, or the thread has just ended. */
+/** Reads a file in /proc. Empty if it does not exist, for example because the thread has just ended. */
 function proc(file) {
   try {
     return readFileSync(file, "utf8");
@@ -252,7 +253,7 @@ function proc(file) {
   }
 }
 
-/** Measures one decision after another, of each route in turn. */
+/** Measures sequential decisions on each route in turn. */
 async function latency(routes) {
   const taken = Object.fromEntries(Object.keys(routes).map((name) => [name, []]));
   for (let call = 0; call < CALLS * 1.1; call += 1) {
@@ -299,7 +300,7 @@ async function perSecond(route, clients) {
   return (done / (performance.now() - began)) * 1_000;
 }
 
-/** Asks for a decision. No client comes near its limit, so an answer other than "allowed" is an error. */
+/** Requests a decision. No client reaches its limit, so an answer other than "allowed" is an error. */
 async function ask(pool, path, client) {
   const { statusCode, body } = await pool.request({ path, method: "GET", headers: { "cf-connecting-ip": client } });
   const text = await body.text();
@@ -339,7 +340,7 @@ function size() {
   const least = kib(args.least);
   const beside = (what, size, target) =>
     row(what, `${size.toFixed(1)} KiB`, `${least.toFixed(1)} KiB`, `+${(size - least).toFixed(1)}`, target);
-  beside("gzipped Worker against the least there can be", kib(args.built, readFileSync(ENTRY, "utf8")), "<= +40 KiB");
+  beside("gzipped Worker, compared with the smallest one", kib(args.built, readFileSync(ENTRY, "utf8")), "<= +40 KiB");
   beside("  for comparison: with one exact limit and nothing else", kib(args.one), "");
 }
 

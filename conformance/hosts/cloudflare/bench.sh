@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the Worker, one with a single limit, and the least Worker, as `wrangler deploy` would, and measures them. Takes the
-# arguments of bench.mjs.
+# Builds three Workers as `wrangler deploy` would, and measures them: the guest, one with a single limit, and the
+# smallest one. Passes its arguments to bench.mjs.
 set -eu
 cd "$(dirname "$0")/../../.." || exit
 
@@ -8,7 +8,7 @@ host=$PWD/conformance/hosts/cloudflare
 deployed=$PWD/target/deployed
 
 for tool in "$host/node_modules/.bin/workerd" target/tools/bin/worker-build; do
-    [ -e "$tool" ] || { echo "$tool is missing; run conformance/setup.sh, which installs it or says why it cannot" >&2 && exit 1; }
+    [ -e "$tool" ] || { echo "$tool is missing; run conformance/setup.sh to install it" >&2 && exit 1; }
 done
 
 # shellcheck source=conformance/setup/rust.sh
@@ -16,8 +16,8 @@ done
 use_rust_for wasm32-unknown-unknown
 
 export CARGO_TARGET_DIR="$deployed" WASM_BINDGEN_BIN="$PWD/target/tools/bin/wasm-bindgen" ESBUILD_BIN="$host/node_modules/.bin/esbuild"
-# wasm-opt comes from npm's binaryen, of the version that worker-build would fetch. Without it all Workers are measured as the
-# linker leaves them.
+# wasm-opt comes from npm's binaryen, in the version that worker-build would download. Without it, the Workers are
+# measured without this optimisation.
 wasm_opt=$(command -v "${WASM_OPT_BIN:-$PWD/adapters/npm/node_modules/.bin/wasm-opt}") && opt= || opt=--no-opt
 export WASM_OPT_BIN="$wasm_opt"
 for guest in cloudflare cloudflare-one cloudflare-least; do

@@ -1,4 +1,4 @@
-// Asks another Worker for many decisions in one request of its own, which measures them without a client and its connections.
+// Calls another Worker many times within one request. This measures decisions without a client and its connections.
 
 export default {
   async fetch(request, env) {
@@ -9,7 +9,7 @@ export default {
         const headers = { "cf-connecting-ip": clients[next++ % clients.length] };
         const response = await env[worker].fetch(`https://bench.invalid${path}`, { headers });
         const text = await response.text();
-        // No client comes near its limit, so any other answer is an error.
+        // No client reaches its limit, so any other answer is an error.
         if (response.status !== 200 || text !== "allowed\n") throw new Error(`${path} answered ${response.status} ${text}`);
       }
     };

@@ -1,8 +1,8 @@
-// Miniflare's way to a binding of one's own: the real KV binding, with the Worker in kv.mjs behind it.
+// A Miniflare plugin that provides the real KV binding with the Worker in kv.mjs behind it.
 
 const KV_WORKER = "core:user:kv";
 
-/** The namespace bound as `name`, as `location` sees it. */
+/** Binds the namespace as `name`, as seen from `location`. */
 export function kvNamespace(name, location) {
   return { name, type: "kv", plugin: { package: import.meta.filename, name: "kv-locations" }, options: { location } };
 }

@@ -1,13 +1,13 @@
-// Workers KV as Cloudflare documents it, in the place of an emulation that shows every write everywhere at once. It is
-// a Worker behind the guest's real KV binding:
+// Emulates Workers KV as Cloudflare documents it. Miniflare's own emulation shows every write everywhere at once. This
+// is a Worker behind the guest's real KV binding:
 //
-// - a location sees its own writes at once, another's once the delay has passed;
-// - what it read it answers again until its cache is over, that there was nothing, too;
-// - a key takes one write a second, and the next is 429;
-// - a key is at most 512 bytes, a value lives at least 60 s.
+// - A location sees its own writes at once, and other locations' writes after a delay.
+// - A location caches what it reads, including the absence of a value.
+// - A key accepts one write per second. Further writes are answered with 429.
+// - A key has at most 512 bytes, and a value lives for at least 60 s.
 //
-// Time is virtual: each operation brings its own in front of the key, as in `1800000000000|key`. One that brings none
-// goes by the wall clock.
+// Time is virtual: each operation puts its time in front of the key, as in `1800000000000|key`. Without it, the wall
+// clock applies.
 
 import { WorkerEntrypoint } from "cloudflare:workers";
 
@@ -18,13 +18,13 @@ const WRITE_SPACING_MS = 1_000;
 const TTL_MIN_S = 60;
 const KEY_BYTES_MAX = 512;
 
-/** Of each key, its writes in the order they came: `{ at, location, value, until }`. */
+/** The writes to each key in the order of their arrival: `{ at, location, value, until }`. */
 const written = new Map();
-/** What each location answers again: `{ until, value }`. */
+/** The cached reads of each location: `{ until, value }`. */
 const cached = new Map();
 const counts = { kvReads: 0, kvWrites: 0, kvThrottled: 0, kvKeyBytesMax: 0 };
 
-/** The namespace, as one location sees it. */
+/** The namespace as seen from one location. */
 export class Location extends WorkerEntrypoint {
   async fetch(request) {
     const url = new URL(request.url);
@@ -90,7 +90,7 @@ function refused(status, statusText) {
   return new Response(statusText, { status, statusText });
 }
 
-/** What the suite asks of it, past the binding. */
+/** Answers the suite's own requests, which do not use the binding. */
 export default {
   fetch(request) {
     switch (new URL(request.url).pathname) {

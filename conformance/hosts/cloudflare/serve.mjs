@@ -3,15 +3,15 @@
 //   node serve.mjs --guest FOLDER --built FOLDER [--isolates N] [--rate-limit LIMIT/SECONDS]... [--var NAME=VALUE]...
 //       [--without BINDING]... [--class CLASS]
 //
-// Each isolate is a location. Isolates share the Worker's Durable Objects, and Workers KV, where a location reads late what
-// another one wrote. The bindings are those of the guest's wrangler.jsonc, except those named by --without. Objects are of
-// the class that it names, or of --class, and have SQLite storage except with `--without SQLite`. When all isolates answer,
-// their addresses are printed on one line.
+// Each isolate is a location. Isolates share the Worker's Durable Objects and Workers KV. In Workers KV, a location
+// sees the writes of other locations after a delay. The bindings are those in the guest's wrangler.jsonc, except those
+// named by --without. The class of the objects is the one in that file, or --class. They have SQLite storage except
+// with `--without SQLite`. When all isolates answer, their addresses are printed on one line.
 //
-// Each word on standard input is answered by a line of JSON. `counts` returns what the guest did with its bindings, and
-// `hosts` the addresses at which watch.mjs answers for each isolate. `evict` drops all objects from memory, `corrupt`
-// overwrites everything that is stored, and `restart` kills workerd and starts it again. When standard input ends, workerd
-// and this process end.
+// Each command on standard input is answered with a line of JSON. `counts` returns the guest's operations on its
+// bindings, and `hosts` returns the addresses at which watch.mjs answers for each isolate. `evict` drops all objects
+// from memory, `corrupt` overwrites everything that is stored, and `restart` kills workerd and starts it again. When
+// standard input closes, workerd and this process end.
 
 import childProcess from "node:child_process";
 import { once } from "node:events";
@@ -53,7 +53,7 @@ const { spawn } = childProcess;
 let workerd;
 childProcess.spawn = (...started) => (workerd = spawn(...started));
 
-// For everything that is stored, and for what Miniflare would leave behind.
+// The folder for everything that is stored, and for temporary files that Miniflare would leave behind.
 const folder = mkdtempSync(path.join(tmpdir(), "tidegate-workerd-"));
 process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
 process.env.TMPDIR = folder;
@@ -100,7 +100,7 @@ function evict() {
   return ask(names[0], "Host", "evict");
 }
 
-/** Kills workerd without a chance to tidy up. The new one listens on the same addresses. */
+/** Kills workerd with SIGKILL, and starts it again on the same addresses. */
 async function restart() {
   const ended = once(workerd, "exit");
   workerd.kill("SIGKILL");

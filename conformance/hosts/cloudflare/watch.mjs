@@ -1,4 +1,4 @@
-// The guest's Worker, with what it does at its bindings counted for the suite, and classes of objects that misbehave.
+// Wraps the guest's Worker to count the operations on its bindings. Also contains object classes that misbehave.
 
 import { DurableObject, WorkerEntrypoint, env } from "cloudflare:workers";
 import unsafe from "workerd:unsafe";
@@ -61,7 +61,7 @@ export class Tidegate extends DurableObject {
   }
 }
 
-/** Serves one call at a time, 20 a second. */
+/** Serves one call at a time, 20 per second. */
 export class Slow extends Tidegate {
   last = Promise.resolve();
 

@@ -2,10 +2,12 @@
 //
 //   node blobs-server.mjs
 //
-// It is the BlobsServer of @netlify/blobs with two properties of Netlify's own service added. Every value comes with an ETag,
-// made of the value and not of the file's time, which two writes may share. Conditional writes are atomic.
+// This is the BlobsServer of @netlify/blobs with two properties of Netlify's own service. Every value has an ETag,
+// which is derived from the value and not from the file's time, because two writes may have the same time. Conditional
+// writes are atomic.
 //
-// It prints its address. It answers each line on standard input with the number of requests so far, and ends with it.
+// It prints its address. It answers each line on standard input with the number of requests so far, and ends when
+// standard input closes.
 
 import { createHash } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";

@@ -1,4 +1,4 @@
-// Bundles a guest as a platform's builder does.
+// Bundles a guest like a platform's builder.
 
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -7,7 +7,7 @@ import { build } from "esbuild";
 const here = path.dirname(fileURLToPath(import.meta.url));
 const guests = path.join(here, "../../guests/edge");
 
-/** The code of a guest's module. The options contain the conditions with which the platform resolves packages. */
+/** Returns the bundled code of a guest. The options contain the conditions with which the platform resolves packages. */
 export async function bundle(guest, options) {
   const { outputFiles } = await build({
     entryPoints: [path.join(guests, guest)],

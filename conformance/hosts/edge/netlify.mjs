@@ -3,7 +3,7 @@
 //   node netlify.mjs --url URL --token TOKEN [--test-mode]
 //   node netlify.mjs --blobs URL [--test-mode]
 //
-// It prints its address, and ends when standard input does.
+// It prints its address, and ends when standard input closes.
 
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -34,7 +34,7 @@ writeFileSync(
    Deno.exit(0);`,
 );
 
-// Netlify tells a function in this variable where the site's blobs are.
+// Netlify passes the address of the site's blobs to a function in this variable.
 const context = { edgeURL: args.blobs, uncachedEdgeURL: args.blobs, token: "conformance", siteID: "conformance" };
 const env = {
   ...process.env,

@@ -2,7 +2,7 @@
 //
 //   node node.mjs --url URL --token TOKEN [--test-mode]
 //
-// It prints its address, and ends when standard input does.
+// It prints its address, and ends when standard input closes.
 
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -29,7 +29,7 @@ writeFileSync(file, await bundle("upstash.mjs", { format: "esm", platform: "node
 const { default: app } = await import(pathToFileURL(file));
 rmSync(folder, { recursive: true, force: true });
 
-/** The request as the app gets it. Node.js gives the fields as a flat list of names and values. */
+/** Converts the request for the app. Node.js provides the fields as a flat list of names and values. */
 function received(message) {
   const { method, url, rawHeaders } = message;
   const headers = new Headers();

@@ -2,7 +2,7 @@
 //
 //   node vercel.mjs --url URL --token TOKEN [--test-mode]
 //
-// It prints its address, and ends when standard input does.
+// It prints its address, and ends when standard input closes.
 
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -13,7 +13,8 @@ const { values: args } = parseArgs({
   options: { url: { type: "string" }, token: { type: "string" }, "test-mode": { type: "boolean", default: false } },
 });
 
-// Vercel's builder takes `.wasm?module` out of the bundle, and its runtime provides the compiled module under a global name.
+// Vercel's builder removes `.wasm?module` from the bundle, and its runtime provides the compiled module as a global
+// variable.
 const modules = {};
 const wasm = {
   name: "wasm",

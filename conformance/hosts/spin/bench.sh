@@ -8,7 +8,7 @@ target=wasm32-wasip1
 . conformance/setup/rust.sh
 
 built=target/deployed
-# In their own folders, as `spin build` does, which use those folders' profile.
+# Build in the guests' own folders, as `spin build` does, to use their profiles.
 for guest in spin spin-least; do
     (use_rust_for $target && cd "conformance/guests/$guest" && cargo build --quiet --release --target $target --target-dir "../../../$built")
 done

@@ -1,4 +1,5 @@
-// Upstash's own clients, unchanged, against the endpoint: node clients.mjs URL TOKEN. Ends with 0 if all is as they expect.
+// Runs Upstash's own unmodified clients against the endpoint: node clients.mjs URL TOKEN. Exits with 0 if all answers
+// are right.
 
 import assert from "node:assert/strict";
 
@@ -36,7 +37,7 @@ for (const responseEncoding of ["base64", false]) {
   const [cursor, keys] = await redis.scan(0, { match: "text:*", count: 1_000 });
   assert.deepEqual([cursor, keys.length], ["0", texts.length]);
 
-  // Pipelines, transactions, and what of each goes wrong.
+  // Pipelines and transactions, with errors in each.
   const pipeline = redis.pipeline().set("p", 1).incr("p").get("p").get("nothing");
   assert.deepEqual(await pipeline.exec(), ["OK", 2, 2, null]);
   const transaction = redis.multi().set("t", 1).incrby("t", 2).lrange("list", 0, 1);
@@ -65,7 +66,7 @@ for (const responseEncoding of ["base64", false]) {
 
 await assert.rejects(new Redis({ ...options, token: "wrong" }).get("a"), /WRONGPASS invalid or missing auth token/);
 
-// Commands in the path, the token as a parameter, and bodies that are none.
+// Commands in the path, the token as a parameter, and invalid bodies.
 const fetched = async (path, init = {}) => {
   const response = await fetch(`${url}${path}`, init);
   return [response.status, await response.json()];
@@ -95,7 +96,7 @@ for (const [path, body, status] of [
 assert.equal((await fetched("/", { headers }))[0], 400);
 assert.deepEqual(await fetched("/get/a"), [401, { error: "WRONGPASS invalid or missing auth token" }]);
 
-// Ratelimit by each of its algorithms: what it lets through of a burst is its limit.
+// Ratelimit with each of its algorithms admits exactly its limit of a burst.
 for (const [name, limiter] of Object.entries({
   fixed: Ratelimit.fixedWindow(10, "1 h"),
   sliding: Ratelimit.slidingWindow(10, "1 h"),

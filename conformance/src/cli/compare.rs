@@ -8,7 +8,7 @@ use crate::report::{Report, SCHEMA};
 pub(super) struct Args {
     /// The earlier report.json.
     before: PathBuf,
-    /// The later one.
+    /// The later report.json.
     after: PathBuf,
 }
 
@@ -18,7 +18,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         println!("{change}");
     }
     let worse = changes.iter().filter(|change| change.worse).count();
-    println!("{}, {worse} for the worse", counted(changes.len(), "change"));
+    println!("{}, {worse} of them worse", counted(changes.len(), "change"));
     if worse > 0 { Err(Failure::Failed) } else { Ok(()) }
 }
 

@@ -9,12 +9,12 @@ use crate::run::prepare;
 pub(super) struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// Name every fixture that catches a mutant, not only the first few.
+    /// List all fixtures that catch a mutant, not only the first few.
     #[arg(long)]
     all: bool,
 }
 
-/// Fixtures that a row names unless all are asked for.
+/// The most fixtures that a row lists without `--all`.
 const NAMED: usize = 3;
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
@@ -24,7 +24,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let false_alarms = mutants::false_alarms(&cases).await;
         let mut table = Table::new();
         table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_header(["mutant", "what is broken", "caught by", "which are"]);
+        table.set_header(["mutant", "what is broken", "caught by", "fixtures"]);
         let all = mutants::all();
         let (mut survivors, mut sharp) = (Vec::new(), vec![false; cases.len()]);
         for mutant in &all {
@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             println!("survived: {}", survivors.join(", "));
         }
         if !false_alarms.is_empty() {
-            println!("false alarms, for the right limiter fails them: {}", false_alarms.join(", "));
+            println!("false alarms (the correct limiter fails these fixtures): {}", false_alarms.join(", "));
         }
         if survivors.is_empty() && false_alarms.is_empty() { Ok(()) } else { Err(Failure::Failed) }
     })?

@@ -1,4 +1,4 @@
-//! Progress on standard error: a line for each target, and on a terminal a bar for the one that runs.
+//! Progress on standard error: a line for each target and, on a terminal, a bar for the running one.
 
 use std::io::{IsTerminal as _, stderr};
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use crate::report::{FixtureReport, TargetReport};
 /// The terminal, which the bar shares with the lines above it.
 static TERMINAL: LazyLock<Option<MultiProgress>> = LazyLock::new(|| stderr().is_terminal().then(MultiProgress::new));
 
-/// Prints a line, above the bar if there is one.
+/// Prints a line above the bar, if there is one.
 pub(super) fn tell(line: &str) {
     match &*TERMINAL {
         Some(terminal) => drop(terminal.println(line)),

@@ -22,34 +22,34 @@ const DECLARATION: &str = r#"A declaration for --declares; only "accuracy" is re
     "forgets_on_virtual_time": false
   }
 "accuracy" is "exact", "approximate" or "per_location". Only an approximate limiter has a "ceiling": "limit",
-"limit x locations" or "(in_flight + limit)! / (in_flight! x limit!) - 1". It may have a "floor": units that each
-location may hold back, and for how long. "forgets_on_virtual_time" says that idempotency tokens expire by the
-time that a request carries. The values above, but for the first three and the last, are the defaults."#;
+"limit x locations" or "(in_flight + limit)! / (in_flight! x limit!) - 1". It may have a "floor": the units that each
+location may hold back, and for how long. "forgets_on_virtual_time" states that idempotency tokens expire by the
+time in the request. All values above except the first three are the defaults."#;
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = DECLARATION)]
 pub(super) struct Args {
-    /// Only this target; several times for several. All of them by default.
+    /// Run only this target. May be repeated. The default is all targets.
     #[arg(long, value_name = "NAME")]
     target: Vec<String>,
-    /// No target of this repository but the server at this http:// URL, which speaks the guests' protocol; several times
-    /// for several servers over one store.
+    /// Test the server at this http:// URL instead of the targets. It must speak the guests' protocol. Repeat the
+    /// option for several servers over one store.
     #[arg(long, value_name = "URL", requires = "declares", conflicts_with = "target")]
     url: Vec<String>,
-    /// What the limiter behind --url declares: a JSON file, as shown in `tidegate run --help`.
+    /// The declaration of the limiter behind --url: a JSON file, as shown in `tidegate run --help`.
     #[arg(long, value_name = "FILE", requires = "url")]
     declares: Option<PathBuf>,
     #[command(flatten)]
     selection: Selection,
-    /// Fail where one of these targets did not run; `all` for every one that was asked for.
+    /// Fail if one of these targets did not run. `all` stands for all selected targets.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     require: Vec<String>,
-    /// Where report.json, report.md and junit.xml go; target/conformance in the workspace by default.
+    /// The folder for report.json, report.md and junit.xml. The default is target/conformance in the workspace.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Install what the targets need and this machine lacks, in the background. Each target runs as soon as it can.
-    /// Changes outside the checkout need your consent: as another user than root you are asked, on a terminal.
-    /// TIDEGATE_SETUP=yes or =no answers beforehand.
+    /// Install in the background what the targets need and this machine lacks. Each target runs as soon as it is set
+    /// up. Changes outside the checkout need your consent: unless you are root, the command asks on a terminal.
+    /// TIDEGATE_SETUP=yes or TIDEGATE_SETUP=no answers beforehand.
     #[arg(long)]
     setup: bool,
     /// Print report.json instead of the table.
@@ -73,7 +73,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         named_only(&args.require)?
     };
     if let Some(name) = required.iter().find(|name| !targets.iter().any(|target| target.name() == **name)) {
-        return Err(Failure::Usage(format!("--require {name} is none of the targets to run; add --target {name}")));
+        return Err(Failure::Usage(format!("--require {name}: this target is not selected; add --target {name}")));
     }
     let report = block_on(async {
         tokio::select! {
@@ -95,7 +95,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let mut failed = report.failed();
     for target in report.targets.iter().filter(|target| target.status == Status::Unavailable) {
         if required.contains(&target.name.as_str()) {
-            eprintln!("tidegate: {} is required and did not run", target.name);
+            eprintln!("tidegate: {} is required but did not run", target.name);
             failed = true;
         }
     }
@@ -112,7 +112,7 @@ fn declared(file: &Path) -> Result<Declared, Failure> {
     Declared::from_json(&text).map_err(wrong)
 }
 
-/// The closing line, in the form that CI systems look for.
+/// The last line, in a form that CI systems recognize.
 fn tally(report: &Report) -> String {
     let fixtures = || report.targets.iter().flat_map(|target| &target.fixtures);
     let count = |verdict| fixtures().filter(|fixture| fixture.verdict == verdict).count();
@@ -120,7 +120,7 @@ fn tally(report: &Report) -> String {
     format!("{passed} passed, {failed} failed, {} skipped", fixtures().count() - passed - failed)
 }
 
-/// Runs the targets in their order. With `--setup`, what is set up goes before what is not.
+/// Runs the targets in order. With `setup`, targets whose setup is done run first.
 async fn replay(targets: &[&dyn Target], cases: Vec<Case>, setup: bool) -> Result<Report, Failure> {
     let mut setup =
         if setup { Some(Setup::start(targets, progress::tell).await.map_err(Failure::Usage)?) } else { None };
@@ -142,7 +142,7 @@ async fn replay(targets: &[&dyn Target], cases: Vec<Case>, setup: bool) -> Resul
     Ok(Report::new(reports))
 }
 
-/// The targets of these names, in their usual order; all where none is named.
+/// Returns the targets with these names in their usual order, or all targets if there are no names.
 fn named(names: &[String]) -> Result<Vec<&dyn Target>, Failure> {
     named_only(names)?;
     let wanted = |target: &&'static dyn Target| names.is_empty() || names.iter().any(|name| name == target.name());
@@ -153,7 +153,7 @@ fn named_only(names: &[String]) -> Result<Vec<&str>, Failure> {
     match names.iter().find(|name| !ALL.iter().any(|target| target.name() == **name)) {
         Some(unknown) => {
             let known: Vec<&str> = ALL.iter().map(|target| target.name()).collect();
-            Err(Failure::Usage(format!("{unknown:?} is no target; there are {}", known.join(", "))))
+            Err(Failure::Usage(format!("{unknown:?} is not a target; the targets are {}", known.join(", "))))
         }
         None => Ok(names.iter().map(String::as_str).collect()),
     }

@@ -7,28 +7,30 @@ use super::stretch::Stretch;
 use crate::fixture::{Disturb, Fixture};
 use crate::replay::Replay;
 
-/// What an approximate limiter owes a fixture, in requests.
+/// The bounds of an approximate limiter for a fixture, in requests.
 pub(super) struct Bounds {
     pub(super) floor: u64,
-    /// The most of what was offered that it was free to admit: less than that where a bound could have been broken.
+    /// The most of the offered requests that may be admitted.
     pub(super) ceiling: u64,
+    /// Whether more requests than the ceiling were offered for some key.
     pub(super) ceiling_tested: bool,
-    /// What it broke, in words.
+    /// Describes each bound that was broken.
     pub(super) broken: Vec<String>,
 }
 
-/// Bounds of an approximate or per-location limiter, of each key under each policy.
+/// Computes the bounds of an approximate or per-location limiter, and checks them for each key under each policy.
 ///
-/// **Ceiling.** What is admitted in an interval, any from one burst to another, is at most what the limiter's formula
-/// makes of the algorithm's own maximum in it ([`Rule::maximum`](tidegate_core::Rule::maximum)). So a unit may be spent
-/// later than the reference would have admitted it, but none is spent beyond the maximum. Besides, where the formula knows
-/// of no races and to admit early is to admit the most, no more is admitted by any instant than it makes of what the
-/// reference has admitted by then, or the one location that would have admitted the most.
+/// **Ceiling.** An interval extends from any burst to any later one. The cost admitted in it is at most the limiter's
+/// formula applied to the algorithm's own maximum ([`Rule::maximum`](tidegate_core::Rule::maximum)). So a unit may be
+/// spent later than the reference would have admitted it, but never beyond the maximum. A second ceiling applies if the
+/// formula does not depend on races and [admitting early admits the most](Count::earliest_is_most). By any instant, no
+/// more is admitted than the formula applied to the reference's count, or to the count of the location that would have
+/// admitted the most on its own, whichever is larger.
 ///
-/// **Floor.** Where to admit early is to admit the most, no less is admitted by any instant than by an exact limiter of
-/// the limit that [`Accuracy::floor`] gives. Elsewhere a lone sequential client, one request after the other to one
-/// isolate, is never denied what the reference admits, where nothing is held back. And a key is owed one admission where
-/// the reference admits any. No more than that is owed where the store is killed meanwhile: then some answers are errors.
+/// **Floor.** If admitting early admits the most, then by any instant at least as much is admitted as by an exact
+/// limiter with the limit that [`Accuracy::floor`] returns. Otherwise, a limiter that holds nothing back never denies a
+/// single sequential client on one isolate what the reference admits. In every case, a key gets at least one admission
+/// if the reference admits any. If the store is killed, only this last rule applies, because some answers are errors.
 pub(super) fn of(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &Replay, found: &Replay) -> Bounds {
     let mut bounds = Bounds { floor: 0, ceiling: 0, ceiling_tested: false, broken: Vec::new() };
     let alone = isolates == 1 && fixture.locations == 1;
@@ -52,7 +54,7 @@ pub(super) fn of(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, referenc
 struct Judged<'a> {
     accuracy: &'a Accuracy,
     isolates: u64,
-    /// Whether one isolate serves it all.
+    /// Whether one isolate serves all requests.
     alone: bool,
     killed: bool,
     earliest_is_most: bool,
@@ -61,8 +63,8 @@ struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    /// The most requests that can be admitted: what can be by the start of an interval and what can be in it, for
-    /// whichever interval makes it the least.
+    /// The most requests that can be admitted. For each interval, this is what can be admitted before it plus what can
+    /// be admitted in it; the lowest sum counts.
     fn ceiling(&self, broken: &mut Vec<String>) -> u64 {
         let bursts = &self.count.bursts;
         let by_the_reference = self.earliest_is_most.then(|| self.reference());
@@ -92,14 +94,15 @@ impl Judged<'_> {
         most[bursts.len()]
     }
 
-    /// The units that the reference admits by the end of each burst, or the location that admits the most alone.
+    /// The units that the reference admits by the end of each burst: with one count for all locations, or at the
+    /// location that admits the most with a count of its own, whichever is more.
     fn reference(&self) -> Vec<u64> {
         let (together, apart) = (self.count.exact(|limit| limit, false), self.count.exact(|limit| limit, true));
         let requests = together.into_iter().zip(apart).map(|(together, apart)| together.max(apart));
         requests.zip(&self.count.bursts).map(|(requests, burst)| requests.saturating_mul(burst.cost)).collect()
     }
 
-    /// The ceiling where `limit` is what an exact limiter has admitted, if requests that race make none of it.
+    /// The ceiling if an exact limiter has admitted `limit`, or `None` if the ceiling depends on races.
     fn without_races(&self, stretch: &Stretch, limit: u64) -> Option<u64> {
         let load = stretch.load(limit, self.isolates);
         let ceiling = self.accuracy.ceiling(load);
@@ -111,7 +114,7 @@ impl Judged<'_> {
         let at_ms = |at: UnixMillis| i128::from(at.get()) - i128::from(self.start_ms);
         let (key, units, accuracy) = (self.count.key, stretch.units, self.accuracy);
         let (from, to) = (at_ms(first), at_ms(last));
-        format!("{key:?}: admitted {units} from {from} ms to {to} ms where the ceiling is {ceiling} ({accuracy})")
+        format!("{key:?}: admitted {units} from {from} ms to {to} ms, but the ceiling is {ceiling} ({accuracy})")
     }
 
     /// The fewest requests that must be admitted.
@@ -122,7 +125,7 @@ impl Judged<'_> {
             admitted += burst.admitted;
             if admitted < *owed {
                 let (key, accuracy) = (self.count.key, self.accuracy);
-                broken.push(format!("{key:?}: admitted {admitted} where the floor is {owed} ({accuracy})"));
+                broken.push(format!("{key:?}: admitted {admitted}, but the floor is {owed} ({accuracy})"));
                 break;
             }
         }
@@ -150,7 +153,7 @@ impl Judged<'_> {
             vec![0; bursts.len()]
         };
         if let Accuracy::Approximate(Drift { floor: Floor { within: Some(within), .. }, .. }) = self.accuracy {
-            // No more is owed later than was by then.
+            // The floor stops rising after that time.
             let lasts = bursts.partition_point(|burst| burst.at.since(bursts[0].at) < *within);
             let most = owed[..lasts].last().copied().unwrap_or(0);
             owed[lasts..].fill(most);
@@ -162,15 +165,15 @@ impl Judged<'_> {
     }
 }
 
-/// Bounds of an exact limiter whose store was killed amid a burst.
+/// Checks the bounds of an exact limiter whose store was killed during a burst.
 pub(super) fn of_restart(exact: u64, admitted: u64, errors: u64) -> Option<String> {
     if admitted > exact {
-        return Some(format!("admitted {admitted} across the restart where the reference admits {exact}"));
+        return Some(format!("admitted {admitted} across the restart, but the reference admits {exact}"));
     }
     (admitted + errors < exact).then(|| {
         format!(
-            "admitted {admitted} across the restart with {errors} errors, where the reference admits {exact}: \
-             something was charged that nobody was answered for, more than once"
+            "admitted {admitted} across the restart with {errors} errors, but the reference admits {exact}: \
+             a request that got an error was charged more than once"
         )
     })
 }

@@ -1,4 +1,4 @@
-//! What one count sees of a fixture: the checks of one key under one policy.
+//! The part of a fixture that one count sees: the checks for one key under one policy.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use tidegate_core::{MAX_CLOCK_SKEW, Policy, PolicyState, UnixMillis};
 use crate::fixture::{Fixture, Op};
 use crate::replay::Replay;
 
-/// The bursts of checks that fall to one count, from one reset to the next.
+/// The bursts of checks for one count, from one reset to the next.
 #[derive(Default)]
 pub(super) struct Count<'a> {
     pub(super) key: &'a str,
     pub(super) bursts: Vec<Burst<'a>>,
-    /// What was given back since the last burst.
+    /// Units refunded since the last burst.
     given_back: u64,
 }
 
@@ -23,23 +23,25 @@ pub(super) struct Burst<'a> {
     pub(super) location: u64,
     pub(super) cost: u64,
     pub(super) offered: u64,
-    /// How many of them can be charged: those that share a token are charged once, and not at all if they repeat it.
+    /// How many requests can be charged. Requests with the same token are charged once; a repeated token is not
+    /// charged.
     pub(super) chargeable: u64,
-    /// How many the reference admits, and how many were admitted.
+    /// How many requests the reference admits.
     pub(super) exact: u64,
+    /// How many requests were admitted.
     pub(super) admitted: u64,
-    /// Units given back since the burst before.
+    /// Units refunded since the previous burst.
     pub(super) given_back: u64,
 }
 
 impl Burst<'_> {
-    /// The units that were charged, if each charged request was admitted and each admitted one charged.
+    /// The units charged, assuming that exactly the admitted requests were charged.
     pub(super) fn units(&self) -> u64 {
         self.admitted.min(self.chargeable).saturating_mul(self.cost)
     }
 }
 
-/// The counts of a fixture. One is a key's under one policy; a reset begins another.
+/// Splits a fixture into its counts: one for each key under each policy. A reset starts a new count.
 pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -> Vec<Count<'a>> {
     let mut counts: Vec<Count<'a>> = Vec::new();
     let mut current: BTreeMap<(&str, &str), usize> = BTreeMap::new();
@@ -89,18 +91,19 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
 }
 
 impl Count<'_> {
-    /// Whether by every instant no limiter that keeps to the limit can have admitted more than an exact one.
+    /// Whether admitting as early as possible admits the most: whether, by every instant, no limiter that keeps to the
+    /// limit can have admitted more than an exact one.
     ///
-    /// So it is where there is one quota, each request costs the same, nothing is given back and time goes on: then to
-    /// admit as early as one can is to admit the most. Else one that denies a little may fit in more of the rest.
+    /// This holds if there is one quota, all requests cost the same, nothing is refunded and time never goes back.
+    /// Otherwise, a limiter that denies some requests may have room for more of the later ones.
     pub(super) fn earliest_is_most(&self) -> bool {
         let bursts = &self.bursts;
         bursts.iter().all(|one| one.policy.quotas().len() == 1 && one.given_back == 0 && one.cost == bursts[0].cost)
             && bursts.is_sorted_by_key(|one| one.at)
     }
 
-    /// Moves each burst to the time that a limiter which counts alone goes by. After an admission that time does not step
-    /// back. What was counted by a clock more than [`MAX_CLOCK_SKEW`] ahead is moved back to that bound.
+    /// Replaces the instant of each burst by the one that a single limiter uses. After an admission, its time does not
+    /// go back. Counts from a clock that was more than [`MAX_CLOCK_SKEW`] ahead are moved back to that bound.
     pub(super) fn never_go_back(&mut self) {
         let mut latest = UnixMillis::default();
         for place in 0..self.bursts.len() {
@@ -116,8 +119,8 @@ impl Count<'_> {
         }
     }
 
-    /// The requests that exact limiters admit by the end of each burst: one that counts all, or one a location, of whom
-    /// it is the one that admits the most.
+    /// The requests that an exact limiter admits by the end of each burst. With `apart`, each location has its own
+    /// limiter, and the one that admits the most counts.
     pub(super) fn exact(&self, limit: impl Fn(u64) -> u64, apart: bool) -> Vec<u64> {
         let mut by_location: BTreeMap<u64, (PolicyState, u64)> = BTreeMap::new();
         let mut most = 0;
@@ -125,7 +128,7 @@ impl Count<'_> {
             let quotas = burst.policy.quotas().iter().map(|quota| quota.with_limit(limit(quota.rule().limit())));
             let policy =
                 quotas.collect::<Result<Vec<_>, _>>().and_then(|quotas| Policy::new(burst.policy.name(), quotas));
-            // A limit of nothing admits nothing.
+            // A limit of 0 is not a valid policy, and admits nothing.
             let Ok(policy) = policy else { return most };
             let policy = policy.charge_denied(burst.policy.charges_denied());
             let location = if apart { burst.location } else { 0 };

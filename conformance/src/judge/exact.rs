@@ -1,4 +1,4 @@
-//! Answers as multisets.
+//! Compares answers as multisets.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,14 +9,14 @@ use crate::expectation::{field, named};
 use crate::fixture::Fixture;
 use crate::replay::{Answered, Replay};
 
-/// The response fields that are part of an answer. Hosts add others.
+/// The response fields that are compared. Hosts add others.
 const FIELDS: [&str; 6] =
     ["retry-after", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit-policy", "ratelimit"];
 
-/// Different answers that a message shows before it says how many more there are.
+/// The most distinct answers that a message lists.
 const SHOWN: usize = 3;
 
-/// An answer, as far as it is compared.
+/// The part of an answer that is compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
     Decision(Decided, Vec<Option<String>>),
@@ -24,7 +24,8 @@ enum Seen {
     Error,
 }
 
-/// Each step whose answers are not the reference's, in words. The response fields are told where only they differ.
+/// Describes each step whose answers differ from the reference's. Response fields are shown only if nothing else
+/// differs.
 pub(super) fn differences(fixture: &Fixture, reference: &Replay, found: &Replay) -> Vec<String> {
     let steps = fixture.steps.iter().zip(reference.steps.iter().zip(&found.steps)).enumerate();
     let differing = steps.filter_map(|(place, (step, (expected, found)))| {
@@ -68,7 +69,7 @@ fn listed(answers: &[(&Seen, &i64)]) -> String {
         let rest: i64 = answers[SHOWN..].iter().map(|(_, count)| count.abs()).sum();
         let _ = write!(out, ", and {rest} others");
     }
-    if out.is_empty() { "no answer in their place".into() } else { out }
+    if out.is_empty() { "nothing in their place".into() } else { out }
 }
 
 fn in_words(answer: &Seen) -> String {

@@ -1,4 +1,4 @@
-//! What every answer must hold to, whatever it says.
+//! Rules that every answer must follow, independent of the decision.
 
 use tidegate_guest_protocol::{Answer, Outcome};
 
@@ -6,7 +6,7 @@ use crate::expectation::{field, named};
 use crate::fixture::Fixture;
 use crate::replay::{Answered, NO_ANSWER, Replay};
 
-/// The first answer of each step that breaks the form, in words.
+/// Describes the first malformed answer of each step.
 pub(super) fn wrong(fixture: &Fixture, found: &Replay) -> Vec<String> {
     let steps = fixture.steps.iter().zip(&found.steps).enumerate();
     let first = steps.filter_map(|(place, (step, answers))| {
@@ -16,25 +16,25 @@ pub(super) fn wrong(fixture: &Fixture, found: &Replay) -> Vec<String> {
     first.collect()
 }
 
-/// Status codes that go with the answer, and a `Retry-After` that goes with the wait.
+/// The status code must match the answer, and `Retry-After` must match the wait.
 fn of_answer(one: &Answered) -> Option<String> {
     let status = match &one.answer {
         Answer::Error(failure) if failure.kind == NO_ANSWER => return None,
         Answer::Error(failure) if one.status == 429 => {
-            return Some(format!("an error ({}) was answered as a 429, which blames the client", failure.kind));
+            return Some(format!("an error ({}) was answered with 429, which blames the client", failure.kind));
         }
         Answer::Error(_) => return None,
         Answer::Decision(decision) if decision.status != Outcome::Allowed => 429,
         _ => 200,
     };
     if one.status != status {
-        return Some(format!("answered with status {} where {status} belongs", one.status));
+        return Some(format!("answered with status {}, expected {status}", one.status));
     }
     let Answer::Decision(decision) = &one.answer else { return None };
     let sent = field(one, "retry-after").map(String::as_str);
     let right = decision.retry_after_ms.map(|wait_ms| wait_ms.div_ceil(1_000).max(1).to_string());
     (sent != right.as_deref()).then(|| {
         let (sent, right) = (sent.unwrap_or("none"), right.as_deref().unwrap_or("none"));
-        format!("Retry-After is {sent} where {right} belongs (whole seconds, rounded up)")
+        format!("Retry-After is {sent}, expected {right} (whole seconds, rounded up)")
     })
 }

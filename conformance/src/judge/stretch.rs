@@ -1,4 +1,4 @@
-//! The ceiling of an interval.
+//! The ceiling for an interval.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,22 +6,22 @@ use tidegate_core::{Accuracy, Load, Policy, UnixMillis};
 
 use super::count::Burst;
 
-/// Bursts of one count that follow each other, gathered from the last to the first.
+/// Consecutive bursts of one count, collected from the last to the first.
 #[derive(Default)]
 pub(super) struct Stretch<'a> {
     policies: Vec<&'a Policy>,
-    /// The earliest and the latest instant in it.
+    /// The earliest and the latest instant.
     interval: Option<(UnixMillis, UnixMillis)>,
     locations: BTreeSet<u64>,
-    /// The largest burst: what was under way at once, for each step waits for the one before.
+    /// The size of the largest burst. No more requests are in flight, because each step waits for the previous one.
     pub(super) in_flight: u64,
-    /// Requests by what they are charged.
+    /// The number of requests for each cost.
     offered: BTreeMap<u64, u64>,
     /// Units admitted.
     pub(super) units: u64,
-    /// Units given back within it, that may be admitted again.
+    /// Units refunded within the interval. They may be admitted again.
     given_back: u64,
-    /// Units given back before its first burst.
+    /// Units refunded before the first burst.
     given_back_before: u64,
 }
 
@@ -45,20 +45,22 @@ impl<'a> Stretch<'a> {
         self.interval.unwrap_or_default()
     }
 
-    /// The load, where an exact limiter admits at most `limit`: the isolates at one location where all comes in at one.
+    /// The load on a limiter whose exact counterpart admits at most `limit`. If all requests arrive at one location,
+    /// each of its isolates counts as a location.
     pub(super) fn load(&self, limit: u64, isolates: u64) -> Load {
         let locations = if self.locations.len() > 1 { self.locations.len() as u64 } else { isolates };
         Load { limit, in_flight: self.in_flight, locations }
     }
 
-    /// The most units that may be admitted in it: each quota bounds on its own.
+    /// The most units that may be admitted: the lowest ceiling of any quota.
     pub(super) fn ceiling(&self, accuracy: &Accuracy, isolates: u64) -> u64 {
         let quotas = 0..self.policies.first().map_or(0, |policy| policy.quotas().len());
         let ceilings = quotas.map(|place| accuracy.ceiling(self.load(self.maximum(place), isolates)));
         ceilings.min().unwrap_or(0).saturating_add(self.given_back)
     }
 
-    /// The most that a quota admits in it exactly: where its numbers changed meanwhile, by the largest of each.
+    /// The most units that an exact limiter admits by one quota. If the quota's numbers changed, the largest of each
+    /// counts.
     fn maximum(&self, place: usize) -> u64 {
         let (first, last) = self.interval();
         let rules = || self.policies.iter().map(|policy| policy.quotas()[place].rule());
@@ -67,7 +69,7 @@ impl<'a> Stretch<'a> {
         at_once.saturating_add(in_time)
     }
 
-    /// The most requests that so many units are enough for: the cheapest.
+    /// The most requests that these units can pay for, the cheapest first.
     pub(super) fn requests(&self, mut units: u64) -> u64 {
         let mut sum = 0;
         for (&cost, &offered) in &self.offered {

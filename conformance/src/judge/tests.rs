@@ -28,7 +28,7 @@ fn reference(fixture: &Fixture) -> Replay {
     runtime.block_on(oracle::reference(fixture))
 }
 
-/// What is said of a subject that answers as the reference does, but for what is done to its answers.
+/// Judges a subject that gives the reference's answers, after `change` has modified them.
 fn judged(accuracy: &Accuracy, text: &str, change: impl FnOnce(&mut Vec<Vec<Answered>>)) -> Judgement {
     let fixture = fixture(text);
     let reference = reference(&fixture);
@@ -48,7 +48,7 @@ fn fail(answers: &mut [Answered], places: std::ops::Range<usize>, kind: &str) {
 }
 
 #[test]
-fn exact_is_the_reference_in_any_order() {
+fn an_exact_limiter_gives_the_reference_answers_in_any_order() {
     let same = judged(&Accuracy::Exact, BURST, |steps| steps[0].reverse());
     assert_eq!((same.verdict, same.offered, same.admitted), (Verdict::Pass, 10, 3));
     assert!(same.ceiling_tested);
@@ -58,7 +58,7 @@ fn exact_is_the_reference_in_any_order() {
 }
 
 #[test]
-fn an_error_is_no_denial() {
+fn an_error_is_not_a_denial() {
     let down = judged(&Accuracy::Exact, BURST, |steps| fail(&mut steps[0], 3..5, "unavailable"));
     assert_eq!((down.verdict, down.errors), (Verdict::Fail, 2));
     assert!(down.reasons[0].starts_with("2 x error unavailable"), "{down:?}");
@@ -70,7 +70,7 @@ fn an_error_is_no_denial() {
 }
 
 #[test]
-fn retry_after_is_whole_seconds_rounded_up() {
+fn retry_after_must_be_whole_seconds_rounded_up() {
     let fractional = judged(&Accuracy::Exact, BURST, |steps| {
         for (name, value) in &mut steps[0][9].headers {
             if name == "retry-after" {
@@ -78,20 +78,20 @@ fn retry_after_is_whole_seconds_rounded_up() {
             }
         }
     });
-    assert!(fractional.reasons[0].contains("Retry-After is 0.5 where 1 belongs"), "{fractional:?}");
+    assert!(fractional.reasons[0].contains("Retry-After is 0.5, expected 1"), "{fractional:?}");
 }
 
 #[test]
-fn soft_stays_between_floor_and_ceiling() {
+fn an_approximate_limiter_stays_between_floor_and_ceiling() {
     let at = judged(&APPROXIMATE, BURST, |steps| admit(&mut steps[0], 5));
     assert_eq!((at.verdict, at.floor, at.ceiling, at.ceiling_tested), (Verdict::Pass, 3, 8, true));
     let above = judged(&APPROXIMATE, BURST, |steps| admit(&mut steps[0], 6));
     assert_eq!(above.verdict, Verdict::Fail);
-    assert!(above.reasons[0].contains("admitted 9 from 0 ms to 0 ms where the ceiling is 8"), "{above:?}");
+    assert!(above.reasons[0].contains("admitted 9 from 0 ms to 0 ms, but the ceiling is 8"), "{above:?}");
 }
 
 #[test]
-fn a_lone_client_is_never_denied_early() {
+fn a_single_sequential_client_is_never_denied_early() {
     let alone = BURST.replace(
         r#"{ "at_ms": 0, "burst": 10, "key": "k" }"#,
         r#"{ "at_ms": 0, "key": "k" }, { "at_ms": 1, "key": "k" }"#,
@@ -99,17 +99,17 @@ fn a_lone_client_is_never_denied_early() {
     let even = judged(&APPROXIMATE, &alone, |_| ());
     assert_eq!((even.verdict, even.floor, even.ceiling_tested), (Verdict::Pass, 2, false));
     let denied = judged(&APPROXIMATE, &alone, |steps| fail(&mut steps[1], 0..1, "contended"));
-    assert!(denied.reasons[0].contains("admitted 1 where the floor is 2"), "{denied:?}");
+    assert!(denied.reasons[0].contains("admitted 1, but the floor is 2"), "{denied:?}");
 }
 
 #[test]
-fn each_window_has_a_ceiling_of_its_own() {
+fn each_window_has_its_own_ceiling() {
     let later = BURST.replace("10, \"key\": \"k\" }", "10, \"key\": \"k\" }, { \"at_ms\": 1000, \"key\": \"k\" }");
     assert_eq!(judged(&APPROXIMATE, &later, |_| ()).ceiling, 8 + 1);
 }
 
 #[test]
-fn locations_that_take_part_multiply_a_native_limit() {
+fn the_per_location_ceiling_is_the_limit_times_the_locations_used() {
     let elsewhere = r#"10, "key": "k" }, { "at_ms": 0, "location": 1, "burst": 10, "key": "k" }"#;
     let twice = BURST.replace("\"policy\"", "\"locations\": 3, \"policy\"").replace(r#"10, "key": "k" }"#, elsewhere);
     let allowed = |steps: &[Vec<Answered>]| steps[0][0].clone();
@@ -122,10 +122,10 @@ fn locations_that_take_part_multiply_a_native_limit() {
         let allowed = allowed(steps);
         steps[1][..4].fill(allowed);
     });
-    assert!(above.reasons[0].contains("admitted 4 from 0 ms to 0 ms where the ceiling is 3"), "{above:?}");
+    assert!(above.reasons[0].contains("admitted 4 from 0 ms to 0 ms, but the ceiling is 3"), "{above:?}");
 }
 
-/// Admitted counts by step instead of the reference's.
+/// Judges a subject that admits these numbers of requests in each step.
 fn admitting(accuracy: &Accuracy, text: &str, admitted: &[usize]) -> Judgement {
     judged(accuracy, text, |steps| {
         let all = || steps.iter().flatten();
@@ -150,7 +150,7 @@ const LEASES: Accuracy =
 const BUCKET: &str = r#"{ "algorithm": "token_bucket", "capacity": 4, "refill": 1, "per_ms": 1000 }"#;
 
 #[test]
-fn what_is_spent_a_millisecond_late_is_no_more_than_the_maximum() {
+fn units_spent_late_stay_within_the_maximum_of_the_interval() {
     // The whole bucket is refilled in four seconds: the reference admits 4, 3 and 1.
     let text = steps(
         BUCKET,
@@ -160,15 +160,15 @@ fn what_is_spent_a_millisecond_late_is_no_more_than_the_maximum() {
     let late = admitting(&LEASES, &text, &[4, 2, 2]);
     assert_eq!((late.verdict, late.ceiling, late.ceiling_tested), (Verdict::Pass, 8, true), "{late:?}");
     let more = admitting(&LEASES, &text, &[4, 3, 2]);
-    assert!(more.reasons[0].contains("admitted 5 from 3999 ms to 4000 ms where the ceiling is 4"), "{more:?}");
+    assert!(more.reasons[0].contains("admitted 5 from 3999 ms to 4000 ms, but the ceiling is 4"), "{more:?}");
     let log = text.replace(BUCKET, r#"{ "algorithm": "sliding_log", "limit": 4, "window_ms": 4000 }"#);
     assert_eq!(admitting(&WITHIN, &log, &[4, 0, 4]).verdict, Verdict::Pass);
     let early = admitting(&WITHIN, &log, &[4, 1, 3]);
-    assert!(early.reasons[0].contains("admitted 5 from 0 ms to 3999 ms where the ceiling is 4"), "{early:?}");
+    assert!(early.reasons[0].contains("admitted 5 from 0 ms to 3999 ms, but the ceiling is 4"), "{early:?}");
 }
 
 #[test]
-fn a_window_counts_what_was_leased_in_it_and_spent_later_in_it() {
+fn leased_units_may_be_spent_later_in_the_same_window() {
     let window = r#"{ "algorithm": "fixed_window", "limit": 4, "window_ms": 1000 }"#;
     let text = steps(
         window,
@@ -179,7 +179,7 @@ fn a_window_counts_what_was_leased_in_it_and_spent_later_in_it() {
     assert_eq!((late.verdict, late.floor, late.ceiling), (Verdict::Pass, 3, 8), "{late:?}");
     assert!(!admitting(&LEASES, &text, &[3, 2, 3]).reasons.is_empty());
     let early = admitting(&LEASES, &text, &[2, 2, 4]);
-    assert!(early.reasons[0].contains("admitted 2 where the floor is 3"), "{early:?}");
+    assert!(early.reasons[0].contains("admitted 2, but the floor is 3"), "{early:?}");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn each_algorithm_is_held_to_its_own_maximum() {
 }
 
 #[test]
-fn each_of_several_quotas_bounds_in_units_of_cost() {
+fn each_quota_bounds_the_cost_admitted() {
     let two = r#"{ "algorithm": "fixed_window", "limit": 9, "window_ms": 1000 },
         { "algorithm": "token_bucket", "capacity": 20, "refill": 1, "per_ms": 60000 }"#;
     let text = steps(
@@ -215,17 +215,17 @@ fn each_of_several_quotas_bounds_in_units_of_cost() {
         r#"{ "at_ms": 0, "burst": 5, "cost": 4, "key": "k" }, { "at_ms": 0, "burst": 5, "key": "k" },
         { "at_ms": 1000, "burst": 5, "cost": 4, "key": "k" }, { "at_ms": 2000, "burst": 5, "cost": 4, "key": "k" }"#,
     );
-    // 8 + 1, 8, and 20 in all.
+    // Limits: 9 per window, and 20 in total.
     let right = admitting(&WITHIN, &text, &[2, 1, 2, 0]);
     assert_eq!((right.verdict, right.ceiling), (Verdict::Pass, 1 + 5 + 2), "{right:?}");
     let by_window = admitting(&WITHIN, &text, &[2, 2, 2, 0]);
-    assert!(by_window.reasons[0].contains("admitted 10 from 0 ms to 0 ms where the ceiling is 9"), "{by_window:?}");
+    assert!(by_window.reasons[0].contains("admitted 10 from 0 ms to 0 ms, but the ceiling is 9"), "{by_window:?}");
     let by_bucket = admitting(&WITHIN, &text, &[2, 1, 2, 1]);
-    assert!(by_bucket.reasons[0].contains("admitted 21 from 0 ms to 2000 ms where the ceiling is 20"), "{by_bucket:?}");
+    assert!(by_bucket.reasons[0].contains("admitted 21 from 0 ms to 2000 ms, but the ceiling is 20"), "{by_bucket:?}");
 }
 
 #[test]
-fn resets_begin_anew_and_refunds_make_room() {
+fn a_reset_starts_over_and_a_refund_makes_room() {
     let day = r#"{ "algorithm": "fixed_window", "limit": 3, "window_ms": 86400000 }"#;
     let text = steps(
         day,
@@ -247,7 +247,7 @@ fn resets_begin_anew_and_refunds_make_room() {
 }
 
 #[test]
-fn a_changed_limit_bounds_from_then_on() {
+fn a_changed_limit_applies_from_then_on() {
     let bucket = |capacity| BUCKET.replace('4', capacity);
     let text = steps(
         &bucket("4"),
@@ -264,7 +264,7 @@ fn a_changed_limit_bounds_from_then_on() {
 }
 
 #[test]
-fn a_clock_that_steps_back_gives_one_who_alone_counts_nothing() {
+fn a_clock_that_steps_back_gives_a_single_limiter_no_extra_room() {
     let text = steps(
         BUCKET,
         r#"{ "at_ms": 9000, "burst": 9, "key": "k" }, { "at_ms": 5000, "burst": 9, "key": "k" },
@@ -301,10 +301,10 @@ fn a_token_is_charged_once() {
 }
 
 #[test]
-fn what_must_be_known_by_then_is_no_matter_for_one_that_forgets_what_races() {
+fn admitted_max_does_not_apply_to_a_limiter_that_loses_racing_updates() {
     let known = r#"{ "at_ms": 0, "burst": 6, "key": "k", "expect": { "admitted": 4, "admitted_max": 4 } }"#;
     let known = steps(BUCKET, known);
-    // Each within its own ceiling, which is six or more.
+    // Both stay within their own ceilings, which are six or more.
     let late = Drift { formula: "limit x 2", ceiling: |load| load.limit * 2, floor: Floor::NOTHING_HELD };
     let late = admitting(&Accuracy::Approximate(late), &known, &[5]);
     assert!(late.reasons[0].ends_with("expect.admitted_max: expected at most 4, found 5"), "{late:?}");
@@ -313,7 +313,7 @@ fn what_must_be_known_by_then_is_no_matter_for_one_that_forgets_what_races() {
 }
 
 #[test]
-fn a_ceiling_that_nothing_was_offered_above_is_not_tested() {
+fn a_ceiling_is_not_tested_if_no_more_than_it_was_offered() {
     let few = judged(&WITHIN, &steps(BUCKET, r#"{ "at_ms": 0, "burst": 4, "key": "k" }"#), |_| ());
     assert_eq!((few.verdict, few.ceiling, few.ceiling_tested), (Verdict::Pass, 4, false));
     let more = judged(&WITHIN, &steps(BUCKET, r#"{ "at_ms": 0, "burst": 5, "key": "k" }"#), |_| ());

@@ -4,34 +4,34 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tidegate_guest_protocol::{Answer, Arrival, Identified, Route, Source, serve};
 
-/// What a mutant takes a request's key to be.
+/// How a mutant identifies a request.
 type Identify = fn(&Arrival) -> Identified;
 
-/// Name, what a bug report would say, and how it identifies.
+/// The name, the title of a bug report, and the wrong identification.
 pub(super) const ALL: &[(&str, &str, Identify)] = &[
-    ("forged-forwarded-for", "takes the client's word for X-Forwarded-For", |arrival| {
+    ("forged-forwarded-for", "trusts the client's X-Forwarded-For", |arrival| {
         by_header(arrival, "x-forwarded-for", false)
     }),
-    ("forged-true-client-ip", "takes True-Client-IP where nobody wrote it but the client", |arrival| {
+    ("forged-true-client-ip", "trusts a True-Client-IP that only the client can have sent", |arrival| {
         by_header(arrival, "true-client-ip", false)
     }),
-    ("first-spin-client-addr", "takes the first spin-client-addr, which the client sent", |arrival| {
+    ("first-spin-client-addr", "uses the first spin-client-addr, which the client sent", |arrival| {
         by_header(arrival, "spin-client-addr", true)
     }),
-    ("port-in-key", "the key is ip:port, another for each connection", port_in_key),
-    ("full-ipv6", "the key is the whole IPv6 address, of which a client has 2^64", full_ipv6),
+    ("port-in-key", "the key is ip:port, which differs for each connection", port_in_key),
+    ("full-ipv6", "the key is the whole IPv6 address, and a client has 2^64 of them", full_ipv6),
     ("mapped-ipv4-collapses", "all IPv4-mapped addresses share one /64", mapped_collapses),
     ("translated-ipv4-collapses", "all clients behind NAT64, 6to4 or Teredo share one /64", translated_collapses),
-    ("missing-is-zero", "a missing address is 0.0.0.0, shared by the world", missing_is_zero),
-    (
-        "missing-is-fresh",
-        "each request without an address has a key of its own, and with it a fresh limit",
-        missing_is_fresh,
-    ),
-    ("address-before-subject", "a known subject is counted by its address", |arrival| {
+    ("missing-is-zero", "a missing address becomes 0.0.0.0", missing_is_zero),
+    ("missing-is-fresh", "each request without an address gets a new key, and so a fresh limit", missing_is_fresh),
+    ("address-before-subject", "the address is used although a verified subject is known", |arrival| {
         honest(&Arrival { subject: None, ..arrival.clone() })
     }),
-    ("api-key-in-clear", "the API key is the key, for everyone who sees the store", api_key_in_clear),
+    (
+        "api-key-in-clear",
+        "the key contains the API key in clear, visible to everyone with access to the store",
+        api_key_in_clear,
+    ),
 ];
 
 fn honest(arrival: &Arrival) -> Identified {
@@ -44,7 +44,7 @@ fn honest(arrival: &Arrival) -> Identified {
     }
 }
 
-/// By the first value of a header, where it is there and nothing more trusted is.
+/// Uses the first value of a header if nothing more trusted is present.
 fn by_header(arrival: &Arrival, name: &str, spin_only: bool) -> Identified {
     let right = honest(arrival);
     let first = arrival.headers.iter().find(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value);
@@ -74,7 +74,7 @@ fn port_in_key(arrival: &Arrival) -> Identified {
     }
 }
 
-/// The addresses that are anywhere in the request.
+/// All addresses in the request.
 fn addresses(arrival: &Arrival) -> impl Iterator<Item = IpAddr> {
     arrival.headers.iter().map(|(_, value)| value).chain(&arrival.peer).filter_map(|value| address(value))
 }

@@ -19,10 +19,10 @@ use crate::fixture::Disturb;
 pub(super) struct Bench {
     fault: Fault,
     kept: RefCell<HashMap<String, Kept>>,
-    /// Requests that the store will not answer, having been restarted.
+    /// How many more requests the restarting store does not answer.
     down_for: Cell<u32>,
     replay_next: Cell<bool>,
-    /// For mutants that count rightly.
+    /// The correct limiter, for mutants that count correctly.
     pub(super) honest: MemoryLimiter,
 }
 
@@ -40,7 +40,7 @@ impl Bench {
         }
     }
 
-    /// The answer of a store that is not there, while it is not.
+    /// Returns the error of a store that is down, while it is down.
     pub(super) fn down(&self) -> Option<Reply> {
         let left = self.down_for.get().checked_sub(1)?;
         self.down_for.set(left);
@@ -72,7 +72,7 @@ impl Bench {
         }
     }
 
-    /// The policy it really goes by.
+    /// The policy that the fault really applies.
     fn policy(&self, policy: &Policy) -> Policy {
         match self.fault {
             Fault::OneMore => policy::limits(policy, |limit| limit + 1),
@@ -85,7 +85,7 @@ impl Bench {
         }
     }
 
-    /// What it keeps a key's count under.
+    /// The name under which a key's count is stored.
     fn name(&self, call: &Call) -> String {
         let mut name = format!("{}:{}", call.policy.id(), call.key);
         if self.fault == Fault::ForgetsOnLimitChange {
@@ -129,7 +129,7 @@ impl Bench {
         self.decide(kept, call)
     }
 
-    /// One decision, with the fault in it.
+    /// Makes one decision, with the fault.
     fn decide(&self, kept: &mut Kept, call: &Call) -> Decided {
         let (policy, cost) = (&call.policy, call.cost);
         let now = kept.now(self.fault, call);
@@ -197,7 +197,7 @@ impl Bench {
         let mut copy = kept.clone();
         let now = copy.now(self.fault, call);
         let mut asked = Decided::from(&call.policy.peek(&copy.state, now, call.cost));
-        // A peek charges nothing, so it shows only the faults that lie in what is told.
+        // A peek charges nothing, so it shows only faults in the reported decision.
         if !matches!(self.fault, Fault::ChargesOversized) {
             self.misreport(&mut copy, call, &mut asked);
         }
@@ -228,7 +228,7 @@ impl Bench {
     }
 }
 
-/// Tells a decision by a policy of other limits as if it were by the right one.
+/// Reports a decision that was made with other limits as if it had been made with the right ones.
 fn told_by(decided: &mut Decided, limit: impl Fn(u64) -> u64, fewer: u64) {
     for quota in &mut decided.quotas {
         quota.limit = limit(quota.limit);

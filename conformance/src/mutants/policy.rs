@@ -1,8 +1,8 @@
-//! Policies that say something else than what was asked for.
+//! Policies that differ from the requested one.
 
 use tidegate_core::{Policy, Quota, Rule};
 
-/// The same policy with every rule changed; the policy itself where that would be none.
+/// Changes every quota. Returns the policy unchanged if the result would be invalid.
 fn with(policy: &Policy, change: impl Fn(&Quota) -> Option<Quota>) -> Policy {
     let quotas = policy.quotas().iter().map(|quota| {
         let changed = change(quota).and_then(|changed| changed.named(quota.name()).ok());
@@ -12,12 +12,12 @@ fn with(policy: &Policy, change: impl Fn(&Quota) -> Option<Quota>) -> Policy {
     changed.map_or_else(|_| policy.clone(), |changed| changed.charge_denied(policy.charges_denied()))
 }
 
-/// Every limit and capacity changed.
+/// Changes every limit and capacity.
 pub(super) fn limits(policy: &Policy, change: impl Fn(u64) -> u64) -> Policy {
     with(policy, |quota| quota.with_limit(change(quota.rule().limit())).ok())
 }
 
-/// Sliding windows and logs that are really fixed.
+/// Replaces sliding windows and logs by fixed windows.
 pub(super) fn fixed(policy: &Policy) -> Policy {
     with(policy, |quota| match quota.rule() {
         Rule::SlidingWindow(rule) => Quota::fixed_window(quota.rule().limit(), rule.window()).ok(),
@@ -26,7 +26,7 @@ pub(super) fn fixed(policy: &Policy) -> Policy {
     })
 }
 
-/// Buckets that gain one token every so many whole milliseconds, the fraction dropped.
+/// Replaces the refill of buckets by one token per whole number of milliseconds, rounded down.
 pub(super) fn whole_intervals(policy: &Policy) -> Policy {
     let interval = |refill: u64, per: tidegate_core::Millis| tidegate_core::Millis::new((per.get() / refill).max(1));
     with(policy, |quota| match quota.rule() {
@@ -39,7 +39,7 @@ pub(super) fn whole_intervals(policy: &Policy) -> Policy {
     })
 }
 
-/// Each quota as a policy of its own.
+/// Returns a policy for each quota.
 pub(super) fn alone(policy: &Policy) -> Vec<Policy> {
     let one = |quota: &Quota| Policy::new(policy.name(), [quota.clone()]).unwrap_or_else(|_| policy.clone());
     policy.quotas().iter().map(one).collect()

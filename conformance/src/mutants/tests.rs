@@ -1,4 +1,4 @@
-//! That approximate limiters are held to their bounds by the fixtures that there are.
+//! Tests that the fixtures hold approximate limiters to their bounds.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::run::{Prepared, prepare};
 
 const WITHIN: Accuracy = Accuracy::Approximate(Drift::WITHIN_LIMIT);
 
-/// Mutants that admit too much, or deny a lone client early: what an approximate limiter may not either.
+/// Faults that admit too much, or deny a single sequential client early. Approximate limiters must not do this either.
 const ADMIT_WRONGLY: [Fault; 17] = [
     Fault::OneMore,
     Fault::OneLess,
@@ -47,10 +47,10 @@ async fn failed(fault: Fault, cases: &[Prepared]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn what_a_soft_limiter_may_not_do_is_caught_by_its_bounds() {
+async fn the_bounds_of_an_approximate_limiter_catch_wrong_admissions() {
     let cases = load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures")).expect("the fixtures load");
     let cases = prepare(cases).await.expect("the fixtures agree with the reference");
-    assert_eq!(failed(Fault::None, &cases).await, Vec::<&str>::new(), "the right limiter");
+    assert_eq!(failed(Fault::None, &cases).await, Vec::<&str>::new(), "the correct limiter");
     for fault in ADMIT_WRONGLY {
         assert_ne!(failed(fault, &cases).await, Vec::<&str>::new(), "{fault:?}");
     }

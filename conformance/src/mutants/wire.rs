@@ -1,19 +1,19 @@
-//! Limiters that count rightly and say so wrongly.
+//! Limiters that count correctly but answer wrongly.
 
 use tidegate_guest_protocol::{Answer, Counted, Decided, Outcome, Reply};
 
-/// What a mutant does to a reply.
+/// How a mutant changes a reply.
 type Change = fn(&mut Reply);
 
-/// Name, what a bug report would say, and what it does to a reply.
+/// The name, the title of a bug report, and the change to a reply.
 pub(super) const ALL: &[(&str, &str, Change)] = &[
     ("fractional-retry-after", "Retry-After has a fraction, which HTTP does not allow", fractional),
     ("floored-retry-after", "Retry-After is rounded down: clients come back too early", floored),
     ("retry-after-in-ms", "Retry-After is in milliseconds", in_ms),
     ("no-retry-after", "a 429 without Retry-After", |reply| remove(reply, "retry-after")),
     ("remaining-field-one-more", "X-RateLimit-Remaining is one too many", remaining_one_more),
-    ("reset-field-relative", "X-RateLimit-Reset counts from now, not from the epoch", reset_relative),
-    ("error-as-429", "a store that is down answers 429 (firecrawl 3728)", error_as_429),
+    ("reset-field-relative", "X-RateLimit-Reset is relative to now, not to the epoch", reset_relative),
+    ("error-as-429", "an unavailable store is answered with 429 (firecrawl 3728)", error_as_429),
     ("error-as-admission", "an error of any kind lets the request through", error_as_admission),
     ("denial-as-200", "a denial is answered with 200", |reply| reply.status = 200),
     ("denial-as-503", "a denial is answered with 503", |reply| {
@@ -63,7 +63,7 @@ fn reset_relative(reply: &mut Reply) {
     set(reply, "x-ratelimit-reset", |value| value.parse::<u64>().map_or(0, |value| value % 86_400).to_string());
 }
 
-/// It fails open, whatever went wrong.
+/// Fails open on every error.
 fn error_as_admission(reply: &mut Reply) {
     if let Ok(Answer::Error(_)) = serde_json::from_slice(&reply.body) {
         let quotas = vec![Counted { limit: 1, remaining: None, reset_after_ms: None }];

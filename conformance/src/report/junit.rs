@@ -1,18 +1,18 @@
-//! JUnit XML, written by hand: a crate for it would take longer to compile than the rest of the reports.
+//! JUnit XML. It is written without a crate, which would take longer to compile than all other reports.
 
 use std::fmt::Write as _;
 
 use super::{Report, Status, TargetReport};
 use crate::judge::Verdict;
 
-/// How a case ended: passed, failed with all there is to say, or skipped for a reason.
+/// The result of a case. A failure contains all reasons.
 enum Ended<'a> {
     Passed,
     Failed(String),
     Skipped(&'a str),
 }
 
-/// The report as JUnit XML: a suite per target, a case per fixture. What did not run is skipped, not passed.
+/// Renders the report as JUnit XML: a suite per target and a case per fixture. Fixtures that did not run are skipped.
 #[must_use]
 pub fn junit(report: &Report) -> String {
     let mut suites = String::new();
@@ -48,7 +48,7 @@ pub fn junit(report: &Report) -> String {
     )
 }
 
-/// Each case with its id and its time in milliseconds.
+/// The id, the duration in milliseconds and the result of each case.
 fn cases(target: &TargetReport) -> Vec<(&str, u64, Ended<'_>)> {
     let mut cases = Vec::with_capacity(target.fixtures.len() + 1);
     for one in &target.fixtures {
@@ -59,7 +59,7 @@ fn cases(target: &TargetReport) -> Vec<(&str, u64, Ended<'_>)> {
         };
         cases.push((one.id.as_str(), one.elapsed_ms, ended));
     }
-    // Where no fixture tells what went wrong, the target itself does.
+    // If no fixture failed, a case for the target itself holds the reason.
     let told = target.fixtures.iter().any(|one| one.verdict == Verdict::Fail);
     let reason = target.reason.as_deref().unwrap_or_default();
     match target.status {
@@ -70,7 +70,7 @@ fn cases(target: &TargetReport) -> Vec<(&str, u64, Ended<'_>)> {
     cases
 }
 
-/// Text as XML, for an element or an attribute. Characters that XML cannot hold are replaced.
+/// Escapes text for an XML element or attribute. Characters that XML does not allow are replaced.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
@@ -93,7 +93,7 @@ mod tests {
     use super::escaped;
 
     #[test]
-    fn text_of_any_kind_is_xml() {
+    fn any_text_becomes_valid_xml() {
         assert_eq!(escaped("a<b> & \"c\"\n\u{1}é"), "a&lt;b&gt; &amp; &quot;c&quot;&#10;\u{fffd}é");
     }
 }

@@ -4,7 +4,7 @@ use super::Report;
 use super::table::{COLUMNS, row};
 use crate::judge::Verdict;
 
-/// The report as Markdown: a row a target, a list of what failed, a row a fixture.
+/// Renders the report as Markdown: a row per target, then for each target its failures and a row per fixture.
 #[must_use]
 pub fn markdown(report: &Report) -> String {
     let mut out = format!("# Conformance\n\nTidegate {} at `{}`.\n\n", report.tidegate.version, report.tidegate.commit);

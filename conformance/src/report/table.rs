@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use super::{Report, Status, TargetReport};
 use crate::judge::Verdict;
 
-/// The columns of a target's row; the first three are text.
+/// The columns of a target's row. The first three are text.
 pub(super) const COLUMNS: [&str; 13] = [
     "target",
     "class",
@@ -24,7 +24,7 @@ pub(super) const COLUMNS: [&str; 13] = [
     "time",
 ];
 
-/// The report as a table, with what did not pass below it.
+/// Renders the report as a table, followed by the fixtures that did not pass.
 #[must_use]
 pub fn table(report: &Report) -> String {
     let mut table = Table::new();
@@ -67,7 +67,7 @@ pub(super) fn row(target: &TargetReport) -> [String; 13] {
     ]
 }
 
-/// Round trips of a decision over all fixtures, to the thousandth.
+/// The mean round trips per decision over all fixtures, rounded to three decimal places.
 #[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
 fn mean_trips(target: &TargetReport) -> Option<f64> {
     let measured = || target.fixtures.iter().filter_map(|one| Some((one.round_trips?, one.offered as f64)));
@@ -95,7 +95,7 @@ fn tell(out: &mut String, target: &TargetReport) {
     }
     for one in target.fixtures.iter().filter(|one| one.verdict == Verdict::Fail) {
         let _ = writeln!(out, "  {}", one.id);
-        // What follows from the first wrong step is in the report.
+        // The other reasons usually follow from the first one.
         if let Some(reason) = &one.reason {
             let _ = writeln!(out, "    {reason}");
         }
@@ -109,7 +109,10 @@ fn tell(out: &mut String, target: &TargetReport) {
     let left_out = target.fixtures.iter().filter(|one| !matches!(one.verdict, Verdict::Pass | Verdict::Fail));
     let mut reasons: BTreeMap<(Verdict, &str), Vec<&str>> = BTreeMap::new();
     for one in left_out {
-        let reason = one.reason.as_deref().unwrap_or("the target declares that it cannot, and answers so");
+        let reason = one
+            .reason
+            .as_deref()
+            .unwrap_or("the target declares that it does not support this, and answers `unsupported`");
         reasons.entry((one.verdict, reason)).or_default().push(&one.id);
     }
     for ((verdict, reason), ids) in reasons {

@@ -10,25 +10,25 @@ use tidegate_guest_protocol::{Reply, Route};
 
 use super::Place;
 
-/// A request that takes longer has no answer.
+/// The timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Connections over which a burst is spread, at the least.
+/// A burst is spread over at least this many connections.
 const CONNECTIONS_MIN: usize = 8;
 
-/// How a guest is spoken to.
+/// The version of HTTP that a guest speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// HTTP/1.1: as many connections as there are requests under way.
+    /// HTTP/1.1, with a connection for each request in flight.
     Http1,
-    /// HTTP/2 in the clear, many requests to a connection.
+    /// HTTP/2 without TLS, with many requests per connection.
     Http2,
 }
 
 /// Guests over HTTP: one or several processes of one target.
 #[derive(Debug)]
 pub struct Http {
-    /// For each process, the connections to it.
+    /// The connections to each process.
     processes: Vec<Vec<Lane>>,
     /// Whether each process counts on its own.
     apart: bool,
@@ -49,7 +49,7 @@ impl Http {
         Self { processes: processes.collect(), apart: false }
     }
 
-    /// The same client where each process is a location that counts on its own: what names no location goes to the first.
+    /// Treats each process as a location that counts on its own. Requests without a location go to the first.
     #[must_use]
     pub fn apart(self) -> Self {
         Self { apart: true, ..self }
@@ -61,7 +61,7 @@ impl Http {
         self.processes.len()
     }
 
-    /// The number of processes over which requests that name no location are spread.
+    /// The number of processes that share the requests without a location.
     #[must_use]
     pub fn sharing(&self) -> usize {
         if self.apart { 1 } else { self.processes.len() }
@@ -70,7 +70,7 @@ impl Http {
     /// Opens every connection, so that a burst does not wait for one.
     ///
     /// # Errors
-    /// Whatever kept a guest from answering.
+    /// Fails if a guest does not answer.
     pub async fn warm_up(&self) -> Result<(), String> {
         for lane in self.processes.iter().flatten() {
             lane.send(Route::Capabilities, Bytes::new()).await?;
@@ -78,10 +78,10 @@ impl Http {
         Ok(())
     }
 
-    /// Sends a request to the process and connection its place falls to.
+    /// Sends a request over the connection that `place` selects.
     ///
     /// # Errors
-    /// Whatever kept the guest from answering.
+    /// Fails if the guest does not answer.
     pub async fn send(&self, route: Route, body: Bytes, place: Place) -> Result<Reply, String> {
         let location = place.location.or(self.apart.then_some(0));
         let process = usize::try_from(location.unwrap_or(place.nth)).unwrap_or(0) % self.processes.len();
@@ -98,8 +98,8 @@ impl Lane {
         connector.set_nodelay(true);
         let mut client = Client::builder(TokioExecutor::new());
         if version == Version::Http1 {
-            // No connection is used twice: a busy server that closes one for idling does not see the request that is
-            // on its way over it, and that request is lost.
+            // Connections are not reused. A busy server may close an idle connection just as a request is sent over it,
+            // and that request would be lost.
             client.pool_max_idle_per_host(0);
         }
         let client = client.http2_only(version == Version::Http2).build(connector);

@@ -5,16 +5,16 @@ use tidegate_guest_protocol::{Reply, Route, serve};
 use super::{Place, Subject};
 use crate::fixture::Disturb;
 
-/// A limiter in this process: the reference, and the broken ones that the suite must catch.
+/// A limiter in this process.
 ///
-/// A burst's requests are futures of one thread, so they interleave wherever the limiter awaits.
+/// A burst's requests are futures on one thread, so they interleave wherever the limiter awaits.
 #[derive(Debug)]
 pub struct InProcess<L> {
     limiter: L,
 }
 
 impl<L: Limiter> InProcess<L> {
-    /// The limiter as a subject.
+    /// Wraps a limiter.
     pub const fn new(limiter: L) -> Self {
         Self { limiter }
     }
@@ -25,7 +25,7 @@ impl<L: Limiter> Subject for InProcess<L> {
         Ok(serve(&self.limiter, route, &body).await)
     }
 
-    /// There is no store to disturb: nothing happens.
+    /// Does nothing, because there is no store to disturb.
     async fn disturb(&self, _: Disturb) -> Result<(), String> {
         Ok(())
     }

@@ -8,17 +8,17 @@ use tokio::sync::Mutex;
 
 use super::wasm;
 
-/// The workspace that this program was built in: its guests are built from there.
+/// The workspace that this program was built in. Guests are built from it.
 #[must_use]
 pub fn workspace() -> PathBuf {
     let conformance = Path::new(env!("CARGO_MANIFEST_DIR"));
     conformance.parent().unwrap_or(conformance).to_path_buf()
 }
 
-/// Programs that were built already, by package.
+/// The programs built so far, by package.
 static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::const_new(BTreeMap::new());
 
-/// Builds a package of the workspace in this program's own profile, once, and returns its program.
+/// Builds a package of the workspace once, in the profile of this program, and returns the path of its executable.
 pub(super) async fn program(package: &str, features: &[&str]) -> Result<PathBuf, String> {
     let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
     let features = features.join(",");
@@ -30,7 +30,7 @@ pub(super) async fn program(package: &str, features: &[&str]) -> Result<PathBuf,
     }
     let mut program = build(package, &args, None, "executable").await?;
     if !features.is_empty() {
-        // Cargo gives every choice of features the same path, and the next build would replace this one.
+        // Cargo uses the same path for every set of features, so another build would replace this one.
         let own = program.with_file_name(&name);
         std::fs::copy(&program, &own).map_err(|error| format!("{}: {error}", own.display()))?;
         program = own;
@@ -39,15 +39,14 @@ pub(super) async fn program(package: &str, features: &[&str]) -> Result<PathBuf,
     Ok(program)
 }
 
-/// Builds the hosts, once, and returns one's program. They are always optimised, because they compile what they run. They
-/// are built together, because each alone would compile their engine with other features.
+/// Builds the hosts once, and returns the path of one executable. They are always optimised, because they compile the
+/// guests. They are built together, because building one alone would compile the engine again with different features.
 pub(super) async fn host(package: &str) -> Result<PathBuf, String> {
     let workspace = "--manifest-path=conformance/hosts/Cargo.toml";
     once(package, &["--workspace", workspace, "--target-dir=target/hosts", "--release"], None, "executable").await
 }
 
-/// Builds a guest for a WebAssembly target, once, and returns its module. It has all its features, also those that a
-/// deployed app leaves out.
+/// Builds a guest for a WebAssembly target once, with all features, and returns the path of its module.
 pub(super) async fn module(package: &str, target: &str) -> Result<PathBuf, String> {
     let toolchain = wasm::toolchain(target)?;
     once(package, &["--package", package, "--target", target, "--release", "--all-features"], toolchain, "module").await
@@ -66,14 +65,17 @@ async fn once(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted: 
 async fn build(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted: &str) -> Result<PathBuf, String> {
     let workspace = workspace();
     if !workspace.join("Cargo.toml").exists() {
-        return Err(format!("{} is gone; run tidegate in the checkout it was built in", workspace.display()));
+        return Err(format!(
+            "{} does not exist; run tidegate in the checkout that it was built in",
+            workspace.display()
+        ));
     }
     eprintln!("building {package} ({})", args.join(" "));
-    // A toolchain brings a cargo of its own.
+    // A toolchain has its own cargo.
     let own = || std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(if toolchain.is_some() { "cargo".into() } else { own() });
     build.envs(toolchain).current_dir(&workspace).arg("build").args(args);
-    // A first build takes a minute or two: a person may watch it, a log need not.
+    // A first build takes a minute or two. Show its progress on a terminal only.
     if !stderr().is_terminal() {
         build.arg("--quiet");
     }
@@ -81,7 +83,7 @@ async fn build(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted:
     build.stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
     let built = build.output().await.map_err(|error| format!("cargo: {error}"))?;
     if !built.status.success() {
-        return Err(format!("cargo could not build {package}; what it said is above"));
+        return Err(format!("cargo could not build {package}; see its output above"));
     }
     let messages = built.stdout.split(|byte| *byte == b'\n');
     let built = messages.filter_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok());
@@ -94,16 +96,16 @@ async fn build(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted:
         let found = found.as_str().filter(|_| named && message["reason"] == "compiler-artifact");
         found.map(PathBuf::from)
     };
-    built.filter_map(program).next_back().ok_or_else(|| format!("cargo built no program of {package}"))
+    built.filter_map(program).next_back().ok_or_else(|| format!("cargo built no executable for {package}"))
 }
 
-/// The version of a crate that the hosts are built with.
+/// The version of a crate that the hosts use.
 pub(super) fn host_dependency(name: &str) -> Result<String, String> {
     let lock = workspace().join("conformance/hosts/Cargo.lock");
     let text = std::fs::read_to_string(&lock).map_err(|error| format!("{}: {error}", lock.display()))?;
     let named = format!("name = {name:?}");
     let version =
         text.lines().skip_while(|line| *line != named).nth(1).and_then(|line| line.strip_prefix("version = "));
-    let version = version.ok_or_else(|| format!("{}: {name} is not in it", lock.display()))?;
+    let version = version.ok_or_else(|| format!("{}: no package {name}", lock.display()))?;
     Ok(version.trim_matches('"').to_string())
 }

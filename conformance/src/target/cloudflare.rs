@@ -21,7 +21,7 @@ use crate::subject::{Http, Version};
 /// The most locations of any fixture. With several, a limiter that is exact in only one isolate fails.
 const ISOLATES: usize = 3;
 
-/// The limit of open files of each process: twice the largest burst, and more.
+/// The limit of open files of each process: more than twice the largest burst.
 const FILES: u64 = 8_192;
 
 /// A Durable Object for each key.
@@ -45,7 +45,7 @@ pub(super) const LEASED: Cloudflare = Cloudflare {
     counts: Counts::Together,
 };
 
-/// Isolates that count for themselves, and share through Workers KV.
+/// Isolates that count on their own and share their counts through Workers KV.
 pub(super) const KV: Cloudflare = Cloudflare {
     name: "cloudflare-kv",
     about: "Workers KV on workerd, three locations that read each other's writes a minute late",
@@ -83,11 +83,11 @@ pub(super) struct Cloudflare {
 /// How isolates count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counts {
-    /// In one store, so that all are one location.
+    /// In one store, as a single location.
     Together,
-    /// Each is a location of its own.
+    /// Each isolate is a location.
     Apart,
-    /// Each is a location, and the platform counts: by its own clock, and by limits that are deployed with the Worker.
+    /// Each isolate is a location. The platform counts by its own clock, with limits that are deployed with the Worker.
     ByThePlatform,
 }
 
@@ -118,7 +118,7 @@ impl Target for Cloudflare {
             return fixture.outlives_a_token().then_some(OWN_CLOCK);
         }
         if fixture.steps.iter().any(|step| step.policy.is_some()) {
-            return Some("the platform's limits are deployed with the Worker, and change with no request");
+            return Some("the platform's limits are deployed with the Worker, so a request cannot change them");
         }
         fixture.steps.windows(2).any(|steps| steps[0].at_ms != steps[1].at_ms).then_some(OWN_CLOCK)
     }
@@ -133,8 +133,8 @@ impl Target for Cloudflare {
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
         async {
-            // Each request under way has a connection, here and in workerd, which inherits the limit. If it is too low,
-            // fixtures fail.
+            // Each request in flight has a connection, both here and in workerd, which inherits the limit. Fixtures
+            // fail if it is too low.
             let _as_it_was = rlimit::increase_nofile_limit(FILES);
             let mut args = vec![format!("--isolates={ISOLATES}")];
             if self.counts == Counts::ByThePlatform {
@@ -162,7 +162,8 @@ impl Store for Host {
         .boxed_local()
     }
 
-    /// Counts what decisions wait for: calls of objects and of the platform's limiter, and reads of Workers KV.
+    /// Counts the operations that decisions wait for: calls to objects and to the platform's limiter, and reads of
+    /// Workers KV.
     fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
         async {
             let counts = self.tell("counts").await?;
@@ -176,7 +177,7 @@ impl Store for Host {
     }
 }
 
-/// Waits if the wall clock's minute is about to end.
+/// Waits for the next minute of the wall clock if the current one is about to end.
 async fn away_from_an_edge() {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let left = Duration::from_secs(60) - Duration::from_secs(since_epoch.as_secs() % 60);
@@ -190,7 +191,7 @@ fn guest() -> PathBuf {
     workspace().join("conformance/guests/cloudflare")
 }
 
-/// The tools that build a Worker and run it.
+/// The tools that build and run a Worker.
 struct Tools {
     toolchain: wasm::Toolchain,
     worker_build: PathBuf,
@@ -216,8 +217,8 @@ impl Tools {
     }
 }
 
-/// Builds the Worker as `wrangler deploy` does, but with the suite's routes and without wasm-opt, which only makes it
-/// smaller.
+/// Builds the Worker as `wrangler deploy` does, but with the suite's routes, and without wasm-opt, which only reduces
+/// its size.
 async fn build(tools: &Tools) -> Result<PathBuf, String> {
     eprintln!("building tidegate-guest-cloudflare (release, WebAssembly)");
     let built = workspace().join("target/guests/cloudflare");
@@ -231,5 +232,5 @@ async fn build(tools: &Tools) -> Result<PathBuf, String> {
         return Ok(built);
     }
     eprintln!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    Err("worker-build could not build the guest; its output is above".into())
+    Err("worker-build could not build the guest; see its output above".into())
 }

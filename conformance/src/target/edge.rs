@@ -1,5 +1,5 @@
-//! The npm package on the runtimes where it is deployed: Vercel's edge runtime, Node.js, and Deno, which runs Netlify's edge
-//! functions.
+//! The npm package on the runtimes where it is deployed: Vercel's edge runtime, Node.js, and Deno, which runs Netlify's
+//! edge functions.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use crate::fixture::Disturb;
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
-/// The package in npm's `edge-runtime`.
+/// The npm package in npm's `edge-runtime`.
 pub(super) const VERCEL: Edge = Edge {
     name: "vercel",
     about: "the npm package in Vercel's edge runtime, three guests over Upstash's REST protocol",
@@ -25,7 +25,7 @@ pub(super) const VERCEL: Edge = Edge {
     runtime: Runtime::Npm("edge-runtime"),
 };
 
-/// The package in Node.js, which runs Vercel's functions and the `proxy.ts` of Next.js 16.
+/// The npm package in Node.js, which runs Vercel's functions and the `proxy.ts` of Next.js 16.
 pub(super) const VERCEL_NODE: Edge = Edge {
     name: "vercel-node",
     about: "the npm package in Node.js as in Next.js 16's proxy.ts, three guests over Upstash's REST protocol",
@@ -33,7 +33,7 @@ pub(super) const VERCEL_NODE: Edge = Edge {
     runtime: Runtime::Node,
 };
 
-/// The package in npm's `deno`.
+/// The npm package in npm's `deno`.
 pub(super) const NETLIFY: Edge = Edge {
     name: "netlify",
     about: "the npm package in Deno as on Netlify's edge, three guests over Upstash's REST protocol",
@@ -44,7 +44,7 @@ pub(super) const NETLIFY: Edge = Edge {
 /// The folder of the programs that run the guests.
 const HOST: &str = "conformance/hosts/edge";
 
-/// The package on a runtime, over Upstash's REST protocol.
+/// The npm package on a runtime, over Upstash's REST protocol.
 #[derive(Debug)]
 pub(super) struct Edge {
     name: &'static str,

@@ -19,7 +19,7 @@ const POPS: usize = 3;
 /// The manifest that the app is deployed with.
 const MANIFEST: &str = "conformance/guests/fastly/fastly.toml";
 
-/// The argument that opens the suite's routes.
+/// The argument that enables the suite's routes.
 const TEST_MODE: &str = "--test-mode";
 
 /// The target that a Compute app is compiled for.

@@ -1,4 +1,4 @@
-//! `memory`: the reference store, in one process.
+//! `memory`: the reference store in one process.
 
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
@@ -8,7 +8,7 @@ use super::{Emulator, Running, Store, Target, build, process};
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
-/// The package of the guest that runs without a platform.
+/// The package of the native guest.
 pub(super) const NATIVE_GUEST: &str = "tidegate-guest-native";
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Target for Memory {
     }
 }
 
-/// The guest's own memory: no trip leads there, and nothing can be done to it from outside.
+/// The guest's memory. It takes no round trips and cannot be disturbed from outside.
 struct SameProcess;
 
 impl Store for SameProcess {

@@ -9,7 +9,7 @@ use super::{Emulator, Running, Store, Target, edge, process};
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
-/// The package on the local server of `@netlify/blobs`, with what `blobs-server.mjs` adds to it.
+/// The package over the local server of `@netlify/blobs`, as `blobs-server.mjs` extends it.
 #[derive(Debug)]
 pub(super) struct NetlifyBlobs;
 
@@ -57,11 +57,11 @@ impl Target for NetlifyBlobs {
 struct Blobs(process::Process);
 
 impl Store for Blobs {
-    /// The number of requests of every kind: one for a denial, two for an admission that no other write came before.
+    /// Counts all requests: one for a denial, and two for an admission without conflicts.
     fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
         async {
             let said = self.0.tell("count").await?;
-            said.parse().map_err(|_| format!("the server counts {said:?}"))
+            said.parse().map_err(|_| format!("the server answered {said:?}, expected a count"))
         }
         .boxed_local()
     }

@@ -1,4 +1,4 @@
-//! A limiter from outside this repository, of which only its declaration is known.
+//! A limiter from outside this repository, known only by its declaration.
 
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
@@ -10,7 +10,7 @@ use crate::declared::Declared;
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
-/// In this process, or servers that speak the guests' protocol.
+/// A limiter in this process, or servers that speak the guests' protocol.
 #[derive(Debug)]
 pub(crate) struct Outside {
     name: String,
@@ -19,15 +19,15 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
-    /// In this process: there is nothing to start.
+    /// A limiter in this process.
     pub(crate) fn here(name: &str, capabilities: Capabilities) -> Self {
         Self { name: name.into(), declared: Declared::new(capabilities), urls: Vec::new() }
     }
 
-    /// Servers that speak the guests' protocol, all of them over one store.
+    /// Servers that speak the guests' protocol and share one store.
     ///
     /// # Errors
-    /// A URL that is not plain HTTP, or where nothing answers.
+    /// Fails if a URL does not start with `http://`, or if a server does not answer.
     pub(crate) async fn at(urls: &[String], declared: Declared) -> Result<Self, String> {
         let urls: Vec<String> = urls.iter().map(|url| url.trim_end_matches('/').to_string()).collect();
         for url in &urls {
@@ -35,7 +35,7 @@ impl Outside {
             if !parsed
                 .is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some_and(|host| !host.is_empty()))
             {
-                return Err(format!("--url {url:?} is no http:// URL; write one as http://127.0.0.1:8080"));
+                return Err(format!("--url {url:?} is not an http:// URL; write one like http://127.0.0.1:8080"));
             }
         }
         Http::new(&urls, Version::Http1).warm_up().await.map_err(|error| format!("--url: {error}"))?;

@@ -1,4 +1,4 @@
-//! Processes that end with this one, however it ends: each holds a pipe from it, and ends when the pipe closes.
+//! Child processes that always end with this one: each reads from a pipe to it, and ends when the pipe closes.
 
 use std::io::{BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::Mutex;
 
-/// The longest time until a process prints its first line, or ends once its pipe is closed.
+/// How long to wait for a line from a process, or for its end after its pipe is closed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A child that ends when its standard input ends: when this is dropped, or this process ends.
+/// A child process that ends when its standard input closes: when this value is dropped, or when this process ends.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
@@ -23,7 +23,7 @@ impl Process {
     pub(super) fn spawn(mut command: Command) -> Result<Self, String> {
         let program = command.as_std().get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // A Ctrl-C must reach the harness only. Its children end when their pipes close, in the right order.
+        // Ctrl-C must reach the suite only. Its children end when their pipes close, in the right order.
         #[cfg(unix)]
         command.process_group(0);
         let mut child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
@@ -35,17 +35,17 @@ impl Process {
         }
     }
 
-    /// Returns the next line that it prints.
+    /// Returns the next line that the process prints.
     pub(super) async fn line(&self) -> Result<String, String> {
         let mut pipes = self.pipes.lock().await;
         match tokio::time::timeout(PATIENCE, pipes.1.next_line()).await {
             Ok(Ok(Some(line))) => Ok(line),
-            Ok(_) => Err("it ended without printing a line; its errors are above".into()),
+            Ok(_) => Err("it exited without printing a line; see its errors above".into()),
             Err(_) => Err(format!("it printed nothing within {PATIENCE:?}")),
         }
     }
 
-    /// Sends it a line, and waits for its answer.
+    /// Sends a line to the process, and waits for the answer.
     pub(super) async fn tell(&self, word: &str) -> Result<String, String> {
         let written = self.pipes.lock().await.0.write_all(format!("{word}\n").as_bytes()).await;
         written.map_err(|error| error.to_string())?;
@@ -54,7 +54,7 @@ impl Process {
 }
 
 impl Process {
-    /// Closes its pipe, and waits until it ends.
+    /// Closes the pipe, and waits until the process ends.
     pub(super) async fn stop(self) {
         let Self { mut child, pipes } = self;
         drop(pipes);
@@ -72,19 +72,20 @@ pub(super) async fn guarded(folder: &Path, program: &str, args: &[String]) -> Re
     Ok(process)
 }
 
-/// Runs a program until standard input ends, then kills it and every process that it started, and removes its folder. On a
-/// line `restart` it kills the program without a chance to tidy up, and starts it again.
+/// Runs a program until standard input closes, then kills it with every process that it started, and removes its
+/// folder. On a line `restart`, it kills the program with SIGKILL and starts it again.
 ///
-/// So a program that does not watch a pipe still ends with the harness, even if the harness was killed.
+/// This way, a program that does not watch a pipe still ends with the suite, even if the suite is killed.
 ///
 /// # Errors
-/// Whatever keeps the program from starting.
+/// Fails if the program does not start.
 pub fn guard(folder: PathBuf, command: &[String]) -> Result<(), String> {
     let [program, args @ ..] = command else { return Err("no program to guard".into()) };
     let start = || {
         let mut command = std::process::Command::new(program);
         command.args(args).current_dir(&folder).stdin(Stdio::null()).stdout(Stdio::null());
-        // A group of its own, so that what it starts can be killed with it: `spin up` is the parent of what serves.
+        // The program gets its own process group, so that its children can be killed with it: `spin up` starts a child
+        // that serves.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.spawn().map_err(|error| format!("{program}: {error}"))
@@ -108,9 +109,9 @@ pub fn guard(folder: PathBuf, command: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Kills a child, and all processes of the group that it leads.
+/// Kills a child and all processes in its group.
 fn kill_group(child: &mut std::process::Child) {
-    // Before the child is waited for: until then nothing else can have its id.
+    // Do this before waiting for the child. After that, another process may get the same id.
     #[cfg(unix)]
     let _ = rustix::process::kill_process_group(rustix::process::Pid::from_child(child), rustix::process::Signal::KILL);
     let _ = child.kill().and_then(|()| child.wait());
@@ -119,7 +120,7 @@ fn kill_group(child: &mut std::process::Child) {
 /// Starts a guest and waits for its address, or its addresses on one line.
 pub(super) async fn guest(program: &Path, args: &[String]) -> Result<(Process, String), String> {
     let mut command = Command::new(program);
-    // Not killed on drop: it ends when its pipe closes, and then ends what it has started itself.
+    // Do not kill it on drop. It ends when its pipe closes, and then ends its own children.
     command.args(args).arg("--test-mode");
     let process = Process::spawn(command)?;
     let address = process.line().await.map_err(|error| format!("{}: {error}", program.display()))?;

@@ -13,10 +13,10 @@ use crate::fixture::Disturb;
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
-/// Guests on one store: a limiter that is exact in one process only is found out.
+/// The number of guests that share one store. A limiter that is exact in only one process fails.
 pub(super) const GUESTS: usize = 3;
 
-/// The feature with which the guest counts in Redis.
+/// The guest's feature for counting in Redis.
 pub(super) const WITH_REDIS: &[&str] = &["redis"];
 
 /// One server.

@@ -1,4 +1,4 @@
-//! The targets on Spin: a real app, on `spin` if that is installed, otherwise on our host.
+//! The targets on Spin: a real app, on `spin` if it is installed, otherwise on our host.
 
 mod redis;
 
@@ -21,7 +21,7 @@ const HOST: &str = "tidegate-host-spin";
 const WASM: &str = "wasm32-wasip1";
 const MANIFEST: &str = "conformance/guests/spin/spin.toml";
 
-/// Spin compiles the app before it listens.
+/// How long to wait until `spin` listens. It compiles the app first.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Get and put.
@@ -30,7 +30,7 @@ pub(super) const KV: Spin = Spin {
     about: "get and put in a Spin app, a fresh instance for each request",
     route: "kv",
     capabilities: tidegate_spin::CAPABILITIES_KV,
-    // As if the store were across a network. Without it, a burst is over too soon to lose updates.
+    // This simulates a network. Without it, a burst ends too soon to lose updates.
     pause_ms: 2,
 };
 
@@ -40,7 +40,7 @@ pub(super) const ATOMICS: Spin = Spin {
     about: "wasi:keyvalue atomics in a Spin app, a fresh instance for each request",
     route: "atomics",
     capabilities: tidegate_spin::CAPABILITIES_ATOMICS,
-    // A thousand requests that overlap at every step would need as many attempts as the limit is high.
+    // If a thousand requests overlapped at every step, each could need as many attempts as the limit.
     pause_ms: 0,
 };
 
@@ -60,7 +60,7 @@ pub(super) struct Spin {
     about: &'static str,
     route: &'static str,
     capabilities: Capabilities,
-    /// How long each operation of our host's store waits, so that concurrent requests overlap.
+    /// The delay of each operation on our host's store, so that concurrent requests overlap.
     pause_ms: u64,
 }
 
@@ -104,7 +104,7 @@ impl Target for Spin {
     }
 }
 
-/// What runs the app here.
+/// Returns the program that runs the app.
 fn emulator() -> Result<Emulator, String> {
     wasm::toolchain(WASM)?;
     match real() {
@@ -120,7 +120,8 @@ fn real() -> Option<Emulator> {
     Some(Emulator { name: "spin".into(), version })
 }
 
-/// Starts the app on `spin`, with these variables. `spin` does not print when it listens, and does not end with a pipe.
+/// Starts the app on `spin` with these variables. `spin` does not report when it listens, and does not end when a pipe
+/// closes.
 async fn spin_up(env: &[String]) -> Result<(process::Process, String), String> {
     build::module(GUEST, WASM).await?;
     let port =
@@ -137,14 +138,14 @@ async fn spin_up(env: &[String]) -> Result<(process::Process, String), String> {
     let began = Instant::now();
     while TcpStream::connect(port).await.is_err() {
         if began.elapsed() > PATIENCE {
-            return Err(format!("spin does not listen within {PATIENCE:?}"));
+            return Err(format!("spin did not listen within {PATIENCE:?}"));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Ok((spin, format!("http://{port}")))
 }
 
-/// Starts the app on our host, with these arguments.
+/// Starts the app on our host with these arguments.
 async fn serve(more: &[String]) -> Result<(process::Process, String), String> {
     serve_guest(GUEST, more).await
 }
@@ -163,7 +164,8 @@ struct Host(process::Process);
 
 impl Store for Host {
     fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
-        async { self.0.tell("operations").await?.parse().map_err(|_| "the host does not count".into()) }.boxed_local()
+        async { self.0.tell("operations").await?.parse().map_err(|_| "the host did not return a count".into()) }
+            .boxed_local()
     }
 
     fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {

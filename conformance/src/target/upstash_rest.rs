@@ -14,12 +14,12 @@ use crate::fixture::Disturb;
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
-/// The package of what stands in for Upstash.
+/// The package of the host that emulates Upstash.
 const FRONT: &str = "tidegate-host-upstash-rest";
 
 pub(super) const TOKEN: &str = "conformance";
 
-/// Open files of each process: a connection for each request of the largest burst, and what else there is.
+/// The limit of open files of each process: a connection for each request of the largest burst, and more.
 const FILES: u64 = 16_384;
 
 #[derive(Debug)]
@@ -63,14 +63,14 @@ impl Target for UpstashRest {
     }
 }
 
-/// A server, and the endpoint before it.
+/// A Redis server with a REST endpoint in front.
 pub(super) struct Fronted {
     front: Process,
     servers: Box<Servers>,
     counted: Mutex<Counted>,
 }
 
-/// Round trips up to the last count.
+/// The counts at the last call of [`Fronted::count`].
 #[derive(Default)]
 struct Counted {
     commands: u64,
@@ -85,7 +85,7 @@ impl Fronted {
         Ok(Emulator { name: format!("{FRONT} over redis-server"), version })
     }
 
-    /// Starts both, and tells the endpoint's URL.
+    /// Starts both, and returns the endpoint's URL.
     pub(super) async fn start() -> Result<(Self, String), String> {
         let _as_it_was = rlimit::increase_nofile_limit(FILES);
         let front = build::program(FRONT, &[]).await?;
@@ -96,13 +96,14 @@ impl Fronted {
         Ok((Self { front, servers: Box::new(servers), counted: Mutex::default() }, url))
     }
 
-    /// A decision must be one command at the server and one request at the endpoint: the more of either counts.
+    /// Counts the round trips. A decision must take one command at the server and one request at the endpoint, so the
+    /// larger of the two counts.
     async fn count(&self) -> Result<u64, String> {
         let mut counted = self.counted.lock().await;
         let commands = self.servers.script_calls().await?;
         let said = self.front.tell("count").await?;
-        let requests = said.parse::<u64>().map_err(|_| format!("{FRONT} counts {said:?}"))?;
-        // A server that was restarted counts from zero.
+        let requests = said.parse::<u64>().map_err(|_| format!("{FRONT} answered {said:?}, expected a count"))?;
+        // A restarted server counts from zero.
         let more = commands.saturating_sub(counted.commands).max(requests.saturating_sub(counted.requests));
         *counted = Counted { commands, requests, trips: counted.trips + more };
         Ok(counted.trips)

@@ -1,4 +1,4 @@
-//! Guests in WebAssembly: the Rust that builds them, and the tools beside it. `conformance/setup.sh` installs both.
+//! Finds the Rust toolchain and the tools that build WebAssembly guests. `conformance/setup.sh` installs both.
 
 use std::env;
 use std::ffi::OsString;
@@ -7,20 +7,20 @@ use std::process::{Command, Stdio};
 
 use super::build::workspace;
 
-/// What a person does where something is missing.
-const REMEDY: &str = "run conformance/setup.sh, which installs it or says why it cannot";
+/// What to do if something is missing.
+const REMEDY: &str = "run conformance/setup.sh to install it";
 
-/// A Rust that has a target's standard library: what to set for cargo to be that one.
+/// The environment variable that selects a toolchain, or `None` for the default one.
 pub(super) type Toolchain = Option<(&'static str, OsString)>;
 
-/// The first Rust that can build for `target`: the one at hand, the one that the setup links where rustup cannot add the
-/// target, and Debian's.
+/// Returns the first toolchain that can build for `target`: the default one, the one that the setup links if rustup
+/// cannot add the target, or Debian's.
 pub(super) fn toolchain(target: &str) -> Result<Toolchain, String> {
     let mut path = OsString::from("/usr/bin:");
     path.push(env::var_os("PATH").unwrap_or_default());
     let mut known =
         [None, Some(("RUSTUP_TOOLCHAIN", OsString::from("tidegate-wasm"))), Some(("PATH", path))].into_iter();
-    let missing = || format!("no Rust here builds for {target}; {REMEDY}");
+    let missing = || format!("no Rust toolchain here can build for {target}; {REMEDY}");
     known.find(|toolchain| has_library(toolchain.clone(), target)).ok_or_else(missing)
 }
 
@@ -32,13 +32,13 @@ fn has_library(toolchain: Toolchain, target: &str) -> bool {
     files.into_iter().any(|file| file.file_name().to_string_lossy().starts_with("libcore-"))
 }
 
-/// What a command printed, if it succeeded.
+/// Returns the output of a command if it succeeded.
 pub(super) fn said(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// A tool that the setup puts into the checkout.
+/// Returns the path of a tool that the setup installs in the checkout.
 pub(super) fn tool(path: &str) -> Result<PathBuf, String> {
     let tool = workspace().join(path);
     let name = || tool.file_name().map(Path::new).unwrap_or(&tool).display().to_string();

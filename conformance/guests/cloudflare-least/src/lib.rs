@@ -1,4 +1,4 @@
-//! The least Worker that the crate `worker` can build. It limits nothing.
+//! The smallest Worker that the crate `worker` can build. It limits nothing.
 #![cfg(target_arch = "wasm32")]
 
 use worker::{Context, Env, Request, Response, event};

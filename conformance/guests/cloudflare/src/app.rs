@@ -1,4 +1,4 @@
-//! What a user would write: a limited page, and what a key has left.
+//! A limited page, as a user would write it, and a page that shows what a client has left.
 
 use tidegate_core::{
     BodyFormat, Check, ClientIpSource, Decision, Identity, Key, Limiter as _, Platform, Policy, Rejection,
@@ -26,8 +26,9 @@ pub(crate) struct App<'a> {
 }
 
 impl App<'_> {
-    /// A page that each client gets as often as the policy says. Where the store does not answer, nobody gets it, and
-    /// nobody is told to come back later: to let them through instead is a matter of one line here.
+    /// A page that each client gets as often as the policy allows. If the limiter fails, nobody gets it. To let
+    /// requests through while the store is down, do so only if `error.kind().is_store_failure()`: a client can cause
+    /// the other errors.
     pub(crate) async fn limited(&self, request: &Request) -> JsValue {
         let key = key(request);
         let decision = match self.store.check(Check::new(self.policy, &key, now())).await {
@@ -43,7 +44,7 @@ impl App<'_> {
         }
     }
 
-    /// What the client has left, with nothing charged.
+    /// Shows what the client has left, and charges nothing.
     pub(crate) async fn left(&self, request: &Request) -> JsValue {
         let key = key(request);
         match self.store.peek(Check::new(self.policy, &key, now())).await {
@@ -56,14 +57,14 @@ impl App<'_> {
         }
     }
 
-    /// A denial is an event in Analytics Engine, where there is a dataset.
+    /// Records a denial as an event in Analytics Engine, if there is a dataset.
     fn record(&self, key: &Key, decision: &Decision) {
         let quota = &self.policy.quotas()[decision.binding_index()];
         record(self.env.as_ref(), "DENIALS", self.policy.name(), key.as_str(), quota.name());
     }
 }
 
-/// Cloudflare alone knows the client's address. One who has verified a token puts its subject here.
+/// Only Cloudflare knows the client's address. An app that has verified a token adds its subject here.
 fn key(request: &Request) -> Key {
     const FIELD: &str = "cf-connecting-ip";
     let field = request.headers().get(FIELD).ok().flatten().map(|value| (FIELD, value));

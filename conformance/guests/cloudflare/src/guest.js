@@ -1,6 +1,6 @@
-// What is one call from WebAssembly here would be several there.
+// Each function here replaces several calls from WebAssembly to JavaScript.
 
-/** A response of its fields, a line each, an empty line, and its body. */
+/** Creates a response. `text` contains the fields, one per line, then an empty line and the body. */
 export function respond(status, text) {
   const headers = {};
   let start = 0;
@@ -11,7 +11,7 @@ export function respond(status, text) {
   return new Response(text.slice(start + 1), { status, headers });
 }
 
-/** A promise that is kept later. */
+/** Creates a promise that `keep` resolves. */
 export function promise() {
   let keep;
   const promise = new Promise((resolve) => (keep = resolve));
@@ -23,7 +23,7 @@ export function keep(promise, value) {
   promise.keep(value);
 }
 
-/** Writes an event where the environment has a dataset of that name; that it cannot be written stops nothing. */
+/** Writes an event if the environment has a dataset of that name. Errors are ignored. */
 export function record(env, dataset, index, ...blobs) {
   try {
     env[dataset]?.writeDataPoint({ indexes: [index], blobs, doubles: [] });

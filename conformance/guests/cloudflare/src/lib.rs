@@ -1,19 +1,20 @@
-//! A small rate-limited Worker, as one would deploy it: each path is limited by another store, by the client's address.
+//! A small rate-limited Worker to deploy. Each path is limited by one of the stores, per client address.
 //!
 //! | path | counts in |
 //! |-|-|
 //! | `/do` | Durable Objects, one for each key |
-//! | `/do-leased` | the same, of which each isolate leases a part that it spends without asking |
-//! | `/kv` | each isolate's memory, and what Workers KV tells of the others |
+//! | `/do-leased` | the same; each isolate leases a part and spends it without a call |
+//! | `/kv` | each isolate's memory, and the other isolates' counts in Workers KV |
 //! | `/ratelimit` | the Rate Limiting binding |
-//! | `/debug/…` | nothing: it shows what the client has left there; only where the variable `DEBUG` is `on` |
-//! | `/debug/kv/stats` | nothing: it shows what this isolate did with Workers KV, and what it met there; likewise |
+//! | `/debug/…` | nothing; it shows what the client has left, if the variable `DEBUG` is `on` |
+//! | `/debug/kv/stats` | nothing; it shows this isolate's operations and errors on Workers KV, if `DEBUG` is `on` |
 //!
-//! The variables `CAPACITY` and `REFILL_PER_S` are what it limits by, but for `/ratelimit`, whose binding has its own two
-//! numbers; `SLICE` is how much of it an isolate leases at a time. The binding `DENIALS` may be an Analytics Engine dataset: then each denial is an event there.
+//! The variables `CAPACITY` and `REFILL_PER_S` set the limit, except for `/ratelimit`, whose binding has its own two
+//! numbers. `SLICE` is the largest lease of an isolate. If the binding `DENIALS` is an Analytics Engine dataset, each
+//! denial is recorded there as an event.
 //!
-//! Built with the feature `suite`, and only where the variable `TIDEGATE_TEST_MODE` is `on`, it also answers the
-//! conformance suite's routes below each path (`/do/_tidegate/check`), and takes its time from them. Never deploy it so.
+//! If the Worker is built with the feature `suite`, and the variable `TIDEGATE_TEST_MODE` is `on`, it also answers the
+//! conformance suite's routes below each path (`/do/_tidegate/check`) and takes the time from them. Never deploy it so.
 #![cfg(target_arch = "wasm32")]
 
 mod app;
@@ -39,17 +40,17 @@ use crate::reply::{refuse, response};
 
 tidegate_cloudflare_do::durable_object!(Tidegate);
 
-/// The standard library's weighs 3 KiB more.
+/// The standard library's allocator is 3 KiB larger.
 #[global_allocator]
 static ALLOCATOR: rlsf::SmallGlobalTlsf = rlsf::SmallGlobalTlsf::new();
 
-/// Answers a request. `#[worker::event(fetch)]` does as well, and takes longer: see [`task`].
+/// Answers a request. `#[worker::event(fetch)]` does the same, but is slower: see [`task`].
 #[wasm_bindgen]
 pub fn fetch(request: Request, env: Env, context: worker_sys::Context) -> JsValue {
     task::run(answer(request, env, Context::new(context)))
 }
 
-/// Answers a request from the store that its path names.
+/// Answers a request with the store that its path names.
 async fn answer(request: Request, env: Env, context: Context) -> JsValue {
     let url = request.url();
     let path = path(&url);
@@ -75,7 +76,7 @@ async fn answer(request: Request, env: Env, context: Context) -> JsValue {
     }
 }
 
-/// The path of an absolute URL, without the first slash.
+/// The path of an absolute URL, without the leading slash.
 fn path(url: &str) -> &str {
     let slashes = url.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
     let start = slashes.map(|(at, _)| at + 1).nth(2).unwrap_or(url.len());
@@ -83,7 +84,7 @@ fn path(url: &str) -> &str {
     &path[..path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len())]
 }
 
-/// Nobody is told what is wrong inside: that is for the log.
+/// Logs an error. The client does not get its message.
 fn failed(error: &Error) -> JsValue {
     worker::console_error!("{error}");
     refuse(&Rejection::unavailable(error.kind()))

@@ -1,4 +1,4 @@
-//! The limiters, each from its binding.
+//! Creates the limiters from their bindings.
 
 use std::num::NonZero;
 
@@ -15,7 +15,7 @@ use crate::once::Once;
 use crate::task;
 use crate::{in_test_mode, policies};
 
-/// The store that a path names. An app that has one needs no such choice.
+/// The store that a path names. An app with one store does not need this.
 pub(crate) enum Store<'a> {
     Objects(&'static DurableObjectsLimiter<ObjectNamespace>),
     Leases(&'static Leases<ObjectNamespace>),
@@ -41,7 +41,7 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// What this isolate did with Workers KV, and what it met there.
+    /// This isolate's operations on Workers KV and their errors.
     pub(crate) fn stats(&self) -> Option<String> {
         let Self::Kv(kv) = self else { return None };
         let Stats { keys, reads, reads_failed, corrupt, writes, writes_throttled, writes_failed, .. } =
@@ -100,11 +100,11 @@ impl Limiter for Store<'_> {
     }
 }
 
-/// The least time that a state is kept in test mode. It expires by the platform's clock, which goes on while virtual time
-/// stands still.
+/// The shortest lifetime of a state in test mode. States expire by the platform's clock, which advances while virtual
+/// time stands still.
 const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 
-/// The deadline in test mode, where thousands of calls are under way at once on a machine that also runs their clients.
+/// The deadline in test mode, in which thousands of calls are in flight on a machine that also runs their clients.
 const TEST_DEADLINE: Millis = Millis::from_secs(25);
 
 fn durable_objects(env: &Env) -> Result<&'static DurableObjectsLimiter<ObjectNamespace>, Error> {
@@ -122,7 +122,7 @@ fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
     DurableObjects::from_env(env, "TIDEGATE", config)
 }
 
-/// The leases of this isolate: of each key up to the variable `SLICE` at a time, for up to 2 s.
+/// The leases of this isolate: up to `SLICE` units of each key at a time, for up to 2 s.
 fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Error> {
     static LEASES: Once<Leases<ObjectNamespace>> = Once::new();
     LEASES.get_or_make(|| {
@@ -134,7 +134,7 @@ fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Error> {
 }
 
 fn kv<'a>(env: &Env, context: &'a Context) -> Result<Kv<'a>, Error> {
-    /// What this isolate counted. It must outlive the request: it is what the bound rests on.
+    /// The counts of this isolate. They must outlive the request, because the bound depends on them.
     static ISOLATE: Once<Isolate> = Once::new();
     let isolate = ISOLATE.get_or_make(|| Ok(Isolate::random(tidegate_cloudflare_kv::Config::default())))?;
     Ok(Kv {
@@ -146,7 +146,7 @@ fn kv<'a>(env: &Env, context: &'a Context) -> Result<Kv<'a>, Error> {
     })
 }
 
-/// Workers KV, written to after the response.
+/// A limiter on Workers KV that writes after the response.
 pub(crate) struct Kv<'a> {
     isolate: &'static Isolate,
     namespace: WorkersKv,
@@ -178,11 +178,12 @@ impl Limiter for Kv<'_> {
         let decision = limiter.check(check).await;
         #[cfg(feature = "suite")]
         if self.test_mode {
-            // Virtual time does not pass while it waits for the next write, and the next step must find this one's.
+            // Write now: virtual time does not advance until the next write is due, and the next step must find this
+            // one.
             limiter.flush(check.now).await;
             return decision;
         }
-        // Not `Context::wait_until`, whose promise is made for what is over at once as well.
+        // `Context::wait_until` would create a promise even if the future is ready at once.
         let written = task::run(async move {
             limiter.write_back(now).await;
             JsValue::UNDEFINED
@@ -206,8 +207,8 @@ impl Limiter for Kv<'_> {
     }
 }
 
-/// The Rate Limiting binding. It has one limit, so an app that has several policies has a binding for each: here
-/// `LIMITER_100_60` is 100 in 60 s.
+/// The Rate Limiting binding. A binding has one limit, so an app needs one for each policy. `LIMITER_100_60` allows 100
+/// requests in 60 s.
 pub(crate) struct RateLimits<'a> {
     pub(crate) env: &'a Env,
 }

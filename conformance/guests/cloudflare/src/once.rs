@@ -1,10 +1,10 @@
-//! What an isolate makes once, at the first request that needs it.
+//! Values that an isolate creates once, at the first request that needs them.
 
 use std::sync::{Mutex, PoisonError};
 
 use tidegate_core::Error;
 
-/// As a [`OnceLock`](std::sync::OnceLock), but that what may fail is tried again.
+/// Like a [`OnceLock`](std::sync::OnceLock), but if the initialization fails, it is tried again.
 pub(crate) struct Once<T: 'static>(Mutex<Option<&'static T>>);
 
 impl<T> Once<T> {

@@ -1,4 +1,4 @@
-//! What is limited to what.
+//! The policies.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use worker::wasm_bindgen::JsValue;
 
 use crate::once::Once;
 
-/// A burst of the variable `CAPACITY`, of which `REFILL_PER_S` come back a second. Read once in an isolate's life.
+/// A token bucket from the variables `CAPACITY` and `REFILL_PER_S`. Each isolate reads them once.
 pub(crate) fn api(env: &Env) -> Result<&'static Policy, Error> {
     static POLICY: Once<Policy> = Once::new();
     POLICY.get_or_make(|| {
@@ -19,7 +19,7 @@ pub(crate) fn api(env: &Env) -> Result<&'static Policy, Error> {
     })
 }
 
-/// The platform decides by the binding `LIMITER_100_60`, and tells nothing of it: these are the same two numbers.
+/// The limit of the binding `LIMITER_100_60`. The platform does not report it, so it is repeated here.
 pub(crate) fn per_location() -> Result<&'static Policy, Error> {
     static POLICY: Once<Policy> = Once::new();
     POLICY.get_or_make(|| Policy::new("per-location", [Quota::fixed_window(100, Millis::from_secs(60))?]))
@@ -28,12 +28,13 @@ pub(crate) fn per_location() -> Result<&'static Policy, Error> {
 pub(crate) fn number(env: &Env, name: &str) -> Result<u64, Error> {
     let value = variable(env, name);
     u64::from_str(&value).map_err(|_| {
-        let message = format!("variable {name}: {value:?} is no whole number; write one in wrangler.jsonc, in quotes");
+        let message =
+            format!("variable {name}: {value:?} is not a whole number; write one in wrangler.jsonc, in quotes");
         Error::new(ErrorKind::Invalid, message)
     })
 }
 
-/// Nothing where it is not set.
+/// Returns a variable, or an empty string if it is not set.
 pub(crate) fn variable(env: &Env, name: &str) -> String {
     let value = Reflect::get(env.as_ref(), &JsValue::from_str(name));
     value.ok().and_then(|value| value.as_string()).unwrap_or_default()

@@ -11,7 +11,7 @@ pub(crate) fn refuse(rejection: &Rejection) -> JsValue {
     response(rejection.status_code(), rejection.fields().iter(), rejection.body())
 }
 
-/// Fields and body go as one text: each by itself would be as many calls of JavaScript.
+/// Passes fields and body as one string. Passing each separately would take a call to JavaScript each.
 pub(crate) fn response<'n, 'v>(
     status: u16,
     fields: impl IntoIterator<Item = (&'n str, &'v str)>,

@@ -10,12 +10,12 @@ use worker::web_sys::Request;
 use crate::reply::response;
 use crate::{in_test_mode, not_found};
 
-/// Whether a path is one of the suite's.
+/// Whether a path is one of the suite's routes.
 pub(crate) fn asks(path: &str, env: &Env) -> bool {
     path.starts_with("_tidegate/") && in_test_mode(env)
 }
 
-/// What there is no limiter for, the suite is told as well.
+/// Answers a route. If there is no limiter, the answer is the error.
 pub(crate) async fn answer<L: Limiter>(limiter: Result<L, Error>, request: &Request, path: &str) -> JsValue {
     if path == "_tidegate/panic" {
         panic!("the suite asked for it");

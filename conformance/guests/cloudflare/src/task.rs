@@ -1,5 +1,5 @@
-//! Runs an answer: at once as far as it gets, which is to its end where nobody has to be asked, and then whenever what it
-//! waits for is there.
+//! Runs a future: synchronously until it first waits, and then whenever it is woken. A future that never waits
+//! completes at once.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +17,8 @@ extern "C" {
     fn keep(promise: &JsValue, value: &JsValue);
 }
 
-/// The future's value, or a promise of it. `#[event(fetch)]` always makes a promise, and polls in microtasks of their own.
+/// Returns the future's value, or a promise of it. `#[event(fetch)]` always creates a promise, and polls in a
+/// microtask.
 pub(crate) fn run(future: impl Future<Output = JsValue> + 'static) -> JsValue {
     let task = Arc::new(Task {
         future: Mutex::new(Some(Box::pin(SendFuture::new(future)))),
@@ -35,7 +36,7 @@ pub(crate) fn run(future: impl Future<Output = JsValue> + 'static) -> JsValue {
 }
 
 struct Task {
-    /// `None` once it is done.
+    /// `None` after it has completed.
     future: Mutex<Option<Pin<Box<dyn Future<Output = JsValue> + Send>>>>,
     /// Whether it was woken while it ran.
     woken: AtomicBool,

@@ -1,15 +1,15 @@
-//! A namespace that the suite's clock moves.
+//! A Workers KV namespace on the suite's virtual time.
 
 use tidegate_cloudflare_kv::WorkersKv;
 use tidegate_core::store::BestEffort;
 use tidegate_core::{Capabilities, Error, Millis, UnixMillis};
 
-/// Workers KV, each operation with its virtual time in front of the key, as in `1800000000000|key`. Only the suite's
-/// own namespace goes by it.
+/// Puts the virtual time in front of the key of each operation, as in `1800000000000|key`. Only the suite's own
+/// namespace understands it.
 #[derive(Clone)]
 pub(crate) struct Timed {
     pub(crate) kv: WorkersKv,
-    /// `None` but in test mode.
+    /// The virtual time, in test mode only.
     pub(crate) now: Option<UnixMillis>,
 }
 

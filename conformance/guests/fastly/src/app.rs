@@ -42,8 +42,9 @@ pub(crate) fn answer(request: Request) -> Response {
     answered.unwrap_or_else(|error| unavailable(&error))
 }
 
-/// A page that each client gets as often as the policy allows. If the limiter fails, nobody gets it. To let requests through
-/// while the store is down, do so only if `error.kind().is_store_failure()`: a client can cause the other errors.
+/// A page that each client gets as often as the policy allows. If the limiter fails, nobody gets it. To let requests
+/// through while the store is down, do so only if `error.kind().is_store_failure()`: a client can cause the other
+/// errors.
 fn limited(limiter: &impl Limiter, policy: &Policy, request: &Request) -> Response {
     let decision = match block_on(limiter.check(Check::new(policy, &key(request), now()))) {
         Ok(decision) => decision,

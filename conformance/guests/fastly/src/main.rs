@@ -1,5 +1,5 @@
-//! A small rate-limited app to deploy on Fastly Compute. Each path is limited by one of the adapter's limiters, per client
-//! address.
+//! A small rate-limited app to deploy on Fastly Compute. Each path is limited by one of the adapter's limiters, per
+//! client address.
 //!
 //! | path | counts in |
 //! |-|-|
@@ -10,8 +10,9 @@
 //!
 //! The config store `tidegate` holds the policy of `/kv`.
 //!
-//! If the app is built with the feature `suite`, and a config store `tidegate_test` has `mode = "on"`, it also answers the
-//! conformance suite's routes below each path (`/kv/_tidegate/check`) and takes the time from them. Never deploy it so.
+//! If the app is built with the feature `suite`, and a config store `tidegate_test` has `mode = "on"`, it also answers
+//! the conformance suite's routes below each path (`/kv/_tidegate/check`) and takes the time from them. Never deploy it
+//! so.
 
 #[cfg(target_os = "wasi")]
 mod app;

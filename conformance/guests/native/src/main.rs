@@ -1,5 +1,5 @@
-//! A small rate-limited HTTP service to run in a container. A policy file and the client's address limit `GET /`. Build it
-//! with the feature `redis` to count in Redis or Upstash.
+//! A small rate-limited HTTP service to run in a container. A policy file and the client's address limit `GET /`. Build
+//! it with the feature `redis` to count in Redis or Upstash.
 //!
 //! ```text
 //! tidegate-guest-native --policy policy.json --listen 0.0.0.0:8080
@@ -7,8 +7,8 @@
 //! tidegate-guest-native --policy policy.json --store upstash-rest --url https://eu1-quick-fox-1.upstash.io
 //! ```
 //!
-//! With `--test-mode`, the service also answers the conformance suite's routes, takes the time from them, and exits when
-//! its standard input closes. Do not use that mode where others can reach the service.
+//! With `--test-mode`, the service also answers the conformance suite's routes, takes the time from them, and exits
+//! when its standard input closes. Do not use that mode where others can reach the service.
 
 mod app;
 mod listen;

@@ -22,8 +22,8 @@ pub(crate) enum StoreName {
     UpstashRest,
 }
 
-/// The memory store's shards in test mode. There are so many that no shard holds enough keys to be swept: fixtures run on
-/// clocks of their own, and a sweep by the clock of one would remove the keys of another.
+/// The memory store's shards in test mode. There are so many that no shard holds enough keys to be swept: fixtures run
+/// on clocks of their own, and a sweep by the clock of one would remove the keys of another.
 const TEST_SHARDS: usize = 1_024;
 
 #[cfg_attr(not(feature = "redis"), expect(unused_variables, clippy::unused_async, reason = "memory has no address"))]

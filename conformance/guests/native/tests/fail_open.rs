@@ -48,7 +48,7 @@ fn service(redis: &str) -> (Process, String) {
     (Process(service), line.trim().trim_start_matches("http://").to_string())
 }
 
-/// Sends `text` and returns everything that comes back within the connection's life.
+/// Sends `text`, and returns everything that is received until the connection closes.
 fn exchange(address: &str, text: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -63,13 +63,13 @@ fn get(address: &str) -> String {
 }
 
 #[test]
-fn only_a_store_that_is_down_opens() {
+fn requests_are_admitted_uncounted_only_while_the_store_is_down() {
     let (redis_server, redis) = redis();
     let (_service, address) = service(&redis);
     let first = get(&address);
     assert!(first.starts_with("HTTP/1.1 200 ") && first.contains("x-ratelimit-remaining"), "{first}");
 
-    // A row that is not Tidegate's own, which no outage explains.
+    // A corrupt row is not an outage.
     let keys = exchange(&redis, "KEYS *\r\nQUIT\r\n");
     let row = keys.lines().find(|line| line.contains("tg1:")).expect(&keys);
     exchange(&redis, &format!("SET {row} garbage\r\nQUIT\r\n"));

@@ -3,23 +3,23 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 use tidegate_core::{Check, Key, Millis, Policy, Refund, UnixMillis};
 
-/// One operation on a limiter, with all that its arguments are.
+/// One operation on a limiter, with its arguments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Call {
     /// The policy to decide by.
     pub policy: Policy,
-    /// Whom to count.
+    /// The key.
     pub key: String,
-    /// What it costs, or what to give back.
+    /// The cost, or the units to refund.
     #[serde(default = "one")]
     pub cost: u64,
     /// The virtual time.
     pub now_ms: u64,
-    /// Of a refund: when it was charged. The virtual time where it is absent.
+    /// For a refund: when the cost was charged. The default is the virtual time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged_at_ms: Option<u64>,
-    /// Of a check: what makes a retry of it the same check.
+    /// For a check: the token that identifies retries of the same check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Token>,
 }
@@ -28,14 +28,14 @@ pub struct Call {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Token {
-    /// Unique to the request.
+    /// A text that is unique to the request.
     pub text: String,
     /// How long the first answer is remembered.
     pub ttl_ms: u64,
 }
 
 impl Call {
-    /// The check it asks for.
+    /// Builds the check.
     #[must_use]
     pub fn check<'a>(&'a self, key: &'a Key) -> Check<'a> {
         let check = Check::new(&self.policy, key, UnixMillis::new(self.now_ms)).cost(self.cost);
@@ -45,7 +45,7 @@ impl Call {
         }
     }
 
-    /// The refund it asks for.
+    /// Builds the refund.
     #[must_use]
     pub fn refund<'a>(&'a self, key: &'a Key) -> Refund<'a> {
         let charged_at = UnixMillis::new(self.charged_at_ms.unwrap_or(self.now_ms));

@@ -6,34 +6,34 @@ use tidegate_core::{Capabilities, Decision, Error, Millis, Status};
 
 use crate::Identified;
 
-/// What a guest answers.
+/// A guest's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// To a check or a peek.
+    /// The answer to a check or a peek.
     Decision(Decided),
-    /// To a refund or a reset.
+    /// The answer to a refund or a reset.
     Done,
-    /// To an identification.
+    /// The answer to an identification.
     Identity(Identified),
-    /// To the question what the limiter can do.
+    /// The capabilities of the limiter.
     Capabilities(Able),
-    /// To anything that could not be answered.
+    /// The answer to a request that failed.
     Error(Failure),
 }
 
-/// A [`Decision`], whole but for where and when it was made.
+/// A [`Decision`] without its time and origin.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Decided {
     /// Allowed, denied, or never admissible.
     pub status: Outcome,
-    /// Which of the quotas bound.
+    /// The index of the binding quota.
     pub binding: usize,
-    /// Each quota's count, in the policy's order.
+    /// The count of each quota, in the policy's order.
     pub quotas: Vec<Counted>,
-    /// Of a denial: how long until it is admitted.
+    /// For a denial: how long to wait until a retry is admitted.
     pub retry_after_ms: Option<u64>,
-    /// How long to hold an allowed request.
+    /// How long to delay an admitted request.
     pub delay_ms: u64,
 }
 
@@ -41,22 +41,22 @@ pub struct Decided {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It may go on.
+    /// The request is admitted.
     Allowed,
-    /// Not now.
+    /// The request is denied for now.
     Denied,
-    /// Never.
+    /// The request can never be admitted.
     NeverAdmissible,
 }
 
 /// A quota's count.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Counted {
-    /// The most that is ever admitted at once.
+    /// The most units that can be admitted at once.
     pub limit: u64,
     /// How many more requests of cost 1 fit.
     pub remaining: Option<u64>,
-    /// How long until the quota is unused.
+    /// How long until the quota is completely unused.
     pub reset_after_ms: Option<u64>,
 }
 
@@ -65,34 +65,34 @@ pub struct Counted {
 pub struct Failure {
     /// [`ErrorKind::name`](tidegate_core::ErrorKind::name).
     pub kind: String,
-    /// What it says.
+    /// The message.
     pub message: String,
 }
 
-/// [`Capabilities`] as the guest's limiter declares them.
+/// The [`Capabilities`] of the guest's limiter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Able {
     /// [`Accuracy::name`](tidegate_core::Accuracy::name).
     pub class: String,
-    /// The accuracy with its formula, in words.
+    /// The accuracy with its formula, as text.
     pub accuracy: String,
-    /// The algorithms it takes.
+    /// The supported algorithms.
     pub algorithms: Vec<String>,
-    /// The most quotas a policy may have.
+    /// The most quotas that a policy may have.
     pub max_quotas: usize,
-    /// Whether a request may cost other than 1.
+    /// Whether costs other than 1 are supported.
     pub costs: bool,
-    /// Whether it can charge denials.
+    /// Whether denials can be charged.
     pub charge_denied: bool,
-    /// Whether it can peek.
+    /// Whether it supports peeks.
     pub peek: bool,
-    /// Whether it can refund.
+    /// Whether it supports refunds.
     pub refund: bool,
-    /// Whether it can reset.
+    /// Whether it supports resets.
     pub reset: bool,
-    /// Whether it takes idempotency tokens.
+    /// Whether it supports idempotency tokens.
     pub idempotency: bool,
-    /// Round trips to the store that a decision takes as a rule.
+    /// The usual number of round trips to the store per decision.
     pub round_trips: u32,
 }
 

@@ -7,22 +7,22 @@ use tidegate_core::{ClientIpSource, Error, ErrorKind, Identity, Ipv6Prefix, Key,
 
 use crate::{Answer, Reply};
 
-/// A request as it reaches a guest, as far as it says who sent it.
+/// The parts of a request that identify its sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arrival {
-    /// The platform it came through.
+    /// The platform that received the request.
     pub platform: String,
-    /// The address that the platform's own API or socket gives.
+    /// The address from the platform's API or the socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// The prefix length that IPv6 addresses fold to.
+    /// The prefix length to which IPv6 addresses are reduced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipv6_prefix: Option<u8>,
-    /// Whether `true-client-ip` is believed.
+    /// Whether `true-client-ip` is trusted.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub trust_true_client_ip: bool,
-    /// The header fields, in order, a repeated name once for each value.
+    /// The header fields in order, one entry per value.
     pub headers: Vec<(String, String)>,
     /// The subject of a verified token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,16 +32,16 @@ pub struct Arrival {
     pub api_key: Option<String>,
 }
 
-/// Whom a request is counted against, and by what.
+/// The key that a request is counted against, and its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identified {
     /// The key.
     pub key: String,
-    /// What it was made of.
+    /// The source of the key.
     pub source: Source,
 }
 
-/// What a key was made of, most trusted first.
+/// The source of a key, most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -51,14 +51,14 @@ pub enum Source {
     ApiKey,
     /// The client's address.
     ClientIp,
-    /// Nothing: the request tells none of them.
+    /// None of these.
     Missing,
-    /// A text of the application's own.
+    /// A key that the application chose.
     Other,
 }
 
 impl Arrival {
-    /// Whom the request is counted against.
+    /// Returns the key that the request is counted against.
     pub(crate) fn identify(&self) -> Reply {
         match self.key() {
             Ok(key) => {

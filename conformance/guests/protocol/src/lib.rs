@@ -1,8 +1,8 @@
-//! What the conformance harness and its guests say to each other: JSON over HTTP, the same on every platform.
+//! The protocol between the conformance suite and its guests: JSON over HTTP, the same on every platform.
 //!
-//! A guest is an ordinary app that uses an adapter. Only when it is started in test mode does it also answer the routes
-//! of [`Route`], and then it does no more than to hand the body of a `POST` to [`serve`] with its limiter, and to send
-//! back the [`Reply`]. In test mode the caller's clock is the one in the body: time is virtual, concurrency is real.
+//! A guest is an ordinary app that uses an adapter. In test mode, it also answers the routes of [`Route`]. It passes
+//! the body of each `POST` to [`serve`] with its limiter, and sends back the [`Reply`]. The body contains the time, so
+//! time is virtual and concurrency is real.
 //!
 //! | route | body | answer |
 //! |-|-|-|
@@ -11,8 +11,8 @@
 //! | `/_tidegate/identify` | [`Arrival`] | `{"identity": …}` |
 //! | `/_tidegate/capabilities` | nothing | `{"capabilities": …}` |
 //!
-//! A store that cannot answer is a 503 with `{"error": {"kind", "message"}}`, never a 429. A body that cannot be read
-//! is a 400.
+//! If the store cannot answer, the reply is a 503 with `{"error": {"kind", "message"}}`, never a 429. If the body
+//! cannot be parsed, the reply is a 400.
 //!
 //! ```
 //! use tidegate_core::MemoryLimiter;
@@ -46,7 +46,7 @@ use alloc::vec::Vec;
 use serde::de::DeserializeOwned;
 use tidegate_core::{Decision, Error, Key, Limiter, Policy, ResponseFields};
 
-/// What a guest in test mode is asked.
+/// A route of a guest in test mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Route {
     /// [`Limiter::check`].
@@ -57,17 +57,17 @@ pub enum Route {
     Refund,
     /// [`Limiter::reset`].
     Reset,
-    /// Whom a request would be counted against.
+    /// Returns the key that a request would be counted against.
     Identify,
     /// [`Limiter::capabilities`].
     Capabilities,
 }
 
 impl Route {
-    /// Every route.
+    /// All routes.
     pub const ALL: [Self; 6] = [Self::Check, Self::Peek, Self::Refund, Self::Reset, Self::Identify, Self::Capabilities];
 
-    /// The path of its `POST`.
+    /// The path to which a request is sent with `POST`.
     #[must_use]
     pub const fn path(self) -> &'static str {
         match self {
@@ -80,26 +80,26 @@ impl Route {
         }
     }
 
-    /// The route of a path, if there is one.
+    /// Returns the route with this path, if there is one.
     #[must_use]
     pub fn of(path: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|route| route.path() == path)
     }
 }
 
-/// What a guest sends back, for its platform to make a response of.
+/// A reply, from which a guest creates its platform's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The status code.
     pub status: u16,
-    /// The response fields, `content-type` among them.
+    /// The response fields, including `content-type`.
     pub headers: Vec<(String, String)>,
     /// The [`Answer`] as JSON.
     pub body: Vec<u8>,
 }
 
 impl Reply {
-    /// A reply that says `answer`.
+    /// Creates a reply with this answer.
     #[must_use]
     pub fn new(status: u16, answer: &Answer) -> Self {
         let body = serde_json::to_vec(answer).unwrap_or_default();
@@ -121,14 +121,14 @@ impl Reply {
         }
     }
 
-    /// A reply that says why there is no answer.
+    /// Creates a reply with an error.
     #[must_use]
     pub fn error(error: &Error) -> Self {
         Self::new(503, &Answer::Error(error.into()))
     }
 }
 
-/// Answers one request of the harness: all that a guest's test routes do.
+/// Answers one request of the suite.
 pub async fn serve<L: Limiter>(limiter: &L, route: Route, body: &[u8]) -> Reply {
     match route {
         Route::Identify => match read::<Arrival>(body) {

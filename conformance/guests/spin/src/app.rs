@@ -11,8 +11,9 @@ use tidegate_core::{
 use crate::reply::{refuse, response};
 use crate::switched_on;
 
-/// A page that each client gets as often as the policy allows. If the limiter fails, nobody gets it. To let requests through
-/// while the store is down, do so only if `error.kind().is_store_failure()`: a client can cause the other errors.
+/// A page that each client gets as often as the policy allows. If the limiter fails, nobody gets it. To let requests
+/// through while the store is down, do so only if `error.kind().is_store_failure()`: a client can cause the other
+/// errors.
 pub(crate) async fn limited<L: Limiter>(limiter: &L, policy: &str, request: &IncomingRequest) -> Response {
     let policy = env::var(policy).map_err(|error| error.to_string());
     let policy = match policy.and_then(|text| serde_json::from_str::<Policy>(&text).map_err(|error| error.to_string()))
@@ -36,8 +37,9 @@ pub(crate) async fn limited<L: Limiter>(limiter: &L, policy: &str, request: &Inc
     }
 }
 
-/// Spin adds the client's address after any field of the same name that the client sent. So this reads all fields in their
-/// order; the SDK's own `Request` keeps only one field per name. An app that has verified a token adds its subject here.
+/// Spin adds the client's address after any field of the same name that the client sent. So this reads all fields in
+/// their order; the SDK's own `Request` keeps only one field per name. An app that has verified a token adds its
+/// subject here.
 fn key(request: &IncomingRequest) -> Key {
     let source = ClientIpSource::new(Platform::Spin).trust_true_client_ip(switched_on("TRUST_TRUE_CLIENT_IP"));
     let client_ip = source.find(request.headers().entries(), None).ok();

@@ -34,7 +34,8 @@ const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 /// Answers a request.
 #[http_component]
 async fn handle(request: IncomingRequest, out: ResponseOutparam) {
-    // In one TCP segment. A handler that returns the response takes two, and on Spin the second one waits 40 ms.
+    // This sends one TCP segment. A handler that returns the response sends two, and on Spin the second one waits 40
+    // ms.
     if let Err(error) = tidegate_spin::respond(out, route(request).await) {
         eprintln!("{error}");
     }

@@ -2,10 +2,11 @@
 //!
 //!     tidegate-host-fastly --guest=APP.wasm --manifest=fastly.toml [--pops=N] [--test-mode]
 //!
-//! It prints the PoPs' addresses on one line, and ends when its standard input ends. Each PoP has its own stores, filled from the
-//! manifest's `local_server`. A PoP never reads what another one wrote, which is the worst case of an eventually consistent
-//! store. One thread runs a PoP's instances. Viceroy checks and makes a conditional write in two steps; on one thread they
-//! are atomic, as on the platform. The instances take turns at each call of the platform, and now and then in between.
+//! It prints the PoPs' addresses on one line, and ends when its standard input closes. Each PoP has its own stores,
+//! filled from the manifest's `local_server`. A PoP never sees another's writes, which is the worst case of an
+//! eventually consistent store. One thread runs all instances of a PoP, because Viceroy makes a conditional write in
+//! two steps, which are atomic only on one thread. The instances take turns at each call to the platform, and
+//! occasionally in between.
 //!
 //! Test mode adds a config store, `tidegate_test`, with `mode = "on"`.
 

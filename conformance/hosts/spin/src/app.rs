@@ -30,7 +30,8 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// Compiles and links the component. If it imports an interface that this host lacks, the error names the interface.
+    /// Compiles and links the component. If it imports an interface that this host lacks, the error names the
+    /// interface.
     pub(crate) fn load(arguments: &Arguments, database: Arc<Database>) -> Result<Self, String> {
         let manifest = manifest::component(&arguments.manifest)?;
         let bytes = component::read(&arguments.component)?;

@@ -13,9 +13,9 @@ pub(crate) struct Arguments {
     pub(crate) component: PathBuf,
     /// Variables that add to the manifest's or replace them. The last one of a name wins.
     pub(crate) env: Vec<(String, String)>,
-    /// How long each operation of the store waits before it starts.
+    /// The delay before each operation of the store.
     pub(crate) pause: Duration,
-    /// The folder of the store's database; a temporary one unless set.
+    /// The folder of the store's database. The default is a temporary folder.
     pub(crate) state_dir: Option<PathBuf>,
 }
 

@@ -89,7 +89,8 @@ impl Instance {
     }
 }
 
-/// Passes a store's error on to the guest. If the store is broken, the guest ends, as in Spin, where taking the lock panics.
+/// Passes a store's error to the guest. If the store is broken, the guest ends, as in Spin, where taking the lock
+/// panics.
 fn answered<T, E>(done: Result<T, Failure>, describe: fn(String) -> E) -> Result<Result<T, E>> {
     match done {
         Ok(done) => Ok(Ok(done)),

@@ -2,8 +2,8 @@
 //!
 //! - SQLite's defaults: a rollback journal, and every commit waits until the disk has it (`journal_mode = DELETE`,
 //!   `synchronous = FULL`).
-//! - All operations share one connection behind one lock, and each blocks its thread. Operations of other requests may run
-//!   between two operations of a request.
+//! - All operations share one connection behind one lock, and each blocks its thread. Operations of other requests may
+//!   run between two operations of a request.
 //! - A swap compares with the value that was read last. If there was none, it overwrites.
 //! - Incrementing a value that is not 8 bytes poisons the lock: every later operation fails until the host restarts.
 

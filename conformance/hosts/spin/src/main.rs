@@ -1,20 +1,20 @@
-//! Runs a Spin app as Spin does, where there is no `spin`: on wasmtime, with a new instance for each request, Spin's two
-//! key-value interfaces over SQLite, and outbound Redis.
+//! Runs a Spin app on a machine without `spin`: on wasmtime, with a new instance for each request, Spin's two key-value
+//! interfaces over SQLite, and outbound Redis.
 //!
 //! ```text
 //! tidegate-host-spin --manifest=spin.toml --component=app.wasm [--env=NAME=VALUE]...
 //!     [--pause-ms=N] [--state-dir=DIR] [--test-mode]
 //! ```
 //!
-//! It prints its address, and ends when its standard input ends. On a line `operations` it prints the number of operations on the
-//! key-value stores so far. A line `set STORE KEY TEXT` writes a row, as another program might. The rows are in an SQLite
-//! database in `--state-dir`, or in a temporary folder. With `--pause-ms`, each operation waits first. `--test-mode` stands
-//! for `--env=TIDEGATE_TEST_MODE=on`.
+//! It prints its address, and ends when its standard input closes. A line `operations` on standard input prints the
+//! number of operations on the key-value stores so far. A line `set STORE KEY TEXT` writes a row, as another program
+//! might. The rows are in an SQLite database in `--state-dir`, or in a temporary folder. With `--pause-ms`, each
+//! operation waits first. `--test-mode` is short for `--env=TIDEGATE_TEST_MODE=on`.
 //!
-//! It behaves like Spin 4 where an adapter can tell:
+//! It behaves like Spin 4 in everything that an adapter can observe:
 //! - `spin-client-addr` follows the fields that the client sent.
 //! - A field that is not UTF-8 is answered 500 before the app runs.
-//! - Sockets do not have `TCP_NODELAY`, so a head and a body that the app writes apart leave in two segments.
+//! - Sockets do not have `TCP_NODELAY`, so a head and a body that the app writes separately are sent in two segments.
 //! - An app can open only the stores, and connect only to the Redis servers, that the manifest lists.
 //! - The key-value store is as durable, as slow and as fragile as Spin's ([`key_value`]).
 

@@ -1,7 +1,7 @@
 //! Which servers `allowed_outbound_hosts` lets an app connect to.
 
-/// Whether one of the `allowed` patterns, `redis://<host>:<port>`, matches an address. Host and port may be `*`. Spin has
-/// more patterns; what this does not know it does not allow.
+/// Whether one of the `allowed` patterns, `redis://<host>:<port>`, matches an address. Host and port may be `*`. Spin
+/// supports more patterns, which this function rejects.
 pub(crate) fn is_allowed(allowed: &[String], address: &str) -> bool {
     let Some(asked) = parts(address) else { return false };
     let matches = |pattern: &str, part: &str| pattern == "*" || pattern == part;

@@ -1,5 +1,5 @@
-//! Outbound Redis, as Spin has it: each `open` makes a connection of its own, to a server that the manifest allows, and an error
-//! of the server's reaches the guest as the text that the crate `redis` 0.32 gives it.
+//! Outbound Redis, as in Spin. Each `open` makes a new connection to a server that the manifest allows. The guest
+//! receives a server's error as formatted by the crate `redis` 0.32.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Client, FromRedisValue, RedisResult as Answered, Value};
@@ -19,7 +19,7 @@ pub(crate) mod bindings {
     });
 }
 
-/// A connection that is open.
+/// An open connection.
 #[allow(unreachable_pub, reason = "the bindings export it again")]
 pub struct Connected(MultiplexedConnection);
 

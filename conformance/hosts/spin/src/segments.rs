@@ -1,4 +1,4 @@
-//! Which parts of a response leave together.
+//! Decides which parts of a response are sent together.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -10,10 +10,11 @@ use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 
 type Polled = Poll<Option<Result<Frame<Bytes>, ErrorCode>>>;
 
-/// A body that leaves with its head if the instance wrote it before it set the head, and in a segment of its own otherwise.
+/// A body that is sent together with its head if the instance wrote it before setting the head, and separately
+/// otherwise.
 ///
-/// In Spin, the task that sends the response runs beside the instance, and sends the head before the instance goes on. Here
-/// the instance might write its body first, which would hide what that costs.
+/// In Spin, a concurrent task sends the response, and sends the head before the instance continues. Here, the instance
+/// might write its body first, which would hide the cost of the second segment.
 struct Segments {
     /// The first poll, made when the head was set.
     first: Option<Polled>,
@@ -32,7 +33,7 @@ impl Body for Segments {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled {
         match self.first.take() {
-            // What is pending makes the server send what it has: the head.
+            // A pending body makes the server send the head now.
             Some(Poll::Pending) => {
                 context.waker().wake_by_ref();
                 Poll::Pending

@@ -1,4 +1,4 @@
-//! Redis's answers as JSON.
+//! Converts Redis's answers to JSON.
 
 use axum::http::HeaderMap;
 use base64::Engine as _;
@@ -6,12 +6,12 @@ use base64::engine::general_purpose::STANDARD;
 use redis::Value;
 use serde_json::{Value as JsonValue, json};
 
-/// How texts are told.
+/// The encoding of strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// As they are; what is no UTF-8 is replaced.
+    /// Plain text. Invalid UTF-8 is replaced.
     Plain,
-    /// In base64, all but a plain `OK`.
+    /// Base64, except a plain `OK`.
     Base64,
 }
 
@@ -31,7 +31,7 @@ impl Encoding {
     }
 }
 
-/// An answer, or the text of an error that Redis answered with. Errors within an array are texts there.
+/// Converts an answer. An error from Redis is returned as its text, and errors in an array become strings.
 pub(crate) fn of_value(value: &Value, encoding: Encoding) -> Result<JsonValue, String> {
     if let Value::ServerError(error) = value {
         return Err(match error.details() {

@@ -1,10 +1,11 @@
-//! Upstash's REST protocol (<https://upstash.com/docs/redis/features/restapi>) over a real redis-server: what a program
-//! that was written for Upstash is run against where there is no Upstash.
+//! Upstash's REST protocol (<https://upstash.com/docs/redis/features/restapi>) over a real redis-server, to run
+//! programs for Upstash locally.
 //!
-//! It knows `POST /` with a command, `/pipeline`, `/multi-exec`, commands in the path, answers in base64, the token as a
-//! header or a parameter, and takes the script flag `allow-key-locking`, which stock Redis refuses. Commands that would
-//! change or hold the connection to Redis, which all requests share, are refused: Upstash has most of them not, either.
-//! It is one server with one copy of the data: what a global database's replicas do, it does not show.
+//! It supports `POST /` with a command, `/pipeline`, `/multi-exec`, commands in the path, answers in base64, and the
+//! token as a header or a parameter. It accepts the script flag `allow-key-locking`, which stock Redis rejects.
+//! Commands that would change or block the shared connection to Redis are rejected; Upstash does not support most of
+//! them either. There is one server with one copy of the data, so it does not emulate the replicas of a global
+//! database.
 //!
 //! ```no_run
 //! use tidegate_host_upstash_rest::Front;
@@ -51,10 +52,10 @@ struct Shared {
 }
 
 impl Front {
-    /// In front of the server at `redis_url`, for whoever has the token.
+    /// Creates an endpoint in front of the server at `redis_url`. Requests need the token.
     ///
     /// # Errors
-    /// A URL that is none of Redis.
+    /// Fails if the URL is not a Redis URL.
     pub fn new(redis_url: &str, token: impl Into<String>) -> Result<Self, RedisError> {
         Ok(Self(Arc::new(Shared {
             token: token.into(),
@@ -65,7 +66,7 @@ impl Front {
         })))
     }
 
-    /// Serves HTTP/1.1 until it is dropped.
+    /// Serves HTTP/1.1 until the future is dropped.
     pub async fn serve(self, listener: TcpListener) {
         let listener = listener.tap_io(|socket| {
             let _ = socket.set_nodelay(true);
@@ -73,13 +74,13 @@ impl Front {
         let _never_fails = axum::serve(listener, Router::new().fallback(answer).with_state(self)).await;
     }
 
-    /// How many requests came, of any kind.
+    /// The number of requests so far.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.0.requests.load(Ordering::Relaxed)
     }
 
-    /// How many requests came with a script to run.
+    /// The number of requests so far that ran a script.
     #[must_use]
     pub fn script_requests(&self) -> u64 {
         self.0.script_requests.load(Ordering::Relaxed)
@@ -103,7 +104,7 @@ impl Front {
         }
     }
 
-    /// The answer to each command, or the one answer to a transaction of them.
+    /// Returns the answer to each command, or one answer if they are a transaction.
     async fn run(&self, commands: Vec<Command>, atomic: bool) -> Result<Vec<Value>, Refused> {
         if commands.iter().any(Command::is_script) {
             self.0.script_requests.fetch_add(1, Ordering::Relaxed);
@@ -120,7 +121,7 @@ impl Front {
             [Value::Array(each)] if atomic => each,
             each => each,
         };
-        // What `SCRIPT LOAD` answers is the hash of what was sent, not of what Redis was given.
+        // `SCRIPT LOAD` returns the hash of the original script, not of the one that Redis received.
         for (answer, hash) in each.iter_mut().zip(hashes) {
             if let (Value::BulkString(text), Some(hash)) = (answer, hash) {
                 *text = hash.into_bytes();
@@ -141,7 +142,7 @@ async fn answer(State(front): State<Front>, uri: Uri, headers: HeaderMap, reques
         Ok(body) => (StatusCode::OK, body),
         Err(Refused { status, text }) => (status, json!({ "error": text })),
     };
-    // There is one copy of the data, so any token says what there is to say.
+    // There is one copy of the data, so any token is correct.
     (status, [("upstash-sync-token", format!("front:{nth}"))], Json(body)).into_response()
 }
 

@@ -1,4 +1,4 @@
-//! The one connection to Redis, made when it is first needed and anew when it was lost.
+//! The shared connection to Redis. It is opened on first use, and reopened after a failure.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use crate::request::Command;
 
-/// A Redis that takes longer is taken for dead.
+/// The timeout of a call to Redis.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Link {
@@ -21,7 +21,7 @@ impl Link {
         Ok(Self { client: Client::open(url)?, live: Mutex::default() })
     }
 
-    /// The answer to each command, errors of Redis among them; of a transaction, its one answer.
+    /// Returns the answer to each command, which may be an error, or the one answer to a transaction.
     pub(crate) async fn send(&self, commands: &[Command], atomic: bool) -> Result<Vec<Value>, RedisError> {
         let mut pipeline = Pipeline::with_capacity(commands.len());
         for command in commands {
@@ -29,7 +29,7 @@ impl Link {
         }
         let mut connection = self.connection().await?;
         let sent = if atomic {
-            // Before the answer to `EXEC` come one to `MULTI` and one to each command.
+            // The answer to `EXEC` follows one to `MULTI` and one to each command.
             pipeline.atomic();
             connection.send_packed_commands(&pipeline, commands.len() + 1, 1).await
         } else {

@@ -18,13 +18,13 @@ struct Args {
     /// The Redis server.
     #[arg(long, default_value = "redis://127.0.0.1:6379")]
     redis: String,
-    /// The token that requests must come with.
+    /// The token that requests must have.
     #[arg(long)]
     token: String,
-    /// The address to listen on. Port 0 takes a free one; the address is printed on standard output.
+    /// The address to listen on. Port 0 selects a free port. The address is printed on standard output.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// End when standard input does, and answer each of its lines with the number of requests that ran a script.
+    /// Exit when standard input closes, and answer each line with the number of requests that ran a script.
     #[arg(long)]
     test_mode: bool,
 }
@@ -55,7 +55,7 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Ends with the harness, however that ended: the pipe closes even when it was killed.
+/// Answers lines until standard input closes. It also closes if the suite is killed.
 async fn tell(front: &Front) {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(_)) = lines.next_line().await {

@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! Parses requests.
 
 use axum::body::to_bytes;
 use axum::extract::Request;
@@ -7,31 +7,31 @@ use percent_encoding::percent_decode_str;
 use redis::RedisError;
 use serde_json::Value as JsonValue;
 
-/// The largest body that is read: that of Upstash's smallest plan.
+/// The maximum size of a body, as in Upstash's smallest plan.
 const BODY_LEN_MAX: usize = 1 << 20;
 
-/// Commands that would change or hold the connection that all requests share, or end the server.
+/// Commands that would change or block the shared connection, or stop the server.
 const UNAVAILABLE: &str = "\
     ACL AUTH BGREWRITEAOF BGSAVE BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN CLIENT CLUSTER \
     CONFIG DEBUG DISCARD EXEC FAILOVER HELLO MIGRATE MODULE MONITOR MULTI PSUBSCRIBE PSYNC PUNSUBSCRIBE QUIT \
     REPLCONF REPLICAOF RESET SAVE SELECT SHUTDOWN SLAVEOF SSUBSCRIBE SUBSCRIBE SUNSUBSCRIBE SYNC UNSUBSCRIBE \
     WAIT WAITAOF WATCH";
 
-/// A request, understood.
+/// A parsed request.
 pub(crate) enum Wanted {
     One(Command),
     Pipeline(Vec<Command>),
     MultiExec(Vec<Command>),
 }
 
-/// A request that is answered with an error.
+/// The error with which a request is answered.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) status: StatusCode,
     pub(crate) text: String,
 }
 
-/// A command: its name and its arguments.
+/// A command: the name and the arguments.
 pub(crate) struct Command(Vec<Vec<u8>>);
 
 impl Refused {
@@ -39,7 +39,7 @@ impl Refused {
         Self { status: StatusCode::BAD_REQUEST, text: text.into() }
     }
 
-    /// Redis would not run a transaction, or is not there, or was lost amid the command.
+    /// Redis rejected a transaction, cannot be reached, or was lost during the command.
     pub(crate) fn redis(error: &RedisError) -> Self {
         match error.code() {
             Some(code) => Self::bad(format!("{code} {}", error.detail().unwrap_or_default())),
@@ -89,7 +89,7 @@ impl Command {
     }
 }
 
-/// Understands a request, if it comes with the token.
+/// Parses a request, and checks its token.
 pub(crate) async fn read(token: &str, uri: &Uri, headers: &HeaderMap, request: Request) -> Result<Wanted, Refused> {
     let parameters = parameters(uri);
     let given = headers.get("authorization").and_then(|header| header.as_bytes().strip_prefix(b"Bearer "));
@@ -111,7 +111,7 @@ pub(crate) async fn read(token: &str, uri: &Uri, headers: &HeaderMap, request: R
     }
 }
 
-/// `/set/key/value?ex=100`; the body of a `POST` is the last argument before the parameters.
+/// Parses a path like `/set/key/value?ex=100`. The body of a `POST` is the last argument before the parameters.
 fn in_path(path: &str, body: &[u8], parameters: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Command, Refused> {
     let mut words: Vec<Vec<u8>> =
         path.trim_start_matches('/').split('/').map(|word| percent_decode_str(word).collect()).collect();
@@ -172,7 +172,7 @@ mod tests {
 
     use super::{Wanted, read};
 
-    /// What a request is understood as, or the status and the text it is refused with.
+    /// Parses a request. An error has the status and the text of the answer.
     fn understood(path: &str, body: Vec<u8>) -> Option<Result<Wanted, (u16, String)>> {
         let request = Request::post(path).body(Body::from(body)).ok()?;
         let uri = request.uri().clone();
@@ -183,7 +183,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_request_is_understood_or_refused(
+        fn any_request_is_parsed_or_rejected(
             path in r"/(|pipeline|multi-exec|[a-z%0-9/&=?_.+-]{0,30})",
             body in prop_oneof![
                 prop::collection::vec(any::<u8>(), 0..200),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_hold_the_connection_is_refused() {
+    fn commands_that_block_the_connection_are_rejected() {
         for command in [
             r#"["subscribe","a"]"#,
             r#"["Unsubscribe","a","b"]"#,

@@ -1,4 +1,4 @@
-//! Upstash's script flag. Stock Redis refuses it, so it is given the script without, and asked for that by its own hash.
+//! Removes Upstash's script flag, which stock Redis rejects, and translates the hashes of such scripts.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,12 +10,12 @@ use crate::request::Command;
 
 const FLAG: &str = "allow-key-locking";
 
-/// For the hash of each flagged script that was seen, that of the script as Redis has it.
+/// Maps the hash of each flagged script to the hash of the script in Redis.
 #[derive(Default)]
 pub(crate) struct Scripts(Mutex<HashMap<String, String>>);
 
 impl Scripts {
-    /// Makes a command one that Redis takes. Of a `SCRIPT LOAD`, the hash of the script as it came.
+    /// Translates a command for Redis. For `SCRIPT LOAD`, returns the hash of the original script.
     pub(crate) fn translate(&self, command: &mut Command) -> Option<String> {
         match command.name().as_str() {
             "EVAL" | "EVAL_RO" => {
@@ -41,7 +41,7 @@ impl Scripts {
         }
     }
 
-    /// Takes the flag away, and tells the hash of the script as it was.
+    /// Removes the flag, and returns the hash of the original script.
     fn replace_script(&self, script: &mut Vec<u8>) -> String {
         let hash = sha1(script);
         if let Some(plain) = without_flag(script) {
@@ -59,7 +59,7 @@ impl Scripts {
     }
 }
 
-/// The script without the flag, if it has it: its first line is then empty, or has what other flags there were.
+/// Returns the script without the flag, or `None` if it has none. The first line keeps any other flags, or is empty.
 fn without_flag(script: &[u8]) -> Option<Vec<u8>> {
     let end = script.iter().position(|&byte| byte == b'\n').unwrap_or(script.len());
     let (first, rest) = script.split_at(end);
@@ -84,7 +84,7 @@ mod tests {
     use super::without_flag;
 
     #[test]
-    fn only_upstashs_flag_is_taken_away() {
+    fn only_upstashs_flag_is_removed() {
         let plain =
             |script: &str| without_flag(script.as_bytes()).map(|plain| String::from_utf8_lossy(&plain).into_owned());
         assert_eq!(plain("#!lua flags=allow-key-locking\nreturn 1").as_deref(), Some("\nreturn 1"));

@@ -1,6 +1,6 @@
-//! The faults.
+//! The list of faults.
 
-/// What is wrong with how it counts.
+/// A fault in how a limiter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::mutants) enum Fault {
     None,
@@ -39,31 +39,31 @@ pub(in crate::mutants) enum Fault {
     ReplaysAfterScriptFlush,
 }
 
-/// Name, what a bug report would say, and the fault.
+/// The name, the title of a bug report, and the fault.
 pub(in crate::mutants) const ALL: &[(&str, &str, Fault)] = &[
-    ("one-more", "admits one more than the limit", Fault::OneMore),
-    ("one-less", "admits one less than the limit", Fault::OneLess),
+    ("one-more", "admits one request more than the limit", Fault::OneMore),
+    ("one-less", "admits one request fewer than the limit", Fault::OneLess),
     ("limit-1-denied", "a limit of 1 denies everything (upstash 39)", Fault::LimitOneDenied),
     (
         "really-fixed",
-        "a sliding window is really fixed: twice the limit at its boundary (upstash 61)",
+        "a sliding window is really fixed: it admits twice the limit at its boundary (upstash 61)",
         Fault::ReallyFixed,
     ),
-    ("race", "reads, waits, then writes: concurrent requests are lost", Fault::Race),
+    ("race", "reads, awaits, then writes: concurrent updates are lost", Fault::Race),
     ("charges-denials", "a denied request is charged (upstash 156)", Fault::ChargesDenials),
     ("never-charges-denials", "charge_denied does nothing", Fault::NeverChargesDenials),
-    ("charges-the-others", "one quota denies and the others are charged (envoy 348)", Fault::ChargesTheOthers),
-    ("never-resets", "no TTL: what was used stays used (upstash 59)", Fault::NeverResets),
-    ("forgets-on-limit-change", "a changed limit starts from nothing", Fault::ForgetsOnLimitChange),
+    ("charges-the-others", "one quota denies, but the others are charged (envoy 348)", Fault::ChargesTheOthers),
+    ("never-resets", "no TTL: used units are never available again (upstash 59)", Fault::NeverResets),
+    ("forgets-on-limit-change", "a changed limit resets the count", Fault::ForgetsOnLimitChange),
     ("underflow-on-lowered-limit", "a lowered limit makes the remaining count wrap", Fault::UnderflowsOnLoweredLimit),
-    ("drops-refill-fraction", "3 tokens a second become one every 333 ms", Fault::DropsRefillFraction),
+    ("drops-refill-fraction", "3 tokens per second become one every 333 ms", Fault::DropsRefillFraction),
     ("poll-loses-fraction", "every poll rounds the refill down and restarts it", Fault::PollLosesFraction),
-    ("idle-burst", "after some idle time a burst passes the capacity: 17 of 10 (throttlecrab)", Fault::IdleBurst),
-    ("charges-oversized", "a cost that can never fit fills the quota (upstash 157)", Fault::ChargesOversized),
-    ("denies-oversized", "a cost that can never fit is told to retry", Fault::DeniesOversized),
+    ("idle-burst", "after idle time, a burst exceeds the capacity: 17 of 10 (throttlecrab)", Fault::IdleBurst),
+    ("charges-oversized", "a cost above the limit uses up the quota (upstash 157)", Fault::ChargesOversized),
+    ("denies-oversized", "a request whose cost is above the limit is told to retry", Fault::DeniesOversized),
     ("ignores-cost", "every request costs 1", Fault::IgnoresCost),
-    ("waits-for-the-edge", "retry_after is the quota's reset where a slot frees sooner", Fault::WaitsForTheEdge),
-    ("waits-too-short", "retry_after is a millisecond short", Fault::WaitsTooShort),
+    ("waits-for-the-edge", "retry_after is the quota's reset, although a slot frees sooner", Fault::WaitsForTheEdge),
+    ("waits-too-short", "retry_after is one millisecond too short", Fault::WaitsTooShort),
     (
         "refunds-below-unused",
         "a refund after the reset makes the count negative (express-rate-limit 647)",
@@ -71,27 +71,27 @@ pub(in crate::mutants) const ALL: &[(&str, &str, Fault)] = &[
     ),
     ("refunds-nothing", "a refund does nothing", Fault::RefundsNothing),
     ("peek-charges", "a peek is charged", Fault::PeekCharges),
-    ("step-back-refills", "a clock that steps back starts from nothing", Fault::StepBackRefills),
-    ("step-back-locks-out", "a clock that steps back denies what fits (governor 299)", Fault::StepBackLocksOut),
+    ("step-back-refills", "a clock that steps back resets the count", Fault::StepBackRefills),
+    ("step-back-locks-out", "a clock that steps back denies requests that fit (governor 299)", Fault::StepBackLocksOut),
     ("wrong-clock-locks", "a clock a year ahead locks the key for that year", Fault::WrongClockLocks),
-    ("wrong-clock-forgets", "what a wrong clock left behind counts as nothing", Fault::WrongClockForgets),
+    ("wrong-clock-forgets", "counts from a wrong clock are discarded", Fault::WrongClockForgets),
     (
         "drops-moved-state",
-        "a denial moves a state back from the future and does not keep it, so that the key stays locked",
+        "a denial moves a state back from the future but does not store it, so the key stays locked",
         Fault::DropsMovedState,
     ),
     (
         "token-charged-twice",
-        "a retry under the same token is charged again (rate-limit-redis 251)",
+        "a retry with the same token is charged again (rate-limit-redis 251)",
         Fault::TokenChargedTwice,
     ),
     ("glob-reset", "a star in a key resets every key that matches (upstash)", Fault::GlobReset),
-    ("remaining-one-more", "tells one more remaining than there are", Fault::RemainingOneMore),
-    ("no-delay", "a leaky bucket does not say how long to hold", Fault::NoDelay),
-    ("forgets-on-restart", "the store keeps nothing across a restart", Fault::ForgetsOnRestart),
+    ("remaining-one-more", "reports one remaining unit too many", Fault::RemainingOneMore),
+    ("no-delay", "a leaky bucket does not report the delay", Fault::NoDelay),
+    ("forgets-on-restart", "the store loses all counts in a restart", Fault::ForgetsOnRestart),
     (
         "replays-after-script-flush",
-        "a call that the store had no script for is charged twice",
+        "a call is charged twice if the store had lost the script",
         Fault::ReplaysAfterScriptFlush,
     ),
 ];

@@ -1,4 +1,4 @@
-//! What a broken limiter keeps of a key.
+//! The state that a broken limiter keeps for a key.
 
 use std::collections::HashMap;
 
@@ -9,20 +9,21 @@ use tidegate_guest_protocol::{Call, Decided, Outcome};
 use super::Fault;
 use crate::mutants::policy;
 
-/// A key's count, and what faults need beside it.
+/// A key's count, and additional state for faults.
 #[derive(Clone)]
 pub(super) struct Kept {
     pub(super) state: PolicyState,
-    /// When it was first and last seen.
+    /// The time of the first request.
     first_ms: u64,
+    /// The time of the last request.
     pub(super) last_ms: u64,
-    /// The limits it was last decided by.
+    /// The limits of the last decision.
     limits: Vec<u64>,
-    /// What was refunded and not charged.
+    /// Refunded units that had no effect.
     pub(super) credit: u64,
-    /// What idling gained past the capacity.
+    /// Tokens gained beyond the capacity while idle.
     idle: u64,
-    /// First answers by token, and until when they hold.
+    /// The first answer for each token, with its expiry.
     pub(super) answers: HashMap<String, (u64, Decided)>,
 }
 
@@ -39,7 +40,7 @@ impl Kept {
         }
     }
 
-    /// The instant it decides at, having done to the state what the fault does before.
+    /// Applies the faults that change the state before a decision, and returns the instant of the decision.
     pub(super) fn now(&mut self, fault: Fault, call: &Call) -> UnixMillis {
         let lowered = || limits(&call.policy).iter().zip(&self.limits).any(|(new, old)| new < old);
         match fault {
@@ -53,7 +54,7 @@ impl Kept {
         UnixMillis::new(call.now_ms)
     }
 
-    /// Whether the last request's clock was too far ahead of this one's.
+    /// Whether the last request's clock was too far ahead of this request's clock.
     pub(super) fn wrong_clock(&self, call: &Call) -> bool {
         self.last_ms > call.now_ms + MAX_CLOCK_SKEW.get()
     }
@@ -63,7 +64,7 @@ impl Kept {
         self.limits = limits(&call.policy);
     }
 
-    /// Asks and charges each quota by itself.
+    /// Decides and charges each quota independently.
     pub(super) fn one_by_one(&mut self, policy: &Policy, now: UnixMillis, cost: u64) -> Decided {
         let mut parts = Vec::new();
         let mut answers = Vec::new();
@@ -82,7 +83,7 @@ impl Kept {
         decided
     }
 
-    /// Drops the fraction of a token that was on its way, as of now.
+    /// Drops the fraction of a token that has been refilled so far.
     pub(super) fn round_up(&mut self, policy: &Policy, now: UnixMillis) {
         let parts = policy.quotas().iter().zip(self.state.parts()).map(|(quota, part)| match (quota.rule(), part) {
             (Rule::TokenBucket(bucket), QuotaState::Bucket(state)) => {
@@ -95,7 +96,7 @@ impl Kept {
         self.state = PolicyState::from_parts(parts.collect());
     }
 
-    /// Tokens past the capacity that idling has gained: most of what would have been refilled had there been room.
+    /// Returns the tokens gained beyond the capacity: up to 70 % of the capacity, refilled while the bucket was full.
     pub(super) fn idle_credit(&mut self, policy: &Policy, now: UnixMillis) -> u64 {
         for (quota, part) in policy.quotas().iter().zip(self.state.parts()) {
             if let (Rule::TokenBucket(bucket), QuotaState::Bucket(state)) = (quota.rule(), part)
@@ -110,7 +111,7 @@ impl Kept {
         self.idle
     }
 
-    /// Lets what was refunded in vain pay for what is denied.
+    /// Admits a denied request if refunds that had no effect cover its cost.
     pub(super) fn with_credit(&mut self, policy: &Policy, now: UnixMillis, cost: u64) -> Decided {
         let mut decided = Decided::from(&policy.decide(&mut self.state, now, cost));
         if decided.status == Outcome::Denied && self.credit >= cost {
@@ -120,7 +121,7 @@ impl Kept {
         decided
     }
 
-    /// Charges all there is.
+    /// Charges everything that remains.
     pub(super) fn fill(&mut self, call: &Call) {
         let now = UnixMillis::new(call.now_ms);
         let peeked = Decided::from(&call.policy.peek(&self.state, now, 1));

@@ -7,22 +7,22 @@ use super::{Tools, build, guest};
 use crate::target::build::workspace;
 use crate::target::process::{self, Process};
 
-/// The guest's Worker on workerd, started by `hosts/cloudflare/serve.mjs`. Dropping it ends workerd, too.
+/// The guest's Worker on workerd, started by `hosts/cloudflare/serve.mjs`. Dropping it also ends workerd.
 #[derive(Debug)]
 pub struct Host {
     process: Process,
     addresses: Vec<String>,
 }
 
-/// The Worker, built once in a process.
+/// The Worker, built once per process.
 static BUILT: OnceCell<Result<PathBuf, String>> = OnceCell::const_new();
 
 impl Host {
-    /// Builds the Worker, starts it in test mode, and waits until all its isolates answer. The arguments are those of
+    /// Builds the Worker, starts it in test mode, and waits until all isolates answer. `args` are passed to
     /// `serve.mjs`.
     ///
     /// # Errors
-    /// A tool that is missing, with how to install it, and whatever else keeps the Worker from starting.
+    /// Fails if the Worker does not start. If a tool is missing, the error says how to install it.
     pub async fn start(args: &[String]) -> Result<Self, String> {
         let built = BUILT.get_or_init(|| async { build(&Tools::find()?).await }).await.clone()?;
         let serve = workspace().join("conformance/hosts/cloudflare/serve.mjs").display().to_string();
@@ -31,21 +31,21 @@ impl Host {
         Ok(Self { process, addresses: addresses.split_whitespace().map(ToString::to_string).collect() })
     }
 
-    /// Where each isolate answers, as in `http://127.0.0.1:1234`.
+    /// The address of each isolate, for example `http://127.0.0.1:1234`.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
         self.addresses.iter().map(String::as_str)
     }
 
-    /// Sends one of the words that `serve.mjs` knows, and waits for the answer.
+    /// Sends a command to `serve.mjs`, and waits for the answer.
     ///
     /// # Errors
-    /// There is no answer, or it is not JSON.
+    /// Fails if there is no answer, or if it is not JSON.
     pub async fn tell(&self, word: &str) -> Result<Value, String> {
         let answer = self.process.tell(word).await?;
         serde_json::from_str(&answer).map_err(|error| format!("{word}: {error}: {answer}"))
     }
 
-    /// Ends it, and waits until it has.
+    /// Stops the Worker, and waits until it has ended.
     pub async fn stop(self) {
         self.process.stop().await;
     }

@@ -1,4 +1,4 @@
-//! What fixtures do not ask of the app.
+//! Tests of the app that fixtures do not cover.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -28,7 +28,7 @@ impl App {
         Self::start_with(|manifest| manifest, args).await
     }
 
-    /// Starts it with its manifest changed.
+    /// Starts the app with a changed manifest.
     async fn start_with(change: impl FnOnce(String) -> String, args: &[&str]) -> Result<Self> {
         let manifest = NamedTempFile::new()?;
         std::fs::write(&manifest, change(std::fs::read_to_string(workspace().join(MANIFEST))?))?;
@@ -37,7 +37,7 @@ impl App {
     }
 
     async fn ask(&self, method: &str, path: &str, body: &str) -> Result<(u16, String, HeaderMap)> {
-        // Which anyone can send: it must not make another of the sender.
+        // Anyone can send these fields. They must not change the key.
         let forged = format!("203.0.113.{}", FORGED.fetch_add(1, Ordering::Relaxed));
         let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         let request = request.header("fastly-client-ip", &forged).header("x-forwarded-for", &forged);
@@ -52,7 +52,7 @@ impl App {
         self.ask("GET", path, "").await.map(|(status, body, _)| (status, body))
     }
 
-    /// Sends a check of two a minute for a key, or another operation with the same arguments.
+    /// Sends a check for a key with a limit of two per minute, or another operation with the same arguments.
     async fn call(&self, path: &str, key: &str) -> Result<(u16, String)> {
         let body = serde_json::json!({ "key": key, "now_ms": 1_800_000_000_000_u64, "policy": { "name": "api",
             "quotas": [{ "algorithm": "fixed_window", "limit": 2, "window_ms": 60_000 }] } });
@@ -63,9 +63,9 @@ impl App {
 const CHECK: &str = "/kv/_tidegate/check";
 
 #[tokio::test]
-async fn a_deployed_app_limits_by_the_platforms_address_and_shows_nothing() -> Result<()> {
+async fn a_deployed_app_limits_by_the_platforms_address_and_has_no_debug_routes() -> Result<()> {
     let app = App::start(&[]).await?;
-    // The policy's burst is five, and one comes back a second.
+    // The policy allows a burst of five, and one more each second.
     let mut admitted = 0;
     for _ in 0..20 {
         let (status, body) = app.get("/kv").await?;
@@ -81,7 +81,7 @@ async fn a_deployed_app_limits_by_the_platforms_address_and_shows_nothing() -> R
 }
 
 #[tokio::test]
-async fn what_a_client_has_left_is_shown_where_that_is_switched_on() -> Result<()> {
+async fn the_debug_page_shows_what_a_client_has_left_if_switched_on() -> Result<()> {
     let debug = |manifest: String| manifest.replace("debug = \"off\"", "debug = \"on\"");
     let app = App::start_with(debug, &[]).await?;
     let (status, body) = app.get("/debug/kv").await?;
@@ -91,7 +91,7 @@ async fn what_a_client_has_left_is_shown_where_that_is_switched_on() -> Result<(
 }
 
 #[tokio::test]
-async fn edge_rate_limiting_answers_with_what_it_knows_and_nothing_else() -> Result<()> {
+async fn edge_rate_limiting_answers_with_known_fields_only() -> Result<()> {
     let app = App::start(&[]).await?;
     let (status, body, headers) = app.ask("GET", "/erl", "").await?;
     assert_eq!((status, body.as_str()), (200, "allowed\n"));
@@ -106,7 +106,7 @@ async fn edge_rate_limiting_answers_with_what_it_knows_and_nothing_else() -> Res
 }
 
 #[tokio::test]
-async fn a_store_that_is_not_linked_is_named_and_stops_nothing_else() -> Result<()> {
+async fn an_unlinked_store_is_named_in_the_error_and_other_routes_work() -> Result<()> {
     let unlinked = |manifest: String| manifest.replace("tidegate = []", "other = []");
     let app = App::start_with(unlinked, &[TEST_MODE]).await?;
     let (status, body) = app.call(CHECK, "k").await?;
@@ -121,7 +121,7 @@ async fn a_store_that_is_not_linked_is_named_and_stops_nothing_else() -> Result<
 }
 
 #[tokio::test]
-async fn a_corrupt_value_is_one_keys_error_until_it_is_reset() -> Result<()> {
+async fn a_corrupt_value_affects_one_key_until_it_is_reset() -> Result<()> {
     let corrupt = r#"tidegate = [{ key = "tg1:api:fw60000:bad", data = "12345678" }]"#;
     let app = App::start_with(|manifest| manifest.replace("tidegate = []", corrupt), &[TEST_MODE]).await?;
     for _ in 0..2 {
@@ -136,7 +136,7 @@ async fn a_corrupt_value_is_one_keys_error_until_it_is_reset() -> Result<()> {
 }
 
 #[tokio::test]
-async fn any_key_is_one_that_the_store_takes() -> Result<()> {
+async fn the_store_accepts_any_key() -> Result<()> {
     let app = App::start(&[TEST_MODE]).await?;
     let long = "x".repeat(10_000);
     let keys = [long.as_str(), "", ".", "..", "#;?^|\r\n\0", ".well-known/acme-challenge/x", "a/../b", "\u{1f984}"];
@@ -149,7 +149,7 @@ async fn any_key_is_one_that_the_store_takes() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_panic_is_one_requests_and_no_count_is_lost() -> Result<()> {
+async fn a_panic_fails_one_request_and_loses_no_count() -> Result<()> {
     let app = App::start(&[TEST_MODE]).await?;
     assert_eq!(app.call(CHECK, "k").await?.0, 200);
     assert_eq!(app.call("/kv/_tidegate/panic", "k").await?.0, 500);
@@ -159,7 +159,7 @@ async fn a_panic_is_one_requests_and_no_count_is_lost() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_policy_that_is_wrong_is_for_the_log_and_stops_nothing_else() -> Result<()> {
+async fn an_invalid_policy_is_only_logged_and_other_routes_work() -> Result<()> {
     let wrong = |manifest: String| manifest.replace("\"capacity\": 5", "\"capacity\": 0");
     let app = App::start_with(wrong, &[]).await?;
     let (status, body) = app.get("/kv").await?;
@@ -170,7 +170,7 @@ async fn a_policy_that_is_wrong_is_for_the_log_and_stops_nothing_else() -> Resul
 }
 
 #[tokio::test]
-async fn what_is_admitted_amid_contention_is_charged_and_what_is_not_is_an_error() -> Result<()> {
+async fn under_contention_every_request_is_either_charged_or_an_error() -> Result<()> {
     let roomy = |manifest: String| {
         let quota = |capacity, per_ms| format!("\"capacity\": {capacity}, \"refill\": 1, \"per_ms\": {per_ms}");
         manifest.replace(&quota(5, 1_000), &quota(100_000, 86_400_000)).replace("debug = \"off\"", "debug = \"on\"")
@@ -188,14 +188,14 @@ async fn what_is_admitted_amid_contention_is_charged_and_what_is_not_is_an_error
     Ok(())
 }
 
-/// A policy of one request a day: once that is used, the store denies everyone.
+/// A policy of one request a day. After that request, the store denies everyone.
 fn one_a_day(manifest: String) -> String {
     let quota = |capacity, per_ms| format!("\"capacity\": {capacity}, \"refill\": 1, \"per_ms\": {per_ms}");
     manifest.replace(&quota(5, 1_000), &quota(1, 86_400_000))
 }
 
 #[tokio::test]
-async fn nothing_that_a_client_sends_gets_past_a_store_that_denies() -> Result<()> {
+async fn no_client_input_gets_past_a_store_that_denies() -> Result<()> {
     let app = App::start_with(one_a_day, &[TEST_MODE]).await?;
     assert_eq!(app.get("/kv").await?.0, 200);
     let client = Client::builder(TokioExecutor::new()).build_http();
@@ -207,7 +207,7 @@ async fn nothing_that_a_client_sends_gets_past_a_store_that_denies() -> Result<(
             assert_eq!(client.request(request).await?.status(), 429, "{name}: {value}");
         }
     }
-    // A key that is used up, and a request whose cost or key is none.
+    // An exhausted key, and requests with an invalid cost or key.
     for _ in 0..2 {
         assert_eq!(app.call(CHECK, "k").await?.0, 200);
     }

@@ -1,4 +1,4 @@
-//! Redis servers on free ports of loopback, each in a folder of its own that goes with it.
+//! Redis servers on free loopback ports. Each has its own folder, which is removed with it.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use tokio::process::Command;
 
 use crate::target::process::{Process, guarded};
 
-/// Servers that take longer to answer, or to agree on their slots, are taken for dead.
+/// How long servers may take to answer, and to agree on their slots.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Slots of a Redis cluster.
+/// The number of hash slots of a Redis cluster.
 const SLOTS: usize = 16_384;
 
-/// Servers of one store. Dropping it ends them.
+/// The servers of one store. Dropping it ends them.
 #[derive(Debug)]
 pub(in crate::target) struct Servers {
     nodes: Vec<Node>,
@@ -40,7 +40,7 @@ pub(in crate::target) fn cli_available() -> Result<(), String> {
 }
 
 fn missing() -> String {
-    "redis-server is not here; apt-get install redis-server (or brew install redis)".into()
+    "redis-server is not installed; install it with: sudo apt-get install redis-server (or brew install redis)".into()
 }
 
 impl Servers {
@@ -64,7 +64,7 @@ impl Servers {
         self.each(&["SCRIPT", "FLUSH", "SYNC"]).await.map(drop)
     }
 
-    /// Kills every server at once and starts it again on what it had written.
+    /// Kills all servers and starts them again from their files.
     pub(in crate::target) async fn restart(&self) -> Result<(), String> {
         try_join_all(self.nodes.iter().map(|node| node.process.tell("restart"))).await?;
         self.answering().await?;
@@ -74,7 +74,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Calls of scripts, by name or by text: each is one round trip.
+    /// Counts the script calls. Each one is a round trip.
     pub(in crate::target) async fn script_calls(&self) -> Result<u64, String> {
         let told = self.each(&["INFO", "commandstats"]).await?;
         let calls = told.iter().flat_map(|told| told.lines()).filter_map(|line| {
@@ -110,7 +110,7 @@ impl Servers {
         self.until(&["PING"], |told| told.trim() == "PONG").await
     }
 
-    /// Waits until every node knows every other and all slots are served.
+    /// Waits until all nodes know each other and all slots are served.
     async fn agreed(&self) -> Result<(), String> {
         let known = format!("cluster_known_nodes:{}", self.nodes.len());
         let ok = |told: &str| told.contains("cluster_state:ok") && told.contains(&known);
@@ -123,7 +123,7 @@ impl Servers {
             match self.each(command).await {
                 Ok(told) if told.iter().all(|told| done(told)) => return Ok(()),
                 told if began.elapsed() > PATIENCE => {
-                    return Err(format!("not ready within {PATIENCE:?}; {} says {told:?}", command.join(" ")));
+                    return Err(format!("not ready within {PATIENCE:?}; {} answers {told:?}", command.join(" ")));
                 }
                 _ => tokio::time::sleep(Duration::from_millis(20)).await,
             }
@@ -140,13 +140,13 @@ impl Node {
         let folder = tempfile::Builder::new().prefix("tidegate-redis-").tempdir().map_err(|error| error.to_string())?;
         let (port_text, bus_text) = (port.to_string(), bus_port.to_string());
         let mut args = vec!["--port", &port_text, "--bind", "127.0.0.1", "--protected-mode", "yes"];
-        // An answer is given only once what it says is on disk: a restart forgets nothing that was told.
+        // The server syncs each write to disk before it answers, so a restart loses nothing that was acknowledged.
         args.extend(["--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
         if clustered {
             args.extend(["--cluster-enabled", "yes", "--cluster-port", &bus_text, "--cluster-node-timeout", "5000"]);
         }
         let args: Vec<String> = args.into_iter().map(str::to_string).collect();
-        // The guard removes the folder, for it outlives this process where that is killed.
+        // The guard removes the folder, because it also runs if this process is killed.
         let process = guarded(&folder.keep(), "redis-server", &args).await?;
         Ok(Self { port, bus_port, process })
     }
@@ -164,8 +164,8 @@ impl Node {
     }
 }
 
-/// Free ports, two for each server. They are bound and let go, so another process could take one in between; then the
-/// server does not start, and says so.
+/// Finds two free ports for each server. The ports are released again, so another process may take one. Then the server
+/// fails to start with an error.
 fn free_ports(servers: usize) -> Result<Vec<(u16, u16)>, String> {
     let bind = |_| TcpListener::bind("127.0.0.1:0");
     let bound = (0..2 * servers).map(bind).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;

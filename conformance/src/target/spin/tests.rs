@@ -1,4 +1,4 @@
-//! What fixtures do not ask of the app, over HTTP, on our host.
+//! Tests of the app on our host that fixtures do not cover.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -48,7 +48,7 @@ impl App {
         self.send(request, String::new()).await
     }
 
-    /// A call of the suite's: the status, and what is answered.
+    /// Sends a call to one of the suite's routes. Returns the status and the answer.
     async fn call(&self, path: &str, call: &Value) -> Result<(u16, Value)> {
         let (status, body) = self.send(Request::post(format!("{}{path}", self.base)), call.to_string()).await?;
         Ok((status, serde_json::from_str(&body).unwrap_or(Value::String(body))))
@@ -59,7 +59,7 @@ impl App {
     }
 }
 
-/// A client that keeps one connection, and writes its requests byte by byte.
+/// A client with one persistent connection and raw requests.
 struct KeptAlive(BufReader<TcpStream>);
 
 impl KeptAlive {
@@ -70,7 +70,7 @@ impl KeptAlive {
         Ok(Self(BufReader::new(stream)))
     }
 
-    /// The status of the answer, and how long its last byte took.
+    /// Returns the status of the answer, and the time until its last byte arrived.
     fn get(&mut self, path: &str, fields: &[u8]) -> Result<(u16, Duration)> {
         let request = [b"GET ", path.as_bytes(), b" HTTP/1.1\r\nhost: localhost\r\n", fields, b"\r\n"].concat();
         let began = Instant::now();
@@ -102,14 +102,14 @@ impl KeptAlive {
         Ok(self.0.read_exact(&mut vec![0; length])?)
     }
 
-    /// Whether there was another chunk of a body.
+    /// Reads the next chunk of a body. Returns whether there was one.
     fn chunk(&mut self) -> Result<bool> {
         let length = usize::from_str_radix(&self.line()?, 16)?;
         self.skip(length + 2)?;
         Ok(length > 0)
     }
 
-    /// The median time of 50 answers, after some that open the connection's congestion window.
+    /// The median time of 50 answers, after a few that open the connection's congestion window.
     fn median(&mut self, path: &str) -> Result<Duration> {
         let times = (0..70).map(|_| Ok(self.get(path, b"")?.1)).collect::<Result<Vec<_>>>()?;
         let mut times = times[20..].to_vec();
@@ -118,7 +118,7 @@ impl KeptAlive {
     }
 }
 
-/// A check, or another call, of a fixed window.
+/// The body of a call with a fixed window.
 fn call(key: &str, limit: u64, now_ms: u64) -> Value {
     let quotas = json!([{ "algorithm": "fixed_window", "limit": limit, "window_ms": MINUTE_MS }]);
     json!({ "policy": { "name": "test", "quotas": quotas }, "key": key, "now_ms": now_ms })
@@ -127,7 +127,7 @@ fn call(key: &str, limit: u64, now_ms: u64) -> Value {
 const LIMITERS: [&str; 3] = ["kv", "atomics", "window"];
 
 #[tokio::test]
-async fn an_app_as_deployed_limits_by_the_address_that_spin_tells() -> Result<()> {
+async fn a_deployed_app_limits_by_the_address_that_spin_reports() -> Result<()> {
     let app = App::start(&[
         "--env=TIDEGATE_TEST_MODE=off",
         "--env=WINDOW_POLICY={\"name\":\"w\",\"quotas\":[{\"algorithm\":\
@@ -135,10 +135,10 @@ async fn an_app_as_deployed_limits_by_the_address_that_spin_tells() -> Result<()
     ])
     .await?;
     for limiter in LIMITERS {
-        // The policy's burst is five, and one comes back a second.
+        // The policy allows a burst of five, and one more each second.
         let mut admitted = 0;
         for forged in 0..20 {
-            // Which a client can send: it comes before Spin's own, and must not make another of the sender.
+            // A client can send this field. It comes before Spin's own, and must not change the key.
             let forged = format!("203.0.113.{forged}:80");
             let fields =
                 [("spin-client-addr", forged.as_str()), ("x-forwarded-for", &forged), ("true-client-ip", &forged)];
@@ -147,7 +147,7 @@ async fn an_app_as_deployed_limits_by_the_address_that_spin_tells() -> Result<()
             admitted += u64::from(status == 200);
         }
         assert!((5..15).contains(&admitted), "{limiter}: admitted {admitted}");
-        // The suite's routes are not there.
+        // The suite's routes do not exist.
         let (status, _) = app.call(&format!("/{limiter}/_tidegate/check"), &call("k", 1, NOW_MS)).await?;
         assert_eq!(status, 404, "{limiter}");
     }
@@ -157,7 +157,7 @@ async fn an_app_as_deployed_limits_by_the_address_that_spin_tells() -> Result<()
 }
 
 #[tokio::test]
-async fn true_client_ip_counts_where_it_is_trusted_and_only_there() -> Result<()> {
+async fn true_client_ip_is_used_only_if_trusted() -> Result<()> {
     let app = App::start(&["--env=TRUST_TRUE_CLIENT_IP=on"]).await?;
     for client in 0..10 {
         let client = format!("192.0.2.{client}");
@@ -169,7 +169,7 @@ async fn true_client_ip_counts_where_it_is_trusted_and_only_there() -> Result<()
 }
 
 #[tokio::test]
-async fn a_store_that_the_manifest_does_not_list_is_an_error_and_no_denial() -> Result<()> {
+async fn a_store_missing_from_the_manifest_is_an_error_and_not_a_denial() -> Result<()> {
     for store in ["another", ""] {
         let app = App::start(&[&format!("--env=STORE={store}")]).await?;
         for limiter in LIMITERS {
@@ -183,10 +183,10 @@ async fn a_store_that_the_manifest_does_not_list_is_an_error_and_no_denial() -> 
 }
 
 #[tokio::test]
-async fn a_row_of_the_wrong_length_is_an_error_and_ends_no_store() -> Result<()> {
+async fn a_row_of_the_wrong_length_is_an_error_and_does_not_break_the_store() -> Result<()> {
     let app = App::start(&[]).await?;
     let stored = |key: &str| format!("tg1:test:fw60000:{key}");
-    // What each limiter looks at first.
+    // The row that each limiter reads first.
     let rows = [("kv", String::new()), ("atomics", "!".into()), ("atomics", "!1".into()), ("window", "!w".into())];
     for (limiter, row) in rows.into_iter().chain([("window", format!("!w{}", NOW_MS - NOW_MS % MINUTE_MS))]) {
         for length in [1, 7, 9] {
@@ -197,7 +197,7 @@ async fn a_row_of_the_wrong_length_is_an_error_and_ends_no_store() -> Result<()>
             assert_eq!((status, &answer["error"]["kind"]), (503, &json!("corrupt")), "{limiter} {row}: {answer}");
         }
     }
-    // The store is as it was, for everyone else.
+    // Other keys are not affected.
     for limiter in LIMITERS {
         let (status, answer) = app.call(&format!("/{limiter}/_tidegate/check"), &call("sound", 1, NOW_MS)).await?;
         assert_eq!(status, 200, "{limiter}: {answer}");
@@ -206,8 +206,8 @@ async fn a_row_of_the_wrong_length_is_an_error_and_ends_no_store() -> Result<()>
 }
 
 #[tokio::test]
-async fn fifty_first_requests_that_meet_are_exact() -> Result<()> {
-    // All have read before any writes: at each step, fifty wait out the same pause.
+async fn fifty_concurrent_first_requests_are_counted_exactly() -> Result<()> {
+    // All requests read before any of them writes, because each operation waits for the same pause.
     let app = App::start(&["--pause-ms=20"]).await?;
     for limiter in ["atomics", "window"] {
         let path = format!("/{limiter}/_tidegate/check");
@@ -219,7 +219,7 @@ async fn fifty_first_requests_that_meet_are_exact() -> Result<()> {
             assert_eq!((count(200), count(429)), (limit, 50 - limit), "{limiter}");
         }
     }
-    // And without atomics it is not: all fifty pass, which is what is declared of a limit of 1.
+    // Without atomics, up to fifty requests pass. For a limit of 1, this is the declared ceiling.
     let once = call("kv", 1, NOW_MS);
     let answers = join_all((0..50).map(|_| app.call("/kv/_tidegate/check", &once))).await;
     let admitted = answers.into_iter().map(|answer| Ok(u64::from(answer?.0 == 200))).sum::<Result<u64>>()?;
@@ -228,9 +228,9 @@ async fn fifty_first_requests_that_meet_are_exact() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_decision_takes_as_many_operations_as_is_declared() -> Result<()> {
+async fn a_decision_takes_the_declared_number_of_operations() -> Result<()> {
     let app = App::start(&[]).await?;
-    // A key's first request, the next, and a denial.
+    // A key's first request, its second, and a denial.
     for (limiter, expected) in [("kv", [2, 2, 1]), ("atomics", [9, 2, 1]), ("window", [4, 3, 2])] {
         for expected in expected {
             let before = app.operations().await?;
@@ -242,7 +242,7 @@ async fn a_decision_takes_as_many_operations_as_is_declared() -> Result<()> {
 }
 
 #[tokio::test]
-async fn long_keys_and_long_policies_are_counted_apart() -> Result<()> {
+async fn long_keys_that_differ_in_the_last_character_count_apart() -> Result<()> {
     let app = App::start(&[]).await?;
     for limiter in LIMITERS {
         for last in ["a", "b"] {
@@ -256,7 +256,7 @@ async fn long_keys_and_long_policies_are_counted_apart() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_policy_that_is_none_is_told_and_what_a_window_cannot_is_unsupported() -> Result<()> {
+async fn an_invalid_policy_is_reported_and_a_cost_in_a_window_is_unsupported() -> Result<()> {
     let app = App::start(&["--env=POLICY={"]).await?;
     assert_eq!(app.get("/atomics", &[]).await?, (500, "misconfigured\n".into()));
     let mut costly = call("k", 10, NOW_MS);
@@ -266,10 +266,11 @@ async fn a_policy_that_is_none_is_told_and_what_a_window_cannot_is_unsupported()
     Ok(())
 }
 
-/// Spin does not set `TCP_NODELAY`. A head and a body in two segments wait for the client's delayed acknowledgement, 40 ms.
+/// Spin does not set `TCP_NODELAY`. If head and body are sent in two segments, the second waits for the client's
+/// delayed acknowledgement, 40 ms.
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_on_a_kept_connection_do_not_wait_for_an_acknowledgement() -> Result<()> {
-    // Denials, which write nothing: the disk is slow, too.
+async fn answers_on_a_persistent_connection_do_not_wait_for_an_acknowledgement() -> Result<()> {
+    // Denials write nothing, so the disk does not slow them down.
     let app = App::start(&ONE_A_DAY).await?;
     for path in ["/kv", "/atomics", "/window", "/free", "/nothing", "/kv/_tidegate/capabilities"] {
         let median = KeptAlive::connect(&app.base)?.median(path)?;
@@ -279,7 +280,7 @@ async fn answers_on_a_kept_connection_do_not_wait_for_an_acknowledgement() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_field_that_is_not_utf_8_is_answered_500_before_the_app_runs() -> Result<()> {
+async fn a_field_that_is_not_utf_8_is_answered_with_500_before_the_app_runs() -> Result<()> {
     let app = App::start(&["--env=TIDEGATE_TEST_MODE=off"]).await?;
     let mut client = KeptAlive::connect(&app.base)?;
     for limiter in LIMITERS {
@@ -294,21 +295,21 @@ async fn a_field_that_is_not_utf_8_is_answered_500_before_the_app_runs() -> Resu
     Ok(())
 }
 
-/// A policy of one request a day: once that is used, the store denies everyone.
+/// Policies of one request a day. After that request, the store denies everyone.
 const ONE_A_DAY: [&str; 2] = [
     r#"--env=POLICY={"name":"p","quotas":[{"algorithm":"fixed_window","limit":1,"window_ms":86400000}]}"#,
     r#"--env=WINDOW_POLICY={"name":"w","quotas":[{"algorithm":"fixed_window","limit":1,"window_ms":86400000}]}"#,
 ];
 
 #[tokio::test]
-async fn nothing_that_a_client_sends_gets_past_a_store_that_denies() -> Result<()> {
+async fn no_client_input_gets_past_a_store_that_denies() -> Result<()> {
     for trusted in ["on", "off"] {
         let trust = format!("--env=TRUST_TRUE_CLIENT_IP={trusted}");
         let app = App::start(&[ONE_A_DAY[0], ONE_A_DAY[1], &trust]).await?;
         for limiter in LIMITERS {
             let path = format!("/{limiter}");
             assert_eq!(app.get(&path, &[]).await?.0, 200, "{limiter}");
-            // Where the header is trusted, whoever sends a bad one shares the bucket of missing addresses.
+            // If the header is trusted, all clients with an invalid one share the key for missing addresses.
             app.get(&path, &[("true-client-ip", "no address")]).await?;
             for value in ["", "no address", "203.0.113.9, 10.0.0.1", "203.0.113.9:x", "[::1", "999.1.1.1", "-"] {
                 for name in ["spin-client-addr", "x-forwarded-for", "forwarded", "authorization", "true-client-ip"] {
@@ -322,7 +323,7 @@ async fn nothing_that_a_client_sends_gets_past_a_store_that_denies() -> Result<(
 }
 
 #[tokio::test]
-async fn a_cost_or_key_that_is_none_is_never_admitted() -> Result<()> {
+async fn an_invalid_cost_or_key_is_never_admitted() -> Result<()> {
     let app = App::start(&[]).await?;
     let policy = r#"{"name":"test","quotas":[{"algorithm":"fixed_window","limit":2,"window_ms":60000}]}"#;
     for limiter in LIMITERS {
@@ -345,10 +346,10 @@ async fn a_cost_or_key_that_is_none_is_never_admitted() -> Result<()> {
     Ok(())
 }
 
-/// The smallest app of the SDK sets its head first. On Spin its answers take 43 ms; our host must not be kinder.
+/// The smallest app of the SDK sets the head first. Its answers take 43 ms on Spin, and must not be faster on our host.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_whose_head_is_set_first_waits_for_an_acknowledgement() -> Result<()> {
+async fn an_answer_whose_head_is_set_before_the_body_waits_for_an_acknowledgement() -> Result<()> {
     let (host, base) = serve_guest("tidegate-guest-spin-least", &[]).await?;
     let median = KeptAlive::connect(&base)?.median("/")?;
     assert!(median > Duration::from_millis(30), "{median:?}");
