@@ -8,42 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use support::{NOW, Server, bucket, key, one_of_each};
+use support::{NOW, Server, admitted, bucket, burst, key, one_of_each};
 use tidegate_core::{
     Check, Decision, Error, ErrorKind, Key, Limiter, MAX_CLOCK_SKEW, Millis, Policy, Quota, UnixMillis,
 };
 use tidegate_redis::{Config, Redis, RedisLimiter};
-
-/// `count` concurrent checks, spread over the limiters.
-async fn burst(
-    limiters: &[Arc<RedisLimiter>],
-    policy: &Policy,
-    key: &Key,
-    count: usize,
-) -> Vec<Result<Decision, Error>> {
-    let tasks: Vec<_> = (0..count)
-        .map(|place| {
-            let (limiter, policy, key) = (Arc::clone(&limiters[place % limiters.len()]), policy.clone(), key.clone());
-            tokio::spawn(async move { limiter.check(Check::new(&policy, &key, NOW)).await })
-        })
-        .collect();
-    let mut answers = Vec::with_capacity(count);
-    for task in tasks {
-        answers.push(task.await.unwrap());
-    }
-    answers
-}
-
-fn admitted(answers: &[Result<Decision, Error>]) -> usize {
-    answers.iter().filter(|answer| answer.as_ref().is_ok_and(Decision::is_allowed)).count()
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_thousand_concurrent_requests_admit_exactly_the_limit() {
     let server = Server::start();
     let limiters: Vec<_> = (0..4).map(|_| Arc::new(server.limiter())).collect();
     for policy in one_of_each(100) {
-        let answers = burst(&limiters, &policy, &key(), 1_000).await;
+        let answers = burst(&limiters, &policy, 1_000).await;
         assert_eq!(admitted(&answers), 100, "{policy:?}");
         let mut remaining: Vec<_> = answers
             .iter()
@@ -68,7 +44,7 @@ async fn a_flushed_script_changes_nothing() {
     });
     let mut admissions = 0;
     for _ in 0..5 {
-        let answers = burst(&limiters, &bucket(700), &key(), 400).await;
+        let answers = burst(&limiters, &bucket(700), 400).await;
         assert!(answers.iter().all(Result::is_ok));
         admissions += admitted(&answers);
     }
@@ -117,7 +93,7 @@ async fn a_killed_server_is_unavailable_without_a_wait_and_never_overadmits() {
 
     // While the server is down, every call fails at once and not at the deadline of five seconds.
     let down_at = Instant::now();
-    for answer in burst(&limiters, &policy, &key(), 500).await {
+    for answer in burst(&limiters, &policy, 500).await {
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable);
     }
     assert!(down_at.elapsed() < Duration::from_millis(500), "{:?}", down_at.elapsed());
@@ -130,7 +106,7 @@ async fn a_killed_server_is_unavailable_without_a_wait_and_never_overadmits() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
-    let answers = burst(&limiters, &policy, &key(), 3_100).await;
+    let answers = burst(&limiters, &policy, 3_100).await;
     assert!(answers.iter().all(Result::is_ok));
     admissions += admitted(&answers);
     // A request whose answer was lost may have been charged.
@@ -145,7 +121,7 @@ async fn a_flood_is_contention_and_not_a_store_failure() {
     let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60)).unwrap()]).unwrap();
     let limiter = Arc::new(server.limiter_with(|config| config.deadline(Millis::from_secs(2))));
     assert!(limiter.check(Check::new(&policy, &key(), NOW)).await.unwrap().is_allowed());
-    let answers = burst(&[limiter], &policy, &key(), 60_000).await;
+    let answers = burst(&[limiter], &policy, 60_000).await;
     let failures =
         |kind| answers.iter().filter(|answer| answer.as_ref().is_err_and(|error| error.kind() == kind)).count();
     let [contended, timeout, unavailable] =

@@ -10,35 +10,17 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use support::rest::{Endpoint, TOKEN};
-use support::{NOW, Server, bucket, deaf_proxy, free_port, key, one_of_each};
-use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, UnixMillis};
+use support::{NOW, Server, admitted, bucket, burst, deaf_proxy, free_port, key, one_of_each};
+use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis, Refund, UnixMillis};
 use tidegate_redis::{Clock, Rest, RestConfig};
-
-/// `count` concurrent checks.
-async fn burst(limiter: &Arc<impl Limiter + 'static>, policy: &Policy, count: usize) -> Vec<Result<Decision, Error>> {
-    let check = |_| {
-        let (limiter, policy) = (Arc::clone(limiter), policy.clone());
-        tokio::spawn(async move { limiter.check(Check::new(&policy, &key(), NOW)).await })
-    };
-    let tasks: Vec<_> = (0..count).map(check).collect();
-    let mut answers = Vec::with_capacity(count);
-    for task in tasks {
-        answers.push(task.await.unwrap());
-    }
-    answers
-}
-
-fn admitted(answers: &[Result<Decision, Error>]) -> usize {
-    answers.iter().filter(|answer| answer.as_ref().is_ok_and(Decision::is_allowed)).count()
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn both_protocols_and_both_scripts_share_exact_counts() {
     let server = Server::start();
     let endpoint = Endpoint::start(&server).await;
-    let redis = Arc::new(server.limiter());
-    let plain = Arc::new(endpoint.limiter_with(|config| config));
-    let locking = Arc::new(endpoint.limiter_with(|config| config.key_locking(true)));
+    let redis = [Arc::new(server.limiter())];
+    let plain = [Arc::new(endpoint.limiter_with(|config| config))];
+    let locking = [Arc::new(endpoint.limiter_with(|config| config.key_locking(true)))];
     for policy in one_of_each(100) {
         let (first, second, third) =
             tokio::join!(burst(&redis, &policy, 100), burst(&plain, &policy, 100), burst(&locking, &policy, 100));

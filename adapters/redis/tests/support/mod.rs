@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate_core::{Key, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Decision, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
 use tidegate_redis::{Clock, Config, Redis, RedisLimiter};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -18,6 +18,28 @@ pub const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
 /// Long enough that no key expires while the virtual time of a test stands still.
 pub const MIN_TTL: Millis = Millis::from_secs(3_600);
+
+/// Sends `count` concurrent checks of [`key`], spread over the limiters.
+pub async fn burst(
+    limiters: &[Arc<impl Limiter + 'static>],
+    policy: &Policy,
+    count: usize,
+) -> Vec<Result<Decision, Error>> {
+    let check = |place: usize| {
+        let (limiter, policy) = (Arc::clone(&limiters[place % limiters.len()]), policy.clone());
+        tokio::spawn(async move { limiter.check(Check::new(&policy, &key(), NOW)).await })
+    };
+    let tasks: Vec<_> = (0..count).map(check).collect();
+    let mut answers = Vec::with_capacity(count);
+    for task in tasks {
+        answers.push(task.await.unwrap());
+    }
+    answers
+}
+
+pub fn admitted(answers: &[Result<Decision, Error>]) -> usize {
+    answers.iter().filter(|answer| answer.as_ref().is_ok_and(Decision::is_allowed)).count()
+}
 
 pub struct Server {
     process: Child,
