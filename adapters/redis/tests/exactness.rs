@@ -9,10 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use support::{NOW, Server, admitted, bucket, burst, key, one_of_each};
-use tidegate_core::{
-    Check, Decision, Error, ErrorKind, Key, Limiter, MAX_CLOCK_SKEW, Millis, Policy, Quota, UnixMillis,
-};
-use tidegate_redis::{Config, Redis, RedisLimiter};
+use tidegate_core::{Check, ErrorKind, Limiter, MAX_CLOCK_SKEW, Millis, Policy, Quota, UnixMillis};
+use tidegate_redis::{Config, Redis};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_thousand_concurrent_requests_admit_exactly_the_limit() {
