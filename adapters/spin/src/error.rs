@@ -56,12 +56,12 @@ pub(crate) fn no_count(key: &str, found: i64) -> Error {
     )
 }
 
-/// A value that is not a pair of windows.
+/// A value that does not name a window.
 pub(crate) fn no_windows(key: &str, found: &[u8]) -> Error {
     Error::new(
         ErrorKind::Corrupt,
         format!(
-            "key {key:?} holds {} bytes that are not a pair of windows; delete the key, or find what else writes to it",
+            "key {key:?} holds {} bytes that do not name a window; delete the key, or find what else writes to it",
             found.len()
         ),
     )

@@ -40,26 +40,65 @@ pub struct SpinWindow<B> {
     bucket: B,
 }
 
-/// The current window, and the one before it. The two are equal if there was none before.
+/// The row that counts a window.
 #[derive(Clone, Copy, PartialEq, Eq)]
+struct Row {
+    /// The start of the window that the row was made for.
+    start: UnixMillis,
+    /// How often the key had been moved back by then, so that a row which was moved back is not used again in its own time.
+    moves: u64,
+}
+
+/// The current window of a key.
+#[derive(Clone, Copy)]
 struct Windows {
-    last: UnixMillis,
-    before: UnixMillis,
+    start: UnixMillis,
+    /// How often a window was moved back.
+    moves: u64,
+    row: Row,
+    /// The row of the window before. It equals `row` if there was none.
+    before: Row,
+}
+
+impl Row {
+    fn name(self, key: &str) -> String {
+        let Self { start, moves } = self;
+        let start = start.get();
+        if moves == 0 { format!("{key}{MARK}w{start}") } else { format!("{key}{MARK}w{start}.{moves}") }
+    }
 }
 
 impl Windows {
     fn of(name: &str, value: &[u8]) -> Result<Self, Error> {
-        let halves = value.split_first_chunk::<8>().and_then(|(last, rest)| Some((*last, rest.try_into().ok()?)));
-        let (last, before) = halves.ok_or_else(|| error::no_windows(name, value))?;
-        let [last, before] = [last, before].map(u64::from_le_bytes);
-        if last.max(before) > UnixMillis::MAX.get() {
+        let (numbers, []) = value.as_chunks() else { return Err(error::no_windows(name, value)) };
+        let numbers: Vec<_> = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        let [start, moves, row, row_moves, before, before_moves] = numbers[..] else {
+            return Err(error::no_windows(name, value));
+        };
+        if start.max(row).max(before) > UnixMillis::MAX.get() {
             return Err(error::no_windows(name, value));
         }
-        Ok(Self { last: UnixMillis::new(last), before: UnixMillis::new(before) })
+        let row_of = |start, moves| Row { start: UnixMillis::new(start), moves };
+        let (row, before) = (row_of(row, row_moves), row_of(before, before_moves));
+        Ok(Self { start: UnixMillis::new(start), moves, row, before })
     }
 
     fn bytes(self) -> Vec<u8> {
-        [self.last, self.before].map(|start| start.get().to_le_bytes()).concat()
+        let Self { start, moves, row, before } = self;
+        let numbers = [start.get(), moves, row.start.get(), row.moves, before.start.get(), before.moves];
+        numbers.map(u64::to_le_bytes).concat()
+    }
+
+    /// The window that follows.
+    fn next(was: Option<Self>, start: UnixMillis) -> Self {
+        let moves = was.map_or(0, |was| was.moves);
+        let row = Row { start, moves };
+        Self { start, moves, row, before: was.map_or(row, |was| was.row) }
+    }
+
+    /// The same count, in a window that begins at `start`. Requests that do this at the same time write the same.
+    fn moved_back(self, start: UnixMillis) -> Self {
+        Self { start, moves: self.moves.saturating_add(1), ..self }
     }
 }
 
@@ -83,15 +122,15 @@ impl<B: Atomics> SpinWindow<B> {
         }
     }
 
-    /// Makes `start` the current window, and deletes the counter of the window before the previous one.
-    async fn turn_to(&self, key: &str, start: UnixMillis, was: Option<Windows>) -> Result<(), Error> {
-        if let Some(Windows { last, before }) = was
-            && last != before
+    /// Makes a window the current one, and deletes the row of the window before the previous one.
+    async fn turn_to(&self, key: &str, windows: Windows, was: Option<Windows>) -> Result<(), Error> {
+        if let Some(Windows { row, before, .. }) = was
+            && row != before
+            && windows.before == row
         {
-            self.bucket.delete(&counter_name(key, before)).await?;
+            self.bucket.delete(&before.name(key)).await?;
         }
-        let before = was.map_or(start, |was| was.last);
-        self.bucket.set(&windows_name(key), &Windows { last: start, before }.bytes()).await
+        self.bucket.set(&windows_name(key), &windows.bytes()).await
     }
 
     /// Charges 1 in the window if there is room, and returns what was used before.
@@ -108,45 +147,25 @@ impl<B: Atomics> SpinWindow<B> {
         Ok(before)
     }
 
-    /// Moves a window that a wrong clock began too far ahead back to `start`, with the `used` units that it counted.
-    /// Requests that do this at the same time may each add it, so that window may admit less, but never more.
-    async fn move_back(&self, key: &str, start: UnixMillis, ahead: Windows, used: u64) -> Result<(), Error> {
-        let counter = counter_name(key, start);
-        let missing = used.saturating_sub(self.counted(&counter).await?);
-        self.bucket.increment(&counter, i64::try_from(missing).unwrap_or(i64::MAX)).await?;
-        self.bucket.set(&windows_name(key), &Windows { last: start, before: start }.bytes()).await?;
-        for abandoned in [ahead.last, ahead.before] {
-            if abandoned != start {
-                self.bucket.delete(&counter_name(key, abandoned)).await?;
-            }
-        }
-        Ok(())
-    }
-
     async fn decide(&self, check: Check<'_>, charge: bool) -> Result<Decision, Error> {
         self.capabilities().supports(&check)?;
         let Check { policy, now, .. } = check;
         let (rule, key) = (policy.quotas()[0].rule(), check.key.storage_key(policy));
         let window_of = |at: UnixMillis| UnixMillis::new(at.get() - at.get() % rule.window().get());
         let (own, latest) = (window_of(now), now + MAX_CLOCK_SKEW);
-        let windows = self.windows(&key).await?;
-        // A request whose clock is behind counts in the window that has begun, as in every store.
-        let begun = windows.map_or(own, |windows| windows.last.max(own));
-        let start = if begun > latest { window_of(latest) } else { begun };
-        let used = match windows {
-            _ if !charge => self.counted(&counter_name(&key, begun)).await?,
-            Some(ahead) if begun > latest => {
-                let used = self.counted(&counter_name(&key, begun)).await?;
-                self.move_back(&key, start, ahead, used).await?;
-                self.charge(&counter_name(&key, start), rule.limit()).await?
-            }
-            _ => {
-                if windows.is_none_or(|windows| windows.last < start) {
-                    self.turn_to(&key, start, windows).await?;
-                }
-                self.charge(&counter_name(&key, start), rule.limit()).await?
-            }
+        let was = self.windows(&key).await?;
+        let (windows, begins) = match was {
+            // A wrong clock began it.
+            Some(was) if was.start > latest => (was.moved_back(window_of(latest)), true),
+            // A request whose clock is behind counts in the window that has begun, as in every store.
+            Some(was) if was.start >= own => (was, false),
+            _ => (Windows::next(was, own), true),
         };
+        if begins && charge {
+            self.turn_to(&key, windows, was).await?;
+        }
+        let (start, row) = (windows.start, windows.row.name(&key));
+        let used = if charge { self.charge(&row, rule.limit()).await? } else { self.counted(&row).await? };
         let mut state = PolicyState::from_parts(vec![QuotaState::Window(WindowState { start, used })]);
         policy.verify(&state, now)?;
         Ok(if charge { policy.decide(&mut state, now, 1) } else { policy.peek(&state, now, 1) })
@@ -172,9 +191,9 @@ impl<B: Atomics> Limiter for SpinWindow<B> {
 
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
         let key = key.storage_key(policy);
-        let Some(Windows { last, before }) = self.windows(&key).await? else { return Ok(()) };
-        for row in [counter_name(&key, before), counter_name(&key, last), windows_name(&key)] {
-            self.bucket.delete(&row).await?;
+        let Some(Windows { row, before, .. }) = self.windows(&key).await? else { return Ok(()) };
+        for name in [before.name(&key), row.name(&key), windows_name(&key)] {
+            self.bucket.delete(&name).await?;
         }
         Ok(())
     }
@@ -182,10 +201,6 @@ impl<B: Atomics> Limiter for SpinWindow<B> {
 
 fn windows_name(key: &str) -> String {
     format!("{key}{MARK}w")
-}
-
-fn counter_name(key: &str, start: UnixMillis) -> String {
-    format!("{key}{MARK}w{}", start.get())
 }
 
 fn count(counter: &str, found: i64) -> Result<u64, Error> {

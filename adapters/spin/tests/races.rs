@@ -6,7 +6,7 @@ mod support;
 use pollster::block_on;
 use proptest::prelude::*;
 use support::{MINUTE, Model, NOW, Next, Random, Tasks, fixed, in_every_order, take_turns};
-use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Policy};
+use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy};
 use tidegate_spin::{SpinAtomics, SpinWindow};
 
 /// `many` concurrent requests for one key.
@@ -193,5 +193,25 @@ proptest! {
         prop_assert!(admitted(true) <= limit);
         prop_assert!(!model.is_poisoned());
         prop_assert!(model.keys().len() <= 3, "{:?}", model.keys());
+    }
+    /// A wrong clock counted some requests. Concurrent requests with a correct clock share what is left of the limit.
+    #[test]
+    fn a_race_to_move_a_window_back_is_exact(seed: u64, ahead in 0..12u64, many in 1..20usize, limit in 1..10u64) {
+        let (policy, key) = (fixed(limit), Key::new("k"));
+        let (model, mut random) = (Model::default(), Random(seed));
+        let limiter = SpinWindow::new(&model);
+        let year = Millis::from_secs(365 * 86_400);
+        for _ in 0..ahead {
+            block_on(limiter.check(Check::new(&policy, &key, NOW + year))).unwrap();
+        }
+        let answers = take_turns(burst(&limiter, &policy, &key, many), |among| Next::Goes(random.below(among)));
+        let left = usize::try_from(limit.saturating_sub(ahead)).unwrap();
+        prop_assert_eq!(admitted(&answers), many.min(left));
+        prop_assert!(!model.is_poisoned());
+        prop_assert!(model.keys().len() <= 3, "{:?}", model.keys());
+
+        // The window of the wrong clock starts at zero when its time comes.
+        let answers: Vec<_> = (0..=limit).map(|_| block_on(limiter.check(Check::new(&policy, &key, NOW + year)))).collect();
+        prop_assert_eq!(admitted(&answers) as u64, limit);
     }
 }
