@@ -72,6 +72,12 @@ impl ErrorKind {
     ///
     /// True for [`Unavailable`](Self::Unavailable) and [`Timeout`](Self::Timeout). A client can cause the others on
     /// purpose, with a malformed cost for instance, or by sending so many requests that they contend for one key.
+    ///
+    /// ```
+    /// use tidegate_core::ErrorKind;
+    /// assert!(ErrorKind::Timeout.is_store_failure());
+    /// assert!(!ErrorKind::Contended.is_store_failure());
+    /// ```
     #[must_use]
     pub const fn is_store_failure(self) -> bool {
         matches!(self, Self::Unavailable | Self::Timeout)

@@ -101,6 +101,10 @@ pub struct UnixMillis(u64);
 
 impl UnixMillis {
     /// The last instant: 2^48 - 1 ms, in the year 10889.
+    ///
+    /// ```
+    /// assert_eq!(tidegate_core::UnixMillis::MAX.get(), 281_474_976_710_655);
+    /// ```
     pub const MAX: Self = Self((1 << 48) - 1);
 
     /// The instant `ms` milliseconds after the epoch, or [`UnixMillis::MAX`] if that is earlier.

@@ -281,6 +281,7 @@ fn a_native_decision_has_only_what_the_platform_reports() {
         block_on(limiter.check(Check::new(&policy(), &key, NOW))).unwrap_err(),
         block_on(limiter.peek(check)).unwrap_err(),
         block_on(limiter.reset(&window, &key)).unwrap_err(),
+        block_on(limiter.refund(Refund::new(&window, &key, 1, NOW, NOW))).unwrap_err(),
     ];
     assert!(refused.iter().all(|error| error.kind() == ErrorKind::Unsupported));
 }

@@ -23,6 +23,14 @@ fn a_sliding_window_admits_its_limit_around_a_boundary() {
     assert_eq!(around, 100);
 }
 
+/// Two counters admit one less than twice the limit in two windows: `2 * limit - 1`.
+#[test]
+fn the_maximum_of_a_sliding_window_is_as_documented() {
+    let (window, first) = (SlidingWindow::new(100, Millis::from_secs(60)).unwrap(), UnixMillis::new(60_000));
+    let maximum = |span_ms| window.maximum(first, first + Millis::new(span_ms));
+    assert_eq!([maximum(59_999), maximum(60_000), maximum(120_000)], [100, 199, 299]);
+}
+
 /// "42 requests in the previous minute, 18 in the current one, which began 15 seconds ago:
 /// 42 * ((60 - 15) / 60) + 18 = 49.5" (<https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>).
 #[test]

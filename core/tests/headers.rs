@@ -196,6 +196,13 @@ fn integers_are_clamped_to_the_structured_field_maximum() {
 }
 
 #[test]
+fn a_response_is_taken_apart() {
+    let (status, fields, body) = Rejection::unavailable(ErrorKind::Timeout).into_parts();
+    assert_eq!((status, body.as_str()), (503, r#"{"error":"limiter_unavailable","kind":"timeout"}"#));
+    assert_eq!(fields.get("content-type"), Some("application/json"));
+}
+
+#[test]
 fn a_failed_store_is_not_a_denial() {
     insta::assert_snapshot!(show_response(&Rejection::unavailable(ErrorKind::Unavailable)), @r#"
     503

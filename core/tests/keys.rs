@@ -55,6 +55,14 @@ fn ordinary_text_is_unchanged() {
 }
 
 #[test]
+fn an_encoded_key_may_be_as_long_as_any_other() {
+    let encoded = |length: usize| Key::new(format!("*{}", "x".repeat(length)));
+    let longest = Key::LEN_MAX - "%2A".len();
+    assert_eq!(encoded(longest).as_str(), format!("%2A{}", "x".repeat(longest)));
+    assert!(encoded(longest + 1).as_str().contains('~'));
+}
+
+#[test]
 fn special_characters_are_encoded() {
     let cases = [
         ("a*b?c", "a%2Ab%3Fc"),

@@ -265,6 +265,19 @@ fn a_raised_capacity_of_a_bucket_keeps_its_keys_longer() {
     assert!(!limiter.decide(Check::new(&large, &key, much_later).cost(500)).is_allowed());
 }
 
+#[test]
+fn a_sliding_window_is_kept_until_the_end_of_the_next_window() {
+    let (limiter, key, hour) = (MemoryLimiter::with_shards(1), Key::new("k"), Millis::from_secs(3_600));
+    let policy = policy(Quota::sliding_window(10, hour));
+    assert_eq!(NOW.get() % hour.get(), 0);
+    assert!(limiter.decide(Check::new(&policy, &key, NOW).cost(10)).is_allowed());
+    // Two minutes into the next window, the previous one still counts 58 sixtieths.
+    let later = NOW + hour + Millis::from_secs(120);
+    limiter.sweep(NOW);
+    limiter.sweep(later);
+    assert!(!limiter.decide(Check::new(&policy, &key, later)).is_allowed());
+}
+
 proptest! {
     #[test]
     fn sweeping_changes_no_decision(
