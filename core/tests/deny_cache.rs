@@ -199,3 +199,18 @@ fn the_cache_holds_no_more_keys_than_its_capacity() {
     assert_eq!(ask(8).origin(), Origin::DenyCache);
     assert_eq!(ask(0).origin(), Origin::Store);
 }
+
+#[test]
+fn a_full_cache_evicts_denials_that_have_ended_before_any_other() {
+    let (store, policy) = (Store::default(), &policies(2)[0]);
+    let limiter = DenyCache::new(&store).capacity(2);
+    let ask = |client: u64, ms| {
+        let key = Key::new(format!("ip:192.0.2.{client}"));
+        block_on(limiter.check(Check::new(policy, &key, NOW + Millis::new(ms)).cost(2))).unwrap()
+    };
+    // The first denial ends with its window. The second and the third begin in the next window.
+    for (client, ms) in [(0, 0), (0, 0), (1, 1_000), (1, 1_000), (2, 1_000), (2, 1_000)] {
+        ask(client, ms);
+    }
+    assert_eq!([1, 2].map(|client| ask(client, 1_001).origin()), [Origin::DenyCache; 2]);
+}

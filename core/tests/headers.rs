@@ -123,6 +123,18 @@ fn every_exhausted_quota_is_listed_as_violated() {
 }
 
 #[test]
+fn a_quota_that_resets_when_a_retry_is_due_shows_its_reset() {
+    let minute = Millis::from_secs(60);
+    let quotas = [("a", 10), ("b", 5)].map(|(name, limit)| Quota::fixed_window(limit, minute)?.named(name));
+    let policy = Policy::new("api", quotas.map(|quota| quota.expect("a quota"))).expect("a policy");
+    let fields = ResponseFields::new(&policy, &last(&policy, NOW, &[5, 1]));
+    assert_eq!(fields.get("retry-after"), Some("60"));
+    assert_eq!(fields.get("ratelimit"), Some(r#""a";r=5;t=60, "b";r=0;t=60"#));
+    let pairs: Vec<_> = fields.clone().into_iter().collect();
+    assert!(pairs.iter().map(|(name, value)| (*name, value.as_str())).eq(fields.iter()));
+}
+
+#[test]
 fn never_admissible_has_no_retry_after() {
     let policy = burst_and_daily(10, 1_000);
     let decision = last(&policy, NOW, &[3, 11]);

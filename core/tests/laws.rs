@@ -457,6 +457,12 @@ fn states_of_another_shape_or_version_are_corrupt() {
     newer[0] = 0x11;
     newer.push(0);
     assert!(decode(&newer).unwrap_err().to_string().contains("1 bytes more"));
+    let log = Policy::new("law", [Quota::sliding_log(5, Millis::new(10)).unwrap()]).unwrap();
+    let mut long = log.encode(&log.initial_state());
+    long[1..5].copy_from_slice(&1_001u32.to_le_bytes());
+    long.extend([0; 12 * 1_001]);
+    let error = log.decode(&long, UnixMillis::new(0)).unwrap_err().to_string();
+    assert!(error.contains("1001 log entries, 1000 at most"), "{error}");
     // A misaligned window would look like one that ended long ago, and admit everything.
     let mut unaligned = window.encode(&window.initial_state());
     unaligned[1] = 5;
