@@ -10,10 +10,26 @@ cargo_tool() {
         return
     fi
     say "installing $1 $2, which takes a minute or two"
-    # Without optimisation, which would take minutes for a program that runs for a second. With its own locked versions.
-    install="cargo install --locked --debug --root $tools --version $2 $1"
-    CARGO_TARGET_DIR=target/tools-build $install --quiet ||
-        say "$1 is missing, but $4 need it; see the error above, and retry with: $install"
+    # Without optimisation, which would take minutes for a program that runs for a second.
+    install="cargo install --debug --root $tools --version $2 $1"
+    log=target/tools-build/$1.log
+    mkdir -p target/tools-build
+    if cargo_install --locked 2>"$log"; then
+        say "$1 $2: installed in $tools"
+        return
+    fi
+    cat "$log" >&2
+    # A mirror of crates.io may lack a version that the program's lock file names.
+    if grep -q "failed to select a version" "$log"; then
+        say "this registry lacks a version in the lock file of $1 (see above); installing it with the versions that the registry has"
+        cargo_install && say "$1 $2: installed in $tools, without its lock file" && return
+    fi
+    say "$1 is missing, but $4 need it; see the error above, and retry with: $install --locked"
+}
+
+# cargo_install [--locked]: runs `$install`.
+cargo_install() {
+    CARGO_TARGET_DIR=target/tools-build $install --quiet "$@"
 }
 
 # wasm_bindgen WHAT: installs the version of wasm-bindgen in Cargo.lock.

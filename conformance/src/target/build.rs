@@ -18,11 +18,19 @@ pub fn workspace() -> PathBuf {
 /// The programs built so far, by package.
 static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::const_new(BTreeMap::new());
 
-/// Builds a package of the workspace once, in the profile of this program, and returns the path of its executable.
+/// The profile of this program.
+const PROFILE: &str = if cfg!(debug_assertions) { "dev" } else { "release" };
+
+/// Builds a default member of the workspace once, and returns the path of its executable. Without `--package`, it shares the
+/// dependencies that were compiled for this program.
+pub(super) async fn default_member(package: &str) -> Result<PathBuf, String> {
+    once(package, &["--bin", package, "--profile", PROFILE], None, "executable").await
+}
+
+/// Builds a package of the workspace once, and returns the path of its executable.
 pub(super) async fn program(package: &str, features: &[&str]) -> Result<PathBuf, String> {
-    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
     let features = features.join(",");
-    let args = ["--package", package, "--profile", profile, "--features", &features];
+    let args = ["--package", package, "--profile", PROFILE, "--features", &features];
     let mut built = BUILT.lock().await;
     let name = [package, &features].join("-");
     if let Some(program) = built.get(&name) {
