@@ -254,8 +254,9 @@ impl Policy {
     }
 
     /// Undoes the effect of a wrong clock: afterwards, no part of the state lies more than [`MAX_CLOCK_SKEW`] ahead of
-    /// `now`.
-    fn move_back(&self, state: &mut PolicyState, now: UnixMillis) {
+    /// `now`. [`Policy::decide`] and [`Policy::refund`] do this themselves. Only a store that decides on a copy of its state
+    /// needs it, because it would otherwise find the same state at each request, and deny until the wrong clock's time comes.
+    pub fn move_back(&self, state: &mut PolicyState, now: UnixMillis) {
         for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
             quota.rule().move_back(state, now + MAX_CLOCK_SKEW);
         }

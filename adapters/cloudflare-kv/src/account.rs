@@ -3,14 +3,11 @@
 use std::sync::Arc;
 
 use tidegate_core::algorithm::{FixedWindow, MAX_UNITS, SlidingState, SlidingWindow, WindowState};
-use tidegate_core::{Decision, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use tidegate_core::{Decision, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
 use crate::bucket::{News, SharedBucket};
 use crate::record::{ENTRIES_MAX, Entry, Id};
 use crate::value::Value;
-
-/// An entry that is further ahead of this isolate's clock is ignored.
-const AHEAD_MAX: Millis = Millis::from_secs(60);
 
 /// How long other isolates may take to see an entry.
 const HEARD_AFTER: Millis = Millis::from_secs(120);
@@ -38,6 +35,7 @@ impl Account {
 
     /// Decides on a request, and counts it if it is admitted.
     pub(crate) fn decide(&mut self, now: UnixMillis, cost: u64) -> Decision {
+        self.move_back(now);
         let mut together = self.together(now);
         let mut decision = self.policy.decide(&mut together, now, cost);
         if !decision.is_allowed() {
@@ -63,6 +61,21 @@ impl Account {
         decision
     }
 
+    /// Moves what a wrong clock counted back to [`MAX_CLOCK_SKEW`] ahead of `now`, and forgets other isolates' entries beyond
+    /// it. It must be kept even if the request is denied. Otherwise, every later request would be denied in the same way.
+    fn move_back(&mut self, now: UnixMillis) {
+        let latest = now + MAX_CLOCK_SKEW;
+        self.others.retain(|entry| entry.at <= latest);
+        for bucket in &mut self.buckets {
+            bucket.move_back(latest);
+        }
+        self.own.at = self.own.at.min(latest);
+        self.policy.move_back(&mut self.own.state, now);
+        if let Some(carried) = &mut self.carried {
+            self.policy.move_back(carried, now);
+        }
+    }
+
     /// The decision that [`Account::decide`] would make.
     pub(crate) fn peek(&self, now: UnixMillis, cost: u64) -> Decision {
         let decision = self.policy.peek(&self.together(now), now, cost);
@@ -80,7 +93,7 @@ impl Account {
         for entry in found {
             // If this isolate has forgotten the key before, `carried` includes what it had counted.
             let own = entry.id.isolate() == self.own.id.isolate();
-            if own || entry.at > now + AHEAD_MAX || !matters(&entry) {
+            if own || entry.at > now + MAX_CLOCK_SKEW || !matters(&entry) {
                 continue;
             }
             match self.others.iter().position(|known| known.id == entry.id) {

@@ -39,6 +39,12 @@ impl SharedBucket {
         BucketState { level: self.level, at: self.at }
     }
 
+    /// Moves a level that lies after `latest` back to it.
+    pub(crate) fn move_back(&mut self, latest: UnixMillis) {
+        self.at = self.at.min(latest);
+        self.busy_since = self.busy_since.min(latest);
+    }
+
     /// Counts what this isolate has admitted.
     pub(crate) fn charge(&mut self, rule: &TokenBucket, now: UnixMillis, cost: u64) {
         self.advance(rule, now);

@@ -35,7 +35,9 @@ impl Coarse {
         let mut of = |part| {
             let counts = self.cells.get_mut(place(part))?;
             counts.retain(|count| count.policy.expires_after(&count.state, now) > Millis::ZERO);
-            counts.iter().find(|count| count.policy.id() == policy.id()).map(|count| count.state.clone())
+            let count = counts.iter_mut().find(|count| count.policy.id() == policy.id())?;
+            policy.move_back(&mut count.state, now);
+            Some(count.state.clone())
         };
         match (of(origin.site), of(origin.network)) {
             (Some(site), Some(network)) => Some(greatest(policy, &site, &network, now)),
@@ -49,6 +51,7 @@ impl Coarse {
         self.cells.resize_with(self.cells.len().max(place(part) + 1), Vec::new);
         let counts = &mut self.cells[place(part)];
         if let Some(known) = counts.iter_mut().find(|count| count.policy.id() == policy.id()) {
+            policy.move_back(&mut known.state, now);
             known.state = greatest(policy, &known.state, state, now);
         } else if counts.len() < POLICIES_MAX {
             counts.push(Count { policy: Arc::clone(policy), state: state.clone() });
@@ -129,6 +132,17 @@ mod tests {
                 prop_assert!(later > 0 || both + 1 >= either.0.min(either.1));
             }
         }
+    }
+
+    #[test]
+    fn a_clock_a_year_ahead_locks_a_group_for_a_minute_beyond_the_policy_at_most() {
+        let (policy, mut coarse, now) = (Arc::new(policy()), Coarse::default(), UnixMillis::new(1_800_000_000_000));
+        let mut state = policy.initial_state();
+        assert!(policy.decide(&mut state, now + Millis::from_secs(365 * 86_400), 9).is_allowed());
+        let origin = Origin { site: 5, network: 6 };
+        assert!(coarse.remember(6, &policy, &state, now));
+        assert!(coarse.of(&policy, origin, now).is_some_and(|count| !policy.peek(&count, now, 9).is_allowed()));
+        assert_eq!(coarse.of(&policy, origin, now + Millis::from_secs(64)), None);
     }
 
     #[test]

@@ -138,3 +138,23 @@ fn a_get_decide_put_counter_admits_the_whole_burst() {
     assert!(block_on(counter.check(check)).is_ok());
     assert!(block_on(counter.check(check)).is_err());
 }
+
+/// A denial keeps what it moved back. Otherwise, every later request would be denied until the wrong clock's time comes.
+#[test]
+fn a_clock_a_year_ahead_locks_a_key_for_a_minute_beyond_the_policy_at_most() {
+    let (minute, year) = (Millis::from_secs(60), Millis::from_secs(365 * 86_400));
+    for quota in [
+        Quota::fixed_window(5, minute).unwrap(),
+        Quota::sliding_window(5, minute).unwrap(),
+        Quota::token_bucket(5, 5, minute).unwrap(),
+    ] {
+        let policy = of(quota);
+        let edge = Edge::new(1, 1, Faults::default());
+        let ask = |now| block_on(edge.limiter(0).check(Check::new(&policy, &key(), now))).unwrap().is_allowed();
+        let now = edge.now();
+        assert_eq!((0..9).filter(|_| ask(now + year)).count(), 5, "{policy:?}");
+        // Clients retry every second.
+        let first = (0..=600).find(|second| ask(now + Millis::from_secs(*second))).expect("the key is locked");
+        assert!(Millis::from_secs(first) <= minute + minute + minute, "{first} s: {policy:?}");
+    }
+}

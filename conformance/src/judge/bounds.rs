@@ -36,10 +36,10 @@ pub(super) fn of(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, referenc
     let alone = isolates == 1 && fixture.locations == 1;
     let killed = fixture.disturbs(Disturb::Restart);
     for mut count in count::of(fixture, reference, found) {
-        let earliest_is_most = count.earliest_is_most();
         if alone {
             count.never_go_back();
         }
+        let earliest_is_most = count.earliest_is_most();
         let start_ms = fixture.start_ms;
         let judged = Judged { accuracy, isolates, alone, killed, earliest_is_most, start_ms, count: &count };
         let offered: u64 = count.bursts.iter().map(|burst| burst.offered).sum();
