@@ -94,7 +94,7 @@ fn keyed() {
             threads,
             |n| {
                 let now = NOW + Millis::new(clock.delta_as_nanos(started, clock.raw()) / 1_000_000);
-                assert!(memory.decide(Check::new(&policy, &keys[n], now)).is_allowed());
+                assert!(memory.decide(Check::new(&policy, &keys[n], now)).unwrap().is_allowed());
             },
             |n| {
                 black_box(governor.check_key(&names[n])).unwrap();
@@ -103,7 +103,7 @@ fn keyed() {
         report(threads, "each reads the clock (quanta)", with_clock);
         let without = compare(
             threads,
-            |n| assert!(memory.decide(Check::new(&policy, &keys[n], NOW)).is_allowed()),
+            |n| assert!(memory.decide(Check::new(&policy, &keys[n], NOW)).unwrap().is_allowed()),
             |n| {
                 black_box(stopped.check_key(&names[n])).unwrap();
             },

@@ -55,7 +55,7 @@ fn resident() -> usize {
 
 fn decide(limiter: &MemoryLimiter, policy: &Policy, client: usize, now: UnixMillis) {
     let key = Key::new(format!("ip:{client}"));
-    assert!(limiter.decide(Check::new(policy, &key, now)).is_allowed());
+    assert!(limiter.decide(Check::new(policy, &key, now)).unwrap().is_allowed());
 }
 
 fn expiry() {

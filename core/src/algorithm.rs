@@ -29,6 +29,10 @@ use crate::{Error, Millis, UnixMillis};
 /// ```
 pub const MAX_UNITS: u64 = 1 << 51;
 
+/// The longest debt: what [`Algorithm::overdraw`] charges a bucket beyond a year of its refill is forgiven. Windows forgive a
+/// debt earlier.
+pub const MAX_DEBT: Millis = Millis::from_secs(365 * 86_400);
+
 /// An algorithm's answer to one request.
 ///
 /// ```
@@ -108,6 +112,10 @@ pub trait Algorithm {
     /// Returns `cost` that was charged at `charged_at`, less what time has replenished since. The state never falls below
     /// unused.
     fn refund(&self, state: &mut Self::State, charged_at: UnixMillis, now: UnixMillis, cost: u64);
+
+    /// Charges `cost` at `now`, also beyond the limit. What lies beyond it is a debt: everything is denied until time has
+    /// repaid it. Each algorithm documents how long that takes under **Debt**.
+    fn overdraw(&self, state: &mut Self::State, now: UnixMillis, cost: u64);
 
     /// Moves a state that lies after `latest` back to it, and keeps what was used: `latest` is
     /// [`MAX_CLOCK_SKEW`](crate::MAX_CLOCK_SKEW) ahead of the clock that decides.

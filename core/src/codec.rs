@@ -196,7 +196,7 @@ fn log_fits(state: &LogState, latest: UnixMillis) -> bool {
             if entry.units == 0 { None } else { sum.checked_add(entry.units) }
         },
     );
-    ordered && units.is_some_and(|units| units <= SlidingLog::MAX_LIMIT)
+    ordered && units.is_some_and(|units| units <= SlidingLog::MAX_UNITS)
 }
 
 fn header(rule: &Rule) -> u8 {

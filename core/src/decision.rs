@@ -174,6 +174,7 @@ pub struct Decision {
     pub(crate) delay: Millis,
     pub(crate) decided_at: UnixMillis,
     pub(crate) origin: Origin,
+    pub(crate) replay: bool,
 }
 
 impl Decision {
@@ -196,6 +197,7 @@ impl Decision {
             delay: Millis::ZERO,
             decided_at: now,
             origin: Origin::Store,
+            replay: false,
         }
     }
 
@@ -253,6 +255,18 @@ impl Decision {
     #[must_use]
     pub const fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// Whether this repeats an earlier answer: to a check with the same [idempotency token](crate::Check::idempotent), or to
+    /// a settlement of the same charge. Nothing was charged or returned again.
+    #[must_use]
+    pub const fn is_replay(&self) -> bool {
+        self.replay
+    }
+
+    pub(crate) fn replayed(mut self, replay: bool) -> Self {
+        self.replay = replay;
+        self
     }
 
     /// The same counts with another status, whose wait is unknown.

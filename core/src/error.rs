@@ -35,11 +35,16 @@ pub enum ErrorKind {
     Refused,
     /// The adapter does not declare support for the requested feature.
     Unsupported,
+    /// The idempotency token belongs to a charge of another cost. Nothing was charged.
+    TokenReused,
+    /// No charge is remembered under this policy, key and token: there was none, or its time to live has passed. Nothing
+    /// was charged or returned.
+    UnknownCharge,
 }
 
 impl ErrorKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Invalid,
         Self::Unavailable,
         Self::Timeout,
@@ -47,6 +52,8 @@ impl ErrorKind {
         Self::Corrupt,
         Self::Refused,
         Self::Unsupported,
+        Self::TokenReused,
+        Self::UnknownCharge,
     ];
 
     /// A stable name in snake case, for logs, metrics and reports.
@@ -64,6 +71,8 @@ impl ErrorKind {
             Self::Corrupt => "corrupt",
             Self::Refused => "refused",
             Self::Unsupported => "unsupported",
+            Self::TokenReused => "token_reused",
+            Self::UnknownCharge => "unknown_charge",
         }
     }
 
@@ -130,6 +139,24 @@ impl Error {
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    /// The error of a check whose token belongs to a charge of another cost.
+    #[must_use]
+    pub fn token_reused() -> Self {
+        Self::new(
+            ErrorKind::TokenReused,
+            "this idempotency token belongs to a charge of another cost; use one token for each request",
+        )
+    }
+
+    /// The error of a settlement whose charge is not remembered.
+    #[must_use]
+    pub fn unknown_charge() -> Self {
+        Self::new(
+            ErrorKind::UnknownCharge,
+            "no charge is remembered under this policy, key and token; settle within the token's time to live",
+        )
     }
 
     pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {

@@ -112,7 +112,7 @@ pub use key::{Key, KeySource};
 pub use limiter::DenyCache;
 pub use limiter::{
     Accuracy, BoxFuture, Capabilities, Check, Drift, ErasedLimiter, Floor, Idempotency, Limiter, Load, MaybeSend,
-    MaybeSync, Refund,
+    MaybeSync, Refund, Settle,
 };
 #[cfg(feature = "std")]
 pub use memory::MemoryLimiter;

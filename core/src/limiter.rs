@@ -12,6 +12,7 @@ use alloc::format;
 use core::fmt;
 use core::future::Future;
 
+use crate::algorithm::MAX_UNITS;
 use crate::{Decision, Error, ErrorKind, Key, Millis, Policy, UnixMillis};
 
 /// `Send` on native hosts, and no requirement on WebAssembly, where an isolate has one thread and its host's handles are not
@@ -86,6 +87,19 @@ pub trait Limiter: MaybeSend + MaybeSync {
     /// As [`Limiter::check`].
     fn refund(&self, refund: Refund<'_>) -> impl Future<Output = Result<(), Error>> + MaybeSend;
 
+    /// Corrects a charge to its actual cost; see [`Settle`]. Requires [`Capabilities::idempotency`].
+    ///
+    /// Returns what a request of cost 0 would get now: it is denied while a quota is in debt. If the charge was settled
+    /// before, nothing changes, and [`Decision::is_replay`] is true.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnknownCharge`] if the charge is not remembered, [`ErrorKind::Invalid`] for a cost that no policy can
+    /// have, and those of [`Limiter::check`].
+    fn settle(&self, settle: Settle<'_>) -> impl Future<Output = Result<Decision, Error>> + MaybeSend {
+        let _ = settle;
+        async { Err(unsupported("settle")) }
+    }
+
     /// Removes what a key has used of a policy. Requires [`Capabilities::reset`]. Answers to idempotency tokens remain.
     ///
     /// # Errors
@@ -135,7 +149,12 @@ impl<'a> Check<'a> {
     }
 
     /// Sets an idempotency token, for retries of a check whose answer was lost. Within `ttl` of the first check with this
-    /// policy, key and token that was admitted and charged, every further one returns its answer and is not charged.
+    /// policy, key and token that was admitted and charged, every further one returns its answer and is not charged:
+    /// [`Decision::is_replay`]. The token also identifies the charge to [`Limiter::settle`]. With another cost, it is an
+    /// error: [`ErrorKind::TokenReused`].
+    ///
+    /// Never pass on a token that a client chose: the client would send all its requests under one token, and all of them
+    /// would repeat the first answer. Use one that the server makes, or accept at most as many replays as retries.
     ///
     /// A check that was denied or costs 0 is not remembered, and a retry of it is decided anew. So the limit bounds the
     /// number of tokens that a store remembers.
@@ -195,6 +214,64 @@ impl<'a> Refund<'a> {
     }
 }
 
+/// The actual cost of a charge, once it is known: a request of unknown cost is charged an estimate, and settled afterwards.
+///
+/// What the request cost less than charged is returned, less what time has replenished since. What it cost more is charged
+/// now, also beyond the limit; see [`Policy::settle`]. A cost of 0 cancels the charge.
+///
+/// The charge is the one of the check with this policy, key and [token](Check::idempotent). It is settled once: a further
+/// settlement changes nothing, whatever its cost, so it can be retried after a lost answer. If it is never settled, because
+/// the caller died, the estimate stays charged.
+///
+/// ```
+/// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Settle, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// # pollster::block_on(async {
+/// let policy = Policy::new("tokens", [Quota::token_bucket(1_000, 10, Millis::from_secs(1))?])?;
+/// let (limiter, key, now) = (MemoryLimiter::new(), Key::new("sub:alice"), UnixMillis::new(0));
+/// let estimate = Check::new(&policy, &key, now).cost(300).idempotent("req-81f3", Millis::from_secs(600));
+/// assert!(limiter.check(estimate).await?.is_allowed());
+/// // The answer has 120 tokens.
+/// let settled = limiter.settle(Settle::new(&policy, &key, "req-81f3", 120, now)).await?;
+/// assert_eq!(settled.binding().remaining(), Some(880));
+/// assert!(limiter.settle(Settle::new(&policy, &key, "req-81f3", 0, now)).await?.is_replay());
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Settle<'a> {
+    /// The policy of the charge.
+    pub policy: &'a Policy,
+    /// The key of the charge.
+    pub key: &'a Key,
+    /// The token of the charge.
+    pub token: &'a str,
+    /// What the request cost.
+    pub cost: u64,
+    /// The caller's clock.
+    pub now: UnixMillis,
+}
+
+impl<'a> Settle<'a> {
+    /// Settles the charge with this `token` to `cost`.
+    #[must_use]
+    pub const fn new(policy: &'a Policy, key: &'a Key, token: &'a str, cost: u64, now: UnixMillis) -> Self {
+        Self { policy, key, token, cost, now }
+    }
+
+    pub(crate) fn verify(&self) -> Result<(), Error> {
+        if self.cost > MAX_UNITS {
+            return Err(Error::invalid(format!(
+                "cost: {} is out of range; write a whole number from 0 to {MAX_UNITS}",
+                self.cost
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// The features of a limiter, as data.
 ///
 /// ```
@@ -225,7 +302,7 @@ pub struct Capabilities {
     pub refund: bool,
     /// Whether [`Limiter::reset`] works.
     pub reset: bool,
-    /// Whether [`Check::idempotent`] works.
+    /// Whether [`Check::idempotent`] and [`Limiter::settle`] work.
     pub idempotency: bool,
     /// The round trips to another process that a decision takes in the usual case. 0 for a store in the caller's process.
     pub round_trips: u32,

@@ -15,7 +15,7 @@ use std::sync::PoisonError;
 
 use siphasher::sip::SipHasher13;
 
-use crate::limiter::{Capabilities, Check, Idempotency, Limiter, Refund};
+use crate::limiter::{Capabilities, Check, Limiter, Refund, Settle};
 use crate::{Decision, Error, Key, Policy, UnixMillis};
 
 use self::shard::Shard;
@@ -56,7 +56,7 @@ use self::table::Fingerprint;
 /// let limiter = MemoryLimiter::new();
 /// let policy = Policy::new("api", [Quota::sliding_window(100, Millis::from_secs(60))?])?;
 /// let key = Key::new("ip:192.0.2.1");
-/// let decision = limiter.decide(Check::new(&policy, &key, UnixMillis::new(1_800_000_000_000)));
+/// let decision = limiter.decide(Check::new(&policy, &key, UnixMillis::new(1_800_000_000_000)))?;
 /// assert_eq!(decision.binding().remaining(), Some(99));
 /// # Ok(())
 /// # }
@@ -108,7 +108,7 @@ impl MemoryLimiter {
     /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let limiter = MemoryLimiter::with_shards(1).capacity(1);
     /// let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(60))?])?;
-    /// let admits = |key| limiter.decide(Check::new(&policy, &Key::new(key), UnixMillis::new(0))).is_allowed();
+    /// let admits = |key| limiter.decide(Check::new(&policy, &Key::new(key), UnixMillis::new(0))).unwrap().is_allowed();
     /// assert!(admits("ip:192.0.2.1"));
     /// // The shard is full: these two share one limit.
     /// assert!(admits("ip:192.0.2.2"));
@@ -123,9 +123,11 @@ impl MemoryLimiter {
     }
 
     /// Decides as [`Limiter::check`] does, without a future.
-    #[must_use]
+    ///
+    /// # Errors
+    /// [`ErrorKind::TokenReused`](crate::ErrorKind::TokenReused), if the check's token belongs to a charge of another cost.
     #[inline]
-    pub fn decide(&self, check: Check<'_>) -> Decision {
+    pub fn decide(&self, check: Check<'_>) -> Result<Decision, Error> {
         let (fingerprint, index) = self.place(check.policy, check.key);
         let mut shard = lock(&self.shards[index].0);
         if let Some(call) = shard.count_call() {
@@ -133,10 +135,10 @@ impl MemoryLimiter {
         }
         match check.idempotency {
             Some(idempotency) => {
-                let token = self.token(fingerprint, idempotency);
+                let token = self.token(fingerprint, idempotency.token);
                 shard.decide_once(fingerprint, token, &check, idempotency, self.capacity)
             }
-            None => shard.decide(fingerprint, &check, self.capacity),
+            None => Ok(shard.decide(fingerprint, &check, self.capacity)),
         }
     }
 
@@ -168,7 +170,7 @@ impl MemoryLimiter {
     /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let limiter = MemoryLimiter::new();
     /// let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(1))?])?;
-    /// limiter.decide(Check::new(&policy, &Key::new("ip:192.0.2.1"), UnixMillis::new(0)));
+    /// limiter.decide(Check::new(&policy, &Key::new("ip:192.0.2.1"), UnixMillis::new(0)))?;
     /// limiter.sweep(UnixMillis::new(999));
     /// assert_eq!(limiter.len(), 1);
     /// limiter.sweep(UnixMillis::new(1_000));
@@ -196,10 +198,10 @@ impl MemoryLimiter {
         (fingerprint, lock(&self.shards[index].0))
     }
 
-    fn token(&self, fingerprint: Fingerprint, idempotency: Idempotency<'_>) -> Fingerprint {
+    fn token(&self, fingerprint: Fingerprint, token: &str) -> Fingerprint {
         let mut hasher = self.hasher;
         hasher.write_u64(fingerprint);
-        hasher.write(idempotency.token.as_bytes());
+        hasher.write(token.as_bytes());
         hasher.finish()
     }
 
@@ -224,7 +226,7 @@ impl Limiter for MemoryLimiter {
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        Ok(self.decide(check))
+        self.decide(check)
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
@@ -236,6 +238,13 @@ impl Limiter for MemoryLimiter {
         let (fingerprint, mut shard) = self.shard(refund.policy, refund.key);
         shard.refund(fingerprint, &refund, self.capacity);
         Ok(())
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        settle.verify()?;
+        let (fingerprint, mut shard) = self.shard(settle.policy, settle.key);
+        let token = self.token(fingerprint, settle.token);
+        shard.settle(fingerprint, token, &settle, self.capacity)
     }
 
     /// Removes the key's own state and keeps the answers to its idempotency tokens. A key that shares a state, because the

@@ -112,6 +112,10 @@ impl Rule {
         dispatch!(self, state, |rule, inner| rule.refund(inner, charged_at, now, cost), ());
     }
 
+    fn overdraw(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) {
+        dispatch!(self, state, |rule, inner| rule.overdraw(inner, now, cost), ());
+    }
+
     fn move_back(&self, state: &mut QuotaState, latest: UnixMillis) {
         dispatch!(self, state, |rule, inner| rule.move_back(inner, latest), ());
     }
@@ -235,6 +239,36 @@ impl Policy {
         }
     }
 
+    /// Corrects a charge of `charged` at `charged_at` to its `actual` cost. If it cost less, the difference is refunded as
+    /// by [`Policy::refund`]. If it cost more, the difference is charged at `now`, also beyond the limit: as a debt, which
+    /// denies all requests until time has repaid it.
+    ///
+    /// All that is charged in an interval is at most [`Rule::maximum`](crate::Rule::maximum) plus what was overdrawn in it.
+    /// Nothing is admitted during a debt. So the debt is never more than the number of requests in flight times the largest
+    /// difference between an actual cost and its estimate.
+    ///
+    /// ```
+    /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let policy = Policy::new("tokens", [Quota::token_bucket(100, 10, Millis::from_secs(1))?])?;
+    /// let (mut state, then) = (policy.initial_state(), UnixMillis::new(0));
+    /// assert!(policy.decide(&mut state, then, 60).is_allowed());
+    /// policy.settle(&mut state, then, then, 60, 130);
+    /// // A debt of 30 tokens takes 3 seconds, and a request of one token 100 ms more.
+    /// assert_eq!(policy.peek(&state, then, 1).retry_after(), Some(Millis::new(3_100)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn settle(&self, state: &mut PolicyState, charged_at: UnixMillis, now: UnixMillis, charged: u64, actual: u64) {
+        if actual <= charged {
+            return self.refund(state, charged_at, now, charged - actual);
+        }
+        self.move_back(state, now);
+        for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
+            quota.rule().overdraw(state, now, actual - charged);
+        }
+    }
+
     /// The time until every quota is unused, if nothing else arrives. A store must keep the state that long.
     ///
     /// ```
@@ -308,6 +342,7 @@ impl Policy {
             delay: if answer.status == Status::Allowed { answer.delay } else { Millis::ZERO },
             decided_at: now,
             origin: Origin::Store,
+            replay: false,
             quotas,
         }
     }
@@ -329,5 +364,5 @@ fn decision_of_one(step: Step, standing: Standing, now: UnixMillis) -> Decision 
         Step::Never => (Status::NeverAdmissible, None, Millis::ZERO),
     };
     let quotas = Few::One(standing.into());
-    Decision { status, quotas, binding: 0, retry_after, delay, decided_at: now, origin: Origin::Store }
+    Decision { status, quotas, binding: 0, retry_after, delay, decided_at: now, origin: Origin::Store, replay: false }
 }

@@ -28,8 +28,9 @@
 //! **Idempotency tokens.** Only `Atomic` stores support them. A store remembers the first answer under the policy, the key and
 //! the token, for the token's `ttl`. The answer holds while `now < first + ttl`; at `first + ttl`, the check is a new one. The
 //! clock is the one that decided: the caller's in memory, the store's where it has one. Only an
-//! answer that charged something is remembered: denials and checks of cost 0 are decided anew. `reset` and refunds keep remembered answers: a
-//! retry after a reset returns the first answer and charges nothing.
+//! answer that charged something is remembered: denials and checks of cost 0 are decided anew. `reset`, refunds and
+//! settlements keep remembered answers: a retry after a reset returns the first answer and charges nothing. A token is
+//! bound to its policy, key and cost, and its charge is settled once.
 //!
 //! **Round trips.** [`Capabilities::round_trips`](crate::Capabilities::round_trips) counts the messages that a decision
 //! sends to another process and waits for, one after another, in the usual case. A store in the caller's process has 0.

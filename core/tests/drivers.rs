@@ -142,7 +142,7 @@ fn decides_as_memory_does(limiter: &impl Limiter) {
     for step in 0..200u64 {
         let (key, now) = (&keys[usize::from(step % 3 == 0)], NOW + Millis::new(step * 137));
         let check = Check::new(&policy, key, now).cost(step % 7);
-        let expected = memory.decide(check);
+        let expected = memory.decide(check).unwrap();
         assert_eq!(block_on(limiter.check(check)).unwrap(), expected, "step {step}");
         assert_eq!(block_on(limiter.peek(check)).unwrap(), block_on(memory.peek(check)).unwrap());
         if step % 11 == 0 {
@@ -224,7 +224,7 @@ impl Atomic for Disagreeing {
     }
 
     async fn apply(&self, _: Operation<'_>) -> Result<Applied, Error> {
-        Ok(Applied { previous: None, now: NOW, cost: 1, admitted: false })
+        Ok(Applied { previous: None, now: NOW, cost: 1, admitted: false, replayed: false })
     }
 
     async fn delete(&self, _: &Policy, _: &Key) -> Result<(), Error> {

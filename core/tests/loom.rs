@@ -20,7 +20,7 @@ fn admitted(threads: usize, limiter: &Arc<MemoryLimiter>, beside: impl FnOnce(&M
     let threads: Vec<_> = (0..threads)
         .map(|_| {
             let (limiter, policy) = (Arc::clone(limiter), Arc::clone(&policy));
-            thread::spawn(move || limiter.decide(Check::new(&policy, &Key::new("k"), NOW)).is_allowed())
+            thread::spawn(move || limiter.decide(Check::new(&policy, &Key::new("k"), NOW)).unwrap().is_allowed())
         })
         .collect();
     beside(limiter);
@@ -41,7 +41,7 @@ fn a_concurrent_sweep_admits_nothing_more() {
     loom::model(|| {
         let limiter = Arc::new(MemoryLimiter::with_shards(1));
         assert_eq!(admitted(2, &limiter, |limiter| limiter.sweep(NOW)), 2);
-        assert!(!limiter.decide(Check::new(&policy(), &Key::new("k"), NOW)).is_allowed());
+        assert!(!limiter.decide(Check::new(&policy(), &Key::new("k"), NOW)).unwrap().is_allowed());
     });
 }
 
@@ -54,13 +54,14 @@ fn a_retried_token_is_charged_once() {
                 let (limiter, policy) = (Arc::clone(&limiter), Arc::clone(&policy));
                 thread::spawn(move || {
                     let key = Key::new("k");
-                    limiter.decide(Check::new(&policy, &key, NOW).idempotent("t", Millis::from_secs(1)))
+                    limiter.decide(Check::new(&policy, &key, NOW).idempotent("t", Millis::from_secs(1))).unwrap()
                 })
             })
             .collect();
         let answers: Vec<_> = retries.into_iter().map(|retry| retry.join().unwrap()).collect();
-        assert_eq!(answers[0], answers[1]);
-        let left = limiter.decide(Check::new(&policy, &Key::new("k"), NOW));
+        assert_eq!(answers[0].quotas(), answers[1].quotas());
+        assert_ne!(answers[0].is_replay(), answers[1].is_replay());
+        let left = limiter.decide(Check::new(&policy, &Key::new("k"), NOW)).unwrap();
         assert_eq!(left.binding().remaining(), Some(0));
     });
 }

@@ -36,7 +36,7 @@ fn many_threads_admit_exactly_the_limit() {
                     scope.spawn(|| {
                         ready.wait();
                         for _ in 0..100 {
-                            if limiter.decide(Check::new(&policy, &key, NOW)).is_allowed() {
+                            if limiter.decide(Check::new(&policy, &key, NOW)).unwrap().is_allowed() {
                                 admitted.fetch_add(1, Ordering::Relaxed);
                             }
                         }
@@ -59,7 +59,7 @@ fn many_threads_on_many_keys_admit_exactly_the_limit_of_each() {
                 for round in 0..10u64 {
                     for client in 0..500u64 {
                         let key = Key::new(format!("ip:{}", (client * 7 + thread * 31 + round) % 500));
-                        if limiter.decide(Check::new(policy, &key, NOW)).is_allowed() {
+                        if limiter.decide(Check::new(policy, &key, NOW)).unwrap().is_allowed() {
                             admitted.fetch_add(1, Ordering::Relaxed);
                         }
                     }
@@ -79,7 +79,7 @@ fn the_number_of_stored_keys_follows_the_live_keys() {
     for second in 0..200u64 {
         for client in 0..500u64 {
             let key = Key::new(format!("ip:{second}-{client}"));
-            assert!(limiter.decide(Check::new(&policy, &key, NOW + Millis::from_secs(second))).is_allowed());
+            assert!(limiter.decide(Check::new(&policy, &key, NOW + Millis::from_secs(second))).unwrap().is_allowed());
         }
         most = most.max(limiter.len());
     }
@@ -92,8 +92,8 @@ fn the_number_of_stored_keys_follows_the_live_keys() {
 fn requests_that_charge_nothing_store_nothing() {
     let policy = policy(Quota::fixed_window(5, Millis::from_secs(1)));
     let limiter = MemoryLimiter::new();
-    assert!(!limiter.decide(Check::new(&policy, &Key::new("big"), NOW).cost(6)).is_allowed());
-    assert!(limiter.decide(Check::new(&policy, &Key::new("free"), NOW).cost(0)).is_allowed());
+    assert!(!limiter.decide(Check::new(&policy, &Key::new("big"), NOW).cost(6)).unwrap().is_allowed());
+    assert!(limiter.decide(Check::new(&policy, &Key::new("free"), NOW).cost(0)).unwrap().is_allowed());
     block_on(limiter.peek(Check::new(&policy, &Key::new("seen"), NOW))).unwrap();
     block_on(limiter.refund(Refund::new(&policy, &Key::new("never"), 3, NOW, NOW))).unwrap();
     block_on(limiter.reset(&policy, &Key::new("never"))).unwrap();
@@ -106,13 +106,13 @@ fn policies_and_keys_do_not_share_counts() {
     let limiter = MemoryLimiter::new();
     for policy in [&window, &bucket] {
         for key in ["a", "b"].map(Key::new) {
-            assert!(limiter.decide(Check::new(policy, &key, NOW)).is_allowed());
-            assert!(!limiter.decide(Check::new(policy, &key, NOW)).is_allowed());
+            assert!(limiter.decide(Check::new(policy, &key, NOW)).unwrap().is_allowed());
+            assert!(!limiter.decide(Check::new(policy, &key, NOW)).unwrap().is_allowed());
         }
     }
     block_on(limiter.reset(&window, &Key::new("a"))).unwrap();
-    assert!(limiter.decide(Check::new(&window, &Key::new("a"), NOW)).is_allowed());
-    assert!(!limiter.decide(Check::new(&bucket, &Key::new("a"), NOW)).is_allowed());
+    assert!(limiter.decide(Check::new(&window, &Key::new("a"), NOW)).unwrap().is_allowed());
+    assert!(!limiter.decide(Check::new(&bucket, &Key::new("a"), NOW)).unwrap().is_allowed());
 }
 
 #[test]
@@ -120,10 +120,13 @@ fn a_token_returns_its_first_answer_until_it_expires() {
     let (policy, key, minute) =
         (policy(Quota::fixed_window(3, Millis::from_secs(600))), Key::new("k"), Millis::from_secs(60));
     let limiter = MemoryLimiter::new();
-    let at = |ms, token| limiter.decide(Check::new(&policy, &key, NOW + Millis::new(ms)).idempotent(token, minute));
+    let at =
+        |ms, token| limiter.decide(Check::new(&policy, &key, NOW + Millis::new(ms)).idempotent(token, minute)).unwrap();
     let first = at(0, "a");
     assert_eq!(first.binding().remaining(), Some(2));
-    assert_eq!(at(59_999, "a"), first);
+    let again = at(59_999, "a");
+    assert_eq!((first.is_replay(), again.is_replay()), (false, true));
+    assert_eq!((again.quotas(), again.decided_at()), (first.quotas(), first.decided_at()));
     assert_eq!(at(59_999, "b").binding().remaining(), Some(1));
     assert_eq!(at(60_000, "a").binding().remaining(), Some(0));
     let denied = at(60_001, "c");
@@ -140,10 +143,13 @@ fn expired_answers_of_many_tokens_are_removed() {
     for request in 0..20_000u64 {
         let token = request.to_string();
         let check = Check::new(&policy, &key, NOW + Millis::new(request)).idempotent(&token, Millis::new(100));
-        assert!(limiter.decide(check).is_allowed());
-        assert_eq!(limiter.decide(check).binding().remaining(), limiter.decide(check).binding().remaining());
+        assert!(limiter.decide(check).unwrap().is_allowed());
+        assert_eq!(
+            limiter.decide(check).unwrap().binding().remaining(),
+            limiter.decide(check).unwrap().binding().remaining()
+        );
     }
-    assert_eq!(limiter.decide(Check::new(&policy, &key, NOW)).binding().remaining(), Some(1_000_000 - 20_001));
+    assert_eq!(limiter.decide(Check::new(&policy, &key, NOW)).unwrap().binding().remaining(), Some(1_000_000 - 20_001));
     // At one request per millisecond, expired answers stay for at most a second and the time of one pass over the
     // table.
     assert!(limiter.allocated_bytes() < 1 << 20, "{}", limiter.allocated_bytes());
@@ -154,7 +160,7 @@ fn calls_for_one_key_remove_all_expired_keys_and_return_their_memory() {
     let policy = policy(Quota::token_bucket(5, 1, Millis::from_secs(1)));
     let limiter = MemoryLimiter::with_shards(16);
     for client in 0..100_000u64 {
-        assert!(limiter.decide(Check::new(&policy, &Key::new(format!("ip:{client}")), NOW)).is_allowed());
+        assert!(limiter.decide(Check::new(&policy, &Key::new(format!("ip:{client}")), NOW)).unwrap().is_allowed());
     }
     let held = limiter.allocated_bytes();
     let key = Key::new("ip:live");
@@ -174,15 +180,15 @@ fn a_full_limiter_admits_at_most_its_bound_and_resets_no_key() {
     let limiter = MemoryLimiter::with_shards(4).capacity(1_000);
     let victim = Key::new("ip:victim");
     for _ in 0..LIMIT {
-        assert!(limiter.decide(Check::new(&policy, &victim, NOW)).is_allowed());
+        assert!(limiter.decide(Check::new(&policy, &victim, NOW)).unwrap().is_allowed());
     }
     let mut admitted = 0;
     for client in 0..100_000u64 {
         let key = Key::new(format!("ip:{client}"));
         for _ in 0..=LIMIT {
-            admitted += u64::from(limiter.decide(Check::new(&policy, &key, NOW)).is_allowed());
+            admitted += u64::from(limiter.decide(Check::new(&policy, &key, NOW)).unwrap().is_allowed());
         }
-        assert!(!limiter.decide(Check::new(&policy, &victim, NOW)).is_allowed(), "after {client} others");
+        assert!(!limiter.decide(Check::new(&policy, &victim, NOW)).unwrap().is_allowed(), "after {client} others");
     }
     assert!(limiter.len() <= 1_000 + 1_000 / 8, "{} keys", limiter.len());
     let most = LIMIT * limiter.len() as u64 - LIMIT;
@@ -200,17 +206,17 @@ fn a_key_that_gets_its_own_state_keeps_the_shared_count() {
     }
     let key = Key::new("ip:192.0.2.1");
     let check = Check::new(&policy, &key, NOW);
-    assert!(limiter.decide(check).is_allowed() && limiter.decide(check).is_allowed());
-    assert!(!limiter.decide(check).is_allowed());
+    assert!(limiter.decide(check).unwrap().is_allowed() && limiter.decide(check).unwrap().is_allowed());
+    assert!(!limiter.decide(check).unwrap().is_allowed());
     assert!(!block_on(limiter.peek(check)).unwrap().is_allowed());
     // The brief keys expire, so the shard has room.
     let later = NOW + Millis::from_secs(2);
     limiter.sweep(later);
     assert!(limiter.len() < 20);
-    assert!(!limiter.decide(Check::new(&policy, &key, later)).is_allowed(), "the key started afresh");
+    assert!(!limiter.decide(Check::new(&policy, &key, later)).unwrap().is_allowed(), "the key started afresh");
     let refund = Refund::new(&policy, &key, 1, NOW, later);
     block_on(limiter.refund(refund)).unwrap();
-    let admitted = (0..3).filter(|_| limiter.decide(Check::new(&policy, &key, later)).is_allowed()).count();
+    let admitted = (0..3).filter(|_| limiter.decide(Check::new(&policy, &key, later)).unwrap().is_allowed()).count();
     assert_eq!(admitted, 1);
 }
 
@@ -221,7 +227,7 @@ fn stored_answers_are_bounded_and_a_retry_beyond_the_bound_is_charged_again() {
     let ask = |token: u64| {
         let token = token.to_string();
         let check = Check::new(&policy, &key, NOW).idempotent(&token, Millis::from_secs(600));
-        limiter.decide(check).binding().remaining().unwrap()
+        limiter.decide(check).unwrap().binding().remaining().unwrap()
     };
     for token in 0..100_000 {
         ask(token);
@@ -257,12 +263,12 @@ fn a_raised_capacity_of_a_bucket_keeps_its_keys_longer() {
         let _ = limiter.decide(Check::new(&small, &Key::new(format!("ip:{client}")), NOW));
     }
     let (key, later) = (Key::new("ip:7"), NOW + Millis::from_secs(1));
-    assert!(limiter.decide(Check::new(&large, &key, later).cost(999)).is_allowed());
+    assert!(limiter.decide(Check::new(&large, &key, later).cost(999)).unwrap().is_allowed());
     let much_later = NOW + Millis::from_secs(400);
     for _ in 0..1_000 {
         let _ = limiter.decide(Check::new(&large, &Key::new("other"), much_later));
     }
-    assert!(!limiter.decide(Check::new(&large, &key, much_later).cost(500)).is_allowed());
+    assert!(!limiter.decide(Check::new(&large, &key, much_later).cost(500)).unwrap().is_allowed());
 }
 
 #[test]
@@ -270,12 +276,12 @@ fn a_sliding_window_is_kept_until_the_end_of_the_next_window() {
     let (limiter, key, hour) = (MemoryLimiter::with_shards(1), Key::new("k"), Millis::from_secs(3_600));
     let policy = policy(Quota::sliding_window(10, hour));
     assert_eq!(NOW.get() % hour.get(), 0);
-    assert!(limiter.decide(Check::new(&policy, &key, NOW).cost(10)).is_allowed());
+    assert!(limiter.decide(Check::new(&policy, &key, NOW).cost(10)).unwrap().is_allowed());
     // Two minutes into the next window, the previous one still counts 58 sixtieths.
     let later = NOW + hour + Millis::from_secs(120);
     limiter.sweep(NOW);
     limiter.sweep(later);
-    assert!(!limiter.decide(Check::new(&policy, &key, later)).is_allowed());
+    assert!(!limiter.decide(Check::new(&policy, &key, later)).unwrap().is_allowed());
 }
 
 proptest! {
@@ -294,7 +300,7 @@ proptest! {
                 }
                 let key = Key::new(key.to_string());
                 let check = Check::new(&policy, &key, now).cost(cost);
-                prop_assert_eq!(swept.decide(check), kept.decide(check));
+                prop_assert_eq!(swept.decide(check).unwrap(), kept.decide(check).unwrap());
             }
         }
     }

@@ -111,9 +111,10 @@ impl<R: Rows> Counter<R> {
                 Ok(found.answer(call.policy, now, call.cost, false))
             }
             Action::Refund { charged_at } => self.refund(call, charged_at, now, clock),
+            Action::Settle { token } => self.settle(call, token, now, clock),
             Action::Delete => {
                 self.delete(call, clock)?;
-                Ok(Answer { admitted: false, now, cost: call.cost, lease: None, before: None })
+                Ok(Found::default().answer(call.policy, now, call.cost, false))
             }
         }
     }
@@ -143,9 +144,12 @@ impl<R: Rows> Counter<R> {
     fn check(&mut self, call: &Call<'_>, now: UnixMillis, clock: UnixMillis) -> Result<Answer, Error> {
         let once = call.once.map(|once| (once.key(&call.key), once.ttl));
         if let Some((key, _)) = &once
-            && let Some(first) = self.first_answer(key, now)?
+            && let Some((_, first)) = self.first_answer(key, now)?
         {
-            return Ok(first);
+            return match first.cost == call.cost {
+                true => Ok(Answer { replayed: true, settled: false, ..first }),
+                false => Err(Error::token_reused()),
+            };
         }
         let mut found = self.find(call, now)?;
         let lease = match call.action {
@@ -172,7 +176,7 @@ impl<R: Rows> Counter<R> {
             && decision.is_allowed()
             && call.cost > 0
         {
-            rows.push((key, first_answer_row(&answer, now, *ttl, call.min_ttl, clock)));
+            rows.push((key, first_answer_row(&answer, now + *ttl, clock + (*ttl).max(call.min_ttl))));
         }
         self.save(rows, clock)?;
         Ok(answer)
@@ -195,10 +199,35 @@ impl<R: Rows> Counter<R> {
         Ok(found.answer(call.policy, now, call.cost, false))
     }
 
+    fn settle(
+        &mut self,
+        call: &Call<'_>,
+        token: [u8; 16],
+        now: UnixMillis,
+        clock: UnixMillis,
+    ) -> Result<Answer, Error> {
+        let once = Once { token, ttl: Millis::ZERO }.key(&call.key);
+        let (until, charge) = self.first_answer(&once, now)?.ok_or_else(Error::unknown_charge)?;
+        let found = self.find(call, now)?;
+        if charge.settled {
+            return Ok(Answer { replayed: true, ..found.answer(call.policy, now, call.cost, false) });
+        }
+        let mut state = found.state_or_unused(call.policy);
+        call.policy.settle(&mut state, charge.now, now, charge.cost, call.cost);
+        let mut rows = Vec::<(&str, Row)>::new();
+        if let Some(row) = found.row_after(call, &state, &found.held, now, clock) {
+            rows.push((&call.key, row));
+        }
+        let expires = self.row(&once)?.map_or(clock, |row| row.expires);
+        rows.push((&once, first_answer_row(&Answer { settled: true, ..charge }, until, expires)));
+        self.save(rows, clock)?;
+        Ok(Found { state: Some(state), ..found }.answer(call.policy, now, call.cost, false))
+    }
+
     /// The state of a key, with its leases taken into account.
     fn find(&mut self, call: &Call<'_>, now: UnixMillis) -> Result<Found, Error> {
         let Some(row) = self.row(&call.key)? else {
-            return Ok(Found { state: None, held: Held::default(), changed: false });
+            return Ok(Found::default());
         };
         // A reset carries no time, so it checks no state for plausibility, and bounds no lease.
         let reset = call.action == Action::Delete;
@@ -209,12 +238,13 @@ impl<R: Rows> Counter<R> {
         Ok(Found { state: Some(state), held, changed })
     }
 
-    fn first_answer(&mut self, key: &str, now: UnixMillis) -> Result<Option<Answer>, Error> {
+    /// The first answer under a token, and until when it holds.
+    fn first_answer(&mut self, key: &str, now: UnixMillis) -> Result<Option<(UnixMillis, Answer)>, Error> {
         let Some(row) = self.row(key)? else { return Ok(None) };
         let mut rest = Reader { bytes: &row.value, kind: ErrorKind::Corrupt };
         let until = rest.instant()?;
         let first = Answer::decode(rest.bytes)?;
-        Ok((until > now).then_some(first))
+        Ok((until > now).then_some((until, first)))
     }
 
     /// Returns a row from memory, or reads it from storage into memory.
@@ -260,6 +290,7 @@ fn earlier(a: Option<UnixMillis>, b: Option<UnixMillis>) -> Option<UnixMillis> {
 }
 
 /// The row of a key, decoded.
+#[derive(Default)]
 struct Found {
     state: Option<PolicyState>,
     held: Held,
@@ -282,7 +313,7 @@ impl Found {
 
     fn answer(&self, policy: &Policy, now: UnixMillis, cost: u64, admitted: bool) -> Answer {
         let before = self.state.as_ref().map(|state| policy.encode(state));
-        Answer { admitted, now, cost, lease: None, before }
+        Answer { admitted, replayed: false, settled: false, now, cost, lease: None, before }
     }
 
     /// The row to write for a new state; `None` if the stored row says the same.
@@ -315,9 +346,9 @@ impl Once {
     }
 }
 
-fn first_answer_row(answer: &Answer, now: UnixMillis, ttl: Millis, min_ttl: Millis, clock: UnixMillis) -> Row {
+fn first_answer_row(answer: &Answer, until: UnixMillis, expires: UnixMillis) -> Row {
     let mut value = Vec::new();
-    put(&mut value, [(now + ttl).get()]);
+    put(&mut value, [until.get()]);
     value.extend(answer.encode());
-    Row { value, leased: Vec::new(), expires: clock + ttl.max(min_ttl) }
+    Row { value, leased: Vec::new(), expires }
 }

@@ -90,10 +90,7 @@ impl<N: Namespace> DurableObjects<N> {
     }
 
     fn prepare_check<'a>(&self, action: Action, check: Check<'a>) -> Call<'a> {
-        let once = check.idempotency.map(|idempotency| {
-            let hash = sha256(idempotency.token.as_bytes());
-            Once { token: std::array::from_fn(|place| hash[place]), ttl: idempotency.ttl }
-        });
+        let once = check.idempotency.map(|idempotency| Once { token: hash(idempotency.token), ttl: idempotency.ttl });
         Call { once, ..self.prepare(action, check.policy, check.key, check.cost, check.now) }
     }
 
@@ -118,6 +115,10 @@ impl<N: Namespace> Atomic for DurableObjects<N> {
                 let action = Action::Refund { charged_at: refund.charged_at };
                 self.prepare(action, refund.policy, refund.key, refund.cost, refund.now)
             }
+            Operation::Settle(settle) => {
+                let action = Action::Settle { token: hash(settle.token) };
+                self.prepare(action, settle.policy, settle.key, settle.cost, settle.now)
+            }
             _ => return Err(Error::new(ErrorKind::Unsupported, "the object does not know this operation")),
         };
         self.send(&call).await?.before(call.policy)
@@ -133,6 +134,12 @@ impl Answer {
     /// What the core recomputes the decision from.
     pub(crate) fn before(&self, policy: &Policy) -> Result<Applied, Error> {
         let previous = self.before.as_deref().map(|bytes| policy.decode(bytes, self.now)).transpose()?;
-        Ok(Applied { previous, now: self.now, cost: self.cost, admitted: self.admitted })
+        Ok(Applied { previous, now: self.now, cost: self.cost, admitted: self.admitted, replayed: self.replayed })
     }
+}
+
+/// The first half of a token's SHA-256.
+fn hash(token: &str) -> [u8; 16] {
+    let hash = sha256(token.as_bytes());
+    std::array::from_fn(|place| hash[place])
 }

@@ -9,14 +9,15 @@
 //! | cost, now, least time to keep the row | 8, 8, 8 |
 //! | if there is a token: its hash, time to keep it | 16, 8 |
 //! | for a refund: when it was charged | 8 |
+//! | for a settlement: the token's hash; the cost is the actual one | 16 |
 //! | for a lease: units, lifetime; then, for an earlier lease: units, end, given back, kept | 8, 8; 8, 8, 8, 8 or nothing |
 //!
 //! | answer | bytes |
 //! |-|-|
-//! | version, flags: admitted, a state was stored, a lease was granted | 1, 1 |
+//! | version, flags: admitted, a state was stored, a lease was granted, an earlier answer, settled | 1, 1 |
 //! | now, cost | 8, 8 |
 //! | if a lease was granted: units, end | 8, 8 |
-//! | the state before the step, as [`Policy::encode`] writes it | the rest |
+//! | the state before the step (after a settlement, the new one), as [`Policy::encode`] writes it | the rest |
 //!
 //! An error is a status of 400 or 500 and the text `kind: message`, with the kind's [`ErrorKind::name`].
 //!
@@ -27,7 +28,7 @@ use tidegate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};
 use crate::bytes::{Reader, put, to_hex};
 use crate::error;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// An upper bound of the length of a storage key.
 const KEY_LEN_MAX: usize = 1024;
@@ -42,6 +43,8 @@ const TOKEN: u8 = 4;
 const ADMITTED: u8 = 1;
 const STORED: u8 = 2;
 const LEASED: u8 = 4;
+const REPLAYED: u8 = 8;
+const SETTLED: u8 = 16;
 
 /// One call to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +64,7 @@ pub(crate) enum Action {
     Check,
     Peek,
     Refund { charged_at: UnixMillis },
+    Settle { token: [u8; 16] },
     Delete,
     Lease { want: u64, lifetime: Millis, back: Option<Returned> },
 }
@@ -76,6 +80,10 @@ pub(crate) struct Once {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) admitted: bool,
+    /// Whether it is an earlier answer.
+    pub(crate) replayed: bool,
+    /// Whether the charge is settled. Only the row of a token says so.
+    pub(crate) settled: bool,
     pub(crate) now: UnixMillis,
     pub(crate) cost: u64,
     pub(crate) lease: Option<Granted>,
@@ -103,7 +111,7 @@ pub(crate) struct Returned {
 /// An object's response: an HTTP status and a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// 200, 400 for a call that is invalid or of another version, or 500.
+    /// 200, 400 for a call that cannot be answered, such as one of another version, or 500.
     pub status: u16,
     /// The answer, or the error's text.
     pub body: Vec<u8>,
@@ -138,6 +146,7 @@ impl<'a> Call<'a> {
         }
         match self.action {
             Action::Refund { charged_at } => put(&mut out, [charged_at.get()]),
+            Action::Settle { token } => out.extend(token),
             Action::Lease { want, lifetime, back } => {
                 put(&mut out, [want, lifetime.get()]);
                 if let Some(Returned { lease, unspent, kept }) = back {
@@ -188,6 +197,7 @@ impl<'a> Call<'a> {
                 let back = (!rest.bytes.is_empty()).then(|| returned(&mut rest)).transpose()?;
                 Action::Lease { want, lifetime, back }
             }
+            6 => Action::Settle { token: rest.take()? },
             _ => return Err(rest.error("an unknown action")),
         };
         rest.end()?;
@@ -222,6 +232,7 @@ impl Action {
             Self::Refund { .. } => 3,
             Self::Delete => 4,
             Self::Lease { .. } => 5,
+            Self::Settle { .. } => 6,
         }
     }
 }
@@ -229,8 +240,11 @@ impl Action {
 impl Answer {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        let flags =
-            flag(self.admitted, ADMITTED) | flag(self.before.is_some(), STORED) | flag(self.lease.is_some(), LEASED);
+        let flags = flag(self.admitted, ADMITTED)
+            | flag(self.before.is_some(), STORED)
+            | flag(self.lease.is_some(), LEASED)
+            | flag(self.replayed, REPLAYED)
+            | flag(self.settled, SETTLED);
         let mut out = vec![VERSION, flags];
         put(&mut out, [self.now.get(), self.cost]);
         if let Some(Granted { units, until }) = self.lease {
@@ -245,7 +259,7 @@ impl Answer {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut rest = Reader { bytes, kind: ErrorKind::Corrupt };
         let [version, flags] = rest.take().unwrap_or_default();
-        if version != VERSION || flags & !(ADMITTED | STORED | LEASED) != 0 {
+        if version != VERSION || flags & !(ADMITTED | STORED | LEASED | REPLAYED | SETTLED) != 0 {
             return Err(error::not_an_answer(&to_hex(bytes)));
         }
         let (now, cost) = (rest.instant()?, rest.u64()?);
@@ -257,7 +271,8 @@ impl Answer {
             0 => rest.end().map(|()| None)?,
             _ => Some(rest.bytes.to_vec()),
         };
-        Ok(Self { admitted: flags & ADMITTED != 0, now, cost, lease, before })
+        let is = |flag| flags & flag != 0;
+        Ok(Self { admitted: is(ADMITTED), replayed: is(REPLAYED), settled: is(SETTLED), now, cost, lease, before })
     }
 }
 
@@ -270,7 +285,10 @@ impl Reply {
     }
 
     pub(crate) fn error(error: Error) -> Self {
-        let status = if error.kind() == ErrorKind::Invalid { 400 } else { 500 };
+        let status = match error.kind() {
+            ErrorKind::Invalid | ErrorKind::TokenReused | ErrorKind::UnknownCharge => 400,
+            _ => 500,
+        };
         Self { status, body: format!("{}: {error}", error.kind()).into_bytes() }
     }
 
@@ -305,9 +323,7 @@ impl Reply {
 }
 
 fn kind_of(name: &str) -> Option<ErrorKind> {
-    use ErrorKind::{Contended, Corrupt, Invalid, Refused, Timeout, Unavailable, Unsupported};
-    let kinds = [Invalid, Unavailable, Timeout, Contended, Corrupt, Refused, Unsupported];
-    kinds.into_iter().find(|kind| kind.name() == name)
+    ErrorKind::ALL.into_iter().find(|kind| kind.name() == name)
 }
 
 fn returned(rest: &mut Reader<'_>) -> Result<Returned, Error> {

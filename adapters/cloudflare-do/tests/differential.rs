@@ -5,14 +5,13 @@
 
 mod support;
 
-use std::collections::HashMap;
 use std::num::NonZero;
 
 use pollster::block_on;
 use proptest::prelude::*;
 use support::{Rig, virtual_time};
 use tidegate_cloudflare_do::{DurableObjects, Placement};
-use tidegate_core::{Check, Error, Key, Limiter, MAX_CLOCK_SKEW, MemoryLimiter, Millis, Refund, UnixMillis};
+use tidegate_core::{Check, Error, Key, Limiter, MAX_CLOCK_SKEW, MemoryLimiter, Millis, Refund, Settle, UnixMillis};
 use tidegate_histories::{History, LAST, Plausibility, Step, Steps, history};
 
 /// Replays a history on objects and on the reference. `sweeping`: the objects' clock follows the history, and alarms fire.
@@ -26,8 +25,6 @@ fn replay(history: &History, placement: Placement, sweeping: bool) -> Result<(),
     // A replayed answer is explained by the policy of the retry. So a token is used with one configuration only.
     let mut epoch = 0;
     let mut plausibility = Plausibility::new(now);
-    // The first answer of each token that was admitted and charged, and until when it is kept.
-    let mut answers = HashMap::new();
     if sweeping {
         rig.set_clock(now);
     }
@@ -45,30 +42,35 @@ fn replay(history: &History, placement: Placement, sweeping: bool) -> Result<(),
                     Err(error) if corrupt(&error) => return Ok(()),
                     decided => decided.unwrap(),
                 };
-                prop_assert_eq!(&decided, &memory.decide(check), "{}", about());
+                prop_assert_eq!(&decided, &memory.decide(check).unwrap(), "{}", about());
                 charged_at.push(now);
                 due = due.max(u64::from(decided.is_allowed() || policy.charges_denied()));
             }
             Step::Once(token, cost, ttl) => {
                 let token = format!("{epoch}-{token}");
-                let plain = Check::new(&policy, &key, now).cost(cost.of(&policy));
-                let check = plain.idempotent(&token, Millis::new(*ttl));
+                let check = Check::new(&policy, &key, now).cost(cost.of(&policy)).idempotent(&token, Millis::new(*ttl));
                 let decided = match block_on(limiter.check(check)) {
                     Err(error) if corrupt(&error) => return Ok(()),
-                    decided => decided.unwrap(),
+                    decided => decided.map_err(|error| error.kind()),
                 };
-                let replayed = answers.get(&token).filter(|(until, _)| *until > now).map(|(_, first)| first);
-                if let Some(first) = replayed {
-                    prop_assert_eq!(&decided, first, "{}", about());
-                } else {
-                    let first = memory.decide(plain);
-                    prop_assert_eq!(&decided, &first, "{}", about());
-                    due = due.max(u64::from(decided.is_allowed() || policy.charges_denied()));
-                    if decided.is_allowed() && check.cost > 0 {
-                        answers.insert(token, (now + Millis::new(*ttl), first));
-                        due += 1;
-                    }
+                let expected = memory.decide(check).map_err(|error| error.kind());
+                prop_assert_eq!(&decided, &expected, "{}", about());
+                due = due.max(u64::from(policy.charges_denied()));
+                if expected.is_ok_and(|first| first.is_allowed() && !first.is_replay()) {
+                    due = 1 + u64::from(check.cost > 0);
                 }
+            }
+            Step::Settle(token, cost) => {
+                let token = format!("{epoch}-{token}");
+                let settle = Settle::new(&policy, &key, &token, cost.of(&policy), now);
+                let settled = match block_on(limiter.settle(settle)) {
+                    Err(error) if corrupt(&error) => return Ok(()),
+                    settled => settled.map_err(|error| error.kind()),
+                };
+                let expected = block_on(memory.settle(settle)).map_err(|error| error.kind());
+                prop_assert_eq!(&settled, &expected, "{}", about());
+                plausibility.observe_debt(&policy);
+                due = due.max(u64::from(expected.is_ok_and(|settled| !settled.is_replay())) * 2);
             }
             Step::Peek(cost) => {
                 let check = Check::new(&policy, &key, now).cost(cost.of(&policy));

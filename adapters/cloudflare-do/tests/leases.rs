@@ -366,7 +366,9 @@ fn a_check_that_cannot_be_leased_is_a_plain_call() {
     }
     let policy = Policy::new("window", [window]).unwrap();
     let once = Check::new(&policy, &key, at(0)).idempotent("request-1", Millis::from_secs(60));
-    assert_eq!(block_on(leases.check(once)).unwrap(), block_on(leases.check(once)).unwrap());
+    let [first, again] = [(); 2].map(|()| block_on(leases.check(once)).unwrap());
+    assert_eq!((first.is_replay(), again.is_replay()), (false, true));
+    assert_eq!(first.quotas(), again.quotas());
     assert_eq!(rig.calls(), 17);
 }
 

@@ -92,7 +92,9 @@ fn counts_and_first_answers_survive_an_eviction() {
         rig.evict();
         assert_eq!(check(&rig, &policy, &key, 1), request < 4);
         rig.evict();
-        assert_eq!(block_on(limiter.check(once)).unwrap(), first);
+        let again = block_on(limiter.check(once)).unwrap();
+        assert!(again.is_replay());
+        assert_eq!((again.quotas(), again.decided_at()), (first.quotas(), first.decided_at()));
     }
     assert_eq!(rig.rows_written(), 6, "a retry writes nothing");
     assert_eq!(rig.sum(|rows| rows.alarms_set), 1, "an eviction does not forget the alarm");

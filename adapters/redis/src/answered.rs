@@ -4,6 +4,11 @@ use tidegate_core::{Error, ErrorKind};
 
 /// Maps an error by its first word, `code`, and the rest of its text.
 pub(crate) fn answered(code: &str, detail: &str, key: &str) -> Error {
+    match code {
+        "REUSED" => return Error::token_reused(),
+        "UNKNOWN" => return Error::unknown_charge(),
+        _ => {}
+    }
     let kind = kind_of(code, detail);
     let message = match kind {
         ErrorKind::Corrupt => format!(

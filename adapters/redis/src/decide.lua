@@ -3,13 +3,15 @@
 -- KEYS[1]  the state: one part for each quota, `<kind>1 <numbers>;` (1 is the version of the format)
 --            tb1 <level> <at>;   lb1 <level> <at>;   fw1 <start> <used>;   sw1 <start> <previous> <current>;
 --            sl1 <at>:<units> <at>:<units> ...;
--- KEYS[2]  the first answer to a check with an idempotency token
+-- KEYS[2]  the first answer to a check with an idempotency token; it begins with `s` once the charge is settled
 -- ARGV     mode, now, cost, ttl_min, then four for each quota: kind, limit, unit, refill
---            mode  c check, d check that charges denials, p peek, r refund
+--            mode  c check, d check that charges denials, p peek, r refund, s settle the charge of KEYS[2] to `cost`
 --            now   the caller's clock, or `server` for the clock of this server
 --          last, for a token: how long to keep the answer; for a refund: when the cost was charged
--- Answers  `a` (admitted) or `d` (denied), then `@<now> <cost> ` if the caller cannot know them, then the previous state.
---          For a state that this policy cannot have written by now the answer is the error CORRUPT, and nothing is written.
+-- Answers  `a` (admitted), `d` (denied) or `r` (admitted before, or settled before), then `@<now> <cost> ` if the caller
+--          cannot know them, then the previous state; after a settlement, the new one.
+--          Nothing is written after an error: CORRUPT for a state that this policy cannot have written by now, REUSED for
+--          a token whose charge had another cost, UNKNOWN if there is no charge to settle.
 --
 -- Numbers are doubles. Every product and sum that decides is below 2^53 and therefore exact. So are `%`, math.floor(a / b)
 -- and math.ceil(a / b) of whole a < 2^53: if a / b is not whole, it is at least 1 / b away from a whole number, and
@@ -20,17 +22,42 @@
 -- `%d` costs half of `%.0f` (but is correct only below 2^31), and a number that has not changed keeps its text.
 local match, format, ceil = string.match, string.format, math.ceil
 local MAX_UNITS, MAX_INSTANT = 2251799813685248, 281474976710655
+-- A log's units, and a bucket's longest debt in milliseconds.
+local MAX_LOG, MAX_DEBT = 4294967295, 31536000000
 -- One minute (MAX_CLOCK_SKEW) and 20 years, as in the core.
 local MAX_SKEW, IMPLAUSIBLE_AFTER = 60000, 630720000000
 
 local mode, now, cost, ttl_min = ARGV[1], ARGV[2], ARGV[3] + 0, ARGV[4] + 0
 local now_text = now
 local quotas_end = #ARGV - #ARGV % 4
-local once = KEYS[2]
+local refund, overdraw, charged_at = mode == 'r', false, 0
+if refund then
+  charged_at = ARGV[quotas_end + 1] + 0
+end
+local once, settle = KEYS[2], mode == 's'
+local first
 if once then
-  local first = redis.call('GET', once)
+  first = redis.call('GET', once)
   if first then
-    return first
+    local mark, at, charged = match(first, '^([as])@(%d+) (%d+) ')
+    if not mark then
+      return redis.error_reply('CORRUPT first answer')
+    end
+    if not settle then
+      if charged ~= ARGV[3] then
+        return redis.error_reply('REUSED by a check of cost ' .. ARGV[3])
+      end
+      return 'r' .. string.sub(first, 2)
+    end
+    if mark == 's' then
+      mode = 'p'
+    else
+      cost = cost - charged
+      refund, overdraw, charged_at = cost <= 0, cost > 0, at + 0
+      cost = math.abs(cost)
+    end
+  elseif settle then
+    return redis.error_reply('UNKNOWN charge')
   end
 end
 local stored = redis.call('GET', KEYS[1])
@@ -46,11 +73,6 @@ else
   if once then
     answer = '@' .. now_text .. ' ' .. ARGV[3] .. ' ' .. answer
   end
-end
-
-local refund, charged_at = mode == 'r', 0
-if refund then
-  charged_at = ARGV[quotas_end + 1] + 0
 end
 
 -- No part of a written state lies after `latest`. A part that does was written by a wrong clock, and is moved back.
@@ -99,7 +121,7 @@ for pass = 1, 2 do
         local charged = level + cost * unit
         if charged > full then
           fits = false
-          charged = math.max(level, full)
+          charged = math.max(level, overdraw and math.min(charged, MAX_UNITS, full + MAX_DEBT * refill) or full)
         end
         level = charged
       else
@@ -135,7 +157,7 @@ for pass = 1, 2 do
         local charged = used + cost
         if charged > limit then
           fits = false
-          charged = math.max(used, limit)
+          charged = math.max(used, overdraw and math.min(charged, math.floor(MAX_UNITS / unit)) or limit)
         end
         used = charged
       elseif charged_at - charged_at % unit == start then
@@ -171,7 +193,7 @@ for pass = 1, 2 do
         if previous * left + charged * unit > limit * unit then
           fits = false
         end
-        used = math.max(used, math.min(charged, limit))
+        used = math.max(used, math.min(charged, overdraw and math.floor(MAX_UNITS / unit) or limit))
       else
         local charged_in = charged_at - charged_at % unit
         if charged_in == start then
@@ -205,7 +227,7 @@ for pass = 1, 2 do
           ats[count], units[count] = at, some
         end
         place = place and match(stored, '^;()', place)
-        if not place or sum > 1000 then
+        if not place or sum > MAX_LOG then
           return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
         end
       end
@@ -221,7 +243,7 @@ for pass = 1, 2 do
       if count > 0 and ats[count] > now then
         instant = ats[count]
       end
-      local first, newest = 1, nil
+      local oldest, newest = 1, nil
       if refund then
         for entry = 1, count do
           if ats[entry] == charged_at then
@@ -229,14 +251,17 @@ for pass = 1, 2 do
           end
         end
       else
-        while first <= count and instant - ats[first] >= unit do
-          sum, first = sum - units[first], first + 1
+        while oldest <= count and instant - ats[oldest] >= unit do
+          sum, oldest = sum - units[oldest], oldest + 1
         end
         if sum + cost > limit then
           fits = false
         end
+        if overdraw then
+          limit, cost = MAX_LOG, math.min(cost, MAX_LOG - sum)
+        end
         if cost == 0 then
-          first = 1
+          oldest = 1
         else
           if count > 0 and ats[count] == instant then
             units[count] = units[count] + cost
@@ -246,17 +271,17 @@ for pass = 1, 2 do
           end
           -- Only a charged denial exceeds the limit. It replaces the oldest entries.
           local excess = sum + cost - math.max(limit, sum)
-          while excess > 0 and first <= count do
-            local part = math.min(units[first], excess)
-            units[first], excess = units[first] - part, excess - part
-            if units[first] == 0 then
-              first = first + 1
+          while excess > 0 and oldest <= count do
+            local part = math.min(units[oldest], excess)
+            units[oldest], excess = units[oldest] - part, excess - part
+            if units[oldest] == 0 then
+              oldest = oldest + 1
             end
           end
         end
       end
       local parts = { 'sl1' }
-      for entry = first, count do
+      for entry = oldest, count do
         if units[entry] > 0 then
           parts[#parts + 1] = format(' %.0f:%.0f', ats[entry], units[entry])
           newest = ats[entry]
@@ -287,14 +312,16 @@ for pass = 1, 2 do
     admitted = fits
   end
   -- A denial charges nothing. But a state that was moved back must be written, which the second pass does at cost 0.
-  if not moved or refund or peek or fits or charge_denied and not never then
+  if not moved or refund or overdraw or peek or fits or charge_denied and not never then
     break
   end
   cost = 0
 end
 
 local write = false
-if refund then
+if overdraw then
+  write = true
+elseif refund then
   write = stored
 elseif not peek then
   write = moved or fits or charge_denied and not never
@@ -302,6 +329,13 @@ end
 -- A key without a state that is still unused needs none.
 if write and (stored or used_at_all) then
   redis.call('SET', KEYS[1], after, 'PX', format(life < 2147483648 and '%d' or '%.0f', life))
+end
+
+if settle then
+  if not peek then
+    redis.call('SET', once, 's' .. string.sub(first, 2), 'KEEPTTL')
+  end
+  return (peek and 'r@' or 'a@') .. now_text .. ' ' .. ARGV[3] .. ' ' .. (write and after or stored or '')
 end
 
 answer = (admitted and 'a' or 'd') .. answer

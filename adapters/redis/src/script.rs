@@ -2,7 +2,7 @@
 
 use tidegate_core::internal::sha256;
 use tidegate_core::store::{Applied, Operation};
-use tidegate_core::{Error, ErrorKind, Idempotency, Key, Millis, Policy, UnixMillis};
+use tidegate_core::{Check, Error, ErrorKind, Key, Millis, Policy, UnixMillis};
 
 use crate::state;
 
@@ -11,7 +11,7 @@ use crate::state;
 pub const SCRIPT: &str = LOCKING_SCRIPT.split_at(FLAG.len()).1;
 
 /// The SHA-1 of [`SCRIPT`], for `EVALSHA`.
-pub const SCRIPT_SHA1: &str = "8b69fd28abf0fb10ac17a58fc1d40285917195f4";
+pub const SCRIPT_SHA1: &str = "fa6ea161e9211c51815d5759021001bb4a7004b7";
 
 /// [`SCRIPT`] under Upstash's flag: it then locks the keys that it is given, and not the whole database
 /// (<https://upstash.com/docs/redis/features/key-locking>). Stock Redis rejects the flag.
@@ -21,7 +21,7 @@ pub const LOCKING_SCRIPT: &str = match str::from_utf8(&BARE) {
 };
 
 /// The SHA-1 of [`LOCKING_SCRIPT`].
-pub const LOCKING_SCRIPT_SHA1: &str = "982daf8181d13c65540ad872db9a183f45a0171e";
+pub const LOCKING_SCRIPT_SHA1: &str = "87af74ced6fbbbed4439ff82396eac80752a766d";
 
 const FLAG: &str = "#!lua flags=allow-key-locking\n";
 
@@ -78,11 +78,17 @@ impl<'a> Call<'a> {
             Operation::Check(_) => "c",
             Operation::Peek(_) => "p",
             Operation::Refund(_) => "r",
+            Operation::Settle(_) => "s",
             _ => return Err(Error::new(ErrorKind::Unsupported, "the script does not know this operation")),
         };
         let key = state_key(operation.policy(), operation.key());
         let mut call = Self { operation, mode, server_clock, ttl_min, once: None, key };
-        call.once = call.idempotency().map(|idempotency| once_key(&call.key, idempotency.token));
+        let token = match operation {
+            Operation::Check(check) => check.idempotency.map(|idempotency| idempotency.token),
+            Operation::Settle(settle) => Some(settle.token),
+            _ => None,
+        };
+        call.once = token.map(|token| once_key(&call.key, token));
         Ok(call)
     }
 
@@ -113,11 +119,10 @@ impl<'a> Call<'a> {
         }
         match self.operation {
             Operation::Refund(refund) => number(refund.charged_at.get(), &mut give),
-            _ => {
-                if let Some(idempotency) = self.idempotency() {
-                    number(ttl(idempotency.ttl), &mut give);
-                }
+            Operation::Check(Check { idempotency: Some(idempotency), .. }) => {
+                number(ttl(idempotency.ttl), &mut give);
             }
+            _ => {}
         }
     }
 
@@ -133,9 +138,10 @@ impl<'a> Call<'a> {
     /// [`ErrorKind::Corrupt`] for anything that is not an answer of this script.
     pub(crate) fn answer(&self, bytes: &[u8]) -> Result<Applied, Error> {
         let text = std::str::from_utf8(bytes).map_err(|_| no_answer(bytes))?;
-        let (admitted, rest) = match text.split_at_checked(1) {
-            Some(("a", rest)) => (true, rest),
-            Some(("d", rest)) => (false, rest),
+        let (admitted, replayed, rest) = match text.split_at_checked(1) {
+            Some(("a", rest)) => (true, false, rest),
+            Some(("d", rest)) => (false, false, rest),
+            Some(("r", rest)) => (true, true, rest),
             _ => return Err(no_answer(bytes)),
         };
         let (mut now, mut cost) = (self.operation.now(), self.operation.cost());
@@ -150,14 +156,7 @@ impl<'a> Call<'a> {
             return Err(no_answer(bytes));
         }
         let previous = if state.is_empty() { None } else { Some(state::parse(self.operation.policy(), state)?) };
-        Ok(Applied { previous, now, cost, admitted })
-    }
-
-    fn idempotency(&self) -> Option<Idempotency<'a>> {
-        match self.operation {
-            Operation::Check(check) => check.idempotency,
-            _ => None,
-        }
+        Ok(Applied { previous, now, cost, admitted, replayed })
     }
 }
 

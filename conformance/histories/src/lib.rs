@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing generator fails its test")]
 
 use proptest::prelude::*;
-use tidegate_core::algorithm::{MAX_UNITS, SlidingLog, TokenBucket};
+use tidegate_core::algorithm::{MAX_DEBT, MAX_UNITS, SlidingLog, TokenBucket};
 use tidegate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};
 
 /// The last instant of a history. The reference keeps what ends after now, and nothing ends after the very last instant.
@@ -35,6 +35,8 @@ pub enum Step {
     Check(Cost),
     /// A check with one of four tokens, and how long its answer is kept, in milliseconds.
     Once(u8, Cost, u64),
+    /// A settlement of the charge with one of the four tokens.
+    Settle(u8, Cost),
     /// A peek.
     Peek(Cost),
     /// A refund of what was charged this many checks ago.
@@ -122,6 +124,7 @@ fn step(steps: Steps) -> impl Strategy<Value = Step> {
     prop_oneof![
         10 => cost().prop_map(Step::Check),
         2 => (0..4u8, cost(), magnitude(48)).prop_map(|(token, cost, ttl)| Step::Once(token, cost, ttl)),
+        2 => (0..4u8, cost()).prop_map(|(token, cost)| Step::Settle(token, cost)),
         1 => cost().prop_map(Step::Peek),
         2 => (0..6usize, cost()).prop_map(|(ago, cost)| Step::Refund(ago, cost)),
         1 => Just(Step::Reset),
@@ -179,6 +182,15 @@ impl Plausibility {
     pub fn observe(&mut self, policy: &Policy, now: UnixMillis) {
         self.latest = self.latest.max(now);
         self.fullest = self.fullest.max(most_units(policy));
+    }
+
+    /// Takes a settlement into account, which may leave a debt.
+    pub fn observe_debt(&mut self, policy: &Policy) {
+        let debt = |bucket: TokenBucket| {
+            (bucket.capacity() * bucket.per().get()).saturating_add(MAX_DEBT.get().saturating_mul(bucket.refill()))
+        };
+        let most = buckets(policy).map(debt).max().unwrap_or_default().min(MAX_UNITS);
+        self.fullest = self.fullest.max(most);
     }
 
     /// How far the clock has been ahead of `now`.

@@ -1,4 +1,4 @@
-use crate::algorithm::{Algorithm, Inspect, Standing, Step, checked};
+use crate::algorithm::{Algorithm, Inspect, MAX_UNITS, Standing, Step, checked};
 use crate::{Error, Millis, UnixMillis};
 
 /// Fixed window: at most `limit` in each window. Windows are aligned to the Unix epoch.
@@ -8,6 +8,8 @@ use crate::{Error, Millis, UnixMillis};
 /// **At most**: `windows * limit` in an interval that touches that many windows. An interval as long as a window may touch
 /// two of them and so admit `2 * limit`. If that is too much, use a [`SlidingWindow`](crate::algorithm::SlidingWindow).
 /// (<https://redis.io/docs/latest/commands/incr/>, "Pattern: rate limiter 1".)
+///
+/// **Debt**: ends with the window. To have it repaid in full, use a [`TokenBucket`](crate::algorithm::TokenBucket).
 ///
 /// ```
 /// use tidegate_core::algorithm::{Algorithm, FixedWindow, Step};
@@ -105,6 +107,11 @@ impl Algorithm for FixedWindow {
         if window_start(charged_at, self.window_ms) == state.start {
             state.used = state.used.saturating_sub(cost);
         }
+    }
+
+    fn overdraw(&self, state: &mut WindowState, now: UnixMillis, cost: u64) {
+        *state = self.current(state, now);
+        state.used = state.used.saturating_add(cost).min(MAX_UNITS / self.window_ms).max(state.used);
     }
 
     #[inline]

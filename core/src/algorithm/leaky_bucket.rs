@@ -9,6 +9,8 @@ use crate::{Error, Millis, UnixMillis};
 /// **At most**: admits `capacity + floor(interval_ms * refill / per_ms)` in any interval, and forwards
 /// `floor(interval_ms * refill / per_ms) + 1` requests of cost 1. (Turner 1986; <https://en.wikipedia.org/wiki/Leaky_bucket>, "as a queue".)
 ///
+/// **Debt**: drains as that of a [`TokenBucket`].
+///
 /// ```
 /// use tidegate_core::algorithm::{Algorithm, LeakyBucket, Step};
 /// use tidegate_core::{Millis, UnixMillis};
@@ -66,6 +68,10 @@ impl Algorithm for LeakyBucket {
 
     fn refund(&self, state: &mut BucketState, charged_at: UnixMillis, now: UnixMillis, cost: u64) {
         self.0.refund(state, charged_at, now, cost);
+    }
+
+    fn overdraw(&self, state: &mut BucketState, now: UnixMillis, cost: u64) {
+        self.0.overdraw(state, now, cost);
     }
 
     fn move_back(&self, state: &mut BucketState, latest: UnixMillis) {

@@ -12,6 +12,8 @@ use crate::{Error, Millis, UnixMillis};
 /// **At most**: `(floor(interval_ms / window_ms) + 1) * limit` in any interval: `limit` if it is shorter than a window.
 /// (<https://www.figma.com/blog/an-alternative-approach-to-rate-limiting/>, "sliding window log".)
 ///
+/// **Debt**: ends one window after it was charged.
+///
 /// ```
 /// use tidegate_core::algorithm::{Algorithm, SlidingLog, Step};
 /// use tidegate_core::{Millis, UnixMillis};
@@ -51,6 +53,9 @@ pub struct LogEntry {
 impl SlidingLog {
     /// The largest limit: a log's state is as long as its limit.
     pub const MAX_LIMIT: u64 = 1_000;
+
+    /// The most units of a log, with its debt.
+    pub(crate) const MAX_UNITS: u64 = u32::MAX as u64;
 
     /// Admits `limit` in any `window`, exactly.
     ///
@@ -158,6 +163,18 @@ impl Algorithm for SlidingLog {
             if entry.units == 0 {
                 state.entries.remove(index);
             }
+        }
+    }
+
+    fn overdraw(&self, state: &mut LogState, now: UnixMillis, cost: u64) {
+        let instant = Self::instant(state, now);
+        let gone = state.entries.len() - self.in_sight(state, instant).len();
+        state.entries.drain(..gone);
+        let cost = cost.min(Self::MAX_UNITS.saturating_sub(units(&state.entries)));
+        match state.entries.last_mut() {
+            _ if cost == 0 => {}
+            Some(newest) if newest.at == instant => newest.units += cost,
+            _ => state.entries.push(LogEntry { at: instant, units: cost }),
         }
     }
 

@@ -1,5 +1,5 @@
 use crate::algorithm::fixed_window::{window_start, windows_touched};
-use crate::algorithm::{Algorithm, Inspect, Standing, Step, checked};
+use crate::algorithm::{Algorithm, Inspect, MAX_UNITS, Standing, Step, checked};
 use crate::{Error, Millis, UnixMillis};
 
 /// Sliding window with two counters: the previous window is weighted by the share of it that the sliding window overlaps.
@@ -13,6 +13,8 @@ use crate::{Error, Millis, UnixMillis};
 /// **At most**: `windows * limit - floor(windows / 2)` in an interval that touches that many windows: `limit` in a window
 /// aligned to the epoch, and `2 * limit - 1` in two consecutive ones. The estimate assumes that the requests of the previous
 /// window were spread evenly. If that is too much, use a [`SlidingLog`](crate::algorithm::SlidingLog).
+///
+/// **Debt**: weighs in the next window, like all that was charged, and ends with it.
 ///
 /// ```
 /// use tidegate_core::algorithm::{Algorithm, SlidingState, SlidingWindow, Step};
@@ -138,6 +140,11 @@ impl Algorithm for SlidingWindow {
         } else if state.start.since(charged_in) == self.window() {
             state.previous = state.previous.saturating_sub(cost);
         }
+    }
+
+    fn overdraw(&self, state: &mut SlidingState, now: UnixMillis, cost: u64) {
+        *state = self.view(state, now).state;
+        state.current = state.current.saturating_add(cost).min(MAX_UNITS / self.window_ms).max(state.current);
     }
 
     #[inline]

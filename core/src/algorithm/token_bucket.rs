@@ -1,4 +1,4 @@
-use crate::algorithm::{Algorithm, Inspect, Standing, Step, checked};
+use crate::algorithm::{Algorithm, Inspect, MAX_DEBT, MAX_UNITS, Standing, Step, checked};
 use crate::{Error, Millis, UnixMillis};
 
 /// Token bucket: admits bursts of up to `capacity`, and refills `refill` tokens in each `per`, evenly.
@@ -8,6 +8,9 @@ use crate::{Error, Millis, UnixMillis};
 /// `level = max(0, level - elapsed_ms * refill)`, and a cost fits if `level + cost * per_ms <= capacity * per_ms`.
 ///
 /// **At most**: `capacity + floor(interval_ms * refill / per_ms)` in any interval.
+///
+/// **Debt**: drains like every charge, at `refill` in each `per`. So over-admission does not accumulate: all that is charged in
+/// an interval, with what is overdrawn, is at most the maximum above plus the debt at the interval's end.
 ///
 /// GCRA (the generic cell rate algorithm, ITU-T I.371) is equivalent: its theoretical arrival time is
 /// `at + level / refill`, and its tolerance is the capacity. So is the leaky bucket *as a meter* (Turner 1986; <https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm>).
@@ -121,6 +124,13 @@ impl Algorithm for TokenBucket {
         let drained = at.since(charged_at).get().saturating_mul(self.refill);
         let due = cost.saturating_mul(self.per_ms).saturating_sub(drained);
         *state = BucketState { level: level.saturating_sub(due), at };
+    }
+
+    fn overdraw(&self, state: &mut BucketState, now: UnixMillis, cost: u64) {
+        let (level, _) = self.level(state, now);
+        let most = MAX_UNITS.min(self.full().saturating_add(MAX_DEBT.get().saturating_mul(self.refill)));
+        let charged = level.saturating_add(cost.saturating_mul(self.per_ms)).min(most);
+        *state = BucketState { level: charged.max(level), at: now.max(state.at) };
     }
 
     #[inline]

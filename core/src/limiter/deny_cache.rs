@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::string::String;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Capabilities, Check, Limiter, Refund};
+use super::{Capabilities, Check, Limiter, Refund, Settle};
 use crate::{Decision, Error, Key, Millis, Origin, Policy, Status, UnixMillis};
 
 /// A cache of denials in front of a limiter. It denies a key again, without asking the limiter, until the wait is over.
@@ -176,6 +176,13 @@ impl<L: Limiter> Limiter for DenyCache<L> {
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
         let result = self.limiter.refund(refund).await;
         self.forget(refund.policy, refund.key);
+        result
+    }
+
+    /// Removes the cached denial even if the call fails, because the settlement may have been applied.
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        let result = self.limiter.settle(settle).await;
+        self.forget(settle.policy, settle.key);
         result
     }
 

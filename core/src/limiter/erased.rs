@@ -3,7 +3,7 @@ use alloc::sync::Arc;
 use core::future::Future;
 use core::pin::Pin;
 
-use super::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
+use super::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund, Settle};
 use crate::{Decision, Error, Key, Policy};
 
 /// A boxed future of an [`ErasedLimiter`]: `Send` on native hosts, not on WebAssembly.
@@ -52,6 +52,9 @@ pub trait ErasedLimiter: MaybeSend + MaybeSync {
     /// See [`Limiter::refund`].
     fn erased_refund<'a>(&'a self, refund: Refund<'a>) -> BoxFuture<'a, Result<(), Error>>;
 
+    /// See [`Limiter::settle`].
+    fn erased_settle<'a>(&'a self, settle: Settle<'a>) -> BoxFuture<'a, Result<Decision, Error>>;
+
     /// See [`Limiter::reset`].
     fn erased_reset<'a>(&'a self, policy: &'a Policy, key: &'a Key) -> BoxFuture<'a, Result<(), Error>>;
 }
@@ -71,6 +74,10 @@ impl<L: Limiter> ErasedLimiter for L {
 
     fn erased_refund<'a>(&'a self, refund: Refund<'a>) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(self.refund(refund))
+    }
+
+    fn erased_settle<'a>(&'a self, settle: Settle<'a>) -> BoxFuture<'a, Result<Decision, Error>> {
+        Box::pin(self.settle(settle))
     }
 
     fn erased_reset<'a>(&'a self, policy: &'a Policy, key: &'a Key) -> BoxFuture<'a, Result<(), Error>> {
@@ -93,6 +100,10 @@ impl Limiter for dyn ErasedLimiter + '_ {
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
         self.erased_refund(refund).await
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        self.erased_settle(settle).await
     }
 
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
@@ -118,6 +129,10 @@ macro_rules! forward {
 
             async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
                 (**self).refund(refund).await
+            }
+
+            async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+                (**self).settle(settle).await
             }
 
             async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {

@@ -2,9 +2,9 @@ use std::boxed::Box;
 
 use super::table::{Fingerprint, Row, Table};
 use crate::algorithm::{BucketState, WindowState};
-use crate::limiter::{Check, Idempotency, Refund};
+use crate::limiter::{Check, Idempotency, Refund, Settle};
 use crate::policy_state::decide_alone;
-use crate::{Decision, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use crate::{Decision, Error, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
 /// Buckets that a call visits in a table that it uses.
 const VISIT: usize = 8;
@@ -42,12 +42,14 @@ enum Kept {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Expiry(u32);
 
-/// The first answer to a check with an idempotency token.
+/// The first answer to a check with an idempotency token, and what it charged.
 #[derive(Debug)]
 struct Answer {
     token: Fingerprint,
     until: UnixMillis,
     decision: Decision,
+    cost: u64,
+    is_settled: bool,
 }
 
 impl Shard {
@@ -97,20 +99,23 @@ impl Shard {
         check: &Check<'_>,
         Idempotency { ttl, .. }: Idempotency<'_>,
         capacity: usize,
-    ) -> Decision {
+    ) -> Result<Decision, Error> {
         self.answers.tend(check.now, ttl, VISIT);
         if let Some(first) = self.answers.get(token)
             && !first.has_expired(check.now)
         {
-            return first.decision.clone();
+            return match first.cost == check.cost {
+                true => Ok(first.decision.clone().replayed(true)),
+                false => Err(Error::token_reused()),
+            };
         }
         let decision = self.decide(fingerprint, check, capacity);
         // A check that charged nothing is not stored, and is decided anew. So the limit bounds the tokens of a key.
         if decision.is_allowed() && check.cost > 0 && self.answers.len() < capacity {
-            let until = check.now + ttl;
-            self.answers.insert(Answer { token, until, decision: decision.clone() });
+            let (until, cost) = (check.now + ttl, check.cost);
+            self.answers.insert(Answer { token, until, decision: decision.clone(), cost, is_settled: false });
         }
-        decision
+        Ok(decision)
     }
 
     pub(super) fn peek(&self, fingerprint: Fingerprint, check: &Check<'_>, capacity: usize) -> Decision {
@@ -122,13 +127,56 @@ impl Shard {
     }
 
     pub(super) fn refund(&mut self, fingerprint: Fingerprint, refund: &Refund<'_>, capacity: usize) {
-        let shared = share(fingerprint, refund.policy, capacity);
-        let fingerprint = if self.states.get(fingerprint).is_some() { fingerprint } else { shared };
-        if let Some(entry) = self.states.get_mut(fingerprint) {
-            let Refund { policy, charged_at, now, cost, .. } = *refund;
-            let expiry = entry.kept.expiry();
-            entry.kept.update(expiry, |state| policy.refund(state, charged_at, now, cost));
+        let Refund { policy, charged_at, now, cost, .. } = *refund;
+        self.correct(fingerprint, policy, now, capacity, |state| policy.refund(state, charged_at, now, cost));
+    }
+
+    pub(super) fn settle(
+        &mut self,
+        fingerprint: Fingerprint,
+        token: Fingerprint,
+        settle: &Settle<'_>,
+        capacity: usize,
+    ) -> Result<Decision, Error> {
+        let Settle { policy, cost, now, .. } = *settle;
+        let charge = self.answers.get_mut(token).filter(|charge| !charge.has_expired(now));
+        let charge = charge.ok_or_else(Error::unknown_charge)?;
+        let (charged_at, charged, is_replay) = (charge.decision.decided_at(), charge.cost, charge.is_settled);
+        charge.is_settled = true;
+        if !is_replay {
+            self.correct(fingerprint, policy, now, capacity, |state| {
+                policy.settle(state, charged_at, now, charged, cost)
+            });
         }
+        let standing = Check::new(policy, settle.key, now).cost(0);
+        Ok(self.peek(fingerprint, &standing, capacity).replayed(is_replay))
+    }
+
+    /// Changes the state that a key has or shares. A key without a state starts with an unused one.
+    fn correct(
+        &mut self,
+        fingerprint: Fingerprint,
+        policy: &Policy,
+        now: UnixMillis,
+        capacity: usize,
+        change: impl FnOnce(&mut PolicyState),
+    ) {
+        let shared = share(fingerprint, policy, capacity);
+        let has_own = self.states.get(fingerprint).is_some();
+        let shares = !has_own && (self.states.get(shared).is_some() || self.states.len() >= capacity);
+        let fingerprint = if shares { shared } else { fingerprint };
+        let found = self.states.get(fingerprint).map(|entry| (entry.kept.state(), entry.kept.expiry()));
+        let is_new = found.is_none();
+        let (mut state, expiry) = found.unwrap_or_else(|| (policy.initial_state(), Expiry::at(now)));
+        change(&mut state);
+        let used = policy.expires_after(&state, now);
+        if is_new && used == Millis::ZERO {
+            return;
+        }
+        // A debt may outlast the policy's retention.
+        self.states.tend(now, used, VISIT);
+        let kept = Kept::new(state, expiry.max(Expiry::at(now + used)));
+        self.states.insert(Entry { fingerprint, kept });
     }
 
     pub(super) fn reset(&mut self, fingerprint: Fingerprint) {
@@ -273,13 +321,10 @@ impl Expiry {
         Self::at(check.now + check.policy.retention())
     }
 
-    /// The expiry after another check. It never moves back, unless an earlier clock was too far ahead.
+    /// The expiry after another check. It never moves back: a sweep corrects one that a wrong clock has set.
     #[inline]
     fn renewed(self, check: &Check<'_>) -> Self {
-        #[allow(clippy::cast_possible_truncation, reason = "it is a minute")]
-        const LEAD: u32 = MAX_CLOCK_SKEW.as_secs_ceil() as u32;
-        let of_check = Self::of(check);
-        self.min(Self(of_check.0.saturating_add(LEAD))).max(of_check)
+        self.max(Self::of(check))
     }
 
     fn has_passed(self, now: UnixMillis) -> bool {

@@ -1,6 +1,6 @@
 use core::future::Future;
 
-use crate::limiter::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
+use crate::limiter::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund, Settle};
 use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMillis};
 
 /// A store that applies a whole policy in one indivisible step, such as a Redis script or a Durable Object.
@@ -40,7 +40,7 @@ use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMi
 ///             }
 ///             _ => return Err(Error::new(ErrorKind::Unsupported, "an unknown operation")),
 ///         };
-///         Ok(Applied { previous: Some(before), now, cost, admitted })
+///         Ok(Applied { previous: Some(before), now, cost, admitted, replayed: false })
 ///     }
 ///
 ///     async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
@@ -66,13 +66,14 @@ pub trait Atomic: MaybeSend + MaybeSync {
     /// The features that the store supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// Applies an operation to the state of its key and returns the previous state.
+    /// Applies an operation to the state of its key and returns the previous state; for a settlement, the new one.
     ///
     /// A check that repeats an idempotency token changes nothing. It returns the [`Applied`] of the first check with that
     /// token, as long as the token is remembered.
     ///
     /// # Errors
-    /// The reason why the store did not answer. [`ErrorKind::Timeout`] if it may have applied the operation.
+    /// [`Error::token_reused`] for a check whose token is remembered with another cost, and [`Error::unknown_charge`] for a
+    /// settlement whose token is not remembered. Otherwise the reason why the store did not answer. [`ErrorKind::Timeout`] if it may have applied the operation.
     fn apply(&self, operation: Operation<'_>) -> impl Future<Output = Result<Applied, Error>> + MaybeSend;
 
     /// Removes the state of a key. It keeps the answers that are remembered under the key's idempotency tokens.
@@ -92,6 +93,9 @@ pub enum Operation<'a> {
     Peek(Check<'a>),
     /// Refund by [`Policy::refund`] and store the new state.
     Refund(Refund<'a>),
+    /// Find the charge by its token, correct it by [`Policy::settle`], store the new state, and remember that the charge is
+    /// settled. If it is settled already, change nothing.
+    Settle(Settle<'a>),
 }
 
 impl<'a> Operation<'a> {
@@ -101,6 +105,7 @@ impl<'a> Operation<'a> {
         match self {
             Self::Check(check) | Self::Peek(check) => check.policy,
             Self::Refund(refund) => refund.policy,
+            Self::Settle(settle) => settle.policy,
         }
     }
 
@@ -110,15 +115,17 @@ impl<'a> Operation<'a> {
         match self {
             Self::Check(check) | Self::Peek(check) => check.key,
             Self::Refund(refund) => refund.key,
+            Self::Settle(settle) => settle.key,
         }
     }
 
-    /// The cost of the request, or the amount to refund.
+    /// The cost of the request, the amount to refund, or the actual cost to settle.
     #[must_use]
     pub const fn cost(&self) -> u64 {
         match self {
             Self::Check(check) | Self::Peek(check) => check.cost,
             Self::Refund(refund) => refund.cost,
+            Self::Settle(settle) => settle.cost,
         }
     }
 
@@ -128,6 +135,7 @@ impl<'a> Operation<'a> {
         match self {
             Self::Check(check) | Self::Peek(check) => check.now,
             Self::Refund(refund) => refund.now,
+            Self::Settle(settle) => settle.now,
         }
     }
 }
@@ -136,7 +144,7 @@ impl<'a> Operation<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// The state before the step, or `None` if nothing was stored. For a repeated idempotency token, the state before the
-    /// first check with it.
+    /// first check with it. For a settlement, the state after it.
     pub previous: Option<PolicyState>,
     /// The instant at which the store applied the operation, by the clock that it uses. For a repeated idempotency token, the
     /// instant of the first check, so that the driver computes the first decision again:
@@ -144,8 +152,10 @@ pub struct Applied {
     pub now: UnixMillis,
     /// The cost of the request. For a repeated idempotency token, the cost of the first check.
     pub cost: u64,
-    /// Whether the store admitted the request. It has no meaning for a peek or a refund.
+    /// Whether the store admitted the request. Only a check's answer uses it.
     pub admitted: bool,
+    /// Whether this is an earlier answer: the check's token is remembered, or the charge is settled already.
+    pub replayed: bool,
 }
 
 /// A [`Limiter`] over an [`Atomic`] store, which has an example.
@@ -176,11 +186,11 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
         let applied = self.store.apply(Operation::Check(check)).await?;
         let mut state = known_state(check.policy, applied.previous, applied.now)?;
         let decision = check.policy.decide(&mut state, applied.now, applied.cost);
-        match (applied.admitted == decision.is_allowed(), check.idempotency) {
-            (true, _) => Ok(decision),
+        match (applied.admitted == decision.is_allowed(), applied.replayed) {
+            (true, replayed) => Ok(decision.replayed(replayed)),
             // The limits have changed since the token's first answer. The answer holds, but its waits are unknown.
-            (false, Some(_)) => Ok(decision.overruled(applied.admitted)),
-            (false, None) => Err(disagreement(applied.admitted, decision.status())),
+            (false, true) => Ok(decision.overruled(applied.admitted).replayed(true)),
+            (false, false) => Err(disagreement(applied.admitted, decision.status())),
         }
     }
 
@@ -197,6 +207,15 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
         let capabilities = self.capabilities();
         capabilities.require(capabilities.refund, "refund")?;
         self.store.apply(Operation::Refund(refund)).await.map(drop)
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        settle.verify()?;
+        let capabilities = self.capabilities();
+        capabilities.require(capabilities.idempotency, "settle")?;
+        let applied = self.store.apply(Operation::Settle(settle)).await?;
+        let state = known_state(settle.policy, applied.previous, applied.now)?;
+        Ok(settle.policy.peek(&state, applied.now, 0).replayed(applied.replayed))
     }
 
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
