@@ -1,16 +1,20 @@
 //! The algorithms. Each is a pure function of its state, an instant and a cost.
 
+mod concurrency;
 mod fixed_window;
 mod sliding_log;
 mod sliding_window;
 mod token_bucket;
 
 mod leaky_bucket;
+mod penalty;
 
 use alloc::format;
 
+pub use concurrency::{Concurrency, Slot, SlotsState};
 pub use fixed_window::{FixedWindow, WindowState};
 pub use leaky_bucket::LeakyBucket;
+pub use penalty::{Penalty, PenaltyState};
 pub use sliding_log::{LogEntry, LogState, SlidingLog};
 pub use sliding_window::{SlidingState, SlidingWindow};
 pub use token_bucket::{BucketState, TokenBucket};
@@ -57,6 +61,8 @@ pub enum Step {
         /// If nothing else arrives, the request is denied until this time has passed, and admitted exactly then.
         retry_after: Millis,
     },
+    /// The request does not fit until another one ends, and nobody knows when that is.
+    Busy,
     /// The request costs more than the quota can ever admit.
     Never,
 }
@@ -117,9 +123,9 @@ pub trait Algorithm {
     /// repaid it. Each algorithm documents how long that takes under **Debt**.
     fn overdraw(&self, state: &mut Self::State, now: UnixMillis, cost: u64);
 
-    /// Moves a state that lies after `latest` back to it, and keeps what was used: `latest` is
-    /// [`MAX_CLOCK_SKEW`](crate::MAX_CLOCK_SKEW) ahead of the clock that decides.
-    fn move_back(&self, state: &mut Self::State, latest: UnixMillis);
+    /// Moves a state that lies more than [`MAX_CLOCK_SKEW`](crate::MAX_CLOCK_SKEW) after `now` back to there, and keeps what
+    /// was used.
+    fn move_back(&self, state: &mut Self::State, now: UnixMillis);
 
     /// Charges the request if it fits.
     fn step(&self, state: &mut Self::State, now: UnixMillis, cost: u64) -> Step {
@@ -148,7 +154,7 @@ pub(crate) struct Standing {
     pub(crate) unit: u64,
     /// The room that time has to replenish until the quota is unused.
     pub(crate) used: u64,
-    /// The room that time replenishes in each millisecond.
+    /// The room that time replenishes in each millisecond. 0 if time alone replenishes nothing.
     pub(crate) drain: u64,
     /// How far the state is ahead of the caller's clock. Time replenishes nothing until the clock has caught up.
     pub(crate) lag: Millis,

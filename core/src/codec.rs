@@ -6,16 +6,21 @@
 //! | sliding window | start (8), previous (8), current (8) |
 //! | sliding log | number of entries (4), then for each: at (8), units (4) |
 //! | token bucket, leaky bucket | level (8), at (8) |
+//! | concurrency limit | number of slots (4), then for each: id (8), at (8), cost (8) |
+//! | penalty | violations (8), end of the block (8) |
 
 use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::algorithm::{
-    BucketState, LogEntry, LogState, MAX_UNITS, SlidingLog, SlidingState, TokenBucket, WindowState,
+    BucketState, Concurrency, LogEntry, LogState, MAX_UNITS, PenaltyState, SlidingLog, SlidingState, Slot, SlotsState,
+    TokenBucket, WindowState,
 };
+use crate::limiter::ChargeId;
+use crate::policy::Policy;
 use crate::policy_state::{PolicyState, QuotaState};
-use crate::quota::{Policy, Rule};
+use crate::quota::Rule;
 use crate::{Error, ErrorKind, Millis, UnixMillis};
 
 const VERSION: u8 = 1;
@@ -23,6 +28,9 @@ const VERSION: u8 = 1;
 /// 20 years; see [`Policy::verify`]. A host whose clock starts at the epoch finds the states of others implausible, and
 /// does not touch them.
 const IMPLAUSIBLE_AFTER: Millis = Millis::from_secs(20 * 365 * 86_400);
+
+/// More violations than any penalty counts: its cap is less than 2^35 times its base.
+const STRIKES_MAX: u64 = 64;
 
 impl Policy {
     /// Encodes a state, for stores of bytes.
@@ -57,6 +65,13 @@ impl Policy {
                         out.extend(low_u32(entry.units));
                     }
                 }
+                QuotaState::Slots(SlotsState { slots }) => {
+                    out.extend(low_u32(slots.len() as u64));
+                    for slot in slots {
+                        put(&mut out, [slot.id.get(), slot.at.get(), slot.cost]);
+                    }
+                }
+                QuotaState::Penalty(PenaltyState { strikes, until }) => put(&mut out, [*strikes, until.get()]),
             }
         }
         out
@@ -103,6 +118,18 @@ impl Policy {
                 Rule::TokenBucket(_) | Rule::LeakyBucket(_) => {
                     QuotaState::Bucket(BucketState { level: rest.u64()?, at: rest.instant()? })
                 }
+                Rule::Concurrency(_) => {
+                    let count = rest.u32()?;
+                    if u64::from(count) > Concurrency::MAX_LIMIT {
+                        return Err(rest.corrupt(format_args!("{count} slots, {} at most", Concurrency::MAX_LIMIT)));
+                    }
+                    let mut slots = Vec::new();
+                    for _ in 0..count {
+                        slots.push(Slot { id: ChargeId::new(rest.u64()?), at: rest.instant()?, cost: rest.u64()? });
+                    }
+                    QuotaState::Slots(SlotsState { slots })
+                }
+                Rule::Penalty(_) => QuotaState::Penalty(PenaltyState { strikes: rest.u64()?, until: rest.instant()? }),
             });
         }
         let left = bytes.len() - rest.at;
@@ -142,6 +169,8 @@ impl Policy {
                 (Rule::SlidingLog(_), QuotaState::Log(state)) => log_fits(state, latest),
                 (Rule::TokenBucket(rule), QuotaState::Bucket(state)) => bucket_fits(rule, state, latest),
                 (Rule::LeakyBucket(rule), QuotaState::Bucket(state)) => bucket_fits(rule.bucket(), state, latest),
+                (Rule::Concurrency(_), QuotaState::Slots(state)) => slots_fit(state, latest),
+                (Rule::Penalty(_), QuotaState::Penalty(state)) => state.strikes <= STRIKES_MAX && state.until <= latest,
                 _ => false,
             };
             if !fits {
@@ -172,6 +201,8 @@ impl fmt::Display for Shown<'_> {
             }
             QuotaState::Log(state) => write!(f, "a log of {}", state.entries.len()),
             QuotaState::Bucket(state) => write!(f, "a level of {} at {}", state.level, state.at),
+            QuotaState::Slots(state) => write!(f, "{} slots", state.slots.len()),
+            QuotaState::Penalty(state) => write!(f, "{} violations and a block until {}", state.strikes, state.until),
         }
     }
 }
@@ -199,6 +230,12 @@ fn log_fits(state: &LogState, latest: UnixMillis) -> bool {
     ordered && units.is_some_and(|units| units <= SlidingLog::MAX_UNITS)
 }
 
+fn slots_fit(state: &SlotsState, latest: UnixMillis) -> bool {
+    state.slots.is_sorted_by(|a, b| a.at <= b.at)
+        && state.slots.last().is_none_or(|newest| newest.at <= latest)
+        && state.slots.iter().all(|slot| slot.cost <= MAX_UNITS)
+}
+
 fn header(rule: &Rule) -> u8 {
     let algorithm = match rule {
         Rule::FixedWindow(_) => 1,
@@ -206,6 +243,8 @@ fn header(rule: &Rule) -> u8 {
         Rule::SlidingLog(_) => 3,
         Rule::TokenBucket(_) => 4,
         Rule::LeakyBucket(_) => 5,
+        Rule::Concurrency(_) => 6,
+        Rule::Penalty(_) => 7,
     };
     VERSION << 4 | algorithm
 }

@@ -104,22 +104,34 @@ pub struct QuotaStatus {
 }
 
 impl QuotaStatus {
+    /// Of a key that a penalty blocks.
+    pub(crate) const fn blocked(wait: Millis) -> Self {
+        let standing = Standing { limit: 1, room: 0, unit: 1, used: wait.get(), drain: 1, lag: Millis::ZERO };
+        Self { limit: 1, standing: Some(standing) }
+    }
+
+    pub(crate) const fn unknown(limit: u64) -> Self {
+        Self { limit, standing: None }
+    }
+
     /// The most that is admitted at once.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The number of further requests of cost 1 that would be admitted at this instant.
+    /// The number of further requests of cost 1 that would be admitted at this instant. `None` for a penalty that does not
+    /// block.
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {
         self.standing.map(|standing| standing.remaining())
     }
 
-    /// The time until the quota is completely unused, if no other request arrives.
+    /// The time until the quota is completely unused, if no other request arrives. `None` for a concurrency limit, because
+    /// nobody knows when a request ends.
     #[must_use]
     pub fn reset_after(&self) -> Option<Millis> {
-        self.standing.map(|standing| standing.reset_after())
+        self.standing.filter(|standing| standing.drain > 0).map(|standing| standing.reset_after())
     }
 }
 
@@ -233,7 +245,7 @@ impl Decision {
     }
 
     /// The time until the same request is admitted, if no other arrives. It is denied at every instant before, and admitted
-    /// exactly then. `None` unless denied, or if the platform does not report it.
+    /// exactly then. `None` unless denied, or if it is unknown: the platform does not report it, or a concurrency limit denies.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Millis> {
         self.retry_after

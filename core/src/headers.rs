@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::{self, Vec};
 use core::fmt::Write as _;
 
-use crate::{Decision, ErrorKind, Millis, Policy};
+use crate::{Decision, ErrorKind, Millis, Policy, QuotaStatus, Rule};
 
 /// The largest integer of a structured field (RFC 9651, section 3.3.1). Larger ones are clamped to it.
 const INTEGER_MAX: u64 = 999_999_999_999_999;
@@ -37,8 +37,11 @@ pub enum RateLimitFields {
 /// - `x-ratelimit-reset`: when the quota is completely unused, in seconds since the epoch, rounded up.
 ///
 /// For every quota, as structured fields ([`RateLimitFields`]):
-/// - `ratelimit-policy`: its name, `q` its limit, `w` its [window](crate::Rule::window) in seconds, rounded up.
+/// - `ratelimit-policy`: its name, `q` its limit, `w` its [window](crate::Rule::window) in seconds, rounded up. A concurrency
+///   limit has the unit `qu="concurrent-requests"` in place of a window.
 /// - `ratelimit`: its name, `r` what remains, `t` the seconds until it is completely unused, rounded up.
+///
+/// A penalty has no entry, because it has no limit.
 ///
 /// For a denial: `retry-after` in whole seconds, rounded up and at least 1. A request that is
 /// [`NeverAdmissible`](crate::Status::NeverAdmissible) has none, because no wait helps.
@@ -95,7 +98,7 @@ impl ResponseFields {
     #[must_use]
     pub fn with_revision(policy: &Policy, decision: &Decision, revision: RateLimitFields) -> Self {
         let mut fields = Self::default();
-        let binding = decision.binding();
+        let binding = &decision.quotas()[shown(policy, decision)];
         fields.push(Self::X_RATELIMIT_LIMIT, binding.limit().to_string());
         if let Some(remaining) = binding.remaining() {
             fields.push(Self::X_RATELIMIT_REMAINING, remaining.to_string());
@@ -167,12 +170,31 @@ fn seconds(span: Millis) -> u64 {
     span.as_secs_ceil().min(INTEGER_MAX)
 }
 
+/// The quota of the `x-ratelimit` fields: the binding one, or the one with the fewest remaining if that is a penalty.
+fn shown(policy: &Policy, decision: &Decision) -> usize {
+    let counts = |place: &usize| !matches!(policy.quotas()[*place].rule(), Rule::Penalty(_));
+    let fewest = || {
+        let places = (0..policy.quotas().len()).filter(counts);
+        places.min_by_key(|place| decision.quotas().get(*place).and_then(QuotaStatus::remaining)).unwrap_or(0)
+    };
+    Some(decision.binding_index()).filter(counts).unwrap_or_else(fewest)
+}
+
 fn draft11_policy(policy: &Policy) -> String {
     let mut out = String::with_capacity(policy.quotas().len() * 48);
     for quota in policy.quotas() {
         let (limit, window) = (quota.rule().limit().min(INTEGER_MAX), seconds(quota.rule().window()));
-        push_name(&mut out, quota.name());
-        let _ = write!(out, ";q={limit};w={window}");
+        match quota.rule() {
+            Rule::Penalty(_) => {}
+            Rule::Concurrency(_) => {
+                push_name(&mut out, quota.name());
+                let _ = write!(out, ";q={limit};qu=\"concurrent-requests\"");
+            }
+            _ => {
+                push_name(&mut out, quota.name());
+                let _ = write!(out, ";q={limit};w={window}");
+            }
+        }
     }
     out
 }
@@ -181,7 +203,7 @@ fn draft11_policy(policy: &Policy) -> String {
 fn draft11_limits(policy: &Policy, decision: &Decision) -> Option<String> {
     let mut out = String::with_capacity(policy.quotas().len() * 48);
     for (place, (quota, status)) in policy.quotas().iter().zip(decision.quotas()).enumerate() {
-        let Some(remaining) = status.remaining() else { continue };
+        let (Some(remaining), false) = (status.remaining(), matches!(quota.rule(), Rule::Penalty(_))) else { continue };
         push_name(&mut out, quota.name());
         let _ = write!(out, ";r={}", remaining.min(INTEGER_MAX));
         let reset = status.reset_after().map(seconds);

@@ -184,7 +184,8 @@ impl Key {
         }
     }
 
-    /// The name of this key's state of a policy in a store: `tg1:`, the policy's [id](Policy::id), `:`, the key.
+    /// The name of this key's state in a store, of a policy with one dimension: `tg1:`, the policy's [id](Policy::id), `:`, the
+    /// key. For several dimensions, see [`Keys::storage_keys`](crate::Keys::storage_keys).
     ///
     /// ```
     /// use tidegate_core::{Key, Millis, Policy, Quota};

@@ -81,6 +81,7 @@ pub mod algorithm;
 mod client_ip;
 mod codec;
 mod decision;
+mod dimension;
 mod error;
 mod few;
 mod headers;
@@ -92,6 +93,7 @@ mod limiter;
 #[cfg(feature = "std")]
 mod memory;
 mod platform;
+mod policy;
 #[cfg(feature = "serde")]
 mod policy_serde;
 mod policy_state;
@@ -104,6 +106,7 @@ mod time;
 
 pub use client_ip::{ClientIp, Ipv6Prefix, MissingIp, Nat64Prefix};
 pub use decision::{Decision, Origin, QuotaStatus, Status};
+pub use dimension::{Dimension, Keys, StorageKeys};
 pub use error::{Error, ErrorKind};
 pub use headers::{RateLimitFields, ResponseFields};
 pub use identity::Identity;
@@ -111,13 +114,14 @@ pub use key::{Key, KeySource};
 #[cfg(feature = "std")]
 pub use limiter::DenyCache;
 pub use limiter::{
-    Accuracy, BoxFuture, Capabilities, Check, Drift, ErasedLimiter, Floor, Idempotency, Limiter, Load, MaybeSend,
-    MaybeSync, Refund, Settle,
+    Accuracy, BoxFuture, Capabilities, ChargeId, Check, Dimensions, Drift, ErasedLimiter, Floor, Idempotency, Limiter,
+    Load, MaybeSend, MaybeSync, Refund, Settle,
 };
 #[cfg(feature = "std")]
 pub use memory::MemoryLimiter;
 pub use platform::{ClientIpSource, Platform};
-pub use policy_state::{PolicyState, QuotaState};
-pub use quota::{Policy, Quota, Rule};
+pub use policy::Policy;
+pub use policy_state::{Charge, PolicyState, QuotaState};
+pub use quota::{Quota, Rule};
 pub use rejection::{BodyFormat, Rejection};
 pub use time::{MAX_CLOCK_SKEW, Millis, UnixMillis};

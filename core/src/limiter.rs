@@ -13,7 +13,8 @@ use core::fmt;
 use core::future::Future;
 
 use crate::algorithm::MAX_UNITS;
-use crate::{Decision, Error, ErrorKind, Key, Millis, Policy, UnixMillis};
+use crate::sha256::sha256;
+use crate::{Decision, Error, ErrorKind, Keys, Millis, Policy, UnixMillis};
 
 /// `Send` on native hosts, and no requirement on WebAssembly, where an isolate has one thread and its host's handles are not
 /// `Send`. So one [`Limiter`] trait serves both, and generic native code can move its futures between threads.
@@ -100,11 +101,11 @@ pub trait Limiter: MaybeSend + MaybeSync {
         async { Err(unsupported("settle")) }
     }
 
-    /// Removes what a key has used of a policy. Requires [`Capabilities::reset`]. Answers to idempotency tokens remain.
+    /// Removes what these keys have used of a policy. Requires [`Capabilities::reset`]. Answers to idempotency tokens remain.
     ///
     /// # Errors
     /// As [`Limiter::check`].
-    fn reset(&self, policy: &Policy, key: &Key) -> impl Future<Output = Result<(), Error>> + MaybeSend;
+    fn reset(&self, policy: &Policy, keys: Keys<'_>) -> impl Future<Output = Result<(), Error>> + MaybeSend;
 }
 
 /// A request for a [`Limiter`] to decide on.
@@ -124,8 +125,8 @@ pub trait Limiter: MaybeSend + MaybeSync {
 pub struct Check<'a> {
     /// The policy to decide by.
     pub policy: &'a Policy,
-    /// The key to count against.
-    pub key: &'a Key,
+    /// The keys to count against, one for each dimension of the policy.
+    pub keys: Keys<'a>,
     /// The cost of the request. The default is 1.
     pub cost: u64,
     /// The caller's clock. A limiter that uses its store's clock ignores it.
@@ -135,10 +136,10 @@ pub struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// A request of cost 1.
+    /// A request of cost 1. `keys` is a `&Key`, or one for each dimension of the policy; see [`Keys`].
     #[must_use]
-    pub const fn new(policy: &'a Policy, key: &'a Key, now: UnixMillis) -> Self {
-        Self { policy, key, cost: 1, now, idempotency: None }
+    pub fn new(policy: &'a Policy, keys: impl Into<Keys<'a>>, now: UnixMillis) -> Self {
+        Self { policy, keys: keys.into(), cost: 1, now, idempotency: None }
     }
 
     /// Sets the cost.
@@ -156,12 +157,72 @@ impl<'a> Check<'a> {
     /// Never pass on a token that a client chose: the client would send all its requests under one token, and all of them
     /// would repeat the first answer. Use one that the server makes, or accept at most as many replays as retries.
     ///
+    /// A policy with a [concurrency limit](crate::algorithm::Concurrency) needs a token, which names the slot. The charge is
+    /// then remembered for as long as the slot may be held, if that is longer than `ttl`.
+    ///
     /// A check that was denied or costs 0 is not remembered, and a retry of it is decided anew. So the limit bounds the
     /// number of tokens that a store remembers.
     #[must_use]
     pub const fn idempotent(mut self, token: &'a str, ttl: Millis) -> Self {
         self.idempotency = Some(Idempotency { token, ttl });
         self
+    }
+
+    /// The token, and how long a store remembers its charge.
+    #[must_use]
+    pub fn remembered(&self) -> Option<Idempotency<'a>> {
+        let Idempotency { token, ttl } = self.idempotency?;
+        Some(Idempotency { token, ttl: ttl.max(self.policy.longest_slot()) })
+    }
+
+    /// The identity of the charge, if the policy needs it.
+    #[must_use]
+    pub fn charge_id(&self) -> ChargeId {
+        match self.idempotency {
+            Some(idempotency) if self.policy.has_slots() => ChargeId::of(idempotency.token),
+            _ => ChargeId::NONE,
+        }
+    }
+}
+
+/// Identifies a charge: the first 64 bits of its token's SHA-256.
+///
+/// ```
+/// use tidegate_core::ChargeId;
+/// assert_ne!(ChargeId::of("request-1"), ChargeId::of("request-2"));
+/// assert_eq!(ChargeId::of("request-1").to_string(), "63d3b6bd2cfff1aa");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ChargeId(u64);
+
+impl ChargeId {
+    /// Of a charge without a token.
+    pub const NONE: Self = Self(0);
+
+    /// Of the charge with a token.
+    #[must_use]
+    pub fn of(token: &str) -> Self {
+        let hash = sha256(token.as_bytes());
+        Self(u64::from_be_bytes(core::array::from_fn(|place| hash[place])))
+    }
+
+    /// From the number that [`ChargeId::get`] returned.
+    #[must_use]
+    pub const fn new(id: u64) -> Self {
+        Self(id)
+    }
+
+    /// As a number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// Sixteen hexadecimal digits.
+impl fmt::Display for ChargeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
     }
 }
 
@@ -175,6 +236,10 @@ pub struct Idempotency<'a> {
 }
 
 /// A charge to return; see [`Policy::refund`].
+///
+/// A store cannot tell whether a charge without a token was refunded before. So every refund is applied, and a key never has
+/// more left than its limit. Refund only what was charged: a [replay](Decision::is_replay) charged nothing. A charge that has a
+/// token is refunded by [`Limiter::settle`], which pays out once.
 ///
 /// ```
 /// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
@@ -196,8 +261,8 @@ pub struct Idempotency<'a> {
 pub struct Refund<'a> {
     /// The policy of the charge.
     pub policy: &'a Policy,
-    /// The key of the charge.
-    pub key: &'a Key,
+    /// The keys of the charge.
+    pub keys: Keys<'a>,
     /// The amount to return.
     pub cost: u64,
     /// The instant of the charge: [`Decision::decided_at`].
@@ -209,15 +274,22 @@ pub struct Refund<'a> {
 impl<'a> Refund<'a> {
     /// A refund of `cost` that was charged at `charged_at`.
     #[must_use]
-    pub const fn new(policy: &'a Policy, key: &'a Key, cost: u64, charged_at: UnixMillis, now: UnixMillis) -> Self {
-        Self { policy, key, cost, charged_at, now }
+    pub fn new(
+        policy: &'a Policy,
+        keys: impl Into<Keys<'a>>,
+        cost: u64,
+        charged_at: UnixMillis,
+        now: UnixMillis,
+    ) -> Self {
+        Self { policy, keys: keys.into(), cost, charged_at, now }
     }
 }
 
 /// The actual cost of a charge, once it is known: a request of unknown cost is charged an estimate, and settled afterwards.
 ///
 /// What the request cost less than charged is returned, less what time has replenished since. What it cost more is charged
-/// now, also beyond the limit; see [`Policy::settle`]. A cost of 0 cancels the charge.
+/// now, also beyond the limit; see [`Policy::settle`]. A cost of 0 cancels the charge. A slot of a
+/// [concurrency limit](crate::algorithm::Concurrency) is given back.
 ///
 /// The charge is the one of the check with this policy, key and [token](Check::idempotent). It is settled once: a further
 /// settlement changes nothing, whatever its cost, so it can be retried after a lost answer. If it is never settled, because
@@ -244,12 +316,12 @@ impl<'a> Refund<'a> {
 pub struct Settle<'a> {
     /// The policy of the charge.
     pub policy: &'a Policy,
-    /// The key of the charge.
-    pub key: &'a Key,
+    /// The keys of the charge.
+    pub keys: Keys<'a>,
     /// The token of the charge.
     pub token: &'a str,
-    /// What the request cost.
-    pub cost: u64,
+    /// What the request cost. `None` if it cost what was charged.
+    pub cost: Option<u64>,
     /// The caller's clock.
     pub now: UnixMillis,
 }
@@ -257,18 +329,29 @@ pub struct Settle<'a> {
 impl<'a> Settle<'a> {
     /// Settles the charge with this `token` to `cost`.
     #[must_use]
-    pub const fn new(policy: &'a Policy, key: &'a Key, token: &'a str, cost: u64, now: UnixMillis) -> Self {
-        Self { policy, key, token, cost, now }
+    pub fn new(policy: &'a Policy, keys: impl Into<Keys<'a>>, token: &'a str, cost: u64, now: UnixMillis) -> Self {
+        Self { policy, keys: keys.into(), token, cost: Some(cost), now }
+    }
+
+    /// Settles the charge with this `token` to what was charged: it gives back only the request's slots.
+    #[must_use]
+    pub fn release(policy: &'a Policy, keys: impl Into<Keys<'a>>, token: &'a str, now: UnixMillis) -> Self {
+        Self { policy, keys: keys.into(), token, cost: None, now }
+    }
+
+    /// The identity of the charge, if the policy needs it.
+    #[must_use]
+    pub fn charge_id(&self) -> ChargeId {
+        if self.policy.has_slots() { ChargeId::of(self.token) } else { ChargeId::NONE }
     }
 
     pub(crate) fn verify(&self) -> Result<(), Error> {
-        if self.cost > MAX_UNITS {
-            return Err(Error::invalid(format!(
-                "cost: {} is out of range; write a whole number from 0 to {MAX_UNITS}",
-                self.cost
-            )));
+        match self.cost {
+            Some(cost) if cost > MAX_UNITS => {
+                Err(Error::invalid(format!("cost: {cost} is out of range; write a whole number from 0 to {MAX_UNITS}")))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -292,6 +375,8 @@ pub struct Capabilities {
     pub algorithms: &'static [&'static str],
     /// The most quotas a policy may have.
     pub max_quotas: usize,
+    /// Which policies with several [dimensions](Policy#dimensions) are supported.
+    pub dimensions: Dimensions,
     /// Whether a request may have a cost other than 1.
     pub costs: bool,
     /// Whether denials can be charged; see [`Policy::charge_denied`].
@@ -324,8 +409,17 @@ impl Capabilities {
     /// Every feature, exactly, in one round trip: the most that an [`Atomic`](crate::store::Atomic) store supports.
     pub const EXACT: Self = Self {
         accuracy: Accuracy::Exact,
-        algorithms: &["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"],
+        algorithms: &[
+            "fixed_window",
+            "sliding_window",
+            "sliding_log",
+            "token_bucket",
+            "leaky_bucket",
+            "concurrency",
+            "penalty",
+        ],
         max_quotas: Policy::MAX_QUOTAS,
+        dimensions: Dimensions::Any,
         costs: true,
         charge_denied: true,
         peek: true,
@@ -339,6 +433,7 @@ impl Capabilities {
         accuracy: Accuracy,
         algorithms: &'static [&'static str],
         max_quotas: usize,
+        dimensions: Dimensions,
         costs: bool,
         charge_denied: bool,
         peek: bool,
@@ -365,7 +460,21 @@ impl Capabilities {
     /// # }
     /// ```
     pub fn supports(&self, check: &Check<'_>) -> Result<(), Error> {
-        let quotas = check.policy.quotas();
+        self.supports_policy(check.policy)?;
+        self.require(self.costs || check.cost == 1, "a cost other than 1")?;
+        self.require(self.idempotency || check.idempotency.is_none(), "an idempotency token")?;
+        if check.idempotency.is_none() && check.policy.has_slots() {
+            return Err(slot_without_token());
+        }
+        Ok(())
+    }
+
+    /// Checks that these features suffice for a policy, whatever is asked of it. Call it when the policy is loaded.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] that names the first missing feature.
+    pub fn supports_policy(&self, policy: &Policy) -> Result<(), Error> {
+        let quotas = policy.quotas();
         if quotas.len() > self.max_quotas {
             return Err(unsupported(&format!("a policy of {} quotas ({} at most)", quotas.len(), self.max_quotas)));
         }
@@ -378,14 +487,53 @@ impl Capabilities {
             what.push(')');
             return Err(unsupported(&what));
         }
-        self.require(self.costs || check.cost == 1, "a cost other than 1")?;
-        self.require(self.charge_denied || !check.policy.charges_denied(), "charge_denied")?;
-        self.require(self.idempotency || check.idempotency.is_none(), "an idempotency token")
+        self.require(self.charge_denied || !policy.charges_denied(), "charge_denied")?;
+        self.require(self.idempotency || !policy.has_slots(), "a concurrency limit, whose slots have tokens")?;
+        match self.dimensions {
+            _ if policy.dimensions().len() == 1 => Ok(()),
+            Dimensions::Any => Ok(()),
+            Dimensions::Grouped => {
+                self.require(policy.group().is_some(), "several dimensions without a group; write group_by")
+            }
+            Dimensions::One => Err(unsupported("several dimensions in one policy")),
+        }
     }
 
     pub(crate) fn require(&self, able: bool, what: &str) -> Result<(), Error> {
         if able { Ok(()) } else { Err(unsupported(what)) }
     }
+}
+
+/// The policies with several [dimensions](Policy#dimensions) that a limiter supports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Dimensions {
+    /// None: a policy counts by one key.
+    One,
+    /// Those with a [group](Policy::group_by).
+    Grouped,
+    /// All.
+    Any,
+}
+
+impl Dimensions {
+    /// A stable name in snake case, for reports.
+    ///
+    /// ```
+    /// assert_eq!(tidegate_core::Dimensions::Grouped.name(), "grouped");
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::One => "one",
+            Self::Grouped => "grouped",
+            Self::Any => "any",
+        }
+    }
+}
+
+pub(crate) fn slot_without_token() -> Error {
+    Error::invalid("idempotency: a policy with a concurrency limit needs a token, which names the slot; give one")
 }
 
 fn unsupported(what: &str) -> Error {

@@ -1,5 +1,6 @@
 //! The reference store, in memory.
 
+mod several;
 mod shard;
 mod table;
 
@@ -15,10 +16,10 @@ use std::sync::PoisonError;
 
 use siphasher::sip::SipHasher13;
 
-use crate::limiter::{Capabilities, Check, Limiter, Refund, Settle};
-use crate::{Decision, Error, Key, Policy, UnixMillis};
+use crate::limiter::{Capabilities, Check, Limiter, Refund, Settle, slot_without_token};
+use crate::{Decision, Dimension, Error, Key, Keys, Policy, UnixMillis};
 
-use self::shard::Shard;
+use self::shard::{Row, Shard};
 use self::table::Fingerprint;
 
 /// A limiter that counts in the memory of one process. It is exact at any concurrency, and the reference for all others.
@@ -125,20 +126,25 @@ impl MemoryLimiter {
     /// Decides as [`Limiter::check`] does, without a future.
     ///
     /// # Errors
-    /// [`ErrorKind::TokenReused`](crate::ErrorKind::TokenReused), if the check's token belongs to a charge of another cost.
+    /// [`ErrorKind::TokenReused`](crate::ErrorKind::TokenReused) if the check's token belongs to a charge of another cost.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a dimension has no key, or a concurrency limit no token.
     #[inline]
     pub fn decide(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let (fingerprint, index) = self.place(check.policy, check.key);
+        if check.policy.has_slots() && check.idempotency.is_none() {
+            return Err(slot_without_token());
+        }
+        let [dimension] = check.policy.dimensions() else { return self.decide_several(check) };
+        let (row, index) = self.place(dimension, check.keys.sole(check.policy)?, None);
         let mut shard = lock(&self.shards[index].0);
         if let Some(call) = shard.count_call() {
             self.visit_other(index + call, check.now);
         }
-        match check.idempotency {
+        match check.remembered() {
             Some(idempotency) => {
-                let token = self.token(fingerprint, idempotency.token);
-                shard.decide_once(fingerprint, token, &check, idempotency, self.capacity)
+                let token = self.token(row.own, idempotency.token);
+                shard.decide_once(row, token, &check, idempotency.ttl, self.capacity)
             }
-            None => Ok(shard.decide(fingerprint, &check, self.capacity)),
+            None => Ok(shard.decide(row, &check, self.capacity)),
         }
     }
 
@@ -184,18 +190,31 @@ impl MemoryLimiter {
         }
     }
 
+    /// The row of a key, and its shard. A key that is counted for each group has the group's key as its scope.
     #[allow(clippy::cast_possible_truncation, reason = "the index of a shard has at most 16 bits")]
     #[inline]
-    fn place(&self, policy: &Policy, key: &Key) -> (Fingerprint, usize) {
-        let fingerprint = self.hasher.hash(key.as_str().as_bytes()) ^ policy.digest();
+    fn place(&self, dimension: &Dimension, key: &Key, scope: Option<&Key>) -> (Row, usize) {
+        let mut own = self.hasher.hash(key.as_str().as_bytes());
+        if let Some(scope) = scope {
+            own = self.mix(self.hasher.hash(scope.as_str().as_bytes()), own);
+        }
+        own ^= dimension.digest();
         // The hash table uses the bits at both ends of the fingerprint, and this the middle.
-        (fingerprint, usize::from((fingerprint >> 32) as u16) & (self.shards.len() - 1))
+        let index = usize::from((own >> 32) as u16) & (self.shards.len() - 1);
+        (Row { own, digest: dimension.digest() }, index)
     }
 
-    #[inline]
-    fn shard(&self, policy: &Policy, key: &Key) -> (Fingerprint, MutexGuard<'_, Shard>) {
-        let (fingerprint, index) = self.place(policy, key);
-        (fingerprint, lock(&self.shards[index].0))
+    /// The row of a policy's only key, and its shard, locked.
+    fn shard(&self, policy: &Policy, keys: Keys<'_>) -> Result<(Row, MutexGuard<'_, Shard>), Error> {
+        let (row, index) = self.place(&policy.dimensions()[0], keys.sole(policy)?, None);
+        Ok((row, lock(&self.shards[index].0)))
+    }
+
+    fn mix(&self, first: Fingerprint, second: Fingerprint) -> Fingerprint {
+        let mut hasher = self.hasher;
+        hasher.write_u64(first);
+        hasher.write_u64(second);
+        hasher.finish()
     }
 
     fn token(&self, fingerprint: Fingerprint, token: &str) -> Fingerprint {
@@ -230,28 +249,46 @@ impl Limiter for MemoryLimiter {
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let (fingerprint, shard) = self.shard(check.policy, check.key);
-        Ok(shard.peek(fingerprint, &check, self.capacity))
+        if check.policy.dimensions().len() > 1 {
+            return self.peek_several(&check);
+        }
+        let (row, shard) = self.shard(check.policy, check.keys)?;
+        Ok(shard.peek(row, &check, self.capacity))
     }
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        let (fingerprint, mut shard) = self.shard(refund.policy, refund.key);
-        shard.refund(fingerprint, &refund, self.capacity);
+        let Refund { policy, keys, cost, charged_at, now } = refund;
+        if policy.dimensions().len() > 1 {
+            return self.refund_several(&refund);
+        }
+        let (row, mut shard) = self.shard(policy, keys)?;
+        shard.correct(row, policy, now, self.capacity, |state| policy.refund(state, charged_at, now, cost));
         Ok(())
     }
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         settle.verify()?;
-        let (fingerprint, mut shard) = self.shard(settle.policy, settle.key);
-        let token = self.token(fingerprint, settle.token);
-        shard.settle(fingerprint, token, &settle, self.capacity)
+        let Settle { policy, keys, now, .. } = settle;
+        if policy.dimensions().len() > 1 {
+            return self.settle_several(&settle);
+        }
+        let (row, mut shard) = self.shard(policy, keys)?;
+        let charge = shard.take_charge(self.token(row.own, settle.token), &settle)?;
+        if let Some(charge) = charge {
+            let actual = settle.cost.unwrap_or(charge.cost);
+            shard.correct(row, policy, now, self.capacity, |state| policy.settle(state, &charge, now, actual));
+        }
+        Ok(shard.peek(row, &Check::new(policy, keys, now).cost(0), self.capacity).replayed(charge.is_none()))
     }
 
-    /// Removes the key's own state and keeps the answers to its idempotency tokens. A key that shares a state, because the
+    /// Removes the keys' own states and keeps the answers to their idempotency tokens. A key that shares a state, because the
     /// shard is full, is not reset: that would reset the others.
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        let (fingerprint, mut shard) = self.shard(policy, key);
-        shard.reset(fingerprint);
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        if policy.dimensions().len() > 1 {
+            return self.reset_several(policy, keys);
+        }
+        let (row, mut shard) = self.shard(policy, keys)?;
+        shard.reset(row.own);
         Ok(())
     }
 }

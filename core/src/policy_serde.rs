@@ -15,8 +15,9 @@ use alloc::vec::Vec;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
 
-use crate::algorithm::{Algorithm, TokenBucket};
-use crate::quota::{Policy, Quota, Rule};
+use crate::algorithm::{Algorithm, Concurrency, TokenBucket};
+use crate::policy::Policy;
+use crate::quota::{Quota, Rule};
 use crate::{Error, Millis};
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -25,6 +26,8 @@ struct PolicyFields {
     name: String,
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     charge_denied: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    group_by: Option<String>,
     quotas: Vec<Quota>,
 }
 
@@ -36,6 +39,33 @@ enum QuotaFields {
     SlidingLog(WindowFields),
     TokenBucket(BucketFields),
     LeakyBucket(BucketFields),
+    Concurrency(ConcurrencyFields),
+    Penalty(PenaltyFields),
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConcurrencyFields {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<Box<str>>,
+    limit: u64,
+    lifetime_ms: u64,
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    returns_cost: bool,
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PenaltyFields {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<Box<str>>,
+    base_ms: u64,
+    factor: u64,
+    cap_ms: u64,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -43,6 +73,8 @@ enum QuotaFields {
 struct WindowFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<Box<str>>,
     limit: u64,
     window_ms: u64,
 }
@@ -52,6 +84,8 @@ struct WindowFields {
 struct BucketFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<Box<str>>,
     capacity: u64,
     refill: u64,
     per_ms: u64,
@@ -59,21 +93,22 @@ struct BucketFields {
 
 impl WindowFields {
     fn of(quota: &Quota, window: Millis) -> Self {
-        Self { name: name_of(quota), limit: quota.rule().limit(), window_ms: window.get() }
+        Self { name: name_of(quota), by: by_of(quota), limit: quota.rule().limit(), window_ms: window.get() }
     }
 
     fn quota(self, build: impl FnOnce(u64, Millis) -> Result<Quota, Error>) -> Result<Quota, Error> {
-        named(build(self.limit, Millis::new(self.window_ms))?, self.name)
+        named(build(self.limit, Millis::new(self.window_ms))?, self.name, self.by)
     }
 }
 
 impl BucketFields {
     fn of(quota: &Quota, bucket: &TokenBucket) -> Self {
-        Self { name: name_of(quota), capacity: bucket.limit(), refill: bucket.refill(), per_ms: bucket.per().get() }
+        let (name, by) = (name_of(quota), by_of(quota));
+        Self { name, by, capacity: bucket.limit(), refill: bucket.refill(), per_ms: bucket.per().get() }
     }
 
     fn quota(self, build: impl FnOnce(u64, u64, Millis) -> Result<Quota, Error>) -> Result<Quota, Error> {
-        named(build(self.capacity, self.refill, Millis::new(self.per_ms))?, self.name)
+        named(build(self.capacity, self.refill, Millis::new(self.per_ms))?, self.name, self.by)
     }
 }
 
@@ -81,10 +116,31 @@ fn name_of(quota: &Quota) -> Option<Box<str>> {
     (!quota.name().is_empty()).then(|| quota.name().into())
 }
 
-fn named(quota: Quota, name: Option<Box<str>>) -> Result<Quota, Error> {
-    match name {
-        Some(name) => quota.named(&name),
+fn by_of(quota: &Quota) -> Option<Box<str>> {
+    (!quota.dimension().is_empty()).then(|| quota.dimension().into())
+}
+
+fn named(mut quota: Quota, name: Option<Box<str>>, by: Option<Box<str>>) -> Result<Quota, Error> {
+    if let Some(name) = name {
+        quota = quota.named(&name)?;
+    }
+    match by {
+        Some(dimension) => quota.by(&dimension),
         None => Ok(quota),
+    }
+}
+
+impl ConcurrencyFields {
+    fn quota(self) -> Result<Quota, Error> {
+        let rule = Concurrency::new(self.limit, Millis::new(self.lifetime_ms))?.returns_cost(self.returns_cost);
+        named(Rule::Concurrency(rule).into(), self.name, self.by)
+    }
+}
+
+impl PenaltyFields {
+    fn quota(self) -> Result<Quota, Error> {
+        let quota = Quota::penalty(Millis::new(self.base_ms), self.factor, Millis::new(self.cap_ms))?;
+        named(quota, self.name, self.by)
     }
 }
 
@@ -96,6 +152,8 @@ impl<'de> Deserialize<'de> for Quota {
             QuotaFields::SlidingLog(fields) => fields.quota(Self::sliding_log),
             QuotaFields::TokenBucket(fields) => fields.quota(Self::token_bucket),
             QuotaFields::LeakyBucket(fields) => fields.quota(Self::leaky_bucket),
+            QuotaFields::Concurrency(fields) => fields.quota(),
+            QuotaFields::Penalty(fields) => fields.quota(),
         };
         quota.map_err(D::Error::custom)
     }
@@ -109,6 +167,20 @@ impl Serialize for Quota {
             Rule::SlidingLog(rule) => QuotaFields::SlidingLog(WindowFields::of(self, rule.window())),
             Rule::TokenBucket(bucket) => QuotaFields::TokenBucket(BucketFields::of(self, bucket)),
             Rule::LeakyBucket(shaper) => QuotaFields::LeakyBucket(BucketFields::of(self, shaper.bucket())),
+            Rule::Concurrency(rule) => QuotaFields::Concurrency(ConcurrencyFields {
+                name: name_of(self),
+                by: by_of(self),
+                limit: rule.limit(),
+                lifetime_ms: rule.lifetime().get(),
+                returns_cost: rule.returns(),
+            }),
+            Rule::Penalty(rule) => QuotaFields::Penalty(PenaltyFields {
+                name: name_of(self),
+                by: by_of(self),
+                base_ms: rule.base().get(),
+                factor: rule.factor(),
+                cap_ms: rule.cap().get(),
+            }),
         };
         fields.serialize(serializer)
     }
@@ -116,9 +188,13 @@ impl Serialize for Quota {
 
 impl<'de> Deserialize<'de> for Policy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let PolicyFields { name, charge_denied, quotas } = PolicyFields::deserialize(deserializer)?;
+        let PolicyFields { name, charge_denied, group_by, quotas } = PolicyFields::deserialize(deserializer)?;
         let policy = Self::new(&name, quotas).map_err(D::Error::custom)?;
-        Ok(policy.charge_denied(charge_denied))
+        let policy = policy.charge_denied(charge_denied);
+        match group_by {
+            Some(dimension) => policy.group_by(&dimension).map_err(D::Error::custom),
+            None => Ok(policy),
+        }
     }
 }
 
@@ -127,6 +203,7 @@ impl Serialize for Policy {
         let fields = PolicyFields {
             name: self.name().to_string(),
             charge_denied: self.charges_denied(),
+            group_by: self.group().map(|group| group.name().to_string()),
             quotas: self.quotas().to_vec(),
         };
         fields.serialize(serializer)

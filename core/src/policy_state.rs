@@ -2,11 +2,15 @@
 
 use alloc::vec::Vec;
 
-use crate::algorithm::{Algorithm, BucketState, Inspect, LogState, SlidingState, Standing, Step, WindowState};
+use crate::algorithm::{
+    Algorithm, BucketState, Inspect, LogState, PenaltyState, SlidingState, SlotsState, Standing, Step, WindowState,
+};
 use crate::decision::{Decision, Origin, QuotaStatus, Status};
 use crate::few::Few;
-use crate::quota::{Policy, Rule};
-use crate::{MAX_CLOCK_SKEW, Millis, UnixMillis};
+use crate::limiter::ChargeId;
+use crate::policy::Policy;
+use crate::quota::{Quota, Rule};
+use crate::{Millis, UnixMillis};
 
 /// One quota's state.
 ///
@@ -33,6 +37,10 @@ pub enum QuotaState {
     Log(LogState),
     /// A token bucket or a leaky bucket.
     Bucket(BucketState),
+    /// A concurrency limit.
+    Slots(SlotsState),
+    /// A penalty.
+    Penalty(PenaltyState),
 }
 
 /// The states of a policy's quotas, in the policy's order. Stored as bytes by [`Policy::encode`].
@@ -83,6 +91,8 @@ macro_rules! dispatch {
             (Rule::FixedWindow($algorithm), QuotaState::Window($inner)) => $call,
             (Rule::SlidingWindow($algorithm), QuotaState::Sliding($inner)) => $call,
             (Rule::SlidingLog($algorithm), QuotaState::Log($inner)) => $call,
+            (Rule::Concurrency($algorithm), QuotaState::Slots($inner)) => $call,
+            (Rule::Penalty($algorithm), QuotaState::Penalty($inner)) => $call,
             _ => $none,
         }
     };
@@ -95,6 +105,8 @@ impl Rule {
             Self::SlidingWindow(_) => QuotaState::Sliding(SlidingState::default()),
             Self::SlidingLog(_) => QuotaState::Log(LogState::default()),
             Self::TokenBucket(_) | Self::LeakyBucket(_) => QuotaState::Bucket(BucketState::default()),
+            Self::Concurrency(_) => QuotaState::Slots(SlotsState::default()),
+            Self::Penalty(_) => QuotaState::Penalty(PenaltyState::default()),
         }
     }
 
@@ -104,7 +116,10 @@ impl Rule {
     }
 
     #[inline]
-    fn charge(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) {
+    fn charge(&self, state: &mut QuotaState, now: UnixMillis, cost: u64, id: ChargeId) {
+        if let (Self::Concurrency(rule), QuotaState::Slots(state)) = (self, &mut *state) {
+            return rule.take(state, id, now, cost);
+        }
         dispatch!(self, state, |rule, inner| rule.charge(inner, now, cost), ());
     }
 
@@ -116,8 +131,8 @@ impl Rule {
         dispatch!(self, state, |rule, inner| rule.overdraw(inner, now, cost), ());
     }
 
-    fn move_back(&self, state: &mut QuotaState, latest: UnixMillis) {
-        dispatch!(self, state, |rule, inner| rule.move_back(inner, latest), ());
+    fn move_back(&self, state: &mut QuotaState, now: UnixMillis) {
+        dispatch!(self, state, |rule, inner| rule.move_back(inner, now), ());
     }
 
     #[inline]
@@ -131,9 +146,32 @@ impl Rule {
         dispatch!(self, state, |rule, inner| rule.standing(inner, now), self.nothing_left())
     }
 
+    fn status(&self, state: &QuotaState, now: UnixMillis) -> QuotaStatus {
+        match (self, state) {
+            (Self::Penalty(rule), QuotaState::Penalty(state)) => match rule.ask(state, now, 1) {
+                Step::Denied { retry_after } => QuotaStatus::blocked(retry_after),
+                _ => QuotaStatus::unknown(1),
+            },
+            // A slot may be given back at any time.
+            (Self::Concurrency(_), _) => Standing { drain: 0, ..self.standing(state, now) }.into(),
+            _ => self.standing(state, now).into(),
+        }
+    }
+
     fn nothing_left(&self) -> Standing {
         Standing { limit: self.limit(), room: 0, unit: 1, used: 0, drain: 1, lag: Millis::ZERO }
     }
+}
+
+/// What a request was charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Charge {
+    /// Its identity, by which it holds slots.
+    pub id: ChargeId,
+    /// The instant of the charge.
+    pub at: UnixMillis,
+    /// What was charged.
+    pub cost: u64,
 }
 
 /// The combined answer of all quotas to one request.
@@ -141,7 +179,8 @@ struct Answer {
     status: Status,
     /// The quota with the longest wait, if any denies.
     binding: Option<usize>,
-    retry_after: Millis,
+    /// `None` if it is unknown.
+    retry_after: Option<Millis>,
     delay: Millis,
 }
 
@@ -169,6 +208,8 @@ impl Policy {
     ///
     /// A `cost` of 0 charges nothing and is admitted unless a quota is over its limit.
     ///
+    /// A slot of a concurrency limit that this takes cannot be given back: see [`Policy::decide_as`].
+    ///
     /// ```
     /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
     /// # fn main() -> Result<(), tidegate_core::Error> {
@@ -194,19 +235,77 @@ impl Policy {
         {
             return rule.decide_alone(state, now, cost);
         }
+        self.decide_as(state, now, cost, ChargeId::NONE)
+    }
+
+    /// Decides as [`Policy::decide`] does, on the request of a charge. The slots that it takes belong to this charge.
+    #[must_use]
+    pub fn decide_as(&self, state: &mut PolicyState, now: UnixMillis, cost: u64, id: ChargeId) -> Decision {
         self.move_back(state, now);
+        if self.returns_cost() {
+            // Kept only if the request is charged: until then, every decision returns the cost again.
+            let mut returned = state.clone();
+            self.return_expired(&mut returned, now);
+            let decision = self.decide_at(&mut returned, now, cost, id);
+            if decision.is_allowed() || self.charges_denied() || self.has_penalty() {
+                *state = returned;
+            }
+            return decision;
+        }
+        self.decide_at(state, now, cost, id)
+    }
+
+    fn decide_at(&self, state: &mut PolicyState, now: UnixMillis, cost: u64, id: ChargeId) -> Decision {
         let mut answer = self.ask(state, now, cost);
         let charged_denial = self.charges_denied() && answer.status == Status::Denied;
+        let punished = answer.status == Status::Denied && self.punish(state, now, cost);
         if answer.status == Status::Allowed || charged_denial {
             for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
-                quota.rule().charge(state, now, cost);
+                // A denied request does not run, and holds no slot.
+                if !(charged_denial && matches!(quota.rule(), Rule::Concurrency(_))) {
+                    quota.rule().charge(state, now, cost, id);
+                }
             }
         }
-        if charged_denial {
-            // The wait includes what was just charged.
+        if charged_denial || punished {
+            // The wait includes what was just charged, and the block.
             answer = self.ask(state, now, cost);
         }
         self.explain(state, now, &answer)
+    }
+
+    /// Counts a violation in each dimension that denies the request. Returns whether there was one.
+    fn punish(&self, state: &mut PolicyState, now: UnixMillis, cost: u64) -> bool {
+        let mut punished = false;
+        for dimension in self.dimensions() {
+            let (quotas, states) = (&self.quotas()[dimension.quotas()], &mut state.0[dimension.quotas()]);
+            let ([counted @ .., last], [counts @ .., penalty]) = (quotas, states) else { continue };
+            let (Rule::Penalty(rule), QuotaState::Penalty(penalty)) = (last.rule(), penalty) else { continue };
+            let denies = |(quota, state): (&Quota, &QuotaState)| {
+                !matches!(quota.rule().ask(state, now, cost), Step::Admitted { .. })
+            };
+            if counted.iter().zip(counts.iter()).any(denies) {
+                let before = *penalty;
+                rule.violate(penalty, now);
+                punished |= *penalty != before;
+            }
+        }
+        punished
+    }
+
+    /// Returns the cost of requests whose slots have expired to the other quotas, if the policy says so.
+    fn return_expired(&self, state: &mut PolicyState, now: UnixMillis) {
+        let (Rule::Concurrency(rule), [QuotaState::Slots(slots), others @ ..]) =
+            (self.quotas()[0].rule(), &mut state.0[..])
+        else {
+            return;
+        };
+        for slot in rule.expired(slots, now) {
+            for (quota, state) in self.quotas()[1..].iter().zip(others.iter_mut()) {
+                quota.rule().refund(state, slot.at, now, slot.cost);
+            }
+        }
+        rule.expire(slots, now);
     }
 
     /// The answer of [`Policy::decide`], without a charge: `remaining` is the room before the request.
@@ -214,6 +313,9 @@ impl Policy {
     pub fn peek(&self, state: &PolicyState, now: UnixMillis, cost: u64) -> Decision {
         let mut state = state.clone();
         self.move_back(&mut state, now);
+        if self.returns_cost() {
+            self.return_expired(&mut state, now);
+        }
         self.explain(&state, now, &self.ask(&state, now, cost))
     }
 
@@ -239,7 +341,7 @@ impl Policy {
         }
     }
 
-    /// Corrects a charge of `charged` at `charged_at` to its `actual` cost. If it cost less, the difference is refunded as
+    /// Corrects a charge to its `actual` cost, and gives back its slots. If it cost less, the difference is refunded as
     /// by [`Policy::refund`]. If it cost more, the difference is charged at `now`, also beyond the limit: as a debt, which
     /// denies all requests until time has repaid it.
     ///
@@ -248,22 +350,35 @@ impl Policy {
     /// difference between an actual cost and its estimate.
     ///
     /// ```
-    /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
+    /// use tidegate_core::{Charge, ChargeId, Millis, Policy, Quota, UnixMillis};
     /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let policy = Policy::new("tokens", [Quota::token_bucket(100, 10, Millis::from_secs(1))?])?;
     /// let (mut state, then) = (policy.initial_state(), UnixMillis::new(0));
     /// assert!(policy.decide(&mut state, then, 60).is_allowed());
-    /// policy.settle(&mut state, then, then, 60, 130);
+    /// policy.settle(&mut state, &Charge { id: ChargeId::NONE, at: then, cost: 60 }, then, 130);
     /// // A debt of 30 tokens takes 3 seconds, and a request of one token 100 ms more.
     /// assert_eq!(policy.peek(&state, then, 1).retry_after(), Some(Millis::new(3_100)));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn settle(&self, state: &mut PolicyState, charged_at: UnixMillis, now: UnixMillis, charged: u64, actual: u64) {
-        if actual <= charged {
-            return self.refund(state, charged_at, now, charged - actual);
-        }
+    pub fn settle(&self, state: &mut PolicyState, charge: &Charge, now: UnixMillis, actual: u64) {
         self.move_back(state, now);
+        if self.returns_cost() {
+            self.return_expired(state, now);
+        }
+        let mut charged = charge.cost;
+        for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
+            if let (Rule::Concurrency(rule), QuotaState::Slots(slots)) = (quota.rule(), state)
+                && rule.release(slots, charge.id, now).is_none()
+                && rule.returns()
+            {
+                // The cost was returned when the slot expired.
+                charged = 0;
+            }
+        }
+        if actual <= charged {
+            return self.refund(state, charge.at, now, charged - actual);
+        }
         for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
             quota.rule().overdraw(state, now, actual - charged);
         }
@@ -292,7 +407,7 @@ impl Policy {
     /// needs it, because it would otherwise find the same state at each request, and deny until the wrong clock's time comes.
     pub fn move_back(&self, state: &mut PolicyState, now: UnixMillis) {
         for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
-            quota.rule().move_back(state, now + MAX_CLOCK_SKEW);
+            quota.rule().move_back(state, now);
         }
     }
 
@@ -300,7 +415,7 @@ impl Policy {
     #[inline]
     pub(crate) fn sole_rule(&self) -> Option<&Rule> {
         match self.quotas() {
-            [quota] if !self.charges_denied() => Some(quota.rule()),
+            [quota] if !self.charges_denied() && !matches!(quota.rule(), Rule::Concurrency(_)) => Some(quota.rule()),
             _ => None,
         }
     }
@@ -308,18 +423,27 @@ impl Policy {
     #[inline]
     fn ask(&self, state: &PolicyState, now: UnixMillis, cost: u64) -> Answer {
         let mut answer =
-            Answer { status: Status::Allowed, binding: None, retry_after: Millis::ZERO, delay: Millis::ZERO };
+            Answer { status: Status::Allowed, binding: None, retry_after: Some(Millis::ZERO), delay: Millis::ZERO };
         for (place, (quota, state)) in self.quotas().iter().zip(state.0.iter()).enumerate() {
             match quota.rule().ask(state, now, cost) {
                 Step::Admitted { delay } => answer.delay = answer.delay.max(delay),
                 Step::Denied { retry_after } if answer.status != Status::NeverAdmissible => {
                     answer.status = Status::Denied;
-                    if answer.binding.is_none() || retry_after > answer.retry_after {
+                    // An unknown wait counts as the longest.
+                    if answer.binding.is_none() || answer.retry_after.is_some_and(|longest| retry_after > longest) {
                         answer.binding = Some(place);
-                        answer.retry_after = retry_after;
+                        answer.retry_after = Some(retry_after);
                     }
                 }
                 Step::Denied { .. } => {}
+                Step::Busy if answer.status != Status::NeverAdmissible => {
+                    answer.status = Status::Denied;
+                    if answer.retry_after.is_some() {
+                        answer.binding = Some(place);
+                    }
+                    answer.retry_after = None;
+                }
+                Step::Busy => {}
                 Step::Never => {
                     if answer.status != Status::NeverAdmissible {
                         answer.binding = Some(place);
@@ -333,12 +457,13 @@ impl Policy {
 
     fn explain(&self, state: &PolicyState, now: UnixMillis, answer: &Answer) -> Decision {
         let quotas = self.quotas().iter().zip(state.0.iter());
-        let quotas: Few<QuotaStatus> = quotas.map(|(quota, state)| quota.rule().standing(state, now).into()).collect();
-        let fewest = || (0..quotas.len()).min_by_key(|&place| quotas[place].remaining()).unwrap_or(0);
+        let quotas: Few<QuotaStatus> = quotas.map(|(quota, state)| quota.rule().status(state, now)).collect();
+        let remaining = |place: &usize| quotas[*place].remaining().unwrap_or(u64::MAX);
+        let fewest = || (0..quotas.len()).min_by_key(remaining).unwrap_or(0);
         Decision {
             status: answer.status,
             binding: answer.binding.unwrap_or_else(fewest),
-            retry_after: (answer.status == Status::Denied).then_some(answer.retry_after),
+            retry_after: answer.retry_after.filter(|_| answer.status == Status::Denied),
             delay: if answer.status == Status::Allowed { answer.delay } else { Millis::ZERO },
             decided_at: now,
             origin: Origin::Store,
@@ -351,7 +476,7 @@ impl Policy {
 /// Decides by the only rule of a policy. Most policies have one rule, and this path is optimized for them.
 #[inline]
 pub(crate) fn decide_alone<A: Inspect>(rule: &A, state: &mut A::State, now: UnixMillis, cost: u64) -> Decision {
-    rule.move_back(state, now + MAX_CLOCK_SKEW);
+    rule.move_back(state, now);
     let step = rule.step(state, now, cost);
     decision_of_one(step, rule.standing(state, now), now)
 }
@@ -361,6 +486,7 @@ fn decision_of_one(step: Step, standing: Standing, now: UnixMillis) -> Decision 
     let (status, retry_after, delay) = match step {
         Step::Admitted { delay } => (Status::Allowed, None, delay),
         Step::Denied { retry_after } => (Status::Denied, Some(retry_after), Millis::ZERO),
+        Step::Busy => (Status::Denied, None, Millis::ZERO),
         Step::Never => (Status::NeverAdmissible, None, Millis::ZERO),
     };
     let quotas = Few::One(standing.into());

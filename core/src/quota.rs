@@ -1,11 +1,12 @@
-//! Quotas and policies, validated at construction.
+//! Quotas, validated at construction.
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
-use core::fmt::Write as _;
+use alloc::string::String;
 
-use crate::algorithm::{Algorithm, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
+use crate::algorithm::{
+    Algorithm, Concurrency, FixedWindow, LeakyBucket, Penalty, SlidingLog, SlidingWindow, TokenBucket,
+};
 use crate::{Error, Millis, UnixMillis};
 
 /// An algorithm and its parameters.
@@ -22,6 +23,10 @@ pub enum Rule {
     TokenBucket(TokenBucket),
     /// See [`LeakyBucket`].
     LeakyBucket(LeakyBucket),
+    /// See [`Concurrency`].
+    Concurrency(Concurrency),
+    /// See [`Penalty`].
+    Penalty(Penalty),
 }
 
 impl Rule {
@@ -40,6 +45,8 @@ impl Rule {
             Self::SlidingLog(_) => "sliding_log",
             Self::TokenBucket(_) => "token_bucket",
             Self::LeakyBucket(_) => "leaky_bucket",
+            Self::Concurrency(_) => "concurrency",
+            Self::Penalty(_) => "penalty",
         }
     }
 
@@ -58,11 +65,14 @@ impl Rule {
             Self::SlidingLog(_) => "sl",
             Self::TokenBucket(_) => "tb",
             Self::LeakyBucket(_) => "lb",
+            Self::Concurrency(_) => "cc",
+            Self::Penalty(_) => "pn",
         }
     }
 
     /// The parameters as numbers, for stores that send them: the limit or capacity, the window or refill period in
-    /// milliseconds, and the refill of a bucket. The refill of a window is 0.
+    /// milliseconds, and the refill of a bucket. The refill of a window is 0. For a concurrency limit: the limit, the lifetime,
+    /// and 1 if it returns the cost. For a penalty: the cap, the base, and the factor.
     #[must_use]
     pub fn parameters(&self) -> [u64; 3] {
         let bucket = |bucket: &TokenBucket| [bucket.capacity(), bucket.per().get(), bucket.refill()];
@@ -72,10 +82,13 @@ impl Rule {
             Self::SlidingLog(rule) => [rule.limit(), rule.window().get(), 0],
             Self::TokenBucket(rule) => bucket(rule),
             Self::LeakyBucket(rule) => bucket(rule.bucket()),
+            Self::Concurrency(rule) => [rule.limit(), rule.lifetime().get(), u64::from(rule.returns())],
+            Self::Penalty(rule) => [rule.cap().get(), rule.base().get(), rule.factor()],
         }
     }
 
-    /// The largest number of units that can be admitted at once: a window's limit or a bucket's capacity.
+    /// The largest number of units that can be admitted at once: a window's limit or a bucket's capacity. For a concurrency
+    /// limit, the requests in flight. 1 for a penalty, which admits or blocks.
     #[must_use]
     pub fn limit(&self) -> u64 {
         match self {
@@ -84,6 +97,8 @@ impl Rule {
             Self::SlidingLog(rule) => rule.limit(),
             Self::TokenBucket(rule) => rule.limit(),
             Self::LeakyBucket(rule) => rule.limit(),
+            Self::Concurrency(rule) => rule.limit(),
+            Self::Penalty(rule) => rule.limit(),
         }
     }
 
@@ -103,10 +118,13 @@ impl Rule {
             Self::SlidingLog(rule) => rule.maximum(first, last),
             Self::TokenBucket(rule) => rule.maximum(first, last),
             Self::LeakyBucket(rule) => rule.maximum(first, last),
+            Self::Concurrency(rule) => rule.maximum(first, last),
+            Self::Penalty(rule) => rule.maximum(first, last),
         }
     }
 
-    /// The time to which the limit refers: a window's length, or the time in which an empty bucket refills, rounded up.
+    /// The time to which the limit refers: a window's length, or the time in which an empty bucket refills, rounded up. The
+    /// lifetime of a concurrency limit's slots, and the cap of a penalty.
     ///
     /// ```
     /// use tidegate_core::{Millis, Quota};
@@ -123,14 +141,17 @@ impl Rule {
             Self::SlidingLog(rule) => rule.window(),
             Self::TokenBucket(rule) => fill(rule),
             Self::LeakyBucket(rule) => fill(rule.bucket()),
+            Self::Concurrency(rule) => rule.lifetime(),
+            Self::Penalty(rule) => rule.cap(),
         }
     }
 
     /// How long a charge has an effect. A sliding window weighs it until the end of the next window.
     #[cfg(feature = "std")]
-    fn retention(&self) -> Millis {
+    pub(crate) fn retention(&self) -> Millis {
         match self {
             Self::SlidingWindow(rule) => rule.window() + rule.window(),
+            Self::Penalty(rule) => rule.retention(),
             _ => self.window(),
         }
     }
@@ -149,6 +170,7 @@ impl Rule {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
     name: Option<Box<str>>,
+    dimension: Box<str>,
     rule: Rule,
 }
 
@@ -194,6 +216,33 @@ impl Quota {
         LeakyBucket::new(capacity, refill, per).map(|rule| Rule::LeakyBucket(rule).into())
     }
 
+    /// Admits `limit` requests at once. A slot that is not given back is free after `lifetime`. See [`Concurrency`].
+    ///
+    /// # Errors
+    /// Those of [`Concurrency::new`].
+    pub fn concurrency(limit: u64, lifetime: Millis) -> Result<Self, Error> {
+        Concurrency::new(limit, lifetime).map(|rule| Rule::Concurrency(rule).into())
+    }
+
+    /// Blocks a key that violates the policy for `base`, `factor` times longer after each further violation, and at most for
+    /// `cap`. See [`Penalty`].
+    ///
+    /// # Errors
+    /// Those of [`Penalty::new`].
+    pub fn penalty(base: Millis, factor: u64, cap: Millis) -> Result<Self, Error> {
+        Penalty::new(base, factor, cap).map(|rule| Rule::Penalty(rule).into())
+    }
+
+    /// Counts by the key of this dimension, such as `user` or `tenant`. A [`Check`](crate::Check) has one key for each
+    /// dimension of its policy. Quotas without a dimension share one that has no name.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a name that is not 1 to 32 of the characters `a-z A-Z 0-9 - _ .`
+    pub fn by(mut self, dimension: &str) -> Result<Self, Error> {
+        self.dimension = checked_name("by", dimension)?;
+        Ok(self)
+    }
+
     /// Sets the quota's name.
     ///
     /// # Errors
@@ -203,7 +252,8 @@ impl Quota {
         Ok(self)
     }
 
-    /// Returns the same quota with another limit or capacity. Both share their stored state: usage carries over.
+    /// Returns the same quota with another limit or capacity. Both share their stored state: usage carries over. A penalty has
+    /// no limit and stays the same.
     ///
     /// # Errors
     /// Those of the quota's constructor.
@@ -217,20 +267,40 @@ impl Quota {
     /// # }
     /// ```
     pub fn with_limit(&self, limit: u64) -> Result<Self, Error> {
-        let Self { rule, .. } = match &self.rule {
+        let rule = match &self.rule {
+            Rule::Penalty(_) => return Ok(self.clone()),
+            Rule::Concurrency(rule) => {
+                let changed = Concurrency::new(limit, rule.lifetime())?.returns_cost(rule.returns());
+                return Ok(Self { rule: Rule::Concurrency(changed), ..self.clone() });
+            }
             Rule::FixedWindow(rule) => Self::fixed_window(limit, rule.window()),
             Rule::SlidingWindow(rule) => Self::sliding_window(limit, rule.window()),
             Rule::SlidingLog(rule) => Self::sliding_log(limit, rule.window()),
             Rule::TokenBucket(rule) => Self::token_bucket(limit, rule.refill(), rule.per()),
             Rule::LeakyBucket(rule) => Self::leaky_bucket(limit, rule.bucket().refill(), rule.bucket().per()),
-        }?;
-        Ok(Self { name: self.name.clone(), rule })
+        }?
+        .rule;
+        Ok(Self { rule, ..self.clone() })
+    }
+
+    pub(crate) const fn is_unnamed(&self) -> bool {
+        self.name.is_none()
+    }
+
+    pub(crate) fn name_it(&mut self, name: String) {
+        self.name = Some(name.into());
     }
 
     /// The name. In a policy, an unnamed quota gets a name made of the policy's name and its position.
     #[must_use]
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
+    }
+
+    /// The dimension by whose key it counts. Empty if it has none.
+    #[must_use]
+    pub const fn dimension(&self) -> &str {
+        &self.dimension
     }
 
     /// The algorithm and its parameters.
@@ -242,146 +312,11 @@ impl Quota {
 
 impl From<Rule> for Quota {
     fn from(rule: Rule) -> Self {
-        Self { name: None, rule }
+        Self { name: None, dimension: Box::default(), rule }
     }
 }
 
-/// One to eight quotas that are decided together, all or nothing. If one of them denies, none is charged.
-///
-/// ```
-/// use tidegate_core::{Millis, Policy, Quota};
-/// # fn main() -> Result<(), tidegate_core::Error> {
-/// let policy = Policy::new("api", [
-///     Quota::token_bucket(20, 10, Millis::from_secs(1))?.named("burst")?,
-///     Quota::fixed_window(10_000, Millis::from_secs(86_400))?.named("daily")?,
-/// ])?;
-/// assert_eq!(policy.id(), "api:tb1000.fw86400000");
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Policy {
-    name: Box<str>,
-    quotas: Box<[Quota]>,
-    charge_denied: bool,
-    id: Box<str>,
-    /// The first 64 bits of the id's SHA-256.
-    #[cfg(feature = "std")]
-    digest: u64,
-    /// The longest time that any charge has an effect.
-    #[cfg(feature = "std")]
-    retention: Millis,
-}
-
-impl Policy {
-    /// The largest number of quotas in a policy.
-    pub const MAX_QUOTAS: usize = 8;
-
-    /// Creates a policy. An unnamed quota gets the policy's name, followed by its position if there are several quotas.
-    ///
-    /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) for no quota or more than eight, two quotas of one name, or a policy name that
-    /// is not 1 to 32 of the characters `a-z A-Z 0-9 - _ .`
-    pub fn new(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Result<Self, Error> {
-        Self::of(name, quotas.into_iter().collect())
-    }
-
-    fn of(name: &str, mut quotas: Box<[Quota]>) -> Result<Self, Error> {
-        let policy_name = checked_name("name", name)?;
-        let count = quotas.len();
-        if count == 0 || count > Self::MAX_QUOTAS {
-            return Err(Error::invalid(format!(
-                "quotas: {count} is out of range; write 1 to {} quotas",
-                Self::MAX_QUOTAS
-            )));
-        }
-        for place in 0..count {
-            if quotas[place].name.is_none() {
-                let name = if count == 1 { name.to_string() } else { format!("{name}-{}", place + 1) };
-                quotas[place].name = Some(name.into());
-            }
-            if let Some(first) = quotas[..place].iter().position(|quota| quota.name == quotas[place].name) {
-                return Err(Error::invalid(format!(
-                    "quotas[{place}].name: {:?} is the name of quotas[{first}] already; write another",
-                    quotas[place].name()
-                )));
-            }
-        }
-        let mut id = String::from(name);
-        for (place, quota) in quotas.iter().enumerate() {
-            let [_, unit, _] = quota.rule.parameters();
-            id.push(if place == 0 { ':' } else { '.' });
-            // A stored state keeps its meaning only while these stay the same.
-            let _ = write!(id, "{}{unit}", quota.rule.code());
-        }
-        Ok(Self {
-            name: policy_name,
-            #[cfg(feature = "std")]
-            digest: digest(&id),
-            #[cfg(feature = "std")]
-            retention: quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default(),
-            quotas,
-            charge_denied: false,
-            id: id.into(),
-        })
-    }
-
-    /// Sets whether denied requests are charged, so that a client that keeps retrying stays denied. Off by default.
-    ///
-    /// A denied request is then charged like an admitted one, up to each quota's limit. A request that is
-    /// [`NeverAdmissible`](crate::Status::NeverAdmissible) is never charged.
-    #[must_use]
-    pub fn charge_denied(mut self, yes: bool) -> Self {
-        self.charge_denied = yes;
-        self
-    }
-
-    /// The policy's name.
-    #[must_use]
-    pub const fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The quotas, in the order of construction.
-    #[must_use]
-    pub fn quotas(&self) -> &[Quota] {
-        &self.quotas
-    }
-
-    /// Whether denied requests are charged.
-    #[must_use]
-    pub const fn charges_denied(&self) -> bool {
-        self.charge_denied
-    }
-
-    /// The policy's part of a storage key: its name and its shape. It changes with an algorithm, a window or a bucket's
-    /// period, because the stored counts then change their meaning. It does not change with a limit, so that a new limit
-    /// keeps the usage.
-    #[must_use]
-    pub const fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// The longest time from a key's last request until it is unused, with the current limits.
-    #[cfg(feature = "std")]
-    pub(crate) const fn retention(&self) -> Millis {
-        self.retention
-    }
-
-    /// A digest of the id, to be hashed further.
-    #[cfg(feature = "std")]
-    pub(crate) const fn digest(&self) -> u64 {
-        self.digest
-    }
-}
-
-#[cfg(feature = "std")]
-fn digest(id: &str) -> u64 {
-    let hash = crate::sha256::sha256(id.as_bytes());
-    u64::from_le_bytes(core::array::from_fn(|place| hash[place]))
-}
-
-fn checked_name(field: &str, name: &str) -> Result<Box<str>, Error> {
+pub(crate) fn checked_name(field: &str, name: &str) -> Result<Box<str>, Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > 32 || !name.chars().all(fits) {
         let shown: String = name.chars().take(40).collect();

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_core::{
-    Capabilities, Check, Decision, DenyCache, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Origin, Policy,
-    Quota, Refund, UnixMillis,
+    Capabilities, Check, Decision, DenyCache, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis, Origin,
+    Policy, Quota, Refund, UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -48,8 +48,8 @@ impl Limiter for &Store {
         if self.fails.load(Ordering::Relaxed) { Err(Error::new(ErrorKind::Timeout, "late")) } else { Ok(()) }
     }
 
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        self.counts.reset(policy, key).await
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.counts.reset(policy, keys).await
     }
 }
 
@@ -141,8 +141,8 @@ fn any_sequence_is_answered_as_by_the_limiter() {
                     block_on(alone.refund(refund)).unwrap();
                 }
                 Step::Reset { policy, limit } => {
-                    block_on(cached.reset(&policies(limit)[policy], &key)).unwrap();
-                    block_on(alone.reset(&policies(limit)[policy], &key)).unwrap();
+                    block_on(cached.reset(&policies(limit)[policy], (&key).into())).unwrap();
+                    block_on(alone.reset(&policies(limit)[policy], (&key).into())).unwrap();
                 }
             }
         }
@@ -166,7 +166,7 @@ fn a_reset_elsewhere_takes_effect_when_the_hold_ends() {
     let limiter = DenyCache::new(&store).hold(Millis::new(100));
     let ask = |ms| block_on(limiter.check(Check::new(policy, &key, NOW + Millis::new(ms)))).unwrap();
     assert_eq!([0, 0, 0].map(ask).map(|decision| decision.is_allowed()), [true, true, false]);
-    block_on(store.counts.reset(policy, &key)).unwrap();
+    block_on(store.counts.reset(policy, (&key).into())).unwrap();
     assert!(!ask(99).is_allowed());
     assert!(ask(100).is_allowed());
 }

@@ -13,8 +13,8 @@ use tidegate_core::store::{
     VersionedLimiter, VersionedValue,
 };
 use tidegate_core::{
-    Accuracy, Capabilities, Check, Drift, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund,
-    Status, UnixMillis,
+    Accuracy, Capabilities, Check, Drift, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis, Policy, Quota,
+    Refund, Status, UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -151,8 +151,8 @@ fn decides_as_memory_does(limiter: &impl Limiter) {
             block_on(memory.refund(refund)).unwrap();
         }
         if step % 29 == 0 {
-            block_on(limiter.reset(&policy, key)).unwrap();
-            block_on(memory.reset(&policy, key)).unwrap();
+            block_on(limiter.reset(&policy, key.into())).unwrap();
+            block_on(memory.reset(&policy, key.into())).unwrap();
         }
     }
 }
@@ -223,11 +223,12 @@ impl Atomic for Disagreeing {
         Capabilities::EXACT.refund(false).peek(false).reset(false)
     }
 
-    async fn apply(&self, _: Operation<'_>) -> Result<Applied, Error> {
-        Ok(Applied { previous: None, now: NOW, cost: 1, admitted: false, replayed: false })
+    async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
+        let replayed = matches!(operation, Operation::Check(Check { idempotency: Some(_), .. }));
+        Ok(Applied { previous: None, now: NOW, cost: 1, admitted: false, replayed })
     }
 
-    async fn delete(&self, _: &Policy, _: &Key) -> Result<(), Error> {
+    async fn delete(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -245,7 +246,7 @@ fn an_atomic_store_that_contradicts_the_policy_is_corrupt() {
     let unsupported = [
         block_on(limiter.peek(Check::new(&policy, &key, NOW))).unwrap_err(),
         block_on(limiter.refund(Refund::new(&policy, &key, 1, NOW, NOW))).unwrap_err(),
-        block_on(limiter.reset(&policy, &key)).unwrap_err(),
+        block_on(limiter.reset(&policy, (&key).into())).unwrap_err(),
     ];
     assert!(unsupported.iter().all(|error| error.kind() == ErrorKind::Unsupported));
 }
@@ -280,7 +281,7 @@ fn a_native_decision_has_only_what_the_platform_reports() {
         block_on(limiter.check(check.cost(2))).unwrap_err(),
         block_on(limiter.check(Check::new(&policy(), &key, NOW))).unwrap_err(),
         block_on(limiter.peek(check)).unwrap_err(),
-        block_on(limiter.reset(&window, &key)).unwrap_err(),
+        block_on(limiter.reset(&window, (&key).into())).unwrap_err(),
         block_on(limiter.refund(Refund::new(&window, &key, 1, NOW, NOW))).unwrap_err(),
     ];
     assert!(refused.iter().all(|error| error.kind() == ErrorKind::Unsupported));

@@ -20,7 +20,7 @@ async fn exercise(limiter: impl Limiter) {
     assert!(!limiter.peek(check).await.unwrap().is_allowed());
     limiter.refund(Refund::new(&policy, &key, 1, NOW, NOW)).await.unwrap();
     assert_eq!(limiter.peek(check).await.unwrap().binding().remaining(), Some(1));
-    limiter.reset(&policy, &key).await.unwrap();
+    limiter.reset(&policy, (&key).into()).await.unwrap();
     assert_eq!(limiter.peek(check).await.unwrap().binding().remaining(), Some(2));
 }
 

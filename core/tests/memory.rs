@@ -96,7 +96,7 @@ fn requests_that_charge_nothing_store_nothing() {
     assert!(limiter.decide(Check::new(&policy, &Key::new("free"), NOW).cost(0)).unwrap().is_allowed());
     block_on(limiter.peek(Check::new(&policy, &Key::new("seen"), NOW))).unwrap();
     block_on(limiter.refund(Refund::new(&policy, &Key::new("never"), 3, NOW, NOW))).unwrap();
-    block_on(limiter.reset(&policy, &Key::new("never"))).unwrap();
+    block_on(limiter.reset(&policy, (&Key::new("never")).into())).unwrap();
     assert!(limiter.is_empty());
 }
 
@@ -110,7 +110,7 @@ fn policies_and_keys_do_not_share_counts() {
             assert!(!limiter.decide(Check::new(policy, &key, NOW)).unwrap().is_allowed());
         }
     }
-    block_on(limiter.reset(&window, &Key::new("a"))).unwrap();
+    block_on(limiter.reset(&window, (&Key::new("a")).into())).unwrap();
     assert!(limiter.decide(Check::new(&window, &Key::new("a"), NOW)).unwrap().is_allowed());
     assert!(!limiter.decide(Check::new(&bucket, &Key::new("a"), NOW)).unwrap().is_allowed());
 }

@@ -91,8 +91,8 @@ fn replay(history: &History, placement: Placement, sweeping: bool) -> Result<(),
                 due = 1;
             }
             Step::Reset => {
-                block_on(limiter.reset(&policy, &key)).unwrap();
-                block_on(memory.reset(&policy, &key)).unwrap();
+                block_on(limiter.reset(&policy, (&key).into())).unwrap();
+                block_on(memory.reset(&policy, (&key).into())).unwrap();
                 due = 1;
             }
             Step::Forward(span) => {

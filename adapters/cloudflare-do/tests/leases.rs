@@ -164,7 +164,7 @@ impl Story {
                 Step::Evict => rig.evict(),
                 Step::Reset(isolate) => {
                     // If the answer was lost, the reset may have happened.
-                    at_once([isolates[isolate].reset(&policy, &key)]);
+                    at_once([isolates[isolate].reset(&policy, (&key).into())]);
                     resets += 1;
                 }
                 Step::Lose(what) => rig.lose([Loss::None, Loss::Answers, Loss::Calls][usize::from(what)]),
@@ -337,7 +337,7 @@ fn a_reset_keeps_lent_units_charged() {
         };
         // A plain call, a call for a lease of 1, that lease, and a call for a lease of 2.
         assert_eq!(ask(&fleet[0], 4), 4);
-        block_on(fleet[1].reset(&policy, &key)).unwrap();
+        block_on(fleet[1].reset(&policy, (&key).into())).unwrap();
         rig.evict();
         assert_eq!(ask(&fleet[1], 200), 98);
         let spent = block_on(fleet[0].check(Check::new(&policy, &key, at(0)))).unwrap();

@@ -38,7 +38,7 @@ fn an_admitted_request_writes_one_row_and_a_denied_one_none() {
     assert_eq!(rig.sum(|rows| rows.loads.get()), 1, "read once, then in memory");
     block_on(limiter.refund(Refund::new(&policy, &key, 1, at(1), at(60)))).unwrap();
     assert_eq!(rig.rows_written(), 6);
-    block_on(limiter.reset(&policy, &key)).unwrap();
+    block_on(limiter.reset(&policy, (&key).into())).unwrap();
     assert_eq!(rig.rows_written(), 7);
     assert_eq!(rig.sum(|rows| rows.rows.len() as u64), 0);
 }
@@ -144,7 +144,7 @@ fn a_corrupt_row_is_an_error_and_is_left_unchanged() {
         assert_eq!(rig.rows_written(), written);
     }
     assert_eq!(block_on(limiter.check(once)).unwrap_err().kind(), ErrorKind::Corrupt);
-    block_on(limiter.reset(&policy, &key)).unwrap();
+    block_on(limiter.reset(&policy, (&key).into())).unwrap();
     assert!(check(&rig, &policy, &key, 1));
 }
 

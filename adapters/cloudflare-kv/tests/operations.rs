@@ -156,7 +156,7 @@ fn features_that_are_not_declared_are_unsupported() {
     let unsupported = [
         block_on(limiter.check(check.idempotent("a", minute))).map(drop),
         block_on(limiter.refund(Refund::new(&policy, &key, 1, now, now))),
-        block_on(limiter.reset(&policy, &key)),
+        block_on(limiter.reset(&policy, (&key).into())),
     ];
     for answer in unsupported {
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unsupported);

@@ -115,7 +115,7 @@ fn a_different_policy_is_unsupported_and_not_counted() {
         assert_eq!(block_on(limiter.check(refused)).unwrap_err().kind(), ErrorKind::Unsupported);
     }
     assert_eq!(block_on(limiter.peek(check)).unwrap_err().kind(), ErrorKind::Unsupported);
-    assert_eq!(block_on(limiter.reset(&policy, &key)).unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(block_on(limiter.reset(&policy, (&key).into())).unwrap_err().kind(), ErrorKind::Unsupported);
     let refund = Refund::new(&policy, &key, 1, NOW, NOW);
     assert_eq!(block_on(limiter.refund(refund)).unwrap_err().kind(), ErrorKind::Unsupported);
     assert!(location.counts.lock().unwrap().is_empty());

@@ -110,8 +110,8 @@ fn sequential_requests_match_the_reference() {
             let check = Check::new(&policy, &key, now).cost((random >> 37) % 3);
             match what {
                 0 => {
-                    block_on(limiter.reset(&policy, &key)).unwrap();
-                    block_on(memory.reset(&policy, &key)).unwrap();
+                    block_on(limiter.reset(&policy, (&key).into())).unwrap();
+                    block_on(memory.reset(&policy, (&key).into())).unwrap();
                 }
                 1 | 2 => {
                     let refund = Refund::new(&policy, &key, 1, now, now);

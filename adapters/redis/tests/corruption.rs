@@ -95,7 +95,7 @@ async fn a_foreign_value_is_corrupt_and_left_unchanged() {
     assert!(wrong_type.to_string().contains(name), "{wrong_type}");
     let kind: String = redis::cmd("TYPE").arg(name).query(&mut connection).unwrap();
     assert_eq!(kind, "list");
-    limiter.reset(&policy, &key).await.unwrap();
+    limiter.reset(&policy, (&key).into()).await.unwrap();
 
     // The same holds for the stored answer of a token.
     let once = check.idempotent("token", Millis::from_secs(60));

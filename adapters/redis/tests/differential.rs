@@ -78,8 +78,8 @@ async fn replay(redis: &impl Limiter, key: &Key, history: &History) -> Result<()
                 memory.refund(refund).await.unwrap();
             }
             Step::Reset => {
-                redis.reset(&policy, key).await.unwrap();
-                memory.reset(&policy, key).await.unwrap();
+                redis.reset(&policy, key.into()).await.unwrap();
+                memory.reset(&policy, key.into()).await.unwrap();
             }
             Step::Forward(span) => now = (now + Millis::new(*span)).min(LAST),
             Step::Back(span) => now = UnixMillis::new(now.get().saturating_sub(*span)),

@@ -55,7 +55,7 @@ async fn a_decision_takes_one_request_and_one_command() {
         assert_eq!(endpoint.front.requests() - before, 3);
         redis::cmd("SCRIPT").arg("FLUSH").exec(&mut connection).unwrap();
     }
-    limiter.reset(&policy, &key).await.unwrap();
+    limiter.reset(&policy, (&key).into()).await.unwrap();
     limiter.check(check).await.unwrap();
     redis::cmd("CONFIG").arg("RESETSTAT").exec(&mut connection).unwrap();
     let before = endpoint.front.requests();
@@ -121,7 +121,7 @@ async fn keys_with_any_characters_are_counted_separately() {
             assert_eq!(limiter.check(once).await.unwrap().binding().remaining(), Some(2), "{text:.20}");
         }
         assert_eq!(limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().binding().remaining(), Some(1));
-        limiter.reset(&policy, &key).await.unwrap();
+        limiter.reset(&policy, (&key).into()).await.unwrap();
         assert_eq!(limiter.peek(Check::new(&policy, &key, NOW)).await.unwrap().binding().remaining(), Some(3));
     }
 }

@@ -159,13 +159,13 @@ proptest! {
         for _ in 0..many {
             tasks.push(Box::pin(async { Ok(limiter.check(Check::new(&policy, &key, NOW)).await?.is_allowed()) }));
         }
-        tasks.push(Box::pin(async { limiter.reset(&policy, &key).await.map(|()| false) }));
+        tasks.push(Box::pin(async { limiter.reset(&policy, (&key).into()).await.map(|()| false) }));
         let answers = take_turns(tasks, |among| Next::Goes(random.below(among)));
         let admitted = answers.into_iter().filter(|answer| *answer.as_ref().unwrap()).count();
         let limit = usize::try_from(limit).unwrap();
         prop_assert!(admitted >= many.min(limit) && admitted <= many.min(2 * limit));
         prop_assert!(!model.is_poisoned());
-        block_on(limiter.reset(&policy, &key)).unwrap();
+        block_on(limiter.reset(&policy, (&key).into())).unwrap();
         let left = block_on(limiter.peek(Check::new(&policy, &key, NOW))).unwrap();
         prop_assert_eq!(left.binding().remaining(), Some(limit as u64));
     }

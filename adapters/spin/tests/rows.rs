@@ -164,8 +164,8 @@ proptest! {
             let (found, expected) = match what {
                 0 => (block_on(limiter.peek(check)), block_on(reference.peek(check))),
                 1 if at % 5 == 0 => {
-                    block_on(limiter.reset(&policy, &key)).unwrap();
-                    block_on(reference.reset(&policy, &key)).unwrap();
+                    block_on(limiter.reset(&policy, (&key).into())).unwrap();
+                    block_on(reference.reset(&policy, (&key).into())).unwrap();
                     prop_assert!(model.keys().is_empty());
                     continue;
                 }

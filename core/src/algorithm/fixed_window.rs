@@ -1,5 +1,5 @@
 use crate::algorithm::{Algorithm, Inspect, MAX_UNITS, Standing, Step, checked};
-use crate::{Error, Millis, UnixMillis};
+use crate::{Error, MAX_CLOCK_SKEW, Millis, UnixMillis};
 
 /// Fixed window: at most `limit` in each window. Windows are aligned to the Unix epoch.
 ///
@@ -115,7 +115,8 @@ impl Algorithm for FixedWindow {
     }
 
     #[inline]
-    fn move_back(&self, state: &mut WindowState, latest: UnixMillis) {
+    fn move_back(&self, state: &mut WindowState, now: UnixMillis) {
+        let latest = now + MAX_CLOCK_SKEW;
         if state.start > latest {
             state.start = window_start(latest, self.window_ms);
         }

@@ -74,8 +74,8 @@ impl Algorithm for LeakyBucket {
         self.0.overdraw(state, now, cost);
     }
 
-    fn move_back(&self, state: &mut BucketState, latest: UnixMillis) {
-        self.0.move_back(state, latest);
+    fn move_back(&self, state: &mut BucketState, now: UnixMillis) {
+        self.0.move_back(state, now);
     }
 }
 

@@ -2,7 +2,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use crate::algorithm::{Algorithm, Inspect, Standing, Step, checked};
-use crate::{Error, Millis, UnixMillis};
+use crate::{Error, MAX_CLOCK_SKEW, Millis, UnixMillis};
 
 /// Sliding log: keeps every admitted request for one window, and is therefore exact in every interval.
 ///
@@ -178,7 +178,8 @@ impl Algorithm for SlidingLog {
         }
     }
 
-    fn move_back(&self, state: &mut LogState, latest: UnixMillis) {
+    fn move_back(&self, state: &mut LogState, now: UnixMillis) {
+        let latest = now + MAX_CLOCK_SKEW;
         let after = state.entries.partition_point(|entry| entry.at < latest);
         let moved = units(&state.entries[after..]);
         if moved > 0 {

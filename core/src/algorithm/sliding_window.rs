@@ -1,6 +1,6 @@
 use crate::algorithm::fixed_window::{window_start, windows_touched};
 use crate::algorithm::{Algorithm, Inspect, MAX_UNITS, Standing, Step, checked};
-use crate::{Error, Millis, UnixMillis};
+use crate::{Error, MAX_CLOCK_SKEW, Millis, UnixMillis};
 
 /// Sliding window with two counters: the previous window is weighted by the share of it that the sliding window overlaps.
 ///
@@ -148,7 +148,8 @@ impl Algorithm for SlidingWindow {
     }
 
     #[inline]
-    fn move_back(&self, state: &mut SlidingState, latest: UnixMillis) {
+    fn move_back(&self, state: &mut SlidingState, now: UnixMillis) {
+        let latest = now + MAX_CLOCK_SKEW;
         if state.start > latest {
             state.start = window_start(latest, self.window_ms);
         }

@@ -1,5 +1,5 @@
 use crate::algorithm::{Algorithm, Inspect, MAX_DEBT, MAX_UNITS, Standing, Step, checked};
-use crate::{Error, Millis, UnixMillis};
+use crate::{Error, MAX_CLOCK_SKEW, Millis, UnixMillis};
 
 /// Token bucket: admits bursts of up to `capacity`, and refills `refill` tokens in each `per`, evenly.
 ///
@@ -134,7 +134,8 @@ impl Algorithm for TokenBucket {
     }
 
     #[inline]
-    fn move_back(&self, state: &mut BucketState, latest: UnixMillis) {
+    fn move_back(&self, state: &mut BucketState, now: UnixMillis) {
+        let latest = now + MAX_CLOCK_SKEW;
         state.at = state.at.min(latest);
     }
 }

@@ -3,7 +3,7 @@ use std::string::String;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Capabilities, Check, Limiter, Refund, Settle};
-use crate::{Decision, Error, Key, Millis, Origin, Policy, Status, UnixMillis};
+use crate::{Decision, Error, Keys, Millis, Origin, Policy, Status, UnixMillis};
 
 /// A cache of denials in front of a limiter. It denies a key again, without asking the limiter, until the wait is over.
 ///
@@ -96,10 +96,15 @@ impl<L: Limiter> DenyCache<L> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn forget(&self, policy: &Policy, key: &Key) {
+    fn forget(&self, policy: &Policy, keys: Keys<'_>) {
         let mut memory = self.memory();
         memory.forgotten += 1;
-        memory.denials.remove(&key.storage_key(policy));
+        if policy.dimensions().len() > 1 {
+            // Others may share one of these keys, and be denied by it.
+            memory.denials.clear();
+        } else if let Ok(name) = name(policy, keys) {
+            memory.denials.remove(&name);
+        }
     }
 
     fn remember(&self, name: String, check: &Check<'_>, decision: &Decision, forgotten: u64) {
@@ -125,6 +130,14 @@ impl<L: Limiter> DenyCache<L> {
             decision: decision.clone(),
         };
         memory.denials.insert(name, denial);
+    }
+}
+
+/// The name of a denial: the names of all that was asked for.
+fn name(policy: &Policy, keys: Keys<'_>) -> Result<String, Error> {
+    match policy.dimensions() {
+        [_] => Ok(keys.sole(policy)?.storage_key(policy)),
+        _ => Ok(keys.storage_keys(policy)?.rows().join(" ")),
     }
 }
 
@@ -155,7 +168,7 @@ impl<L: Limiter> Limiter for DenyCache<L> {
         if self.hold == Millis::ZERO {
             return self.limiter.check(check).await;
         }
-        let name = check.key.storage_key(check.policy);
+        let name = name(check.policy, check.keys)?;
         let (recalled, forgotten) = {
             let mut memory = self.memory();
             (memory.recall(&name, &check), memory.forgotten)
@@ -175,21 +188,21 @@ impl<L: Limiter> Limiter for DenyCache<L> {
     /// Removes the cached denial even if the call fails, because the refund may have been applied.
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
         let result = self.limiter.refund(refund).await;
-        self.forget(refund.policy, refund.key);
+        self.forget(refund.policy, refund.keys);
         result
     }
 
     /// Removes the cached denial even if the call fails, because the settlement may have been applied.
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         let result = self.limiter.settle(settle).await;
-        self.forget(settle.policy, settle.key);
+        self.forget(settle.policy, settle.keys);
         result
     }
 
     /// Removes the cached denial even if the call fails, because the reset may have been applied.
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        let result = self.limiter.reset(policy, key).await;
-        self.forget(policy, key);
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        let result = self.limiter.reset(policy, keys).await;
+        self.forget(policy, keys);
         result
     }
 }

@@ -4,7 +4,7 @@ use core::future::Future;
 use core::pin::Pin;
 
 use super::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund, Settle};
-use crate::{Decision, Error, Key, Policy};
+use crate::{Decision, Error, Keys, Policy};
 
 /// A boxed future of an [`ErasedLimiter`]: `Send` on native hosts, not on WebAssembly.
 #[cfg(not(target_arch = "wasm32"))]
@@ -56,7 +56,7 @@ pub trait ErasedLimiter: MaybeSend + MaybeSync {
     fn erased_settle<'a>(&'a self, settle: Settle<'a>) -> BoxFuture<'a, Result<Decision, Error>>;
 
     /// See [`Limiter::reset`].
-    fn erased_reset<'a>(&'a self, policy: &'a Policy, key: &'a Key) -> BoxFuture<'a, Result<(), Error>>;
+    fn erased_reset<'a>(&'a self, policy: &'a Policy, keys: Keys<'a>) -> BoxFuture<'a, Result<(), Error>>;
 }
 
 impl<L: Limiter> ErasedLimiter for L {
@@ -80,8 +80,8 @@ impl<L: Limiter> ErasedLimiter for L {
         Box::pin(self.settle(settle))
     }
 
-    fn erased_reset<'a>(&'a self, policy: &'a Policy, key: &'a Key) -> BoxFuture<'a, Result<(), Error>> {
-        Box::pin(self.reset(policy, key))
+    fn erased_reset<'a>(&'a self, policy: &'a Policy, keys: Keys<'a>) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(self.reset(policy, keys))
     }
 }
 
@@ -106,8 +106,8 @@ impl Limiter for dyn ErasedLimiter + '_ {
         self.erased_settle(settle).await
     }
 
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        self.erased_reset(policy, key).await
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.erased_reset(policy, keys).await
     }
 }
 
@@ -135,8 +135,8 @@ macro_rules! forward {
                 (**self).settle(settle).await
             }
 
-            async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-                (**self).reset(policy, key).await
+            async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+                (**self).reset(policy, keys).await
             }
         }
     )+};

@@ -1,10 +1,11 @@
 use std::boxed::Box;
+use std::mem;
 
-use super::table::{Fingerprint, Row, Table};
+use super::table::{self, Fingerprint, Row as _, Table};
 use crate::algorithm::{BucketState, WindowState};
-use crate::limiter::{Check, Idempotency, Refund, Settle};
+use crate::limiter::{Check, Settle};
 use crate::policy_state::decide_alone;
-use crate::{Decision, Error, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use crate::{Charge, Decision, Error, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
 /// Buckets that a call visits in a table that it uses.
 const VISIT: usize = 8;
@@ -52,6 +53,25 @@ struct Answer {
     is_settled: bool,
 }
 
+/// Where the state of a key is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    /// The fingerprint of the key's own state.
+    pub(super) own: Fingerprint,
+    /// The digest of the policy's dimension.
+    pub(super) digest: u64,
+}
+
+impl Row {
+    /// The fingerprint of the state that a key without one of its own shares with others while the shard is full. There is one
+    /// for each eighth key of the capacity, for each policy.
+    fn shared(self, capacity: usize) -> Fingerprint {
+        let shares = u64::try_from(capacity / 8).unwrap_or(u64::MAX).max(1);
+        // An odd factor maps different numbers to different ones, and spreads them over all bits.
+        ((self.own % shares) ^ self.digest).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
 impl Shard {
     pub(super) fn len(&self) -> usize {
         self.states.len()
@@ -62,121 +82,139 @@ impl Shard {
     }
 
     #[inline]
-    pub(super) fn decide(&mut self, fingerprint: Fingerprint, check: &Check<'_>, capacity: usize) -> Decision {
+    pub(super) fn decide(&mut self, row: Row, check: &Check<'_>, capacity: usize) -> Decision {
         self.states.tend(check.now, check.policy.retention(), VISIT);
-        match self.states.get_mut(fingerprint) {
+        match self.states.get_mut(row.own) {
             Some(entry) => entry.kept.decide(check),
-            None => self.decide_first(fingerprint, check, capacity),
+            None => self.decide_first(row, check, capacity),
         }
     }
 
     /// Decides on a key that has no state of its own.
     #[cold]
     #[inline(never)]
-    fn decide_first(&mut self, fingerprint: Fingerprint, check: &Check<'_>, capacity: usize) -> Decision {
-        let shared = share(fingerprint, check.policy, capacity);
+    fn decide_first(&mut self, row: Row, check: &Check<'_>, capacity: usize) -> Decision {
         let is_full = self.states.len() >= capacity;
         self.was_full |= is_full;
-        let fingerprint = if is_full { shared } else { fingerprint };
-        if is_full && let Some(entry) = self.states.get_mut(shared) {
+        if is_full && let Some(entry) = self.states.get_mut(row.shared(capacity)) {
             return entry.kept.decide(check);
         }
         // A key that shared a state starts with the shared usage, so that getting its own state does not reset it.
-        let mut state = self.shared_state(shared).unwrap_or_else(|| check.policy.initial_state());
-        let decision = check.policy.decide(&mut state, check.now, check.cost);
+        let mut state = self.state(row, capacity).unwrap_or_else(|| check.policy.initial_state());
+        let decision = check.policy.decide_as(&mut state, check.now, check.cost, check.charge_id());
         if check.policy.expires_after(&state, check.now) > Millis::ZERO {
-            let kept = Kept::new(state, Expiry::of(check));
-            self.states.insert(Entry { fingerprint, kept });
+            let fingerprint = if is_full { row.shared(capacity) } else { row.own };
+            self.states.insert(Entry { fingerprint, kept: Kept::new(state, Expiry::of(check)) });
         }
         decision
+    }
+
+    /// The state that a key has or shares.
+    pub(super) fn state(&self, row: Row, capacity: usize) -> Option<PolicyState> {
+        let shared = || if self.was_full { self.states.get(row.shared(capacity)) } else { None };
+        self.states.get(row.own).or_else(shared).map(|entry| entry.kept.state())
+    }
+
+    /// Stores a state that has an effect for as long as `lasts`, which a debt makes longer than the policy's retention.
+    pub(super) fn store(
+        &mut self,
+        row: Row,
+        state: PolicyState,
+        policy: &Policy,
+        now: UnixMillis,
+        lasts: Millis,
+        capacity: usize,
+    ) {
+        let lasts = lasts.max(policy.retention());
+        self.states.tend(now, lasts, VISIT);
+        let has_own = self.states.get(row.own).is_some();
+        let is_full = self.states.len() >= capacity;
+        self.was_full |= is_full && !has_own;
+        let fingerprint = if is_full && !has_own { row.shared(capacity) } else { row.own };
+        let known = self.states.get(fingerprint).map(|entry| entry.kept.expiry());
+        let until = Expiry::at(now + lasts);
+        let kept = Kept::new(state, known.map_or(until, |known| known.max(until)));
+        self.states.insert(Entry { fingerprint, kept });
     }
 
     /// Decides on the first check with a token, and answers later ones as the first.
     pub(super) fn decide_once(
         &mut self,
-        fingerprint: Fingerprint,
+        row: Row,
         token: Fingerprint,
         check: &Check<'_>,
-        Idempotency { ttl, .. }: Idempotency<'_>,
+        ttl: Millis,
         capacity: usize,
     ) -> Result<Decision, Error> {
-        self.answers.tend(check.now, ttl, VISIT);
-        if let Some(first) = self.answers.get(token)
-            && !first.has_expired(check.now)
-        {
-            return match first.cost == check.cost {
-                true => Ok(first.decision.clone().replayed(true)),
-                false => Err(Error::token_reused()),
-            };
+        if let Some(first) = self.recall(token, check, ttl) {
+            return first;
         }
-        let decision = self.decide(fingerprint, check, capacity);
-        // A check that charged nothing is not stored, and is decided anew. So the limit bounds the tokens of a key.
-        if decision.is_allowed() && check.cost > 0 && self.answers.len() < capacity {
-            let (until, cost) = (check.now + ttl, check.cost);
-            self.answers.insert(Answer { token, until, decision: decision.clone(), cost, is_settled: false });
-        }
+        let decision = self.decide(row, check, capacity);
+        self.remember(token, check, ttl, &decision, capacity);
         Ok(decision)
     }
 
-    pub(super) fn peek(&self, fingerprint: Fingerprint, check: &Check<'_>, capacity: usize) -> Decision {
-        let state = match self.states.get(fingerprint) {
-            Some(entry) => Some(entry.kept.state()),
-            None => self.shared_state(share(fingerprint, check.policy, capacity)),
-        };
-        check.policy.peek(&state.unwrap_or_else(|| check.policy.initial_state()), check.now, check.cost)
-    }
-
-    pub(super) fn refund(&mut self, fingerprint: Fingerprint, refund: &Refund<'_>, capacity: usize) {
-        let Refund { policy, charged_at, now, cost, .. } = *refund;
-        self.correct(fingerprint, policy, now, capacity, |state| policy.refund(state, charged_at, now, cost));
-    }
-
-    pub(super) fn settle(
+    /// The first answer to a check with a token, if it is remembered.
+    pub(super) fn recall(
         &mut self,
-        fingerprint: Fingerprint,
         token: Fingerprint,
-        settle: &Settle<'_>,
+        check: &Check<'_>,
+        ttl: Millis,
+    ) -> Option<Result<Decision, Error>> {
+        self.answers.tend(check.now, ttl, VISIT);
+        let first = self.answers.get(token).filter(|first| !first.has_expired(check.now))?;
+        Some(match first.cost == check.cost {
+            true => Ok(first.decision.clone().replayed(true)),
+            false => Err(Error::token_reused()),
+        })
+    }
+
+    /// Remembers the answer to a check with a token. A check that charged nothing is decided anew, so that the limit bounds the
+    /// tokens of a key.
+    pub(super) fn remember(
+        &mut self,
+        token: Fingerprint,
+        check: &Check<'_>,
+        ttl: Millis,
+        decision: &Decision,
         capacity: usize,
-    ) -> Result<Decision, Error> {
-        let Settle { policy, cost, now, .. } = *settle;
-        let charge = self.answers.get_mut(token).filter(|charge| !charge.has_expired(now));
-        let charge = charge.ok_or_else(Error::unknown_charge)?;
-        let (charged_at, charged, is_replay) = (charge.decision.decided_at(), charge.cost, charge.is_settled);
-        charge.is_settled = true;
-        if !is_replay {
-            self.correct(fingerprint, policy, now, capacity, |state| {
-                policy.settle(state, charged_at, now, charged, cost)
-            });
+    ) {
+        if decision.is_allowed() && check.cost > 0 && self.answers.len() < capacity {
+            let (until, cost, decision) = (check.now + ttl, check.cost, decision.clone());
+            self.answers.insert(Answer { token, until, decision, cost, is_settled: false });
         }
-        let standing = Check::new(policy, settle.key, now).cost(0);
-        Ok(self.peek(fingerprint, &standing, capacity).replayed(is_replay))
+    }
+
+    /// The charge with a token, which counts as settled from now on. `None` if it was settled before.
+    pub(super) fn take_charge(&mut self, token: Fingerprint, settle: &Settle<'_>) -> Result<Option<Charge>, Error> {
+        let answer = self.answers.get_mut(token).filter(|answer| !answer.has_expired(settle.now));
+        let answer = answer.ok_or_else(Error::unknown_charge)?;
+        let (at, cost) = (answer.decision.decided_at(), answer.cost);
+        let was_settled = mem::replace(&mut answer.is_settled, true);
+        Ok((!was_settled).then(|| Charge { id: settle.charge_id(), at, cost }))
+    }
+
+    pub(super) fn peek(&self, row: Row, check: &Check<'_>, capacity: usize) -> Decision {
+        let state = self.state(row, capacity).unwrap_or_else(|| check.policy.initial_state());
+        check.policy.peek(&state, check.now, check.cost)
     }
 
     /// Changes the state that a key has or shares. A key without a state starts with an unused one.
-    fn correct(
+    pub(super) fn correct(
         &mut self,
-        fingerprint: Fingerprint,
+        row: Row,
         policy: &Policy,
         now: UnixMillis,
         capacity: usize,
         change: impl FnOnce(&mut PolicyState),
     ) {
-        let shared = share(fingerprint, policy, capacity);
-        let has_own = self.states.get(fingerprint).is_some();
-        let shares = !has_own && (self.states.get(shared).is_some() || self.states.len() >= capacity);
-        let fingerprint = if shares { shared } else { fingerprint };
-        let found = self.states.get(fingerprint).map(|entry| (entry.kept.state(), entry.kept.expiry()));
-        let is_new = found.is_none();
-        let (mut state, expiry) = found.unwrap_or_else(|| (policy.initial_state(), Expiry::at(now)));
+        let found = self.state(row, capacity);
+        let mut state = found.clone().unwrap_or_else(|| policy.initial_state());
         change(&mut state);
-        let used = policy.expires_after(&state, now);
-        if is_new && used == Millis::ZERO {
-            return;
+        let lasts = policy.expires_after(&state, now);
+        if found.is_some() || lasts > Millis::ZERO {
+            self.store(row, state, policy, now, lasts, capacity);
         }
-        // A debt may outlast the policy's retention.
-        self.states.tend(now, used, VISIT);
-        let kept = Kept::new(state, expiry.max(Expiry::at(now + used)));
-        self.states.insert(Entry { fingerprint, kept });
     }
 
     pub(super) fn reset(&mut self, fingerprint: Fingerprint) {
@@ -200,24 +238,9 @@ impl Shard {
         self.calls = self.calls.wrapping_add(1);
         self.calls.is_multiple_of(64).then_some(self.calls / 64)
     }
-
-    fn shared_state(&self, shared: Fingerprint) -> Option<PolicyState> {
-        if !self.was_full {
-            return None;
-        }
-        self.states.get(shared).map(|entry| entry.kept.state())
-    }
 }
 
-/// The fingerprint of the state that a key shares with others while the shard is full. There is one for each eighth key
-/// of the capacity, for each policy.
-fn share(fingerprint: Fingerprint, policy: &Policy, capacity: usize) -> Fingerprint {
-    let shares = u64::try_from(capacity / 8).unwrap_or(u64::MAX).max(1);
-    // An odd factor maps different numbers to different ones, and spreads them over all bits.
-    ((fingerprint % shares) ^ policy.digest()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-impl Row for Entry {
+impl table::Row for Entry {
     #[inline]
     fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
@@ -233,7 +256,7 @@ impl Row for Entry {
     }
 }
 
-impl Row for Answer {
+impl table::Row for Answer {
     fn fingerprint(&self) -> Fingerprint {
         self.token
     }
@@ -292,7 +315,9 @@ impl Kept {
                 *expiry = expiry.renewed(check);
                 decide_alone(rule, state, now, cost)
             }
-            _ => self.update(self.expiry().renewed(check), |state| check.policy.decide(state, now, cost)),
+            _ => self.update(self.expiry().renewed(check), |state| {
+                check.policy.decide_as(state, now, cost, check.charge_id())
+            }),
         }
     }
 

@@ -1,7 +1,7 @@
 use core::future::Future;
 
 use crate::limiter::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund, Settle};
-use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMillis};
+use crate::{Decision, Error, ErrorKind, Keys, Policy, PolicyState, Status, UnixMillis};
 
 /// A store that applies a whole policy in one indivisible step, such as a Redis script or a Durable Object.
 ///
@@ -15,7 +15,8 @@ use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMi
 /// use std::sync::Mutex;
 /// use tidegate_core::store::{Atomic, AtomicLimiter, Applied, Operation};
 /// use tidegate_core::{
-///     Capabilities, Check, Error, ErrorKind, Key, Limiter, Millis, Policy, PolicyState, Quota, Refund, UnixMillis,
+///     Capabilities, Check, Dimensions, Error, ErrorKind, Key, Keys, Limiter, Millis, Policy, PolicyState, Quota, Refund,
+///     UnixMillis,
 /// };
 ///
 /// #[derive(Default)]
@@ -23,13 +24,14 @@ use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMi
 ///
 /// impl Atomic for Table {
 ///     fn capabilities(&self) -> Capabilities {
-///         Capabilities::EXACT.idempotency(false)
+///         Capabilities::EXACT.dimensions(Dimensions::One).idempotency(false)
 ///     }
 ///
 ///     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
 ///         let (policy, now, cost) = (operation.policy(), operation.now(), operation.cost());
 ///         let mut rows = self.0.lock().unwrap();
-///         let row = rows.entry(operation.key().storage_key(policy)).or_insert_with(|| policy.initial_state());
+///         let key = operation.keys().sole(policy)?.storage_key(policy);
+///         let row = rows.entry(key).or_insert_with(|| policy.initial_state());
 ///         let before = row.clone();
 ///         let admitted = match operation {
 ///             Operation::Check(_) => policy.decide(row, now, cost).is_allowed(),
@@ -43,8 +45,8 @@ use crate::{Decision, Error, ErrorKind, Key, Policy, PolicyState, Status, UnixMi
 ///         Ok(Applied { previous: Some(before), now, cost, admitted, replayed: false })
 ///     }
 ///
-///     async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-///         self.0.lock().unwrap().remove(&key.storage_key(policy));
+///     async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+///         self.0.lock().unwrap().remove(&keys.sole(policy)?.storage_key(policy));
 ///         Ok(())
 ///     }
 /// }
@@ -76,18 +78,18 @@ pub trait Atomic: MaybeSend + MaybeSync {
     /// settlement whose token is not remembered. Otherwise the reason why the store did not answer. [`ErrorKind::Timeout`] if it may have applied the operation.
     fn apply(&self, operation: Operation<'_>) -> impl Future<Output = Result<Applied, Error>> + MaybeSend;
 
-    /// Removes the state of a key. It keeps the answers that are remembered under the key's idempotency tokens.
+    /// Removes the states of these keys. It keeps the answers that are remembered under their idempotency tokens.
     ///
     /// # Errors
     /// The reason why the store did not answer.
-    fn delete(&self, policy: &Policy, key: &Key) -> impl Future<Output = Result<(), Error>> + MaybeSend;
+    fn delete(&self, policy: &Policy, keys: Keys<'_>) -> impl Future<Output = Result<(), Error>> + MaybeSend;
 }
 
 /// An operation that an [`Atomic`] store applies in one step.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Operation<'a> {
-    /// Decide by [`Policy::decide`] and store the new state.
+    /// Decide by [`Policy::decide_as`] and store the new state.
     Check(Check<'a>),
     /// Read.
     Peek(Check<'a>),
@@ -109,23 +111,23 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// The key.
+    /// The keys.
     #[must_use]
-    pub const fn key(&self) -> &'a Key {
+    pub const fn keys(&self) -> Keys<'a> {
         match self {
-            Self::Check(check) | Self::Peek(check) => check.key,
-            Self::Refund(refund) => refund.key,
-            Self::Settle(settle) => settle.key,
+            Self::Check(check) | Self::Peek(check) => check.keys,
+            Self::Refund(refund) => refund.keys,
+            Self::Settle(settle) => settle.keys,
         }
     }
 
-    /// The cost of the request, the amount to refund, or the actual cost to settle.
+    /// The cost of the request, or the amount to refund. 0 for a settlement.
     #[must_use]
     pub const fn cost(&self) -> u64 {
         match self {
             Self::Check(check) | Self::Peek(check) => check.cost,
             Self::Refund(refund) => refund.cost,
-            Self::Settle(settle) => settle.cost,
+            Self::Settle(_) => 0,
         }
     }
 
@@ -185,7 +187,7 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
         self.capabilities().supports(&check)?;
         let applied = self.store.apply(Operation::Check(check)).await?;
         let mut state = known_state(check.policy, applied.previous, applied.now)?;
-        let decision = check.policy.decide(&mut state, applied.now, applied.cost);
+        let decision = check.policy.decide_as(&mut state, applied.now, applied.cost, check.charge_id());
         match (applied.admitted == decision.is_allowed(), applied.replayed) {
             (true, replayed) => Ok(decision.replayed(replayed)),
             // The limits have changed since the token's first answer. The answer holds, but its waits are unknown.
@@ -218,10 +220,10 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
         Ok(settle.policy.peek(&state, applied.now, 0).replayed(applied.replayed))
     }
 
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
         let capabilities = self.capabilities();
         capabilities.require(capabilities.reset, "reset")?;
-        self.store.delete(policy, key).await
+        self.store.delete(policy, keys).await
     }
 }
 

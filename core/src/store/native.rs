@@ -1,7 +1,7 @@
 use core::future::Future;
 
-use crate::limiter::{Accuracy, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
-use crate::{Decision, Error, Key, Policy};
+use crate::limiter::{Accuracy, Capabilities, Check, Dimensions, Limiter, MaybeSend, MaybeSync, Refund};
+use crate::{Decision, Error, Keys, Policy};
 
 /// A platform's own limiter. It keeps the counts by its own clock, and often answers only yes or no.
 ///
@@ -24,6 +24,7 @@ impl Capabilities {
         accuracy: Accuracy::PerLocation,
         algorithms: &[],
         max_quotas: 1,
+        dimensions: Dimensions::One,
         costs: false,
         charge_denied: false,
         peek: false,
@@ -96,7 +97,7 @@ impl<S: Native> Limiter for NativeLimiter<S> {
         self.capabilities().require(false, "refund")
     }
 
-    async fn reset(&self, _: &Policy, _: &Key) -> Result<(), Error> {
+    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
         self.capabilities().require(false, "reset")
     }
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::future::Future;
 
 use crate::limiter::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
-use crate::{Decision, Error, ErrorKind, Key, Millis, Policy, PolicyState, UnixMillis};
+use crate::{Decision, Error, ErrorKind, Keys, Millis, Policy, PolicyState, UnixMillis};
 
 /// A store with compare-and-swap. `create` and `update` are separate, because on many stores a swap of an absent value is an
 /// unconditional write.
@@ -77,7 +77,7 @@ pub enum Swap {
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
 /// use tidegate_core::store::{VersionedValue, Swap, Versioned, VersionedLimiter};
-/// use tidegate_core::{Capabilities, Check, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+/// use tidegate_core::{Capabilities, Check, Dimensions, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
 ///
 /// #[derive(Default)]
 /// struct Table(Mutex<HashMap<String, (Vec<u8>, u64)>>);
@@ -86,7 +86,7 @@ pub enum Swap {
 ///     type Version = u64;
 ///
 ///     fn capabilities(&self) -> Capabilities {
-///         Capabilities::EXACT.idempotency(false).round_trips(2)
+///         Capabilities::EXACT.dimensions(Dimensions::One).idempotency(false).round_trips(2)
 ///     }
 ///
 ///     async fn read(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error> {
@@ -161,14 +161,14 @@ impl<S: Versioned> VersionedLimiter<S> {
     async fn transact<T>(
         &self,
         policy: &Policy,
-        key: &Key,
+        keys: Keys<'_>,
         now: UnixMillis,
         change: impl Fn(&mut PolicyState) -> T + MaybeSend + MaybeSync,
     ) -> Result<T, Error>
     where
         T: MaybeSend,
     {
-        let key: String = key.storage_key(policy);
+        let key: String = keys.sole(policy)?.storage_key(policy);
         for _ in 0..self.attempts.max(1) {
             let found = self.store.read(&key).await?;
             let before = match &found {
@@ -205,28 +205,28 @@ impl<S: Versioned> Limiter for VersionedLimiter<S> {
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         self.capabilities().supports(&check)?;
-        let Check { policy, key, cost, now, .. } = check;
-        self.transact(policy, key, now, |state| policy.decide(state, now, cost)).await
+        let Check { policy, keys, cost, now, .. } = check;
+        self.transact(policy, keys, now, |state| policy.decide(state, now, cost)).await
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
         let capabilities = self.capabilities();
         capabilities.require(capabilities.peek, "peek")?;
         capabilities.supports(&check)?;
-        let Check { policy, key, cost, now, .. } = check;
-        self.transact(policy, key, now, |state| policy.peek(state, now, cost)).await
+        let Check { policy, keys, cost, now, .. } = check;
+        self.transact(policy, keys, now, |state| policy.peek(state, now, cost)).await
     }
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
         let capabilities = self.capabilities();
         capabilities.require(capabilities.refund, "refund")?;
-        let Refund { policy, key, cost, charged_at, now } = refund;
-        self.transact(policy, key, now, |state| policy.refund(state, charged_at, now, cost)).await
+        let Refund { policy, keys, cost, charged_at, now } = refund;
+        self.transact(policy, keys, now, |state| policy.refund(state, charged_at, now, cost)).await
     }
 
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
         let capabilities = self.capabilities();
         capabilities.require(capabilities.reset, "reset")?;
-        self.store.delete(&key.storage_key(policy)).await
+        self.store.delete(&keys.sole(policy)?.storage_key(policy)).await
     }
 }

@@ -1,0 +1,218 @@
+//! Dimensions of a policy, and the keys of a request in them.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use core::fmt::Write as _;
+use core::ops::Range;
+
+use crate::few::Few;
+use crate::{Error, Key, Policy, Quota};
+
+/// The quotas of a policy that count by the same key; see [`Quota::by`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Dimension {
+    name: Box<str>,
+    first: usize,
+    count: usize,
+    id: Box<str>,
+    /// The first 64 bits of the id's SHA-256.
+    #[cfg(feature = "std")]
+    digest: u64,
+}
+
+impl Dimension {
+    pub(crate) fn new(policy: &str, first: usize, quotas: &[Quota]) -> Self {
+        let name = quotas[0].dimension();
+        let mut id = String::from(policy);
+        if !name.is_empty() {
+            let _ = write!(id, "@{name}");
+        }
+        for (place, quota) in quotas.iter().enumerate() {
+            let [_, unit, _] = quota.rule().parameters();
+            id.push(if place == 0 { ':' } else { '.' });
+            // A stored state keeps its meaning only while these stay the same.
+            let _ = write!(id, "{}{unit}", quota.rule().code());
+        }
+        Self {
+            name: name.into(),
+            first,
+            count: quotas.len(),
+            #[cfg(feature = "std")]
+            digest: digest(&id),
+            id: id.into(),
+        }
+    }
+
+    /// The name. Empty for the quotas without a dimension.
+    #[must_use]
+    pub const fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The part of its storage keys that stands for the policy: see [`Policy::id`].
+    #[must_use]
+    pub const fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The places of its quotas in [`Policy::quotas`].
+    #[must_use]
+    pub const fn quotas(&self) -> Range<usize> {
+        self.first..self.first + self.count
+    }
+
+    /// A digest of the id, to be hashed further.
+    #[cfg(feature = "std")]
+    pub(crate) const fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// The storage key of a key in this dimension, if it is not counted for each group.
+    fn storage_key(&self, key: &Key) -> String {
+        let mut out = String::with_capacity("tg1::".len() + self.id.len() + key.as_str().len());
+        for part in ["tg1:", &self.id, ":", key.as_str()] {
+            out.push_str(part);
+        }
+        out
+    }
+}
+
+#[cfg(feature = "std")]
+fn digest(id: &str) -> u64 {
+    let hash = crate::sha256::sha256(id.as_bytes());
+    u64::from_le_bytes(core::array::from_fn(|place| hash[place]))
+}
+
+/// The keys of a request: one for each dimension of its policy. A `&Key` is the key of a policy's only dimension, and a slice of
+/// names and keys has one for each. Names that the policy does not have are ignored.
+///
+/// ```
+/// use tidegate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// let (second, now) = (Millis::from_secs(1), UnixMillis::new(0));
+/// let (alice, acme) = (Key::new("user:alice"), Key::new("tenant:acme"));
+/// let one = Policy::new("api", [Quota::token_bucket(10, 10, second)?])?;
+/// let check = Check::new(&one, &alice, now);
+/// let two = Policy::new("api", [
+///     Quota::token_bucket(10, 10, second)?.by("user")?,
+///     Quota::token_bucket(1_000, 1_000, second)?.by("tenant")?,
+/// ])?;
+/// let check = Check::new(&two, &[("user", &alice), ("tenant", &acme)], now);
+/// assert!(check.keys.storage_keys(&two).is_ok());
+/// let without_a_tenant = Check::new(&two, &alice, now);
+/// assert!(without_a_tenant.keys.storage_keys(&two).is_err());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Keys<'a>(Given<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Given<'a> {
+    Sole(&'a Key),
+    Named(&'a [(&'a str, &'a Key)]),
+}
+
+impl<'a> From<&'a Key> for Keys<'a> {
+    fn from(key: &'a Key) -> Self {
+        Self(Given::Sole(key))
+    }
+}
+
+impl<'a> From<&'a [(&'a str, &'a Key)]> for Keys<'a> {
+    fn from(keys: &'a [(&'a str, &'a Key)]) -> Self {
+        Self(Given::Named(keys))
+    }
+}
+
+impl<'a, const N: usize> From<&'a [(&'a str, &'a Key); N]> for Keys<'a> {
+    fn from(keys: &'a [(&'a str, &'a Key); N]) -> Self {
+        Self(Given::Named(keys))
+    }
+}
+
+/// The names of what a store keeps for a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageKeys {
+    group: Option<String>,
+    rows: Few<String>,
+}
+
+impl StorageKeys {
+    /// The name that all rows begin with, if they can be kept in one place: the storage key of the
+    /// [group](Policy::group_by), or of the only dimension.
+    #[must_use]
+    pub fn place(&self) -> Option<&str> {
+        match (&self.group, self.rows()) {
+            (Some(group), _) => Some(group),
+            (None, [row]) => Some(row),
+            _ => None,
+        }
+    }
+
+    /// The name of the row of each dimension, in the order of [`Policy::dimensions`].
+    #[must_use]
+    pub fn rows(&self) -> &[String] {
+        &self.rows
+    }
+}
+
+impl<'a> Keys<'a> {
+    /// The key of a policy's only dimension.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the policy has several dimensions, or this has no key for the only one.
+    #[inline]
+    pub fn sole(self, policy: &Policy) -> Result<&'a Key, Error> {
+        match (self.0, policy.dimensions()) {
+            (Given::Sole(key), [_]) => Ok(key),
+            (_, [dimension]) => self.of(dimension),
+            _ => Err(several()),
+        }
+    }
+
+    /// The key of a dimension.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) if there is none, or more than one.
+    pub fn of(self, dimension: &Dimension) -> Result<&'a Key, Error> {
+        let Given::Named(keys) = self.0 else { return Err(missing(dimension)) };
+        let mut found = keys.iter().filter(|(name, _)| *name == dimension.name()).map(|(_, key)| *key);
+        match (found.next(), found.next()) {
+            (Some(key), None) => Ok(key),
+            (None, _) => Err(missing(dimension)),
+            _ => Err(Error::invalid(format!("keys: {:?} has two keys; give one", dimension.name()))),
+        }
+    }
+
+    /// The names of what a store keeps for these keys.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) if a dimension has no key, or more than one.
+    pub fn storage_keys(self, policy: &Policy) -> Result<StorageKeys, Error> {
+        if let ([dimension], Ok(key)) = (policy.dimensions(), self.sole(policy)) {
+            return Ok(StorageKeys { group: None, rows: Few::One(dimension.storage_key(key)) });
+        }
+        let group =
+            policy.group().map(|group| Ok::<_, Error>((group, group.storage_key(self.of(group)?)))).transpose()?;
+        let row = |dimension: &Dimension| {
+            let key = self.of(dimension)?;
+            Ok(match &group {
+                Some((group, place)) if *group == dimension => place.clone(),
+                Some((_, place)) => format!("{place}|{}:{}", dimension.id(), key.as_str()),
+                None => dimension.storage_key(key),
+            })
+        };
+        let rows = policy.dimensions().iter().map(row).collect::<Result<Few<String>, Error>>()?;
+        Ok(StorageKeys { group: group.map(|(_, place)| place), rows })
+    }
+}
+
+fn missing(dimension: &Dimension) -> Error {
+    Error::invalid(format!("keys: the dimension {:?} has no key; give one for each dimension", dimension.name()))
+}
+
+fn several() -> Error {
+    Error::invalid("keys: the policy has several dimensions; give a key for each, with its name")
+}

@@ -1,0 +1,140 @@
+//! Decisions over several keys, whose states may lie in several shards.
+
+#[cfg(not(loom))]
+use std::sync::MutexGuard;
+
+#[cfg(loom)]
+use loom::sync::MutexGuard;
+
+use std::vec::Vec;
+
+use super::shard::{Row, Shard};
+use super::table::Fingerprint;
+use super::{MemoryLimiter, lock};
+use crate::limiter::{Check, Refund, Settle};
+use crate::{Charge, Decision, Error, Keys, Policy, PolicyState, UnixMillis};
+
+/// The rows of one request, with their shards locked.
+struct Locked<'a> {
+    policy: &'a Policy,
+    /// In ascending order, so that two requests never wait for each other.
+    shards: Vec<(usize, MutexGuard<'a, Shard>)>,
+    /// For each dimension: its row, and the place of its shard among the locked ones.
+    rows: Vec<(Row, usize)>,
+    capacity: usize,
+    /// Stands for all keys together.
+    fingerprint: Fingerprint,
+}
+
+impl MemoryLimiter {
+    pub(super) fn decide_several(&self, check: Check<'_>) -> Result<Decision, Error> {
+        let mut locked = self.lock(check.policy, check.keys)?;
+        let Some(idempotency) = check.remembered() else { return Ok(locked.decide(&check)) };
+        let token = self.token(locked.fingerprint, idempotency.token);
+        if let Some(first) = locked.first().recall(token, &check, idempotency.ttl) {
+            return first;
+        }
+        let decision = locked.decide(&check);
+        let capacity = locked.capacity;
+        locked.first().remember(token, &check, idempotency.ttl, &decision, capacity);
+        Ok(decision)
+    }
+
+    pub(super) fn peek_several(&self, check: &Check<'_>) -> Result<Decision, Error> {
+        let locked = self.lock(check.policy, check.keys)?;
+        Ok(check.policy.peek(&locked.state(), check.now, check.cost))
+    }
+
+    pub(super) fn refund_several(&self, refund: &Refund<'_>) -> Result<(), Error> {
+        let Refund { policy, keys, charged_at, now, cost } = *refund;
+        self.lock(policy, keys)?.change(now, |state| policy.refund(state, charged_at, now, cost));
+        Ok(())
+    }
+
+    pub(super) fn settle_several(&self, settle: &Settle<'_>) -> Result<Decision, Error> {
+        let mut locked = self.lock(settle.policy, settle.keys)?;
+        let token = self.token(locked.fingerprint, settle.token);
+        let charge = locked.first().take_charge(token, settle)?;
+        if let Some(charge) = charge {
+            locked.settle(settle, &charge);
+        }
+        let standing = settle.policy.peek(&locked.state(), settle.now, 0);
+        Ok(standing.replayed(charge.is_none()))
+    }
+
+    pub(super) fn reset_several(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        let mut locked = self.lock(policy, keys)?;
+        for place in 0..locked.rows.len() {
+            let (row, shard) = locked.rows[place];
+            locked.shards[shard].1.reset(row.own);
+        }
+        Ok(())
+    }
+
+    fn lock<'a>(&'a self, policy: &'a Policy, keys: Keys<'_>) -> Result<Locked<'a>, Error> {
+        let group = policy.group().map(|group| Ok::<_, Error>((group, keys.of(group)?))).transpose()?;
+        let mut rows = Vec::with_capacity(policy.dimensions().len());
+        let mut fingerprint = 0;
+        for dimension in policy.dimensions() {
+            let key = keys.of(dimension)?;
+            let scope = group.filter(|(group, _)| *group != dimension).map(|(_, key)| key);
+            let (row, shard) = self.place(dimension, key, scope);
+            fingerprint = self.mix(fingerprint, row.own);
+            rows.push((row, shard));
+        }
+        let mut indices: Vec<usize> = rows.iter().map(|(_, shard)| *shard).collect();
+        indices.sort_unstable();
+        indices.dedup();
+        let shards: Vec<_> = indices.iter().map(|index| (*index, lock(&self.shards[*index].0))).collect();
+        for (_, shard) in &mut rows {
+            *shard = indices.binary_search(shard).unwrap_or_default();
+        }
+        Ok(Locked { policy, shards, rows, capacity: self.capacity, fingerprint })
+    }
+}
+
+impl Locked<'_> {
+    /// The shard that remembers the answers to tokens.
+    fn first(&mut self) -> &mut Shard {
+        &mut self.shards[self.rows[0].1].1
+    }
+
+    fn state(&self) -> PolicyState {
+        let mut parts = Vec::with_capacity(self.policy.quotas().len());
+        for (dimension, (row, shard)) in self.policy.dimensions().iter().zip(&self.rows) {
+            match self.shards[*shard].1.state(*row, self.capacity) {
+                Some(state) => parts.extend(state.0),
+                None => parts.extend(self.policy.initial_state().0.drain(dimension.quotas())),
+            }
+        }
+        PolicyState(parts)
+    }
+
+    fn decide(&mut self, check: &Check<'_>) -> Decision {
+        self.change(check.now, |state| check.policy.decide_as(state, check.now, check.cost, check.charge_id()))
+    }
+
+    fn settle(&mut self, settle: &Settle<'_>, charge: &Charge) {
+        let actual = settle.cost.unwrap_or(charge.cost);
+        self.change(settle.now, |state| settle.policy.settle(state, charge, settle.now, actual));
+    }
+
+    /// Changes the states of all rows, and stores those that have changed.
+    fn change<T>(&mut self, now: UnixMillis, change: impl FnOnce(&mut PolicyState) -> T) -> T {
+        let before = self.state();
+        let mut after = before.clone();
+        let answer = change(&mut after);
+        if after == before {
+            return answer;
+        }
+        let lasts = self.policy.expires_after(&after, now);
+        for (dimension, (row, shard)) in self.policy.dimensions().iter().zip(&self.rows) {
+            let part = &after.0[dimension.quotas()];
+            if before.0[dimension.quotas()] != *part {
+                let state = PolicyState(part.to_vec());
+                self.shards[*shard].1.store(*row, state, self.policy, now, lasts, self.capacity);
+            }
+        }
+        answer
+    }
+}

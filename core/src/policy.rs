@@ -1,0 +1,272 @@
+//! Policies, validated at construction.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write as _;
+
+use crate::dimension::Dimension;
+use crate::quota::{Quota, Rule, checked_name};
+use crate::{Error, Millis};
+
+/// One to eight quotas that are decided together, all or nothing. If one of them denies, none is charged.
+///
+/// ```
+/// use tidegate_core::{Millis, Policy, Quota};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// let policy = Policy::new("api", [
+///     Quota::token_bucket(20, 10, Millis::from_secs(1))?.named("burst")?,
+///     Quota::fixed_window(10_000, Millis::from_secs(86_400))?.named("daily")?,
+/// ])?;
+/// assert_eq!(policy.id(), "api:tb1000.fw86400000");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Dimensions
+/// Quotas may count by different keys: see [`Quota::by`]. They are still decided in one step, in one round trip.
+///
+/// A store that has to keep all that it decides on in one place, such as a Durable Object or a slot of a Redis cluster,
+/// needs to know which place: [`Policy::group_by`] names the dimension whose key selects it. The keys of the other dimensions
+/// are then counted for each group. Without a group, a policy of several dimensions needs a store that has everything in one
+/// place.
+///
+/// ```
+/// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// # pollster::block_on(async {
+/// let policy = Policy::new("api", [
+///     Quota::token_bucket(10, 10, Millis::from_secs(1))?.by("user")?,
+///     Quota::fixed_window(1_000, Millis::from_secs(60))?.by("tenant")?,
+/// ])?.group_by("tenant")?;
+/// let (limiter, now) = (MemoryLimiter::new(), UnixMillis::new(0));
+/// let (alice, bob, acme) = (Key::new("user:alice"), Key::new("user:bob"), Key::new("tenant:acme"));
+/// let by_alice = [("user", &alice), ("tenant", &acme)];
+/// assert!(limiter.check(Check::new(&policy, &by_alice, now).cost(10)).await?.is_allowed());
+/// // The denial of one user does not charge the tenant.
+/// let denied = limiter.check(Check::new(&policy, &by_alice, now)).await?;
+/// assert_eq!(policy.quotas()[denied.binding_index()].dimension(), "user");
+/// let by_bob = limiter.check(Check::new(&policy, &[("user", &bob), ("tenant", &acme)], now)).await?;
+/// assert_eq!(by_bob.quotas()[1].remaining(), Some(1_000 - 11));
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Policy {
+    name: Box<str>,
+    quotas: Box<[Quota]>,
+    dimensions: Box<[Dimension]>,
+    /// The dimension whose key selects where the others are counted.
+    group: Option<usize>,
+    charge_denied: bool,
+    has_slots: bool,
+    id: Box<str>,
+    /// The longest time that any charge has an effect.
+    #[cfg(feature = "std")]
+    retention: Millis,
+}
+
+impl Policy {
+    /// The largest number of quotas in a policy.
+    pub const MAX_QUOTAS: usize = 8;
+
+    /// Creates a policy. An unnamed quota gets the policy's name, followed by its position if there are several quotas.
+    ///
+    /// Quotas of one dimension are put side by side, in the order of each dimension's first quota. A concurrency limit that
+    /// returns the cost comes first, and a penalty is the last of its dimension, because they depend on the others.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for no quota or more than eight, two quotas of one name, a policy name that
+    /// is not 1 to 32 of the characters `a-z A-Z 0-9 - _ .`, a penalty without another quota of its dimension, two penalties
+    /// of one dimension, and two concurrency limits that return the cost.
+    pub fn new(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Result<Self, Error> {
+        Self::of(name, quotas.into_iter().collect())
+    }
+
+    fn of(name: &str, mut quotas: Vec<Quota>) -> Result<Self, Error> {
+        let policy_name = checked_name("name", name)?;
+        let count = quotas.len();
+        if count == 0 || count > Self::MAX_QUOTAS {
+            return Err(Error::invalid(format!(
+                "quotas: {count} is out of range; write 1 to {} quotas",
+                Self::MAX_QUOTAS
+            )));
+        }
+        for place in 0..count {
+            if quotas[place].is_unnamed() {
+                let name = if count == 1 { name.to_string() } else { format!("{name}-{}", place + 1) };
+                quotas[place].name_it(name);
+            }
+            if let Some(first) = quotas[..place].iter().position(|quota| quota.name() == quotas[place].name()) {
+                return Err(Error::invalid(format!(
+                    "quotas[{place}].name: {:?} is the name of quotas[{first}] already; write another",
+                    quotas[place].name()
+                )));
+            }
+            fits_beside(&quotas, place)?;
+        }
+        let quotas = sorted(quotas);
+        let dimensions: Box<[Dimension]> = quotas
+            .chunk_by(|a, b| a.dimension() == b.dimension())
+            .scan(0, |first, quotas| {
+                *first += quotas.len();
+                Some(Dimension::new(name, *first - quotas.len(), quotas))
+            })
+            .collect();
+        let mut id = String::new();
+        for dimension in &dimensions {
+            let separator = if id.is_empty() { "" } else { "+" };
+            let _ = write!(id, "{separator}{}", dimension.id());
+        }
+        Ok(Self {
+            name: policy_name,
+            #[cfg(feature = "std")]
+            retention: quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default(),
+            dimensions,
+            group: None,
+            charge_denied: false,
+            has_slots: quotas.iter().any(|quota| matches!(quota.rule(), Rule::Concurrency(_))),
+            quotas: quotas.into(),
+            id: id.into(),
+        })
+    }
+
+    /// Sets whether denied requests are charged, so that a client that keeps retrying stays denied. Off by default.
+    ///
+    /// A denied request is then charged like an admitted one, up to each quota's limit. A request that is
+    /// [`NeverAdmissible`](crate::Status::NeverAdmissible) is never charged.
+    #[must_use]
+    pub fn charge_denied(mut self, yes: bool) -> Self {
+        self.charge_denied = yes;
+        self
+    }
+
+    /// Names the dimension whose key selects where all others are counted; see [Dimensions](Self#dimensions).
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) if no quota counts by this dimension.
+    pub fn group_by(mut self, dimension: &str) -> Result<Self, Error> {
+        let found = self.dimensions.iter().position(|known| known.name() == dimension);
+        self.group = Some(found.ok_or_else(|| {
+            Error::invalid(format!("group_by: no quota counts by {dimension:?}; write the dimension of one"))
+        })?);
+        Ok(self)
+    }
+
+    /// The policy's name.
+    #[must_use]
+    pub const fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The quotas; see [`Policy::new`] for their order.
+    #[must_use]
+    pub fn quotas(&self) -> &[Quota] {
+        &self.quotas
+    }
+
+    /// The dimensions, in the order of the quotas.
+    #[must_use]
+    pub fn dimensions(&self) -> &[Dimension] {
+        &self.dimensions
+    }
+
+    /// The dimension of [`Policy::group_by`].
+    #[must_use]
+    pub fn group(&self) -> Option<&Dimension> {
+        self.group.map(|place| &self.dimensions[place])
+    }
+
+    /// Whether denied requests are charged.
+    #[must_use]
+    pub const fn charges_denied(&self) -> bool {
+        self.charge_denied
+    }
+
+    /// The policy's name and its shape. It changes with an algorithm, a window, a bucket's period or a dimension, because the
+    /// stored counts then change their meaning. It does not change with a limit, so that a new limit keeps the usage.
+    #[must_use]
+    pub const fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether a quota counts the requests in flight.
+    #[must_use]
+    pub const fn has_slots(&self) -> bool {
+        self.has_slots
+    }
+
+    /// The concurrency limit that returns the cost of requests whose slots expire. It is the first quota.
+    pub(crate) fn returns_cost(&self) -> bool {
+        returns_cost(&self.quotas[0])
+    }
+
+    /// Whether a denial may change the state.
+    pub(crate) fn has_penalty(&self) -> bool {
+        self.quotas.iter().any(is_penalty)
+    }
+
+    /// The longest lifetime of a slot.
+    pub(crate) fn longest_slot(&self) -> Millis {
+        let slots = self.quotas.iter().filter(|quota| matches!(quota.rule(), Rule::Concurrency(_)));
+        slots.map(|quota| quota.rule().window()).max().unwrap_or_default()
+    }
+
+    /// The longest time from a key's last request until it is unused, with the current limits.
+    #[cfg(feature = "std")]
+    pub(crate) const fn retention(&self) -> Millis {
+        self.retention
+    }
+}
+
+fn returns_cost(quota: &Quota) -> bool {
+    matches!(quota.rule(), Rule::Concurrency(rule) if rule.returns())
+}
+
+fn is_penalty(quota: &Quota) -> bool {
+    matches!(quota.rule(), Rule::Penalty(_))
+}
+
+/// Checks the quotas that depend on others.
+fn fits_beside(quotas: &[Quota], place: usize) -> Result<(), Error> {
+    let quota = &quotas[place];
+    if returns_cost(quota)
+        && let Some(first) = quotas[..place].iter().position(returns_cost)
+    {
+        return Err(Error::invalid(format!(
+            "quotas[{place}].returns_cost: quotas[{first}] returns the cost already; leave this out"
+        )));
+    }
+    if !is_penalty(quota) {
+        return Ok(());
+    }
+    let beside = |other: &&Quota| other.dimension() == quota.dimension();
+    if quotas.iter().filter(beside).all(is_penalty) {
+        return Err(Error::invalid(format!(
+            "quotas[{place}]: a penalty counts the denials of other quotas, and its dimension has none; write one"
+        )));
+    }
+    if quotas[..place].iter().filter(beside).any(is_penalty) {
+        return Err(Error::invalid(format!("quotas[{place}]: its dimension has a penalty already; leave this out")));
+    }
+    Ok(())
+}
+
+/// The quotas in the order in which they are decided.
+fn sorted(mut quotas: Vec<Quota>) -> Vec<Quota> {
+    if let Some(place) = quotas.iter().position(returns_cost) {
+        let first = quotas.remove(place);
+        quotas.insert(0, first);
+    }
+    let mut names: Vec<Box<str>> = Vec::new();
+    for quota in &quotas {
+        if !names.iter().any(|name| **name == *quota.dimension()) {
+            names.push(quota.dimension().into());
+        }
+    }
+    let place = |quota: &Quota| names.iter().position(|name| **name == *quota.dimension());
+    quotas.sort_by_key(|quota| (place(quota), is_penalty(quota)));
+    quotas
+}
