@@ -198,16 +198,6 @@ impl Policy {
         self.has_slots
     }
 
-    /// The concurrency limit that returns the cost of requests whose slots expire. It is the first quota.
-    pub(crate) fn returns_cost(&self) -> bool {
-        returns_cost(&self.quotas[0])
-    }
-
-    /// Whether a denial may change the state.
-    pub(crate) fn has_penalty(&self) -> bool {
-        self.quotas.iter().any(is_penalty)
-    }
-
     /// The longest lifetime of a slot.
     pub(crate) fn longest_slot(&self) -> Millis {
         let slots = self.quotas.iter().filter(|quota| matches!(quota.rule(), Rule::Concurrency(_)));

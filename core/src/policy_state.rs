@@ -202,8 +202,9 @@ impl Policy {
 
     /// Decides on a request of `cost` at `now`, and charges all quotas if all of them admit it.
     ///
-    /// A denied request leaves the state as it is, unless the policy [charges denials](Policy::charge_denied), or the
-    /// state lies more than [`MAX_CLOCK_SKEW`] ahead of `now`, to which it is then moved back. A store must keep the state
+    /// A denied request leaves the state as it is, unless the policy [charges denials](Policy::charge_denied) or has a
+    /// penalty, a slot has expired whose cost is returned, or the state lies more than
+    /// [`MAX_CLOCK_SKEW`](crate::MAX_CLOCK_SKEW) ahead of `now`, to which it is then moved back. A store must keep the state
     /// whenever it has changed.
     ///
     /// A `cost` of 0 charges nothing and is admitted unless a quota is over its limit.
@@ -242,20 +243,7 @@ impl Policy {
     #[must_use]
     pub fn decide_as(&self, state: &mut PolicyState, now: UnixMillis, cost: u64, id: ChargeId) -> Decision {
         self.move_back(state, now);
-        if self.returns_cost() {
-            // Kept only if the request is charged: until then, every decision returns the cost again.
-            let mut returned = state.clone();
-            self.return_expired(&mut returned, now);
-            let decision = self.decide_at(&mut returned, now, cost, id);
-            if decision.is_allowed() || self.charges_denied() || self.has_penalty() {
-                *state = returned;
-            }
-            return decision;
-        }
-        self.decide_at(state, now, cost, id)
-    }
-
-    fn decide_at(&self, state: &mut PolicyState, now: UnixMillis, cost: u64, id: ChargeId) -> Decision {
+        self.return_expired(state, now);
         let mut answer = self.ask(state, now, cost);
         let charged_denial = self.charges_denied() && answer.status == Status::Denied;
         let punished = answer.status == Status::Denied && self.punish(state, now, cost);
@@ -295,13 +283,13 @@ impl Policy {
 
     /// Returns the cost of requests whose slots have expired to the other quotas, if the policy says so.
     fn return_expired(&self, state: &mut PolicyState, now: UnixMillis) {
-        let (Rule::Concurrency(rule), [QuotaState::Slots(slots), others @ ..]) =
-            (self.quotas()[0].rule(), &mut state.0[..])
-        else {
+        let ([first, quotas @ ..], [slots, states @ ..]) = (self.quotas(), &mut state.0[..]) else { return };
+        let (Rule::Concurrency(rule), QuotaState::Slots(slots)) = (first.rule(), slots) else { return };
+        if !rule.returns() {
             return;
-        };
+        }
         for slot in rule.expired(slots, now) {
-            for (quota, state) in self.quotas()[1..].iter().zip(others.iter_mut()) {
+            for (quota, state) in quotas.iter().zip(states.iter_mut()) {
                 quota.rule().refund(state, slot.at, now, slot.cost);
             }
         }
@@ -313,9 +301,7 @@ impl Policy {
     pub fn peek(&self, state: &PolicyState, now: UnixMillis, cost: u64) -> Decision {
         let mut state = state.clone();
         self.move_back(&mut state, now);
-        if self.returns_cost() {
-            self.return_expired(&mut state, now);
-        }
+        self.return_expired(&mut state, now);
         self.explain(&state, now, &self.ask(&state, now, cost))
     }
 
@@ -363,9 +349,7 @@ impl Policy {
     /// ```
     pub fn settle(&self, state: &mut PolicyState, charge: &Charge, now: UnixMillis, actual: u64) {
         self.move_back(state, now);
-        if self.returns_cost() {
-            self.return_expired(state, now);
-        }
+        self.return_expired(state, now);
         let mut charged = charge.cost;
         for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
             if let (Rule::Concurrency(rule), QuotaState::Slots(slots)) = (quota.rule(), state)

@@ -1,13 +1,15 @@
--- One decision in one step: reads the state of a key, decides as tidegate-core does, and writes the state back.
+-- One decision in one step: reads the states of its keys, decides as tidegate-core does, and writes the states back.
 --
--- KEYS[1]  the state: one part for each quota, `<kind>1 <numbers>;` (1 is the version of the format)
+-- KEYS     a state for each dimension: one part for each quota, `<kind>1 <numbers>;` (1 is the version of the format)
 --            tb1 <level> <at>;   lb1 <level> <at>;   fw1 <start> <used>;   sw1 <start> <previous> <current>;
---            sl1 <at>:<units> <at>:<units> ...;
--- KEYS[2]  the first answer to a check with an idempotency token; it begins with `s` once the charge is settled
--- ARGV     mode, now, cost, ttl_min, then four for each quota: kind, limit, unit, refill
---            mode  c check, d check that charges denials, p peek, r refund, s settle the charge of KEYS[2] to `cost`
+--            sl1 <at>:<units> <at>:<units> ...;   cc1 <id>:<at>:<cost> <id>:<at>:<cost> ...;   pn1 <violations> <until>;
+--          then, for a token: the first answer to a check with an idempotency token; it begins with `s` once the charge is settled
+-- ARGV     mode, now, cost, ttl_min, then four for each quota: kind, and its three parameters
+--            mode  c check, d check that charges denials, p peek, r refund, s settle the charge of the token to `cost`,
+--                  or `-` for what was charged; then, for several dimensions, the number of quotas of each, one digit each
 --            now   the caller's clock, or `server` for the clock of this server
---          last, for a token: how long to keep the answer; for a refund: when the cost was charged
+--          last, for a check with a token: how long to keep the answer, and the id of the charge; for a settlement: the
+--          id; for a refund: when the cost was charged
 -- Answers  `a` (admitted), `d` (denied) or `r` (admitted before, or settled before), then `@<now> <cost> ` if the caller
 --          cannot know them, then the previous state; after a settlement, the new one.
 --          Nothing is written after an error: CORRUPT for a state that this policy cannot have written by now, REUSED for
@@ -27,14 +29,20 @@ local MAX_LOG, MAX_DEBT = 4294967295, 31536000000
 -- One minute (MAX_CLOCK_SKEW) and 20 years, as in the core.
 local MAX_SKEW, IMPLAUSIBLE_AFTER = 60000, 630720000000
 
-local mode, now, cost, ttl_min = ARGV[1], ARGV[2], ARGV[3] + 0, ARGV[4] + 0
+local mode, now, cost, ttl_min = ARGV[1], ARGV[2], ARGV[3], ARGV[4] + 0
 local now_text = now
 local quotas_end = #ARGV - #ARGV % 4
-local refund, overdraw, charged_at = mode == 'r', false, 0
+local rows, counts = 1, nil
+if #mode > 1 then
+  mode, counts = string.sub(mode, 1, 1), string.sub(mode, 2)
+  rows = #counts
+end
+
+local refund, overdraw, charged_at, actual = mode == 'r', false, 0, nil
 if refund then
   charged_at = ARGV[quotas_end + 1] + 0
 end
-local once, settle = KEYS[2], mode == 's'
+local once, settle = KEYS[rows + 1], mode == 's'
 local first
 if once then
   first = redis.call('GET', once)
@@ -44,23 +52,49 @@ if once then
       return redis.error_reply('CORRUPT first answer')
     end
     if not settle then
-      if charged ~= ARGV[3] then
-        return redis.error_reply('REUSED by a check of cost ' .. ARGV[3])
+      if charged ~= cost then
+        return redis.error_reply('REUSED by a check of cost ' .. cost)
       end
       return 'r' .. string.sub(first, 2)
+    end
+    if cost == '-' then
+      cost = charged
     end
     if mark == 's' then
       mode = 'p'
     else
-      cost = cost - charged
-      refund, overdraw, charged_at = cost <= 0, cost > 0, at + 0
-      cost = math.abs(cost)
+      actual, charged_at = cost + 0, at + 0
+      refund, overdraw = actual <= charged + 0, actual > charged + 0
+      cost = math.abs(actual - charged)
     end
   elseif settle then
     return redis.error_reply('UNKNOWN charge')
   end
 end
+cost = cost + 0
 local stored = redis.call('GET', KEYS[1])
+
+-- Several states are decided on as one text. A row that does not exist yet counts as unused.
+local all
+if rows > 1 then
+  local unused = { tb = '1 0 0;', lb = '1 0 0;', fw = '1 0 0;', sw = '1 0 0 0;', sl = '1;', cc = '1;', pn = '1 0 0;' }
+  local any, quota = stored, 5
+  all = {}
+  for row = 1, rows do
+    local text, count = row == 1 and stored or row > 1 and redis.call('GET', KEYS[row]), string.sub(counts, row, row) + 0
+    any = any or text
+    if not text then
+      text = ''
+      for i = quota, quota + 4 * count - 1, 4 do
+        text = text .. ARGV[i] .. (unused[ARGV[i]] or ';')
+      end
+    elseif select(2, string.gsub(text, ';', ';')) ~= count then
+      return redis.error_reply('CORRUPT row ' .. row)
+    end
+    all[row], quota = text, quota + 4 * count
+  end
+  stored = any and table.concat(all)
+end
 
 local answer = stored or ''
 if now == 'server' then
@@ -83,16 +117,31 @@ local peek, charge_denied = mode == 'p', mode == 'd'
 local fits, never, used_at_all, moved
 local after, place, life
 local admitted
+-- Costs to return, each with the time of its charge. Which penalties count a violation. Whether a slot may be taken. Whether
+-- a quota keeps its state unless one of these changes it.
+local returns, violated, takes, keeps = nil, nil, true, false
 
 for pass = 1, 2 do
   fits, never, used_at_all, moved = true, false, false, false
   after, place, life = '', 1, ttl_min
+  -- Where the next dimension begins, and whether an earlier one denies.
+  local row, next_row, denied = 1, counts and 5 + 4 * string.sub(counts, 1, 1), false
+  returns = refund and { { charged_at, cost } } or nil
 
   for i = 5, quotas_end, 4 do
     local kind, limit, unit = ARGV[i], ARGV[i + 1] + 0, ARGV[i + 2] + 0
     local unused_after = 0
-    if cost > limit then
+    local from, length, was_moved
+    if keeps then
+      from, length, was_moved, moved = place, #after, moved, false
+    end
+    if cost > limit and kind ~= 'cc' and kind ~= 'pn' then
       never = true
+    end
+    if i == next_row then
+      row = row + 1
+      next_row = i + 4 * string.sub(counts, row, row)
+      denied, fits = denied or not fits, true
     end
 
     if kind == 'tb' or kind == 'lb' then
@@ -117,6 +166,13 @@ for pass = 1, 2 do
         end
         at, at_text = now, now_text
       end
+      if returns then
+        for _, charge in ipairs(returns) do
+          -- The level drained since then may have been this charge. Only the rest is surely still in the bucket.
+          local due = charge[2] * unit - math.max(at - charge[1], 0) * refill
+          level = math.max(level - math.max(due, 0), 0)
+        end
+      end
       if not refund then
         local charged = level + cost * unit
         if charged > full then
@@ -124,10 +180,6 @@ for pass = 1, 2 do
           charged = math.max(level, overdraw and math.min(charged, MAX_UNITS, full + MAX_DEBT * refill) or full)
         end
         level = charged
-      else
-        -- The level drained since then may have been this charge. Only the rest is surely still in the bucket.
-        local due = cost * unit - math.max(at - charged_at, 0) * refill
-        level = math.max(level - math.max(due, 0), 0)
       end
       if level > 0 then
         -- The level is as of `at`, and drains from then on.
@@ -153,6 +205,13 @@ for pass = 1, 2 do
         start, moved = latest - latest % unit, true
         start_text = format('%.0f', start)
       end
+      if returns then
+        for _, charge in ipairs(returns) do
+          if charge[1] - charge[1] % unit == start then
+            used = math.max(used - charge[2], 0)
+          end
+        end
+      end
       if not refund then
         local charged = used + cost
         if charged > limit then
@@ -160,8 +219,6 @@ for pass = 1, 2 do
           charged = math.max(used, overdraw and math.min(charged, math.floor(MAX_UNITS / unit)) or limit)
         end
         used = charged
-      elseif charged_at - charged_at % unit == start then
-        used = math.max(used - cost, 0)
       end
       if used > 0 then
         unused_after = start + unit - now
@@ -188,19 +245,22 @@ for pass = 1, 2 do
         start_text = format('%.0f', start)
       end
       local left = unit - math.max(now - start, 0)
+      if returns then
+        for _, charge in ipairs(returns) do
+          local charged_in = charge[1] - charge[1] % unit
+          if charged_in == start then
+            used = math.max(used - charge[2], 0)
+          elseif start - charged_in == unit then
+            previous = math.max(previous - charge[2], 0)
+          end
+        end
+      end
       if not refund then
         local charged = used + cost
         if previous * left + charged * unit > limit * unit then
           fits = false
         end
         used = math.max(used, math.min(charged, overdraw and math.floor(MAX_UNITS / unit) or limit))
-      else
-        local charged_in = charged_at - charged_at % unit
-        if charged_in == start then
-          used = math.max(used - cost, 0)
-        elseif start - charged_in == unit then
-          previous = math.max(previous - cost, 0)
-        end
       end
       if used > 0 then
         unused_after = math.max(start - now, 0) + left + unit
@@ -244,13 +304,17 @@ for pass = 1, 2 do
         instant = ats[count]
       end
       local oldest, newest = 1, nil
-      if refund then
-        for entry = 1, count do
-          if ats[entry] == charged_at then
-            units[entry] = math.max(units[entry] - cost, 0)
+      if returns then
+        for _, charge in ipairs(returns) do
+          for entry = 1, count do
+            if ats[entry] == charge[1] then
+              local part = math.min(units[entry], charge[2])
+              units[entry], sum = units[entry] - part, sum - part
+            end
           end
         end
-      else
+      end
+      if not refund then
         while oldest <= count and instant - ats[oldest] >= unit do
           sum, oldest = sum - units[oldest], oldest + 1
         end
@@ -292,10 +356,133 @@ for pass = 1, 2 do
       end
       after = after .. table.concat(parts) .. ';'
 
+    elseif kind == 'cc' then
+      local ids, ats, costs, count = {}, {}, {}, 0
+      if stored then
+        place = match(stored, '^cc1()', place)
+        while place do
+          local id, at, charged, rest = match(stored, '^ (%x+):(%d+):(%d+)()', place)
+          if not id then
+            break
+          end
+          at, charged, place = at + 0, charged + 0, rest
+          if at > implausible or charged > MAX_UNITS or count > 0 and at < ats[count] then
+            return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
+          end
+          count = count + 1
+          ids[count], ats[count], costs[count] = id, at, charged
+        end
+        place = place and match(stored, '^;()', place)
+        if not place or count > 1000 then
+          return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
+        end
+      end
+      for slot = count, 1, -1 do
+        if ats[slot] <= latest then
+          break
+        end
+        ats[slot], moved = latest, true
+      end
+      local instant = count > 0 and math.max(ats[count], now) or now
+      local oldest, from, returns_cost = 1, 1, ARGV[i + 3] == '1' and mode ~= 'r'
+      while oldest <= count and instant - ats[oldest] >= unit do
+        if returns_cost then
+          returns, moved = returns or {}, true
+          table.insert(returns, refund and #returns or #returns + 1, { ats[oldest], costs[oldest] })
+        end
+        oldest = oldest + 1
+      end
+      if returns_cost then
+        from = oldest
+      end
+      if actual then
+        local held
+        for slot = oldest, count do
+          if ids[slot] == ARGV[quotas_end + 1] then
+            held = slot
+            break
+          end
+        end
+        if held then
+          table.remove(ids, held)
+          table.remove(ats, held)
+          table.remove(costs, held)
+          count = count - 1
+        elseif returns_cost then
+          -- The cost was returned when the slot expired.
+          if refund then
+            table.remove(returns)
+          end
+          refund, overdraw, cost = actual == 0, actual > 0, actual
+        end
+      elseif not refund then
+        if count - oldest + 1 + math.min(cost, 1) > limit then
+          fits = false
+        elseif cost > 0 and takes then
+          count, from = count + 1, oldest
+          ids[count], ats[count], costs[count] = ARGV[quotas_end + 2] or '0000000000000000', instant, cost
+        end
+      end
+      local parts = { 'cc1' }
+      for slot = from, count do
+        parts[#parts + 1] = ' ' .. ids[slot] .. format(':%.0f:%.0f', ats[slot], costs[slot])
+      end
+      if count > 0 and ats[count] + unit > now then
+        unused_after = ats[count] + unit - now
+      end
+      after = after .. table.concat(parts) .. ';'
+
+    elseif kind == 'pn' then
+      local cap, factor, strikes, ends = limit, ARGV[i + 3] + 0, 0, 0
+      if stored then
+        strikes, ends, place = match(stored, '^pn1 (%d+) (%d+);()', place)
+        if place then
+          strikes, ends = strikes + 0, ends + 0
+        end
+        if not place or strikes > 64 or ends > implausible then
+          return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
+        end
+      end
+      local block = strikes > 0 and unit or 0
+      for _ = 2, strikes do
+        block = math.min(block * factor, cap)
+      end
+      -- A clock that stepped back does not make a block longer.
+      local latest_end = math.min(now + math.min(block, cap), MAX_INSTANT)
+      if ends > latest_end then
+        ends, moved = latest_end, true
+      end
+      if ends > now then
+        fits = false
+      elseif violated and violated[i] then
+        local most = 1
+        block = unit
+        while factor > 1 and block < cap do
+          block, most = block * factor, most + 1
+        end
+        strikes = math.min(math.max(strikes - math.floor((now - ends) / cap), 0) + 1, most)
+        block = unit
+        for _ = 2, strikes do
+          block = math.min(block * factor, cap)
+        end
+        ends = math.min(now + math.min(block, cap), MAX_INSTANT)
+      elseif not fits and pass == 1 then
+        violated = violated or {}
+        violated[i] = true
+      end
+      unused_after = math.max(ends + strikes * cap - now, 0)
+      after = after .. format('pn1 %d %.0f;', strikes, ends)
+
     else
       return redis.error_reply('ERR unknown kind of quota: ' .. kind)
     end
 
+    if keeps then
+      if stored and not (moved or returns or violated and violated[i]) then
+        after = string.sub(after, 1, length) .. string.sub(stored, from, place - 1)
+      end
+      moved = moved or was_moved
+    end
     if unused_after > 0 then
       used_at_all = true
       if unused_after > life then
@@ -308,14 +495,24 @@ for pass = 1, 2 do
     return redis.error_reply('CORRUPT more than the policy has')
   end
 
-  if pass == 1 then
-    admitted = fits
-  end
-  -- A denial charges nothing. But a state that was moved back must be written, which the second pass does at cost 0.
-  if not moved or refund or overdraw or peek or fits or charge_denied and not never then
+  fits = fits and not denied
+  if pass == 2 or refund or overdraw or peek or fits then
+    admitted = pass == 1 and fits
     break
   end
-  cost = 0
+  -- A denial charges nothing, unless the policy says so, and takes no slot. It may count as a violation. A state that was
+  -- moved back is written in any case.
+  if never then
+    violated = nil
+  end
+  local charges = charge_denied and not never
+  if not (charges or violated or moved) then
+    break
+  end
+  if not charges then
+    cost, keeps = 0, true
+  end
+  takes = false
 end
 
 local write = false
@@ -324,18 +521,35 @@ if overdraw then
 elseif refund then
   write = stored
 elseif not peek then
-  write = moved or fits or charge_denied and not never
+  write = admitted or moved or violated or charge_denied and not never
 end
 -- A key without a state that is still unused needs none.
 if write and (stored or used_at_all) then
-  redis.call('SET', KEYS[1], after, 'PX', format(life < 2147483648 and '%d' or '%.0f', life))
+  local px = format(life < 2147483648 and '%d' or '%.0f', life)
+  if all then
+    -- Each part ends with a semicolon.
+    local start = 1
+    for row = 1, rows do
+      local ends = start
+      for _ = 1, string.sub(counts, row, row) do
+        ends = string.find(after, ';', ends, true) + 1
+      end
+      local text = string.sub(after, start, ends - 1)
+      if text ~= all[row] then
+        redis.call('SET', KEYS[row], text, 'PX', px)
+      end
+      start = ends
+    end
+  else
+    redis.call('SET', KEYS[1], after, 'PX', px)
+  end
 end
 
 if settle then
   if not peek then
     redis.call('SET', once, 's' .. string.sub(first, 2), 'KEEPTTL')
   end
-  return (peek and 'r@' or 'a@') .. now_text .. ' ' .. ARGV[3] .. ' ' .. (write and after or stored or '')
+  return (peek and 'r@' or 'a@') .. now_text .. ' 0 ' .. (write and after or stored or '')
 end
 
 answer = (admitted and 'a' or 'd') .. answer

@@ -3,10 +3,10 @@
 use std::future::Future;
 
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
-use tidegate_core::{Capabilities, Error, ErrorKind, Key, MaybeSend, MaybeSync, Millis, Policy};
+use tidegate_core::{Capabilities, Error, ErrorKind, Keys, MaybeSend, MaybeSync, Millis, Policy};
 
 use crate::answered::answered;
-use crate::script::{Call, SCRIPT, SCRIPT_SHA1, state_key};
+use crate::script::{Call, SCRIPT, SCRIPT_SHA1, state_keys};
 use crate::settings::Clock;
 
 /// A connection to a Redis server, on hosts that bring their own Redis client.
@@ -116,15 +116,15 @@ impl<C: Connection> Atomic for RedisOver<C> {
         }
         match answer {
             Answer::Text(bytes) => call.answer(&bytes),
-            other => Err(unexpected(&other, &call.key)),
+            other => Err(unexpected(&other, &call.keys[0])),
         }
     }
 
-    async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        let key = state_key(policy, key);
-        match self.connection.send("DEL", vec![key.clone()]).await? {
+    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        let keys = state_keys(policy, keys)?.rows;
+        match self.connection.send("DEL", keys.clone()).await? {
             Answer::Integer(_) => Ok(()),
-            other => Err(unexpected(&other, &key)),
+            other => Err(unexpected(&other, &keys[0])),
         }
     }
 }

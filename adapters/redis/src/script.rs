@@ -2,7 +2,7 @@
 
 use tidegate_core::internal::sha256;
 use tidegate_core::store::{Applied, Operation};
-use tidegate_core::{Check, Error, ErrorKind, Key, Millis, Policy, UnixMillis};
+use tidegate_core::{ChargeId, Error, ErrorKind, Keys, Millis, Policy, Settle, UnixMillis};
 
 use crate::state;
 
@@ -11,7 +11,7 @@ use crate::state;
 pub const SCRIPT: &str = LOCKING_SCRIPT.split_at(FLAG.len()).1;
 
 /// The SHA-1 of [`SCRIPT`], for `EVALSHA`.
-pub const SCRIPT_SHA1: &str = "fa6ea161e9211c51815d5759021001bb4a7004b7";
+pub const SCRIPT_SHA1: &str = "05dd8fbcc6d7ce0abe86e2ee07533d399c703611";
 
 /// [`SCRIPT`] under Upstash's flag: it then locks the keys that it is given, and not the whole database
 /// (<https://upstash.com/docs/redis/features/key-locking>). Stock Redis rejects the flag.
@@ -21,7 +21,7 @@ pub const LOCKING_SCRIPT: &str = match str::from_utf8(&BARE) {
 };
 
 /// The SHA-1 of [`LOCKING_SCRIPT`].
-pub const LOCKING_SCRIPT_SHA1: &str = "87af74ced6fbbbed4439ff82396eac80752a766d";
+pub const LOCKING_SCRIPT_SHA1: &str = "8849d5495e73b6820d4e175026c57bb4a7135447";
 
 const FLAG: &str = "#!lua flags=allow-key-locking\n";
 
@@ -63,8 +63,8 @@ pub(crate) struct Call<'a> {
     /// Whether the server's clock decides.
     server_clock: bool,
     ttl_min: Millis,
-    /// The state's key.
-    pub(crate) key: String,
+    /// The keys of the states, one for each dimension.
+    pub(crate) keys: Vec<String>,
     /// The key of the first answer to an idempotency token.
     pub(crate) once: Option<String>,
 }
@@ -81,35 +81,43 @@ impl<'a> Call<'a> {
             Operation::Settle(_) => "s",
             _ => return Err(Error::new(ErrorKind::Unsupported, "the script does not know this operation")),
         };
-        let key = state_key(operation.policy(), operation.key());
-        let mut call = Self { operation, mode, server_clock, ttl_min, once: None, key };
+        let names = state_keys(operation.policy(), operation.keys())?;
         let token = match operation {
             Operation::Check(check) => check.idempotency.map(|idempotency| idempotency.token),
             Operation::Settle(settle) => Some(settle.token),
             _ => None,
         };
-        call.once = token.map(|token| once_key(&call.key, token));
-        Ok(call)
+        let once = token.map(|token| once_key(&names, token));
+        Ok(Self { operation, mode, server_clock, ttl_min, keys: names.rows, once })
     }
 
     /// Passes each word of the command in order: its `name`, the `script` or its SHA-1, the keys and `ARGV`.
     pub(crate) fn words(&self, name: &str, script: &str, mut give: impl FnMut(&str)) {
         give(name);
         give(script);
-        give(if self.once.is_some() { "2" } else { "1" });
-        give(&self.key);
-        if let Some(once) = &self.once {
-            give(once);
-        }
         let mut digits = itoa::Buffer::new();
         let mut number = |value: u64, give: &mut dyn FnMut(&str)| give(digits.format(value));
-        give(self.mode);
+        number((self.keys.len() + usize::from(self.once.is_some())) as u64, &mut give);
+        for key in self.keys.iter().chain(&self.once) {
+            give(key);
+        }
+        match self.operation.policy().dimensions() {
+            [_] => give(self.mode),
+            dimensions => {
+                let counts = dimensions.iter().map(|dimension| dimension.quotas().len().to_string());
+                give(&std::iter::once(self.mode.to_string()).chain(counts).collect::<String>());
+            }
+        }
         if self.server_clock {
             give("server");
         } else {
             number(self.operation.now().get(), &mut give);
         }
-        number(self.operation.cost(), &mut give);
+        match self.operation {
+            Operation::Settle(Settle { cost: None, .. }) => give("-"),
+            Operation::Settle(Settle { cost: Some(cost), .. }) => number(cost, &mut give),
+            _ => number(self.operation.cost(), &mut give),
+        }
         number(ttl(self.ttl_min), &mut give);
         for quota in self.operation.policy().quotas() {
             give(quota.rule().code());
@@ -119,17 +127,27 @@ impl<'a> Call<'a> {
         }
         match self.operation {
             Operation::Refund(refund) => number(refund.charged_at.get(), &mut give),
-            Operation::Check(Check { idempotency: Some(idempotency), .. }) => {
-                number(ttl(idempotency.ttl), &mut give);
+            Operation::Check(check) => {
+                if let Some(idempotency) = check.remembered() {
+                    number(ttl(idempotency.ttl), &mut give);
+                    self.give_id(check.charge_id(), &mut give);
+                }
             }
+            Operation::Settle(settle) => self.give_id(settle.charge_id(), &mut give),
             _ => {}
+        }
+    }
+
+    fn give_id(&self, id: ChargeId, give: &mut dyn FnMut(&str)) {
+        if self.operation.policy().has_slots() {
+            give(&id.to_string());
         }
     }
 
     /// The most words that [`Call::words`] passes.
     #[cfg(feature = "resp")]
     pub(crate) fn word_count(&self) -> usize {
-        5 + 4 + 4 * self.operation.policy().quotas().len() + 1
+        4 + self.keys.len() + 4 + 4 * self.operation.policy().quotas().len() + 2
     }
 
     /// Reads the script's answer.
@@ -160,21 +178,38 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The key of a state: the core's storage key in braces, which put it into one cluster slot with [`once_key`].
-pub(crate) fn state_key(policy: &Policy, key: &Key) -> String {
-    let mut name = key.storage_key(policy);
-    name.insert(0, '{');
-    name.push('}');
-    name
+/// The names of what is stored for one request.
+pub(crate) struct Names {
+    /// The part in braces, which puts all into one cluster slot.
+    tag: String,
+    /// The key of each dimension's state.
+    pub(crate) rows: Vec<String>,
 }
 
-/// The key of a token's first answer. Its length is bounded, whatever the token's length.
-fn once_key(state_key: &str, token: &str) -> String {
+/// The keys of the states: the core's storage keys, whose common start is in braces.
+pub(crate) fn state_keys(policy: &Policy, keys: Keys<'_>) -> Result<Names, Error> {
+    let names = keys.storage_keys(policy)?;
+    let place = names.place();
+    let braced = |row: &String| match place {
+        Some(place) => format!("{{{place}}}{}", &row[place.len()..]),
+        None => format!("{{{row}}}"),
+    };
+    let tag = place.unwrap_or(&names.rows()[0]);
+    Ok(Names { tag: format!("{{{tag}}}"), rows: names.rows().iter().map(braced).collect() })
+}
+
+/// The key of a token's first answer. Its length is bounded, whatever the token's length. For several dimensions, it depends
+/// on all keys.
+fn once_key(names: &Names, token: &str) -> String {
     use std::fmt::Write as _;
-    let mut name = String::with_capacity(state_key.len() + 38);
-    name.push_str(state_key);
+    let hash = match &names.rows[..] {
+        [_] => sha256(token.as_bytes()),
+        rows => sha256(format!("{}\n{token}", rows.join("\n")).as_bytes()),
+    };
+    let mut name = String::with_capacity(names.tag.len() + 38);
+    name.push_str(&names.tag);
     name.push_str(":once:");
-    for byte in &sha256(token.as_bytes())[..16] {
+    for byte in &hash[..16] {
         let _ = write!(name, "{byte:02x}");
     }
     name

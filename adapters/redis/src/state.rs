@@ -6,11 +6,15 @@
 //! | `sw1 <start> <previous> <current>;` | sliding window |
 //! | `sl1 <at>:<units> <at>:<units> …;` | sliding log |
 //! | `tb1 <level> <at>;`, `lb1 <level> <at>;` | token bucket, leaky bucket |
+//! | `cc1 <id>:<at>:<cost> <id>:<at>:<cost> …;` | concurrency limit |
+//! | `pn1 <violations> <until>;` | penalty |
 //!
 //! The digit is the version of the format. Only the script writes it.
 
-use tidegate_core::algorithm::{BucketState, LogEntry, LogState, SlidingState, WindowState};
-use tidegate_core::{Error, ErrorKind, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use tidegate_core::algorithm::{
+    BucketState, LogEntry, LogState, PenaltyState, SlidingState, Slot, SlotsState, WindowState,
+};
+use tidegate_core::{ChargeId, Error, ErrorKind, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
 /// Parses a text that the script wrote. [`Policy::verify`] checks whether the state is plausible.
 ///
@@ -56,6 +60,16 @@ impl Reader<'_> {
             Rule::TokenBucket(_) | Rule::LeakyBucket(_) => {
                 QuotaState::Bucket(BucketState { level: self.number(" ")?, at: self.instant(" ")? })
             }
+            Rule::Concurrency(_) => {
+                let mut slots = Vec::new();
+                while self.text[self.at..].starts_with(' ') {
+                    slots.push(Slot { id: self.id(" ")?, at: self.instant(":")?, cost: self.number(":")? });
+                }
+                QuotaState::Slots(SlotsState { slots })
+            }
+            Rule::Penalty(_) => {
+                QuotaState::Penalty(PenaltyState { strikes: self.number(" ")?, until: self.instant(" ")? })
+            }
             _ => return Err(self.corrupt("an algorithm that this version does not know")),
         };
         self.literal(";")?;
@@ -77,6 +91,14 @@ impl Reader<'_> {
         let number = rest[..digits].parse().map_err(|_| self.corrupt("a whole number belongs here"))?;
         self.at += digits;
         Ok(number)
+    }
+
+    fn id(&mut self, after: &str) -> Result<ChargeId, Error> {
+        self.literal(after)?;
+        let digits = self.text.get(self.at..self.at + 16).ok_or_else(|| self.corrupt("16 digits belong here"))?;
+        let id = u64::from_str_radix(digits, 16).map_err(|_| self.corrupt("16 hexadecimal digits belong here"))?;
+        self.at += digits.len();
+        Ok(ChargeId::new(id))
     }
 
     fn instant(&mut self, after: &str) -> Result<UnixMillis, Error> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use redis::{Cmd, ServerError, ServerErrorKind, Value};
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
-use tidegate_core::{Capabilities, Error, Key, Policy};
+use tidegate_core::{Capabilities, Dimensions, Error, Key, Keys, Policy};
 use tokio::time::Instant;
 
 use crate::answered::answered;
@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::connection::Links;
 use crate::error;
 use crate::explain::Explanation;
-use crate::script::{Call, SCRIPT, SCRIPT_SHA1, state_key};
+use crate::script::{Call, SCRIPT, SCRIPT_SHA1, state_keys};
 use crate::settings::Clock;
 
 /// A limiter on Redis: exact at any concurrency, in one round trip.
@@ -71,7 +71,7 @@ impl Redis {
     /// # Errors
     /// Any error that keeps the server from answering.
     pub async fn explain(&self, policy: &Policy, key: &Key) -> Result<Explanation, Error> {
-        let key = state_key(policy, key);
+        let key = state_keys(policy, key.into())?.rows.swap_remove(0);
         let ttl = self.ask(redis::cmd("PTTL").arg(&key), &key).await?;
         let state = self.ask(redis::cmd("GET").arg(&key), &key).await?;
         let time = self.ask(&redis::cmd("TIME"), &key).await?;
@@ -101,8 +101,10 @@ impl Redis {
 }
 
 impl Atomic for Redis {
+    /// A cluster needs a [group](Policy::group_by) for several dimensions, because a script runs on the keys of one slot.
     fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT
+        let dimensions = if self.config.cluster { Dimensions::Grouped } else { Dimensions::Any };
+        Capabilities::EXACT.dimensions(dimensions)
     }
 
     /// Sends one `EVALSHA`. If the server does not have the script, sends one `EVAL`, which also loads it.
@@ -117,14 +119,14 @@ impl Atomic for Redis {
         }
         match answer {
             Value::BulkString(bytes) => call.answer(&bytes),
-            Value::ServerError(error) => Err(refused(&error, &call.key)),
+            Value::ServerError(error) => Err(refused(&error, &call.keys[0])),
             other => Err(self.nonsense(&other)),
         }
     }
 
-    async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        let key = state_key(policy, key);
-        match self.ask(redis::cmd("DEL").arg(&key), &key).await? {
+    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        let keys = state_keys(policy, keys)?.rows;
+        match self.ask(redis::cmd("DEL").arg(&keys), &keys[0]).await? {
             Value::Int(_) => Ok(()),
             other => Err(self.nonsense(&other)),
         }
@@ -143,7 +145,7 @@ fn refused(error: &ServerError, key: &str) -> Error {
 
 fn command(call: &Call<'_>, name: &str, script: &str) -> Cmd {
     let count = call.word_count();
-    let mut command = Cmd::with_capacity(count, script.len() + 2 * call.key.len() + 16 * count);
+    let mut command = Cmd::with_capacity(count, script.len() + 2 * call.keys[0].len() + 16 * count);
     call.words(name, script, |word| {
         command.arg(word);
     });

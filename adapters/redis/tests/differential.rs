@@ -11,6 +11,7 @@ use proptest::prop_assert_eq;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use support::{MIN_TTL, Server, runtime};
 use tidegate_core::{Check, Error, Key, Limiter, MemoryLimiter, Millis, Refund, Settle, UnixMillis};
+use tidegate_histories::crowd::{self, Crowd};
 use tidegate_histories::{History, LAST, Plausibility, Step, Steps, history};
 use tokio::runtime::Runtime;
 
@@ -120,6 +121,33 @@ fn redis_decides_as_the_reference_does() {
     for key in keys {
         let ttl_ms: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
         assert!(ttl_ms > 60_000, "{key} expires after {ttl_ms} ms instead of {MIN_TTL}");
+    }
+}
+
+/// Several users and tenants, with policies of several dimensions, concurrency limits and penalties.
+async fn replay_crowd(redis: &impl Limiter, crowd: &Crowd, prefix: &str) -> Result<(), TestCaseError> {
+    let (memory, mut now) = (MemoryLimiter::with_shards(4), UnixMillis::new(1_800_000_000_000));
+    for (place, step) in crowd.moves.iter().enumerate() {
+        now = crowd::clock(now, step.1);
+        let told = crowd::take(redis, &crowd.policy, *step, now, prefix).await;
+        let expected = crowd::take(&memory, &crowd.policy, *step, now, prefix).await;
+        prop_assert_eq!(told, expected, "step {}, {:?}, at {:?}", place, step, now);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_crowd_is_decided_on_as_the_reference_does() {
+    let (server, runtime, nth) = (Server::start(), runtime(), AtomicU64::new(0));
+    let limiter = server.limiter();
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1_000);
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&crowd::crowd(), |crowd| {
+        let prefix = format!("crowd-{}:", nth.fetch_add(1, Ordering::Relaxed));
+        runtime.block_on(replay_crowd(&limiter, &crowd, &prefix))
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
     }
 }
 

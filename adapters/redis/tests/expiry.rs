@@ -25,7 +25,7 @@ async fn a_key_expires_when_it_is_unused_again() {
         let [name] = stored.as_slice() else { panic!("{stored:?}") };
         let ttl_ms: i64 = redis::cmd("PTTL").arg(name).query(&mut connection).unwrap();
         assert!((life_ms - 500..=life_ms).contains(&ttl_ms), "{policy:?}: {ttl_ms} of {life_ms} ms");
-        limiter.reset(&policy, &key()).await.unwrap();
+        limiter.reset(&policy, (&key()).into()).await.unwrap();
         assert!(keys(&mut connection).is_empty());
     }
 }

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing generator fails its test")]
 
+pub mod crowd;
+
 use proptest::prelude::*;
 use tidegate_core::algorithm::{MAX_DEBT, MAX_UNITS, SlidingLog, TokenBucket};
 use tidegate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};

@@ -12,7 +12,7 @@ use super::shard::{Row, Shard};
 use super::table::Fingerprint;
 use super::{MemoryLimiter, lock};
 use crate::limiter::{Check, Refund, Settle};
-use crate::{Charge, Decision, Error, Keys, Policy, PolicyState, UnixMillis};
+use crate::{Charge, Decision, Error, Keys, Millis, Policy, PolicyState, UnixMillis};
 
 /// The rows of one request, with their shards locked.
 struct Locked<'a> {
@@ -99,6 +99,11 @@ impl Locked<'_> {
         &mut self.shards[self.rows[0].1].1
     }
 
+    /// The states that are stored.
+    fn found(&self) -> impl Iterator<Item = PolicyState> {
+        self.rows.iter().filter_map(|(row, shard)| self.shards[*shard].1.state(*row, self.capacity))
+    }
+
     fn state(&self) -> PolicyState {
         let mut parts = Vec::with_capacity(self.policy.quotas().len());
         for (dimension, (row, shard)) in self.policy.dimensions().iter().zip(&self.rows) {
@@ -128,6 +133,9 @@ impl Locked<'_> {
             return answer;
         }
         let lasts = self.policy.expires_after(&after, now);
+        if lasts == Millis::ZERO && self.found().next().is_none() {
+            return answer;
+        }
         for (dimension, (row, shard)) in self.policy.dimensions().iter().zip(&self.rows) {
             let part = &after.0[dimension.quotas()];
             if before.0[dimension.quotas()] != *part {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
-use tidegate_core::{Capabilities, Error, ErrorKind, Key, Policy};
+use tidegate_core::{Capabilities, Error, ErrorKind, Keys, Policy};
 
 use super::config::RestConfig;
 use super::json::{self, Reply};
@@ -13,7 +13,7 @@ use super::transport::Transport;
 use super::{error, reply};
 use crate::answered::answered;
 use crate::progress::Progress;
-use crate::script::{Call, state_key};
+use crate::script::{Call, state_keys};
 use crate::settings::Clock;
 
 /// A limiter over Upstash's REST protocol: exact at any concurrency, with one HTTP request for a decision.
@@ -136,16 +136,17 @@ impl<T: Transport> Atomic for Rest<T> {
         }
         match reply {
             Reply::Text(text) => call.answer(text.as_bytes()),
-            other => Err(self.not_what_was_asked_for(other, &call.key)),
+            other => Err(self.not_what_was_asked_for(other, &call.keys[0])),
         }
     }
 
-    async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        let key = state_key(policy, key);
-        let command = json::command(|word| ["DEL", &key].into_iter().for_each(word));
+    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        let keys = state_keys(policy, keys)?.rows;
+        let command =
+            json::command(|word| std::iter::once("DEL").chain(keys.iter().map(String::as_str)).for_each(word));
         match self.ask(command, &self.deadline()).await? {
             Reply::Integer => Ok(()),
-            other => Err(self.not_what_was_asked_for(other, &key)),
+            other => Err(self.not_what_was_asked_for(other, &keys[0])),
         }
     }
 }
