@@ -406,6 +406,10 @@ macro_rules! setters {
 }
 
 impl Capabilities {
+    /// The algorithms that count requests: all but the concurrency limit and the penalty.
+    pub const COUNTING: &'static [&'static str] =
+        &["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"];
+
     /// Every feature, exactly, in one round trip: the most that an [`Atomic`](crate::store::Atomic) store supports.
     pub const EXACT: Self = Self {
         accuracy: Accuracy::Exact,

@@ -4,8 +4,8 @@ use std::fmt;
 
 use tidegate_core::store::BestEffort;
 use tidegate_core::{
-    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Floor, Key, Limiter, Millis, Policy, Refund,
-    UnixMillis,
+    Accuracy, Capabilities, Check, Decision, Dimensions, Drift, Error, ErrorKind, Floor, Keys, Limiter, Millis, Policy,
+    Refund, UnixMillis,
 };
 
 use crate::isolate::Isolate;
@@ -25,6 +25,7 @@ pub const DRIFT: Drift = Drift {
 pub const CAPABILITIES: Capabilities = Capabilities::EXACT
     .accuracy(Accuracy::Approximate(DRIFT))
     .algorithms(&["fixed_window", "sliding_window", "token_bucket"])
+    .dimensions(Dimensions::One)
     .charge_denied(false)
     .refund(false)
     .reset(false)
@@ -80,7 +81,7 @@ impl<'a, S: BestEffort> KvLimiter<'a, S> {
     /// isolate decides by its own counts, and the decision's origin is `Fallback`.
     async fn refreshed(&self, check: &Check<'_>) -> Result<String, Error> {
         self.capabilities().supports(check)?;
-        let key = check.key.storage_key(check.policy);
+        let key = check.keys.sole(check.policy)?.storage_key(check.policy);
         if let Some(value) = self.isolate.plan(check, &key)? {
             let answer = self.store.get(&value.name(&key)).await;
             self.isolate.learn(check, &key, value, answer);
@@ -107,7 +108,7 @@ impl<S: BestEffort> Limiter for KvLimiter<'_, S> {
         Err(unsupported("refund: another isolate may have charged the request"))
     }
 
-    async fn reset(&self, _: &Policy, _: &Key) -> Result<(), Error> {
+    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
         Err(unsupported("reset: other isolates would write their counts again"))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_core::store::{Swap, Versioned, VersionedLimiter, VersionedValue};
-use tidegate_core::{Accuracy, Capabilities, Drift, Error, Floor, MaybeSend, MaybeSync, Millis};
+use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift, Error, Floor, MaybeSend, MaybeSync, Millis};
 
 /// A limiter on KV Store.
 pub type KvLimiter<S> = VersionedLimiter<Kv<S>>;
@@ -22,8 +22,12 @@ pub const DRIFT: Drift = Drift {
 };
 
 /// The capabilities of KV Store.
-pub const CAPABILITIES: Capabilities =
-    Capabilities::EXACT.accuracy(Accuracy::Approximate(DRIFT)).idempotency(false).round_trips(2);
+pub const CAPABILITIES: Capabilities = Capabilities::EXACT
+    .accuracy(Accuracy::Approximate(DRIFT))
+    .algorithms(Capabilities::COUNTING)
+    .dimensions(Dimensions::One)
+    .idempotency(false)
+    .round_trips(2);
 
 /// The operations of KV Store that a limiter needs. An app uses `fastly::KVStore`, a test a stand-in.
 ///

@@ -242,7 +242,7 @@ fn a_foreign_value_is_an_error_for_its_key_until_reset() {
         let error = check(&limiter, &policy, &bad).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
         assert!(check(&limiter, &policy, &good).unwrap().is_allowed());
-        block_on(limiter.reset(&policy, &bad)).unwrap();
+        block_on(limiter.reset(&policy, (&bad).into())).unwrap();
         assert!(check(&limiter, &policy, &bad).unwrap().is_allowed());
     }
 }

@@ -1,7 +1,7 @@
 //! The stores: one on get and put, one on compare-and-swap.
 
 use tidegate_core::store::{BestEffort, BestEffortLimiter, Swap, Versioned, VersionedLimiter, VersionedValue};
-use tidegate_core::{Accuracy, Capabilities, Drift, Error, Millis};
+use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift, Error, Millis};
 
 use crate::ballot::{self, EMPTY, Row};
 use crate::bucket::{Atomics, Bucket};
@@ -9,11 +9,12 @@ use crate::error;
 
 /// The capabilities of [`SpinKv`]. A decision takes a get, and a set if the request is admitted.
 pub const CAPABILITIES_KV: Capabilities =
-    Capabilities::EXACT.accuracy(Accuracy::Approximate(Drift::LAST_WRITER_WINS)).idempotency(false).round_trips(2);
+    CAPABILITIES_ATOMICS.accuracy(Accuracy::Approximate(Drift::LAST_WRITER_WINS)).algorithms(Capabilities::COUNTING);
 
 /// The capabilities of [`SpinAtomics`]. A decision takes a read, and a swap if the request is admitted. A key's first
 /// request takes nine operations.
-pub const CAPABILITIES_ATOMICS: Capabilities = Capabilities::EXACT.idempotency(false).round_trips(2);
+pub const CAPABILITIES_ATOMICS: Capabilities =
+    Capabilities::EXACT.dimensions(Dimensions::One).idempotency(false).round_trips(2);
 
 /// A limiter on get and put.
 pub type SpinKvLimiter<B> = BestEffortLimiter<SpinKv<B>>;

@@ -7,8 +7,8 @@
 
 use tidegate_core::algorithm::WindowState;
 use tidegate_core::{
-    Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, MAX_CLOCK_SKEW, Policy, PolicyState, QuotaState,
-    Refund, UnixMillis,
+    Capabilities, Check, Decision, Dimensions, Error, ErrorKind, Keys, Limiter, MAX_CLOCK_SKEW, Policy, PolicyState,
+    QuotaState, Refund, UnixMillis,
 };
 
 use crate::ballot::MARK;
@@ -21,6 +21,7 @@ use crate::error;
 pub const CAPABILITIES_WINDOW: Capabilities = Capabilities::EXACT
     .algorithms(&["fixed_window"])
     .max_quotas(1)
+    .dimensions(Dimensions::One)
     .costs(false)
     .charge_denied(false)
     .refund(false)
@@ -150,7 +151,7 @@ impl<B: Atomics> SpinWindow<B> {
     async fn decide(&self, check: Check<'_>, charge: bool) -> Result<Decision, Error> {
         self.capabilities().supports(&check)?;
         let Check { policy, now, .. } = check;
-        let (rule, key) = (policy.quotas()[0].rule(), check.key.storage_key(policy));
+        let (rule, key) = (policy.quotas()[0].rule(), check.keys.sole(policy)?.storage_key(policy));
         let window_of = |at: UnixMillis| UnixMillis::new(at.get() - at.get() % rule.window().get());
         let (own, latest) = (window_of(now), now + MAX_CLOCK_SKEW);
         let was = self.windows(&key).await?;
@@ -189,8 +190,8 @@ impl<B: Atomics> Limiter for SpinWindow<B> {
         Err(Error::new(ErrorKind::Unsupported, "SpinWindow cannot refund: a fixed window on increments only counts up"))
     }
 
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        let key = key.storage_key(policy);
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        let key = keys.sole(policy)?.storage_key(policy);
         let Some(Windows { row, before, .. }) = self.windows(&key).await? else { return Ok(()) };
         for name in [before.name(&key), row.name(&key), windows_name(&key)] {
             self.bucket.delete(&name).await?;
