@@ -96,6 +96,7 @@ fn call(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Call {
         now_ms: fixture.instant(step.at_ms),
         charged_at_ms: step.charged_at_ms.map(|at_ms| fixture.instant(at_ms)),
         token: token.map(|(text, ttl_ms)| Token { text: text.clone(), ttl_ms }),
+        settles: None,
     }
 }
 
