@@ -15,7 +15,22 @@ pub fn unmet(fixture: &Fixture, replay: &Replay) -> Vec<String> {
         found.extend(wrong.into_iter().map(|wrong| format!("{}: {wrong}", named(place, step))));
     }
     found.extend(too_many(fixture, replay));
+    found.extend(not_refused(fixture, replay));
     found
+}
+
+/// Describes every step with an answer that is not the expected error. Approximate stores must meet this expectation
+/// too.
+#[must_use]
+pub fn not_refused(fixture: &Fixture, replay: &Replay) -> Vec<String> {
+    let steps = fixture.steps.iter().zip(&replay.steps).enumerate();
+    let passed = steps.filter_map(|(place, (step, answers))| {
+        let kind = step.expect.as_ref()?.error?.name();
+        let other = answers.iter().find(|one| one.error() != Some(kind))?;
+        let found = other.error().unwrap_or("none");
+        Some(format!("{}: expect.error: expected {kind}, found {found}", named(place, step)))
+    });
+    passed.collect()
 }
 
 /// Describes every `admitted_max` that was exceeded. Approximate stores must meet this expectation too.
@@ -55,6 +70,7 @@ fn of_step(expect: &Expect, answers: &[Answered]) -> Vec<String> {
     compare("never_admissible", expect.never_admissible, count(Outcome::NeverAdmissible));
     compare("remaining", expect.remaining, bindings().filter_map(|quota| quota.remaining).min());
     compare("reset_after_ms", expect.reset_after_ms, bindings().filter_map(|quota| quota.reset_after_ms).max());
+    compare("replayed", expect.replayed, Some(decisions.iter().filter(|decision| decision.replayed).count() as u64));
     compare("delay_ms", expect.delay_ms, having(Outcome::Allowed).map(|decision| decision.delay_ms).max());
     if expect.retry_after_ms.is_some() {
         let mut waits: Vec<Option<u64>> = having(Outcome::Denied).map(|denial| denial.retry_after_ms).collect();

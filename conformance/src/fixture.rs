@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
-use tidegate_core::Policy;
+use tidegate_core::{ErrorKind, Policy};
 use tidegate_guest_protocol::{Arrival, Source};
 
 /// One file in the fixtures folder.
@@ -82,7 +82,7 @@ pub struct Step {
     pub burst: u64,
     /// The key.
     pub key: String,
-    /// The cost of each request, or the units to refund.
+    /// The cost of each request, the units to refund, or the actual cost of a charge.
     #[serde(default = "one")]
     pub cost: u64,
     /// The location at which the requests arrive.
@@ -92,7 +92,7 @@ pub struct Step {
     pub policy: Option<Policy>,
     /// For a refund: when the cost was charged.
     pub charged_at_ms: Option<i64>,
-    /// The idempotency token that all requests of the burst share.
+    /// The idempotency token that all requests of the burst share. For a settlement: the token of the charge.
     pub token: Option<String>,
     /// The lifetime of the token.
     pub token_ttl_ms: Option<u64>,
@@ -111,6 +111,8 @@ pub enum Op {
     Check,
     /// Decide without charging.
     Peek,
+    /// Correct a charge to its actual cost.
+    Settle,
     /// Return units to the quotas.
     Refund,
     /// Forget the key's counts.
@@ -122,6 +124,7 @@ impl fmt::Display for Op {
         f.write_str(match self {
             Self::Check => "check",
             Self::Peek => "peek",
+            Self::Settle => "settle",
             Self::Refund => "refund",
             Self::Reset => "reset",
         })
@@ -139,7 +142,7 @@ pub enum Disturb {
 }
 
 /// The expected answers to a step. Absent fields are still compared with the reference's answers.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
     /// The number of admitted requests.
@@ -156,8 +159,36 @@ pub struct Expect {
     pub delay_ms: Option<u64>,
     /// The longest time until the binding quota's reset in any answer.
     pub reset_after_ms: Option<u64>,
+    /// The number of answers that repeat an earlier one.
+    pub replayed: Option<u64>,
+    /// The error that every answer is.
+    pub error: Option<ExpectError>,
     /// Response fields of the answer to a burst of 1.
     pub headers: Option<BTreeMap<String, String>>,
+}
+
+/// An error that a caller can cause, and that charges nothing. An error of another kind is a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExpectError {
+    /// [`ErrorKind::Invalid`].
+    Invalid,
+    /// [`ErrorKind::TokenReused`].
+    TokenReused,
+    /// [`ErrorKind::UnknownCharge`].
+    UnknownCharge,
+}
+
+impl ExpectError {
+    /// The name of the error's kind in an answer.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Invalid => ErrorKind::Invalid.name(),
+            Self::TokenReused => ErrorKind::TokenReused.name(),
+            Self::UnknownCharge => ErrorKind::UnknownCharge.name(),
+        }
+    }
 }
 
 /// A request with the expected key.
@@ -234,14 +265,16 @@ impl Fixture {
         self.steps.iter().filter(|step| step.op == Op::Check).map(|step| step.burst).sum()
     }
 
-    /// Whether a token is used again after it has expired.
+    /// Whether a token is used again or settled after it has expired.
     #[must_use]
     pub fn outlives_a_token(&self) -> bool {
         let mut until: BTreeMap<(&str, &str), i64> = BTreeMap::new();
         self.steps.iter().any(|step| {
-            let Some((token, ttl_ms)) = step.token.as_deref().zip(step.token_ttl_ms) else { return false };
-            let ends = step.at_ms.saturating_add_unsigned(ttl_ms);
-            *until.entry((&step.key, token)).or_insert(ends) <= step.at_ms
+            let Some(token) = step.token.as_deref() else { return false };
+            if let Some(ttl_ms) = step.token_ttl_ms {
+                until.entry((&step.key, token)).or_insert(step.at_ms.saturating_add_unsigned(ttl_ms));
+            }
+            until.get(&(step.key.as_str(), token)).is_some_and(|ends| *ends <= step.at_ms)
         })
     }
 
@@ -249,6 +282,14 @@ impl Fixture {
     #[must_use]
     pub fn disturbs(&self, disturb: Disturb) -> bool {
         self.steps.iter().any(|step| step.disturb == Some(disturb))
+    }
+}
+
+impl Step {
+    /// Whether every answer is expected to be an error, so that the step changes nothing.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.expect.as_ref().is_some_and(|expect| expect.error.is_some())
     }
 }
 

@@ -5,6 +5,7 @@
 //! - **Approximate, per location**: two bounds hold for each key. In any interval, the cost admitted is at most
 //!   [`Accuracy::ceiling`] of the algorithm's own maximum in that interval. By any instant, at least as many requests
 //!   are admitted as by an exact limiter with the limit that [`Accuracy::floor`] returns.
+//! - **Expected errors**: if a step names an error, all its answers must be that error, for every accuracy.
 //! - **Restart**: some answers are errors while the store is down, so the whole fixture is judged by bounds: admitted
 //!   is at most the reference's count, and admitted plus errors is at least that count. A charge that is lost or made
 //!   twice breaks one of them.
@@ -15,13 +16,15 @@ mod exact;
 mod form;
 mod stretch;
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use tidegate_core::{Accuracy, Drift, Load};
-use tidegate_guest_protocol::Answer;
+use tidegate_guest_protocol::{Answer, Failure};
 
 use crate::expectation;
-use crate::fixture::{Disturb, Fixture, Op};
-use crate::replay::Replay;
+use crate::fixture::{Disturb, Fixture, Op, Step};
+use crate::replay::{Answered, Replay};
 
 /// The result of a fixture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -50,7 +53,7 @@ pub struct Judgement {
     pub offered: u64,
     /// The number of checks admitted.
     pub admitted: u64,
-    /// The number of checks that were answered with an error.
+    /// The number of checks that were answered with an error, unless it is the expected one.
     pub errors: u64,
     /// The number of checks that the reference admits.
     pub exact: u64,
@@ -83,7 +86,8 @@ pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &
             (bounds.floor, bounds.ceiling, bounds.ceiling_tested)
         }
     };
-    reasons.extend(failures(fixture, found, restarts));
+    reasons.extend(expectation::not_refused(fixture, found));
+    reasons.extend(failures(accuracy, fixture, found));
     if matches!(accuracy, Accuracy::Exact) {
         if restarts {
             reasons.extend(bounds::of_restart(floor, admitted, errors));
@@ -103,7 +107,7 @@ pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &
 #[must_use]
 pub fn unanswered(fixture: &Fixture, found: &Replay) -> Vec<String> {
     let mut reasons = form::wrong(fixture, found);
-    reasons.extend(failures(fixture, found, fixture.disturbs(Disturb::Restart)));
+    reasons.extend(failures(&Accuracy::Exact, fixture, found));
     reasons
 }
 
@@ -113,19 +117,37 @@ fn loses_racing_updates(drift: &Drift) -> bool {
     (drift.ceiling)(Load { in_flight: 2, ..alone }) > (drift.ceiling)(alone)
 }
 
-/// Counts the checks that were answered with an error.
+/// Counts the checks that were answered with an unexpected error.
 fn errors(fixture: &Fixture, found: &Replay) -> u64 {
     let checks = fixture.steps.iter().zip(&found.steps).filter(|(step, _)| step.op == Op::Check);
-    checks.flat_map(|(_, answers)| answers).filter(|one| matches!(one.answer, Answer::Error(_))).count() as u64
+    checks.map(|(step, answers)| answers.iter().filter(|one| failure(step, one).is_some()).count() as u64).sum()
 }
 
-/// Lists the unexpected errors, one line per kind. A restart excuses `unavailable` and `timeout`.
-fn failures(fixture: &Fixture, found: &Replay, restarts: bool) -> Vec<String> {
+/// The error that an answer is, unless the step expects it.
+fn failure<'a>(step: &Step, one: &'a Answered) -> Option<&'a Failure> {
+    let expected = step.expect.as_ref().and_then(|expect| expect.error);
+    match &one.answer {
+        Answer::Error(failure) if expected.is_none_or(|expected| failure.kind != expected.name()) => Some(failure),
+        _ => None,
+    }
+}
+
+/// Lists the unexpected errors, one line per kind. A restart excuses `unavailable` and `timeout`. A limiter that may deny
+/// what the reference admits knows no charge where it did.
+fn failures(accuracy: &Accuracy, fixture: &Fixture, found: &Replay) -> Vec<String> {
+    let restarts = fixture.disturbs(Disturb::Restart);
+    let excused = |place: usize, step: &Step, kind: &str| match kind {
+        "unavailable" | "timeout" => restarts,
+        "unknown_charge" => {
+            !matches!(accuracy, Accuracy::Exact) && step.op == Op::Settle && !is_charged(fixture, found, place)
+        }
+        _ => false,
+    };
     let mut told: Vec<(String, u64, String)> = Vec::new();
     for (place, (step, answers)) in fixture.steps.iter().zip(&found.steps).enumerate() {
         for one in answers {
-            let Answer::Error(failure) = &one.answer else { continue };
-            if restarts && matches!(failure.kind.as_str(), "unavailable" | "timeout") {
+            let Some(failure) = failure(step, one) else { continue };
+            if excused(place, step, &failure.kind) {
                 continue;
             }
             match told.iter_mut().find(|(kind, ..)| *kind == failure.kind) {
@@ -139,6 +161,21 @@ fn failures(fixture: &Fixture, found: &Replay, restarts: bool) -> Vec<String> {
     }
     let tell = |(kind, times, first): (String, u64, String)| format!("{times} x error {kind}, the first at {first}");
     told.into_iter().map(tell).collect()
+}
+
+/// Whether a check with this step's policy, key and token was admitted before it.
+fn is_charged(fixture: &Fixture, found: &Replay, place: usize) -> bool {
+    let mut charges = BTreeSet::new();
+    for (earlier, step, policy) in fixture.steps_with_policy() {
+        let charge = (policy.id(), &step.key, &step.token);
+        if earlier == place {
+            return charges.contains(&charge);
+        }
+        if step.op == Op::Check && found.steps[earlier].iter().any(Answered::is_allowed) {
+            charges.insert(charge);
+        }
+    }
+    false
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use tidegate_core::MemoryLimiter;
 
 use crate::expectation;
 use crate::fixture::Fixture;
+use crate::judge::unanswered;
 use crate::replay::{Replay, replay};
 use crate::subject::InProcess;
 
@@ -17,9 +18,11 @@ pub async fn reference(fixture: &Fixture) -> Replay {
 /// Returns the reference's answers if they meet the fixture's expectations.
 ///
 /// # Errors
-/// Returns each expectation that the reference does not meet: either the fixture or the reference is wrong.
+/// Returns each expectation that the reference does not meet, and each error that the fixture does not expect: either
+/// the fixture or the reference is wrong.
 pub async fn agreed(fixture: &Fixture) -> Result<Replay, Vec<String>> {
     let reference = reference(fixture).await;
-    let unmet = expectation::unmet(fixture, &reference);
+    let mut unmet = expectation::unmet(fixture, &reference);
+    unmet.extend(unanswered(fixture, &reference));
     if unmet.is_empty() { Ok(reference) } else { Err(unmet) }
 }

@@ -45,6 +45,15 @@ impl Answered {
         matches!(&self.answer, Answer::Decision(decision) if decision.status == Outcome::Allowed)
     }
 
+    /// The kind of error that the answer is, if it is one.
+    #[must_use]
+    pub fn error(&self) -> Option<&str> {
+        match &self.answer {
+            Answer::Error(failure) => Some(&failure.kind),
+            _ => None,
+        }
+    }
+
     fn read(reply: Result<Reply, String>) -> Self {
         let failure = |message| Answer::Error(Failure { kind: NO_ANSWER.into(), message });
         match reply {
@@ -89,6 +98,7 @@ pub(crate) fn body(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str
 /// The call that every request of a step makes.
 fn call(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Call {
     let token = step.token.as_ref().zip(step.token_ttl_ms);
+    let settles = step.token.clone().filter(|_| step.op == Op::Settle);
     Call {
         policy: policy.clone(),
         key: format!("{prefix}{}", step.key),
@@ -96,6 +106,7 @@ fn call(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Call {
         now_ms: fixture.instant(step.at_ms),
         charged_at_ms: step.charged_at_ms.map(|at_ms| fixture.instant(at_ms)),
         token: token.map(|(text, ttl_ms)| Token { text: text.clone(), ttl_ms }),
+        settles,
     }
 }
 
@@ -104,6 +115,7 @@ pub(crate) const fn route(op: Op) -> Route {
     match op {
         Op::Check => Route::Check,
         Op::Peek => Route::Peek,
+        Op::Settle => Route::Settle,
         Op::Refund => Route::Refund,
         Op::Reset => Route::Reset,
     }

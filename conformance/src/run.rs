@@ -165,7 +165,7 @@ async fn answered(fixture: &Fixture, subject: &impl Subject, prefix: &str, stub:
     }
 }
 
-/// The round trips per decision, rounded to three decimal places. A refund counts as a decision.
+/// The round trips per decision, rounded to three decimal places. A refund and a settlement count as decisions.
 #[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
 fn per_decision(fixture: &Fixture, trips: u64) -> f64 {
     let asked: u64 = fixture.steps.iter().filter(|step| step.op != Op::Reset).map(|step| step.burst).sum();
@@ -194,6 +194,7 @@ fn unsupported(target: &dyn Target, declared: &Capabilities, fixture: &Fixture) 
         match step.op {
             Op::Check => !target.takes(policy) || declared.supports(&check).is_err(),
             Op::Peek => !declared.peek || !target.takes(policy) || declared.supports(&check).is_err(),
+            Op::Settle => !declared.idempotency,
             Op::Refund => !declared.refund,
             Op::Reset => !declared.reset,
         }

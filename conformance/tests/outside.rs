@@ -144,6 +144,12 @@ async fn a_limiter_that_supports_more_than_it_declares_fails() -> Result<()> {
         async fn refund(&self, refund: tidegate_core::Refund<'_>) -> std::result::Result<(), Error> {
             self.0.refund(refund).await
         }
+        async fn settle(
+            &self,
+            settle: tidegate_core::Settle<'_>,
+        ) -> std::result::Result<tidegate_core::Decision, Error> {
+            self.0.settle(settle).await
+        }
         async fn reset(
             &self,
             policy: &tidegate_core::Policy,

@@ -59,6 +59,8 @@ fn every_fixture_is_valid() -> Result<()> {
 fn schema_and_loader_accept_valid_fixtures() -> Result<()> {
     let schema = schema()?;
     let step = |fields: &str| DECISION.replace("\"at_ms\": 0", &format!("\"at_ms\": 0, {fields}"));
+    let then =
+        |fields: &str| DECISION.replace("\"k\" }", &format!("\"k\" }}, {{ \"at_ms\": 0, \"key\": \"k\", {fields} }}"));
     let right = [
         DECISION.to_string(),
         REQUEST.to_string(),
@@ -66,6 +68,10 @@ fn schema_and_loader_accept_valid_fixtures() -> Result<()> {
         step(r#""burst": 5, "token": "t", "token_ttl_ms": 9, "expect": { "admitted": 5 }"#),
         step(r#""disturb": "restart""#),
         step(r#""expect": { "headers": { "retry-after": "1" } }"#),
+        step(r#""token": "t", "token_ttl_ms": 9, "expect": { "replayed": 0 }"#),
+        then(r#""op": "settle", "token": "t", "disturb": "restart""#),
+        then(r#""op": "settle", "token": "", "burst": 5, "cost": 0, "expect": { "replayed": 4 }"#),
+        then(r#""op": "settle", "token": "t", "expect": { "error": "unknown_charge" }"#),
     ];
     for document in &right {
         assert_eq!(loaded(document)?, Ok(()), "{document}");
@@ -78,6 +84,8 @@ fn schema_and_loader_accept_valid_fixtures() -> Result<()> {
 fn schema_and_loader_reject_invalid_fixtures() -> Result<()> {
     let schema = schema()?;
     let step = |fields: &str| DECISION.replace("\"at_ms\": 0", &format!("\"at_ms\": 0, {fields}"));
+    let then =
+        |fields: &str| DECISION.replace("\"k\" }", &format!("\"k\" }}, {{ \"at_ms\": 0, \"key\": \"k\", {fields} }}"));
     let wrong = [
         "{}".to_string(),
         DECISION.replace("\"about\": \"x\"", "\"about\": \" \""),
@@ -105,6 +113,19 @@ fn schema_and_loader_reject_invalid_fixtures() -> Result<()> {
         step(r#""burst": 2, "expect": { "headers": {} }"#),
         step(r#""expect": { "allowed": 1 }"#),
         step(r#""expect": { "remaining": -1 }"#),
+        step(r#""expect": { "replayed": -1 }"#),
+        step(r#""expect": { "error": "timeout" }"#),
+        step(r#""expect": { "error": "invalid", "admitted": 0 }"#),
+        step(r#""op": "settle", "token": "t""#),
+        then(r#""op": "settle""#),
+        then(r#""op": "settle", "token": "t", "token_ttl_ms": 9"#),
+        then(r#""op": "settle", "token": "t", "disturb": "restart", "expect": { "admitted": 1 }"#),
+        then(r#""op": "peek", "disturb": "restart""#),
+        then(r#""op": "settle", "token": "t", "charged_at_ms": 0"#),
+        then(r#""op": "peek", "token": "t""#),
+        then(r#""op": "peek", "token": "t", "token_ttl_ms": 9"#),
+        then(r#""op": "refund", "token_ttl_ms": 9"#),
+        then(r#""op": "refund", "expect": { "error": "invalid" }"#),
         REQUEST.replace("spin", "akamai"),
         REQUEST.replace("[\"a\", \"b\"]", "[\"a\"]"),
         REQUEST.replace("[\"a\", \"b\"]", "[\"a\", \"b\", \"c\"]"),

@@ -14,6 +14,16 @@ pub(super) struct Count<'a> {
     pub(super) bursts: Vec<Burst<'a>>,
     /// Units refunded since the last burst.
     given_back: u64,
+    /// Whether a charge is settled, so that the counts do not follow from the checks alone.
+    settles: bool,
+}
+
+/// What was charged under a token.
+#[derive(Default)]
+struct Charge {
+    until_ms: u64,
+    /// The units that a settlement can return: none after the first one.
+    cost: u64,
 }
 
 /// The checks of one step.
@@ -45,7 +55,7 @@ impl Burst<'_> {
 pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -> Vec<Count<'a>> {
     let mut counts: Vec<Count<'a>> = Vec::new();
     let mut current: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    let mut tokens: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
+    let mut charges: BTreeMap<(&str, &str, &str), Charge> = BTreeMap::new();
     for (place, step, policy) in fixture.steps_with_policy() {
         let name = (policy.id(), step.key.as_str());
         if step.op == Op::Reset {
@@ -57,16 +67,24 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
             counts.len() - 1
         });
         let count = &mut counts[count];
+        let token = step.token.as_deref().map(|token| (name.0, name.1, token));
         match step.op {
+            Op::Settle if step.is_refused() => {}
+            Op::Settle => {
+                let charge = token.and_then(|token| charges.get_mut(&token));
+                let charged = charge.map_or(0, |charge| std::mem::take(&mut charge.cost));
+                count.given_back = count.given_back.saturating_add(charged.saturating_sub(step.cost));
+                count.settles = true;
+            }
             Op::Refund => count.given_back = count.given_back.saturating_add(step.cost),
             Op::Check => {
                 let now_ms = fixture.instant(step.at_ms);
-                let token = step.token.as_deref().zip(step.token_ttl_ms);
+                let token = token.zip(step.token_ttl_ms);
                 let chargeable = token.map_or(step.burst, |(token, ttl_ms)| {
-                    let until_ms = tokens.entry((name.0, name.1, token)).or_default();
-                    let first = now_ms >= *until_ms;
+                    let charge = charges.entry(token).or_default();
+                    let first = now_ms >= charge.until_ms;
                     if first {
-                        *until_ms = now_ms.saturating_add(ttl_ms);
+                        *charge = Charge { until_ms: now_ms.saturating_add(ttl_ms), cost: step.cost };
                     }
                     u64::from(first)
                 });
@@ -94,11 +112,14 @@ impl Count<'_> {
     /// Whether admitting as early as possible admits the most: whether, by every instant, no limiter that keeps to the
     /// limit can have admitted more than an exact one.
     ///
-    /// This holds if there is one quota, all requests cost the same, nothing is refunded and time never goes back.
-    /// Otherwise, a limiter that denies some requests may have room for more of the later ones.
+    /// This holds if there is one quota, all requests cost the same, nothing is refunded or settled and time never goes
+    /// back. Otherwise, a limiter that denies some requests may have room for more of the later ones.
     pub(super) fn earliest_is_most(&self) -> bool {
         let bursts = &self.bursts;
-        bursts.iter().all(|one| one.policy.quotas().len() == 1 && one.given_back == 0 && one.cost == bursts[0].cost)
+        !self.settles
+            && bursts
+                .iter()
+                .all(|one| one.policy.quotas().len() == 1 && one.given_back == 0 && one.cost == bursts[0].cost)
             && bursts.is_sorted_by_key(|one| one.at)
     }
 

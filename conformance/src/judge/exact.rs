@@ -21,7 +21,7 @@ const SHOWN: usize = 3;
 enum Seen {
     Decision(Decided, Vec<Option<String>>),
     Done,
-    Error,
+    Error(String),
 }
 
 /// Describes each step whose answers differ from the reference's. Response fields are shown only if nothing else
@@ -55,7 +55,7 @@ fn seen(one: &Answered, with_fields: bool) -> Seen {
     let fields = || FIELDS.iter().map(|name| field(one, name).cloned()).collect();
     match &one.answer {
         Answer::Decision(decision) => Seen::Decision(decision.clone(), if with_fields { fields() } else { Vec::new() }),
-        Answer::Error(_) => Seen::Error,
+        Answer::Error(failure) => Seen::Error(failure.kind.clone()),
         _ => Seen::Done,
     }
 }
@@ -76,7 +76,7 @@ fn in_words(answer: &Seen) -> String {
     let (decision, fields) = match answer {
         Seen::Decision(decision, fields) => (decision, fields),
         Seen::Done => return "done".into(),
-        Seen::Error => return "an error".into(),
+        Seen::Error(kind) => return format!("error {kind}"),
     };
     let mut out = match decision.status {
         Outcome::Allowed => "allowed".to_string(),
@@ -97,6 +97,9 @@ fn in_words(answer: &Seen) -> String {
     }
     if decision.delay_ms > 0 {
         let _ = write!(out, "; delay {} ms", decision.delay_ms);
+    }
+    if decision.replayed {
+        out.push_str("; an earlier answer");
     }
     for (name, value) in FIELDS.iter().zip(fields) {
         if let Some(value) = value {

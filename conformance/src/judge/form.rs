@@ -23,6 +23,9 @@ fn of_answer(one: &Answered) -> Option<String> {
         Answer::Error(failure) if one.status == 429 => {
             return Some(format!("an error ({}) was answered with 429, which blames the client", failure.kind));
         }
+        Answer::Error(failure) if one.status < 400 => {
+            return Some(format!("an error ({}) was answered with {}, which is no error", failure.kind, one.status));
+        }
         Answer::Error(_) => return None,
         Answer::Decision(decision) if decision.status != Outcome::Allowed => 429,
         _ => 200,

@@ -1,5 +1,5 @@
 use tidegate_core::{Accuracy, Drift, Floor, Millis};
-use tidegate_guest_protocol::{Answer, Failure};
+use tidegate_guest_protocol::{Answer, Failure, Outcome};
 
 use super::{Judgement, Verdict, judge};
 use crate::fixture::{Case, Fixture, parse};
@@ -67,6 +67,65 @@ fn an_error_is_not_a_denial() {
         steps[0][3].status = 429;
     });
     assert!(blamed.reasons[0].contains("blames the client"), "{blamed:?}");
+}
+
+const SETTLED: &str = r#"{ "at_ms": 0, "cost": 4, "key": "k", "token": "t", "token_ttl_ms": 60000 },
+    { "at_ms": 0, "op": "settle", "burst": 3, "cost": 9, "key": "k", "token": "u", "expect": { "error": "unknown_charge" } },
+    { "at_ms": 0, "op": "settle", "burst": 3, "cost": 1, "key": "k", "token": "t", "expect": { "replayed": 2 } }"#;
+
+#[test]
+fn an_expected_error_is_the_only_right_answer() {
+    let text = steps(r#"{ "algorithm": "fixed_window", "limit": 9, "window_ms": 60000 }"#, SETTLED);
+    for accuracy in [Accuracy::Exact, WITHIN] {
+        let right = judged(&accuracy, &text, |_| ());
+        assert_eq!((right.verdict, right.errors), (Verdict::Pass, 0), "{right:?}");
+        let missing = judged(&accuracy, &text, |steps| steps[1][2] = steps[2][0].clone());
+        let expected = "steps[1] (0 ms, settle x3 of cost 9, \"k\"): expect.error: expected unknown_charge, found none";
+        assert_eq!(missing.reasons[0], expected);
+        let another = judged(&accuracy, &text, |steps| fail(&mut steps[1], 0..1, "invalid"));
+        assert!(another.reasons[0].ends_with("expected unknown_charge, found invalid"), "{another:?}");
+        let unexpected = judged(&accuracy, &text, |steps| steps[2][1] = steps[1][0].clone());
+        assert!(unexpected.reasons[0].starts_with("1 x error unknown_charge"), "{unexpected:?}");
+        let as_success = judged(&accuracy, &text, |steps| steps[1][0].status = 200);
+        assert!(as_success.reasons[0].contains("an error (unknown_charge) was answered with 200"), "{as_success:?}");
+    }
+    let unexpected = SETTLED.replace(r#", "expect": { "error": "unknown_charge" }"#, "");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let fixture = fixture(&steps(r#"{ "algorithm": "fixed_window", "limit": 9, "window_ms": 60000 }"#, &unexpected));
+    let rejected = runtime.block_on(oracle::agreed(&fixture)).expect_err("the reference answers with an error");
+    assert!(rejected[0].starts_with("3 x error unknown_charge"), "{rejected:?}");
+}
+
+#[test]
+fn a_limiter_that_holds_units_back_knows_no_charge_that_it_denied() {
+    let text = steps(
+        r#"{ "algorithm": "fixed_window", "limit": 9, "window_ms": 60000 }"#,
+        r#"{ "at_ms": 0, "key": "k" }, { "at_ms": 0, "cost": 8, "key": "k", "token": "t", "token_ttl_ms": 60000 },
+        { "at_ms": 0, "op": "settle", "cost": 2, "key": "k", "token": "t" }"#,
+    );
+    let unknown = |steps: &mut Vec<Vec<Answered>>| fail(&mut steps[2], 0..1, "unknown_charge");
+    let denied = |steps: &mut Vec<Vec<Answered>>| {
+        let Answer::Decision(decision) = &mut steps[1][0].answer else { panic!("no decision") };
+        decision.status = Outcome::Denied;
+        steps[1][0].status = 429;
+        unknown(steps);
+    };
+    assert_eq!(judged(&LEASES, &text, denied).verdict, Verdict::Pass);
+    assert_eq!(judged(&LEASES, &text, unknown).verdict, Verdict::Fail);
+    assert_eq!(judged(&Accuracy::Exact, &text, denied).verdict, Verdict::Fail);
+}
+
+#[test]
+fn a_replay_must_be_marked() {
+    let text = steps(r#"{ "algorithm": "fixed_window", "limit": 9, "window_ms": 60000 }"#, SETTLED);
+    let hidden = judged(&Accuracy::Exact, &text, |steps| {
+        for one in &mut steps[2] {
+            let Answer::Decision(decision) = &mut one.answer else { panic!("no decision") };
+            decision.replayed = false;
+        }
+    });
+    assert!(hidden.reasons[0].contains("expected 2 x allowed (8 of 9 remaining"), "{hidden:?}");
+    assert!(hidden.reasons[0].contains("; an earlier answer)"), "{hidden:?}");
 }
 
 #[test]
@@ -244,6 +303,27 @@ fn a_reset_starts_over_and_a_refund_makes_room() {
         });
         assert_eq!(more.verdict, Verdict::Fail, "{more:?}");
     }
+}
+
+#[test]
+fn a_settlement_makes_as_much_room_as_it_returns_and_a_debt_lowers_the_floor() {
+    let day = r#"{ "algorithm": "fixed_window", "limit": 10, "window_ms": 86400000 }"#;
+    let text = |actual: u64| {
+        steps(
+            day,
+            &format!(
+                r#"{{ "at_ms": 0, "cost": 8, "key": "k", "token": "t", "token_ttl_ms": 60000 }},
+        {{ "at_ms": 0, "op": "settle", "burst": 5, "cost": {actual}, "key": "k", "token": "t" }},
+        {{ "at_ms": 0, "burst": 20, "key": "k" }}"#
+            ),
+        )
+    };
+    let right = judged(&WITHIN, &text(2), |_| ());
+    assert_eq!((right.verdict, right.admitted, right.ceiling), (Verdict::Pass, 1 + 8, 1 + 10), "{right:?}");
+    let more = judged(&WITHIN, &text(2), |steps| steps[2][8] = steps[2][0].clone());
+    assert!(more.reasons[0].contains("admitted 17 from 0 ms to 0 ms, but the ceiling is 16"), "{more:?}");
+    let debt = judged(&WITHIN, &text(15), |_| ());
+    assert_eq!((debt.verdict, debt.admitted), (Verdict::Pass, 1), "{debt:?}");
 }
 
 #[test]

@@ -8,10 +8,11 @@ pub(super) use fault::{ALL, Fault};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use tidegate_core::{MemoryLimiter, Millis, Policy, UnixMillis};
+use tidegate_core::algorithm::MAX_UNITS;
+use tidegate_core::{Error, ErrorKind, MemoryLimiter, Millis, Policy, UnixMillis};
 use tidegate_guest_protocol::{Answer, Call, Decided, Failure, Outcome, Reply, Route};
 
-use self::state::Kept;
+use self::state::{Charge, Kept};
 use super::policy;
 use crate::fixture::Disturb;
 
@@ -60,7 +61,8 @@ impl Bench {
             Route::Peek if self.fault == Fault::PeekCharges => {
                 self.change(&name, call, |bench, kept| bench.check(kept, call))
             }
-            Route::Peek => self.change(&name, call, |bench, kept| bench.peek(kept, call)),
+            Route::Peek => self.change(&name, call, |bench, kept| Ok(bench.peek(kept, call))),
+            Route::Settle => self.change(&name, call, |bench, kept| bench.settle(kept, call)),
             Route::Refund => {
                 self.refund(&name, call);
                 Reply::new(200, &Answer::Done)
@@ -95,7 +97,7 @@ impl Bench {
         name
     }
 
-    fn change(&self, name: &str, call: &Call, act: impl FnOnce(&Self, &mut Kept) -> Decided) -> Reply {
+    fn change(&self, name: &str, call: &Call, act: impl FnOnce(&Self, &mut Kept) -> Result<Decided, Error>) -> Reply {
         let mut kept = self.kept.borrow_mut();
         let kept = kept.entry(name.to_string()).or_insert_with(|| Kept::new(call));
         reply(&act(self, kept))
@@ -110,23 +112,56 @@ impl Bench {
         reply(&decided)
     }
 
-    fn check(&self, kept: &mut Kept, call: &Call) -> Decided {
+    fn check(&self, kept: &mut Kept, call: &Call) -> Result<Decided, Error> {
         if let Some(token) = call.token.as_ref().filter(|_| self.fault != Fault::TokenChargedTwice) {
-            if let Some((until_ms, first)) = kept.answers.get(&token.text)
-                && *until_ms > call.now_ms
+            if let Some(charge) = kept.charges.get(&token.text)
+                && charge.until_ms > call.now_ms
             {
-                return first.clone();
+                let same = charge.cost == call.cost || self.fault == Fault::TokenAtAnotherCost;
+                let replayed = self.fault != Fault::HidesReplays;
+                return if same {
+                    Ok(Decided { replayed, ..charge.first.clone() })
+                } else {
+                    Err(Error::token_reused())
+                };
             }
-            let decided = self.decide(kept, call);
-            if decided.status == Outcome::Allowed && call.cost > 0 {
-                kept.answers.insert(token.text.clone(), (call.now_ms + token.ttl_ms, decided.clone()));
+            let first = self.decide(kept, call);
+            if first.status == Outcome::Allowed && call.cost > 0 {
+                let (until_ms, at) = (call.now_ms + token.ttl_ms, UnixMillis::new(call.now_ms));
+                let charge = Charge { until_ms, at, cost: call.cost, first: first.clone(), is_settled: false };
+                kept.charges.insert(token.text.clone(), charge);
             }
-            return decided;
+            return Ok(first);
         }
         if self.fault == Fault::ReplaysAfterScriptFlush && self.replay_next.take() {
             let _lost = self.decide(kept, call);
         }
-        self.decide(kept, call)
+        Ok(self.decide(kept, call))
+    }
+
+    fn settle(&self, kept: &mut Kept, call: &Call) -> Result<Decided, Error> {
+        if call.cost > MAX_UNITS {
+            return Err(Error::new(ErrorKind::Invalid, "cost: out of range"));
+        }
+        let now = UnixMillis::new(call.now_ms);
+        let token = call.settles.as_deref().unwrap_or_default();
+        let is_kept = |charge: &&mut Charge| charge.until_ms > call.now_ms || self.fault == Fault::SettlesExpired;
+        let Some(charge) = kept.charges.get_mut(token).filter(is_kept) else {
+            if self.fault == Fault::SettlesWithoutCharge {
+                call.policy.settle(&mut kept.state, now, now, 0, call.cost);
+            }
+            return Err(Error::unknown_charge());
+        };
+        let (charged, replayed) = ((charge.at, charge.cost), charge.is_settled);
+        charge.is_settled = true;
+        if self.fault == Fault::SettlingForgetsToken {
+            kept.charges.remove(token);
+        }
+        if !replayed || self.fault == Fault::SettlesTwice {
+            kept.correct(self.fault, &call.policy, charged, now, call.cost);
+        }
+        let standing = Decided::from(&call.policy.peek(&kept.state, now, 0));
+        Ok(Decided { replayed: replayed && self.fault != Fault::HidesReplays, ..standing })
     }
 
     /// Makes one decision, with the fault.
@@ -220,7 +255,9 @@ impl Bench {
 
     fn reset(&self, name: &str, call: &Call) {
         let mut kept = self.kept.borrow_mut();
-        kept.remove(name);
+        if let Some(kept) = kept.get_mut(name) {
+            kept.reset(call);
+        }
         if let (Fault::GlobReset, Some((start, _))) = (self.fault, call.key.split_once('*')) {
             let start = format!("{}:{start}", call.policy.id());
             kept.retain(|name, _| !name.starts_with(&start));
@@ -240,7 +277,11 @@ fn deny(decided: &mut Decided, retry_after_ms: Option<u64>) {
     (decided.status, decided.retry_after_ms, decided.delay_ms) = (Outcome::Denied, retry_after_ms, 0);
 }
 
-fn reply(decided: &Decided) -> Reply {
+fn reply(decided: &Result<Decided, Error>) -> Reply {
+    let decided = match decided {
+        Ok(decided) => decided,
+        Err(error) => return Reply::error(error),
+    };
     let status = if decided.status == Outcome::Allowed { 200 } else { 429 };
     let mut reply = Reply::new(status, &Answer::Decision(decided.clone()));
     let secs = decided.retry_after_ms.map(|wait_ms| Millis::new(wait_ms).as_secs_ceil().max(1));

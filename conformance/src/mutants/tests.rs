@@ -14,7 +14,7 @@ use crate::run::{Prepared, prepare};
 const WITHIN: Accuracy = Accuracy::Approximate(Drift::WITHIN_LIMIT);
 
 /// Faults that admit too much, or deny a single sequential client early. Approximate limiters must not do this either.
-const ADMIT_WRONGLY: [Fault; 17] = [
+const ADMIT_WRONGLY: [Fault; 18] = [
     Fault::OneMore,
     Fault::OneLess,
     Fault::LimitOneDenied,
@@ -31,6 +31,7 @@ const ADMIT_WRONGLY: [Fault; 17] = [
     Fault::ChargesOversized,
     Fault::IgnoresCost,
     Fault::RefundsBelowUnused,
+    Fault::SettlesTwice,
     Fault::StepBackRefills,
 ];
 

@@ -67,7 +67,8 @@ fn reset_relative(reply: &mut Reply) {
 fn error_as_admission(reply: &mut Reply) {
     if let Ok(Answer::Error(_)) = serde_json::from_slice(&reply.body) {
         let quotas = vec![Counted { limit: 1, remaining: None, reset_after_ms: None }];
-        let admitted = Decided { status: Outcome::Allowed, binding: 0, quotas, retry_after_ms: None, delay_ms: 0 };
+        let (status, retry_after_ms) = (Outcome::Allowed, None);
+        let admitted = Decided { status, binding: 0, quotas, retry_after_ms, delay_ms: 0, replayed: false };
         *reply = Reply::new(200, &Answer::Decision(admitted));
     }
 }

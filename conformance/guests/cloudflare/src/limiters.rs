@@ -6,7 +6,7 @@ use tidegate_cloudflare_do::{Clock, DurableObjects, DurableObjectsLimiter, Lease
 use tidegate_cloudflare_kv::{Isolate, KvLimiter, Stats, WorkersKv};
 use tidegate_cloudflare_ratelimit::{RateLimit, RateLimitLimiter};
 use tidegate_core::{
-    Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, UnixMillis,
+    Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, Settle, UnixMillis,
 };
 use worker::wasm_bindgen::{JsCast as _, JsValue};
 use worker::{Context, Env, ObjectNamespace, RateLimiter};
@@ -87,6 +87,15 @@ impl Limiter for Store<'_> {
             Self::Leases(limiter) => limiter.refund(refund).await,
             Self::Kv(limiter) => limiter.refund(refund).await,
             Self::RateLimits(limiter) => limiter.refund(refund).await,
+        }
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        match self {
+            Self::Objects(limiter) => limiter.settle(settle).await,
+            Self::Leases(limiter) => limiter.settle(settle).await,
+            Self::Kv(limiter) => limiter.settle(settle).await,
+            Self::RateLimits(limiter) => limiter.settle(settle).await,
         }
     }
 
@@ -202,6 +211,10 @@ impl Limiter for Kv<'_> {
         self.at(refund.now).refund(refund).await
     }
 
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        self.at(settle.now).settle(settle).await
+    }
+
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
         self.at(UnixMillis::default()).reset(policy, key).await
     }
@@ -239,6 +252,10 @@ impl Limiter for RateLimits<'_> {
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
         self.of(refund.policy)?.refund(refund).await
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        self.of(settle.policy)?.settle(settle).await
     }
 
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 use fastly::erl::ERL;
 use fastly::{Request, Response};
 use pollster::block_on;
-use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, Refund};
+use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, Refund, Settle};
 use tidegate_fastly::{ERL_CAPABILITIES, ErlLimiter};
 use tidegate_guest_protocol::{Answer, Reply, Route, serve};
 
@@ -56,6 +56,10 @@ impl Limiter for AnyErl {
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
         Self::of(refund.policy)?.refund(refund).await
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        Self::of(settle.policy)?.settle(settle).await
     }
 
     async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::{Check, Key, Millis, Policy, Refund, UnixMillis};
+use tidegate_core::{Check, Key, Millis, Policy, Refund, Settle, UnixMillis};
 
 /// One operation on a limiter, with its arguments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -11,7 +11,7 @@ pub struct Call {
     pub policy: Policy,
     /// The key.
     pub key: String,
-    /// The cost, or the units to refund.
+    /// The cost, the units to refund, or the actual cost of a charge.
     #[serde(default = "one")]
     pub cost: u64,
     /// The virtual time.
@@ -22,6 +22,9 @@ pub struct Call {
     /// For a check: the token that identifies retries of the same check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Token>,
+    /// For a settlement: the token of the charge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settles: Option<String>,
 }
 
 /// An idempotency token.
@@ -50,6 +53,13 @@ impl Call {
     pub fn refund<'a>(&'a self, key: &'a Key) -> Refund<'a> {
         let charged_at = UnixMillis::new(self.charged_at_ms.unwrap_or(self.now_ms));
         Refund::new(&self.policy, key, self.cost, charged_at, UnixMillis::new(self.now_ms))
+    }
+
+    /// Builds the settlement, if the call names a charge.
+    #[must_use]
+    pub fn settle<'a>(&'a self, key: &'a Key) -> Option<Settle<'a>> {
+        let token = self.settles.as_deref()?;
+        Some(Settle::new(&self.policy, key, token, self.cost, UnixMillis::new(self.now_ms)))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::Identified;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The answer to a check or a peek.
+    /// The answer to a check, a peek or a settlement.
     Decision(Decided),
     /// The answer to a refund or a reset.
     Done,
@@ -35,6 +35,9 @@ pub struct Decided {
     pub retry_after_ms: Option<u64>,
     /// How long to delay an admitted request.
     pub delay_ms: u64,
+    /// Whether this repeats an earlier answer, and nothing was charged or returned again.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub replayed: bool,
 }
 
 /// A [`Status`].
@@ -90,7 +93,7 @@ pub struct Able {
     pub refund: bool,
     /// Whether it supports resets.
     pub reset: bool,
-    /// Whether it supports idempotency tokens.
+    /// Whether it supports idempotency tokens, and settlements of what was charged with them.
     pub idempotency: bool,
     /// The usual number of round trips to the store per decision.
     pub round_trips: u32,
@@ -109,6 +112,7 @@ impl From<&Decision> for Decided {
             quotas: counted.collect(),
             retry_after_ms: decision.retry_after().map(Millis::get),
             delay_ms: decision.delay().get(),
+            replayed: decision.is_replay(),
         }
     }
 }

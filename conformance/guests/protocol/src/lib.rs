@@ -6,13 +6,15 @@
 //!
 //! | route | body | answer |
 //! |-|-|-|
-//! | `/_tidegate/check`, `/_tidegate/peek` | [`Call`] | `{"decision": …}`, 200 or 429, with the response fields |
+//! | `/_tidegate/check`, `/_tidegate/peek`, `/_tidegate/settle` | [`Call`] | `{"decision": …}`, 200 or 429, with the response fields |
 //! | `/_tidegate/refund`, `/_tidegate/reset` | [`Call`] | `"done"` |
 //! | `/_tidegate/identify` | [`Arrival`] | `{"identity": …}` |
 //! | `/_tidegate/capabilities` | nothing | `{"capabilities": …}` |
 //!
-//! If the store cannot answer, the reply is a 503 with `{"error": {"kind", "message"}}`, never a 429. If the body
-//! cannot be parsed, the reply is a 400.
+//! If the store cannot answer, the reply is a 503 with `{"error": {"kind", "message"}}`, never a 429. If the call
+//! contradicts what the store remembers (`token_reused`, `unknown_charge`), the reply is a 409 with the same body. If
+//! the body cannot be parsed, the reply is a 400. The suite reads the kind of an error. It accepts every status from 400
+//! on, except 429.
 //!
 //! ```
 //! use tidegate_core::MemoryLimiter;
@@ -44,7 +46,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::de::DeserializeOwned;
-use tidegate_core::{Decision, Error, Key, Limiter, Policy, ResponseFields};
+use tidegate_core::{Decision, Error, ErrorKind, Key, Limiter, Policy, ResponseFields};
 
 /// A route of a guest in test mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,6 +55,8 @@ pub enum Route {
     Check,
     /// [`Limiter::peek`].
     Peek,
+    /// [`Limiter::settle`].
+    Settle,
     /// [`Limiter::refund`].
     Refund,
     /// [`Limiter::reset`].
@@ -65,7 +69,8 @@ pub enum Route {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Self; 6] = [Self::Check, Self::Peek, Self::Refund, Self::Reset, Self::Identify, Self::Capabilities];
+    pub const ALL: [Self; 7] =
+        [Self::Check, Self::Peek, Self::Settle, Self::Refund, Self::Reset, Self::Identify, Self::Capabilities];
 
     /// The path to which a request is sent with `POST`.
     #[must_use]
@@ -73,6 +78,7 @@ impl Route {
         match self {
             Self::Check => "/_tidegate/check",
             Self::Peek => "/_tidegate/peek",
+            Self::Settle => "/_tidegate/settle",
             Self::Refund => "/_tidegate/refund",
             Self::Reset => "/_tidegate/reset",
             Self::Identify => "/_tidegate/identify",
@@ -124,7 +130,15 @@ impl Reply {
     /// Creates a reply with an error.
     #[must_use]
     pub fn error(error: &Error) -> Self {
-        Self::new(503, &Answer::Error(error.into()))
+        let status = match error.kind() {
+            ErrorKind::TokenReused | ErrorKind::UnknownCharge => 409,
+            _ => 503,
+        };
+        Self::new(status, &Answer::Error(error.into()))
+    }
+
+    fn unreadable(message: String) -> Self {
+        Self::new(400, &Answer::Error(Failure { kind: ErrorKind::Invalid.name().to_string(), message }))
     }
 }
 
@@ -148,6 +162,10 @@ async fn carry_out<L: Limiter>(limiter: &L, route: Route, call: &Call) -> Reply 
     let decided = match route {
         Route::Check => limiter.check(call.check(&key)).await,
         Route::Peek => limiter.peek(call.check(&key)).await,
+        Route::Settle => match call.settle(&key) {
+            Some(settle) => limiter.settle(settle).await,
+            None => return Reply::unreadable("settles: missing; write the token of the charge".to_string()),
+        },
         Route::Refund => return Reply::done(limiter.refund(call.refund(&key)).await),
         _ => return Reply::done(limiter.reset(&call.policy, &key).await),
     };
@@ -158,8 +176,5 @@ async fn carry_out<L: Limiter>(limiter: &L, route: Route, call: &Call) -> Reply 
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Reply> {
-    serde_json::from_slice(body).map_err(|error| {
-        let failure = Failure { kind: "invalid".to_string(), message: format!("the request's body: {error}") };
-        Reply::new(400, &Answer::Error(failure))
-    })
+    serde_json::from_slice(body).map_err(|error| Reply::unreadable(format!("the request's body: {error}")))
 }

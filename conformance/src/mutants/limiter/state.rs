@@ -23,8 +23,19 @@ pub(super) struct Kept {
     pub(super) credit: u64,
     /// Tokens gained beyond the capacity while idle.
     idle: u64,
-    /// The first answer for each token, with its expiry.
-    pub(super) answers: HashMap<String, (u64, Decided)>,
+    /// The charge of each token.
+    pub(super) charges: HashMap<String, Charge>,
+}
+
+/// A charge under a token.
+#[derive(Clone)]
+pub(super) struct Charge {
+    pub(super) until_ms: u64,
+    pub(super) at: UnixMillis,
+    pub(super) cost: u64,
+    /// The answer to the check that made the charge.
+    pub(super) first: Decided,
+    pub(super) is_settled: bool,
 }
 
 impl Kept {
@@ -36,8 +47,13 @@ impl Kept {
             limits: limits(&call.policy),
             credit: 0,
             idle: 0,
-            answers: HashMap::new(),
+            charges: HashMap::new(),
         }
+    }
+
+    /// Forgets the counts, but not what was charged under tokens.
+    pub(super) fn reset(&mut self, call: &Call) {
+        *self = Self { charges: std::mem::take(&mut self.charges), ..Self::new(call) };
     }
 
     /// Applies the faults that change the state before a decision, and returns the instant of the decision.
@@ -109,6 +125,27 @@ impl Kept {
             }
         }
         self.idle
+    }
+
+    /// Corrects a charge, with the fault.
+    pub(super) fn correct(
+        &mut self,
+        fault: Fault,
+        policy: &Policy,
+        (charged_at, charged): (UnixMillis, u64),
+        now: UnixMillis,
+        cost: u64,
+    ) {
+        let state = &mut self.state;
+        match fault {
+            Fault::ForgetsDebt => policy.settle(state, charged_at, now, charged, cost.min(charged)),
+            Fault::CapsDebt if cost > charged => {
+                let most = limits(policy).into_iter().min().unwrap_or(0);
+                let _denied = policy.clone().charge_denied(true).decide(state, now, (cost - charged).min(most));
+            }
+            Fault::ReturnsReplenished => policy.settle(state, now, now, charged, cost),
+            _ => policy.settle(state, charged_at, now, charged, cost),
+        }
     }
 
     /// Admits a denied request if refunds that had no effect cover its cost.
