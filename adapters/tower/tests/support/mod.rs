@@ -1,6 +1,8 @@
-//! A limiter that the tests share.
+//! A limiter and a server that the tests share.
 
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its part of this")]
+
+pub mod server;
 
 use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, Refund};
 
