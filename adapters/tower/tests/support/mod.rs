@@ -4,7 +4,7 @@
 
 pub mod server;
 
-use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, Refund};
+use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, Refund, Settle};
 
 /// A limiter that answers every call with an error of this kind.
 #[derive(Debug)]
@@ -33,6 +33,10 @@ impl Limiter for Failing {
     }
 
     async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
+        Err(self.error())
+    }
+
+    async fn settle(&self, _: Settle<'_>) -> Result<Decision, Error> {
         Err(self.error())
     }
 
