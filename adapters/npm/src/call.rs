@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use tidegate_core::{Check, Key, Limiter as _, Millis, Refund, UnixMillis};
+use tidegate_core::{Check, Key, Limiter as _, Millis, Refund, Settle, UnixMillis};
 use wasm_bindgen::prelude::*;
 
 use crate::error::thrown;
@@ -54,6 +54,13 @@ impl Wire {
     }
 }
 
+/// What a call asks the limiter.
+enum Question {
+    Check,
+    Peek,
+    Settle,
+}
+
 type Run = Pin<Box<dyn Future<Output = Result<String, JsValue>>>>;
 
 /// Makes calls, one after another. Each method resumes the call and returns its next request to the store, a JSON array, or
@@ -72,6 +79,36 @@ impl Caller {
     fn begin(&mut self, run: impl Future<Output = Result<String, JsValue>> + 'static) -> Result<String, JsValue> {
         self.run = Some(Box::pin(run));
         self.go_on(None)
+    }
+
+    /// Asks for a decision. There is one future for all questions, because each would be a copy of much of it.
+    fn decide(
+        &mut self,
+        question: Question,
+        key: &str,
+        cost: f64,
+        now: f64,
+        token: Option<String>,
+        token_ttl: f64,
+    ) -> Result<String, JsValue> {
+        let (limit, key) = (Rc::clone(&self.limit), key_of(key));
+        self.begin(async move {
+            let Limit { policy, limiter, body_format, .. } = &*limit;
+            let (cost, now) = (whole(cost), UnixMillis::new(whole(now)));
+            let mut check = Check::new(policy, &key, now).cost(cost);
+            if let Some(token) = &token {
+                check = check.idempotent(token, Millis::new(whole(token_ttl)));
+            }
+            let decision = match question {
+                Question::Check => limiter.check(check).await,
+                Question::Peek => limiter.peek(check).await,
+                Question::Settle => {
+                    let token = token.as_deref().unwrap_or_default();
+                    limiter.settle(Settle::new(policy, &key, token, cost, now)).await
+                }
+            };
+            Ok(verdict(policy, &decision.map_err(thrown)?, *body_format))
+        })
     }
 
     fn go_on(&mut self, met: Option<Met>) -> Result<String, JsValue> {
@@ -106,16 +143,13 @@ impl Caller {
         token_ttl: f64,
         peeks: bool,
     ) -> Result<String, JsValue> {
-        let (limit, key) = (Rc::clone(&self.limit), key_of(key));
-        self.begin(async move {
-            let Limit { policy, limiter, body_format, .. } = &*limit;
-            let mut check = Check::new(policy, &key, UnixMillis::new(whole(now))).cost(whole(cost));
-            if let Some(token) = &token {
-                check = check.idempotent(token, Millis::new(whole(token_ttl)));
-            }
-            let decision = if peeks { limiter.peek(check).await } else { limiter.check(check).await };
-            Ok(verdict(policy, &decision.map_err(thrown)?, *body_format))
-        })
+        let question = if peeks { Question::Peek } else { Question::Check };
+        self.decide(question, key, cost, now, token, token_ttl)
+    }
+
+    /// Settles the charge with this token to its actual cost. The result is the verdict on a request of cost 0.
+    pub fn settle(&mut self, key: &str, token: String, cost: f64, now: f64) -> Result<String, JsValue> {
+        self.decide(Question::Settle, key, cost, now, Some(token), 0.0)
     }
 
     /// Refunds what a request was charged.

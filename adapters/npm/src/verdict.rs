@@ -3,8 +3,9 @@
 //!
 //! 1. `allowed`, `denied`, `never_admissible`, or `undecided` if the limiter failed; for a rejected request also
 //!    the status.
-//! 2. The index of the binding quota, `retry_after`, the delay and the time of the decision in milliseconds, and its origin;
-//!    then for each quota its name, its limit, what remains, and `reset_after` in milliseconds. `-` stands for an unknown number.
+//! 2. The index of the binding quota, `retry_after`, the delay and the time of the decision in milliseconds, its origin, and 1
+//!    if it repeats an earlier answer, otherwise 0; then for each quota its name, its limit, what remains, and `reset_after` in
+//!    milliseconds. `-` stands for an unknown number.
 //! 3. The response fields, one on each line; for a rejected request also an empty line and the body.
 
 use std::fmt::Write as _;
@@ -19,7 +20,7 @@ pub(crate) fn verdict(policy: &Policy, decision: &Decision, format: BodyFormat) 
     let _ = write!(out, "{} ", decision.binding_index());
     told(&mut out, decision.retry_after().map(|span| span.get()));
     let (delay, at) = (decision.delay().get(), decision.decided_at().get());
-    let _ = write!(out, " {delay} {at} {}", decision.origin().name());
+    let _ = write!(out, " {delay} {at} {} {}", decision.origin().name(), u64::from(decision.is_replay()));
     for (quota, status) in policy.quotas().iter().zip(decision.quotas()) {
         let _ = write!(out, " {} {} ", quota.name(), status.limit());
         told(&mut out, status.remaining());
@@ -35,8 +36,8 @@ pub(crate) fn verdict(policy: &Policy, decision: &Decision, format: BodyFormat) 
 
 /// The outcome of a request that was not decided on because of an error of this kind.
 ///
-/// The request may go on only if the limiter fails open and the store has failed. An invalid request gets a 400, everything
-/// else a 503.
+/// The request may go on only if the limiter fails open and the store has failed. An invalid request gets a 400, one with a
+/// reused token a 409, everything else a 503.
 #[wasm_bindgen]
 pub fn undecided(kind: &str, fails_open: bool) -> String {
     const INVALID: &str = concat!(
@@ -44,12 +45,18 @@ pub fn undecided(kind: &str, fails_open: bool) -> String {
         "content-type:application/json\n\n",
         r#"{"error":"invalid_request"}"#,
     );
-    const KINDS: [ErrorKind; 5] =
-        [ErrorKind::Unavailable, ErrorKind::Timeout, ErrorKind::Contended, ErrorKind::Refused, ErrorKind::Unsupported];
+    const REUSED: &str = concat!(
+        "undecided 409\n0 - 0 0 fail_mode\n",
+        "content-type:application/json\n\n",
+        r#"{"error":"token_reused"}"#,
+    );
     if kind == ErrorKind::Invalid.name() {
         return INVALID.into();
     }
-    let kind = KINDS.into_iter().find(|known| known.name() == kind).unwrap_or(ErrorKind::Corrupt);
+    if kind == ErrorKind::TokenReused.name() {
+        return REUSED.into();
+    }
+    let kind = ErrorKind::ALL.into_iter().find(|known| known.name() == kind).unwrap_or(ErrorKind::Corrupt);
     let passes = fails_open && kind.is_store_failure();
     let rejection = (!passes).then(|| Rejection::unavailable(kind));
     let mut out = begun("undecided", rejection.as_ref());

@@ -157,3 +157,13 @@ test("checks, refunds and resets of one key take turns and are all counted", asy
   await Promise.all([tidegate.refund(charged), tidegate.check(request), tidegate.check(request)]);
   assert.equal((await tidegate.peek(request)).quotas[0].remaining, 48);
 });
+
+test("an estimate is unsupported, charges nothing and does not open", async () => {
+  const tidegate = limiter(store(ms(0)), 10)();
+  const verdict = await tidegate.check(request, { estimate: 5 });
+  assert.deepEqual([verdict.allowed, verdict.failedOpen, verdict.error.kind, verdict.response.status], [false, false, "unsupported", 503]);
+  const elsewhere = { key: verdict.key, status: "allowed", charge: { token: "a", cost: 5 } };
+  await assert.rejects(tidegate.settle(elsewhere, { cost: 1 }), { kind: "unsupported" });
+  const counted = await tidegate.check(request);
+  assert.deepEqual([counted.quotas[0].remaining, counted.replayed], [9, false]);
+});

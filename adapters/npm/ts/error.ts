@@ -1,5 +1,19 @@
-/** What went wrong. Only `unavailable` and `timeout` are failures of the store, on which a limiter may fail open. */
-export type ErrorKind = "invalid" | "unavailable" | "timeout" | "contended" | "corrupt" | "refused" | "unsupported";
+/**
+ * What went wrong. Only `unavailable` and `timeout` are failures of the store, on which a limiter may fail open.
+ *
+ * `token_reused`: the token of a check belongs to a charge of another cost. `unknown_charge`: no charge with this token is
+ * remembered, because there was none or its time to live has passed. Neither charges or returns anything.
+ */
+export type ErrorKind =
+  | "invalid"
+  | "unavailable"
+  | "timeout"
+  | "contended"
+  | "corrupt"
+  | "refused"
+  | "unsupported"
+  | "token_reused"
+  | "unknown_charge";
 
 /**
  * An error whose message says what to write instead. It never contains a token or an API key.

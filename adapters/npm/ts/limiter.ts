@@ -4,7 +4,10 @@ import { invalid, TidegateError } from "./error.js";
 import { whole } from "./fields.js";
 import type { Identity, Operation, Options } from "./options.js";
 import type { Queue } from "./queue.js";
-import { Verdict } from "./verdict.js";
+import { type Charge, Verdict } from "./verdict.js";
+
+/** How long an estimate can be settled unless the check says otherwise: ten minutes. */
+const SETTLE_WITHIN_MS = 600_000;
 
 /** How to decide on one request. A request with an invalid value is rejected: the verdict's response is a 400. */
 export interface CheckOptions {
@@ -14,11 +17,19 @@ export interface CheckOptions {
   peer?: string | undefined;
   /** The cost of the request, a whole number. Default: 1. */
   cost?: number;
+  /**
+   * The estimated cost of a request whose cost is known only afterwards: a whole number of at least 1, in place of `cost`.
+   * Settle it to the actual cost with `settle`. The package makes the token of the charge.
+   */
+  estimate?: number;
+  /** How long an `estimate` can be settled, in milliseconds. Default: 600,000, ten minutes. */
+  settleWithinMs?: number;
   /** The time of the request, in milliseconds since the epoch, if the caller's clock decides. Default: `Date.now()`. */
   now?: number;
   /**
-   * Charges all checks with this token once, for `ttlMs` milliseconds. A client that chooses its own token can repeat a
-   * request that was admitted for free, so use it only for operations that do nothing the second time.
+   * Charges all checks with this token once, for `ttlMs` milliseconds. The others are `replayed`; with another cost, the
+   * error is `token_reused`. A client that chooses its own token can repeat a request that was admitted for free, so use it
+   * only for operations that do nothing the second time.
    */
   idempotency?: { token: string; ttlMs: number };
 }
@@ -70,13 +81,56 @@ export abstract class Limiter {
     return this.#decide(request, options, "peek");
   }
 
-  /** Refunds what a request was charged, or the part `cost` of it. Does nothing if nothing was charged. */
-  async refund(verdict: Verdict, { cost = 1, now = Date.now() }: { cost?: number; now?: number } = {}): Promise<void> {
-    const { key, status } = verdict;
-    if (key === undefined || status !== "allowed") return;
+  /**
+   * Settles a request that was charged an `estimate` to what it cost, a whole number:
+   *
+   *     const verdict = await tidegate.check(request, { estimate: 2_000 });
+   *     if (verdict.response) return verdict.response;
+   *     const { answer, tokens } = await complete(request);
+   *     await tidegate.settle(verdict, { cost: tokens });
+   *
+   * What it cost less is returned, less what time has replenished since. What it cost more is charged, also beyond the limit:
+   * the key is then denied until time has repaid the debt. A cost of 0 cancels the charge. If a request is never settled, its
+   * estimate stays charged.
+   *
+   * The first settlement or refund of a charge counts. A further one changes nothing, so it can be retried after an error.
+   * Returns what a request of cost 0 would get now. Returns `verdict` itself if nothing was charged, because the request was
+   * rejected or the store failed. Throws a `TidegateError`: `unknown_charge` if it is too late.
+   */
+  settle(verdict: Verdict, actual: { cost: number; now?: number }): Promise<Verdict> {
+    return this.#told("settle", async () => {
+      const { cost, now = Date.now() } = actual ?? {};
+      const { key, status, failedOpen, charge } = verdict;
+      const [units, instant] = [whole("cost", cost), whole("now", now)];
+      if (key === undefined || (status !== "allowed" && !failedOpen)) return verdict;
+      if (!charge) throw invalid("verdict", "its check had no estimate; write check(request, { estimate })");
+      try {
+        return new Verdict(await this.#calls.run(key, (caller) => caller.settle(key, charge.token, units, instant)), key, charge);
+      } catch (thrown) {
+        const error = TidegateError.from(thrown);
+        // A check that failed may have been charged or not.
+        if (failedOpen && error.kind === "unknown_charge") return verdict;
+        throw error;
+      }
+    });
+  }
+
+  /**
+   * Refunds the part `cost` of what a request was charged: by default all that was charged under a token, otherwise 1. Does
+   * nothing if nothing was charged.
+   *
+   * A request that was charged under a token is settled to the rest, so it is refunded once, also if its verdict is `replayed`.
+   */
+  async refund(verdict: Verdict, { cost = verdict.charge?.cost ?? 1, now = Date.now() }: { cost?: number; now?: number } = {}): Promise<void> {
+    const { key, status, charge } = verdict;
+    if (key === undefined || status !== "allowed" || charge?.cost === 0) return;
     await this.#told("refund", () => {
       const [units, instant] = [whole("cost", cost), whole("now", now)];
-      return this.#calls.run(key, (caller) => caller.refund(key, units, verdict.decidedAtMs, instant));
+      return this.#calls.run(key, (caller) =>
+        charge
+          ? caller.settle(key, charge.token, Math.max(charge.cost - units, 0), instant)
+          : caller.refund(key, units, verdict.decidedAtMs, instant),
+      );
     });
   }
 
@@ -103,24 +157,26 @@ export abstract class Limiter {
 
   async #decide(request: Request, options: CheckOptions | (() => CheckOptions), operation: "check" | "peek"): Promise<Verdict> {
     let key: string | undefined;
+    let charge: Charge | undefined;
     try {
       const { peer, cost, now, token, ttlMs, ...chosen } = read(options);
+      if (token !== undefined) charge = { token, cost };
       const counted = (key = chosen.key ?? (await this.#sender(request, peer)));
       const peeks = operation === "peek";
       const said = await this.#calls.run(counted, (caller) => caller.check(counted, cost, now, token, ttlMs, peeks));
-      return new Verdict(said, key);
+      return new Verdict(said, key, charge);
     } catch (thrown) {
       const error = TidegateError.from(thrown);
-      const verdict = new Verdict(this.#engine.undecided(error.kind, this.#options.failsOpen), key, error);
+      const verdict = new Verdict(this.#engine.undecided(error.kind, this.#options.failsOpen), key, charge, error);
       this.#tell(operation, error, verdict.failedOpen);
       return verdict;
     }
   }
 
   /** Runs a call, and reports its error before it throws it. */
-  async #told(operation: Operation, run: () => Promise<unknown>): Promise<void> {
+  async #told<T>(operation: Operation, run: () => Promise<T>): Promise<T> {
     try {
-      await run();
+      return await run();
     } catch (thrown) {
       const error = TidegateError.from(thrown);
       this.#tell(operation, error, false);
@@ -162,18 +218,35 @@ export abstract class Limiter {
 /** Reads a check's options. Any error in them makes the request invalid. */
 function read(options: CheckOptions | (() => CheckOptions)) {
   try {
-    const { key, peer, cost = 1, now = Date.now(), idempotency } = typeof options === "function" ? options() : options;
-    return {
-      key: key === undefined ? undefined : text("key", key),
-      peer,
-      cost: whole("cost", cost),
-      now: whole("now", now),
-      token: idempotency && text("idempotency.token", idempotency.token),
-      ttlMs: idempotency ? whole("idempotency.ttlMs", idempotency.ttlMs) : 0,
-    };
+    const chosen = typeof options === "function" ? options() : options;
+    const { key, peer, now = Date.now() } = chosen;
+    return { key: key === undefined ? undefined : text("key", key), peer, now: whole("now", now), ...charged(chosen) };
   } catch (cause) {
     throw cause instanceof TidegateError ? cause : invalid("options", "reading them threw", { cause });
   }
+}
+
+/** The cost of a request, and the token of its charge. */
+function charged({ cost, estimate, settleWithinMs = SETTLE_WITHIN_MS, idempotency }: CheckOptions) {
+  if (estimate === undefined) {
+    return {
+      cost: whole("cost", cost === undefined ? 1 : cost),
+      token: idempotency && text("idempotency.token", idempotency.token),
+      ttlMs: idempotency ? whole("idempotency.ttlMs", idempotency.ttlMs) : 0,
+    };
+  }
+  if (cost !== undefined || idempotency !== undefined) {
+    throw invalid("estimate", "it replaces cost and idempotency; write check(request, { estimate })");
+  }
+  // The server makes the token: a client that chooses it could repeat a request for free.
+  return { cost: some("estimate", estimate), token: crypto.randomUUID(), ttlMs: some("settleWithinMs", settleWithinMs) };
+}
+
+/** A whole number that is not zero. */
+function some(field: string, value: unknown): number {
+  const number = whole(field, value);
+  if (number === 0) throw invalid(field, "0 is out of range; write at least 1");
+  return number;
 }
 
 /** A text that has one form in UTF-8, so that no two keys become one. The message does not repeat it: it may be a secret. */

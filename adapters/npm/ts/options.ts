@@ -27,7 +27,7 @@ export interface Identity {
 }
 
 /** A method of the limiter. */
-export type Operation = "check" | "peek" | "refund" | "reset" | "identify";
+export type Operation = "check" | "peek" | "settle" | "refund" | "reset" | "identify";
 
 /** A failure, as `onError` gets it. It contains neither tokens nor keys. */
 export interface ErrorEvent {

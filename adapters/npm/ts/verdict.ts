@@ -11,6 +11,14 @@ export interface QuotaStatus {
   resetAfterMs: number | null;
 }
 
+/** A charge that can be settled, and is refunded once. */
+export interface Charge {
+  /** The token under which the store remembers the charge. */
+  token: string;
+  /** What was charged: the estimate, or the cost. */
+  cost: number;
+}
+
 /** The outcome for a request: whether it may go on, why, and what to send to the client. */
 export class Verdict {
   /** The text that `src/verdict.rs` writes. It is parsed on demand, because most callers need little of it. */
@@ -24,16 +32,19 @@ export class Verdict {
   readonly status: "allowed" | "denied" | "never_admissible" | "undecided";
   /** The key that the request counted against. Undefined if the request failed before its key was known. */
   readonly key: string | undefined;
+  /** The charge to settle, if the check had an estimate or an idempotency token. */
+  readonly charge: Charge | undefined;
   /** Why the request was not decided on. */
   readonly error: TidegateError | undefined;
 
-  constructor(text: string, key: string | undefined, error?: TidegateError) {
+  constructor(text: string, key: string | undefined, charge?: Charge, error?: TidegateError) {
     const first = text.slice(0, text.indexOf("\n"));
     const space = first.indexOf(" ");
     this.allowed = space < 0;
     this.status = (this.allowed ? first : first.slice(0, space)) as Verdict["status"];
     this.#text = text;
     this.key = key;
+    this.charge = charge;
     this.error = error;
   }
 
@@ -72,10 +83,15 @@ export class Verdict {
     return this.#fact(4) as Verdict["origin"];
   }
 
+  /** Whether this repeats the earlier answer to a check with the same token, or to a settlement of the same charge. */
+  get replayed(): boolean {
+    return this.#fact(5) === "1";
+  }
+
   /** Each quota's count after the decision, in the policy's order. Empty if there was no decision. */
   get quotas(): readonly QuotaStatus[] {
     const quotas: QuotaStatus[] = [];
-    for (let at = 5, name; (name = this.#fact(at)) !== undefined; at += 4) {
+    for (let at = 6, name; (name = this.#fact(at)) !== undefined; at += 4) {
       const [remaining, resetAfterMs] = [told(this.#fact(at + 2)), told(this.#fact(at + 3))];
       quotas.push({ name, limit: Number(this.#fact(at + 1)), remaining, resetAfterMs });
     }
@@ -111,8 +127,8 @@ export class Verdict {
 
   /** The verdict as plain data for a log, without the response. */
   toJSON(): Record<string, unknown> {
-    const { allowed, status, key, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, quotas, error } = this;
-    return { allowed, status, key, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, quotas, error: error?.message };
+    const { allowed, status, key, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, quotas, error } = this;
+    return { allowed, status, key, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, quotas, error: error?.message };
   }
 
   #fact(place: number): string | undefined {

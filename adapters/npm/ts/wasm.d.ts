@@ -16,6 +16,7 @@ declare module "#*/glue" {
   export class Caller {
     check(key: string, cost: number, now: number, token: string | undefined, tokenTtl: number, peeks: boolean): string;
     refund(key: string, cost: number, chargedAt: number, now: number): string;
+    settle(key: string, token: string, cost: number, now: number): string;
     reset(key: string): string;
     answered(status: number, bytes: Uint8Array, version?: string | undefined): string;
     failed(name: string, message: string): string;

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tidegate_core::{BodyFormat, Check, Error, Key, Limiter, Policy, UnixMillis};
+use http::request::Parts;
+use tidegate_core::{BodyFormat, Check, Error, ErrorKind, Key, Limiter, Millis, Policy, UnixMillis};
 use tower_layer::Layer;
 
+use crate::charge::Estimate;
 use crate::{KeyExtractor, RateLimit};
 
 /// What to do with a request if the store fails.
@@ -32,9 +34,14 @@ pub(crate) struct Rules<L> {
     pub(crate) fail_mode: FailMode,
     pub(crate) body_format: BodyFormat,
     pub(crate) clock: fn() -> UnixMillis,
+    pub(crate) estimate: Option<Estimate>,
+    pub(crate) settle_within: Millis,
 }
 
 impl<L: Limiter> RateLimitLayer<L> {
+    /// The default time in which a [`Charge`](crate::Charge) can be settled: ten minutes.
+    pub const DEFAULT_SETTLE_WITHIN: Millis = Millis::from_secs(600);
+
     /// Applies `policy` to each key that `key_extractor` finds, and counts with `limiter`, which may be shared.
     ///
     /// # Errors
@@ -49,14 +56,51 @@ impl<L: Limiter> RateLimitLayer<L> {
     ) -> Result<Self, Error> {
         key_extractor.validate()?;
         limiter.capabilities().supports(&Check::new(&policy, &Key::missing_ip(), UnixMillis::new(0)))?;
-        let body_format = BodyFormat::default();
-        Ok(Self(Arc::new(Rules { limiter, policy, key_extractor, fail_mode, body_format, clock: system_clock })))
+        Ok(Self(Arc::new(Rules {
+            limiter,
+            policy,
+            key_extractor,
+            fail_mode,
+            body_format: BodyFormat::default(),
+            clock: system_clock,
+            estimate: None,
+            settle_within: Self::DEFAULT_SETTLE_WITHIN,
+        })))
     }
 
     /// Sets the format of a 429's body. The default is [JSON](BodyFormat::Json).
     #[must_use]
     pub fn body_format(self, body_format: BodyFormat) -> Self {
         self.with(|rules| rules.body_format = body_format)
+    }
+
+    /// Charges each request an estimate of its cost instead of 1. The service finds a [`Charge`](crate::Charge) in the
+    /// request's extensions, with which it settles the actual cost. Without a settlement, the estimate stays charged.
+    ///
+    /// `estimate` may use whatever the client sent: a request that costs more than its estimate is charged the rest when
+    /// it is settled. It must not return 0. The layer then rejects the request with a 503, as after any error that is not
+    /// a store failure.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) if the limiter supports no costs or no settlements.
+    pub fn estimate(self, estimate: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Result<Self, Error> {
+        let Rules { limiter, policy, settle_within, .. } = &*self.0;
+        let (key, now) = (Key::missing_ip(), UnixMillis::new(0));
+        limiter.capabilities().supports(&Check::new(policy, &key, now).cost(2).idempotent("", *settle_within))?;
+        Ok(self.with(|rules| rules.estimate = Some(Estimate::new(estimate))))
+    }
+
+    /// Sets how long after its check a request can be settled. The default is
+    /// [ten minutes](Self::DEFAULT_SETTLE_WITHIN). The store remembers each charge that long.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for zero: no request could be settled.
+    pub fn settle_within(self, span: Millis) -> Result<Self, Error> {
+        if span == Millis::ZERO {
+            let message = "settle_within: 0 ms leaves no time to settle; write at least 1 ms";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(self.with(|rules| rules.settle_within = span))
     }
 
     /// Sets the clock, for tests on virtual time. The default is the system's clock.
@@ -96,6 +140,8 @@ impl<L> Clone for Rules<L> {
             fail_mode: self.fail_mode,
             body_format: self.body_format,
             clock: self.clock,
+            estimate: self.estimate.clone(),
+            settle_within: self.settle_within,
         }
     }
 }

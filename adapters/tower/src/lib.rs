@@ -26,24 +26,31 @@
 //! rejects the request with a 503 in both modes, because a client can cause such an error.
 //!
 //! The layer emits one [`tracing`] event at level `WARN` with the target `tidegate` for each failed check. Its fields are
-//! `policy`, `kind` ([`ErrorKind::name`](tidegate_core::ErrorKind::name)) and `outcome` (`admitted` or `rejected`). It
-//! contains no key, address or error message; those are in the [`Verdict`]. The layer does not limit the rate of events:
-//! use a subscriber that filters or samples them.
+//! `policy`, `kind` ([`ErrorKind::name`](tidegate_core::ErrorKind::name)) and `outcome` (`admitted` or `rejected`; for a
+//! failed [`Charge::settle`] it is `unsettled`). It contains no key, address or error message; those are in the
+//! [`Verdict`]. The layer does not limit the rate of events: use a subscriber that filters or samples them.
+//!
+//! # Unknown costs
+//! The cost of some requests is known only afterwards, such as the tokens of an LLM's answer.
+//! [`RateLimitLayer::estimate`] charges each request an estimate, and the service settles its [`Charge`] to the actual
+//! cost.
 //!
 //! # Delays
 //! A leaky bucket admits a request and states how long to delay it. The layer waits that long before it calls the inner
 //! service. At most as many requests wait per key as the bucket's capacity.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod charge;
 mod key_extractor;
 mod layer;
 mod service;
 
+pub use charge::Charge;
 pub use key_extractor::{ApiKey, KeyExtractor, Subject};
 pub use layer::{FailMode, RateLimitLayer};
 pub use service::{RateLimit, Verdict};
 
-/// Compiles the example in the README.
+/// Compiles and runs the examples in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
-use tidegate_core::{Check, Decision, Error, Limiter, Millis, Rejection, ResponseFields};
+use tidegate_core::{Check, Decision, Error, ErrorKind, Limiter, Millis, Rejection, ResponseFields};
 use tower_service::Service;
 
-use crate::FailMode;
 use crate::layer::Rules;
+use crate::{Charge, FailMode};
 
 /// The outcome of the limiter's check. The layer inserts it into the extensions of the request, if the inner service
 /// is called, and into those of the response.
@@ -69,8 +70,7 @@ where
         let rules = Arc::clone(&self.rules);
         Box::pin(async move {
             let (mut head, body) = request.into_parts();
-            let key = rules.key_extractor.key(&head);
-            let decided = rules.limiter.check(Check::new(&rules.policy, &key, (rules.clock)())).await;
+            let (decided, charge) = Rules::decide(&rules, &head).await;
             let (verdict, fields, hold) = match rules.judge(decided) {
                 Judged::GoOn { verdict, fields, hold } => (verdict, fields, hold),
                 Judged::Rejected(verdict, rejection) => return Ok(rejected(verdict, rejection)),
@@ -79,6 +79,9 @@ where
                 tokio::time::sleep(Duration::from_millis(hold.get())).await;
             }
             head.extensions.insert(verdict.clone());
+            if let Some(charge) = charge {
+                head.extensions.insert(charge);
+            }
             let mut response = inner.call(Request::from_parts(head, body)).await?;
             response.extensions_mut().insert(verdict);
             write(fields, response.headers_mut());
@@ -90,6 +93,22 @@ where
 enum Judged {
     GoOn { verdict: Verdict, fields: ResponseFields, hold: Millis },
     Rejected(Verdict, Rejection),
+}
+
+impl<L: Limiter + 'static> Rules<L> {
+    /// Decides on a request. If its cost is an estimate, also returns the charge that the service settles. An error does
+    /// not tell whether the request was charged, so it comes with a charge, too.
+    async fn decide(rules: &Arc<Self>, head: &Parts) -> (Result<Decision, Error>, Option<Charge>) {
+        let key = rules.key_extractor.key(head);
+        let check = Check::new(&rules.policy, &key, (rules.clock)());
+        let Some(estimate) = &rules.estimate else { return (rules.limiter.check(check).await, None) };
+        let (cost, token) = match estimate.of(head) {
+            Ok(estimated) => estimated,
+            Err(error) => return (Err(error), None),
+        };
+        let decided = rules.limiter.check(check.cost(cost).idempotent(&token, rules.settle_within)).await;
+        (decided, Some(Charge::new(Arc::clone(rules), key, token)))
+    }
 }
 
 impl<L> Rules<L> {
@@ -112,19 +131,23 @@ impl<L> Rules<L> {
     fn judge_error(&self, error: Error) -> Judged {
         let kind = error.kind();
         let opens = self.fail_mode == FailMode::Open && kind.is_store_failure();
-        // The message and its source stay out of the log: a store may put an address or a credential into them.
-        tracing::warn!(
-            target: "tidegate",
-            policy = self.policy.name(),
-            kind = kind.name(),
-            outcome = if opens { "admitted" } else { "rejected" },
-            "rate limiter failed"
-        );
+        self.warn(kind, if opens { "admitted" } else { "rejected" });
         if opens {
             let fields = ResponseFields::failed_open(kind);
             return Judged::GoOn { fields, hold: Millis::ZERO, verdict: Verdict::FailedOpen(Arc::new(error)) };
         }
         Judged::Rejected(Verdict::FailedClosed(Arc::new(error)), Rejection::unavailable(kind))
+    }
+
+    /// Logs an error. Its message and its source stay out of the log: a store may put an address or a credential into them.
+    pub(crate) fn warn(&self, kind: ErrorKind, outcome: &'static str) {
+        tracing::warn!(
+            target: "tidegate",
+            policy = self.policy.name(),
+            kind = kind.name(),
+            outcome,
+            "rate limiter failed"
+        );
     }
 }
 

@@ -18,7 +18,7 @@ use tidegate_core::{
     Capabilities, ClientIpSource, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota,
     UnixMillis,
 };
-use tidegate_tower::{FailMode, KeyExtractor, RateLimitLayer, Verdict};
+use tidegate_tower::{Charge, FailMode, KeyExtractor, RateLimitLayer, Verdict};
 use tower::ServiceExt as _;
 use tower::util::service_fn;
 use tower_layer::Layer as _;
@@ -186,6 +186,27 @@ async fn every_failure_is_logged_without_secrets() {
     }
     ask(&open(MemoryLimiter::new(), 1, Platform::Direct), Request::new(String::new())).await;
     assert!(log.0.lock().unwrap().is_empty(), "a decision is not an error");
+}
+
+#[tokio::test]
+async fn a_settlement_that_fails_is_logged_without_secrets_and_fails_no_response() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
+    let layer = open(Failing(ErrorKind::Timeout), 1, Platform::Direct).estimate(|_| 30).unwrap();
+    let service = service_fn(|request: Request<String>| async move {
+        let charge = request.extensions().get::<Charge>().unwrap();
+        assert_eq!(format!("{charge:?}"), "Charge(…)");
+        let kind = charge.settle(45).await.unwrap_err().kind();
+        Ok::<_, Infallible>(Response::new(kind.to_string()))
+    });
+    let mut request = Request::new(String::new());
+    request.extensions_mut().insert(Key::new("sub:alice"));
+    let response = layer.layer(service).oneshot(request).await.unwrap();
+    assert_eq!((response.status().as_u16(), response.body().as_str()), (200, "timeout"));
+    let expected = ["admitted", "unsettled"].map(|outcome| {
+        format!("WARN message=rate limiter failed policy=\"api\" kind=\"timeout\" outcome=\"{outcome}\"")
+    });
+    assert_eq!(*log.0.lock().unwrap(), expected);
 }
 
 proptest! {

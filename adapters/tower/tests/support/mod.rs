@@ -1,8 +1,10 @@
-//! A limiter that the tests share.
+//! A limiter and a server that the tests share.
 
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its part of this")]
 
-use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, Refund};
+pub mod server;
+
+use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, Refund, Settle};
 
 /// A limiter that answers every call with an error of this kind.
 #[derive(Debug)]
@@ -31,6 +33,10 @@ impl Limiter for Failing {
     }
 
     async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
+        Err(self.error())
+    }
+
+    async fn settle(&self, _: Settle<'_>) -> Result<Decision, Error> {
         Err(self.error())
     }
 

@@ -1,0 +1,131 @@
+//! Estimates of unknown costs, and their settlement.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::request::Parts;
+use tidegate_core::{BoxFuture, Decision, Error, ErrorKind, Key, Limiter, Settle};
+
+use crate::layer::Rules;
+
+/// A request extension: what the request was charged as an [estimate](crate::RateLimitLayer::estimate). Settle it once the
+/// actual cost is known.
+///
+/// ```
+/// use axum::{Extension, Router, routing::post};
+/// # use std::sync::Arc;
+/// # use tidegate_core::{ClientIpSource, MemoryLimiter, Millis, Platform, Policy, Quota};
+/// # use tidegate_tower::{FailMode, KeyExtractor};
+/// use tidegate_tower::{Charge, RateLimitLayer};
+///
+/// async fn chat(Extension(charge): Extension<Charge>, prompt: String) -> String {
+///     let (answer, tokens) = complete(&prompt).await;
+///     charge.settle(tokens).await.ok();
+///     answer
+/// }
+///
+/// # async fn complete(prompt: &str) -> (String, u64) { (prompt.to_string(), 120) }
+/// # fn app() -> Result<Router, tidegate_core::Error> {
+/// # let policy = Policy::new("llm", [Quota::token_bucket(100_000, 1_000, Millis::from_secs(1))?])?;
+/// # let key_extractor = KeyExtractor::new(ClientIpSource::new(Platform::Vercel));
+/// # let (limiter, fail_mode) = (Arc::new(MemoryLimiter::new()), FailMode::Open);
+/// let layer = RateLimitLayer::new(limiter, policy, key_extractor, fail_mode)?.estimate(|_| 2_000)?;
+/// let app = Router::new().route("/chat", post(chat)).layer(layer);
+/// # Ok(app)
+/// # }
+/// ```
+///
+/// Every request that reaches the service has one, also if it was [admitted](crate::Verdict::FailedOpen) because the store
+/// failed. If two layers estimate, the service finds that of the inner layer. The estimate of the outer one stays charged.
+///
+/// A server drops the service's future if the client disconnects, and with it a settlement that comes later. To settle in
+/// any case, move the charge into a task of its own. A clone settles the same charge.
+#[derive(Clone)]
+pub struct Charge {
+    rules: Arc<dyn Settles>,
+    key: Key,
+    token: String,
+}
+
+impl Charge {
+    pub(crate) fn new<L: Limiter + 'static>(rules: Arc<Rules<L>>, key: Key, token: String) -> Self {
+        Self { rules, key, token }
+    }
+
+    /// Corrects the charge to the `actual` cost, as [`Limiter::settle`] does: returns what the request cost less than
+    /// estimated, or charges what it cost more, also beyond the limit. The key's further requests are then denied until
+    /// time has repaid the debt. An actual cost of 0 cancels the charge.
+    ///
+    /// The first settlement counts. A further one changes nothing, and its decision
+    /// [is a replay](Decision::is_replay). So it can be retried after a timeout.
+    ///
+    /// # Errors
+    /// As [`Limiter::settle`]. [`UnknownCharge`](ErrorKind::UnknownCharge) if it is
+    /// [too late](crate::RateLimitLayer::settle_within), or if the store failed and the request was not charged. The layer
+    /// has logged the error.
+    pub async fn settle(&self, actual: u64) -> Result<Decision, Error> {
+        self.rules.settle(&self.key, &self.token, actual).await
+    }
+}
+
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Charge(…)")
+    }
+}
+
+/// [`Rules`] of any limiter.
+trait Settles: Send + Sync {
+    fn settle<'a>(&'a self, key: &'a Key, token: &'a str, actual: u64) -> BoxFuture<'a, Result<Decision, Error>>;
+}
+
+impl<L: Limiter> Settles for Rules<L> {
+    fn settle<'a>(&'a self, key: &'a Key, token: &'a str, actual: u64) -> BoxFuture<'a, Result<Decision, Error>> {
+        Box::pin(async move {
+            let settle = Settle::new(&self.policy, key, token, actual, (self.clock)());
+            let settled = self.limiter.settle(settle).await;
+            if let Err(error) = &settled {
+                self.warn(error.kind(), "unsettled");
+            }
+            settled
+        })
+    }
+}
+
+/// How to estimate the cost of a request.
+#[derive(Clone)]
+pub(crate) struct Estimate(Arc<dyn Fn(&Parts) -> u64 + Send + Sync>);
+
+impl Estimate {
+    pub(crate) fn new(estimate: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(estimate))
+    }
+
+    /// The cost and the token of one charge.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for an estimate of zero: stores do not remember a charge of nothing.
+    pub(crate) fn of(&self, head: &Parts) -> Result<(u64, String), Error> {
+        match (self.0)(head) {
+            0 => Err(Error::new(ErrorKind::Invalid, "estimate: 0 charges nothing; return at least 1")),
+            cost => Ok((cost, token()?)),
+        }
+    }
+}
+
+impl fmt::Debug for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Estimate(…)")
+    }
+}
+
+/// A token that no other charge has. Each is random on its own: a counter with a random start would repeat in processes that
+/// are resumed from one snapshot, and a request with a repeated token is not charged.
+fn token() -> Result<String, Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        let message = "the system has no random numbers for the token of a charge; nothing was charged";
+        Error::new(ErrorKind::Refused, message).with_source(error)
+    })?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}

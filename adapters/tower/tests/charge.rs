@@ -1,0 +1,290 @@
+//! An estimate that a handler settles, over HTTP.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::routing::get;
+use axum::{Extension, Router};
+use futures_util::future::join_all;
+use http::Response;
+use support::Failing;
+use support::server::Server;
+use tidegate_core::{
+    Capabilities, Check, ClientIpSource, Decision, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Platform,
+    Policy, Quota, Refund, Settle, Status, UnixMillis,
+};
+use tidegate_tower::{Charge, FailMode, KeyExtractor, RateLimitLayer};
+use tokio::sync::Barrier;
+
+const START: u64 = 1_800_000_000_000;
+const CLIENT: (&str, &str) = ("x-vercel-forwarded-for", "192.0.2.1");
+
+fn policy() -> Policy {
+    Policy::new("llm", [Quota::token_bucket(100, 10, Millis::from_secs(1)).unwrap()]).unwrap()
+}
+
+/// A layer with a limit of 100, ten of which are replenished each second. It fails open.
+fn layer<L: Limiter>(limiter: &Arc<L>) -> RateLimitLayer<L> {
+    let key_extractor = KeyExtractor::new(ClientIpSource::new(Platform::Vercel));
+    let layer = RateLimitLayer::new(Arc::clone(limiter), policy(), key_extractor, FailMode::Open).unwrap();
+    layer.clock(|| UnixMillis::new(START))
+}
+
+fn estimating<L: Limiter>(limiter: &Arc<L>, estimate: u64) -> RateLimitLayer<L> {
+    layer(limiter).estimate(move |_| estimate).unwrap()
+}
+
+/// What the client has left, or its status if it is denied.
+async fn left(limiter: &impl Limiter, now: u64) -> Result<u64, Status> {
+    let (policy, key) = (policy(), Key::new("ip:192.0.2.1"));
+    let decision = limiter.peek(Check::new(&policy, &key, UnixMillis::new(now)).cost(0)).await.unwrap();
+    if decision.is_allowed() { Ok(decision.binding().remaining().unwrap()) } else { Err(decision.status()) }
+}
+
+fn statuses(answers: &[Response<String>]) -> Vec<u16> {
+    let mut statuses: Vec<_> = answers.iter().map(|answer| answer.status().as_u16()).collect();
+    statuses.sort_unstable();
+    statuses
+}
+
+async fn settle_45(Extension(charge): Extension<Charge>) -> &'static str {
+    charge.settle(45).await.ok();
+    "hello"
+}
+
+#[tokio::test]
+async fn a_request_that_costs_more_than_its_estimate_leaves_a_debt() {
+    static NOW: AtomicU64 = AtomicU64::new(START);
+    async fn chat(State(all_admitted): State<Arc<Barrier>>, Extension(charge): Extension<Charge>) -> String {
+        all_admitted.wait().await;
+        let settled = charge.settle(45).await.unwrap();
+        let again = charge.clone().settle(0).await.unwrap();
+        format!("{} {}", settled.is_replay(), again.is_replay())
+    }
+    let limiter = Arc::new(MemoryLimiter::new());
+    let layer = estimating(&limiter, 30).clock(|| UnixMillis::new(NOW.load(Ordering::Relaxed)));
+    let barrier = Arc::new(Barrier::new(3));
+    let server = Server::start(Router::new().route("/", get(chat)).layer(layer).with_state(barrier)).await;
+
+    // None settles before three are admitted. The others are denied, before and after.
+    let five = join_all((0..5).map(|_| server.get("/", &[CLIENT])));
+    let answers = tokio::time::timeout(Duration::from_secs(60), five).await.unwrap();
+    assert_eq!(statuses(&answers), [200, 200, 200, 429, 429]);
+    for answer in answers.iter().filter(|answer| answer.status() == 200) {
+        assert_eq!(answer.body(), "false true");
+    }
+
+    // 3 x 45 - 100 is a debt of 35, which takes 3,500 ms. Another 30 take 3,000 ms.
+    assert_eq!(left(&*limiter, START).await, Err(Status::Denied));
+    assert_eq!(left(&*limiter, START + 3_499).await, Err(Status::Denied));
+    assert_eq!(left(&*limiter, START + 3_500).await, Ok(0));
+    let denied = server.get("/", &[CLIENT]).await;
+    assert_eq!((denied.status().as_u16(), &denied.headers()["retry-after"]), (429, &"7".parse().unwrap()));
+    NOW.store(START + 6_499, Ordering::Relaxed);
+    assert_eq!(server.get("/", &[CLIENT]).await.status(), 429);
+    assert_eq!(left(&*limiter, START + 6_500).await, Ok(30));
+    NOW.store(START + 6_500, Ordering::Relaxed);
+    // Another client has no debt.
+    let other = [("x-vercel-forwarded-for", "192.0.2.2")];
+    let (one, two, three) = tokio::join!(server.get("/", &[CLIENT]), server.get("/", &other), server.get("/", &other));
+    assert_eq!([one.status(), two.status(), three.status()], [200, 200, 200]);
+}
+
+#[tokio::test]
+async fn a_request_that_costs_less_gets_the_rest_back() {
+    async fn chat(Extension(charge): Extension<Charge>) -> String {
+        let settled = charge.settle(12).await.unwrap();
+        settled.binding().remaining().unwrap().to_string()
+    }
+    let limiter = Arc::new(MemoryLimiter::new());
+    let server = Server::start(Router::new().route("/", get(chat)).layer(estimating(&limiter, 30))).await;
+    for rest in ["88", "76", "64"] {
+        assert_eq!(server.get("/", &[CLIENT]).await.body(), rest);
+    }
+    assert_eq!(left(&*limiter, START).await, Ok(64));
+}
+
+#[tokio::test]
+async fn an_estimate_that_is_never_settled_stays_charged() {
+    let limiter = Arc::new(MemoryLimiter::new());
+    let app = Router::new().route("/", get(|| async { "hello" })).layer(estimating(&limiter, 40));
+    let server = Server::start(app).await;
+    let answers = [(); 3].map(|()| server.get("/", &[CLIENT]));
+    assert_eq!(statuses(&join_all(answers).await), [200, 200, 429]);
+    assert_eq!(left(&*limiter, START).await, Ok(20));
+}
+
+#[tokio::test]
+async fn the_estimate_may_depend_on_the_request() {
+    let limiter = Arc::new(MemoryLimiter::new());
+    let per_path = [("/small", 10), ("/large", 60)];
+    let layer = layer(&limiter);
+    let layer =
+        layer.estimate(move |head| per_path.iter().find(|(path, _)| head.uri == **path).map_or(1, |(_, cost)| *cost));
+    let app = Router::new().fallback(|| async { "hello" }).layer(layer.unwrap());
+    let server = Server::start(app).await;
+    for (path, rest) in [("/small", 90), ("/large", 30), ("/other", 29)] {
+        server.get(path, &[CLIENT]).await;
+        assert_eq!(left(&*limiter, START).await, Ok(rest), "{path}");
+    }
+    assert_eq!(server.get("/large", &[CLIENT]).await.status(), 429);
+}
+
+/// A limiter that writes down the tokens of its checks. It answers as `error` says, although it has charged the request.
+#[derive(Debug, Default)]
+struct Recording {
+    limiter: MemoryLimiter,
+    tokens: Mutex<Vec<(String, Millis)>>,
+    error: Option<ErrorKind>,
+}
+
+impl Limiter for Recording {
+    fn capabilities(&self) -> Capabilities {
+        self.limiter.capabilities()
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        let idempotency = check.idempotency.unwrap();
+        self.tokens.lock().unwrap().push((idempotency.token.to_string(), idempotency.ttl));
+        let decision = self.limiter.check(check).await;
+        self.error.map_or(decision, |kind| Err(Error::new(kind, "the answer was lost")))
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.limiter.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.limiter.refund(refund).await
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        self.limiter.settle(settle).await
+    }
+
+    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+        self.limiter.reset(policy, key).await
+    }
+}
+
+#[tokio::test]
+async fn a_client_cannot_influence_the_token() {
+    let recording = Arc::new(Recording::default());
+    let layer = estimating(&recording, 1).settle_within(Millis::from_secs(30)).unwrap();
+    let server = Server::start(Router::new().route("/", get(|| async { "hello" })).layer(layer)).await;
+    // The same request each time, with every field that names a request.
+    let same = [
+        CLIENT,
+        ("idempotency-key", "00000000000000000000000000000000"),
+        ("x-request-id", "00000000000000000000000000000000"),
+        ("x-tidegate-token", "00000000000000000000000000000000"),
+        ("traceparent", "00-00000000000000000000000000000001-0000000000000001-01"),
+    ];
+    let answers = join_all((0..150).map(|_| server.get("/", &same))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status() == 200).count(), 100);
+    let tokens = recording.tokens.lock().unwrap();
+    assert_eq!(tokens.len(), 150);
+    for (token, ttl) in &*tokens {
+        assert!(token.len() == 32 && token.chars().all(|digit| digit.is_ascii_hexdigit()), "{token}");
+        assert_eq!(*ttl, Millis::from_secs(30));
+    }
+    assert_eq!(tokens.iter().collect::<HashSet<_>>().len(), 150, "a token was used twice");
+    // In each place, the random digits of 150 tokens are not all the same. So no part is a constant or a counter.
+    for place in 0..32 {
+        let digits: HashSet<_> = tokens.iter().map(|(token, _)| &token[place..=place]).collect();
+        assert!(digits.len() > 8, "place {place} has only {digits:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_estimate_of_zero_is_an_error_and_not_free() {
+    static SERVED: AtomicUsize = AtomicUsize::new(0);
+    let limiter = Arc::new(MemoryLimiter::new());
+    let count = || async { SERVED.fetch_add(1, Ordering::Relaxed).to_string() };
+    let server = Server::start(Router::new().route("/", get(count)).layer(estimating(&limiter, 0))).await;
+    for _ in 0..3 {
+        let answer = server.get("/", &[CLIENT]).await;
+        assert_eq!(answer.status(), 503);
+        assert_eq!(answer.body(), r#"{"error":"limiter_unavailable","kind":"invalid"}"#);
+    }
+    assert_eq!((SERVED.load(Ordering::Relaxed), left(&*limiter, START).await), (0, Ok(100)));
+}
+
+#[tokio::test]
+async fn a_handler_with_a_charge_also_runs_while_the_store_is_down() {
+    async fn chat(Extension(charge): Extension<Charge>) -> String {
+        charge.settle(45).await.map_or_else(|error| error.kind().to_string(), |_| "settled".to_string())
+    }
+    let down = Arc::new(Failing(ErrorKind::Unavailable));
+    let server = Server::start(Router::new().route("/", get(chat)).layer(estimating(&down, 30))).await;
+    let answer = server.get("/", &[CLIENT]).await;
+    assert_eq!((answer.status().as_u16(), answer.body().as_str()), (200, "unavailable"));
+    assert_eq!(answer.headers()["x-tidegate-failed-open"], "unavailable");
+}
+
+#[tokio::test]
+async fn a_charge_whose_answer_was_lost_is_settled_too() {
+    let recording = Arc::new(Recording { error: Some(ErrorKind::Timeout), ..Recording::default() });
+    let server = Server::start(Router::new().route("/", get(settle_45)).layer(estimating(&recording, 30))).await;
+    let answer = server.get("/", &[CLIENT]).await;
+    assert_eq!((answer.status().as_u16(), answer.body().as_str()), (200, "hello"));
+    assert_eq!(left(&*recording, START).await, Ok(55));
+}
+
+#[tokio::test]
+async fn a_settlement_after_its_time_is_an_error() {
+    static NOW: AtomicU64 = AtomicU64::new(START);
+    async fn chat(State(took): State<u64>, Extension(charge): Extension<Charge>) -> String {
+        NOW.fetch_add(took, Ordering::Relaxed);
+        charge.settle(45).await.map_or_else(|error| error.kind().to_string(), |_| "settled".to_string())
+    }
+    for (took, said) in [(59_999, "settled"), (60_000, "unknown_charge")] {
+        let layer = estimating(&Arc::new(MemoryLimiter::new()), 30).settle_within(Millis::from_secs(60)).unwrap();
+        let layer = layer.clock(|| UnixMillis::new(NOW.load(Ordering::Relaxed)));
+        let server = Server::start(Router::new().route("/", get(chat)).layer(layer).with_state(took)).await;
+        assert_eq!(server.get("/", &[CLIENT]).await.body(), said, "after {took} ms");
+    }
+}
+
+/// A limiter without the features that a settlement needs.
+struct Lesser(Capabilities);
+
+impl Limiter for Lesser {
+    fn capabilities(&self) -> Capabilities {
+        self.0
+    }
+
+    async fn check(&self, _: Check<'_>) -> Result<Decision, Error> {
+        unreachable!("no layer is built")
+    }
+
+    async fn peek(&self, _: Check<'_>) -> Result<Decision, Error> {
+        unreachable!("no layer is built")
+    }
+
+    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
+        unreachable!("no layer is built")
+    }
+
+    async fn reset(&self, _: &Policy, _: &Key) -> Result<(), Error> {
+        unreachable!("no layer is built")
+    }
+}
+
+#[test]
+fn what_cannot_be_settled_is_rejected_when_the_layer_is_built() {
+    for capabilities in [Capabilities::EXACT.idempotency(false), Capabilities::EXACT.costs(false)] {
+        let error = layer(&Arc::new(Lesser(capabilities))).estimate(|_| 1).map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+    let error = layer(&Arc::new(MemoryLimiter::new())).settle_within(Millis::ZERO).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().starts_with("settle_within: "), "{error}");
+}
