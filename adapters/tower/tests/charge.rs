@@ -17,8 +17,8 @@ use http::Response;
 use support::Failing;
 use support::server::Server;
 use tidegate_core::{
-    Capabilities, Check, ClientIpSource, Decision, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Platform,
-    Policy, Quota, Refund, Settle, Status, UnixMillis,
+    Capabilities, Check, ClientIpSource, Decision, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis,
+    Platform, Policy, Quota, Refund, Settle, Status, UnixMillis,
 };
 use tidegate_tower::{Charge, FailMode, KeyExtractor, RateLimitLayer};
 use tokio::sync::Barrier;
@@ -169,8 +169,8 @@ impl Limiter for Recording {
         self.limiter.settle(settle).await
     }
 
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        self.limiter.reset(policy, key).await
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.limiter.reset(policy, keys).await
     }
 }
 
@@ -273,7 +273,7 @@ impl Limiter for Lesser {
         unreachable!("no layer is built")
     }
 
-    async fn reset(&self, _: &Policy, _: &Key) -> Result<(), Error> {
+    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
         unreachable!("no layer is built")
     }
 }

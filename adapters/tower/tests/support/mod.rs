@@ -4,7 +4,7 @@
 
 pub mod server;
 
-use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, Refund, Settle};
+use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Keys, Limiter, Policy, Refund, Settle};
 
 /// A limiter that answers every call with an error of this kind.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Limiter for Failing {
         Err(self.error())
     }
 
-    async fn reset(&self, _: &Policy, _: &Key) -> Result<(), Error> {
+    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
         Err(self.error())
     }
 }

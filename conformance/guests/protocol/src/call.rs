@@ -1,7 +1,8 @@
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::{Check, Key, Millis, Policy, Refund, Settle, UnixMillis};
+use tidegate_core::{Check, Keys, Millis, Policy, Refund, Settle, UnixMillis};
 
 /// One operation on a limiter, with its arguments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -9,8 +10,12 @@ use tidegate_core::{Check, Key, Millis, Policy, Refund, Settle, UnixMillis};
 pub struct Call {
     /// The policy to decide by.
     pub policy: Policy,
-    /// The key.
+    /// The key of a policy with one dimension.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key: String,
+    /// The key of each dimension, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub keys: BTreeMap<String, String>,
     /// The cost, the units to refund, or the actual cost of a charge.
     #[serde(default = "one")]
     pub cost: u64,
@@ -22,7 +27,7 @@ pub struct Call {
     /// For a check: the token that identifies retries of the same check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Token>,
-    /// For a settlement: the token of the charge.
+    /// For a settlement or a release: the token of the charge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settles: Option<String>,
 }
@@ -40,8 +45,8 @@ pub struct Token {
 impl Call {
     /// Builds the check.
     #[must_use]
-    pub fn check<'a>(&'a self, key: &'a Key) -> Check<'a> {
-        let check = Check::new(&self.policy, key, UnixMillis::new(self.now_ms)).cost(self.cost);
+    pub fn check<'a>(&'a self, keys: Keys<'a>) -> Check<'a> {
+        let check = Check::new(&self.policy, keys, UnixMillis::new(self.now_ms)).cost(self.cost);
         match &self.token {
             Some(token) => check.idempotent(&token.text, Millis::new(token.ttl_ms)),
             None => check,
@@ -50,16 +55,22 @@ impl Call {
 
     /// Builds the refund.
     #[must_use]
-    pub fn refund<'a>(&'a self, key: &'a Key) -> Refund<'a> {
+    pub fn refund<'a>(&'a self, keys: Keys<'a>) -> Refund<'a> {
         let charged_at = UnixMillis::new(self.charged_at_ms.unwrap_or(self.now_ms));
-        Refund::new(&self.policy, key, self.cost, charged_at, UnixMillis::new(self.now_ms))
+        Refund::new(&self.policy, keys, self.cost, charged_at, UnixMillis::new(self.now_ms))
     }
 
     /// Builds the settlement, if the call names a charge.
     #[must_use]
-    pub fn settle<'a>(&'a self, key: &'a Key) -> Option<Settle<'a>> {
+    pub fn settle<'a>(&'a self, keys: Keys<'a>) -> Option<Settle<'a>> {
         let token = self.settles.as_deref()?;
-        Some(Settle::new(&self.policy, key, token, self.cost, UnixMillis::new(self.now_ms)))
+        Some(Settle::new(&self.policy, keys, token, self.cost, UnixMillis::new(self.now_ms)))
+    }
+
+    /// Builds the release of a charge's slots, if the call names a charge.
+    #[must_use]
+    pub fn release<'a>(&'a self, keys: Keys<'a>) -> Option<Settle<'a>> {
+        Some(Settle::release(&self.policy, keys, self.settles.as_deref()?, UnixMillis::new(self.now_ms)))
     }
 }
 

@@ -83,6 +83,8 @@ pub struct Able {
     pub algorithms: Vec<String>,
     /// The most quotas that a policy may have.
     pub max_quotas: usize,
+    /// Which policies with several dimensions are supported: [`Dimensions::name`](tidegate_core::Dimensions::name).
+    pub dimensions: String,
     /// Whether costs other than 1 are supported.
     pub costs: bool,
     /// Whether denials can be charged.
@@ -140,6 +142,7 @@ impl From<&Capabilities> for Able {
             accuracy: able.accuracy.to_string(),
             algorithms: able.algorithms.iter().map(ToString::to_string).collect(),
             max_quotas: able.max_quotas,
+            dimensions: able.dimensions.name().to_string(),
             costs: able.costs,
             charge_denied: able.charge_denied,
             peek: able.peek,

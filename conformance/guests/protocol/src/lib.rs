@@ -6,7 +6,7 @@
 //!
 //! | route | body | answer |
 //! |-|-|-|
-//! | `/_tidegate/check`, `/_tidegate/peek`, `/_tidegate/settle` | [`Call`] | `{"decision": …}`, 200 or 429, with the response fields |
+//! | `/_tidegate/check`, `/_tidegate/peek`, `/_tidegate/settle`, `/_tidegate/release` | [`Call`] | `{"decision": …}`, 200 or 429, with the response fields |
 //! | `/_tidegate/refund`, `/_tidegate/reset` | [`Call`] | `"done"` |
 //! | `/_tidegate/identify` | [`Arrival`] | `{"identity": …}` |
 //! | `/_tidegate/capabilities` | nothing | `{"capabilities": …}` |
@@ -46,7 +46,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::de::DeserializeOwned;
-use tidegate_core::{Decision, Error, ErrorKind, Key, Limiter, Policy, ResponseFields};
+use tidegate_core::{Decision, Error, ErrorKind, Key, Keys, Limiter, Policy, ResponseFields};
 
 /// A route of a guest in test mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +57,8 @@ pub enum Route {
     Peek,
     /// [`Limiter::settle`].
     Settle,
+    /// [`Limiter::settle`] with [`Settle::release`](tidegate_core::Settle::release).
+    Release,
     /// [`Limiter::refund`].
     Refund,
     /// [`Limiter::reset`].
@@ -69,8 +71,16 @@ pub enum Route {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Self; 7] =
-        [Self::Check, Self::Peek, Self::Settle, Self::Refund, Self::Reset, Self::Identify, Self::Capabilities];
+    pub const ALL: [Self; 8] = [
+        Self::Check,
+        Self::Peek,
+        Self::Settle,
+        Self::Release,
+        Self::Refund,
+        Self::Reset,
+        Self::Identify,
+        Self::Capabilities,
+    ];
 
     /// The path to which a request is sent with `POST`.
     #[must_use]
@@ -79,6 +89,7 @@ impl Route {
             Self::Check => "/_tidegate/check",
             Self::Peek => "/_tidegate/peek",
             Self::Settle => "/_tidegate/settle",
+            Self::Release => "/_tidegate/release",
             Self::Refund => "/_tidegate/refund",
             Self::Reset => "/_tidegate/reset",
             Self::Identify => "/_tidegate/identify",
@@ -158,16 +169,22 @@ pub async fn serve<L: Limiter>(limiter: &L, route: Route, body: &[u8]) -> Reply 
 }
 
 async fn carry_out<L: Limiter>(limiter: &L, route: Route, call: &Call) -> Reply {
-    let key = Key::new(&call.key);
+    let sole = Key::new(&call.key);
+    let named: Vec<(&str, Key)> = call.keys.iter().map(|(name, key)| (name.as_str(), Key::new(key))).collect();
+    let named: Vec<(&str, &Key)> = named.iter().map(|(name, key)| (*name, key)).collect();
+    let keys = if named.is_empty() { Keys::from(&sole) } else { Keys::from(&named[..]) };
     let decided = match route {
-        Route::Check => limiter.check(call.check(&key)).await,
-        Route::Peek => limiter.peek(call.check(&key)).await,
-        Route::Settle => match call.settle(&key) {
-            Some(settle) => limiter.settle(settle).await,
-            None => return Reply::unreadable("settles: missing; write the token of the charge".to_string()),
-        },
-        Route::Refund => return Reply::done(limiter.refund(call.refund(&key)).await),
-        _ => return Reply::done(limiter.reset(&call.policy, &key).await),
+        Route::Check => limiter.check(call.check(keys)).await,
+        Route::Peek => limiter.peek(call.check(keys)).await,
+        Route::Settle | Route::Release => {
+            let settle = if route == Route::Settle { call.settle(keys) } else { call.release(keys) };
+            match settle {
+                Some(settle) => limiter.settle(settle).await,
+                None => return Reply::unreadable("settles: missing; write the token of the charge".to_string()),
+            }
+        }
+        Route::Refund => return Reply::done(limiter.refund(call.refund(keys)).await),
+        _ => return Reply::done(limiter.reset(&call.policy, keys).await),
     };
     match decided {
         Ok(decision) => Reply::decision(&call.policy, &decision),
