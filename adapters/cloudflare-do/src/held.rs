@@ -115,7 +115,7 @@ impl Held {
     }
 
     /// Lends up to `want`, but at most half of what is left, so that something remains for others. A lease that is kept
-    /// becomes part of the new one.
+    /// becomes part of the new one. The policy's quota can be lent: [`can_lend`].
     pub(crate) fn lend(
         &mut self,
         policy: &Policy,
@@ -127,7 +127,7 @@ impl Held {
     ) -> Option<Granted> {
         let lifetime = lifetime.min(LIFETIME_MAX);
         let count = self.0.iter().filter(|lease| lease.until > now).count();
-        if !can_lend(policy) || count.saturating_sub(usize::from(kept.is_some())) >= LEASES_MAX {
+        if count.saturating_sub(usize::from(kept.is_some())) >= LEASES_MAX {
             return None;
         }
         let units = policy.peek(state, now, 1).binding().remaining().unwrap_or(0).div_euclid(2).min(want);

@@ -47,6 +47,7 @@ mod calls;
 mod config;
 mod counter;
 mod error;
+mod found;
 mod held;
 mod leases;
 #[cfg(target_arch = "wasm32")]
@@ -57,6 +58,7 @@ mod rows;
 #[cfg(target_arch = "wasm32")]
 mod storage;
 mod store;
+mod token;
 mod wire;
 
 pub use config::{Clock, Config, Placement};
