@@ -68,7 +68,7 @@ impl Held {
     }
 
     /// Brings a bucket's state to `now`, and returns the leases that still matter then. Until a lease's end the bucket
-    /// did not drain below what was lent.
+    /// did not drain below what was lent. Nor is a window used less, whose charges from before a reset were settled.
     pub(crate) fn settle(mut self, policy: &Policy, state: &mut PolicyState, now: UnixMillis) -> Self {
         if self.0.is_empty() {
             return self;
@@ -87,6 +87,10 @@ impl Held {
             (Rule::FixedWindow(rule), QuotaState::Window(window)) => {
                 let start = UnixMillis::new(now.get() - now.get() % rule.window().get()).max(window.start);
                 self.0.retain(|lease| lease.until > start);
+                let lent = self.lent_after(start);
+                if start == window.start && window.used < lent {
+                    *state = PolicyState::from_parts(vec![QuotaState::Window(WindowState { start, used: lent })]);
+                }
             }
             _ => {}
         }

@@ -9,7 +9,7 @@ use tidegate_core::internal::SortedMap;
 use tidegate_core::store::AtomicLimiter;
 use tidegate_core::{
     Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Floor, Keys, Limiter, Millis, Origin, Policy,
-    Refund, UnixMillis,
+    Refund, Settle, UnixMillis,
 };
 
 use crate::held::{LIFETIME_MAX, can_lend};
@@ -194,6 +194,11 @@ impl<N: Namespace> Limiter for Leases<N> {
             ErrorKind::Unsupported,
             "leases do not support refunds: a refund would also give back what is lent",
         ))
+    }
+
+    /// Settles the charge of a check with a token, which was a plain call.
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        self.calls.settle(settle).await
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
