@@ -20,8 +20,8 @@ use crate::wire::{Action, Returned};
 /// A limiter that leases parts of a quota from the key's object, and admits requests from a lease without a call.
 ///
 /// Keep one for the isolate's life, in a `static` or a `thread_local`, because it holds the leases. It leases policies of
-/// one token bucket or one fixed window that do not charge denials. Checks by other policies and checks with a token are
-/// plain calls, as [`DurableObjects::limiter`] makes them.
+/// one token bucket or one fixed window that do not charge denials. Checks by other policies, checks with a token and
+/// settlements are plain calls, as [`DurableObjects::limiter`] makes them.
 ///
 /// **Ceiling:** the limit, as without leases. A lease is charged when it is granted, so the leases and the object together
 /// never hold more than the quota. **Floor:** what an exact limiter with a lower limit admits, because other isolates
