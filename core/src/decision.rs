@@ -1,5 +1,7 @@
 //! The decision of a limiter.
 
+mod codec;
+
 use core::fmt;
 
 use crate::algorithm::Standing;
@@ -276,7 +278,9 @@ impl Decision {
         self.replay
     }
 
-    pub(crate) fn replayed(mut self, replay: bool) -> Self {
+    /// Sets whether this repeats an earlier answer.
+    #[must_use]
+    pub fn replayed(mut self, replay: bool) -> Self {
         self.replay = replay;
         self
     }

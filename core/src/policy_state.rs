@@ -1,6 +1,7 @@
 //! A policy's state, and the step in which all its quotas decide.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::algorithm::{
     Algorithm, BucketState, Inspect, LogState, PenaltyState, SlidingState, SlotsState, Standing, Step, WindowState,
@@ -382,7 +383,12 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn expires_after(&self, state: &PolicyState, now: UnixMillis) -> Millis {
-        let quotas = self.quotas().iter().zip(state.0.iter());
+        self.part_expires_after(0..self.quotas().len(), state, now)
+    }
+
+    /// The same of some of the quotas.
+    pub(crate) fn part_expires_after(&self, part: Range<usize>, state: &PolicyState, now: UnixMillis) -> Millis {
+        let quotas = self.quotas().iter().zip(&state.0).skip(part.start).take(part.len());
         quotas.map(|(quota, state)| quota.rule().standing(state, now).reset_after()).max().unwrap_or_default()
     }
 

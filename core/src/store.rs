@@ -13,7 +13,7 @@
 //! store derives both itself, so that it can change the state in one step.
 //!
 //! **Clock.** Each [`Check`](crate::Check) and [`Refund`](crate::Refund) carries the caller's clock. An `Atomic` store may use
-//! its own clock instead and reports the one it used in [`Applied::now`]. The other tiers always use the caller's.
+//! its own clock instead and reports the one it used in [`Applied`]. The other tiers always use the caller's.
 //!
 //! **Lifetime.** A `ttl` is a span, which the store measures with its own clock from the moment of the write. The driver
 //! computes it from the caller's clock: after the `ttl`, the state has no effect. So the store must keep the value for at least

@@ -13,8 +13,8 @@ use tidegate_core::store::{
     VersionedLimiter, VersionedValue,
 };
 use tidegate_core::{
-    Accuracy, Capabilities, Check, Drift, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis, Policy, Quota,
-    Refund, Status, UnixMillis,
+    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis,
+    Policy, Quota, Refund, Settle, Status, UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -225,7 +225,7 @@ impl Atomic for Disagreeing {
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
         let replayed = matches!(operation, Operation::Check(Check { idempotency: Some(_), .. }));
-        Ok(Applied { previous: None, now: NOW, cost: 1, admitted: false, replayed })
+        Ok(Applied::Before { previous: None, now: NOW, cost: 1, admitted: false, replayed })
     }
 
     async fn delete(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
@@ -249,6 +249,35 @@ fn an_atomic_store_that_contradicts_the_policy_is_corrupt() {
         block_on(limiter.reset(&policy, (&key).into())).unwrap_err(),
     ];
     assert!(unsupported.iter().all(|error| error.kind() == ErrorKind::Unsupported));
+}
+
+/// An atomic store that decides by itself, always the same.
+struct Deciding(Decision);
+
+impl Atomic for Deciding {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::EXACT
+    }
+
+    async fn apply(&self, _: Operation<'_>) -> Result<Applied, Error> {
+        Ok(Applied::Decided(self.0.clone()))
+    }
+
+    async fn delete(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_decision_of_an_atomic_store_is_not_made_again() {
+    let (policy, key) = (policy(), Key::new("k"));
+    let decision = policy.peek(&policy.initial_state(), NOW, 6).replayed(true);
+    let limiter = AtomicLimiter::new(Deciding(decision.clone()));
+    let check = Check::new(&policy, &key, NOW);
+    assert_eq!(block_on(limiter.check(check)).unwrap(), decision);
+    assert_eq!(block_on(limiter.peek(check)).unwrap(), decision);
+    assert_eq!(block_on(limiter.settle(Settle::new(&policy, &key, "t", 1, NOW))).unwrap(), decision);
+    block_on(limiter.refund(Refund::new(&policy, &key, 1, NOW, NOW))).unwrap();
 }
 
 /// A platform's limiter that admits two requests.

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use tidegate_core::algorithm::MAX_UNITS;
-use tidegate_core::{ErrorKind, Millis, Policy, Quota, Status, UnixMillis};
+use tidegate_core::{ChargeId, ErrorKind, Millis, Policy, Quota, Status, UnixMillis};
 
 fn window(limit: u64, window_ms: u64) -> Result<Quota, tidegate_core::Error> {
     Quota::fixed_window(limit, Millis::new(window_ms))
@@ -129,4 +129,12 @@ fn only_a_denial_has_a_wait_and_it_covers_all_quotas() {
     assert_eq!(denied.binding_index(), 1);
     let never = policy.decide(&mut state, now, 3);
     assert_eq!((never.status(), never.retry_after()), (Status::NeverAdmissible, None));
+}
+
+#[test]
+fn a_slot_for_a_request_of_any_cost_can_be_stored() {
+    let policy = Policy::new("api", [Quota::concurrency(1, Millis::new(1_000)).unwrap()]).unwrap();
+    let (mut state, now) = (policy.initial_state(), UnixMillis::new(0));
+    assert!(policy.decide_as(&mut state, now, u64::MAX, ChargeId::of("request-1")).is_allowed());
+    assert_eq!(policy.decode(&policy.encode(&state), now).unwrap(), state);
 }

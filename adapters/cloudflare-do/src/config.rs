@@ -1,5 +1,6 @@
 //! The configuration of a store.
 
+use std::borrow::Cow;
 use std::num::NonZero;
 
 use tidegate_core::Millis;
@@ -25,12 +26,13 @@ pub struct Config {
     pub(crate) min_ttl: Millis,
 }
 
-/// Which object counts a key. Under either placement a key lives in exactly one object, so both are exact.
+/// Which object counts a key. Under either placement a key lives in exactly one object, so both are exact. All keys of a
+/// [group](tidegate_core::Policy::group_by) are in the object of the group's key.
 ///
 /// A change of the placement moves the keys. Their counts start anew, and the old rows expire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// One object for each policy and key. Each key has an object's whole throughput.
+    /// One object for each policy and key, or group. Each has an object's whole throughput.
     #[default]
     PerKey,
     /// A fixed number of objects. The hash of a key selects its object, and all keys of an object share its
@@ -102,15 +104,15 @@ impl Config {
 }
 
 impl Placement {
-    /// The name of the object that counts `key`. A shard's name contains the number of shards, so that two placements
-    /// never share an object.
-    pub(crate) fn object(self, key: &str) -> String {
+    /// The name of the object that counts the key or group with this storage key. A shard's name contains the number of
+    /// shards, so that two placements never share an object.
+    pub(crate) fn object(self, key: &str) -> Cow<'_, str> {
         match self {
-            Self::PerKey => key.to_owned(),
+            Self::PerKey => key.into(),
             Self::Shards(count) => {
                 let hash = sha256(key.as_bytes());
                 let hash = u64::from_le_bytes(std::array::from_fn(|place| hash[place]));
-                format!("tg1:shard:{}of{count}", hash % u64::from(count.get()))
+                format!("tg1:shard:{}of{count}", hash % u64::from(count.get())).into()
             }
         }
     }
@@ -131,7 +133,7 @@ mod tests {
             let key = format!("tg1:api:tb1000:user:{number}");
             assert_eq!(Placement::PerKey.object(&key), key);
             assert_eq!(four.object(&key), four.object(&key));
-            *keys.entry(four.object(&key)).or_default() += 1;
+            *keys.entry(four.object(&key).into_owned()).or_default() += 1;
         }
         assert_eq!(keys.len(), 4);
         assert!(keys.values().all(|&count| (800..1_200).contains(&count)), "{keys:?}");

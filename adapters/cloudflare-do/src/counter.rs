@@ -2,13 +2,14 @@
 
 use std::mem;
 
-use tidegate_core::{Error, ErrorKind, Millis, Policy, PolicyState, UnixMillis};
+use tidegate_core::{Charge, Error, ErrorKind, Millis, Policy, UnixMillis};
 
-use crate::bytes::{Reader, put, to_hex};
 use crate::cache::Cache;
-use crate::held::Held;
+use crate::found::Found;
+use crate::held::{Held, can_lend};
 use crate::rows::{Row, Rows};
-use crate::wire::{Action, Answer, Call, Granted, Known, Once, Reply, Returned};
+use crate::token::{First, Token};
+use crate::wire::{Action, Answer, Call, Known, Reply};
 
 /// The counts of one object: its rows, with recently used ones in memory.
 ///
@@ -106,80 +107,52 @@ impl<R: Rows> Counter<R> {
         let now = call.now.unwrap_or(clock);
         match call.action {
             Action::Check | Action::Lease { .. } => self.check(call, now, clock),
-            Action::Peek => {
-                let found = self.find(call, now)?;
-                Ok(found.answer(call.policy, now, call.cost, false))
-            }
+            Action::Peek => Ok(call.policy.peek(&self.find(call, now)?.state(), now, call.cost).into()),
             Action::Refund { charged_at } => self.refund(call, charged_at, now, clock),
-            Action::Settle { token } => self.settle(call, token, now, clock),
-            Action::Delete => {
-                self.delete(call, clock)?;
-                Ok(Found::default().answer(call.policy, now, call.cost, false))
-            }
-        }
-    }
-
-    /// Resets the counts, even if the row cannot be read. Units that are lent may still be spent, so they stay charged.
-    fn delete(&mut self, call: &Call<'_>, clock: UnixMillis) -> Result<(), Error> {
-        let row = match self.row(&call.key) {
-            Err(error) if error.kind() == ErrorKind::Corrupt => None,
-            row => row?.filter(|row| !row.leased.is_empty()).cloned(),
-        };
-        // A reset carries no time, so leases that had not ended by the last call count as lent.
-        let found = self.find(call, UnixMillis::new(0)).ok();
-        let kept = row.zip(found).and_then(|(row, Found { state, held, .. })| {
-            let (held, state) = held.reset(call.policy, &state?)?;
-            Some(Row { value: call.policy.encode(&state), leased: held.encode(), ..row })
-        });
-        match kept {
-            Some(row) => self.save(vec![(call.key.as_str(), row)], clock),
-            None => {
-                self.rows.remove(&call.key)?;
-                self.cache.remove(&call.key);
-                Ok(())
-            }
+            Action::Settle { token } => self.settle(call, token, Some(call.cost), now, clock),
+            Action::Release { token } => self.settle(call, token, None, now, clock),
+            Action::Delete => self.delete(call, now, clock),
         }
     }
 
     fn check(&mut self, call: &Call<'_>, now: UnixMillis, clock: UnixMillis) -> Result<Answer, Error> {
-        let once = call.once.map(|once| (once.key(&call.key), once.ttl));
-        if let Some((key, _)) = &once
-            && let Some((_, first)) = self.first_answer(key, now)?
+        let once = call.once.map(|once| (once.token.row(&call.rows), once.ttl));
+        if let Some((name, _)) = &once
+            && let Some((first, _)) = self.first(name, call.policy, now)?
         {
             return match first.cost == call.cost {
-                true => Ok(Answer { replayed: true, settled: false, ..first }),
+                true => Ok(first.decision.replayed(true).into()),
                 false => Err(Error::token_reused()),
             };
         }
         let mut found = self.find(call, now)?;
         let lease = match call.action {
-            Action::Lease { want, lifetime, back } => Some((want, lifetime, found.take_back(call.policy, now, back))),
+            Action::Lease { want, lifetime, back } if can_lend(call.policy) => {
+                Some((want, lifetime, found.take_back(call.policy, now, back)))
+            }
             _ => None,
         };
-        let (mut state, mut held) = (found.state_or_unused(call.policy), found.held.clone());
-        let decision = call.policy.decide(&mut state, now, call.cost);
-        let mut answer = found.answer(call.policy, now, call.cost, decision.is_allowed());
-        if let Some((want, lifetime, kept)) = lease {
+        let mut state = found.state();
+        let decision = call.policy.decide_as(&mut state, now, call.cost, call.charge_id());
+        let lease = lease.and_then(|(want, lifetime, kept)| {
             let lent = match decision.is_allowed() {
-                true => held.lend(call.policy, &mut state, now, want, lifetime, kept),
+                true => found.lend(call.policy, &mut state, now, want, lifetime, kept),
                 false => None,
             };
-            answer.lease = lent.or(kept);
-        }
-        let mut rows = Vec::<(&str, Row)>::new();
-        if let Some(row) = found.row_after(call, &state, &held, now, clock) {
-            rows.push((&call.key, row));
-        }
+            lent.or(kept)
+        });
+        let mut rows = found.rows_after(call, &state, now, clock);
         // Only a check that was admitted and charged gets a row for its token, so that the limit bounds the number of
         // these rows.
-        if let Some((key, ttl)) = &once
+        if let Some((name, ttl)) = &once
             && decision.is_allowed()
             && call.cost > 0
         {
-            rows.push((key, first_answer_row(&answer, now + *ttl, clock + (*ttl).max(call.min_ttl))));
+            let first = First { until: now + *ttl, cost: call.cost, settled: false, decision: decision.clone() };
+            rows.push((name, first.row(clock + (*ttl).max(call.min_ttl))));
         }
         self.save(rows, clock)?;
-        Ok(answer)
+        Ok(Answer { decision, lease })
     }
 
     fn refund(
@@ -190,78 +163,96 @@ impl<R: Rows> Counter<R> {
         clock: UnixMillis,
     ) -> Result<Answer, Error> {
         let found = self.find(call, now)?;
-        if let Some(mut state) = found.state.clone() {
-            call.policy.refund(&mut state, charged_at, now, call.cost);
-            if let Some(row) = found.row_after(call, &state, &found.held, now, clock) {
-                self.save(vec![(call.key.as_str(), row)], clock)?;
-            }
-        }
-        Ok(found.answer(call.policy, now, call.cost, false))
+        let mut state = found.state();
+        call.policy.refund(&mut state, charged_at, now, call.cost);
+        self.save(found.rows_after(call, &state, now, clock), clock)?;
+        Ok(call.policy.peek(&state, now, 0).into())
     }
 
+    /// Settles a charge to its actual cost, or to what it was.
     fn settle(
         &mut self,
         call: &Call<'_>,
-        token: [u8; 16],
+        token: Token,
+        actual: Option<u64>,
         now: UnixMillis,
         clock: UnixMillis,
     ) -> Result<Answer, Error> {
-        let once = Once { token, ttl: Millis::ZERO }.key(&call.key);
-        let (until, charge) = self.first_answer(&once, now)?.ok_or_else(Error::unknown_charge)?;
+        let name = token.row(&call.rows);
+        let (first, expires) = self.first(&name, call.policy, now)?.ok_or_else(Error::unknown_charge)?;
         let found = self.find(call, now)?;
-        if charge.settled {
-            return Ok(Answer { replayed: true, ..found.answer(call.policy, now, call.cost, false) });
+        let mut state = found.state();
+        if first.settled {
+            return Ok(call.policy.peek(&state, now, 0).replayed(true).into());
         }
-        let mut state = found.state_or_unused(call.policy);
-        call.policy.settle(&mut state, charge.now, now, charge.cost, call.cost);
-        let mut rows = Vec::<(&str, Row)>::new();
-        if let Some(row) = found.row_after(call, &state, &found.held, now, clock) {
-            rows.push((&call.key, row));
-        }
-        let expires = self.row(&once)?.map_or(clock, |row| row.expires);
-        rows.push((&once, first_answer_row(&Answer { settled: true, ..charge }, until, expires)));
+        let charge = Charge { id: token.charge_id(), at: first.decision.decided_at(), cost: first.cost };
+        call.policy.settle(&mut state, &charge, now, actual.unwrap_or(charge.cost));
+        let mut rows = found.rows_after(call, &state, now, clock);
+        rows.push((&name, First { settled: true, ..first }.row(expires)));
         self.save(rows, clock)?;
-        Ok(Found { state: Some(state), ..found }.answer(call.policy, now, call.cost, false))
+        Ok(call.policy.peek(&state, now, 0).into())
     }
 
-    /// The state of a key, with its leases taken into account.
-    fn find(&mut self, call: &Call<'_>, now: UnixMillis) -> Result<Found, Error> {
-        let Some(row) = self.row(&call.key)? else {
-            return Ok(Found::default());
+    /// Resets the counts, even of a row that cannot be read.
+    fn delete(&mut self, call: &Call<'_>, now: UnixMillis, clock: UnixMillis) -> Result<Answer, Error> {
+        for (place, name) in call.rows.iter().enumerate() {
+            match self.lent(call.part(place), name)? {
+                Some(row) => self.save(vec![(name, row)], clock)?,
+                None => {
+                    self.rows.remove(name)?;
+                    self.cache.remove(name);
+                }
+            }
+        }
+        Ok(call.policy.peek(&call.policy.initial_state(), now, 0).into())
+    }
+
+    /// What a reset keeps of a row: units that are lent may still be spent, so they stay charged.
+    fn lent(&mut self, policy: &Policy, name: &str) -> Result<Option<Row>, Error> {
+        let row = match self.row(name) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => None,
+            row => row?.filter(|row| !row.leased.is_empty()),
         };
-        // A reset carries no time, so it checks no state for plausibility, and bounds no lease.
-        let reset = call.action == Action::Delete;
-        let mut state = call.policy.decode(&row.value, if reset { UnixMillis::MAX } else { now })?;
-        let mut held = Held::decode(&row.leased)?;
-        let changed = !reset && held.bound(now);
-        let held = held.settle(call.policy, &mut state, now);
-        Ok(Found { state: Some(state), held, changed })
+        // A reset carries no time, so it checks no state for plausibility, and leases that had not ended by the last call
+        // count as lent.
+        Ok(row.and_then(|row| {
+            let mut state = policy.decode(&row.value, UnixMillis::MAX).ok()?;
+            let held = Held::decode(&row.leased).ok()?.settle(policy, &mut state, UnixMillis::new(0));
+            let (held, state) = held.reset(policy, &state)?;
+            Some(Row { value: policy.encode(&state), leased: held.encode(), expires: row.expires })
+        }))
     }
 
-    /// The first answer under a token, and until when it holds.
-    fn first_answer(&mut self, key: &str, now: UnixMillis) -> Result<Option<(UnixMillis, Answer)>, Error> {
-        let Some(row) = self.row(key)? else { return Ok(None) };
-        let mut rest = Reader { bytes: &row.value, kind: ErrorKind::Corrupt };
-        let until = rest.instant()?;
-        let first = Answer::decode(rest.bytes)?;
-        Ok((until > now).then_some((until, first)))
+    fn find(&mut self, call: &Call<'_>, now: UnixMillis) -> Result<Found, Error> {
+        let mut found = Found::with_capacity(call.rows.len());
+        for (place, name) in call.rows.iter().enumerate() {
+            found.add(call.part(place), self.row(name)?, now)?;
+        }
+        Ok(found)
+    }
+
+    /// The first answer in the row of a token, if it still holds, and when the row expires.
+    fn first(&mut self, name: &str, policy: &Policy, now: UnixMillis) -> Result<Option<(First, UnixMillis)>, Error> {
+        let Some(row) = self.row(name)? else { return Ok(None) };
+        let first = First::decode(&row.value, policy)?;
+        Ok((first.until > now).then_some((first, row.expires)))
     }
 
     /// Returns a row from memory, or reads it from storage into memory.
-    fn row(&mut self, key: &str) -> Result<Option<&Row>, Error> {
-        if self.cache.get(key).is_none()
-            && let Some(row) = self.rows.load(key)?
+    fn row(&mut self, name: &str) -> Result<Option<&Row>, Error> {
+        if self.cache.get(name).is_none()
+            && let Some(row) = self.rows.load(name)?
         {
-            self.cache.insert(key, row);
+            self.cache.insert(name, row);
         }
-        Ok(self.cache.get(key))
+        Ok(self.cache.get(name))
     }
 
     fn save(&mut self, rows: Vec<(&str, Row)>, clock: UnixMillis) -> Result<(), Error> {
         let Some(expiry) = rows.iter().map(|(_, row)| row.expires).min() else { return Ok(()) };
         self.rows.save(&rows)?;
-        for (key, row) in rows {
-            self.cache.insert(key, row);
+        for (name, row) in rows {
+            self.cache.insert(name, row);
         }
         if let Some(sweeping) = &mut self.sweeping {
             // It sets the alarm when it is done.
@@ -287,68 +278,4 @@ impl<R: Rows> Counter<R> {
 
 fn earlier(a: Option<UnixMillis>, b: Option<UnixMillis>) -> Option<UnixMillis> {
     a.into_iter().chain(b).min()
-}
-
-/// The row of a key, decoded.
-#[derive(Default)]
-struct Found {
-    state: Option<PolicyState>,
-    held: Held,
-    /// Whether the call has already changed it.
-    changed: bool,
-}
-
-impl Found {
-    fn state_or_unused(&self, policy: &Policy) -> PolicyState {
-        self.state.clone().unwrap_or_else(|| policy.initial_state())
-    }
-
-    fn take_back(&mut self, policy: &Policy, now: UnixMillis, back: Option<Returned>) -> Option<Granted> {
-        let (state, back) = (self.state.as_mut()?, back?);
-        let before = (state.clone(), self.held.clone());
-        let kept = self.held.take_back(policy, state, now, back);
-        self.changed |= before.0 != *state || before.1 != self.held;
-        kept
-    }
-
-    fn answer(&self, policy: &Policy, now: UnixMillis, cost: u64, admitted: bool) -> Answer {
-        let before = self.state.as_ref().map(|state| policy.encode(state));
-        Answer { admitted, replayed: false, settled: false, now, cost, lease: None, before }
-    }
-
-    /// The row to write for a new state; `None` if the stored row says the same.
-    fn row_after(
-        &self,
-        call: &Call<'_>,
-        state: &PolicyState,
-        held: &Held,
-        now: UnixMillis,
-        clock: UnixMillis,
-    ) -> Option<Row> {
-        if !self.changed && self.state.as_ref() == Some(state) && self.held == *held {
-            return None;
-        }
-        let used = call.policy.expires_after(state, now);
-        if self.state.is_none() && used == Millis::ZERO {
-            return None;
-        }
-        // Lent units may be spent until the last lease ends, and drain from then on.
-        let ttl = used + held.last_end().since(now);
-        let expires = clock + ttl.max(Millis::new(1)).max(call.min_ttl);
-        Some(Row { value: call.policy.encode(state), leased: held.encode(), expires })
-    }
-}
-
-impl Once {
-    /// The key of the row with the first answer. No storage key begins like this.
-    fn key(&self, key: &str) -> String {
-        format!("once:{}:{key}", to_hex(&self.token))
-    }
-}
-
-fn first_answer_row(answer: &Answer, until: UnixMillis, expires: UnixMillis) -> Row {
-    let mut value = Vec::new();
-    put(&mut value, [until.get()]);
-    value.extend(answer.encode());
-    Row { value, leased: Vec::new(), expires }
 }

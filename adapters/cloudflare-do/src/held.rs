@@ -68,7 +68,7 @@ impl Held {
     }
 
     /// Brings a bucket's state to `now`, and returns the leases that still matter then. Until a lease's end the bucket
-    /// did not drain below what was lent.
+    /// did not drain below what was lent. Nor is a window used less, whose charges from before a reset were settled.
     pub(crate) fn settle(mut self, policy: &Policy, state: &mut PolicyState, now: UnixMillis) -> Self {
         if self.0.is_empty() {
             return self;
@@ -87,6 +87,10 @@ impl Held {
             (Rule::FixedWindow(rule), QuotaState::Window(window)) => {
                 let start = UnixMillis::new(now.get() - now.get() % rule.window().get()).max(window.start);
                 self.0.retain(|lease| lease.until > start);
+                let lent = self.lent_after(start);
+                if start == window.start && window.used < lent {
+                    *state = PolicyState::from_parts(vec![QuotaState::Window(WindowState { start, used: lent })]);
+                }
             }
             _ => {}
         }
@@ -115,7 +119,7 @@ impl Held {
     }
 
     /// Lends up to `want`, but at most half of what is left, so that something remains for others. A lease that is kept
-    /// becomes part of the new one.
+    /// becomes part of the new one. The policy's quota can be lent: [`can_lend`].
     pub(crate) fn lend(
         &mut self,
         policy: &Policy,
@@ -127,7 +131,7 @@ impl Held {
     ) -> Option<Granted> {
         let lifetime = lifetime.min(LIFETIME_MAX);
         let count = self.0.iter().filter(|lease| lease.until > now).count();
-        if !can_lend(policy) || count.saturating_sub(usize::from(kept.is_some())) >= LEASES_MAX {
+        if count.saturating_sub(usize::from(kept.is_some())) >= LEASES_MAX {
             return None;
         }
         let units = policy.peek(state, now, 1).binding().remaining().unwrap_or(0).div_euclid(2).min(want);

@@ -6,22 +6,22 @@ use std::num::NonZero;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::internal::SortedMap;
-use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
+use tidegate_core::store::AtomicLimiter;
 use tidegate_core::{
-    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Floor, Key, Limiter, Millis, Origin, Policy,
-    Refund, UnixMillis,
+    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Floor, Keys, Limiter, Millis, Origin, Policy,
+    Refund, Settle, UnixMillis,
 };
 
 use crate::held::{LIFETIME_MAX, can_lend};
 use crate::leases::slot::{Slot, Spent};
-use crate::store::{DurableObjects, DurableObjectsLimiter, Namespace};
+use crate::store::{CAPABILITIES, DurableObjects, DurableObjectsLimiter, Namespace};
 use crate::wire::{Action, Returned};
 
 /// A limiter that leases parts of a quota from the key's object, and admits requests from a lease without a call.
 ///
 /// Keep one for the isolate's life, in a `static` or a `thread_local`, because it holds the leases. It leases policies of
-/// one token bucket or one fixed window that do not charge denials. Checks by other policies and checks with a token are
-/// plain calls, as [`DurableObjects::limiter`] makes them.
+/// one token bucket or one fixed window that do not charge denials. Checks by other policies, checks with a token and
+/// settlements are plain calls, as [`DurableObjects::limiter`] makes them.
 ///
 /// **Ceiling:** the limit, as without leases. A lease is charged when it is granted, so the leases and the object together
 /// never hold more than the quota. **Floor:** what an exact limiter with a lower limit admits, because other isolates
@@ -80,7 +80,7 @@ const SLOTS_MAX: usize = 16_384;
 pub const fn lease_capabilities(slice: NonZero<u64>, lifetime: Millis) -> Capabilities {
     let floor = Floor { held: slice.get().saturating_mul(2), within: Some(lifetime) };
     let accuracy = Accuracy::Approximate(Drift { floor, ..Drift::WITHIN_LIMIT });
-    Capabilities::EXACT.accuracy(accuracy).refund(false)
+    CAPABILITIES.accuracy(accuracy).refund(false)
 }
 
 impl<N: Namespace> Leases<N> {
@@ -94,6 +94,20 @@ impl<N: Namespace> Leases<N> {
             return Err(Error::new(ErrorKind::Invalid, what));
         }
         Ok(Self { calls: AtomicLimiter::new(store), slice, lifetime, slots: Mutex::default() })
+    }
+
+    /// Asks for a lease along with the decision on a check.
+    async fn ask(&self, key: &str, check: Check<'_>, want: u64, back: Option<Returned>) -> Result<Decision, Error> {
+        let _asking = Asking { limiter: self, key };
+        let action = Action::Lease { want, lifetime: self.lifetime, back };
+        let answer = self.calls.store().ask(action, check).await?;
+        if let Some(granted) = answer.lease {
+            let rule = *check.policy.quotas()[0].rule();
+            // The object granted it after `check.now`, so it ends here before it ends there.
+            let spendable = (check.now, check.now + granted.until.since(answer.decision.decided_at()));
+            self.with_slot(key, |slot| slot.keep(granted, rule, spendable, back));
+        }
+        Ok(answer.decision)
     }
 
     /// What a check gets without a call.
@@ -132,43 +146,16 @@ impl Slots {
     }
 }
 
-/// A check that asks for a lease along with its decision.
+/// A call for a lease in flight.
 struct Asking<'a, N: Namespace> {
     limiter: &'a Leases<N>,
-    key: String,
-    want: u64,
-    back: Option<Returned>,
-}
-
-impl<N: Namespace> Atomic for Asking<'_, N> {
-    fn capabilities(&self) -> Capabilities {
-        self.limiter.capabilities()
-    }
-
-    async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-        let store = self.limiter.calls.store();
-        let Operation::Check(check) = operation else { return store.apply(operation).await };
-        let action = Action::Lease { want: self.want, lifetime: self.limiter.lifetime, back: self.back };
-        let call = store.prepare(action, check.policy, check.key, check.cost, check.now);
-        let answer = store.send(&call).await?;
-        if let Some(granted) = answer.lease {
-            let rule = *check.policy.quotas()[0].rule();
-            // The object granted it after `check.now`, so it ends here before it ends there.
-            let spendable = (check.now, check.now + granted.until.since(answer.now));
-            self.limiter.with_slot(&self.key, |slot| slot.keep(granted, rule, spendable, self.back));
-        }
-        answer.before(check.policy)
-    }
-
-    async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        self.limiter.calls.store().delete(policy, key).await
-    }
+    key: &'a str,
 }
 
 impl<N: Namespace> Drop for Asking<'_, N> {
     /// Lets the next check ask, even if this call failed or its future was dropped.
     fn drop(&mut self) {
-        self.limiter.with_slot(&self.key, Slot::answered);
+        self.limiter.with_slot(self.key, Slot::answered);
     }
 }
 
@@ -183,18 +170,15 @@ impl<N: Namespace> Limiter for Leases<N> {
         if !can_lend(check.policy) || check.idempotency.is_some() || check.cost > limit {
             return self.calls.check(check).await;
         }
-        let key = check.key.storage_key(check.policy);
+        let key = check.keys.sole(check.policy)?.storage_key(check.policy);
         let admitted = || Ok(Decision::native(true, limit, check.now).with_origin(Origin::Lease));
         match self.spend(&key, &check) {
             Spent::Admitted => admitted(),
-            Spent::AskForMore { want, back } => {
-                let asking = Asking { limiter: self, key: key.clone(), want, back };
-                match AtomicLimiter::new(asking).check(check).await {
-                    // What is left of the lease that was kept is charged already.
-                    Err(_) if self.with_slot(&key, |slot| slot.spend_kept(&check)) == Some(true) => admitted(),
-                    decision => decision,
-                }
-            }
+            Spent::AskForMore { want, back } => match self.ask(&key, check, want, back).await {
+                // What is left of the lease that was kept is charged already.
+                Err(_) if self.with_slot(&key, |slot| slot.spend_kept(&check)) == Some(true) => admitted(),
+                decision => decision,
+            },
             Spent::AskPlainly => self.calls.check(check).await,
         }
     }
@@ -212,7 +196,12 @@ impl<N: Namespace> Limiter for Leases<N> {
         ))
     }
 
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        self.calls.reset(policy, key).await
+    /// Settles the charge of a check with a token, which was a plain call.
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        self.calls.settle(settle).await
+    }
+
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.calls.reset(policy, keys).await
     }
 }

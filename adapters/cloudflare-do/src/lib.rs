@@ -1,9 +1,8 @@
 //! Exact rate limiting on Cloudflare Durable Objects.
 //!
 //! Each key lives in one object, which decides in one synchronous step with the core's own
-//! [`Policy::decide`](tidegate_core::Policy::decide). [`DurableObjects`] is an
-//! [`Atomic`](tidegate_core::store::Atomic) store: the object answers with the state before the step, and the Worker
-//! recomputes the decision from it. One macro exports the object's class:
+//! [`Policy::decide_as`](tidegate_core::Policy::decide_as), and answers with its decision. [`DurableObjects`] is an
+//! [`Atomic`](tidegate_core::store::Atomic) store. One macro exports the object's class:
 //!
 //! ```ignore
 //! tidegate_cloudflare_do::durable_object!(Tidegate);
@@ -19,9 +18,13 @@
 //!
 //! # Storage
 //! The object stores one row per policy and key in its SQLite storage: the expiry, the leases and the encoded state. An
-//! admitted request writes one row. A denied request writes none, unless the policy charges denials. A request that is
-//! admitted and charged under an idempotency token writes a second row, with the token's first answer. An alarm removes
-//! expired rows.
+//! admitted request writes one row. A denied request writes none, unless the policy charges denials or counts a violation.
+//! A request that is admitted and charged under an idempotency token writes a second row, with the token's first answer.
+//! An alarm removes expired rows.
+//!
+//! # Dimensions
+//! A policy of several [dimensions](tidegate_core::Policy#dimensions) needs a group: one object owns it, and has a row for
+//! each key. Without one, it is [`Unsupported`](tidegate_core::ErrorKind::Unsupported).
 //!
 //! # Leases
 //! [`Leases`] borrows parts of a quota for an isolate and admits from them without a round trip. The ceiling stays the
@@ -47,6 +50,7 @@ mod calls;
 mod config;
 mod counter;
 mod error;
+mod found;
 mod held;
 mod leases;
 #[cfg(target_arch = "wasm32")]
@@ -57,6 +61,7 @@ mod rows;
 #[cfg(target_arch = "wasm32")]
 mod storage;
 mod store;
+mod token;
 mod wire;
 
 pub use config::{Clock, Config, Placement};

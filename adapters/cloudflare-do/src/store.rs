@@ -1,12 +1,14 @@
-//! The store: sends each operation to the object that counts its key.
+//! The store: sends each operation to the object that counts its keys.
 
 use std::future::Future;
 
-use tidegate_core::internal::sha256;
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
-use tidegate_core::{Capabilities, Check, Error, ErrorKind, Key, MaybeSend, MaybeSync, Millis, Policy, UnixMillis};
+use tidegate_core::{
+    Capabilities, Check, Dimensions, Error, ErrorKind, Keys, MaybeSend, MaybeSync, Millis, Policy, UnixMillis,
+};
 
 use crate::config::{Clock, Config};
+use crate::token::Token;
 use crate::wire::{Action, Answer, Call, Once, Reply};
 
 /// A limiter on Durable Objects. It is exact at any concurrency, and a decision takes one round trip.
@@ -69,77 +71,65 @@ impl<N: Namespace> DurableObjects<N> {
         &self.config
     }
 
-    /// Builds the call for an action.
-    pub(crate) fn prepare<'a>(
-        &self,
-        action: Action,
-        policy: &'a Policy,
-        key: &Key,
-        cost: u64,
-        now: UnixMillis,
-    ) -> Call<'a> {
-        Call {
+    /// Sends an action on a check's keys to the object that counts them.
+    pub(crate) async fn ask(&self, action: Action, check: Check<'_>) -> Result<Answer, Error> {
+        let keys = check.keys.storage_keys(check.policy)?;
+        let place = keys.place().ok_or_else(without_a_group)?;
+        let once = match action {
+            Action::Check => check.remembered(),
+            _ => None,
+        };
+        let call = Call {
             action,
-            key: key.storage_key(policy),
-            policy,
-            cost,
-            now: (self.config.clock == Clock::Caller).then_some(now),
+            policy: check.policy,
+            parts: &[],
+            rows: keys.rows().iter().map(String::as_str).collect(),
+            cost: check.cost,
+            now: (self.config.clock == Clock::Caller).then_some(check.now),
             min_ttl: self.config.min_ttl,
-            once: None,
-        }
-    }
-
-    fn prepare_check<'a>(&self, action: Action, check: Check<'a>) -> Call<'a> {
-        let once = check.idempotency.map(|idempotency| Once { token: hash(idempotency.token), ttl: idempotency.ttl });
-        Call { once, ..self.prepare(action, check.policy, check.key, check.cost, check.now) }
-    }
-
-    pub(crate) async fn send(&self, call: &Call<'_>) -> Result<Answer, Error> {
-        let name = self.config.placement.object(&call.key);
+            once: once.map(|once| Once { token: Token::of(once.token), ttl: once.ttl }),
+        };
+        let name = self.config.placement.object(place);
         let (location_hint, deadline) = (self.config.location_hint.as_deref(), self.config.deadline);
         let address = Address { name: &name, location_hint, deadline };
-        self.namespace.call(address, call.encode()).await?.answer()
+        self.namespace.call(address, call.encode()).await?.answer(check.policy)
     }
 }
 
 impl<N: Namespace> Atomic for DurableObjects<N> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT
+        CAPABILITIES
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-        let call = match operation {
-            Operation::Check(check) => self.prepare_check(Action::Check, check),
-            Operation::Peek(check) => self.prepare(Action::Peek, check.policy, check.key, check.cost, check.now),
-            Operation::Refund(refund) => {
-                let action = Action::Refund { charged_at: refund.charged_at };
-                self.prepare(action, refund.policy, refund.key, refund.cost, refund.now)
-            }
+        let check = Check::new(operation.policy(), operation.keys(), operation.now()).cost(operation.cost());
+        let (action, check) = match operation {
+            Operation::Check(check) => (Action::Check, check),
+            Operation::Peek(_) => (Action::Peek, check),
+            Operation::Refund(refund) => (Action::Refund { charged_at: refund.charged_at }, check),
             Operation::Settle(settle) => {
-                let action = Action::Settle { token: hash(settle.token) };
-                self.prepare(action, settle.policy, settle.key, settle.cost, settle.now)
+                let token = Token::of(settle.token);
+                match settle.cost {
+                    Some(actual) => (Action::Settle { token }, check.cost(actual)),
+                    None => (Action::Release { token }, check),
+                }
             }
             _ => return Err(Error::new(ErrorKind::Unsupported, "the object does not know this operation")),
         };
-        self.send(&call).await?.before(call.policy)
+        Ok(Applied::Decided(self.ask(action, check).await?.decision))
     }
 
-    async fn delete(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        let call = self.prepare(Action::Delete, policy, key, 0, UnixMillis::new(0));
-        self.send(&call).await.map(drop)
-    }
-}
-
-impl Answer {
-    /// What the core recomputes the decision from.
-    pub(crate) fn before(&self, policy: &Policy) -> Result<Applied, Error> {
-        let previous = self.before.as_deref().map(|bytes| policy.decode(bytes, self.now)).transpose()?;
-        Ok(Applied { previous, now: self.now, cost: self.cost, admitted: self.admitted, replayed: self.replayed })
+    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        let nothing = Check::new(policy, keys, UnixMillis::new(0)).cost(0);
+        self.ask(Action::Delete, nothing).await.map(drop)
     }
 }
 
-/// The first half of a token's SHA-256.
-fn hash(token: &str) -> [u8; 16] {
-    let hash = sha256(token.as_bytes());
-    std::array::from_fn(|place| hash[place])
+/// An object decides exactly on all that it stores: on one key of a policy, or on all keys of a group.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities::EXACT.dimensions(Dimensions::Grouped);
+
+fn without_a_group() -> Error {
+    let message =
+        "durable object: a policy of several dimensions needs a group, which selects the object; write group_by";
+    Error::new(ErrorKind::Unsupported, message)
 }

@@ -3,55 +3,57 @@
 //! | call | bytes |
 //! |-|-|
 //! | version, action | 1, 1 |
-//! | storage key | length (2), text |
 //! | flags: charges denials, object's clock, token | 1 |
-//! | quotas | number (1), then for each: algorithm (1), limit (8), window or period (8), refill (8) |
-//! | cost, now, least time to keep the row | 8, 8, 8 |
-//! | if there is a token: its hash, time to keep it | 16, 8 |
+//! | quotas | number (1), then for each: dimension (high 4 bits) and algorithm (low 4 bits), [`Rule::parameters`] (8, 8, 8) |
+//! | for each dimension, the name of its row | length (2), text |
+//! | cost, now, least time to keep a row | 8, 8, 8 |
+//! | if there is a token: its hash, time to keep its answer | 16, 8 |
 //! | for a refund: when it was charged | 8 |
 //! | for a settlement: the token's hash; the cost is the actual one | 16 |
 //! | for a lease: units, lifetime; then, for an earlier lease: units, end, given back, kept | 8, 8; 8, 8, 8, 8 or nothing |
 //!
 //! | answer | bytes |
 //! |-|-|
-//! | version, flags: admitted, a state was stored, a lease was granted, an earlier answer, settled | 1, 1 |
-//! | now, cost | 8, 8 |
+//! | version, flags: a lease was granted | 1, 1 |
 //! | if a lease was granted: units, end | 8, 8 |
-//! | the state before the step (after a settlement, the new one), as [`Policy::encode`] writes it | the rest |
+//! | the decision, as [`Decision::encode`] writes it | the rest |
 //!
 //! An error is a status of 400 or 500 and the text `kind: message`, with the kind's [`ErrorKind::name`].
 //!
 //! On Cloudflare, calls and answers are passed in hexadecimal, because JavaScript passes texts faster than bytes.
+//!
+//! [`Rule::parameters`]: tidegate_core::Rule::parameters
 
-use tidegate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};
+mod policy;
+
+use tidegate_core::{ChargeId, Decision, Error, ErrorKind, Millis, Policy, UnixMillis};
 
 use crate::bytes::{Reader, put, to_hex};
 use crate::error;
+use crate::token::Token;
+pub(crate) use crate::wire::policy::Known;
+use crate::wire::policy::put_quotas;
 
 const VERSION: u8 = 3;
 
-/// An upper bound of the length of a storage key.
-const KEY_LEN_MAX: usize = 1024;
-
-/// The length of a quota: its algorithm, and three numbers.
-const QUOTA_LEN: usize = 1 + 3 * 8;
+/// An upper bound of the length of a row's name.
+const NAME_LEN_MAX: usize = 1024;
 
 const CHARGE_DENIED: u8 = 1;
 const OBJECT_CLOCK: u8 = 2;
 const TOKEN: u8 = 4;
 
-const ADMITTED: u8 = 1;
-const STORED: u8 = 2;
-const LEASED: u8 = 4;
-const REPLAYED: u8 = 8;
-const SETTLED: u8 = 16;
+const LEASED: u8 = 1;
 
 /// One call to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call<'a> {
     pub(crate) action: Action,
-    pub(crate) key: String,
     pub(crate) policy: &'a Policy,
+    /// The policy of each row, if there are several. Only the object knows it.
+    pub(crate) parts: &'a [Policy],
+    /// The name of each dimension's row.
+    pub(crate) rows: Vec<&'a str>,
     pub(crate) cost: u64,
     /// `None` for the object's clock.
     pub(crate) now: Option<UnixMillis>,
@@ -63,32 +65,37 @@ pub(crate) struct Call<'a> {
 pub(crate) enum Action {
     Check,
     Peek,
-    Refund { charged_at: UnixMillis },
-    Settle { token: [u8; 16] },
+    Refund {
+        charged_at: UnixMillis,
+    },
+    /// Settles a charge to the call's cost.
+    Settle {
+        token: Token,
+    },
+    /// Settles a charge to what it was.
+    Release {
+        token: Token,
+    },
     Delete,
-    Lease { want: u64, lifetime: Millis, back: Option<Returned> },
+    Lease {
+        want: u64,
+        lifetime: Millis,
+        back: Option<Returned>,
+    },
 }
 
-/// The hash of an idempotency token, and how long its first answer is kept.
+/// An idempotency token, and how long its first answer is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Once {
-    pub(crate) token: [u8; 16],
+    pub(crate) token: Token,
     pub(crate) ttl: Millis,
 }
 
 /// What an object answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
-    pub(crate) admitted: bool,
-    /// Whether it is an earlier answer.
-    pub(crate) replayed: bool,
-    /// Whether the charge is settled. Only the row of a token says so.
-    pub(crate) settled: bool,
-    pub(crate) now: UnixMillis,
-    pub(crate) cost: u64,
+    pub(crate) decision: Decision,
     pub(crate) lease: Option<Granted>,
-    /// The state before the step, encoded.
-    pub(crate) before: Option<Vec<u8>>,
 }
 
 /// A part of a quota that was lent, until an instant by the object's clock.
@@ -117,36 +124,40 @@ pub struct Reply {
     pub body: Vec<u8>,
 }
 
-/// The policy of the last call, and its bytes. Most calls have the same policy as the one before, and need not build
-/// it.
-#[derive(Debug, Default)]
-pub(crate) struct Known(Option<(Vec<u8>, Policy)>);
-
 impl<'a> Call<'a> {
+    /// The policy of a row.
+    pub(crate) fn part(&self, place: usize) -> &'a Policy {
+        self.parts.get(place).unwrap_or(self.policy)
+    }
+
+    /// The identity of a check's charge.
+    pub(crate) fn charge_id(&self) -> ChargeId {
+        match self.once {
+            Some(Once { token, .. }) if self.policy.has_slots() => token.charge_id(),
+            _ => ChargeId::NONE,
+        }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION, self.action.number()];
-        // The core's bound on keys is far lower.
-        out.extend(u16::try_from(self.key.len()).unwrap_or(u16::MAX).to_le_bytes());
-        out.extend(self.key.as_bytes());
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        out.push(
-            flag(self.policy.charges_denied(), CHARGE_DENIED)
-                | flag(self.now.is_none(), OBJECT_CLOCK)
-                | flag(self.once.is_some(), TOKEN),
-        );
-        out.push(self.policy.quotas().len().to_le_bytes()[0]);
-        for quota in self.policy.quotas() {
-            out.push(algorithm(quota.rule()));
-            put(&mut out, quota.rule().parameters());
+        let flags = flag(self.policy.charges_denied(), CHARGE_DENIED)
+            | flag(self.now.is_none(), OBJECT_CLOCK)
+            | flag(self.once.is_some(), TOKEN);
+        let mut out = vec![VERSION, self.action.number(), flags];
+        put_quotas(&mut out, self.policy);
+        for name in &self.rows {
+            // The core's bounds on names and keys are far lower.
+            out.extend(u16::try_from(name.len()).unwrap_or(u16::MAX).to_le_bytes());
+            out.extend(name.as_bytes());
         }
         put(&mut out, [self.cost, self.now.map_or(0, UnixMillis::get), self.min_ttl.get()]);
         if let Some(Once { token, ttl }) = self.once {
-            out.extend(token);
+            out.extend(token.0);
             put(&mut out, [ttl.get()]);
         }
         match self.action {
             Action::Refund { charged_at } => put(&mut out, [charged_at.get()]),
-            Action::Settle { token } => out.extend(token),
+            Action::Settle { token } | Action::Release { token } => out.extend(token.0),
             Action::Lease { want, lifetime, back } => {
                 put(&mut out, [want, lifetime.get()]);
                 if let Some(Returned { lease, unspent, kept }) = back {
@@ -160,7 +171,7 @@ impl<'a> Call<'a> {
 
     /// # Errors
     /// [`ErrorKind::Invalid`] for bytes that [`Call::encode`] does not write.
-    pub(crate) fn decode(bytes: &[u8], known: &'a mut Known) -> Result<Self, Error> {
+    pub(crate) fn decode(bytes: &'a [u8], known: &'a mut Known) -> Result<Self, Error> {
         let mut rest = Reader { bytes, kind: ErrorKind::Invalid };
         let [version, action] = rest.take()?;
         if version != VERSION {
@@ -168,24 +179,17 @@ impl<'a> Call<'a> {
                 rest.error("the call has another version of the protocol; deploy the Worker and its objects together")
             );
         }
-        let length = usize::from(u16::from_le_bytes(rest.take()?));
-        let key = rest.split(length)?;
-        if key.is_empty() || length > KEY_LEN_MAX {
-            return Err(rest.error("the key is empty or too long"));
-        }
-        // The text of rows that are saved relies on keys without line breaks.
-        let text = std::str::from_utf8(key).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
-        let key = text.ok_or_else(|| rest.error("the key is not printable ASCII"))?.to_owned();
-        let [flags, count] = rest.take()?;
+        let [flags] = rest.take()?;
         if flags & !(CHARGE_DENIED | OBJECT_CLOCK | TOKEN) != 0 {
             return Err(rest.error("unknown flags"));
         }
-        let policy = known.policy(rest.split(QUOTA_LEN * usize::from(count))?, flags & CHARGE_DENIED != 0)?;
+        let (policy, parts) = known.read(&mut rest, flags & CHARGE_DENIED != 0)?;
+        let rows = policy.dimensions().iter().map(|_| name(&mut rest)).collect::<Result<_, _>>()?;
         let (cost, now, min_ttl) = (rest.u64()?, rest.instant()?, rest.millis()?);
         let now = (flags & OBJECT_CLOCK == 0).then_some(now);
         let once = match flags & TOKEN {
             0 => None,
-            _ => Some(Once { token: rest.take()?, ttl: rest.millis()? }),
+            _ => Some(Once { token: Token(rest.take()?), ttl: rest.millis()? }),
         };
         let action = match action {
             1 => Action::Check,
@@ -197,30 +201,12 @@ impl<'a> Call<'a> {
                 let back = (!rest.bytes.is_empty()).then(|| returned(&mut rest)).transpose()?;
                 Action::Lease { want, lifetime, back }
             }
-            6 => Action::Settle { token: rest.take()? },
+            6 => Action::Settle { token: Token(rest.take()?) },
+            7 => Action::Release { token: Token(rest.take()?) },
             _ => return Err(rest.error("an unknown action")),
         };
         rest.end()?;
-        Ok(Self { action, key, policy, cost, now, min_ttl, once })
-    }
-}
-
-impl Known {
-    /// The policy with these quotas.
-    fn policy(&mut self, bytes: &[u8], charge_denied: bool) -> Result<&Policy, Error> {
-        self.0.take_if(|(known, policy)| known != bytes || policy.charges_denied() != charge_denied);
-        match &mut self.0 {
-            Some((_, policy)) => Ok(policy),
-            unknown => {
-                let mut rest = Reader { bytes, kind: ErrorKind::Invalid };
-                let mut quotas = Vec::new();
-                while !rest.bytes.is_empty() {
-                    quotas.push(quota(&mut rest)?);
-                }
-                let policy = Policy::new("wire", quotas)?.charge_denied(charge_denied);
-                Ok(&unknown.insert((bytes.to_vec(), policy)).1)
-            }
-        }
+        Ok(Self { action, policy, parts, rows, cost, now, min_ttl, once })
     }
 }
 
@@ -233,46 +219,40 @@ impl Action {
             Self::Delete => 4,
             Self::Lease { .. } => 5,
             Self::Settle { .. } => 6,
+            Self::Release { .. } => 7,
         }
+    }
+}
+
+impl From<Decision> for Answer {
+    fn from(decision: Decision) -> Self {
+        Self { decision, lease: None }
     }
 }
 
 impl Answer {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        let flags = flag(self.admitted, ADMITTED)
-            | flag(self.before.is_some(), STORED)
-            | flag(self.lease.is_some(), LEASED)
-            | flag(self.replayed, REPLAYED)
-            | flag(self.settled, SETTLED);
-        let mut out = vec![VERSION, flags];
-        put(&mut out, [self.now.get(), self.cost]);
+        let mut out = vec![VERSION, if self.lease.is_some() { LEASED } else { 0 }];
         if let Some(Granted { units, until }) = self.lease {
             put(&mut out, [units, until.get()]);
         }
-        out.extend_from_slice(self.before.as_deref().unwrap_or_default());
+        out.extend(self.decision.encode());
         out
     }
 
     /// # Errors
-    /// [`ErrorKind::Corrupt`] for bytes that [`Answer::encode`] does not write.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Error> {
+    /// [`ErrorKind::Corrupt`] for bytes that [`Answer::encode`] does not write of a decision by this policy.
+    pub(crate) fn decode(bytes: &[u8], policy: &Policy) -> Result<Self, Error> {
         let mut rest = Reader { bytes, kind: ErrorKind::Corrupt };
         let [version, flags] = rest.take().unwrap_or_default();
-        if version != VERSION || flags & !(ADMITTED | STORED | LEASED | REPLAYED | SETTLED) != 0 {
+        if version != VERSION || flags & !LEASED != 0 {
             return Err(error::not_an_answer(&to_hex(bytes)));
         }
-        let (now, cost) = (rest.instant()?, rest.u64()?);
         let lease = match flags & LEASED {
             0 => None,
             _ => Some(Granted { units: rest.u64()?, until: rest.instant()? }),
         };
-        let before = match flags & STORED {
-            0 => rest.end().map(|()| None)?,
-            _ => Some(rest.bytes.to_vec()),
-        };
-        let is = |flag| flags & flag != 0;
-        Ok(Self { admitted: is(ADMITTED), replayed: is(REPLAYED), settled: is(SETTLED), now, cost, lease, before })
+        Ok(Self { decision: Decision::decode(rest.bytes, policy)?, lease })
     }
 }
 
@@ -309,9 +289,10 @@ impl Reply {
         }
     }
 
-    pub(crate) fn answer(&self) -> Result<Answer, Error> {
+    /// The answer to a call with this policy.
+    pub(crate) fn answer(&self, policy: &Policy) -> Result<Answer, Error> {
         if self.status == 200 {
-            return Answer::decode(&self.body);
+            return Answer::decode(&self.body, policy);
         }
         let text = str::from_utf8(&self.body).unwrap_or_default();
         let known = text
@@ -326,34 +307,21 @@ fn kind_of(name: &str) -> Option<ErrorKind> {
     ErrorKind::ALL.into_iter().find(|kind| kind.name() == name)
 }
 
+/// The name of a row.
+fn name<'a>(rest: &mut Reader<'a>) -> Result<&'a str, Error> {
+    let length = usize::from(u16::from_le_bytes(rest.take()?));
+    let name = rest.split(length)?;
+    if name.is_empty() || length > NAME_LEN_MAX {
+        return Err(rest.error("a row's name is empty or too long"));
+    }
+    // The text of rows that are saved relies on names without line breaks.
+    let text = str::from_utf8(name).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
+    text.ok_or_else(|| rest.error("a row's name is not printable ASCII"))
+}
+
 fn returned(rest: &mut Reader<'_>) -> Result<Returned, Error> {
     let lease = Granted { units: rest.u64()?, until: rest.instant()? };
     Ok(Returned { lease, unspent: rest.u64()?, kept: rest.u64()? })
-}
-
-fn quota(rest: &mut Reader<'_>) -> Result<Quota, Error> {
-    let [algorithm] = rest.take()?;
-    let (limit, span, refill) = (rest.u64()?, rest.millis()?, rest.u64()?);
-    match algorithm {
-        1 => Quota::fixed_window(limit, span),
-        2 => Quota::sliding_window(limit, span),
-        3 => Quota::sliding_log(limit, span),
-        4 => Quota::token_bucket(limit, refill, span),
-        5 => Quota::leaky_bucket(limit, refill, span),
-        _ => Err(rest.error("an unknown algorithm")),
-    }
-}
-
-/// The number of a rule's algorithm in the codec. [`quota`] rejects 0.
-const fn algorithm(rule: &Rule) -> u8 {
-    match rule {
-        Rule::FixedWindow(_) => 1,
-        Rule::SlidingWindow(_) => 2,
-        Rule::SlidingLog(_) => 3,
-        Rule::TokenBucket(_) => 4,
-        Rule::LeakyBucket(_) => 5,
-        _ => 0,
-    }
 }
 
 #[cfg(test)]

@@ -22,8 +22,6 @@ fn replay(history: &History, placement: Placement, sweeping: bool) -> Result<(),
     let mut policy = history.policy(&quotas);
     let mut now = UnixMillis::new(history.start_ms).min(LAST);
     let mut charged_at = vec![now];
-    // A replayed answer is explained by the policy of the retry. So a token is used with one configuration only.
-    let mut epoch = 0;
     let mut plausibility = Plausibility::new(now);
     if sweeping {
         rig.set_clock(now);
@@ -47,7 +45,7 @@ fn replay(history: &History, placement: Placement, sweeping: bool) -> Result<(),
                 due = due.max(u64::from(decided.is_allowed() || policy.charges_denied()));
             }
             Step::Once(token, cost, ttl) => {
-                let token = format!("{epoch}-{token}");
+                let token = token.to_string();
                 let check = Check::new(&policy, &key, now).cost(cost.of(&policy)).idempotent(&token, Millis::new(*ttl));
                 let decided = match block_on(limiter.check(check)) {
                     Err(error) if corrupt(&error) => return Ok(()),
@@ -61,7 +59,7 @@ fn replay(history: &History, placement: Placement, sweeping: bool) -> Result<(),
                 }
             }
             Step::Settle(token, cost) => {
-                let token = format!("{epoch}-{token}");
+                let token = token.to_string();
                 let settle = Settle::new(&policy, &key, &token, cost.of(&policy), now);
                 let settled = match block_on(limiter.settle(settle)) {
                     Err(error) if corrupt(&error) => return Ok(()),
@@ -107,7 +105,6 @@ fn replay(history: &History, placement: Placement, sweeping: bool) -> Result<(),
             Step::Limits(limit, refill) => {
                 quotas.iter_mut().for_each(|numbers| numbers.change(*limit, *refill));
                 policy = history.policy(&quotas);
-                epoch += 1;
             }
             Step::Evict => rig.evict(),
         }

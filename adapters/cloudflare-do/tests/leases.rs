@@ -14,7 +14,9 @@ use pollster::block_on;
 use proptest::prelude::*;
 use support::{Loss, Rig, START_MS, virtual_time};
 use tidegate_cloudflare_do::{Address, DurableObjects, Leases, Namespace, Reply};
-use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, Load, Millis, Origin, Policy, Quota, UnixMillis};
+use tidegate_core::{
+    Check, Decision, Error, ErrorKind, Key, Limiter, Load, Millis, Origin, Policy, Quota, Settle, UnixMillis,
+};
 
 fn at(ms: u64) -> UnixMillis {
     UnixMillis::new(START_MS + ms)
@@ -347,6 +349,31 @@ fn a_reset_keeps_lent_units_charged() {
 }
 
 #[test]
+fn the_settlement_of_a_charge_from_before_a_reset_keeps_lent_units_charged() {
+    let span = Millis::from_secs(60);
+    for quota in [Quota::fixed_window(100, span).unwrap(), Quota::token_bucket(100, 1, span).unwrap()] {
+        let policy = Policy::new("api", [quota]).unwrap();
+        let (rig, key) = (Rig::default(), Key::new("user:1"));
+        let leases = isolate(&rig, 40, 10_000);
+        let ask = |times: u64| {
+            let check = || block_on(leases.check(Check::new(&policy, &key, at(0)))).unwrap();
+            (0..times).map(|_| check()).filter(Decision::is_allowed).count()
+        };
+        // A plain call, and calls for leases of 1, 2, 4, 8 and 16, the last of which is not spent.
+        assert_eq!(ask(21), 21);
+        let once = Check::new(&policy, &key, at(0)).cost(50).idempotent("request-1", span);
+        assert!(block_on(leases.check(once)).unwrap().is_allowed());
+        block_on(leases.reset(&policy, (&key).into())).unwrap();
+        block_on(leases.settle(Settle::new(&policy, &key, "request-1", 0, at(0)))).unwrap();
+        let others = isolate(&rig, 1, 10_000);
+        let check = || block_on(others.check(Check::new(&policy, &key, at(0)))).unwrap();
+        let by_others = (0..200).map(|_| check()).filter(Decision::is_allowed).count();
+        let by_lease = ask(200);
+        assert!(by_lease > 0 && by_others + by_lease <= 100, "{by_others} + {by_lease}");
+    }
+}
+
+#[test]
 fn a_check_that_cannot_be_leased_is_a_plain_call() {
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     let leases = isolate(&rig, 10, 10_000);
@@ -357,6 +384,7 @@ fn a_check_that_cannot_be_leased_is_a_plain_call() {
         Policy::new("two", [window.clone(), bucket]).unwrap(),
         Policy::new("sliding", [sliding]).unwrap(),
         Policy::new("charging", [window.clone()]).unwrap().charge_denied(true),
+        Policy::new("punishing", [window.clone(), Quota::penalty(Millis::new(1), 1, Millis::new(1)).unwrap()]).unwrap(),
     ];
     for policy in &policies {
         for request in 1..=5 {
@@ -369,7 +397,24 @@ fn a_check_that_cannot_be_leased_is_a_plain_call() {
     let [first, again] = [(); 2].map(|()| block_on(leases.check(once)).unwrap());
     assert_eq!((first.is_replay(), again.is_replay()), (false, true));
     assert_eq!(first.quotas(), again.quotas());
-    assert_eq!(rig.calls(), 17);
+    let settled = block_on(leases.settle(Settle::new(&policy, &key, "request-1", 0, at(0)))).unwrap();
+    assert_eq!(settled.quotas()[0].remaining(), Some(100));
+    // Slots, and several dimensions.
+    let slots = Policy::new("slots", [Quota::concurrency(1, Millis::from_secs(60)).unwrap()]).unwrap();
+    for request in 0..3 {
+        let token = request.to_string();
+        let held = Check::new(&slots, &key, at(0)).idempotent(&token, Millis::ZERO);
+        assert!(block_on(leases.check(held)).unwrap().is_allowed());
+        block_on(leases.settle(Settle::release(&slots, &key, &token, at(0)))).unwrap();
+    }
+    let by = |name: &str| Quota::fixed_window(100, Millis::from_secs(60)).unwrap().by(name).unwrap();
+    let grouped = Policy::new("grouped", [by("user"), by("tenant")]).unwrap().group_by("tenant").unwrap();
+    for request in 1..=5 {
+        let keys = [("user", &key), ("tenant", &key)];
+        let decision = block_on(leases.check(Check::new(&grouped, &keys, at(0)))).unwrap();
+        assert_eq!(decision.quotas()[1].remaining(), Some(100 - request));
+    }
+    assert_eq!(rig.calls(), 20 + 2 + 1 + 6 + 5);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::algorithm::{Algorithm, Inspect, Standing, Step, checked};
+use crate::algorithm::{Algorithm, Inspect, MAX_UNITS, Standing, Step, checked};
 use crate::{ChargeId, Error, MAX_CLOCK_SKEW, Millis, UnixMillis};
 
 /// Concurrency limit: at most `limit` requests are in flight at once.
@@ -53,7 +53,7 @@ pub struct Slot {
     pub id: ChargeId,
     /// When it was taken.
     pub at: UnixMillis,
-    /// What the request was charged.
+    /// What the request was charged, at most [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub cost: u64,
 }
 
@@ -104,7 +104,8 @@ impl Concurrency {
         }
         let at = Self::instant(state, now);
         self.expire(state, now);
-        state.slots.push(Slot { id, at, cost });
+        // Without another quota, any cost is admitted.
+        state.slots.push(Slot { id, at, cost: cost.min(MAX_UNITS) });
     }
 
     /// Gives back the slot of a charge, and returns it. `None` if it has expired.

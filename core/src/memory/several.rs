@@ -124,7 +124,7 @@ impl Locked<'_> {
         self.change(settle.now, |state| settle.policy.settle(state, charge, settle.now, actual));
     }
 
-    /// Changes the states of all rows, and stores those that have changed.
+    /// Changes the states of all rows, and stores those that have changed. A row that nothing has used is not stored.
     fn change<T>(&mut self, now: UnixMillis, change: impl FnOnce(&mut PolicyState) -> T) -> T {
         let before = self.state();
         let mut after = before.clone();
@@ -137,10 +137,13 @@ impl Locked<'_> {
             return answer;
         }
         for (dimension, (row, shard)) in self.policy.dimensions().iter().zip(&self.rows) {
-            let part = &after.0[dimension.quotas()];
-            if before.0[dimension.quotas()] != *part {
-                let state = PolicyState(part.to_vec());
-                self.shards[*shard].1.store(*row, state, self.policy, now, lasts, self.capacity);
+            let (part, shard) = (dimension.quotas(), &mut self.shards[*shard].1);
+            let is_used = self.policy.part_expires_after(part.clone(), &after, now) > Millis::ZERO;
+            if before.0[part.clone()] != after.0[part.clone()]
+                && (is_used || shard.state(*row, self.capacity).is_some())
+            {
+                let state = PolicyState(after.0[part].to_vec());
+                shard.store(*row, state, self.policy, now, lasts, self.capacity);
             }
         }
         answer

@@ -5,8 +5,9 @@ use crate::{Decision, Error, ErrorKind, Keys, Policy, PolicyState, Status, UnixM
 
 /// A store that applies a whole policy in one indivisible step, such as a Redis script or a Durable Object.
 ///
-/// The store returns the state *before* the step, and the driver computes the decision from it. So a store only has to
-/// change the state correctly, and the driver detects if its answer and the core's arithmetic disagree.
+/// A store that runs this library returns its decision. A store with its own arithmetic, such as a script, returns the state
+/// *before* the step, and the driver computes the decision from it. Such a store only has to change the state correctly, and
+/// the driver detects if its answer and the core's arithmetic disagree. See [`Applied`].
 ///
 /// See the [contract of all stores](super#contract).
 ///
@@ -32,17 +33,16 @@ use crate::{Decision, Error, ErrorKind, Keys, Policy, PolicyState, Status, UnixM
 ///         let mut rows = self.0.lock().unwrap();
 ///         let key = operation.keys().sole(policy)?.storage_key(policy);
 ///         let row = rows.entry(key).or_insert_with(|| policy.initial_state());
-///         let before = row.clone();
-///         let admitted = match operation {
-///             Operation::Check(_) => policy.decide(row, now, cost).is_allowed(),
-///             Operation::Peek(_) => false,
+///         let decision = match operation {
+///             Operation::Check(_) => policy.decide(row, now, cost),
+///             Operation::Peek(_) => policy.peek(row, now, cost),
 ///             Operation::Refund(refund) => {
 ///                 policy.refund(row, refund.charged_at, now, cost);
-///                 false
+///                 policy.peek(row, now, 0)
 ///             }
 ///             _ => return Err(Error::new(ErrorKind::Unsupported, "an unknown operation")),
 ///         };
-///         Ok(Applied { previous: Some(before), now, cost, admitted, replayed: false })
+///         Ok(Applied::Decided(decision))
 ///     }
 ///
 ///     async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
@@ -68,14 +68,15 @@ pub trait Atomic: MaybeSend + MaybeSync {
     /// The features that the store supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// Applies an operation to the state of its key and returns the previous state; for a settlement, the new one.
+    /// Applies an operation to the states of its keys.
     ///
     /// A check that repeats an idempotency token changes nothing. It returns the [`Applied`] of the first check with that
-    /// token, as long as the token is remembered.
+    /// token, marked as repeated, as long as the token is remembered.
     ///
     /// # Errors
     /// [`Error::token_reused`] for a check whose token is remembered with another cost, and [`Error::unknown_charge`] for a
-    /// settlement whose token is not remembered. Otherwise the reason why the store did not answer. [`ErrorKind::Timeout`] if it may have applied the operation.
+    /// settlement whose token is not remembered. Otherwise the reason why the store did not answer. [`ErrorKind::Timeout`] if
+    /// it may have applied the operation.
     fn apply(&self, operation: Operation<'_>) -> impl Future<Output = Result<Applied, Error>> + MaybeSend;
 
     /// Removes the states of these keys. It keeps the answers that are remembered under their idempotency tokens.
@@ -142,22 +143,27 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// The previous state of a key, and how an [`Atomic`] store decided.
+/// How an [`Atomic`] store applied an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Applied {
-    /// The state before the step, or `None` if nothing was stored. For a repeated idempotency token, the state before the
-    /// first check with it. For a settlement, the state after it.
-    pub previous: Option<PolicyState>,
-    /// The instant at which the store applied the operation, by the clock that it uses. For a repeated idempotency token, the
-    /// instant of the first check, so that the driver computes the first decision again:
-    /// [`Decision::decided_at`](crate::Decision::decided_at) and the waits are those of the first answer.
-    pub now: UnixMillis,
-    /// The cost of the request. For a repeated idempotency token, the cost of the first check.
-    pub cost: u64,
-    /// Whether the store admitted the request. Only a check's answer uses it.
-    pub admitted: bool,
-    /// Whether this is an earlier answer: the check's token is remembered, or the charge is settled already.
-    pub replayed: bool,
+pub enum Applied {
+    /// The store's decision. For a settlement, that of [`Policy::peek`] on a request of cost 0. Of a refund, it is ignored.
+    Decided(Decision),
+    /// The state before the step, from which the driver computes the decision.
+    Before {
+        /// The state before the step, or `None` if nothing was stored. For a repeated idempotency token, the state before the
+        /// first check with it. For a settlement, the state after it.
+        previous: Option<PolicyState>,
+        /// The instant at which the store applied the operation, by the clock that it uses. For a repeated idempotency token,
+        /// the instant of the first check, so that the driver computes the first decision again:
+        /// [`Decision::decided_at`] and the waits are those of the first answer.
+        now: UnixMillis,
+        /// The cost of the request. For a repeated idempotency token, the cost of the first check.
+        cost: u64,
+        /// Whether the store admitted the request. Only a check's answer uses it.
+        admitted: bool,
+        /// Whether this is an earlier answer: the check's token is remembered, or the charge is settled already.
+        replayed: bool,
+    },
 }
 
 /// A [`Limiter`] over an [`Atomic`] store, which has an example.
@@ -185,14 +191,18 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         self.capabilities().supports(&check)?;
-        let applied = self.store.apply(Operation::Check(check)).await?;
-        let mut state = known_state(check.policy, applied.previous, applied.now)?;
-        let decision = check.policy.decide_as(&mut state, applied.now, applied.cost, check.charge_id());
-        match (applied.admitted == decision.is_allowed(), applied.replayed) {
-            (true, replayed) => Ok(decision.replayed(replayed)),
-            // The limits have changed since the token's first answer. The answer holds, but its waits are unknown.
-            (false, true) => Ok(decision.overruled(applied.admitted).replayed(true)),
-            (false, false) => Err(disagreement(applied.admitted, decision.status())),
+        match self.store.apply(Operation::Check(check)).await? {
+            Applied::Decided(decision) => Ok(decision),
+            Applied::Before { previous, now, cost, admitted, replayed } => {
+                let mut state = known_state(check.policy, previous, now)?;
+                let decision = check.policy.decide_as(&mut state, now, cost, check.charge_id());
+                match (admitted == decision.is_allowed(), replayed) {
+                    (true, replayed) => Ok(decision.replayed(replayed)),
+                    // The limits have changed since the token's first answer. It holds, but its waits are unknown.
+                    (false, true) => Ok(decision.overruled(admitted).replayed(true)),
+                    (false, false) => Err(disagreement(admitted, decision.status())),
+                }
+            }
         }
     }
 
@@ -200,9 +210,7 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
         let capabilities = self.capabilities();
         capabilities.require(capabilities.peek, "peek")?;
         capabilities.supports(&check)?;
-        let applied = self.store.apply(Operation::Peek(check)).await?;
-        let state = known_state(check.policy, applied.previous, applied.now)?;
-        Ok(check.policy.peek(&state, applied.now, check.cost))
+        standing(check.policy, self.store.apply(Operation::Peek(check)).await?, check.cost)
     }
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
@@ -215,15 +223,23 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
         settle.verify()?;
         let capabilities = self.capabilities();
         capabilities.require(capabilities.idempotency, "settle")?;
-        let applied = self.store.apply(Operation::Settle(settle)).await?;
-        let state = known_state(settle.policy, applied.previous, applied.now)?;
-        Ok(settle.policy.peek(&state, applied.now, 0).replayed(applied.replayed))
+        standing(settle.policy, self.store.apply(Operation::Settle(settle)).await?, 0)
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
         let capabilities = self.capabilities();
         capabilities.require(capabilities.reset, "reset")?;
         self.store.delete(policy, keys).await
+    }
+}
+
+/// What a request of `cost` would get now.
+fn standing(policy: &Policy, applied: Applied, cost: u64) -> Result<Decision, Error> {
+    match applied {
+        Applied::Decided(decision) => Ok(decision),
+        Applied::Before { previous, now, replayed, .. } => {
+            Ok(policy.peek(&known_state(policy, previous, now)?, now, cost).replayed(replayed))
+        }
     }
 }
 
