@@ -1,6 +1,7 @@
 //! Replays a fixture: the steps run in order, and the requests of a step run concurrently.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -102,6 +103,7 @@ fn call(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Call {
     Call {
         policy: policy.clone(),
         key: format!("{prefix}{}", step.key),
+        keys: BTreeMap::new(),
         cost: step.cost,
         now_ms: fixture.instant(step.at_ms),
         charged_at_ms: step.charged_at_ms.map(|at_ms| fixture.instant(at_ms)),

@@ -153,9 +153,9 @@ async fn a_limiter_that_supports_more_than_it_declares_fails() -> Result<()> {
         async fn reset(
             &self,
             policy: &tidegate_core::Policy,
-            key: &tidegate_core::Key,
+            keys: tidegate_core::Keys<'_'>,
         ) -> std::result::Result<(), Error> {
-            self.0.reset(policy, key).await
+            self.0.reset(policy, keys).await
         }
     }
     let report = Suite::shipped()?.filter("refund*").check("modest", [Modest(MemoryLimiter::new())]).await?;

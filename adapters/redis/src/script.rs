@@ -174,7 +174,7 @@ impl<'a> Call<'a> {
             return Err(no_answer(bytes));
         }
         let previous = if state.is_empty() { None } else { Some(state::parse(self.operation.policy(), state)?) };
-        Ok(Applied { previous, now, cost, admitted, replayed })
+        Ok(Applied::Before { previous, now, cost, admitted, replayed })
     }
 }
 

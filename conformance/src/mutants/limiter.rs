@@ -9,10 +9,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use tidegate_core::algorithm::MAX_UNITS;
-use tidegate_core::{Error, ErrorKind, MemoryLimiter, Millis, Policy, UnixMillis};
+use tidegate_core::{Charge, ChargeId, Error, ErrorKind, MemoryLimiter, Millis, Policy, UnixMillis};
 use tidegate_guest_protocol::{Answer, Call, Decided, Failure, Outcome, Reply, Route};
 
-use self::state::{Charge, Kept};
+use self::state::{Kept, Remembered};
 use super::policy;
 use crate::fixture::Disturb;
 
@@ -128,7 +128,7 @@ impl Bench {
             let first = self.decide(kept, call);
             if first.status == Outcome::Allowed && call.cost > 0 {
                 let (until_ms, at) = (call.now_ms + token.ttl_ms, UnixMillis::new(call.now_ms));
-                let charge = Charge { until_ms, at, cost: call.cost, first: first.clone(), is_settled: false };
+                let charge = Remembered { until_ms, at, cost: call.cost, first: first.clone(), is_settled: false };
                 kept.charges.insert(token.text.clone(), charge);
             }
             return Ok(first);
@@ -145,10 +145,10 @@ impl Bench {
         }
         let now = UnixMillis::new(call.now_ms);
         let token = call.settles.as_deref().unwrap_or_default();
-        let is_kept = |charge: &&mut Charge| charge.until_ms > call.now_ms || self.fault == Fault::SettlesExpired;
+        let is_kept = |charge: &&mut Remembered| charge.until_ms > call.now_ms || self.fault == Fault::SettlesExpired;
         let Some(charge) = kept.charges.get_mut(token).filter(is_kept) else {
             if self.fault == Fault::SettlesWithoutCharge {
-                call.policy.settle(&mut kept.state, now, now, 0, call.cost);
+                call.policy.settle(&mut kept.state, &Charge { id: ChargeId::NONE, at: now, cost: 0 }, now, call.cost);
             }
             return Err(Error::unknown_charge());
         };

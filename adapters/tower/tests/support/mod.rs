@@ -4,7 +4,7 @@
 
 pub mod server;
 
-use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Keys, Limiter, Policy, Refund, Settle};
+use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Keys, Limiter, Policy, Refund, Settle};
 
 /// A limiter that answers every call with an error of this kind.
 #[derive(Debug)]

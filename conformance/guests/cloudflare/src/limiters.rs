@@ -6,7 +6,7 @@ use tidegate_cloudflare_do::{Clock, DurableObjects, DurableObjectsLimiter, Lease
 use tidegate_cloudflare_kv::{Isolate, KvLimiter, Stats, WorkersKv};
 use tidegate_cloudflare_ratelimit::{RateLimit, RateLimitLimiter};
 use tidegate_core::{
-    Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Millis, Policy, Refund, Settle, UnixMillis,
+    Capabilities, Check, Decision, Error, ErrorKind, Keys, Limiter, Millis, Policy, Refund, Settle, UnixMillis,
 };
 use worker::wasm_bindgen::{JsCast as _, JsValue};
 use worker::{Context, Env, ObjectNamespace, RateLimiter};
@@ -99,12 +99,12 @@ impl Limiter for Store<'_> {
         }
     }
 
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
         match self {
-            Self::Objects(limiter) => limiter.reset(policy, key).await,
-            Self::Leases(limiter) => limiter.reset(policy, key).await,
-            Self::Kv(limiter) => limiter.reset(policy, key).await,
-            Self::RateLimits(limiter) => limiter.reset(policy, key).await,
+            Self::Objects(limiter) => limiter.reset(policy, keys).await,
+            Self::Leases(limiter) => limiter.reset(policy, keys).await,
+            Self::Kv(limiter) => limiter.reset(policy, keys).await,
+            Self::RateLimits(limiter) => limiter.reset(policy, keys).await,
         }
     }
 }
@@ -215,8 +215,8 @@ impl Limiter for Kv<'_> {
         self.at(settle.now).settle(settle).await
     }
 
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        self.at(UnixMillis::default()).reset(policy, key).await
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.at(UnixMillis::default()).reset(policy, keys).await
     }
 }
 
@@ -258,7 +258,7 @@ impl Limiter for RateLimits<'_> {
         self.of(settle.policy)?.settle(settle).await
     }
 
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        self.of(policy)?.reset(policy, key).await
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.of(policy)?.reset(policy, keys).await
     }
 }

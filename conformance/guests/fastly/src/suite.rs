@@ -3,7 +3,7 @@
 use fastly::erl::ERL;
 use fastly::{Request, Response};
 use pollster::block_on;
-use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Limiter, Policy, Refund, Settle};
+use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Keys, Limiter, Policy, Refund, Settle};
 use tidegate_fastly::{ERL_CAPABILITIES, ErlLimiter};
 use tidegate_guest_protocol::{Answer, Reply, Route, serve};
 
@@ -62,7 +62,7 @@ impl Limiter for AnyErl {
         Self::of(settle.policy)?.settle(settle).await
     }
 
-    async fn reset(&self, policy: &Policy, key: &Key) -> Result<(), Error> {
-        Self::of(policy)?.reset(policy, key).await
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        Self::of(policy)?.reset(policy, keys).await
     }
 }

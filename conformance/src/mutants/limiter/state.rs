@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tidegate_core::algorithm::BucketState;
-use tidegate_core::{MAX_CLOCK_SKEW, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use tidegate_core::{Charge, ChargeId, MAX_CLOCK_SKEW, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 use tidegate_guest_protocol::{Call, Decided, Outcome};
 
 use super::Fault;
@@ -24,12 +24,12 @@ pub(super) struct Kept {
     /// Tokens gained beyond the capacity while idle.
     idle: u64,
     /// The charge of each token.
-    pub(super) charges: HashMap<String, Charge>,
+    pub(super) charges: HashMap<String, Remembered>,
 }
 
 /// A charge under a token.
 #[derive(Clone)]
-pub(super) struct Charge {
+pub(super) struct Remembered {
     pub(super) until_ms: u64,
     pub(super) at: UnixMillis,
     pub(super) cost: u64,
@@ -136,15 +136,15 @@ impl Kept {
         now: UnixMillis,
         cost: u64,
     ) {
-        let state = &mut self.state;
+        let (state, charge) = (&mut self.state, Charge { id: ChargeId::NONE, at: charged_at, cost: charged });
         match fault {
-            Fault::ForgetsDebt => policy.settle(state, charged_at, now, charged, cost.min(charged)),
+            Fault::ForgetsDebt => policy.settle(state, &charge, now, cost.min(charged)),
             Fault::CapsDebt if cost > charged => {
                 let most = limits(policy).into_iter().min().unwrap_or(0);
                 let _denied = policy.clone().charge_denied(true).decide(state, now, (cost - charged).min(most));
             }
-            Fault::ReturnsReplenished => policy.settle(state, now, now, charged, cost),
-            _ => policy.settle(state, charged_at, now, charged, cost),
+            Fault::ReturnsReplenished => policy.settle(state, &Charge { at: now, ..charge }, now, cost),
+            _ => policy.settle(state, &charge, now, cost),
         }
     }
 
