@@ -153,7 +153,7 @@ async fn a_limiter_that_supports_more_than_it_declares_fails() -> Result<()> {
         async fn reset(
             &self,
             policy: &tidegate_core::Policy,
-            keys: tidegate_core::Keys<'_'>,
+            keys: tidegate_core::Keys<'_>,
         ) -> std::result::Result<(), Error> {
             self.0.reset(policy, keys).await
         }
