@@ -308,11 +308,7 @@ impl Step {
     /// held.
     #[must_use]
     pub fn remembered_ms(&self, policy: &Policy) -> Option<u64> {
-        let slots = policy.quotas().iter().filter_map(|quota| match quota.rule() {
-            Rule::Concurrency(rule) => Some(rule.lifetime().get()),
-            _ => None,
-        });
-        Some(self.token_ttl_ms?.max(slots.max().unwrap_or(0)))
+        Some(self.token_ttl_ms?.max(longest_slot_ms(policy)))
     }
 
     /// Whether every answer is expected to be an error, so that the step changes nothing.
@@ -337,6 +333,15 @@ impl RequestFixture {
             api_key: self.api_key.clone(),
         }
     }
+}
+
+/// How long a request may hold a slot.
+pub(crate) fn longest_slot_ms(policy: &Policy) -> u64 {
+    let slots = policy.quotas().iter().filter_map(|quota| match quota.rule() {
+        Rule::Concurrency(rule) => Some(rule.lifetime().get()),
+        _ => None,
+    });
+    slots.max().unwrap_or(0)
 }
 
 const fn start_ms() -> u64 {
