@@ -4,7 +4,7 @@ pub(super) mod server;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{LocalBoxFuture, try_join_all};
-use tidegate_core::Capabilities;
+use tidegate_core::{Capabilities, Dimensions};
 
 use self::server::{Servers, cli_available};
 use super::memory::NATIVE_GUEST;
@@ -42,8 +42,9 @@ impl Target for Redis {
         self.about
     }
 
+    /// A cluster runs a script on the keys of one slot.
     fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT
+        Capabilities::EXACT.dimensions(if self.nodes > 1 { Dimensions::Grouped } else { Dimensions::Any })
     }
 
     fn can(&self, _: Disturb) -> bool {
