@@ -304,6 +304,15 @@ impl Step {
         }
     }
 
+    /// Whether both have the same key in some dimension.
+    #[must_use]
+    pub fn shares_a_key_with(&self, other: &Self) -> bool {
+        match (&self.keys, &other.keys) {
+            (Some(keys), Some(others)) => keys.iter().any(|(dimension, key)| others.get(dimension) == Some(key)),
+            _ => self.keys_in_words() == other.keys_in_words(),
+        }
+    }
+
     /// How long a charge with the step's token is remembered: for the token's lifetime, or as long as its slot may be
     /// held.
     #[must_use]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tidegate_core::{MAX_CLOCK_SKEW, Policy, PolicyState, Rule, UnixMillis};
 
-use crate::fixture::{Fixture, Op};
+use crate::fixture::{Fixture, Op, Step};
 use crate::replay::Replay;
 
 /// The bursts of checks for one count, from one reset to the next.
@@ -12,6 +12,8 @@ use crate::replay::Replay;
 pub(super) struct Count<'a> {
     /// All keys together.
     pub(super) keys: String,
+    /// A step with these keys.
+    first: Option<&'a Step>,
     pub(super) bursts: Vec<Burst<'a>>,
     /// Units refunded since the last burst.
     given_back: u64,
@@ -55,7 +57,7 @@ impl Burst<'_> {
 }
 
 /// Splits a fixture into its counts: one for each combination of keys under each policy. A reset
-/// starts a new count.
+/// starts new counts for all combinations that have one of its keys.
 pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -> Vec<Count<'a>> {
     let mut counts: Vec<Count<'a>> = Vec::new();
     let mut current: BTreeMap<(&str, String), usize> = BTreeMap::new();
@@ -65,11 +67,12 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
         let name = (policy.id(), keys.clone());
         let now_ms = fixture.instant(step.at_ms);
         if step.op == Op::Reset {
-            current.remove(&name);
+            let resets = |count: usize| counts[count].first.is_some_and(|first| first.shares_a_key_with(step));
+            current.retain(|(id, _), count| *id != policy.id() || !resets(*count));
             continue;
         }
         let count = *current.entry(name).or_insert_with(|| {
-            counts.push(Count { keys: keys.clone(), ..Count::default() });
+            counts.push(Count { keys: keys.clone(), first: Some(step), ..Count::default() });
             counts.len() - 1
         });
         let count = &mut counts[count];
