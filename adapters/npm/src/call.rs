@@ -167,7 +167,7 @@ impl Caller {
     pub fn reset(&mut self, key: &str) -> Result<String, JsValue> {
         let (limit, key) = (Rc::clone(&self.limit), key_of(key));
         self.begin(async move {
-            limit.limiter.reset(&limit.policy, &key).await.map_err(thrown)?;
+            limit.limiter.reset(&limit.policy, (&key).into()).await.map_err(thrown)?;
             Ok(String::new())
         })
     }

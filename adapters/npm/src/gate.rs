@@ -72,13 +72,14 @@ impl Gate {
         let algorithms = can.algorithms.join(r#"",""#);
         format!(
             concat!(
-                r#"{{"class":"{}","accuracy":"{}","algorithms":["{}"],"max_quotas":{},"costs":{},"charge_denied":{},"#,
+                r#"{{"class":"{}","accuracy":"{}","algorithms":["{}"],"max_quotas":{},"dimensions":"{}","costs":{},"charge_denied":{},"#,
                 r#""peek":{},"refund":{},"reset":{},"idempotency":{},"round_trips":{}}}"#,
             ),
             can.accuracy.name(),
             can.accuracy,
             algorithms,
             can.max_quotas,
+            can.dimensions.name(),
             can.costs,
             can.charge_denied,
             can.peek,

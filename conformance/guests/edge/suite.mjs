@@ -22,15 +22,13 @@ export function suite(make) {
       if (call.token) options.idempotency = { token: call.token.text, ttlMs: call.token.ttl_ms };
       const limiter = limiterOf(call.policy);
       const verdict = await (peeks ? limiter.peek(request, options) : limiter.check(request, options));
-      if (verdict.error) return failure(503, verdict.error);
-      const quotas = verdict.quotas.map(({ limit, remaining, resetAfterMs }) => ({ limit, remaining, reset_after_ms: resetAfterMs }));
-      const { status, binding, retryAfterMs: retry_after_ms, delayMs: delay_ms } = verdict;
-      // The status and the fields are those that a client would get. The body is the suite's answer.
-      const { headers, status: code } = verdict.response ?? verdict.onto(new Response());
-      headers.set("content-type", "application/json");
-      return new Response(JSON.stringify({ decision: { status, binding, quotas, retry_after_ms, delay_ms } }), { status: code, headers });
+      return verdict.error ? failure(503, verdict.error) : decided(verdict);
     },
     peek: (call, request) => routes.check(call, request, true),
+    async settle({ policy, key, cost, now_ms: now, settles: token }) {
+      const charged = { key, status: "allowed", charge: { token } };
+      return decided(await limiterOf(policy).settle(charged, { cost, now }));
+    },
     async refund(call) {
       const charged = { key: call.key, status: "allowed", decidedAtMs: call.charged_at_ms ?? call.now_ms };
       await limiterOf(call.policy).refund(charged, { cost: call.cost, now: call.now_ms });
@@ -68,6 +66,16 @@ function answer(said) {
   return new Response(JSON.stringify(said), { headers: JSON_TYPE });
 }
 
+/** The status and the fields are those that a client would get. The body is the suite's answer. */
+function decided(verdict) {
+  const quotas = verdict.quotas.map(({ limit, remaining, resetAfterMs }) => ({ limit, remaining, reset_after_ms: resetAfterMs }));
+  const { status, binding, retryAfterMs: retry_after_ms, delayMs: delay_ms, replayed } = verdict;
+  const { headers, status: code } = verdict.response ?? verdict.onto(new Response());
+  headers.set("content-type", "application/json");
+  return new Response(JSON.stringify({ decision: { status, binding, quotas, retry_after_ms, delay_ms, replayed } }), { status: code, headers });
+}
+
 function failure(status, { kind = "invalid", message }) {
-  return new Response(JSON.stringify({ error: { kind, message } }), { status, headers: JSON_TYPE });
+  const conflicts = kind === "token_reused" || kind === "unknown_charge";
+  return new Response(JSON.stringify({ error: { kind, message } }), { status: conflicts ? 409 : status, headers: JSON_TYPE });
 }

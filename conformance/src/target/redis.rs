@@ -4,7 +4,7 @@ pub(super) mod server;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{LocalBoxFuture, try_join_all};
-use tidegate_core::Capabilities;
+use tidegate_core::{Capabilities, Dimensions};
 
 use self::server::{Servers, cli_available};
 use super::memory::NATIVE_GUEST;
@@ -43,7 +43,8 @@ impl Target for Redis {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT
+        let dimensions = if self.nodes > 1 { Dimensions::Grouped } else { Dimensions::Any };
+        Capabilities::EXACT.dimensions(dimensions)
     }
 
     fn can(&self, _: Disturb) -> bool {
