@@ -143,7 +143,8 @@ impl<'a> Call<'a> {
         let flags = flag(self.policy.charges_denied(), CHARGE_DENIED)
             | flag(self.now.is_none(), OBJECT_CLOCK)
             | flag(self.once.is_some(), TOKEN);
-        let mut out = vec![VERSION, self.action.number(), flags];
+        let mut out = Vec::with_capacity(256);
+        out.extend([VERSION, self.action.number(), flags]);
         put_quotas(&mut out, self.policy);
         for name in &self.rows {
             // The core's bounds on names and keys are far lower.
@@ -232,7 +233,8 @@ impl From<Decision> for Answer {
 
 impl Answer {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION, if self.lease.is_some() { LEASED } else { 0 }];
+        let mut out = Vec::with_capacity(64);
+        out.extend([VERSION, if self.lease.is_some() { LEASED } else { 0 }]);
         if let Some(Granted { units, until }) = self.lease {
             put(&mut out, [units, until.get()]);
         }
