@@ -18,24 +18,27 @@ export function suite(make) {
 
   const routes = {
     async check(call, request, peeks) {
-      const options = { key: call.key, cost: call.cost, now: call.now_ms };
+      const options = { ...counted(call), cost: call.cost, now: call.now_ms };
       if (call.token) options.idempotency = { token: call.token.text, ttlMs: call.token.ttl_ms };
       const limiter = limiterOf(call.policy);
       const verdict = await (peeks ? limiter.peek(request, options) : limiter.check(request, options));
       return verdict.error ? failure(503, verdict.error) : decided(verdict);
     },
     peek: (call, request) => routes.check(call, request, true),
-    async settle({ policy, key, cost, now_ms: now, settles: token }) {
-      const charged = { key, status: "allowed", charge: { token } };
-      return decided(await limiterOf(policy).settle(charged, { cost, now }));
+    async settle(call) {
+      return decided(await limiterOf(call.policy).settle(charged(call), { cost: call.cost, now: call.now_ms }));
+    },
+    async release(call) {
+      return decided(await limiterOf(call.policy).release(charged(call), { now: call.now_ms }));
     },
     async refund(call) {
-      const charged = { key: call.key, status: "allowed", decidedAtMs: call.charged_at_ms ?? call.now_ms };
-      await limiterOf(call.policy).refund(charged, { cost: call.cost, now: call.now_ms });
+      const verdict = { ...counted(call), status: "allowed", decidedAtMs: call.charged_at_ms ?? call.now_ms };
+      await limiterOf(call.policy).refund(verdict, { cost: call.cost, now: call.now_ms });
       return answer("done");
     },
     async reset(call) {
-      await limiterOf(call.policy).reset(call.key);
+      const { key, keys = key } = counted(call);
+      await limiterOf(call.policy).reset(keys);
       return answer("done");
     },
     async identify({ platform, peer, ipv6_prefix, trust_true_client_ip, headers, subject, api_key }) {
@@ -60,6 +63,16 @@ export function suite(make) {
       return failure(error.kind === undefined || error.kind === "invalid" ? 400 : 503, error);
     }
   };
+}
+
+/** The key of a call, or the key of each dimension. */
+function counted({ key = "", keys }) {
+  return keys ? { keys } : { key };
+}
+
+/** A verdict on the request whose charge a call names. */
+function charged(call) {
+  return { ...counted(call), status: "allowed", charge: { token: call.settles } };
 }
 
 function answer(said) {
