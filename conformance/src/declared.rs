@@ -1,7 +1,7 @@
 //! The declared capabilities of a limiter from outside this repository.
 
 use serde::Deserialize;
-use tidegate_core::{Accuracy, Capabilities, Drift, Floor, Millis};
+use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift, Floor, Millis};
 
 /// The capabilities that a limiter declares, and a property that the suite cannot query.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +26,8 @@ impl Declared {
     ///
     /// let declared = Declared::from_json(r#"{
     ///     "accuracy": "approximate", "ceiling": "limit x locations", "floor": { "held": 10, "within_ms": 2000 },
-    ///     "algorithms": ["fixed_window", "token_bucket"], "max_quotas": 1, "costs": true, "charge_denied": false,
-    ///     "peek": true, "refund": false, "reset": false, "idempotency": false, "round_trips": 2,
+    ///     "algorithms": ["fixed_window", "token_bucket"], "max_quotas": 1, "dimensions": "one", "costs": true,
+    ///     "charge_denied": false, "peek": true, "refund": false, "reset": false, "idempotency": false, "round_trips": 2,
     ///     "forgets_on_virtual_time": false
     /// }"#)?;
     /// let accuracy = declared.capabilities.accuracy.to_string();
@@ -68,6 +68,7 @@ struct File {
     floor: Option<FloorFile>,
     algorithms: Option<Vec<String>>,
     max_quotas: Option<usize>,
+    dimensions: Option<DimensionsFile>,
     costs: Option<bool>,
     charge_denied: Option<bool>,
     peek: Option<bool>,
@@ -85,6 +86,24 @@ enum Class {
     Exact,
     Approximate,
     PerLocation,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum DimensionsFile {
+    One,
+    Grouped,
+    Any,
+}
+
+impl From<DimensionsFile> for Dimensions {
+    fn from(file: DimensionsFile) -> Self {
+        match file {
+            DimensionsFile::One => Self::One,
+            DimensionsFile::Grouped => Self::Grouped,
+            DimensionsFile::Any => Self::Any,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -107,6 +126,7 @@ impl File {
             return Err("max_quotas: 0 is out of range; write 1 or more".into());
         }
         capabilities.max_quotas = self.max_quotas.unwrap_or(capabilities.max_quotas);
+        capabilities.dimensions = self.dimensions.map_or(capabilities.dimensions, Dimensions::from);
         capabilities.costs = self.costs.unwrap_or(capabilities.costs);
         capabilities.charge_denied = self.charge_denied.unwrap_or(capabilities.charge_denied);
         capabilities.peek = self.peek.unwrap_or(capabilities.peek);
@@ -178,6 +198,8 @@ mod tests {
         let said = wrong(r#"{"accuracy":"exact","algorithms":["fixed_window","gcra"]}"#);
         assert!(said.starts_with("algorithms[1]: \"gcra\" is unknown; write one of fixed_window"), "{said}");
         assert!(wrong(r#"{"accuracy":"exact","peak":true}"#).starts_with("peak: unknown field `peak`"));
+        let said = wrong(r#"{"accuracy":"exact","dimensions":"two"}"#);
+        assert!(said.starts_with("dimensions: unknown variant `two`, expected one of `one`"), "{said}");
         assert!(wrong(r#"{"accuracy":"exact"} x"#).contains("trailing characters"));
     }
 

@@ -1,5 +1,6 @@
 //! Compares answers with the expectations that a fixture states.
 
+use tidegate_core::{Policy, Quota};
 use tidegate_guest_protocol::{Answer, Decided, Outcome};
 
 use crate::fixture::{Expect, Fixture, Step};
@@ -9,9 +10,10 @@ use crate::replay::{Answered, Replay};
 #[must_use]
 pub fn unmet(fixture: &Fixture, replay: &Replay) -> Vec<String> {
     let mut found = Vec::new();
-    for (place, (step, answers)) in fixture.steps.iter().zip(&replay.steps).enumerate() {
+    for ((place, step, policy), answers) in fixture.steps_with_policy().zip(&replay.steps) {
         let Some(expect) = &step.expect else { continue };
-        let wrong = of_step(expect, answers);
+        let mut wrong = of_step(expect, answers);
+        wrong.extend(expect.dimension.as_deref().and_then(|dimension| other_dimension(dimension, policy, answers)));
         found.extend(wrong.into_iter().map(|wrong| format!("{}: {wrong}", named(place, step))));
     }
     found.extend(too_many(fixture, replay));
@@ -51,7 +53,7 @@ pub fn too_many(fixture: &Fixture, replay: &Replay) -> Vec<String> {
 pub fn named(place: usize, step: &Step) -> String {
     let times = if step.burst == 1 { String::new() } else { format!(" x{}", step.burst) };
     let cost = if step.cost == 1 { String::new() } else { format!(" of cost {}", step.cost) };
-    format!("steps[{place}] ({} ms, {}{times}{cost}, {:?})", step.at_ms, step.op, step.key)
+    format!("steps[{place}] ({} ms, {}{times}{cost}, {})", step.at_ms, step.op, step.keys_in_words())
 }
 
 fn of_step(expect: &Expect, answers: &[Answered]) -> Vec<String> {
@@ -82,11 +84,24 @@ fn of_step(expect: &Expect, answers: &[Answered]) -> Vec<String> {
     }
     for (name, expected) in expect.headers.iter().flatten() {
         let sent = answers.last().and_then(|last| field(last, name));
-        if sent != Some(expected) {
-            found.push(format!("expect.headers.{name}: expected {expected:?}, found {}", or_none(sent.map(quoted))));
+        if sent != expected.as_ref() {
+            let (expected, sent) = (or_none(expected.as_ref().map(quoted)), or_none(sent.map(quoted)));
+            found.push(format!("expect.headers.{name}: expected {expected}, found {sent}"));
         }
     }
     found
+}
+
+/// Describes the first denial whose binding quota is in another dimension.
+fn other_dimension(expected: &str, policy: &Policy, answers: &[Answered]) -> Option<String> {
+    let denials = answers.iter().filter_map(decision).filter(|decision| decision.status == Outcome::Denied);
+    let mut dimensions = denials.map(|denial| policy.quotas().get(denial.binding).map(Quota::dimension)).peekable();
+    let found = match dimensions.peek() {
+        None => None,
+        Some(_) => dimensions.find(|dimension| *dimension != Some(expected))?,
+    };
+    let found = found.map_or_else(|| "none".to_string(), |found| format!("{found:?}"));
+    Some(format!("expect.dimension: expected {expected:?}, found {found}"))
 }
 
 fn decision(answered: &Answered) -> Option<&Decided> {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
-use tidegate_core::{ErrorKind, Policy};
+use tidegate_core::{ErrorKind, Policy, Rule};
 use tidegate_guest_protocol::{Arrival, Source};
 
 /// One file in the fixtures folder.
@@ -80,8 +80,10 @@ pub struct Step {
     /// The number of concurrent requests.
     #[serde(default = "one")]
     pub burst: u64,
-    /// The key.
-    pub key: String,
+    /// The key, if the policy has one dimension.
+    pub key: Option<String>,
+    /// The key of each dimension, by its name. In place of `key`.
+    pub keys: Option<BTreeMap<String, String>>,
     /// The cost of each request, the units to refund, or the actual cost of a charge.
     #[serde(default = "one")]
     pub cost: u64,
@@ -92,7 +94,8 @@ pub struct Step {
     pub policy: Option<Policy>,
     /// For a refund: when the cost was charged.
     pub charged_at_ms: Option<i64>,
-    /// The idempotency token that all requests of the burst share. For a settlement: the token of the charge.
+    /// The idempotency token that all requests of the burst share. For a settlement or a release: the token of the
+    /// charge.
     pub token: Option<String>,
     /// The lifetime of the token.
     pub token_ttl_ms: Option<u64>,
@@ -111,8 +114,10 @@ pub enum Op {
     Check,
     /// Decide without charging.
     Peek,
-    /// Correct a charge to its actual cost.
+    /// Correct a charge to its actual cost, and give back its slots.
     Settle,
+    /// Give back the slots of a charge, which cost what was charged.
+    Release,
     /// Return units to the quotas.
     Refund,
     /// Forget the key's counts.
@@ -125,6 +130,7 @@ impl fmt::Display for Op {
             Self::Check => "check",
             Self::Peek => "peek",
             Self::Settle => "settle",
+            Self::Release => "release",
             Self::Refund => "refund",
             Self::Reset => "reset",
         })
@@ -163,8 +169,10 @@ pub struct Expect {
     pub replayed: Option<u64>,
     /// The error that every answer is.
     pub error: Option<ExpectError>,
-    /// Response fields of the answer to a burst of 1.
-    pub headers: Option<BTreeMap<String, String>>,
+    /// The dimension of the binding quota in every denial. There must be at least one denial.
+    pub dimension: Option<String>,
+    /// Response fields of the answer to a burst of 1. `None` for a field that must be absent.
+    pub headers: Option<BTreeMap<String, Option<String>>>,
 }
 
 /// An error that a caller can cause, and that charges nothing. An error of another kind is a failure.
@@ -268,13 +276,14 @@ impl Fixture {
     /// Whether a token is used again or settled after it has expired.
     #[must_use]
     pub fn outlives_a_token(&self) -> bool {
-        let mut until: BTreeMap<(&str, &str), i64> = BTreeMap::new();
-        self.steps.iter().any(|step| {
+        let mut until: BTreeMap<(String, &str), i64> = BTreeMap::new();
+        self.steps_with_policy().any(|(_, step, policy)| {
             let Some(token) = step.token.as_deref() else { return false };
-            if let Some(ttl_ms) = step.token_ttl_ms {
-                until.entry((&step.key, token)).or_insert(step.at_ms.saturating_add_unsigned(ttl_ms));
+            let charge = (step.keys_in_words(), token);
+            if let Some(ttl_ms) = step.remembered_ms(policy) {
+                until.entry(charge.clone()).or_insert(step.at_ms.saturating_add_unsigned(ttl_ms));
             }
-            until.get(&(step.key.as_str(), token)).is_some_and(|ends| *ends <= step.at_ms)
+            until.get(&charge).is_some_and(|ends| *ends <= step.at_ms)
         })
     }
 
@@ -286,6 +295,22 @@ impl Fixture {
 }
 
 impl Step {
+    /// All keys, as messages show them. Equal texts mean equal keys, so this also identifies a count.
+    #[must_use]
+    pub fn keys_in_words(&self) -> String {
+        match (&self.key, &self.keys) {
+            (_, Some(keys)) => format!("{keys:?}"),
+            (key, None) => format!("{:?}", key.as_deref().unwrap_or_default()),
+        }
+    }
+
+    /// How long a charge with the step's token is remembered: for the token's lifetime, or as long as its slot may be
+    /// held.
+    #[must_use]
+    pub fn remembered_ms(&self, policy: &Policy) -> Option<u64> {
+        Some(self.token_ttl_ms?.max(longest_slot_ms(policy)))
+    }
+
     /// Whether every answer is expected to be an error, so that the step changes nothing.
     #[must_use]
     pub fn is_refused(&self) -> bool {
@@ -308,6 +333,15 @@ impl RequestFixture {
             api_key: self.api_key.clone(),
         }
     }
+}
+
+/// How long a request may hold a slot.
+pub(crate) fn longest_slot_ms(policy: &Policy) -> u64 {
+    let slots = policy.quotas().iter().filter_map(|quota| match quota.rule() {
+        Rule::Concurrency(rule) => Some(rule.lifetime().get()),
+        _ => None,
+    });
+    slots.max().unwrap_or(0)
 }
 
 const fn start_ms() -> u64 {

@@ -139,7 +139,8 @@ fn failures(accuracy: &Accuracy, fixture: &Fixture, found: &Replay) -> Vec<Strin
     let excused = |place: usize, step: &Step, kind: &str| match kind {
         "unavailable" | "timeout" => restarts,
         "unknown_charge" => {
-            !matches!(accuracy, Accuracy::Exact) && step.op == Op::Settle && !is_charged(fixture, found, place)
+            let settles = matches!(step.op, Op::Settle | Op::Release);
+            !matches!(accuracy, Accuracy::Exact) && settles && !is_charged(fixture, found, place)
         }
         _ => false,
     };
@@ -167,7 +168,7 @@ fn failures(accuracy: &Accuracy, fixture: &Fixture, found: &Replay) -> Vec<Strin
 fn is_charged(fixture: &Fixture, found: &Replay, place: usize) -> bool {
     let mut charges = BTreeSet::new();
     for (earlier, step, policy) in fixture.steps_with_policy() {
-        let charge = (policy.id(), &step.key, &step.token);
+        let charge = (policy.id(), step.keys_in_words(), &step.token);
         if earlier == place {
             return charges.contains(&charge);
         }

@@ -128,7 +128,10 @@ impl Subject for Mistaken {
                 let arrival = serde_json::from_slice::<Arrival>(&body).map_err(|error| error.to_string())?;
                 Reply::new(200, &tidegate_guest_protocol::Answer::Identity(key(&arrival)))
             }
-            (Kind::Counts(_), Route::Check | Route::Peek | Route::Settle | Route::Refund | Route::Reset) => {
+            (
+                Kind::Counts(_),
+                Route::Check | Route::Peek | Route::Settle | Route::Release | Route::Refund | Route::Reset,
+            ) => {
                 let call = serde_json::from_slice::<Call>(&body).map_err(|error| error.to_string())?;
                 self.bench.answer(route, &call).await
             }

@@ -1,7 +1,6 @@
 //! Replays a fixture: the steps run in order, and the requests of a step run concurrently.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -99,11 +98,13 @@ pub(crate) fn body(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str
 /// The call that every request of a step makes.
 fn call(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Call {
     let token = step.token.as_ref().zip(step.token_ttl_ms);
-    let settles = step.token.clone().filter(|_| step.op == Op::Settle);
+    let settles = step.token.clone().filter(|_| matches!(step.op, Op::Settle | Op::Release));
+    let prefixed = |key: &String| format!("{prefix}{key}");
+    let keys = step.keys.iter().flatten().map(|(dimension, key)| (dimension.clone(), prefixed(key)));
     Call {
         policy: policy.clone(),
-        key: format!("{prefix}{}", step.key),
-        keys: BTreeMap::new(),
+        key: step.key.as_ref().map(prefixed).unwrap_or_default(),
+        keys: keys.collect(),
         cost: step.cost,
         now_ms: fixture.instant(step.at_ms),
         charged_at_ms: step.charged_at_ms.map(|at_ms| fixture.instant(at_ms)),
@@ -118,6 +119,7 @@ pub(crate) const fn route(op: Op) -> Route {
         Op::Check => Route::Check,
         Op::Peek => Route::Peek,
         Op::Settle => Route::Settle,
+        Op::Release => Route::Release,
         Op::Refund => Route::Refund,
         Op::Reset => Route::Reset,
     }

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use serde_json::Value;
-use tidegate_core::{Capabilities, Check, Key, UnixMillis};
+use tidegate_core::{Capabilities, Check, ErrorKind, Key, UnixMillis};
 use tidegate_guest_protocol::{Answer, Route};
 
-use crate::fixture::{Case, Fixture, Op, RequestFixture, Step};
+use crate::fixture::{Case, ExpectError, Fixture, Op, RequestFixture, Step};
 use crate::judge::{Judgement, Verdict, judge, unanswered};
 use crate::oracle;
 use crate::replay::{self, Replay, replay};
@@ -185,25 +185,30 @@ fn unsupported(target: &dyn Target, declared: &Capabilities, fixture: &Fixture) 
         return Some(Missing::Disturbance);
     }
     let needs_more = fixture.steps_with_policy().filter(|(_, step, policy)| {
-        let key = Key::new(&step.key);
+        // What a limiter supports does not depend on the keys.
+        let key = Key::new("");
         let mut check = Check::new(policy, &key, UnixMillis::new(fixture.instant(step.at_ms)));
         check.cost = step.cost;
         if let (Some(token), Some(ttl_ms)) = (&step.token, step.token_ttl_ms) {
             check = check.idempotent(token, tidegate_core::Millis::new(ttl_ms));
         }
+        let lacks = |supported: Result<(), tidegate_core::Error>| {
+            supported.is_err_and(|error| error.kind() == ErrorKind::Unsupported)
+        };
         match step.op {
-            Op::Check => !target.takes(policy) || declared.supports(&check).is_err(),
-            Op::Peek => !declared.peek || !target.takes(policy) || declared.supports(&check).is_err(),
-            Op::Settle => !declared.idempotency,
-            Op::Refund => !declared.refund,
-            Op::Reset => !declared.reset,
+            Op::Check => !target.takes(policy) || lacks(declared.supports(&check)),
+            Op::Peek => !declared.peek || !target.takes(policy) || lacks(declared.supports(&check)),
+            Op::Settle | Op::Release => !declared.idempotency || lacks(declared.supports_policy(policy)),
+            Op::Refund => !declared.refund || lacks(declared.supports_policy(policy)),
+            Op::Reset => !declared.reset || lacks(declared.supports_policy(policy)),
         }
     });
     let places: Vec<usize> = needs_more.map(|(place, ..)| place).collect();
     (!places.is_empty()).then_some(Missing::Capability(places))
 }
 
-/// Sends the steps that need an undeclared capability. Each must be answered with `Unsupported`.
+/// Sends the steps that need an undeclared capability. Each must be answered with `Unsupported`, or with the error that
+/// it expects.
 async fn declined(fixture: &Fixture, subject: &impl Subject, prefix: &str, places: &[usize]) -> FixtureReport {
     let mut reasons = Vec::new();
     for (place, step, policy) in fixture.steps_with_policy().filter(|(place, ..)| places.contains(place)) {
@@ -213,7 +218,9 @@ async fn declined(fixture: &Fixture, subject: &impl Subject, prefix: &str, place
             Ok(reply) => serde_json::from_slice(&reply.body).map_err(|error| error.to_string()),
             Err(error) => Err(error),
         };
-        if !matches!(&answered, Ok(Answer::Error(failure)) if failure.kind == "unsupported") {
+        let expected = step.expect.as_ref().and_then(|expect| expect.error).map(ExpectError::name);
+        let is_right = |kind: &str| kind == ErrorKind::Unsupported.name() || Some(kind) == expected;
+        if !matches!(&answered, Ok(Answer::Error(failure)) if is_right(&failure.kind)) {
             reasons.push(undeclared(place, step, &answered));
         }
     }

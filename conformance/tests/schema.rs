@@ -13,6 +13,12 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 const DECISION: &str = r#"{ "id": "a/b", "about": "x", "policy": { "name": "p", "quotas":
     [{ "algorithm": "fixed_window", "limit": 1, "window_ms": 1000 }] }, "steps": [{ "at_ms": 0, "key": "k" }] }"#;
 
+const TWO: &str = r#"{ "id": "a/b", "about": "x", "policy": { "name": "p", "quotas": [
+    { "algorithm": "concurrency", "limit": 1, "lifetime_ms": 1000, "returns_cost": true, "by": "a" },
+    { "algorithm": "token_bucket", "capacity": 1, "refill": 1, "per_ms": 1000, "by": "b" },
+    { "algorithm": "penalty", "base_ms": 1, "factor": 2, "cap_ms": 9, "by": "b" }] },
+    "steps": [{ "at_ms": 0, "keys": { "a": "x", "b": "y" } }] }"#;
+
 const REQUEST: &str = r#"{ "id": "requests/b", "about": "x", "platform": "spin", "headers": [["a", "b"]],
     "expect": { "key": "ip:unknown" } }"#;
 
@@ -72,6 +78,11 @@ fn schema_and_loader_accept_valid_fixtures() -> Result<()> {
         then(r#""op": "settle", "token": "t", "disturb": "restart""#),
         then(r#""op": "settle", "token": "", "burst": 5, "cost": 0, "expect": { "replayed": 4 }"#),
         then(r#""op": "settle", "token": "t", "expect": { "error": "unknown_charge" }"#),
+        then(r#""op": "release", "token": "t", "burst": 5, "expect": { "replayed": 4 }"#),
+        step(r#""expect": { "dimension": "", "headers": { "retry-after": null } }"#),
+        TWO.to_string(),
+        TWO.replace(r#""quotas""#, r#""group_by": "b", "quotas""#),
+        TWO.replace(r#""b": "y" }"#, r#""b": "y", "c": "z" }"#),
     ];
     for document in &right {
         assert_eq!(loaded(document)?, Ok(()), "{document}");
@@ -126,6 +137,18 @@ fn schema_and_loader_reject_invalid_fixtures() -> Result<()> {
         then(r#""op": "peek", "token": "t", "token_ttl_ms": 9"#),
         then(r#""op": "refund", "token_ttl_ms": 9"#),
         then(r#""op": "refund", "expect": { "error": "invalid" }"#),
+        then(r#""op": "release""#),
+        then(r#""op": "release", "token": "t", "cost": 2"#),
+        then(r#""op": "release", "token": "t", "token_ttl_ms": 9"#),
+        step(r#""keys": { "": "k" }"#),
+        step(r#""expect": { "dimension": 1 }"#),
+        TWO.replace(r#""keys": { "a": "x", "b": "y" }"#, r#""keys": {}"#),
+        TWO.replace(r#""y""#, "1"),
+        TWO.replace(r#", "keys": { "a": "x", "b": "y" }"#, ""),
+        TWO.replace(r#""limit": 1"#, r#""limit": 1001"#),
+        TWO.replace(r#""lifetime_ms": 1000, "#, ""),
+        TWO.replace(r#""factor": 2"#, r#""factor": 0"#),
+        TWO.replace(r#""by": "b""#, r#""by": "b c""#),
         REQUEST.replace("spin", "akamai"),
         REQUEST.replace("[\"a\", \"b\"]", "[\"a\"]"),
         REQUEST.replace("[\"a\", \"b\"]", "[\"a\", \"b\", \"c\"]"),
@@ -135,6 +158,21 @@ fn schema_and_loader_reject_invalid_fixtures() -> Result<()> {
     for document in &wrong {
         assert!(loaded(document)?.is_err(), "the loader accepts {document}");
         assert!(!schema.is_valid(&serde_json::from_str(document)?), "the schema accepts {document}");
+    }
+    Ok(())
+}
+
+#[test]
+fn each_dimension_has_a_key_unless_the_step_expects_an_error() -> Result<()> {
+    let one = TWO.replace(r#", "b": "y" }"#, " }");
+    let said = loaded(&one)?.expect_err("a dimension has no key");
+    assert!(said.contains(r#"the dimension \"b\" has no key; write one"#), "{said}");
+    let sole = TWO.replace(r#""keys": { "a": "x", "b": "y" }"#, r#""key": "x""#);
+    let said = loaded(&sole)?.expect_err("there is one key for two dimensions");
+    assert!(said.contains("the policy has several dimensions; write keys"), "{said}");
+    for document in [one, sole] {
+        let refused = document.replace(r#""at_ms": 0"#, r#""at_ms": 0, "expect": { "error": "invalid" }"#);
+        assert_eq!(loaded(&refused)?, Ok(()), "{refused}");
     }
     Ok(())
 }

@@ -16,14 +16,15 @@ const DECLARATION: &str = r#"A declaration for --declares; only "accuracy" is re
     "accuracy": "approximate",
     "ceiling": "limit x locations",
     "floor": { "held": 10, "within_ms": 2000 },
-    "algorithms": ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"],
-    "max_quotas": 8, "costs": true, "charge_denied": true,
+    "algorithms": ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency",
+                   "penalty"],
+    "max_quotas": 8, "dimensions": "any", "costs": true, "charge_denied": true,
     "peek": true, "refund": true, "reset": true, "idempotency": true, "round_trips": 1,
     "forgets_on_virtual_time": false
   }
 "accuracy" is "exact", "approximate" or "per_location". Only an approximate limiter has a "ceiling": "limit",
 "limit x locations" or "(in_flight + limit)! / (in_flight! x limit!) - 1". It may have a "floor": the units that each
-location may hold back, and for how long. "forgets_on_virtual_time" states that idempotency tokens expire by the
+location may hold back, and for how long. "dimensions" is "one", "grouped" or "any". "forgets_on_virtual_time" states that idempotency tokens expire by the
 time in the request. All values above except the first three are the defaults."#;
 
 #[derive(Debug, clap::Args)]

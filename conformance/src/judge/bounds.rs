@@ -112,9 +112,9 @@ impl Judged<'_> {
     fn too_many(&self, stretch: &Stretch, ceiling: u64) -> String {
         let (first, last) = stretch.interval();
         let at_ms = |at: UnixMillis| i128::from(at.get()) - i128::from(self.start_ms);
-        let (key, units, accuracy) = (self.count.key, stretch.units, self.accuracy);
+        let (keys, units, accuracy) = (&self.count.keys, stretch.units, self.accuracy);
         let (from, to) = (at_ms(first), at_ms(last));
-        format!("{key:?}: admitted {units} from {from} ms to {to} ms, but the ceiling is {ceiling} ({accuracy})")
+        format!("{keys}: admitted {units} from {from} ms to {to} ms, but the ceiling is {ceiling} ({accuracy})")
     }
 
     /// The fewest requests that must be admitted.
@@ -124,8 +124,8 @@ impl Judged<'_> {
         for (burst, owed) in self.count.bursts.iter().zip(&owed) {
             admitted += burst.admitted;
             if admitted < *owed {
-                let (key, accuracy) = (self.count.key, self.accuracy);
-                broken.push(format!("{key:?}: admitted {admitted}, but the floor is {owed} ({accuracy})"));
+                let (keys, accuracy) = (&self.count.keys, self.accuracy);
+                broken.push(format!("{keys}: admitted {admitted}, but the floor is {owed} ({accuracy})"));
                 break;
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_core::{MAX_CLOCK_SKEW, Policy, PolicyState, UnixMillis};
+use tidegate_core::{MAX_CLOCK_SKEW, Policy, PolicyState, Rule, UnixMillis};
 
 use crate::fixture::{Fixture, Op};
 use crate::replay::Replay;
@@ -10,7 +10,8 @@ use crate::replay::Replay;
 /// The bursts of checks for one count, from one reset to the next.
 #[derive(Default)]
 pub(super) struct Count<'a> {
-    pub(super) key: &'a str,
+    /// All keys together.
+    pub(super) keys: String,
     pub(super) bursts: Vec<Burst<'a>>,
     /// Units refunded since the last burst.
     given_back: u64,
@@ -22,7 +23,9 @@ pub(super) struct Count<'a> {
 #[derive(Default)]
 struct Charge {
     until_ms: u64,
-    /// The units that a settlement can return: none after the first one.
+    /// When the slots of the charge expire and its cost is returned, if the policy says so.
+    returned_at_ms: Option<u64>,
+    /// The units that a settlement can return: none after the first one, and none after the slots have expired.
     cost: u64,
 }
 
@@ -51,40 +54,48 @@ impl Burst<'_> {
     }
 }
 
-/// Splits a fixture into its counts: one for each key under each policy. A reset starts a new count.
+/// Splits a fixture into its counts: one for each combination of keys under each policy. A reset
+/// starts a new count.
 pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -> Vec<Count<'a>> {
     let mut counts: Vec<Count<'a>> = Vec::new();
-    let mut current: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    let mut charges: BTreeMap<(&str, &str, &str), Charge> = BTreeMap::new();
+    let mut current: BTreeMap<(&str, String), usize> = BTreeMap::new();
+    let mut charges: BTreeMap<(&str, String, &str), Charge> = BTreeMap::new();
     for (place, step, policy) in fixture.steps_with_policy() {
-        let name = (policy.id(), step.key.as_str());
+        let keys = step.keys_in_words();
+        let name = (policy.id(), keys.clone());
+        let now_ms = fixture.instant(step.at_ms);
         if step.op == Op::Reset {
             current.remove(&name);
             continue;
         }
         let count = *current.entry(name).or_insert_with(|| {
-            counts.push(Count { key: &step.key, ..Count::default() });
+            counts.push(Count { keys: keys.clone(), ..Count::default() });
             counts.len() - 1
         });
         let count = &mut counts[count];
-        let token = step.token.as_deref().map(|token| (name.0, name.1, token));
+        let of_count = charges.iter_mut().filter(|((id, of, _), _)| *id == policy.id() && *of == keys);
+        for (_, charge) in of_count.filter(|(_, charge)| charge.returned_at_ms.is_some_and(|at_ms| at_ms <= now_ms)) {
+            count.given_back = count.given_back.saturating_add(std::mem::take(&mut charge.cost));
+        }
+        let token = step.token.as_deref().map(|token| (policy.id(), keys, token));
         match step.op {
-            Op::Settle if step.is_refused() => {}
-            Op::Settle => {
+            Op::Check | Op::Settle | Op::Release if step.is_refused() => {}
+            Op::Settle | Op::Release => {
                 let charge = token.and_then(|token| charges.get_mut(&token));
                 let charged = charge.map_or(0, |charge| std::mem::take(&mut charge.cost));
-                count.given_back = count.given_back.saturating_add(charged.saturating_sub(step.cost));
+                let actual = if step.op == Op::Settle { step.cost } else { charged };
+                count.given_back = count.given_back.saturating_add(charged.saturating_sub(actual));
                 count.settles = true;
             }
             Op::Refund => count.given_back = count.given_back.saturating_add(step.cost),
             Op::Check => {
-                let now_ms = fixture.instant(step.at_ms);
-                let token = token.zip(step.token_ttl_ms);
+                let token = token.zip(step.remembered_ms(policy));
                 let chargeable = token.map_or(step.burst, |(token, ttl_ms)| {
                     let charge = charges.entry(token).or_default();
                     let first = now_ms >= charge.until_ms;
                     if first {
-                        *charge = Charge { until_ms: now_ms.saturating_add(ttl_ms), cost: step.cost };
+                        let returned_at_ms = returned_after_ms(policy).map(|ms| now_ms.saturating_add(ms));
+                        *charge = Charge { until_ms: now_ms.saturating_add(ttl_ms), returned_at_ms, cost: step.cost };
                     }
                     u64::from(first)
                 });
@@ -106,6 +117,14 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
         }
     }
     counts
+}
+
+/// How long after a charge its cost is returned, if nobody settles it.
+fn returned_after_ms(policy: &Policy) -> Option<u64> {
+    policy.quotas().iter().find_map(|quota| match quota.rule() {
+        Rule::Concurrency(rule) if rule.returns() => Some(rule.lifetime().get()),
+        _ => None,
+    })
 }
 
 impl Count<'_> {

@@ -1,6 +1,7 @@
 //! Limiters that count wrongly.
 
 mod fault;
+mod rows;
 mod state;
 
 pub(super) use fault::{ALL, Fault};
@@ -12,14 +13,16 @@ use tidegate_core::algorithm::MAX_UNITS;
 use tidegate_core::{Charge, ChargeId, Error, ErrorKind, MemoryLimiter, Millis, Policy, UnixMillis};
 use tidegate_guest_protocol::{Answer, Call, Decided, Failure, Outcome, Reply, Route};
 
+use self::rows::{Place, Rows};
 use self::state::{Kept, Remembered};
 use super::policy;
-use crate::fixture::Disturb;
+use crate::fixture::{Disturb, longest_slot_ms};
 
 /// A limiter with one fault.
 pub(super) struct Bench {
     fault: Fault,
     kept: RefCell<HashMap<String, Kept>>,
+    rows: RefCell<Rows>,
     /// How many more requests the restarting store does not answer.
     down_for: Cell<u32>,
     replay_next: Cell<bool>,
@@ -29,13 +32,16 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new(fault: Fault) -> Self {
-        let (kept, honest) = (RefCell::default(), MemoryLimiter::with_shards(1));
-        Self { fault, kept, down_for: Cell::new(0), replay_next: Cell::new(false), honest }
+        let (kept, rows, honest) = (RefCell::default(), RefCell::default(), MemoryLimiter::with_shards(1));
+        Self { fault, kept, rows, down_for: Cell::new(0), replay_next: Cell::new(false), honest }
     }
 
     pub(super) fn disturb(&self, disturb: Disturb) {
         match disturb {
-            Disturb::Restart if self.fault == Fault::ForgetsOnRestart => self.kept.borrow_mut().clear(),
+            Disturb::Restart if self.fault == Fault::ForgetsOnRestart => {
+                self.kept.borrow_mut().clear();
+                self.rows.borrow_mut().clear();
+            }
             Disturb::Restart => self.down_for.set(20),
             Disturb::ScriptFlush => self.replay_next.set(true),
         }
@@ -54,21 +60,25 @@ impl Bench {
             return down;
         }
         let call = &Call { policy: self.policy(&call.policy), ..call.clone() };
-        let name = self.name(call);
+        let place = match self.place(call) {
+            Ok(place) => place,
+            Err(error) => return Reply::error(&error),
+        };
         match route {
-            Route::Check if self.fault == Fault::Race => self.race(&name, call).await,
-            Route::Check => self.change(&name, call, |bench, kept| bench.check(kept, call)),
+            Route::Check if self.fault == Fault::Race => self.race(&place, call).await,
+            Route::Check => reply(&self.change(&place, call, |kept| self.check(kept, call))),
             Route::Peek if self.fault == Fault::PeekCharges => {
-                self.change(&name, call, |bench, kept| bench.check(kept, call))
+                reply(&self.change(&place, call, |kept| Ok(self.decide(kept, call))))
             }
-            Route::Peek => self.change(&name, call, |bench, kept| Ok(bench.peek(kept, call))),
-            Route::Settle => self.change(&name, call, |bench, kept| bench.settle(kept, call)),
+            Route::Peek => reply(&self.change(&place, call, |kept| Ok(self.peek(kept, call)))),
+            Route::Settle => reply(&self.change(&place, call, |kept| self.settle(kept, call, Some(call.cost)))),
+            Route::Release => reply(&self.change(&place, call, |kept| self.settle(kept, call, None))),
             Route::Refund => {
-                self.refund(&name, call);
+                self.change(&place, call, |kept| self.refund(kept, call));
                 Reply::new(200, &Answer::Done)
             }
             _ => {
-                self.reset(&name, call);
+                self.reset(&place, call);
                 Reply::new(200, &Answer::Done)
             }
         }
@@ -83,36 +93,44 @@ impl Bench {
             Fault::DropsRefillFraction => policy::whole_intervals(policy),
             Fault::ChargesDenials => policy.clone().charge_denied(true),
             Fault::NeverChargesDenials => policy.clone().charge_denied(false),
+            Fault::SlotsNeverExpire => policy::held_for_a_year(policy),
+            Fault::PenaltyIgnoresCap => policy::without_cap(policy),
             _ => policy.clone(),
         }
     }
 
-    /// The name under which a key's count is stored.
-    fn name(&self, call: &Call) -> String {
-        let mut name = format!("{}:{}", call.policy.id(), call.key);
+    /// Where a request is counted.
+    fn place(&self, call: &Call) -> Result<Place, Error> {
+        let mut place = Place::of(call)?;
         if self.fault == Fault::ForgetsOnLimitChange {
             let limits = call.policy.quotas().iter().map(|quota| format!(":{}", quota.rule().limit()));
-            name.extend(limits);
+            place.name.extend(limits);
         }
-        name
+        Ok(place)
     }
 
-    fn change(&self, name: &str, call: &Call, act: impl FnOnce(&Self, &mut Kept) -> Result<Decided, Error>) -> Reply {
+    fn change<T>(&self, place: &Place, call: &Call, act: impl FnOnce(&mut Kept) -> T) -> T {
         let mut kept = self.kept.borrow_mut();
-        let kept = kept.entry(name.to_string()).or_insert_with(|| Kept::new(call));
-        reply(&act(self, kept))
+        let kept = kept.entry(place.name.clone()).or_insert_with(|| Kept::new(call));
+        self.rows.borrow().read(place, &call.policy, &mut kept.state);
+        let answer = act(kept);
+        self.rows.borrow_mut().write(place, &call.policy, &kept.state);
+        answer
     }
 
-    async fn race(&self, name: &str, call: &Call) -> Reply {
-        let read = self.kept.borrow().get(name).cloned();
-        let mut kept = read.unwrap_or_else(|| Kept::new(call));
+    async fn race(&self, place: &Place, call: &Call) -> Reply {
+        let mut kept = self.change(place, call, |kept| kept.clone());
         tokio::task::yield_now().await;
         let decided = self.check(&mut kept, call);
-        self.kept.borrow_mut().insert(name.to_string(), kept);
+        self.rows.borrow_mut().write(place, &call.policy, &kept.state);
+        self.kept.borrow_mut().insert(place.name.clone(), kept);
         reply(&decided)
     }
 
     fn check(&self, kept: &mut Kept, call: &Call) -> Result<Decided, Error> {
+        if call.policy.has_slots() && call.token.is_none() {
+            return Err(Error::new(ErrorKind::Invalid, "idempotency: a slot needs a token"));
+        }
         if let Some(token) = call.token.as_ref().filter(|_| self.fault != Fault::TokenChargedTwice) {
             if let Some(charge) = kept.charges.get(&token.text)
                 && charge.until_ms > call.now_ms
@@ -127,7 +145,8 @@ impl Bench {
             }
             let first = self.decide(kept, call);
             if first.status == Outcome::Allowed && call.cost > 0 {
-                let (until_ms, at) = (call.now_ms + token.ttl_ms, UnixMillis::new(call.now_ms));
+                let ttl_ms = token.ttl_ms.max(longest_slot_ms(&call.policy));
+                let (until_ms, at) = (call.now_ms + ttl_ms, UnixMillis::new(call.now_ms));
                 let charge = Remembered { until_ms, at, cost: call.cost, first: first.clone(), is_settled: false };
                 kept.charges.insert(token.text.clone(), charge);
             }
@@ -139,7 +158,8 @@ impl Bench {
         Ok(self.decide(kept, call))
     }
 
-    fn settle(&self, kept: &mut Kept, call: &Call) -> Result<Decided, Error> {
+    /// Settles a charge to what the request cost, or `None` if it cost what was charged.
+    fn settle(&self, kept: &mut Kept, call: &Call, actual: Option<u64>) -> Result<Decided, Error> {
         if call.cost > MAX_UNITS {
             return Err(Error::new(ErrorKind::Invalid, "cost: out of range"));
         }
@@ -152,13 +172,16 @@ impl Bench {
             }
             return Err(Error::unknown_charge());
         };
-        let (charged, replayed) = ((charge.at, charge.cost), charge.is_settled);
+        let replayed = charge.is_settled;
+        let charge_id = if call.policy.has_slots() { ChargeId::of(token) } else { ChargeId::NONE };
+        let (actual, charged) =
+            (actual.unwrap_or(charge.cost), Charge { id: charge_id, at: charge.at, cost: charge.cost });
         charge.is_settled = true;
         if self.fault == Fault::SettlingForgetsToken {
             kept.charges.remove(token);
         }
         if !replayed || self.fault == Fault::SettlesTwice {
-            kept.correct(self.fault, &call.policy, charged, now, call.cost);
+            kept.correct(self.fault, &call.policy, charged, now, actual);
         }
         let standing = Decided::from(&call.policy.peek(&kept.state, now, 0));
         Ok(Decided { replayed: replayed && self.fault != Fault::HidesReplays, ..standing })
@@ -168,9 +191,27 @@ impl Bench {
     fn decide(&self, kept: &mut Kept, call: &Call) -> Decided {
         let (policy, cost) = (&call.policy, call.cost);
         let now = kept.now(self.fault, call);
-        let plain = |kept: &mut Kept, policy: &Policy| Decided::from(&policy.decide(&mut kept.state, now, cost));
+        let id = match &call.token {
+            Some(token) if policy.has_slots() => ChargeId::of(&token.text),
+            _ => ChargeId::NONE,
+        };
+        let plain = |kept: &mut Kept, policy: &Policy| {
+            let decision = policy.decide_as(&mut kept.state, now, cost, id);
+            Decided::from(&decision)
+        };
         let mut decided = match self.fault {
-            Fault::ChargesTheOthers => kept.one_by_one(policy, now, cost),
+            Fault::ChargesTheOthers => kept.apart(&policy::alone(policy), now, cost, id),
+            Fault::ChargesTenantOnUsersDenial => kept.apart(&policy::by_dimension(policy), now, cost, id),
+            Fault::BlockExtendsItself => {
+                let before = kept.state.clone();
+                match plain(kept, policy) {
+                    Decided { status: Outcome::Denied, .. } => {
+                        kept.extend_block(policy, &before, now);
+                        Decided::from(&policy.peek(&kept.state, now, cost))
+                    }
+                    decided => decided,
+                }
+            }
             Fault::PollLosesFraction => {
                 let decided = plain(kept, policy);
                 kept.round_up(policy, now);
@@ -179,7 +220,7 @@ impl Bench {
             Fault::IdleBurst => {
                 let extra = kept.idle_credit(policy, now);
                 let mut decided = plain(kept, &policy::limits(policy, |limit| limit + extra));
-                told_by(&mut decided, |limit| limit - extra, extra);
+                told_by(&mut decided, |limit| limit.saturating_sub(extra), extra);
                 decided
             }
             Fault::DropsMovedState => {
@@ -190,8 +231,11 @@ impl Bench {
                 }
                 decided
             }
-            Fault::IgnoresCost => Decided::from(&policy.decide(&mut kept.state, now, cost.min(1))),
-            Fault::RefundsBelowUnused => kept.with_credit(policy, now, cost),
+            Fault::IgnoresCost => Decided::from(&policy.decide_as(&mut kept.state, now, cost.min(1), id)),
+            Fault::RefundsBelowUnused => {
+                let decided = plain(kept, policy);
+                kept.with_credit(decided, cost)
+            }
             _ => plain(kept, policy),
         };
         self.misreport(kept, call, &mut decided);
@@ -239,9 +283,10 @@ impl Bench {
         asked
     }
 
-    fn refund(&self, name: &str, call: &Call) {
-        let mut kept = self.kept.borrow_mut();
-        let Some(kept) = kept.get_mut(name).filter(|_| self.fault != Fault::RefundsNothing) else { return };
+    fn refund(&self, kept: &mut Kept, call: &Call) {
+        if self.fault == Fault::RefundsNothing {
+            return;
+        }
         let charged_at = UnixMillis::new(call.charged_at_ms.unwrap_or(call.now_ms));
         let now = UnixMillis::new(call.now_ms);
         let left = |kept: &Kept| {
@@ -253,13 +298,14 @@ impl Bench {
         kept.credit += call.cost.saturating_sub(left(kept).saturating_sub(before));
     }
 
-    fn reset(&self, name: &str, call: &Call) {
+    fn reset(&self, place: &Place, call: &Call) {
+        self.rows.borrow_mut().remove(place);
         let mut kept = self.kept.borrow_mut();
-        if let Some(kept) = kept.get_mut(name) {
+        if let Some(kept) = kept.get_mut(&place.name) {
             kept.reset(call);
         }
         if let (Fault::GlobReset, Some((start, _))) = (self.fault, call.key.split_once('*')) {
-            let start = format!("{}:{start}", call.policy.id());
+            let start = format!("tg1:{}:{start}", call.policy.id());
             kept.retain(|name, _| !name.starts_with(&start));
         }
     }

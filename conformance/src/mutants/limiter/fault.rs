@@ -44,6 +44,11 @@ pub(in crate::mutants) enum Fault {
     GlobReset,
     RemainingOneMore,
     NoDelay,
+    ChargesTenantOnUsersDenial,
+    FreesAnotherHoldersSlot,
+    SlotsNeverExpire,
+    PenaltyIgnoresCap,
+    BlockExtendsItself,
     ForgetsOnRestart,
     ReplaysAfterScriptFlush,
 }
@@ -114,6 +119,19 @@ pub(in crate::mutants) const ALL: &[(&str, &str, Fault)] = &[
     ("glob-reset", "a star in a key resets every key that matches (upstash)", Fault::GlobReset),
     ("remaining-one-more", "reports one remaining unit too many", Fault::RemainingOneMore),
     ("no-delay", "a leaky bucket does not report the delay", Fault::NoDelay),
+    (
+        "charges-tenant-on-users-denial",
+        "the user's limit denies, but the tenant is charged",
+        Fault::ChargesTenantOnUsersDenial,
+    ),
+    (
+        "frees-another-holders-slot",
+        "a request that ends after its slot has expired frees another one's",
+        Fault::FreesAnotherHoldersSlot,
+    ),
+    ("slots-never-expire", "the slot of a dead holder is lost", Fault::SlotsNeverExpire),
+    ("penalty-ignores-cap", "a penalty grows beyond its cap", Fault::PenaltyIgnoresCap),
+    ("block-extends-itself", "a request during a block begins the block again", Fault::BlockExtendsItself),
     ("forgets-on-restart", "the store loses all counts in a restart", Fault::ForgetsOnRestart),
     (
         "replays-after-script-flush",

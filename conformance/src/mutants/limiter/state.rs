@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use tidegate_core::algorithm::BucketState;
-use tidegate_core::{Charge, ChargeId, MAX_CLOCK_SKEW, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use tidegate_core::algorithm::{BucketState, PenaltyState, SlotsState};
+use tidegate_core::{Charge, ChargeId, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 use tidegate_guest_protocol::{Call, Decided, Outcome};
 
 use super::Fault;
-use crate::mutants::policy;
 
 /// A key's count, and additional state for faults.
 #[derive(Clone)]
@@ -80,23 +79,43 @@ impl Kept {
         self.limits = limits(&call.policy);
     }
 
-    /// Decides and charges each quota independently.
-    pub(super) fn one_by_one(&mut self, policy: &Policy, now: UnixMillis, cost: u64) -> Decided {
-        let mut parts = Vec::new();
-        let mut answers = Vec::new();
-        for (alone, part) in policy::alone(policy).iter().zip(self.state.parts()) {
-            let mut state = PolicyState::from_parts(vec![part.clone()]);
-            answers.push(Decided::from(&alone.decide(&mut state, now, cost)));
-            parts.extend(state.parts().iter().cloned());
+    /// Decides and charges parts of a policy independently.
+    pub(super) fn apart(&mut self, parts: &[Policy], now: UnixMillis, cost: u64, id: ChargeId) -> Decided {
+        let (mut states, mut answers, mut left) = (Vec::new(), Vec::new(), self.state.parts());
+        for part in parts {
+            let (own, others) = left.split_at(part.quotas().len());
+            let mut state = PolicyState::from_parts(own.to_vec());
+            let mut answer = Decided::from(&part.decide_as(&mut state, now, cost, id));
+            answer.binding += states.len();
+            states.extend(state.parts().iter().cloned());
+            answers.push(answer);
+            left = others;
         }
-        self.state = PolicyState::from_parts(parts);
-        let worst = (0..answers.len()).max_by_key(|place| (answers[*place].status, answers[*place].retry_after_ms));
+        self.state = PolicyState::from_parts(states);
+        let worst =
+            (0..answers.len()).rev().max_by_key(|place| (answers[*place].status, answers[*place].retry_after_ms));
         let quotas: Vec<_> = answers.iter().flat_map(|answer| answer.quotas.clone()).collect();
-        let fewest = (0..quotas.len()).min_by_key(|place| quotas[*place].remaining).unwrap_or(0);
+        let remaining = |place: &usize| quotas[*place].remaining.unwrap_or(u64::MAX);
+        let fewest = (0..quotas.len()).min_by_key(remaining).unwrap_or(0);
         let mut decided = answers.swap_remove(worst.unwrap_or(0));
-        decided.binding = if decided.status == Outcome::Allowed { fewest } else { worst.unwrap_or(0) };
+        if decided.status == Outcome::Allowed {
+            decided.binding = fewest;
+        }
         decided.quotas = quotas;
         decided
+    }
+
+    /// Begins the block again if the key was blocked already.
+    pub(super) fn extend_block(&mut self, policy: &Policy, before: &PolicyState, now: UnixMillis) {
+        let parts = policy.quotas().iter().zip(self.state.parts()).zip(before.parts());
+        let parts = parts.map(|((quota, part), before)| match (quota.rule(), part, before) {
+            (Rule::Penalty(rule), QuotaState::Penalty(state), QuotaState::Penalty(before)) if before.until > now => {
+                let grown = (1..state.strikes).fold(rule.base().get(), |ms, _| ms.saturating_mul(rule.factor()));
+                QuotaState::Penalty(PenaltyState { until: now + Millis::new(grown).min(rule.cap()), ..*state })
+            }
+            _ => part.clone(),
+        });
+        self.state = PolicyState::from_parts(parts.collect());
     }
 
     /// Drops the fraction of a token that has been refilled so far.
@@ -128,15 +147,8 @@ impl Kept {
     }
 
     /// Corrects a charge, with the fault.
-    pub(super) fn correct(
-        &mut self,
-        fault: Fault,
-        policy: &Policy,
-        (charged_at, charged): (UnixMillis, u64),
-        now: UnixMillis,
-        cost: u64,
-    ) {
-        let (state, charge) = (&mut self.state, Charge { id: ChargeId::NONE, at: charged_at, cost: charged });
+    pub(super) fn correct(&mut self, fault: Fault, policy: &Policy, charge: Charge, now: UnixMillis, cost: u64) {
+        let (state, charged) = (&mut self.state, charge.cost);
         match fault {
             Fault::ForgetsDebt => policy.settle(state, &charge, now, cost.min(charged)),
             Fault::CapsDebt if cost > charged => {
@@ -144,13 +156,19 @@ impl Kept {
                 let _denied = policy.clone().charge_denied(true).decide(state, now, (cost - charged).min(most));
             }
             Fault::ReturnsReplenished => policy.settle(state, &Charge { at: now, ..charge }, now, cost),
+            Fault::FreesAnotherHoldersSlot => {
+                let held = slots(state);
+                policy.settle(state, &charge, now, cost);
+                if slots(state) == held {
+                    *state = PolicyState::from_parts(state.parts().iter().map(without_oldest).collect());
+                }
+            }
             _ => policy.settle(state, &charge, now, cost),
         }
     }
 
     /// Admits a denied request if refunds that had no effect cover its cost.
-    pub(super) fn with_credit(&mut self, policy: &Policy, now: UnixMillis, cost: u64) -> Decided {
-        let mut decided = Decided::from(&policy.decide(&mut self.state, now, cost));
+    pub(super) fn with_credit(&mut self, mut decided: Decided, cost: u64) -> Decided {
         if decided.status == Outcome::Denied && self.credit >= cost {
             self.credit -= cost;
             (decided.status, decided.retry_after_ms) = (Outcome::Allowed, None);
@@ -164,6 +182,22 @@ impl Kept {
         let peeked = Decided::from(&call.policy.peek(&self.state, now, 1));
         let left = peeked.quotas.iter().filter_map(|quota| quota.remaining).min().unwrap_or(0);
         let _filled = call.policy.decide(&mut self.state, now, left);
+    }
+}
+
+/// The number of slots in use.
+fn slots(state: &PolicyState) -> usize {
+    let slots =
+        state.parts().iter().map(|part| if let QuotaState::Slots(state) = part { state.slots.len() } else { 0 });
+    slots.sum()
+}
+
+fn without_oldest(part: &QuotaState) -> QuotaState {
+    match part {
+        QuotaState::Slots(state) => {
+            QuotaState::Slots(SlotsState { slots: state.slots.iter().skip(1).copied().collect() })
+        }
+        part => part.clone(),
     }
 }
 
