@@ -464,13 +464,18 @@ impl Capabilities {
     /// # }
     /// ```
     pub fn supports(&self, check: &Check<'_>) -> Result<(), Error> {
-        self.supports_policy(check.policy)?;
-        self.require(self.costs || check.cost == 1, "a cost other than 1")?;
-        self.require(self.idempotency || check.idempotency.is_none(), "an idempotency token")?;
+        self.supports_peek(check)?;
         if check.idempotency.is_none() && check.policy.has_slots() {
             return Err(slot_without_token());
         }
         Ok(())
+    }
+
+    /// Checks that these features suffice for a check that takes no slot.
+    pub(crate) fn supports_peek(&self, check: &Check<'_>) -> Result<(), Error> {
+        self.supports_policy(check.policy)?;
+        self.require(self.costs || check.cost == 1, "a cost other than 1")?;
+        self.require(self.idempotency || check.idempotency.is_none(), "an idempotency token")
     }
 
     /// Checks that these features suffice for a policy, whatever is asked of it. Call it when the policy is loaded.
