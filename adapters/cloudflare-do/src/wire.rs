@@ -185,7 +185,10 @@ impl<'a> Call<'a> {
             return Err(rest.error("unknown flags"));
         }
         let (policy, parts) = known.read(&mut rest, flags & CHARGE_DENIED != 0)?;
-        let rows = policy.dimensions().iter().map(|_| name(&mut rest)).collect::<Result<_, _>>()?;
+        let mut rows = Vec::with_capacity(policy.dimensions().len());
+        for _ in policy.dimensions() {
+            rows.push(name(&mut rest)?);
+        }
         let (cost, now, min_ttl) = (rest.u64()?, rest.instant()?, rest.millis()?);
         let now = (flags & OBJECT_CLOCK == 0).then_some(now);
         let once = match flags & TOKEN {
