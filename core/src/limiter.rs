@@ -190,7 +190,7 @@ impl<'a> Check<'a> {
 /// ```
 /// use tidegate_core::ChargeId;
 /// assert_ne!(ChargeId::of("request-1"), ChargeId::of("request-2"));
-/// assert_eq!(ChargeId::of("request-1").to_string(), "63d3b6bd2cfff1aa");
+/// assert_eq!(ChargeId::of("request-1").to_string(), "19f1064b619d49d3");
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChargeId(u64);
