@@ -10,7 +10,7 @@ use tidegate_conformance::Suite;
 use tidegate_conformance::judge::Verdict;
 use tidegate_conformance::report::Status;
 use tidegate_core::store::{Swap, Versioned, VersionedLimiter, VersionedValue};
-use tidegate_core::{Accuracy, Capabilities, Error, ErrorKind, Limiter, MemoryLimiter, Millis};
+use tidegate_core::{Accuracy, Capabilities, Dimensions, Error, ErrorKind, Limiter, MemoryLimiter, Millis};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
@@ -42,7 +42,7 @@ impl Versioned for Sqlite {
     type Version = Vec<u8>;
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT.idempotency(false).round_trips(2)
+        Capabilities::EXACT.dimensions(Dimensions::One).idempotency(false).round_trips(2)
     }
 
     async fn read(&self, key: &str) -> std::result::Result<Option<VersionedValue<Vec<u8>>>, Error> {

@@ -98,7 +98,8 @@ fn digest(id: &str) -> u64 {
 ///     Quota::token_bucket(10, 10, second)?.by("user")?,
 ///     Quota::token_bucket(1_000, 1_000, second)?.by("tenant")?,
 /// ])?;
-/// let check = Check::new(&two, &[("user", &alice), ("tenant", &acme)], now);
+/// let keys = [("user", &alice), ("tenant", &acme)];
+/// let check = Check::new(&two, &keys, now);
 /// assert!(check.keys.storage_keys(&two).is_ok());
 /// let without_a_tenant = Check::new(&two, &alice, now);
 /// assert!(without_a_tenant.keys.storage_keys(&two).is_err());

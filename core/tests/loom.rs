@@ -65,3 +65,27 @@ fn a_retried_token_is_charged_once() {
         assert_eq!(left.binding().remaining(), Some(0));
     });
 }
+
+/// Two requests lock the rows of two keys each, in either order. Neither waits for the other for ever, and together they admit
+/// what the shared row has left.
+#[test]
+fn requests_of_several_keys_lock_in_one_order() {
+    loom::model(|| {
+        let second = Millis::from_secs(1);
+        let quota = |limit, dimension| Quota::fixed_window(limit, second).unwrap().by(dimension).unwrap();
+        let policy = Arc::new(Policy::new("test", [quota(5, "user"), quota(1, "tenant")]).unwrap());
+        let limiter = Arc::new(MemoryLimiter::with_shards(4));
+        let threads: Vec<_> = ["a", "b"]
+            .map(|user| {
+                let (limiter, policy) = (Arc::clone(&limiter), Arc::clone(&policy));
+                thread::spawn(move || {
+                    let (user, tenant) = (Key::new(user), Key::new("t"));
+                    let keys = [("user", &user), ("tenant", &tenant)];
+                    limiter.decide(Check::new(&policy, &keys, NOW)).unwrap().is_allowed()
+                })
+            })
+            .into();
+        let admitted = threads.into_iter().filter_map(|thread| thread.join().unwrap().then_some(())).count();
+        assert_eq!(admitted, 1);
+    });
+}

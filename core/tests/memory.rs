@@ -7,7 +7,7 @@ use std::thread;
 
 use pollster::block_on;
 use proptest::prelude::*;
-use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
+use tidegate_core::{Check, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, Settle, UnixMillis};
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
@@ -304,4 +304,55 @@ proptest! {
             }
         }
     }
+}
+
+/// Forty users of one tenant race for the tenant's last units. Each also has a limit of its own.
+#[test]
+fn users_race_for_their_tenants_last_units() {
+    let minute = Millis::from_secs(60);
+    let quota = |limit, dimension| Quota::fixed_window(limit, minute).unwrap().by(dimension).unwrap();
+    let policy = Policy::new("api", [quota(10, "user"), quota(100, "tenant"), quota(1_000, "all")]).unwrap();
+    let (limiter, admitted) = (MemoryLimiter::new(), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for user in 0..40 {
+            let (limiter, policy, admitted) = (&limiter, &policy, &admitted);
+            scope.spawn(move || {
+                let (user, tenant, all) = (Key::new(format!("user:{user}")), Key::new("tenant:1"), Key::new("all"));
+                let keys = [("user", &user), ("tenant", &tenant), ("all", &all)];
+                for _ in 0..50 {
+                    let decision = limiter.decide(Check::new(policy, &keys, NOW)).unwrap();
+                    admitted.fetch_add(u64::from(decision.is_allowed()), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(admitted.into_inner(), 100);
+    // A denial charged nothing: the quota of all has what the tenant was charged.
+    let (other, all) = (Key::new("tenant:2"), Key::new("all"));
+    let (user, keys) = (Key::new("user:0"), |user, other, all| [("user", user), ("tenant", other), ("all", all)]);
+    let left = block_on(limiter.peek(Check::new(&policy, &keys(&user, &other, &all), NOW))).unwrap();
+    assert_eq!(left.quotas()[2].remaining(), Some(900));
+    let without = [("user", &user), ("all", &all)];
+    let error = limiter.decide(Check::new(&policy, &without, NOW)).unwrap_err();
+    assert_eq!(error.to_string(), "keys: the dimension \"tenant\" has no key; give one for each dimension");
+    let twice = [("user", &user), ("user", &other), ("tenant", &other), ("all", &all)];
+    assert_eq!(limiter.decide(Check::new(&policy, &twice, NOW)).unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+/// 2,000 requests under one token, with a limit of 5.
+#[test]
+fn a_token_is_bound_to_its_cost_and_pays_out_once() {
+    let (policy, key) = (policy(Quota::fixed_window(5, Millis::from_secs(60))), Key::new("k"));
+    let limiter = MemoryLimiter::new();
+    let check = Check::new(&policy, &key, NOW).idempotent("t", Millis::from_secs(60));
+    let replays = (0..2_000).filter(|_| limiter.decide(check).unwrap().is_replay()).count();
+    assert_eq!(replays, 1_999);
+    assert_eq!(limiter.decide(check.cost(2)).unwrap_err().kind(), ErrorKind::TokenReused);
+    let settle = |cost| block_on(limiter.settle(Settle::new(&policy, &key, "t", cost, NOW)));
+    assert!(!settle(0).unwrap().is_replay());
+    assert!((0..105).all(|_| settle(0).unwrap().is_replay()));
+    assert_eq!(settle(0).unwrap().binding().remaining(), Some(5));
+    assert_eq!(settle(1 << 60).unwrap_err().kind(), ErrorKind::Invalid);
+    let unknown = block_on(limiter.settle(Settle::new(&policy, &Key::new("other"), "t", 1, NOW)));
+    assert_eq!(unknown.unwrap_err().kind(), ErrorKind::UnknownCharge);
 }

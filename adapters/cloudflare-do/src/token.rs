@@ -33,12 +33,12 @@ impl Token {
 
     /// The name of the row with the first answer to a check of these rows. No other row's name begins like this.
     pub(crate) fn row(self, rows: &[&str]) -> String {
-        let hash = to_hex(&self.0);
-        match rows {
-            [row] => format!("once:{hash}:{row}"),
+        let token = match rows {
+            [_] => self,
             // Rows of one group differ in their ends only.
-            rows => format!("once:{}:{}", to_hex(&Self::of(&format!("{hash}\n{}", rows.join("\n"))).0), rows[0]),
-        }
+            _ => Self::of(&[&to_hex(&self.0), "\n", &rows.join("\n")].concat()),
+        };
+        ["once:", &to_hex(&token.0), ":", rows[0]].concat()
     }
 
     /// The identity of the charge with this token.

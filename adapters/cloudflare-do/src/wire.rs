@@ -143,7 +143,8 @@ impl<'a> Call<'a> {
         let flags = flag(self.policy.charges_denied(), CHARGE_DENIED)
             | flag(self.now.is_none(), OBJECT_CLOCK)
             | flag(self.once.is_some(), TOKEN);
-        let mut out = vec![VERSION, self.action.number(), flags];
+        let mut out = Vec::with_capacity(256);
+        out.extend([VERSION, self.action.number(), flags]);
         put_quotas(&mut out, self.policy);
         for name in &self.rows {
             // The core's bounds on names and keys are far lower.
@@ -184,7 +185,10 @@ impl<'a> Call<'a> {
             return Err(rest.error("unknown flags"));
         }
         let (policy, parts) = known.read(&mut rest, flags & CHARGE_DENIED != 0)?;
-        let rows = policy.dimensions().iter().map(|_| name(&mut rest)).collect::<Result<_, _>>()?;
+        let mut rows = Vec::with_capacity(policy.dimensions().len());
+        for _ in policy.dimensions() {
+            rows.push(name(&mut rest)?);
+        }
         let (cost, now, min_ttl) = (rest.u64()?, rest.instant()?, rest.millis()?);
         let now = (flags & OBJECT_CLOCK == 0).then_some(now);
         let once = match flags & TOKEN {
@@ -232,7 +236,8 @@ impl From<Decision> for Answer {
 
 impl Answer {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION, if self.lease.is_some() { LEASED } else { 0 }];
+        let mut out = Vec::with_capacity(64);
+        out.extend([VERSION, if self.lease.is_some() { LEASED } else { 0 }]);
         if let Some(Granted { units, until }) = self.lease {
             put(&mut out, [units, until.get()]);
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use tidegate_core::store::{Swap, Versioned, VersionedLimiter, VersionedValue};
-use tidegate_core::{Accuracy, Capabilities, Drift, Error, ErrorKind, Millis};
+use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift, Error, ErrorKind, Millis};
 use wasm_bindgen::prelude::*;
 
 use crate::call::{Answer, Met, Wire};
@@ -68,7 +68,12 @@ impl Versioned for Blobs {
         // It never admits more than the limit. It admits less if a request's writes conflict too often or it reads an
         // old value.
         let accuracy = Accuracy::Approximate(Drift::WITHIN_LIMIT);
-        Capabilities::EXACT.accuracy(accuracy).idempotency(false).round_trips(2)
+        Capabilities::EXACT
+            .accuracy(accuracy)
+            .algorithms(Capabilities::COUNTING)
+            .dimensions(Dimensions::One)
+            .idempotency(false)
+            .round_trips(2)
     }
 
     async fn read(&self, key: &str) -> Result<Option<VersionedValue<String>>, Error> {

@@ -5,11 +5,12 @@
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
+use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use tidegate_core::{Check, Key, Limiter as _, Millis, Refund, Settle, UnixMillis};
+use tidegate_core::{Check, Key, Keys, Limiter as _, Millis, Policy, Refund, Settle, UnixMillis};
 use wasm_bindgen::prelude::*;
 
 use crate::error::thrown;
@@ -68,17 +69,25 @@ type Run = Pin<Box<dyn Future<Output = Result<String, JsValue>>>>;
 #[wasm_bindgen]
 pub struct Caller {
     limit: Rc<Limit>,
+    /// The keys of the next call, in the order of the policy's dimensions.
+    keys: Vec<Key>,
     run: Option<Run>,
 }
 
 impl Caller {
     pub(crate) fn new(limit: &Rc<Limit>) -> Self {
-        Self { limit: Rc::clone(limit), run: None }
+        Self { limit: Rc::clone(limit), keys: Vec::new(), run: None }
     }
 
     fn begin(&mut self, run: impl Future<Output = Result<String, JsValue>> + 'static) -> Result<String, JsValue> {
         self.run = Some(Box::pin(run));
         self.go_on(None)
+    }
+
+    /// The limit, and the keys of the call whose last key this is.
+    fn take(&mut self, key: &str) -> (Rc<Limit>, Vec<Key>) {
+        self.beside(key);
+        (Rc::clone(&self.limit), mem::take(&mut self.keys))
     }
 
     /// Asks for a decision. There is one future for all questions, because each would be a copy of much of it.
@@ -91,11 +100,13 @@ impl Caller {
         token: Option<String>,
         token_ttl: f64,
     ) -> Result<String, JsValue> {
-        let (limit, key) = (Rc::clone(&self.limit), key_of(key));
+        let (limit, keys) = self.take(key);
         self.begin(async move {
             let Limit { policy, limiter, body_format, .. } = &*limit;
-            let (cost, now) = (whole(cost), UnixMillis::new(whole(now)));
-            let mut check = Check::new(policy, &key, now).cost(cost);
+            let named = named(policy, &keys);
+            let keys = Keys::from(&named[..]);
+            let (units, now) = (whole(cost), UnixMillis::new(whole(now)));
+            let mut check = Check::new(policy, keys, now).cost(units);
             if let Some(token) = &token {
                 check = check.idempotent(token, Millis::new(whole(token_ttl)));
             }
@@ -104,7 +115,9 @@ impl Caller {
                 Question::Peek => limiter.peek(check).await,
                 Question::Settle => {
                     let token = token.as_deref().unwrap_or_default();
-                    limiter.settle(Settle::new(policy, &key, token, cost, now)).await
+                    let settle = Settle::new(policy, keys, token, units, now);
+                    let release = Settle::release(policy, keys, token, now);
+                    limiter.settle(if cost < 0.0 { release } else { settle }).await
                 }
             };
             Ok(verdict(policy, &decision.map_err(thrown)?, *body_format))
@@ -125,6 +138,11 @@ impl Caller {
     }
 }
 
+/// Each key with the name of its dimension.
+fn named<'a>(policy: &'a Policy, keys: &'a [Key]) -> Vec<(&'a str, &'a Key)> {
+    policy.dimensions().iter().map(|dimension| dimension.name()).zip(keys).collect()
+}
+
 /// A sender's text is a key already. Any other text becomes one.
 fn key_of(text: &str) -> Key {
     let of_sender = ["sub:", "key:", "ip:"].iter().any(|start| text.starts_with(start));
@@ -133,6 +151,11 @@ fn key_of(text: &str) -> Key {
 
 #[wasm_bindgen]
 impl Caller {
+    /// Adds a key to the next call, for each dimension of the policy but the last, in order.
+    pub fn beside(&mut self, key: &str) {
+        self.keys.push(key_of(key));
+    }
+
     /// Decides on a request. If `peeks` is set, charges nothing. The result is the verdict.
     pub fn check(
         &mut self,
@@ -147,27 +170,29 @@ impl Caller {
         self.decide(question, key, cost, now, token, token_ttl)
     }
 
-    /// Settles the charge with this token to its actual cost. The result is the verdict on a request of cost 0.
+    /// Settles the charge with this token to its actual cost, or to what was charged if `cost` is negative. The result is the verdict on a request of cost 0.
     pub fn settle(&mut self, key: &str, token: String, cost: f64, now: f64) -> Result<String, JsValue> {
         self.decide(Question::Settle, key, cost, now, Some(token), 0.0)
     }
 
     /// Refunds what a request was charged.
     pub fn refund(&mut self, key: &str, cost: f64, charged_at: f64, now: f64) -> Result<String, JsValue> {
-        let (limit, key) = (Rc::clone(&self.limit), key_of(key));
+        let (limit, keys) = self.take(key);
         self.begin(async move {
+            let named = named(&limit.policy, &keys);
             let (charged_at, now) = (UnixMillis::new(whole(charged_at)), UnixMillis::new(whole(now)));
-            let refund = Refund::new(&limit.policy, &key, whole(cost), charged_at, now);
+            let refund = Refund::new(&limit.policy, &named[..], whole(cost), charged_at, now);
             limit.limiter.refund(refund).await.map_err(thrown)?;
             Ok(String::new())
         })
     }
 
-    /// Resets the counts of a key.
+    /// Resets the counts of the keys.
     pub fn reset(&mut self, key: &str) -> Result<String, JsValue> {
-        let (limit, key) = (Rc::clone(&self.limit), key_of(key));
+        let (limit, keys) = self.take(key);
         self.begin(async move {
-            limit.limiter.reset(&limit.policy, &key).await.map_err(thrown)?;
+            let named = named(&limit.policy, &keys);
+            limit.limiter.reset(&limit.policy, Keys::from(&named[..])).await.map_err(thrown)?;
             Ok(String::new())
         })
     }

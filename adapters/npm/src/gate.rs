@@ -7,6 +7,7 @@ use tidegate_core::{BodyFormat, ClientIpSource, DenyCache, Identity, Limiter as 
 use wasm_bindgen::prelude::*;
 
 use crate::call::{Caller, Wire};
+use crate::error::misplaced;
 use crate::options::Options;
 use crate::store::{self, Store};
 
@@ -34,8 +35,16 @@ impl Gate {
         let limiter = DenyCache::new(store::open(options, Rc::clone(&wire))?);
         let limiter = limiter.hold(options.hold()).capacity(options.capacity() as usize);
         let body_format = if options.problem() { BodyFormat::Problem } else { BodyFormat::Json };
-        let limit = Limit { policy: options.policy()?, limiter, body_format, wire };
+        let policy = options.policy()?;
+        limiter.capabilities().supports_policy(&policy).map_err(|error| misplaced("policy: ", error))?;
+        let limit = Limit { policy, limiter, body_format, wire };
         Ok(Self { source: options.source()?, limit: Rc::new(limit) })
+    }
+
+    /// The names of the policy's dimensions, separated by commas.
+    pub fn dimensions(&self) -> String {
+        let names: Vec<&str> = self.limit.policy.dimensions().iter().map(|dimension| dimension.name()).collect();
+        names.join(",")
     }
 
     /// The header fields that contain the client's address, separated by commas.
@@ -72,13 +81,14 @@ impl Gate {
         let algorithms = can.algorithms.join(r#"",""#);
         format!(
             concat!(
-                r#"{{"class":"{}","accuracy":"{}","algorithms":["{}"],"max_quotas":{},"costs":{},"charge_denied":{},"#,
+                r#"{{"class":"{}","accuracy":"{}","algorithms":["{}"],"max_quotas":{},"dimensions":"{}","costs":{},"charge_denied":{},"#,
                 r#""peek":{},"refund":{},"reset":{},"idempotency":{},"round_trips":{}}}"#,
             ),
             can.accuracy.name(),
             can.accuracy,
             algorithms,
             can.max_quotas,
+            can.dimensions.name(),
             can.costs,
             can.charge_denied,
             can.peek,

@@ -1,6 +1,7 @@
 //! The options. The TypeScript has checked their types and filled in the defaults.
 
-use tidegate_core::{ClientIpSource, Ipv6Prefix, Millis, Policy, Quota};
+use tidegate_core::algorithm::Concurrency;
+use tidegate_core::{ClientIpSource, Ipv6Prefix, Millis, Policy, Quota, Rule};
 use wasm_bindgen::prelude::*;
 
 use crate::error::misplaced;
@@ -15,6 +16,9 @@ extern "C" {
 
     #[wasm_bindgen(method, getter, js_name = chargeDenied)]
     fn charge_denied(this: &Options) -> bool;
+
+    #[wasm_bindgen(method, getter, js_name = groupBy)]
+    fn group_by(this: &Options) -> Option<String>;
 
     #[wasm_bindgen(method, getter)]
     fn quotas(this: &Options) -> Vec<QuotaOptions>;
@@ -51,16 +55,20 @@ extern "C" {
     fn name(this: &QuotaOptions) -> Option<String>;
 
     #[wasm_bindgen(method, getter)]
+    fn by(this: &QuotaOptions) -> Option<String>;
+
+    #[wasm_bindgen(method, getter)]
     fn algorithm(this: &QuotaOptions) -> u32;
 
-    /// The limit, or the capacity.
+    /// The limit, the capacity, or a penalty's cap.
     #[wasm_bindgen(method, getter)]
     fn amount(this: &QuotaOptions) -> f64;
 
-    /// The window, or the bucket's period.
+    /// The window, the bucket's period, the lifetime of a slot, or a penalty's base.
     #[wasm_bindgen(method, getter)]
     fn span(this: &QuotaOptions) -> f64;
 
+    /// The refill, a penalty's factor, or 1 if a concurrency limit returns the cost.
     #[wasm_bindgen(method, getter)]
     fn refill(this: &QuotaOptions) -> f64;
 }
@@ -72,8 +80,12 @@ impl Options {
             let place = |error| misplaced(&format!("policy.quotas[{}].", quotas.len()), error);
             quotas.push(options.quota().map_err(place)?);
         }
-        let policy = Policy::new(&self.name(), quotas).map_err(|error| misplaced("policy.", error))?;
-        Ok(policy.charge_denied(self.charge_denied()))
+        let place = |error| misplaced("policy.", error);
+        let policy = Policy::new(&self.name(), quotas).map_err(place)?.charge_denied(self.charge_denied());
+        match self.group_by() {
+            Some(dimension) => policy.group_by(&dimension).map_err(place),
+            None => Ok(policy),
+        }
     }
 
     pub(crate) fn source(&self) -> Result<ClientIpSource, JsValue> {
@@ -100,10 +112,16 @@ impl QuotaOptions {
             1 => Quota::sliding_window(amount, span),
             2 => Quota::sliding_log(amount, span),
             3 => Quota::token_bucket(amount, refill, span),
-            _ => Quota::leaky_bucket(amount, refill, span),
+            4 => Quota::leaky_bucket(amount, refill, span),
+            5 => Concurrency::new(amount, span).map(|rule| Rule::Concurrency(rule.returns_cost(refill == 1)).into()),
+            _ => Quota::penalty(span, refill, Millis::new(amount)),
         }?;
-        match self.name() {
-            Some(name) => quota.named(&name),
+        let quota = match self.name() {
+            Some(name) => quota.named(&name)?,
+            None => quota,
+        };
+        match self.by() {
+            Some(dimension) => quota.by(&dimension),
             None => Ok(quota),
         }
     }

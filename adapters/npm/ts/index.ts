@@ -9,7 +9,7 @@ import { upstash, type UpstashOptions } from "./options.js";
 export { type ErrorKind, TidegateError } from "./error.js";
 export { type CheckOptions, Limiter } from "./limiter.js";
 export type { ErrorEvent, Identity, Operation, Options, Platform, Policy, Quota, UpstashOptions } from "./options.js";
-export { type Charge, type QuotaStatus, Verdict } from "./verdict.js";
+export { type Charge, type Keys, type QuotaStatus, Verdict } from "./verdict.js";
 
 const engine = start(module, glue);
 

@@ -1,18 +1,24 @@
+import type { Caller } from "#upstash/glue";
 import { type Answer, Calls } from "./calls.js";
 import type { Engine } from "./engine.js";
 import { invalid, TidegateError } from "./error.js";
-import { whole } from "./fields.js";
+import { Fields, whole } from "./fields.js";
 import type { Identity, Operation, Options } from "./options.js";
 import type { Queue } from "./queue.js";
-import { type Charge, Verdict } from "./verdict.js";
+import { type Charge, type Keys, Verdict } from "./verdict.js";
 
 /** How long an estimate can be settled unless the check says otherwise: ten minutes. */
 const SETTLE_WITHIN_MS = 600_000;
+
+/** A settlement to what was charged, in place of a cost. */
+const WHAT_WAS_CHARGED = -1;
 
 /** How to decide on one request. A request with an invalid value is rejected: the verdict's response is a 400. */
 export interface CheckOptions {
   /** Count this key instead of the request's sender: any well-formed text, such as `tenant:42`. */
   key?: string;
+  /** The key of each dimension of the policy, as `{ user: "user:7", tenant: "tenant:42" }`. Quotas without `by` count by `key`. */
+  keys?: Keys;
   /** The client's address from the host's own API or socket, for the platforms `direct` and `fastly`. */
   peer?: string | undefined;
   /** The cost of the request, a whole number. Default: 1. */
@@ -40,6 +46,7 @@ type Ready = {
   onError: Options["onError"];
   failsOpen: boolean;
   rejectsUnidentified: boolean;
+  holdsSlots: boolean;
   platform: string;
   deadlineMs: number;
 };
@@ -51,6 +58,8 @@ export abstract class Limiter {
   readonly #calls: Calls;
   readonly #options: Ready;
   readonly #fields: string[];
+  /** The names of the policy's dimensions, in the order in which the WebAssembly gets their keys. */
+  readonly #dimensions: string[];
 
   protected constructor(engine: Engine, options: Ready, queue?: Queue) {
     this.#engine = engine;
@@ -61,6 +70,7 @@ export abstract class Limiter {
       throw TidegateError.from(thrown);
     }
     this.#calls = new Calls(this.#gate, (wanted, signal) => this.ask(wanted, signal), options.deadlineMs, queue);
+    this.#dimensions = this.#gate.dimensions().split(",");
     this.#fields = this.#gate.fields().split(",").filter(Boolean);
   }
 
@@ -98,21 +108,25 @@ export abstract class Limiter {
    * rejected or the store failed. Throws a `TidegateError`: `unknown_charge` if it is too late.
    */
   settle(verdict: Verdict, actual: { cost: number; now?: number }): Promise<Verdict> {
-    return this.#told("settle", async () => {
-      const { cost, now = Date.now() } = actual ?? {};
-      const { key, status, failedOpen, charge } = verdict;
-      const [units, instant] = [whole("cost", cost), whole("now", now)];
-      if (key === undefined || (status !== "allowed" && !failedOpen)) return verdict;
-      if (!charge) throw invalid("verdict", "its check had no estimate; write check(request, { estimate })");
-      try {
-        return new Verdict(await this.#calls.run(key, (caller) => caller.settle(key, charge.token, units, instant)), key, charge);
-      } catch (thrown) {
-        const error = TidegateError.from(thrown);
-        // A check that failed may have been charged or not.
-        if (failedOpen && error.kind === "unknown_charge") return verdict;
-        throw error;
-      }
-    });
+    return this.#settle("settle", verdict, () => whole("cost", actual?.cost), actual?.now);
+  }
+
+  /**
+   * Gives back the slots of a request that has ended, if its policy has a concurrency limit. What it was charged stays charged:
+   *
+   *     const verdict = await tidegate.check(request);
+   *     if (verdict.response) return verdict.response;
+   *     try {
+   *       return verdict.onto(await app(request));
+   *     } finally {
+   *       await tidegate.release(verdict);
+   *     }
+   *
+   * `settle` and `refund` give them back, too. A request that is never released holds its slots for their lifetime.
+   * Otherwise it is like `settle`: it throws `unknown_charge` if the lifetime is over.
+   */
+  release(verdict: Verdict, options?: { now?: number }): Promise<Verdict> {
+    return this.#settle("release", verdict, () => WHAT_WAS_CHARGED, options?.now);
   }
 
   /**
@@ -122,11 +136,11 @@ export abstract class Limiter {
    * A request that was charged under a token is settled to the rest, so it is refunded once, also if its verdict is `replayed`.
    */
   async refund(verdict: Verdict, { cost = verdict.charge?.cost ?? 1, now = Date.now() }: { cost?: number; now?: number } = {}): Promise<void> {
-    const { key, status, charge } = verdict;
-    if (key === undefined || status !== "allowed" || charge?.cost === 0) return;
+    const { key, keys = key, status, charge } = verdict;
+    if (keys === undefined || status !== "allowed" || charge?.cost === 0) return;
     await this.#told("refund", () => {
       const [units, instant] = [whole("cost", cost), whole("now", now)];
-      return this.#calls.run(key, (caller) =>
+      return this.#run(keys, (caller, key) =>
         charge
           ? caller.settle(key, charge.token, Math.max(charge.cost - units, 0), instant)
           : caller.refund(key, units, verdict.decidedAtMs, instant),
@@ -134,12 +148,14 @@ export abstract class Limiter {
     });
   }
 
-  /** Resets the counts of a key. The key of a request is `Verdict.key`. */
-  async reset(key: string): Promise<void> {
-    await this.#told("reset", () => {
-      const name = text("key", key);
-      return this.#calls.run(name, (caller) => caller.reset(name));
-    });
+  /** Resets the counts of a key, or of the key of each dimension. Those of a request are `Verdict.key` or `Verdict.keys`. */
+  async reset(keys: string | Keys): Promise<void> {
+    await this.#told("reset", () => this.#run(keys, (caller, key) => caller.reset(key)));
+  }
+
+  /** Whether the policy has a concurrency limit, so that each admitted request holds a slot until it is released. */
+  get holdsSlots(): boolean {
+    return this.#options.holdsSlots;
   }
 
   /** The key that a request counts against: a verified subject, an API key, the client's address, or `ip:unknown`. */
@@ -156,21 +172,78 @@ export abstract class Limiter {
   protected abstract ask(wanted: string, signal: AbortSignal | undefined): Promise<Answer>;
 
   async #decide(request: Request, options: CheckOptions | (() => CheckOptions), operation: "check" | "peek"): Promise<Verdict> {
-    let key: string | undefined;
+    let counted: string | Keys | undefined;
     let charge: Charge | undefined;
     try {
-      const { peer, cost, now, token, ttlMs, ...chosen } = read(options);
+      const { cost, now, token, ttlMs, ...chosen } = read(options, this.holdsSlots);
       if (token !== undefined) charge = { token, cost };
-      const counted = (key = chosen.key ?? (await this.#sender(request, peer)));
+      counted = await this.#counted(request, chosen);
       const peeks = operation === "peek";
-      const said = await this.#calls.run(counted, (caller) => caller.check(counted, cost, now, token, ttlMs, peeks));
-      return new Verdict(said, key, charge);
+      const said = await this.#run(counted, (caller, key) => caller.check(key, cost, now, token, ttlMs, peeks));
+      return new Verdict(said, counted, charge);
     } catch (thrown) {
       const error = TidegateError.from(thrown);
-      const verdict = new Verdict(this.#engine.undecided(error.kind, this.#options.failsOpen), key, charge, error);
+      const verdict = new Verdict(this.#engine.undecided(error.kind, this.#options.failsOpen), counted, charge, error);
       this.#tell(operation, error, verdict.failedOpen);
       return verdict;
     }
+  }
+
+  #settle(operation: "settle" | "release", verdict: Verdict, cost: () => number, now: unknown = Date.now()): Promise<Verdict> {
+    return this.#told(operation, async () => {
+      const [units, instant] = [cost(), whole("now", now)];
+      const { key, keys = key, status, failedOpen, charge } = verdict;
+      const holdsNothing = operation === "release" && (!charge || charge.cost === 0);
+      if (keys === undefined || (status !== "allowed" && !failedOpen) || holdsNothing) return verdict;
+      if (!charge) throw invalid("verdict", "its check had no estimate; write check(request, { estimate })");
+      try {
+        return new Verdict(await this.#run(keys, (caller, key) => caller.settle(key, charge.token, units, instant)), keys, charge);
+      } catch (thrown) {
+        const error = TidegateError.from(thrown);
+        // A check that failed may have been charged or not.
+        if (failedOpen && error.kind === "unknown_charge") return verdict;
+        throw error;
+      }
+    });
+  }
+
+  /** The keys of a request. Quotas without a dimension count by `key`, or by the sender. */
+  async #counted(request: Request, { key, keys, peer }: Pick<CheckOptions, "key" | "keys" | "peer">): Promise<string | Keys> {
+    const names = this.#dimensions;
+    if (keys === undefined && names.length === 1) return key ?? this.#sender(request, peer);
+    const given = { ...keys };
+    if (names.includes("") && !Object.hasOwn(given, "")) {
+      given[""] = key ?? (await this.#sender(request, peer));
+    } else if (key !== undefined) {
+      throw invalid("key", `no quota counts by it; write ${written(names)}`);
+    }
+    return given;
+  }
+
+  /** Runs a call with the key of each dimension. */
+  #run(keys: string | Keys, begins: (caller: Caller, key: string) => string): Promise<string> {
+    const others = this.#inOrder(keys);
+    const key = others.pop()!;
+    return this.#calls.run(key, (caller) => {
+      for (const other of others) caller.beside(other);
+      return begins(caller, key);
+    });
+  }
+
+  /** A key for each dimension of the policy, and none besides. */
+  #inOrder(keys: string | Keys): string[] {
+    const names = this.#dimensions;
+    if (typeof keys !== "object") {
+      const key = text("key", keys);
+      if (names.length > 1) throw invalid("keys", `missing; write ${written(names)}`);
+      return [key];
+    }
+    new Fields(keys, "keys", names);
+    return names.map((name) => {
+      const place = `keys.${name}`;
+      if (!Object.hasOwn(keys, name)) throw invalid(place, `missing; write ${written(names)}`);
+      return text(place, keys[name]);
+    });
   }
 
   /** Runs a call, and reports its error before it throws it. */
@@ -216,22 +289,39 @@ export abstract class Limiter {
 }
 
 /** Reads a check's options. Any error in them makes the request invalid. */
-function read(options: CheckOptions | (() => CheckOptions)) {
+function read(options: CheckOptions | (() => CheckOptions), holdsSlots: boolean) {
   try {
     const chosen = typeof options === "function" ? options() : options;
-    const { key, peer, now = Date.now() } = chosen;
-    return { key: key === undefined ? undefined : text("key", key), peer, now: whole("now", now), ...charged(chosen) };
+    const { key, keys, peer, now = Date.now() } = chosen;
+    return {
+      ...(key === undefined ? {} : { key: text("key", key) }),
+      ...(keys === undefined ? {} : { keys: own(keys) }),
+      peer,
+      now: whole("now", now),
+      ...charged(chosen, holdsSlots),
+    };
   } catch (cause) {
     throw cause instanceof TidegateError ? cause : invalid("options", "reading them threw", { cause });
   }
 }
 
+/** A copy of an object's own fields. What it inherits is not the caller's. */
+function own(keys: unknown): Keys {
+  if (typeof keys !== "object" || keys === null) throw invalid("keys", `not an object; write ${written(["user", "tenant"])}`);
+  return Object.fromEntries(Object.entries(keys));
+}
+
+/** Keys of these dimensions, as a caller would write them. */
+function written(names: readonly string[]): string {
+  return `keys: { ${names.map((name) => name || '""').join(", ")} }`;
+}
+
 /** The cost of a request, and the token of its charge. */
-function charged({ cost, estimate, settleWithinMs = SETTLE_WITHIN_MS, idempotency }: CheckOptions) {
+function charged({ cost, estimate, settleWithinMs = SETTLE_WITHIN_MS, idempotency }: CheckOptions, holdsSlots: boolean) {
   if (estimate === undefined) {
     return {
       cost: whole("cost", cost === undefined ? 1 : cost),
-      token: idempotency && text("idempotency.token", idempotency.token),
+      token: idempotency ? text("idempotency.token", idempotency.token) : holdsSlots ? crypto.randomUUID() : undefined,
       ttlMs: idempotency ? whole("idempotency.ttlMs", idempotency.ttlMs) : 0,
     };
   }

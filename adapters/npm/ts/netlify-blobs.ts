@@ -9,7 +9,7 @@ import { Queue } from "./queue.js";
 export { type ErrorKind, TidegateError } from "./error.js";
 export { type CheckOptions, Limiter } from "./limiter.js";
 export type { BlobsOptions, ErrorEvent, Identity, Operation, Options, Platform, Policy, Quota } from "./options.js";
-export { type Charge, type QuotaStatus, Verdict } from "./verdict.js";
+export { type Charge, type Keys, type QuotaStatus, Verdict } from "./verdict.js";
 
 const engine = start(module, glue);
 

@@ -1,10 +1,17 @@
 import { type ErrorKind, invalid } from "./error.js";
 import { Fields } from "./fields.js";
 
-/** A limit: an algorithm with its numbers, and the name that response fields show. */
-export type Quota = { name?: string } & (
+/**
+ * A limit: an algorithm with its numbers, the name that response fields show, and `by`, the dimension by whose key it counts.
+ * A quota without `by` counts by the request's sender.
+ */
+export type Quota = { name?: string; by?: string } & (
   | { algorithm: "fixed_window" | "sliding_window" | "sliding_log"; limit: number; window_ms: number }
   | { algorithm: "token_bucket" | "leaky_bucket"; capacity: number; refill: number; per_ms: number }
+  /** The most requests in flight. Each holds a slot until it is released, or its lifetime is over. */
+  | { algorithm: "concurrency"; limit: number; lifetime_ms: number; returns_cost?: boolean }
+  /** Blocks a key that another quota has denied: first for the base, then `factor` times longer each time, up to the cap. */
+  | { algorithm: "penalty"; base_ms: number; factor: number; cap_ms: number }
 );
 
 /** One to eight quotas that are decided in one step. If one denies a request, none is charged. */
@@ -13,6 +20,8 @@ export interface Policy {
   quotas: Quota[];
   /** Whether denied requests are charged, too, so that a client which keeps retrying stays denied. Default: false. */
   charge_denied?: boolean;
+  /** The dimension whose key selects where the others are counted, for stores that keep each policy in one place. */
+  group_by?: string;
 }
 
 /** The platform in front of the app. It determines where the client's address comes from. */
@@ -27,7 +36,7 @@ export interface Identity {
 }
 
 /** A method of the limiter. */
-export type Operation = "check" | "peek" | "settle" | "refund" | "reset" | "identify";
+export type Operation = "check" | "peek" | "settle" | "release" | "refund" | "reset" | "identify";
 
 /** A failure, as `onError` gets it. It contains neither tokens nor keys. */
 export interface ErrorEvent {
@@ -88,8 +97,11 @@ export interface BlobsOptions extends Options {
   consistency?: "strong" | "eventual";
 }
 
-const WINDOWS = ["fixed_window", "sliding_window", "sliding_log"] as const;
-const ALGORITHMS = [...WINDOWS, "token_bucket", "leaky_bucket"] as const;
+const ALGORITHMS = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency", "penalty"] as const;
+const [WINDOW, BUCKET] = [["limit", "window_ms"], ["capacity", "per_ms", "refill"]] as const;
+/** The numbers of each algorithm, in the order in which the WebAssembly gets them. */
+const NUMBERS = [WINDOW, WINDOW, WINDOW, BUCKET, BUCKET, ["limit", "lifetime_ms"], ["cap_ms", "base_ms", "factor"]] as const;
+const RETURNS_COST = "returns_cost";
 const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"] as const;
 const COMMON = [
   ...["policy", "platform", "failMode", "identify", "onIdentifyError", "onError"],
@@ -142,30 +154,36 @@ function common(fields: Fields, deadlineMs: number) {
 }
 
 function policy(value: unknown) {
-  const fields = new Fields(value, "policy", ["name", "quotas", "charge_denied"]);
+  const fields = new Fields(value, "policy", ["name", "quotas", "charge_denied", "group_by"]);
   const right = `[{ algorithm: "token_bucket", capacity: 20, refill: 10, per_ms: 1000 }]`;
   const quotas = fields.need("quotas", fields.get("quotas"), right);
   if (!Array.isArray(quotas)) throw invalid("policy.quotas", `not an array; write ${right}`);
+  const checked = quotas.map((value, place) => quota(value, `policy.quotas[${place}]`));
   return {
     name: fields.need("name", fields.text("name", NAME), NAME),
     chargeDenied: fields.flag("charge_denied") ?? false,
-    quotas: quotas.map((value, place) => quota(value, `policy.quotas[${place}]`)),
+    groupBy: fields.text("group_by", NAME),
+    quotas: checked,
+    holdsSlots: checked.some(({ isConcurrency }) => isConcurrency),
   };
 }
 
 function quota(value: unknown, path: string) {
-  const [window, bucket] = [["limit", "window_ms"], ["capacity", "refill", "per_ms"]];
-  let fields = new Fields(value, path, ["algorithm", "name", ...window, ...bucket]);
-  const algorithm = fields.need("algorithm", fields.choice("algorithm", ALGORITHMS), ALGORITHMS.join(" or "));
-  const isWindow = (WINDOWS as readonly string[]).includes(algorithm);
-  fields = new Fields(value, path, ["algorithm", "name", ...(isWindow ? window : bucket)]);
+  const common = ["algorithm", "name", "by"];
+  let fields = new Fields(value, path, [...common, ...new Set(NUMBERS.flat()), RETURNS_COST]);
+  const algorithm = ALGORITHMS.indexOf(fields.need("algorithm", fields.choice("algorithm", ALGORITHMS), ALGORITHMS.join(" or ")));
+  const isConcurrency = ALGORITHMS[algorithm] === "concurrency";
+  const [amount, span, refill] = NUMBERS[algorithm]!;
+  fields = new Fields(value, path, [...common, ...NUMBERS[algorithm]!, ...(isConcurrency ? [RETURNS_COST] : [])]);
   const number = (name: string) => fields.need(name, fields.whole(name), "a whole number");
   return {
-    algorithm: ALGORITHMS.indexOf(algorithm),
+    algorithm,
+    isConcurrency,
     name: fields.text("name", NAME),
-    amount: number(isWindow ? "limit" : "capacity"),
-    span: number(isWindow ? "window_ms" : "per_ms"),
-    refill: isWindow ? 0 : number("refill"),
+    by: fields.text("by", NAME),
+    amount: number(amount),
+    span: number(span),
+    refill: refill ? number(refill) : Number(isConcurrency && (fields.flag(RETURNS_COST) ?? false)),
   };
 }
 

@@ -5,11 +5,14 @@ export interface QuotaStatus {
   name: string;
   /** The most requests of cost 1 that can be admitted at once. */
   limit: number;
-  /** How many more requests of cost 1 would be admitted now. */
+  /** How many more requests of cost 1 would be admitted now. Null for a penalty that does not block. */
   remaining: number | null;
-  /** How long until the quota is unused again, if nothing else arrives. */
+  /** How long until the quota is unused again, if nothing else arrives. Null for a concurrency limit. */
   resetAfterMs: number | null;
 }
+
+/** The key of each dimension, by the name in the quotas' `by`. A quota without `by` has the name `""`. */
+export type Keys = Readonly<Record<string, string>>;
 
 /** A charge that can be settled, and is refunded once. */
 export interface Charge {
@@ -30,20 +33,23 @@ export class Verdict {
   readonly allowed: boolean;
   /** `undecided` means that the limiter failed or the request was invalid: see `error`. */
   readonly status: "allowed" | "denied" | "never_admissible" | "undecided";
-  /** The key that the request counted against. Undefined if the request failed before its key was known. */
+  /** The key that the request counted against. Undefined if it counted by `keys`, or failed before its key was known. */
   readonly key: string | undefined;
-  /** The charge to settle, if the check had an estimate or an idempotency token. */
+  /** The keys that the request counted against, if its policy has several dimensions or its check had `keys`. */
+  readonly keys: Keys | undefined;
+  /** The charge to settle or release, if the check had an estimate or a token, or the policy has a concurrency limit. */
   readonly charge: Charge | undefined;
   /** Why the request was not decided on. */
   readonly error: TidegateError | undefined;
 
-  constructor(text: string, key: string | undefined, charge?: Charge, error?: TidegateError) {
+  constructor(text: string, counted: string | Keys | undefined, charge?: Charge, error?: TidegateError) {
     const first = text.slice(0, text.indexOf("\n"));
     const space = first.indexOf(" ");
     this.allowed = space < 0;
     this.status = (this.allowed ? first : first.slice(0, space)) as Verdict["status"];
     this.#text = text;
-    this.key = key;
+    this.key = typeof counted === "string" ? counted : undefined;
+    this.keys = typeof counted === "string" ? undefined : counted;
     this.charge = charge;
     this.error = error;
   }
@@ -63,7 +69,10 @@ export class Verdict {
     return Number(this.#fact(0));
   }
 
-  /** How long until the same request is admitted, if nothing else arrives. Null if it was admitted or never can be. */
+  /**
+   * How long until the same request is admitted, if nothing else arrives. Null if it was admitted or never can be, and if a
+   * concurrency limit denies it, because nobody knows when a request ends.
+   */
   get retryAfterMs(): number | null {
     return told(this.#fact(1));
   }
@@ -88,7 +97,7 @@ export class Verdict {
     return this.#fact(5) === "1";
   }
 
-  /** Each quota's count after the decision, in the policy's order. Empty if there was no decision. */
+  /** Each quota's count after the decision, those of one dimension side by side. Empty if there was no decision. */
   get quotas(): readonly QuotaStatus[] {
     const quotas: QuotaStatus[] = [];
     for (let at = 6, name; (name = this.#fact(at)) !== undefined; at += 4) {
@@ -127,8 +136,8 @@ export class Verdict {
 
   /** The verdict as plain data for a log, without the response. */
   toJSON(): Record<string, unknown> {
-    const { allowed, status, key, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, quotas, error } = this;
-    return { allowed, status, key, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, quotas, error: error?.message };
+    const { allowed, status, key, keys, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, quotas, error } = this;
+    return { allowed, status, key, keys, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, quotas, error: error?.message };
   }
 
   #fact(place: number): string | undefined {

@@ -8,12 +8,14 @@ declare module "#*/module" {
 declare module "#*/glue" {
   export class Gate {
     constructor(options: object);
+    dimensions(): string;
     fields(): string;
     key(first?: string, second?: string, peer?: string, subject?: string, apiKey?: string): string;
     caller(): Caller;
     capabilities(): string;
   }
   export class Caller {
+    beside(key: string): void;
     check(key: string, cost: number, now: number, token: string | undefined, tokenTtl: number, peeks: boolean): string;
     refund(key: string, cost: number, chargedAt: number, now: number): string;
     settle(key: string, token: string, cost: number, now: number): string;

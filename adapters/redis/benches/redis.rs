@@ -26,14 +26,19 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    // `-- latency throughput ceiling` selects what to run.
+    // `-- latency throughput dimensions ceiling` selects what to run.
     let named = |name: &str| {
         let mut names = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).peekable();
         names.peek().is_none() || names.any(|argument| argument == name)
     };
     println!("{:<58} {:>12} {:>12} {:>8}  target", "", "ours", "theirs", "ratio");
     let server = Server::start();
-    for (name, measure) in [("latency", latency as fn(&Server)), ("throughput", throughput), ("ceiling", ceiling)] {
+    for (name, measure) in [
+        ("latency", latency as fn(&Server)),
+        ("throughput", throughput),
+        ("dimensions", dimensions),
+        ("ceiling", ceiling),
+    ] {
         if named(name) {
             measure(&server);
         }
@@ -47,6 +52,12 @@ fn row(what: &str, ours: &str, theirs: &str, ratio: f64, target: &str) {
 fn policy() -> Policy {
     let quota = Quota::token_bucket(1_000_000_000, 1_000_000, Millis::from_secs(1)).unwrap();
     Policy::new("bench", [quota]).unwrap()
+}
+
+/// The same bucket for a user, a tenant and all requests together, in one decision.
+fn of_three_dimensions() -> Policy {
+    let quota = |name| Quota::token_bucket(1_000_000_000, 1_000_000, Millis::from_secs(1)).unwrap().by(name).unwrap();
+    Policy::new("bench3", [quota("user"), quota("tenant"), quota("all")]).unwrap()
 }
 
 fn now() -> UnixMillis {
@@ -161,8 +172,8 @@ fn throughput(server: &Server) {
     }
     let (mut current, mut multi, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        current.push(decisions_per_second(server, current_thread()));
-        multi.push(decisions_per_second(server, multi_thread()));
+        current.push(decisions_per_second(server, current_thread(), policy()));
+        multi.push(decisions_per_second(server, multi_thread(), policy()));
         theirs.push(peer_decisions_per_second(server, &peer));
     }
     let theirs = median(&mut theirs);
@@ -177,9 +188,26 @@ fn throughput(server: &Server) {
     }
 }
 
-fn decisions_per_second(server: &Server, runtime: Runtime) -> f64 {
+/// A decision over three keys by a decision over one.
+fn dimensions(server: &Server) {
+    let (mut one, mut three) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        one.push(decisions_per_second(server, multi_thread(), policy()));
+        three.push(decisions_per_second(server, multi_thread(), of_three_dimensions()));
+    }
+    let (one, three) = (median(&mut one), median(&mut three));
+    row(
+        &format!("{IN_FLIGHT} in flight, three keys by one key, cost of a decision"),
+        &format!("{three:.0}/s"),
+        &format!("{one:.0}/s"),
+        one / three,
+        "<= 1.35",
+    );
+}
+
+fn decisions_per_second(server: &Server, runtime: Runtime, policy: Policy) -> f64 {
     let limiter = Arc::new(server.limiter());
-    let policy = Arc::new(policy());
+    let policy = Arc::new(policy);
     let run = async |duration: Duration| {
         let began = Instant::now();
         let workers: Vec<_> = (0..IN_FLIGHT)
@@ -198,10 +226,12 @@ fn decisions_per_second(server: &Server, runtime: Runtime) -> f64 {
 }
 
 async fn decide(limiter: Arc<RedisLimiter>, policy: Arc<Policy>, place: usize, until: Instant) -> u32 {
-    let key = Key::new(format!("user-{place}"));
+    let [user, tenant, all] =
+        [format!("user-{place}"), format!("tenant-{}", place % 5), "all".to_owned()].map(Key::new);
+    let keys = [("", &user), ("user", &user), ("tenant", &tenant), ("all", &all)];
     let mut decisions = 0;
     while Instant::now() < until {
-        assert!(limiter.check(Check::new(&policy, &key, now())).await.unwrap().is_allowed());
+        assert!(limiter.check(Check::new(&policy, &keys, now())).await.unwrap().is_allowed());
         decisions += 1;
     }
     decisions

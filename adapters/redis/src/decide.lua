@@ -74,15 +74,16 @@ end
 cost = cost + 0
 local stored = redis.call('GET', KEYS[1])
 
--- Several states are decided on as one text. A row that does not exist yet counts as unused.
-local all
+-- Several states are decided on as one text. A row that does not exist yet counts as unused. `kept` says which rows exist, or
+-- are used after the step.
+local all, kept
 if rows > 1 then
   local unused = { tb = '1 0 0;', lb = '1 0 0;', fw = '1 0 0;', sw = '1 0 0 0;', sl = '1;', cc = '1;', pn = '1 0 0;' }
   local any, quota = stored, 5
-  all = {}
+  all, kept = {}, {}
   for row = 1, rows do
     local text, count = row == 1 and stored or row > 1 and redis.call('GET', KEYS[row]), string.sub(counts, row, row) + 0
-    any = any or text
+    any, kept[row] = any or text, text
     if not text then
       text = ''
       for i = quota, quota + 4 * count - 1, 4 do
@@ -321,20 +322,21 @@ for pass = 1, 2 do
         if sum + cost > limit then
           fits = false
         end
+        local added = cost
         if overdraw then
-          limit, cost = MAX_LOG, math.min(cost, MAX_LOG - sum)
+          limit, added = MAX_LOG, math.min(cost, MAX_LOG - sum)
         end
-        if cost == 0 then
+        if added == 0 then
           oldest = 1
         else
           if count > 0 and ats[count] == instant then
-            units[count] = units[count] + cost
+            units[count] = units[count] + added
           else
             count = count + 1
-            ats[count], units[count] = instant, cost
+            ats[count], units[count] = instant, added
           end
           -- Only a charged denial exceeds the limit. It replaces the oldest entries.
-          local excess = sum + cost - math.max(limit, sum)
+          local excess = sum + added - math.max(limit, sum)
           while excess > 0 and oldest <= count do
             local part = math.min(units[oldest], excess)
             units[oldest], excess = units[oldest] - part, excess - part
@@ -485,6 +487,9 @@ for pass = 1, 2 do
     end
     if unused_after > 0 then
       used_at_all = true
+      if kept then
+        kept[row] = true
+      end
       if unused_after > life then
         life = unused_after
       end
@@ -535,7 +540,7 @@ if write and (stored or used_at_all) then
         ends = string.find(after, ';', ends, true) + 1
       end
       local text = string.sub(after, start, ends - 1)
-      if text ~= all[row] then
+      if kept[row] and text ~= all[row] then
         redis.call('SET', KEYS[row], text, 'PX', px)
       end
       start = ends

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use support::{MIN_TTL, NOW, Server, bucket, one_of_each};
-use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis};
+use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis, Policy, Quota};
 use tidegate_redis::{Config, Redis, RedisLimiter};
 
 fn cli(port: u16, arguments: &[&str]) -> String {
@@ -117,4 +117,36 @@ async fn a_dead_cluster_is_unavailable_without_a_wait() {
     let error = limiter.check(Check::new(&bucket(1), &support::key(), NOW)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+}
+
+/// All rows of a group are in one slot, so one script decides on them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn users_of_a_tenant_share_its_limit_on_a_cluster() {
+    let nodes = cluster();
+    let limiters: Vec<_> = (0..3).map(|_| Arc::new(limiter(&nodes))).collect();
+    let quota = |limit, dimension| Quota::fixed_window(limit, Millis::from_secs(60)).unwrap().by(dimension).unwrap();
+    let policy = Policy::new("api", [quota(10, "user"), quota(25, "tenant")]).unwrap();
+    let (user, tenant) = (Key::new("user:1"), Key::new("tenant:1"));
+    let keys = [("user", &user), ("tenant", &tenant)];
+    let ungrouped = limiters[0].check(Check::new(&policy, &keys, NOW)).await.unwrap_err();
+    assert_eq!(ungrouped.kind(), ErrorKind::Unsupported);
+    assert!(ungrouped.to_string().contains("write group_by"), "{ungrouped}");
+
+    let policy = Arc::new(policy.group_by("tenant").unwrap());
+    let tasks: Vec<_> = (0..400)
+        .map(|place| {
+            let (limiter, policy) = (Arc::clone(&limiters[place % 3]), Arc::clone(&policy));
+            tokio::spawn(async move {
+                let user = Key::new(format!("user:{}", place % 40));
+                let tenant = Key::new(format!("tenant:{}", place % 2));
+                let keys = [("user", &user), ("tenant", &tenant)];
+                u64::from(limiter.check(Check::new(&policy, &keys, NOW)).await.unwrap().is_allowed())
+            })
+        })
+        .collect();
+    let mut admitted = 0;
+    for task in tasks {
+        admitted += task.await.unwrap();
+    }
+    assert_eq!(admitted, 50);
 }

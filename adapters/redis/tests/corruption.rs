@@ -5,7 +5,7 @@
 mod support;
 
 use support::{NOW, Server, key};
-use tidegate_core::{Check, ErrorKind, Limiter, Millis, Policy, Quota, Refund};
+use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis, Policy, Quota, Refund};
 
 #[tokio::test]
 async fn a_foreign_value_is_corrupt_and_left_unchanged() {
@@ -59,7 +59,7 @@ async fn a_foreign_value_is_corrupt_and_left_unchanged() {
         ("sw1 2000 1 2", "sw1 2000 2251799813686 2"),
         ("5:1", "9:1"),
         ("5:1", "5:0"),
-        ("5:1", "5:999"),
+        ("5:1", "5:4294967295"),
         ("5:1 9:2", "9:2 5:1"),
         ("5:1", "5"),
         ("lb1 0 8;", "lb1 0 8; "),
@@ -105,4 +105,59 @@ async fn a_foreign_value_is_corrupt_and_left_unchanged() {
         redis::cmd("SET").arg(&keys[0]).arg(stored).exec(&mut connection).unwrap();
         assert_eq!(limiter.check(once).await.unwrap_err().kind(), ErrorKind::Corrupt, "{stored}");
     }
+}
+
+#[tokio::test]
+async fn a_foreign_value_among_several_rows_is_corrupt_and_left_unchanged() {
+    let server = Server::start();
+    let mut connection = server.connection();
+    let (limiter, second) = (server.limiter(), Millis::from_secs(1));
+    let quotas = [
+        Quota::concurrency(3, second).unwrap().by("user").unwrap(),
+        Quota::fixed_window(10, second).unwrap().by("user").unwrap(),
+        Quota::penalty(second, 2, Millis::from_secs(8)).unwrap().by("user").unwrap(),
+        Quota::token_bucket(10, 1, second).unwrap().by("tenant").unwrap(),
+    ];
+    let policy = Policy::new("api", quotas).unwrap().group_by("tenant").unwrap();
+    let (user, tenant) = (Key::new("user:1"), Key::new("tenant:1"));
+    let keys = [("user", &user), ("tenant", &tenant)];
+    let rows =
+        ["{tg1:api@tenant:tb1000:tenant:1}|api@user:cc1000.fw1000.pn1000:user:1", "{tg1:api@tenant:tb1000:tenant:1}"];
+    let good = ["cc1 00000000000000aa:5:1 00000000000000ab:5:2;fw1 1000 3;pn1 2 7;", "tb1 3000 7;"];
+    let far = (1_u64 << 48) - 16_656;
+    let (late_slot, late_block) = (format!("aa:{far}:1"), format!("pn1 2 {far}"));
+    let garbled = [
+        (0, "cc1", "cc2"),
+        (0, "aa:5:1", "aa:9:1"),
+        (0, "aa:5:1", &late_slot),
+        (0, "aa:5:1", "aa:5"),
+        (0, "aa:5:1", "aa:5:2251799813685249"),
+        (0, "00000000000000aa", "xx"),
+        (0, "pn1 2", "pn1 65"),
+        (0, "pn1 2 7", &late_block),
+        (0, "pn1 2 7;", ""),
+        (0, "pn1 2 7;", "pn1 2 7;tb1 3000 7;"),
+        (1, "tb1 3000 7;", ""),
+        (1, "tb1 3000 7;", "tb1 3000 7;tb1 3000 7;"),
+        (1, "tb1", "fw1"),
+    ];
+    let check = Check::new(&policy, &keys, NOW).idempotent("t", second);
+    for (row, from, to) in garbled {
+        let mut stored = good.map(str::to_owned);
+        stored[row] = stored[row].replacen(from, to, 1);
+        for (name, text) in rows.iter().zip(&stored) {
+            redis::cmd("SET").arg(name).arg(text).exec(&mut connection).unwrap();
+        }
+        assert_eq!(limiter.check(check).await.unwrap_err().kind(), ErrorKind::Corrupt, "{stored:?}");
+        assert_eq!(limiter.peek(check).await.unwrap_err().kind(), ErrorKind::Corrupt, "{stored:?}");
+        let after: Vec<String> = redis::cmd("MGET").arg(&rows).query(&mut connection).unwrap();
+        assert_eq!(after, stored);
+    }
+    for (name, text) in rows.iter().zip(&good) {
+        redis::cmd("SET").arg(name).arg(text).exec(&mut connection).unwrap();
+    }
+    assert!(limiter.check(check).await.unwrap().is_allowed());
+    limiter.reset(&policy, (&keys).into()).await.unwrap();
+    let left: Vec<Option<String>> = redis::cmd("MGET").arg(&rows).query(&mut connection).unwrap();
+    assert_eq!(left, [None, None]);
 }

@@ -1,10 +1,12 @@
-//! Estimates of unknown costs, and their settlement.
+//! Estimates of unknown costs and their settlement, and the slots of concurrency limits.
 
-use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fmt, mem};
 
 use http::request::Parts;
 use tidegate_core::{BoxFuture, Decision, Error, ErrorKind, Key, Limiter, Settle};
+use tokio::runtime::Handle;
 
 use crate::layer::Rules;
 
@@ -40,16 +42,40 @@ use crate::layer::Rules;
 ///
 /// A server drops the service's future if the client disconnects, and with it a settlement that comes later. To settle in
 /// any case, move the charge into a task of its own. A clone settles the same charge.
+///
+/// If the policy has a [concurrency limit](tidegate_core::algorithm::Concurrency), the request holds its slot until it is settled,
+/// or until its response has been sent and every clone of its charge is dropped.
 #[derive(Clone)]
-pub struct Charge {
+pub struct Charge(Arc<Held>);
+
+/// What a request was charged. If the policy has slots and the charge was not settled, dropping this gives them back.
+struct Held {
     rules: Arc<dyn Settles>,
     key: Key,
     token: String,
+    /// Whether the request may hold a slot.
+    holds: AtomicBool,
+    /// Whether the store has answered that the request is charged.
+    is_certain: AtomicBool,
+    /// A task of this runtime gives the slot back. `None` outside of a runtime: the slot is then free after its lifetime.
+    runtime: Option<Handle>,
 }
 
 impl Charge {
+    /// Of a request that is about to be checked: from then on, it may hold a slot.
     pub(crate) fn new<L: Limiter + 'static>(rules: Arc<Rules<L>>, key: Key, token: String) -> Self {
-        Self { rules, key, token }
+        let holds = AtomicBool::new(rules.policy.has_slots());
+        let runtime = Handle::try_current().ok();
+        Self(Arc::new(Held { rules, key, token, holds, is_certain: AtomicBool::new(false), runtime }))
+    }
+
+    /// Learns the answer to the check.
+    pub(crate) fn answered(&self, decided: &Result<Decision, Error>) {
+        let Ok(decision) = decided else { return };
+        self.0.is_certain.store(true, Ordering::Relaxed);
+        if !decision.is_allowed() {
+            self.0.holds.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Corrects the charge to the `actual` cost, as [`Limiter::settle`] does: returns what the request cost less than
@@ -64,7 +90,13 @@ impl Charge {
     /// [too late](crate::RateLimitLayer::settle_within), or if the store failed and the request was not charged. The layer
     /// has logged the error.
     pub async fn settle(&self, actual: u64) -> Result<Decision, Error> {
-        self.rules.settle(&self.key, &self.token, actual).await
+        let Held { rules, key, token, holds, .. } = &*self.0;
+        let settled = rules.settle(key, token, Some(actual)).await;
+        match &settled {
+            Ok(_) => holds.store(false, Ordering::Relaxed),
+            Err(error) => rules.failed(error.kind(), "unsettled"),
+        }
+        settled
     }
 }
 
@@ -74,21 +106,50 @@ impl fmt::Debug for Charge {
     }
 }
 
+impl Drop for Held {
+    fn drop(&mut self) {
+        let (true, Some(runtime)) = (*self.holds.get_mut(), &self.runtime) else { return };
+        let (rules, key, token) = (Arc::clone(&self.rules), self.key.clone(), mem::take(&mut self.token));
+        let is_certain = *self.is_certain.get_mut();
+        runtime.spawn(async move {
+            let Err(error) = rules.settle(&key, &token, None).await else { return };
+            // If the check has failed, there may be no charge.
+            if is_certain || error.kind() != ErrorKind::UnknownCharge {
+                rules.failed(error.kind(), "unreleased");
+            }
+        });
+    }
+}
+
 /// [`Rules`] of any limiter.
 trait Settles: Send + Sync {
-    fn settle<'a>(&'a self, key: &'a Key, token: &'a str, actual: u64) -> BoxFuture<'a, Result<Decision, Error>>;
+    /// Settles a charge to its actual cost, or to what was charged.
+    fn settle<'a>(
+        &'a self,
+        key: &'a Key,
+        token: &'a str,
+        actual: Option<u64>,
+    ) -> BoxFuture<'a, Result<Decision, Error>>;
+
+    fn failed(&self, kind: ErrorKind, outcome: &'static str);
 }
 
 impl<L: Limiter> Settles for Rules<L> {
-    fn settle<'a>(&'a self, key: &'a Key, token: &'a str, actual: u64) -> BoxFuture<'a, Result<Decision, Error>> {
-        Box::pin(async move {
-            let settle = Settle::new(&self.policy, key, token, actual, (self.clock)());
-            let settled = self.limiter.settle(settle).await;
-            if let Err(error) = &settled {
-                self.warn(error.kind(), "unsettled");
-            }
-            settled
-        })
+    fn settle<'a>(
+        &'a self,
+        key: &'a Key,
+        token: &'a str,
+        actual: Option<u64>,
+    ) -> BoxFuture<'a, Result<Decision, Error>> {
+        let (policy, now) = (&self.policy, (self.clock)());
+        Box::pin(self.limiter.settle(match actual {
+            Some(cost) => Settle::new(policy, key, token, cost, now),
+            None => Settle::release(policy, key, token, now),
+        }))
+    }
+
+    fn failed(&self, kind: ErrorKind, outcome: &'static str) {
+        self.warn(kind, outcome);
     }
 }
 
@@ -121,7 +182,7 @@ impl fmt::Debug for Estimate {
 
 /// A token that no other charge has. Each is random on its own: a counter with a random start would repeat in processes that
 /// are resumed from one snapshot, and a request with a repeated token is not charged.
-fn token() -> Result<String, Error> {
+pub(crate) fn token() -> Result<String, Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         let message = "the system has no random numbers for the token of a charge; nothing was charged";

@@ -47,7 +47,8 @@ impl<L: Limiter> RateLimitLayer<L> {
     /// # Errors
     /// - [`Unsupported`](tidegate_core::ErrorKind::Unsupported) if the limiter lacks a feature that the policy needs.
     /// - [`Invalid`](tidegate_core::ErrorKind::Invalid) if `key_extractor` needs the connection's address and has no
-    ///   [`peer`](KeyExtractor::peer): all clients would share one key.
+    ///   [`peer`](KeyExtractor::peer): all clients would share one key. Also if the policy has several
+    ///   [dimensions](Policy#dimensions): `key_extractor` finds one key for each request.
     pub fn new(
         limiter: Arc<L>,
         policy: Policy,
@@ -55,7 +56,8 @@ impl<L: Limiter> RateLimitLayer<L> {
         fail_mode: FailMode,
     ) -> Result<Self, Error> {
         key_extractor.validate()?;
-        limiter.capabilities().supports(&Check::new(&policy, &Key::missing_ip(), UnixMillis::new(0)))?;
+        limiter.capabilities().supports_policy(&policy)?;
+        has_one_dimension(&policy)?;
         Ok(Self(Arc::new(Rules {
             limiter,
             policy,
@@ -144,6 +146,19 @@ impl<L> Clone for Rules<L> {
             settle_within: self.settle_within,
         }
     }
+}
+
+fn has_one_dimension(policy: &Policy) -> Result<(), Error> {
+    if policy.dimensions().len() == 1 {
+        return Ok(());
+    }
+    let names: Vec<_> = policy.dimensions().iter().map(|dimension| format!("{:?}", dimension.name())).collect();
+    let message = format!(
+        "policy: it has several dimensions ({}), and a key extractor finds one key for each request; write a layer with a \
+         policy for each dimension, or call Limiter::check in the handler with a key for each",
+        names.join(", ")
+    );
+    Err(Error::new(ErrorKind::Invalid, message))
 }
 
 fn system_clock() -> UnixMillis {

@@ -27,7 +27,7 @@
 //!
 //! The layer emits one [`tracing`] event at level `WARN` with the target `tidegate` for each failed check. Its fields are
 //! `policy`, `kind` ([`ErrorKind::name`](tidegate_core::ErrorKind::name)) and `outcome` (`admitted` or `rejected`; for a
-//! failed [`Charge::settle`] it is `unsettled`). It contains no key, address or error message; those are in the
+//! failed [`Charge::settle`] it is `unsettled`, for a slot that was not given back `unreleased`). It contains no key, address or error message; those are in the
 //! [`Verdict`]. The layer does not limit the rate of events: use a subscriber that filters or samples them.
 //!
 //! # Unknown costs
@@ -35,16 +35,23 @@
 //! [`RateLimitLayer::estimate`] charges each request an estimate, and the service settles its [`Charge`] to the actual
 //! cost.
 //!
+//! # Concurrency limits
+//! If the policy has a [concurrency limit](tidegate_core::algorithm::Concurrency), a request holds its slot until the body of its
+//! response has ended or is dropped. That includes a service that panics and a client that disconnects. A task of the tokio
+//! runtime gives the slot back. It is not awaited, so the next request may come before it.
+//!
 //! # Delays
 //! A leaky bucket admits a request and states how long to delay it. The layer waits that long before it calls the inner
 //! service. At most as many requests wait per key as the bucket's capacity.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod body;
 mod charge;
 mod key_extractor;
 mod layer;
 mod service;
 
+pub use body::ResponseBody;
 pub use charge::Charge;
 pub use key_extractor::{ApiKey, KeyExtractor, Subject};
 pub use layer::{FailMode, RateLimitLayer};

@@ -12,8 +12,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tidegate_core::{Check, Decision, Error, ErrorKind, Limiter, Millis, Rejection, ResponseFields};
 use tower_service::Service;
 
+use crate::charge::token;
 use crate::layer::Rules;
-use crate::{Charge, FailMode};
+use crate::{Charge, FailMode, ResponseBody};
 
 /// The outcome of the limiter's check. The layer inserts it into the extensions of the request, if the inner service
 /// is called, and into those of the response.
@@ -55,9 +56,9 @@ where
     B: Send + 'static,
     R: From<String>,
 {
-    type Response = Response<R>;
+    type Response = Response<ResponseBody<R>>;
     type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, S::Error>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -79,13 +80,15 @@ where
                 tokio::time::sleep(Duration::from_millis(hold.get())).await;
             }
             head.extensions.insert(verdict.clone());
-            if let Some(charge) = charge {
-                head.extensions.insert(charge);
+            // A charge without an estimate would hide that of an outer layer.
+            if let (Some(charge), Some(_)) = (&charge, &rules.estimate) {
+                head.extensions.insert(charge.clone());
             }
             let mut response = inner.call(Request::from_parts(head, body)).await?;
             response.extensions_mut().insert(verdict);
             write(fields, response.headers_mut());
-            Ok(response)
+            let slot = charge.filter(|_| rules.policy.has_slots());
+            Ok(response.map(|body| ResponseBody::new(body, slot)))
         })
     }
 }
@@ -96,18 +99,26 @@ enum Judged {
 }
 
 impl<L: Limiter + 'static> Rules<L> {
-    /// Decides on a request. If its cost is an estimate, also returns the charge that the service settles. An error does
-    /// not tell whether the request was charged, so it comes with a charge, too.
+    /// Decides on a request. If its cost is an estimate or it takes a slot, also returns the charge. An error does not tell
+    /// whether the request was charged, so it comes with a charge, too. The charge exists before the check, because the server
+    /// may drop this future while the store answers.
     async fn decide(rules: &Arc<Self>, head: &Parts) -> (Result<Decision, Error>, Option<Charge>) {
         let key = rules.key_extractor.key(head);
         let check = Check::new(&rules.policy, &key, (rules.clock)());
-        let Some(estimate) = &rules.estimate else { return (rules.limiter.check(check).await, None) };
-        let (cost, token) = match estimate.of(head) {
+        let (estimated, ttl) = match &rules.estimate {
+            Some(estimate) => (estimate.of(head), rules.settle_within),
+            // The store remembers the charge for as long as the slot may be held.
+            None if rules.policy.has_slots() => (token().map(|token| (1, token)), Millis::ZERO),
+            None => return (rules.limiter.check(check).await, None),
+        };
+        let (cost, token) = match estimated {
             Ok(estimated) => estimated,
             Err(error) => return (Err(error), None),
         };
-        let decided = rules.limiter.check(check.cost(cost).idempotent(&token, rules.settle_within)).await;
-        (decided, Some(Charge::new(Arc::clone(rules), key, token)))
+        let charge = Charge::new(Arc::clone(rules), key.clone(), token.clone());
+        let decided = rules.limiter.check(check.cost(cost).idempotent(&token, ttl)).await;
+        charge.answered(&decided);
+        (decided, Some(charge))
     }
 }
 
@@ -151,9 +162,9 @@ impl<L> Rules<L> {
     }
 }
 
-fn rejected<R: From<String>>(verdict: Verdict, rejection: Rejection) -> Response<R> {
+fn rejected<R: From<String>>(verdict: Verdict, rejection: Rejection) -> Response<ResponseBody<R>> {
     let (status_code, fields, body) = rejection.into_parts();
-    let mut response = Response::new(R::from(body));
+    let mut response = Response::new(ResponseBody::from(body));
     *response.status_mut() = StatusCode::from_u16(status_code).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     response.extensions_mut().insert(verdict);
     write(fields, response.headers_mut());

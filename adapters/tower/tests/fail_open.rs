@@ -18,7 +18,7 @@ use tidegate_core::{
     Capabilities, ClientIpSource, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota,
     UnixMillis,
 };
-use tidegate_tower::{Charge, FailMode, KeyExtractor, RateLimitLayer, Verdict};
+use tidegate_tower::{Charge, FailMode, KeyExtractor, RateLimitLayer, ResponseBody, Verdict};
 use tower::ServiceExt as _;
 use tower::util::service_fn;
 use tower_layer::Layer as _;
@@ -40,7 +40,7 @@ fn open<L: Limiter>(limiter: L, limit: u64, platform: Platform) -> RateLimitLaye
 
 async fn ask<L: Limiter + 'static>(layer: &RateLimitLayer<L>, request: Request<String>) -> Response<String> {
     let service = service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new("hello".to_string())) });
-    layer.layer(service).oneshot(request).await.unwrap()
+    layer.layer(service).oneshot(request).await.unwrap().map(ResponseBody::into_inner)
 }
 
 /// A compare-and-swap store in this process. Each operation lets the other requests run first, as a network would.
@@ -202,7 +202,7 @@ async fn a_settlement_that_fails_is_logged_without_secrets_and_fails_no_response
     let mut request = Request::new(String::new());
     request.extensions_mut().insert(Key::new("sub:alice"));
     let response = layer.layer(service).oneshot(request).await.unwrap();
-    assert_eq!((response.status().as_u16(), response.body().as_str()), (200, "timeout"));
+    assert_eq!((response.status().as_u16(), response.into_body().into_inner().as_str()), (200, "timeout"));
     let expected = ["admitted", "unsettled"].map(|outcome| {
         format!("WARN message=rate limiter failed policy=\"api\" kind=\"timeout\" outcome=\"{outcome}\"")
     });

@@ -14,7 +14,7 @@ use support::Failing;
 use tidegate_core::{
     BodyFormat, ClientIpSource, ErrorKind, Key, MemoryLimiter, Millis, Platform, Policy, Quota, UnixMillis,
 };
-use tidegate_tower::{ApiKey, FailMode, KeyExtractor, RateLimit, RateLimitLayer, Subject, Verdict};
+use tidegate_tower::{ApiKey, FailMode, KeyExtractor, RateLimit, RateLimitLayer, ResponseBody, Subject, Verdict};
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 use tower::util::service_fn;
@@ -52,7 +52,7 @@ async fn ask<L: tidegate_core::Limiter + 'static>(
         let response = Response::builder().header("x-ratelimit-limit", "the service's own").body(told.to_string());
         Ok::<_, Infallible>(response.unwrap())
     });
-    layer.layer(service).oneshot(request).await.unwrap()
+    layer.layer(service).oneshot(request).await.unwrap().map(ResponseBody::into_inner)
 }
 
 #[tokio::test]
@@ -221,4 +221,17 @@ async fn behind_a_trusted_proxy_the_forwarded_address_is_the_key() {
     ] {
         assert_eq!(ask(&layer, forwarded(peer, list)).await.status(), status, "{peer:?} {list}");
     }
+}
+
+#[test]
+fn a_policy_of_several_dimensions_is_rejected_when_the_layer_is_built() {
+    let by = |dimension| Quota::fixed_window(5, Millis::from_secs(60)).unwrap().by(dimension).unwrap();
+    let build =
+        |policy| RateLimitLayer::new(Arc::new(MemoryLimiter::new()), policy, key_extractor(), FailMode::Open).map(drop);
+    build(Policy::new("api", [by("user")]).unwrap()).unwrap();
+    let error = build(Policy::new("api", [by("user"), by("tenant")]).unwrap()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let said = error.to_string();
+    assert!(said.starts_with("policy: it has several dimensions (\"user\", \"tenant\")"), "{said}");
+    assert!(said.contains("call Limiter::check"), "{said}");
 }

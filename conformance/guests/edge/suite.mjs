@@ -18,26 +18,27 @@ export function suite(make) {
 
   const routes = {
     async check(call, request, peeks) {
-      const options = { key: call.key, cost: call.cost, now: call.now_ms };
+      const options = { ...counted(call), cost: call.cost, now: call.now_ms };
       if (call.token) options.idempotency = { token: call.token.text, ttlMs: call.token.ttl_ms };
       const limiter = limiterOf(call.policy);
       const verdict = await (peeks ? limiter.peek(request, options) : limiter.check(request, options));
-      if (verdict.error) return failure(503, verdict.error);
-      const quotas = verdict.quotas.map(({ limit, remaining, resetAfterMs }) => ({ limit, remaining, reset_after_ms: resetAfterMs }));
-      const { status, binding, retryAfterMs: retry_after_ms, delayMs: delay_ms } = verdict;
-      // The status and the fields are those that a client would get. The body is the suite's answer.
-      const { headers, status: code } = verdict.response ?? verdict.onto(new Response());
-      headers.set("content-type", "application/json");
-      return new Response(JSON.stringify({ decision: { status, binding, quotas, retry_after_ms, delay_ms } }), { status: code, headers });
+      return verdict.error ? failure(503, verdict.error) : decided(verdict);
     },
     peek: (call, request) => routes.check(call, request, true),
+    async settle(call) {
+      return decided(await limiterOf(call.policy).settle(charged(call), { cost: call.cost, now: call.now_ms }));
+    },
+    async release(call) {
+      return decided(await limiterOf(call.policy).release(charged(call), { now: call.now_ms }));
+    },
     async refund(call) {
-      const charged = { key: call.key, status: "allowed", decidedAtMs: call.charged_at_ms ?? call.now_ms };
-      await limiterOf(call.policy).refund(charged, { cost: call.cost, now: call.now_ms });
+      const verdict = { ...counted(call), status: "allowed", decidedAtMs: call.charged_at_ms ?? call.now_ms };
+      await limiterOf(call.policy).refund(verdict, { cost: call.cost, now: call.now_ms });
       return answer("done");
     },
     async reset(call) {
-      await limiterOf(call.policy).reset(call.key);
+      const { key, keys = key } = counted(call);
+      await limiterOf(call.policy).reset(keys);
       return answer("done");
     },
     async identify({ platform, peer, ipv6_prefix, trust_true_client_ip, headers, subject, api_key }) {
@@ -64,10 +65,30 @@ export function suite(make) {
   };
 }
 
+/** The key of a call, or the key of each dimension. */
+function counted({ key = "", keys }) {
+  return keys ? { keys } : { key };
+}
+
+/** A verdict on the request whose charge a call names. */
+function charged(call) {
+  return { ...counted(call), status: "allowed", charge: { token: call.settles } };
+}
+
 function answer(said) {
   return new Response(JSON.stringify(said), { headers: JSON_TYPE });
 }
 
+/** The status and the fields are those that a client would get. The body is the suite's answer. */
+function decided(verdict) {
+  const quotas = verdict.quotas.map(({ limit, remaining, resetAfterMs }) => ({ limit, remaining, reset_after_ms: resetAfterMs }));
+  const { status, binding, retryAfterMs: retry_after_ms, delayMs: delay_ms, replayed } = verdict;
+  const { headers, status: code } = verdict.response ?? verdict.onto(new Response());
+  headers.set("content-type", "application/json");
+  return new Response(JSON.stringify({ decision: { status, binding, quotas, retry_after_ms, delay_ms, replayed } }), { status: code, headers });
+}
+
 function failure(status, { kind = "invalid", message }) {
-  return new Response(JSON.stringify({ error: { kind, message } }), { status, headers: JSON_TYPE });
+  const conflicts = kind === "token_reused" || kind === "unknown_charge";
+  return new Response(JSON.stringify({ error: { kind, message } }), { status: conflicts ? 409 : status, headers: JSON_TYPE });
 }

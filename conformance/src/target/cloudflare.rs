@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
-use tidegate_core::{Capabilities, Millis, Policy};
+use tidegate_core::{Capabilities, Dimensions, Millis, Policy};
 use tokio::process::Command;
 
 pub use self::host::Host;
@@ -29,7 +29,7 @@ pub(super) const DURABLE_OBJECT: Cloudflare = Cloudflare {
     name: "cloudflare-do",
     about: "Durable Objects on workerd, called from three isolates",
     route: "do",
-    capabilities: Capabilities::EXACT,
+    capabilities: Capabilities::EXACT.dimensions(Dimensions::Grouped),
     counts: Counts::Together,
 };
 

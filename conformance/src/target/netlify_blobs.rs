@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt as _;
 use futures_util::future::{LocalBoxFuture, try_join_all};
-use tidegate_core::{Accuracy, Capabilities, Drift};
+use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift};
 
 use super::redis::GUESTS;
 use super::{Emulator, Running, Store, Target, edge, process};
@@ -24,7 +24,12 @@ impl Target for NetlifyBlobs {
 
     fn capabilities(&self) -> Capabilities {
         let accuracy = Accuracy::Approximate(Drift::WITHIN_LIMIT);
-        Capabilities::EXACT.accuracy(accuracy).idempotency(false).round_trips(2)
+        Capabilities::EXACT
+            .accuracy(accuracy)
+            .algorithms(Capabilities::COUNTING)
+            .dimensions(Dimensions::One)
+            .idempotency(false)
+            .round_trips(2)
     }
 
     fn needs(&self) -> &'static [Group] {

@@ -42,9 +42,9 @@ impl Target for Redis {
         self.about
     }
 
-    /// A cluster runs a script on the keys of one slot.
     fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT.dimensions(if self.nodes > 1 { Dimensions::Grouped } else { Dimensions::Any })
+        let dimensions = if self.nodes > 1 { Dimensions::Grouped } else { Dimensions::Any };
+        Capabilities::EXACT.dimensions(dimensions)
     }
 
     fn can(&self, _: Disturb) -> bool {

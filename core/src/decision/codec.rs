@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 
 use super::{Decision, Origin, QuotaStatus, Status};
 use crate::algorithm::Standing;
-use crate::few::Few;
 use crate::{Error, ErrorKind, Millis, Policy, UnixMillis};
 
 const REPLAY: u8 = 4;
@@ -86,13 +85,14 @@ fn read(mut rest: &[u8], count: usize) -> Option<Decision> {
         0 => None,
         _ => Some(Millis::new(take(&mut rest)?)),
     };
-    let quotas = (0..count).map(|_| {
+    let mut quotas = Vec::with_capacity(count);
+    for _ in 0..count {
         let (limit, room, reset) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
         let (used, drain) = (reset.saturating_sub(1), reset.min(1));
         let standing = Standing { limit, room: room.saturating_sub(1), unit: 1, used, drain, lag: Millis::ZERO };
-        Some(QuotaStatus { limit, standing: (room > 0).then_some(standing) })
-    });
-    let quotas = quotas.collect::<Option<Few<_>>>()?;
+        quotas.push(QuotaStatus { limit, standing: (room > 0).then_some(standing) });
+    }
+    let quotas = quotas.into_iter().collect();
     let replay = flags & REPLAY != 0;
     let is_known = *flags < 2 * WAITS && rest.is_empty();
     is_known.then_some(Decision {

@@ -99,11 +99,6 @@ impl Locked<'_> {
         &mut self.shards[self.rows[0].1].1
     }
 
-    /// The states that are stored.
-    fn found(&self) -> impl Iterator<Item = PolicyState> {
-        self.rows.iter().filter_map(|(row, shard)| self.shards[*shard].1.state(*row, self.capacity))
-    }
-
     fn state(&self) -> PolicyState {
         let mut parts = Vec::with_capacity(self.policy.quotas().len());
         for (dimension, (row, shard)) in self.policy.dimensions().iter().zip(&self.rows) {
@@ -133,9 +128,6 @@ impl Locked<'_> {
             return answer;
         }
         let lasts = self.policy.expires_after(&after, now);
-        if lasts == Millis::ZERO && self.found().next().is_none() {
-            return answer;
-        }
         for (dimension, (row, shard)) in self.policy.dimensions().iter().zip(&self.rows) {
             let (part, shard) = (dimension.quotas(), &mut self.shards[*shard].1);
             let is_used = self.policy.part_expires_after(part.clone(), &after, now) > Millis::ZERO;

@@ -209,7 +209,7 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
         let capabilities = self.capabilities();
         capabilities.require(capabilities.peek, "peek")?;
-        capabilities.supports(&check)?;
+        capabilities.supports_peek(&check)?;
         standing(check.policy, self.store.apply(Operation::Peek(check)).await?, check.cost)
     }
 

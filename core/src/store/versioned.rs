@@ -212,7 +212,7 @@ impl<S: Versioned> Limiter for VersionedLimiter<S> {
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
         let capabilities = self.capabilities();
         capabilities.require(capabilities.peek, "peek")?;
-        capabilities.supports(&check)?;
+        capabilities.supports_peek(&check)?;
         let Check { policy, keys, cost, now, .. } = check;
         self.transact(policy, keys, now, |state| policy.peek(state, now, cost)).await
     }

@@ -50,13 +50,12 @@ impl Built {
         if written[1..] != *bytes {
             return Err(rest.error("the quotas are not in a policy's order"));
         }
-        let parts = match policy.dimensions() {
-            [_] => Vec::new(),
-            several => several
-                .iter()
-                .map(|part| Policy::new(NAME, policy.quotas()[part.quotas()].to_vec()))
-                .collect::<Result<_, _>>()?,
-        };
+        let mut parts = Vec::new();
+        if policy.dimensions().len() > 1 {
+            for part in policy.dimensions() {
+                parts.push(Policy::new(NAME, policy.quotas()[part.quotas()].to_vec())?);
+            }
+        }
         Ok(Self { bytes: bytes.to_vec(), policy, parts })
     }
 }

@@ -29,7 +29,12 @@ export async function judge(tidegate: Limiter, request: Request, options: GuardO
   return verdict;
 }
 
-/** Responds to a request: with a rejection, or with the app's response and the rate limit fields. */
+/**
+ * Responds to a request: with a rejection, or with the app's response and the rate limit fields.
+ *
+ * If the policy has a concurrency limit, the request gives back its slot when the response's body has been sent, has failed or
+ * is no longer wanted, and when the app throws.
+ */
 export async function guard(
   tidegate: Limiter,
   request: Request,
@@ -40,12 +45,54 @@ export async function guard(
   const verdict = await judge(tidegate, request, options, host.peer);
   if (verdict === undefined) return app();
   if (verdict.response) return verdict.response;
-  const response = verdict.onto(await app());
-  const cost = options.refund?.(response) ?? 0;
-  if (cost > 0) {
-    // A refund is not awaited. If it fails, `onError` is called, and the client has less left than it should for a while.
-    const refunded = tidegate.refund(verdict, { cost }).catch(() => undefined);
-    host.waitUntil?.(refunded);
+  // This is not awaited. If it fails, `onError` is called, and the client has less left than it should for a while.
+  const after = (sent: Promise<void>, cost: number) => {
+    const work = sent.then<unknown>(() => (cost > 0 ? tidegate.refund(verdict, { cost }) : tidegate.release(verdict)));
+    const quiet = work.catch(() => undefined);
+    host.waitUntil?.(quiet);
+  };
+  let response: Response;
+  let cost: number;
+  try {
+    response = verdict.onto(await app());
+    cost = options.refund?.(response) ?? 0;
+  } catch (thrown) {
+    if (tidegate.holdsSlots) after(Promise.resolve(), 0);
+    throw thrown;
   }
+  // Nobody reads the body of a response to HEAD.
+  if (tidegate.holdsSlots && response.body && request.method !== "HEAD") {
+    const { sent, body } = watched(response.body);
+    after(sent, cost);
+    return new Response(body, response);
+  }
+  if (tidegate.holdsSlots || cost > 0) after(Promise.resolve(), cost);
   return response;
+}
+
+/** The same body, and a promise that it has been sent, has failed, or is no longer wanted. */
+function watched(body: ReadableStream<Uint8Array>) {
+  const reader = body.getReader();
+  let over: () => void;
+  const sent = new Promise<void>((resolve) => (over = resolve));
+  const same = new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        try {
+          const { value, done } = await reader.read();
+          if (!done) return controller.enqueue(value);
+          controller.close();
+        } catch (thrown) {
+          controller.error(thrown);
+        }
+        over();
+      },
+      cancel(reason) {
+        over();
+        return reader.cancel(reason);
+      },
+    },
+    { highWaterMark: 0 },
+  );
+  return { sent, body: same };
 }

@@ -1,5 +1,6 @@
 import { NextResponse } from "next/server.js";
 import type { NextRequest } from "next/server.js";
+import { invalid } from "../error.js";
 import type { Limiter } from "../limiter.js";
 import { type GuardOptions, judge } from "./guard.js";
 
@@ -10,8 +11,14 @@ import { type GuardOptions, judge } from "./guard.js";
  *     export const config = { matcher: "/api/:path*" };
  *
  * Before version 16, Next.js calls the file `middleware.ts` and the export `middleware`.
+ *
+ * Next.js does not tell a proxy when the response has ended. So a policy with a concurrency limit throws here. Call `check` and
+ * `release` in the route handler instead.
  */
 export function limit(tidegate: Limiter, options: Omit<GuardOptions, "refund"> = {}) {
+  if (tidegate.holdsSlots) {
+    throw invalid("policy", "a proxy cannot release the slots of a concurrency limit; call check and release in the route handler");
+  }
   return async (request: NextRequest): Promise<Response> => {
     const verdict = await judge(tidegate, request, options);
     return verdict?.response ?? verdict?.onto(NextResponse.next()) ?? NextResponse.next();

@@ -25,6 +25,10 @@ impl Server {
         Self { address, client: Client::builder(TokioExecutor::new()).build_http() }
     }
 
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Response<String> {
         let request = Request::get(format!("http://{}{path}", self.address));
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
