@@ -216,6 +216,7 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
         let capabilities = self.capabilities();
         capabilities.require(capabilities.refund, "refund")?;
+        capabilities.supports_policy(refund.policy)?;
         self.store.apply(Operation::Refund(refund)).await.map(drop)
     }
 
@@ -223,12 +224,14 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
         settle.verify()?;
         let capabilities = self.capabilities();
         capabilities.require(capabilities.idempotency, "settle")?;
+        capabilities.supports_policy(settle.policy)?;
         standing(settle.policy, self.store.apply(Operation::Settle(settle)).await?, 0)
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
         let capabilities = self.capabilities();
         capabilities.require(capabilities.reset, "reset")?;
+        capabilities.supports_policy(policy)?;
         self.store.delete(policy, keys).await
     }
 }

@@ -220,6 +220,7 @@ impl<S: Versioned> Limiter for VersionedLimiter<S> {
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
         let capabilities = self.capabilities();
         capabilities.require(capabilities.refund, "refund")?;
+        capabilities.supports_policy(refund.policy)?;
         let Refund { policy, keys, cost, charged_at, now } = refund;
         self.transact(policy, keys, now, |state| policy.refund(state, charged_at, now, cost)).await
     }
@@ -227,6 +228,7 @@ impl<S: Versioned> Limiter for VersionedLimiter<S> {
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
         let capabilities = self.capabilities();
         capabilities.require(capabilities.reset, "reset")?;
+        capabilities.supports_policy(policy)?;
         self.store.delete(&keys.sole(policy)?.storage_key(policy)).await
     }
 }
