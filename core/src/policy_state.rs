@@ -395,6 +395,20 @@ impl Policy {
     /// Undoes the effect of a wrong clock: afterwards, no part of the state lies more than [`MAX_CLOCK_SKEW`] ahead of
     /// `now`. [`Policy::decide`] and [`Policy::refund`] do this themselves. Only a store that decides on a copy of its state
     /// needs it, because it would otherwise find the same state at each request, and deny until the wrong clock's time comes.
+    ///
+    /// ```
+    /// use tidegate_core::{MAX_CLOCK_SKEW, Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let second = Millis::from_secs(1);
+    /// let policy = Policy::new("api", [Quota::token_bucket(1, 1, second)?])?;
+    /// let (mut state, now) = (policy.initial_state(), UnixMillis::new(0));
+    /// // This clock is a year ahead.
+    /// policy.decide(&mut state, now + Millis::from_secs(365 * 86_400), 1);
+    /// policy.move_back(&mut state, now);
+    /// assert_eq!(policy.peek(&state, now, 1).retry_after(), Some(MAX_CLOCK_SKEW + second));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn move_back(&self, state: &mut PolicyState, now: UnixMillis) {
         for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
             quota.rule().move_back(state, now);

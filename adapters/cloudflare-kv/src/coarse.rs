@@ -34,10 +34,12 @@ impl Coarse {
     pub(crate) fn of(&mut self, policy: &Policy, origin: Origin, now: UnixMillis) -> Option<PolicyState> {
         let mut of = |part| {
             let counts = self.cells.get_mut(place(part))?;
-            counts.retain(|count| count.policy.expires_after(&count.state, now) > Millis::ZERO);
-            let count = counts.iter_mut().find(|count| count.policy.id() == policy.id())?;
-            policy.move_back(&mut count.state, now);
-            Some(count.state.clone())
+            // What a wrong clock counted must not take up the group's room until that clock's time comes.
+            counts.retain_mut(|count| {
+                count.policy.move_back(&mut count.state, now);
+                count.policy.expires_after(&count.state, now) > Millis::ZERO
+            });
+            counts.iter().find(|count| count.policy.id() == policy.id()).map(|count| count.state.clone())
         };
         match (of(origin.site), of(origin.network)) {
             (Some(site), Some(network)) => Some(greatest(policy, &site, &network, now)),
@@ -142,7 +144,12 @@ mod tests {
         let origin = Origin { site: 5, network: 6 };
         assert!(coarse.remember(6, &policy, &state, now));
         assert!(coarse.of(&policy, origin, now).is_some_and(|count| !policy.peek(&count, now, 9).is_allowed()));
-        assert_eq!(coarse.of(&policy, origin, now + Millis::from_secs(64)), None);
+        // A request by another policy moves it back, too.
+        let other = Policy::new("other", [Quota::fixed_window(9, Millis::from_secs(1)).unwrap()]).unwrap();
+        assert!(coarse.remember(6, &policy, &state, now));
+        assert_eq!(coarse.of(&other, origin, now), None);
+        assert_eq!(coarse.of(&other, origin, now + Millis::from_secs(64)), None);
+        assert!(coarse.cells[6].is_empty(), "the group has its room back");
     }
 
     #[test]
