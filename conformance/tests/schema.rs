@@ -14,7 +14,7 @@ const DECISION: &str = r#"{ "id": "a/b", "about": "x", "policy": { "name": "p", 
     [{ "algorithm": "fixed_window", "limit": 1, "window_ms": 1000 }] }, "steps": [{ "at_ms": 0, "key": "k" }] }"#;
 
 const TWO: &str = r#"{ "id": "a/b", "about": "x", "policy": { "name": "p", "quotas": [
-    { "algorithm": "concurrency", "limit": 1, "lifetime_ms": 1000, "returns_cost": true, "by": "a" },
+    { "algorithm": "concurrency", "limit": 1, "lifetime_ms": 1000, "returns_cost": false, "by": "a" },
     { "algorithm": "token_bucket", "capacity": 1, "refill": 1, "per_ms": 1000, "by": "b" },
     { "algorithm": "penalty", "base_ms": 1, "factor": 2, "cap_ms": 9, "by": "b" }] },
     "steps": [{ "at_ms": 0, "keys": { "a": "x", "b": "y" } }] }"#;

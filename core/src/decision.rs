@@ -247,7 +247,8 @@ impl Decision {
     }
 
     /// The time until the same request is admitted, if no other arrives. It is denied at every instant before, and admitted
-    /// exactly then. `None` unless denied, or if it is unknown: the platform does not report it, or a concurrency limit denies.
+    /// exactly then. Only a slot that expires and [returns its cost](crate::algorithm::Concurrency::returns_cost) may admit it
+    /// earlier. `None` unless denied, or if it is unknown: the platform does not report it, or a concurrency limit denies.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Millis> {
         self.retry_after

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt::Write as _;
 use core::ops::Range;
 
@@ -70,11 +71,7 @@ impl Dimension {
 
     /// The storage key of a key in this dimension, if it is not counted for each group.
     fn storage_key(&self, key: &Key) -> String {
-        let mut out = String::with_capacity("tg1::".len() + self.id.len() + key.as_str().len());
-        for part in ["tg1:", &self.id, ":", key.as_str()] {
-            out.push_str(part);
-        }
-        out
+        ["tg1:", &self.id, ":", key.as_str()].concat()
     }
 }
 
@@ -195,18 +192,20 @@ impl<'a> Keys<'a> {
         if let ([dimension], Ok(key)) = (policy.dimensions(), self.sole(policy)) {
             return Ok(StorageKeys { group: None, rows: Few::One(dimension.storage_key(key)) });
         }
-        let group =
-            policy.group().map(|group| Ok::<_, Error>((group, group.storage_key(self.of(group)?)))).transpose()?;
-        let row = |dimension: &Dimension| {
-            let key = self.of(dimension)?;
-            Ok(match &group {
-                Some((group, place)) if *group == dimension => place.clone(),
-                Some((_, place)) => format!("{place}|{}:{}", dimension.id(), key.as_str()),
-                None => dimension.storage_key(key),
-            })
+        let group = match policy.group() {
+            Some(group) => Some((group, group.storage_key(self.of(group)?))),
+            None => None,
         };
-        let rows = policy.dimensions().iter().map(row).collect::<Result<Few<String>, Error>>()?;
-        Ok(StorageKeys { group: group.map(|(_, place)| place), rows })
+        let mut rows = Vec::with_capacity(policy.dimensions().len());
+        for dimension in policy.dimensions() {
+            let key = self.of(dimension)?;
+            rows.push(match &group {
+                Some((group, place)) if *group == dimension => place.clone(),
+                Some((_, place)) => [place, "|", dimension.id(), ":", key.as_str()].concat(),
+                None => dimension.storage_key(key),
+            });
+        }
+        Ok(StorageKeys { group: group.map(|(_, place)| place), rows: Few::Many(rows) })
     }
 }
 

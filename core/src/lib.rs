@@ -43,8 +43,21 @@
 //! | [`sliding_window`](Quota::sliding_window) | about `limit` in any window, estimated from two counters | three integers | a limit per minute without bursts at its boundaries |
 //! | [`sliding_log`](Quota::sliding_log) | exactly `limit` in any window | one entry per request | small limits, such as login attempts |
 //! | [`leaky_bucket`](Quota::leaky_bucket) | up to `capacity` waiting requests; states how long to [delay](Decision::delay) each | two integers | traffic for a fragile backend |
+//! | [`concurrency`](Quota::concurrency) | `limit` requests in flight | one entry per request in flight | slow requests |
+//! | [`penalty`](Quota::penalty) | nothing for a time that grows with each violation of the quotas beside it | two integers | clients that do not back off |
 //!
 //! GCRA is another form of the token bucket. The module [`algorithm`] documents the maximum that each admits.
+//!
+//! # Several keys in one decision
+//!
+//! The quotas of a policy may count by different keys, such as a user and the user's tenant: see [`Quota::by`]. They still
+//! decide together: see [Dimensions](Policy#dimensions).
+//!
+//! # Costs that are known only afterwards
+//!
+//! Charge an estimate under a [token](Check::idempotent), and correct it with [`Limiter::settle`] when the request has ended.
+//! What was charged too much is returned. What was charged too little becomes a debt, which denies requests until time has
+//! repaid it.
 //!
 //! # Choosing a store
 //!

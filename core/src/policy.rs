@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt::Write as _;
 
 use crate::dimension::Dimension;
 use crate::quota::{Quota, Rule, checked_name};
@@ -80,7 +79,7 @@ impl Policy {
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for no quota or more than eight, two quotas of one name, a policy name that
     /// is not 1 to 32 of the characters `a-z A-Z 0-9 - _ .`, a penalty without another quota of its dimension, two penalties
-    /// of one dimension, and two concurrency limits that return the cost.
+    /// of one dimension, two concurrency limits that return the cost, and one of them in a policy of several dimensions.
     pub fn new(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Result<Self, Error> {
         Self::of(name, quotas.into_iter().collect())
     }
@@ -107,24 +106,27 @@ impl Policy {
             }
             fits_beside(&quotas, place)?;
         }
-        let quotas = sorted(quotas);
-        let dimensions: Box<[Dimension]> = quotas
-            .chunk_by(|a, b| a.dimension() == b.dimension())
-            .scan(0, |first, quotas| {
-                *first += quotas.len();
-                Some(Dimension::new(name, *first - quotas.len(), quotas))
-            })
-            .collect();
-        let mut id = String::new();
-        for dimension in &dimensions {
-            let separator = if id.is_empty() { "" } else { "+" };
-            let _ = write!(id, "{separator}{}", dimension.id());
+        let mut in_order = Vec::with_capacity(count);
+        for quota in quotas {
+            place(&mut in_order, quota);
+        }
+        let quotas = in_order;
+        let (mut dimensions, mut id) = (Vec::new(), String::new());
+        let mut first = 0;
+        for quotas in quotas.chunk_by(|a, b| a.dimension() == b.dimension()) {
+            let dimension = Dimension::new(name, first, quotas);
+            if first > 0 {
+                id.push('+');
+            }
+            id.push_str(dimension.id());
+            first += quotas.len();
+            dimensions.push(dimension);
         }
         Ok(Self {
             name: policy_name,
             #[cfg(feature = "std")]
             retention: quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default(),
-            dimensions,
+            dimensions: dimensions.into(),
             group: None,
             charge_denied: false,
             has_slots: quotas.iter().any(|quota| matches!(quota.rule(), Rule::Concurrency(_))),
@@ -222,17 +224,23 @@ fn is_penalty(quota: &Quota) -> bool {
 /// Checks the quotas that depend on others.
 fn fits_beside(quotas: &[Quota], place: usize) -> Result<(), Error> {
     let quota = &quotas[place];
-    if returns_cost(quota)
-        && let Some(first) = quotas[..place].iter().position(returns_cost)
-    {
-        return Err(Error::invalid(format!(
-            "quotas[{place}].returns_cost: quotas[{first}] returns the cost already; leave this out"
-        )));
+    let beside = |other: &&Quota| other.dimension() == quota.dimension();
+    if returns_cost(quota) {
+        if let Some(first) = quotas[..place].iter().position(returns_cost) {
+            return Err(Error::invalid(format!(
+                "quotas[{place}].returns_cost: quotas[{first}] returns the cost already; leave this out"
+            )));
+        }
+        // A slot does not remember its request's keys of other dimensions.
+        if !quotas.iter().all(|other| beside(&other)) {
+            return Err(Error::invalid(format!(
+                "quotas[{place}].returns_cost: the policy has several dimensions; leave this out"
+            )));
+        }
     }
     if !is_penalty(quota) {
         return Ok(());
     }
-    let beside = |other: &&Quota| other.dimension() == quota.dimension();
     if quotas.iter().filter(beside).all(is_penalty) {
         return Err(Error::invalid(format!(
             "quotas[{place}]: a penalty counts the denials of other quotas, and its dimension has none; write one"
@@ -244,19 +252,14 @@ fn fits_beside(quotas: &[Quota], place: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// The quotas in the order in which they are decided.
-fn sorted(mut quotas: Vec<Quota>) -> Vec<Quota> {
-    if let Some(place) = quotas.iter().position(returns_cost) {
-        let first = quotas.remove(place);
-        quotas.insert(0, first);
-    }
-    let mut names: Vec<Box<str>> = Vec::new();
-    for quota in &quotas {
-        if !names.iter().any(|name| **name == *quota.dimension()) {
-            names.push(quota.dimension().into());
-        }
-    }
-    let place = |quota: &Quota| names.iter().position(|name| **name == *quota.dimension());
-    quotas.sort_by_key(|quota| (place(quota), is_penalty(quota)));
-    quotas
+/// Adds a quota where it is decided: beside its dimension, before the dimension's penalty.
+fn place(quotas: &mut Vec<Quota>, quota: Quota) {
+    let dimension = quotas.iter().rposition(|other| other.dimension() == quota.dimension());
+    let place = match dimension {
+        _ if returns_cost(&quota) => 0,
+        Some(last) if is_penalty(&quotas[last]) => last,
+        Some(last) => last + 1,
+        None => quotas.len(),
+    };
+    quotas.insert(place, quota);
 }

@@ -265,6 +265,8 @@ fn what_cannot_work_is_rejected() {
     assert!(said(Policy::new("api", [window(), penalty(), penalty()])).contains("has a penalty already"));
     let returning = || returning_slots(1, second);
     assert!(said(Policy::new("api", [returning(), returning()])).contains("quotas[1].returns_cost"));
+    let elsewhere = said(Policy::new("api", [returning(), window().by("user").unwrap()]));
+    assert!(elsewhere.contains("quotas[0].returns_cost"), "{elsewhere}");
     assert!(said(Policy::new("api", [window()]).unwrap().group_by("tenant")).contains("no quota counts by \"tenant\""));
     for (error, start) in [
         (Quota::concurrency(0, second), "limit: 0"),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tidegate_core::{Error, Millis, Policy, PolicyState, Rule, UnixMillis};
+use tidegate_core::{Error, Millis, Policy, PolicyState, UnixMillis};
 
 use crate::held::Held;
 use crate::rows::Row;
@@ -99,24 +99,15 @@ impl Found {
                 [] => Cow::Borrowed(after),
                 _ => Cow::Owned(PolicyState::from_parts(part.to_vec())),
             };
-            if row.expires.is_none() && policy.expires_after(&state, now) == Millis::ZERO {
+            let unused_after = policy.expires_after(&state, now);
+            if row.expires.is_none() && unused_after == Millis::ZERO {
                 continue;
             }
             // Lent units may be spent until the last lease ends, and drain from then on.
-            let ttl = call.policy.expires_after(after, now) + row.held.last_end().since(now);
-            let mut expires = clock + ttl.max(Millis::new(1)).max(call.min_ttl);
-            if returns_to_others(call, place) {
-                expires = expires.max(row.expires.unwrap_or_default());
-            }
+            let ttl = unused_after + row.held.last_end().since(now);
+            let expires = clock + ttl.max(Millis::new(1)).max(call.min_ttl);
             rows.push((*name, Row { value: policy.encode(&state), leased: row.held.encode(), expires }));
         }
         rows
     }
-}
-
-/// Whether a row has slots whose cost is returned to other rows. Then it is kept as long as those that were charged, which a
-/// later call may not have.
-fn returns_to_others(call: &Call<'_>, place: usize) -> bool {
-    let returns = matches!(call.policy.quotas()[0].rule(), Rule::Concurrency(rule) if rule.returns());
-    returns && place == 0 && !call.parts.is_empty()
 }

@@ -218,30 +218,6 @@ fn a_slot_is_given_back_once_and_survives_an_eviction() {
     assert_eq!(remaining(&ask("request-4")), [Some(1)]);
 }
 
-/// A tenant's slots return their cost to the users' windows. Its row must outlive the slots for that.
-#[test]
-fn a_row_of_slots_is_kept_as_long_as_their_cost_may_be_returned() {
-    let slots = Quota::concurrency(5, MINUTE).unwrap();
-    let Rule::Concurrency(rule) = slots.rule() else { unreachable!("a concurrency limit") };
-    let slots = Quota::from(Rule::Concurrency(rule.returns_cost(true))).by("tenant").unwrap();
-    let daily = Quota::fixed_window(10, DAY).unwrap().by("user").unwrap();
-    let policy = Policy::new("api", [slots, daily]).unwrap().group_by("tenant").unwrap();
-    let (rig, keys) = (Rig::default(), Keyring::new());
-    let (alice, bob) = (keys.alice_of_acme(), keys.bob_of_acme());
-    let limiter = DurableObjects::new(&rig).limiter();
-    rig.set_clock(at(0));
-    let by_alice = Check::new(&policy, &alice, at(0)).cost(7).idempotent("request-1", MINUTE);
-    assert_eq!(remaining(&block_on(limiter.check(by_alice)).unwrap()), [Some(4), Some(3)]);
-    // Bob's request comes later, and is cancelled, so that his window is unused.
-    let by_bob = Check::new(&policy, &bob, at(0)).idempotent("request-2", MINUTE);
-    assert!(block_on(limiter.check(by_bob)).unwrap().is_allowed());
-    block_on(limiter.settle(Settle::new(&policy, &bob, "request-2", 0, at(0)))).unwrap();
-    // Alice's holder dies. An alarm removes what has expired.
-    rig.set_clock(at(600_000));
-    let peeked = block_on(limiter.peek(Check::new(&policy, &alice, at(0)).idempotent("request-3", MINUTE))).unwrap();
-    assert_eq!(remaining(&peeked), [Some(5), Some(10)]);
-}
-
 /// A policy that gets a second dimension keeps its rows, and what was lent of them.
 #[test]
 fn a_group_honours_what_was_lent_of_its_own_row() {

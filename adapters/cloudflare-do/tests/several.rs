@@ -80,7 +80,7 @@ fn policy() -> impl Strategy<Value = Policy> {
             let mut quotas: Vec<Quota> =
                 dimensions.into_iter().take(count).flatten().take(Policy::MAX_QUOTAS).collect();
             let slots = |quota: &Quota| matches!(quota.rule(), Rule::Concurrency(_));
-            if let (true, Some(place)) = (returns_cost, quotas.iter().position(slots))
+            if let (true, Some(place)) = (returns_cost && count == 1, quotas.iter().position(slots))
                 && let Rule::Concurrency(rule) = quotas[place].rule()
             {
                 let dimension = quotas[place].dimension().to_owned();

@@ -22,3 +22,7 @@ pub use verdict::undecided;
 use blobs as store;
 #[cfg(feature = "upstash")]
 use upstash as store;
+
+/// Takes half the code of the standard library's allocator.
+#[global_allocator]
+static ALLOCATOR: rlsf::SmallGlobalTlsf = rlsf::SmallGlobalTlsf::new();

@@ -245,6 +245,7 @@ test("a wrong option says where it is and what to write", () => {
     [{ quotas: [{ ...two[0], lifetime_ms: 0 }] }, "policy.quotas[0].lifetime_ms", /0/],
     [{ quotas: [{ ...two[0], lifetime: 5 }] }, "policy.quotas[0].lifetime", /did you mean "lifetime_ms"/],
     [{ quotas: [{ ...two[0], returns_cost: 1 }] }, "policy.quotas[0].returns_cost", /write true or false/],
+    [{ quotas: [{ ...two[0], returns_cost: true }, window(5, "user")] }, "policy.quotas[0].returns_cost", /several dimensions/],
     [{ quotas: [{ ...two[0], window_ms: 1 }] }, "policy.quotas[0].window_ms", /unknown field/],
     [{ quotas: [{ ...window(5), returns_cost: true }] }, "policy.quotas[0].returns_cost", /unknown field/],
     [{ quotas: [{ algorithm: "concurrency", limit: 2 }] }, "policy.quotas[0].lifetime_ms", /missing/],

@@ -66,7 +66,7 @@ fn quota() -> impl Strategy<Value = Quota> {
 
 fn policy() -> impl Strategy<Value = Policy> {
     let quotas = prop::collection::vec(quota(), 1..=6);
-    (quotas, any::<bool>()).prop_filter_map("a penalty without a quota beside it", |(quotas, charge_denied)| {
+    (quotas, any::<bool>()).prop_filter_map("quotas that do not fit together", |(quotas, charge_denied)| {
         let policy = Policy::new("crowd", quotas).ok()?.charge_denied(charge_denied);
         match policy.dimensions() {
             [_] => Some(policy),

@@ -78,7 +78,7 @@ impl Concurrency {
     }
 
     /// Sets whether the cost of a request whose slot expires is returned to the policy's other quotas. Otherwise, it stays
-    /// charged.
+    /// charged. Only for a policy of one dimension, because a slot does not remember the other keys.
     #[must_use]
     pub const fn returns_cost(mut self, yes: bool) -> Self {
         self.returns_cost = yes;

@@ -84,7 +84,8 @@ fn policy(quotas: RangeInclusive<usize>) -> impl Strategy<Value = Policy> {
     let flags = (any::<bool>(), any::<bool>(), prop::option::of(penalty));
     (prop::collection::vec(quota(), quotas), flags).prop_map(|(mut quotas, (charge_denied, returns, penalty))| {
         let first = quotas[0].dimension().to_owned();
-        if let Rule::Concurrency(rule) = quotas[0].rule() {
+        let sole = quotas.iter().all(|quota| quota.dimension() == first);
+        if let (Rule::Concurrency(rule), true) = (quotas[0].rule(), sole) {
             quotas[0] = Quota::from(Rule::Concurrency(rule.returns_cost(returns))).by(&first).expect("a name");
         }
         if let (Some((base, factor, more)), 1..8) = (penalty, quotas.len()) {
