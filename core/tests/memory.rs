@@ -356,3 +356,13 @@ fn a_token_is_bound_to_its_cost_and_pays_out_once() {
     let unknown = block_on(limiter.settle(Settle::new(&policy, &Key::new("other"), "t", 1, NOW)));
     assert_eq!(unknown.unwrap_err().kind(), ErrorKind::UnknownCharge);
 }
+
+#[test]
+fn a_slot_needs_a_token() {
+    let policy = policy(Quota::concurrency(1, Millis::from_secs(60)));
+    let (limiter, key, now) = (MemoryLimiter::new(), Key::new("user:1"), UnixMillis::new(0));
+    let nameless = Check::new(&policy, &key, now);
+    assert_eq!(limiter.decide(nameless).unwrap_err().kind(), ErrorKind::Invalid);
+    let named = nameless.idempotent("request-1", Millis::from_secs(60));
+    assert!(limiter.decide(named).unwrap().is_allowed());
+}

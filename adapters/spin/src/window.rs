@@ -191,6 +191,7 @@ impl<B: Atomics> Limiter for SpinWindow<B> {
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.capabilities().supports_policy(policy)?;
         let key = keys.sole(policy)?.storage_key(policy);
         let Some(Windows { row, before, .. }) = self.windows(&key).await? else { return Ok(()) };
         for name in [before.name(&key), row.name(&key), windows_name(&key)] {

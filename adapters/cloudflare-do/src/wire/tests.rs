@@ -284,18 +284,21 @@ fn hostile(quotas: &[(u8, [u64; 3])], rows: usize) -> Reply {
 
 #[test]
 fn the_dimensions_of_a_call_are_in_order_and_each_has_a_row() {
-    let (window, slots, penalty) = ([5, 1_000, 0], [5, 1_000, 1], [2_000, 1_000, 2]);
+    let (window, slots, penalty) = ([5, 1_000, 0], [5, 1_000, 0], [2_000, 1_000, 2]);
+    let returning = [5, 1_000, 1];
+    assert_eq!(hostile(&[(0x06, returning), (0x01, window)], 1).status, 200);
     let valid = [(0x06, slots), (0x01, window), (0x11, window), (0x17, penalty)];
     assert_eq!(hostile(&valid, 2).status, 200);
     for rows in [0, 1, 3] {
         assert_eq!(hostile(&valid, rows).status, 400, "{rows}");
     }
-    let invalid: [&[(u8, [u64; 3])]; 9] = [
+    let invalid: [&[(u8, [u64; 3])]; 10] = [
         &[],
         &[(0x11, window)],
         &[(0x01, window), (0x21, window)],
         &[(0x01, window), (0x11, window), (0x01, window)],
-        &[(0x01, window), (0x16, slots)],
+        &[(0x01, window), (0x06, returning)],
+        &[(0x06, returning), (0x11, window)],
         &[(0x07, penalty), (0x01, window)],
         &[(0x01, window), (0x17, penalty)],
         &[(0x06, [5, 1_000, 2])],
