@@ -392,9 +392,10 @@ impl Policy {
         quotas.map(|(quota, state)| quota.rule().standing(state, now).reset_after()).max().unwrap_or_default()
     }
 
-    /// Undoes the effect of a wrong clock: afterwards, no part of the state lies more than [`MAX_CLOCK_SKEW`] ahead of
-    /// `now`. [`Policy::decide`] and [`Policy::refund`] do this themselves. Only a store that decides on a copy of its state
-    /// needs it, because it would otherwise find the same state at each request, and deny until the wrong clock's time comes.
+    /// Undoes the effect of a wrong clock: afterwards, no part of the state lies more than
+    /// [`MAX_CLOCK_SKEW`](crate::MAX_CLOCK_SKEW) ahead of `now`. [`Policy::decide`] and [`Policy::refund`] do this themselves.
+    /// Only a store that decides on a copy of its state needs it, because it would otherwise find the same state at each
+    /// request, and deny until the wrong clock's time comes.
     ///
     /// ```
     /// use tidegate_core::{MAX_CLOCK_SKEW, Millis, Policy, Quota, UnixMillis};

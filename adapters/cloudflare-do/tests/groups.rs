@@ -16,7 +16,6 @@ use tidegate_core::{
 
 const SECOND: Millis = Millis::from_secs(1);
 const MINUTE: Millis = Millis::from_secs(60);
-const DAY: Millis = Millis::from_secs(86_400);
 
 fn at(ms: u64) -> UnixMillis {
     UnixMillis::new(START_MS + ms)
