@@ -72,27 +72,27 @@ if once then
   end
 end
 cost = cost + 0
-local stored = redis.call('GET', KEYS[1])
 
 -- Several states are decided on as one text. A row that does not exist yet counts as unused. `kept` says which rows exist, or
--- are used after the step.
-local all, kept
-if rows > 1 then
+-- are used after the step, `begins` where each begins in the text, and `ended` where each ends in the text after the step.
+local stored, all, kept, begins, ended
+if rows == 1 then
+  stored = redis.call('GET', KEYS[1])
+else
   local unused = { tb = '1 0 0;', lb = '1 0 0;', fw = '1 0 0;', sw = '1 0 0 0;', sl = '1;', cc = '1;', pn = '1 0 0;' }
-  local any, quota = stored, 5
-  all, kept = {}, {}
+  local any, quota, length, found = false, 5, 0, redis.call('MGET', unpack(KEYS, 1, rows))
+  all, kept, begins, ended = {}, {}, {}, {}
   for row = 1, rows do
-    local text, count = row == 1 and stored or row > 1 and redis.call('GET', KEYS[row]), string.sub(counts, row, row) + 0
-    any, kept[row] = any or text, text
+    -- MGET answers nothing for a value of another type, but GET reports it.
+    local text, next_quota = found[row] or redis.call('GET', KEYS[row]), quota + 4 * string.sub(counts, row, row)
+    any, kept[row], begins[row] = any or text, text, length + 1
     if not text then
       text = ''
-      for i = quota, quota + 4 * count - 1, 4 do
+      for i = quota, next_quota - 1, 4 do
         text = text .. ARGV[i] .. (unused[ARGV[i]] or ';')
       end
-    elseif select(2, string.gsub(text, ';', ';')) ~= count then
-      return redis.error_reply('CORRUPT row ' .. row)
     end
-    all[row], quota = text, quota + 4 * count
+    all[row], quota, length = text, next_quota, length + #text
   end
   stored = any and table.concat(all)
 end
@@ -140,9 +140,12 @@ for pass = 1, 2 do
       never = true
     end
     if i == next_row then
-      row = row + 1
+      ended[row], row = #after, row + 1
       next_row = i + 4 * string.sub(counts, row, row)
       denied, fits = denied or not fits, true
+      if stored and place ~= begins[row] then
+        return redis.error_reply('CORRUPT row ' .. row - 1)
+      end
     end
 
     if kind == 'tb' or kind == 'lb' then
@@ -532,18 +535,13 @@ end
 if write and (stored or used_at_all) then
   local px = format(life < 2147483648 and '%d' or '%.0f', life)
   if all then
-    -- Each part ends with a semicolon.
-    local start = 1
+    local length = 0
     for row = 1, rows do
-      local ends = start
-      for _ = 1, string.sub(counts, row, row) do
-        ends = string.find(after, ';', ends, true) + 1
-      end
-      local text = string.sub(after, start, ends - 1)
+      local text = string.sub(after, length + 1, ended[row])
       if kept[row] and text ~= all[row] then
         redis.call('SET', KEYS[row], text, 'PX', px)
       end
-      start = ends
+      length = ended[row] or 0
     end
   else
     redis.call('SET', KEYS[1], after, 'PX', px)

@@ -11,7 +11,7 @@ use crate::state;
 pub const SCRIPT: &str = LOCKING_SCRIPT.split_at(FLAG.len()).1;
 
 /// The SHA-1 of [`SCRIPT`], for `EVALSHA`.
-pub const SCRIPT_SHA1: &str = "254d8642082360312b2a310e3f422077ad82046e";
+pub const SCRIPT_SHA1: &str = "d9bd97caf03068c3bb11c76f0a39fbaf17fc0cea";
 
 /// [`SCRIPT`] under Upstash's flag: it then locks the keys that it is given, and not the whole database
 /// (<https://upstash.com/docs/redis/features/key-locking>). Stock Redis rejects the flag.
@@ -21,7 +21,7 @@ pub const LOCKING_SCRIPT: &str = match str::from_utf8(&BARE) {
 };
 
 /// The SHA-1 of [`LOCKING_SCRIPT`].
-pub const LOCKING_SCRIPT_SHA1: &str = "57c7ac8e5be757489855e80c57df42b8786f9917";
+pub const LOCKING_SCRIPT_SHA1: &str = "93496e934dc5ae2b52bd10b74058c55547e34ec8";
 
 const FLAG: &str = "#!lua flags=allow-key-locking\n";
 

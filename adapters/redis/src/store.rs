@@ -29,7 +29,7 @@ pub type RedisLimiter = AtomicLimiter<Redis>;
 /// use tidegate_redis::{Config, Redis};
 /// # async fn run(policy: &Policy, key: &Key) -> Result<(), tidegate_core::Error> {
 /// let limiter = Redis::new(Config::new("redis://127.0.0.1:6379").deadline(Millis::new(20)))?.limiter();
-/// limiter.reset(policy, key).await?;
+/// limiter.reset(policy, key.into()).await?;
 /// println!("{}", limiter.store().explain(policy, key).await?);
 /// # Ok(())
 /// # }
