@@ -1,0 +1,146 @@
+//! The accuracy of a limiter, and its bounds.
+
+use core::fmt;
+
+use crate::Millis;
+
+/// The accuracy of a limiter.
+///
+/// Both bounds apply to one quota and any interval. [`Load::limit`] is then the most that an exact limiter admits in it,
+/// [`Rule::maximum`](crate::Rule::maximum).
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Accuracy {
+    /// Admits exactly as many requests as the reference implementation, at any concurrency.
+    Exact,
+    /// Admits a number of requests between the floor and the ceiling of its drift.
+    Approximate(Drift),
+    /// The platform's own limiter. It admits at most limit x locations.
+    PerLocation,
+}
+
+impl Accuracy {
+    /// A stable name: `exact`, `approximate` or `per_location`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Approximate(_) => "approximate",
+            Self::PerLocation => "per_location",
+        }
+    }
+
+    /// The most that one quota admits under a load.
+    ///
+    /// ```
+    /// use tidegate_core::{Accuracy, Load};
+    /// let load = Load { limit: 60, in_flight: 500, locations: 3 };
+    /// assert_eq!(Accuracy::Exact.ceiling(load), 60);
+    /// assert_eq!(Accuracy::PerLocation.ceiling(load), 180);
+    /// ```
+    #[must_use]
+    pub fn ceiling(&self, load: Load) -> u64 {
+        match self {
+            Self::Exact => load.limit,
+            Self::Approximate(drift) => (drift.ceiling)(load),
+            Self::PerLocation => load.limit.saturating_mul(load.locations),
+        }
+    }
+
+    /// This limiter admits at least as much as an exact one with the returned limit, under a load; see [`Floor`].
+    ///
+    /// ```
+    /// use tidegate_core::{Accuracy, Drift, Floor, Load};
+    /// let load = Load { limit: 100, in_flight: 500, locations: 3 };
+    /// let leases = Drift { floor: Floor { held: 10, ..Floor::NOTHING_HELD }, ..Drift::WITHIN_LIMIT };
+    /// assert_eq!(Accuracy::Approximate(leases).floor(load), 70);
+    /// assert_eq!(Accuracy::PerLocation.floor(load), 100);
+    /// ```
+    #[must_use]
+    pub const fn floor(&self, load: Load) -> u64 {
+        match self {
+            Self::Exact | Self::PerLocation => load.limit,
+            Self::Approximate(drift) => load.limit.saturating_sub(drift.floor.held.saturating_mul(load.locations)),
+        }
+    }
+}
+
+impl fmt::Display for Accuracy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact => f.write_str("exact: admitted = limit"),
+            Self::Approximate(drift) => write!(f, "approximate: {} <= admitted <= {}", drift.floor, drift.formula),
+            Self::PerLocation => f.write_str("per location: limit <= admitted <= limit x locations"),
+        }
+    }
+}
+
+/// The bounds of an approximate limiter. The ceiling is a formula, as code and as text.
+///
+/// ```
+/// use tidegate_core::{Accuracy, Drift, Floor, Load};
+/// let drift = Drift {
+///     formula: "limit x locations",
+///     ceiling: |load| load.limit.saturating_mul(load.locations),
+///     floor: Floor::NOTHING_HELD,
+/// };
+/// assert_eq!((drift.ceiling)(Load { limit: 10, in_flight: 50, locations: 3 }), 30);
+/// assert_eq!(Accuracy::Approximate(drift).to_string(), "approximate: limit <= admitted <= limit x locations");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Drift {
+    /// The ceiling as a formula of [`Load`]'s fields.
+    pub formula: &'static str,
+    /// The ceiling as a function.
+    pub ceiling: fn(Load) -> u64,
+    /// The least that is admitted, if enough is requested.
+    pub floor: Floor,
+}
+
+impl Drift {
+    /// At most the limit, and no early denials.
+    pub const WITHIN_LIMIT: Self = Self { formula: "limit", ceiling: |load| load.limit, floor: Floor::NOTHING_HELD };
+}
+
+/// The least that an approximate limiter admits. By every instant, it has admitted as many requests as an exact limiter with
+/// the limit `limit - held x locations`, if the key was unused and all requests cost the same.
+///
+/// ```
+/// use tidegate_core::{Floor, Millis};
+/// let leases = Floor { held: 20, within: Some(Millis::from_secs(2)) };
+/// assert_eq!(leases.to_string(), "limit - 20 x locations (in the first 2000 ms)");
+/// assert_eq!(Floor::NOTHING_HELD.to_string(), "limit");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floor {
+    /// The units that each location may hold unspent, so that the others cannot use them.
+    pub held: u64,
+    /// How long after a key's first request this holds. `None` means always.
+    pub within: Option<Millis>,
+}
+
+impl Floor {
+    /// No early denials.
+    pub const NOTHING_HELD: Self = Self { held: 0, within: None };
+}
+
+impl fmt::Display for Floor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("limit")?;
+        if self.held > 0 {
+            write!(f, " - {} x locations", self.held)?;
+        }
+        self.within.map_or(Ok(()), |within| write!(f, " (in the first {} ms)", within.get()))
+    }
+}
+
+/// The variables of a drift.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// The most that an exact limiter admits.
+    pub limit: u64,
+    /// The most requests of one key that are in flight at once.
+    pub in_flight: u64,
+    /// The locations (PoPs, regions, isolates) that serve them, including those that ended meanwhile.
+    pub locations: u64,
+}

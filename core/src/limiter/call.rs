@@ -1,0 +1,256 @@
+//! What a caller passes to a [`Limiter`](crate::Limiter).
+
+use alloc::format;
+use core::fmt;
+
+use crate::algorithm::MAX_UNITS;
+use crate::sha256::sha256;
+use crate::{Error, Keys, Millis, Policy, UnixMillis};
+
+/// A request for a [`Limiter`](crate::Limiter) to decide on.
+///
+/// ```
+/// use tidegate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// let policy = Policy::new("tokens", [Quota::token_bucket(10_000, 500, Millis::from_secs(1))?])?;
+/// let key = Key::new("sub:alice");
+/// let check = Check::new(&policy, &key, UnixMillis::new(0)).cost(750).idempotent("req-81f3", Millis::from_secs(60));
+/// assert_eq!(check.cost, 750);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Check<'a> {
+    /// The policy to decide by.
+    pub policy: &'a Policy,
+    /// The keys to count against, one for each dimension of the policy.
+    pub keys: Keys<'a>,
+    /// The cost of the request. The default is 1.
+    pub cost: u64,
+    /// The caller's clock. A limiter that uses its store's clock ignores it.
+    pub now: UnixMillis,
+    /// The token under which retries of this check are the same check.
+    pub idempotency: Option<Idempotency<'a>>,
+}
+
+impl<'a> Check<'a> {
+    /// A request of cost 1. `keys` is a `&Key`, or one for each dimension of the policy; see [`Keys`].
+    #[must_use]
+    pub fn new(policy: &'a Policy, keys: impl Into<Keys<'a>>, now: UnixMillis) -> Self {
+        Self { policy, keys: keys.into(), cost: 1, now, idempotency: None }
+    }
+
+    /// Sets the cost.
+    #[must_use]
+    pub const fn cost(mut self, cost: u64) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    /// Sets an idempotency token, for retries of a check whose answer was lost. Within `ttl` of the first check with this
+    /// policy, key and token that was admitted and charged, every further one returns its answer, marked as a
+    /// [replay](crate::Decision::is_replay), and is not charged. The token also identifies the charge to
+    /// [`Limiter::settle`](crate::Limiter::settle). With another cost, it is an error:
+    /// [`TokenReused`](crate::ErrorKind::TokenReused).
+    ///
+    /// Never pass on a token that a client chose: the client would send all its requests under one token, and all of them
+    /// would repeat the first answer. Use one that the server makes, or accept at most as many replays as retries.
+    ///
+    /// A policy with a [concurrency limit](crate::algorithm::Concurrency) needs a token, which names the slot. The charge is
+    /// then remembered for as long as the slot may be held, if that is longer than `ttl`.
+    ///
+    /// A check that was denied or costs 0 is not remembered, and a retry of it is decided anew. So the limit bounds the
+    /// number of tokens that a store remembers.
+    #[must_use]
+    pub const fn idempotent(mut self, token: &'a str, ttl: Millis) -> Self {
+        self.idempotency = Some(Idempotency { token, ttl });
+        self
+    }
+
+    /// The token, and how long a store remembers its charge.
+    #[must_use]
+    pub fn remembered(&self) -> Option<Idempotency<'a>> {
+        let Idempotency { token, ttl } = self.idempotency?;
+        Some(Idempotency { token, ttl: ttl.max(self.policy.longest_slot()) })
+    }
+
+    /// The identity of the charge, if the policy needs it.
+    #[must_use]
+    pub fn charge_id(&self) -> ChargeId {
+        match self.idempotency {
+            Some(idempotency) if self.policy.has_slots() => ChargeId::of(idempotency.token),
+            _ => ChargeId::NONE,
+        }
+    }
+}
+
+/// Identifies a charge: the first 64 bits of its token's SHA-256.
+///
+/// ```
+/// use tidegate_core::ChargeId;
+/// assert_ne!(ChargeId::of("request-1"), ChargeId::of("request-2"));
+/// assert_eq!(ChargeId::of("request-1").to_string(), "19f1064b619d49d3");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ChargeId(u64);
+
+impl ChargeId {
+    /// Of a charge without a token.
+    pub const NONE: Self = Self(0);
+
+    /// Of the charge with a token.
+    #[must_use]
+    pub fn of(token: &str) -> Self {
+        let hash = sha256(token.as_bytes());
+        Self(u64::from_be_bytes(core::array::from_fn(|place| hash[place])))
+    }
+
+    /// From the number that [`ChargeId::get`] returned.
+    #[must_use]
+    pub const fn new(id: u64) -> Self {
+        Self(id)
+    }
+
+    /// As a number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// Sixteen hexadecimal digits.
+impl fmt::Display for ChargeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A token that identifies the retries of a check; see [`Check::idempotent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idempotency<'a> {
+    /// A text that is unique to the request, of any length.
+    pub token: &'a str,
+    /// How long the first answer is remembered. It holds while `now < first + ttl`.
+    pub ttl: Millis,
+}
+
+/// A charge to return; see [`Policy::refund`].
+///
+/// A store cannot tell whether a charge without a token was refunded before. So every refund is applied, and a key never has
+/// more left than its limit. Refund only what was charged: a [replay](crate::Decision::is_replay) charged nothing. A charge
+/// that has a token is refunded by [`Limiter::settle`](crate::Limiter::settle), which pays out once.
+///
+/// ```
+/// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// # pollster::block_on(async {
+/// let policy = Policy::new("tokens", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
+/// let (limiter, key, now) = (MemoryLimiter::new(), Key::new("sub:alice"), UnixMillis::new(0));
+/// let charged = limiter.check(Check::new(&policy, &key, now).cost(80)).await?;
+/// // It cost 30 in the end: give back 50.
+/// limiter.refund(Refund::new(&policy, &key, 50, charged.decided_at(), UnixMillis::new(400))).await?;
+/// let left = limiter.peek(Check::new(&policy, &key, UnixMillis::new(400))).await?;
+/// assert_eq!(left.binding().remaining(), Some(70));
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Refund<'a> {
+    /// The policy of the charge.
+    pub policy: &'a Policy,
+    /// The keys of the charge.
+    pub keys: Keys<'a>,
+    /// The amount to return.
+    pub cost: u64,
+    /// The instant of the charge: [`Decision::decided_at`](crate::Decision::decided_at).
+    pub charged_at: UnixMillis,
+    /// The caller's clock.
+    pub now: UnixMillis,
+}
+
+impl<'a> Refund<'a> {
+    /// A refund of `cost` that was charged at `charged_at`.
+    #[must_use]
+    pub fn new(
+        policy: &'a Policy,
+        keys: impl Into<Keys<'a>>,
+        cost: u64,
+        charged_at: UnixMillis,
+        now: UnixMillis,
+    ) -> Self {
+        Self { policy, keys: keys.into(), cost, charged_at, now }
+    }
+}
+
+/// The actual cost of a charge, once it is known: a request of unknown cost is charged an estimate, and settled afterwards.
+///
+/// What the request cost less than charged is returned, less what time has replenished since. What it cost more is charged
+/// now, also beyond the limit; see [`Policy::settle`]. A cost of 0 cancels the charge. A slot of a
+/// [concurrency limit](crate::algorithm::Concurrency) is given back.
+///
+/// The charge is the one of the check with this policy, key and [token](Check::idempotent). It is settled once: a further
+/// settlement changes nothing, whatever its cost, so it can be retried after a lost answer. If it is never settled, because
+/// the caller died, the estimate stays charged.
+///
+/// ```
+/// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Settle, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// # pollster::block_on(async {
+/// let policy = Policy::new("tokens", [Quota::token_bucket(1_000, 10, Millis::from_secs(1))?])?;
+/// let (limiter, key, now) = (MemoryLimiter::new(), Key::new("sub:alice"), UnixMillis::new(0));
+/// let estimate = Check::new(&policy, &key, now).cost(300).idempotent("req-81f3", Millis::from_secs(600));
+/// assert!(limiter.check(estimate).await?.is_allowed());
+/// // The answer has 120 tokens.
+/// let settled = limiter.settle(Settle::new(&policy, &key, "req-81f3", 120, now)).await?;
+/// assert_eq!(settled.binding().remaining(), Some(880));
+/// assert!(limiter.settle(Settle::new(&policy, &key, "req-81f3", 0, now)).await?.is_replay());
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Settle<'a> {
+    /// The policy of the charge.
+    pub policy: &'a Policy,
+    /// The keys of the charge.
+    pub keys: Keys<'a>,
+    /// The token of the charge.
+    pub token: &'a str,
+    /// What the request cost. `None` if it cost what was charged.
+    pub cost: Option<u64>,
+    /// The caller's clock.
+    pub now: UnixMillis,
+}
+
+impl<'a> Settle<'a> {
+    /// Settles the charge with this `token` to `cost`.
+    #[must_use]
+    pub fn new(policy: &'a Policy, keys: impl Into<Keys<'a>>, token: &'a str, cost: u64, now: UnixMillis) -> Self {
+        Self { policy, keys: keys.into(), token, cost: Some(cost), now }
+    }
+
+    /// Settles the charge with this `token` to what was charged: it gives back only the request's slots.
+    #[must_use]
+    pub fn release(policy: &'a Policy, keys: impl Into<Keys<'a>>, token: &'a str, now: UnixMillis) -> Self {
+        Self { policy, keys: keys.into(), token, cost: None, now }
+    }
+
+    /// The identity of the charge, if the policy needs it.
+    #[must_use]
+    pub fn charge_id(&self) -> ChargeId {
+        if self.policy.has_slots() { ChargeId::of(self.token) } else { ChargeId::NONE }
+    }
+
+    pub(crate) fn verify(&self) -> Result<(), Error> {
+        match self.cost {
+            Some(cost) if cost > MAX_UNITS => {
+                Err(Error::invalid(format!("cost: {cost} is out of range; write a whole number from 0 to {MAX_UNITS}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}

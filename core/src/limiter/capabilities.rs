@@ -1,0 +1,200 @@
+//! The features of a limiter, as data.
+
+use alloc::format;
+
+use super::Accuracy;
+use crate::{Check, Error, ErrorKind, Policy};
+
+/// The features of a limiter, as data.
+///
+/// ```
+/// use tidegate_core::{Accuracy, Capabilities, Limiter, MemoryLimiter};
+/// let can = MemoryLimiter::new().capabilities();
+/// assert!(matches!(can.accuracy, Accuracy::Exact));
+/// assert!(can.idempotency);
+///
+/// const WITHOUT_TOKENS: Capabilities = Capabilities::EXACT.idempotency(false).round_trips(2);
+/// assert!(!WITHOUT_TOKENS.idempotency);
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// The accuracy.
+    pub accuracy: Accuracy,
+    /// The supported algorithms, by [`Rule::name`](crate::Rule::name).
+    pub algorithms: &'static [&'static str],
+    /// The most quotas a policy may have.
+    pub max_quotas: usize,
+    /// Which policies with several [dimensions](Policy#dimensions) are supported.
+    pub dimensions: Dimensions,
+    /// Whether a request may have a cost other than 1.
+    pub costs: bool,
+    /// Whether denials can be charged; see [`Policy::charge_denied`].
+    pub charge_denied: bool,
+    /// Whether [`Limiter::peek`](crate::Limiter::peek) works.
+    pub peek: bool,
+    /// Whether [`Limiter::refund`](crate::Limiter::refund) works.
+    pub refund: bool,
+    /// Whether [`Limiter::reset`](crate::Limiter::reset) works.
+    pub reset: bool,
+    /// Whether [`Check::idempotent`] and [`Limiter::settle`](crate::Limiter::settle) work.
+    pub idempotency: bool,
+    /// The round trips to another process that a decision takes in the usual case. 0 for a store in the caller's process.
+    pub round_trips: u32,
+}
+
+/// A method for each field that sets it.
+macro_rules! setters {
+    ($($field:ident: $kind:ty,)*) => {$(
+        #[doc = concat!("Sets [`", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+        #[must_use]
+        pub const fn $field(mut self, $field: $kind) -> Self {
+            self.$field = $field;
+            self
+        }
+    )*};
+}
+
+impl Capabilities {
+    /// The algorithms that count requests: all but the concurrency limit and the penalty.
+    pub const COUNTING: &'static [&'static str] =
+        &["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"];
+
+    /// Every feature, exactly, in one round trip: the most that an [`Atomic`](crate::store::Atomic) store supports.
+    pub const EXACT: Self = Self {
+        accuracy: Accuracy::Exact,
+        algorithms: &[
+            "fixed_window",
+            "sliding_window",
+            "sliding_log",
+            "token_bucket",
+            "leaky_bucket",
+            "concurrency",
+            "penalty",
+        ],
+        max_quotas: Policy::MAX_QUOTAS,
+        dimensions: Dimensions::Any,
+        costs: true,
+        charge_denied: true,
+        peek: true,
+        refund: true,
+        reset: true,
+        idempotency: true,
+        round_trips: 1,
+    };
+
+    setters! {
+        accuracy: Accuracy,
+        algorithms: &'static [&'static str],
+        max_quotas: usize,
+        dimensions: Dimensions,
+        costs: bool,
+        charge_denied: bool,
+        peek: bool,
+        refund: bool,
+        reset: bool,
+        idempotency: bool,
+        round_trips: u32,
+    }
+
+    /// Checks that these features suffice for a check.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] that names the first missing feature.
+    ///
+    /// ```
+    /// use tidegate_core::{Capabilities, Check, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let windows_only = Capabilities::EXACT.algorithms(&["fixed_window"]);
+    /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
+    /// let key = Key::new("ip:192.0.2.1");
+    /// let refused = windows_only.supports(&Check::new(&policy, &key, UnixMillis::new(0))).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn supports(&self, check: &Check<'_>) -> Result<(), Error> {
+        self.supports_peek(check)?;
+        if check.idempotency.is_none() && check.policy.has_slots() {
+            return Err(slot_without_token());
+        }
+        Ok(())
+    }
+
+    /// Checks that these features suffice for a check that takes no slot.
+    pub(crate) fn supports_peek(&self, check: &Check<'_>) -> Result<(), Error> {
+        self.supports_policy(check.policy)?;
+        self.require(self.costs || check.cost == 1, "a cost other than 1")?;
+        self.require(self.idempotency || check.idempotency.is_none(), "an idempotency token")
+    }
+
+    /// Checks that these features suffice for a policy, whatever is asked of it. Call it when the policy is loaded.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] that names the first missing feature.
+    pub fn supports_policy(&self, policy: &Policy) -> Result<(), Error> {
+        let quotas = policy.quotas();
+        if quotas.len() > self.max_quotas {
+            return Err(unsupported(&format!("a policy of {} quotas ({} at most)", quotas.len(), self.max_quotas)));
+        }
+        if let Some(quota) = quotas.iter().find(|quota| !self.algorithms.contains(&quota.rule().name())) {
+            let mut what = format!("{} (only", quota.rule().name());
+            for (place, algorithm) in self.algorithms.iter().enumerate() {
+                what.push_str(if place == 0 { " " } else { ", " });
+                what.push_str(algorithm);
+            }
+            what.push(')');
+            return Err(unsupported(&what));
+        }
+        self.require(self.charge_denied || !policy.charges_denied(), "charge_denied")?;
+        self.require(self.idempotency || !policy.has_slots(), "a concurrency limit, whose slots have tokens")?;
+        match self.dimensions {
+            _ if policy.dimensions().len() == 1 => Ok(()),
+            Dimensions::Any => Ok(()),
+            Dimensions::Grouped => {
+                self.require(policy.group().is_some(), "several dimensions without a group; write group_by")
+            }
+            Dimensions::One => Err(unsupported("several dimensions in one policy")),
+        }
+    }
+
+    pub(crate) fn require(&self, able: bool, what: &str) -> Result<(), Error> {
+        if able { Ok(()) } else { Err(unsupported(what)) }
+    }
+}
+
+/// The policies with several [dimensions](Policy#dimensions) that a limiter supports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Dimensions {
+    /// None: a policy counts by one key.
+    One,
+    /// Those with a [group](Policy::group_by).
+    Grouped,
+    /// All.
+    Any,
+}
+
+impl Dimensions {
+    /// A stable name in snake case, for reports.
+    ///
+    /// ```
+    /// assert_eq!(tidegate_core::Dimensions::Grouped.name(), "grouped");
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::One => "one",
+            Self::Grouped => "grouped",
+            Self::Any => "any",
+        }
+    }
+}
+
+pub(crate) fn slot_without_token() -> Error {
+    Error::invalid("idempotency: a policy with a concurrency limit needs a token, which names the slot; give one")
+}
+
+pub(super) fn unsupported(what: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("this store does not support {what}"))
+}
