@@ -63,6 +63,11 @@ impl Dimension {
         self.first..self.first + self.count
     }
 
+    /// The same dimension in a policy with `count` more quotas before it.
+    pub(crate) fn moved_by(&self, count: usize) -> Self {
+        Self { first: self.first + count, ..self.clone() }
+    }
+
     /// A digest of the id, to be hashed further.
     #[cfg(feature = "std")]
     pub(crate) const fn digest(&self) -> u64 {
@@ -110,6 +115,47 @@ pub struct Keys<'a>(Given<'a>);
 enum Given<'a> {
     Sole(&'a Key),
     Named(&'a [(&'a str, &'a Key)]),
+    #[cfg(feature = "gate")]
+    Own(&'a [(Box<str>, Key)]),
+}
+
+/// The keys of a request for one policy, which a gate has found.
+#[cfg(feature = "gate")]
+#[derive(Clone, Debug)]
+pub(crate) enum OwnKeys {
+    /// Of a policy's only dimension.
+    One(Key),
+    /// Of each dimension.
+    Many(Box<[(Box<str>, Key)]>),
+}
+
+#[cfg(feature = "gate")]
+impl OwnKeys {
+    /// The key that `find` returns for the name of each dimension.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) if it returns none.
+    pub(crate) fn new(policy: &Policy, find: impl Fn(&str) -> Option<Key>) -> Result<Self, Error> {
+        let found = |dimension: &Dimension| find(dimension.name()).ok_or_else(|| missing(dimension));
+        if let [dimension] = policy.dimensions() {
+            return Ok(Self::One(found(dimension)?));
+        }
+        let mut keys: Vec<(Box<str>, Key)> = Vec::with_capacity(policy.dimensions().len());
+        for dimension in policy.dimensions() {
+            // Dimensions of several policies that were joined may have one name.
+            if !keys.iter().any(|(name, _)| **name == *dimension.name()) {
+                keys.push((dimension.name().into(), found(dimension)?));
+            }
+        }
+        Ok(Self::Many(keys.into()))
+    }
+
+    pub(crate) const fn as_keys(&self) -> Keys<'_> {
+        Keys(match self {
+            Self::One(key) => Given::Sole(key),
+            Self::Many(keys) => Given::Own(keys),
+        })
+    }
 }
 
 impl<'a> From<&'a Key> for Keys<'a> {
@@ -175,7 +221,15 @@ impl<'a> Keys<'a> {
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) if there is none, or more than one.
     pub fn of(self, dimension: &Dimension) -> Result<&'a Key, Error> {
-        let Given::Named(keys) = self.0 else { return Err(missing(dimension)) };
+        let keys = match self.0 {
+            Given::Sole(_) => return Err(missing(dimension)),
+            Given::Named(keys) => keys,
+            #[cfg(feature = "gate")]
+            Given::Own(keys) => {
+                let found = keys.iter().find(|(name, _)| **name == *dimension.name());
+                return found.map(|(_, key)| key).ok_or_else(|| missing(dimension));
+            }
+        };
         let mut found = keys.iter().filter(|(name, _)| *name == dimension.name()).map(|(_, key)| *key);
         match (found.next(), found.next()) {
             (Some(key), None) => Ok(key),

@@ -85,6 +85,8 @@
 //! |-|-|-|
 //! | `std` | yes | [`MemoryLimiter`] and [`DenyCache`] |
 //! | `serde` | no | `Deserialize` and `Serialize` for [`Policy`] and its parts |
+//! | `gate` | no | the module `gate`: rules files, and one call from a request to its response |
+//! | `toml` | no | rules files in TOML |
 //! | `proxies` | no | `ClientIpSource::behind_proxies`, for a service behind nginx, Envoy or a load balancer |
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -97,6 +99,8 @@ mod decision;
 mod dimension;
 mod error;
 mod few;
+#[cfg(feature = "gate")]
+pub mod gate;
 mod headers;
 mod identity;
 #[doc(hidden)]

@@ -261,19 +261,50 @@ impl ClientIpSource {
         N: AsRef<str>,
         V: AsRef<[u8]>,
     {
-        #[cfg(feature = "proxies")]
-        if let Some(proxies) = &self.proxies {
-            return self.received(proxies.find(headers, peer)?);
-        }
-        let take = if self.platform == Platform::Spin && !self.trust_true_client_ip { Take::Last } else { Take::Only };
+        let fields = self.fields();
+        self.client(peer, |read| {
+            for (name, value) in headers {
+                if let Some(place) = fields.iter().position(|wanted| name.as_ref().eq_ignore_ascii_case(wanted)) {
+                    read(place, value.as_ref());
+                }
+            }
+        })
+        .map(|(_, client)| client)
+    }
+
+    /// The address of a request's sender, and the client that it belongs to. `each` passes on each value of a field with the
+    /// field's place in [`ClientIpSource::fields`].
+    pub(crate) fn client(
+        &self,
+        peer: Option<IpAddr>,
+        each: impl FnOnce(&mut dyn FnMut(usize, &[u8])),
+    ) -> Result<(IpAddr, ClientIp), MissingIp> {
         let address = match self.fields() {
-            [] => peer.ok_or(MissingIp::Absent).and_then(specified),
-            fields => first_present(read(fields, take, headers)),
+            [] => peer.ok_or(MissingIp::Absent).and_then(specified)?,
+            #[cfg(feature = "proxies")]
+            _ if self.proxies.is_some() => {
+                self.proxies.as_ref().map_or(Err(MissingIp::Absent), |proxies| proxies.find(peer, each))?
+            }
+            _ => first_present(self.read(each))?,
         };
-        match address? {
+        match address {
             address if self.platform == Platform::Cloudflare && address == CLOUDFLARE_WORKERS => Err(MissingIp::Shared),
-            address => self.received(address),
+            address => Ok((address, self.received(address)?)),
         }
+    }
+
+    /// The address in each of the fields, of which there are at most two.
+    fn read(&self, each: impl FnOnce(&mut dyn FnMut(usize, &[u8]))) -> [Result<IpAddr, MissingIp>; 2] {
+        let take = if self.platform == Platform::Spin && !self.trust_true_client_ip { Take::Last } else { Take::Only };
+        let mut found = [None; 2];
+        each(&mut |place, value| {
+            found[place] = Some(match (take, found[place]) {
+                (Take::Last, _) => parse_address(value.rsplit(|&byte| byte == b',').next().unwrap_or_default()),
+                (Take::Only, None) => parse_address(value),
+                (Take::Only, Some(_)) => Err(MissingIp::Ambiguous),
+            });
+        });
+        found.map(|address| address.unwrap_or(Err(MissingIp::Absent)))
     }
 
     fn received(&self, address: IpAddr) -> Result<ClientIp, MissingIp> {
@@ -288,25 +319,6 @@ enum Take {
     Only,
     /// The last. A client may have sent those before it.
     Last,
-}
-
-/// The address in each of the named fields, of which there are at most two.
-fn read<N: AsRef<str>, V: AsRef<[u8]>>(
-    names: &[&str],
-    take: Take,
-    headers: impl IntoIterator<Item = (N, V)>,
-) -> [Result<IpAddr, MissingIp>; 2] {
-    let mut found = [None; 2];
-    for (name, value) in headers {
-        let Some(place) = names.iter().position(|wanted| name.as_ref().eq_ignore_ascii_case(wanted)) else { continue };
-        let value = value.as_ref();
-        found[place] = Some(match (take, found[place]) {
-            (Take::Last, _) => parse_address(value.rsplit(|&byte| byte == b',').next().unwrap_or_default()),
-            (Take::Only, None) => parse_address(value),
-            (Take::Only, Some(_)) => Err(MissingIp::Ambiguous),
-        });
-    }
-    found.map(|address| address.unwrap_or(Err(MissingIp::Absent)))
 }
 
 /// The address in the first field, or in the second if the first is absent.

@@ -135,6 +135,87 @@ impl Policy {
         })
     }
 
+    /// Joins policies into one that decides all their quotas in one step, all or nothing. Each keeps its own counts: a request
+    /// of the joined policy and one of `policies` use the same ones.
+    ///
+    /// The name is their names, joined by `+`. The dimensions are all of theirs, so stores treat the result as a policy of
+    /// several dimensions. Quotas of different policies that count by the same key take it under the same name.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for no policy or one that occurs twice, more than eight quotas, two quotas of one
+    /// name, policies of which only some charge denials, one with a [group](Self::group_by), and a concurrency limit that returns
+    /// the cost.
+    ///
+    /// ```
+    /// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// # pollster::block_on(async {
+    /// let login = Policy::new("login", [Quota::fixed_window(5, Millis::from_secs(60))?.by("ip")?])?;
+    /// let site = Policy::new("site", [Quota::fixed_window(100, Millis::from_secs(60))?.by("ip")?])?;
+    /// let both = Policy::join([&login, &site])?;
+    /// let (limiter, key, now) = (MemoryLimiter::new(), Key::new("ip:192.0.2.1"), UnixMillis::new(0));
+    /// let keys = [("ip", &key)];
+    /// limiter.check(Check::new(&both, &keys, now)).await?;
+    /// assert_eq!(limiter.check(Check::new(&site, &keys, now)).await?.binding().remaining(), Some(98));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    pub fn join<'a>(policies: impl IntoIterator<Item = &'a Self>) -> Result<Self, Error> {
+        let mut policies = policies.into_iter();
+        let mut joined = policies.next().ok_or_else(|| Error::invalid("policies: none; write at least one"))?.clone();
+        for policy in policies {
+            joined = joined.and(policy)?;
+        }
+        Ok(joined)
+    }
+
+    fn and(self, other: &Self) -> Result<Self, Error> {
+        let names = format!("{:?} and {:?}", self.name, other.name);
+        let count = self.quotas.len() + other.quotas.len();
+        if count > Self::MAX_QUOTAS {
+            return Err(Error::invalid(format!(
+                "policies: {names} have {count} quotas; at most {} decide together",
+                Self::MAX_QUOTAS
+            )));
+        }
+        if self.charge_denied != other.charge_denied {
+            return Err(Error::invalid(format!(
+                "policies: only one of {names} charges denials; write charge_denied for both or neither"
+            )));
+        }
+        if self.group.is_some() || other.group.is_some() {
+            return Err(Error::invalid(format!("policies: one of {names} has a group; leave out group_by")));
+        }
+        let first = self.quotas.len();
+        let mut quotas = self.quotas.into_vec();
+        for quota in &other.quotas {
+            if quotas.iter().any(|known| known.name() == quota.name()) {
+                return Err(Error::invalid(format!(
+                    "policies: two quotas are named {:?}; write different names",
+                    quota.name()
+                )));
+            }
+            quotas.push(quota.clone());
+        }
+        if quotas.iter().any(returns_cost) {
+            return Err(Error::invalid("policies: returns_cost needs a policy of its own; leave it out"));
+        }
+        let mut dimensions = self.dimensions.into_vec();
+        dimensions.extend(other.dimensions.iter().map(|dimension| dimension.moved_by(first)));
+        Ok(Self {
+            name: [&self.name, "+", &other.name].concat().into(),
+            id: [&self.id, "+", &other.id].concat().into(),
+            quotas: quotas.into(),
+            dimensions: dimensions.into(),
+            group: None,
+            charge_denied: self.charge_denied,
+            has_slots: self.has_slots || other.has_slots,
+            #[cfg(feature = "std")]
+            retention: self.retention.max(other.retention),
+        })
+    }
+
     /// Sets whether denied requests are charged, so that a client that keeps retrying stays denied. Off by default.
     ///
     /// A denied request is then charged like an admitted one, up to each quota's limit. A request that is

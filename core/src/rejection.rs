@@ -107,6 +107,12 @@ impl Rejection {
         Self::new(503, ResponseFields::default(), BodyFormat::Json, body)
     }
 
+    /// The 403 (Forbidden) for a sender that a list denies.
+    #[cfg(feature = "gate")]
+    pub(crate) fn forbidden() -> Self {
+        Self::new(403, ResponseFields::default(), BodyFormat::Json, r#"{"error":"forbidden"}"#.to_string())
+    }
+
     fn new(status_code: u16, mut fields: ResponseFields, format: BodyFormat, body: String) -> Self {
         fields.push(ResponseFields::CONTENT_TYPE, format.media_type().to_string());
         Self { status_code, fields, body }

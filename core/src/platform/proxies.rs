@@ -34,22 +34,20 @@ impl TrustedProxies {
 
     /// The client of a request from `peer`: `peer` itself, unless it is a trusted proxy. Then it is the last entry that is
     /// not one, because each proxy appends the address of its own peer.
-    pub(super) fn find<N: AsRef<str>, V: AsRef<[u8]>>(
+    pub(super) fn find(
         &self,
-        headers: impl IntoIterator<Item = (N, V)>,
         peer: Option<IpAddr>,
+        each: impl FnOnce(&mut dyn FnMut(usize, &[u8])),
     ) -> Result<IpAddr, MissingIp> {
         let peer = specified(peer.ok_or(MissingIp::Absent)?)?;
         if !self.trust(peer) {
             return Ok(peer);
         }
         let (mut client, mut first) = (None, None);
-        for (_, value) in headers.into_iter().filter(|(name, _)| name.as_ref().eq_ignore_ascii_case(FIELD)) {
-            match self.read(value.as_ref()) {
-                Value::Client(found) => client = Some(found),
-                Value::AllTrusted(address) => first = first.or(Some(address)),
-            }
-        }
+        each(&mut |_, value| match self.read(value) {
+            Value::Client(found) => client = Some(found),
+            Value::AllTrusted(address) => first = first.or(Some(address)),
+        });
         client.unwrap_or_else(|| first.ok_or(MissingIp::Absent))
     }
 

@@ -1,0 +1,182 @@
+//! From a request to its response: rules, identity, one decision, and what to send.
+//!
+//! A [`Gate`] applies the [`Rules`] of one file to each [`Request`]. It finds the rule and the sender's keys, asks the
+//! rule's store, and returns a [`Verdict`]: pass the request on, or send a response. An adapter makes the request and sends the
+//! response.
+//!
+//! ```
+//! use tidegate_core::gate::{Gate, Request, Rules, Verdict};
+//! use tidegate_core::{ClientIpSource, MemoryLimiter, Platform, UnixMillis};
+//! # fn main() -> Result<(), tidegate_core::Error> {
+//! # pollster::block_on(async {
+//! let rules = Rules::parse("rules.json", r#"{
+//!     "limits": { "login": { "quotas": [{ "algorithm": "fixed_window", "limit": 1, "window_ms": 60000, "by": "ip" }] } },
+//!     "rules": [{ "path": "/login", "methods": ["POST"], "limits": ["login"] }]
+//! }"#)?;
+//! let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Cloudflare))?;
+//!
+//! let headers = [("cf-connecting-ip", "192.0.2.1")];
+//! let now = UnixMillis::new(1_800_000_000_000);
+//! let request = Request::new("POST", "/login", &headers, now);
+//! assert!(matches!(gate.check(&request).await, Verdict::Pass(_)));
+//! let Verdict::Refuse(refusal) = gate.check(&request).await else { panic!() };
+//! assert_eq!(refusal.rejection().status_code(), 429);
+//! # Ok(())
+//! # })
+//! # }
+//! ```
+//!
+//! # Failures
+//! Nothing that a client sends lets a request pass undecided. Only a [failure of the store](crate::ErrorKind::is_store_failure)
+//! can, if the rule says [`on_failure = "open"`](OnFailure::Open).
+
+mod file;
+mod lists;
+mod matcher;
+mod path;
+mod request;
+mod rules;
+mod sender;
+mod verdict;
+
+pub use file::OnFailure;
+pub use request::{Headers, Request};
+pub use rules::{Rule, Rules};
+pub use verdict::{Hold, Pass, Reason, Refusal, Verdict};
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use self::sender::Sender;
+use crate::{
+    Check, ClientIpSource, Decision, ErasedLimiter, Error, ErrorKind, Limiter, Millis, Policy, Settle, UnixMillis,
+};
+
+/// Applies rules to requests. See the [module](self) for an example.
+pub struct Gate {
+    rules: RwLock<Arc<Rules>>,
+    stores: Vec<(Box<str>, Box<dyn ErasedLimiter>)>,
+    client_ip: ClientIpSource,
+    settle_within: Millis,
+}
+
+impl Gate {
+    /// The default time in which a charge with a token can be settled: ten minutes.
+    pub const DEFAULT_SETTLE_WITHIN: Millis = Millis::from_secs(600);
+
+    /// A gate whose rules all count in one store.
+    ///
+    /// # Errors
+    /// As [`Gate::with_stores`].
+    pub fn new(rules: Rules, store: impl Limiter + 'static, client_ip: ClientIpSource) -> Result<Self, Error> {
+        Self::with_stores(rules, [("default", Box::new(store) as Box<dyn ErasedLimiter>)], client_ip)
+    }
+
+    /// A gate with several stores, by the names in the rules. A rule without a store uses the first.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) if a rule names another store, and [`Unsupported`](ErrorKind::Unsupported) if its store
+    /// lacks a feature that its limits need. Both name the rule.
+    pub fn with_stores<'a>(
+        rules: Rules,
+        stores: impl IntoIterator<Item = (&'a str, Box<dyn ErasedLimiter>)>,
+        client_ip: ClientIpSource,
+    ) -> Result<Self, Error> {
+        let stores: Vec<_> = stores.into_iter().map(|(name, store)| (name.into(), store)).collect();
+        let gate =
+            Self { rules: RwLock::new(Arc::new(rules)), stores, client_ip, settle_within: Self::DEFAULT_SETTLE_WITHIN };
+        gate.suits(&gate.rules())?;
+        Ok(gate)
+    }
+
+    /// Replaces the rules. Limits of the same name and shape keep their counts. Requests that are being decided are decided by
+    /// the old rules.
+    ///
+    /// # Errors
+    /// As [`Gate::with_stores`]. The old rules then remain.
+    pub fn reload(&self, rules: Rules) -> Result<(), Error> {
+        self.suits(&rules)?;
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        Ok(())
+    }
+
+    /// The rules.
+    #[must_use]
+    pub fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Checks that each rule has a store that supports its limits.
+    fn suits(&self, rules: &Rules) -> Result<(), Error> {
+        for rule in rules.rules() {
+            let place = self.store(rule)?;
+            let can = self.stores[place].1.erased_capabilities();
+            for policy in rule.policies() {
+                let suits =
+                    can.supports_policy(policy).and_then(|()| can.require(can.costs || rule.cost == 1, "a cost"));
+                suits.map_err(|error| Error::new(error.kind(), format!("rule {:?}: {error}", rule.name())))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of a rule's store.
+    fn store(&self, rule: &Rule) -> Result<usize, Error> {
+        let Some(wanted) = rule.store() else { return Ok(0) };
+        self.stores.iter().position(|(name, _)| **name == *wanted).ok_or_else(|| {
+            let known: Vec<_> = self.stores.iter().map(|(name, _)| name).collect();
+            let message = format!("rule {:?}: there is no store {wanted:?}; write one of {known:?}", rule.name());
+            Error::new(ErrorKind::Invalid, message)
+        })
+    }
+
+    /// Decides on a request.
+    pub async fn check(&self, request: &Request<'_>) -> Verdict {
+        let rules = self.rules();
+        let Some(rule) = rules.find(request) else { return Verdict::Pass(Pass::unlimited()) };
+        let sender = Sender::of(request, &rules, &self.client_ip);
+        if sender.is_on(rules.denied()) {
+            return Verdict::Refuse(Refusal::forbidden());
+        }
+        let policy = rule.policy(sender.tier()).filter(|_| !sender.is_on(rules.allowed()));
+        let Some(policy) = policy else { return Verdict::Pass(Pass::unlimited()) };
+        match self.decide(request, rule, policy, &sender).await {
+            Ok((decision, hold)) => verdict::decided(policy, decision, hold),
+            Err(error) => verdict::failed(rule, error),
+        }
+    }
+
+    async fn decide(
+        &self,
+        request: &Request<'_>,
+        rule: &Rule,
+        policy: &Arc<Policy>,
+        sender: &Sender,
+    ) -> Result<(Decision, Option<Hold>), Error> {
+        let store = self.store(rule)?;
+        let keys = sender.keys(policy, request.keys)?;
+        let check = Check::new(policy, keys.as_keys(), request.now()).cost(request.cost.unwrap_or(rule.cost));
+        let Some(token) = request.token else {
+            return Ok((self.stores[store].1.erased_check(check).await?, None));
+        };
+        let decision = self.stores[store].1.erased_check(check.idempotent(token, self.settle_within)).await?;
+        Ok((decision, Some(Hold { store, policy: Arc::clone(policy), keys, token: token.into() })))
+    }
+
+    /// Corrects what a request was charged to its actual cost; see [`Settle`].
+    ///
+    /// # Errors
+    /// As [`Limiter::settle`].
+    pub async fn settle(&self, hold: &Hold, cost: u64, now: UnixMillis) -> Result<Decision, Error> {
+        let settle = Settle::new(&hold.policy, hold.keys.as_keys(), &hold.token, cost, now);
+        self.stores[hold.store].1.erased_settle(settle).await
+    }
+
+    /// Gives back the slots that a request holds; see [`Settle::release`].
+    ///
+    /// # Errors
+    /// As [`Limiter::settle`].
+    pub async fn release(&self, hold: &Hold, now: UnixMillis) -> Result<Decision, Error> {
+        let release = Settle::release(&hold.policy, hold.keys.as_keys(), &hold.token, now);
+        self.stores[hold.store].1.erased_settle(release).await
+    }
+}

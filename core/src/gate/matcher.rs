@@ -1,0 +1,158 @@
+//! Finds the most specific rule of a request.
+
+use std::collections::BTreeMap;
+
+use super::path::segments;
+use super::request::Request;
+
+/// What a rule matches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pattern {
+    pub(super) host: Host,
+    pub(super) path: Path,
+    /// The methods, in upper case. Empty for all.
+    pub(super) methods: Box<[Box<str>]>,
+    /// The header fields that must be present, in lower case.
+    pub(super) headers: Box<[Box<str>]>,
+}
+
+/// The hosts that a rule matches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Host {
+    #[default]
+    Any,
+    /// One, in lower case.
+    Exact(Box<str>),
+    /// All that end with `.` and this.
+    Below(Box<str>),
+}
+
+/// The paths that a rule matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Path {
+    /// `None` for a segment of any text.
+    pub(super) segments: Box<[Option<Box<str>>]>,
+    /// Whether more segments may follow.
+    pub(super) is_prefix: bool,
+}
+
+impl Default for Path {
+    fn default() -> Self {
+        Self { segments: Box::default(), is_prefix: true }
+    }
+}
+
+impl Pattern {
+    // These compare two patterns of the same hosts and paths, of which this comes first in the file.
+
+    /// Whether each request that matches `other` matches this too.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let all = |these: &[Box<str>], those: &[Box<str>]| these.iter().all(|name| those.contains(name));
+        let methods = self.methods.is_empty() || (!other.methods.is_empty() && all(&other.methods, &self.methods));
+        methods && all(&self.headers, &other.headers)
+    }
+
+    /// Whether this applies to a request that matches both.
+    pub(super) fn precedes(&self, other: &Self) -> bool {
+        self.specificity() >= other.specificity()
+    }
+
+    /// Whether only the order in the file decides on some requests that match both.
+    pub(super) fn is_unordered_with(&self, other: &Self) -> bool {
+        let meets = self.methods.is_empty() || self.methods.iter().any(|method| other.methods.contains(method));
+        meets && self.specificity() == other.specificity()
+    }
+
+    /// A pattern with methods precedes one without, then one with more headers.
+    fn specificity(&self) -> (bool, usize) {
+        (!self.methods.is_empty(), self.headers.len())
+    }
+
+    fn matches(&self, request: &Request<'_>) -> bool {
+        // A server answers HEAD as it would GET.
+        let is = |method: &str| method == request.method() || (method == "GET" && request.method() == "HEAD");
+        (self.methods.is_empty() || self.methods.iter().any(|method| is(method)))
+            && self.headers.iter().all(|name| request.has_header(name))
+    }
+}
+
+/// The rules by host, then by path.
+#[derive(Debug, Default)]
+pub(super) struct Matcher {
+    any: Tree,
+    exact: BTreeMap<Box<str>, Tree>,
+    /// By the end of the host, without the dot in front.
+    below: BTreeMap<Box<str>, Tree>,
+}
+
+/// The rules of a host, as a tree of path segments.
+#[derive(Debug, Default)]
+struct Tree {
+    literal: BTreeMap<Box<str>, Tree>,
+    any: Option<Box<Tree>>,
+    /// The rules that match a path which ends here, most specific first.
+    here: Vec<Entry>,
+    /// The rules that also match longer paths, most specific first.
+    prefix: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    pattern: Pattern,
+    rule: usize,
+}
+
+impl Matcher {
+    /// Adds a rule after all that were added before.
+    pub(super) fn add(&mut self, pattern: &Pattern, rule: usize) {
+        let mut tree = match &pattern.host {
+            Host::Any => &mut self.any,
+            Host::Exact(host) => self.exact.entry(host.clone()).or_default(),
+            Host::Below(domain) => self.below.entry(domain.clone()).or_default(),
+        };
+        for segment in &pattern.path.segments {
+            tree = match segment {
+                Some(text) => tree.literal.entry(text.clone()).or_default(),
+                None => tree.any.get_or_insert_default(),
+            };
+        }
+        let entries = if pattern.path.is_prefix { &mut tree.prefix } else { &mut tree.here };
+        let place = entries.partition_point(|entry| entry.pattern.specificity() >= pattern.specificity());
+        entries.insert(place, Entry { pattern: pattern.clone(), rule });
+    }
+
+    /// The rule for a request to a normal path.
+    pub(super) fn find(&self, request: &Request<'_>, path: &str) -> Option<usize> {
+        if !self.exact.is_empty() || !self.below.is_empty() {
+            let host = request.host();
+            let exact = self.exact.get(&*host);
+            if let Some(rule) = exact.and_then(|tree| tree.find(request, segments(path))) {
+                return Some(rule);
+            }
+            let mut rest = &*host;
+            while let Some((_, domain)) = rest.split_once('.') {
+                if let Some(rule) = self.below.get(domain).and_then(|tree| tree.find(request, segments(path))) {
+                    return Some(rule);
+                }
+                rest = domain;
+            }
+        }
+        self.any.find(request, segments(path))
+    }
+}
+
+impl Tree {
+    /// The first rule in this order: a segment as it is before any segment, a longer path before a shorter one.
+    fn find<'a>(&self, request: &Request<'_>, mut path: impl Iterator<Item = &'a str> + Clone) -> Option<usize> {
+        let first =
+            |entries: &[Entry]| entries.iter().find(|entry| entry.pattern.matches(request)).map(|found| found.rule);
+        let found = match path.next() {
+            None => first(&self.here),
+            Some(segment) => {
+                let literal = self.literal.get(segment).and_then(|tree| tree.find(request, path.clone()));
+                literal.or_else(|| self.any.as_ref()?.find(request, path))
+            }
+        };
+        found.or_else(|| first(&self.prefix))
+    }
+}

@@ -1,0 +1,189 @@
+//! The parts of a request that a gate reads.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use crate::{Key, MaybeSync, UnixMillis};
+
+/// The header fields of a request, by name.
+///
+/// Implemented by lists of names and values. A platform's adapter implements it for the platform's own type.
+pub trait Headers: MaybeSync {
+    /// Calls `read` with each value of a field, in the order received. `name` is in lower case. A value that joins repeated
+    /// fields with commas is accepted too.
+    fn values(&self, name: &str, read: &mut dyn FnMut(&[u8]));
+}
+
+impl<N: AsRef<str> + MaybeSync, V: AsRef<[u8]> + MaybeSync> Headers for &[(N, V)] {
+    fn values(&self, name: &str, read: &mut dyn FnMut(&[u8])) {
+        for (_, value) in self.iter().filter(|(field, _)| field.as_ref().eq_ignore_ascii_case(name)) {
+            read(value.as_ref());
+        }
+    }
+}
+
+impl<N: AsRef<str> + MaybeSync, V: AsRef<[u8]> + MaybeSync, const COUNT: usize> Headers for [(N, V); COUNT] {
+    fn values(&self, name: &str, read: &mut dyn FnMut(&[u8])) {
+        self.as_slice().values(name, read);
+    }
+}
+
+impl<N: AsRef<str> + MaybeSync, V: AsRef<[u8]> + MaybeSync> Headers for Vec<(N, V)> {
+    fn values(&self, name: &str, read: &mut dyn FnMut(&[u8])) {
+        self.as_slice().values(name, read);
+    }
+}
+
+/// A request for a [`Gate`](super::Gate) to decide on. A platform's adapter makes it. An application adds what only it knows.
+///
+/// ```
+/// use tidegate_core::gate::Request;
+/// use tidegate_core::UnixMillis;
+/// let headers = [("host", "www.example.com"), ("cf-connecting-ip", "192.0.2.1")];
+/// let request = Request::new("POST", "/login", &headers, UnixMillis::new(1_800_000_000_000)).subject("alice");
+/// assert_eq!(request.host(), "www.example.com");
+/// ```
+#[derive(Clone)]
+pub struct Request<'a> {
+    method: &'a str,
+    path: &'a str,
+    host: Option<Cow<'a, str>>,
+    headers: &'a dyn Headers,
+    now: UnixMillis,
+    pub(super) peer: Option<IpAddr>,
+    pub(super) subject: Option<&'a str>,
+    pub(super) tier: Option<&'a str>,
+    pub(super) keys: &'a [(&'a str, &'a Key)],
+    pub(super) cost: Option<u64>,
+    pub(super) token: Option<&'a str>,
+}
+
+impl<'a> Request<'a> {
+    /// A request with a method, a path and header fields, at an instant of the caller's clock. A query after the path is
+    /// ignored.
+    #[must_use]
+    pub fn new(method: &'a str, path: &'a str, headers: &'a dyn Headers, now: UnixMillis) -> Self {
+        Self {
+            method,
+            path,
+            host: None,
+            headers,
+            now,
+            peer: None,
+            subject: None,
+            tier: None,
+            keys: &[],
+            cost: None,
+            token: None,
+        }
+    }
+
+    /// Sets the host, if it is not in the field `host`, as with HTTP/2 or an absolute URL.
+    #[must_use]
+    pub fn with_host(mut self, host: &'a str) -> Self {
+        self.host = Some(host_name(host));
+        self
+    }
+
+    /// Sets the address of the connection; see [`ClientIpSource::find`](crate::ClientIpSource::find).
+    #[must_use]
+    pub fn peer(mut self, peer: Option<IpAddr>) -> Self {
+        self.peer = peer;
+        self
+    }
+
+    /// Sets the subject of a token that the application has verified. An empty text counts as absent.
+    #[must_use]
+    pub fn subject(mut self, subject: &'a str) -> Self {
+        self.subject = Some(subject).filter(|subject| !subject.is_empty());
+        self
+    }
+
+    /// Sets the sender's tier, such as a plan. It precedes the tier of an API key.
+    #[must_use]
+    pub fn tier(mut self, tier: &'a str) -> Self {
+        self.tier = Some(tier);
+        self
+    }
+
+    /// Sets the keys of dimensions that only the application knows, by their names.
+    #[must_use]
+    pub fn keys(mut self, keys: &'a [(&'a str, &'a Key)]) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// Sets the cost. The default is that of the rule.
+    #[must_use]
+    pub fn cost(mut self, cost: u64) -> Self {
+        self.cost = Some(cost);
+        self
+    }
+
+    /// Sets the token under which the request is charged; see [`Check::idempotent`](crate::Check::idempotent). A charge with a
+    /// token can be settled. A policy with a concurrency limit needs one.
+    #[must_use]
+    pub fn token(mut self, token: &'a str) -> Self {
+        self.token = Some(token);
+        self
+    }
+
+    /// The method.
+    #[must_use]
+    pub const fn method(&self) -> &'a str {
+        self.method
+    }
+
+    /// The path.
+    #[must_use]
+    pub const fn path(&self) -> &'a str {
+        self.path
+    }
+
+    /// The host in lower case, without a port. Empty if there is none.
+    #[must_use]
+    pub fn host(&self) -> Cow<'_, str> {
+        if let Some(host) = &self.host {
+            return Cow::Borrowed(host);
+        }
+        let mut found = String::new();
+        self.headers.values("host", &mut |value| {
+            if let Ok(value) = str::from_utf8(value) {
+                found = host_name(value).into_owned();
+            }
+        });
+        Cow::Owned(found)
+    }
+
+    /// The instant.
+    #[must_use]
+    pub const fn now(&self) -> UnixMillis {
+        self.now
+    }
+
+    /// The header fields.
+    #[must_use]
+    pub const fn headers(&self) -> &'a dyn Headers {
+        self.headers
+    }
+
+    pub(super) fn has_header(&self, name: &str) -> bool {
+        let mut found = false;
+        self.headers.values(name, &mut |_| found = true);
+        found
+    }
+}
+
+/// A host without its port and the dot of the root, in lower case.
+fn host_name(host: &str) -> Cow<'_, str> {
+    let host = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) && !name.ends_with(':') => name,
+        _ => host,
+    };
+    let host = host.strip_suffix('.').unwrap_or(host);
+    if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(host.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(host)
+    }
+}

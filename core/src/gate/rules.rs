@@ -1,0 +1,155 @@
+//! Rules, compiled from a file.
+
+mod compile;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use self::compile::compile;
+use super::file::{OnFailure, Source};
+use super::lists::List;
+use super::matcher::Matcher;
+use super::path::normal;
+use super::request::Request;
+use crate::{Error, Key, Policy};
+
+/// The rules of a gate: which limits apply to which requests, at which cost, and by whose key.
+///
+/// A file in TOML (with the feature `toml`) or JSON. Each `limit` is a [`Policy`], and may have other numbers for each tier of
+/// senders. Each rule matches requests and names their limits, which decide together, all or nothing.
+///
+/// ```
+/// use tidegate_core::gate::Rules;
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// let rules = Rules::parse("rules.json", r#"{
+///     "limits": {
+///         "login": { "quotas": [{ "algorithm": "sliding_log", "limit": 5, "window_ms": 60000, "by": "ip" }] },
+///         "api": {
+///             "quotas": [{ "algorithm": "token_bucket", "capacity": 20, "refill": 10, "per_ms": 1000 }],
+///             "tiers": { "pro": { "quotas": [{ "algorithm": "token_bucket", "capacity": 200, "refill": 100, "per_ms": 1000 }] } }
+///         }
+///     },
+///     "rules": [
+///         { "path": "/login", "methods": ["POST"], "limits": ["login"] },
+///         { "path": "/api/*", "limits": ["api"] },
+///         { "path": "/api/export", "limits": ["api"], "cost": 10 }
+///     ]
+/// }"#)?;
+/// assert!(rules.warnings().is_empty());
+///
+/// let error = Rules::parse("rules.json", r#"{ "rules": [{ "limits": ["apo"] }] }"#).unwrap_err();
+/// assert_eq!(error.to_string(), r#"rules.json:1:26: "apo" is not a limit; the file has none"#);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Matching
+/// The most specific rule wins, in this order: an exact host, a longer `*.domain`, no host; then from left to right a literal
+/// segment, a `{name}`, the end of a path, a `/*`; then a rule with methods, with more headers, and the first in the file. The
+/// order is that of the Kubernetes [Gateway API](https://gateway-api.sigs.k8s.io/reference/spec/#httprouterule). A request
+/// without a rule is not limited.
+///
+/// Paths are compared in their normal form: see RFC 3986, section 6.2.2. Repeated slashes and one at the end do not matter.
+/// A rule for `GET` applies to `HEAD` too.
+#[derive(Debug)]
+pub struct Rules {
+    matcher: Matcher,
+    rules: Vec<Rule>,
+    tiers: Vec<Box<str>>,
+    api_key_header: Option<Box<str>>,
+    /// The place of each valid key's tier.
+    api_keys: BTreeMap<Box<str>, Option<usize>>,
+    allowed: List,
+    denied: List,
+    warnings: Vec<String>,
+}
+
+/// A rule of a file.
+#[derive(Debug)]
+pub struct Rule {
+    name: Box<str>,
+    pub(super) cost: u64,
+    store: Option<Box<str>>,
+    pub(super) on_failure: OnFailure,
+    /// For requests without a tier, then for each tier. `None` if it is unlimited.
+    policies: Box<[Option<Arc<Policy>>]>,
+}
+
+impl Rule {
+    /// The name, or `rules[` its place `]`.
+    #[must_use]
+    pub const fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name of the store that counts. `None` for the gate's first store.
+    #[must_use]
+    pub fn store(&self) -> Option<&str> {
+        self.store.as_deref()
+    }
+
+    /// The policies of this rule, one for each tier that has its own numbers.
+    pub(super) fn policies(&self) -> impl Iterator<Item = &Arc<Policy>> {
+        self.policies.iter().flatten()
+    }
+
+    /// The policy for a tier. `None` if the tier is unlimited.
+    pub(super) fn policy(&self, tier: Option<usize>) -> Option<&Arc<Policy>> {
+        self.policies[tier.map_or(0, |tier| tier + 1)].as_ref()
+    }
+}
+
+impl Rules {
+    /// Reads a rules file. `file` is its name, which ends in `.toml` or `.json` and begins each message.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) with the file, the line, the column, the value and what to write instead.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Error> {
+        compile(Source { name: file, text })
+    }
+
+    /// What is probably a mistake, each with its position: a rule that no request reaches, two rules of which only their order
+    /// in the file decides, a limit without a rule, a tier without a limit.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The rules, in the order of the file.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The rule for a request.
+    #[must_use]
+    pub fn find(&self, request: &Request<'_>) -> Option<&Rule> {
+        let path = normal(request.path());
+        self.matcher.find(request, &path).map(|place| &self.rules[place])
+    }
+
+    /// The place of a tier.
+    pub(super) fn tier(&self, name: &str) -> Option<usize> {
+        self.tiers.binary_search_by(|tier| (**tier).cmp(name)).ok()
+    }
+
+    /// The key of a valid API key, and its tier.
+    pub(super) fn api_key(&self, request: &Request<'_>) -> Option<(Key, Option<usize>)> {
+        let header = self.api_key_header.as_deref()?;
+        let (mut found, mut count) = (None, 0);
+        request.headers().values(header, &mut |value| {
+            count += 1;
+            let key = Key::api_key(value);
+            found = self.api_keys.get(key.as_str()).map(|tier| (key, *tier));
+        });
+        found.filter(|_| count == 1)
+    }
+
+    pub(super) const fn allowed(&self) -> &List {
+        &self.allowed
+    }
+
+    pub(super) const fn denied(&self) -> &List {
+        &self.denied
+    }
+}

@@ -1,0 +1,340 @@
+//! The gate: rules files, their errors and warnings, matching, and verdicts.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![cfg(feature = "toml")]
+
+use std::net::IpAddr;
+
+use pollster::block_on;
+use proptest::prelude::*;
+use tidegate_core::gate::{Gate, Reason, Request, Rules, Verdict};
+use tidegate_core::{ClientIpSource, Error, ErrorKind, Key, MemoryLimiter, Platform, ResponseFields, UnixMillis};
+
+const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+
+const RULES: &str = r#"
+[api_keys]
+header = "x-api-key"
+tiers = { 2bb80d537b1da3e38bd30361aa855686 = "pro" } # "secret"
+
+[lists]
+allow = ["198.51.100.0/24", "sub:ops"]
+deny = ["203.0.113.7", "2001:db8:bad::/48"]
+
+[limits.site]
+quotas = [{ algorithm = "fixed_window", limit = 100, window_ms = 60_000, by = "ip" }]
+
+[limits.login]
+quotas = [{ algorithm = "sliding_log", limit = 2, window_ms = 60_000, by = "ip" }]
+
+[limits.api]
+quotas = [{ algorithm = "fixed_window", limit = 10, window_ms = 60_000 }]
+tiers.pro.quotas = [{ algorithm = "fixed_window", limit = 20, window_ms = 60_000 }]
+tiers.staff.unlimited = true
+
+[[rules]]
+name = "site"
+limits = ["site"]
+
+[[rules]]
+name = "login"
+path = "/login"
+methods = ["POST"]
+limits = ["login", "site"]
+
+[[rules]]
+name = "api"
+path = "/api/*"
+limits = ["api"]
+
+[[rules]]
+name = "export"
+path = "/api/{kind}/export"
+limits = ["api"]
+cost = 5
+
+[[rules]]
+name = "health"
+path = "/health"
+"#;
+
+fn parse(text: &str) -> Result<Rules, Error> {
+    Rules::parse("rules.toml", text)
+}
+
+fn gate() -> Gate {
+    Gate::new(parse(RULES).unwrap(), MemoryLimiter::new(), ClientIpSource::new(Platform::Direct)).unwrap()
+}
+
+const NO_HEADERS: [(&str, &str); 0] = [];
+
+fn request<'a>(method: &'a str, path: &'a str) -> Request<'a> {
+    Request::new(method, path, &NO_HEADERS, NOW).peer("192.0.2.1".parse().ok())
+}
+
+/// The limit and what remains, or the status code.
+fn outcome(gate: &Gate, request: &Request<'_>) -> String {
+    match block_on(gate.check(request)) {
+        Verdict::Pass(pass) => match pass.decision() {
+            Some(decision) => format!("{} of {}", decision.binding().remaining().unwrap(), decision.binding().limit()),
+            None => "unlimited".into(),
+        },
+        Verdict::Refuse(refusal) => refusal.rejection().status_code().to_string(),
+        _ => unreachable!(),
+    }
+}
+
+#[test]
+fn each_request_has_the_limits_of_its_most_specific_rule() {
+    let gate = gate();
+    for (method, path, expected) in [
+        ("GET", "/", "99 of 100"),
+        ("GET", "/api", "9 of 10"),
+        ("GET", "/api/users?page=2", "8 of 10"),
+        ("GET", "/api/users/export", "3 of 10"),
+        ("GET", "/api/users/export", "429"),
+        ("GET", "/health", "unlimited"),
+        ("GET", "/login", "98 of 100"),
+        // Both limits: the site counts it too.
+        ("POST", "/login", "1 of 2"),
+        ("GET", "/", "96 of 100"),
+        ("POST", "/login", "0 of 2"),
+        ("POST", "/login", "429"),
+        ("POST", "//log%69n/", "429"),
+        // A denial charges neither.
+        ("GET", "/", "94 of 100"),
+    ] {
+        assert_eq!(outcome(&gate, &request(method, path)), expected, "{method} {path}");
+    }
+}
+
+#[test]
+fn tiers_have_their_own_numbers_and_the_same_counts() {
+    let gate = gate();
+    let bad = [("x-api-key", "guess")];
+    let key = [("X-Api-Key", "secret")];
+    let peer = "192.0.2.1".parse::<IpAddr>().ok();
+    let anonymous = Request::new("GET", "/api", &bad, NOW).peer(peer);
+    let pro = Request::new("GET", "/api", &key, NOW).peer(peer);
+    let alice = || request("GET", "/api").subject("alice");
+    assert_eq!(outcome(&gate, &anonymous), "9 of 10");
+    assert_eq!(outcome(&gate, &pro), "19 of 20");
+    assert_eq!(outcome(&gate, &alice()), "9 of 10");
+    assert_eq!(outcome(&gate, &alice().tier("pro")), "18 of 20");
+    assert_eq!(outcome(&gate, &alice().tier("staff")), "unlimited");
+    assert_eq!(outcome(&gate, &alice().tier("unknown")), "7 of 10");
+}
+
+#[test]
+fn lists_are_by_network_and_by_key() {
+    let gate = gate();
+    let from = |peer: &str| request("GET", "/").peer(peer.parse().ok());
+    assert_eq!(outcome(&gate, &from("198.51.100.200")), "unlimited");
+    assert_eq!(outcome(&gate, &from("::ffff:198.51.100.200")), "unlimited");
+    assert_eq!(outcome(&gate, &from("203.0.113.7")), "403");
+    assert_eq!(outcome(&gate, &from("203.0.113.8")), "99 of 100");
+    assert_eq!(outcome(&gate, &from("2001:db8:bad:1::5")), "403");
+    assert_eq!(outcome(&gate, &from("2001:db8:bae::5")), "99 of 100");
+    assert_eq!(outcome(&gate, &from("203.0.113.8").subject("ops")), "unlimited");
+    // The list of denials comes first.
+    assert_eq!(outcome(&gate, &from("203.0.113.7").subject("ops")), "403");
+}
+
+#[test]
+fn a_store_failure_opens_only_where_the_rule_says_so() {
+    for (on_failure, expected) in [("open", "unlimited"), ("closed", "503")] {
+        for (kind, opens) in ErrorKind::ALL.map(|kind| (kind, kind.is_store_failure())) {
+            let text = format!(
+                r#"rules = [{{ limits = ["a"], on_failure = "{on_failure}" }}]
+                limits.a.quotas = [{{ algorithm = "fixed_window", limit = 1, window_ms = 1000 }}]"#
+            );
+            let source = ClientIpSource::new(Platform::Direct);
+            let gate = Gate::new(parse(&text).unwrap(), Failing(kind), source).unwrap();
+            assert_eq!(outcome(&gate, &request("GET", "/")), if opens { expected } else { "503" }, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn a_reload_keeps_counts_and_changes_nothing_if_it_is_invalid() {
+    let gate = gate();
+    assert_eq!(outcome(&gate, &request("GET", "/api")), "9 of 10");
+    gate.reload(parse(&RULES.replace("limit = 10,", "limit = 12,")).unwrap()).unwrap();
+    assert_eq!(outcome(&gate, &request("GET", "/api")), "10 of 12");
+    let nowhere = parse(&RULES.replace("cost = 5", "store = \"redis\"")).unwrap();
+    let error = gate.reload(nowhere).unwrap_err();
+    assert_eq!(error.to_string(), r#"rule "export": there is no store "redis"; write one of ["default"]"#);
+    assert_eq!(outcome(&gate, &request("GET", "/api")), "9 of 12");
+}
+
+#[test]
+fn a_charge_with_a_token_is_settled() {
+    let gate = gate();
+    let Verdict::Pass(pass) = block_on(gate.check(&request("GET", "/api").cost(6).token("one"))) else { panic!() };
+    let settled = block_on(gate.settle(pass.hold().unwrap(), 2, NOW)).unwrap();
+    assert_eq!(settled.binding().remaining(), Some(8));
+    assert_eq!(pass.fields().get(ResponseFields::X_RATELIMIT_REMAINING), Some("4"));
+}
+
+#[test]
+fn a_key_of_the_application_is_required_if_a_quota_counts_by_it() {
+    let text = r#"rules = [{ limits = ["a"], on_failure = "open" }]
+        limits.a.quotas = [{ algorithm = "fixed_window", limit = 1, window_ms = 1000, by = "tenant" }]"#;
+    let source = ClientIpSource::new(Platform::Direct);
+    let gate = Gate::new(parse(text).unwrap(), MemoryLimiter::new(), source).unwrap();
+    let acme = Key::new("tenant:acme");
+    assert_eq!(outcome(&gate, &request("GET", "/").keys(&[("tenant", &acme)])), "0 of 1");
+    let Verdict::Refuse(refusal) = block_on(gate.check(&request("GET", "/"))) else { panic!() };
+    let Reason::Failed(error) = refusal.reason() else { panic!() };
+    assert_eq!(error.to_string(), r#"keys: the dimension "tenant" has no key; give one for each dimension"#);
+}
+
+#[test]
+fn errors_name_the_file_the_line_the_value_and_the_fix() {
+    let quota = r#"{ algorithm = "fixed_window", limit = 1, window_ms = 1000 }"#;
+    let cases = [
+        (
+            "[[rules]]\nlimits = [\n  'a',\n  'b',\n]\n[limits.a]\nquotas = [QUOTA]",
+            r#"4:3: "b" is not a limit; write one of ["a"]"#,
+        ),
+        ("[[rules]]\npath = 'api'", r#"2:8: "api": is not a path; begin it with a slash, as in /api/*"#),
+        ("[[rules]]\nmethods = ['get']", r#"2:11: "get": is not a method; write one in upper case, such as POST"#),
+        ("[[rules]]\nhost = 'a:80x'", ""),
+        ("[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 0, window_ms = 1 }]", "limit: 0 is out of range"),
+        ("[limits.a]\nquotas = []", "1:1: quotas: 0 is out of range; write 1 to 8 quotas"),
+        ("[[rules]]\n[[rules]]\ncolour = 'red'", "3:1: unknown field `colour`"),
+        ("[[rules]]\nname = 'x'\n[[rules]]\nname = 'x'", r#"4:8: "x" is the name of rules[0] too; write another"#),
+        ("[lists]\ndeny = ['10.0.0.1', 'ip:10.0.0.1']", r#"2:21: "ip:10.0.0.1" is neither a network nor a key"#),
+        ("[api_keys]\nheader = 'x-api-key'\ntiers = { secret = 'pro' }", "3:20: this is not the hash of an API key"),
+        ("[limits.a]\nquotas = [QUOTA]\ntiers.pro = {}", "3:13: write either quotas or unlimited = true"),
+        ("rules = [", "1:10: "),
+    ];
+    for (text, expected) in cases {
+        let error = parse(&text.replace("QUOTA", quota)).map(|_| ());
+        match error {
+            Err(error) => assert!(error.to_string().contains(expected), "{text}\n{error}\n{expected}"),
+            Ok(()) => assert!(expected.is_empty(), "{text}"),
+        }
+    }
+}
+
+#[test]
+fn json_has_positions_too() {
+    let error = Rules::parse("rules.json", "{ \"rules\": [\n  { \"limits\": [\"a\"] } ] }").unwrap_err();
+    assert_eq!(error.to_string(), r#"rules.json:2:16: "a" is not a limit; the file has none"#);
+    let twice = r#"{ "limits": { "a": { "quotas": [] }, "a": { "quotas": [] } } }"#;
+    assert!(
+        Rules::parse("rules.json", twice).unwrap_err().to_string().contains(r#""a" is written twice; write it once"#)
+    );
+    assert!(
+        Rules::parse("rules.yaml", "").unwrap_err().to_string().contains("end the file's name with .toml or .json")
+    );
+}
+
+#[test]
+fn warnings_name_what_is_probably_a_mistake() {
+    let text = r#"
+[limits.unused]
+quotas = [{ algorithm = "fixed_window", limit = 1, window_ms = 1000 }]
+[[rules]]
+path = "/a"
+[[rules]]
+path = "/a/"
+methods = ["GET"]
+[[rules]]
+name = "hidden"
+path = "/%61"
+[[rules]]
+name = "both"
+path = "/a"
+methods = ["POST", "GET"]
+"#;
+    let expected = [
+        "rules.toml:9:1: no request reaches hidden, because rules[0] matches all of them first; delete it or move it up",
+        "rules.toml:12:1: rules[1] and both match some of the same requests, and rules[1] applies because it comes first",
+        "rules.toml:2:1: no rule has the limit \"unused\"; add it to one or delete it",
+    ];
+    assert_eq!(parse(text).unwrap().warnings(), expected);
+    assert!(parse(RULES).unwrap().warnings().is_empty());
+}
+
+/// A limiter that always fails.
+struct Failing(ErrorKind);
+
+impl tidegate_core::Limiter for Failing {
+    fn capabilities(&self) -> tidegate_core::Capabilities {
+        tidegate_core::Capabilities::EXACT
+    }
+
+    async fn check(&self, _: tidegate_core::Check<'_>) -> Result<tidegate_core::Decision, Error> {
+        Err(Error::new(self.0, "down"))
+    }
+
+    async fn peek(&self, check: tidegate_core::Check<'_>) -> Result<tidegate_core::Decision, Error> {
+        self.check(check).await
+    }
+
+    async fn refund(&self, _: tidegate_core::Refund<'_>) -> Result<(), Error> {
+        Err(Error::new(self.0, "down"))
+    }
+
+    async fn reset(&self, _: &tidegate_core::Policy, _: tidegate_core::Keys<'_>) -> Result<(), Error> {
+        Err(Error::new(self.0, "down"))
+    }
+}
+
+proptest! {
+    /// The tree finds what a search of all rules in their order of precedence finds.
+    #[test]
+    fn the_tree_finds_the_most_specific_rule(
+        paths in prop::collection::vec("(/(a|b|\\{x\\})){0,3}(/\\*)?", 1..12),
+        asked in "(/(a|b|c)){0,4}",
+    ) {
+        let paths: Vec<String> = paths.into_iter().map(|path| if path.is_empty() { "/".into() } else { path }).collect();
+        let text: String = paths.iter().map(|path| format!("[[rules]]\npath = \"{path}\"\n")).collect();
+        let rules = parse(&text).unwrap();
+        let asked = if asked.is_empty() { "/".to_string() } else { asked };
+        let found = rules.find(&request("GET", &asked)).map(|rule| rule.name().to_string());
+        let mut best: Option<(Vec<u8>, usize)> = None;
+        for (place, path) in paths.iter().enumerate() {
+            if let Some(rank) = rank(path, &asked)
+                && best.as_ref().is_none_or(|(known, _)| rank < *known)
+            {
+                best = Some((rank, place));
+            }
+        }
+        prop_assert_eq!(found, best.map(|(_, place)| format!("rules[{place}]")));
+    }
+
+    /// No text is a panic.
+    #[test]
+    fn any_text_is_read_or_refused(text in "\\PC{0,80}", path in "\\PC{0,80}") {
+        let _ = parse(&text);
+        let _ = Rules::parse("rules.json", &text);
+        let _ = parse(&format!("[[rules]]\npath = {text:?}\nhost = {path:?}"));
+        let rules = parse(RULES).unwrap();
+        let _ = rules.find(&request(&text, &path));
+    }
+}
+
+/// How a pattern matches a path, segment by segment: 0 as it is, 1 by any text, 2 at the end, 3 by the star.
+fn rank(pattern: &str, path: &str) -> Option<Vec<u8>> {
+    let (pattern, star) = pattern.strip_suffix("/*").map_or((pattern, false), |pattern| (pattern, true));
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+    let mut rank = Vec::new();
+    for part in pattern.split('/').filter(|part| !part.is_empty()) {
+        let segment = segments.next()?;
+        rank.push(if part == segment {
+            0
+        } else if part == "{x}" {
+            1
+        } else {
+            return None;
+        });
+    }
+    let ends = segments.next().is_none();
+    if !star && !ends {
+        return None;
+    }
+    rank.push(if star { 3 } else { 2 });
+    Some(rank)
+}
