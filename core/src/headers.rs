@@ -1,8 +1,7 @@
 //! The response fields of a decision.
 
-use alloc::string::{String, ToString};
-use alloc::vec::{self, Vec};
-use core::fmt::Write as _;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::{Decision, ErrorKind, Millis, Policy, QuotaStatus, Rule};
 
@@ -56,19 +55,23 @@ pub enum RateLimitFields {
 /// let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
 /// let (mut state, now) = (policy.initial_state(), UnixMillis::new(1_800_000_000_000));
 /// let decision = policy.decide(&mut state, now, 3);
-/// let fields: Vec<_> = ResponseFields::new(&policy, &decision).into_iter().collect();
-/// assert_eq!(fields, [
-///     ("x-ratelimit-limit", "10".to_string()),
-///     ("x-ratelimit-remaining", "7".to_string()),
-///     ("x-ratelimit-reset", "1800000001".to_string()),
-///     ("ratelimit-policy", r#""api";q=10;w=2"#.to_string()),
-///     ("ratelimit", r#""api";r=7;t=1"#.to_string()),
+/// let fields = ResponseFields::new(&policy, &decision);
+/// assert_eq!(fields.iter().collect::<Vec<_>>(), [
+///     ("x-ratelimit-limit", "10"),
+///     ("x-ratelimit-remaining", "7"),
+///     ("x-ratelimit-reset", "1800000001"),
+///     ("ratelimit-policy", r#""api";q=10;w=2"#),
+///     ("ratelimit", r#""api";r=7;t=1"#),
 /// ]);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ResponseFields(Vec<(&'static str, String)>);
+pub struct ResponseFields {
+    /// The name of each field, and where its value ends in `text`.
+    names: Vec<(&'static str, usize)>,
+    text: String,
+}
 
 impl ResponseFields {
     /// The name of the field for the media type of a [`Rejection`](crate::Rejection)'s body.
@@ -97,26 +100,26 @@ impl ResponseFields {
     /// The fields of a decision on `policy`, with the given revision of the IETF fields.
     #[must_use]
     pub fn with_revision(policy: &Policy, decision: &Decision, revision: RateLimitFields) -> Self {
-        let mut fields = Self::default();
+        let mut fields = Self { names: Vec::with_capacity(7), text: String::with_capacity(128) };
         let binding = &decision.quotas()[shown(policy, decision)];
-        fields.push(Self::X_RATELIMIT_LIMIT, binding.limit().to_string());
+        fields.push_number(Self::X_RATELIMIT_LIMIT, binding.limit());
         if let Some(remaining) = binding.remaining() {
-            fields.push(Self::X_RATELIMIT_REMAINING, remaining.to_string());
+            fields.push_number(Self::X_RATELIMIT_REMAINING, remaining);
         }
         if let Some(reset_after) = binding.reset_after() {
             let reset_at = decision.decided_at() + reset_after;
-            fields.push(Self::X_RATELIMIT_RESET, reset_at.as_secs_ceil().to_string());
+            fields.push_number(Self::X_RATELIMIT_RESET, reset_at.as_secs_ceil());
         }
         match revision {
             RateLimitFields::Draft11 => {
-                fields.push(Self::RATELIMIT_POLICY, draft11_policy(policy));
-                if let Some(limits) = draft11_limits(policy, decision) {
-                    fields.push(Self::RATELIMIT, limits);
-                }
+                push_policy(&mut fields.text, policy);
+                fields.end(Self::RATELIMIT_POLICY);
+                push_limits(&mut fields.text, policy, decision);
+                fields.end(Self::RATELIMIT);
             }
         }
         if let Some(secs) = retry_after_secs(decision) {
-            fields.push(Self::RETRY_AFTER, secs.to_string());
+            fields.push_number(Self::RETRY_AFTER, secs);
         }
         fields
     }
@@ -132,7 +135,7 @@ impl ResponseFields {
     #[must_use]
     pub fn failed_open(kind: ErrorKind) -> Self {
         let mut fields = Self::default();
-        fields.push(Self::X_TIDEGATE_FAILED_OPEN, kind.name().to_string());
+        fields.push(Self::X_TIDEGATE_FAILED_OPEN, kind.name());
         fields
     }
 
@@ -144,20 +147,29 @@ impl ResponseFields {
 
     /// The lower-case name and the value of each field. Names are unique.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.0.iter().map(|(name, value)| (*name, value.as_str()))
+        let mut start = 0;
+        self.names.iter().map(move |(name, end)| {
+            let value = &self.text[start..*end];
+            start = *end;
+            (*name, value)
+        })
     }
 
-    pub(crate) fn push(&mut self, name: &'static str, value: String) {
-        self.0.push((name, value));
+    pub(crate) fn push(&mut self, name: &'static str, value: &str) {
+        self.text.push_str(value);
+        self.end(name);
     }
-}
 
-impl IntoIterator for ResponseFields {
-    type Item = (&'static str, String);
-    type IntoIter = vec::IntoIter<(&'static str, String)>;
+    fn push_number(&mut self, name: &'static str, value: u64) {
+        self.push(name, itoa::Buffer::new().format(value));
+    }
 
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+    /// Makes what was written since the last field the value of `name`, unless that is nothing: an empty list has no field.
+    fn end(&mut self, name: &'static str) {
+        let start = self.names.last().map_or(0, |(_, end)| *end);
+        if self.text.len() > start {
+            self.names.push((name, self.text.len()));
+        }
     }
 }
 
@@ -180,48 +192,54 @@ fn shown(policy: &Policy, decision: &Decision) -> usize {
     Some(decision.binding_index()).filter(counts).unwrap_or_else(fewest)
 }
 
-fn draft11_policy(policy: &Policy) -> String {
-    let mut out = String::with_capacity(policy.quotas().len() * 48);
+/// Appends the value of `ratelimit-policy`.
+fn push_policy(out: &mut String, policy: &Policy) {
+    let start = out.len();
     for quota in policy.quotas() {
-        let (limit, window) = (quota.rule().limit().min(INTEGER_MAX), seconds(quota.rule().window()));
-        match quota.rule() {
-            Rule::Penalty(_) => {}
-            Rule::Concurrency(_) => {
-                push_name(&mut out, quota.name());
-                let _ = write!(out, ";q={limit};qu=\"concurrent-requests\"");
-            }
-            _ => {
-                push_name(&mut out, quota.name());
-                let _ = write!(out, ";q={limit};w={window}");
-            }
+        let rule = quota.rule();
+        if matches!(rule, Rule::Penalty(_)) {
+            continue;
+        }
+        push_name(out, start, quota.name());
+        push_parameter(out, ";q=", rule.limit().min(INTEGER_MAX));
+        if matches!(rule, Rule::Concurrency(_)) {
+            out.push_str(";qu=\"concurrent-requests\"");
+        } else {
+            push_parameter(out, ";w=", seconds(rule.window()));
         }
     }
-    out
 }
 
-/// `None` if nothing is known, because an empty list has no field.
-fn draft11_limits(policy: &Policy, decision: &Decision) -> Option<String> {
-    let mut out = String::with_capacity(policy.quotas().len() * 48);
+/// Appends the value of `ratelimit`: nothing if nothing is known.
+fn push_limits(out: &mut String, policy: &Policy, decision: &Decision) {
+    let start = out.len();
     for (place, (quota, status)) in policy.quotas().iter().zip(decision.quotas()).enumerate() {
         let (Some(remaining), false) = (status.remaining(), matches!(quota.rule(), Rule::Penalty(_))) else { continue };
-        push_name(&mut out, quota.name());
-        let _ = write!(out, ";r={}", remaining.min(INTEGER_MAX));
+        push_name(out, start, quota.name());
+        push_parameter(out, ";r=", remaining.min(INTEGER_MAX));
         let reset = status.reset_after().map(seconds);
         let reset = match (reset, retry_after_secs(decision)) {
             (Some(reset), Some(retry)) if reset > retry => (place == decision.binding_index()).then_some(retry),
             (reset, _) => reset,
         };
         if let Some(secs) = reset {
-            let _ = write!(out, ";t={secs}");
+            push_parameter(out, ";t=", secs);
         }
     }
-    (!out.is_empty()).then_some(out)
 }
 
-/// Appends the next entry's name as a structured field's string. By construction, names have no quotes or backslashes.
-fn push_name(out: &mut String, name: &str) {
-    if !out.is_empty() {
+/// Appends the next entry's name as a structured field's string, to a list that began at `start`. By construction, names have
+/// no quotes or backslashes.
+fn push_name(out: &mut String, start: usize, name: &str) {
+    if out.len() > start {
         out.push_str(", ");
     }
-    let _ = write!(out, "\"{name}\"");
+    out.push('"');
+    out.push_str(name);
+    out.push('"');
+}
+
+fn push_parameter(out: &mut String, name: &str, value: u64) {
+    out.push_str(name);
+    out.push_str(itoa::Buffer::new().format(value));
 }

@@ -1,9 +1,11 @@
 //! Keys, which identify who is counted.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
+use core::net::IpAddr;
 use core::str;
 
 use crate::sha256::sha256;
@@ -110,8 +112,18 @@ impl Key {
     /// ```
     #[must_use]
     pub fn ip(ip: &ClientIp) -> Self {
-        let mut text = String::with_capacity(24);
-        let _ = write!(text, "{CLIENT_IP}{ip}");
+        let IpAddr::V4(address) = ip.address() else { return Self(format!("{CLIENT_IP}{ip}").into()) };
+        let octets = address.octets();
+        let digits = |octet: &u8| 1 + usize::from(*octet > 9) + usize::from(*octet > 99);
+        // The exact length, so that nothing is allocated again.
+        let mut text = String::with_capacity(CLIENT_IP.len() + "...".len() + octets.iter().map(digits).sum::<usize>());
+        text.push_str(CLIENT_IP);
+        for (place, octet) in octets.iter().enumerate() {
+            if place > 0 {
+                text.push('.');
+            }
+            text.push_str(itoa::Buffer::new().format(*octet));
+        }
         Self(text.into())
     }
 

@@ -114,7 +114,7 @@ impl Rejection {
     }
 
     fn new(status_code: u16, mut fields: ResponseFields, format: BodyFormat, body: String) -> Self {
-        fields.push(ResponseFields::CONTENT_TYPE, format.media_type().to_string());
+        fields.push(ResponseFields::CONTENT_TYPE, format.media_type());
         Self { status_code, fields, body }
     }
 

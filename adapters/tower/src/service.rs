@@ -86,7 +86,7 @@ where
             }
             let mut response = inner.call(Request::from_parts(head, body)).await?;
             response.extensions_mut().insert(verdict);
-            write(fields, response.headers_mut());
+            write(&fields, response.headers_mut());
             let slot = charge.filter(|_| rules.policy.has_slots());
             Ok(response.map(|body| ResponseBody::new(body, slot)))
         })
@@ -167,15 +167,15 @@ fn rejected<R: From<String>>(verdict: Verdict, rejection: Rejection) -> Response
     let mut response = Response::new(ResponseBody::from(body));
     *response.status_mut() = StatusCode::from_u16(status_code).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     response.extensions_mut().insert(verdict);
-    write(fields, response.headers_mut());
+    write(&fields, response.headers_mut());
     response
 }
 
 /// Sets the fields, replacing those of the inner service.
-fn write(fields: ResponseFields, headers: &mut HeaderMap) {
-    for (name, value) in fields {
+fn write(fields: &ResponseFields, headers: &mut HeaderMap) {
+    for (name, value) in fields.iter() {
         // Every value is visible ASCII, so this does not fail.
-        if let Ok(value) = HeaderValue::try_from(value) {
+        if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(HeaderName::from_static(name), value);
         }
     }

@@ -127,7 +127,7 @@ impl Reply {
         let status = if decision.is_allowed() { 200 } else { 429 };
         let mut reply = Self::new(status, &Answer::Decision(decision.into()));
         let fields = ResponseFields::new(policy, decision);
-        reply.headers.extend(fields.into_iter().map(|(name, value)| (name.to_string(), value)));
+        reply.headers.extend(fields.iter().map(|(name, value)| (name.to_string(), value.to_string())));
         reply
     }
 
