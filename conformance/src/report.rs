@@ -226,16 +226,13 @@ fn commit() -> String {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::{Accuracy, Drift, Floor};
+    use tidegate_core::{Accuracy, Drift};
 
     use super::{FixtureReport, Status, TargetReport};
     use crate::judge::Verdict;
 
-    const APPROXIMATE: Accuracy = Accuracy::Approximate(Drift {
-        formula: "2 x limit",
-        ceiling: |load| 2 * load.limit,
-        floor: Floor::NOTHING_HELD,
-    });
+    const APPROXIMATE: Accuracy =
+        Accuracy::Approximate(Drift { formula: "2 x limit", ceiling: |load| 2 * load.limit, ..Drift::WITHIN_LIMIT });
 
     fn concluded(accuracy: &Accuracy, fixtures: Vec<FixtureReport>) -> TargetReport {
         TargetReport { fixtures, ..TargetReport::new("t", accuracy) }.concluded(accuracy, None)

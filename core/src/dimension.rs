@@ -25,10 +25,21 @@ pub struct Dimension {
 impl Dimension {
     pub(crate) fn new(policy: &str, first: usize, quotas: &[Quota]) -> Self {
         let name = quotas[0].dimension();
-        let mut id = String::from(policy);
+        let mut scope = String::from(policy);
         if !name.is_empty() {
-            let _ = write!(id, "@{name}");
+            let _ = write!(scope, "@{name}");
         }
+        Self::of_scope(scope, first, quotas)
+    }
+
+    /// The same dimension with other quotas.
+    #[cfg(feature = "std")]
+    pub(crate) fn with(&self, quotas: &[Quota]) -> Self {
+        Self::of_scope(self.id.split(':').next().unwrap_or_default().into(), self.first, quotas)
+    }
+
+    fn of_scope(scope: String, first: usize, quotas: &[Quota]) -> Self {
+        let mut id = scope;
         for (place, quota) in quotas.iter().enumerate() {
             let [_, unit, _] = quota.rule().parameters();
             id.push(if place == 0 { ':' } else { '.' });
@@ -36,7 +47,7 @@ impl Dimension {
             let _ = write!(id, "{}{unit}", quota.rule().code());
         }
         Self {
-            name: name.into(),
+            name: quotas[0].dimension().into(),
             first,
             count: quotas.len(),
             #[cfg(feature = "std")]

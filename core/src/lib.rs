@@ -128,12 +128,12 @@ pub use error::{Error, ErrorKind};
 pub use headers::{RateLimitFields, ResponseFields};
 pub use identity::Identity;
 pub use key::{Key, KeySource};
-#[cfg(feature = "std")]
-pub use limiter::DenyCache;
 pub use limiter::{
     Accuracy, BoxFuture, Capabilities, ChargeId, Check, Dimensions, Drift, ErasedLimiter, Floor, Idempotency, Limiter,
     Load, MaybeSend, MaybeSync, Refund, Settle,
 };
+#[cfg(feature = "std")]
+pub use limiter::{DenyCache, Fallback};
 #[cfg(feature = "std")]
 pub use memory::MemoryLimiter;
 pub use platform::{ClientIpSource, Platform};

@@ -6,6 +6,8 @@ mod capabilities;
 #[cfg(feature = "std")]
 mod deny_cache;
 mod erased;
+#[cfg(feature = "std")]
+mod fallback;
 
 pub use accuracy::{Accuracy, Drift, Floor, Load};
 pub use call::{ChargeId, Check, Idempotency, Refund, Settle};
@@ -13,6 +15,8 @@ pub use capabilities::{Capabilities, Dimensions};
 #[cfg(feature = "std")]
 pub use deny_cache::DenyCache;
 pub use erased::{BoxFuture, ErasedLimiter};
+#[cfg(feature = "std")]
+pub use fallback::Fallback;
 
 #[cfg(feature = "std")]
 pub(crate) use capabilities::slot_without_token;

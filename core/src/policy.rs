@@ -238,6 +238,19 @@ impl Policy {
         Ok(self)
     }
 
+    /// The same policy with a part of each limit and rate, rounded down. `None` if a limit of it would be zero.
+    #[cfg(feature = "std")]
+    pub(crate) fn share(&self, percent: u8) -> Option<Self> {
+        let mut quotas = Vec::with_capacity(self.quotas.len());
+        for quota in &self.quotas {
+            quotas.push(quota.share(percent)?);
+        }
+        let of = |dimension: &Dimension| dimension.with(&quotas[dimension.quotas()]);
+        let dimensions = self.dimensions.iter().map(of).collect();
+        let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
+        Some(Self { dimensions, retention, quotas: quotas.into(), ..self.clone() })
+    }
+
     /// The policy's name.
     #[must_use]
     pub const fn name(&self) -> &str {

@@ -283,6 +283,25 @@ impl Quota {
         Ok(Self { rule, ..self.clone() })
     }
 
+    /// The same quota with a part of its limit and rate, rounded down. `None` if its limit would be zero.
+    #[cfg(feature = "std")]
+    pub(crate) fn share(&self, percent: u8) -> Option<Self> {
+        let bucket = |bucket: &TokenBucket, build: fn(u64, u64, Millis) -> Result<Self, Error>| {
+            let capacity = bucket.capacity() * u64::from(percent) / 100;
+            let (refill, per) = (bucket.refill() * u64::from(percent), bucket.per().get() * 100);
+            let slowly = || build(capacity, 1, Millis::new(per.div_ceil(refill)));
+            // If the products of the exact rate are too large, one unit in a longer time.
+            build(capacity, refill, Millis::new(per)).or_else(|_| slowly()).ok()
+        };
+        let rule = match &self.rule {
+            Rule::TokenBucket(rule) => bucket(rule, Self::token_bucket)?.rule,
+            Rule::LeakyBucket(rule) => bucket(rule.bucket(), Self::leaky_bucket)?.rule,
+            Rule::Penalty(_) => return Some(self.clone()),
+            _ => return self.with_limit(self.rule.limit() * u64::from(percent) / 100).ok(),
+        };
+        Some(Self { rule, ..self.clone() })
+    }
+
     pub(crate) const fn is_unnamed(&self) -> bool {
         self.name.is_none()
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tidegate_core::store::BestEffort;
 use tidegate_core::{
-    Accuracy, Capabilities, Check, Decision, Dimensions, Drift, Error, ErrorKind, Floor, Keys, Limiter, Millis, Policy,
+    Accuracy, Capabilities, Check, Decision, Dimensions, Drift, Error, ErrorKind, Keys, Limiter, Millis, Policy,
     Refund, UnixMillis,
 };
 
@@ -15,11 +15,7 @@ use crate::isolate::Isolate;
 /// The ceiling holds for every key, however many keys there are. The floor holds for the keys that an isolate holds: no key is
 /// denied what the true count of all isolates admits, as long as their clocks agree. Keys that an isolate has forgotten share a
 /// count with their group; see [Capacity](crate#capacity).
-pub const DRIFT: Drift = Drift {
-    formula: "limit x locations",
-    ceiling: |load| load.limit.saturating_mul(load.locations.max(1)),
-    floor: Floor::NOTHING_HELD,
-};
+pub const DRIFT: Drift = Drift::PER_LOCATION;
 
 /// What isolates support that share their counts through Workers KV.
 pub const CAPABILITIES: Capabilities = Capabilities::EXACT

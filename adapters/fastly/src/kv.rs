@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_core::store::{Swap, Versioned, VersionedLimiter, VersionedValue};
-use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift, Error, Floor, MaybeSend, MaybeSync, Millis};
+use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift, Error, MaybeSend, MaybeSync, Millis};
 
 /// A limiter on KV Store.
 pub type KvLimiter<S> = VersionedLimiter<Kv<S>>;
@@ -15,11 +15,7 @@ pub type KvLimiter<S> = VersionedLimiter<Kv<S>>;
 /// its own requests.
 ///
 /// A stale view shows less than was counted, never more, so no client is denied early.
-pub const DRIFT: Drift = Drift {
-    formula: "limit x locations",
-    ceiling: |load| load.limit.saturating_mul(load.locations.max(1)),
-    floor: Floor::NOTHING_HELD,
-};
+pub const DRIFT: Drift = Drift::PER_LOCATION;
 
 /// The capabilities of KV Store.
 pub const CAPABILITIES: Capabilities = Capabilities::EXACT

@@ -13,7 +13,7 @@ const BURST: &str = r#"{ "id": "a/b", "about": "x", "policy": { "name": "p", "qu
 const APPROXIMATE: Accuracy = Accuracy::Approximate(Drift {
     formula: "limit + in_flight / 2",
     ceiling: |load| load.limit + load.in_flight / 2,
-    floor: Floor::NOTHING_HELD,
+    ..Drift::WITHIN_LIMIT
 });
 
 fn fixture(text: &str) -> Box<Fixture> {
@@ -387,7 +387,7 @@ fn admitted_max_does_not_apply_to_a_limiter_that_loses_racing_updates() {
     let known = r#"{ "at_ms": 0, "burst": 6, "key": "k", "expect": { "admitted": 4, "admitted_max": 4 } }"#;
     let known = steps(BUCKET, known);
     // Both stay within their own ceilings, which are six or more.
-    let late = Drift { formula: "limit x 2", ceiling: |load| load.limit * 2, floor: Floor::NOTHING_HELD };
+    let late = Drift { formula: "limit x 2", ceiling: |load| load.limit * 2, ..Drift::WITHIN_LIMIT };
     let late = admitting(&Accuracy::Approximate(late), &known, &[5]);
     assert!(late.reasons[0].ends_with("expect.admitted_max: expected at most 4, found 5"), "{late:?}");
     let racing = admitting(&APPROXIMATE, &known, &[5]);

@@ -42,7 +42,10 @@ impl Accuracy {
     pub fn ceiling(&self, load: Load) -> u64 {
         match self {
             Self::Exact => load.limit,
-            Self::Approximate(drift) => (drift.ceiling)(load),
+            Self::Approximate(drift) => {
+                let share = load.limit.saturating_mul(u64::from(drift.fallback_percent)) / 100;
+                (drift.ceiling)(load).saturating_add(share.saturating_mul(load.locations))
+            }
             Self::PerLocation => load.limit.saturating_mul(load.locations),
         }
     }
@@ -69,7 +72,13 @@ impl fmt::Display for Accuracy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exact => f.write_str("exact: admitted = limit"),
-            Self::Approximate(drift) => write!(f, "approximate: {} <= admitted <= {}", drift.floor, drift.formula),
+            Self::Approximate(drift) => {
+                write!(f, "approximate: {} <= admitted <= {}", drift.floor, drift.formula)?;
+                match drift.fallback_percent {
+                    0 => Ok(()),
+                    percent => write!(f, " + {percent} % x limit x locations"),
+                }
+            }
             Self::PerLocation => f.write_str("per location: limit <= admitted <= limit x locations"),
         }
     }
@@ -82,7 +91,7 @@ impl fmt::Display for Accuracy {
 /// let drift = Drift {
 ///     formula: "limit x locations",
 ///     ceiling: |load| load.limit.saturating_mul(load.locations),
-///     floor: Floor::NOTHING_HELD,
+///     ..Drift::WITHIN_LIMIT
 /// };
 /// assert_eq!((drift.ceiling)(Load { limit: 10, in_flight: 50, locations: 3 }), 30);
 /// assert_eq!(Accuracy::Approximate(drift).to_string(), "approximate: limit <= admitted <= limit x locations");
@@ -95,11 +104,22 @@ pub struct Drift {
     pub ceiling: fn(Load) -> u64,
     /// The least that is admitted, if enough is requested.
     pub floor: Floor,
+    /// What each location admits beyond the ceiling while the store is down, in percent of the limit: see
+    /// `Fallback`.
+    pub fallback_percent: u8,
 }
 
 impl Drift {
     /// At most the limit, and no early denials.
-    pub const WITHIN_LIMIT: Self = Self { formula: "limit", ceiling: |load| load.limit, floor: Floor::NOTHING_HELD };
+    pub const WITHIN_LIMIT: Self =
+        Self { formula: "limit", ceiling: |load| load.limit, floor: Floor::NOTHING_HELD, fallback_percent: 0 };
+
+    /// At most the limit at each location, and no early denials.
+    pub const PER_LOCATION: Self = Self {
+        formula: "limit x locations",
+        ceiling: |load| load.limit.saturating_mul(load.locations.max(1)),
+        ..Self::WITHIN_LIMIT
+    };
 }
 
 /// The least that an approximate limiter admits. By every instant, it has admitted as many requests as an exact limiter with
@@ -110,6 +130,7 @@ impl Drift {
 /// let leases = Floor { held: 20, within: Some(Millis::from_secs(2)) };
 /// assert_eq!(leases.to_string(), "limit - 20 x locations (in the first 2000 ms)");
 /// assert_eq!(Floor::NOTHING_HELD.to_string(), "limit");
+/// assert_eq!(Floor::NONE.to_string(), "0");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Floor {
@@ -122,10 +143,16 @@ pub struct Floor {
 impl Floor {
     /// No early denials.
     pub const NOTHING_HELD: Self = Self { held: 0, within: None };
+
+    /// No least number.
+    pub const NONE: Self = Self { held: u64::MAX, within: None };
 }
 
 impl fmt::Display for Floor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NONE {
+            return f.write_str("0");
+        }
         f.write_str("limit")?;
         if self.held > 0 {
             write!(f, " - {} x locations", self.held)?;

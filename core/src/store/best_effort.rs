@@ -2,7 +2,7 @@ use alloc::vec::Vec;
 use core::future::Future;
 
 use super::{Swap, Versioned, VersionedLimiter, VersionedValue};
-use crate::limiter::{Capabilities, Drift, Floor, Load, MaybeSend, MaybeSync};
+use crate::limiter::{Capabilities, Drift, Load, MaybeSend, MaybeSync};
 use crate::{Error, Millis};
 
 /// A store with get and put, in which the last writer wins. A limiter over it is approximate. Its drift is
@@ -53,7 +53,7 @@ impl Drift {
     pub const LAST_WRITER_WINS: Self = Self {
         formula: "(in_flight + limit)! / (in_flight! x limit!) - 1",
         ceiling: last_writer_wins,
-        floor: Floor::NOTHING_HELD,
+        ..Self::WITHIN_LIMIT
     };
 }
 

@@ -1,0 +1,213 @@
+//! A bounded replacement for a store that does not answer.
+
+mod breaker;
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use self::breaker::Breaker;
+use super::{Accuracy, Capabilities, Check, Drift, Floor, Limiter, Refund, Settle};
+use crate::{Decision, Error, ErrorKind, Keys, MemoryLimiter, Millis, Origin, Policy, UnixMillis};
+
+/// Decides in place of a store that does not answer. Each process then admits a share of every limit from its own memory, and
+/// for a limited time.
+///
+/// A check asks the store first. After a [failure of the store](ErrorKind::is_store_failure), it is decided here, by the same
+/// policy with `percent` of each limit and rate, and its [origin](Decision::origin) is [`Origin::Fallback`]. A limit of which
+/// the share is less than 1 is not admitted: the check fails with the store's error. So does every check once the
+/// store has been down for [longer than allowed](Self::at_most).
+///
+/// After [some failures](Self::breaker) in a row, checks do not ask the store for a while. Then one check asks it again. If it
+/// answers, all do. The store's own deadline bounds how long each of these checks waits, so configure one.
+///
+/// # Bound
+/// While `n` processes decide, they admit in any interval at most
+///
+/// > admitted <= M + percent x M / 100 x n
+///
+/// where M is the most that the store admits in it. The share is counted in memory of its own that outlives outages, so
+/// repeated ones do not add up. [`Capabilities::accuracy`] states this, with M and the store's own drift.
+///
+/// ```
+/// use tidegate_core::{Check, Fallback, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// # pollster::block_on(async {
+/// # let store = MemoryLimiter::new();
+/// // In an outage, each process admits a tenth of every limit, for 5 minutes.
+/// let limiter = Fallback::new(store, 10)?.at_most(Millis::from_secs(300));
+/// let accuracy = limiter.capabilities().accuracy.to_string();
+/// assert_eq!(accuracy, "approximate: 0 <= admitted <= limit + 10 % x limit x locations");
+/// # let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
+/// # let key = Key::new("ip:192.0.2.1");
+/// assert!(limiter.check(Check::new(&policy, &key, UnixMillis::new(0))).await?.is_allowed());
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Fallback<L> {
+    store: L,
+    local: MemoryLimiter,
+    percent: u8,
+    breaker: Breaker,
+    /// Whether `local` has decided anything.
+    is_used: AtomicBool,
+}
+
+impl<L: Limiter> Fallback<L> {
+    /// The default of [`Fallback::at_most`]: five minutes.
+    pub const DEFAULT_AT_MOST: Millis = Millis::from_secs(300);
+
+    /// A limiter that admits `percent` of each limit while `store` does not answer.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for a percentage of 0 or above 100.
+    pub fn new(store: L, percent: u8) -> Result<Self, Error> {
+        if !(1..=100).contains(&percent) {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                alloc::format!("percent: {percent} is out of range; write 1 to 100"),
+            ));
+        }
+        let (local, breaker) = (MemoryLimiter::new(), Breaker::new(Self::DEFAULT_AT_MOST));
+        Ok(Self { store, local, percent, breaker, is_used: AtomicBool::new(false) })
+    }
+
+    /// Sets how long after its first failure a store is replaced. Checks then fail with the store's error, until it answers
+    /// again.
+    #[must_use]
+    pub const fn at_most(mut self, span: Millis) -> Self {
+        self.breaker.at_most = span;
+        self
+    }
+
+    /// Sets after how many failures in a row checks do not ask the store, and for how long. The defaults are 3 failures and 1 s.
+    #[must_use]
+    pub fn breaker(mut self, failures: u32, pause: Millis) -> Self {
+        self.breaker.failures_max = failures.max(1);
+        self.breaker.pause = pause;
+        self
+    }
+
+    /// Sets the limiter that decides in an outage, for another [capacity](MemoryLimiter::capacity).
+    #[must_use]
+    pub fn local(mut self, local: MemoryLimiter) -> Self {
+        self.local = local;
+        self
+    }
+
+    /// The store.
+    pub const fn store(&self) -> &L {
+        &self.store
+    }
+
+    /// How long the store has been down, by the clock of `now`. `None` if it answered last.
+    pub fn down_for(&self, now: UnixMillis) -> Option<Millis> {
+        self.breaker.down_for(now)
+    }
+
+    /// Asks the store, if the breaker lets it.
+    async fn ask<T>(&self, now: UnixMillis, call: impl Future<Output = Result<T, Error>>) -> Asked<T> {
+        if self.breaker.is_open(now) {
+            let message = "the store has failed repeatedly, and is not asked at the moment";
+            return Asked::Down(Error::new(ErrorKind::Unavailable, message));
+        }
+        let answered = call.await;
+        match &answered {
+            // These say nothing about the store.
+            Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported) => {}
+            Err(error) if error.kind().is_store_failure() => self.breaker.failed(now),
+            _ => self.breaker.answered(),
+        }
+        match answered {
+            Err(error) if error.kind().is_store_failure() => Asked::Down(error),
+            answered => Asked::Answered(answered),
+        }
+    }
+
+    /// The part of a policy that is admitted without the store. `None` if it has none, or the outage is too long.
+    fn share(&self, policy: &Policy, now: UnixMillis) -> Option<Policy> {
+        let share = if self.breaker.may_replace(now) { policy.share(self.percent) } else { None };
+        self.is_used.fetch_or(share.is_some(), Ordering::Relaxed);
+        share
+    }
+
+    /// The same part, if anything may have been charged by it.
+    fn used_share(&self, policy: &Policy) -> Option<Policy> {
+        if self.is_used.load(Ordering::Relaxed) { policy.share(self.percent) } else { None }
+    }
+}
+
+enum Asked<T> {
+    Answered(Result<T, Error>),
+    /// It failed, or it was not asked because it has failed before.
+    Down(Error),
+}
+
+impl<L: Limiter> Limiter for Fallback<L> {
+    fn capabilities(&self) -> Capabilities {
+        let can = self.store.capabilities();
+        can.accuracy(can.accuracy.with_fallback(self.percent))
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        let error = match self.ask(check.now, self.store.check(check)).await {
+            Asked::Answered(answer) => return answer,
+            Asked::Down(error) => error,
+        };
+        let Some(share) = self.share(check.policy, check.now) else { return Err(error) };
+        let decided = self.local.check(Check { policy: &share, ..check }).await;
+        decided.map(|decision| decision.with_origin(Origin::Fallback))
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        let error = match self.ask(check.now, self.store.peek(check)).await {
+            Asked::Answered(answer) => return answer,
+            Asked::Down(error) => error,
+        };
+        let Some(share) = self.share(check.policy, check.now) else { return Err(error) };
+        let peeked = self.local.peek(Check { policy: &share, ..check }).await;
+        peeked.map(|decision| decision.with_origin(Origin::Fallback))
+    }
+
+    /// Refunds to the store only. A refund that does not reach it is lost: the charge then lasts as long as any other.
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        match self.ask(refund.now, self.store.refund(refund)).await {
+            Asked::Answered(answer) => answer,
+            Asked::Down(error) => Err(error),
+        }
+    }
+
+    /// Settles the charge where it was made.
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        if let Some(share) = self.used_share(settle.policy) {
+            match self.local.settle(Settle { policy: &share, ..settle }).await {
+                Err(error) if error.kind() == ErrorKind::UnknownCharge => {}
+                settled => return settled.map(|decision| decision.with_origin(Origin::Fallback)),
+            }
+        }
+        match self.ask(settle.now, self.store.settle(settle)).await {
+            Asked::Answered(answer) => answer,
+            Asked::Down(error) => Err(error),
+        }
+    }
+
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        if let Some(share) = self.used_share(policy) {
+            self.local.reset(&share, keys).await?;
+        }
+        self.store.reset(policy, keys).await
+    }
+}
+
+impl Accuracy {
+    /// The accuracy of a limiter that is replaced in an outage.
+    fn with_fallback(self, percent: u8) -> Self {
+        let drift = match self {
+            Self::Exact => Drift::WITHIN_LIMIT,
+            Self::Approximate(drift) => drift,
+            Self::PerLocation => Drift::PER_LOCATION,
+        };
+        Self::Approximate(Drift { floor: Floor::NONE, fallback_percent: percent, ..drift })
+    }
+}
