@@ -142,20 +142,16 @@ pub(crate) enum OwnKeys {
 
 #[cfg(feature = "gate")]
 impl OwnKeys {
-    /// The key that `find` returns for the name of each dimension.
-    ///
-    /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) if it returns none.
-    pub(crate) fn new(policy: &Policy, find: impl Fn(&str) -> Option<Key>) -> Result<Self, Error> {
-        let found = |dimension: &Dimension| find(dimension.name()).ok_or_else(|| missing(dimension));
+    /// The key that `find` returns for each dimension, or its first error.
+    pub(crate) fn new(policy: &Policy, find: impl Fn(&Dimension) -> Result<Key, Error>) -> Result<Self, Error> {
         if let [dimension] = policy.dimensions() {
-            return Ok(Self::One(found(dimension)?));
+            return Ok(Self::One(find(dimension)?));
         }
         let mut keys: Vec<(Box<str>, Key)> = Vec::with_capacity(policy.dimensions().len());
         for dimension in policy.dimensions() {
             // Dimensions of several policies that were joined may have one name.
             if !keys.iter().any(|(name, _)| **name == *dimension.name()) {
-                keys.push((dimension.name().into(), found(dimension)?));
+                keys.push((dimension.name().into(), find(dimension)?));
             }
         }
         Ok(Self::Many(keys.into()))

@@ -30,6 +30,7 @@
 //! Nothing that a client sends lets a request pass undecided. Only a [failure of the store](crate::ErrorKind::is_store_failure)
 //! can, if the rule says [`on_failure = "open"`](OnFailure::Open).
 
+mod explain;
 mod file;
 mod lists;
 mod matcher;
@@ -39,6 +40,7 @@ mod rules;
 mod sender;
 mod verdict;
 
+pub use explain::{Explanation, Listed};
 pub use file::OnFailure;
 pub use request::{Headers, Request};
 pub use rules::{Rule, Rules};

@@ -1,6 +1,6 @@
 //! Responses to requests that are not forwarded: denials and failures.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use core::fmt::Write as _;
 
 use crate::{Decision, ErrorKind, Policy, QuotaStatus, ResponseFields, Status};
@@ -110,7 +110,7 @@ impl Rejection {
     /// The 403 (Forbidden) for a sender that a list denies.
     #[cfg(feature = "gate")]
     pub(crate) fn forbidden() -> Self {
-        Self::new(403, ResponseFields::default(), BodyFormat::Json, r#"{"error":"forbidden"}"#.to_string())
+        Self::new(403, ResponseFields::default(), BodyFormat::Json, r#"{"error":"forbidden"}"#.into())
     }
 
     fn new(status_code: u16, mut fields: ResponseFields, format: BodyFormat, body: String) -> Self {

@@ -1,6 +1,7 @@
 //! Finds the most specific rule of a request.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::path::segments;
 use super::request::Request;
@@ -121,38 +122,66 @@ impl Matcher {
         entries.insert(place, Entry { pattern: pattern.clone(), rule });
     }
 
-    /// The rule for a request to a normal path.
-    pub(super) fn find(&self, request: &Request<'_>, path: &str) -> Option<usize> {
+    /// Calls `found` with each rule for a request to a normal path, most specific first, until it returns true.
+    pub(super) fn visit(&self, request: &Request<'_>, path: &str, found: &mut dyn FnMut(usize) -> bool) {
         if !self.exact.is_empty() || !self.below.is_empty() {
             let host = request.host();
-            let exact = self.exact.get(&*host);
-            if let Some(rule) = exact.and_then(|tree| tree.find(request, segments(path))) {
-                return Some(rule);
+            if self.exact.get(&*host).is_some_and(|tree| tree.visit(request, segments(path), found)) {
+                return;
             }
             let mut rest = &*host;
             while let Some((_, domain)) = rest.split_once('.') {
-                if let Some(rule) = self.below.get(domain).and_then(|tree| tree.find(request, segments(path))) {
-                    return Some(rule);
+                if self.below.get(domain).is_some_and(|tree| tree.visit(request, segments(path), found)) {
+                    return;
                 }
                 rest = domain;
             }
         }
-        self.any.find(request, segments(path))
+        self.any.visit(request, segments(path), found);
     }
 }
 
 impl Tree {
-    /// The first rule in this order: a segment as it is before any segment, a longer path before a shorter one.
-    fn find<'a>(&self, request: &Request<'_>, mut path: impl Iterator<Item = &'a str> + Clone) -> Option<usize> {
-        let first =
-            |entries: &[Entry]| entries.iter().find(|entry| entry.pattern.matches(request)).map(|found| found.rule);
-        let found = match path.next() {
-            None => first(&self.here),
-            Some(segment) => {
-                let literal = self.literal.get(segment).and_then(|tree| tree.find(request, path.clone()));
-                literal.or_else(|| self.any.as_ref()?.find(request, path))
+    /// Visits in this order: a segment as it is before any segment, a longer path before a shorter one. Returns whether
+    /// `found` did.
+    fn visit<'a>(
+        &self,
+        request: &Request<'_>,
+        mut path: impl Iterator<Item = &'a str> + Clone,
+        found: &mut dyn FnMut(usize) -> bool,
+    ) -> bool {
+        let next = path.next();
+        if let Some(segment) = next {
+            let mut below = [self.literal.get(segment), self.any.as_deref()].into_iter().flatten();
+            if below.any(|tree| tree.visit(request, path.clone(), found)) {
+                return true;
             }
-        };
-        found.or_else(|| first(&self.prefix))
+        }
+        let here: &[Entry] = if next.is_none() { &self.here } else { &[] };
+        here.iter().chain(&self.prefix).any(|entry| entry.pattern.matches(request) && found(entry.rule))
+    }
+}
+
+/// Such as `GET /api/*` or `any method, api.example.com/*, with x-api-key`.
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, method) in self.methods.iter().enumerate() {
+            write!(f, "{}{method}", if place == 0 { "" } else { " or " })?;
+        }
+        f.write_str(if self.methods.is_empty() { "any method, " } else { " " })?;
+        match &self.host {
+            Host::Any => {}
+            Host::Exact(host) => f.write_str(host)?,
+            Host::Below(domain) => write!(f, "*.{domain}")?,
+        }
+        for segment in &self.path.segments {
+            write!(f, "/{}", segment.as_deref().unwrap_or("{}"))?;
+        }
+        f.write_str(match (self.path.is_prefix, self.path.segments.is_empty()) {
+            (true, _) => "/*",
+            (false, true) => "/",
+            (false, false) => "",
+        })?;
+        self.headers.iter().try_for_each(|name| write!(f, ", with {name}"))
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use self::compile::compile;
 use super::file::{OnFailure, Source};
 use super::lists::List;
-use super::matcher::Matcher;
+use super::matcher::{Matcher, Pattern};
 use super::path::normal;
 use super::request::Request;
 use crate::{Error, Key, Policy};
@@ -68,6 +68,7 @@ pub struct Rules {
 #[derive(Debug)]
 pub struct Rule {
     name: Box<str>,
+    pub(super) pattern: Pattern,
     pub(super) cost: u64,
     store: Option<Box<str>>,
     pub(super) on_failure: OnFailure,
@@ -124,8 +125,23 @@ impl Rules {
     /// The rule for a request.
     #[must_use]
     pub fn find(&self, request: &Request<'_>) -> Option<&Rule> {
+        let mut first = None;
+        self.visit(request, &mut |rule| {
+            first = Some(rule);
+            true
+        });
+        first
+    }
+
+    /// Calls `found` with each rule for a request, most specific first, until it returns true.
+    pub(super) fn visit<'a>(&'a self, request: &Request<'_>, found: &mut dyn FnMut(&'a Rule) -> bool) {
         let path = normal(request.path());
-        self.matcher.find(request, &path).map(|place| &self.rules[place])
+        self.matcher.visit(request, &path, &mut |place| found(&self.rules[place]));
+    }
+
+    /// The name of a tier by its place.
+    pub(super) fn tier_name(&self, place: usize) -> &str {
+        &self.tiers[place]
     }
 
     /// The place of a tier.

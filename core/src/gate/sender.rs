@@ -6,7 +6,7 @@ use super::lists::List;
 use super::request::Request;
 use super::rules::Rules;
 use crate::dimension::OwnKeys;
-use crate::{ClientIp, ClientIpSource, Error, Key, Policy};
+use crate::{ClientIp, ClientIpSource, Dimension, Error, Key, Keys, Policy};
 
 /// The dimension of the client's address.
 const IP: &str = "ip";
@@ -48,14 +48,27 @@ impl Sender {
                 || self.verified.as_ref().is_some_and(|key| list.has_key(key)))
     }
 
-    /// The key in each dimension of a policy.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        self.address.map(|(address, _)| address)
+    }
+
+    pub(super) const fn verified(&self) -> Option<&Key> {
+        self.verified.as_ref()
+    }
+
+    /// The key in each dimension of a policy. `given` are the application's.
     pub(super) fn keys(&self, policy: &Policy, given: &[(&str, &Key)]) -> Result<OwnKeys, Error> {
-        OwnKeys::new(policy, |dimension| match dimension {
-            "" => Some(self.verified.clone().unwrap_or_else(|| self.ip())),
-            IP => Some(self.ip()),
-            GLOBAL => Some(Key::new(GLOBAL)),
-            _ => given.iter().find(|(name, _)| *name == dimension).map(|(_, key)| (*key).clone()),
-        })
+        OwnKeys::new(policy, |dimension| self.key(dimension, given))
+    }
+
+    /// The key in a dimension.
+    pub(super) fn key(&self, dimension: &Dimension, given: &[(&str, &Key)]) -> Result<Key, Error> {
+        match dimension.name() {
+            "" => Ok(self.verified.clone().unwrap_or_else(|| self.ip())),
+            IP => Ok(self.ip()),
+            GLOBAL => Ok(Key::new(GLOBAL)),
+            _ => Keys::from(given).of(dimension).cloned(),
+        }
     }
 
     fn ip(&self) -> Key {

@@ -23,7 +23,6 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         limits: Limits::new(source, &limits, &tiers)?,
         joined: HashMap::new(),
         matcher: Matcher::default(),
-        patterns: Vec::new(),
         rules: Vec::new(),
         warnings: Vec::new(),
     };
@@ -49,7 +48,6 @@ struct Compiler<'a> {
     /// The policy of each combination of limits and a tier.
     joined: HashMap<(Vec<usize>, usize), Option<Arc<Policy>>>,
     matcher: Matcher,
-    patterns: Vec<Pattern>,
     rules: Vec<Rule>,
     warnings: Vec<String>,
 }
@@ -92,9 +90,8 @@ impl Compiler<'_> {
         };
         self.warn_of_overlaps(place, &name, &pattern);
         self.matcher.add(&pattern, place);
-        self.patterns.push(pattern);
         let store = rule.store.map(Into::into);
-        self.rules.push(Rule { name: name.into(), cost, store, on_failure: rule.on_failure, policies });
+        self.rules.push(Rule { name: name.into(), pattern, cost, store, on_failure: rule.on_failure, policies });
         Ok(())
     }
 
@@ -112,9 +109,8 @@ impl Compiler<'_> {
 
     /// Warns of rules for the same hosts and paths, of which one hides the other or only their order decides.
     fn warn_of_overlaps(&mut self, place: usize, name: &str, pattern: &Pattern) {
-        let same = |known: &Pattern| known.host == pattern.host && known.path == pattern.path;
-        for (first, known) in self.patterns.iter().enumerate().filter(|(_, known)| same(known)) {
-            let first = &self.rules[first].name;
+        let same = |known: &&Rule| known.pattern.host == pattern.host && known.pattern.path == pattern.path;
+        for Rule { name: first, pattern: known, .. } in self.rules.iter().filter(same) {
             let warning = if known.covers(pattern) && known.precedes(pattern) {
                 format!("no request reaches {name}, because {first} matches all of them first; delete it or move it up")
             } else if known.is_unordered_with(pattern) {

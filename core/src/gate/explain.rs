@@ -1,0 +1,172 @@
+//! Which rule, keys and limits apply to a request, and why.
+
+use std::fmt;
+
+use super::OnFailure;
+use super::request::Request;
+use super::rules::{Rule, Rules};
+use super::sender::Sender;
+use crate::{ClientIpSource, Error, Key, KeySource, Policy, Quota};
+
+/// Which rule, keys and limits apply to a request, and why. [`Rules::explain`] makes it. Its text is for people; see the
+/// fields for everything else.
+///
+/// ```
+/// use tidegate_core::gate::{Request, Rules};
+/// use tidegate_core::{ClientIpSource, Platform, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// let rules = Rules::parse("rules.json", r#"{
+///     "limits": { "login": { "quotas": [{ "algorithm": "fixed_window", "limit": 5, "window_ms": 60000, "by": "ip" }] } },
+///     "rules": [{ "name": "login", "path": "/login", "methods": ["POST"], "limits": ["login"] }]
+/// }"#)?;
+/// let headers = [("cf-connecting-ip", "192.0.2.1")];
+/// let request = Request::new("POST", "/login", &headers, UnixMillis::new(0));
+/// let explanation = rules.explain(&request, &ClientIpSource::new(Platform::Cloudflare));
+/// assert_eq!(explanation.to_string(), "\
+/// rule     login: POST /login
+/// sender   192.0.2.1
+/// cost     1
+/// limit    login: fixed_window of 5 in 60 s, by ip = ip:192.0.2.1
+/// store    the first
+/// failure  closed: a 503 while the store is down
+/// ");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Explanation<'r> {
+    /// The rule. `None` if no rule matches, and the request is not limited.
+    pub rule: Option<&'r Rule>,
+    /// The rules that match too, but are less specific.
+    pub others: Vec<&'r Rule>,
+    /// The client's address, if there is one.
+    pub address: Option<std::net::IpAddr>,
+    /// The key of the verified subject or the valid API key, if there is one.
+    pub verified: Option<Key>,
+    /// The sender's tier, if a limit has it.
+    pub tier: Option<&'r str>,
+    /// The list that the sender is on.
+    pub listed: Option<Listed>,
+    /// The cost.
+    pub cost: u64,
+    /// The policy. `None` if the request is not limited.
+    pub policy: Option<&'r Policy>,
+    /// The key of each dimension of the policy, in its order.
+    pub keys: Vec<Result<Key, Error>>,
+}
+
+/// A list of senders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Listed {
+    /// They are not limited.
+    Allowed,
+    /// They are refused.
+    Denied,
+}
+
+impl Rules {
+    /// Explains what applies to a request. It asks no store.
+    #[must_use]
+    pub fn explain(&self, request: &Request<'_>, client_ip: &ClientIpSource) -> Explanation<'_> {
+        let mut found = Vec::new();
+        self.visit(request, &mut |rule| {
+            found.push(rule);
+            false
+        });
+        let mut found = found.into_iter();
+        let rule = found.next();
+        let sender = Sender::of(request, self, client_ip);
+        let listed = match () {
+            () if sender.is_on(self.denied()) => Some(Listed::Denied),
+            () if sender.is_on(self.allowed()) => Some(Listed::Allowed),
+            () => None,
+        };
+        let policy = rule.filter(|_| listed.is_none()).and_then(|rule| rule.policy(sender.tier()));
+        let dimensions = policy.map_or(&[][..], |policy| policy.dimensions());
+        Explanation {
+            rule,
+            others: found.collect(),
+            address: sender.address(),
+            verified: sender.verified().cloned(),
+            tier: sender.tier().map(|place| self.tier_name(place)),
+            listed,
+            cost: request.cost.or_else(|| rule.map(|rule| rule.cost)).unwrap_or(1),
+            policy: policy.map(|policy| &**policy),
+            keys: dimensions.iter().map(|dimension| sender.key(dimension, request.keys)).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Explanation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(rule) = self.rule else { return writeln!(f, "rule     none matches: not limited") };
+        writeln!(f, "rule     {}: {}", rule.name(), rule.pattern)?;
+        for other in &self.others {
+            writeln!(f, "         more specific than {}: {}", other.name(), other.pattern)?;
+        }
+        self.sender(f)?;
+        match self.listed {
+            Some(Listed::Denied) => return writeln!(f, "list     deny: refused with a 403"),
+            Some(Listed::Allowed) => return writeln!(f, "list     allow: not limited"),
+            None => {}
+        }
+        let Some(policy) = self.policy else { return writeln!(f, "limit    none") };
+        writeln!(f, "cost     {}", self.cost)?;
+        for (dimension, key) in policy.dimensions().iter().zip(&self.keys) {
+            for quota in &policy.quotas()[dimension.quotas()] {
+                write!(f, "limit    {}: {}, by ", quota.name(), Numbers(quota))?;
+                let name = if dimension.name().is_empty() { "sender" } else { dimension.name() };
+                match key {
+                    Ok(key) => writeln!(f, "{name} = {key}")?,
+                    Err(error) => writeln!(f, "{name}: {error}")?,
+                }
+            }
+        }
+        writeln!(f, "store    {}", rule.store().unwrap_or("the first"))?;
+        writeln!(
+            f,
+            "failure  {}",
+            match rule.on_failure {
+                OnFailure::Open => "open: not limited while the store is down",
+                OnFailure::Closed => "closed: a 503 while the store is down",
+            }
+        )
+    }
+}
+
+impl Explanation<'_> {
+    fn sender(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sender   ")?;
+        match (&self.verified, self.address) {
+            (Some(key), _) => match key.source() {
+                KeySource::ApiKey => write!(f, "{key}, of a valid API key")?,
+                _ => write!(f, "{key}, verified by the application")?,
+            },
+            (None, Some(address)) => write!(f, "{address}")?,
+            (None, None) => f.write_str("unknown: the platform reports no address")?,
+        }
+        match self.tier {
+            Some(tier) => writeln!(f, ", tier {tier}"),
+            None => writeln!(f),
+        }
+    }
+}
+
+/// The algorithm and the numbers of a quota.
+struct Numbers<'a>(&'a Quota);
+
+impl fmt::Display for Numbers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use crate::Rule;
+        let rule = self.0.rule();
+        write!(f, "{} of {}", rule.name(), rule.limit())?;
+        let [_, span, refill] = rule.parameters();
+        let (unit, span) = if span % 1_000 == 0 { ("s", span / 1_000) } else { ("ms", span) };
+        match rule {
+            Rule::TokenBucket(_) | Rule::LeakyBucket(_) => write!(f, ", {refill} in {span} {unit}"),
+            Rule::Penalty(_) => write!(f, ", from {span} {unit}, times {refill}"),
+            _ => write!(f, " in {span} {unit}"),
+        }
+    }
+}
