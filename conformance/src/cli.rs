@@ -1,6 +1,7 @@
 //! The command line of `tidegate`.
 
 mod compare;
+mod explain;
 mod fixtures;
 mod mutants;
 mod progress;
@@ -22,6 +23,8 @@ Examples:
   tidegate run --target redis --require redis      fail if Redis is not installed
   tidegate run --filter 'token-bucket/*'           run some of the fixtures
   tidegate compare main.json branch.json           show what a change did
+  tidegate explain --rules rules.toml --request 'POST /login'
+                                                   show the limits of a request
   tidegate mutants                                 show that the suite catches broken limiters
 
 Exit codes: 0 success, 1 something failed or got worse, 2 the command line or an input is wrong, 130 interrupted.";
@@ -43,6 +46,8 @@ enum Command {
     Targets,
     /// Show what changed between two reports. Exit with 1 if something got worse.
     Compare(compare::Args),
+    /// Show which rule, keys and limits of a rules file apply to a request, and why.
+    Explain(explain::Args),
     /// Check the fixtures against the reference, and list them.
     Fixtures(Selection),
     /// Show which fixtures catch each deliberately broken limiter. Exit with 1 if one survives.
@@ -85,6 +90,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Targets => targets::run(),
         Command::Compare(args) => compare::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Fixtures(selection) => fixtures::run(&selection),
         Command::Mutants(args) => mutants::run(&args),
         Command::Guard { folder, command } => target::guard(folder, &command).map_err(Failure::Usage),

@@ -41,7 +41,7 @@ fn main() {
     }
 }
 
-fn gate(text: &str) -> Gate {
+fn gate(text: &str) -> Gate<'static> {
     let rules = Rules::parse("rules.toml", text).unwrap();
     Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Cloudflare)).unwrap()
 }
@@ -55,7 +55,7 @@ fn thousand() -> Rules {
     Rules::parse("rules.toml", &text).unwrap()
 }
 
-fn check(gate: &Gate, request: &Request<'_>) -> f64 {
+fn check(gate: &Gate<'_>, request: &Request<'_>) -> f64 {
     best(10_000, || {
         let Verdict::Pass(pass) = block_on(gate.check(black_box(request))) else { panic!("refused") };
         black_box(pass);

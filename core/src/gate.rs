@@ -54,14 +54,16 @@ use crate::{
 };
 
 /// Applies rules to requests. See the [module](self) for an example.
-pub struct Gate {
+///
+/// `'s` is the lifetime of the stores, which is `'static` unless they borrow something.
+pub struct Gate<'s> {
     rules: RwLock<Arc<Rules>>,
-    stores: Vec<(Box<str>, Box<dyn ErasedLimiter>)>,
+    stores: Vec<(Box<str>, Box<dyn ErasedLimiter + 's>)>,
     client_ip: ClientIpSource,
     settle_within: Millis,
 }
 
-impl Gate {
+impl<'s> Gate<'s> {
     /// The default time in which a charge with a token can be settled: ten minutes.
     pub const DEFAULT_SETTLE_WITHIN: Millis = Millis::from_secs(600);
 
@@ -69,8 +71,8 @@ impl Gate {
     ///
     /// # Errors
     /// As [`Gate::with_stores`].
-    pub fn new(rules: Rules, store: impl Limiter + 'static, client_ip: ClientIpSource) -> Result<Self, Error> {
-        Self::with_stores(rules, [("default", Box::new(store) as Box<dyn ErasedLimiter>)], client_ip)
+    pub fn new(rules: Rules, store: impl Limiter + 's, client_ip: ClientIpSource) -> Result<Self, Error> {
+        Self::with_stores(rules, [("default", Box::new(store) as Box<dyn ErasedLimiter + 's>)], client_ip)
     }
 
     /// A gate with several stores, by the names in the rules. A rule without a store uses the first.
@@ -80,7 +82,7 @@ impl Gate {
     /// lacks a feature that its limits need. Both name the rule.
     pub fn with_stores<'a>(
         rules: Rules,
-        stores: impl IntoIterator<Item = (&'a str, Box<dyn ErasedLimiter>)>,
+        stores: impl IntoIterator<Item = (&'a str, Box<dyn ErasedLimiter + 's>)>,
         client_ip: ClientIpSource,
     ) -> Result<Self, Error> {
         let stores: Vec<_> = stores.into_iter().map(|(name, store)| (name.into(), store)).collect();

@@ -61,7 +61,7 @@ fn parse(text: &str) -> Result<Rules, Error> {
     Rules::parse("rules.toml", text)
 }
 
-fn gate() -> Gate {
+fn gate() -> Gate<'static> {
     Gate::new(parse(RULES).unwrap(), MemoryLimiter::new(), ClientIpSource::new(Platform::Direct)).unwrap()
 }
 
@@ -72,7 +72,7 @@ fn request<'a>(method: &'a str, path: &'a str) -> Request<'a> {
 }
 
 /// The limit and what remains, or the status code.
-fn outcome(gate: &Gate, request: &Request<'_>) -> String {
+fn outcome(gate: &Gate<'_>, request: &Request<'_>) -> String {
     match block_on(gate.check(request)) {
         Verdict::Pass(pass) => match pass.decision() {
             Some(decision) => format!("{} of {}", decision.binding().remaining().unwrap(), decision.binding().limit()),

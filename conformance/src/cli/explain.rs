@@ -1,0 +1,136 @@
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+use tidegate_core::gate::{Explanation, Listed, Request, Rules};
+use tidegate_core::{ClientIpSource, Key, Platform, UnixMillis};
+
+use super::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate explain --rules rules.toml --request 'POST /login' --peer 192.0.2.1
+  tidegate explain --rules rules.toml --request 'GET /api/users' --platform cloudflare --header 'CF-Connecting-IP: 192.0.2.1'
+  tidegate explain --rules rules.toml --request 'GET /api/users' --subject alice --tier pro --json
+  tidegate explain --rules rules.toml              only check the file
+
+Warnings about the file go to standard error. Exit codes: 0 success, 2 the command line or the file is wrong.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The rules file, in TOML or JSON.
+    #[arg(long, value_name = "FILE")]
+    rules: PathBuf,
+    /// The method and the path of a request, for example 'POST /login'. Without it, the file is only checked.
+    #[arg(long, value_name = "METHOD PATH", value_parser = request)]
+    request: Option<(String, String)>,
+    /// The host of the request.
+    #[arg(long)]
+    host: Option<String>,
+    /// A header field of the request, for example 'X-Api-Key: secret'. May be repeated.
+    #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
+    header: Vec<(String, String)>,
+    /// The platform that receives the request, whose header has the client's address.
+    #[arg(long, default_value = "direct")]
+    platform: Platform,
+    /// The address of the connection, for the platforms that read it: direct and fastly.
+    #[arg(long, value_name = "IP")]
+    peer: Option<IpAddr>,
+    /// The subject that the application has verified.
+    #[arg(long)]
+    subject: Option<String>,
+    /// The sender's tier.
+    #[arg(long)]
+    tier: Option<String>,
+    /// A key of the application, for example tenant=tenant:42. May be repeated.
+    #[arg(long, value_name = "DIMENSION=KEY", value_parser = key)]
+    key: Vec<(String, Key)>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let rules = read(&args.rules)?;
+    for warning in rules.warnings() {
+        eprintln!("warning: {warning}");
+    }
+    let Some((method, path)) = &args.request else {
+        println!("{}: {} rules, {} warnings", args.rules.display(), rules.rules().len(), rules.warnings().len());
+        return Ok(());
+    };
+    let keys: Vec<(&str, &Key)> = args.key.iter().map(|(name, key)| (name.as_str(), key)).collect();
+    let mut request = Request::new(method, path, &args.header, now()).peer(args.peer).keys(&keys);
+    if let Some(host) = &args.host {
+        request = request.with_host(host);
+    }
+    if let Some(subject) = &args.subject {
+        request = request.subject(subject);
+    }
+    if let Some(tier) = &args.tier {
+        request = request.tier(tier);
+    }
+    let explanation = rules.explain(&request, &ClientIpSource::new(args.platform));
+    if args.json {
+        println!("{:#}", as_json(&explanation));
+    } else {
+        print!("{explanation}");
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<Rules, Failure> {
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
+    Rules::parse(&name, &text).map_err(|error| Failure::Usage(error.to_string()))
+}
+
+fn as_json(explanation: &Explanation<'_>) -> Value {
+    let keys = explanation.policy.map_or(&[][..], |policy| policy.dimensions()).iter().zip(&explanation.keys);
+    let keys: Vec<Value> = keys
+        .map(|(dimension, key)| match key {
+            Ok(key) => json!({ "dimension": dimension.name(), "key": key.as_str() }),
+            Err(error) => json!({ "dimension": dimension.name(), "error": error.to_string() }),
+        })
+        .collect();
+    json!({
+        "rule": explanation.rule.map(|rule| rule.name()),
+        "others": explanation.others.iter().map(|rule| rule.name()).collect::<Vec<_>>(),
+        "address": explanation.address,
+        "verified": explanation.verified.as_ref().map(Key::as_str),
+        "tier": explanation.tier,
+        "listed": explanation.listed.map(|listed| match listed {
+            Listed::Allowed => "allow",
+            Listed::Denied => "deny",
+        }),
+        "cost": explanation.cost,
+        "policy": explanation.policy,
+        "keys": keys,
+        "store": explanation.rule.and_then(|rule| rule.store()),
+    })
+}
+
+fn now() -> UnixMillis {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    UnixMillis::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn request(text: &str) -> Result<(String, String), String> {
+    let (method, path) = text.split_once(' ').unwrap_or((text, ""));
+    if !path.starts_with('/') || method.is_empty() {
+        return Err("write a method and a path, such as 'POST /login'".to_string());
+    }
+    Ok((method.to_string(), path.to_string()))
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write a name and a value, such as 'X-Api-Key: secret'")?;
+    Ok((name.trim().to_string(), value.trim().to_string()))
+}
+
+fn key(text: &str) -> Result<(String, Key), String> {
+    let (name, key) = text.split_once('=').ok_or("write a dimension and its key, such as tenant=tenant:42")?;
+    Ok((name.to_string(), Key::new(key)))
+}

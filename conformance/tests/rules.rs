@@ -1,0 +1,196 @@
+//! `tidegate explain`, and the JSON Schema of rules files.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tidegate_conformance::target::workspace;
+use tidegate_core::gate::Rules;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const RULES: &str = r#"
+[api_keys]
+header = "x-api-key"
+tiers = { 2bb80d537b1da3e38bd30361aa855686 = "pro" } # "secret"
+
+[lists]
+deny = ["203.0.113.0/24"]
+
+[limits.site]
+quotas = [{ algorithm = "fixed_window", limit = 1000, window_ms = 60_000, by = "ip" }]
+
+[limits.login]
+quotas = [{ algorithm = "sliding_log", limit = 5, window_ms = 60_000, by = "ip" }]
+
+[limits.api]
+quotas = [{ algorithm = "token_bucket", capacity = 20, refill = 10, per_ms = 1000 }]
+tiers.pro.quotas = [{ algorithm = "token_bucket", capacity = 200, refill = 100, per_ms = 1000 }]
+
+[limits.rooms]
+quotas = [{ algorithm = "fixed_window", limit = 3, window_ms = 1500, by = "room" }]
+
+[[rules]]
+name = "site"
+limits = ["site"]
+on_failure = "open"
+
+[[rules]]
+name = "login"
+path = "/login"
+methods = ["POST"]
+limits = ["login", "site"]
+store = "objects"
+
+[[rules]]
+name = "api"
+path = "/api/*"
+limits = ["api"]
+
+[[rules]]
+name = "room"
+path = "/rooms/{id}"
+limits = ["rooms"]
+cost = 2
+"#;
+
+fn explain(text: &str, args: &[&str]) -> Result<Output> {
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("rules.toml"), text)?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    Ok(command.current_dir(folder.path()).args(["explain", "--rules", "rules.toml"]).args(args).output()?)
+}
+
+fn printed(args: &[&str]) -> Result<String> {
+    let output = explain(RULES, args)?;
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+#[test]
+fn it_names_the_rule_the_keys_and_the_limits() -> Result<()> {
+    let login = printed(&["--request", "POST /login?next=/", "--peer", "192.0.2.1"])?;
+    insta::assert_snapshot!(login, @r"
+    rule     login: POST /login
+             more specific than site: any method, /*
+    sender   192.0.2.1
+    cost     1
+    limit    login: sliding_log of 5 in 60 s, by ip = ip:192.0.2.1
+    limit    site: fixed_window of 1000 in 60 s, by ip = ip:192.0.2.1
+    store    objects
+    failure  closed: a 503 while the store is down
+    ");
+    let api = printed(&["--request", "GET /api/users", "--platform", "cloudflare", "--header", "X-API-Key: secret"])?;
+    insta::assert_snapshot!(api, @r"
+    rule     api: any method, /api/*
+             more specific than site: any method, /*
+    sender   key:2bb80d537b1da3e38bd30361aa855686, of a valid API key, tier pro
+    cost     1
+    limit    api: token_bucket of 200, 100 in 1 s, by sender = key:2bb80d537b1da3e38bd30361aa855686
+    store    the first
+    failure  closed: a 503 while the store is down
+    ");
+    let room = printed(&["--request", "GET /rooms/7", "--peer", "192.0.2.1"])?;
+    insta::assert_snapshot!(room, @r#"
+    rule     room: any method, /rooms/{}
+             more specific than site: any method, /*
+    sender   192.0.2.1
+    cost     2
+    limit    rooms: fixed_window of 3 in 1500 ms, by room: keys: the dimension "room" has no key; give one for each dimension
+    store    the first
+    failure  closed: a 503 while the store is down
+    "#);
+    let denied = printed(&["--request", "GET /", "--peer", "203.0.113.9"])?;
+    insta::assert_snapshot!(denied, @r"
+    rule     site: any method, /*
+    sender   203.0.113.9
+    list     deny: refused with a 403
+    ");
+    Ok(())
+}
+
+#[test]
+fn json_has_the_same() -> Result<()> {
+    let args = ["--request", "GET /rooms/7", "--subject", "alice", "--key", "room=room:7", "--json"];
+    let explained: Value = serde_json::from_str(&printed(&args)?)?;
+    assert_eq!(explained["rule"], "room");
+    assert_eq!(explained["others"], json!(["site"]));
+    assert_eq!(explained["verified"], "sub:alice");
+    assert_eq!(explained["cost"], 2);
+    assert_eq!(explained["keys"], json!([{ "dimension": "room", "key": "room:7" }]));
+    assert_eq!(explained["policy"]["quotas"][0]["limit"], 3);
+    Ok(())
+}
+
+#[test]
+fn a_wrong_file_or_argument_is_an_error_that_says_what_to_write() -> Result<()> {
+    let wrong = RULES.replace("\"login\", \"site\"", "\"logon\"");
+    for (text, args, expected) in [
+        (wrong.as_str(), &["--request", "GET /"][..], "rules.toml:30:11: \"logon\" is not a limit; write one of"),
+        (RULES, &["--request", "login"], "write a method and a path, such as 'POST /login'"),
+        (RULES, &["--request", "GET /", "--header", "x"], "write a name and a value, such as 'X-Api-Key: secret'"),
+        (RULES, &["--request", "GET /", "--platform", "heroku"], "heroku"),
+    ] {
+        let output = explain(text, args)?;
+        let said = String::from_utf8(output.stderr)?;
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_alone_is_checked_and_warned_about() -> Result<()> {
+    let output = explain(&RULES.replace("limits = [\"rooms\"]", ""), &[])?;
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8(output.stdout)?, "rules.toml: 4 rules, 1 warnings\n");
+    let warned = String::from_utf8(output.stderr)?;
+    assert!(warned.contains("no rule has the limit \"rooms\"; add it to one or delete it"), "{warned}");
+    Ok(())
+}
+
+#[test]
+fn the_schema_accepts_what_is_read() -> Result<()> {
+    let schema: Value = serde_json::from_str(&fs::read_to_string(workspace().join("core/rules.schema.json"))?)?;
+    let fixtures: Value = serde_json::from_str(&fs::read_to_string(workspace().join("fixtures/schema.json"))?)?;
+    for shared in ["quota", "name", "positive"] {
+        assert_eq!(schema["$defs"][shared], fixtures["$defs"][shared], "{shared}");
+    }
+    let validator = jsonschema::draft202012::new(&schema)?;
+    let quota = json!({ "algorithm": "fixed_window", "limit": 1, "window_ms": 1000 });
+    let limits = |limit: Value| json!({ "limits": { "a": limit } });
+    let rule = |rule: Value| json!({ "rules": [rule] });
+    for document in [
+        json!({}),
+        json!({ "$schema": "rules.schema.json", "lists": { "allow": ["10.0.0.0/8"], "deny": ["sub:mallory"] } }),
+        limits(json!({ "quotas": [quota] })),
+        limits(json!({ "quotas": [quota], "charge_denied": true, "tiers": { "a": { "unlimited": true } } })),
+        limits(json!({ "quotas": [quota], "tiers": { "a": { "quotas": [quota] } } })),
+        limits(json!({ "quotas": [] })),
+        limits(json!({ "quotas": [quota], "tiers": { "a": {} } })),
+        limits(json!({ "quotas": [quota], "tiers": { "a": { "quotas": [quota], "unlimited": true } } })),
+        limits(json!({ "limit": 5 })),
+        rule(json!({})),
+        rule(
+            json!({ "name": "a", "host": "*.example.com", "path": "/a/{b}/*", "methods": ["GET"], "headers": ["x-a"] }),
+        ),
+        rule(json!({ "cost": 0, "store": "redis", "on_failure": "open", "limits": [] })),
+        rule(json!({ "cost": -1 })),
+        rule(json!({ "cost": 4_503_599_627_370_496_u64 })),
+        rule(json!({ "host": "example.com." })),
+        rule(json!({ "host": "" })),
+        rule(json!({ "path": "a" })),
+        rule(json!({ "path": "/a?b" })),
+        rule(json!({ "methods": ["get"] })),
+        rule(json!({ "headers": ["x y"] })),
+        rule(json!({ "on_failure": "fallback" })),
+        rule(json!({ "colour": "red" })),
+        json!({ "api_keys": { "header": "x-api-key", "tiers": { "2bb80d537b1da3e38bd30361aa855686": "pro" } } }),
+        json!({ "api_keys": { "tiers": { "2bb80d537b1da3e38bd30361aa855686": "pro" } } }),
+        json!({ "api_keys": { "header": "x-api-key", "tiers": { "secret": "pro" } } }),
+    ] {
+        let read = Rules::parse("rules.json", &document.to_string());
+        assert_eq!(read.is_ok(), validator.is_valid(&document), "{document}: {:?}", read.err());
+    }
+    Ok(())
+}
