@@ -1,11 +1,14 @@
-//! Fixtures: bursts with the expected decisions, and requests with the expected key. Each fixture is a JSON file.
+//! Fixtures: bursts with the expected decisions, requests with the expected key, and requests to a gate with the expected
+//! responses. Each fixture is a JSON file.
 //!
 //! A fixture's `id` is its path below the fixtures folder, without `.json`. Files below `requests/` are
-//! [`RequestFixture`]s. All others are [`Fixture`]s. `fixtures/schema.json` describes the format to editors.
+//! [`RequestFixture`]s, and files below `gate/` are [`GateFixture`]s. All others are [`Fixture`]s. `fixtures/schema.json` describes the format to editors.
 
+mod gate;
 mod load;
 mod validate;
 
+pub use gate::{ExpectGate, GateFixture, GateStep};
 #[cfg(test)]
 pub(crate) use load::parse;
 pub use load::{Problem, load, shipped};
@@ -24,6 +27,8 @@ pub enum Case {
     Decision(Box<Fixture>),
     /// A request with the expected key.
     Request(RequestFixture),
+    /// Requests to a gate with the expected responses.
+    Gate(Box<GateFixture>),
 }
 
 impl Case {
@@ -33,6 +38,7 @@ impl Case {
         match self {
             Self::Decision(fixture) => &fixture.id,
             Self::Request(fixture) => &fixture.id,
+            Self::Gate(fixture) => &fixture.id,
         }
     }
 
@@ -42,6 +48,7 @@ impl Case {
         match self {
             Self::Decision(fixture) => &fixture.about,
             Self::Request(fixture) => &fixture.about,
+            Self::Gate(fixture) => &fixture.about,
         }
     }
 }
@@ -331,9 +338,8 @@ impl RequestFixture {
     /// The request in the form that guests receive.
     #[must_use]
     pub fn arrival(&self) -> Arrival {
-        let platform = serde_json::to_value(self.platform).ok();
         Arrival {
-            platform: platform.and_then(|name| name.as_str().map(str::to_string)).unwrap_or_default(),
+            platform: platform_name(self.platform),
             peer: self.peer.clone(),
             ipv6_prefix: self.ipv6_prefix,
             trust_true_client_ip: self.trust_true_client_ip,
@@ -351,6 +357,11 @@ pub(crate) fn longest_slot_ms(policy: &Policy) -> u64 {
         _ => None,
     });
     slots.max().unwrap_or(0)
+}
+
+fn platform_name(platform: PlatformName) -> String {
+    let name = serde_json::to_value(platform).ok();
+    name.and_then(|name| name.as_str().map(str::to_string)).unwrap_or_default()
 }
 
 const fn start_ms() -> u64 {

@@ -4,6 +4,7 @@
 //! They run in this process and speak the same protocol as guests. The requests of a burst are futures that all start
 //! before the first is answered, so a limiter that reads, awaits and writes loses updates.
 
+mod gate;
 mod identity;
 mod limiter;
 mod policy;
@@ -11,12 +12,13 @@ mod wire;
 
 use bytes::Bytes;
 use tidegate_core::Accuracy;
-use tidegate_guest_protocol::{Arrival, Call, Identified, Reply, Route, serve};
+use tidegate_guest_protocol::{Arrival, Call, Gated, Identified, Reply, Route, serve};
 
 use self::limiter::{Bench, Fault};
 use crate::fixture::{Case, Disturb, Fixture};
 use crate::judge::{Verdict, judge};
 use crate::replay::{Replay, replay};
+use crate::run::gate::differences;
 use crate::run::{Prepared, identify};
 use crate::subject::{InProcess, Place, Subject};
 
@@ -38,6 +40,8 @@ enum Kind {
     Says(fn(&mut Reply)),
     /// Counts against the wrong key.
     Identifies(fn(&Arrival) -> Identified),
+    /// Reads a request or its rules wrongly, or answers wrongly.
+    Gates(gate::Wrong),
 }
 
 /// Returns all mutants.
@@ -47,7 +51,8 @@ pub fn all() -> Vec<Mutant> {
     let says = wire::ALL.iter().map(|(name, about, change)| Mutant { name, about, kind: Kind::Says(*change) });
     let identifies =
         identity::ALL.iter().map(|(name, about, key)| Mutant { name, about, kind: Kind::Identifies(*key) });
-    counts.chain(says).chain(identifies).collect()
+    let gates = gate::ALL.iter().map(|(name, about, wrong)| Mutant { name, about, kind: Kind::Gates(*wrong) });
+    counts.chain(says).chain(identifies).chain(gates).collect()
 }
 
 /// Returns the fixtures that fail with the correct limiter in a mutant's place. If there are any, the suite is broken.
@@ -60,6 +65,7 @@ pub async fn false_alarms(cases: &[Prepared]) -> Vec<String> {
                 differs(fixture, &prepared.reference, &honest, true).await
                     || differs(fixture, &prepared.reference, &Mistaken::new(Kind::Says(|_| ())), false).await
             }
+            Case::Gate(fixture) => !differences(fixture, &Mistaken::new(Kind::Counts(Fault::None))).await.is_empty(),
             Case::Request(fixture) => {
                 let reference = InProcess::new(tidegate_core::MemoryLimiter::with_shards(1));
                 identify(fixture, &reference).await.is_err()
@@ -80,6 +86,7 @@ pub async fn caught_by(mutant: &Mutant, cases: &[Prepared]) -> Vec<String> {
         let caught = match (&prepared.case, mutant.kind) {
             (Case::Decision(fixture), Kind::Counts(_)) => differs(fixture, &prepared.reference, &subject, true).await,
             (Case::Decision(fixture), Kind::Says(_)) => differs(fixture, &prepared.reference, &subject, false).await,
+            (Case::Gate(fixture), Kind::Gates(_)) => !differences(fixture, &subject).await.is_empty(),
             (Case::Request(fixture), Kind::Identifies(_)) => identify(fixture, &subject).await.is_err(),
             _ => false,
         };
@@ -134,6 +141,12 @@ impl Subject for Mistaken {
             ) => {
                 let call = serde_json::from_slice::<Call>(&body).map_err(|error| error.to_string())?;
                 self.bench.answer(route, &call).await
+            }
+            (Kind::Gates(wrong), Route::Gate) => {
+                let mut call = serde_json::from_slice::<Gated>(&body).map_err(|error| error.to_string())?;
+                (wrong.reads)(&mut call);
+                let body = serde_json::to_vec(&call).map_err(|error| error.to_string())?;
+                (wrong.answers)(serve(&self.bench.honest, route, &body).await)
             }
             _ => match self.bench.down() {
                 Some(down) => down,

@@ -1,5 +1,7 @@
 //! Runs fixtures on targets.
 
+pub(crate) mod gate;
+
 use std::time::Instant;
 
 use serde_json::Value;
@@ -19,7 +21,7 @@ use crate::target::Target;
 pub struct Prepared {
     /// The fixture.
     pub case: Case,
-    /// The reference's answers. It is empty for a [`RequestFixture`].
+    /// The reference's answers. It is empty for all but a [`Fixture`].
     pub reference: Replay,
 }
 
@@ -33,6 +35,10 @@ pub async fn prepare(cases: Vec<Case>) -> Result<Vec<Prepared>, Vec<String>> {
         let reference = match &case {
             Case::Decision(fixture) => oracle::agreed(fixture).await,
             Case::Request(_) => Ok(Replay::default()),
+            Case::Gate(fixture) => match gate::contradictions(fixture).await {
+                unmet if unmet.is_empty() => Ok(Replay::default()),
+                unmet => Err(unmet),
+            },
         };
         match reference {
             Ok(reference) => prepared.push(Prepared { case, reference }),
@@ -101,6 +107,7 @@ async fn case(
 ) -> FixtureReport {
     match &prepared.case {
         Case::Request(fixture) => request(fixture, subject).await,
+        Case::Gate(fixture) => gate::gate(target, declared, fixture, subject, prefix).await,
         Case::Decision(fixture) => match unsupported(target, declared, fixture) {
             None => match target.unverified(fixture) {
                 Some(reason) => FixtureReport::new(&fixture.id, Verdict::Unverified).because(reason),

@@ -93,6 +93,11 @@ pub trait Target: Sync {
         true
     }
 
+    /// Whether the guests answer the route of the gate. If not, they answer `Unsupported`.
+    fn has_gate(&self) -> bool {
+        true
+    }
+
     /// Why the emulator cannot show what the platform admits, if it cannot. Its answers must still be well-formed.
     fn stub(&self) -> Option<&'static str> {
         None

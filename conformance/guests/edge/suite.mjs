@@ -41,6 +41,7 @@ export function suite(make) {
       await limiterOf(call.policy).reset(keys);
       return answer("done");
     },
+    gate: () => failure(503, { kind: "unsupported", message: "the npm package has no rules files" }),
     async identify({ platform, peer, ipv6_prefix, trust_true_client_ip, headers, subject, api_key }) {
       const policy = { name: "identify", quotas: [{ algorithm: "fixed_window", limit: 1, window_ms: 1000 }] };
       const options = { policy, platform, trustTrueClientIp: trust_true_client_ip, identify: () => ({ subject, apiKey: api_key }) };

@@ -71,6 +71,10 @@ impl Target for Edge {
         self.about
     }
 
+    fn has_gate(&self) -> bool {
+        false
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities::EXACT
     }

@@ -22,6 +22,10 @@ impl Target for NetlifyBlobs {
         "the npm package in Deno over Netlify's local BlobsServer with ETags added, three guests"
     }
 
+    fn has_gate(&self) -> bool {
+        false
+    }
+
     fn capabilities(&self) -> Capabilities {
         let accuracy = Accuracy::Approximate(Drift::WITHIN_LIMIT);
         Capabilities::EXACT

@@ -89,9 +89,9 @@ impl Rule {
         self.store.as_deref()
     }
 
-    /// The policies of this rule, one for each tier that has its own numbers.
-    pub(super) fn policies(&self) -> impl Iterator<Item = &Arc<Policy>> {
-        self.policies.iter().flatten()
+    /// The policies for senders without a tier and for those of each tier that is limited.
+    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.policies.iter().flatten().map(|policy| &**policy)
     }
 
     /// The policy for a tier. `None` if the tier is unlimited.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tidegate_core::{Capabilities, Decision, Error, Millis, Status};
 
-use crate::Identified;
+use crate::{Identified, Judged};
 
 /// A guest's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +14,8 @@ pub enum Answer {
     Decision(Decided),
     /// The answer to a refund or a reset.
     Done,
+    /// The answer of a gate.
+    Verdict(Judged),
     /// The answer to an identification.
     Identity(Identified),
     /// The capabilities of the limiter.

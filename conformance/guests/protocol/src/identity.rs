@@ -70,6 +70,15 @@ impl Arrival {
     }
 
     fn key(&self) -> Result<Key, Error> {
+        let (source, peer) = self.source()?;
+        let headers = self.headers.iter().map(|(name, value)| (name, value));
+        let client_ip = source.find(headers, peer).ok();
+        let identity = Identity { subject: self.subject.as_deref(), api_key: self.api_key.as_deref(), client_ip };
+        Ok(identity.resolve())
+    }
+
+    /// Where the client's address is, and that of the connection.
+    pub(crate) fn source(&self) -> Result<(ClientIpSource, Option<IpAddr>), Error> {
         let mut source = ClientIpSource::new(self.platform.parse()?).trust_true_client_ip(self.trust_true_client_ip);
         if let Some(bits) = self.ipv6_prefix {
             source = source.ipv6_prefix(Ipv6Prefix::new(bits)?);
@@ -78,10 +87,7 @@ impl Arrival {
             let message = "peer: not an address; write an IPv4 or IPv6 address without a port";
             Error::new(ErrorKind::Invalid, message)
         })?;
-        let headers = self.headers.iter().map(|(name, value)| (name, value));
-        let client_ip = source.find(headers, peer).ok();
-        let identity = Identity { subject: self.subject.as_deref(), api_key: self.api_key.as_deref(), client_ip };
-        Ok(identity.resolve())
+        Ok((source, peer))
     }
 }
 

@@ -8,6 +8,7 @@
 //! |-|-|-|
 //! | `/_tidegate/check`, `/_tidegate/peek`, `/_tidegate/settle`, `/_tidegate/release` | [`Call`] | `{"decision": …}`, 200 or 429, with the response fields |
 //! | `/_tidegate/refund`, `/_tidegate/reset` | [`Call`] | `"done"` |
+//! | `/_tidegate/gate` | [`Gated`] | `{"verdict": …}`, 200 or the status and the fields that the gate sends |
 //! | `/_tidegate/identify` | [`Arrival`] | `{"identity": …}` |
 //! | `/_tidegate/capabilities` | nothing | `{"capabilities": …}` |
 //!
@@ -35,10 +36,12 @@ extern crate alloc;
 
 mod call;
 mod decided;
+mod gated;
 mod identity;
 
 pub use call::{Call, Token};
 pub use decided::{Able, Answer, Counted, Decided, Failure, Outcome};
+pub use gated::{Gated, Judged};
 pub use identity::{Arrival, Identified, Source};
 
 use alloc::format;
@@ -63,6 +66,8 @@ pub enum Route {
     Refund,
     /// [`Limiter::reset`].
     Reset,
+    /// [`Gate::check`](tidegate_core::gate::Gate::check) on a gate with the rules of the request.
+    Gate,
     /// Returns the key that a request would be counted against.
     Identify,
     /// [`Limiter::capabilities`].
@@ -71,13 +76,14 @@ pub enum Route {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Check,
         Self::Peek,
         Self::Settle,
         Self::Release,
         Self::Refund,
         Self::Reset,
+        Self::Gate,
         Self::Identify,
         Self::Capabilities,
     ];
@@ -92,6 +98,7 @@ impl Route {
             Self::Release => "/_tidegate/release",
             Self::Refund => "/_tidegate/refund",
             Self::Reset => "/_tidegate/reset",
+            Self::Gate => "/_tidegate/gate",
             Self::Identify => "/_tidegate/identify",
             Self::Capabilities => "/_tidegate/capabilities",
         }
@@ -158,6 +165,10 @@ pub async fn serve<L: Limiter>(limiter: &L, route: Route, body: &[u8]) -> Reply 
     match route {
         Route::Identify => match read::<Arrival>(body) {
             Ok(arrival) => arrival.identify(),
+            Err(refused) => refused,
+        },
+        Route::Gate => match read::<Gated>(body) {
+            Ok(gated) => gated.decide(limiter).await,
             Err(refused) => refused,
         },
         Route::Capabilities => Reply::new(200, &Answer::Capabilities((&limiter.capabilities()).into())),

@@ -1,0 +1,111 @@
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tidegate_core::gate::{Gate, Reason, Request, Rules, Verdict};
+use tidegate_core::{Decision, Error, Key, Limiter, UnixMillis};
+
+use crate::{Answer, Arrival, Reply};
+
+/// A request for a gate with these rules.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gated {
+    /// The rules file.
+    pub rules: Value,
+    /// The method.
+    pub method: String,
+    /// The path.
+    pub path: String,
+    /// The host, if it is not in the field `host`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The sender.
+    pub sender: Arrival,
+    /// The sender's tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    /// The keys of the application, by their dimension.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub keys: BTreeMap<String, String>,
+    /// The cost, if it is not the rule's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<u64>,
+    /// The token of the charge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// The virtual time.
+    pub now_ms: u64,
+}
+
+/// A [`Verdict`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Judged {
+    /// Whether the request passes.
+    pub passes: bool,
+    /// How many more requests of cost 1 fit into the binding quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remaining: Option<u64>,
+}
+
+impl Gated {
+    pub(crate) async fn decide<L: Limiter>(&self, limiter: &L) -> Reply {
+        match self.verdict(limiter).await {
+            Ok(verdict) => reply(verdict),
+            Err(error) => Reply::error(&error),
+        }
+    }
+
+    async fn verdict<L: Limiter>(&self, limiter: &L) -> Result<Verdict, Error> {
+        let rules = Rules::parse("rules.json", &self.rules.to_string())?;
+        let (client_ip, peer) = self.sender.source()?;
+        let gate = Gate::new(rules, limiter, client_ip)?;
+        let keys: Vec<(&str, Key)> = self.keys.iter().map(|(name, key)| (name.as_str(), Key::new(key))).collect();
+        let keys: Vec<(&str, &Key)> = keys.iter().map(|(name, key)| (*name, key)).collect();
+        let now = UnixMillis::new(self.now_ms);
+        let mut request = Request::new(&self.method, &self.path, &self.sender.headers, now).peer(peer).keys(&keys);
+        if let Some(host) = &self.host {
+            request = request.with_host(host);
+        }
+        if let Some(subject) = &self.sender.subject {
+            request = request.subject(subject);
+        }
+        if let Some(tier) = &self.tier {
+            request = request.tier(tier);
+        }
+        if let Some(cost) = self.cost {
+            request = request.cost(cost);
+        }
+        if let Some(token) = &self.token {
+            request = request.token(token);
+        }
+        Ok(gate.check(&request).await)
+    }
+}
+
+fn reply(verdict: Verdict) -> Reply {
+    let left = |decision: &Decision| decision.binding().remaining();
+    let (status, answer, fields) = match verdict {
+        Verdict::Pass(pass) => {
+            let remaining = pass.decision().and_then(left);
+            (200, Answer::Verdict(Judged { passes: true, remaining }), pass.fields().clone())
+        }
+        Verdict::Refuse(refusal) => {
+            let answer = match refusal.reason() {
+                Reason::Denied(decision) => Answer::Verdict(Judged { passes: false, remaining: left(decision) }),
+                Reason::Failed(error) => Answer::Error(error.into()),
+                _ => Answer::Verdict(Judged { passes: false, remaining: None }),
+            };
+            let (status, fields, _) = refusal.into_rejection().into_parts();
+            (status, answer, fields)
+        }
+        _ => return Reply::error(&Error::new(tidegate_core::ErrorKind::Unsupported, "an unknown verdict")),
+    };
+    let mut reply = Reply::new(status, &answer);
+    // The suite's answer has a media type of its own.
+    let fields = fields.iter().filter(|(name, _)| *name != "content-type");
+    reply.headers.extend(fields.map(|(name, value)| (name.to_string(), value.to_string())));
+    reply
+}

@@ -1,0 +1,136 @@
+//! Gates that read a request or their rules wrongly.
+
+use serde_json::{Value, json};
+use tidegate_guest_protocol::{Answer, Gated, Judged, Reply};
+
+/// What is wrong with a gate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wrong {
+    /// Changes what the gate reads.
+    pub(super) reads: fn(&mut Gated),
+    /// Changes what it answers.
+    pub(super) answers: fn(Reply) -> Reply,
+}
+
+/// The name, the title of a bug report, and what is wrong.
+pub(super) const ALL: &[(&str, &str, Wrong)] = &[
+    (
+        "first-rule-wins",
+        "the first rule that matches applies, not the most specific",
+        reads(|call| {
+            // A rule for every path hides all others.
+            rules(call).sort_by_key(|rule| rule.get("path").is_some_and(|path| path != "/*"));
+            rules(call).truncate(1);
+        }),
+    ),
+    ("ignores-methods", "a rule for POST applies to GET", reads(|call| each(call, "methods"))),
+    ("ignores-hosts", "a rule for one host applies to all", reads(|call| each(call, "host"))),
+    ("ignores-headers", "a rule that needs a header field applies without it", reads(|call| each(call, "headers"))),
+    ("ignores-rule-cost", "every request costs 1, whatever its rule says", reads(|call| each(call, "cost"))),
+    (
+        "raw-paths",
+        "a path in another spelling evades its rule",
+        reads(|call| {
+            let is_plain = !["%", "//", "/.", "\\"].iter().any(|odd| call.path.contains(odd));
+            if !is_plain {
+                call.path = "/elsewhere".to_string();
+            }
+        }),
+    ),
+    (
+        "one-limit-of-several",
+        "only the first limit of a rule applies",
+        reads(|call| {
+            for rule in rules(call) {
+                if let Some(limits) = rule.get_mut("limits").and_then(Value::as_array_mut) {
+                    limits.truncate(1);
+                }
+            }
+        }),
+    ),
+    ("one-tier-for-all", "senders of a tier have the usual limit", reads(|call| call.tier = None)),
+    (
+        "any-api-key",
+        "every API key is valid, so each guess has a fresh limit",
+        reads(|call| {
+            let sent = call.sender.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("x-api-key"));
+            call.sender.subject = sent.map(|(_, value)| value.clone());
+        }),
+    ),
+    (
+        "header-tier",
+        "a client chooses its tier by a header field",
+        reads(|call| {
+            let sent = call.sender.headers.iter().any(|(name, _)| name == "x-tier");
+            call.tier = sent.then(|| "pro".to_string());
+        }),
+    ),
+    (
+        "header-subject",
+        "a client chooses its subject by a header field",
+        reads(|call| {
+            let sent = call.sender.headers.iter().find(|(name, _)| name == "x-user-id");
+            call.sender.subject = sent.map(|(_, value)| value.clone());
+        }),
+    ),
+    (
+        "forwarded-address",
+        "the client's address is taken from X-Forwarded-For",
+        reads(|call| {
+            let sent = call.sender.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("x-forwarded-for"));
+            if let Some((_, address)) = sent {
+                call.sender.platform = "direct".to_string();
+                call.sender.peer = Some(address.clone());
+            }
+        }),
+    ),
+    ("no-denials-by-list", "senders on the list deny are limited like others", reads(|call| list(call, "deny"))),
+    ("no-exemptions", "senders on the list allow are limited like others", reads(|call| list(call, "allow"))),
+    (
+        "opens-on-errors",
+        "a request that cannot be decided passes",
+        Wrong {
+            reads: |_| (),
+            answers: |reply| match serde_json::from_slice(&reply.body) {
+                Ok(Answer::Error(_)) => Reply::new(200, &Answer::Verdict(Judged { passes: true, remaining: None })),
+                _ => reply,
+            },
+        },
+    ),
+    (
+        "denied-with-403",
+        "a denial is a 403",
+        Wrong {
+            reads: |_| (),
+            answers: |reply| Reply { status: if reply.status == 429 { 403 } else { reply.status }, ..reply },
+        },
+    ),
+];
+
+const fn reads(change: fn(&mut Gated)) -> Wrong {
+    Wrong { reads: change, answers: |reply| reply }
+}
+
+fn rules(call: &mut Gated) -> &mut Vec<Value> {
+    if !call.rules["rules"].is_array() {
+        call.rules["rules"] = json!([]);
+    }
+    match &mut call.rules["rules"] {
+        Value::Array(rules) => rules,
+        _ => unreachable!("it was made a list"),
+    }
+}
+
+/// Removes a field from each rule.
+fn each(call: &mut Gated, field: &str) {
+    for rule in rules(call).iter_mut().filter_map(Value::as_object_mut) {
+        rule.remove(field);
+    }
+}
+
+/// Removes a list of senders.
+fn list(call: &mut Gated, name: &str) {
+    if let Some(lists) = call.rules.get_mut("lists").and_then(Value::as_object_mut) {
+        lists.remove(name);
+    }
+}

@@ -1,0 +1,191 @@
+//! Runs the fixtures of the gate.
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use tidegate_core::gate::Gate;
+use tidegate_core::{
+    Accuracy, Capabilities, Check, ClientIpSource, Decision, Error, ErrorKind, Keys, Limiter, MemoryLimiter, Platform,
+    Policy, Refund,
+};
+use tidegate_guest_protocol::{Answer, Judged, Reply, Route};
+
+use crate::fixture::{GateFixture, GateStep};
+use crate::judge::Verdict;
+use crate::report::FixtureReport;
+use crate::subject::{InProcess, Place, Subject};
+use crate::target::Target;
+
+/// What a subject let pass, and what is wrong with it.
+#[derive(Default)]
+struct Judgement {
+    reasons: Vec<String>,
+    offered: u64,
+    passed: u64,
+}
+
+/// Returns what the reference does not meet.
+pub(crate) async fn contradictions(fixture: &GateFixture) -> Vec<String> {
+    differences(fixture, &InProcess::new(MemoryLimiter::with_shards(1))).await
+}
+
+/// Returns what an exact subject does not meet.
+pub(crate) async fn differences(fixture: &GateFixture, subject: &impl Subject) -> Vec<String> {
+    judge(&Accuracy::Exact, fixture, subject, "").await.reasons
+}
+
+pub(super) async fn gate(
+    target: &dyn Target,
+    declared: &Capabilities,
+    fixture: &GateFixture,
+    subject: &impl Subject,
+    prefix: &str,
+) -> FixtureReport {
+    let plain = |verdict| FixtureReport::new(&fixture.id, verdict);
+    let judgement = match supports(target, declared, fixture) {
+        Ok(true) => match target.stub() {
+            Some(stub) => return plain(Verdict::Unverified).because(stub),
+            None => judge(&declared.accuracy, fixture, subject, prefix).await,
+        },
+        Ok(false) => match declined(fixture, subject, prefix).await {
+            reasons if reasons.is_empty() => return plain(Verdict::Unsupported),
+            reasons => Judgement { reasons, ..Judgement::default() },
+        },
+        Err(error) => Judgement { reasons: vec![error.to_string()], ..Judgement::default() },
+    };
+    let Judgement { reasons, offered, passed } = judgement;
+    let exact = fixture.steps.iter().map(|step| step.expect.passed).sum();
+    FixtureReport {
+        reason: reasons.first().cloned(),
+        reasons: reasons.clone(),
+        offered,
+        admitted: passed,
+        exact,
+        floor: if matches!(declared.accuracy, Accuracy::Exact) { exact } else { 0 },
+        ceiling: exact,
+        ceiling_tested: offered > exact,
+        ..plain(if reasons.is_empty() { Verdict::Pass } else { Verdict::Fail })
+    }
+}
+
+/// Whether a target declares all that a fixture needs.
+fn supports(target: &dyn Target, declared: &Capabilities, fixture: &GateFixture) -> Result<bool, Error> {
+    let rules = fixture.parse_rules()?;
+    let takes = rules.rules().iter().all(|rule| rule.policies().all(|policy| target.takes(policy)));
+    let steps = fixture.steps.iter().all(|step| {
+        (declared.costs || step.cost.is_none_or(|cost| cost == 1)) && (declared.idempotency || step.token.is_none())
+    });
+    match Gate::new(rules, Declared(*declared), ClientIpSource::new(Platform::Direct)) {
+        Ok(_) => Ok(takes && steps && target.has_gate()),
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sends each step. Approximate limiters may let fewer requests pass, and never more.
+async fn judge(accuracy: &Accuracy, fixture: &GateFixture, subject: &impl Subject, prefix: &str) -> Judgement {
+    let (mut reasons, mut offered, mut all_passed) = (Vec::new(), 0, 0);
+    for (place, step) in fixture.steps.iter().enumerate() {
+        let replies = send(fixture, step, subject, prefix).await;
+        let mut judged = Vec::with_capacity(replies.len());
+        for reply in replies {
+            match reply.and_then(|reply| read(&reply, step)) {
+                Ok(one) => judged.push(one),
+                Err(reason) => reasons.push(format!("{}: {reason}", named(place, step))),
+            }
+        }
+        let passed = judged.iter().filter(|one| one.passes).count() as u64;
+        offered += step.burst;
+        all_passed += passed;
+        let expected = &step.expect;
+        let is_right = match accuracy {
+            Accuracy::Exact => passed == expected.passed,
+            _ => passed <= expected.passed,
+        };
+        if !is_right {
+            reasons.push(format!("{}: expected {} to pass, found {passed}", named(place, step), expected.passed));
+        }
+        let remaining = judged.iter().filter_map(|one| one.remaining).min();
+        if matches!(accuracy, Accuracy::Exact) && remaining != expected.remaining {
+            let wanted = expected.remaining;
+            reasons.push(format!("{}: expected {wanted:?} remaining, found {remaining:?}", named(place, step)));
+        }
+    }
+    Judgement { reasons, offered, passed: all_passed }
+}
+
+/// Reads an answer, whose status code must be that of a request which passes, or the expected one.
+fn read(reply: &Reply, step: &GateStep) -> Result<Judged, String> {
+    let judged = match serde_json::from_slice(&reply.body) {
+        Ok(Answer::Verdict(judged)) => judged,
+        // A request that the limiter did not decide on.
+        Ok(Answer::Error(failure)) if failure.kind != ErrorKind::Unsupported.name() && reply.status != 400 => {
+            Judged { passes: false, remaining: None }
+        }
+        other => return Err(format!("expected a verdict, found {other:?}")),
+    };
+    let expected = if judged.passes { 200 } else { step.expect.status };
+    if reply.status != expected {
+        return Err(format!("expected the status {expected}, found {}", reply.status));
+    }
+    Ok(judged)
+}
+
+/// Sends each step once. Each must be answered with `unsupported`, unless its request is not limited.
+async fn declined(fixture: &GateFixture, subject: &impl Subject, prefix: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (place, step) in fixture.steps.iter().enumerate() {
+        let once = GateStep { burst: 1, ..step.clone() };
+        for reply in send(fixture, &once, subject, prefix).await {
+            let answer = reply.map(|reply| serde_json::from_slice::<Answer>(&reply.body).ok());
+            match answer {
+                Ok(Some(Answer::Error(failure))) if failure.kind == ErrorKind::Unsupported.name() => return Vec::new(),
+                Ok(Some(Answer::Verdict(_))) => {}
+                other => found.push(format!("{}: expected unsupported, found {other:?}", named(place, step))),
+            }
+        }
+    }
+    if found.is_empty() {
+        found.push("no step was answered with unsupported, and the target does not declare what the rules need".into());
+    }
+    found
+}
+
+async fn send(
+    fixture: &GateFixture,
+    step: &GateStep,
+    subject: &impl Subject,
+    prefix: &str,
+) -> Vec<Result<Reply, String>> {
+    let body: Bytes = serde_json::to_vec(&fixture.call(step, prefix)).unwrap_or_default().into();
+    let one = |nth| subject.send(Route::Gate, body.clone(), Place { location: None, nth });
+    join_all((0..step.burst).map(one)).await
+}
+
+fn named(place: usize, step: &GateStep) -> String {
+    format!("steps[{place}] ({} {} at {} ms)", step.method, step.path, step.at_ms)
+}
+
+/// A limiter that only declares what it supports.
+struct Declared(Capabilities);
+
+impl Limiter for Declared {
+    fn capabilities(&self) -> Capabilities {
+        self.0
+    }
+
+    async fn check(&self, _: Check<'_>) -> Result<Decision, Error> {
+        Err(Error::new(ErrorKind::Unsupported, "this only declares"))
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.check(check).await
+    }
+
+    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::Unsupported, "this only declares"))
+    }
+
+    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::Unsupported, "this only declares"))
+    }
+}
