@@ -126,7 +126,7 @@ fn json_has_the_same() -> Result<()> {
 fn a_wrong_file_or_argument_is_an_error_that_says_what_to_write() -> Result<()> {
     let wrong = RULES.replace("\"login\", \"site\"", "\"logon\"");
     for (text, args, expected) in [
-        (wrong.as_str(), &["--request", "GET /"][..], "rules.toml:30:11: \"logon\" is not a limit; write one of"),
+        (wrong.as_str(), &["--request", "GET /"][..], "rules.toml:31:11: \"logon\" is not a limit; write one of"),
         (RULES, &["--request", "login"], "write a method and a path, such as 'POST /login'"),
         (RULES, &["--request", "GET /", "--header", "x"], "write a name and a value, such as 'X-Api-Key: secret'"),
         (RULES, &["--request", "GET /", "--platform", "heroku"], "heroku"),

@@ -22,6 +22,9 @@ const TWO: &str = r#"{ "id": "a/b", "about": "x", "policy": { "name": "p", "quot
 const REQUEST: &str = r#"{ "id": "requests/b", "about": "x", "platform": "spin", "headers": [["a", "b"]],
     "expect": { "key": "ip:unknown" } }"#;
 
+const GATE: &str = r#"{ "id": "gate/b", "about": "x", "platform": "spin", "rules": { "rules": [{}] },
+    "steps": [{ "at_ms": 0, "path": "/", "expect": { "passed": 1 } }] }"#;
+
 fn schema() -> Result<Validator> {
     let text = fs::read_to_string(workspace().join("fixtures/schema.json"))?;
     Ok(jsonschema::draft202012::new(&serde_json::from_str(&text)?)?)
@@ -30,7 +33,7 @@ fn schema() -> Result<Validator> {
 /// Loads one document.
 fn loaded(document: &str) -> Result<std::result::Result<(), String>> {
     let folder = tempfile::tempdir()?;
-    let id = if document.contains("requests/") { "requests/b" } else { "a/b" };
+    let id = ["requests/b", "gate/b"].into_iter().find(|id| document.contains(id)).unwrap_or("a/b");
     let file = folder.path().join(id).with_extension("json");
     fs::create_dir_all(file.parent().ok_or("no folder")?)?;
     fs::write(&file, document)?;
@@ -70,6 +73,8 @@ fn schema_and_loader_accept_valid_fixtures() -> Result<()> {
     let right = [
         DECISION.to_string(),
         REQUEST.to_string(),
+        GATE.to_string(),
+        GATE.replace("\"path\"", r#""burst": 9, "method": "PUT", "headers": [["a", "b"]], "cost": 2, "path""#),
         DECISION.replace("\"at_ms\": 0", "\"at_ms\": -5"),
         step(r#""burst": 5, "token": "t", "token_ttl_ms": 9, "expect": { "admitted": 5 }"#),
         step(r#""disturb": "restart""#),
@@ -149,6 +154,13 @@ fn schema_and_loader_reject_invalid_fixtures() -> Result<()> {
         TWO.replace(r#""lifetime_ms": 1000, "#, ""),
         TWO.replace(r#""factor": 2"#, r#""factor": 0"#),
         TWO.replace(r#""by": "b""#, r#""by": "b c""#),
+        GATE.replace("\"at_ms\": 0", "\"at_ms\": -1"),
+        GATE.replace("\"path\"", "\"burst\": 0, \"path\""),
+        GATE.replace("\"path\"", "\"headers\": [[\"a\"]], \"path\""),
+        GATE.replace("\"passed\": 1", "\"passed\": 1, \"status\": \"429\""),
+        GATE.replace("\"passed\": 1", "\"remaining\": 1"),
+        GATE.replace("\"platform\": \"spin\", ", ""),
+        GATE.replace("\"path\"", "\"key\": \"k\", \"path\""),
         REQUEST.replace("spin", "akamai"),
         REQUEST.replace("[\"a\", \"b\"]", "[\"a\"]"),
         REQUEST.replace("[\"a\", \"b\"]", "[\"a\", \"b\", \"c\"]"),

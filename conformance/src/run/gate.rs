@@ -81,11 +81,13 @@ fn supports(target: &dyn Target, declared: &Capabilities, fixture: &GateFixture)
     }
 }
 
-/// Sends each step. Approximate limiters may let fewer requests pass, and never more.
+/// Sends each step. Approximate limiters may let fewer requests pass, and never more. They get the requests of a burst one
+/// after another, because other fixtures show what they admit at once.
 async fn judge(accuracy: &Accuracy, fixture: &GateFixture, subject: &impl Subject, prefix: &str) -> Judgement {
     let (mut reasons, mut offered, mut all_passed) = (Vec::new(), 0, 0);
     for (place, step) in fixture.steps.iter().enumerate() {
-        let replies = send(fixture, step, subject, prefix).await;
+        let at_once = matches!(accuracy, Accuracy::Exact);
+        let replies = send(fixture, step, subject, prefix, at_once).await;
         let mut judged = Vec::with_capacity(replies.len());
         for reply in replies {
             match reply.and_then(|reply| read(&reply, step)) {
@@ -135,7 +137,7 @@ async fn declined(fixture: &GateFixture, subject: &impl Subject, prefix: &str) -
     let mut found = Vec::new();
     for (place, step) in fixture.steps.iter().enumerate() {
         let once = GateStep { burst: 1, ..step.clone() };
-        for reply in send(fixture, &once, subject, prefix).await {
+        for reply in send(fixture, &once, subject, prefix, true).await {
             let answer = reply.map(|reply| serde_json::from_slice::<Answer>(&reply.body).ok());
             match answer {
                 Ok(Some(Answer::Error(failure))) if failure.kind == ErrorKind::Unsupported.name() => return Vec::new(),
@@ -155,10 +157,18 @@ async fn send(
     step: &GateStep,
     subject: &impl Subject,
     prefix: &str,
+    at_once: bool,
 ) -> Vec<Result<Reply, String>> {
     let body: Bytes = serde_json::to_vec(&fixture.call(step, prefix)).unwrap_or_default().into();
     let one = |nth| subject.send(Route::Gate, body.clone(), Place { location: None, nth });
-    join_all((0..step.burst).map(one)).await
+    if at_once {
+        return join_all((0..step.burst).map(one)).await;
+    }
+    let mut replies = Vec::new();
+    for nth in 0..step.burst {
+        replies.push(one(nth).await);
+    }
+    replies
 }
 
 fn named(place: usize, step: &GateStep) -> String {
