@@ -250,6 +250,9 @@ impl<'a> Keys<'a> {
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) if a dimension has no key, or more than one.
     pub fn storage_keys(self, policy: &Policy) -> Result<StorageKeys, Error> {
+        if policy.is_placed_by_key() {
+            return self.placed_by_key(policy);
+        }
         if let ([dimension], Ok(key)) = (policy.dimensions(), self.sole(policy)) {
             return Ok(StorageKeys { group: None, rows: Few::One(dimension.storage_key(key)) });
         }
@@ -267,6 +270,16 @@ impl<'a> Keys<'a> {
             });
         }
         Ok(StorageKeys { group: group.map(|(_, place)| place), rows: Few::Many(rows) })
+    }
+
+    /// The same for a [`Policy::place_by_key`], whose dimensions have one key.
+    fn placed_by_key(self, policy: &Policy) -> Result<StorageKeys, Error> {
+        let first = &policy.dimensions()[0];
+        let key = if let [_] = policy.dimensions() { self.sole(policy)? } else { self.of(first)? }.as_str();
+        let place = ["tg1:@", first.name(), ":", key].concat();
+        let row = |dimension: &Dimension| [&place, "|", dimension.id()].concat();
+        let rows = policy.dimensions().iter().map(row).collect();
+        Ok(StorageKeys { group: Some(place), rows })
     }
 }
 

@@ -50,7 +50,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use self::sender::Sender;
 use crate::{
-    Check, ClientIpSource, Decision, ErasedLimiter, Error, ErrorKind, Limiter, Millis, Policy, Settle, UnixMillis,
+    Check, ClientIpSource, Decision, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, Millis, Policy, Settle,
+    UnixMillis,
 };
 
 /// Applies rules to requests. See the [module](self) for an example.
@@ -85,10 +86,13 @@ impl<'s> Gate<'s> {
         stores: impl IntoIterator<Item = (&'a str, Box<dyn ErasedLimiter + 's>)>,
         client_ip: ClientIpSource,
     ) -> Result<Self, Error> {
-        let stores: Vec<_> = stores.into_iter().map(|(name, store)| (name.into(), store)).collect();
-        let gate =
-            Self { rules: RwLock::new(Arc::new(rules)), stores, client_ip, settle_within: Self::DEFAULT_SETTLE_WITHIN };
-        gate.suits(&gate.rules())?;
+        let stores: Vec<(Box<str>, _)> = stores.into_iter().map(|(name, store)| (name.into(), store)).collect();
+        if stores.is_empty() {
+            return Err(Error::new(ErrorKind::Invalid, "stores: none; give at least one"));
+        }
+        let settle_within = Self::DEFAULT_SETTLE_WITHIN;
+        let gate = Self { rules: RwLock::default(), stores, client_ip, settle_within };
+        gate.reload(rules)?;
         Ok(gate)
     }
 
@@ -98,7 +102,7 @@ impl<'s> Gate<'s> {
     /// # Errors
     /// As [`Gate::with_stores`]. The old rules then remain.
     pub fn reload(&self, rules: Rules) -> Result<(), Error> {
-        self.suits(&rules)?;
+        let rules = self.fitted(rules)?;
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
         Ok(())
     }
@@ -109,18 +113,20 @@ impl<'s> Gate<'s> {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Checks that each rule has a store that supports its limits.
-    fn suits(&self, rules: &Rules) -> Result<(), Error> {
-        for rule in rules.rules() {
-            let place = self.store(rule)?;
-            let can = self.stores[place].1.erased_capabilities();
+    /// The rules for these stores, each of which must support the limits of its rules.
+    fn fitted(&self, mut rules: Rules) -> Result<Rules, Error> {
+        for rule in rules.rules_mut() {
+            let can = self.stores[self.store(rule)?].1.erased_capabilities();
+            if can.dimensions == Dimensions::Grouped {
+                rule.place_by_key();
+            }
             for policy in rule.policies() {
                 let suits =
                     can.supports_policy(policy).and_then(|()| can.require(can.costs || rule.cost == 1, "a cost"));
                 suits.map_err(|error| Error::new(error.kind(), format!("rule {:?}: {error}", rule.name())))?;
             }
         }
-        Ok(())
+        Ok(rules)
     }
 
     /// The place of a rule's store.

@@ -59,6 +59,8 @@ pub struct Policy {
     dimensions: Box<[Dimension]>,
     /// The dimension whose key selects where the others are counted.
     group: Option<usize>,
+    /// Whether all is stored at a place that the key alone selects.
+    place_by_key: bool,
     charge_denied: bool,
     has_slots: bool,
     id: Box<str>,
@@ -128,6 +130,7 @@ impl Policy {
             retention: quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default(),
             dimensions: dimensions.into(),
             group: None,
+            place_by_key: false,
             charge_denied: false,
             has_slots: quotas.iter().any(|quota| matches!(quota.rule(), Rule::Concurrency(_))),
             quotas: quotas.into(),
@@ -209,6 +212,7 @@ impl Policy {
             quotas: quotas.into(),
             dimensions: dimensions.into(),
             group: None,
+            place_by_key: self.place_by_key && other.place_by_key,
             charge_denied: self.charge_denied,
             has_slots: self.has_slots || other.has_slots,
             #[cfg(feature = "std")]
@@ -249,6 +253,31 @@ impl Policy {
         let dimensions = self.dimensions.iter().map(of).collect();
         let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
         Some(Self { dimensions, retention, quotas: quotas.into(), ..self.clone() })
+    }
+
+    /// Stores what is counted at a place that the key alone selects, with the counts of other policies of the same key. So
+    /// a store that decides on one place at a time, such as a Durable Object, can decide on a [joined](Self::join) policy.
+    ///
+    /// The counts of a policy with this setting are not those of the same policy without it.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the quotas count by the keys of several dimensions.
+    pub fn place_by_key(mut self) -> Result<Self, Error> {
+        if self.dimensions.iter().any(|other| other.name() != self.dimensions[0].name()) {
+            let message = "place_by_key: the quotas count by several keys; write group_by";
+            return Err(Error::invalid(message));
+        }
+        self.place_by_key = true;
+        Ok(self)
+    }
+
+    /// Whether one key selects where all is stored.
+    pub(crate) const fn has_place(&self) -> bool {
+        self.dimensions.len() == 1 || self.group.is_some() || self.place_by_key
+    }
+
+    pub(crate) const fn is_placed_by_key(&self) -> bool {
+        self.place_by_key
     }
 
     /// The policy's name.

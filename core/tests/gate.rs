@@ -257,6 +257,35 @@ methods = ["POST", "GET"]
     assert!(parse(RULES).unwrap().warnings().is_empty());
 }
 
+#[test]
+fn a_policy_placed_by_key_is_stored_beside_the_others_of_that_key() {
+    let limit = |name: &str| {
+        let quota = tidegate_core::Quota::fixed_window(5, tidegate_core::Millis::from_secs(60)).unwrap();
+        tidegate_core::Policy::new(name, [quota.by("ip").unwrap()]).unwrap().place_by_key().unwrap()
+    };
+    let (login, site) = (limit("login"), limit("site"));
+    let both = tidegate_core::Policy::join([&login, &site]).unwrap();
+    let key = Key::new("ip:192.0.2.1");
+    let named = [("ip", &key)];
+    let keys = tidegate_core::Keys::from(&named);
+    let stored = keys.storage_keys(&both).unwrap();
+    assert_eq!(stored.place(), Some("tg1:@ip:ip:192.0.2.1"));
+    assert_eq!(stored.rows()[0], "tg1:@ip:ip:192.0.2.1|login@ip:fw60000");
+    for (place, one) in [&login, &site].into_iter().enumerate() {
+        for keys in [keys, tidegate_core::Keys::from(&key)] {
+            let alone = keys.storage_keys(one).unwrap();
+            assert_eq!((alone.place(), &alone.rows()[0]), (stored.place(), &stored.rows()[place]));
+        }
+    }
+}
+
+#[test]
+fn a_gate_needs_a_store() {
+    let source = ClientIpSource::new(Platform::Direct);
+    let error = Gate::with_stores(parse(RULES).unwrap(), [], source).map(|_| ()).unwrap_err();
+    assert_eq!(error.to_string(), "stores: none; give at least one");
+}
+
 /// A limiter that always fails.
 struct Failing(ErrorKind);
 

@@ -198,12 +198,11 @@ pub(crate) fn state_keys(policy: &Policy, keys: Keys<'_>) -> Result<Names, Error
     Ok(Names { tag: format!("{{{tag}}}"), rows: names.rows().iter().map(braced).collect() })
 }
 
-/// The key of a token's first answer. Its length is bounded, whatever the token's length. For several dimensions, it depends
-/// on all keys.
+/// The key of a token's first answer. Its length is bounded, whatever the token's length. It depends on the keys of all rows.
 fn once_key(names: &Names, token: &str) -> String {
     use std::fmt::Write as _;
     let hash = match &names.rows[..] {
-        [_] => sha256(token.as_bytes()),
+        [row] if *row == names.tag => sha256(token.as_bytes()),
         rows => sha256(format!("{}\n{token}", rows.join("\n")).as_bytes()),
     };
     let mut name = String::with_capacity(names.tag.len() + 38);

@@ -51,7 +51,7 @@ use crate::{Error, Key, Policy};
 ///
 /// Paths are compared in their normal form: see RFC 3986, section 6.2.2. Repeated slashes and one at the end do not matter.
 /// A rule for `GET` applies to `HEAD` too.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Rules {
     matcher: Matcher,
     rules: Vec<Rule>,
@@ -94,6 +94,16 @@ impl Rule {
         self.policies.iter().flatten().map(|policy| &**policy)
     }
 
+    /// Stores what is counted at a place that the key alone selects, for a store that decides on one place at a time: the rules
+    /// of one sender then share their counts. Policies of several keys name the group that selects the place.
+    pub(super) fn place_by_key(&mut self) {
+        for policy in self.policies.iter_mut().flatten() {
+            if let Ok(placed) = Policy::clone(policy).place_by_key() {
+                *policy = Arc::new(placed);
+            }
+        }
+    }
+
     /// The policy for a tier. `None` if the tier is unlimited.
     pub(super) fn policy(&self, tier: Option<usize>) -> Option<&Arc<Policy>> {
         self.policies[tier.map_or(0, |tier| tier + 1)].as_ref()
@@ -120,6 +130,10 @@ impl Rules {
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    pub(super) fn rules_mut(&mut self) -> &mut [Rule] {
+        &mut self.rules
     }
 
     /// The rule for a request.

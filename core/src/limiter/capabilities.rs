@@ -152,7 +152,7 @@ impl Capabilities {
             _ if policy.dimensions().len() == 1 => Ok(()),
             Dimensions::Any => Ok(()),
             Dimensions::Grouped => {
-                self.require(policy.group().is_some(), "several dimensions without a group; write group_by")
+                self.require(policy.has_place(), "several dimensions without a group; write group_by")
             }
             Dimensions::One => Err(unsupported("several dimensions in one policy")),
         }
