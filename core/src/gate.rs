@@ -35,6 +35,7 @@ mod file;
 mod lists;
 mod matcher;
 mod path;
+mod pending;
 mod request;
 mod rules;
 mod sender;
@@ -42,15 +43,16 @@ mod verdict;
 
 pub use explain::{Explanation, Listed};
 pub use file::OnFailure;
+pub use pending::{Hold, Pending, Prepared};
 pub use request::{Headers, Request};
 pub use rules::{Rule, Rules};
-pub use verdict::{Hold, Pass, Reason, Refusal, Verdict};
+pub use verdict::{Pass, Reason, Refusal, Verdict};
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use self::sender::Sender;
 use crate::{
-    Check, ClientIpSource, Decision, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, Millis, Policy, Settle,
+    BodyFormat, Check, ClientIpSource, Decision, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, Millis, Settle,
     UnixMillis,
 };
 
@@ -62,6 +64,7 @@ pub struct Gate<'s> {
     stores: Vec<(Box<str>, Box<dyn ErasedLimiter + 's>)>,
     client_ip: ClientIpSource,
     settle_within: Millis,
+    body_format: BodyFormat,
 }
 
 impl<'s> Gate<'s> {
@@ -91,7 +94,8 @@ impl<'s> Gate<'s> {
             return Err(Error::new(ErrorKind::Invalid, "stores: none; give at least one"));
         }
         let settle_within = Self::DEFAULT_SETTLE_WITHIN;
-        let gate = Self { rules: RwLock::default(), stores, client_ip, settle_within };
+        let body_format = BodyFormat::default();
+        let gate = Self { rules: RwLock::default(), stores, client_ip, settle_within, body_format };
         gate.reload(rules)?;
         Ok(gate)
     }
@@ -105,6 +109,46 @@ impl<'s> Gate<'s> {
         let rules = self.fitted(rules)?;
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
         Ok(())
+    }
+
+    /// Sets how long after its check a charge with a token can be settled. Stores remember each charge that long.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for zero.
+    pub fn settle_within(mut self, span: Millis) -> Result<Self, Error> {
+        if span == Millis::ZERO {
+            let message = "settle_within: 0 ms leaves no time to settle; write at least 1 ms";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        self.settle_within = span;
+        Ok(self)
+    }
+
+    /// Sets the format of the body of a denial. The default is [JSON](BodyFormat::Json).
+    #[must_use]
+    pub const fn body_format(mut self, format: BodyFormat) -> Self {
+        self.body_format = format;
+        self
+    }
+
+    /// Checks that the stores of all rules support costs and [settlements](Gate::settle).
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) with the first rule whose store does not.
+    pub fn can_settle(&self) -> Result<(), Error> {
+        for rule in self.rules().rules() {
+            let can = self.stores[self.store(rule)?].1.erased_capabilities();
+            let able = can.require(can.costs, "a cost other than 1");
+            let able = able.and_then(|()| can.require(can.idempotency, "settlements"));
+            able.map_err(|error| Error::new(error.kind(), format!("rule {:?}: {error}", rule.name())))?;
+        }
+        Ok(())
+    }
+
+    /// Where the client's address is.
+    #[must_use]
+    pub const fn client_ip(&self) -> &ClientIpSource {
+        &self.client_ip
     }
 
     /// The rules.
@@ -141,52 +185,65 @@ impl<'s> Gate<'s> {
 
     /// Decides on a request.
     pub async fn check(&self, request: &Request<'_>) -> Verdict {
-        let rules = self.rules();
-        let Some(rule) = rules.find(request) else { return Verdict::Pass(Pass::unlimited()) };
-        let sender = Sender::of(request, &rules, &self.client_ip);
-        if sender.is_on(rules.denied()) {
-            return Verdict::Refuse(Refusal::forbidden());
-        }
-        let policy = rule.policy(sender.tier()).filter(|_| !sender.is_on(rules.allowed()));
-        let Some(policy) = policy else { return Verdict::Pass(Pass::unlimited()) };
-        match self.decide(request, rule, policy, &sender).await {
-            Ok((decision, hold)) => verdict::decided(policy, decision, hold),
-            Err(error) => verdict::failed(rule, error),
+        match self.prepare(request) {
+            Prepared::Decided(verdict) => verdict,
+            Prepared::Pending(pending) => self.decide(&pending).await,
         }
     }
 
-    async fn decide(
-        &self,
-        request: &Request<'_>,
-        rule: &Rule,
-        policy: &Arc<Policy>,
-        sender: &Sender,
-    ) -> Result<(Decision, Option<Hold>), Error> {
-        let store = self.store(rule)?;
-        let keys = sender.keys(policy, request.keys)?;
-        let check = Check::new(policy, keys.as_keys(), request.now()).cost(request.cost.unwrap_or(rule.cost));
-        let Some(token) = request.token else {
-            return Ok((self.stores[store].1.erased_check(check).await?, None));
+    /// Finds what applies to a request, and asks no store yet. For a caller that has to know the limits, or to keep the
+    /// [hold](Pending::hold), before the store decides.
+    pub fn prepare(&self, request: &Request<'_>) -> Prepared {
+        let rules = self.rules();
+        let Some(rule) = rules.find(request) else { return Prepared::Decided(Verdict::Pass(Pass::unlimited())) };
+        let sender = Sender::of(request, &rules, &self.client_ip);
+        if sender.is_on(rules.denied()) {
+            return Prepared::Decided(Verdict::Refuse(Refusal::forbidden()));
+        }
+        let policy = rule.policy(sender.tier()).filter(|_| !sender.is_on(rules.allowed()));
+        let Some(policy) = policy else { return Prepared::Decided(Verdict::Pass(Pass::unlimited())) };
+        let found = self.store(rule).and_then(|store| Ok((store, sender.keys(policy, request.keys)?)));
+        let (store, keys) = match found {
+            Ok(found) => found,
+            Err(error) => return Prepared::Decided(Verdict::failed(rule.on_failure, error)),
         };
-        let decision = self.stores[store].1.erased_check(check.idempotent(token, self.settle_within)).await?;
-        Ok((decision, Some(Hold { store, policy: Arc::clone(policy), keys, token: token.into() })))
+        Prepared::Pending(Pending {
+            hold: Hold { store, policy: Arc::clone(policy), keys, token: request.token.map(Into::into) },
+            cost: request.cost.unwrap_or(rule.cost),
+            on_failure: rule.on_failure,
+            settle_within: self.settle_within,
+            now: request.now(),
+        })
+    }
+
+    /// Asks the store for the decision on a request.
+    pub async fn decide(&self, pending: &Pending) -> Verdict {
+        let Pending { hold: Hold { store, policy, keys, token }, cost, on_failure, settle_within, now } = pending;
+        let mut check = Check::new(policy, keys.as_keys(), *now).cost(*cost);
+        if let Some(token) = token {
+            check = check.idempotent(token, *settle_within);
+        }
+        match self.stores[*store].1.erased_check(check).await {
+            Ok(decision) => verdict::decided(policy, decision, pending.hold(), self.body_format),
+            Err(error) => Verdict::failed(*on_failure, error),
+        }
     }
 
     /// Corrects what a request was charged to its actual cost; see [`Settle`].
     ///
     /// # Errors
-    /// As [`Limiter::settle`].
+    /// As [`Limiter::settle`]. [`UnknownCharge`](ErrorKind::UnknownCharge) for a request without a token.
     pub async fn settle(&self, hold: &Hold, cost: u64, now: UnixMillis) -> Result<Decision, Error> {
-        let settle = Settle::new(&hold.policy, hold.keys.as_keys(), &hold.token, cost, now);
+        let settle = Settle::new(&hold.policy, hold.keys.as_keys(), hold.token()?, cost, now);
         self.stores[hold.store].1.erased_settle(settle).await
     }
 
     /// Gives back the slots that a request holds; see [`Settle::release`].
     ///
     /// # Errors
-    /// As [`Limiter::settle`].
+    /// As [`Gate::settle`].
     pub async fn release(&self, hold: &Hold, now: UnixMillis) -> Result<Decision, Error> {
-        let release = Settle::release(&hold.policy, hold.keys.as_keys(), &hold.token, now);
+        let release = Settle::release(&hold.policy, hold.keys.as_keys(), hold.token()?, now);
         self.stores[hold.store].1.erased_settle(release).await
     }
 }

@@ -1,4 +1,4 @@
-//! A rate-limited service.
+//! A rate-limited service. Its rules are in `rules.toml`.
 //!
 //! ```text
 //! cargo run -p tidegate-tower --example axum
@@ -7,32 +7,31 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Extension};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Router, serve};
-use tidegate_core::{ClientIpSource, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota};
-use tidegate_tower::{FailMode, KeyExtractor, RateLimitLayer, Verdict};
+use tidegate_core::gate::{Gate, Rules};
+use tidegate_core::{ClientIpSource, Limiter, MemoryLimiter, Platform};
+use tidegate_tower::{RateLimitLayer, Verdict};
 use tokio::net::TcpListener;
 
 /// The service. Pass another limiter, for example `tidegate_redis::RestLimiter`, to count in another store.
 pub fn app(limiter: impl Limiter + 'static, platform: Platform) -> Result<Router, tidegate_core::Error> {
-    let policy = Policy::new("api", [Quota::token_bucket(5, 1, Millis::from_secs(60))?])?;
-    let key_extractor = KeyExtractor::new(ClientIpSource::new(platform))
-        .peer(|extensions| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip()));
-    let limited = RateLimitLayer::new(Arc::new(limiter), policy, key_extractor, FailMode::Open)?;
-    Ok(Router::new().route("/", get(home)).layer(limited).route("/health", get(|| async { "ok\n" })))
+    let rules = Rules::parse("rules.toml", include_str!("rules.toml"))?;
+    let gate = Gate::new(rules, limiter, ClientIpSource::new(platform))?;
+    let limited = RateLimitLayer::with_peer(gate, |extensions| {
+        extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip())
+    });
+    let health = get(|| async { "ok\n" });
+    Ok(Router::new().route("/", get(home)).route("/login", post(home)).route("/health", health).layer(limited))
 }
 
 async fn home(Extension(verdict): Extension<Verdict>) -> &'static str {
-    match verdict {
-        Verdict::FailedOpen(error) => {
-            eprintln!("admitted without a limit: {error:?}");
-            "hello, whoever you are\n"
-        }
-        _ => "hello\n",
+    if let Some(error) = verdict.error() {
+        eprintln!("admitted without a limit: {error:?}");
     }
+    "hello\n"
 }
 
 #[tokio::main]

@@ -1,164 +1,244 @@
 //! The layer and its settings.
 
+use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::request::Parts;
-use tidegate_core::{BodyFormat, Check, Error, ErrorKind, Key, Limiter, Millis, Policy, UnixMillis};
+use http::{Extensions, HeaderMap, StatusCode};
+use tidegate_core::gate::{Gate, Headers, Pending, Prepared, Request, Verdict};
+use tidegate_core::{Error, ErrorKind, Key, UnixMillis};
 use tower_layer::Layer;
 
-use crate::charge::Estimate;
-use crate::{KeyExtractor, RateLimit};
+use crate::token::token;
+use crate::{ApiKey, RateLimit, Subject, Tier};
 
-/// What to do with a request if the store fails.
+/// Limits the requests to a service by the rules of a [`Gate`]. See the [crate documentation](crate) for an example.
 ///
-/// It applies to [store failures](tidegate_core::ErrorKind::is_store_failure) only: an unreachable store and a timeout.
-/// The layer rejects a request after any other error, in both modes, because a client can cause it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FailMode {
-    /// Admit the request without counting it. The response carries `x-tidegate-failed-open` with the error's kind.
-    Open,
-    /// Reject the request with a 503.
-    Closed,
-}
+/// The sender of a request is the first of these that is present:
+///
+/// 1. a [`Key`] in the request's extensions, inserted by an earlier layer;
+/// 2. a [`Subject`] there, inserted by a layer that verified a token;
+/// 3. an [`ApiKey`] there, inserted by a layer that validated it, or one that the rules know;
+/// 4. the client's address, from where the gate's [`ClientIpSource`](tidegate_core::ClientIpSource) reads it.
+///
+/// Requests with none of these share one key. Insert a subject, an API key or a [`Tier`] only after verifying it: a client that
+/// can choose one gets a new limit with each request.
+#[derive(Clone)]
+pub struct RateLimitLayer(Arc<Settings>);
 
-/// Limits the requests to a service by one policy. See the [crate documentation](crate) for an example.
-#[derive(Debug)]
-pub struct RateLimitLayer<L>(Arc<Rules<L>>);
-
-#[derive(Debug)]
-pub(crate) struct Rules<L> {
-    pub(crate) limiter: Arc<L>,
-    pub(crate) policy: Policy,
-    pub(crate) key_extractor: KeyExtractor,
-    pub(crate) fail_mode: FailMode,
-    pub(crate) body_format: BodyFormat,
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) gate: Arc<Gate<'static>>,
     pub(crate) clock: fn() -> UnixMillis,
-    pub(crate) estimate: Option<Estimate>,
-    pub(crate) settle_within: Millis,
+    peer: fn(&Extensions) -> Option<IpAddr>,
+    cost: Option<OfHead<u64>>,
+    estimate: Option<OfHead<u64>>,
+    keys: Vec<(Box<str>, OfHead<Option<Key>>)>,
+    exempt: Option<OfHead<bool>>,
+    on_verdict: Option<OnVerdict>,
+    refund_on: Option<fn(StatusCode) -> bool>,
 }
 
-impl<L: Limiter> RateLimitLayer<L> {
-    /// The default time in which a [`Charge`](crate::Charge) can be settled: ten minutes.
-    pub const DEFAULT_SETTLE_WITHIN: Millis = Millis::from_secs(600);
+type OfHead<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
+type OnVerdict = Arc<dyn Fn(&Parts, &Verdict) + Send + Sync>;
 
-    /// Applies `policy` to each key that `key_extractor` finds, and counts with `limiter`, which may be shared.
+impl RateLimitLayer {
+    /// A layer of a gate, which may be shared: with other layers, or to [reload](Gate::reload) its rules.
     ///
     /// # Errors
-    /// - [`Unsupported`](tidegate_core::ErrorKind::Unsupported) if the limiter lacks a feature that the policy needs.
-    /// - [`Invalid`](tidegate_core::ErrorKind::Invalid) if `key_extractor` needs the connection's address and has no
-    ///   [`peer`](KeyExtractor::peer): all clients would share one key. Also if the policy has several
-    ///   [dimensions](Policy#dimensions): `key_extractor` finds one key for each request.
-    pub fn new(
-        limiter: Arc<L>,
-        policy: Policy,
-        key_extractor: KeyExtractor,
-        fail_mode: FailMode,
-    ) -> Result<Self, Error> {
-        key_extractor.validate()?;
-        limiter.capabilities().supports_policy(&policy)?;
-        has_one_dimension(&policy)?;
-        Ok(Self(Arc::new(Rules {
-            limiter,
-            policy,
-            key_extractor,
-            fail_mode,
-            body_format: BodyFormat::default(),
-            clock: system_clock,
-            estimate: None,
-            settle_within: Self::DEFAULT_SETTLE_WITHIN,
-        })))
+    /// [`Invalid`](ErrorKind::Invalid) if the gate reads the client's address from the
+    /// [connection](tidegate_core::ClientIpSource::reads_peer): see [`RateLimitLayer::with_peer`].
+    pub fn new(gate: impl Into<Arc<Gate<'static>>>) -> Result<Self, Error> {
+        let gate = gate.into();
+        if gate.client_ip().reads_peer() {
+            let message = "gate: it takes the client's address from the connection; call RateLimitLayer::with_peer, for \
+                axum with |extensions| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip())";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(Self::with_peer(gate, |_| None))
     }
 
-    /// Sets the format of a 429's body. The default is [JSON](BodyFormat::Json).
+    /// A layer of a gate that reads the client's address from the connection, as with
+    /// [`Platform::Direct`](tidegate_core::Platform::Direct). Servers store it in the request's extensions, each in its own
+    /// type.
+    ///
+    /// ```
+    /// # use std::net::SocketAddr;
+    /// # use axum::extract::ConnectInfo;
+    /// # use tidegate_core::gate::Gate;
+    /// # use tidegate_tower::RateLimitLayer;
+    /// # fn of(gate: Gate<'static>) -> RateLimitLayer {
+    /// // axum stores it as `ConnectInfo`.
+    /// RateLimitLayer::with_peer(gate, |extensions| {
+    ///     extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip())
+    /// })
+    /// # }
+    /// ```
     #[must_use]
-    pub fn body_format(self, body_format: BodyFormat) -> Self {
-        self.with(|rules| rules.body_format = body_format)
+    pub fn with_peer(gate: impl Into<Arc<Gate<'static>>>, peer: fn(&Extensions) -> Option<IpAddr>) -> Self {
+        Self(Arc::new(Settings {
+            gate: gate.into(),
+            clock: system_clock,
+            peer,
+            cost: None,
+            estimate: None,
+            keys: Vec::new(),
+            exempt: None,
+            on_verdict: None,
+            refund_on: None,
+        }))
     }
 
-    /// Charges each request an estimate of its cost instead of 1. The service finds a [`Charge`](crate::Charge) in the
-    /// request's extensions, with which it settles the actual cost. Without a settlement, the estimate stays charged.
+    /// Sets the cost of each request, in place of the rule's.
+    #[must_use]
+    pub fn cost(self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
+        self.with(|settings| settings.cost = Some(Arc::new(cost)))
+    }
+
+    /// Charges each request an estimate of its cost. The service finds a [`Charge`](crate::Charge) in the request's extensions,
+    /// with which it settles the actual cost. Without a settlement, the estimate stays charged.
     ///
     /// `estimate` may use whatever the client sent: a request that costs more than its estimate is charged the rest when
     /// it is settled. It must not return 0. The layer then rejects the request with a 503, as after any error that is not
     /// a store failure.
     ///
     /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) if the limiter supports no costs or no settlements.
+    /// [`Unsupported`](ErrorKind::Unsupported) if a rule's store supports no costs or no settlements.
     pub fn estimate(self, estimate: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Result<Self, Error> {
-        let Rules { limiter, policy, settle_within, .. } = &*self.0;
-        let (key, now) = (Key::missing_ip(), UnixMillis::new(0));
-        limiter.capabilities().supports(&Check::new(policy, &key, now).cost(2).idempotent("", *settle_within))?;
-        Ok(self.with(|rules| rules.estimate = Some(Estimate::new(estimate))))
+        self.0.gate.can_settle()?;
+        Ok(self.with(|settings| settings.estimate = Some(Arc::new(estimate))))
     }
 
-    /// Sets how long after its check a request can be settled. The default is
-    /// [ten minutes](Self::DEFAULT_SETTLE_WITHIN). The store remembers each charge that long.
+    /// Sets the key of each request in a [dimension](tidegate_core::Policy#dimensions) that only the service knows.
+    #[must_use]
+    pub fn key(self, dimension: &str, key: impl Fn(&Parts) -> Option<Key> + Send + Sync + 'static) -> Self {
+        self.with(|settings| settings.keys.push((dimension.into(), Arc::new(key))))
+    }
+
+    /// Sets which requests are not limited, besides those that the rules exempt.
+    #[must_use]
+    pub fn exempt(self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|settings| settings.exempt = Some(Arc::new(exempt)))
+    }
+
+    /// Sets a function that is called with each verdict, for metrics.
+    #[must_use]
+    pub fn on_verdict(self, on_verdict: impl Fn(&Parts, &Verdict) + Send + Sync + 'static) -> Self {
+        self.with(|settings| settings.on_verdict = Some(Arc::new(on_verdict)))
+    }
+
+    /// Cancels the charge of a request to which the service responds with one of these status codes. A service that returns an
+    /// error or panics keeps the charge.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) for zero: no request could be settled.
-    pub fn settle_within(self, span: Millis) -> Result<Self, Error> {
-        if span == Millis::ZERO {
-            let message = "settle_within: 0 ms leaves no time to settle; write at least 1 ms";
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        Ok(self.with(|rules| rules.settle_within = span))
+    /// [`Unsupported`](ErrorKind::Unsupported) if a rule's store supports no settlements.
+    pub fn refund_on(self, refund_on: fn(StatusCode) -> bool) -> Result<Self, Error> {
+        self.0.gate.can_settle()?;
+        Ok(self.with(|settings| settings.refund_on = Some(refund_on)))
     }
 
     /// Sets the clock, for tests on virtual time. The default is the system's clock.
     #[must_use]
     pub fn clock(self, clock: fn() -> UnixMillis) -> Self {
-        self.with(|rules| rules.clock = clock)
+        self.with(|settings| settings.clock = clock)
     }
 
-    fn with(mut self, set: impl FnOnce(&mut Rules<L>)) -> Self {
+    fn with(mut self, set: impl FnOnce(&mut Settings)) -> Self {
         set(Arc::make_mut(&mut self.0));
         self
     }
 }
 
-impl<S, L> Layer<S> for RateLimitLayer<L> {
-    type Service = RateLimit<S, L>;
+impl<S> Layer<S> for RateLimitLayer {
+    type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
         RateLimit::new(inner, Arc::clone(&self.0))
     }
 }
 
-// Derived implementations would require `L: Clone`.
+impl Settings {
+    pub(crate) fn is_exempt(&self, head: &Parts) -> bool {
+        self.exempt.as_ref().is_some_and(|exempt| exempt(head))
+    }
 
-impl<L> Clone for RateLimitLayer<L> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+    pub(crate) fn tell(&self, head: &Parts, verdict: &Verdict) {
+        if let Some(on_verdict) = &self.on_verdict {
+            on_verdict(head, verdict);
+        }
+    }
+
+    pub(crate) const fn estimates(&self) -> bool {
+        self.estimate.is_some()
+    }
+
+    pub(crate) fn refunds(&self, status: StatusCode) -> bool {
+        self.refund_on.is_some_and(|refund_on| refund_on(status))
+    }
+
+    /// What applies to a request.
+    pub(crate) fn prepare(&self, head: &Parts) -> Prepared {
+        let keys: Vec<(&str, Key)> =
+            self.keys.iter().filter_map(|(dimension, key)| Some((&**dimension, key(head)?))).collect();
+        let keys: Vec<(&str, &Key)> = keys.iter().map(|(dimension, key)| (*dimension, key)).collect();
+        let fields = Fields(&head.headers);
+        let mut request = Request::new(head.method.as_str(), head.uri.path(), &fields, (self.clock)())
+            .peer((self.peer)(&head.extensions))
+            .keys(&keys);
+        if let Some(host) = head.uri.host() {
+            request = request.with_host(host);
+        }
+        if let Some(key) = head.extensions.get::<Key>() {
+            request = request.key(key);
+        }
+        if let Some(Subject(subject)) = head.extensions.get() {
+            request = request.subject(subject);
+        }
+        if let Some(ApiKey(secret)) = head.extensions.get() {
+            request = request.api_key(secret);
+        }
+        if let Some(Tier(tier)) = head.extensions.get() {
+            request = request.tier(tier);
+        }
+        self.gate.prepare(&request)
+    }
+
+    /// Sets the cost of a request, and the token of its charge if it may be settled.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for an estimate of zero: stores do not remember a charge of nothing.
+    pub(crate) fn price(&self, pending: &mut Pending, head: &Parts) -> Result<(), Error> {
+        if let Some(cost) = self.estimate.as_ref().or(self.cost.as_ref()) {
+            let cost = cost(head);
+            if cost == 0 && self.estimates() {
+                return Err(Error::new(ErrorKind::Invalid, "estimate: 0 charges nothing; return at least 1"));
+            }
+            pending.set_cost(cost);
+        }
+        if self.estimates() || self.refund_on.is_some() || pending.policy().has_slots() {
+            pending.set_token(token()?);
+        }
+        Ok(())
     }
 }
 
-impl<L> Clone for Rules<L> {
-    fn clone(&self) -> Self {
-        Self {
-            limiter: Arc::clone(&self.limiter),
-            policy: self.policy.clone(),
-            key_extractor: self.key_extractor.clone(),
-            fail_mode: self.fail_mode,
-            body_format: self.body_format,
-            clock: self.clock,
-            estimate: self.estimate.clone(),
-            settle_within: self.settle_within,
+/// The header fields of a request, for the gate.
+struct Fields<'a>(&'a HeaderMap);
+
+impl Headers for Fields<'_> {
+    fn values(&self, name: &str, read: &mut dyn FnMut(&[u8])) {
+        for value in self.0.get_all(name) {
+            read(value.as_bytes());
         }
     }
 }
 
-fn has_one_dimension(policy: &Policy) -> Result<(), Error> {
-    if policy.dimensions().len() == 1 {
-        return Ok(());
+impl fmt::Debug for RateLimitLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RateLimitLayer(…)")
     }
-    let names: Vec<_> = policy.dimensions().iter().map(|dimension| format!("{:?}", dimension.name())).collect();
-    let message = format!(
-        "policy: it has several dimensions ({}), and a key extractor finds one key for each request; write a layer with a \
-         policy for each dimension, or call Limiter::check in the handler with a key for each",
-        names.join(", ")
-    );
-    Err(Error::new(ErrorKind::Invalid, message))
 }
 
 fn system_clock() -> UnixMillis {

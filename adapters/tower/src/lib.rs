@@ -2,41 +2,45 @@
 //! function in Rust.
 //!
 //! ```
-//! use std::sync::Arc;
 //! use axum::{Router, routing::get};
-//! use tidegate_core::{ClientIpSource, MemoryLimiter, Millis, Platform, Policy, Quota};
-//! use tidegate_tower::{FailMode, RateLimitLayer, KeyExtractor};
+//! use tidegate_core::gate::{Gate, Rules};
+//! use tidegate_core::{ClientIpSource, MemoryLimiter, Platform};
+//! use tidegate_tower::RateLimitLayer;
 //! # fn main() -> Result<(), tidegate_core::Error> {
-//! let policy = Policy::new("api", [Quota::token_bucket(20, 10, Millis::from_secs(1))?])?;
-//! let key_extractor = KeyExtractor::new(ClientIpSource::new(Platform::Vercel));
-//! let layer = RateLimitLayer::new(Arc::new(MemoryLimiter::new()), policy, key_extractor, FailMode::Open)?;
-//! let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+//! let rules = Rules::parse("rules.json", r#"{
+//!     "limits": { "api": { "quotas": [{ "algorithm": "token_bucket", "capacity": 20, "refill": 10, "per_ms": 1000 }] } },
+//!     "rules": [{ "path": "/api/*", "limits": ["api"] }]
+//! }"#)?;
+//! let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Vercel))?;
+//! let app: Router = Router::new().route("/api/hello", get(|| async { "hello" })).layer(RateLimitLayer::new(gate)?);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Every response carries the core's [`ResponseFields`](tidegate_core::ResponseFields). The layer answers a denied request
-//! with a 429 ([`Rejection`](tidegate_core::Rejection)) and does not call the inner service. The inner service finds a
-//! [`Verdict`] in the request's extensions; outer layers find it in the response's.
+//! A [`Gate`](tidegate_core::gate::Gate) finds the limits of each request in its rules. Every limited response carries the core's
+//! [`ResponseFields`](tidegate_core::ResponseFields). The layer answers a denied request with a 429
+//! ([`Rejection`](tidegate_core::Rejection)) and does not call the inner service. The inner service finds a [`Verdict`] in the
+//! request's extensions; outer layers find it in the response's.
 //!
 //! # Failures
-//! A failed check is not a denial. [`FailMode`] decides what happens if the store is unreachable or does not answer in
-//! time: [`Open`](FailMode::Open) admits the request and adds the field `x-tidegate-failed-open: timeout`,
-//! [`Closed`](FailMode::Closed) rejects it with a 503. After any other error, such as contention for one key, the layer
-//! rejects the request with a 503 in both modes, because a client can cause such an error.
+//! A failed check is not a denial. The rule's [`OnFailure`](tidegate_core::gate::OnFailure) decides what happens if the store is
+//! unreachable or does not answer in time: `Open` admits the request and adds the field `x-tidegate-failed-open: timeout`,
+//! `Closed` rejects it with a 503. After any other error, such as contention for one key, the layer rejects the request with a
+//! 503 in both cases, because a client can cause such an error.
 //!
 //! The layer emits one [`tracing`] event at level `WARN` with the target `tidegate` for each failed check. Its fields are
 //! `policy`, `kind` ([`ErrorKind::name`](tidegate_core::ErrorKind::name)) and `outcome` (`admitted` or `rejected`; for a
-//! failed [`Charge::settle`] it is `unsettled`, for a slot that was not given back `unreleased`). It contains no key, address or error message; those are in the
-//! [`Verdict`]. The layer does not limit the rate of events: use a subscriber that filters or samples them.
+//! failed [`Charge::settle`] it is `unsettled`, for a slot that was not given back `unreleased`). It contains no key, address or
+//! error message; those are in the [`Verdict`]. The layer does not limit the rate of events: use a subscriber that filters or
+//! samples them.
 //!
 //! # Unknown costs
 //! The cost of some requests is known only afterwards, such as the tokens of an LLM's answer.
 //! [`RateLimitLayer::estimate`] charges each request an estimate, and the service settles its [`Charge`] to the actual
-//! cost.
+//! cost. [`RateLimitLayer::refund_on`] cancels the charge of a request that failed.
 //!
 //! # Concurrency limits
-//! If the policy has a [concurrency limit](tidegate_core::algorithm::Concurrency), a request holds its slot until the body of its
+//! If a limit has a [concurrency limit](tidegate_core::algorithm::Concurrency), a request holds its slot until the body of its
 //! response has ended or is dropped. That includes a service that panics and a client that disconnects. A task of the tokio
 //! runtime gives the slot back. It is not awaited, so the next request may come before it.
 //!
@@ -47,14 +51,15 @@
 
 mod body;
 mod charge;
-mod key_extractor;
 mod layer;
+mod sender;
 mod service;
+mod token;
 
 pub use body::ResponseBody;
 pub use charge::Charge;
-pub use key_extractor::{ApiKey, KeyExtractor, Subject};
-pub use layer::{FailMode, RateLimitLayer};
+pub use layer::RateLimitLayer;
+pub use sender::{ApiKey, Subject, Tier};
 pub use service::{RateLimit, Verdict};
 
 /// Compiles and runs the examples in the README.

@@ -43,6 +43,8 @@ async fn a_burst_of_one_client_is_admitted_up_to_the_limit() {
     for _ in 0..10 {
         assert_eq!(server.get("/health", &[]).await.body(), "ok\n");
     }
+    // A login is a request, too, and there is none left.
+    assert_eq!(server.post("/login").await.status(), 429);
 }
 
 #[tokio::test]
@@ -72,6 +74,8 @@ async fn requests_pass_and_are_marked_while_the_store_is_down() {
         assert_eq!(answer.status(), 200);
         assert_eq!(field(&answer, "x-tidegate-failed-open"), Some("unavailable"));
         assert_eq!(field(&answer, "x-ratelimit-limit"), None);
-        assert_eq!(answer.body(), "hello, whoever you are\n");
+        assert_eq!(answer.body(), "hello\n");
     }
+    // The rule for logins stays closed.
+    assert_eq!(server.post("/login").await.status(), 503);
 }

@@ -14,13 +14,14 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use futures_util::future::join_all;
 use http::Response;
-use support::Failing;
 use support::server::Server;
+use support::{Failing, gate};
+use tidegate_core::gate::OnFailure;
 use tidegate_core::{
-    Capabilities, Check, ClientIpSource, Decision, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis,
-    Platform, Policy, Quota, Refund, Settle, Status, UnixMillis,
+    Capabilities, Check, Decision, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund,
+    Settle, Status, UnixMillis,
 };
-use tidegate_tower::{Charge, FailMode, KeyExtractor, RateLimitLayer};
+use tidegate_tower::{Charge, RateLimitLayer};
 use tokio::sync::Barrier;
 
 const START: u64 = 1_800_000_000_000;
@@ -31,14 +32,20 @@ fn policy() -> Policy {
 }
 
 /// A layer with a limit of 100, ten of which are replenished each second. It fails open.
-fn layer<L: Limiter>(limiter: &Arc<L>) -> RateLimitLayer<L> {
-    let key_extractor = KeyExtractor::new(ClientIpSource::new(Platform::Vercel));
-    let layer = RateLimitLayer::new(Arc::clone(limiter), policy(), key_extractor, FailMode::Open).unwrap();
-    layer.clock(|| UnixMillis::new(START))
+fn layer<L: Limiter + 'static>(limiter: &Arc<L>) -> RateLimitLayer {
+    let gate = gate(Arc::clone(limiter), policy(), OnFailure::Open).unwrap();
+    RateLimitLayer::new(gate).unwrap().clock(|| UnixMillis::new(START))
 }
 
-fn estimating<L: Limiter>(limiter: &Arc<L>, estimate: u64) -> RateLimitLayer<L> {
+fn estimating<L: Limiter + 'static>(limiter: &Arc<L>, estimate: u64) -> RateLimitLayer {
     layer(limiter).estimate(move |_| estimate).unwrap()
+}
+
+/// The same for requests that are settled within a time.
+fn estimating_within<L: Limiter + 'static>(limiter: &Arc<L>, estimate: u64, span: Millis) -> RateLimitLayer {
+    let gate = gate(Arc::clone(limiter), policy(), OnFailure::Open).unwrap().settle_within(span).unwrap();
+    let layer = RateLimitLayer::new(gate).unwrap().clock(|| UnixMillis::new(START));
+    layer.estimate(move |_| estimate).unwrap()
 }
 
 /// What the client has left, or its status if it is denied.
@@ -177,7 +184,7 @@ impl Limiter for Recording {
 #[tokio::test]
 async fn a_client_cannot_influence_the_token() {
     let recording = Arc::new(Recording::default());
-    let layer = estimating(&recording, 1).settle_within(Millis::from_secs(30)).unwrap();
+    let layer = estimating_within(&recording, 1, Millis::from_secs(30));
     let server = Server::start(Router::new().route("/", get(|| async { "hello" })).layer(layer)).await;
     // The same request each time, with every field that names a request.
     let same = [
@@ -246,7 +253,7 @@ async fn a_settlement_after_its_time_is_an_error() {
         charge.settle(45).await.map_or_else(|error| error.kind().to_string(), |_| "settled".to_string())
     }
     for (took, said) in [(59_999, "settled"), (60_000, "unknown_charge")] {
-        let layer = estimating(&Arc::new(MemoryLimiter::new()), 30).settle_within(Millis::from_secs(60)).unwrap();
+        let layer = estimating_within(&Arc::new(MemoryLimiter::new()), 30, Millis::from_secs(60));
         let layer = layer.clock(|| UnixMillis::new(NOW.load(Ordering::Relaxed)));
         let server = Server::start(Router::new().route("/", get(chat)).layer(layer).with_state(took)).await;
         assert_eq!(server.get("/", &[CLIENT]).await.body(), said, "after {took} ms");
@@ -284,7 +291,8 @@ fn what_cannot_be_settled_is_rejected_when_the_layer_is_built() {
         let error = layer(&Arc::new(Lesser(capabilities))).estimate(|_| 1).map(drop).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
     }
-    let error = layer(&Arc::new(MemoryLimiter::new())).settle_within(Millis::ZERO).map(drop).unwrap_err();
+    let gate = gate(MemoryLimiter::new(), policy(), OnFailure::Open).unwrap();
+    let error = gate.settle_within(Millis::ZERO).map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().starts_with("settle_within: "), "{error}");
 }

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderValue, Request, Response};
-use support::Failing;
+use support::{Failing, gate};
+use tidegate_core::gate::{Gate, OnFailure, Rules};
 use tidegate_core::{
     BodyFormat, ClientIpSource, ErrorKind, Key, MemoryLimiter, Millis, Platform, Policy, Quota, UnixMillis,
 };
-use tidegate_tower::{ApiKey, FailMode, KeyExtractor, RateLimit, RateLimitLayer, ResponseBody, Subject, Verdict};
+use tidegate_tower::{ApiKey, RateLimit, RateLimitLayer, ResponseBody, Subject, Tier, Verdict};
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 use tower::util::service_fn;
@@ -24,14 +25,12 @@ fn policy(limit: u64) -> Policy {
     Policy::new("api", [Quota::fixed_window(limit, Millis::from_secs(60)).unwrap()]).unwrap()
 }
 
-fn key_extractor() -> KeyExtractor {
-    KeyExtractor::new(ClientIpSource::new(Platform::Vercel))
+fn of(gate: Gate<'static>) -> RateLimitLayer {
+    RateLimitLayer::new(gate).unwrap().clock(|| UnixMillis::new(1_800_000_000_000))
 }
 
-fn layer(limit: u64) -> RateLimitLayer<MemoryLimiter> {
-    let layer =
-        RateLimitLayer::new(Arc::new(MemoryLimiter::new()), policy(limit), key_extractor(), FailMode::Closed).unwrap();
-    layer.clock(|| UnixMillis::new(1_800_000_000_000))
+fn layer(limit: u64) -> RateLimitLayer {
+    of(gate(MemoryLimiter::new(), policy(limit), OnFailure::Closed).unwrap())
 }
 
 /// A request from one address, with the extensions that earlier layers inserted.
@@ -43,10 +42,7 @@ fn request(put: impl FnOnce(&mut http::Extensions)) -> Request<String> {
 }
 
 /// The response of a service that says whether it found a verdict.
-async fn ask<L: tidegate_core::Limiter + 'static>(
-    layer: &RateLimitLayer<L>,
-    request: Request<String>,
-) -> Response<String> {
+async fn ask(layer: &RateLimitLayer, request: Request<String>) -> Response<String> {
     let service = service_fn(|request: Request<String>| async move {
         let told = request.extensions().get::<Verdict>().is_some();
         let response = Response::builder().header("x-ratelimit-limit", "the service's own").body(told.to_string());
@@ -86,54 +82,48 @@ async fn the_most_trusted_identity_selects_the_key() {
 
 #[tokio::test]
 async fn responses_carry_the_fields_and_the_verdict() {
-    let layer = layer(1).body_format(BodyFormat::Problem);
+    let gate = gate(MemoryLimiter::new(), policy(1), OnFailure::Closed).unwrap();
+    let layer = of(gate.body_format(BodyFormat::Problem));
     let allowed = ask(&layer, request(|_| {})).await;
     // The service found the verdict, and the layer replaced its field.
     assert_eq!(allowed.body(), "true");
     assert_eq!(allowed.headers().get_all("x-ratelimit-limit").iter().collect::<Vec<_>>(), ["1"]);
-    assert!(matches!(allowed.extensions().get(), Some(Verdict::Decided(decision)) if decision.is_allowed()));
+    assert!(allowed.extensions().get::<Verdict>().unwrap().decision().unwrap().is_allowed());
     let denied = ask(&layer, request(|_| {})).await;
     assert_eq!(
         (denied.status().as_u16(), &denied.headers()["content-type"]),
         (429, &"application/problem+json".parse().unwrap())
     );
     assert_eq!(denied.headers()["retry-after"], "60");
-    assert!(matches!(denied.extensions().get(), Some(Verdict::Decided(decision)) if !decision.is_allowed()));
+    assert!(!denied.extensions().get::<Verdict>().unwrap().decision().unwrap().is_allowed());
 }
 
 #[tokio::test]
 async fn the_fail_mode_decides_on_a_store_failure() {
     let bucket = || Policy::new("api", [Quota::token_bucket(1, 1, Millis::from_secs(60)).unwrap()]).unwrap();
-    let open =
-        RateLimitLayer::new(Arc::new(Failing(ErrorKind::Unavailable)), bucket(), key_extractor(), FailMode::Open)
-            .unwrap();
+    let failing = |on_failure| gate(Failing(ErrorKind::Unavailable), bucket(), on_failure).unwrap();
+    let open = of(failing(OnFailure::Open));
     let response = ask(&open, request(|_| {})).await;
     assert_eq!((response.status().as_u16(), response.body().as_str()), (200, "true"));
     assert_eq!(response.headers()["x-tidegate-failed-open"], "unavailable");
-    assert!(matches!(response.extensions().get(), Some(Verdict::FailedOpen(_))));
+    assert!(response.extensions().get::<Verdict>().unwrap().error().is_some());
 
-    let closed =
-        RateLimitLayer::new(Arc::new(Failing(ErrorKind::Unavailable)), bucket(), key_extractor(), FailMode::Closed)
-            .unwrap();
+    let closed = of(failing(OnFailure::Closed));
     let response = ask(&closed, request(|_| {})).await;
     assert_eq!(response.status(), 503);
     assert_eq!(response.body(), r#"{"error":"limiter_unavailable","kind":"unavailable"}"#);
     assert!(!response.headers().contains_key("x-tidegate-failed-open"));
-    assert!(matches!(response.extensions().get(), Some(Verdict::FailedClosed(_))));
+    assert!(response.extensions().get::<Verdict>().unwrap().error().is_some());
 
-    // A policy that the limiter cannot apply fails when the layer is built.
-    let error =
-        RateLimitLayer::new(Arc::new(Failing(ErrorKind::Unavailable)), policy(1), key_extractor(), FailMode::Open)
-            .unwrap_err();
+    // A policy that the limiter cannot apply fails when the gate is built.
+    let error = gate(Failing(ErrorKind::Unavailable), policy(1), OnFailure::Open).map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leaky_bucket_delays_the_requests_it_admits() {
     let policy = Policy::new("api", [Quota::leaky_bucket(4, 1, Millis::new(100)).unwrap()]).unwrap();
-    let limiter = Arc::new(MemoryLimiter::new());
-    let layer = RateLimitLayer::new(limiter, policy, key_extractor(), FailMode::Closed).unwrap();
-    let layer = layer.clock(|| UnixMillis::new(1_800_000_000_000));
+    let layer = of(gate(MemoryLimiter::new(), policy, OnFailure::Closed).unwrap());
     let began = Instant::now();
     let took = || async {
         let response = ask(&layer, request(|_| {})).await;
@@ -172,7 +162,7 @@ async fn the_instance_that_was_ready_is_called() {
         }
     }
     let called = Arc::new(AtomicU64::new(0));
-    let mut service: RateLimit<_, _> = layer(3).layer(Picky(Arc::clone(&called), false));
+    let mut service: RateLimit<_> = layer(3).layer(Picky(Arc::clone(&called), false));
     for _ in 0..5 {
         let ready = tower::ServiceExt::<Request<String>>::ready(&mut service).await.unwrap();
         let _ = tower_service::Service::call(ready, request(|_| {})).await.unwrap();
@@ -183,26 +173,23 @@ async fn the_instance_that_was_ready_is_called() {
 #[test]
 fn a_source_without_its_peer_address_is_rejected_at_construction() {
     for platform in Platform::ALL {
-        let key_extractor = KeyExtractor::new(ClientIpSource::new(platform));
-        let build = |key_extractor| {
-            RateLimitLayer::new(Arc::new(MemoryLimiter::new()), policy(1), key_extractor, FailMode::Closed)
-        };
+        let rules = Rules::all(policy(1), OnFailure::Closed);
+        let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(platform)).unwrap();
+        let built = RateLimitLayer::new(gate);
         let reads_peer = matches!(platform, Platform::Direct | Platform::Fastly);
-        assert_eq!(build(key_extractor.clone()).is_err(), reads_peer, "{platform}");
-        if let Err(error) = build(key_extractor.clone()) {
+        assert_eq!(built.is_err(), reads_peer, "{platform}");
+        if let Err(error) = built {
             assert_eq!(error.kind(), ErrorKind::Invalid);
-            assert!(error.to_string().contains("KeyExtractor::peer"), "{error}");
+            assert!(error.to_string().contains("RateLimitLayer::with_peer"), "{error}");
         }
-        build(key_extractor.peer(|_| None)).unwrap();
     }
 }
 
 #[tokio::test]
 async fn behind_a_trusted_proxy_the_forwarded_address_is_the_key() {
     let source = ClientIpSource::behind_proxies(["10.0.0.0/8"]).unwrap();
-    let key_extractor = KeyExtractor::new(source).peer(|extensions| extensions.get::<IpAddr>().copied());
-    let limiter = Arc::new(MemoryLimiter::new());
-    let layer = RateLimitLayer::new(limiter, policy(1), key_extractor, FailMode::Closed).unwrap();
+    let gate = Gate::new(Rules::all(policy(1), OnFailure::Closed), MemoryLimiter::new(), source).unwrap();
+    let layer = RateLimitLayer::with_peer(gate, |extensions| extensions.get::<IpAddr>().copied());
     let forwarded = |peer: [u8; 4], list: &'static str| {
         let mut request = request(|known| {
             known.insert(IpAddr::from(peer));
@@ -223,15 +210,78 @@ async fn behind_a_trusted_proxy_the_forwarded_address_is_the_key() {
     }
 }
 
-#[test]
-fn a_policy_of_several_dimensions_is_rejected_when_the_layer_is_built() {
-    let by = |dimension| Quota::fixed_window(5, Millis::from_secs(60)).unwrap().by(dimension).unwrap();
-    let build =
-        |policy| RateLimitLayer::new(Arc::new(MemoryLimiter::new()), policy, key_extractor(), FailMode::Open).map(drop);
-    build(Policy::new("api", [by("user")]).unwrap()).unwrap();
-    let error = build(Policy::new("api", [by("user"), by("tenant")]).unwrap()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    let said = error.to_string();
-    assert!(said.starts_with("policy: it has several dimensions (\"user\", \"tenant\")"), "{said}");
-    assert!(said.contains("call Limiter::check"), "{said}");
+#[tokio::test]
+async fn the_service_gives_the_keys_of_other_dimensions_the_tier_and_the_cost() {
+    let rules = Rules::parse(
+        "rules.json",
+        r#"{ "limits": { "api": { "quotas": [{ "algorithm": "fixed_window", "limit": 3, "window_ms": 60000, "by": "tenant" }],
+            "tiers": { "pro": { "quotas": [{ "algorithm": "fixed_window", "limit": 6, "window_ms": 60000, "by": "tenant" }] } } } },
+            "rules": [{ "limits": ["api"] }] }"#,
+    );
+    let gate = Gate::new(rules.unwrap(), MemoryLimiter::new(), ClientIpSource::new(Platform::Vercel)).unwrap();
+    let layer = of(gate)
+        .key("tenant", |head| head.headers.get("tenant").map(Key::new))
+        .cost(|head| head.uri.path().len() as u64);
+    let of_tenant = |tenant: &'static str, path: &str| {
+        let mut request = request(|known| {
+            known.insert(Tier("pro".into()));
+        });
+        request.headers_mut().insert("tenant", HeaderValue::from_static(tenant));
+        *request.uri_mut() = path.parse().unwrap();
+        request
+    };
+    for (tenant, path, status) in [("a", "/345", 200), ("a", "/23", 429), ("a", "/2", 200), ("b", "/", 200)] {
+        assert_eq!(ask(&layer, of_tenant(tenant, path)).await.status(), status, "{tenant} {path}");
+    }
+    // Without the key, the request cannot be decided.
+    assert_eq!(ask(&layer, request(|_| {})).await.status(), 503);
+}
+
+#[tokio::test]
+async fn exempt_requests_are_not_limited_and_every_other_verdict_is_told() {
+    let told = Arc::new(AtomicU64::new(0));
+    let telling = Arc::clone(&told);
+    let layer = layer(1).exempt(|head| head.uri.path() == "/health").on_verdict(move |_, verdict| {
+        telling.fetch_add(if verdict.decision().unwrap().is_allowed() { 1 } else { 100 }, Ordering::Relaxed);
+    });
+    let health = || {
+        let mut request = request(|_| {});
+        *request.uri_mut() = "/health".parse().unwrap();
+        request
+    };
+    for _ in 0..3 {
+        assert_eq!(ask(&layer, health()).await.status(), 200);
+    }
+    assert_eq!(ask(&layer, request(|_| {})).await.status(), 200);
+    assert_eq!(ask(&layer, request(|_| {})).await.status(), 429);
+    assert_eq!(told.load(Ordering::Relaxed), 101);
+}
+
+#[tokio::test]
+async fn reloaded_rules_keep_the_counts() {
+    let gate = Arc::new(gate(MemoryLimiter::new(), policy(1), OnFailure::Closed).unwrap());
+    let layer = RateLimitLayer::new(Arc::clone(&gate)).unwrap().clock(|| UnixMillis::new(1_800_000_000_000));
+    assert_eq!(ask(&layer, request(|_| {})).await.status(), 200);
+    assert_eq!(ask(&layer, request(|_| {})).await.status(), 429);
+    gate.reload(Rules::all(policy(2), OnFailure::Closed)).unwrap();
+    assert_eq!(ask(&layer, request(|_| {})).await.status(), 200);
+    assert_eq!(ask(&layer, request(|_| {})).await.status(), 429);
+}
+
+#[tokio::test]
+async fn the_charge_of_a_failed_request_is_cancelled() {
+    let layer = layer(2).refund_on(|status| status.is_server_error()).unwrap();
+    let answer = |status: u16| {
+        let service = service_fn(move |_: Request<String>| async move {
+            Ok::<_, Infallible>(Response::builder().status(status).body(String::new()).unwrap())
+        });
+        layer.layer(service).oneshot(request(|_| {}))
+    };
+    for (status, remaining) in [(500, "1"), (503, "1"), (200, "1"), (404, "0"), (200, "0")] {
+        let response = answer(status).await.unwrap();
+        assert_eq!(response.headers()["x-ratelimit-remaining"], remaining, "{status}");
+        assert_eq!(response.status() == 429, status == 200 && remaining == "0");
+        // The charge is cancelled in a task of its own.
+        tokio::task::yield_now().await;
+    }
 }

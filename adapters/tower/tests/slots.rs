@@ -16,13 +16,14 @@ use axum::{Extension, Router};
 use futures_util::future::{join_all, pending};
 use futures_util::stream;
 use http::Response;
-use support::Failing;
 use support::server::Server;
+use support::{Failing, gate};
+use tidegate_core::gate::OnFailure;
 use tidegate_core::{
-    Capabilities, Check, ClientIpSource, Decision, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis,
-    Platform, Policy, Quota, Refund, Settle, UnixMillis,
+    Capabilities, Check, Decision, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund,
+    Settle, UnixMillis,
 };
-use tidegate_tower::{Charge, FailMode, KeyExtractor, RateLimitLayer};
+use tidegate_tower::{Charge, RateLimitLayer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -36,10 +37,9 @@ fn policy() -> Policy {
     Policy::new("api", [two, Quota::fixed_window(100, Millis::from_secs(86_400)).unwrap()]).unwrap()
 }
 
-fn layer<L: Limiter>(limiter: &Arc<L>) -> RateLimitLayer<L> {
-    let key_extractor = KeyExtractor::new(ClientIpSource::new(Platform::Vercel));
-    let layer = RateLimitLayer::new(Arc::clone(limiter), policy(), key_extractor, FailMode::Open).unwrap();
-    layer.clock(|| UnixMillis::new(START))
+fn layer<L: Limiter + 'static>(limiter: &Arc<L>) -> RateLimitLayer {
+    let gate = gate(Arc::clone(limiter), policy(), OnFailure::Open).unwrap();
+    RateLimitLayer::new(gate).unwrap().clock(|| UnixMillis::new(START))
 }
 
 /// The free slots, and what is left of the hundred.
@@ -292,9 +292,7 @@ async fn a_slot_is_free_after_its_lifetime() {
 }
 
 #[test]
-fn a_limiter_without_slots_rejects_the_policy_when_the_layer_is_built() {
-    let key_extractor = KeyExtractor::new(ClientIpSource::new(Platform::Vercel));
-    let failing = Arc::new(Failing(ErrorKind::Unavailable));
-    let error = RateLimitLayer::new(failing, policy(), key_extractor, FailMode::Open).map(drop).unwrap_err();
+fn a_limiter_without_slots_rejects_the_policy_when_the_gate_is_built() {
+    let error = gate(Failing(ErrorKind::Unavailable), policy(), OnFailure::Open).map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }

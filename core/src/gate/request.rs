@@ -51,7 +51,9 @@ pub struct Request<'a> {
     headers: &'a dyn Headers,
     now: UnixMillis,
     pub(super) peer: Option<IpAddr>,
+    pub(super) key: Option<&'a Key>,
     pub(super) subject: Option<&'a str>,
+    pub(super) api_key: Option<&'a str>,
     pub(super) tier: Option<&'a str>,
     pub(super) keys: &'a [(&'a str, &'a Key)],
     pub(super) cost: Option<u64>,
@@ -70,7 +72,9 @@ impl<'a> Request<'a> {
             headers,
             now,
             peer: None,
+            key: None,
             subject: None,
+            api_key: None,
             tier: None,
             keys: &[],
             cost: None,
@@ -89,6 +93,20 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn peer(mut self, peer: Option<IpAddr>) -> Self {
         self.peer = peer;
+        self
+    }
+
+    /// Sets the sender's key, in place of the most trusted of its identities.
+    #[must_use]
+    pub fn key(mut self, key: &'a Key) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// Sets an API key that the application has found valid. An empty text counts as absent.
+    #[must_use]
+    pub fn api_key(mut self, secret: &'a str) -> Self {
+        self.api_key = Some(secret).filter(|secret| !secret.is_empty());
         self
     }
 

@@ -119,6 +119,28 @@ impl Rules {
         compile(Source { name: file, text })
     }
 
+    /// One rule for every request.
+    ///
+    /// ```
+    /// use tidegate_core::gate::{OnFailure, Rules};
+    /// use tidegate_core::{Millis, Policy, Quota};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let policy = Policy::new("api", [Quota::token_bucket(20, 10, Millis::from_secs(1))?])?;
+    /// let rules = Rules::all(policy, OnFailure::Closed);
+    /// assert_eq!(rules.rules()[0].name(), "api");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn all(policy: Policy, on_failure: OnFailure) -> Self {
+        let pattern = Pattern::default();
+        let mut matcher = Matcher::default();
+        matcher.add(&pattern, 0);
+        let name = policy.name().into();
+        let rule = Rule { name, pattern, cost: 1, store: None, on_failure, policies: [Some(Arc::new(policy))].into() };
+        Self { matcher, rules: vec![rule], ..Self::default() }
+    }
+
     /// What is probably a mistake, each with its position: a rule that no request reaches, two rules of which only their order
     /// in the file decides, a limit without a rule, a tier without a limit.
     #[must_use]

@@ -16,7 +16,7 @@ const GLOBAL: &str = "global";
 
 /// The sender of a request.
 pub(super) struct Sender {
-    /// Of a verified subject, or of a valid API key.
+    /// The application's key, or that of a verified subject or a valid API key.
     verified: Option<Key>,
     address: Option<(IpAddr, ClientIp)>,
     tier: Option<usize>,
@@ -29,12 +29,16 @@ impl Sender {
                 request.headers().values(field, &mut |value| read(place, value));
             }
         });
-        let api_key = rules.api_key(request);
+        let api_key = match request.api_key {
+            Some(secret) => Some((Key::api_key(secret), None)),
+            None => rules.api_key(request),
+        };
         let tier = match request.tier {
             Some(name) => rules.tier(name),
             None => api_key.as_ref().and_then(|(_, tier)| *tier),
         };
-        let verified = request.subject.map(Key::subject).or(api_key.map(|(key, _)| key));
+        let verified = request.key.cloned().or_else(|| request.subject.map(Key::subject));
+        let verified = verified.or(api_key.map(|(key, _)| key));
         Self { verified, address: address.ok(), tier }
     }
 

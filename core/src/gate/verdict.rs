@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{OnFailure, Rule};
-use crate::dimension::OwnKeys;
+use super::{Hold, OnFailure};
 use crate::{BodyFormat, Decision, Error, Millis, Policy, Rejection, ResponseFields};
 
 /// What to do with a request.
-#[derive(Debug)]
-#[non_exhaustive]
+#[derive(Clone, Debug)]
 pub enum Verdict {
     /// Pass it on.
     Pass(Pass),
@@ -17,12 +15,12 @@ pub enum Verdict {
 }
 
 /// A request to pass on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pass {
     fields: ResponseFields,
     decision: Option<Decision>,
     hold: Option<Hold>,
-    error: Option<Error>,
+    error: Option<Arc<Error>>,
 }
 
 impl Pass {
@@ -57,20 +55,20 @@ impl Pass {
 
     /// The failure of the store, if the request passes because the rule [opens](OnFailure::Open).
     #[must_use]
-    pub const fn error(&self) -> Option<&Error> {
+    pub fn error(&self) -> Option<&Arc<Error>> {
         self.error.as_ref()
     }
 }
 
 /// A request that is not passed on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Refusal {
     reason: Reason,
     rejection: Rejection,
 }
 
 /// Why a request is refused.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Reason {
     /// A limit denies it.
@@ -78,7 +76,7 @@ pub enum Reason {
     /// Its sender is on the list `deny`.
     Listed,
     /// The limiter returned an error.
-    Failed(Error),
+    Failed(Arc<Error>),
 }
 
 impl Refusal {
@@ -105,19 +103,9 @@ impl Refusal {
     }
 }
 
-/// What a request was charged under its token.
-#[derive(Clone, Debug)]
-pub struct Hold {
-    /// The place of the store.
-    pub(super) store: usize,
-    pub(super) policy: Arc<Policy>,
-    pub(super) keys: OwnKeys,
-    pub(super) token: Box<str>,
-}
-
 /// The verdict on a request that a limiter has decided on.
-pub(super) fn decided(policy: &Policy, decision: Decision, hold: Option<Hold>) -> Verdict {
-    match Rejection::denied(policy, &decision, BodyFormat::Json) {
+pub(super) fn decided(policy: &Policy, decision: Decision, hold: Option<Hold>, format: BodyFormat) -> Verdict {
+    match Rejection::denied(policy, &decision, format) {
         Some(rejection) => Verdict::Refuse(Refusal { reason: Reason::Denied(decision), rejection }),
         None => {
             let fields = ResponseFields::new(policy, &decision);
@@ -126,12 +114,36 @@ pub(super) fn decided(policy: &Policy, decision: Decision, hold: Option<Hold>) -
     }
 }
 
-/// The verdict after an error. A client can cause every error that is not a failure of the store.
-pub(super) fn failed(rule: &Rule, error: Error) -> Verdict {
-    let kind = error.kind();
-    if rule.on_failure == OnFailure::Open && kind.is_store_failure() {
-        let fields = ResponseFields::failed_open(kind);
-        return Verdict::Pass(Pass { fields, decision: None, hold: None, error: Some(error) });
+impl Verdict {
+    /// The verdict on a request that a limiter has not decided on because of an error. It passes only after a
+    /// [failure of the store](crate::ErrorKind::is_store_failure), which no client can cause, and only if that is wanted.
+    #[must_use]
+    pub fn failed(on_failure: OnFailure, error: Error) -> Self {
+        let (kind, error) = (error.kind(), Arc::new(error));
+        if on_failure == OnFailure::Open && kind.is_store_failure() {
+            let fields = ResponseFields::failed_open(kind);
+            return Self::Pass(Pass { fields, decision: None, hold: None, error: Some(error) });
+        }
+        Self::Refuse(Refusal { reason: Reason::Failed(error), rejection: Rejection::unavailable(kind) })
     }
-    Verdict::Refuse(Refusal { reason: Reason::Failed(error), rejection: Rejection::unavailable(kind) })
+
+    /// The decision. `None` if no limit applies, the sender is on a list, or the limiter failed.
+    #[must_use]
+    pub const fn decision(&self) -> Option<&Decision> {
+        match self {
+            Self::Pass(pass) => pass.decision(),
+            Self::Refuse(Refusal { reason: Reason::Denied(decision), .. }) => Some(decision),
+            Self::Refuse(_) => None,
+        }
+    }
+
+    /// The error of the limiter, if it has not decided.
+    #[must_use]
+    pub fn error(&self) -> Option<&Arc<Error>> {
+        match self {
+            Self::Pass(pass) => pass.error(),
+            Self::Refuse(Refusal { reason: Reason::Failed(error), .. }) => Some(error),
+            Self::Refuse(_) => None,
+        }
+    }
 }

@@ -4,7 +4,15 @@
 
 pub mod server;
 
-use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Keys, Limiter, Policy, Refund, Settle};
+use tidegate_core::gate::{Gate, OnFailure, Rules};
+use tidegate_core::{
+    Capabilities, Check, ClientIpSource, Decision, Error, ErrorKind, Keys, Limiter, Platform, Policy, Refund, Settle,
+};
+
+/// A gate with one policy for all requests, which come through Vercel.
+pub fn gate(limiter: impl Limiter + 'static, policy: Policy, on_failure: OnFailure) -> Result<Gate<'static>, Error> {
+    Gate::new(Rules::all(policy, on_failure), limiter, ClientIpSource::new(Platform::Vercel))
+}
 
 /// A limiter that answers every call with an error of this kind.
 #[derive(Debug)]
@@ -21,7 +29,7 @@ impl Failing {
 
 impl Limiter for Failing {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT.algorithms(&["token_bucket"])
+        Capabilities::EXACT.algorithms(&["token_bucket", "sliding_log"])
     }
 
     async fn check(&self, _: Check<'_>) -> Result<Decision, Error> {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::body::Body;
+use http::request::Builder;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
@@ -30,7 +31,14 @@ impl Server {
     }
 
     pub async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Response<String> {
-        let request = Request::get(format!("http://{}{path}", self.address));
+        self.send(Request::get(format!("http://{}{path}", self.address)), headers).await
+    }
+
+    pub async fn post(&self, path: &str) -> Response<String> {
+        self.send(Request::post(format!("http://{}{path}", self.address)), &[]).await
+    }
+
+    async fn send(&self, request: Builder, headers: &[(&str, &str)]) -> Response<String> {
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let (head, body) = self.client.request(request.body(Body::empty()).unwrap()).await.unwrap().into_parts();
         let body = body.collect().await.unwrap().to_bytes();

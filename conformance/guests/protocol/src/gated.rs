@@ -95,13 +95,12 @@ fn reply(verdict: Verdict) -> Reply {
         Verdict::Refuse(refusal) => {
             let answer = match refusal.reason() {
                 Reason::Denied(decision) => Answer::Verdict(Judged { passes: false, remaining: left(decision) }),
-                Reason::Failed(error) => Answer::Error(error.into()),
+                Reason::Failed(error) => Answer::Error((&**error).into()),
                 _ => Answer::Verdict(Judged { passes: false, remaining: None }),
             };
             let (status, fields, _) = refusal.into_rejection().into_parts();
             (status, answer, fields)
         }
-        _ => return Reply::error(&Error::new(tidegate_core::ErrorKind::Unsupported, "an unknown verdict")),
     };
     let mut reply = Reply::new(status, &answer);
     // The suite's answer has a media type of its own.

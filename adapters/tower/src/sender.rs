@@ -1,0 +1,21 @@
+//! What a service knows of a request's sender, as request extensions.
+
+use std::fmt;
+
+/// A request extension: the subject (`sub`) of a token whose signature was verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject(pub String);
+
+/// A request extension: a valid API key. The limiter's key holds only a hash of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey(pub String);
+
+/// A request extension: the sender's tier, such as a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tier(pub String);
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKey(…)")
+    }
+}
