@@ -1,10 +1,10 @@
-//! A small rate-limited HTTP service to run in a container. A policy file and the client's address limit `GET /`. Build
-//! it with the feature `redis` to count in Redis or Upstash.
+//! A small rate-limited HTTP service to run in a container. A rules file limits its requests. Build it with the feature
+//! `redis` to count in Redis or Upstash.
 //!
 //! ```text
-//! tidegate-guest-native --policy policy.json --listen 0.0.0.0:8080
-//! tidegate-guest-native --policy policy.json --store redis --url redis://127.0.0.1:6379
-//! tidegate-guest-native --policy policy.json --store upstash-rest --url https://eu1-quick-fox-1.upstash.io
+//! tidegate-guest-native --rules rules.toml --listen 0.0.0.0:8080
+//! tidegate-guest-native --rules rules.toml --store redis --url redis://127.0.0.1:6379
+//! tidegate-guest-native --rules rules.toml --store upstash-rest --url https://eu1-quick-fox-1.upstash.io
 //! ```
 //!
 //! With `--test-mode`, the service also answers the conformance suite's routes, takes the time from them, and exits
@@ -16,25 +16,26 @@ mod store;
 
 use std::error::Error;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use axum::Router;
 use clap::Parser;
-use tidegate_core::{ClientIpSource, Platform, Policy};
+use tidegate_core::gate::{Gate, Rules};
+use tidegate_core::{ClientIpSource, Platform};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
-use crate::app::App;
 use crate::store::StoreName;
 
 /// A small HTTP service behind a rate limiter.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 struct Args {
-    /// The policy for `GET /`, a JSON file.
+    /// The rules, a file in TOML or JSON.
     #[arg(long, value_name = "FILE")]
-    policy: Option<PathBuf>,
+    rules: Option<PathBuf>,
     /// The platform in front of the service, which supplies the client's address: cloudflare, vercel, netlify, spin, or
     /// direct for none.
     #[arg(long, default_value = "direct")]
@@ -68,16 +69,21 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<(), Box<dyn Error>> {
-    let policy = args.policy.map(read_policy).transpose()?;
-    if policy.is_none() && !args.test_mode {
-        return Err("no policy; add --policy FILE".into());
+    let rules = args.rules.as_deref().map(read_rules).transpose()?;
+    if rules.is_none() && !args.test_mode {
+        return Err("no rules; add --rules FILE".into());
     }
     let token = args.token.or_else(|| std::env::var("UPSTASH_REDIS_REST_TOKEN").ok());
     let limiter = store::open(args.store, &args.url, token, args.test_mode).await?;
-    let app = Arc::new(App { limiter, policy, client_ip: ClientIpSource::new(args.platform) });
+    let mut service = match rules {
+        Some(rules) => app::limited(Gate::new(rules, Arc::clone(&limiter), ClientIpSource::new(args.platform))?),
+        None => Router::new(),
+    };
+    if args.test_mode {
+        service = app::suite(limiter).merge(service);
+    }
     let listener = TcpListener::bind(args.listen).await?;
     println!("http://{}", listener.local_addr()?);
-    let service = app::router(app, args.test_mode);
     if args.test_mode {
         tokio::select! {
             () = listen::forever(listener, service) => {}
@@ -89,9 +95,14 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn read_policy(path: PathBuf) -> Result<Policy, Box<dyn Error>> {
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?)
+/// Reads the rules, and prints their warnings.
+fn read_rules(path: &Path) -> Result<Rules, Box<dyn Error>> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let rules = Rules::parse(&path.display().to_string(), &text)?;
+    for warning in rules.warnings() {
+        eprintln!("warning: {warning}");
+    }
+    Ok(rules)
 }
 
 /// Returns when standard input closes, which it does however the parent process ends.

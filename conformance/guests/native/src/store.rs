@@ -3,6 +3,8 @@
 #[cfg(feature = "redis")]
 mod redis;
 
+use std::sync::Arc;
+
 use clap::ValueEnum;
 use tidegate_core::{ErasedLimiter, Error, MemoryLimiter};
 
@@ -32,10 +34,10 @@ pub(crate) async fn open(
     urls: &[String],
     token: Option<String>,
     test_mode: bool,
-) -> Result<Box<dyn ErasedLimiter>, Error> {
+) -> Result<Arc<dyn ErasedLimiter>, Error> {
     match name {
-        StoreName::Memory if test_mode => Ok(Box::new(MemoryLimiter::with_shards(TEST_SHARDS))),
-        StoreName::Memory => Ok(Box::new(MemoryLimiter::new())),
+        StoreName::Memory if test_mode => Ok(Arc::new(MemoryLimiter::with_shards(TEST_SHARDS))),
+        StoreName::Memory => Ok(Arc::new(MemoryLimiter::new())),
         #[cfg(feature = "redis")]
         _ => redis::open(name, urls, token, test_mode).await,
     }

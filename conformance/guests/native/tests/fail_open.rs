@@ -36,10 +36,10 @@ fn redis() -> (Process, String) {
 }
 
 fn service(redis: &str) -> (Process, String) {
-    let policy = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("policy.json");
+    let rules = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("rules.toml");
     let mut service = Command::new(env!("CARGO_BIN_EXE_tidegate-guest-native"))
-        .args(["--store", "redis", "--url", &format!("redis://{redis}"), "--policy"])
-        .arg(policy)
+        .args(["--store", "redis", "--url", &format!("redis://{redis}"), "--rules"])
+        .arg(rules)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -1,5 +1,7 @@
 //! Opens Redis, a cluster of it, or Upstash.
 
+use std::sync::Arc;
+
 use tidegate_core::{ErasedLimiter, Error, ErrorKind, Millis};
 use tidegate_redis::{Clock, Config, Redis, Rest, RestConfig};
 
@@ -17,7 +19,7 @@ pub(crate) async fn open(
     urls: &[String],
     token: Option<String>,
     test_mode: bool,
-) -> Result<Box<dyn ErasedLimiter>, Error> {
+) -> Result<Arc<dyn ErasedLimiter>, Error> {
     let config = match (name, urls) {
         (StoreName::UpstashRest, [url]) => {
             return rest(RestConfig::new(url, token.unwrap_or_default()), test_mode).await;
@@ -29,15 +31,15 @@ pub(crate) async fn open(
     let test = |config: Config| config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE);
     let redis = Redis::new(if test_mode { test(config) } else { config })?;
     redis.ping().await?;
-    Ok(Box::new(redis.limiter()))
+    Ok(Arc::new(redis.limiter()))
 }
 
-async fn rest(config: RestConfig, test_mode: bool) -> Result<Box<dyn ErasedLimiter>, Error> {
+async fn rest(config: RestConfig, test_mode: bool) -> Result<Arc<dyn ErasedLimiter>, Error> {
     // Tests use the script that Upstash gets.
     let test = |config: RestConfig| {
         config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE).key_locking(true)
     };
     let rest = Rest::new(if test_mode { test(config) } else { config })?;
     rest.ping().await?;
-    Ok(Box::new(rest.limiter()))
+    Ok(Arc::new(rest.limiter()))
 }
