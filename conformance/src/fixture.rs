@@ -152,6 +152,16 @@ pub enum Disturb {
     ScriptFlush,
     /// The store is killed and started again.
     Restart,
+    /// The store does not answer for a second.
+    Hang,
+}
+
+impl Disturb {
+    /// Whether some answers may be errors.
+    #[must_use]
+    pub const fn interrupts(self) -> bool {
+        matches!(self, Self::Restart | Self::Hang)
+    }
 }
 
 /// The expected answers to a step. Absent fields are still compared with the reference's answers.
@@ -294,10 +304,10 @@ impl Fixture {
         })
     }
 
-    /// Whether a step disturbs the store in this way.
+    /// Whether the store does not answer some of the requests.
     #[must_use]
-    pub fn disturbs(&self, disturb: Disturb) -> bool {
-        self.steps.iter().any(|step| step.disturb == Some(disturb))
+    pub fn is_interrupted(&self) -> bool {
+        self.steps.iter().filter_map(|step| step.disturb).any(Disturb::interrupts)
     }
 }
 

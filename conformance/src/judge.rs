@@ -23,7 +23,7 @@ use tidegate_core::{Accuracy, Drift, Load};
 use tidegate_guest_protocol::{Answer, Failure};
 
 use crate::expectation;
-use crate::fixture::{Disturb, Fixture, Op, Step};
+use crate::fixture::{Fixture, Op, Step};
 use crate::replay::{Answered, Replay};
 
 /// The result of a fixture.
@@ -69,7 +69,7 @@ pub struct Judgement {
 #[must_use]
 pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &Replay, found: &Replay) -> Judgement {
     let mut reasons = form::wrong(fixture, found);
-    let restarts = fixture.disturbs(Disturb::Restart);
+    let restarts = fixture.is_interrupted();
     let errors = errors(fixture, found);
     let (offered, admitted, exact) = (fixture.offered(), found.admitted(fixture), reference.admitted(fixture));
     let (floor, ceiling, ceiling_tested) = match accuracy {
@@ -135,7 +135,7 @@ fn failure<'a>(step: &Step, one: &'a Answered) -> Option<&'a Failure> {
 /// Lists the unexpected errors, one line per kind. A restart excuses `unavailable` and `timeout`. A limiter that may deny
 /// what the reference admits knows no charge where it did.
 fn failures(accuracy: &Accuracy, fixture: &Fixture, found: &Replay) -> Vec<String> {
-    let restarts = fixture.disturbs(Disturb::Restart);
+    let restarts = fixture.is_interrupted();
     let excused = |place: usize, step: &Step, kind: &str| match kind {
         "unavailable" | "timeout" => restarts,
         "unknown_charge" => {

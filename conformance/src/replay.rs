@@ -169,6 +169,7 @@ const fn name(disturb: Disturb) -> &'static str {
     match disturb {
         Disturb::ScriptFlush => "flushing the store's scripts",
         Disturb::Restart => "restarting the store",
+        Disturb::Hang => "halting the store",
     }
 }
 

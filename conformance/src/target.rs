@@ -38,6 +38,7 @@ pub const ALL: &[&dyn Target] = &[
     &memory::Memory,
     &redis::SINGLE,
     &redis::CLUSTER,
+    &redis::FALLBACK,
     &upstash_rest::UpstashRest,
     &edge::VERCEL,
     &edge::VERCEL_NODE,
@@ -262,7 +263,7 @@ impl Subject for Running {
         self.down.set(disturb == Disturb::Restart && self.guests.is_empty());
         store.disturb(disturb).await?;
         // The next steps test what the store kept, not how fast the guests reconnect.
-        if disturb == Disturb::Restart {
+        if disturb.interrupts() {
             self.settle().await?;
         }
         self.down.set(false);

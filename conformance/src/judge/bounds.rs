@@ -4,7 +4,7 @@ use tidegate_core::{Accuracy, Drift, Floor, Load, UnixMillis};
 
 use super::count::{self, Count};
 use super::stretch::Stretch;
-use crate::fixture::{Disturb, Fixture};
+use crate::fixture::Fixture;
 use crate::replay::Replay;
 
 /// The bounds of an approximate limiter for a fixture, in requests.
@@ -34,7 +34,7 @@ pub(super) struct Bounds {
 pub(super) fn of(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &Replay, found: &Replay) -> Bounds {
     let mut bounds = Bounds { floor: 0, ceiling: 0, ceiling_tested: false, broken: Vec::new() };
     let alone = isolates == 1 && fixture.locations == 1;
-    let killed = fixture.disturbs(Disturb::Restart);
+    let killed = fixture.is_interrupted();
     for mut count in count::of(fixture, reference, found) {
         if alone {
             count.never_go_back();

@@ -44,6 +44,8 @@ impl Bench {
             }
             Disturb::Restart => self.down_for.set(20),
             Disturb::ScriptFlush => self.replay_next.set(true),
+            // It answers late, and it answers.
+            Disturb::Hang => {}
         }
     }
 

@@ -156,7 +156,7 @@ impl Store for Host {
         async move {
             match disturb {
                 Disturb::Restart => self.tell("restart").await.map(drop),
-                Disturb::ScriptFlush => Err("objects have no scripts".into()),
+                Disturb::ScriptFlush | Disturb::Hang => Err("objects run in the same process as their callers".into()),
             }
         }
         .boxed_local()

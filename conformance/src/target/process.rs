@@ -12,6 +12,9 @@ use tokio::sync::Mutex;
 /// How long to wait for a line from a process, or for its end after its pipe is closed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a store that hangs does not answer.
+const HANG: Duration = Duration::from_secs(1);
+
 /// A child process that ends when its standard input closes: when this value is dropped, or when this process ends.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -73,7 +76,8 @@ pub(super) async fn guarded(folder: &Path, program: &str, args: &[String]) -> Re
 }
 
 /// Runs a program until standard input closes, then kills it with every process that it started, and removes its
-/// folder. On a line `restart`, it kills the program with SIGKILL and starts it again.
+/// folder. On a line `restart`, it kills the program with SIGKILL and starts it again. On a line `hang`, it halts the program
+/// for a second.
 ///
 /// This way, a program that does not watch a pipe still ends with the suite, even if the suite is killed.
 ///
@@ -100,6 +104,10 @@ pub fn guard(folder: PathBuf, command: &[String]) -> Result<(), String> {
                 child = start()?;
                 let _ = say("restarted\n");
             }
+            Ok("hang") => {
+                halt(&child);
+                let _ = say("resumed\n");
+            }
             Ok(_) => {}
             Err(_) => break,
         }
@@ -115,6 +123,18 @@ fn kill_group(child: &mut std::process::Child) {
     #[cfg(unix)]
     let _ = rustix::process::kill_process_group(rustix::process::Pid::from_child(child), rustix::process::Signal::KILL);
     let _ = child.kill().and_then(|()| child.wait());
+}
+
+/// Stops a child for a second, as if its machine did not answer.
+fn halt(child: &std::process::Child) {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Pid, Signal, kill_process};
+        let child = Pid::from_child(child);
+        let _ = kill_process(child, Signal::STOP);
+        std::thread::sleep(HANG);
+        let _ = kill_process(child, Signal::CONT);
+    }
 }
 
 /// Starts a guest and waits for its address, or its addresses on one line.

@@ -20,17 +20,28 @@ pub(super) const GUESTS: usize = 3;
 pub(super) const WITH_REDIS: &[&str] = &["redis"];
 
 /// One server.
-pub(super) const SINGLE: Redis = Redis { name: "redis", about: "one redis-server, three guests", nodes: 1 };
+pub(super) const SINGLE: Redis =
+    Redis { name: "redis", about: "one redis-server, three guests", nodes: 1, fallback_percent: 0 };
 
 /// Three servers that share the slots.
 pub(super) const CLUSTER: Redis =
-    Redis { name: "redis-cluster", about: "a Redis cluster of three nodes, three guests", nodes: 3 };
+    Redis { name: "redis-cluster", about: "a Redis cluster of three nodes, three guests", nodes: 3, ..SINGLE };
+
+/// One server, whose guests decide themselves while it does not answer.
+pub(super) const FALLBACK: Redis = Redis {
+    name: "fallback",
+    about: "one redis-server; while it is down, each of three guests admits 10 % of every limit",
+    fallback_percent: 10,
+    ..SINGLE
+};
 
 #[derive(Debug)]
 pub(super) struct Redis {
     name: &'static str,
     about: &'static str,
     nodes: usize,
+    /// What each guest admits of a limit while the store does not answer. 0 without a fallback.
+    fallback_percent: u8,
 }
 
 impl Target for Redis {
@@ -44,7 +55,11 @@ impl Target for Redis {
 
     fn capabilities(&self) -> Capabilities {
         let dimensions = if self.nodes > 1 { Dimensions::Grouped } else { Dimensions::Any };
-        Capabilities::EXACT.dimensions(dimensions)
+        let exact = Capabilities::EXACT.dimensions(dimensions);
+        match self.fallback_percent {
+            0 => exact,
+            percent => exact.accuracy(exact.accuracy.with_fallback(percent)),
+        }
     }
 
     fn can(&self, _: Disturb) -> bool {
@@ -65,7 +80,11 @@ impl Target for Redis {
         async {
             let program = build::program(NATIVE_GUEST, WITH_REDIS).await?;
             let servers = Servers::start(self.nodes).await?;
-            let mut args = vec!["--store".to_string(), self.name.to_string()];
+            let store = if self.nodes > 1 { "redis-cluster" } else { "redis" };
+            let mut args = vec!["--store".to_string(), store.to_string()];
+            if self.fallback_percent > 0 {
+                args.extend(["--fallback".to_string(), self.fallback_percent.to_string()]);
+            }
             args.extend(servers.urls().flat_map(|url| ["--url".to_string(), url]));
             let guests = try_join_all((0..GUESTS).map(|_| process::guest(&program, &args))).await?;
             let (guests, addresses): (Vec<_>, Vec<_>) = guests.into_iter().unzip();
@@ -80,6 +99,7 @@ impl Store for Servers {
         match disturb {
             Disturb::ScriptFlush => self.script_flush().boxed_local(),
             Disturb::Restart => self.restart().boxed_local(),
+            Disturb::Hang => self.hang().boxed_local(),
         }
     }
 

@@ -201,8 +201,15 @@ impl<L: Limiter> Limiter for Fallback<L> {
 }
 
 impl Accuracy {
-    /// The accuracy of a limiter that is replaced in an outage.
-    fn with_fallback(self, percent: u8) -> Self {
+    /// The accuracy of a limiter with this one as its store: see [`Fallback`].
+    ///
+    /// ```
+    /// use tidegate_core::Accuracy;
+    /// let accuracy = Accuracy::Exact.with_fallback(10);
+    /// assert_eq!(accuracy.to_string(), "approximate: 0 <= admitted <= limit + 10 % x limit x locations");
+    /// ```
+    #[must_use]
+    pub fn with_fallback(self, percent: u8) -> Self {
         let drift = match self {
             Self::Exact => Drift::WITHIN_LIMIT,
             Self::Approximate(drift) => drift,

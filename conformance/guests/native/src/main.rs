@@ -27,7 +27,7 @@ use tidegate_core::{ClientIpSource, Platform};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
-use crate::store::StoreName;
+use crate::store::{Opening, StoreName};
 
 /// A small HTTP service behind a rate limiter.
 #[derive(Debug, Parser)]
@@ -52,6 +52,9 @@ struct Args {
     /// The token of a store at an https:// address. The default is the environment variable UPSTASH_REDIS_REST_TOKEN.
     #[arg(long)]
     token: Option<String>,
+    /// While the store does not answer, admit this percentage of every limit from this process's memory.
+    #[arg(long, value_name = "PERCENT")]
+    fallback: Option<u8>,
     /// Answer the conformance suite's routes on virtual time, and exit when standard input closes.
     #[arg(long)]
     test_mode: bool,
@@ -74,7 +77,14 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
         return Err("no rules; add --rules FILE".into());
     }
     let token = args.token.or_else(|| std::env::var("UPSTASH_REDIS_REST_TOKEN").ok());
-    let limiter = store::open(args.store, &args.url, token, args.test_mode).await?;
+    let limiter = store::open(&Opening {
+        name: args.store,
+        urls: &args.url,
+        token,
+        fallback: args.fallback,
+        test_mode: args.test_mode,
+    })
+    .await?;
     let mut service = match rules {
         Some(rules) => app::limited(Gate::new(rules, Arc::clone(&limiter), ClientIpSource::new(args.platform))?),
         None => Router::new(),

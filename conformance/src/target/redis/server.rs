@@ -74,6 +74,11 @@ impl Servers {
         Ok(())
     }
 
+    /// Halts all servers for a second.
+    pub(in crate::target) async fn hang(&self) -> Result<(), String> {
+        try_join_all(self.nodes.iter().map(|node| node.process.tell("hang"))).await.map(drop)
+    }
+
     /// Counts the script calls. Each one is a round trip.
     pub(in crate::target) async fn script_calls(&self) -> Result<u64, String> {
         let told = self.each(&["INFO", "commandstats"]).await?;

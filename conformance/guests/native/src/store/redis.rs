@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_core::{ErasedLimiter, Error, ErrorKind, Millis};
 use tidegate_redis::{Clock, Config, Redis, Rest, RestConfig};
 
-use super::StoreName;
+use super::{Opening, StoreName};
 
 /// The shortest lifetime of a row in test mode. The store's clock advances while the virtual time stands still.
 const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
@@ -14,31 +14,30 @@ const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 /// clients.
 const TEST_DEADLINE: Millis = Millis::from_secs(10);
 
-pub(crate) async fn open(
-    name: StoreName,
-    urls: &[String],
-    token: Option<String>,
-    test_mode: bool,
-) -> Result<Arc<dyn ErasedLimiter>, Error> {
-    let config = match (name, urls) {
+/// The same with a fallback, which must not wait for a store that hangs for a second.
+const FALLBACK_DEADLINE: Millis = Millis::new(500);
+
+pub(super) async fn open(opening: &Opening<'_>) -> Result<Arc<dyn ErasedLimiter>, Error> {
+    let deadline = if opening.fallback.is_some() { FALLBACK_DEADLINE } else { TEST_DEADLINE };
+    let config = match (opening.name, opening.urls) {
         (StoreName::UpstashRest, [url]) => {
-            return rest(RestConfig::new(url, token.unwrap_or_default()), test_mode).await;
+            let token = opening.token.clone().unwrap_or_default();
+            return rest(RestConfig::new(url, token), opening.test_mode, deadline).await;
         }
         (StoreName::Redis, [url]) => Config::new(url),
-        (StoreName::RedisCluster, [_, ..]) => Config::cluster(urls),
+        (StoreName::RedisCluster, [_, ..]) => Config::cluster(opening.urls),
         _ => return Err(Error::new(ErrorKind::Invalid, "no store address; add --url redis://127.0.0.1:6379")),
     };
-    let test = |config: Config| config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE);
-    let redis = Redis::new(if test_mode { test(config) } else { config })?;
+    let test = |config: Config| config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(deadline);
+    let redis = Redis::new(if opening.test_mode { test(config) } else { config })?;
     redis.ping().await?;
     Ok(Arc::new(redis.limiter()))
 }
 
-async fn rest(config: RestConfig, test_mode: bool) -> Result<Arc<dyn ErasedLimiter>, Error> {
+async fn rest(config: RestConfig, test_mode: bool, deadline: Millis) -> Result<Arc<dyn ErasedLimiter>, Error> {
     // Tests use the script that Upstash gets.
-    let test = |config: RestConfig| {
-        config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE).key_locking(true)
-    };
+    let test =
+        |config: RestConfig| config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(deadline).key_locking(true);
     let rest = Rest::new(if test_mode { test(config) } else { config })?;
     rest.ping().await?;
     Ok(Arc::new(rest.limiter()))
