@@ -135,9 +135,9 @@ fn failure<'a>(step: &Step, one: &'a Answered) -> Option<&'a Failure> {
 /// Lists the unexpected errors, one line per kind. A restart excuses `unavailable` and `timeout`. A limiter that may deny
 /// what the reference admits knows no charge where it did.
 fn failures(accuracy: &Accuracy, fixture: &Fixture, found: &Replay) -> Vec<String> {
-    let restarts = fixture.is_interrupted();
+    let interrupted = fixture.is_interrupted();
     let excused = |place: usize, step: &Step, kind: &str| match kind {
-        "unavailable" | "timeout" => restarts,
+        "unavailable" | "timeout" | "contended" => interrupted,
         "unknown_charge" => {
             let settles = matches!(step.op, Op::Settle | Op::Release);
             !matches!(accuracy, Accuracy::Exact) && settles && !is_charged(fixture, found, place)

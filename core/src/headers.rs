@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::{Decision, ErrorKind, Millis, Policy, QuotaStatus, Rule};
+use crate::{Decision, ErrorKind, Millis, Origin, Policy, QuotaStatus, Rule};
 
 /// The largest integer of a structured field (RFC 9651, section 3.3.1). Larger ones are clamped to it.
 const INTEGER_MAX: u64 = 999_999_999_999_999;
@@ -88,6 +88,8 @@ impl ResponseFields {
     pub const X_RATELIMIT_REMAINING: &'static str = "x-ratelimit-remaining";
     /// The name of the field for the time at which the quota is completely unused.
     pub const X_RATELIMIT_RESET: &'static str = "x-ratelimit-reset";
+    /// The name of the field that says which component made the decision, if that is not the usual one: `fallback`.
+    pub const X_TIDEGATE_ORIGIN: &'static str = "x-tidegate-origin";
     /// The name of the field that marks a request admitted after a failure of the store.
     pub const X_TIDEGATE_FAILED_OPEN: &'static str = "x-tidegate-failed-open";
 
@@ -120,6 +122,9 @@ impl ResponseFields {
         }
         if let Some(secs) = retry_after_secs(decision) {
             fields.push_number(Self::RETRY_AFTER, secs);
+        }
+        if decision.origin() == Origin::Fallback {
+            fields.push(Self::X_TIDEGATE_ORIGIN, Origin::Fallback.name());
         }
         fields
     }

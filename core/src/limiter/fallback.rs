@@ -13,9 +13,9 @@ use crate::{Decision, Error, ErrorKind, Keys, MemoryLimiter, Millis, Origin, Pol
 /// for a limited time.
 ///
 /// A check asks the store first. After a [failure of the store](ErrorKind::is_store_failure), it is decided here, by the same
-/// policy with `percent` of each limit and rate, and its [origin](Decision::origin) is [`Origin::Fallback`]. A limit of which
-/// the share is less than 1 is not admitted: the check fails with the store's error. So does every check once the
-/// store has been down for [longer than allowed](Self::at_most).
+/// policy with `percent` of each limit and rate. The decision's [origin](Decision::origin) is then [`Origin::Fallback`], and the
+/// response has the field `x-tidegate-origin: fallback`. A limit of which the share is less than 1 is not admitted: the check
+/// fails with the store's error. So does every check once the store has been down for [longer than allowed](Self::at_most).
 ///
 /// After [some failures](Self::breaker) in a row, checks do not ask the store for a while. Then one check asks it again. If it
 /// answers, all do. The store's own deadline bounds how long each of these checks waits, so configure one.

@@ -1,0 +1,52 @@
+//! With `--fallback`, the service decides itself while its store hangs, without waiting for it, and asks it again afterwards.
+//! It runs against a real redis-server.
+
+#![cfg(all(feature = "redis", unix))]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use support::{Process, get, redis, service};
+
+/// Sends a signal to the store.
+fn signal(store: &Process, name: &str) {
+    assert!(Command::new("kill").args([name, &store.0.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn a_store_that_hangs_is_replaced_within_the_bound_and_used_again() {
+    let (store, address) = redis();
+    // The daily limit is 1,000, so its share is 500. That of the burst is 2.
+    let (_service, address) = service(&address, &["--fallback", "50"]);
+    let first = get(&address);
+    assert!(first.contains("x-ratelimit-remaining: 4") && !first.contains("x-tidegate-origin"), "{first}");
+
+    signal(&store, "-STOP");
+    let mut took = Vec::new();
+    let answers: Vec<_> = (0..40)
+        .map(|_| {
+            let began = Instant::now();
+            let answer = get(&address);
+            took.push(began.elapsed());
+            answer
+        })
+        .collect();
+    assert!(answers.iter().all(|answer| answer.contains("x-tidegate-origin: fallback")), "{answers:?}");
+    let admitted = answers.iter().filter(|answer| answer.starts_with("HTTP/1.1 200 ")).count();
+    // At first 2, and one every 2 seconds.
+    let elapsed = took.iter().sum::<Duration>().as_secs();
+    assert!((2..=3 + usize::try_from(elapsed / 2).unwrap()).contains(&admitted), "{admitted} in {elapsed} s");
+    // Three requests wait for the deadline. Then the breaker is open, and only one a second asks the store.
+    took.sort_unstable();
+    assert!(took[20] < Duration::from_millis(50), "{took:?}");
+
+    signal(&store, "-CONT");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while get(&address).contains("x-tidegate-origin") {
+        assert!(Instant::now() < deadline, "the store is not asked again");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
