@@ -7,6 +7,8 @@ use core::fmt;
 use crate::algorithm::Standing;
 use crate::few::Few;
 use crate::{Millis, UnixMillis};
+#[cfg(feature = "std")]
+use crate::{Policy, Quota};
 
 /// Whether a request is allowed.
 ///
@@ -64,6 +66,8 @@ pub enum Origin {
     DenyCache,
     /// A limiter that replaces a store which does not answer.
     Fallback,
+    /// A limiter in front of the store.
+    Near,
     /// A part of the quota that the store lent in advance, without asking it again.
     Lease,
 }
@@ -80,6 +84,7 @@ impl Origin {
             Self::Store => "store",
             Self::DenyCache => "deny_cache",
             Self::Fallback => "fallback",
+            Self::Near => "near",
             Self::Lease => "lease",
         }
     }
@@ -291,6 +296,13 @@ impl Decision {
         self.status = if allowed { Status::Allowed } else { Status::Denied };
         self.retry_after = None;
         self
+    }
+
+    /// The same decision for another policy, whose counts are unknown.
+    #[cfg(feature = "std")]
+    pub(crate) fn without_counts(self, policy: &Policy) -> Self {
+        let unknown = |quota: &Quota| QuotaStatus::unknown(quota.rule().limit());
+        Self { quotas: policy.quotas().iter().map(unknown).collect(), binding: 0, ..self }
     }
 
     /// The same denial after some of its wait. The counts have changed since and are unknown.

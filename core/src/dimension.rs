@@ -38,6 +38,13 @@ impl Dimension {
         Self::of_scope(self.id.split(':').next().unwrap_or_default().into(), self.first, quotas)
     }
 
+    /// The same dimension with counts of its own.
+    #[cfg(feature = "std")]
+    pub(crate) fn with_suffix(&self, suffix: &str, quotas: &[Quota]) -> Self {
+        let scope = self.id.split(':').next().unwrap_or_default();
+        Self::of_scope([scope, suffix].concat(), self.first, quotas)
+    }
+
     fn of_scope(scope: String, first: usize, quotas: &[Quota]) -> Self {
         let mut id = scope;
         for (place, quota) in quotas.iter().enumerate() {

@@ -133,7 +133,7 @@ pub use limiter::{
     Load, MaybeSend, MaybeSync, Refund, Settle,
 };
 #[cfg(feature = "std")]
-pub use limiter::{DenyCache, Fallback};
+pub use limiter::{DenyCache, Fallback, Shadow, ShadowCounts, Sharded, Tiered};
 #[cfg(feature = "std")]
 pub use memory::MemoryLimiter;
 pub use platform::{ClientIpSource, Platform};

@@ -8,6 +8,12 @@ mod deny_cache;
 mod erased;
 #[cfg(feature = "std")]
 mod fallback;
+#[cfg(feature = "std")]
+mod shadow;
+#[cfg(feature = "std")]
+mod sharded;
+#[cfg(feature = "std")]
+mod tiered;
 
 pub use accuracy::{Accuracy, Drift, Floor, Load};
 pub use call::{ChargeId, Check, Idempotency, Refund, Settle};
@@ -17,6 +23,12 @@ pub use deny_cache::DenyCache;
 pub use erased::{BoxFuture, ErasedLimiter};
 #[cfg(feature = "std")]
 pub use fallback::Fallback;
+#[cfg(feature = "std")]
+pub use shadow::{Shadow, ShadowCounts};
+#[cfg(feature = "std")]
+pub use sharded::Sharded;
+#[cfg(feature = "std")]
+pub use tiered::Tiered;
 
 #[cfg(feature = "std")]
 pub(crate) use capabilities::slot_without_token;

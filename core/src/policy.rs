@@ -242,12 +242,23 @@ impl Policy {
         Ok(self)
     }
 
-    /// The same policy with a part of each limit and rate, rounded down. `None` if a limit of it would be zero.
+    /// The same policy with counts of its own, whose names have a suffix.
     #[cfg(feature = "std")]
-    pub(crate) fn share(&self, percent: u8) -> Option<Self> {
+    pub(crate) fn with_own_counts(&self, suffix: &str) -> Self {
+        let of = |dimension: &Dimension| dimension.with_suffix(suffix, &self.quotas[dimension.quotas()]);
+        Self {
+            dimensions: self.dimensions.iter().map(of).collect(),
+            id: [&self.id, suffix].concat().into(),
+            ..self.clone()
+        }
+    }
+
+    /// The same policy with `part / of` of each limit and rate, rounded down. `None` if a limit of it would be zero.
+    #[cfg(feature = "std")]
+    pub(crate) fn share(&self, part: u64, of: u64) -> Option<Self> {
         let mut quotas = Vec::with_capacity(self.quotas.len());
         for quota in &self.quotas {
-            quotas.push(quota.share(percent)?);
+            quotas.push(quota.share(part, of)?);
         }
         let of = |dimension: &Dimension| dimension.with(&quotas[dimension.quotas()]);
         let dimensions = self.dimensions.iter().map(of).collect();

@@ -283,12 +283,15 @@ impl Quota {
         Ok(Self { rule, ..self.clone() })
     }
 
-    /// The same quota with a part of its limit and rate, rounded down. `None` if its limit would be zero.
+    /// The same quota with `part / of` of its limit and rate, rounded down. `None` if its limit would be zero.
     #[cfg(feature = "std")]
-    pub(crate) fn share(&self, percent: u8) -> Option<Self> {
+    pub(crate) fn share(&self, part: u64, of: u64) -> Option<Self> {
+        // Limits are below 2^52, and `of` is at most 2^16.
+        let scaled =
+            |limit: u64| u64::try_from(u128::from(limit) * u128::from(part) / u128::from(of)).unwrap_or_default();
         let bucket = |bucket: &TokenBucket, build: fn(u64, u64, Millis) -> Result<Self, Error>| {
-            let capacity = bucket.capacity() * u64::from(percent) / 100;
-            let (refill, per) = (bucket.refill() * u64::from(percent), bucket.per().get() * 100);
+            let capacity = scaled(bucket.capacity());
+            let (refill, per) = (bucket.refill().checked_mul(part)?, bucket.per().get().checked_mul(of)?);
             let slowly = || build(capacity, 1, Millis::new(per.div_ceil(refill)));
             // If the products of the exact rate are too large, one unit in a longer time.
             build(capacity, refill, Millis::new(per)).or_else(|_| slowly()).ok()
@@ -297,7 +300,7 @@ impl Quota {
             Rule::TokenBucket(rule) => bucket(rule, Self::token_bucket)?.rule,
             Rule::LeakyBucket(rule) => bucket(rule.bucket(), Self::leaky_bucket)?.rule,
             Rule::Penalty(_) => return Some(self.clone()),
-            _ => return self.with_limit(self.rule.limit() * u64::from(percent) / 100).ok(),
+            _ => return self.with_limit(scaled(self.rule.limit())).ok(),
         };
         Some(Self { rule, ..self.clone() })
     }

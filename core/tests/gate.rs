@@ -79,7 +79,6 @@ fn outcome(gate: &Gate<'_>, request: &Request<'_>) -> String {
             None => "unlimited".into(),
         },
         Verdict::Refuse(refusal) => refusal.rejection().status_code().to_string(),
-        _ => unreachable!(),
     }
 }
 

@@ -30,6 +30,17 @@ impl Accuracy {
         }
     }
 
+    /// The same ceiling, without a least number of admissions.
+    #[cfg(feature = "std")]
+    pub(crate) const fn without_floor(self) -> Self {
+        let drift = match self {
+            Self::Exact => Drift::WITHIN_LIMIT,
+            Self::Approximate(drift) => drift,
+            Self::PerLocation => Drift::PER_LOCATION,
+        };
+        Self::Approximate(Drift { floor: Floor::NONE, ..drift })
+    }
+
     /// The most that one quota admits under a load.
     ///
     /// ```

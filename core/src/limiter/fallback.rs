@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::breaker::Breaker;
-use super::{Accuracy, Capabilities, Check, Drift, Floor, Limiter, Refund, Settle};
+use super::{Accuracy, Capabilities, Check, Drift, Limiter, Refund, Settle};
 use crate::{Decision, Error, ErrorKind, Keys, MemoryLimiter, Millis, Origin, Policy, UnixMillis};
 
 /// Decides in place of a store that does not answer. Each process then admits a share of every limit from its own memory, and
@@ -127,14 +127,14 @@ impl<L: Limiter> Fallback<L> {
 
     /// The part of a policy that is admitted without the store. `None` if it has none, or the outage is too long.
     fn share(&self, policy: &Policy, now: UnixMillis) -> Option<Policy> {
-        let share = if self.breaker.may_replace(now) { policy.share(self.percent) } else { None };
+        let share = if self.breaker.may_replace(now) { policy.share(u64::from(self.percent), 100) } else { None };
         self.is_used.fetch_or(share.is_some(), Ordering::Relaxed);
         share
     }
 
     /// The same part, if anything may have been charged by it.
     fn used_share(&self, policy: &Policy) -> Option<Policy> {
-        if self.is_used.load(Ordering::Relaxed) { policy.share(self.percent) } else { None }
+        if self.is_used.load(Ordering::Relaxed) { policy.share(u64::from(self.percent), 100) } else { None }
     }
 }
 
@@ -210,11 +210,9 @@ impl Accuracy {
     /// ```
     #[must_use]
     pub fn with_fallback(self, percent: u8) -> Self {
-        let drift = match self {
-            Self::Exact => Drift::WITHIN_LIMIT,
-            Self::Approximate(drift) => drift,
-            Self::PerLocation => Drift::PER_LOCATION,
-        };
-        Self::Approximate(Drift { floor: Floor::NONE, fallback_percent: percent, ..drift })
+        match self.without_floor() {
+            Self::Approximate(drift) => Self::Approximate(Drift { fallback_percent: percent, ..drift }),
+            other => other,
+        }
     }
 }

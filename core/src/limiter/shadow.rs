@@ -1,0 +1,121 @@
+//! A proposed limit on the traffic of the current one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Capabilities, Check, Limiter, Refund, Settle};
+use crate::{Decision, Error, Keys, Policy};
+
+/// Tries a proposed limit on the traffic of the current one, and counts the differences. Only the current limit decides.
+///
+/// A check by a policy of the proposal's name is made again by the proposal, on counts of its own. So each such check takes
+/// two calls to the store, one after the other. A failure of the second is counted, and not returned.
+///
+/// ```
+/// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Shadow, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// # pollster::block_on(async {
+/// let of = |limit| Policy::new("api", [Quota::fixed_window(limit, Millis::from_secs(60))?]);
+/// let (current, limiter) = (of(10)?, Shadow::new(MemoryLimiter::new(), of(7)?));
+/// let (key, now) = (Key::new("ip:192.0.2.1"), UnixMillis::new(0));
+/// for _ in 0..12 {
+///     limiter.check(Check::new(&current, &key, now)).await?;
+/// }
+/// let counts = limiter.counts();
+/// assert_eq!((counts.both_admit, counts.only_proposal_denies, counts.both_deny), (7, 3, 2));
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Shadow<L> {
+    limiter: L,
+    /// By the name of the current policy, with counts of its own.
+    proposal: Policy,
+    name: Box<str>,
+    counts: [AtomicU64; 5],
+}
+
+/// How often a proposal would have decided differently; see [`Shadow`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShadowCounts {
+    /// Checks that both admit.
+    pub both_admit: u64,
+    /// Checks that both deny.
+    pub both_deny: u64,
+    /// Checks that the proposal would newly deny.
+    pub only_proposal_denies: u64,
+    /// Checks that the proposal would newly admit.
+    pub only_current_denies: u64,
+    /// Checks of the proposal that failed.
+    pub failed: u64,
+}
+
+impl<L: Limiter> Shadow<L> {
+    /// A limiter that tries `proposal` on checks by a policy of the same name.
+    pub fn new(limiter: L, proposal: Policy) -> Self {
+        let name = proposal.name().into();
+        Self { limiter, proposal: proposal.with_own_counts("~"), name, counts: Default::default() }
+    }
+
+    /// The differences so far.
+    pub fn counts(&self) -> ShadowCounts {
+        let [both_admit, both_deny, only_proposal_denies, only_current_denies, failed] =
+            self.counts.each_ref().map(|count| count.load(Ordering::Relaxed));
+        ShadowCounts { both_admit, both_deny, only_proposal_denies, only_current_denies, failed }
+    }
+
+    fn proposal(&self, policy: &Policy) -> Option<&Policy> {
+        (*policy.name() == *self.name).then_some(&self.proposal)
+    }
+}
+
+impl<L: Limiter> Limiter for Shadow<L> {
+    fn capabilities(&self) -> Capabilities {
+        self.limiter.capabilities()
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        let decision = self.limiter.check(check).await?;
+        if let Some(policy) = self.proposal(check.policy) {
+            let proposed = self.limiter.check(Check { policy, ..check }).await;
+            let place = match (decision.is_allowed(), proposed.map(|proposed| proposed.is_allowed())) {
+                (true, Ok(true)) => 0,
+                (false, Ok(false)) => 1,
+                (true, Ok(false)) => 2,
+                (false, Ok(true)) => 3,
+                (_, Err(_)) => 4,
+            };
+            self.counts[place].fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(decision)
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.limiter.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        let refunded = self.limiter.refund(refund).await;
+        if let Some(policy) = self.proposal(refund.policy) {
+            self.limiter.refund(Refund { policy, ..refund }).await.ok();
+        }
+        refunded
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        let settled = self.limiter.settle(settle).await;
+        if let Some(policy) = self.proposal(settle.policy) {
+            self.limiter.settle(Settle { policy, ..settle }).await.ok();
+        }
+        settled
+    }
+
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        let reset = self.limiter.reset(policy, keys).await;
+        if let Some(policy) = self.proposal(policy) {
+            self.limiter.reset(policy, keys).await.ok();
+        }
+        reset
+    }
+}

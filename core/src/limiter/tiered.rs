@@ -1,0 +1,113 @@
+//! A cheap limiter in front of a strict one.
+
+use super::{Capabilities, Check, Limiter, Refund, Settle};
+use crate::{Decision, Error, Keys, Origin, Policy};
+
+/// Asks a cheap limiter first, such as the one of a location, and the strict one only about what that admits. So a flood does
+/// not reach the store: a request that the first limiter denies costs the second nothing.
+///
+/// The first limiter counts by a policy of its own, with one dimension. Choose its limit above that of the second: what it
+/// denies, the second may have admitted. A denial by the first has the [origin](Decision::origin) [`Origin::Near`], and no
+/// counts of the second. If the store of the first fails, the second decides alone.
+///
+/// Checks with an idempotency token go to the second only, because a retry must get the first answer. So do refunds and
+/// settlements.
+///
+/// ```
+/// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Origin, Policy, Quota, Tiered, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// # pollster::block_on(async {
+/// # let (location, store) = (MemoryLimiter::new(), MemoryLimiter::new());
+/// let flood = Policy::new("flood", [Quota::fixed_window(20, Millis::from_secs(10))?])?;
+/// let limiter = Tiered::new(location, flood, store)?;
+/// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(60))?])?;
+/// let (key, now) = (Key::new("ip:192.0.2.1"), UnixMillis::new(0));
+/// let mut last = None;
+/// for _ in 0..30 {
+///     last = Some(limiter.check(Check::new(&policy, &key, now)).await?.origin());
+/// }
+/// assert_eq!(last, Some(Origin::Near));
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Tiered<N, F> {
+    near: N,
+    policy: Policy,
+    far: F,
+}
+
+impl<N: Limiter, F: Limiter> Tiered<N, F> {
+    /// A limiter that asks `near` by `policy`, and then `far` by the policy of each check.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if `near` lacks a feature that the policy needs, and
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the policy has several dimensions or a concurrency limit.
+    pub fn new(near: N, policy: Policy, far: F) -> Result<Self, Error> {
+        near.capabilities().supports_policy(&policy)?;
+        if policy.dimensions().len() > 1 || policy.has_slots() {
+            return Err(Error::invalid("policy: write one dimension and no concurrency limit for the first tier"));
+        }
+        Ok(Self { near, policy, far })
+    }
+
+    /// The denial of the first limiter.
+    fn denied(&self, check: &Check<'_>, decided: Result<Decision, Error>) -> Result<Option<Decision>, Error> {
+        match decided {
+            Ok(decision) if decision.is_allowed() => Ok(None),
+            Ok(decision) => Ok(Some(decision.without_counts(check.policy).with_origin(Origin::Near))),
+            Err(error) if error.kind().is_store_failure() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn near_check<'a>(&'a self, check: &Check<'a>) -> Result<Check<'a>, Error> {
+        let cost = if self.near.capabilities().costs { check.cost } else { 1 };
+        Ok(Check::new(&self.policy, check.keys.sole(&self.policy)?, check.now).cost(cost))
+    }
+}
+
+impl<N: Limiter, F: Limiter> Limiter for Tiered<N, F> {
+    /// Those of the second limiter. The first may deny early, so there is no least number of admissions.
+    fn capabilities(&self) -> Capabilities {
+        let can = self.far.capabilities();
+        can.accuracy(can.accuracy.without_floor())
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        if check.idempotency.is_none() {
+            let decided = self.near.check(self.near_check(&check)?).await;
+            if let Some(denial) = self.denied(&check, decided)? {
+                return Ok(denial);
+            }
+        }
+        self.far.check(check).await
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        if check.idempotency.is_none() && self.near.capabilities().peek {
+            let peeked = self.near.peek(self.near_check(&check)?).await;
+            if let Some(denial) = self.denied(&check, peeked)? {
+                return Ok(denial);
+            }
+        }
+        self.far.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.far.refund(refund).await
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        self.far.settle(settle).await
+    }
+
+    /// Resets both, if the first can.
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        if self.near.capabilities().reset {
+            self.near.reset(&self.policy, keys).await?;
+        }
+        self.far.reset(policy, keys).await
+    }
+}

@@ -1,0 +1,193 @@
+//! Limiters around limiters: tiered, shadow and sharded. The fallback and the deny cache have tests of their own.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pollster::block_on;
+use proptest::prelude::*;
+use tidegate_core::{
+    Accuracy, Capabilities, Check, Decision, Error, ErrorKind, Key, Keys, Limiter, Load, MemoryLimiter, Millis, Origin,
+    Policy, Quota, Refund, Settle, Shadow, Sharded, Tiered, UnixMillis,
+};
+
+fn at(ms: u64) -> UnixMillis {
+    UnixMillis::new(1_800_000_000_000 + ms)
+}
+
+fn policy(name: &str, limit: u64) -> Policy {
+    Policy::new(name, [Quota::fixed_window(limit, Millis::from_secs(60)).unwrap()]).unwrap()
+}
+
+/// A limiter that counts its calls, or fails each of them.
+#[derive(Default)]
+struct Counted {
+    memory: MemoryLimiter,
+    calls: AtomicU32,
+    fails: Option<ErrorKind>,
+}
+
+impl Limiter for Counted {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::EXACT
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        match self.fails {
+            Some(kind) => Err(Error::new(kind, "on demand")),
+            None => self.memory.check(check).await,
+        }
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.memory.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.memory.refund(refund).await
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        self.memory.settle(settle).await
+    }
+
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.memory.reset(policy, keys).await
+    }
+}
+
+#[test]
+fn a_request_that_the_first_tier_denies_costs_the_second_nothing() {
+    let far = Arc::new(Counted::default());
+    let limiter = Tiered::new(MemoryLimiter::new(), policy("flood", 20), Arc::clone(&far)).unwrap();
+    let (strict, key) = (policy("api", 5), Key::new("ip:192.0.2.1"));
+    let decisions: Vec<Decision> =
+        (0..100).map(|_| block_on(limiter.check(Check::new(&strict, &key, at(0)))).unwrap()).collect();
+    assert_eq!(decisions.iter().filter(|decision| decision.is_allowed()).count(), 5);
+    assert_eq!(far.calls.load(Ordering::Relaxed), 20);
+    let last = decisions.last().unwrap();
+    assert_eq!((last.origin(), last.retry_after()), (Origin::Near, Some(Millis::from_secs(60))));
+    // The quotas are those of the policy that was asked for.
+    assert_eq!((last.quotas().len(), last.binding().limit(), last.binding().remaining()), (1, 5, None));
+    block_on(limiter.reset(&strict, Keys::from(&key))).unwrap();
+    assert!(block_on(limiter.check(Check::new(&strict, &key, at(0)))).unwrap().is_allowed());
+}
+
+#[test]
+fn a_retry_with_a_token_gets_its_first_answer_whatever_the_first_tier_says() {
+    let limiter = Tiered::new(MemoryLimiter::new(), policy("flood", 1), MemoryLimiter::new()).unwrap();
+    let (strict, key) = (policy("api", 5), Key::new("ip:192.0.2.1"));
+    let check = Check::new(&strict, &key, at(0));
+    for _ in 0..3 {
+        let _ = block_on(limiter.check(check)).unwrap();
+    }
+    let retried = check.idempotent("one", Millis::from_secs(60));
+    assert!(block_on(limiter.check(retried)).unwrap().is_allowed());
+    assert!(block_on(limiter.check(retried)).unwrap().is_replay());
+    assert!(block_on(limiter.settle(Settle::new(&strict, &key, "one", 0, at(0)))).unwrap().is_allowed());
+}
+
+#[test]
+fn only_a_store_failure_of_the_first_tier_is_ignored() {
+    for kind in ErrorKind::ALL {
+        let near = Counted { fails: Some(kind), ..Counted::default() };
+        let limiter = Tiered::new(near, policy("flood", 20), MemoryLimiter::new()).unwrap();
+        let (strict, key) = (policy("api", 5), Key::new("ip:192.0.2.1"));
+        let decided = block_on(limiter.check(Check::new(&strict, &key, at(0))));
+        assert_eq!(
+            decided.map(|decision| decision.is_allowed()).map_err(|error| error.kind()),
+            match kind {
+                kind if kind.is_store_failure() => Ok(true),
+                kind => Err(kind),
+            }
+        );
+    }
+}
+
+#[test]
+fn a_shadow_settles_and_refunds_both() {
+    let limiter = Shadow::new(MemoryLimiter::new(), policy("api", 10));
+    let (current, key, hour) = (policy("api", 100), Key::new("ip:192.0.2.1"), Millis::from_secs(3_600));
+    let check =
+        |cost, token| block_on(limiter.check(Check::new(&current, &key, at(0)).cost(cost).idempotent(token, hour)));
+    assert!(check(10, "a").unwrap().is_allowed());
+    assert!(block_on(limiter.settle(Settle::new(&current, &key, "a", 0, at(0)))).unwrap().is_allowed());
+    assert!(check(10, "b").unwrap().is_allowed());
+    assert_eq!(limiter.counts().both_admit, 2);
+    block_on(limiter.refund(Refund::new(&current, &key, 10, at(0), at(0)))).unwrap();
+    assert!(check(10, "c").unwrap().is_allowed());
+    assert_eq!((limiter.counts().both_admit, limiter.counts().only_proposal_denies), (3, 0));
+    block_on(limiter.reset(&current, Keys::from(&key))).unwrap();
+    assert!(check(10, "d").unwrap().is_allowed());
+    assert_eq!(limiter.counts().both_admit, 4);
+}
+
+#[test]
+fn what_a_sharded_limiter_cannot_do_is_an_error() {
+    let limiter = Sharded::new(MemoryLimiter::new(), NonZero::new(8).unwrap());
+    let (low, high, key) = (policy("api", 7), policy("api", 8), Key::new("everyone"));
+    let check = |policy| block_on(limiter.check(Check::new(policy, &key, at(0)))).map(|decision| decision.is_allowed());
+    assert_eq!(check(&low).unwrap_err().kind(), ErrorKind::Invalid);
+    for _ in 0..8 {
+        assert!(check(&high).unwrap());
+    }
+    assert!(!check(&high).unwrap());
+    block_on(limiter.reset(&high, Keys::from(&key))).unwrap();
+    assert!(check(&high).unwrap());
+    let peeked = block_on(limiter.peek(Check::new(&high, &key, at(0))));
+    assert_eq!(peeked.unwrap_err().kind(), ErrorKind::Unsupported);
+}
+
+proptest! {
+    /// A shadow never changes a decision.
+    #[test]
+    fn a_shadow_decides_as_the_limiter_without_it(
+        current in 1_u64..20,
+        proposed in 1_u64..20,
+        steps in prop::collection::vec((0_u64..90_000, 0_u64..3, 1_u64..4), 1..60),
+    ) {
+        let (plain, shadow) = (MemoryLimiter::new(), Shadow::new(MemoryLimiter::new(), policy("api", proposed)));
+        let (policy, mut ms) = (policy("api", current), 0);
+        for (pause, key, cost) in steps {
+            ms += pause;
+            let key = Key::new(format!("user:{key}"));
+            let check = Check::new(&policy, &key, at(ms)).cost(cost);
+            prop_assert_eq!(block_on(plain.check(check)).unwrap(), block_on(shadow.check(check)).unwrap());
+        }
+    }
+
+    /// Processes that spread one key over rows stay within the limit, and reach its floor.
+    #[test]
+    fn a_sharded_key_stays_within_its_bounds(
+        limit in 16_u64..200,
+        rows in 1_u16..6,
+        processes in 1_usize..4,
+        order in prop::collection::vec(0_usize..4, 300..400),
+        bucket in any::<bool>(),
+        pauses in prop::collection::vec(0_u64..40, 300..400),
+    ) {
+        let store = Arc::new(MemoryLimiter::new());
+        let sharded: Vec<_> =
+            (0..processes).map(|_| Sharded::new(Arc::clone(&store), NonZero::new(rows).unwrap())).collect();
+        let minute = Millis::from_secs(60);
+        let of = |limit| if bucket { Quota::token_bucket(limit, limit, minute) } else { Quota::fixed_window(limit, minute) };
+        let policy = Policy::new("all", [of(limit).unwrap()]).unwrap();
+        let accuracy = sharded[0].capabilities().accuracy;
+        let load = |limit| Load { limit, in_flight: 1, locations: processes as u64 };
+        let least = of(accuracy.floor(load(limit)).max(1)).map(|quota| Policy::new("least", [quota]).unwrap()).unwrap();
+        prop_assert!(matches!(accuracy, Accuracy::Approximate(_)));
+        let (key, mut ms, mut admitted, mut by_the_least) = (Key::new("everyone"), 0, 0, 0);
+        let reference = MemoryLimiter::new();
+        for (process, pause) in order.iter().zip(&pauses) {
+            ms += pause;
+            admitted += u64::from(block_on(sharded[process % processes].check(Check::new(&policy, &key, at(ms)))).unwrap().is_allowed());
+            by_the_least += u64::from(block_on(reference.check(Check::new(&least, &key, at(ms)))).unwrap().is_allowed());
+            let most = policy.quotas()[0].rule().maximum(at(0), at(ms));
+            prop_assert!(admitted <= accuracy.ceiling(load(most)), "{admitted} of {most}");
+            let floor = if accuracy.floor(load(limit)) == 0 { 0 } else { by_the_least };
+            prop_assert!(admitted >= floor, "{admitted}, but the floor is {floor} ({accuracy})");
+        }
+    }
+}
