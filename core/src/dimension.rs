@@ -164,6 +164,17 @@ impl OwnKeys {
         Ok(Self::Many(keys.into()))
     }
 
+    /// The key that a quota of the policy counts by.
+    pub(crate) fn of_quota(&self, policy: &Policy, quota: &Quota) -> Option<&Key> {
+        match self {
+            Self::One(key) => Some(key),
+            Self::Many(_) => {
+                let dimension = policy.dimensions().iter().find(|dimension| dimension.name() == quota.dimension());
+                self.as_keys().of(dimension?).ok()
+            }
+        }
+    }
+
     pub(crate) const fn as_keys(&self) -> Keys<'_> {
         Keys(match self {
             Self::One(key) => Given::Sole(key),

@@ -30,6 +30,7 @@
 //! Nothing that a client sends lets a request pass undecided. Only a [failure of the store](crate::ErrorKind::is_store_failure)
 //! can, if the rule says [`on_failure = "open"`](OnFailure::Open).
 
+mod event;
 mod explain;
 mod file;
 mod lists;
@@ -39,13 +40,16 @@ mod pending;
 mod request;
 mod rules;
 mod sender;
+mod tally;
 mod verdict;
 
+pub use event::{Event, EventSink, Events, Outcome};
 pub use explain::{Explanation, Listed};
 pub use file::OnFailure;
 pub use pending::{Hold, Pending, Prepared};
 pub use request::{Headers, Request};
 pub use rules::{Rule, Rules};
+pub use tally::{Tallied, Tally, TopKey};
 pub use verdict::{Pass, Reason, Refusal, Verdict};
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -65,6 +69,7 @@ pub struct Gate<'s> {
     client_ip: ClientIpSource,
     settle_within: Millis,
     body_format: BodyFormat,
+    events: Option<Events>,
 }
 
 impl<'s> Gate<'s> {
@@ -95,7 +100,7 @@ impl<'s> Gate<'s> {
         }
         let settle_within = Self::DEFAULT_SETTLE_WITHIN;
         let body_format = BodyFormat::default();
-        let gate = Self { rules: RwLock::default(), stores, client_ip, settle_within, body_format };
+        let gate = Self { rules: RwLock::default(), stores, client_ip, settle_within, body_format, events: None };
         gate.reload(rules)?;
         Ok(gate)
     }
@@ -128,6 +133,13 @@ impl<'s> Gate<'s> {
     #[must_use]
     pub const fn body_format(mut self, format: BodyFormat) -> Self {
         self.body_format = format;
+        self
+    }
+
+    /// Sets where events are sent. By default, there are none.
+    #[must_use]
+    pub fn events(mut self, events: Events) -> Self {
+        self.events = Some(events);
         self
     }
 
@@ -198,6 +210,9 @@ impl<'s> Gate<'s> {
         let Some(rule) = rules.find(request) else { return Prepared::Decided(Verdict::Pass(Pass::unlimited())) };
         let sender = Sender::of(request, &rules, &self.client_ip);
         if sender.is_on(rules.denied()) {
+            if let Some(events) = &self.events {
+                events.refused(request.now(), rule.name(), Outcome::Listed, None);
+            }
             return Prepared::Decided(Verdict::Refuse(Refusal::forbidden()));
         }
         let policy = rule.policy(sender.tier()).filter(|_| !sender.is_on(rules.allowed()));
@@ -205,9 +220,15 @@ impl<'s> Gate<'s> {
         let found = self.store(rule).and_then(|store| Ok((store, sender.keys(policy, request.keys)?)));
         let (store, keys) = match found {
             Ok(found) => found,
-            Err(error) => return Prepared::Decided(Verdict::failed(rule.on_failure, error)),
+            Err(error) => {
+                if let Some(events) = &self.events {
+                    events.refused(request.now(), rule.name(), Outcome::FailedClosed, Some(error.kind()));
+                }
+                return Prepared::Decided(Verdict::failed(rule.on_failure, error));
+            }
         };
         Prepared::Pending(Pending {
+            rule: rule.shared_name(),
             hold: Hold { store, policy: Arc::clone(policy), keys, token: request.token.map(Into::into) },
             cost: request.cost.unwrap_or(rule.cost),
             on_failure: rule.on_failure,
@@ -218,15 +239,20 @@ impl<'s> Gate<'s> {
 
     /// Asks the store for the decision on a request.
     pub async fn decide(&self, pending: &Pending) -> Verdict {
-        let Pending { hold: Hold { store, policy, keys, token }, cost, on_failure, settle_within, now } = pending;
+        let Pending { hold: Hold { store, policy, keys, token }, cost, on_failure, settle_within, now, .. } = pending;
         let mut check = Check::new(policy, keys.as_keys(), *now).cost(*cost);
         if let Some(token) = token {
             check = check.idempotent(token, *settle_within);
         }
-        match self.stores[*store].1.erased_check(check).await {
+        let started = self.events.as_ref().and_then(Events::started);
+        let verdict = match self.stores[*store].1.erased_check(check).await {
             Ok(decision) => verdict::decided(policy, decision, pending.hold(), self.body_format),
             Err(error) => Verdict::failed(*on_failure, error),
+        };
+        if let Some(events) = &self.events {
+            events.decided(pending, &verdict, started);
         }
+        verdict
     }
 
     /// Corrects what a request was charged to its actual cost; see [`Settle`].

@@ -3,10 +3,12 @@
 #![cfg(feature = "toml")]
 
 use std::net::IpAddr;
+use std::num::NonZero;
+use std::sync::{Arc, Mutex};
 
 use pollster::block_on;
 use proptest::prelude::*;
-use tidegate_core::gate::{Gate, Reason, Request, Rules, Verdict};
+use tidegate_core::gate::{Event, EventSink as _, Events, Gate, OnFailure, Reason, Request, Rules, Tally, Verdict};
 use tidegate_core::{ClientIpSource, Error, ErrorKind, Key, MemoryLimiter, Platform, ResponseFields, UnixMillis};
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -276,6 +278,60 @@ fn a_policy_placed_by_key_is_stored_beside_the_others_of_that_key() {
             assert_eq!((alone.place(), &alone.rows()[0]), (stored.place(), &stored.rows()[place]));
         }
     }
+}
+
+#[test]
+fn each_decision_is_one_event_without_personal_data() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let (telling, tally) = (Arc::clone(&lines), Tally::new(10));
+    let counted = tally.clone();
+    let events = Events::new(move |event: &Event<'_>| {
+        counted.event(event);
+        telling.lock().unwrap().push(event.to_json());
+    });
+    let gate = gate().events(events.key_secret([7; 16]).timer(|| 5));
+    let post = || request("POST", "/login").subject("alice");
+    for request in
+        [post(), post(), post(), request("GET", "/health"), request("GET", "/").peer("203.0.113.7".parse().ok())]
+    {
+        outcome(&gate, &request);
+    }
+    let lines = lines.lock().unwrap().clone();
+    let at = r#"{"at_ms":1800000000000,"rule":"#;
+    let expected = [
+        r#""login","policy":"login+site","outcome":"allowed","quota":"login","key":"KEY","limit":2,"remaining":1,"latency_us":0,"origin":"store"}"#,
+        r#""login","policy":"login+site","outcome":"allowed","quota":"login","key":"KEY","limit":2,"remaining":0,"latency_us":0,"origin":"store"}"#,
+        r#""login","policy":"login+site","outcome":"denied","quota":"login","key":"KEY","limit":2,"remaining":0,"latency_us":0,"origin":"store"}"#,
+        r#""site","outcome":"listed"}"#,
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:?}");
+    let hash = lines[0].split(r#""key":""#).nth(1).unwrap().split('"').next().unwrap();
+    for (line, expected) in lines.iter().zip(expected) {
+        assert_eq!(*line, format!("{at}{}", expected.replace("KEY", hash)));
+    }
+    let counts = tally.read();
+    assert_eq!((counts.allowed, counts.near_limit, counts.denied, counts.listed, counts.failed), (2, 1, 1, 1, 0));
+    assert_eq!(format!("{:016x}", counts.top[0].key), hash);
+}
+
+#[test]
+fn allowed_requests_are_sampled_and_failures_are_all_told() {
+    let of = |limiter: Box<dyn tidegate_core::ErasedLimiter>, tally: &Tally| {
+        let policy = tidegate_core::Quota::fixed_window(100, tidegate_core::Millis::from_secs(60)).unwrap();
+        let rules = Rules::all(tidegate_core::Policy::new("api", [policy]).unwrap(), OnFailure::Open);
+        let gate = Gate::new(rules, limiter, ClientIpSource::new(Platform::Direct)).unwrap();
+        gate.events(Events::new(tally.clone()).sample_allowed(NonZero::new(10).unwrap()))
+    };
+    let (up, down, tally) = (Box::new(MemoryLimiter::new()), Box::new(Failing(ErrorKind::Timeout)), Tally::new(10));
+    let (up, down) = (of(up, &tally), of(down, &tally));
+    for _ in 0..120 {
+        outcome(&up, &request("GET", "/"));
+    }
+    for _ in 0..7 {
+        outcome(&down, &request("GET", "/"));
+    }
+    let counts = tally.read();
+    assert_eq!((counts.allowed, counts.denied, counts.failed), (100, 20, 7));
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub enum Prepared {
 /// A request that a store has to [decide](super::Gate::decide) on.
 #[derive(Debug)]
 pub struct Pending {
+    pub(super) rule: Arc<str>,
     pub(super) hold: Hold,
     pub(super) cost: u64,
     pub(super) on_failure: OnFailure,
@@ -26,6 +27,12 @@ pub struct Pending {
 }
 
 impl Pending {
+    /// The name of the rule.
+    #[must_use]
+    pub fn rule(&self) -> &str {
+        &self.rule
+    }
+
     /// The policy, whose quotas are those of all limits that apply.
     #[must_use]
     pub fn policy(&self) -> &Policy {

@@ -67,7 +67,7 @@ pub struct Rules {
 /// A rule of a file.
 #[derive(Debug)]
 pub struct Rule {
-    name: Box<str>,
+    name: Arc<str>,
     pub(super) pattern: Pattern,
     pub(super) cost: u64,
     store: Option<Box<str>>,
@@ -79,8 +79,12 @@ pub struct Rule {
 impl Rule {
     /// The name, or `rules[` its place `]`.
     #[must_use]
-    pub const fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(super) fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
     }
 
     /// The name of the store that counts. `None` for the gate's first store.
