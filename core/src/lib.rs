@@ -63,8 +63,22 @@
 //!
 //! [`Capabilities`] states what a [`Limiter`] supports. Its [`Accuracy`] is exact, approximate with a formula for the
 //! maximum that is admitted, or per location. [`MemoryLimiter`] is exact within one process. The module [`store`] has the
-//! traits for a new adapter. [`DenyCache`] answers repeated denials without asking the store. `Box<dyn ErasedLimiter>`
-//! holds a limiter that is selected at run time: see [`ErasedLimiter`].
+//! traits for a new adapter. `Box<dyn ErasedLimiter>` holds a limiter that is selected at run time: see [`ErasedLimiter`].
+//!
+//! # Limiters around limiters
+//!
+//! | Limiter | What it adds |
+//! |-|-|
+//! | [`DenyCache`] | answers repeated denials without asking the store |
+//! | [`Fallback`] | replaces a store that does not answer, within a stated bound |
+//! | [`Tiered`] | asks a cheap limiter first, so that a flood does not reach the store |
+//! | [`Sharded`] | spreads a hot key over several rows |
+//! | [`Shadow`] | tries a proposed limit, and counts what it would change |
+//!
+//! # From a request to its response
+//!
+//! With the feature `gate`, a rules file says which limits apply to which requests. A [`gate::Gate`] matches a request, finds
+//! its sender's keys, decides once, and returns what to send.
 //!
 //! # Keys
 //!
