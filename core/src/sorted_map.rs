@@ -53,6 +53,19 @@ impl<T> SortedMap<T> {
         self.place(key).ok().map(|place| &mut self.0[place].1)
     }
 
+    /// The value of a key, which is the default at first.
+    #[cfg(feature = "gate")]
+    pub fn get_or_default(&mut self, key: &str) -> &mut T
+    where
+        T: Default,
+    {
+        let place = self.place(key).unwrap_or_else(|place| {
+            self.0.insert(place, Box::new((key.to_owned(), T::default())));
+            place
+        });
+        &mut self.0[place].1
+    }
+
     /// Stores a value and returns the one that it replaces.
     pub fn insert(&mut self, key: &str, value: T) -> Option<T> {
         match self.place(key) {

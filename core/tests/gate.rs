@@ -198,13 +198,19 @@ fn errors_name_the_file_the_line_the_value_and_the_fix() {
             r#"4:3: "b" is not a limit; write one of ["a"]"#,
         ),
         ("[[rules]]\npath = 'api'", r#"2:8: "api": is not a path; begin it with a slash, as in /api/*"#),
-        ("[[rules]]\nmethods = ['get']", r#"2:11: "get": is not a method; write one in upper case, such as POST"#),
+        ("[[rules]]\nmethods = ['get']", r#"2:12: "get": is not a method; write one in upper case, such as POST"#),
         ("[[rules]]\nhost = 'a:80x'", ""),
         ("[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 0, window_ms = 1 }]", "limit: 0 is out of range"),
         ("[limits.a]\nquotas = []", "1:1: quotas: 0 is out of range; write 1 to 8 quotas"),
-        ("[[rules]]\n[[rules]]\ncolour = 'red'", "3:1: unknown field `colour`"),
+        ("[[rules]]\n[[rules]]\ncolour = 'red'", "3:10: unknown field `colour`; write one of name, host"),
         ("[[rules]]\nname = 'x'\n[[rules]]\nname = 'x'", r#"4:8: "x" is the name of rules[0] too; write another"#),
         ("[lists]\ndeny = ['10.0.0.1', 'ip:10.0.0.1']", r#"2:21: "ip:10.0.0.1" is neither a network nor a key"#),
+        ("[lists]\nallow = ['10.0.0.0/33']", r#"2:10: "10.0.0.0/33" is neither a network nor a key"#),
+        ("[[rules]]\ncost = '5'", "2:8: expected a whole number, found a text"),
+        ("[[rules]]\nlimits = 5", "2:10: expected a list, found a number"),
+        ("[limits.a]\nquotas = [{ algorithm = 'gcra' }]", r#"2:25: "gcra" is not an algorithm; write fixed_window"#),
+        ("[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 1 }]", "2:11: missing field `window_ms`"),
+        ("[[rules]]\ncost = -1", "-1 is negative; write a whole number from 0"),
         ("[api_keys]\nheader = 'x-api-key'\ntiers = { secret = 'pro' }", "3:20: this is not the hash of an API key"),
         ("[limits.a]\nquotas = [QUOTA]\ntiers.pro = {}", "3:13: write either quotas or unlimited = true"),
         ("rules = [", "1:10: "),
@@ -367,6 +373,29 @@ impl tidegate_core::Limiter for Failing {
 }
 
 proptest! {
+    /// A list has the addresses of its networks, however they overlap, and no others.
+    #[test]
+    fn a_list_has_what_its_networks_have(
+        networks in prop::collection::vec((any::<[u8; 2]>(), 8_u32..=32), 0..12),
+        asked in prop::collection::vec(any::<[u8; 2]>(), 1..20),
+    ) {
+        let address = |[third, fourth]: [u8; 2]| std::net::Ipv4Addr::new(10, 0, third % 4, fourth);
+        let texts: Vec<String> =
+            networks.iter().map(|(bytes, bits)| format!("\"{}/{bits}\"", address(*bytes))).collect();
+        let text = format!("lists.deny = [{}]\n[[rules]]\n", texts.join(", "));
+        let source = ClientIpSource::new(Platform::Direct);
+        let gate = Gate::new(parse(&text).unwrap(), MemoryLimiter::new(), source).unwrap();
+        for bytes in asked {
+            let asked = address(bytes);
+            let is_in = |(bytes, bits): &([u8; 2], u32)| {
+                let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+                address(*bytes).to_bits() & mask == asked.to_bits() & mask
+            };
+            let expected = if networks.iter().any(is_in) { "403" } else { "unlimited" };
+            prop_assert_eq!(outcome(&gate, &request("GET", "/").peer(Some(asked.into()))), expected, "{}", asked);
+        }
+    }
+
     /// The tree finds what a search of all rules in their order of precedence finds.
     #[test]
     fn the_tree_finds_the_most_specific_rule(

@@ -1,99 +1,25 @@
 //! The rules file: its fields, and the positions of its errors.
 
+mod node;
 mod position;
+mod quota;
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt;
-use std::marker::PhantomData;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
-
+pub(super) use self::node::Item;
+use self::node::Node;
 pub(super) use self::position::Step;
 use self::position::locate;
-use super::matcher::{Host, Path};
+pub(super) use self::quota::quotas;
+use super::matcher::{Host, Path, Pattern};
 use super::path::{encoded, normal, segments};
-use crate::{Error, Quota};
+use crate::Error;
 
 /// The most segments of a rule's path.
 const SEGMENTS_MAX: usize = 32;
 
-#[derive(serde::Deserialize)]
-#[serde(rename = "rules file", deny_unknown_fields)]
-pub(super) struct File {
-    #[serde(default, rename = "$schema")]
-    _schema: Option<String>,
-    #[serde(default)]
-    pub(super) api_keys: ApiKeys,
-    #[serde(default)]
-    pub(super) lists: Lists,
-    #[serde(default, deserialize_with = "unique")]
-    pub(super) limits: BTreeMap<String, Limit>,
-    #[serde(default)]
-    pub(super) rules: Vec<Rule>,
-}
-
-/// Where API keys are, and which are valid.
-#[derive(Default, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ApiKeys {
-    pub(super) header: Option<Name>,
-    /// The tier of each key, by [`Key::api_key`](crate::Key::api_key) without `key:`.
-    #[serde(default, deserialize_with = "unique")]
-    pub(super) tiers: BTreeMap<String, String>,
-}
-
-#[derive(Default, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Lists {
-    #[serde(default)]
-    pub(super) allow: Vec<String>,
-    #[serde(default)]
-    pub(super) deny: Vec<String>,
-}
-
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Limit {
-    pub(super) quotas: Vec<Quota>,
-    #[serde(default)]
-    pub(super) charge_denied: bool,
-    pub(super) group_by: Option<String>,
-    #[serde(default, deserialize_with = "unique")]
-    pub(super) tiers: BTreeMap<String, Tier>,
-}
-
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Tier {
-    pub(super) quotas: Option<Vec<Quota>>,
-    #[serde(default)]
-    pub(super) unlimited: bool,
-}
-
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Rule {
-    pub(super) name: Option<String>,
-    #[serde(default)]
-    pub(super) host: Host,
-    #[serde(default)]
-    pub(super) path: Path,
-    #[serde(default)]
-    pub(super) methods: Vec<Method>,
-    #[serde(default)]
-    pub(super) headers: Vec<Name>,
-    #[serde(default)]
-    pub(super) limits: Vec<String>,
-    pub(super) cost: Option<u64>,
-    pub(super) store: Option<String>,
-    #[serde(default)]
-    pub(super) on_failure: OnFailure,
-}
-
 /// What to do with a request if the store fails.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnFailure {
     /// Admit it without counting it.
     Open,
@@ -109,8 +35,14 @@ pub(super) struct Source<'a> {
     pub(super) text: &'a str,
 }
 
-impl Source<'_> {
-    pub(super) fn read(&self) -> Result<File, Error> {
+/// A file that was read.
+pub(super) struct File<'a> {
+    source: Source<'a>,
+    root: Node,
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn read(self) -> Result<File<'a>, Error> {
         let read = match self.name.rsplit_once('.') {
             #[cfg(feature = "toml")]
             Some((_, "toml")) => toml::from_str(self.text).map_err(|error| position::of_toml(self.text, &error)),
@@ -122,25 +54,63 @@ impl Source<'_> {
             Some((_, "json")) => serde_json::from_str(self.text).map_err(|error| position::of_json(&error)),
             _ => return Err(Error::invalid(format!("{}: end the file's name with .toml or .json", self.name))),
         };
-        read.map_err(|(line, column, what)| Error::invalid(format!("{}:{line}:{column}: {what}", self.name)))
+        let root =
+            read.map_err(|(line, column, what)| Error::invalid(format!("{}:{line}:{column}: {what}", self.name)))?;
+        Ok(File { source: self, root })
     }
 
     /// A message about the value at `path`, with its position.
-    pub(super) fn at(&self, path: &[Step<'_>], what: fmt::Arguments<'_>) -> String {
+    fn at(&self, path: &[Step<'_>], what: fmt::Arguments<'_>) -> String {
         let (line, column) = locate(self, path);
         format!("{}:{line}:{column}: {what}", self.name)
     }
+}
 
-    pub(super) fn invalid(&self, path: &[Step<'_>], what: fmt::Arguments<'_>) -> Error {
-        Error::invalid(self.at(path, what))
+impl File<'_> {
+    pub(super) const fn root(&self) -> Item<'_> {
+        Item::root(self.source, &self.root)
     }
 }
 
-/// The name of a header field, in lower case.
-pub(super) struct Name(pub(super) Box<str>);
+/// What a rule does if the store fails.
+pub(super) fn on_failure(item: &Item<'_>) -> Result<OnFailure, Error> {
+    match item.text()? {
+        "open" => Ok(OnFailure::Open),
+        "closed" => Ok(OnFailure::Closed),
+        other => Err(item.invalid(format_args!("{other:?} is unknown; write \"open\" or \"closed\""))),
+    }
+}
 
-/// A method, in upper case.
-pub(super) struct Method(pub(super) Box<str>);
+/// What a rule matches.
+pub(super) fn pattern(rule: &Item<'_>) -> Result<Pattern, Error> {
+    let mut pattern = Pattern::default();
+    if let Some(item) = rule.field("host") {
+        pattern.host = parsed(&item, host)?;
+    }
+    if let Some(item) = rule.field("path") {
+        pattern.path = parsed(&item, path)?;
+    }
+    if let Some(methods) = rule.field("methods") {
+        pattern.methods = methods.each(|item| parsed(item, method))?.into();
+    }
+    if let Some(headers) = rule.field("headers") {
+        pattern.headers = headers.each(field_name)?.into();
+    }
+    Ok(pattern)
+}
+
+/// The name of a header field, in lower case.
+pub(super) fn field_name(item: &Item<'_>) -> Result<Box<str>, Error> {
+    parsed(item, |text| match is_token(text) {
+        true => Ok(text.to_ascii_lowercase().into()),
+        false => Err("cannot be the name of a header field; write one such as x-api-key"),
+    })
+}
+
+fn parsed<T>(item: &Item<'_>, parse: fn(&str) -> Result<T, &'static str>) -> Result<T, Error> {
+    let text = item.text()?;
+    parse(text).map_err(|fix| item.invalid(format_args!("{text:?}: {fix}")))
+}
 
 /// Whether a text is a token as in RFC 9110, section 5.6.2.
 fn is_token(text: &str) -> bool {
@@ -148,29 +118,11 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.len() <= 64 && text.bytes().all(fits)
 }
 
-/// Implements `Deserialize` for what a text is parsed to.
-macro_rules! from_text {
-    ($($kind:ty: $parse:expr;)+) => {$(
-        impl<'de> Deserialize<'de> for $kind {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(deserializer)?;
-                $parse(&text).map_err(|fix: &str| de::Error::custom(format!("{text:?}: {fix}")))
-            }
-        }
-    )+};
-}
-
-from_text! {
-    Name: |text: &str| match is_token(text) {
-        true => Ok(Self(text.to_ascii_lowercase().into())),
-        false => Err("cannot be the name of a header field; write one such as x-api-key"),
-    };
-    Method: |text: &str| match is_token(text) && !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
-        true => Ok(Self(text.into())),
+fn method(text: &str) -> Result<Box<str>, &'static str> {
+    match is_token(text) && !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        true => Ok(text.into()),
         false => Err("is not a method; write one in upper case, such as POST"),
-    };
-    Host: host;
-    Path: path;
+    }
 }
 
 fn host(text: &str) -> Result<Host, &'static str> {
@@ -208,32 +160,4 @@ fn path(text: &str) -> Result<Path, &'static str> {
         return Err("has more than 32 segments; write a shorter one that ends with /*");
     }
     Ok(Path { segments: parts.into(), is_prefix })
-}
-
-/// A map without repeated keys. JSON allows them, and its parser would keep the last.
-fn unique<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<BTreeMap<String, T>, D::Error> {
-    struct Unique<T>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Unique<T> {
-        type Value = BTreeMap<String, T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a table")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut found = BTreeMap::new();
-            while let Some((name, value)) = map.next_entry::<String, T>()? {
-                match found.entry(name) {
-                    Entry::Vacant(place) => _ = place.insert(value),
-                    Entry::Occupied(place) => {
-                        return Err(de::Error::custom(format!("{:?} is written twice; write it once", place.key())));
-                    }
-                }
-            }
-            Ok(found)
-        }
-    }
-
-    deserializer.deserialize_map(Unique(PhantomData))
 }

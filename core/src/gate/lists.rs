@@ -1,67 +1,85 @@
 //! Lists of senders that are always allowed or denied.
 
-use std::collections::BTreeSet;
 use std::format_args as args;
 use std::net::IpAddr;
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-
-use super::file::{Source, Step};
+use super::file::Item;
 use crate::{Error, Key};
 
 /// Networks and keys. A look-up takes as long as a binary search.
 #[derive(Debug, Default)]
 pub(super) struct List {
-    /// Disjoint and sorted.
-    v4: Vec<Ipv4Net>,
-    /// Disjoint and sorted.
-    v6: Vec<Ipv6Net>,
-    keys: BTreeSet<Key>,
+    /// The first and the last address of each network, disjoint and sorted. IPv4 addresses are mapped to IPv6.
+    networks: Vec<(u128, u128)>,
+    /// Sorted.
+    keys: Vec<Key>,
 }
 
 impl List {
-    pub(super) fn new(source: Source<'_>, name: &str, entries: &[String]) -> Result<Self, Error> {
-        let (mut v4, mut v6, mut keys) = (Vec::new(), Vec::new(), BTreeSet::new());
-        for (place, entry) in entries.iter().enumerate() {
-            let key = || {
-                Key::from_text(entry).filter(|key| ["sub:", "key:"].iter().any(|kind| key.as_str().starts_with(kind)))
-            };
-            match entry.parse::<IpNet>().or_else(|_| entry.parse::<IpAddr>().map(IpNet::from)) {
-                Ok(IpNet::V4(network)) => v4.push(network),
-                Ok(IpNet::V6(network)) => v6.push(network),
-                Err(_) => {
-                    let at = [Step::Key("lists"), Step::Key(name), Step::Place(place)];
-                    let what = args!(
-                        "{entry:?} is neither a network nor a key; write one such as 192.0.2.0/24, 2001:db8::/32 or sub:alice"
-                    );
-                    keys.insert(key().ok_or_else(|| source.invalid(&at, what))?);
-                }
+    pub(super) fn new(list: &Item<'_>) -> Result<Self, Error> {
+        let mut found = Self::default();
+        list.each(|item| {
+            let entry = item.text()?;
+            if let Some(network) = network(entry) {
+                found.add(network);
+                return Ok(());
             }
+            let is_kind = |key: &Key| ["sub:", "key:"].iter().any(|kind| key.as_str().starts_with(kind));
+            let key = Key::from_text(entry).filter(is_kind).ok_or_else(|| {
+                item.invalid(args!(
+                    "{entry:?} is neither a network nor a key; write one such as 192.0.2.0/24, 2001:db8::/32 or sub:alice"
+                ))
+            })?;
+            let place = found.keys.partition_point(|known| *known < key);
+            found.keys.insert(place, key);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Adds a network, joined with those that it overlaps.
+    fn add(&mut self, (mut first, mut last): (u128, u128)) {
+        let from = self.networks.partition_point(|(_, end)| *end < first);
+        let to = self.networks.partition_point(|(start, _)| *start <= last);
+        if let Some(overlap) = self.networks.get(from..to).filter(|overlap| !overlap.is_empty()) {
+            first = first.min(overlap[0].0);
+            last = last.max(overlap[overlap.len() - 1].1);
         }
-        let (mut v4, mut v6) = (Ipv4Net::aggregate(&v4), Ipv6Net::aggregate(&v6));
-        v4.sort_unstable();
-        v6.sort_unstable();
-        Ok(Self { v4, v6, keys })
+        self.networks.splice(from..to, [(first, last)]);
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.v4.is_empty() && self.v6.is_empty() && self.keys.is_empty()
+        self.networks.is_empty() && self.keys.is_empty()
     }
 
     pub(super) fn has_address(&self, address: IpAddr) -> bool {
-        match address {
-            IpAddr::V4(address) => {
-                let after = self.v4.partition_point(|network| network.network() <= address);
-                after.checked_sub(1).is_some_and(|place| self.v4[place].contains(&address))
-            }
-            IpAddr::V6(address) => {
-                let after = self.v6.partition_point(|network| network.network() <= address);
-                after.checked_sub(1).is_some_and(|place| self.v6[place].contains(&address))
-            }
-        }
+        let address = number(address);
+        let place = self.networks.partition_point(|(_, last)| *last < address);
+        self.networks.get(place).is_some_and(|(first, _)| *first <= address)
     }
 
     pub(super) fn has_key(&self, key: &Key) -> bool {
-        self.keys.contains(key)
+        self.keys.binary_search(key).is_ok()
     }
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+/// The first and the last address of a network such as `192.0.2.0/24`, or of one address.
+fn network(text: &str) -> Option<(u128, u128)> {
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().ok()?;
+    let length: u8 = if address.is_ipv4() { 32 } else { 128 };
+    let host_bits = length.checked_sub(bits.unwrap_or(length))?;
+    let host = if host_bits == 128 { u128::MAX } else { (1 << host_bits) - 1 };
+    let first = number(address) & !host;
+    Some((first, first | host))
 }

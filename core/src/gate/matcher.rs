@@ -1,10 +1,10 @@
 //! Finds the most specific rule of a request.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use super::path::segments;
 use super::request::Request;
+use crate::sorted_map::SortedMap;
 
 /// What a rule matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,15 +81,15 @@ impl Pattern {
 #[derive(Debug, Default)]
 pub(super) struct Matcher {
     any: Tree,
-    exact: BTreeMap<Box<str>, Tree>,
+    exact: SortedMap<Tree>,
     /// By the end of the host, without the dot in front.
-    below: BTreeMap<Box<str>, Tree>,
+    below: SortedMap<Tree>,
 }
 
 /// The rules of a host, as a tree of path segments.
 #[derive(Debug, Default)]
 struct Tree {
-    literal: BTreeMap<Box<str>, Tree>,
+    literal: SortedMap<Tree>,
     any: Option<Box<Tree>>,
     /// The rules that match a path which ends here, most specific first.
     here: Vec<Entry>,
@@ -108,12 +108,12 @@ impl Matcher {
     pub(super) fn add(&mut self, pattern: &Pattern, rule: usize) {
         let mut tree = match &pattern.host {
             Host::Any => &mut self.any,
-            Host::Exact(host) => self.exact.entry(host.clone()).or_default(),
-            Host::Below(domain) => self.below.entry(domain.clone()).or_default(),
+            Host::Exact(host) => self.exact.get_or_default(host),
+            Host::Below(domain) => self.below.get_or_default(domain),
         };
         for segment in &pattern.path.segments {
             tree = match segment {
-                Some(text) => tree.literal.entry(text.clone()).or_default(),
+                Some(text) => tree.literal.get_or_default(text),
                 None => tree.any.get_or_insert_default(),
             };
         }
@@ -126,7 +126,7 @@ impl Matcher {
     pub(super) fn visit(&self, request: &Request<'_>, path: &str, found: &mut dyn FnMut(usize) -> bool) {
         if !self.exact.is_empty() || !self.below.is_empty() {
             let host = request.host();
-            if self.exact.get(&*host).is_some_and(|tree| tree.visit(request, segments(path), found)) {
+            if self.exact.get(&host).is_some_and(|tree| tree.visit(request, segments(path), found)) {
                 return;
             }
             let mut rest = &*host;

@@ -2,7 +2,6 @@
 
 mod compile;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use self::compile::compile;
@@ -57,12 +56,15 @@ pub struct Rules {
     rules: Vec<Rule>,
     tiers: Vec<Box<str>>,
     api_key_header: Option<Box<str>>,
-    /// The place of each valid key's tier.
-    api_keys: BTreeMap<Box<str>, Option<usize>>,
+    /// The place of each valid key's tier, sorted by the key.
+    api_keys: Vec<ValidKey>,
     allowed: List,
     denied: List,
     warnings: Vec<String>,
 }
+
+/// A valid API key, and the place of its tier.
+type ValidKey = (Box<str>, Option<usize>);
 
 /// A rule of a file.
 #[derive(Debug)]
@@ -196,7 +198,8 @@ impl Rules {
         request.headers().values(header, &mut |value| {
             count += 1;
             let key = Key::api_key(value);
-            found = self.api_keys.get(key.as_str()).map(|tier| (key, *tier));
+            let place = self.api_keys.binary_search_by(|(known, _)| (**known).cmp(key.as_str()));
+            found = place.ok().map(|place| (key, self.api_keys[place].1));
         });
         found.filter(|_| count == 1)
     }

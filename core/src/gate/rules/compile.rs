@@ -1,114 +1,210 @@
 //! Compiles a rules file: resolves names, joins limits, and reports mistakes with their positions.
 
-use std::collections::{BTreeMap, HashMap};
 use std::format_args as args;
 use std::sync::Arc;
 
-use super::{Rule, Rules};
+use super::{Rule, Rules, ValidKey};
 use crate::algorithm::MAX_UNITS;
-use crate::gate::file::{self, ApiKeys, File, Source, Step};
+use crate::gate::file::{Item, OnFailure, Source, field_name, on_failure, pattern, quotas};
 use crate::gate::lists::List;
 use crate::gate::matcher::{Matcher, Pattern};
 use crate::quota::checked_name;
-use crate::{Error, Policy, Quota};
+use crate::{Error, Policy};
 
 pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
-    let File { api_keys, lists, limits, rules, .. } = source.read()?;
-    let tiers = limits.values().flat_map(|limit| limit.tiers.keys());
-    let mut tiers: Vec<Box<str>> = tiers.map(|tier| tier.as_str().into()).collect();
-    tiers.sort_unstable();
-    tiers.dedup();
+    let file = source.read()?;
+    let root = file.root();
+    root.only(&["$schema", "api_keys", "lists", "limits", "rules"])?;
+    let (tiers, limits) = match root.field("limits") {
+        Some(item) => {
+            let tiers = tiers(&item)?;
+            let limits = limits(&item, &tiers)?;
+            (tiers, limits)
+        }
+        None => Default::default(),
+    };
     let mut compiler = Compiler {
-        source,
-        limits: Limits::new(source, &limits, &tiers)?,
-        joined: HashMap::new(),
+        limits,
+        tiers,
+        joined: Vec::new(),
         matcher: Matcher::default(),
         rules: Vec::new(),
         warnings: Vec::new(),
     };
-    for (place, rule) in rules.into_iter().enumerate() {
-        compiler.add(place, rule, tiers.len())?;
+    if let Some(rules) = root.field("rules") {
+        rules.each(|rule| compiler.add(rule))?;
     }
-    compiler.warn_of_unused_limits();
-    Ok(Rules {
-        api_keys: compiler.api_keys(&api_keys, &tiers)?,
-        api_key_header: api_keys.header.map(|file::Name(name)| name),
-        matcher: compiler.matcher,
-        rules: compiler.rules,
-        tiers,
-        allowed: List::new(source, "allow", &lists.allow)?,
-        denied: List::new(source, "deny", &lists.deny)?,
-        warnings: compiler.warnings,
-    })
+    if let Some(limits) = root.field("limits") {
+        compiler.warn_of_unused_limits(&limits)?;
+    }
+    let (api_key_header, api_keys) = match root.field("api_keys") {
+        Some(item) => compiler.api_keys(&item)?,
+        None => Default::default(),
+    };
+    let (mut allowed, mut denied) = Default::default();
+    if let Some(lists) = root.field("lists") {
+        lists.only(&["allow", "deny"])?;
+        for (name, list) in [("allow", &mut allowed), ("deny", &mut denied)] {
+            if let Some(item) = lists.field(name) {
+                *list = List::new(&item)?;
+            }
+        }
+    }
+    let Compiler { tiers, matcher, rules, warnings, .. } = compiler;
+    Ok(Rules { matcher, rules, tiers, api_key_header, api_keys, allowed, denied, warnings })
 }
 
-struct Compiler<'a> {
-    source: Source<'a>,
-    limits: Limits<'a>,
-    /// The policy of each combination of limits and a tier.
-    joined: HashMap<(Vec<usize>, usize), Option<Arc<Policy>>>,
+/// A limit: the policy without a tier, then those of all tiers. `None` if a tier is unlimited.
+struct Limit {
+    name: Box<str>,
+    policies: Vec<Option<Policy>>,
+}
+
+/// The policy of a combination of limits, for a tier.
+struct Joined {
+    limits: Vec<usize>,
+    tier: usize,
+    policy: Option<Arc<Policy>>,
+}
+
+struct Compiler {
+    limits: Vec<Limit>,
+    tiers: Vec<Box<str>>,
+    joined: Vec<Joined>,
     matcher: Matcher,
     rules: Vec<Rule>,
     warnings: Vec<String>,
 }
 
-impl Compiler<'_> {
-    fn add(&mut self, place: usize, rule: file::Rule, tiers: usize) -> Result<(), Error> {
-        let here = [Step::Key("rules"), Step::Place(place)];
-        let name = match rule.name {
-            Some(name) => {
-                let at = [here[0], here[1], Step::Key("name")];
-                checked_name("name", &name).map_err(|error| self.source.invalid(&at, args!("{error}")))?;
-                if let Some(first) = self.rules.iter().position(|known| *known.name == *name) {
-                    return Err(self
-                        .source
-                        .invalid(&at, args!("{name:?} is the name of rules[{first}] too; write another")));
+/// Inserts a text into a sorted list, unless it is in it.
+fn insert(sorted: &mut Vec<Box<str>>, text: &str) {
+    if let Err(place) = sorted.binary_search_by(|known| (**known).cmp(text)) {
+        sorted.insert(place, text.into());
+    }
+}
+
+/// The names of all tiers, sorted.
+fn tiers(limits: &Item<'_>) -> Result<Vec<Box<str>>, Error> {
+    let mut tiers = Vec::new();
+    limits.entries(&mut |_, limit| match limit.field("tiers") {
+        Some(item) => item.entries(&mut |tier, _| {
+            insert(&mut tiers, tier);
+            Ok(())
+        }),
+        None => Ok(()),
+    })?;
+    Ok(tiers)
+}
+
+fn limits(limits: &Item<'_>, tiers: &[Box<str>]) -> Result<Vec<Limit>, Error> {
+    let mut found = Vec::new();
+    limits.entries(&mut |name, limit| {
+        limit.only(&["quotas", "charge_denied", "group_by", "tiers"])?;
+        let charge_denied = limit.field("charge_denied").map_or(Ok(false), |item| item.flag())?;
+        let policy = |item: &Item<'_>| -> Result<Policy, Error> {
+            let policy = Policy::new(name, quotas(item)?).map(|policy| policy.charge_denied(charge_denied));
+            let grouped = policy.and_then(|policy| match limit.field("group_by") {
+                Some(dimension) => policy.group_by(dimension.text()?),
+                None => Ok(policy),
+            });
+            grouped.map_err(|error| item.invalid(args!("{error}")))
+        };
+        let usual = policy(limit)?;
+        let mut policies = vec![Some(usual.clone())];
+        for tier in tiers {
+            let own = limit.field("tiers");
+            policies.push(match own.as_ref().and_then(|own| own.field(tier)) {
+                None => Some(usual.clone()),
+                Some(item) => {
+                    item.only(&["quotas", "unlimited"])?;
+                    let unlimited = item.field("unlimited").map_or(Ok(false), |item| item.flag())?;
+                    match (item.field("quotas").is_some(), unlimited) {
+                        (false, true) => None,
+                        (true, false) => Some(policy(&item)?),
+                        _ => return Err(item.invalid(args!("write either quotas or unlimited = true"))),
+                    }
                 }
-                name
+            });
+        }
+        found.push(Limit { name: name.into(), policies });
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+impl Compiler {
+    fn add(&mut self, rule: &Item<'_>) -> Result<(), Error> {
+        rule.only(&["name", "host", "path", "methods", "headers", "limits", "cost", "store", "on_failure"])?;
+        let place = self.rules.len();
+        let name = match rule.field("name") {
+            Some(item) => {
+                let name = checked_name("name", item.text()?).map_err(|error| item.invalid(args!("{error}")))?;
+                if let Some(first) = self.rules.iter().position(|known| *known.name == *name) {
+                    return Err(item.invalid(args!("{name:?} is the name of rules[{first}] too; write another")));
+                }
+                name.into_string()
             }
             None => format!("rules[{place}]"),
         };
-        let cost = rule.cost.unwrap_or(1);
-        if cost > MAX_UNITS {
-            let at = [here[0], here[1], Step::Key("cost")];
-            let message = args!("cost: {cost} is out of range; write a whole number from 0 to {MAX_UNITS}");
-            return Err(self.source.invalid(&at, message));
+        let mut cost = 1;
+        if let Some(item) = rule.field("cost") {
+            cost = item.number()?;
+            if cost > MAX_UNITS {
+                let message = args!("cost: {cost} is out of range; write a whole number from 0 to {MAX_UNITS}");
+                return Err(item.invalid(message));
+            }
         }
-        let mut limits = Vec::with_capacity(rule.limits.len());
-        for (index, limit) in rule.limits.iter().enumerate() {
-            let at = [here[0], here[1], Step::Key("limits"), Step::Place(index)];
-            limits.push(self.limits.find(limit).map_err(|known| self.source.invalid(&at, args!("{known}")))?);
-        }
-        let at = [here[0], here[1], Step::Key("limits")];
-        let policies: Result<Box<[_]>, _> = (0..=tiers).map(|tier| self.policy(&limits, tier)).collect();
-        let policies = policies.map_err(|error| self.source.invalid(&at, args!("{error}")))?;
-        let pattern = Pattern {
-            host: rule.host,
-            path: rule.path,
-            methods: rule.methods.into_iter().map(|file::Method(method)| method).collect(),
-            headers: rule.headers.into_iter().map(|file::Name(name)| name).collect(),
+        let limits = match rule.field("limits") {
+            Some(item) => item.each(|limit| self.limit(limit))?,
+            None => Vec::new(),
         };
-        self.warn_of_overlaps(place, &name, &pattern);
+        let mut policies = Vec::with_capacity(1 + self.tiers.len());
+        for tier in 0..=self.tiers.len() {
+            let policy = self.policy(&limits, tier);
+            let limits = rule.field("limits");
+            let at = limits.as_ref().unwrap_or(rule);
+            policies.push(policy.map_err(|error| at.invalid(args!("{error}")))?);
+        }
+        let on_failure = rule.field("on_failure").map_or(Ok(OnFailure::Closed), |item| on_failure(&item))?;
+        let store = match rule.field("store") {
+            Some(item) => Some(item.text()?.into()),
+            None => None,
+        };
+        let pattern = pattern(rule)?;
+        self.warn_of_overlaps(rule, &name, &pattern);
         self.matcher.add(&pattern, place);
-        let store = rule.store.map(Into::into);
-        self.rules.push(Rule { name: name.into(), pattern, cost, store, on_failure: rule.on_failure, policies });
+        self.rules.push(Rule { name: name.into(), pattern, cost, store, on_failure, policies: policies.into() });
         Ok(())
+    }
+
+    /// The place of a limit.
+    fn limit(&self, item: &Item<'_>) -> Result<usize, Error> {
+        let name = item.text()?;
+        self.limits.iter().position(|limit| *limit.name == *name).ok_or_else(|| {
+            let known: Vec<_> = self.limits.iter().map(|limit| &limit.name).collect();
+            match &known[..] {
+                [] => item.invalid(args!("{name:?} is not a limit; the file has none")),
+                known => item.invalid(args!("{name:?} is not a limit; write one of {known:?}")),
+            }
+        })
     }
 
     /// The policy of several limits for a tier, of which 0 is none.
     fn policy(&mut self, limits: &[usize], tier: usize) -> Result<Option<Arc<Policy>>, Error> {
-        if let Some(known) = self.joined.get(&(limits.to_vec(), tier)) {
-            return Ok(known.clone());
+        if let Some(known) = self.joined.iter().find(|known| known.tier == tier && known.limits == limits) {
+            return Ok(known.policy.clone());
         }
-        let limited: Vec<&Policy> =
-            limits.iter().filter_map(|limit| self.limits.policies[*limit][tier].as_ref()).collect();
+        let mut limited = Vec::with_capacity(limits.len());
+        for limit in limits {
+            limited.extend(&self.limits[*limit].policies[tier]);
+        }
         let policy = if limited.is_empty() { None } else { Some(Arc::new(Policy::join(limited)?)) };
-        self.joined.insert((limits.to_vec(), tier), policy.clone());
+        self.joined.push(Joined { limits: limits.to_vec(), tier, policy: policy.clone() });
         Ok(policy)
     }
 
     /// Warns of rules for the same hosts and paths, of which one hides the other or only their order decides.
-    fn warn_of_overlaps(&mut self, place: usize, name: &str, pattern: &Pattern) {
+    fn warn_of_overlaps(&mut self, rule: &Item<'_>, name: &str, pattern: &Pattern) {
         let same = |known: &&Rule| known.pattern.host == pattern.host && known.pattern.path == pattern.path;
         for Rule { name: first, pattern: known, .. } in self.rules.iter().filter(same) {
             let warning = if known.covers(pattern) && known.precedes(pattern) {
@@ -120,94 +216,50 @@ impl Compiler<'_> {
             } else {
                 continue;
             };
-            let at = [Step::Key("rules"), Step::Place(place)];
-            self.warnings.push(self.source.at(&at, args!("{warning}")));
+            self.warnings.push(rule.message(args!("{warning}")));
         }
     }
 
-    fn warn_of_unused_limits(&mut self) {
-        for (place, name) in self.limits.names.iter().enumerate() {
-            if !self.joined.keys().any(|(limits, _)| limits.contains(&place)) {
-                let at = [Step::Key("limits"), Step::Key(name)];
-                self.warnings
-                    .push(self.source.at(&at, args!("no rule has the limit {name:?}; add it to one or delete it")));
+    fn warn_of_unused_limits(&mut self, limits: &Item<'_>) -> Result<(), Error> {
+        let mut place = 0;
+        limits.entries(&mut |name, limit| {
+            if !self.joined.iter().any(|joined| joined.limits.contains(&place)) {
+                let warning = args!("no rule has the limit {name:?}; add it to one or delete it");
+                self.warnings.push(limit.message(warning));
             }
-        }
+            place += 1;
+            Ok(())
+        })
     }
 
-    /// The place of each valid API key's tier.
-    fn api_keys(&mut self, keys: &ApiKeys, tiers: &[Box<str>]) -> Result<BTreeMap<Box<str>, Option<usize>>, Error> {
-        let mut found = BTreeMap::new();
-        for (hash, tier) in &keys.tiers {
-            let at = [Step::Key("api_keys"), Step::Key("tiers"), Step::Key(hash)];
+    /// The header field of API keys, and the place of each valid key's tier.
+    fn api_keys(&mut self, item: &Item<'_>) -> Result<(Option<Box<str>>, Vec<ValidKey>), Error> {
+        item.only(&["header", "tiers"])?;
+        let header = item.field("header").map(|header| field_name(&header)).transpose()?;
+        let mut found: Vec<ValidKey> = Vec::new();
+        let Some(tiers) = item.field("tiers") else { return Ok((header, found)) };
+        tiers.entries(&mut |hash, item| {
             if hash.len() != 32 || !hash.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
                 // It may be the secret itself.
-                let message = args!(
-                    "this is not the hash of an API key; write 32 hexadecimal digits in lower case, the first half of its SHA-256"
-                );
-                return Err(self.source.invalid(&at, message));
+                return Err(item.invalid(args!(
+                    "this is not the hash of an API key; write 32 hexadecimal digits in lower case, the first half of \
+                     its SHA-256"
+                )));
             }
-            let place = tiers.iter().position(|known| **known == **tier);
+            let tier = item.text()?;
+            let place = self.tiers.binary_search_by(|known| (**known).cmp(tier)).ok();
             if place.is_none() {
-                self.warnings.push(
-                    self.source.at(&at, args!("no limit has the tier {tier:?}, so this key has the usual limits")),
-                );
+                let warning = args!("no limit has the tier {tier:?}, so this key has the usual limits");
+                self.warnings.push(item.message(warning));
             }
-            found.insert(format!("key:{hash}").into(), place);
+            let key: Box<str> = ["key:", hash].concat().into();
+            let at = found.partition_point(|(known, _)| *known < key);
+            found.insert(at, (key, place));
+            Ok(())
+        })?;
+        if header.is_none() && !found.is_empty() {
+            return Err(item.invalid(args!("no header; write header = \"x-api-key\"")));
         }
-        if keys.header.is_none() && !found.is_empty() {
-            return Err(self
-                .source
-                .invalid(&[Step::Key("api_keys")], args!("no header; write header = \"x-api-key\"")));
-        }
-        Ok(found)
-    }
-}
-
-/// The limits of a file, by name.
-struct Limits<'a> {
-    names: Vec<&'a str>,
-    /// The policy without a tier, then those of all tiers. `None` if a tier is unlimited.
-    policies: Vec<Vec<Option<Policy>>>,
-}
-
-impl<'a> Limits<'a> {
-    fn new(source: Source<'_>, limits: &'a BTreeMap<String, file::Limit>, tiers: &[Box<str>]) -> Result<Self, Error> {
-        let (mut names, mut policies) = (Vec::new(), Vec::new());
-        for (name, limit) in limits {
-            let here = [Step::Key("limits"), Step::Key(name)];
-            let policy = |quotas: &[Quota]| -> Result<Policy, Error> {
-                let policy = Policy::new(name, quotas.iter().cloned())?.charge_denied(limit.charge_denied);
-                match &limit.group_by {
-                    Some(dimension) => policy.group_by(dimension),
-                    None => Ok(policy),
-                }
-            };
-            let usual = policy(&limit.quotas).map_err(|error| source.invalid(&here, args!("{error}")))?;
-            let mut all = vec![Some(usual.clone())];
-            for tier in tiers {
-                let at = [here[0], here[1], Step::Key("tiers"), Step::Key(tier)];
-                all.push(match limit.tiers.get(&**tier) {
-                    None => Some(usual.clone()),
-                    Some(file::Tier { quotas: None, unlimited: true }) => None,
-                    Some(file::Tier { quotas: Some(quotas), unlimited: false }) => {
-                        Some(policy(quotas).map_err(|error| source.invalid(&at, args!("{error}")))?)
-                    }
-                    Some(_) => {
-                        return Err(source.invalid(&at, args!("write either quotas or unlimited = true")));
-                    }
-                });
-            }
-            names.push(name.as_str());
-            policies.push(all);
-        }
-        Ok(Self { names, policies })
-    }
-
-    fn find(&self, name: &str) -> Result<usize, String> {
-        self.names.binary_search(&name).map_err(|_| match &self.names[..] {
-            [] => format!("{name:?} is not a limit; the file has none"),
-            names => format!("{name:?} is not a limit; write one of {names:?}"),
-        })
+        Ok((header, found))
     }
 }

@@ -1,0 +1,60 @@
+//! The quotas of a limit, with the field names of [`Quota`]'s `Deserialize`.
+
+use super::Item;
+use crate::algorithm::Concurrency;
+use crate::{Error, Millis, Quota, Rule};
+
+pub(in crate::gate) fn quotas(limit: &Item<'_>) -> Result<Vec<Quota>, Error> {
+    limit.required("quotas")?.each(quota)
+}
+
+fn quota(item: &Item<'_>) -> Result<Quota, Error> {
+    let algorithm = item.required("algorithm")?;
+    let number = |name: &str| item.required(name)?.number();
+    let only = |fields: [&str; 3]| item.only(&["algorithm", "name", "by", fields[0], fields[1], fields[2]]);
+    let quota = match algorithm.text()? {
+        name @ ("fixed_window" | "sliding_window" | "sliding_log") => {
+            only(["limit", "window_ms", "window_ms"])?;
+            let (limit, window) = (number("limit")?, Millis::new(number("window_ms")?));
+            match name {
+                "fixed_window" => Quota::fixed_window(limit, window),
+                "sliding_window" => Quota::sliding_window(limit, window),
+                _ => Quota::sliding_log(limit, window),
+            }
+        }
+        name @ ("token_bucket" | "leaky_bucket") => {
+            only(["capacity", "refill", "per_ms"])?;
+            let (capacity, refill, per) = (number("capacity")?, number("refill")?, Millis::new(number("per_ms")?));
+            if name == "token_bucket" {
+                Quota::token_bucket(capacity, refill, per)
+            } else {
+                Quota::leaky_bucket(capacity, refill, per)
+            }
+        }
+        "concurrency" => {
+            only(["limit", "lifetime_ms", "returns_cost"])?;
+            let returns = item.field("returns_cost").map_or(Ok(false), |item| item.flag())?;
+            let rule = Concurrency::new(number("limit")?, Millis::new(number("lifetime_ms")?));
+            rule.map(|rule| Rule::Concurrency(rule.returns_cost(returns)).into())
+        }
+        "penalty" => {
+            only(["base_ms", "factor", "cap_ms"])?;
+            Quota::penalty(Millis::new(number("base_ms")?), number("factor")?, Millis::new(number("cap_ms")?))
+        }
+        other => {
+            return Err(algorithm.invalid(format_args!(
+                "{other:?} is not an algorithm; write fixed_window, sliding_window, sliding_log, token_bucket, \
+                 leaky_bucket, concurrency or penalty"
+            )));
+        }
+    };
+    let named = quota.and_then(|quota| match item.field("name") {
+        Some(name) => quota.named(name.text()?),
+        None => Ok(quota),
+    });
+    let by = named.and_then(|quota| match item.field("by") {
+        Some(dimension) => quota.by(dimension.text()?),
+        None => Ok(quota),
+    });
+    by.map_err(|error| item.invalid(format_args!("{error}")))
+}
