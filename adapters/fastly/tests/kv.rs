@@ -229,7 +229,7 @@ fn the_ttl_covers_the_window_in_whole_seconds() {
     assert_eq!(ttl(|pop| Kv::new(pop), Millis::new(1)), 1);
     assert_eq!(ttl(|pop| Kv::new(pop).min_ttl(Millis::from_secs(3_600)), MINUTE), 3_600);
     // The platform would treat a TTL of more than 32 bits as none at all.
-    assert_eq!(ttl(|pop| Kv::new(pop).min_ttl(Millis::from_secs(1 << 33)), MINUTE), u32::MAX.into());
+    assert_eq!(ttl(|pop| Kv::new(pop).min_ttl(Millis::from_secs(1 << 33)), MINUTE), u64::from(u32::MAX));
 }
 
 #[test]
