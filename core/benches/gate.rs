@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pollster::block_on;
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
-use tidegate_core::{ClientIpSource, MemoryLimiter, Platform, UnixMillis};
+use tidegate_core::{Check, ClientIpSource, Key, MemoryLimiter, Millis, Platform, Policy, Quota, UnixMillis};
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const ROUNDS: usize = 60;
@@ -23,6 +23,7 @@ fn main() {
     );
     let request = Request::new("GET", "/api/users/7", &HEADERS, NOW);
     row("one rule, one quota, the client's address", Some(400.0), check(&gate, &request));
+    row("the memory limiter alone, whose share this is", None, alone());
     println!("\nFinding the rule among 1,000 (ns, best of {ROUNDS} rounds)");
     let rules = thousand();
     let long = "/api/v7/things42/{}/%2e%2e".repeat(300);
@@ -39,6 +40,16 @@ fn main() {
         });
         row(name, Some(1_000.0), ns);
     }
+}
+
+/// A check of one key, without rules, identity and response fields.
+fn alone() -> f64 {
+    let quota = Quota::token_bucket(1_000_000, 1_000_000, Millis::new(1)).unwrap();
+    let (policy, key) = (Policy::new("api", [quota]).unwrap(), Key::new("ip:192.0.2.1"));
+    let memory = MemoryLimiter::new();
+    best(10_000, || {
+        black_box(memory.decide(Check::new(&policy, black_box(&key), NOW)).unwrap());
+    })
 }
 
 fn gate(text: &str) -> Gate<'static> {
