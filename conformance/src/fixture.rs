@@ -304,6 +304,13 @@ impl Fixture {
         })
     }
 
+    /// Whether a check of a policy with a concurrency limit has no token.
+    #[must_use]
+    pub fn lacks_a_token(&self) -> bool {
+        let lacks = |step: &Step, policy: &Policy| step.op == Op::Check && step.token.is_none() && policy.has_slots();
+        self.steps_with_policy().any(|(_, step, policy)| lacks(step, policy))
+    }
+
     /// Whether the store does not answer some of the requests.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {

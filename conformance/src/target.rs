@@ -66,6 +66,9 @@ const RECOVERY_MAX: Duration = Duration::from_secs(15);
 /// Why a fixture in which time passes cannot be verified on some stores.
 const OWN_CLOCK: &str = "the store uses its own clock, which virtual time does not advance";
 
+/// Why a fixture in which a request has no token cannot be verified on some adapters.
+const OWN_TOKENS: &str = "the adapter makes a token for each request that needs one";
+
 /// A platform, or a local emulator of it, on which the suite runs fixtures.
 pub trait Target: Sync {
     /// The stable name.
@@ -99,6 +102,12 @@ pub trait Target: Sync {
         true
     }
 
+    /// Whether the adapter makes a token for a request that needs one and has none. Then no request without one reaches the
+    /// store, and fixtures that send one are unverified.
+    fn makes_tokens(&self) -> bool {
+        false
+    }
+
     /// Why the emulator cannot show what the platform admits, if it cannot. Its answers must still be well-formed.
     fn stub(&self) -> Option<&'static str> {
         None
@@ -106,7 +115,11 @@ pub trait Target: Sync {
 
     /// Why the target cannot verify a fixture, if it cannot.
     fn unverified(&self, fixture: &Fixture) -> Option<&'static str> {
-        (fixture.outlives_a_token() && !self.forgets_on_virtual_time()).then_some(OWN_CLOCK)
+        match () {
+            () if fixture.outlives_a_token() && !self.forgets_on_virtual_time() => Some(OWN_CLOCK),
+            () if fixture.lacks_a_token() && self.makes_tokens() => Some(OWN_TOKENS),
+            () => None,
+        }
     }
 
     /// The setup groups that the target needs.

@@ -79,6 +79,10 @@ impl Target for Edge {
         Capabilities::EXACT
     }
 
+    fn makes_tokens(&self) -> bool {
+        true
+    }
+
     fn can(&self, _: Disturb) -> bool {
         true
     }
