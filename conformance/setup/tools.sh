@@ -10,7 +10,7 @@ cargo_tool() {
         return
     fi
     say "installing $1 $2, which takes a minute or two"
-    # Without optimisation, which would take minutes for a program that runs for a second.
+    # Without optimisation and debug information, which would take minutes for a program that runs for a second.
     install="cargo install --debug --root $tools --version $2 $1"
     log=target/tools-build/$1.log
     mkdir -p target/tools-build
@@ -29,7 +29,7 @@ cargo_tool() {
 
 # cargo_install [--locked]: runs `$install`.
 cargo_install() {
-    CARGO_TARGET_DIR=target/tools-build $install --quiet "$@"
+    CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=target/tools-build $install --quiet "$@"
 }
 
 # wasm_bindgen WHAT: installs the version of wasm-bindgen in Cargo.lock.

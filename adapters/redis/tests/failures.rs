@@ -7,14 +7,11 @@ mod support;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use support::{NOW, Server, bucket, free_port, key};
+use support::{AT_ONCE, DEADLINE, NOW, Server, bucket, free_port, key};
 use tidegate_core::{Check, Error, ErrorKind, Limiter, Millis};
 use tidegate_redis::{Config, Redis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-
-/// A quarter of the deadline of the limiters that must fail at once.
-const AT_ONCE: Duration = Duration::from_millis(500);
 
 fn limiter(url: &str, deadline: Millis) -> tidegate_redis::RedisLimiter {
     Redis::new(Config::new(url).deadline(deadline)).unwrap().limiter()
@@ -23,7 +20,7 @@ fn limiter(url: &str, deadline: Millis) -> tidegate_redis::RedisLimiter {
 /// The error of one check by a new limiter, and how long the check took.
 async fn meet(url: &str) -> (Error, Duration) {
     let began = Instant::now();
-    let limiter = limiter(url, Millis::from_secs(2));
+    let limiter = limiter(url, DEADLINE);
     let error = limiter.check(Check::new(&bucket(5), &key(), NOW)).await.unwrap_err();
     (error, began.elapsed())
 }
@@ -94,7 +91,7 @@ async fn a_wrong_password_is_refused_and_not_in_the_error() {
         assert!(took < AT_ONCE, "{took:?}");
         assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
     }
-    let right = limiter(&format!("redis://:right@127.0.0.1:{}", server.port), Millis::from_secs(2));
+    let right = limiter(&format!("redis://:right@127.0.0.1:{}", server.port), DEADLINE);
     assert!(right.check(Check::new(&bucket(5), &key(), NOW)).await.unwrap().is_allowed());
     redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("").exec(&mut connection).unwrap();
 }
@@ -111,7 +108,7 @@ async fn a_full_server_or_missing_permission_is_refused() {
     redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("0").exec(&mut connection).unwrap();
 
     redis::cmd("ACL").arg(&["SETUSER", "reader", "on", ">pw", "~*", "+get", "+ping"]).exec(&mut connection).unwrap();
-    let reader = self::limiter(&format!("redis://reader:pw@127.0.0.1:{}", server.port), Millis::from_secs(2));
+    let reader = self::limiter(&format!("redis://reader:pw@127.0.0.1:{}", server.port), DEADLINE);
     let forbidden = reader.check(Check::new(&policy, &key, NOW)).await.unwrap_err();
     assert_eq!(forbidden.kind(), ErrorKind::Refused, "{forbidden:?}");
 
@@ -169,11 +166,11 @@ async fn a_connection_lost_while_idle_is_not_an_error() {
 #[tokio::test]
 async fn a_server_that_never_answers_costs_at_most_the_deadline() {
     let url = impostor(None, false).await;
-    let limiter = limiter(&url, Millis::new(300));
+    let limiter = limiter(&url, Millis::from_secs(2));
     let began = Instant::now();
     let error = limiter.check(Check::new(&bucket(5), &key(), NOW)).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout), "{error:?}");
-    assert!((300..600).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    assert!((2..AT_ONCE.as_secs()).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
     // From then on, one caller at a time waits for the server. The others fail at once.
     let limiter = Arc::new(limiter);
     let calls: Vec<_> = (0..20)
@@ -189,22 +186,22 @@ async fn a_server_that_never_answers_costs_at_most_the_deadline() {
         .collect();
     let mut waited = 0;
     for call in calls {
-        waited += usize::from(call.await.unwrap() > Duration::from_millis(200));
+        waited += usize::from(call.await.unwrap() > Duration::from_secs(1));
     }
     assert_eq!(waited, 1);
 
     // A server that pauses after the connection is open: the answer is late, and the check may have been charged.
     let server = Server::start();
-    let limiter = server.limiter_with(|config| config.deadline(Millis::new(100)));
+    let limiter = server.limiter_with(|config| config.deadline(Millis::from_secs(1)));
     let (policy, key) = (bucket(5), key());
     limiter.check(Check::new(&policy, &key, NOW)).await.unwrap();
     let mut connection = server.connection();
-    redis::cmd("CLIENT").arg("PAUSE").arg(400).exec(&mut connection).unwrap();
+    redis::cmd("CLIENT").arg("PAUSE").arg(5_000).exec(&mut connection).unwrap();
     let began = Instant::now();
     let error = limiter.check(Check::new(&policy, &key, NOW)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(error.to_string().contains("may have been charged"), "{error}");
-    assert!((100..350).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
-    tokio::time::sleep(Duration::from_millis(450)).await;
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    while began.elapsed() < AT_ONCE && limiter.check(Check::new(&policy, &key, NOW)).await.is_err() {}
     assert!(limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().is_allowed());
 }

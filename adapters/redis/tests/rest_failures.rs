@@ -18,10 +18,10 @@ use tokio::net::TcpListener;
 use wiremock::matchers::{body_string_contains, header, header_exists, method, path};
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
-const DEADLINE: Duration = Duration::from_millis(400);
+const DEADLINE: Duration = Duration::from_secs(2);
 
 fn config(url: &str) -> RestConfig {
-    RestConfig::new(url, TOKEN).clock(Clock::Caller).deadline(Millis::new(400))
+    RestConfig::new(url, TOKEN).clock(Clock::Caller).deadline(Millis::from_secs(2))
 }
 
 fn limiter(url: &str) -> RestLimiter {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use support::{NOW, Server, bucket, free_port, key};
-use tidegate_core::{Check, Error, ErrorKind, Limiter, Millis};
+use tidegate_core::{Check, Error, ErrorKind, Limiter};
 use tidegate_redis::{Config, Redis};
 
 fn openssl(dir: &Path, arguments: &[&str]) {
@@ -76,7 +76,7 @@ fn only_a_trusted_certificate_is_accepted() {
 /// The part of the test that runs in the new process.
 #[tokio::main(flavor = "current_thread")]
 async fn one_check(tls_port: &str, expected: &str) {
-    let config = Config::new(format!("rediss://localhost:{tls_port}")).deadline(Millis::from_secs(2));
+    let config = Config::new(format!("rediss://localhost:{tls_port}")).deadline(support::DEADLINE);
     assert_eq!(meet(Redis::new(config).map(Redis::limiter)).await, expected);
     #[cfg(feature = "rest")]
     assert_eq!(meet(rest::limiter(&std::env::var("HTTPS_PORT").unwrap())).await, expected);
@@ -103,7 +103,7 @@ mod rest {
     use std::path::Path;
     use std::sync::Arc;
 
-    use tidegate_core::{Error, Millis};
+    use tidegate_core::Error;
     use tidegate_redis::{Rest, RestConfig, RestLimiter};
     use tokio::net::{TcpListener, TcpStream};
     use tokio_rustls::TlsAcceptor;
@@ -142,6 +142,6 @@ mod rest {
 
     pub(super) fn limiter(https_port: &str) -> Result<RestLimiter, Error> {
         let config = RestConfig::new(format!("https://localhost:{https_port}"), TOKEN);
-        Rest::new(config.deadline(Millis::from_secs(2))).map(Rest::limiter)
+        Rest::new(config.deadline(super::support::DEADLINE)).map(Rest::limiter)
     }
 }

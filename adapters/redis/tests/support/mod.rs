@@ -19,6 +19,12 @@ pub const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 /// Long enough that no key expires while the virtual time of a test stands still.
 pub const MIN_TTL: Millis = Millis::from_secs(3_600);
 
+/// The deadline of most limiters, which a busy machine does not reach.
+pub const DEADLINE: Millis = Millis::from_secs(60);
+
+/// More than a call takes on a busy machine, if it does not wait for [`DEADLINE`].
+pub const AT_ONCE: Duration = Duration::from_secs(20);
+
 /// Sends `count` concurrent checks of [`key`], spread over the limiters.
 pub async fn burst(
     limiters: &[Arc<impl Limiter + 'static>],
@@ -72,7 +78,7 @@ impl Server {
     }
 
     pub fn limiter_with(&self, configure: impl FnOnce(Config) -> Config) -> RedisLimiter {
-        let config = Config::new(self.url()).clock(Clock::Caller).min_ttl(MIN_TTL).deadline(Millis::from_secs(5));
+        let config = Config::new(self.url()).clock(Clock::Caller).min_ttl(MIN_TTL).deadline(DEADLINE);
         Redis::new(configure(config)).unwrap().limiter()
     }
 
@@ -192,12 +198,11 @@ pub async fn deaf_proxy(port: u16) -> (std::net::SocketAddr, Arc<AtomicBool>) {
 
 #[cfg(feature = "rest")]
 pub mod rest {
-    use tidegate_core::Millis;
     use tidegate_host_upstash_rest::Front;
     use tidegate_redis::{Rest, RestConfig, RestLimiter};
     use tokio::net::TcpListener;
 
-    use super::{MIN_TTL, Server};
+    use super::{DEADLINE, MIN_TTL, Server};
 
     pub const TOKEN: &str = "AXm3hunter2==";
 
@@ -224,7 +229,7 @@ pub mod rest {
             let config = RestConfig::new(self.url(), TOKEN)
                 .clock(tidegate_redis::Clock::Caller)
                 .min_ttl(MIN_TTL)
-                .deadline(Millis::from_secs(5));
+                .deadline(DEADLINE);
             Rest::new(configure(config)).unwrap().limiter()
         }
     }
