@@ -99,7 +99,7 @@ impl Server {
     }
 
     fn wait_until_up(&self) {
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(30);
         loop {
             let pinged = redis::Client::open(self.url())
                 .unwrap()

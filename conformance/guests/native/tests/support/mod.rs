@@ -26,7 +26,7 @@ pub fn redis() -> (Process, String) {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while TcpStream::connect(address).is_err() {
         assert!(Instant::now() < deadline, "redis-server does not accept connections");
         std::thread::yield_now();
