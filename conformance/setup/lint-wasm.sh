@@ -20,6 +20,7 @@ lint() {
 }
 
 lint wasm32-unknown-unknown --package 'tidegate-guest-cloudflare*' --package 'tidegate-cloudflare-*' --features tidegate-guest-cloudflare/suite &&
+    lint wasm32-unknown-unknown --package tidegate-jwt &&
     lint wasm32-unknown-unknown --package tidegate-redis --no-default-features --features rest &&
     lint wasm32-unknown-unknown --package tidegate-npm &&
     lint wasm32-unknown-unknown --package tidegate-npm --no-default-features --features blobs &&

@@ -41,6 +41,7 @@ mod request;
 mod rules;
 mod sender;
 mod tally;
+mod token;
 mod verdict;
 
 pub use event::{Event, EventSink, Events, Outcome};
@@ -50,6 +51,7 @@ pub use pending::{Hold, Pending, Prepared};
 pub use request::{Headers, Request};
 pub use rules::{Rule, Rules};
 pub use tally::{Tallied, Tally, TopKey};
+pub use token::{Claims, InvalidToken, TokenRules, VerifyToken};
 pub use verdict::{Pass, Reason, Refusal, Verdict};
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -87,7 +89,8 @@ impl<'s> Gate<'s> {
     /// A gate with several stores, by the names in the rules. A rule without a store uses the first.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) if a rule names another store, and [`Unsupported`](ErrorKind::Unsupported) if its store
+    /// [`Invalid`](ErrorKind::Invalid) if a rule names another store, or if the file describes tokens that nothing
+    /// [verifies](Rules::verify_tokens), and [`Unsupported`](ErrorKind::Unsupported) if its store
     /// lacks a feature that its limits need. Both name the rule.
     pub fn with_stores<'a>(
         rules: Rules,
@@ -171,6 +174,10 @@ impl<'s> Gate<'s> {
 
     /// The rules for these stores, each of which must support the limits of its rules.
     fn fitted(&self, mut rules: Rules) -> Result<Rules, Error> {
+        if rules.tokens().is_some_and(|tokens| tokens.verifier.is_none()) {
+            let message = "tokens: no keys are given that could verify them; call Rules::verify_tokens";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
         for rule in rules.rules_mut() {
             let can = self.stores[self.store(rule)?].1.erased_capabilities();
             if can.dimensions == Dimensions::Grouped {
@@ -214,6 +221,12 @@ impl<'s> Gate<'s> {
                 events.refused(request.now(), rule.name(), Outcome::Listed, None);
             }
             return Prepared::Decided(Verdict::Refuse(Refusal::forbidden()));
+        }
+        if let (Some(Err(invalid)), true) = (sender.token(), rule.refuses_invalid_tokens) {
+            if let Some(events) = &self.events {
+                events.refused(request.now(), rule.name(), Outcome::InvalidToken, None);
+            }
+            return Prepared::Decided(Verdict::Refuse(Refusal::unauthorized(invalid)));
         }
         let policy = rule.policy(sender.tier()).filter(|_| !sender.is_on(rules.allowed()));
         let Some(policy) = policy else { return Prepared::Decided(Verdict::Pass(Pass::unlimited())) };

@@ -76,6 +76,8 @@ pub struct ResponseFields {
 impl ResponseFields {
     /// The name of the field for the media type of a [`Rejection`](crate::Rejection)'s body.
     pub const CONTENT_TYPE: &'static str = "content-type";
+    /// The name of the field for the challenge of a 401.
+    pub const WWW_AUTHENTICATE: &'static str = "www-authenticate";
     /// The name of the IETF field for the remaining counts.
     pub const RATELIMIT: &'static str = "ratelimit";
     /// The name of the IETF field for the quotas.

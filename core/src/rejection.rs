@@ -113,6 +113,14 @@ impl Rejection {
         Self::new(403, ResponseFields::default(), BodyFormat::Json, r#"{"error":"forbidden"}"#.into())
     }
 
+    /// The 401 (Unauthorized) for an invalid token, with the challenge of RFC 6750, section 3.
+    #[cfg(feature = "gate")]
+    pub(crate) fn unauthorized() -> Self {
+        let mut fields = ResponseFields::default();
+        fields.push(ResponseFields::WWW_AUTHENTICATE, r#"Bearer error="invalid_token""#);
+        Self::new(401, fields, BodyFormat::Json, r#"{"error":"invalid_token"}"#.into())
+    }
+
     fn new(status_code: u16, mut fields: ResponseFields, format: BodyFormat, body: String) -> Self {
         fields.push(ResponseFields::CONTENT_TYPE, format.media_type());
         Self { status_code, fields, body }

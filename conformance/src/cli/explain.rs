@@ -99,6 +99,7 @@ fn as_json(explanation: &Explanation<'_>) -> Value {
         "rule": explanation.rule.map(|rule| rule.name()),
         "others": explanation.others.iter().map(|rule| rule.name()).collect::<Vec<_>>(),
         "address": explanation.address,
+        "token": explanation.token.map(|token| token.err().map_or("valid", |invalid| invalid.0)),
         "verified": explanation.verified.as_ref().map(Key::as_str),
         "tier": explanation.tier,
         "listed": explanation.listed.map(|listed| match listed {

@@ -70,6 +70,8 @@ pub enum Outcome {
     NeverAdmissible,
     /// The list `deny` has its sender.
     Listed,
+    /// Its token is invalid, and the rule refuses it.
+    InvalidToken,
     /// The store failed, and it passed.
     FailedOpen,
     /// The limiter failed, and it was refused.
@@ -89,6 +91,7 @@ impl Outcome {
             Self::Denied => "denied",
             Self::NeverAdmissible => "never_admissible",
             Self::Listed => "listed",
+            Self::InvalidToken => "invalid_token",
             Self::FailedOpen => "failed_open",
             Self::FailedClosed => "failed_closed",
         }

@@ -6,6 +6,7 @@ use super::OnFailure;
 use super::request::Request;
 use super::rules::{Rule, Rules};
 use super::sender::Sender;
+use super::token::InvalidToken;
 use crate::{ClientIpSource, Error, Key, KeySource, Policy, Quota};
 
 /// Which rule, keys and limits apply to a request, and why. [`Rules::explain`] makes it. Its text is for people; see the
@@ -44,6 +45,10 @@ pub struct Explanation<'r> {
     pub address: Option<std::net::IpAddr>,
     /// The key of the verified subject or the valid API key, if there is one.
     pub verified: Option<Key>,
+    /// Whether the token is valid, if there is one.
+    pub token: Option<Result<(), InvalidToken>>,
+    /// Whether the rule refuses the request because of its token.
+    pub is_refused: bool,
     /// The sender's tier, if a limit has it.
     pub tier: Option<&'r str>,
     /// The list that the sender is on.
@@ -82,13 +87,17 @@ impl Rules {
             () if sender.is_on(self.allowed()) => Some(Listed::Allowed),
             () => None,
         };
-        let policy = rule.filter(|_| listed.is_none()).and_then(|rule| rule.policy(sender.tier()));
+        let token = sender.token();
+        let is_refused = matches!(token, Some(Err(_))) && rule.is_some_and(|rule| rule.refuses_invalid_tokens);
+        let policy = rule.filter(|_| listed.is_none() && !is_refused).and_then(|rule| rule.policy(sender.tier()));
         let dimensions = policy.map_or(&[][..], |policy| policy.dimensions());
         Explanation {
             rule,
             others: found.collect(),
             address: sender.address(),
             verified: sender.verified().cloned(),
+            token,
+            is_refused,
             tier: sender.tier().map(|place| self.tier_name(place)),
             listed,
             cost: request.cost.or_else(|| rule.map(|rule| rule.cost)).unwrap_or(1),
@@ -110,6 +119,13 @@ impl fmt::Display for Explanation<'_> {
             Some(Listed::Denied) => return writeln!(f, "list     deny: refused with a 403"),
             Some(Listed::Allowed) => return writeln!(f, "list     allow: not limited"),
             None => {}
+        }
+        if let Some(Err(InvalidToken(reason))) = self.token {
+            let then = if self.is_refused { "refused with a 401" } else { "ignored" };
+            writeln!(f, "token    invalid, because {reason}: {then}")?;
+            if self.is_refused {
+                return Ok(());
+            }
         }
         let Some(policy) = self.policy else { return writeln!(f, "limit    none") };
         writeln!(f, "cost     {}", self.cost)?;
@@ -141,6 +157,7 @@ impl Explanation<'_> {
         match (&self.verified, self.address) {
             (Some(key), _) => match key.source() {
                 KeySource::ApiKey => write!(f, "{key}, of a valid API key")?,
+                KeySource::Subject if matches!(self.token, Some(Ok(()))) => write!(f, "{key}, of a valid token")?,
                 _ => write!(f, "{key}, verified by the application")?,
             },
             (None, Some(address)) => write!(f, "{address}")?,

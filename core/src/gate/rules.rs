@@ -10,6 +10,7 @@ use super::lists::List;
 use super::matcher::{Matcher, Pattern};
 use super::path::normal;
 use super::request::Request;
+use super::token::{Tokens, VerifyToken};
 use crate::{Error, Key, Policy};
 
 /// The rules of a gate: which limits apply to which requests, at which cost, and by whose key.
@@ -58,6 +59,7 @@ pub struct Rules {
     api_key_header: Option<Box<str>>,
     /// The place of each valid key's tier, sorted by the key.
     api_keys: Vec<ValidKey>,
+    tokens: Option<Tokens>,
     allowed: List,
     denied: List,
     warnings: Vec<String>,
@@ -74,6 +76,7 @@ pub struct Rule {
     pub(super) cost: u64,
     store: Option<Box<str>>,
     pub(super) on_failure: OnFailure,
+    pub(super) refuses_invalid_tokens: bool,
     /// For requests without a tier, then for each tier. `None` if it is unlimited.
     policies: Box<[Option<Arc<Policy>>]>,
 }
@@ -143,8 +146,22 @@ impl Rules {
         let mut matcher = Matcher::default();
         matcher.add(&pattern, 0);
         let name = policy.name().into();
-        let rule = Rule { name, pattern, cost: 1, store: None, on_failure, policies: [Some(Arc::new(policy))].into() };
+        let policies = [Some(Arc::new(policy))].into();
+        let rule = Rule { name, pattern, cost: 1, store: None, on_failure, refuses_invalid_tokens: false, policies };
         Self { matcher, rules: vec![rule], ..Self::default() }
+    }
+
+    /// Verifies the tokens that the file's table `tokens` describes. Without that table, no token is read.
+    #[must_use]
+    pub fn verify_tokens(mut self, verifier: impl VerifyToken + 'static) -> Self {
+        if let Some(tokens) = &mut self.tokens {
+            tokens.verifier = Some(Arc::new(verifier));
+        }
+        self
+    }
+
+    pub(super) const fn tokens(&self) -> Option<&Tokens> {
+        self.tokens.as_ref()
     }
 
     /// What is probably a mistake, each with its position: a rule that no request reaches, two rules of which only their order

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use super::lists::List;
 use super::request::Request;
 use super::rules::Rules;
+use super::token::{Claims, InvalidToken};
 use crate::dimension::OwnKeys;
 use crate::{ClientIp, ClientIpSource, Dimension, Error, Key, Keys, Policy};
 
@@ -15,31 +16,40 @@ const IP: &str = "ip";
 const GLOBAL: &str = "global";
 
 /// The sender of a request.
-pub(super) struct Sender {
+pub(super) struct Sender<'r> {
+    rules: &'r Rules,
     /// The application's key, or that of a verified subject or a valid API key.
     verified: Option<Key>,
     address: Option<(IpAddr, ClientIp)>,
     tier: Option<usize>,
+    /// What its token claims.
+    claims: Option<Result<Claims, InvalidToken>>,
 }
 
-impl Sender {
-    pub(super) fn of(request: &Request<'_>, rules: &Rules, source: &ClientIpSource) -> Self {
+impl<'r> Sender<'r> {
+    pub(super) fn of(request: &Request<'_>, rules: &'r Rules, source: &ClientIpSource) -> Self {
         let address = source.client(request.peer, |read| {
             for (place, field) in source.fields().iter().enumerate() {
                 request.headers().values(field, &mut |value| read(place, value));
             }
         });
+        let address = address.ok();
+        let is_denied = address.as_ref().is_some_and(|(address, _)| rules.denied().has_address(*address));
+        // A signature costs more than everything else here.
+        let claims = rules.tokens().filter(|_| !is_denied).and_then(|tokens| tokens.verify(request));
+        let valid = claims.as_ref().and_then(|claims| claims.as_ref().ok());
         let api_key = match request.api_key {
             Some(secret) => Some((Key::api_key(secret), None)),
             None => rules.api_key(request),
         };
-        let tier = match request.tier {
+        let tier = match request.tier.or_else(|| valid?.tier.as_deref()) {
             Some(name) => rules.tier(name),
             None => api_key.as_ref().and_then(|(_, tier)| *tier),
         };
-        let verified = request.key.cloned().or_else(|| request.subject.map(Key::subject));
+        let subject = request.subject.or_else(|| Some(&*valid?.subject));
+        let verified = request.key.cloned().or_else(|| subject.map(Key::subject));
         let verified = verified.or(api_key.map(|(key, _)| key));
-        Self { verified, address: address.ok(), tier }
+        Self { rules, verified, address, tier, claims }
     }
 
     pub(super) const fn tier(&self) -> Option<usize> {
@@ -56,6 +66,11 @@ impl Sender {
         self.address.map(|(address, _)| address)
     }
 
+    /// Whether the token is valid, if there is one.
+    pub(super) fn token(&self) -> Option<Result<(), InvalidToken>> {
+        Some(self.claims.as_ref()?.as_ref().map(drop).map_err(|invalid| *invalid))
+    }
+
     pub(super) const fn verified(&self) -> Option<&Key> {
         self.verified.as_ref()
     }
@@ -68,11 +83,26 @@ impl Sender {
     /// The key in a dimension.
     pub(super) fn key(&self, dimension: &Dimension, given: &[(&str, &Key)]) -> Result<Key, Error> {
         match dimension.name() {
-            "" => Ok(self.verified.clone().unwrap_or_else(|| self.ip())),
+            "" => Ok(self.main()),
             IP => Ok(self.ip()),
             GLOBAL => Ok(Key::new(GLOBAL)),
-            _ => Keys::from(given).of(dimension).cloned(),
+            name => Keys::from(given).of(dimension).cloned().or_else(|error| self.claimed(name).ok_or(error)),
         }
+    }
+
+    /// The key in a dimension of the token's claims. The sender's, if there is no such claim.
+    fn claimed(&self, dimension: &str) -> Option<Key> {
+        if !self.rules.tokens()?.has_dimension(dimension) {
+            return None;
+        }
+        let claimed = self.claims.as_ref().and_then(|claims| claims.as_ref().ok());
+        let mut keys = claimed.into_iter().flat_map(|claims| &claims.keys);
+        let key = keys.find(|(name, _)| **name == *dimension).and_then(|(_, key)| key.clone());
+        Some(key.unwrap_or_else(|| self.main()))
+    }
+
+    fn main(&self) -> Key {
+        self.verified.clone().unwrap_or_else(|| self.ip())
     }
 
     fn ip(&self) -> Key {

@@ -44,6 +44,8 @@ pub struct Tallied {
     pub denied: u64,
     /// Requests of senders on the list `deny`.
     pub listed: u64,
+    /// Refused because of an invalid token.
+    pub invalid_tokens: u64,
     /// Requests that the limiter did not decide on.
     pub failed: u64,
     /// The keys that were denied most, most first.
@@ -104,6 +106,7 @@ impl EventSink for Tally {
                 }
             }
             Outcome::Listed => counts.totals.listed += weight,
+            Outcome::InvalidToken => counts.totals.invalid_tokens += weight,
             Outcome::FailedOpen | Outcome::FailedClosed => counts.totals.failed += weight,
         }
     }

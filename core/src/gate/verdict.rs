@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Hold, OnFailure};
+use super::{Hold, InvalidToken, OnFailure};
 use crate::{BodyFormat, Decision, Error, Millis, Policy, Rejection, ResponseFields};
 
 /// What to do with a request.
@@ -75,6 +75,8 @@ pub enum Reason {
     Denied(Decision),
     /// Its sender is on the list `deny`.
     Listed,
+    /// Its token is invalid, and the rule refuses such requests.
+    InvalidToken(InvalidToken),
     /// The limiter returned an error.
     Failed(Arc<Error>),
 }
@@ -82,6 +84,10 @@ pub enum Reason {
 impl Refusal {
     pub(super) fn forbidden() -> Self {
         Self { reason: Reason::Listed, rejection: Rejection::forbidden() }
+    }
+
+    pub(super) fn unauthorized(invalid: InvalidToken) -> Self {
+        Self { reason: Reason::InvalidToken(invalid), rejection: Rejection::unauthorized() }
     }
 
     /// The response to send.
@@ -127,7 +133,7 @@ impl Verdict {
         Self::Refuse(Refusal { reason: Reason::Failed(error), rejection: Rejection::unavailable(kind) })
     }
 
-    /// The decision. `None` if no limit applies, the sender is on a list, or the limiter failed.
+    /// The decision. `None` if no limit applies, the sender is refused before any, or the limiter failed.
     #[must_use]
     pub const fn decision(&self) -> Option<&Decision> {
         match self {

@@ -8,13 +8,14 @@ use crate::algorithm::MAX_UNITS;
 use crate::gate::file::{Item, OnFailure, Source, field_name, on_failure, pattern, quotas};
 use crate::gate::lists::List;
 use crate::gate::matcher::{Matcher, Pattern};
+use crate::gate::token::{TokenRules, Tokens};
 use crate::quota::checked_name;
 use crate::{Error, Policy};
 
 pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
     let file = source.read()?;
     let root = file.root();
-    root.only(&["$schema", "api_keys", "lists", "limits", "rules"])?;
+    root.only(&["$schema", "api_keys", "tokens", "lists", "limits", "rules"])?;
     let (tiers, limits) = match root.field("limits") {
         Some(item) => {
             let tiers = tiers(&item)?;
@@ -41,6 +42,10 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         Some(item) => compiler.api_keys(&item)?,
         None => Default::default(),
     };
+    let mut tokens = None;
+    if let Some(item) = root.field("tokens") {
+        tokens = Some(Tokens { expected: TokenRules::new(&item)?, verifier: None });
+    }
     let (mut allowed, mut denied) = Default::default();
     if let Some(lists) = root.field("lists") {
         lists.only(&["allow", "deny"])?;
@@ -51,7 +56,7 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         }
     }
     let Compiler { tiers, matcher, rules, warnings, .. } = compiler;
-    Ok(Rules { matcher, rules, tiers, api_key_header, api_keys, allowed, denied, warnings })
+    Ok(Rules { matcher, rules, tiers, api_key_header, api_keys, tokens, allowed, denied, warnings })
 }
 
 /// A limit: the policy without a tier, then those of all tiers. `None` if a tier is unlimited.
@@ -134,7 +139,18 @@ fn limits(limits: &Item<'_>, tiers: &[Box<str>]) -> Result<Vec<Limit>, Error> {
 
 impl Compiler {
     fn add(&mut self, rule: &Item<'_>) -> Result<(), Error> {
-        rule.only(&["name", "host", "path", "methods", "headers", "limits", "cost", "store", "on_failure"])?;
+        rule.only(&[
+            "name",
+            "host",
+            "path",
+            "methods",
+            "headers",
+            "limits",
+            "cost",
+            "store",
+            "on_failure",
+            "invalid_token",
+        ])?;
         let place = self.rules.len();
         let name = match rule.field("name") {
             Some(item) => {
@@ -170,10 +186,16 @@ impl Compiler {
             Some(item) => Some(item.text()?.into()),
             None => None,
         };
+        let refuses_invalid_tokens = rule.field("invalid_token").map_or(Ok(false), |item| match item.text()? {
+            "refuse" => Ok(true),
+            "anonymous" => Ok(false),
+            other => Err(item.invalid(args!("{other:?} is unknown; write \"refuse\" or \"anonymous\""))),
+        })?;
         let pattern = pattern(rule)?;
         self.warn_of_overlaps(rule, &name, &pattern);
         self.matcher.add(&pattern, place);
-        self.rules.push(Rule { name: name.into(), pattern, cost, store, on_failure, policies: policies.into() });
+        let (name, policies) = (name.into(), policies.into());
+        self.rules.push(Rule { name, pattern, cost, store, on_failure, refuses_invalid_tokens, policies });
         Ok(())
     }
 
