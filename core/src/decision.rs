@@ -298,6 +298,13 @@ impl Decision {
         self
     }
 
+    /// The same denial with a longer wait.
+    #[cfg(feature = "gate")]
+    pub(crate) fn retry_later_by(mut self, span: Millis) -> Self {
+        self.retry_after = self.retry_after.map(|wait| Millis::new(wait.get().saturating_add(span.get())));
+        self
+    }
+
     /// The same decision for another policy, whose counts are unknown.
     #[cfg(feature = "std")]
     pub(crate) fn without_counts(self, policy: &Policy) -> Self {

@@ -38,8 +38,10 @@ mod matcher;
 mod path;
 mod pending;
 mod request;
+mod responses;
 mod rules;
 mod sender;
+mod sink;
 mod tally;
 mod token;
 mod verdict;
@@ -50,16 +52,21 @@ pub use file::OnFailure;
 pub use pending::{Hold, Pending, Prepared};
 pub use request::{Headers, Request};
 pub use rules::{Rule, Rules};
+pub use sink::JsonLines;
+#[cfg(feature = "metrics")]
+pub use sink::MetricsSink;
+#[cfg(feature = "tracing")]
+pub use sink::TracingSink;
 pub use tally::{Tallied, Tally, TopKey};
 pub use token::{Claims, InvalidToken, TokenRules, VerifyToken};
 pub use verdict::{Pass, Reason, Refusal, Verdict};
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use self::responses::Draws;
 use self::sender::Sender;
 use crate::{
-    BodyFormat, Check, ClientIpSource, Decision, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, Millis, Settle,
-    UnixMillis,
+    Check, ClientIpSource, Decision, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, Millis, Settle, UnixMillis,
 };
 
 /// Applies rules to requests. See the [module](self) for an example.
@@ -70,7 +77,7 @@ pub struct Gate<'s> {
     stores: Vec<(Box<str>, Box<dyn ErasedLimiter + 's>)>,
     client_ip: ClientIpSource,
     settle_within: Millis,
-    body_format: BodyFormat,
+    draws: Draws,
     events: Option<Events>,
 }
 
@@ -102,8 +109,8 @@ impl<'s> Gate<'s> {
             return Err(Error::new(ErrorKind::Invalid, "stores: none; give at least one"));
         }
         let settle_within = Self::DEFAULT_SETTLE_WITHIN;
-        let body_format = BodyFormat::default();
-        let gate = Self { rules: RwLock::default(), stores, client_ip, settle_within, body_format, events: None };
+        let gate =
+            Self { rules: RwLock::default(), stores, client_ip, settle_within, draws: Draws::default(), events: None };
         gate.reload(rules)?;
         Ok(gate)
     }
@@ -130,13 +137,6 @@ impl<'s> Gate<'s> {
         }
         self.settle_within = span;
         Ok(self)
-    }
-
-    /// Sets the format of the body of a denial. The default is [JSON](BodyFormat::Json).
-    #[must_use]
-    pub const fn body_format(mut self, format: BodyFormat) -> Self {
-        self.body_format = format;
-        self
     }
 
     /// Sets where events are sent. By default, there are none.
@@ -217,19 +217,20 @@ impl<'s> Gate<'s> {
         let Some(rule) = rules.find(request) else { return Prepared::Decided(Verdict::Pass(Pass::unlimited())) };
         let sender = Sender::of(request, &rules, &self.client_ip);
         if sender.is_on(rules.denied()) {
-            if let Some(events) = &self.events {
-                events.refused(request.now(), rule.name(), Outcome::Listed, None);
-            }
-            return Prepared::Decided(Verdict::Refuse(Refusal::forbidden()));
+            return self.refused(request, rule, Outcome::Listed, Refusal::forbidden());
+        }
+        if sender.is_on(rules.allowed()) {
+            return Prepared::Decided(Verdict::Pass(Pass::unlimited()));
         }
         if let (Some(Err(invalid)), true) = (sender.token(), rule.refuses_invalid_tokens) {
-            if let Some(events) = &self.events {
-                events.refused(request.now(), rule.name(), Outcome::InvalidToken, None);
-            }
-            return Prepared::Decided(Verdict::Refuse(Refusal::unauthorized(invalid)));
+            return self.refused(request, rule, Outcome::InvalidToken, Refusal::unauthorized(invalid));
         }
-        let policy = rule.policy(sender.tier()).filter(|_| !sender.is_on(rules.allowed()));
-        let Some(policy) = policy else { return Prepared::Decided(Verdict::Pass(Pass::unlimited())) };
+        if let Some(address) = rule.challenge() {
+            return self.refused(request, rule, Outcome::Challenged, Refusal::challenged(address));
+        }
+        let Some(policy) = rule.policy(sender.tier()) else {
+            return Prepared::Decided(Verdict::Pass(Pass::unlimited()));
+        };
         let found = self.store(rule).and_then(|store| Ok((store, sender.keys(policy, request.keys)?)));
         let (store, keys) = match found {
             Ok(found) => found,
@@ -246,8 +247,16 @@ impl<'s> Gate<'s> {
             cost: request.cost.unwrap_or(rule.cost),
             on_failure: rule.on_failure,
             settle_within: self.settle_within,
+            responses: rules.responses(),
             now: request.now(),
         })
+    }
+
+    fn refused(&self, request: &Request<'_>, rule: &Rule, outcome: Outcome, refusal: Refusal) -> Prepared {
+        if let Some(events) = &self.events {
+            events.refused(request.now(), rule.name(), outcome, None);
+        }
+        Prepared::Decided(Verdict::Refuse(refusal))
     }
 
     /// Asks the store for the decision on a request.
@@ -259,7 +268,7 @@ impl<'s> Gate<'s> {
         }
         let started = self.events.as_ref().and_then(Events::started);
         let verdict = match self.stores[*store].1.erased_check(check).await {
-            Ok(decision) => verdict::decided(policy, decision, pending.hold(), self.body_format),
+            Ok(decision) => verdict::decided(pending, decision, &self.draws),
             Err(error) => Verdict::failed(*on_failure, error),
         };
         if let Some(events) = &self.events {

@@ -113,6 +113,13 @@ impl Rejection {
         Self::new(403, ResponseFields::default(), BodyFormat::Json, r#"{"error":"forbidden"}"#.into())
     }
 
+    /// The 403 (Forbidden) for a request that has to pass a challenge first. The address needs no escapes.
+    #[cfg(feature = "gate")]
+    pub(crate) fn challenged(address: &str) -> Self {
+        let body = [r#"{"error":"challenge","url":""#, address, r#""}"#].concat();
+        Self::new(403, ResponseFields::default(), BodyFormat::Json, body)
+    }
+
     /// The 401 (Unauthorized) for an invalid token, with the challenge of RFC 6750, section 3.
     #[cfg(feature = "gate")]
     pub(crate) fn unauthorized() -> Self {

@@ -12,7 +12,7 @@ use tidegate_core::{Error, ErrorKind, Key, UnixMillis};
 use tower_layer::Layer;
 
 use crate::token::token;
-use crate::{ApiKey, RateLimit, Subject, Tier};
+use crate::{ApiKey, BotScore, RateLimit, Subject, Tier};
 
 /// Limits the requests to a service by the rules of a [`Gate`]. See the [crate documentation](crate) for an example.
 ///
@@ -201,6 +201,9 @@ impl Settings {
         }
         if let Some(Tier(tier)) = head.extensions.get() {
             request = request.tier(tier);
+        }
+        if let Some(BotScore(score)) = head.extensions.get() {
+            request = request.bot_score(*score);
         }
         self.gate.prepare(&request)
     }

@@ -59,7 +59,7 @@ mod token;
 pub use body::ResponseBody;
 pub use charge::Charge;
 pub use layer::RateLimitLayer;
-pub use sender::{ApiKey, Subject, Tier};
+pub use sender::{ApiKey, BotScore, Subject, Tier};
 pub use service::{RateLimit, Verdict};
 
 /// Compiles and runs the examples in the README.

@@ -14,6 +14,10 @@ pub struct ApiKey(pub String);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tier(pub String);
 
+/// A request extension: how likely a human sent the request; see [`Request::bot_score`](tidegate_core::gate::Request::bot_score).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BotScore(pub u8);
+
 impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ApiKey(…)")

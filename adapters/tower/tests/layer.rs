@@ -83,7 +83,8 @@ async fn the_most_trusted_identity_selects_the_key() {
 #[tokio::test]
 async fn responses_carry_the_fields_and_the_verdict() {
     let gate = gate(MemoryLimiter::new(), policy(1), OnFailure::Closed).unwrap();
-    let layer = of(gate.body_format(BodyFormat::Problem));
+    gate.reload(Rules::all(policy(1), OnFailure::Closed).body_format(BodyFormat::Problem)).unwrap();
+    let layer = of(gate);
     let allowed = ask(&layer, request(|_| {})).await;
     // The service found the verdict, and the layer replaced its field.
     assert_eq!(allowed.body(), "true");

@@ -44,6 +44,9 @@ pub(super) struct Args {
     /// The sender's tier.
     #[arg(long)]
     tier: Option<String>,
+    /// The bot score of the request.
+    #[arg(long, value_name = "0..255")]
+    bot_score: Option<u8>,
     /// A key of the application, for example tenant=tenant:42. May be repeated.
     #[arg(long, value_name = "DIMENSION=KEY", value_parser = key)]
     key: Vec<(String, Key)>,
@@ -71,6 +74,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     if let Some(tier) = &args.tier {
         request = request.tier(tier);
+    }
+    if let Some(score) = args.bot_score {
+        request = request.bot_score(score);
     }
     let explanation = rules.explain(&request, &ClientIpSource::new(args.platform));
     if args.json {
@@ -106,6 +112,7 @@ fn as_json(explanation: &Explanation<'_>) -> Value {
             Listed::Allowed => "allow",
             Listed::Denied => "deny",
         }),
+        "challenge": explanation.rule.and_then(|rule| rule.challenge()),
         "cost": explanation.cost,
         "policy": explanation.policy,
         "keys": keys,

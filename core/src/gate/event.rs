@@ -70,6 +70,8 @@ pub enum Outcome {
     NeverAdmissible,
     /// The list `deny` has its sender.
     Listed,
+    /// The rule asks for a challenge.
+    Challenged,
     /// Its token is invalid, and the rule refuses it.
     InvalidToken,
     /// The store failed, and it passed.
@@ -91,6 +93,7 @@ impl Outcome {
             Self::Denied => "denied",
             Self::NeverAdmissible => "never_admissible",
             Self::Listed => "listed",
+            Self::Challenged => "challenged",
             Self::InvalidToken => "invalid_token",
             Self::FailedOpen => "failed_open",
             Self::FailedClosed => "failed_closed",
@@ -176,7 +179,8 @@ impl Events {
     }
 
     /// Sets the secret by which keys are hashed (SipHash-1-3), so that their hashes are the same in all processes. By default,
-    /// each process draws its own, so that nobody can find an address by trying all.
+    /// each process draws its own, so that nobody can find an address by trying all. The target `wasm32-unknown-unknown` has no
+    /// random numbers: set a secret there.
     #[must_use]
     pub const fn key_secret(mut self, secret: [u8; 16]) -> Self {
         let whole = u128::from_le_bytes(secret);

@@ -127,6 +127,9 @@ impl fmt::Display for Explanation<'_> {
                 return Ok(());
             }
         }
+        if let Some(address) = rule.challenge() {
+            return writeln!(f, "challenge at {address}: refused with a 403");
+        }
         let Some(policy) = self.policy else { return writeln!(f, "limit    none") };
         writeln!(f, "cost     {}", self.cost)?;
         for (dimension, key) in policy.dimensions().iter().zip(&self.keys) {

@@ -5,6 +5,7 @@ mod position;
 mod quota;
 
 use std::fmt;
+use std::num::NonZero;
 
 pub(super) use self::node::Item;
 use self::node::Node;
@@ -95,6 +96,12 @@ pub(super) fn pattern(rule: &Item<'_>) -> Result<Pattern, Error> {
     }
     if let Some(headers) = rule.field("headers") {
         pattern.headers = headers.each(field_name)?.into();
+    }
+    if let Some(item) = rule.field("bot_score_below") {
+        let score = item.number()?;
+        let fits = u8::try_from(score).ok().and_then(NonZero::new);
+        let wrong = || item.invalid(format_args!("{score} is out of range; write a whole number from 1 to 255"));
+        pattern.score_below = Some(fits.ok_or_else(wrong)?);
     }
     Ok(pattern)
 }

@@ -1,6 +1,8 @@
 //! Finds the most specific rule of a request.
 
+use std::cmp::Reverse;
 use std::fmt;
+use std::num::NonZero;
 
 use super::path::segments;
 use super::request::Request;
@@ -15,6 +17,8 @@ pub(super) struct Pattern {
     pub(super) methods: Box<[Box<str>]>,
     /// The header fields that must be present, in lower case.
     pub(super) headers: Box<[Box<str>]>,
+    /// The bot score that a request's must be less than.
+    pub(super) score_below: Option<NonZero<u8>>,
 }
 
 /// The hosts that a rule matches.
@@ -50,7 +54,8 @@ impl Pattern {
     pub(super) fn covers(&self, other: &Self) -> bool {
         let all = |these: &[Box<str>], those: &[Box<str>]| these.iter().all(|name| those.contains(name));
         let methods = self.methods.is_empty() || (!other.methods.is_empty() && all(&other.methods, &self.methods));
-        methods && all(&self.headers, &other.headers)
+        let scores = self.score_below.is_none_or(|most| other.score_below.is_some_and(|other| other <= most));
+        methods && scores && all(&self.headers, &other.headers)
     }
 
     /// Whether this applies to a request that matches both.
@@ -64,15 +69,16 @@ impl Pattern {
         meets && self.specificity() == other.specificity()
     }
 
-    /// A pattern with methods precedes one without, then one with more headers.
-    fn specificity(&self) -> (bool, usize) {
-        (!self.methods.is_empty(), self.headers.len())
+    /// A pattern with methods precedes one without, then one with more headers, then one with a lower score.
+    fn specificity(&self) -> (bool, usize, Option<Reverse<NonZero<u8>>>) {
+        (!self.methods.is_empty(), self.headers.len(), self.score_below.map(Reverse))
     }
 
     fn matches(&self, request: &Request<'_>) -> bool {
         // A server answers HEAD as it would GET.
         let is = |method: &str| method == request.method() || (method == "GET" && request.method() == "HEAD");
         (self.methods.is_empty() || self.methods.iter().any(|method| is(method)))
+            && self.score_below.is_none_or(|most| request.bot_score.is_some_and(|score| score < most.get()))
             && self.headers.iter().all(|name| request.has_header(name))
     }
 }
@@ -182,6 +188,7 @@ impl fmt::Display for Pattern {
             (false, true) => "/",
             (false, false) => "",
         })?;
-        self.headers.iter().try_for_each(|name| write!(f, ", with {name}"))
+        self.headers.iter().try_for_each(|name| write!(f, ", with {name}"))?;
+        self.score_below.iter().try_for_each(|most| write!(f, ", with a bot score below {most}"))
     }
 }

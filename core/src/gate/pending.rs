@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::responses::Responses;
 use super::{OnFailure, Verdict};
 use crate::dimension::OwnKeys;
 use crate::{Error, ErrorKind, Millis, Policy, UnixMillis};
@@ -23,6 +24,7 @@ pub struct Pending {
     pub(super) cost: u64,
     pub(super) on_failure: OnFailure,
     pub(super) settle_within: Millis,
+    pub(super) responses: Responses,
     pub(super) now: UnixMillis,
 }
 

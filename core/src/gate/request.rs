@@ -55,6 +55,7 @@ pub struct Request<'a> {
     pub(super) subject: Option<&'a str>,
     pub(super) api_key: Option<&'a str>,
     pub(super) tier: Option<&'a str>,
+    pub(super) bot_score: Option<u8>,
     pub(super) keys: &'a [(&'a str, &'a Key)],
     pub(super) cost: Option<u64>,
     pub(super) token: Option<&'a str>,
@@ -76,6 +77,7 @@ impl<'a> Request<'a> {
             subject: None,
             api_key: None,
             tier: None,
+            bot_score: None,
             keys: &[],
             cost: None,
             token: None,
@@ -121,6 +123,15 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn tier(mut self, tier: &'a str) -> Self {
         self.tier = Some(tier);
+        self
+    }
+
+    /// Sets how likely a human sent the request, by the platform's or the application's judgement: the lower, the less. Rules
+    /// with `bot_score_below` match lower scores only, and no request without a score. For a request that has passed a
+    /// challenge, set the highest, 255.
+    #[must_use]
+    pub const fn bot_score(mut self, score: u8) -> Self {
+        self.bot_score = Some(score);
         self
     }
 

@@ -10,8 +10,9 @@ use super::lists::List;
 use super::matcher::{Matcher, Pattern};
 use super::path::normal;
 use super::request::Request;
+use super::responses::Responses;
 use super::token::{Tokens, VerifyToken};
-use crate::{Error, Key, Policy};
+use crate::{BodyFormat, Error, Key, Millis, Policy};
 
 /// The rules of a gate: which limits apply to which requests, at which cost, and by whose key.
 ///
@@ -45,7 +46,8 @@ use crate::{Error, Key, Policy};
 ///
 /// # Matching
 /// The most specific rule wins, in this order: an exact host, a longer `*.domain`, no host; then from left to right a literal
-/// segment, a `{name}`, the end of a path, a `/*`; then a rule with methods, with more headers, and the first in the file. The
+/// segment, a `{name}`, the end of a path, a `/*`; then a rule with methods, with more headers, with a lower bot score, and
+/// the first in the file. The
 /// order is that of the Kubernetes [Gateway API](https://gateway-api.sigs.k8s.io/reference/spec/#httprouterule). A request
 /// without a rule is not limited.
 ///
@@ -60,6 +62,7 @@ pub struct Rules {
     /// The place of each valid key's tier, sorted by the key.
     api_keys: Vec<ValidKey>,
     tokens: Option<Tokens>,
+    responses: Responses,
     allowed: List,
     denied: List,
     warnings: Vec<String>,
@@ -77,6 +80,7 @@ pub struct Rule {
     store: Option<Box<str>>,
     pub(super) on_failure: OnFailure,
     pub(super) refuses_invalid_tokens: bool,
+    challenge: Option<Box<str>>,
     /// For requests without a tier, then for each tier. `None` if it is unlimited.
     policies: Box<[Option<Arc<Policy>>]>,
 }
@@ -96,6 +100,12 @@ impl Rule {
     #[must_use]
     pub fn store(&self) -> Option<&str> {
         self.store.as_deref()
+    }
+
+    /// The address of the challenge that requests have to pass first.
+    #[must_use]
+    pub fn challenge(&self) -> Option<&str> {
+        self.challenge.as_deref()
     }
 
     /// The policies for senders without a tier and for those of each tier that is limited.
@@ -147,8 +157,37 @@ impl Rules {
         matcher.add(&pattern, 0);
         let name = policy.name().into();
         let policies = [Some(Arc::new(policy))].into();
-        let rule = Rule { name, pattern, cost: 1, store: None, on_failure, refuses_invalid_tokens: false, policies };
+        let rule = Rule {
+            name,
+            pattern,
+            cost: 1,
+            store: None,
+            on_failure,
+            refuses_invalid_tokens: false,
+            challenge: None,
+            policies,
+        };
         Self { matcher, rules: vec![rule], ..Self::default() }
+    }
+
+    /// Sets the format of a denial's body, `format` in the table `responses` of a file. The default is
+    /// [JSON](BodyFormat::Json).
+    #[must_use]
+    pub const fn body_format(mut self, format: BodyFormat) -> Self {
+        self.responses.format = format;
+        self
+    }
+
+    /// Lengthens each `Retry-After` by a random time up to this, `spread_retry_after_ms` in the table `responses` of a file, so
+    /// that clients which were denied together do not return together. The default is zero.
+    #[must_use]
+    pub const fn spread_retry_after(mut self, most: Millis) -> Self {
+        self.responses.spread = most;
+        self
+    }
+
+    pub(super) const fn responses(&self) -> Responses {
+        self.responses
     }
 
     /// Verifies the tokens that the file's table `tokens` describes. Without that table, no token is read.

@@ -44,7 +44,9 @@ pub struct Tallied {
     pub denied: u64,
     /// Requests of senders on the list `deny`.
     pub listed: u64,
-    /// Refused because of an invalid token.
+    /// Requests that have to pass a challenge.
+    pub challenged: u64,
+    /// Requests that were refused because of an invalid token.
     pub invalid_tokens: u64,
     /// Requests that the limiter did not decide on.
     pub failed: u64,
@@ -106,6 +108,7 @@ impl EventSink for Tally {
                 }
             }
             Outcome::Listed => counts.totals.listed += weight,
+            Outcome::Challenged => counts.totals.challenged += weight,
             Outcome::InvalidToken => counts.totals.invalid_tokens += weight,
             Outcome::FailedOpen | Outcome::FailedClosed => counts.totals.failed += weight,
         }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Hold, InvalidToken, OnFailure};
-use crate::{BodyFormat, Decision, Error, Millis, Policy, Rejection, ResponseFields};
+use super::responses::{Draws, Responses};
+use super::{Hold, InvalidToken, OnFailure, Pending};
+use crate::{Decision, Error, Millis, Rejection, ResponseFields};
 
 /// What to do with a request.
 #[derive(Clone, Debug)]
@@ -75,6 +76,8 @@ pub enum Reason {
     Denied(Decision),
     /// Its sender is on the list `deny`.
     Listed,
+    /// The rule asks for a challenge, whose address this is.
+    Challenged(Box<str>),
     /// Its token is invalid, and the rule refuses such requests.
     InvalidToken(InvalidToken),
     /// The limiter returned an error.
@@ -84,6 +87,10 @@ pub enum Reason {
 impl Refusal {
     pub(super) fn forbidden() -> Self {
         Self { reason: Reason::Listed, rejection: Rejection::forbidden() }
+    }
+
+    pub(super) fn challenged(address: &str) -> Self {
+        Self { reason: Reason::Challenged(address.into()), rejection: Rejection::challenged(address) }
     }
 
     pub(super) fn unauthorized(invalid: InvalidToken) -> Self {
@@ -110,12 +117,14 @@ impl Refusal {
 }
 
 /// The verdict on a request that a limiter has decided on.
-pub(super) fn decided(policy: &Policy, decision: Decision, hold: Option<Hold>, format: BodyFormat) -> Verdict {
-    match Rejection::denied(policy, &decision, format) {
+pub(super) fn decided(pending: &Pending, decision: Decision, draws: &Draws) -> Verdict {
+    let (policy, Responses { format, spread }) = (pending.policy(), pending.responses);
+    let later = draws.later(&decision, spread);
+    match Rejection::denied(policy, later.as_ref().unwrap_or(&decision), format) {
         Some(rejection) => Verdict::Refuse(Refusal { reason: Reason::Denied(decision), rejection }),
         None => {
             let fields = ResponseFields::new(policy, &decision);
-            Verdict::Pass(Pass { fields, decision: Some(decision), hold, error: None })
+            Verdict::Pass(Pass { fields, decision: Some(decision), hold: pending.hold(), error: None })
         }
     }
 }

@@ -8,14 +8,33 @@ use crate::algorithm::MAX_UNITS;
 use crate::gate::file::{Item, OnFailure, Source, field_name, on_failure, pattern, quotas};
 use crate::gate::lists::List;
 use crate::gate::matcher::{Matcher, Pattern};
+use crate::gate::responses::Responses;
 use crate::gate::token::{TokenRules, Tokens};
 use crate::quota::checked_name;
-use crate::{Error, Policy};
+use crate::{BodyFormat, Error, Millis, Policy};
+
+/// The longest time that is added to `Retry-After`.
+const SPREAD_MAX: Millis = Millis::from_secs(3_600);
+
+const RULE_FIELDS: &[&str] = &[
+    "name",
+    "host",
+    "path",
+    "methods",
+    "headers",
+    "bot_score_below",
+    "limits",
+    "cost",
+    "store",
+    "on_failure",
+    "invalid_token",
+    "challenge",
+];
 
 pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
     let file = source.read()?;
     let root = file.root();
-    root.only(&["$schema", "api_keys", "tokens", "lists", "limits", "rules"])?;
+    root.only(&["$schema", "api_keys", "tokens", "responses", "lists", "limits", "rules"])?;
     let (tiers, limits) = match root.field("limits") {
         Some(item) => {
             let tiers = tiers(&item)?;
@@ -46,6 +65,10 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
     if let Some(item) = root.field("tokens") {
         tokens = Some(Tokens { expected: TokenRules::new(&item)?, verifier: None });
     }
+    let mut responses = Responses::default();
+    if let Some(item) = root.field("responses") {
+        responses = self::responses(&item)?;
+    }
     let (mut allowed, mut denied) = Default::default();
     if let Some(lists) = root.field("lists") {
         lists.only(&["allow", "deny"])?;
@@ -56,7 +79,7 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         }
     }
     let Compiler { tiers, matcher, rules, warnings, .. } = compiler;
-    Ok(Rules { matcher, rules, tiers, api_key_header, api_keys, tokens, allowed, denied, warnings })
+    Ok(Rules { matcher, rules, tiers, api_key_header, api_keys, tokens, responses, allowed, denied, warnings })
 }
 
 /// A limit: the policy without a tier, then those of all tiers. `None` if a tier is unlimited.
@@ -137,20 +160,40 @@ fn limits(limits: &Item<'_>, tiers: &[Box<str>]) -> Result<Vec<Limit>, Error> {
     Ok(found)
 }
 
+fn responses(item: &Item<'_>) -> Result<Responses, Error> {
+    item.only(&["format", "spread_retry_after_ms"])?;
+    let mut found = Responses::default();
+    if let Some(item) = item.field("format") {
+        found.format = match item.text()? {
+            "json" => BodyFormat::Json,
+            "problem" => BodyFormat::Problem,
+            other => return Err(item.invalid(args!("{other:?} is unknown; write \"json\" or \"problem\""))),
+        };
+    }
+    if let Some(item) = item.field("spread_retry_after_ms") {
+        found.spread = Millis::new(item.number()?);
+        if found.spread > SPREAD_MAX {
+            return Err(item.invalid(args!("out of range; write at most {}", SPREAD_MAX.get())));
+        }
+    }
+    Ok(found)
+}
+
+/// The address of a challenge, which needs no escapes in JSON.
+fn address(item: &Item<'_>) -> Result<Box<str>, Error> {
+    let text = item.text()?;
+    let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b'<' | b'>');
+    if !(text.starts_with('/') || text.starts_with("https://")) || text.len() > 512 || !text.bytes().all(fits) {
+        return Err(
+            item.invalid(args!("{text:?} is not an address; write one such as /challenge or https://example.com/"))
+        );
+    }
+    Ok(text.into())
+}
+
 impl Compiler {
     fn add(&mut self, rule: &Item<'_>) -> Result<(), Error> {
-        rule.only(&[
-            "name",
-            "host",
-            "path",
-            "methods",
-            "headers",
-            "limits",
-            "cost",
-            "store",
-            "on_failure",
-            "invalid_token",
-        ])?;
+        rule.only(RULE_FIELDS)?;
         let place = self.rules.len();
         let name = match rule.field("name") {
             Some(item) => {
@@ -191,11 +234,15 @@ impl Compiler {
             "anonymous" => Ok(false),
             other => Err(item.invalid(args!("{other:?} is unknown; write \"refuse\" or \"anonymous\""))),
         })?;
+        let challenge = rule.field("challenge").map(|item| address(&item)).transpose()?;
+        if challenge.is_some() && !limits.is_empty() {
+            return Err(rule.invalid(args!("a rule with a challenge passes no request; delete its limits")));
+        }
         let pattern = pattern(rule)?;
         self.warn_of_overlaps(rule, &name, &pattern);
         self.matcher.add(&pattern, place);
         let (name, policies) = (name.into(), policies.into());
-        self.rules.push(Rule { name, pattern, cost, store, on_failure, refuses_invalid_tokens, policies });
+        self.rules.push(Rule { name, pattern, cost, store, on_failure, refuses_invalid_tokens, challenge, policies });
         Ok(())
     }
 

@@ -1,0 +1,93 @@
+//! Where events go: lines of JSON, `tracing` and `metrics`.
+
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+
+use super::{Event, EventSink};
+use crate::MaybeSend;
+
+/// Writes each event as a line of JSON.
+///
+/// ```
+/// use tidegate_core::gate::{Events, JsonLines};
+/// let events = Events::new(JsonLines::new(std::io::stderr()));
+/// ```
+#[derive(Debug)]
+pub struct JsonLines<W>(Mutex<W>);
+
+impl<W: Write + MaybeSend> JsonLines<W> {
+    /// Writes to this. Use a buffer for a file: an event is written while its request waits.
+    pub const fn new(out: W) -> Self {
+        Self(Mutex::new(out))
+    }
+
+    /// What the lines were written to.
+    pub fn into_inner(self) -> W {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<W: Write + Send> EventSink for JsonLines<W> {
+    fn event(&self, event: &Event<'_>) {
+        let line = event.to_json() + "\n";
+        // A full disk must not refuse requests.
+        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
+    }
+}
+
+/// Sends each event to the subscriber of [`tracing`], with the target `tidegate`. Its level is `DEBUG` if the request was
+/// allowed, `INFO` if it was refused, and `WARN` after a failure.
+#[cfg(feature = "tracing")]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TracingSink;
+
+#[cfg(feature = "tracing")]
+impl EventSink for TracingSink {
+    fn event(&self, event: &Event<'_>) {
+        macro_rules! send {
+            ($level:ident) => {
+                tracing::event!(
+                    target: "tidegate",
+                    tracing::Level::$level,
+                    rule = event.rule,
+                    policy = event.policy,
+                    outcome = event.outcome.name(),
+                    quota = event.quota,
+                    key = event.key.map(|key| std::format!("{key:016x}")),
+                    limit = event.limit,
+                    remaining = event.remaining,
+                    origin = event.origin.map(crate::Origin::name),
+                    error = event.error.map(crate::ErrorKind::name),
+                    latency_us = event.latency_us,
+                    weight = event.weight,
+                )
+            };
+        }
+        match event.outcome {
+            super::Outcome::Allowed => send!(DEBUG),
+            super::Outcome::FailedOpen | super::Outcome::FailedClosed => send!(WARN),
+            _ => send!(INFO),
+        }
+    }
+}
+
+/// Counts events with the recorder of [`metrics`]: `tidegate_requests_total` by `rule` and `outcome`, and the histogram
+/// `tidegate_store_seconds` by `rule`, if there is a [timer](super::Events::timer). No label has a key, so their number is
+/// bounded.
+#[cfg(feature = "metrics")]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MetricsSink;
+
+#[cfg(feature = "metrics")]
+impl EventSink for MetricsSink {
+    fn event(&self, event: &Event<'_>) {
+        let rule = std::string::ToString::to_string(event.rule);
+        let counter =
+            metrics::counter!("tidegate_requests_total", "rule" => rule.clone(), "outcome" => event.outcome.name());
+        counter.increment(u64::from(event.weight));
+        if let Some(micros) = event.latency_us {
+            metrics::histogram!("tidegate_store_seconds", "rule" => rule)
+                .record(std::time::Duration::from_micros(micros).as_secs_f64());
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Challenges by bot score, and denied clients that do not all return at once.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![cfg(feature = "toml")]
+
+use pollster::block_on;
+use tidegate_core::gate::{Gate, Reason, Request, Rules, Verdict};
+use tidegate_core::{ClientIpSource, MemoryLimiter, Platform, ResponseFields, UnixMillis};
+
+const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+const HEADERS: [(&str, &str); 1] = [("cf-connecting-ip", "192.0.2.1")];
+
+fn gate(rules: &str) -> Gate<'static> {
+    let rules = Rules::parse("rules.toml", rules).unwrap();
+    Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Cloudflare)).unwrap()
+}
+
+#[test]
+fn a_bot_score_selects_a_stricter_limit_or_a_challenge() {
+    let quota = |limit| format!("[{{ algorithm = 'fixed_window', limit = {limit}, window_ms = 60000 }}]");
+    let gate = gate(&format!(
+        "lists.allow = ['198.51.100.7']
+        [limits]
+        api.quotas = {}
+        suspects.quotas = {}
+        [[rules]]
+        path = '/api'
+        limits = ['api']
+        [[rules]]
+        path = '/api'
+        bot_score_below = 30
+        limits = ['suspects']
+        [[rules]]
+        path = '/api'
+        bot_score_below = 10
+        challenge = '/challenge?from=api'",
+        quota(9),
+        quota(2),
+    ));
+    let ask = |score: Option<u8>, headers: &[(&str, &str)]| {
+        let request = Request::new("GET", "/api", &headers, NOW);
+        block_on(gate.check(&score.map_or(request.clone(), |score| request.bot_score(score))))
+    };
+    let limit = |score| match ask(score, &HEADERS) {
+        Verdict::Pass(pass) => pass.decision().map(|decision| decision.binding().limit()),
+        Verdict::Refuse(_) => None,
+    };
+    // Without a score, as on most platforms, no rule for bots applies.
+    assert_eq!([None, Some(255), Some(30)].map(limit), [Some(9); 3]);
+    assert_eq!([Some(29), Some(10)].map(limit), [Some(2); 2]);
+    for score in [9, 1, 0] {
+        let Verdict::Refuse(refusal) = ask(Some(score), &HEADERS) else { panic!() };
+        assert!(matches!(refusal.reason(), Reason::Challenged(address) if &**address == "/challenge?from=api"));
+        let rejection = refusal.rejection();
+        let body = r#"{"error":"challenge","url":"/challenge?from=api"}"#;
+        assert_eq!((rejection.status_code(), rejection.body()), (403, body));
+    }
+    assert!(matches!(ask(Some(0), &[("cf-connecting-ip", "198.51.100.7")]), Verdict::Pass(_)));
+
+    for (wrong, message) in [
+        ("bot_score_below = 0", "write a whole number from 1 to 255"),
+        ("challenge = 'javascript:alert(1)'", "is not an address"),
+        ("challenge = '/a\"b'", "is not an address"),
+        ("challenge = '/a'\nlimits = ['a']", "delete its limits"),
+    ] {
+        let text = format!("limits.a.quotas = {}\n[[rules]]\n{wrong}", quota(1));
+        let error = Rules::parse("rules.toml", &text).unwrap_err().to_string();
+        assert!(error.contains(message), "{wrong}: {error}");
+    }
+    let hidden = "[[rules]]\nbot_score_below = 9\n[[rules]]\nbot_score_below = 9";
+    assert!(Rules::parse("rules.toml", hidden).unwrap().warnings()[0].contains("no request reaches rules[1]"));
+}
+
+/// How many of a thousand clients, which were denied together, return in each second after the window's end.
+fn herd(spread_ms: u64) -> Vec<usize> {
+    let gate = gate(&format!(
+        "responses.spread_retry_after_ms = {spread_ms}
+        limits.api.quotas = [{{ algorithm = 'fixed_window', limit = 1, window_ms = 60000 }}]
+        rules = [{{ limits = ['api'] }}]"
+    ));
+    let request = Request::new("GET", "/", &HEADERS, NOW);
+    assert!(matches!(block_on(gate.check(&request)), Verdict::Pass(_)));
+    let mut returning = vec![0; usize::try_from(spread_ms / 1_000).unwrap() + 1];
+    for _ in 0..1_000 {
+        let Verdict::Refuse(refusal) = block_on(gate.check(&request)) else { panic!() };
+        let after: usize = refusal.rejection().fields().get(ResponseFields::RETRY_AFTER).unwrap().parse().unwrap();
+        // Never earlier than the request is admissible, and never later than asked for.
+        returning[after - 60] += 1;
+        let Reason::Denied(decision) = refusal.reason() else { panic!() };
+        assert_eq!(decision.retry_after().unwrap().get(), 60_000);
+    }
+    returning
+}
+
+/// `cargo test -p tidegate-core --features toml --test responses -- --nocapture` prints the numbers.
+#[test]
+fn denied_clients_do_not_return_together() {
+    let (together, spread) = (herd(0), herd(10_000));
+    println!("1,000 clients return in these seconds: {together:?}, and with a spread of 10 s: {spread:?}");
+    assert_eq!(together, [1_000]);
+    // Each second expects 100. Nine standard deviations are 85.
+    assert!(spread.iter().all(|count| *count < 185), "{spread:?}");
+    assert_eq!(spread.iter().sum::<usize>(), 1_000);
+}

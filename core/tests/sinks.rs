@@ -1,0 +1,181 @@
+//! Events reach the subscriber of `tracing`, the recorder of `metrics`, and lines of JSON.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![cfg(all(feature = "metrics", feature = "tracing"))]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use metrics::{
+    Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+use pollster::block_on;
+use tidegate_core::gate::{
+    Event, EventSink, Events, Gate, JsonLines, MetricsSink, OnFailure, Request, Rules, TracingSink,
+};
+use tidegate_core::{ClientIpSource, MemoryLimiter, Millis, Platform, Policy, Quota, UnixMillis};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Level, Subscriber};
+
+/// Checks three requests, of which one is allowed.
+fn three(sink: impl EventSink + 'static) {
+    let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(60)).unwrap()]).unwrap();
+    let rules = Rules::all(policy, OnFailure::Closed);
+    let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Direct)).unwrap();
+    let gate = gate.events(Events::new(sink).timer(|| 7));
+    let request = Request::new("GET", "/", &[("host", "example.com")], UnixMillis::new(1_800_000_000_000));
+    for _ in 0..3 {
+        block_on(gate.check(&request));
+    }
+}
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn lines_of_json() {
+    let out = Shared::default();
+    three(JsonLines::new(out.clone()));
+    let text = String::from_utf8(out.0.lock().unwrap().clone()).unwrap();
+    let outcomes: Vec<_> = text.lines().map(|line| line.contains(r#""outcome":"denied""#)).collect();
+    assert_eq!(outcomes, [false, true, true], "{text}");
+    // A writer that fails changes nothing.
+    struct Full;
+    impl std::io::Write for Full {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::StorageFull.into())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    three(JsonLines::new(Full));
+}
+
+/// The level and the fields of an event.
+type Told = (Level, BTreeMap<String, String>);
+
+/// Keeps each event.
+#[derive(Clone, Default)]
+struct Subscribed(Arc<Mutex<Vec<Told>>>);
+
+struct Fields(BTreeMap<String, String>);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.insert(field.name().to_string(), format!("{value:?}"));
+    }
+}
+
+impl Subscriber for Subscribed {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target() == "tidegate"
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut fields = Fields(BTreeMap::new());
+        event.record(&mut fields);
+        self.0.lock().unwrap().push((*event.metadata().level(), fields.0));
+    }
+
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn events_of_tracing() {
+    let subscriber = Subscribed::default();
+    tracing::subscriber::with_default(subscriber.clone(), || three(TracingSink));
+    let events = subscriber.0.lock().unwrap();
+    assert_eq!(events.iter().map(|(level, _)| *level).collect::<Vec<_>>(), [Level::DEBUG, Level::INFO, Level::INFO]);
+    let (_, denied) = &events[1];
+    assert_eq!((denied["rule"].as_str(), denied["outcome"].as_str()), ("\"api\"", "\"denied\""));
+    assert_eq!((denied["limit"].as_str(), denied["remaining"].as_str()), ("1", "0"));
+    assert!(!denied.contains_key("error"));
+}
+
+/// Adds up what is counted, by the name and the labels.
+#[derive(Clone, Default)]
+struct Recorded(Arc<Mutex<BTreeMap<String, f64>>>);
+
+struct Series(Recorded, String);
+
+impl Series {
+    fn add(&self, value: f64) {
+        *self.0.0.lock().unwrap().entry(self.1.clone()).or_default() += value;
+    }
+}
+
+impl CounterFn for Series {
+    fn increment(&self, value: u64) {
+        self.add(f64::from(u32::try_from(value).unwrap()));
+    }
+
+    fn absolute(&self, _: u64) {}
+}
+
+impl HistogramFn for Series {
+    fn record(&self, value: f64) {
+        self.add(value + 1.0);
+    }
+}
+
+impl Recorded {
+    fn series(&self, key: &Key) -> Arc<Series> {
+        let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        Arc::new(Series(self.clone(), format!("{}{{{}}}", key.name(), labels.join(","))))
+    }
+}
+
+impl Recorder for Recorded {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.series(key))
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(self.series(key))
+    }
+}
+
+#[test]
+fn counters_of_metrics() {
+    let recorder = Recorded::default();
+    metrics::with_local_recorder(&recorder, || three(MetricsSink));
+    let series = recorder.0.lock().unwrap().clone();
+    let expected = [
+        ("tidegate_requests_total{rule=api,outcome=allowed}", 1.0),
+        ("tidegate_requests_total{rule=api,outcome=denied}", 2.0),
+        // Three times no time, each counted as 1.
+        ("tidegate_store_seconds{rule=api}", 3.0),
+    ];
+    assert_eq!(series, expected.map(|(name, value)| (name.to_string(), value)).into());
+    let told = |event: &Event<'_>| assert!(event.latency_us == Some(0));
+    three(told);
+}
