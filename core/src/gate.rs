@@ -120,6 +120,7 @@ impl<'s> Gate<'s> {
     ///
     /// # Errors
     /// As [`Gate::with_stores`]. The old rules then remain.
+    #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
     pub fn reload(&self, rules: Rules) -> Result<(), Error> {
         let rules = self.fitted(rules)?;
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);

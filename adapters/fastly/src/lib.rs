@@ -22,9 +22,8 @@
 //! # }
 //! ```
 //!
-//! Take the client's address from `Request::get_client_ip_addr`, and pass it to
-//! [`ClientIpSource::find`](tidegate_core::ClientIpSource::find) for
-//! [`Platform::Fastly`](tidegate_core::Platform::Fastly). Do not use the field `Fastly-Client-IP`, which a client can send.
+//! `check` asks a [`Gate`](tidegate_core::gate::Gate) about a request of the crate `fastly`, by a file of rules. The client's
+//! address is that of `Request::get_client_ip_addr`, and not the field `Fastly-Client-IP`, which a client can send.
 //!
 //! # Errors
 //! A store that is not linked to the service is [`Invalid`](tidegate_core::ErrorKind::Invalid), from `open`. [`Kv`] and [`Erl`] list
@@ -33,9 +32,13 @@
 
 mod erl;
 mod error;
+#[cfg(target_os = "wasi")]
+mod gate;
 mod kv;
 #[cfg(target_os = "wasi")]
 mod platform;
 
 pub use erl::{CAPABILITIES as ERL_CAPABILITIES, Erl, ErlLimiter, Rates, Window};
+#[cfg(target_os = "wasi")]
+pub use gate::{Incoming, check, outcome, with_fields};
 pub use kv::{CAPABILITIES as KV_CAPABILITIES, DRIFT, Inserted, KeyValue, Kv, KvLimiter, Only, Stats};

@@ -24,8 +24,8 @@
 //!
 //! # Features
 //! - `redis`: `SpinRedis`, the limiter on a Redis server.
-//! - `spin-sdk`: `respond`, which sends a response of the crate `spin-sdk` in one TCP segment. Without it, each answer on a
-//!   keep-alive connection takes some 40 ms on Spin.
+//! - `spin-sdk`: `check`, a [`Gate`](tidegate_core::gate::Gate) for requests of the crate `spin-sdk`, and `respond`, which sends a
+//!   response in one TCP segment. Without it, each answer on a keep-alive connection takes some 40 ms on Spin.
 //!
 //! # Limits
 //! - The key-value stores have no expiry. Each client keeps a bounded number of rows: one with `SpinKv`, two with
@@ -47,6 +47,8 @@ mod ballot;
 mod bucket;
 mod counter;
 mod error;
+#[cfg(all(target_arch = "wasm32", feature = "spin-sdk"))]
+mod gate;
 #[cfg(target_arch = "wasm32")]
 mod host;
 #[cfg(feature = "redis")]
@@ -57,6 +59,8 @@ mod store;
 mod window;
 
 pub use bucket::{Atomics, Bucket};
+#[cfg(all(target_arch = "wasm32", feature = "spin-sdk"))]
+pub use gate::{Incoming, check, outcome, with_fields};
 #[cfg(target_arch = "wasm32")]
 pub use host::{SpinStore, WasiBucket};
 #[cfg(all(target_arch = "wasm32", feature = "redis"))]

@@ -117,8 +117,13 @@ fn is_an_average(rule: &Rule) -> bool {
 
 /// Starts Viceroy with the app and a manifest, and waits for the PoPs' addresses.
 async fn serve(manifest: &Path, more: &[&str]) -> Result<(process::Process, Vec<String>), String> {
+    serve_app("tidegate-guest-fastly", manifest, more).await
+}
+
+/// The same for the app of a package.
+async fn serve_app(package: &str, manifest: &Path, more: &[&str]) -> Result<(process::Process, Vec<String>), String> {
     let host = build::host("tidegate-host-fastly").await?;
-    let app = build::module("tidegate-guest-fastly", WASI).await?;
+    let app = build::module(package, WASI).await?;
     let mut command = Command::new(host);
     command.arg(format!("--guest={}", app.display())).arg(format!("--manifest={}", manifest.display())).args(more);
     let host = process::Process::spawn(command)?;

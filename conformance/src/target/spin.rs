@@ -147,13 +147,14 @@ async fn spin_up(env: &[String]) -> Result<(process::Process, String), String> {
 
 /// Starts the app on our host with these arguments.
 async fn serve(more: &[String]) -> Result<(process::Process, String), String> {
-    serve_guest(GUEST, more).await
+    serve_app(GUEST, MANIFEST, more).await
 }
 
-async fn serve_guest(guest: &str, more: &[String]) -> Result<(process::Process, String), String> {
-    let module = build::module(guest, WASM).await?;
+/// Starts an app on our host with its manifest and these arguments.
+async fn serve_app(package: &str, manifest: &str, more: &[String]) -> Result<(process::Process, String), String> {
+    let module = build::module(package, WASM).await?;
     let host = build::host(HOST).await?;
-    let manifest = workspace().join(MANIFEST);
+    let manifest = workspace().join(manifest);
     let mut args = vec![format!("--manifest={}", manifest.display()), format!("--component={}", module.display())];
     args.extend_from_slice(more);
     process::guest(&host, &args).await

@@ -4,10 +4,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fastly::{ConfigStore, Request, Response};
 use pollster::block_on;
+use tidegate_core::gate::{Gate, OnFailure, Rules};
 use tidegate_core::{
-    BodyFormat, Check, ClientIpSource, Error, ErrorKind, Identity, Key, Limiter, Platform, Policy, Rejection,
-    ResponseFields, UnixMillis,
+    Check, ClientIpSource, Error, ErrorKind, Identity, Key, Limiter, Platform, Policy, Rejection, ResponseFields,
+    UnixMillis,
 };
+use tidegate_fastly::{check, with_fields};
 
 use crate::limiters;
 
@@ -22,7 +24,7 @@ pub(crate) fn answer(request: Request) -> Response {
             crate::suite::answer(store, route, request)
         }
         ("kv", "") => limiters::kv().and_then(|limiter| {
-            let response = limited(&limiter, &policy()?, &request);
+            let response = limited(&limiter, policy()?, &request)?;
             let refused = limiter.store().stats().refused;
             if refused > 0 {
                 // This goes to the service's log, `fastly log-tail`.
@@ -32,7 +34,7 @@ pub(crate) fn answer(request: Request) -> Response {
         }),
         ("erl", "") => limiters::erl().and_then(|erl| {
             let policy = Policy::new("api", [erl.quota().clone()])?;
-            Ok(limited(&erl.limiter(), &policy, &request))
+            limited(&erl.limiter(), policy, &request)
         }),
         ("debug", "kv") if switched_on("tidegate", "debug") => {
             limiters::kv().and_then(|limiter| left(&limiter, &policy()?, &request))
@@ -42,18 +44,13 @@ pub(crate) fn answer(request: Request) -> Response {
     answered.unwrap_or_else(|error| unavailable(&error))
 }
 
-/// A page that each client gets as often as the policy allows. If the limiter fails, nobody gets it. To let requests
-/// through while the store is down, do so only if `error.kind().is_store_failure()`: a client can cause the other
-/// errors.
-fn limited(limiter: &impl Limiter, policy: &Policy, request: &Request) -> Response {
-    let decision = match block_on(limiter.check(Check::new(policy, &key(request), now()))) {
-        Ok(decision) => decision,
-        Err(error) => return unavailable(&error),
-    };
-    match Rejection::denied(policy, &decision, BodyFormat::Json) {
-        Some(rejection) => refuse(&rejection),
-        None => response(200, ResponseFields::new(policy, &decision).iter(), "allowed\n"),
-    }
+/// A page that each client gets as often as the policy allows. If the limiter fails, nobody gets it.
+fn limited(limiter: &impl Limiter, policy: Policy, request: &Request) -> Result<Response, Error> {
+    let gate = Gate::new(Rules::all(policy, OnFailure::Closed), limiter, ClientIpSource::new(Platform::Fastly))?;
+    Ok(match check(&gate, request) {
+        Ok(pass) => with_fields(Response::from_body("allowed\n"), pass.fields()),
+        Err(refused) => refused,
+    })
 }
 
 /// Shows what the client has left, and charges nothing.

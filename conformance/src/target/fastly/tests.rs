@@ -11,7 +11,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tempfile::NamedTempFile;
 
-use super::{MANIFEST, TEST_MODE, process, serve, workspace};
+use super::{MANIFEST, TEST_MODE, process, serve, serve_app, workspace};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -76,6 +76,29 @@ async fn a_deployed_app_limits_by_the_platforms_address_and_has_no_debug_routes(
     for (method, path) in [("GET", "/debug/kv"), ("POST", CHECK), ("POST", "/erl/_tidegate/check"), ("GET", "/")] {
         assert_eq!(app.ask(method, path, "").await?.0, 404, "{path}");
     }
+    app.host.stop().await;
+    Ok(())
+}
+
+/// The example of `tidegate-fastly`: 20 requests at once and 10 a second, and 3 logins a minute.
+#[tokio::test]
+async fn the_example_limits_by_its_rules() -> Result<()> {
+    let manifest = workspace().join("adapters/fastly/examples/app/fastly.toml");
+    let (host, mut addresses) = serve_app("tidegate-example-fastly", &manifest, &[]).await?;
+    let app = App { host, base: addresses.remove(0) };
+    for attempt in 0..5 {
+        let (status, body, fields) = app.ask("POST", "//login/?from=7", "").await?;
+        assert_eq!(status, if attempt < 3 { 200 } else { 429 }, "{body}");
+        assert_eq!(fields["x-ratelimit-limit"], "3");
+        assert!(status == 200 || body.contains(r#""policy":"login""#), "{body}");
+    }
+    // Other requests have a limit of their own.
+    assert_eq!(app.get("/login").await?, (200, "hello\n".into()));
+    let mut admitted = 0;
+    for _ in 0..200 {
+        admitted += u64::from(app.get("/").await?.0 == 200);
+    }
+    assert!((19..200).contains(&admitted), "{admitted}");
     app.host.stop().await;
     Ok(())
 }
