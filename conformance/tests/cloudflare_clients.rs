@@ -71,6 +71,52 @@ const TEXTS: [&[u8]; 8] = [
 const COSTS: [&str; 11] =
     ["-1", "1.5", "1e300", "-0.5", "NaN", "null", "\"1\"", "18446744073709551615", "18446744073709551616", "[]", "2"];
 
+/// The example of `tidegate-cloudflare`, on three isolates.
+#[tokio::test]
+async fn the_example_limits_by_its_rules() -> Result<()> {
+    let host = Host::start_app("adapters/cloudflare/examples/worker", &["--isolates=3".into()]).await?;
+    let bases: Vec<_> = host.addresses().map(ToString::to_string).collect();
+    let sender = Sender::new();
+    let from = |address: &str, key: Option<&'static str>| {
+        let mut headers = HeaderMap::new();
+        headers.insert("cf-connecting-ip", HeaderValue::from_str(address)?);
+        if let Some(key) = key {
+            headers.insert("x-api-key", HeaderValue::from_static(key));
+        }
+        Ok::<_, Box<dyn std::error::Error>>(headers)
+    };
+    // Exactly 5 logins in a minute, whichever isolate and path they take.
+    let (mut admitted, mallory) = (0, from("192.0.2.1", None)?);
+    for attempt in 0..12 {
+        let path = ["/login", "/login/", "//login", "/x/../%6Cogin"][attempt % 4];
+        let url = format!("{}{path}?attempt={attempt}", bases[attempt % 3]);
+        admitted += usize::from(sender.send("POST", &url, mallory.clone(), b"").await? == 200);
+    }
+    assert_eq!(admitted, 5);
+    assert_eq!(sender.send("POST", &format!("{}/login", bases[0]), from("192.0.2.2", None)?, b"").await?, 200);
+    // 20 requests, and 10 a second, by address. A plan has ten times as many, by key. Each isolate may lease ten.
+    for (headers, capacity) in
+        [(from("192.0.2.3", None)?, 20), (from("192.0.2.4", Some("example-key-replace-me"))?, 200)]
+    {
+        let (begun, mut admitted) = (Instant::now(), 0);
+        for base in &bases {
+            admitted += sender.burst(&format!("{base}/api/users"), &headers, b"", 100).await?;
+        }
+        let most = capacity + capacity / 2 * (1 + begun.elapsed().as_secs());
+        println!("/api: {admitted} of 300 admitted, at most {most}");
+        assert!((capacity / 2..=most).contains(&admitted), "{admitted}, at most {most}");
+    }
+    // A key that is not valid is none, and counts by the address.
+    let forged = from("192.0.2.3", Some("forged"))?;
+    let begun = Instant::now();
+    let admitted = sender.burst(&format!("{}/api/users", bases[0]), &forged, b"", 100).await?;
+    assert!(admitted <= 20 + 10 * (1 + begun.elapsed().as_secs()), "{admitted}");
+    // Everything else counts in each location.
+    assert_eq!(sender.burst(&format!("{}/", bases[1]), &mallory, b"", 20).await?, 20);
+    host.stop().await;
+    Ok(())
+}
+
 #[tokio::test]
 async fn no_forged_address_exceeds_the_limit() -> Result<()> {
     let host = Host::start(&["--var=CAPACITY=1".into(), "--var=TIDEGATE_TEST_MODE=off".into()]).await?;

@@ -122,7 +122,7 @@ function worker(name) {
     modulesRoot: "/",
     modules: [
       { type: "ESModule", path: "/watch.mjs", contents: readFileSync(path.join(here, "watch.mjs"), "utf8") },
-      { type: "ESModule", path: "/worker.mjs", contents: readFileSync(path.join(args.guest, wrangler.main), "utf8") },
+      { type: "ESModule", path: "/worker.mjs", contents: main() },
       { type: "ESModule", path: "/build/index.js", contents: readFileSync(path.join(built, "index.js"), "utf8") },
       { type: "CompiledWasm", path: "/build/index_bg.wasm", contents: readFileSync(path.join(built, "index_bg.wasm")) },
     ],
@@ -139,6 +139,12 @@ function worker(name) {
     ),
     unsafeDirectSockets: ["default", "Host"].map((entrypoint) => ({ host: "127.0.0.1", port: 0, entrypoint })),
   };
+}
+
+/** The Worker's main module. Without one of its own, that is what worker-build makes. */
+function main() {
+  if (wrangler.main !== "build/index.js") return readFileSync(path.join(args.guest, wrangler.main), "utf8");
+  return `export * from "./${wrangler.main}"; export { default } from "./${wrangler.main}";`;
 }
 
 function kvWorker() {

@@ -49,6 +49,17 @@ pub(super) const ALL: &[(&str, &str, Wrong)] = &[
         }),
     ),
     ("one-tier-for-all", "senders of a tier have the usual limit", reads(|call| call.tier = None)),
+    ("ignores-bot-scores", "a rule for bots applies to nobody", reads(|call| call.bot_score = None)),
+    (
+        "bots-without-a-score",
+        "a request without a bot score is taken for a bot's",
+        reads(|call| call.bot_score = Some(call.bot_score.unwrap_or(0))),
+    ),
+    (
+        "no-challenges",
+        "a request that has to pass a challenge passes without it",
+        reads(|call| each(call, "challenge")),
+    ),
     (
         "any-api-key",
         "every API key is valid, so each guess has a fresh limit",

@@ -187,9 +187,7 @@ async fn away_from_an_edge() {
     }
 }
 
-fn guest() -> PathBuf {
-    workspace().join("conformance/guests/cloudflare")
-}
+const GUEST: &str = "conformance/guests/cloudflare";
 
 /// The tools that build and run a Worker.
 struct Tools {
@@ -217,14 +215,14 @@ impl Tools {
     }
 }
 
-/// Builds the Worker as `wrangler deploy` does, but with the suite's routes, and without wasm-opt, which only reduces
-/// its size.
-async fn build(tools: &Tools) -> Result<PathBuf, String> {
-    eprintln!("building tidegate-guest-cloudflare (release, WebAssembly)");
-    let built = workspace().join("target/guests/cloudflare");
+/// Builds the Worker in a folder as `wrangler deploy` does, but without wasm-opt, which only reduces its size.
+async fn build(folder: &str, args: &[&str]) -> Result<PathBuf, String> {
+    let tools = Tools::find()?;
+    eprintln!("building the Worker in {folder} (release, WebAssembly)");
+    let built = workspace().join("target/guests").join(folder.replace('/', "-"));
     let mut build = Command::new(&tools.worker_build);
-    build.current_dir(guest()).args(["--release", "--no-opt", "--out-dir", "../../../target/guests/cloudflare"]);
-    build.args([".", "--features", "suite"]);
+    build.current_dir(workspace().join(folder)).args(["--release", "--no-opt", "--out-dir"]).arg(&built);
+    build.arg(".").args(args);
     build.envs(tools.toolchain.clone());
     build.env("WASM_BINDGEN_BIN", &tools.wasm_bindgen).env("ESBUILD_BIN", &tools.esbuild);
     let output = build.kill_on_drop(true).output().await.map_err(|error| format!("worker-build: {error}"))?;
@@ -232,5 +230,5 @@ async fn build(tools: &Tools) -> Result<PathBuf, String> {
         return Ok(built);
     }
     eprintln!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    Err("worker-build could not build the guest; see its output above".into())
+    Err("worker-build could not build the Worker; see its output above".into())
 }

@@ -27,6 +27,9 @@ pub struct Gated {
     /// The sender's tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
+    /// The bot score.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bot_score: Option<u8>,
     /// The keys of the application, by their dimension.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub keys: BTreeMap<String, String>,
@@ -74,6 +77,9 @@ impl Gated {
         }
         if let Some(tier) = &self.tier {
             request = request.tier(tier);
+        }
+        if let Some(score) = self.bot_score {
+            request = request.bot_score(score);
         }
         if let Some(cost) = self.cost {
             request = request.cost(cost);

@@ -1,9 +1,9 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::{Tools, build, guest};
+use super::{GUEST, build};
 use crate::target::build::workspace;
 use crate::target::process::{self, Process};
 
@@ -24,9 +24,23 @@ impl Host {
     /// # Errors
     /// Fails if the Worker does not start. If a tool is missing, the error says how to install it.
     pub async fn start(args: &[String]) -> Result<Self, String> {
-        let built = BUILT.get_or_init(|| async { build(&Tools::find()?).await }).await.clone()?;
+        let built = BUILT.get_or_init(|| build(GUEST, &["--features", "suite"])).await.clone()?;
+        Self::serve(GUEST, &built, args).await
+    }
+
+    /// Builds another Worker, whose folder in the workspace this is, and starts it.
+    ///
+    /// # Errors
+    /// As [`Host::start`].
+    pub async fn start_app(folder: &str, args: &[String]) -> Result<Self, String> {
+        let built = build(folder, &[]).await?;
+        Self::serve(folder, &built, args).await
+    }
+
+    async fn serve(folder: &str, built: &Path, args: &[String]) -> Result<Self, String> {
         let serve = workspace().join("conformance/hosts/cloudflare/serve.mjs").display().to_string();
-        let own = [serve, format!("--guest={}", guest().display()), format!("--built={}", built.display())];
+        let guest = workspace().join(folder);
+        let own = [serve, format!("--guest={}", guest.display()), format!("--built={}", built.display())];
         let (process, addresses) = process::guest("node".as_ref(), &[own.as_slice(), args].concat()).await?;
         Ok(Self { process, addresses: addresses.split_whitespace().map(ToString::to_string).collect() })
     }

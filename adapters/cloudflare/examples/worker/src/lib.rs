@@ -1,0 +1,48 @@
+//! A Worker behind a gate: `rules.json` says which limits apply to which requests, and which store counts.
+//!
+//! | rule | store | because |
+//! |-|-|-|
+//! | `POST /login` | one Durable Object for each address | no attempt more, wherever it comes from |
+//! | `/api/*`, by plan | the same objects, of which each isolate leases up to ten requests for two seconds | most requests wait for no object |
+//! | everything else | the Rate Limiting binding | it costs nothing, and keeps floods out of each location |
+#![cfg(target_arch = "wasm32")]
+
+use std::num::NonZero;
+
+use tidegate_cloudflare::{AnalyticsSink, PerIsolate, check, with_fields};
+use tidegate_cloudflare_do::{Config, DurableObjects, Leases};
+use tidegate_cloudflare_ratelimit::RateLimit;
+use tidegate_core::gate::{Events, Gate, Rules};
+use tidegate_core::{ClientIpSource, ErasedLimiter, Error, Millis, Platform};
+use worker::{Context, Env, Request, Response, event};
+
+tidegate_cloudflare_do::durable_object!(Tidegate);
+
+#[event(fetch)]
+async fn fetch(request: Request, env: Env, _context: Context) -> worker::Result<Response> {
+    static GATE: PerIsolate<Gate<'static>> = PerIsolate::new();
+    let gate = GATE.get_or_make(|| gate(&env)).map_err(|error| error.to_string())?;
+    match check(gate, &request).await? {
+        Ok(pass) => with_fields(Response::ok("hello\n")?, pass.fields()),
+        Err(refused) => Ok(refused),
+    }
+}
+
+fn gate(env: &Env) -> Result<Gate<'static>, Error> {
+    let objects = || DurableObjects::from_env(env, "TIDEGATE", Config::default());
+    let slice = NonZero::<u64>::MIN.saturating_add(9);
+    let location = RateLimit::from_env(env, "LIMITER", 100, Millis::from_secs(60))?;
+    let stores: [(&str, Box<dyn ErasedLimiter>); 3] = [
+        ("strict", Box::new(objects()?.limiter())),
+        ("leased", Box::new(Leases::new(objects()?, slice, Millis::from_secs(2))?)),
+        ("location", Box::new(location.limiter())),
+    ];
+    let rules = Rules::parse("rules.json", include_str!("../rules.json"))?;
+    let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Cloudflare))?;
+    // Without a dataset, there are no events.
+    let (Ok(dataset), Ok(secret)) = (env.analytics_engine("EVENTS"), env.secret("KEY_SECRET")) else { return Ok(gate) };
+    let mut key = [0; 16];
+    secret.to_string().bytes().zip(&mut key).for_each(|(byte, place)| *place = byte);
+    let events = Events::new(AnalyticsSink::new(dataset)).key_secret(key);
+    Ok(gate.events(events.sample_allowed(NonZero::<u32>::MIN.saturating_add(99))))
+}

@@ -1,0 +1,93 @@
+//! A gate in front of a Worker.
+
+use std::time::Duration;
+
+use tidegate_core::gate::{Gate, Headers, Pass, Request as Asked, Verdict};
+use tidegate_core::{ResponseFields, UnixMillis};
+use worker::{Date, Delay, Request, Response, console_error};
+
+/// Decides on a request. The inner `Err` has the response to send in place of the Worker's.
+///
+/// The gate needs [`Platform::Cloudflare`](tidegate_core::Platform::Cloudflare). A request that a leaky bucket admits is held
+/// until its turn.
+///
+/// # Errors
+/// The platform cannot make the response.
+pub async fn check(gate: &Gate<'_>, request: &Request) -> worker::Result<Result<Pass, Response>> {
+    outcome(gate.check(&Incoming::new(request).asked()).await).await
+}
+
+/// What a gate reads of a request, for a Worker that knows more of it than the platform.
+///
+/// ```ignore
+/// let incoming = Incoming::new(&request);
+/// let verdict = gate.check(&incoming.asked().subject("alice").cost(5)).await;
+/// match outcome(verdict).await? { … }
+/// ```
+pub struct Incoming<'a> {
+    request: &'a Request,
+    method: String,
+    path: String,
+}
+
+impl<'a> Incoming<'a> {
+    /// Reads a request.
+    #[must_use]
+    pub fn new(request: &'a Request) -> Self {
+        Self { request, method: request.method().to_string(), path: request.path() }
+    }
+
+    /// The request as the gate sees it, now.
+    #[must_use]
+    pub fn asked(&self) -> Asked<'_> {
+        let asked = Asked::new(&self.method, &self.path, self, UnixMillis::new(Date::now().as_millis()));
+        let score = self.request.cf().and_then(|cf| cf.bot_management()).map(|bot| bot.score());
+        match score.and_then(|score| u8::try_from(score).ok()) {
+            // The platform has no score for requests from its own network, and reports 0.
+            Some(score @ 1..) => asked.bot_score(score),
+            _ => asked,
+        }
+    }
+}
+
+impl Headers for Incoming<'_> {
+    fn values(&self, name: &str, read: &mut dyn FnMut(&[u8])) {
+        if let Ok(Some(value)) = self.request.headers().get(name) {
+            read(value.as_bytes());
+        }
+    }
+}
+
+/// The pass of a verdict, or the response to send in place of the Worker's. An error of the limiter goes to the log.
+///
+/// # Errors
+/// The platform cannot make the response.
+pub async fn outcome(verdict: Verdict) -> worker::Result<Result<Pass, Response>> {
+    if let Some(error) = verdict.error() {
+        console_error!("{error}");
+    }
+    match verdict {
+        Verdict::Pass(pass) => {
+            let delay = pass.delay().get();
+            if delay > 0 {
+                Delay::from(Duration::from_millis(delay)).await;
+            }
+            Ok(Ok(pass))
+        }
+        Verdict::Refuse(refusal) => {
+            let (status, fields, body) = refusal.into_rejection().into_parts();
+            with_fields(Response::error(body, status)?, &fields).map(Err)
+        }
+    }
+}
+
+/// Adds the fields of a [pass](Pass::fields) to a response, in place of those of the same names.
+///
+/// # Errors
+/// The response is immutable: pass [`Response::cloned`] of one that was fetched.
+pub fn with_fields(mut response: Response, fields: &ResponseFields) -> worker::Result<Response> {
+    for (name, value) in fields.iter() {
+        response.headers_mut().set(name, value)?;
+    }
+    Ok(response)
+}
