@@ -117,6 +117,20 @@ async fn the_example_limits_by_its_rules() -> Result<()> {
     Ok(())
 }
 
+/// While the binding fails, Workers KV decides, with the same limit in each isolate.
+#[tokio::test]
+async fn the_examples_binding_has_a_backup() -> Result<()> {
+    let host = Host::start_app("adapters/cloudflare/examples/worker", &["--failing=LIMITER".into()]).await?;
+    let url = format!("{}/", host.addresses().next().ok_or("no address")?);
+    let (sender, mut headers) = (Sender::new(), HeaderMap::new());
+    headers.insert("cf-connecting-ip", HeaderValue::from_static("192.0.2.9"));
+    assert_eq!(sender.burst(&url, &headers, b"", 150).await?, 100);
+    let counts = host.tell("counts").await?;
+    assert!(counts["kvWrites"].as_u64().is_some_and(|writes| writes > 0), "{counts}");
+    host.stop().await;
+    Ok(())
+}
+
 #[tokio::test]
 async fn no_forged_address_exceeds_the_limit() -> Result<()> {
     let host = Host::start(&["--var=CAPACITY=1".into(), "--var=TIDEGATE_TEST_MODE=off".into()]).await?;

@@ -195,6 +195,59 @@ fn a_percentage_is_from_1_to_100() {
     }
 }
 
+/// A limiter with other features than its own.
+struct Declared(Store, Capabilities);
+
+impl Limiter for Declared {
+    fn capabilities(&self) -> Capabilities {
+        self.1
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.1.supports(&check)?;
+        self.0.check(check).await
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.0.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.0.refund(refund).await
+    }
+
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.0.reset(policy, keys).await
+    }
+}
+
+#[test]
+fn another_store_decides_in_place_of_the_memory() {
+    let (store, backup, policy) = (Store::default(), Store::default(), window(60));
+    let simple = Capabilities::EXACT.idempotency(false).reset(false);
+    // Two processes share the backup, and so the share.
+    let [one, other] =
+        [(); 2].map(|()| Fallback::new(store.clone(), 50).unwrap().backup(Declared(backup.clone(), simple)).unwrap());
+    store.fail(Some(ErrorKind::Unavailable));
+    assert_eq!(admitted(&one, &policy, 0, 20), (20, Ok(Origin::Fallback)));
+    assert_eq!(admitted(&other, &policy, 0, 20), (10, Ok(Origin::Fallback)));
+    // What the backup cannot do fails as the store does.
+    let key = key();
+    let check = Check::new(&policy, &key, at(0)).idempotent("a", Millis::from_secs(60));
+    assert_eq!(block_on(one.check(check)).unwrap_err().kind(), ErrorKind::Unavailable);
+    // So does every check if the backup fails, too.
+    backup.fail(Some(ErrorKind::Timeout));
+    assert_eq!(admitted(&one, &policy, 0, 1), (0, Err(ErrorKind::Timeout)));
+    store.fail(None);
+    block_on(one.reset(&policy, Keys::from(&key))).unwrap();
+    assert_eq!(admitted(&one, &policy, 2_000, 1), (1, Ok(Origin::Store)));
+
+    let wide = Fallback::new(Store::default(), 50).unwrap();
+    let error = Fallback::new(store, 50).unwrap().backup(wide).map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("50 % x limit x locations"), "{error}");
+}
+
 fn quotas() -> impl Strategy<Value = Quota> {
     let span = 1_u64..5_000;
     prop_oneof![

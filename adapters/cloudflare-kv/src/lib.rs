@@ -83,4 +83,4 @@ pub use isolate::Isolate;
 pub use stats::Stats;
 pub use store::{CAPABILITIES, DRIFT, KvLimiter};
 #[cfg(target_arch = "wasm32")]
-pub use worker_kv::WorkersKv;
+pub use worker_kv::{SharedKv, WorkersKv};

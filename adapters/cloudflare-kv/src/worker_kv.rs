@@ -1,12 +1,12 @@
 //! [`WorkersKv`], and what else needs crate `worker`.
 
 use tidegate_core::store::BestEffort;
-use tidegate_core::{Error, Millis, UnixMillis};
+use tidegate_core::{Capabilities, Check, Decision, Error, Keys, Limiter, Millis, Policy, Refund, UnixMillis};
 use worker::Env;
 use worker::js_sys::{Math, Promise, Reflect, Uint8Array};
 use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsValue};
-use worker::wasm_bindgen_futures::JsFuture;
+use worker::wasm_bindgen_futures::{JsFuture, future_to_promise};
 
 use crate::config::Config;
 use crate::error;
@@ -23,6 +23,12 @@ extern "C" {
     #[wasm_bindgen(catch)]
     fn remove(namespace: &JsValue, key: &str) -> Result<Promise, JsValue>;
     fn wait(ms: f64) -> Promise;
+}
+
+#[wasm_bindgen(module = "cloudflare:workers")]
+extern "C" {
+    #[wasm_bindgen(js_name = waitUntil)]
+    fn wait_until(promise: &Promise);
 }
 
 /// A Workers KV namespace.
@@ -56,7 +62,7 @@ impl WorkersKv {
 }
 
 impl BestEffort for WorkersKv {
-    fn capabilities(&self) -> tidegate_core::Capabilities {
+    fn capabilities(&self) -> Capabilities {
         crate::CAPABILITIES
     }
 
@@ -113,5 +119,55 @@ impl<S: BestEffort> KvLimiter<'_, S> {
             let _nothing = JsFuture::from(self::wait(wait.get() as f64)).await;
             waited = waited + wait;
         }
+    }
+}
+
+/// A limiter for all requests of an isolate, such as a gate's. It writes what is due after each response by itself, with
+/// `waitUntil` of `cloudflare:workers`, so the Worker needs a compatibility date of 2025-08-08 or later.
+///
+/// ```ignore
+/// let limiter = SharedKv::from_env(&env, "COUNTS", Config::default())?;
+/// ```
+#[derive(Debug)]
+pub struct SharedKv(KvLimiter<'static, WorkersKv>);
+
+impl SharedKv {
+    /// A limiter with an empty memory, over the namespace that is bound as `name`. Create one for each isolate, within a
+    /// request.
+    ///
+    /// # Errors
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) if the binding does not exist.
+    pub fn from_env(env: &Env, name: &str, config: Config) -> Result<Self, Error> {
+        let store = WorkersKv::from_env(env, name)?;
+        // It lives as long as the isolate, because writes outlive their requests.
+        Ok(Self(KvLimiter::new(Box::leak(Box::new(Isolate::random(config))), store)))
+    }
+}
+
+impl Limiter for SharedKv {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        let decision = self.0.check(check).await;
+        let (limiter, now) = (self.0.clone(), check.now);
+        wait_until(&future_to_promise(async move {
+            limiter.write_back(now).await;
+            Ok(JsValue::UNDEFINED)
+        }));
+        decision
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.0.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.0.refund(refund).await
+    }
+
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.0.reset(policy, keys).await
     }
 }

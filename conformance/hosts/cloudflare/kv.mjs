@@ -24,6 +24,13 @@ const written = new Map();
 const cached = new Map();
 const counts = { kvReads: 0, kvWrites: 0, kvThrottled: 0, kvKeyBytesMax: 0 };
 
+/** A binding whose calls fail. */
+export class Failing extends WorkerEntrypoint {
+  limit() {
+    throw new Error("internal error; reference = 0a1b");
+  }
+}
+
 /** The namespace as seen from one location. */
 export class Location extends WorkerEntrypoint {
   async fetch(request) {

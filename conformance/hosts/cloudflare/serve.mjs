@@ -1,11 +1,11 @@
 // Runs a built Worker on workerd, in several isolates:
 //
 //   node serve.mjs --guest FOLDER --built FOLDER [--isolates N] [--rate-limit LIMIT/SECONDS]... [--var NAME=VALUE]...
-//       [--without BINDING]... [--class CLASS]
+//       [--without BINDING]... [--failing BINDING] [--class CLASS]
 //
 // Each isolate is a location. Isolates share the Worker's Durable Objects and Workers KV. In Workers KV, a location
 // sees the writes of other locations after a delay. The bindings are those in the guest's wrangler.jsonc, except those
-// named by --without. The class of the objects is the one in that file, or --class. They have SQLite storage except
+// named by --without. Each call of the one named by --failing fails. The class of the objects is the one in that file, or --class. They have SQLite storage except
 // with `--without SQLite`. When all isolates answer, their addresses are printed on one line.
 //
 // Each command on standard input is answered with a line of JSON. `counts` returns the guest's operations on its
@@ -31,6 +31,7 @@ const { values: args } = parseArgs({
     isolates: { type: "string", default: "1" },
     var: { type: "string", multiple: true, default: [] },
     without: { type: "string", multiple: true, default: [] },
+    failing: { type: "string" },
     class: { type: "string" },
     "test-mode": { type: "boolean", default: false },
   },
@@ -116,7 +117,7 @@ async function ask(worker, entrypoint, question) {
 }
 
 function worker(name) {
-  const bound = ({ binding, name }) => !args.without.includes(binding ?? name);
+  const bound = ({ binding, name }) => ![...args.without, args.failing].includes(binding ?? name);
   return {
     name,
     modulesRoot: "/",
@@ -137,6 +138,7 @@ function worker(name) {
     analyticsEngineDatasets: Object.fromEntries(
       (wrangler.analytics_engine_datasets ?? []).filter(bound).map(({ binding, dataset }) => [binding, { dataset }]),
     ),
+    serviceBindings: args.failing ? { [args.failing]: { name: "kv", entrypoint: "Failing" } } : {},
     unsafeDirectSockets: ["default", "Host"].map((entrypoint) => ({ host: "127.0.0.1", port: 0, entrypoint })),
   };
 }

@@ -41,6 +41,18 @@ impl Accuracy {
         Self::Approximate(Drift { floor: Floor::NONE, ..drift })
     }
 
+    /// Whether the ceiling is at most the limit at each location.
+    #[cfg(feature = "std")]
+    pub(crate) fn is_within_limit_of_each_location(&self) -> bool {
+        match self {
+            Self::Exact | Self::PerLocation => true,
+            Self::Approximate(drift) => {
+                let known = [Drift::WITHIN_LIMIT.formula, Drift::PER_LOCATION.formula];
+                known.contains(&drift.formula) && drift.fallback_percent == 0
+            }
+        }
+    }
+
     /// The most that one quota admits under a load.
     ///
     /// ```

@@ -9,8 +9,8 @@ use self::breaker::Breaker;
 use super::{Accuracy, Capabilities, Check, Drift, Limiter, Refund, Settle};
 use crate::{Decision, Error, ErrorKind, Keys, MemoryLimiter, Millis, Origin, Policy, UnixMillis};
 
-/// Decides in place of a store that does not answer. Each process then admits a share of every limit from its own memory, and
-/// for a limited time.
+/// Decides in place of a store that does not answer. Each process then admits a share of every limit from its own memory, or by
+/// [another limiter](Self::backup), and for a limited time.
 ///
 /// A check asks the store first. After a [failure of the store](ErrorKind::is_store_failure), it is decided here, by the same
 /// policy with `percent` of each limit and rate. The decision's [origin](Decision::origin) is then [`Origin::Fallback`], and the
@@ -45,12 +45,12 @@ use crate::{Decision, Error, ErrorKind, Keys, MemoryLimiter, Millis, Origin, Pol
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Fallback<L> {
+pub struct Fallback<L, B = MemoryLimiter> {
     store: L,
-    local: MemoryLimiter,
+    backup: B,
     percent: u8,
     breaker: Breaker,
-    /// Whether `local` has decided anything.
+    /// Whether `backup` has decided anything.
     is_used: AtomicBool,
 }
 
@@ -69,10 +69,12 @@ impl<L: Limiter> Fallback<L> {
                 alloc::format!("percent: {percent} is out of range; write 1 to 100"),
             ));
         }
-        let (local, breaker) = (MemoryLimiter::new(), Breaker::new(Self::DEFAULT_AT_MOST));
-        Ok(Self { store, local, percent, breaker, is_used: AtomicBool::new(false) })
+        let (backup, breaker) = (MemoryLimiter::new(), Breaker::new(Self::DEFAULT_AT_MOST));
+        Ok(Self { store, backup, percent, breaker, is_used: AtomicBool::new(false) })
     }
+}
 
+impl<L: Limiter, B: Limiter> Fallback<L, B> {
     /// Sets how long after its first failure a store is replaced. Checks then fail with the store's error, until it answers
     /// again.
     #[must_use]
@@ -89,11 +91,21 @@ impl<L: Limiter> Fallback<L> {
         self
     }
 
-    /// Sets the limiter that decides in an outage, for another [capacity](MemoryLimiter::capacity).
-    #[must_use]
-    pub fn local(mut self, local: MemoryLimiter) -> Self {
-        self.local = local;
-        self
+    /// Sets the limiter that decides in an outage: a memory of another [capacity](MemoryLimiter::capacity), or another store. A
+    /// check that it does not support fails with the store's error.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) for a limiter that may admit more than the limit at each location, because the
+    /// bound would not hold.
+    pub fn backup<O: Limiter>(self, backup: O) -> Result<Fallback<L, O>, Error> {
+        let accuracy = backup.capabilities().accuracy;
+        if !accuracy.is_within_limit_of_each_location() {
+            let message =
+                alloc::format!("backup: its accuracy is \"{accuracy}\"; use one of at most the limit x locations");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let Self { store, percent, breaker, .. } = self;
+        Ok(Fallback { store, backup, percent, breaker, is_used: AtomicBool::new(false) })
     }
 
     /// The store.
@@ -144,7 +156,7 @@ enum Asked<T> {
     Down(Error),
 }
 
-impl<L: Limiter> Limiter for Fallback<L> {
+impl<L: Limiter, B: Limiter> Limiter for Fallback<L, B> {
     fn capabilities(&self) -> Capabilities {
         let can = self.store.capabilities();
         can.accuracy(can.accuracy.with_fallback(self.percent))
@@ -156,7 +168,11 @@ impl<L: Limiter> Limiter for Fallback<L> {
             Asked::Down(error) => error,
         };
         let Some(share) = self.share(check.policy, check.now) else { return Err(error) };
-        let decided = self.local.check(Check { policy: &share, ..check }).await;
+        let shared = Check { policy: &share, ..check };
+        if self.backup.capabilities().supports(&shared).is_err() {
+            return Err(error);
+        }
+        let decided = self.backup.check(shared).await;
         decided.map(|decision| decision.with_origin(Origin::Fallback))
     }
 
@@ -166,7 +182,11 @@ impl<L: Limiter> Limiter for Fallback<L> {
             Asked::Down(error) => error,
         };
         let Some(share) = self.share(check.policy, check.now) else { return Err(error) };
-        let peeked = self.local.peek(Check { policy: &share, ..check }).await;
+        let shared = Check { policy: &share, ..check };
+        if self.backup.capabilities().supports_peek(&shared).is_err() {
+            return Err(error);
+        }
+        let peeked = self.backup.peek(shared).await;
         peeked.map(|decision| decision.with_origin(Origin::Fallback))
     }
 
@@ -181,8 +201,8 @@ impl<L: Limiter> Limiter for Fallback<L> {
     /// Settles the charge where it was made.
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         if let Some(share) = self.used_share(settle.policy) {
-            match self.local.settle(Settle { policy: &share, ..settle }).await {
-                Err(error) if error.kind() == ErrorKind::UnknownCharge => {}
+            match self.backup.settle(Settle { policy: &share, ..settle }).await {
+                Err(error) if matches!(error.kind(), ErrorKind::UnknownCharge | ErrorKind::Unsupported) => {}
                 settled => return settled.map(|decision| decision.with_origin(Origin::Fallback)),
             }
         }
@@ -193,8 +213,8 @@ impl<L: Limiter> Limiter for Fallback<L> {
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        if let Some(share) = self.used_share(policy) {
-            self.local.reset(&share, keys).await?;
+        if let Some(share) = self.used_share(policy).filter(|_| self.backup.capabilities().reset) {
+            self.backup.reset(&share, keys).await?;
         }
         self.store.reset(policy, keys).await
     }

@@ -47,7 +47,7 @@ pub(crate) async fn open(opening: &Opening<'_>) -> Result<Arc<dyn ErasedLimiter>
         _ => redis::open(opening).await?,
     };
     let Some(percent) = opening.fallback else { return Ok(store) };
-    let fallback = Fallback::new(store, percent)?.local(memory(opening.test_mode));
+    let fallback = Fallback::new(store, percent)?.backup(memory(opening.test_mode))?;
     // Virtual time stands still, so no pause would end.
     Ok(Arc::new(if opening.test_mode { fallback.breaker(1, Millis::ZERO) } else { fallback }))
 }

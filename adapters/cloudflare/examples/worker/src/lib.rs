@@ -4,16 +4,17 @@
 //! |-|-|-|
 //! | `POST /login` | one Durable Object for each address | no attempt more, wherever it comes from |
 //! | `/api/*`, by plan | the same objects, of which each isolate leases up to ten requests for two seconds | most requests wait for no object |
-//! | everything else | the Rate Limiting binding | it costs nothing, and keeps floods out of each location |
+//! | everything else | the Rate Limiting binding, and Workers KV while that fails | it costs nothing, and keeps floods out of each location |
 #![cfg(target_arch = "wasm32")]
 
 use std::num::NonZero;
 
 use tidegate_cloudflare::{AnalyticsSink, PerIsolate, check, with_fields};
 use tidegate_cloudflare_do::{Config, DurableObjects, Leases};
+use tidegate_cloudflare_kv::SharedKv;
 use tidegate_cloudflare_ratelimit::RateLimit;
 use tidegate_core::gate::{Events, Gate, Rules};
-use tidegate_core::{ClientIpSource, ErasedLimiter, Error, Millis, Platform};
+use tidegate_core::{ClientIpSource, ErasedLimiter, Error, Fallback, Millis, Platform};
 use worker::{Context, Env, Request, Response, event};
 
 tidegate_cloudflare_do::durable_object!(Tidegate);
@@ -31,11 +32,12 @@ async fn fetch(request: Request, env: Env, _context: Context) -> worker::Result<
 fn gate(env: &Env) -> Result<Gate<'static>, Error> {
     let objects = || DurableObjects::from_env(env, "TIDEGATE", Config::default());
     let slice = NonZero::<u64>::MIN.saturating_add(9);
-    let location = RateLimit::from_env(env, "LIMITER", 100, Millis::from_secs(60))?;
+    let location = RateLimit::from_env(env, "LIMITER", 100, Millis::from_secs(60))?.limiter();
+    let counts = SharedKv::from_env(env, "COUNTS", tidegate_cloudflare_kv::Config::default())?;
     let stores: [(&str, Box<dyn ErasedLimiter>); 3] = [
         ("strict", Box::new(objects()?.limiter())),
         ("leased", Box::new(Leases::new(objects()?, slice, Millis::from_secs(2))?)),
-        ("location", Box::new(location.limiter())),
+        ("location", Box::new(Fallback::new(location, 100)?.backup(counts)?)),
     ];
     let rules = Rules::parse("rules.json", include_str!("../rules.json"))?;
     let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Cloudflare))?;
