@@ -1,4 +1,4 @@
-//! A limited page, as a user would write it, and a page that shows what a client has left.
+//! A limited page with as few calls of JavaScript as possible, and a page that shows what a client has left.
 
 use tidegate_core::{
     BodyFormat, Check, ClientIpSource, Decision, Identity, Key, Limiter as _, Platform, Policy, Rejection,

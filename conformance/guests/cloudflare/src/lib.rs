@@ -1,4 +1,5 @@
-//! A small rate-limited Worker to deploy. Each path is limited by one of the stores, per client address.
+//! The suite's Worker. Each path is limited by one of the stores, per client address, and a benchmark measures it. To write your
+//! own, copy `adapters/cloudflare/examples/worker`.
 //!
 //! | path | counts in |
 //! |-|-|

@@ -1,5 +1,5 @@
-//! A small rate-limited app to deploy on Fastly Compute. Each path is limited by one of the adapter's limiters, per
-//! client address.
+//! The suite's Compute app. Each path is limited by one of the adapter's limiters, per client address. To write your own,
+//! copy `adapters/fastly/examples/app`.
 //!
 //! | path | counts in |
 //! |-|-|

@@ -1,4 +1,5 @@
-//! A small rate-limited Spin app to deploy. Each path is limited by one of the adapter's limiters, per client address.
+//! The suite's Spin app. Each path is limited by one of the adapter's limiters, per client address. To write your own, copy
+//! `adapters/spin/examples/app`.
 //!
 //! | path | counts on |
 //! |-|-|
