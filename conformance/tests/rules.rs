@@ -205,6 +205,7 @@ fn the_schema_accepts_what_is_read() -> Result<()> {
         json!({ "tokens": { "algorithms": ["RS256"], "leeway_ms": 600_001 } }),
         json!({ "tokens": { "algorithms": ["RS256"], "subject": "" } }),
         json!({ "tokens": { "algorithms": ["RS256"], "keys": { "a b": "c" } } }),
+        json!({ "tokens": { "algorithms": ["RS256"], "keys": { "ip": "c" } } }),
         json!({ "api_keys": { "header": "x-api-key", "tiers": { "2bb80d537b1da3e38bd30361aa855686": "pro" } } }),
         json!({ "api_keys": { "tiers": { "2bb80d537b1da3e38bd30361aa855686": "pro" } } }),
         json!({ "api_keys": { "header": "x-api-key", "tiers": { "secret": "pro" } } }),

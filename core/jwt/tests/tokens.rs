@@ -337,6 +337,7 @@ fn rules_with_tokens_need_keys() {
         ("algorithms = [\"RS256\"]\nleeway_ms = 600001", "out of range"),
         ("algorithms = [\"RS256\"]\nsubject = \"\"", "empty"),
         ("algorithms = [\"RS256\"]\nkeys = { \"a b\" = \"c\" }", "a b"),
+        ("algorithms = [\"RS256\"]\nkeys = { ip = \"c\" }", "\"ip\" has a meaning of its own"),
         ("algorithms = [\"RS256\"]\nsecret = \"hunter2\"", "unknown field `secret`"),
     ] {
         let error = Rules::parse("rules.toml", &format!("[tokens]\n{wrong}")).unwrap_err().to_string();

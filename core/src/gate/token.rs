@@ -12,6 +12,9 @@ use crate::{Error, Key, MaybeSend, MaybeSync, Millis, UnixMillis};
 /// The longest token that is verified, in bytes.
 const LEN_MAX: usize = 8_192;
 
+/// Dimensions and starts of keys that are not a claim's.
+const TAKEN: [&str; 4] = ["ip", "global", "sub", "key"];
+
 /// What the rules expect of a token, the table `tokens` of their file.
 #[derive(Clone, Debug)]
 pub struct TokenRules {
@@ -61,6 +64,9 @@ impl TokenRules {
         if let Some(table) = item.field("keys") {
             table.entries(&mut |dimension, claim| {
                 let name = checked_name("dimension", dimension).map_err(|error| claim.invalid(args!("{error}")))?;
+                if TAKEN.contains(&dimension) {
+                    return Err(claim.invalid(args!("{dimension:?} has a meaning of its own; write another name")));
+                }
                 keys.push((name, claim.text()?.into()));
                 Ok(())
             })?;
