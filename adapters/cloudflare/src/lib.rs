@@ -1,5 +1,5 @@
-#![cfg(target_arch = "wasm32")]
 #![doc = include_str!("../README.md")]
+#![cfg(target_arch = "wasm32")]
 
 mod analytics;
 mod gate;
