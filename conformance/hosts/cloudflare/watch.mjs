@@ -12,7 +12,8 @@ const counts = { objectsMade: 0, objectCalls: 0, rowsWritten: 0, alarmsSet: 0, l
 function watch(object, method, seen) {
   const prototype = Object.getPrototypeOf(object);
   const original = prototype[method];
-  if (original.watched) return;
+  // A stub of another Worker has every method, and its prototype none.
+  if (original === undefined || original.watched) return;
   prototype[method] = function (...args) {
     const answer = original.apply(this, args);
     seen(args, answer);
