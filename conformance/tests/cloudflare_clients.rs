@@ -68,6 +68,30 @@ const TEXTS: [&[u8]; 8] = [
     "\u{202e}\u{1f4a9}".as_bytes(),
 ];
 
+/// Fields by which a client may claim to be another.
+const FORGED: [&str; 20] = [
+    "x-forwarded-for",
+    "forwarded",
+    "x-real-ip",
+    "true-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-original-forwarded-for",
+    "cf-connecting-ipv6",
+    "cf-pseudo-ipv4",
+    "fastly-client-ip",
+    "spin-client-addr",
+    "x-vercel-forwarded-for",
+    "x-nf-client-connection-ip",
+    "authorization",
+    "x-api-key",
+    "x-user-id",
+    "x-tier",
+    "x-plan",
+    "x-bot-score",
+    "cookie",
+];
+
 const COSTS: [&str; 11] =
     ["-1", "1.5", "1e300", "-0.5", "NaN", "null", "\"1\"", "18446744073709551615", "18446744073709551616", "[]", "2"];
 
@@ -94,6 +118,14 @@ async fn the_example_limits_by_its_rules() -> Result<()> {
     }
     assert_eq!(admitted, 5);
     assert_eq!(sender.send("POST", &format!("{}/login", bases[0]), from("192.0.2.2", None)?, b"").await?, 200);
+    // No field that a client sends makes it another.
+    for name in FORGED {
+        for value in ["203.0.113.7", "alice", "Bearer e30.e30.", "99", ""] {
+            let mut forged = mallory.clone();
+            forged.insert(name, HeaderValue::from_static(value));
+            assert_eq!(sender.send("POST", &format!("{}/login", bases[0]), forged, b"").await?, 429, "{name}: {value}");
+        }
+    }
     // 20 requests, and 10 a second, by address. A plan has ten times as many, by key. Each isolate may lease ten.
     for (headers, capacity) in
         [(from("192.0.2.3", None)?, 20), (from("192.0.2.4", Some("example-key-replace-me"))?, 200)]
