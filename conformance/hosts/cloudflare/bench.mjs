@@ -341,7 +341,7 @@ function size() {
   const beside = (what, size, target) =>
     row(what, `${size.toFixed(1)} KiB`, `${least.toFixed(1)} KiB`, `+${(size - least).toFixed(1)}`, target);
   beside("gzipped Worker, compared with the smallest one", kib(args.built, readFileSync(ENTRY, "utf8")), "<= +40 KiB");
-  beside("  for comparison: with one exact limit and nothing else", kib(args.one), "");
+  beside("  for comparison: with a gate and one exact limit", kib(args.one), "");
 }
 
 function median(values) {
