@@ -1,7 +1,8 @@
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde_json::Value;
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex;
 
 use super::{GUEST, build};
 use crate::target::build::workspace;
@@ -14,8 +15,8 @@ pub struct Host {
     addresses: Vec<String>,
 }
 
-/// The Worker, built once per process.
-static BUILT: OnceCell<Result<PathBuf, String>> = OnceCell::const_new();
+/// The Workers built so far, by folder. Two builds of one would overwrite each other's files.
+static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::const_new(BTreeMap::new());
 
 impl Host {
     /// Builds the Worker, starts it in test mode, and waits until all isolates answer. `args` are passed to
@@ -24,8 +25,7 @@ impl Host {
     /// # Errors
     /// Fails if the Worker does not start. If a tool is missing, the error says how to install it.
     pub async fn start(args: &[String]) -> Result<Self, String> {
-        let built = BUILT.get_or_init(|| build(GUEST, &["--features", "suite"])).await.clone()?;
-        Self::serve(GUEST, &built, args).await
+        Self::serve(GUEST, &["--features", "suite"], args).await
     }
 
     /// Builds another Worker, whose folder in the workspace this is, and starts it.
@@ -33,11 +33,16 @@ impl Host {
     /// # Errors
     /// As [`Host::start`].
     pub async fn start_app(folder: &str, args: &[String]) -> Result<Self, String> {
-        let built = build(folder, &[]).await?;
-        Self::serve(folder, &built, args).await
+        Self::serve(folder, &[], args).await
     }
 
-    async fn serve(folder: &str, built: &Path, args: &[String]) -> Result<Self, String> {
+    async fn serve(folder: &str, options: &[&str], args: &[String]) -> Result<Self, String> {
+        let mut all = BUILT.lock().await;
+        let built = match all.get(folder) {
+            Some(built) => built.clone(),
+            None => all.entry(folder.to_string()).or_insert(build(folder, options).await?).clone(),
+        };
+        drop(all);
         let serve = workspace().join("conformance/hosts/cloudflare/serve.mjs").display().to_string();
         let guest = workspace().join(folder);
         let own = [serve, format!("--guest={}", guest.display()), format!("--built={}", built.display())];
