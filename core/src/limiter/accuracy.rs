@@ -66,7 +66,9 @@ impl Accuracy {
         match self {
             Self::Exact => load.limit,
             Self::Approximate(drift) => {
-                let share = load.limit.saturating_mul(u64::from(drift.fallback_percent)) / 100;
+                // The limit may be rounded down: a bucket refills by parts of a unit, and its share does, too.
+                let below = load.limit.saturating_add(1).saturating_mul(u64::from(drift.fallback_percent));
+                let share = below.div_ceil(100).saturating_sub(1);
                 (drift.ceiling)(load).saturating_add(share.saturating_mul(load.locations))
             }
             Self::PerLocation => load.limit.saturating_mul(load.locations),
@@ -127,7 +129,7 @@ pub struct Drift {
     pub ceiling: fn(Load) -> u64,
     /// The least that is admitted, if enough is requested.
     pub floor: Floor,
-    /// What each location admits beyond the ceiling while the store is down, in percent of the limit: see
+    /// What each location admits beyond the ceiling while the store is down, in percent of the limit before it is rounded: see
     /// `Fallback`.
     pub fallback_percent: u8,
 }
