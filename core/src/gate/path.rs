@@ -39,17 +39,16 @@ pub(super) fn encoded(path: &str) -> String {
 
 /// Resolves `.` and `..`, and decodes the escapes of unreserved characters.
 fn resolved(path: &str) -> String {
+    let bytes = path.as_bytes();
     let mut out = String::with_capacity(path.len() + 1);
-    for segment in path.split(['/', '\\']).filter(|segment| !segment.is_empty()) {
+    let mut at = 0;
+    while at < bytes.len() {
         let start = out.len();
         out.push('/');
-        if segment.contains('%') {
-            decode(segment, &mut out)
-        } else {
-            out.push_str(segment)
-        }
+        at = segment(path, at, &mut out);
         match &out[start + 1..] {
-            "." => out.truncate(start),
+            // An empty segment is left out, too.
+            "" | "." => out.truncate(start),
             ".." => out.truncate(out[..start].rfind('/').unwrap_or_default()),
             _ => {}
         }
@@ -57,24 +56,44 @@ fn resolved(path: &str) -> String {
     out
 }
 
-/// Decodes the escapes of unreserved characters, and writes the others in upper case.
-fn decode(segment: &str, out: &mut String) {
-    let mut parts = segment.split('%');
-    out.push_str(parts.next().unwrap_or_default());
-    for part in parts {
-        let digits = part.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
-            out.push('%');
-            out.push_str(part);
-            continue;
-        };
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            let _ = write!(out, "%{byte:02X}");
+/// Writes the segment that starts at `at` without the escapes of unreserved characters, and with the others in upper case.
+/// Returns where the next segment starts.
+fn segment(path: &str, mut at: usize, out: &mut String) -> usize {
+    let bytes = path.as_bytes();
+    // What is not an escape is copied as it is.
+    let mut plain = at;
+    loop {
+        match bytes.get(at) {
+            Some(b'%') => {
+                if let Some(byte) = bytes.get(at + 1..at + 3).and_then(escaped) {
+                    out.push_str(&path[plain..at]);
+                    if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                        out.push(char::from(byte));
+                    } else {
+                        out.push('%');
+                        out.extend([byte >> 4, byte & 0xf].map(|digit| char::from(HEX[usize::from(digit)])));
+                    }
+                    at += 3;
+                    plain = at;
+                } else {
+                    at += 1;
+                }
+            }
+            Some(b'/' | b'\\') | None => {
+                out.push_str(&path[plain..at]);
+                return at + 1;
+            }
+            Some(_) => at += 1,
         }
-        out.push_str(&part[2..]);
     }
+}
+
+const HEX: &[u8; 16] = b"0123456789ABCDEF";
+
+/// The byte that two digits stand for.
+fn escaped(digits: &[u8]) -> Option<u8> {
+    let [high, low] = [0, 1].map(|place| char::from(digits[place]).to_digit(16));
+    u8::try_from(high? << 4 | low?).ok()
 }
 
 #[cfg(test)]
