@@ -10,11 +10,12 @@ use std::future::Future;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use support::Server;
-use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
-use tidegate_redis::{RedisLimiter, SCRIPT, SCRIPT_SHA1};
+use tidegate_core::{Check, Fallback, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+use tidegate_redis::{Config, Redis, RedisLimiter, SCRIPT, SCRIPT_SHA1};
 use tokio::runtime::{Builder, Runtime};
 
 const IN_FLIGHT: usize = 50;
@@ -26,7 +27,7 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    // `-- latency throughput dimensions ceiling` selects what to run.
+    // `-- latency throughput dimensions ceiling outage` selects what to run.
     let named = |name: &str| {
         let mut names = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).peekable();
         names.peek().is_none() || names.any(|argument| argument == name)
@@ -38,6 +39,7 @@ fn main() {
         ("throughput", throughput),
         ("dimensions", dimensions),
         ("ceiling", ceiling),
+        ("outage", outage),
     ] {
         if named(name) {
             measure(&server);
@@ -109,6 +111,53 @@ fn latency(server: &Server) {
         );
     }
     floor(server);
+}
+
+/// The deadline of a decision while the server does not answer.
+const DEADLINE: Millis = Millis::new(50);
+
+/// Sequential decisions of a [`Fallback`] whose server stops answering and answers again.
+fn outage(server: &Server) {
+    multi_thread().block_on(async {
+        let (proxy, deaf) = support::deaf_proxy(server.port).await;
+        let config = Config::new(&format!("redis://{proxy}")).deadline(DEADLINE);
+        let limiter =
+            Fallback::new(Redis::new(config).unwrap().limiter(), 10).unwrap().breaker(8, Millis::from_secs(2));
+        let (policy, key) = (policy(), Key::new("ip:192.0.2.1"));
+        let decide = async || {
+            let began = Instant::now();
+            limiter.check(Check::new(&policy, &key, now())).await.unwrap();
+            began.elapsed()
+        };
+        let mut phases = vec![
+            ("the server answers", Vec::new()),
+            ("it does not, breaker closed", Vec::new()),
+            ("breaker open", Vec::new()),
+        ];
+        for _ in 0..5 {
+            for _ in 0..500 {
+                phases[0].1.push(decide().await);
+            }
+            deaf.store(true, Ordering::Relaxed);
+            for _ in 0..8 {
+                phases[1].1.push(decide().await);
+            }
+            for _ in 0..500 {
+                phases[2].1.push(decide().await);
+            }
+            deaf.store(false, Ordering::Relaxed);
+            // The breaker asks again after its pause.
+            while limiter.down_for(now()).is_some() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                decide().await;
+            }
+        }
+        for ((name, mut latencies), target) in phases.into_iter().zip(["", "<= 60 ms", "<= 1 ms"]) {
+            let (middle, longest) = (median(&mut latencies), latencies.iter().max().copied().unwrap_or_default());
+            let ms = |span: Duration| format!("{:.3} ms", span.as_secs_f64() * 1e3);
+            println!("outage: {name:<50} {:>12} {:>12} (median, longest)  {target}", ms(middle), ms(longest));
+        }
+    });
 }
 
 /// A minimal token bucket against PING with the client library alone: the lower bound for any script on this machine.
