@@ -16,6 +16,8 @@ changes() {
     fi
     if wanted tests; then
         has openssl || packages="$packages openssl"
+        has chromium || packages="$packages chromium"
+        has chromedriver || packages="$packages chromium-driver"
     fi
     [ -z "$packages" ] || echo "${sudo}apt-get install$packages"
     if wanted npm cloudflare; then

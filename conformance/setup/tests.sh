@@ -1,5 +1,8 @@
 # shellcheck shell=sh
-# Programs that only tests need: openssl for certificates, and Upstash's own clients to test the suite's endpoint.
+# Programs that only tests need: openssl for certificates, a browser for the report, and Upstash's own clients to test
+# the suite's endpoint.
 
 need openssl openssl "the tests over TLS"
+need chromium chromium "the tests of report.html"
+need chromedriver chromium-driver "the tests of report.html"
 npm_packages conformance/hosts/upstash-rest "Upstash's clients" "their tests"

@@ -5,7 +5,9 @@ mod explain;
 mod fixtures;
 mod mutants;
 mod progress;
+mod rules;
 mod run;
+mod soak;
 mod targets;
 
 use std::path::PathBuf;
@@ -25,6 +27,7 @@ Examples:
   tidegate compare main.json branch.json           show what a change did
   tidegate explain --rules rules.toml --request 'POST /login'
                                                    show the limits of a request
+  tidegate soak --target redis --minutes 10        send random traffic with faults
   tidegate mutants                                 show that the suite catches broken limiters
 
 Exit codes: 0 success, 1 something failed or got worse, 2 the command line or an input is wrong, 130 interrupted.";
@@ -40,14 +43,22 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Replay fixtures on targets, and write report.json, report.md and junit.xml.
+    /// Replay fixtures on targets, and write report.html, report.md, report.json and junit.xml.
     Run(run::Args),
     /// List the targets, how exact they are, and whether they can run here.
     Targets,
-    /// Show what changed between two reports. Exit with 1 if something got worse.
+    /// Show what changed from report to report. Exit with 1 if the last one is worse than the one before it.
     Compare(compare::Args),
+    /// Print what `compare` and `run --baseline` need of a report, to be committed.
+    Summary(compare::SummaryArgs),
+    /// Print how exact the targets of a report are, by WinterTC's runtime keys, as JSON to embed elsewhere.
+    Exactness(compare::SummaryArgs),
+    /// Print a badge with the result of a report, as SVG.
+    Badge(compare::BadgeArgs),
     /// Show which rule, keys and limits of a rules file apply to a request, and why.
     Explain(explain::Args),
+    /// Send random traffic with faults to a target, and judge every answer. Exit with 1 on a violation.
+    Soak(soak::Args),
     /// Check the fixtures against the reference, and list them.
     Fixtures(Selection),
     /// Show which fixtures catch each deliberately broken limiter. Exit with 1 if one survives.
@@ -67,6 +78,10 @@ struct Selection {
     /// The folder of fixtures. The default is the workspace's folder.
     #[arg(long, value_name = "DIR")]
     fixtures: Option<PathBuf>,
+    /// The rules file, in TOML or JSON, of gate fixtures that have none. Every limit counts in the target's store,
+    /// whichever store the rules name.
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
     /// Select only fixtures whose id matches, for example 'token-bucket/*'. May be repeated.
     #[arg(long, value_name = "GLOB")]
     filter: Vec<String>,
@@ -89,7 +104,11 @@ pub fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Run(args) => run::run(args),
         Command::Targets => targets::run(),
+        Command::Soak(args) => soak::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Summary(args) => compare::summarize(&args),
+        Command::Exactness(args) => compare::exactness(&args),
+        Command::Badge(args) => compare::show_badge(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Fixtures(selection) => fixtures::run(&selection),
         Command::Mutants(args) => mutants::run(&args),
@@ -110,10 +129,16 @@ pub fn main() -> ExitCode {
 }
 
 impl Selection {
+    /// Whether all fixtures of the workspace are selected.
+    const fn is_all(&self) -> bool {
+        self.fixtures.is_none() && self.rules.is_none() && self.filter.is_empty()
+    }
+
     /// Loads the selected fixtures.
     fn load(&self) -> Result<Vec<Case>, Failure> {
         let folder = self.fixtures.as_deref().unwrap_or(fixture::shipped());
-        let cases = fixture::load(folder).map_err(|problems| {
+        let rules = self.rules.as_deref().map(rules::for_one_store).transpose()?;
+        let cases = fixture::load(folder, rules.as_ref()).map_err(|problems| {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
             Failure::Usage(format!("{} in the fixtures\n{}", counted(lines.len(), "problem"), lines.join("\n")))
         })?;

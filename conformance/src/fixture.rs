@@ -9,14 +9,13 @@ mod load;
 mod validate;
 
 pub use gate::{ExpectGate, GateFixture, GateStep};
-#[cfg(test)]
 pub(crate) use load::parse;
 pub use load::{Problem, load, shipped};
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tidegate_core::{ErrorKind, Policy, Rule};
 use tidegate_guest_protocol::{Arrival, Source};
 
@@ -54,7 +53,7 @@ impl Case {
 }
 
 /// Bursts on a virtual timeline, with the expected decisions.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fixture {
     /// The path below the fixtures folder, without `.json`.
@@ -62,12 +61,13 @@ pub struct Fixture {
     /// One sentence that describes the fixture.
     pub about: String,
     /// The specification or the bug that the fixture is based on.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// The virtual time of `at_ms` 0, in milliseconds since the epoch.
     #[serde(default = "start_ms")]
     pub start_ms: u64,
     /// The number of locations.
-    #[serde(default = "one")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub locations: u64,
     /// The policy, until a step replaces it.
     pub policy: Policy,
@@ -76,44 +76,52 @@ pub struct Fixture {
 }
 
 /// A burst of identical requests at one instant.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
     /// The time from the fixture's start. It is earlier than in the previous step if the clock steps back.
     pub at_ms: i64,
     /// The operation.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_check")]
     pub op: Op,
     /// The number of concurrent requests.
-    #[serde(default = "one")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub burst: u64,
     /// The key, if the policy has one dimension.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The key of each dimension, by its name. In place of `key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<BTreeMap<String, String>>,
     /// The cost of each request, the units to refund, or the actual cost of a charge.
-    #[serde(default = "one")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub cost: u64,
     /// The location at which the requests arrive.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub location: u64,
     /// Replaces the policy from this step on.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
     /// For a refund: when the cost was charged.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub charged_at_ms: Option<i64>,
     /// The idempotency token that all requests of the burst share. For a settlement or a release: the token of the
     /// charge.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// The lifetime of the token.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ttl_ms: Option<u64>,
     /// How to disturb the store during the burst.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub disturb: Option<Disturb>,
     /// The expected answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub expect: Option<Expect>,
 }
 
 /// The operation of a step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
     /// Decide and charge.
@@ -145,7 +153,7 @@ impl fmt::Display for Op {
 }
 
 /// A disturbance of the store during a burst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disturb {
     /// The store loses its cached scripts.
@@ -157,6 +165,16 @@ pub enum Disturb {
 }
 
 impl Disturb {
+    /// The name, as in a fixture.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ScriptFlush => "script_flush",
+            Self::Restart => "restart",
+            Self::Hang => "hang",
+        }
+    }
+
     /// Whether some answers may be errors.
     #[must_use]
     pub const fn interrupts(self) -> bool {
@@ -165,35 +183,46 @@ impl Disturb {
 }
 
 /// The expected answers to a step. Absent fields are still compared with the reference's answers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
     /// The number of admitted requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub admitted: Option<u64>,
     /// The most requests that an eventually consistent store may admit.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub admitted_max: Option<u64>,
     /// The wait in every denial. There must be at least one denial.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
     /// The smallest remaining count of the binding quota in any answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub remaining: Option<u64>,
     /// The number of requests that can never be admitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub never_admissible: Option<u64>,
     /// The longest delay of an admitted request.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u64>,
     /// The longest time until the binding quota's reset in any answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reset_after_ms: Option<u64>,
     /// The number of answers that repeat an earlier one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub replayed: Option<u64>,
     /// The error that every answer is.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ExpectError>,
     /// The dimension of the binding quota in every denial. There must be at least one denial.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dimension: Option<String>,
     /// Response fields of the answer to a burst of 1. `None` for a field that must be absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, Option<String>>>,
 }
 
 /// An error that a caller can cause, and that charges nothing. An error of another kind is a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpectError {
     /// [`ErrorKind::Invalid`].
@@ -246,7 +275,7 @@ pub struct RequestFixture {
 }
 
 /// A platform that reports the client's address in its own way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each is the name of its platform")]
 pub enum PlatformName {
@@ -387,4 +416,19 @@ const fn start_ms() -> u64 {
 
 const fn one() -> u64 {
     1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_one(number: &u64) -> bool {
+    *number == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_check(op: &Op) -> bool {
+    matches!(op, Op::Check)
 }

@@ -42,6 +42,34 @@ pub enum Verdict {
     Fail,
 }
 
+/// The answers to one step, and the bounds on the checks admitted by its end. In JSON, it is an array in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "[u64; 5]", into = "[u64; 5]")]
+pub struct Tally {
+    /// The number of requests admitted.
+    pub admitted: u64,
+    /// The number of requests denied.
+    pub denied: u64,
+    /// The number of answers that are errors.
+    pub errors: u64,
+    /// The fewest checks that had to be admitted, from the fixture's start to the end of the step.
+    pub floor: u64,
+    /// The most checks that could be admitted, from the fixture's start to the end of the step.
+    pub ceiling: u64,
+}
+
+impl From<[u64; 5]> for Tally {
+    fn from([admitted, denied, errors, floor, ceiling]: [u64; 5]) -> Self {
+        Self { admitted, denied, errors, floor, ceiling }
+    }
+}
+
+impl From<Tally> for [u64; 5] {
+    fn from(tally: Tally) -> Self {
+        [tally.admitted, tally.denied, tally.errors, tally.floor, tally.ceiling]
+    }
+}
+
 /// A verdict with its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
@@ -63,6 +91,8 @@ pub struct Judgement {
     pub ceiling: u64,
     /// Whether more checks than the ceiling were offered, so that it could have been broken.
     pub ceiling_tested: bool,
+    /// The answers to each step.
+    pub steps: Vec<Tally>,
 }
 
 /// Judges one replay. `isolates` is the number of isolates that serve a fixture with one location.
@@ -72,8 +102,8 @@ pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &
     let restarts = fixture.is_interrupted();
     let errors = errors(fixture, found);
     let (offered, admitted, exact) = (fixture.offered(), found.admitted(fixture), reference.admitted(fixture));
-    let (floor, ceiling, ceiling_tested) = match accuracy {
-        Accuracy::Exact => (exact, exact, offered > exact),
+    let (by_step, ceiling_tested) = match accuracy {
+        Accuracy::Exact => (around_the_reference(fixture, reference, found), offered > exact),
         _ => {
             let bounds = bounds::of(accuracy, isolates, fixture, reference, found);
             reasons.extend(bounds.broken);
@@ -83,14 +113,15 @@ pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &
             {
                 reasons.extend(expectation::too_many(fixture, found));
             }
-            (bounds.floor, bounds.ceiling, bounds.ceiling_tested)
+            (bounds.by_step, bounds.ceiling_tested)
         }
     };
+    let (floor, ceiling) = by_step.last().copied().unwrap_or_default();
     reasons.extend(expectation::not_refused(fixture, found));
     reasons.extend(failures(accuracy, fixture, found));
     if matches!(accuracy, Accuracy::Exact) {
         if restarts {
-            reasons.extend(bounds::of_restart(floor, admitted, errors));
+            reasons.extend(bounds::of_restart(exact, admitted, errors));
         } else {
             let differences = exact::differences(fixture, reference, found);
             if differences.is_empty() {
@@ -100,7 +131,40 @@ pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &
         }
     }
     let verdict = if reasons.is_empty() { Verdict::Pass } else { Verdict::Fail };
-    Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested }
+    let steps = fixture.steps.iter().zip(&found.steps).zip(by_step);
+    let steps = steps.map(|((step, answers), (floor, ceiling))| tally(step, answers, floor, ceiling)).collect();
+    Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested, steps }
+}
+
+/// The bounds of an exact limiter by the end of each step: the reference's count. While the store is down, a request
+/// that gets an error need not be admitted.
+fn around_the_reference(fixture: &Fixture, reference: &Replay, found: &Replay) -> Vec<(u64, u64)> {
+    let (mut exact, mut lost) = (0, 0);
+    let steps = fixture.steps.iter().zip(reference.steps.iter().zip(&found.steps));
+    let bounds = steps.map(|(step, (expected, found))| {
+        if step.op == Op::Check {
+            exact += allowed(expected);
+            lost += found.iter().filter(|one| fixture.is_interrupted() && failure(step, one).is_some()).count() as u64;
+        }
+        (exact.saturating_sub(lost), exact)
+    });
+    bounds.collect()
+}
+
+/// The reference's own answers.
+pub(crate) fn of_reference(fixture: &Fixture, reference: &Replay) -> Vec<Tally> {
+    judge(&Accuracy::Exact, 1, fixture, reference, reference).steps
+}
+
+fn tally(step: &Step, answers: &[Answered], floor: u64, ceiling: u64) -> Tally {
+    let admitted = allowed(answers);
+    let errors = answers.iter().filter(|one| failure(step, one).is_some()).count() as u64;
+    let decided = answers.iter().filter(|one| matches!(one.answer, Answer::Decision(_))).count() as u64;
+    Tally { admitted, denied: decided - admitted, errors, floor, ceiling }
+}
+
+fn allowed(answers: &[Answered]) -> u64 {
+    answers.iter().filter(|one| one.is_allowed()).count() as u64
 }
 
 /// Returns every malformed answer and every request that got no answer.

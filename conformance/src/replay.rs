@@ -18,6 +18,8 @@ use crate::subject::{Place, Subject};
 pub struct Replay {
     /// The answers to each step, in the order they arrived.
     pub steps: Vec<Vec<Answered>>,
+    /// How long each answer took, in the order they arrived.
+    pub latencies: Vec<Duration>,
     /// The most requests that were in flight at the same time.
     pub in_flight_peak: u64,
     /// The duration of the replay.
@@ -81,13 +83,13 @@ impl Replay {
 pub async fn replay(fixture: &Fixture, subject: &impl Subject, prefix: &str) -> Replay {
     let started = Instant::now();
     let under_way = Gauge::default();
-    let mut steps = Vec::with_capacity(fixture.steps.len());
+    let (mut steps, mut latencies) = (Vec::with_capacity(fixture.steps.len()), Vec::new());
     for (_, step, policy) in fixture.steps_with_policy() {
         let body = body(fixture, step, policy, prefix);
         let location = (fixture.locations > 1).then_some(step.location);
-        steps.push(burst(step, subject, &body, location, &under_way).await);
+        steps.push(burst(step, subject, &body, location, &under_way, &mut latencies).await);
     }
-    Replay { steps, in_flight_peak: under_way.peak.get(), elapsed: started.elapsed() }
+    Replay { steps, latencies, in_flight_peak: under_way.peak.get(), elapsed: started.elapsed() }
 }
 
 /// The body of every request of a step.
@@ -131,17 +133,25 @@ async fn burst(
     body: &Bytes,
     location: Option<u64>,
     under_way: &Gauge,
+    latencies: &mut Vec<Duration>,
 ) -> Vec<Answered> {
     let first_answered = Notify::new();
     let answers = async {
         let send = |nth| async move {
-            let _one = under_way.enter();
-            Answered::read(subject.send(route(step.op), body.clone(), Place { location, nth }).await)
+            let (_one, sent) = (under_way.enter(), Instant::now());
+            let reply = subject.send(route(step.op), body.clone(), Place { location, nth }).await;
+            (Answered::read(reply), sent.elapsed())
         };
         let mut coming: FuturesUnordered<_> = (0..step.burst).map(send).collect();
         let mut answers = Vec::with_capacity(coming.len());
-        if step.burst > 1 {
-            answers.extend(coming.next().await);
+        let mut take = |(answer, latency)| {
+            answers.push(answer);
+            latencies.push(latency);
+        };
+        if step.burst > 1
+            && let Some(first) = coming.next().await
+        {
+            take(first);
         }
         if step.disturb.is_some() {
             // The first answer has arrived and most have not, so the store is disturbed during the burst.
@@ -149,7 +159,7 @@ async fn burst(
             tokio::task::yield_now().await;
         }
         while let Some(answer) = coming.next().await {
-            answers.push(answer);
+            take(answer);
         }
         answers
     };

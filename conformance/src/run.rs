@@ -1,20 +1,28 @@
 //! Runs fixtures on targets.
 
 pub(crate) mod gate;
+mod shrink;
 
-use std::time::Instant;
+#[cfg(test)]
+pub(crate) use shrink::smallest;
+
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tidegate_core::{Capabilities, Check, ErrorKind, Key, UnixMillis};
 use tidegate_guest_protocol::{Answer, Route};
 
 use crate::fixture::{Case, ExpectError, Fixture, Op, RequestFixture, Step};
-use crate::judge::{Judgement, Verdict, judge, unanswered};
+use crate::judge::{self, Judgement, Verdict, judge, unanswered};
+use crate::operation::{self, mean};
 use crate::oracle;
 use crate::replay::{self, Replay, replay};
-use crate::report::{FixtureReport, Status, TargetReport};
+use crate::report::{Bucket, Cause, FixtureReport, Latency, Status, TargetReport};
 use crate::subject::{Place, Subject};
-use crate::target::Target;
+use crate::target::{Running, Target};
+
+/// The most failed fixtures of a target that are reduced. The others usually fail for the same reason.
+const REDUCED_MAX: usize = 5;
 
 /// A fixture with the reference's answers.
 #[derive(Clone, Debug)]
@@ -52,44 +60,78 @@ pub async fn prepare(cases: Vec<Case>) -> Result<Vec<Prepared>, Vec<String>> {
 pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMut(&FixtureReport)) -> TargetReport {
     let declared = target.capabilities();
     let mut report = TargetReport::new(target.name(), &declared.accuracy);
+    report.runtime = target.runtime().map(str::to_string);
     match target.emulator() {
         Ok(emulator) => report.emulator = Some(emulator),
         Err(reason) => return report.ended(Status::Unavailable, reason),
     }
-    let running = match target.start().await {
+    let running = match start(target).await {
         Ok(running) => running,
-        Err(reason) => return report.ended(Status::Fail, format!("did not start: {reason}")),
+        Err(reason) => return report.ended(Status::Fail, reason),
     };
     let began = Instant::now();
-    let ready = async {
-        running.check(&declared).await?;
-        running.settle().await
-    };
-    if let Err(reason) = ready.await {
-        running.stop().await;
-        return report.ended(Status::Fail, reason);
-    }
-    report.fixtures = fixtures(target, &running, cases, &mut done).await;
+    fixtures(target, &running, cases, &mut report, &mut done).await;
     running.stop().await;
     report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.concluded(&declared.accuracy, target.stub())
 }
 
-/// Replays fixtures on a running target.
+/// Starts a target, and waits until its guests answer and declare its capabilities.
+///
+/// # Errors
+/// Says what went wrong. Nothing is left running.
+pub async fn start(target: &dyn Target) -> Result<Running, String> {
+    let running = target.start().await.map_err(|reason| format!("did not start: {reason}"))?;
+    let ready = async {
+        running.check(&target.capabilities()).await?;
+        running.settle().await
+    };
+    if let Err(reason) = ready.await {
+        running.stop().await;
+        return Err(reason);
+    }
+    Ok(running)
+}
+
+/// Replays fixtures on a running target, and adds the results to its report.
 pub(crate) async fn fixtures(
     target: &dyn Target,
     subject: &impl Subject,
     cases: &[Prepared],
+    report: &mut TargetReport,
     done: &mut impl FnMut(&FixtureReport),
-) -> Vec<FixtureReport> {
+) {
     let declared = target.capabilities();
-    let mut reports = Vec::with_capacity(cases.len());
+    let (mut latencies, mut reduced) = (Vec::new(), 0);
     for (place, prepared) in cases.iter().enumerate() {
-        let one = case(target, &declared, subject, prepared, &prefix(place)).await;
+        let prefix = prefix(place);
+        let mut one = case(target, &declared, subject, prepared, &prefix, &mut latencies).await;
+        if let (Verdict::Fail, Case::Decision(fixture)) = (one.verdict, &prepared.case)
+            && reduced < REDUCED_MAX
+        {
+            reduced += 1;
+            one.smallest = shrink::smallest(&declared, fixture, subject, &prefix).await;
+        }
         done(&one);
-        reports.push(one);
+        report.fixtures.push(one);
     }
-    reports
+    report.latency = Bucket::of(&latencies);
+    report.count_operations(target.provider());
+}
+
+/// Replays one fixture on a running target, and judges it by these capabilities. If it fails, it is reduced.
+pub(crate) async fn one(
+    target: &dyn Target,
+    declared: &Capabilities,
+    subject: &impl Subject,
+    prepared: &Prepared,
+    prefix: &str,
+) -> FixtureReport {
+    let mut report = case(target, declared, subject, prepared, prefix, &mut Vec::new()).await;
+    if let (Verdict::Fail, Case::Decision(fixture)) = (report.verdict, &prepared.case) {
+        report.smallest = shrink::smallest(declared, fixture, subject, prefix).await;
+    }
+    report
 }
 
 /// The prefix of a fixture's keys. It differs between processes, so that runs on the same store do not interfere.
@@ -104,21 +146,26 @@ async fn case(
     subject: &impl Subject,
     prepared: &Prepared,
     prefix: &str,
+    latencies: &mut Vec<Duration>,
 ) -> FixtureReport {
     match &prepared.case {
         Case::Request(fixture) => request(fixture, subject).await,
         Case::Gate(fixture) => gate::gate(target, declared, fixture, subject, prefix).await,
         Case::Decision(fixture) => match unsupported(target, declared, fixture) {
             None => match target.unverified(fixture) {
-                Some(reason) => FixtureReport::new(&fixture.id, Verdict::Unverified).because(reason),
+                Some((cause, reason)) => {
+                    FixtureReport::new(&fixture.id, Verdict::Unverified).because(reason).caused(cause)
+                }
                 None if let Some(reason) = target.stub() => answered(fixture, subject, prefix, reason).await,
-                None => decision(declared, fixture, &prepared.reference, subject, prefix).await,
+                None => decision(declared, fixture, &prepared.reference, subject, prefix, latencies).await,
             },
             Some(Missing::Disturbance) => {
                 let reason = "the target has no store that can be disturbed from outside";
-                FixtureReport::new(&fixture.id, Verdict::Unsupported).because(reason)
+                FixtureReport::new(&fixture.id, Verdict::Unsupported).because(reason).caused(Cause::Emulator)
             }
-            Some(Missing::Capability(places)) => declined(fixture, subject, prefix, &places).await,
+            Some(Missing::Capability(places)) => {
+                declined(fixture, subject, prefix, &places).await.caused(target.limited_by())
+            }
         },
     }
 }
@@ -129,20 +176,24 @@ async fn decision(
     reference: &Replay,
     subject: &impl Subject,
     prefix: &str,
+    latencies: &mut Vec<Duration>,
 ) -> FixtureReport {
-    let before = subject.round_trips().await;
+    let before = subject.operations().await;
     let found = replay(fixture, subject, prefix).await;
-    let after = subject.round_trips().await;
+    let after = subject.operations().await;
     let disturbed = fixture.steps.iter().any(|step| step.disturb.is_some());
     // The next fixture must find the store as if nothing had happened.
     if disturbed && let Err(reason) = subject.settle().await {
         return FixtureReport::new(&fixture.id, Verdict::Fail).because(&reason);
     }
-    let Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested } =
+    let Judgement { verdict, reasons, offered, admitted, errors, exact, floor, ceiling, ceiling_tested, steps } =
         judge(&declared.accuracy, subject.isolates(), fixture, reference, &found);
+    latencies.extend_from_slice(&found.latencies);
     // A store that lost its scripts receives some calls twice, and a restarted store counts from zero. Neither count
-    // gives the round trips of a decision.
-    let trips = before.zip(after).and_then(|(before, after)| after.checked_sub(before));
+    // gives the operations of a decision.
+    let operations = before.zip(after).filter(|_| !disturbed);
+    let operations = operations.and_then(|(before, after)| operation::difference(&before, &after));
+    let decisions = fixture.steps.iter().filter(|step| step.op != Op::Reset).map(|step| step.burst).sum();
     FixtureReport {
         reason: reasons.first().cloned(),
         reasons,
@@ -153,9 +204,13 @@ async fn decision(
         floor,
         ceiling,
         ceiling_tested,
-        round_trips: trips.filter(|_| !disturbed).map(|trips| per_decision(fixture, trips)),
+        round_trips: operations.as_ref().map(|done| mean(operation::round_trips(done), decisions)),
+        operations: operations.unwrap_or_default(),
+        decisions,
         in_flight_peak: found.in_flight_peak,
         elapsed_ms: u64::try_from(found.elapsed.as_millis()).unwrap_or(u64::MAX),
+        latency_us: Latency::of(&found.latencies),
+        steps: if steps == judge::of_reference(fixture, reference) { Vec::new() } else { steps },
         ..FixtureReport::new(&fixture.id, verdict)
     }
 }
@@ -168,15 +223,8 @@ async fn answered(fixture: &Fixture, subject: &impl Subject, prefix: &str, stub:
         Some(reason) => {
             FixtureReport { reasons: reasons.clone(), ..FixtureReport::new(&fixture.id, Verdict::Fail).because(reason) }
         }
-        None => FixtureReport::new(&fixture.id, Verdict::Unverified).because(stub),
+        None => FixtureReport::new(&fixture.id, Verdict::Unverified).because(stub).caused(Cause::Emulator),
     }
-}
-
-/// The round trips per decision, rounded to three decimal places. A refund and a settlement count as decisions.
-#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
-fn per_decision(fixture: &Fixture, trips: u64) -> f64 {
-    let asked: u64 = fixture.steps.iter().filter(|step| step.op != Op::Reset).map(|step| step.burst).sum();
-    (trips as f64 / asked.max(1) as f64 * 1_000.0).round() / 1_000.0
 }
 
 /// Why a target does not support a fixture.
@@ -244,7 +292,10 @@ async fn request(fixture: &RequestFixture, subject: &impl Subject) -> FixtureRep
     let wrong = identify(fixture, subject).await;
     match wrong {
         Ok(()) => FixtureReport::new(&fixture.id, Verdict::Pass),
-        Err((verdict, reason)) => FixtureReport::new(&fixture.id, verdict).because(&reason),
+        Err((verdict, reason)) => FixtureReport {
+            cause: (verdict == Verdict::Unsupported).then_some(Cause::Adapter),
+            ..FixtureReport::new(&fixture.id, verdict).because(&reason)
+        },
     }
 }
 

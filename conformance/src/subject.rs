@@ -12,6 +12,7 @@ use bytes::Bytes;
 use tidegate_guest_protocol::{Reply, Route};
 
 use crate::fixture::Disturb;
+use crate::operation::Operations;
 
 /// A limiter that speaks the guests' protocol.
 pub trait Subject {
@@ -33,8 +34,8 @@ pub trait Subject {
         1
     }
 
-    /// The round trips of all decisions so far, if they can be counted from outside.
-    fn round_trips(&self) -> impl Future<Output = Option<u64>> {
+    /// The operations at the store so far, if they are counted.
+    fn operations(&self) -> impl Future<Output = Option<Operations>> {
         async { None }
     }
 }

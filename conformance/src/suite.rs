@@ -48,7 +48,7 @@ impl Suite {
     /// # Errors
     /// Lists every problem with the fixtures, one per line.
     pub fn load(folder: &Path) -> Result<Self, String> {
-        let cases = fixture::load(folder)
+        let cases = fixture::load(folder, None)
             .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
         Ok(Self { cases })
     }
@@ -84,7 +84,7 @@ impl Suite {
         let cases = prepare(self.cases).await.map_err(|wrong| wrong.join("\n"))?;
         let mut report = TargetReport::new(name, &declared.accuracy);
         let began = Instant::now();
-        report.fixtures = run::fixtures(&target, &Tasks(limiters), &cases, &mut |_| {}).await;
+        run::fixtures(&target, &Tasks(limiters), &cases, &mut report, &mut |_| {}).await;
         report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(report.concluded(&declared.accuracy, None))
     }

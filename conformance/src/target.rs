@@ -26,10 +26,12 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
-use tidegate_core::{Capabilities, ErrorKind, Policy};
+use tidegate_core::{Accuracy, Capabilities, ErrorKind, Policy};
 use tidegate_guest_protocol::{Able, Answer, Failure, Reply, Route};
 
 use crate::fixture::{Disturb, Fixture};
+use crate::operation::Operations;
+use crate::report::Cause;
 use crate::setup::Group;
 use crate::subject::{Http, Place, Subject};
 
@@ -113,13 +115,32 @@ pub trait Target: Sync {
         None
     }
 
-    /// Why the target cannot verify a fixture, if it cannot.
-    fn unverified(&self, fixture: &Fixture) -> Option<&'static str> {
+    /// Whether the platform or the adapter is the reason for what the capabilities lack.
+    fn limited_by(&self) -> Cause {
+        match self.capabilities().accuracy {
+            Accuracy::PerLocation => Cause::Platform,
+            _ => Cause::Adapter,
+        }
+    }
+
+    /// Why the target cannot verify a fixture, and what cannot, if that is so.
+    fn unverified(&self, fixture: &Fixture) -> Option<(Cause, &'static str)> {
         match () {
-            () if fixture.outlives_a_token() && !self.forgets_on_virtual_time() => Some(OWN_CLOCK),
-            () if fixture.lacks_a_token() && self.makes_tokens() => Some(OWN_TOKENS),
+            () if fixture.outlives_a_token() && !self.forgets_on_virtual_time() => Some((Cause::Emulator, OWN_CLOCK)),
+            () if fixture.lacks_a_token() && self.makes_tokens() => Some((Cause::Adapter, OWN_TOKENS)),
             () => None,
         }
+    }
+
+    /// The platform's JavaScript runtime, by [WinterTC's runtime key](https://runtime-keys.proposal.wintertc.org/), if it has
+    /// one.
+    fn runtime(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The platform whose prices apply, as in `prices.json`.
+    fn provider(&self) -> Option<&'static str> {
+        None
     }
 
     /// The setup groups that the target needs.
@@ -165,8 +186,8 @@ pub trait Store {
         async { Err("the target's store cannot be disturbed from outside".into()) }.boxed_local()
     }
 
-    /// The round trips of all guests' decisions since the store started.
-    fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>>;
+    /// The operations of all guests' decisions since the store started.
+    fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>>;
 
     /// Stops the store, and waits until it has ended.
     fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()>;
@@ -265,8 +286,8 @@ impl Subject for Running {
         self.http.sharing() as u64
     }
 
-    async fn round_trips(&self) -> Option<u64> {
-        self.store.as_ref()?.round_trips().await.ok()
+    async fn operations(&self) -> Option<Operations> {
+        self.store.as_ref()?.operations().await.ok()
     }
 
     async fn disturb(&self, disturb: Disturb) -> Result<(), String> {

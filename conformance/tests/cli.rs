@@ -59,18 +59,229 @@ fn memory_passes_and_reports() -> Result<()> {
     assert_eq!((&burst["offered"], &burst["admitted"], &burst["floor"]), (&40.into(), &3.into(), &3.into()));
     assert_eq!((&burst["ceiling_tested"], &burst["in_flight_peak"]), (&true.into(), &40.into()));
     assert!(fs::read_to_string(out.path().join("junit.xml"))?.contains("tests=\"2\""));
-    assert!(fs::read_to_string(out.path().join("report.md"))?.contains("| `a/burst` | pass | 40 | 3 |"));
+    let steps = &report["fixtures"]["a/burst"]["steps"];
+    assert_eq!(steps[0]["reference"], serde_json::json!([3, 37, 0, 3, 3]));
+    let summary = fs::read_to_string(out.path().join("report.md"))?;
+    assert!(summary.starts_with("# Conformance: 1 target, none failed\n"), "{summary}");
+    assert!(summary.contains("| `memory` | exact | ✅ pass | 2 | 0 | 0 | 0 | 0 | 0 |"), "{summary}");
 
-    let same = out.path().join("report.json");
-    let same = same.to_string_lossy();
-    let output = tidegate(&["compare", &same, &same], None)?;
+    Ok(())
+}
+
+/// Runs one fixture on the memory store. Returns the folder with `good.json` and `worse.json`, a report that is not true.
+fn two_reports() -> Result<TempDir> {
+    let fixtures = folder(&[("a/burst.json", BURST)])?;
+    let out = tempfile::tempdir()?;
+    let run = ["run", "--target", "memory", "--out", &out.path().to_string_lossy()];
+    assert!(tidegate(&run, Some(fixtures.path()))?.status.success());
+    let good = fs::read_to_string(out.path().join("report.json"))?;
+    let reports = tempfile::tempdir()?;
+    fs::write(reports.path().join("1-good.json"), &good)?;
+    let worse =
+        good.replace("\"verdict\":\"pass\"", "\"verdict\":\"fail\"").replace("\"admitted\":3", "\"admitted\":4");
+    fs::write(reports.path().join("2-worse.json"), worse)?;
+    Ok(reports)
+}
+
+#[test]
+fn compare_fails_only_on_a_regression() -> Result<()> {
+    let reports = two_reports()?;
+    let path = |name: &str| reports.path().join(name).to_string_lossy().into_owned();
+    let (good, worse) = (path("1-good.json"), path("2-worse.json"));
+    let compare = |args: &[&str]| -> Result<(Option<i32>, String)> {
+        let output = tidegate(&[&["compare"], args].concat(), None)?;
+        Ok((output.status.code(), said(&output)))
+    };
+    assert_eq!(compare(&[&good, &good])?, (Some(0), "0 changes, 0 of them worse\n".into()));
+    let (code, said) = compare(&[&good, &worse])?;
+    assert_eq!(code, Some(1));
+    assert!(said.contains("worse   memory a/burst: pass became fail"), "{said}");
+    assert!(said.contains("worse   memory a/burst: drift 0 became 1"), "{said}");
+    assert_eq!(compare(&[&worse, &good])?.0, Some(0));
+    let (code, said) = compare(&[&good, &worse, "--allow", "memory a/*"])?;
+    assert_eq!(code, Some(0));
+    assert!(said.contains("allowed memory a/burst: drift 0 became 1"), "{said}");
+    // A folder is a history. What was corrected since is no regression.
+    fs::copy(&good, path("3-good.json"))?;
+    let (code, said) = compare(&[&path("")])?;
+    assert_eq!((code, said.matches(" -> ").count()), (Some(0), 2), "{said}");
+    // Targets of one report can be compared, too.
+    let same = format!("{good}#memory");
+    assert_eq!(compare(&[&same, &format!("{worse}#memory")])?.0, Some(1));
+    let (code, said) = compare(&[&same, &format!("{good}#redis")])?;
+    assert_eq!(code, Some(2));
+    assert!(said.contains("has no target \"redis\"; its targets are memory"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn compare_writes_every_form() -> Result<()> {
+    let reports = two_reports()?;
+    let [good, worse] =
+        ["1-good.json", "2-worse.json"].map(|name| reports.path().join(name).to_string_lossy().into_owned());
+    for (format, expected) in [
+        ("markdown", "| ✗ worse | memory | a/burst | drift 0 became 1 |"),
+        ("html", "<td class=fail>✗ worse<td>memory<td>a/burst<td>drift 0 became 1"),
+        ("json", r#"{"target":"memory","fixture":"a/burst","what":"drift 0 became 1","worse":true,"allowed":false}"#),
+    ] {
+        let output = tidegate(&["compare", &good, &worse, "--format", format], None)?;
+        assert_eq!(output.status.code(), Some(1));
+        assert!(said(&output).contains(expected), "{}", said(&output));
+    }
+    let text = fs::read_to_string(&good)?.replace("\"emulator\":", "\"runtime\":\"node\",\"emulator\":");
+    fs::write(&worse, text)?;
+    let exactness: Value = serde_json::from_slice(&tidegate(&["exactness", &worse], None)?.stdout)?;
+    let memory = &exactness["runtimes"]["node"]["memory"];
+    assert_eq!(
+        (&memory["class"], &memory["bound"], &memory["passed"]),
+        (&"exact".into(), &"admitted = limit".into(), &1.into())
+    );
+    let output = tidegate(&["badge", &good], None)?;
+    assert!(said(&output).contains("<title>tidegate: 1 of 1 targets passed</title>"), "{}", said(&output));
+    let output = tidegate(&["badge", &good, "--target", "memory"], None)?;
+    assert!(said(&output).contains("<title>memory: exact, 1 passed</title>"), "{}", said(&output));
+    Ok(())
+}
+
+#[test]
+fn soak_reports_what_it_did_and_rejects_what_it_cannot_test() -> Result<()> {
+    let round = ["soak", "--target", "memory", "--seed", "3", "--round", "5", "--json"];
+    let output = tidegate(&round, None)?;
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    let worse = fs::read_to_string(&*same)?.replace("\"verdict\": \"pass\"", "\"verdict\": \"fail\"");
-    let worse_file = out.path().join("worse.json");
-    fs::write(&worse_file, worse)?;
-    let output = tidegate(&["compare", &same, &worse_file.to_string_lossy()], None)?;
+    let tally: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!((&tally["rounds"], &tally["violations"]), (&1.into(), &0.into()));
+    assert_eq!(tidegate(&round, None)?.stdout, output.stdout);
+    for args in [["--target", "fastly-erl"], ["--target", "nowhere"], ["--minutes", "0"]] {
+        let output = tidegate(&[&["soak"], &args[..]].concat(), None)?;
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_run_fails_if_it_is_worse_than_its_baseline() -> Result<()> {
+    let reports = two_reports()?;
+    let fixtures = folder(&[("a/burst.json", BURST)])?;
+    let out = reports.path().join("out").to_string_lossy().into_owned();
+    let good = reports.path().join("1-good.json").to_string_lossy().into_owned();
+    let baseline = reports.path().join("baseline.json");
+    fs::write(&baseline, tidegate(&["summary", &good], None)?.stdout)?;
+    let run = |baseline: &Path| {
+        tidegate(
+            &["run", "--target", "memory", "--out", &out, "--baseline", &baseline.to_string_lossy()],
+            Some(fixtures.path()),
+        )
+    };
+    let output = run(&baseline)?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(said(&output).contains("0 changes, 0 of them worse"), "{}", said(&output));
+    let better = fs::read_to_string(&baseline)?
+        .replace("\"exact: admitted = limit\"", "\"other\"")
+        .replace("\"round_trips\": 0", "\"round_trips\": -1");
+    fs::write(&baseline, better)?;
+    let output = run(&baseline)?;
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("worse   memory: -1 round trips per decision became 0"), "{}", said(&output));
+    // A wrong baseline is reported before the run.
+    fs::write(&baseline, "{")?;
+    let output = run(&baseline)?;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said(&output).contains("is it a whole report.json?") && !said(&output).contains("passed"),
+        "{}",
+        said(&output)
+    );
+    Ok(())
+}
+
+#[test]
+fn a_report_that_cannot_be_compared_is_named() -> Result<()> {
+    let reports = two_reports()?;
+    let path = |name: &str| reports.path().join(name).to_string_lossy().into_owned();
+    let good = path("1-good.json");
+    let text = fs::read_to_string(&good)?;
+    fs::create_dir(path("empty"))?;
+    for (name, text, right) in [
+        ("truncated", &text[..text.len() / 2], "is it a whole report.json?"),
+        ("newer", &*text.replace("report/v1", "report/v9"), "schema is \"tidegate/report/v9\"; this version reads"),
+        ("other", "{}", "schema is missing"),
+        (
+            "odd",
+            &*text.replace("\"offered\":40", "\"offered\":\"many\""),
+            "targets[0].fixtures[0].offered: invalid type",
+        ),
+    ] {
+        fs::write(path(name), text)?;
+        let output = tidegate(&["compare", &good, &path(name)], None)?;
+        assert_eq!(output.status.code(), Some(2), "{name}: {}", said(&output));
+        assert!(said(&output).contains(right), "{name}: {}", said(&output));
+    }
+    for args in [&[good.as_str()][..], &[&path("empty"), &good]] {
+        assert_eq!(tidegate(&[&["compare"], args].concat(), None)?.status.code(), Some(2));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_target_to_which_no_fixture_applies_is_not_a_failure_but_no_test_either() -> Result<()> {
+    let restart = BURST.replace("\"key\": \"k\"", "\"key\": \"k\", \"disturb\": \"restart\"");
+    let restart =
+        restart.replace("a/burst", "a/restart").replace(r#", "expect": { "admitted": 3, "retry_after_ms": 1000 }"#, "");
+    let fixtures = folder(&[("a/restart.json", &restart)])?;
+    let out = tempfile::tempdir()?;
+    let run = ["run", "--target", "memory", "--out", &out.path().to_string_lossy()];
+    let output = tidegate(&run, Some(fixtures.path()))?;
+    let said = said(&output);
+    assert!(said.contains("memory not applicable: it declares that it supports none of the fixtures"), "{said}");
+    assert!(said.contains("tidegate: no target was tested"), "{said}");
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("worse memory a/burst: Pass became Fail"), "{}", said(&output));
+    Ok(())
+}
+
+#[test]
+fn fixtures_test_a_rules_file_of_ones_own() -> Result<()> {
+    let fixture = r#"{ "id": "gate/login", "about": "Three attempts.", "platform": "direct", "steps": [
+        { "at_ms": 0, "burst": 9, "method": "POST", "path": "/login", "peer": "192.0.2.1",
+          "expect": { "passed": 3, "remaining": 0 } }] }"#;
+    let rules = "[limits.login]\nquotas = [{ algorithm = 'fixed_window', limit = 3, window_ms = 60_000, by = 'ip' }]\n\
+        [[rules]]\npath = '/login'\nlimits = ['login']\nstore = 'strict'\n";
+    let (fixtures, out) = (folder(&[("gate/login.json", fixture)])?, tempfile::tempdir()?);
+    let file = out.path().join("rules.toml");
+    let run = |rules: Option<&str>| {
+        let path = file.to_string_lossy();
+        let out = out.path().to_string_lossy();
+        let mut args = vec!["run", "--target", "memory", "--out", &out];
+        if let Some(text) = rules {
+            fs::write(&file, text)?;
+            args.extend(["--rules", &path]);
+        }
+        tidegate(&args, Some(fixtures.path()))
+    };
+    let output = run(Some(rules))?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let output = run(Some(&rules.replace("limit = 3", "limit = 4")))?;
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("expected 3 to pass, found 4"), "{}", said(&output));
+    let output = run(Some(&rules.replace("limit = 3", "limit = 0")))?;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("rules.toml:2"), "{}", said(&output));
+    let output = run(None)?;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said(&output).contains("rules: is missing; write the rules, or name their file with --rules"),
+        "{}",
+        said(&output)
+    );
+    Ok(())
+}
+
+#[test]
+fn an_unwritable_folder_is_reported_before_the_run() -> Result<()> {
+    let fixtures = folder(&[("a/burst.json", BURST)])?;
+    let file = fixtures.path().join("a/burst.json");
+    let output = tidegate(&["run", "--target", "memory", "--out", &file.to_string_lossy()], Some(fixtures.path()))?;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("tidegate: --out ") && !said(&output).contains("passed"), "{}", said(&output));
     Ok(())
 }
 

@@ -37,7 +37,7 @@ fn loaded(document: &str) -> Result<std::result::Result<(), String>> {
     let file = folder.path().join(id).with_extension("json");
     fs::create_dir_all(file.parent().ok_or("no folder")?)?;
     fs::write(&file, document)?;
-    Ok(load(folder.path()).map(drop).map_err(|problems| format!("{problems:?}")))
+    Ok(load(folder.path(), None).map(drop).map_err(|problems| format!("{problems:?}")))
 }
 
 fn each_fixture(folder: &Path, check: &mut impl FnMut(&Path, &Value)) -> Result<()> {

@@ -6,7 +6,7 @@ import Guest, { Tidegate as Counted } from "./worker.mjs";
 
 export default Guest;
 
-const counts = { objectsMade: 0, objectCalls: 0, rowsWritten: 0, alarmsSet: 0, limiterCalls: 0, denials: [] };
+const counts = { objectsMade: 0, objectCalls: 0, rowsRead: 0, rowsWritten: 0, alarmsSet: 0, limiterCalls: 0, denials: [] };
 
 /** Calls `seen` with the arguments and the result of each call of a method. */
 function watch(object, method, seen) {
@@ -38,6 +38,7 @@ export class Tidegate extends DurableObject {
     objects.add(state.id);
     counts.objectsMade += 1;
     try {
+      watch(state.storage.kv, "get", () => (counts.rowsRead += 1));
       watch(state.storage.kv, "put", () => (counts.rowsWritten += 1));
       watch(state.storage.kv, "delete", (_, deleted) => (counts.rowsWritten += Number(deleted)));
     } catch {

@@ -1,12 +1,13 @@
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
-use tidegate_core::gate::{Explanation, Listed, Request, Rules};
+use tidegate_core::gate::{Explanation, Listed, Request};
 use tidegate_core::{ClientIpSource, Key, Platform, UnixMillis};
 
 use super::Failure;
+use super::rules::read;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,12 +86,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         print!("{explanation}");
     }
     Ok(())
-}
-
-fn read(file: &Path) -> Result<Rules, Failure> {
-    let name = file.display().to_string();
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
-    Rules::parse(&name, &text).map_err(|error| Failure::Usage(error.to_string()))
 }
 
 fn as_json(explanation: &Explanation<'_>) -> Value {

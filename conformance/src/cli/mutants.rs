@@ -1,8 +1,14 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
+use serde::{Deserialize, Serialize};
 
+use super::run::default_out;
 use super::{Failure, Selection, block_on, counted};
 use crate::mutants;
+use crate::report::{MutantReport, Tidegate};
 use crate::run::prepare;
 
 #[derive(Debug, clap::Args)]
@@ -12,6 +18,26 @@ pub(super) struct Args {
     /// List all fixtures that catch a mutant, not only the first few.
     #[arg(long)]
     all: bool,
+    /// The folder for mutants.json, which the reports of later runs show. The default is target/conformance in the
+    /// workspace. Nothing is written if --fixtures or --filter selects other fixtures.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+const FILE: &str = "mutants.json";
+
+/// The result of a run with all fixtures.
+#[derive(Serialize, Deserialize)]
+struct Tested {
+    tidegate: Tidegate,
+    mutants: Vec<MutantReport>,
+}
+
+/// Returns the mutants that this build has tested, if their result is in the folder.
+pub(super) fn tested(folder: &Path) -> Vec<MutantReport> {
+    let text = fs::read(folder.join(FILE)).unwrap_or_default();
+    let tested = serde_json::from_slice::<Tested>(&text).ok();
+    tested.filter(|tested| tested.tidegate == Tidegate::this()).map(|tested| tested.mutants).unwrap_or_default()
 }
 
 /// The most fixtures that a row lists without `--all`.
@@ -27,6 +53,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         table.set_header(["mutant", "what is broken", "caught by", "fixtures"]);
         let all = mutants::all();
         let (mut survivors, mut sharp) = (Vec::new(), vec![false; cases.len()]);
+        let mut reports = Vec::with_capacity(all.len());
         for mutant in &all {
             let caught_by = mutants::caught_by(mutant, &cases).await;
             if caught_by.is_empty() {
@@ -37,6 +64,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             }
             let count = if caught_by.is_empty() { "NONE".to_string() } else { caught_by.len().to_string() };
             table.add_row([mutant.name, mutant.about, &count, &named(&caught_by, args.all)]);
+            reports.push(MutantReport { name: mutant.name.into(), about: mutant.about.into(), caught_by });
         }
         println!("{table}");
         let fixtures = counted(cases.len(), "fixture");
@@ -50,6 +78,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         }
         if !false_alarms.is_empty() {
             println!("false alarms (the correct limiter fails these fixtures): {}", false_alarms.join(", "));
+        }
+        if args.selection.is_all() {
+            let folder = args.out.clone().unwrap_or_else(default_out);
+            let tested = Tested { tidegate: Tidegate::this(), mutants: reports };
+            let written = fs::create_dir_all(&folder)
+                .and_then(|()| fs::write(folder.join(FILE), serde_json::to_string(&tested)?));
+            written.map_err(|error| Failure::Usage(format!("--out {}: {error}", folder.display())))?;
         }
         if survivors.is_empty() && false_alarms.is_empty() { Ok(()) } else { Err(Failure::Failed) }
     })?

@@ -1,12 +1,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::compare::{is_worse, read_one};
 use super::progress::{self, Progress};
-use super::{Failure, Selection, block_on, contradicted};
+use super::{Failure, Selection, block_on, contradicted, mutants};
 use crate::declared::Declared;
 use crate::fixture::Case;
 use crate::judge::Verdict;
-use crate::report::{Report, Status, junit, markdown, table};
+use crate::report::{Report, Status, TargetReport, junit, markdown, page, table};
 use crate::run;
 use crate::setup::Setup;
 use crate::target::{ALL, Outside, Target, workspace};
@@ -45,9 +46,12 @@ pub(super) struct Args {
     /// Fail if one of these targets did not run. `all` stands for all selected targets.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     require: Vec<String>,
-    /// The folder for report.json, report.md and junit.xml. The default is target/conformance in the workspace.
+    /// The folder for report.html, report.md, report.json and junit.xml. The default is target/conformance in the workspace.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Compare the result with this report or summary, and fail if something got worse. Only what has run is compared.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
     /// Install in the background what the targets need and this machine lacks. Each target runs as soon as it is set
     /// up. Changes outside the checkout need your consent: unless you are root, the command asks on a terminal.
     /// TIDEGATE_SETUP=yes or TIDEGATE_SETUP=no answers beforehand.
@@ -76,35 +80,77 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     if let Some(name) = required.iter().find(|name| !targets.iter().any(|target| target.name() == **name)) {
         return Err(Failure::Usage(format!("--require {name}: this target is not selected; add --target {name}")));
     }
-    let report = block_on(async {
+    let baseline = args.baseline.as_deref().map(read_one).transpose()?;
+    let out = args.out.clone().unwrap_or_else(default_out);
+    // A run takes minutes, so an unwritable folder is reported before it.
+    let unwritable = |error: std::io::Error| Failure::Usage(format!("--out {}: {error}", out.display()));
+    tempfile::tempfile_in(create(&out).map_err(unwritable)?).map_err(unwritable)?;
+    let mut report = block_on(async {
         tokio::select! {
             report = replay(&targets, cases, args.setup) => report,
             _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
         }
     })??;
-    let out = args.out.unwrap_or_else(|| workspace().join("target/conformance"));
-    write(&report, &out).map_err(|error| Failure::Usage(format!("{}: {error}", out.display())))?;
+    report.command = command(&args);
+    report.mutants = mutants::tested(&out);
+    write(&report, &out).map_err(unwritable)?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default());
     } else {
         print!("{}", table(&report));
     }
-    eprintln!("\nreport.json, report.md and junit.xml are in {}", out.display());
+    eprintln!("\nreport.html, report.md, report.json and junit.xml are in {}", out.display());
     if !args.json {
         println!("{}", tally(&report));
     }
     let mut failed = report.failed();
-    for target in report.targets.iter().filter(|target| target.status == Status::Unavailable) {
+    let tested = |target: &&TargetReport| !matches!(target.status, Status::Unavailable | Status::NotApplicable);
+    for target in report.targets.iter().filter(|target| !tested(target)) {
         if required.contains(&target.name.as_str()) {
-            eprintln!("tidegate: {} is required but did not run", target.name);
+            let reason = target.reason.as_deref().unwrap_or_default();
+            eprintln!("tidegate: {} is required but was not tested: {reason}", target.name);
             failed = true;
         }
     }
-    if report.targets.iter().all(|target| target.status == Status::Unavailable) {
-        eprintln!("tidegate: no target ran");
+    if let Some(baseline) = baseline {
+        failed |= is_worse(&report, baseline);
+    }
+    if !report.targets.iter().any(|target| tested(&target)) {
+        eprintln!("tidegate: no target was tested");
         failed = true;
     }
     if failed { Err(Failure::Failed) } else { Ok(()) }
+}
+
+/// The folder for the reports, unless `--out` names another.
+pub(super) fn default_out() -> PathBuf {
+    workspace().join("target/conformance")
+}
+
+/// The command that runs one fixture on one target with these options.
+fn command(args: &Args) -> String {
+    let mut words = vec!["tidegate run".to_string()];
+    let mut option = |name: &str, value: &str| words.push(format!("--{name} {}", quoted(value)));
+    match &args.declares {
+        Some(file) => {
+            args.url.iter().for_each(|url| option("url", url));
+            option("declares", &file.to_string_lossy());
+        }
+        None => option("target", "{target}"),
+    }
+    for (name, path) in [("fixtures", &args.selection.fixtures), ("rules", &args.selection.rules)] {
+        if let Some(path) = path {
+            option(name, &path.to_string_lossy());
+        }
+    }
+    option("filter", "{fixture}");
+    words.join(" ")
+}
+
+/// Quotes a word for a shell if it needs that.
+fn quoted(word: &str) -> String {
+    let plain = |char: char| char.is_alphanumeric() || "{}/._-:".contains(char);
+    if word.chars().all(plain) { word.into() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 fn declared(file: &Path) -> Result<Declared, Failure> {
@@ -140,7 +186,7 @@ async fn replay(targets: &[&dyn Target], cases: Vec<Case>, setup: bool) -> Resul
         reports.push(report);
     }
     reports.sort_by_key(|report| targets.iter().position(|target| target.name() == report.name));
-    Ok(Report::new(reports))
+    Ok(Report::new(reports).with_plans(&prepared))
 }
 
 /// Returns the targets with these names in their usual order, or all targets if there are no names.
@@ -148,6 +194,13 @@ fn named(names: &[String]) -> Result<Vec<&dyn Target>, Failure> {
     named_only(names)?;
     let wanted = |target: &&'static dyn Target| names.is_empty() || names.iter().any(|name| name == target.name());
     Ok(ALL.iter().copied().filter(wanted).map(|target| target as &dyn Target).collect())
+}
+
+/// Returns the target with this name.
+pub(super) fn target(name: &str) -> Result<&'static dyn Target, Failure> {
+    named_only(&[name.to_string()])?;
+    let found = ALL.iter().copied().find(|target| target.name() == name);
+    found.ok_or_else(|| Failure::Usage(format!("{name:?} is not a target")))
 }
 
 fn named_only(names: &[String]) -> Result<Vec<&str>, Failure> {
@@ -160,9 +213,14 @@ fn named_only(names: &[String]) -> Result<Vec<&str>, Failure> {
     }
 }
 
-fn write(report: &Report, folder: &Path) -> std::io::Result<()> {
+fn create(folder: &Path) -> std::io::Result<&Path> {
     fs::create_dir_all(folder)?;
-    fs::write(folder.join("report.json"), serde_json::to_string_pretty(report)? + "\n")?;
+    Ok(folder)
+}
+
+fn write(report: &Report, folder: &Path) -> std::io::Result<()> {
+    fs::write(folder.join("report.json"), serde_json::to_string(report)? + "\n")?;
+    fs::write(folder.join("report.html"), page(report)?)?;
     fs::write(folder.join("report.md"), markdown(report))?;
     fs::write(folder.join("junit.xml"), junit(report))
 }

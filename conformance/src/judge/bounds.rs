@@ -9,9 +9,8 @@ use crate::replay::Replay;
 
 /// The bounds of an approximate limiter for a fixture, in requests.
 pub(super) struct Bounds {
-    pub(super) floor: u64,
-    /// The most of the offered requests that may be admitted.
-    pub(super) ceiling: u64,
+    /// The fewest and the most checks that may be admitted by the end of each step.
+    pub(super) by_step: Vec<(u64, u64)>,
     /// Whether more requests than the ceiling were offered for some key.
     pub(super) ceiling_tested: bool,
     /// Describes each bound that was broken.
@@ -32,8 +31,10 @@ pub(super) struct Bounds {
 /// single sequential client on one isolate what the reference admits. In every case, a key gets at least one admission
 /// if the reference admits any. If the store is killed, only this last rule applies, because some answers are errors.
 pub(super) fn of(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &Replay, found: &Replay) -> Bounds {
-    let mut bounds = Bounds { floor: 0, ceiling: 0, ceiling_tested: false, broken: Vec::new() };
+    let mut bounds = Bounds { by_step: vec![(0, 0); fixture.steps.len()], ceiling_tested: false, broken: Vec::new() };
     let alone = isolates == 1 && fixture.locations == 1;
+    // With several locations, one isolate serves each.
+    let isolates = if fixture.locations > 1 { 1 } else { isolates };
     let killed = fixture.is_interrupted();
     for mut count in count::of(fixture, reference, found) {
         if alone {
@@ -43,10 +44,18 @@ pub(super) fn of(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, referenc
         let start_ms = fixture.start_ms;
         let judged = Judged { accuracy, isolates, alone, killed, earliest_is_most, start_ms, count: &count };
         let offered: u64 = count.bursts.iter().map(|burst| burst.offered).sum();
-        let ceiling = judged.ceiling(&mut bounds.broken);
-        bounds.floor += judged.floor(&mut bounds.broken);
-        bounds.ceiling += ceiling;
-        bounds.ceiling_tested |= offered > ceiling;
+        let ceilings = judged.ceilings(&mut bounds.broken);
+        let floors = judged.floors(&mut bounds.broken);
+        bounds.ceiling_tested |= ceilings.last().is_some_and(|ceiling| offered > *ceiling);
+        // Each holds from its burst until the next burst of the same count.
+        let mut bursts = count.bursts.iter().zip(floors.into_iter().zip(ceilings)).peekable();
+        while let Some((burst, (floor, ceiling))) = bursts.next() {
+            let until = bursts.peek().map_or(fixture.steps.len(), |(next, _)| next.step);
+            for (floors, ceilings) in &mut bounds.by_step[burst.step..until] {
+                *floors += floor;
+                *ceilings += ceiling;
+            }
+        }
     }
     bounds
 }
@@ -63,9 +72,9 @@ struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    /// The most requests that can be admitted. For each interval, this is what can be admitted before it plus what can
-    /// be admitted in it; the lowest sum counts.
-    fn ceiling(&self, broken: &mut Vec<String>) -> u64 {
+    /// The most requests that can be admitted by the end of each burst. For each interval, this is what can be admitted
+    /// before it plus what can be admitted in it; the lowest sum counts.
+    fn ceilings(&self, broken: &mut Vec<String>) -> Vec<u64> {
         let bursts = &self.count.bursts;
         let by_the_reference = self.earliest_is_most.then(|| self.reference());
         let mut most = vec![0];
@@ -91,7 +100,7 @@ impl Judged<'_> {
             most.push(by_now);
         }
         broken.extend(over);
-        most[bursts.len()]
+        most.split_off(1)
     }
 
     /// The units that the reference admits by the end of each burst: with one count for all locations, or at the
@@ -117,8 +126,8 @@ impl Judged<'_> {
         format!("{keys}: admitted {units} from {from} ms to {to} ms, but the ceiling is {ceiling} ({accuracy})")
     }
 
-    /// The fewest requests that must be admitted.
-    fn floor(&self, broken: &mut Vec<String>) -> u64 {
+    /// The fewest requests that must be admitted by the end of each burst.
+    fn floors(&self, broken: &mut Vec<String>) -> Vec<u64> {
         let owed = self.owed();
         let mut admitted = 0;
         for (burst, owed) in self.count.bursts.iter().zip(&owed) {
@@ -129,10 +138,10 @@ impl Judged<'_> {
                 break;
             }
         }
-        owed.last().copied().unwrap_or(0)
+        owed
     }
 
-    /// The fewest requests that must be admitted by the end of each burst.
+    /// What [`floors`](Self::floors) checks.
     fn owed(&self) -> Vec<u64> {
         let bursts = &self.count.bursts;
         let mut all = Stretch::default();

@@ -33,6 +33,8 @@ struct Charge {
 
 /// The checks of one step.
 pub(super) struct Burst<'a> {
+    /// The place of the step in the fixture.
+    pub(super) step: usize,
     pub(super) policy: &'a Policy,
     pub(super) at: UnixMillis,
     pub(super) location: u64,
@@ -105,6 +107,7 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
                 let allowed =
                     |replay: &Replay| replay.steps[place].iter().filter(|one| one.is_allowed()).count() as u64;
                 count.bursts.push(Burst {
+                    step: place,
                     policy,
                     at: UnixMillis::new(now_ms),
                     location: step.location,

@@ -17,7 +17,7 @@ const APPROXIMATE: Accuracy = Accuracy::Approximate(Drift {
 });
 
 fn fixture(text: &str) -> Box<Fixture> {
-    match parse("a/b", text) {
+    match parse("a/b", text, None) {
         Ok(Case::Decision(fixture)) => fixture,
         _ => panic!("no decision fixture"),
     }

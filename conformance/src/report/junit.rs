@@ -64,14 +64,16 @@ fn cases(target: &TargetReport) -> Vec<(&str, u64, Ended<'_>)> {
     let reason = target.reason.as_deref().unwrap_or_default();
     match target.status {
         Status::Fail if !told => cases.push(("target", 0, Ended::Failed(reason.into()))),
-        Status::Unavailable | Status::Unverified => cases.push(("target", 0, Ended::Skipped(reason))),
+        Status::Unavailable | Status::NotApplicable | Status::Unverified => {
+            cases.push(("target", 0, Ended::Skipped(reason)))
+        }
         _ => {}
     }
     cases
 }
 
-/// Escapes text for an XML element or attribute. Characters that XML does not allow are replaced.
-fn escaped(text: &str) -> String {
+/// Escapes text for an element or attribute of XML or HTML. Characters that XML does not allow are replaced.
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
         match char {

@@ -8,7 +8,7 @@ use super::{Report, Status, TargetReport};
 use crate::judge::Verdict;
 
 /// The columns of a target's row. The first three are text.
-pub(super) const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "target",
     "class",
     "status",
@@ -19,6 +19,7 @@ pub(super) const COLUMNS: [&str; 13] = [
     "admitted",
     "worst drift",
     "trips",
+    "$/million",
     "in flight",
     "requests/s",
     "time",
@@ -42,14 +43,14 @@ pub fn table(report: &Report) -> String {
     out
 }
 
-pub(super) fn row(target: &TargetReport) -> [String; 13] {
+fn row(target: &TargetReport) -> [String; 14] {
     let ran = || target.fixtures.iter();
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     let count = |verdict| target.count(verdict);
     let other = target.fixtures.len() - count(Verdict::Pass) - count(Verdict::Fail);
     let offered: u64 = ran().map(|one| one.offered).sum();
     let busy_ms: u64 = ran().map(|one| one.elapsed_ms).sum();
-    let trips = mean_trips(target);
+    let trips = target.mean_round_trips();
     [
         target.name.clone(),
         target.class.clone(),
@@ -61,19 +62,11 @@ pub(super) fn row(target: &TargetReport) -> [String; 13] {
         ran().map(|one| one.admitted).sum::<u64>().to_string(),
         or_dash(ran().map(super::FixtureReport::drift).max().map(|drift| drift.to_string())),
         or_dash(trips.map(|trips| trips.to_string())),
+        or_dash(target.cost.as_ref().map(|cost| format!("{:.2}", cost.usd_per_million))),
         or_dash(ran().map(|one| one.in_flight_peak).max().map(|peak| peak.to_string())),
         or_dash((offered * 1_000).checked_div(busy_ms).map(|rate| rate.to_string())),
         seconds(target.elapsed_ms),
     ]
-}
-
-/// The mean round trips per decision over all fixtures, rounded to three decimal places.
-#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
-fn mean_trips(target: &TargetReport) -> Option<f64> {
-    let measured = || target.fixtures.iter().filter_map(|one| Some((one.round_trips?, one.offered as f64)));
-    let offered: f64 = measured().map(|(_, offered)| offered).sum();
-    let trips: f64 = measured().map(|(trips, offered)| trips * offered).sum();
-    (offered > 0.0).then(|| (trips / offered * 1_000.0).round() / 1_000.0)
 }
 
 pub(super) const fn status(status: Status) -> &'static str {
@@ -81,6 +74,7 @@ pub(super) const fn status(status: Status) -> &'static str {
         Status::Pass => "pass",
         Status::Fail => "FAIL",
         Status::Unverified => "unverified",
+        Status::NotApplicable => "not applicable",
         Status::Unavailable => "unavailable",
     }
 }
@@ -99,10 +93,13 @@ fn tell(out: &mut String, target: &TargetReport) {
         if let Some(reason) = &one.reason {
             let _ = writeln!(out, "    {reason}");
         }
+        if let Some(smallest) = &one.smallest {
+            let _ = writeln!(out, "    in its smallest form: {}", smallest.reason);
+        }
         match one.reasons.len() {
             0 | 1 => {}
             count => {
-                let _ = writeln!(out, "    and {} more, in report.md", count - 1);
+                let _ = writeln!(out, "    and {} more, in report.html", count - 1);
             }
         }
     }

@@ -10,8 +10,8 @@ use tidegate_core::{
 use tidegate_guest_protocol::{Answer, Judged, Reply, Route};
 
 use crate::fixture::{GateFixture, GateStep};
-use crate::judge::Verdict;
-use crate::report::FixtureReport;
+use crate::judge::{Tally, Verdict};
+use crate::report::{Cause, FixtureReport};
 use crate::subject::{InProcess, Place, Subject};
 use crate::target::Target;
 
@@ -21,6 +21,7 @@ struct Judgement {
     reasons: Vec<String>,
     offered: u64,
     passed: u64,
+    steps: Vec<Tally>,
 }
 
 /// Returns what the reference does not meet.
@@ -43,16 +44,19 @@ pub(super) async fn gate(
     let plain = |verdict| FixtureReport::new(&fixture.id, verdict);
     let judgement = match supports(target, declared, fixture) {
         Ok(true) => match target.stub() {
-            Some(stub) => return plain(Verdict::Unverified).because(stub),
+            Some(stub) => return plain(Verdict::Unverified).because(stub).caused(Cause::Emulator),
             None => judge(&declared.accuracy, fixture, subject, prefix).await,
         },
         Ok(false) => match declined(fixture, subject, prefix).await {
-            reasons if reasons.is_empty() => return plain(Verdict::Unsupported),
+            reasons if reasons.is_empty() => {
+                let cause = if target.has_gate() { target.limited_by() } else { Cause::Adapter };
+                return plain(Verdict::Unsupported).caused(cause);
+            }
             reasons => Judgement { reasons, ..Judgement::default() },
         },
         Err(error) => Judgement { reasons: vec![error.to_string()], ..Judgement::default() },
     };
-    let Judgement { reasons, offered, passed } = judgement;
+    let Judgement { reasons, offered, passed, steps } = judgement;
     let exact = fixture.steps.iter().map(|step| step.expect.passed).sum();
     FixtureReport {
         reason: reasons.first().cloned(),
@@ -63,6 +67,7 @@ pub(super) async fn gate(
         floor: if matches!(declared.accuracy, Accuracy::Exact) { exact } else { 0 },
         ceiling: exact,
         ceiling_tested: offered > exact,
+        steps,
         ..plain(if reasons.is_empty() { Verdict::Pass } else { Verdict::Fail })
     }
 }
@@ -84,9 +89,11 @@ fn supports(target: &dyn Target, declared: &Capabilities, fixture: &GateFixture)
 /// Sends each step. Approximate limiters may let fewer requests pass, and never more. They get the requests of a burst one
 /// after another, because other fixtures show what they admit at once.
 async fn judge(accuracy: &Accuracy, fixture: &GateFixture, subject: &impl Subject, prefix: &str) -> Judgement {
-    let (mut reasons, mut offered, mut all_passed) = (Vec::new(), 0, 0);
+    let at_once = matches!(accuracy, Accuracy::Exact);
+    let mut judgement = Judgement::default();
+    let Judgement { reasons, offered, passed: all_passed, steps } = &mut judgement;
+    let mut ceiling = 0;
     for (place, step) in fixture.steps.iter().enumerate() {
-        let at_once = matches!(accuracy, Accuracy::Exact);
         let replies = send(fixture, step, subject, prefix, at_once).await;
         let mut judged = Vec::with_capacity(replies.len());
         for reply in replies {
@@ -96,9 +103,13 @@ async fn judge(accuracy: &Accuracy, fixture: &GateFixture, subject: &impl Subjec
             }
         }
         let passed = judged.iter().filter(|one| one.passes).count() as u64;
-        offered += step.burst;
-        all_passed += passed;
+        *offered += step.burst;
+        *all_passed += passed;
         let expected = &step.expect;
+        ceiling += expected.passed;
+        let floor = if at_once { ceiling } else { 0 };
+        let refused = step.burst.saturating_sub(passed);
+        steps.push(Tally { admitted: passed, denied: refused, errors: 0, floor, ceiling });
         let is_right = match accuracy {
             Accuracy::Exact => passed == expected.passed,
             _ => passed <= expected.passed,
@@ -112,7 +123,7 @@ async fn judge(accuracy: &Accuracy, fixture: &GateFixture, subject: &impl Subjec
             reasons.push(format!("{}: expected {wanted:?} remaining, found {remaining:?}", named(place, step)));
         }
     }
-    Judgement { reasons, offered, passed: all_passed }
+    judgement
 }
 
 /// Reads an answer, whose status code must be that of a request which passes, or the expected one.

@@ -5,7 +5,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tidegate_guest_protocol::{Reply, Route};
 
 use super::Place;
@@ -15,6 +15,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A burst is spread over at least this many connections.
 const CONNECTIONS_MIN: usize = 8;
+
+/// How long a connection may be idle before it is used again.
+const IDLE_MAX: Duration = Duration::from_secs(1);
+
+/// The most idle connections of a lane.
+const POOLED_MAX: usize = 32;
 
 /// The version of HTTP that a guest speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,9 +104,9 @@ impl Lane {
         connector.set_nodelay(true);
         let mut client = Client::builder(TokioExecutor::new());
         if version == Version::Http1 {
-            // Connections are not reused. A busy server may close an idle connection just as a request is sent over it,
-            // and that request would be lost.
-            client.pool_max_idle_per_host(0);
+            // A server may close an idle connection just as a request is sent over it, and that request would be lost.
+            // Servers wait for at least five seconds, so connections that idled for less are safe to use.
+            client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_MAX).pool_max_idle_per_host(POOLED_MAX);
         }
         let client = client.http2_only(version == Version::Http2).build(connector);
         Self { client, base: base.to_string() }

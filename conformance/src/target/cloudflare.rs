@@ -15,6 +15,8 @@ pub use self::host::Host;
 use super::build::workspace;
 use super::{Emulator, OWN_CLOCK, Running, Store, Target, wasm};
 use crate::fixture::{Disturb, Fixture};
+use crate::operation::{Operation, Operations};
+use crate::report::Cause;
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
@@ -70,6 +72,17 @@ const PERIOD: Millis = Millis::from_secs(60);
 /// The emulation's windows are the wall clock's minutes. The suite takes less than this part of one.
 const WINDOW_LEFT_MIN: Duration = Duration::from_secs(25);
 
+/// The counts of the host, by their names.
+const COUNTED: [(&str, Operation); 7] = [
+    ("objectCalls", Operation::ObjectRequest),
+    ("rowsRead", Operation::RowRead),
+    ("rowsWritten", Operation::RowWritten),
+    ("alarmsSet", Operation::AlarmSet),
+    ("kvReads", Operation::KvRead),
+    ("kvWrites", Operation::KvWrite),
+    ("limiterCalls", Operation::BindingCall),
+];
+
 /// One of the Worker's routes.
 #[derive(Debug)]
 pub(super) struct Cloudflare {
@@ -113,14 +126,24 @@ impl Target for Cloudflare {
         self.counts != Counts::ByThePlatform || (LIMITS.contains(&rule.limit()) && rule.window() == PERIOD)
     }
 
-    fn unverified(&self, fixture: &Fixture) -> Option<&'static str> {
-        if self.counts != Counts::ByThePlatform {
-            return fixture.outlives_a_token().then_some(OWN_CLOCK);
+    fn unverified(&self, fixture: &Fixture) -> Option<(Cause, &'static str)> {
+        let time_passes = || fixture.steps.windows(2).any(|steps| steps[0].at_ms != steps[1].at_ms);
+        match self.counts {
+            Counts::ByThePlatform if fixture.steps.iter().any(|step| step.policy.is_some()) => Some((
+                Cause::Platform,
+                "the platform's limits are deployed with the Worker, so a request cannot change them",
+            )),
+            Counts::ByThePlatform => time_passes().then_some((Cause::Emulator, OWN_CLOCK)),
+            _ => fixture.outlives_a_token().then_some((Cause::Emulator, OWN_CLOCK)),
         }
-        if fixture.steps.iter().any(|step| step.policy.is_some()) {
-            return Some("the platform's limits are deployed with the Worker, so a request cannot change them");
-        }
-        fixture.steps.windows(2).any(|steps| steps[0].at_ms != steps[1].at_ms).then_some(OWN_CLOCK)
+    }
+
+    fn runtime(&self) -> Option<&'static str> {
+        Some("workerd")
+    }
+
+    fn provider(&self) -> Option<&'static str> {
+        Some("cloudflare")
     }
 
     fn needs(&self) -> &'static [Group] {
@@ -162,12 +185,11 @@ impl Store for Host {
         .boxed_local()
     }
 
-    /// Counts the operations that decisions wait for: calls to objects and to the platform's limiter, and reads of
-    /// Workers KV.
-    fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
+    fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {
         async {
             let counts = self.tell("counts").await?;
-            Ok(["objectCalls", "limiterCalls", "kvReads"].iter().filter_map(|name| counts[*name].as_u64()).sum())
+            let counted = COUNTED.iter().filter_map(|(name, operation)| Some((*operation, counts[*name].as_u64()?)));
+            Ok(counted.filter(|(_, count)| *count > 0).collect())
         }
         .boxed_local()
     }

@@ -22,6 +22,7 @@ pub(super) const VERCEL: Edge = Edge {
     name: "vercel",
     about: "the npm package in Vercel's edge runtime, three guests over Upstash's REST protocol",
     host: "vercel.mjs",
+    key: "edge-light",
     runtime: Runtime::Npm("edge-runtime"),
 };
 
@@ -30,6 +31,7 @@ pub(super) const VERCEL_NODE: Edge = Edge {
     name: "vercel-node",
     about: "the npm package in Node.js as in Next.js 16's proxy.ts, three guests over Upstash's REST protocol",
     host: "node.mjs",
+    key: "node",
     runtime: Runtime::Node,
 };
 
@@ -38,6 +40,7 @@ pub(super) const NETLIFY: Edge = Edge {
     name: "netlify",
     about: "the npm package in Deno as on Netlify's edge, three guests over Upstash's REST protocol",
     host: "netlify.mjs",
+    key: "netlify",
     runtime: Runtime::Npm("deno"),
 };
 
@@ -50,6 +53,8 @@ pub(super) struct Edge {
     name: &'static str,
     about: &'static str,
     host: &'static str,
+    /// WinterTC's key of the platform's runtime.
+    key: &'static str,
     runtime: Runtime,
 }
 
@@ -85,6 +90,14 @@ impl Target for Edge {
 
     fn can(&self, _: Disturb) -> bool {
         true
+    }
+
+    fn runtime(&self) -> Option<&'static str> {
+        Some(self.key)
+    }
+
+    fn provider(&self) -> Option<&'static str> {
+        Some("upstash")
     }
 
     fn needs(&self) -> &'static [Group] {

@@ -10,6 +10,7 @@ use tokio::process::Command;
 use super::build::{self, workspace};
 use super::{Emulator, OWN_CLOCK, Running, Target, process, wasm};
 use crate::fixture::{Fixture, Step};
+use crate::report::Cause;
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
@@ -78,12 +79,17 @@ impl Target for Fastly {
         self.is_the_platforms_own().then_some("Viceroy's Edge Rate Limiting counts nothing and never limits")
     }
 
-    fn unverified(&self, fixture: &Fixture) -> Option<&'static str> {
+    fn unverified(&self, fixture: &Fixture) -> Option<(Cause, &'static str)> {
         let converges = |step: &Step| step.expect.as_ref().is_some_and(|expect| expect.admitted_max.is_some());
         if fixture.steps.iter().any(converges) {
-            return Some("PoPs never see each other's writes here, so convergence cannot be shown");
+            let reason = "PoPs never see each other's writes here, so convergence cannot be shown";
+            return Some((Cause::Emulator, reason));
         }
-        fixture.outlives_a_token().then_some(OWN_CLOCK)
+        fixture.outlives_a_token().then_some((Cause::Emulator, OWN_CLOCK))
+    }
+
+    fn runtime(&self) -> Option<&'static str> {
+        Some("fastly")
     }
 
     fn needs(&self) -> &'static [Group] {

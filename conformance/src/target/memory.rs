@@ -5,6 +5,7 @@ use futures_util::future::LocalBoxFuture;
 use tidegate_core::{Capabilities, Limiter as _, MemoryLimiter};
 
 use super::{Emulator, Running, Store, Target, build, process};
+use crate::operation::Operations;
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
@@ -54,8 +55,8 @@ impl Target for Memory {
 struct SameProcess;
 
 impl Store for SameProcess {
-    fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
-        async { Ok(0) }.boxed_local()
+    fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {
+        async { Ok(Operations::new()) }.boxed_local()
     }
 
     fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {

@@ -6,6 +6,7 @@ use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift};
 
 use super::redis::GUESTS;
 use super::{Emulator, Running, Store, Target, edge, process};
+use crate::operation::{Operation, Operations};
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
@@ -34,6 +35,10 @@ impl Target for NetlifyBlobs {
             .dimensions(Dimensions::One)
             .idempotency(false)
             .round_trips(2)
+    }
+
+    fn runtime(&self) -> Option<&'static str> {
+        Some("netlify")
     }
 
     fn needs(&self) -> &'static [Group] {
@@ -67,10 +72,11 @@ struct Blobs(process::Process);
 
 impl Store for Blobs {
     /// Counts all requests: one for a denial, and two for an admission without conflicts.
-    fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
+    fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {
         async {
             let said = self.0.tell("count").await?;
-            said.parse().map_err(|_| format!("the server answered {said:?}, expected a count"))
+            let count = said.parse().map_err(|_| format!("the server answered {said:?}, expected a count"))?;
+            Ok([(Operation::BlobRequest, count)].into())
         }
         .boxed_local()
     }

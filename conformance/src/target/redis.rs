@@ -10,6 +10,7 @@ use self::server::{Servers, cli_available};
 use super::memory::NATIVE_GUEST;
 use super::{Emulator, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
+use crate::operation::{Operation, Operations};
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
@@ -103,8 +104,8 @@ impl Store for Servers {
         }
     }
 
-    fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
-        self.script_calls().boxed_local()
+    fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {
+        async { Ok([(Operation::RedisCommand, self.script_calls().await?)].into()) }.boxed_local()
     }
 
     fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {

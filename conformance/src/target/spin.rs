@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 pub(super) use self::redis::REDIS;
 use super::build::{self, workspace};
 use super::{Emulator, Running, Store, Target, process, wasm};
+use crate::operation::{Operation, Operations};
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
@@ -164,9 +165,12 @@ async fn serve_app(package: &str, manifest: &str, more: &[String]) -> Result<(pr
 struct Host(process::Process);
 
 impl Store for Host {
-    fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
-        async { self.0.tell("operations").await?.parse().map_err(|_| "the host did not return a count".into()) }
-            .boxed_local()
+    fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {
+        async {
+            let count = self.0.tell("operations").await?.parse();
+            Ok([(Operation::SpinOperation, count.map_err(|_| "the host did not return a count")?)].into())
+        }
+        .boxed_local()
     }
 
     fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {

@@ -11,6 +11,7 @@ use super::redis::server::{self, Servers};
 use super::redis::{GUESTS, WITH_REDIS};
 use super::{Emulator, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
+use crate::operation::{Operation, Operations};
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
@@ -40,6 +41,10 @@ impl Target for UpstashRest {
 
     fn can(&self, _: Disturb) -> bool {
         true
+    }
+
+    fn provider(&self) -> Option<&'static str> {
+        Some("upstash")
     }
 
     fn needs(&self) -> &'static [Group] {
@@ -115,8 +120,8 @@ impl Store for Fronted {
         self.servers.disturb(disturb)
     }
 
-    fn round_trips(&self) -> LocalBoxFuture<'_, Result<u64, String>> {
-        self.count().boxed_local()
+    fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {
+        async { Ok([(Operation::RedisCommand, self.count().await?)].into()) }.boxed_local()
     }
 
     fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {

@@ -1,0 +1,224 @@
+//! Random traffic with faults, for as long as wanted. Every answer is judged.
+//!
+//! A soak test is a sequence of rounds. Each is a random fixture on keys of its own, generated from the seed and the round's
+//! number, and judged like every fixture: an exact target must answer like the reference, and another must stay within its
+//! bounds. So a violation is reproduced by its seed and number alone, and reduced to the smallest fixture that still fails.
+
+use std::collections::BTreeMap;
+
+use rand::{Rng as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tidegate_core::{Accuracy, Capabilities, Drift};
+
+use crate::fixture::{Case, Disturb, Op, parse};
+use crate::judge::Verdict;
+use crate::report::FixtureReport;
+use crate::run::{self, prepare};
+use crate::subject::Subject;
+use crate::target::Target;
+
+/// What has happened so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// The rounds that the target supports and that were judged.
+    pub rounds: u64,
+    /// The keys used.
+    pub keys: u64,
+    /// The decisions asked for.
+    pub decisions: u64,
+    /// The decisions that were admissions.
+    pub admitted: u64,
+    /// The answers that were errors, because of a fault.
+    pub errors: u64,
+    /// How often each fault was injected.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// The rounds that failed.
+    pub violations: u64,
+}
+
+/// One round.
+#[derive(Debug)]
+pub struct Round {
+    /// The seed of the test.
+    pub seed: u64,
+    /// The number of the round.
+    pub number: u64,
+}
+
+/// The virtual time of the first round.
+const START_MS: u64 = 1_800_000_000_000;
+
+/// The virtual time from one round to the next.
+const DAY_MS: u64 = 86_400_000;
+
+/// The fault of a clock that steps back.
+const CLOCK_STEP: &str = "clock_step";
+
+/// How often a round is generated until the target supports it.
+const TRIES: u64 = 200;
+
+impl Round {
+    /// Plays the round on a running target, and adds it to the tally. Returns its report.
+    ///
+    /// # Errors
+    /// Fails if the target supports nothing that is generated.
+    pub async fn play(
+        &self,
+        target: &dyn Target,
+        subject: &impl Subject,
+        tally: &mut Tally,
+    ) -> Result<FixtureReport, String> {
+        let declared = target.capabilities();
+        for attempt in 0..TRIES {
+            let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+            random.set_stream(self.number * TRIES + attempt);
+            let plan = Plan::random(&mut random, &declared, |fault| target.can(fault));
+            let case = plan.case(&format!("soak/{}-{}", self.seed, self.number), START_MS + self.number * DAY_MS)?;
+            // After the clock has stepped back, a key's waits depend on whether its row has been forgotten in the meantime. What
+            // is admitted does not.
+            let within = Accuracy::Approximate(Drift::WITHIN_LIMIT);
+            let by_bounds = plan.steps_back() && matches!(declared.accuracy, Accuracy::Exact);
+            let judged_by = if by_bounds { declared.accuracy(within) } else { declared };
+            let prepared = prepare(vec![case]).await.map_err(|wrong| wrong.join("\n"))?;
+            let prefix = format!("s{:x}-{}-{}.", std::process::id(), self.seed, self.number);
+            let report = run::one(target, &judged_by, subject, &prepared[0], &prefix).await;
+            if matches!(report.verdict, Verdict::Unsupported | Verdict::Unverified) {
+                continue;
+            }
+            tally.rounds += 1;
+            tally.keys += plan.keys;
+            tally.decisions += report.offered;
+            tally.admitted += report.admitted;
+            tally.errors += report.errors;
+            for fault in plan.faults {
+                *tally.faults.entry(fault).or_default() += 1;
+            }
+            tally.violations += u64::from(report.verdict == Verdict::Fail);
+            return Ok(report);
+        }
+        Err(format!("{} supports none of {TRIES} random fixtures", target.name()))
+    }
+}
+
+/// A fixture as it is generated.
+struct Plan {
+    policy: Value,
+    locations: u64,
+    keys: u64,
+    steps: Vec<Value>,
+    faults: Vec<&'static str>,
+}
+
+impl Plan {
+    /// Generates what these capabilities allow. In a round with a fault, all checks are alike and time does not step back,
+    /// because only then the bounds around errors are known.
+    fn random(random: &mut ChaCha8Rng, declared: &Capabilities, can: impl Fn(Disturb) -> bool) -> Self {
+        let faults = [Disturb::ScriptFlush, Disturb::Restart, Disturb::Hang];
+        let faults: Vec<_> = faults.into_iter().filter(|fault| can(*fault)).collect();
+        let fault =
+            (!faults.is_empty() && random.random_ratio(1, 8)).then(|| faults[random.random_range(0..faults.len())]);
+        let plain = fault.is_some_and(Disturb::interrupts);
+        let quotas = if plain { 1 } else { random.random_range(1..=declared.max_quotas.min(4)) };
+        let algorithms: Vec<_> =
+            Capabilities::COUNTING.iter().filter(|name| declared.algorithms.contains(name)).collect();
+        let quotas: Vec<_> = (0..quotas)
+            .map(|nth| {
+                let algorithm = algorithms[random.random_range(0..algorithms.len())];
+                quota(random, algorithm, nth)
+            })
+            .collect();
+        let charge_denied = !plain && declared.charge_denied && random.random_ratio(1, 8);
+        let mut plan = Self {
+            policy: json!({ "name": "soak", "quotas": quotas, "charge_denied": charge_denied }),
+            locations: if random.random_ratio(1, 4) { 3 } else { 1 },
+            keys: random.random_range(1..=40),
+            steps: Vec::new(),
+            faults: Vec::new(),
+        };
+        let (mut at_ms, count) = (0_i64, random.random_range(10..60));
+        let goes_back = !plain && random.random_ratio(1, 4);
+        let disturbed = random.random_range(0..count);
+        for nth in 0..count {
+            at_ms += match random.random_range(0..10) {
+                0 => random.random_range(1_000..90_000),
+                1..4 => random.random_range(1..2_000),
+                4 if goes_back => {
+                    plan.faults.push(CLOCK_STEP);
+                    -random.random_range(1..30_000)
+                }
+                _ => 0,
+            };
+            let mut step = plan.step(random, declared, plain);
+            step.insert("at_ms".into(), at_ms.into());
+            if let Some(fault) = fault.filter(|_| nth == disturbed) {
+                (step["op"], step["burst"]) = (json!(Op::Check), random.random_range(100..600).into());
+                step.retain(|name, _| matches!(name.as_str(), "at_ms" | "op" | "burst" | "key" | "location"));
+                step.insert("disturb".into(), json!(fault));
+                plan.faults.push(fault.name());
+            }
+            plan.steps.push(step.into());
+        }
+        plan
+    }
+
+    fn steps_back(&self) -> bool {
+        self.faults.contains(&CLOCK_STEP)
+    }
+
+    fn step(&self, random: &mut ChaCha8Rng, declared: &Capabilities, plain: bool) -> Map<String, Value> {
+        let op = match random.random_range(0..20) {
+            0 if !plain && declared.peek => Op::Peek,
+            1 if !plain && declared.refund => Op::Refund,
+            2 if !plain && declared.reset => Op::Reset,
+            _ => Op::Check,
+        };
+        let burst = match random.random_range(0..4) {
+            0 => random.random_range(20..150),
+            1 => random.random_range(2..20),
+            _ => 1,
+        };
+        // Few keys get most of the traffic.
+        let key = random.random_range(0..self.keys).min(random.random_range(0..self.keys));
+        let mut step = json!({
+            "op": op, "key": format!("user:{key}"), "location": random.random_range(0..self.locations),
+            "burst": if matches!(op, Op::Refund | Op::Reset) { 1 } else { burst },
+        });
+        if declared.costs && !plain && op != Op::Reset && random.random_ratio(1, 5) {
+            step["cost"] = random.random_range(0..6).into();
+        }
+        if declared.idempotency && !plain && op == Op::Check && random.random_ratio(1, 12) {
+            step["token"] = format!("t{}", random.random_range(0..1_000_000)).into();
+            step["token_ttl_ms"] = 600_000.into();
+        }
+        step.as_object().cloned().unwrap_or_default()
+    }
+
+    fn case(&self, id: &str, start_ms: u64) -> Result<Case, String> {
+        let Self { policy, locations, steps, .. } = self;
+        let about = "Random traffic.";
+        let text = json!({ "id": id, "about": about, "start_ms": start_ms, "policy": policy, "locations": locations, "steps": steps });
+        parse(id, &text.to_string(), None).map_err(|wrong| {
+            let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+            format!("the generated fixture is invalid: {}", wrong.join("; "))
+        })
+    }
+}
+
+fn quota(random: &mut ChaCha8Rng, algorithm: &str, nth: usize) -> Value {
+    let limit = match random.random_range(0..4) {
+        0 => random.random_range(1..5),
+        1 => random.random_range(100..400),
+        _ => random.random_range(5..100),
+    };
+    let window_ms = [1_000, 10_000, 60_000][random.random_range(0..3)];
+    let name = format!("q{nth}");
+    match algorithm {
+        "token_bucket" | "leaky_bucket" => {
+            let refill = random.random_range(1..=limit);
+            json!({ "name": name, "algorithm": algorithm, "capacity": limit, "refill": refill, "per_ms": window_ms })
+        }
+        _ => json!({ "name": name, "algorithm": algorithm, "limit": limit, "window_ms": window_ms }),
+    }
+}

@@ -1,0 +1,148 @@
+//! Opens report.html in a browser, and uses it like a reader.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use fantoccini::{Client, ClientBuilder, Locator};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// The text of a fixture that tries to become markup.
+const HOSTILE: &str = "</script><img src=x onerror=document.title='hacked'>";
+
+const BURST: &str = r#"{ "id": "bursts/three", "about": "ABOUT", "policy": { "name": "p", "quotas":
+    [{ "algorithm": "fixed_window", "limit": 3, "window_ms": 1000 }] }, "steps": [
+    { "at_ms": 0, "burst": 40, "key": "k", "expect": { "admitted": 3 } },
+    { "at_ms": 1000, "burst": 2, "key": "k", "expect": { "admitted": 2 } }] }"#;
+
+const RESTART: &str = r#"{ "id": "store/restart", "about": "The store is killed.", "policy": { "name": "p", "quotas":
+    [{ "algorithm": "fixed_window", "limit": 3, "window_ms": 1000 }] },
+    "steps": [{ "at_ms": 0, "burst": 4, "key": "k", "disturb": "restart" }] }"#;
+
+/// A browser, and the driver that controls it.
+struct Browser {
+    client: Client,
+    _driver: Child,
+    _profile: TempDir,
+}
+
+impl Browser {
+    async fn start() -> Result<Self> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut driver = Command::new("chromedriver");
+        let driver = driver.arg(format!("--port={port}")).stdout(Stdio::null()).kill_on_drop(true).spawn();
+        let driver = driver.map_err(|error| format!("chromedriver: {error}; run conformance/setup.sh tests"))?;
+        let profile = tempfile::tempdir()?;
+        // Root cannot use the sandbox, and the only page is this test's own.
+        let data = format!("--user-data-dir={}", profile.path().display());
+        let args = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", &data];
+        let wanted = json!({ "goog:chromeOptions": { "args": args } });
+        let Value::Object(wanted) = wanted else { return Err("no capabilities".into()) };
+        let address = format!("http://127.0.0.1:{port}");
+        for _ in 0..120 {
+            let mut builder = ClientBuilder::new(HttpConnector::new());
+            match builder.capabilities(wanted.clone()).connect(&address).await {
+                Ok(client) => return Ok(Self { client, _driver: driver, _profile: profile }),
+                Err(fantoccini::error::NewSessionError::NotW3C(said)) => {
+                    return Err(format!("no session: {said}").into());
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(250)).await,
+            }
+        }
+        Err("chromedriver does not answer".into())
+    }
+
+    async fn value(&self, script: &str) -> Result<Value> {
+        Ok(self.client.execute(&format!("return {script}"), Vec::new()).await?)
+    }
+
+    /// The visible text, on one line.
+    async fn text(&self, selector: &str) -> Result<String> {
+        let text = self.client.find(Locator::Css(selector)).await?.text().await?;
+        Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
+    async fn click(&self, selector: &str) -> Result<()> {
+        Ok(self.client.find(Locator::Css(selector)).await?.click().await?)
+    }
+}
+
+/// Runs two fixtures on the memory store, and returns the folder with the report.
+fn report() -> Result<TempDir> {
+    let folder = tempfile::tempdir()?;
+    let fixtures = folder.path().join("fixtures");
+    let about = BURST.replace("ABOUT", HOSTILE);
+    for (id, text) in [("bursts/three", about.as_str()), ("store/restart", RESTART)] {
+        let file = fixtures.join(id).with_extension("json");
+        fs::create_dir_all(file.parent().ok_or("no folder")?)?;
+        fs::write(file, text)?;
+    }
+    let run = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["run", "--target", "memory", "--fixtures"])
+        .args([&fixtures, Path::new("--out"), folder.path()])
+        .output()?;
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    Ok(folder)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_finds_a_fixture_and_opens_its_timeline() -> Result<()> {
+    let (folder, browser) = (report()?, Browser::start().await?);
+    browser.client.goto(&format!("file://{}/report.html", folder.path().display())).await?;
+
+    // The first screen tells the result, and the page has loaded nothing else.
+    assert_eq!(browser.text("#result").await?, "1 target: ✓ 1 pass");
+    assert!(browser.text("#verdicts").await?.contains("unverified"));
+    assert_eq!(browser.value("performance.getEntriesByType('resource').length").await?, 0);
+    assert_eq!(browser.text("#shown").await?, "2 fixtures of 2");
+    let row = browser.text("#targets tbody tr").await?;
+    assert!(row.contains("memory") && row.contains("1 pass, 1 unsupported"), "{row}");
+
+    // A group opens on a click, and hostile text stays text.
+    assert_eq!(browser.value("document.querySelectorAll('tr.fixture').length").await?, 0);
+    browser.click("button[data-group=bursts]").await?;
+    assert!(browser.text("tr.fixture th").await?.contains(HOSTILE));
+    assert_eq!(browser.value("document.images.length").await?, 0);
+    assert!(browser.client.title().await?.starts_with("✓ Tidegate"));
+
+    // A cell opens its timeline, the command that reproduces it, and the reasons.
+    browser.click("tr.fixture td button").await?;
+    assert_eq!(browser.text("#cell-title").await?, "bursts/three");
+    let timeline = "document.querySelector('#cell .scroll svg').getAttribute('aria-label')";
+    let drawn = "Timeline. at 0 ms check 40: 3 admitted; at 1,000 ms check 2: 2 admitted";
+    assert_eq!(browser.value(timeline).await?, drawn);
+    let command = browser.text("#cell .command pre").await?;
+    assert!(
+        command.starts_with("tidegate run --target memory --fixtures ") && command.ends_with("--filter bursts/three")
+    );
+    let address = browser.client.current_url().await?;
+    assert!(address.fragment().is_some_and(|view| view.contains("on=memory&fixture=bursts%2Fthree")), "{address}");
+    browser.click("#cell .close").await?;
+    assert_eq!(browser.value("document.querySelector('#cell').open").await?, false);
+
+    // A search opens what it finds.
+    browser.client.find(Locator::Css("input[name=q]")).await?.send_keys("KILLED").await?;
+    assert_eq!(browser.text("#shown").await?, "1 fixture of 2");
+    assert_eq!(browser.text("tr.fixture td button").await?, "–");
+    browser.click("tr.fixture td button").await?;
+    let said = browser.text("#cell").await?;
+    assert!(said.contains("The emulator, or virtual time, cannot show this."), "{said}");
+    assert!(said.contains("no store that can be disturbed from outside"), "{said}");
+
+    // A link leads to the same view, and a phone need not scroll the page sideways.
+    browser.client.set_window_size(400, 800).await?;
+    let link = format!("file://{}/report.html?phone#verdict=pass", folder.path().display());
+    browser.client.goto(&link).await?;
+    assert_eq!(browser.text("#shown").await?, "1 fixture of 2");
+    let scrolls = "document.documentElement.scrollWidth > document.documentElement.clientWidth";
+    assert_eq!(browser.value(scrolls).await?, false);
+    browser.client.close().await?;
+    Ok(())
+}
