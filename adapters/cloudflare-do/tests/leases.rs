@@ -17,6 +17,7 @@ use tidegate_cloudflare_do::{Address, DurableObjects, Leases, Namespace, Reply};
 use tidegate_core::{
     Check, Decision, Error, ErrorKind, Key, Limiter, Load, Millis, Origin, Policy, Quota, Settle, UnixMillis,
 };
+use tidegate_histories::in_every_order;
 
 fn at(ms: u64) -> UnixMillis {
     UnixMillis::new(START_MS + ms)
@@ -222,6 +223,53 @@ proptest! {
             by_exact += u64::from(policy.decide(&mut exact, at, 1).is_allowed());
             prop_assert!(by_leases >= by_exact, "{by_leases}, but a limit of {floor} admits {by_exact}, at {at}");
         }
+    }
+}
+
+/// All stories of five events: requests at two isolates, a death, lost calls and answers, evictions, and waits shorter and
+/// longer than a lease.
+#[test]
+fn in_every_order_of_events_leases_stay_within_the_limit() {
+    let ask = |isolate, times| Step::Ask { isolate, cost: 1, times };
+    let events = [
+        ask(0, 1),
+        ask(0, 3),
+        ask(1, 2),
+        Step::Die(0),
+        Step::Evict,
+        Step::Lose(0),
+        Step::Lose(1),
+        Step::Forward(400),
+        Step::Forward(1_100),
+    ];
+    for bucket in [false, true] {
+        let stories = in_every_order(|choose| {
+            let steps: Vec<_> = (0..5).map(|_| events[choose(events.len())].clone()).collect();
+            let story = Story {
+                bucket,
+                limit: 4,
+                refill: 1,
+                span_ms: 2_000,
+                slice: 2,
+                lifetime_ms: 1_000,
+                ahead_ms: [0; ISOLATES],
+                steps,
+            };
+            let policy = story.policy(story.limit);
+            let mut admitted = Vec::new();
+            story.play(|asked| {
+                if asked.admitted {
+                    admitted.push(asked.at)
+                }
+            });
+            for (place, first) in admitted.iter().enumerate() {
+                for (more, last) in admitted[place..].iter().enumerate() {
+                    let most = policy.quotas()[0].rule().maximum(*first, *last);
+                    assert!((more as u64) < most, "more than {most} from {first} to {last}: {:?}", story.steps);
+                }
+            }
+        });
+        assert_eq!(stories, (events.len() as u64).pow(5));
     }
 }
 

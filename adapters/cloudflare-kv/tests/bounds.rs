@@ -4,9 +4,10 @@
 mod support;
 
 use proptest::prelude::*;
-use support::{Edge, Truth, faults, policies};
+use support::{Edge, Faults, Truth, faults, policies};
 use tidegate_cloudflare_kv::DRIFT;
-use tidegate_core::{Key, Load, Millis};
+use tidegate_core::{Key, Load, Millis, Policy, Quota};
+use tidegate_histories::in_every_order;
 
 #[derive(Clone, Debug)]
 struct Step {
@@ -97,5 +98,54 @@ proptest! {
                 edge.flush(0);
             }
         }
+    }
+}
+
+/// What happens in a story that is checked exhaustively.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A request at an isolate.
+    Ask(usize),
+    /// Time passes, and writes that are due happen.
+    Pass(u64),
+}
+
+/// Two isolates, and all stories of six events: requests at either, and waits around the times at which isolates write,
+/// namespaces throttle, and windows end.
+#[test]
+fn in_every_order_of_events_two_isolates_stay_within_their_bounds() {
+    const EVENTS: [Event; 5] = [Event::Ask(0), Event::Ask(1), Event::Pass(400), Event::Pass(1_100), Event::Pass(3_000)];
+    let seen_late = Faults { replication_ms: 700, cache_ms: 900, throttles: true, ..Faults::default() };
+    let window = || Quota::fixed_window(2, Millis::from_secs(3)).unwrap();
+    let bucket = || Quota::token_bucket(2, 1, Millis::from_secs(1)).unwrap();
+    let key = Key::new("ip:192.0.2.1");
+    let at_once = Faults::default();
+    for (quota, faults) in [(window(), at_once), (window(), seen_late), (bucket(), at_once), (bucket(), seen_late)] {
+        let policy = Policy::new("p", [quota]).unwrap();
+        let stories = in_every_order(|choose| {
+            let mut edge = Edge::new(2, 2, faults);
+            let mut references = [policy.initial_state(), policy.initial_state()];
+            let (mut truth, mut story) = (Truth::default(), Vec::new());
+            for _ in 0..6 {
+                let event = EVENTS[choose(EVENTS.len())];
+                story.push(event);
+                let place = match event {
+                    Event::Pass(ms) => {
+                        edge.pass(ms);
+                        continue;
+                    }
+                    Event::Ask(place) => place,
+                };
+                let (now, due) = (edge.now(), truth.admits(&policy, edge.now(), 1));
+                let allowed = edge.request(place, &policy, &key, 1);
+                assert!(allowed || !due, "denied too early: {story:?}, {faults:?}");
+                if allowed {
+                    truth.charge(now, 1);
+                    let within = policy.decide(&mut references[place], now, 1).is_allowed();
+                    assert!(within, "an isolate admitted more than the limit: {story:?}, {faults:?}");
+                }
+            }
+        });
+        assert_eq!(stories, 5_u64.pow(6));
     }
 }

@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a failing generator fails its test")]
 
 pub mod crowd;
+mod orders;
+
+pub use orders::in_every_order;
 
 use proptest::prelude::*;
 use tidegate_core::algorithm::{MAX_DEBT, MAX_UNITS, SlidingLog, TokenBucket};
