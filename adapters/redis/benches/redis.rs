@@ -120,7 +120,7 @@ const DEADLINE: Millis = Millis::new(50);
 fn outage(server: &Server) {
     multi_thread().block_on(async {
         let (proxy, deaf) = support::deaf_proxy(server.port).await;
-        let config = Config::new(&format!("redis://{proxy}")).deadline(DEADLINE);
+        let config = Config::new(format!("redis://{proxy}")).deadline(DEADLINE);
         let limiter =
             Fallback::new(Redis::new(config).unwrap().limiter(), 10).unwrap().breaker(8, Millis::from_secs(2));
         let (policy, key) = (policy(), Key::new("ip:192.0.2.1"));
