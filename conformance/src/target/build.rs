@@ -24,7 +24,12 @@ const PROFILE: &str = if cfg!(debug_assertions) { "dev" } else { "release" };
 /// Builds a default member of the workspace once, and returns the path of its executable. Without `--package`, it shares the
 /// dependencies that were compiled for this program.
 pub(super) async fn default_member(package: &str) -> Result<PathBuf, String> {
-    once(package, &["--bin", package, "--profile", PROFILE], None, "executable").await
+    let mut args = vec!["--bin", package, "--profile", PROFILE];
+    // Cargo keeps one executable for each profile. The package's own tests, which may follow, run the one with all features.
+    if cfg!(debug_assertions) {
+        args.push("--all-features");
+    }
+    once(package, &args, None, "executable").await
 }
 
 /// Builds a package of the workspace once, and returns the path of its executable.
