@@ -162,6 +162,10 @@ pub enum Disturb {
     Restart,
     /// The store does not answer for a second.
     Hang,
+    /// The store performs requests, and their connections end before the answers are sent.
+    LoseAnswers,
+    /// Before the burst, while it is idle, what counts is dropped from the platform's memory. What is stored stays.
+    Evict,
 }
 
 impl Disturb {
@@ -172,13 +176,15 @@ impl Disturb {
             Self::ScriptFlush => "script_flush",
             Self::Restart => "restart",
             Self::Hang => "hang",
+            Self::LoseAnswers => "lose_answers",
+            Self::Evict => "evict",
         }
     }
 
     /// Whether some answers may be errors.
     #[must_use]
     pub const fn interrupts(self) -> bool {
-        matches!(self, Self::Restart | Self::Hang)
+        matches!(self, Self::Restart | Self::Hang | Self::LoseAnswers)
     }
 }
 

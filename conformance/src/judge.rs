@@ -6,9 +6,9 @@
 //!   [`Accuracy::ceiling`] of the algorithm's own maximum in that interval. By any instant, at least as many requests
 //!   are admitted as by an exact limiter with the limit that [`Accuracy::floor`] returns.
 //! - **Expected errors**: if a step names an error, all its answers must be that error, for every accuracy.
-//! - **Restart**: some answers are errors while the store is down, so the whole fixture is judged by bounds: admitted
-//!   is at most the reference's count, and admitted plus errors is at least that count. A charge that is lost or made
-//!   twice breaks one of them.
+//! - **Faults**: some answers are errors while the store is down or its answers are lost, so the whole fixture is judged by
+//!   bounds: admitted is at most the reference's count, and admitted plus errors is at least that count. A charge that is
+//!   lost or made twice breaks one of them.
 
 mod bounds;
 mod count;
@@ -121,7 +121,7 @@ pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &
     reasons.extend(failures(accuracy, fixture, found));
     if matches!(accuracy, Accuracy::Exact) {
         if restarts {
-            reasons.extend(bounds::of_restart(exact, admitted, errors));
+            reasons.extend(bounds::of_fault(exact, admitted, errors));
         } else {
             let differences = exact::differences(fixture, reference, found);
             if differences.is_empty() {

@@ -150,7 +150,10 @@ impl Subject for Mistaken {
             }
             _ => match self.bench.down() {
                 Some(down) => down,
-                None => serve(&self.bench.honest, route, &body).await,
+                None => {
+                    let reply = serve(&self.bench.honest, route, &body).await;
+                    self.bench.lost().unwrap_or(reply)
+                }
             },
         };
         if let Kind::Says(change) = self.kind {

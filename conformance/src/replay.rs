@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
 use tidegate_core::Policy;
 use tidegate_guest_protocol::{Answer, Call, Failure, Outcome, Reply, Route, Token};
@@ -164,11 +165,19 @@ async fn burst(
         answers
     };
     let Some(disturb) = step.disturb else { return answers.await };
-    let disturbed = async {
-        first_answered.notified().await;
-        subject.disturb(disturb).await
+    let (disturbed, mut answers) = match disturb {
+        // A platform evicts only what is idle.
+        Disturb::Evict => (subject.disturb(disturb).await, answers.await),
+        // The requests gather at a store that does not answer.
+        Disturb::Hang | Disturb::LoseAnswers => join(subject.disturb(disturb), answers).await,
+        Disturb::Restart | Disturb::ScriptFlush => {
+            let disturbed = async {
+                first_answered.notified().await;
+                subject.disturb(disturb).await
+            };
+            join(disturbed, answers).await
+        }
     };
-    let (mut answers, disturbed) = futures_util::future::join(answers, disturbed).await;
     if let Err(message) = disturbed {
         answers.push(Answered::read(Err(format!("{} failed: {message}", name(disturb)))));
     }
@@ -180,6 +189,8 @@ const fn name(disturb: Disturb) -> &'static str {
         Disturb::ScriptFlush => "flushing the store's scripts",
         Disturb::Restart => "restarting the store",
         Disturb::Hang => "halting the store",
+        Disturb::LoseAnswers => "losing the store's answers",
+        Disturb::Evict => "evicting what counts",
     }
 }
 

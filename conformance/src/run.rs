@@ -160,7 +160,7 @@ async fn case(
                 None => decision(declared, fixture, &prepared.reference, subject, prefix, latencies).await,
             },
             Some(Missing::Disturbance) => {
-                let reason = "the target has no store that can be disturbed from outside";
+                let reason = "the target has no store that can be disturbed from outside in this way";
                 FixtureReport::new(&fixture.id, Verdict::Unsupported).because(reason).caused(Cause::Emulator)
             }
             Some(Missing::Capability(places)) => {

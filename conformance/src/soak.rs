@@ -112,10 +112,10 @@ struct Plan {
 }
 
 impl Plan {
-    /// Generates what these capabilities allow. In a round with a fault, all checks are alike and time does not step back,
-    /// because only then the bounds around errors are known.
+    /// Generates what these capabilities allow. In a round with a fault, time does not step back. If some answers are errors,
+    /// all checks are alike, because only then the bounds around errors are known.
     fn random(random: &mut ChaCha8Rng, declared: &Capabilities, can: impl Fn(Disturb) -> bool) -> Self {
-        let faults = [Disturb::ScriptFlush, Disturb::Restart, Disturb::Hang];
+        let faults = [Disturb::ScriptFlush, Disturb::Restart, Disturb::Hang, Disturb::LoseAnswers, Disturb::Evict];
         let faults: Vec<_> = faults.into_iter().filter(|fault| can(*fault)).collect();
         let fault =
             (!faults.is_empty() && random.random_ratio(1, 8)).then(|| faults[random.random_range(0..faults.len())]);
@@ -138,7 +138,7 @@ impl Plan {
             faults: Vec::new(),
         };
         let (mut at_ms, count) = (0_i64, random.random_range(10..60));
-        let goes_back = !plain && random.random_ratio(1, 4);
+        let goes_back = fault.is_none() && random.random_ratio(1, 4);
         let disturbed = random.random_range(0..count);
         for nth in 0..count {
             at_ms += match random.random_range(0..10) {
@@ -153,14 +153,35 @@ impl Plan {
             let mut step = plan.step(random, declared, plain);
             step.insert("at_ms".into(), at_ms.into());
             if let Some(fault) = fault.filter(|_| nth == disturbed) {
-                (step["op"], step["burst"]) = (json!(Op::Check), random.random_range(100..600).into());
-                step.retain(|name, _| matches!(name.as_str(), "at_ms" | "op" | "burst" | "key" | "location"));
-                step.insert("disturb".into(), json!(fault));
-                plan.faults.push(fault.name());
+                plan.disturb(random, declared, step, fault);
+                continue;
             }
             plan.steps.push(step.into());
         }
         plan
+    }
+
+    /// Adds a step during which a fault is injected. Its requests may repeat one another with a token; then those of the step
+    /// after it do so, too, like a client that got an error.
+    fn disturb(
+        &mut self,
+        random: &mut ChaCha8Rng,
+        declared: &Capabilities,
+        mut step: Map<String, Value>,
+        fault: Disturb,
+    ) {
+        step.retain(|name, _| matches!(name.as_str(), "at_ms" | "key" | "location"));
+        step.insert("burst".into(), random.random_range(100..600).into());
+        let retried = declared.idempotency && random.random_bool(0.5);
+        if retried {
+            step.insert("token".into(), "retried".into());
+            step.insert("token_ttl_ms".into(), 600_000.into());
+        }
+        let retry = retried.then(|| Value::from(step.clone()));
+        step.insert("disturb".into(), json!(fault));
+        self.steps.push(step.into());
+        self.steps.extend(retry);
+        self.faults.push(fault.name());
     }
 
     fn steps_back(&self) -> bool {

@@ -172,7 +172,8 @@ pub struct Running {
     http: Http,
     guests: Vec<process::Process>,
     store: Option<Box<dyn Store>>,
-    /// Whether the guests are down. This is so while the store restarts, if the guests run in the same process.
+    /// Whether the guests may be down. This is so while the store restarts or is evicted, if the guests run in the same
+    /// process.
     down: Cell<bool>,
 }
 
@@ -294,10 +295,11 @@ impl Subject for Running {
         let Some(store) = &self.store else {
             return Err("the target has no store that can be reached from outside".into());
         };
-        self.down.set(disturb == Disturb::Restart && self.guests.is_empty());
+        let ends_guests = matches!(disturb, Disturb::Restart | Disturb::Evict) && self.guests.is_empty();
+        self.down.set(ends_guests);
         store.disturb(disturb).await?;
         // The next steps test what the store kept, not how fast the guests reconnect.
-        if disturb.interrupts() {
+        if disturb.interrupts() || ends_guests {
             self.settle().await?;
         }
         self.down.set(false);

@@ -134,7 +134,7 @@ async fn a_reader_finds_a_fixture_and_opens_its_timeline() -> Result<()> {
     browser.click("tr.fixture td button").await?;
     let said = browser.text("#cell").await?;
     assert!(said.contains("The emulator, or virtual time, cannot show this."), "{said}");
-    assert!(said.contains("no store that can be disturbed from outside"), "{said}");
+    assert!(said.contains("no store that can be disturbed from outside in this way"), "{said}");
 
     // A link leads to the same view, and a phone need not scroll the page sideways.
     browser.client.set_window_size(400, 800).await?;

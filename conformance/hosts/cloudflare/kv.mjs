@@ -97,15 +97,35 @@ function refused(status, statusText) {
   return new Response(statusText, { status, statusText });
 }
 
+/** Everything that the namespace remembers, in a form that JSON can hold. */
+function dump() {
+  const bytes = ({ value, ...rest }) => ({ ...rest, value: value && [...new Uint8Array(value)] });
+  const all = (map, change) => [...map].map(([key, of]) => [key, change(of)]);
+  return { counts, written: all(written, (writes) => writes.map(bytes)), cached: all(cached, bytes) };
+}
+
+function load(dumped) {
+  const whole = ({ value, until, ...rest }) => ({ ...rest, until: until ?? Infinity, value: value && new Uint8Array(value) });
+  Object.assign(counts, dumped.counts);
+  for (const [key, writes] of dumped.written) written.set(key, writes.map(whole));
+  for (const [place, read] of dumped.cached) cached.set(place, whole(read));
+}
+
 /** Answers the suite's own requests, which do not use the binding. */
 export default {
-  fetch(request) {
+  async fetch(request) {
     switch (new URL(request.url).pathname) {
       case "/counts":
         return Response.json(counts);
       case "/corrupt":
         for (const write of [...written.values()].flat()) write.value = new TextEncoder().encode("not ours");
         cached.clear();
+        return Response.json({});
+      // The namespace outlives this process.
+      case "/dump":
+        return Response.json(dump());
+      case "/load":
+        load(await request.json());
         return Response.json({});
       default:
         return refused(404, "Not Found");

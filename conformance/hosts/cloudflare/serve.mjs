@@ -10,8 +10,9 @@
 //
 // Each command on standard input is answered with a line of JSON. `counts` returns the guest's operations on its
 // bindings, and `hosts` returns the addresses at which watch.mjs answers for each isolate. `evict` drops all objects
-// from memory, `corrupt` overwrites everything that is stored, and `restart` kills workerd and starts it again. When
-// standard input closes, workerd and this process end.
+// from memory, `corrupt` overwrites everything that is stored, and `restart` kills workerd and starts it again. `replace`
+// does so, too, but keeps what Workers KV stores, as if all isolates had been evicted. When standard input closes, workerd
+// and this process end.
 
 import childProcess from "node:child_process";
 import { once } from "node:events";
@@ -72,7 +73,7 @@ await miniflare.ready;
 const addresses = await Promise.all(names.map((name) => miniflare.unsafeGetDirectURL(name)));
 console.log(addresses.map((address) => address.origin).join(" "));
 
-const words = { counts, corrupt, evict, hosts, restart };
+const words = { counts, corrupt, evict, hosts, replace, restart };
 for await (const word of createInterface({ input: process.stdin })) {
   console.log(JSON.stringify(await words[word]()));
 }
@@ -110,9 +111,16 @@ async function restart() {
   return {};
 }
 
-async function ask(worker, entrypoint, question) {
+/** Replaces all isolates by new ones, which find the same Workers KV. */
+async function replace() {
+  const dumped = await ask("kv", "default", "dump");
+  await restart();
+  return ask("kv", "default", "load", { method: "POST", body: JSON.stringify(dumped) });
+}
+
+async function ask(worker, entrypoint, question, request) {
   const address = await miniflare.unsafeGetDirectURL(worker, entrypoint);
-  const answer = await fetch(new URL(question, address));
+  const answer = await fetch(new URL(question, address), request);
   return answer.json();
 }
 

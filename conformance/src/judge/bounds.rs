@@ -4,7 +4,7 @@ use tidegate_core::{Accuracy, Drift, Floor, Load, UnixMillis};
 
 use super::count::{self, Count};
 use super::stretch::Stretch;
-use crate::fixture::Fixture;
+use crate::fixture::{Disturb, Fixture};
 use crate::replay::Replay;
 
 /// The bounds of an approximate limiter for a fixture, in requests.
@@ -24,15 +24,16 @@ pub(super) struct Bounds {
 /// spent later than the reference would have admitted it, but never beyond the maximum. A second ceiling applies if the
 /// formula does not depend on races and [admitting early admits the most](Count::earliest_is_most). By any instant, no
 /// more is admitted than the formula applied to the reference's count, or to the count of the location that would have
-/// admitted the most on its own, whichever is larger.
+/// admitted the most on its own, whichever is larger. An isolate that replaces an evicted one counts as one more location.
 ///
 /// **Floor.** If admitting early admits the most, then by any instant at least as much is admitted as by an exact
 /// limiter with the limit that [`Accuracy::floor`] returns. Otherwise, a limiter that holds nothing back never denies a
 /// single sequential client on one isolate what the reference admits. In every case, a key gets at least one admission
-/// if the reference admits any. If the store is killed, only this last rule applies, because some answers are errors.
+/// if the reference admits any. If the store is killed, halted or cut off, only this last rule applies, because some answers are errors.
 pub(super) fn of(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &Replay, found: &Replay) -> Bounds {
     let mut bounds = Bounds { by_step: vec![(0, 0); fixture.steps.len()], ceiling_tested: false, broken: Vec::new() };
-    let alone = isolates == 1 && fixture.locations == 1;
+    let evicted = fixture.steps.iter().any(|step| step.disturb == Some(Disturb::Evict));
+    let alone = isolates == 1 && fixture.locations == 1 && !evicted;
     // With several locations, one isolate serves each.
     let isolates = if fixture.locations > 1 { 1 } else { isolates };
     let killed = fixture.is_interrupted();
@@ -113,7 +114,7 @@ impl Judged<'_> {
 
     /// The ceiling if an exact limiter has admitted `limit`, or `None` if the ceiling depends on races.
     fn without_races(&self, stretch: &Stretch, limit: u64) -> Option<u64> {
-        let load = stretch.load(limit, self.isolates);
+        let load = stretch.load_of_all(limit, self.isolates);
         let ceiling = self.accuracy.ceiling(load);
         (ceiling == self.accuracy.ceiling(Load { in_flight: 1, ..load })).then_some(ceiling)
     }
@@ -174,14 +175,14 @@ impl Judged<'_> {
     }
 }
 
-/// Checks the bounds of an exact limiter whose store was killed during a burst.
-pub(super) fn of_restart(exact: u64, admitted: u64, errors: u64) -> Option<String> {
+/// Checks the bounds of an exact limiter whose store was killed, halted or cut off during a burst.
+pub(super) fn of_fault(exact: u64, admitted: u64, errors: u64) -> Option<String> {
     if admitted > exact {
-        return Some(format!("admitted {admitted} across the restart, but the reference admits {exact}"));
+        return Some(format!("admitted {admitted} across the fault, but the reference admits {exact}"));
     }
     (admitted + errors < exact).then(|| {
         format!(
-            "admitted {admitted} across the restart with {errors} errors, but the reference admits {exact}: \
+            "admitted {admitted} across the fault with {errors} errors, but the reference admits {exact}: \
              a request that got an error was charged more than once"
         )
     })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tidegate_core::{MAX_CLOCK_SKEW, Policy, PolicyState, Rule, UnixMillis};
 
-use crate::fixture::{Fixture, Op, Step};
+use crate::fixture::{Disturb, Fixture, Op, Step};
 use crate::replay::Replay;
 
 /// The bursts of checks for one count, from one reset to the next.
@@ -38,6 +38,8 @@ pub(super) struct Burst<'a> {
     pub(super) policy: &'a Policy,
     pub(super) at: UnixMillis,
     pub(super) location: u64,
+    /// The number of evictions before.
+    pub(super) evictions: u64,
     pub(super) cost: u64,
     pub(super) offered: u64,
     /// How many requests can be charged. Requests with the same token are charged once; a repeated token is not
@@ -64,7 +66,9 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
     let mut counts: Vec<Count<'a>> = Vec::new();
     let mut current: BTreeMap<(&str, String), usize> = BTreeMap::new();
     let mut charges: BTreeMap<(&str, String, &str), Charge> = BTreeMap::new();
+    let mut evictions = 0;
     for (place, step, policy) in fixture.steps_with_policy() {
+        evictions += u64::from(step.disturb == Some(Disturb::Evict));
         let keys = step.keys_in_words();
         let name = (policy.id(), keys.clone());
         let now_ms = fixture.instant(step.at_ms);
@@ -111,6 +115,7 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
                     policy,
                     at: UnixMillis::new(now_ms),
                     location: step.location,
+                    evictions,
                     cost: step.cost,
                     offered: step.burst,
                     chargeable,

@@ -13,6 +13,8 @@ pub(super) struct Stretch<'a> {
     /// The earliest and the latest instant.
     interval: Option<(UnixMillis, UnixMillis)>,
     locations: BTreeSet<u64>,
+    /// The locations, each with the number of evictions before.
+    lives: BTreeSet<(u64, u64)>,
     /// The size of the largest burst. No more requests are in flight, because each step waits for the previous one.
     pub(super) in_flight: u64,
     /// The number of requests for each cost.
@@ -33,6 +35,7 @@ impl<'a> Stretch<'a> {
         let (first, last) = self.interval.unwrap_or((burst.at, burst.at));
         self.interval = Some((first.min(burst.at), last.max(burst.at)));
         self.locations.insert(burst.location);
+        self.lives.insert((burst.location, burst.evictions));
         self.in_flight = self.in_flight.max(burst.offered);
         *self.offered.entry(burst.cost).or_default() += burst.chargeable;
         *self.offered.entry(0).or_default() += burst.offered - burst.chargeable;
@@ -52,10 +55,16 @@ impl<'a> Stretch<'a> {
         Load { limit, in_flight: self.in_flight, locations }
     }
 
+    /// The same, where each isolate that has replaced an evicted one counts as one more location.
+    pub(super) fn load_of_all(&self, limit: u64, isolates: u64) -> Load {
+        // Several locations have one isolate each.
+        Load { locations: self.lives.len() as u64 * isolates, ..self.load(limit, isolates) }
+    }
+
     /// The most units that may be admitted: the lowest ceiling of any quota.
     pub(super) fn ceiling(&self, accuracy: &Accuracy, isolates: u64) -> u64 {
         let quotas = 0..self.policies.first().map_or(0, |policy| policy.quotas().len());
-        let ceilings = quotas.map(|place| accuracy.ceiling(self.load(self.maximum(place), isolates)));
+        let ceilings = quotas.map(|place| accuracy.ceiling(self.load_of_all(self.maximum(place), isolates)));
         ceilings.min().unwrap_or(0).saturating_add(self.given_back)
     }
 

@@ -184,6 +184,18 @@ fn the_per_location_ceiling_is_the_limit_times_the_locations_used() {
     assert!(above.reasons[0].contains("admitted 4 from 0 ms to 0 ms, but the ceiling is 3"), "{above:?}");
 }
 
+#[test]
+fn an_isolate_that_replaces_an_evicted_one_counts_as_one_more_location() {
+    let evicted = r#"10, "key": "k" }, { "at_ms": 0, "burst": 10, "key": "k", "disturb": "evict" }"#;
+    let twice = BURST.replace(r#"10, "key": "k" }"#, evicted);
+    let forgotten = admitting(&Accuracy::PerLocation, &twice, &[3, 3]);
+    assert_eq!((forgotten.verdict, forgotten.ceiling), (Verdict::Pass, 6), "{forgotten:?}");
+    let above = admitting(&Accuracy::PerLocation, &twice, &[3, 4]);
+    assert!(above.reasons[0].contains("admitted 4 from 0 ms to 0 ms, but the ceiling is 3"), "{above:?}");
+    let exact = admitting(&Accuracy::Exact, &twice, &[3, 3]);
+    assert_eq!(exact.verdict, Verdict::Fail, "what an exact limiter has stored is not evicted");
+}
+
 /// Judges a subject that admits these numbers of requests in each step.
 fn admitting(accuracy: &Accuracy, text: &str, admitted: &[usize]) -> Judgement {
     judged(accuracy, text, |steps| {
@@ -416,7 +428,7 @@ fn a_restart_neither_loses_nor_doubles_a_charge() {
     });
     assert_eq!(doubled.verdict, Verdict::Fail);
     let lost = judged(&Accuracy::Exact, &restart, |steps| admit(&mut steps[0], 1));
-    assert!(lost.reasons[0].contains("admitted 4 across the restart"), "{lost:?}");
+    assert!(lost.reasons[0].contains("admitted 4 across the fault"), "{lost:?}");
     let corrupt = judged(&Accuracy::Exact, &restart, |steps| fail(&mut steps[0], 3..4, "corrupt"));
     assert_eq!(corrupt.verdict, Verdict::Fail);
 }

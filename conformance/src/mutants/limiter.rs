@@ -25,6 +25,8 @@ pub(super) struct Bench {
     rows: RefCell<Rows>,
     /// How many more requests the restarting store does not answer.
     down_for: Cell<u32>,
+    /// How many more requests are performed without an answer.
+    lost_for: Cell<u32>,
     replay_next: Cell<bool>,
     /// The correct limiter, for mutants that count correctly.
     pub(super) honest: MemoryLimiter,
@@ -32,35 +34,57 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new(fault: Fault) -> Self {
-        let (kept, rows, honest) = (RefCell::default(), RefCell::default(), MemoryLimiter::with_shards(1));
-        Self { fault, kept, rows, down_for: Cell::new(0), replay_next: Cell::new(false), honest }
+        Self {
+            fault,
+            kept: RefCell::default(),
+            rows: RefCell::default(),
+            down_for: Cell::new(0),
+            lost_for: Cell::new(0),
+            replay_next: Cell::new(false),
+            honest: MemoryLimiter::with_shards(1),
+        }
     }
 
     pub(super) fn disturb(&self, disturb: Disturb) {
         match disturb {
-            Disturb::Restart if self.fault == Fault::ForgetsOnRestart => {
-                self.kept.borrow_mut().clear();
-                self.rows.borrow_mut().clear();
-            }
+            Disturb::Restart if self.fault == Fault::ForgetsOnRestart => self.forget(),
+            Disturb::Evict if self.fault == Fault::ForgetsOnEviction => self.forget(),
             Disturb::Restart => self.down_for.set(20),
+            Disturb::LoseAnswers => self.lost_for.set(20),
             Disturb::ScriptFlush => self.replay_next.set(true),
-            // It answers late, and it answers.
-            Disturb::Hang => {}
+            // It answers late or counts on, and it answers.
+            Disturb::Hang | Disturb::Evict => {}
         }
+    }
+
+    fn forget(&self) {
+        self.kept.borrow_mut().clear();
+        self.rows.borrow_mut().clear();
     }
 
     /// Returns the error of a store that is down, while it is down.
     pub(super) fn down(&self) -> Option<Reply> {
-        let left = self.down_for.get().checked_sub(1)?;
-        self.down_for.set(left);
-        let failure = Failure { kind: "unavailable".into(), message: "the store is down".into() };
-        Some(Reply::new(503, &Answer::Error(failure)))
+        take_one(&self.down_for).then(|| unavailable("the store is down"))
+    }
+
+    /// Returns the error of a store whose answer is lost, while that is so.
+    pub(super) fn lost(&self) -> Option<Reply> {
+        take_one(&self.lost_for).then(|| unavailable("the answer is lost"))
     }
 
     pub(super) async fn answer(&self, route: Route, call: &Call) -> Reply {
         if let Some(down) = self.down() {
             return down;
         }
+        let reply = self.perform(route, call).await;
+        match self.lost() {
+            Some(_) if self.fault == Fault::ResendsLostAnswers => self.perform(route, call).await,
+            Some(lost) => lost,
+            None => reply,
+        }
+    }
+
+    async fn perform(&self, route: Route, call: &Call) -> Reply {
         let call = &Call { policy: self.policy(&call.policy), ..call.clone() };
         let place = match self.place(call) {
             Ok(place) => place,
@@ -319,6 +343,17 @@ fn told_by(decided: &mut Decided, limit: impl Fn(u64) -> u64, fewer: u64) {
         quota.limit = limit(quota.limit);
         quota.remaining = quota.remaining.map(|remaining| remaining.saturating_sub(fewer));
     }
+}
+
+/// Counts down to zero. Returns whether it was above.
+fn take_one(left: &Cell<u32>) -> bool {
+    let before = left.get();
+    left.set(before.saturating_sub(1));
+    before > 0
+}
+
+fn unavailable(message: &str) -> Reply {
+    Reply::new(503, &Answer::Error(Failure { kind: "unavailable".into(), message: message.into() }))
 }
 
 fn deny(decided: &mut Decided, retry_after_ms: Option<u64>) {

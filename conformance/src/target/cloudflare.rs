@@ -118,7 +118,11 @@ impl Target for Cloudflare {
     }
 
     fn can(&self, disturb: Disturb) -> bool {
-        self.counts == Counts::Together && disturb == Disturb::Restart
+        match self.counts {
+            Counts::Together => matches!(disturb, Disturb::Restart | Disturb::Evict),
+            Counts::Apart => disturb == Disturb::Evict,
+            Counts::ByThePlatform => false,
+        }
     }
 
     fn takes(&self, policy: &Policy) -> bool {
@@ -168,26 +172,36 @@ impl Target for Cloudflare {
             let addresses: Vec<_> = host.addresses().map(|address| format!("{address}/{}", self.route)).collect();
             let http = Http::new(&addresses, Version::Http1);
             let http = if self.counts == Counts::Together { http } else { http.apart() };
-            Ok(Running::new(http, Vec::new(), Some(Box::new(host))))
+            let store = Worker { host, counts: self.counts };
+            Ok(Running::new(http, Vec::new(), Some(Box::new(store))))
         }
         .boxed_local()
     }
 }
 
-impl Store for Host {
+/// The running Worker with its bindings.
+struct Worker {
+    host: Host,
+    counts: Counts,
+}
+
+impl Store for Worker {
     fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
         async move {
-            match disturb {
-                Disturb::Restart => self.tell("restart").await.map(drop),
-                Disturb::ScriptFlush | Disturb::Hang => Err("objects run in the same process as their callers".into()),
-            }
+            let word = match (disturb, self.counts) {
+                (Disturb::Restart, _) => "restart",
+                (Disturb::Evict, Counts::Together) => "evict",
+                (Disturb::Evict, _) => "replace",
+                _ => return Err("objects run in the same process as their callers".into()),
+            };
+            self.host.tell(word).await.map(drop)
         }
         .boxed_local()
     }
 
     fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {
         async {
-            let counts = self.tell("counts").await?;
+            let counts = self.host.tell("counts").await?;
             let counted = COUNTED.iter().filter_map(|(name, operation)| Some((*operation, counts[*name].as_u64()?)));
             Ok(counted.filter(|(_, count)| *count > 0).collect())
         }
@@ -195,7 +209,7 @@ impl Store for Host {
     }
 
     fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {
-        Host::stop(*self).boxed_local()
+        self.host.stop().boxed_local()
     }
 }
 

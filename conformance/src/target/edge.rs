@@ -10,7 +10,7 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 use super::build::workspace;
-use super::redis::GUESTS;
+use super::redis::{GUESTS, server};
 use super::upstash_rest::{Fronted, TOKEN};
 use super::{Emulator, Running, Target, process, wasm};
 use crate::fixture::Disturb;
@@ -88,8 +88,8 @@ impl Target for Edge {
         true
     }
 
-    fn can(&self, _: Disturb) -> bool {
-        true
+    fn can(&self, disturb: Disturb) -> bool {
+        server::can(disturb)
     }
 
     fn runtime(&self) -> Option<&'static str> {

@@ -12,9 +12,6 @@ use tokio::sync::Mutex;
 /// How long to wait for a line from a process, or for its end after its pipe is closed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a store that hangs does not answer.
-const HANG: Duration = Duration::from_secs(1);
-
 /// A child process that ends when its standard input closes: when this value is dropped, or when this process ends.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -76,8 +73,8 @@ pub(super) async fn guarded(folder: &Path, program: &str, args: &[String]) -> Re
 }
 
 /// Runs a program until standard input closes, then kills it with every process that it started, and removes its
-/// folder. On a line `restart`, it kills the program with SIGKILL and starts it again. On a line `hang`, it halts the program
-/// for a second.
+/// folder. On a line `restart`, it kills the program with SIGKILL and starts it again. On a line `halt`, it halts the program
+/// until a line `resume`.
 ///
 /// This way, a program that does not watch a pipe still ends with the suite, even if the suite is killed.
 ///
@@ -104,8 +101,12 @@ pub fn guard(folder: PathBuf, command: &[String]) -> Result<(), String> {
                 child = start()?;
                 let _ = say("restarted\n");
             }
-            Ok("hang") => {
-                halt(&child);
+            Ok("halt") => {
+                halt(&child, true);
+                let _ = say("halted\n");
+            }
+            Ok("resume") => {
+                halt(&child, false);
                 let _ = say("resumed\n");
             }
             Ok(_) => {}
@@ -125,15 +126,14 @@ fn kill_group(child: &mut std::process::Child) {
     let _ = child.kill().and_then(|()| child.wait());
 }
 
-/// Stops a child for a second, as if its machine did not answer.
-fn halt(child: &std::process::Child) {
+/// Halts a child as if its machine did not answer, or lets it continue.
+#[cfg_attr(not(unix), expect(unused_variables, reason = "there are no signals"))]
+fn halt(child: &std::process::Child, halted: bool) {
     #[cfg(unix)]
     {
         use rustix::process::{Pid, Signal, kill_process};
-        let child = Pid::from_child(child);
-        let _ = kill_process(child, Signal::STOP);
-        std::thread::sleep(HANG);
-        let _ = kill_process(child, Signal::CONT);
+        let signal = if halted { Signal::STOP } else { Signal::CONT };
+        let _ = kill_process(Pid::from_child(child), signal);
     }
 }
 

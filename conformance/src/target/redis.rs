@@ -63,8 +63,8 @@ impl Target for Redis {
         }
     }
 
-    fn can(&self, _: Disturb) -> bool {
-        true
+    fn can(&self, disturb: Disturb) -> bool {
+        server::can(disturb)
     }
 
     fn needs(&self) -> &'static [Group] {
@@ -101,6 +101,8 @@ impl Store for Servers {
             Disturb::ScriptFlush => self.script_flush().boxed_local(),
             Disturb::Restart => self.restart().boxed_local(),
             Disturb::Hang => self.hang().boxed_local(),
+            Disturb::LoseAnswers => self.lose_answers().boxed_local(),
+            Disturb::Evict => async { Err("a server is not evicted".into()) }.boxed_local(),
         }
     }
 

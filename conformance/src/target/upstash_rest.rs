@@ -39,8 +39,8 @@ impl Target for UpstashRest {
         Capabilities::EXACT
     }
 
-    fn can(&self, _: Disturb) -> bool {
-        true
+    fn can(&self, disturb: Disturb) -> bool {
+        server::can(disturb)
     }
 
     fn provider(&self) -> Option<&'static str> {
@@ -101,6 +101,13 @@ impl Fronted {
         Ok((Self { front, servers: Box::new(servers), counted: Mutex::default() }, url))
     }
 
+    async fn lose_answers(&self) -> Result<(), String> {
+        match self.front.tell("lose").await?.as_str() {
+            "0" => Err("no request arrived, so no answer was lost".into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Counts the round trips. A decision must take one command at the server and one request at the endpoint, so the
     /// larger of the two counts.
     async fn count(&self) -> Result<u64, String> {
@@ -117,7 +124,10 @@ impl Fronted {
 
 impl Store for Fronted {
     fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
-        self.servers.disturb(disturb)
+        match disturb {
+            Disturb::LoseAnswers => self.lose_answers().boxed_local(),
+            _ => self.servers.disturb(disturb),
+        }
     }
 
     fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {

@@ -21,11 +21,14 @@ mod link;
 mod request;
 mod scripts;
 
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::Json;
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -49,6 +52,8 @@ struct Shared {
     scripts: Scripts,
     requests: AtomicU64,
     script_requests: AtomicU64,
+    loses_answers: AtomicBool,
+    lost: AtomicU64,
 }
 
 impl Front {
@@ -63,6 +68,8 @@ impl Front {
             scripts: Scripts::default(),
             requests: AtomicU64::new(0),
             script_requests: AtomicU64::new(0),
+            loses_answers: AtomicBool::new(false),
+            lost: AtomicU64::new(0),
         })))
     }
 
@@ -84,6 +91,16 @@ impl Front {
     #[must_use]
     pub fn script_requests(&self) -> u64 {
         self.0.script_requests.load(Ordering::Relaxed)
+    }
+
+    /// Loses the answers to all requests for a time: they are carried out, and then their connections end. Returns the number
+    /// of lost answers.
+    pub async fn lose_answers(&self, time: Duration) -> u64 {
+        self.0.lost.store(0, Ordering::Relaxed);
+        self.0.loses_answers.store(true, Ordering::Relaxed);
+        tokio::time::sleep(time).await;
+        self.0.loses_answers.store(false, Ordering::Relaxed);
+        self.0.lost.load(Ordering::Relaxed)
     }
 
     async fn carry_out(&self, wanted: Wanted, encoding: Encoding) -> Result<JsonValue, Refused> {
@@ -138,12 +155,22 @@ async fn answer(State(front): State<Front>, uri: Uri, headers: HeaderMap, reques
         Ok(wanted) => front.carry_out(wanted, encoding).await,
         Err(refused) => Err(refused),
     };
+    if front.0.loses_answers.load(Ordering::Relaxed) {
+        front.0.lost.fetch_add(1, Ordering::Relaxed);
+        return lost();
+    }
     let (status, body) = match answered {
         Ok(body) => (StatusCode::OK, body),
         Err(Refused { status, text }) => (status, json!({ "error": text })),
     };
     // There is one copy of the data, so any token is correct.
     (status, [("upstash-sync-token", format!("front:{nth}"))], Json(body)).into_response()
+}
+
+/// A response whose body fails, so that the connection ends before the client has an answer.
+fn lost() -> Response {
+    let failure = Err::<&[u8], _>(io::Error::from(io::ErrorKind::ConnectionReset));
+    Body::from_stream(futures_util::stream::iter([failure])).into_response()
 }
 
 fn answer_or_error(answer: &Value, encoding: Encoding) -> Result<JsonValue, Refused> {

@@ -5,11 +5,15 @@
 use std::error::Error;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use tidegate_host_upstash_rest::Front;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
+
+/// How long answers are lost on request: long enough for requests that are in flight.
+const LOSES_FOR: Duration = Duration::from_millis(200);
 
 /// Upstash's REST protocol over a Redis server, for local use.
 #[derive(Debug, Parser)]
@@ -24,7 +28,8 @@ struct Args {
     /// The address to listen on. Port 0 selects a free port. The address is printed on standard output.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Exit when standard input closes, and answer each line with the number of requests that ran a script.
+    /// Exit when standard input closes. Answer a line `count` with the number of requests that ran a script. On a line
+    /// `lose`, lose the answers to all requests for a moment, and print how many were lost.
     #[arg(long)]
     test_mode: bool,
 }
@@ -58,7 +63,11 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
 /// Answers lines until standard input closes. It also closes if the suite is killed.
 async fn tell(front: &Front) {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
-    while let Ok(Some(_)) = lines.next_line().await {
-        println!("{}", front.script_requests());
+    while let Ok(Some(line)) = lines.next_line().await {
+        let count = match line.as_str() {
+            "lose" => front.lose_answers(LOSES_FOR).await,
+            _ => front.script_requests(),
+        };
+        println!("{count}");
     }
 }

@@ -50,7 +50,9 @@ pub(in crate::mutants) enum Fault {
     PenaltyIgnoresCap,
     BlockExtendsItself,
     ForgetsOnRestart,
+    ForgetsOnEviction,
     ReplaysAfterScriptFlush,
+    ResendsLostAnswers,
 }
 
 /// The name, the title of a bug report, and the fault.
@@ -133,9 +135,15 @@ pub(in crate::mutants) const ALL: &[(&str, &str, Fault)] = &[
     ("penalty-ignores-cap", "a penalty grows beyond its cap", Fault::PenaltyIgnoresCap),
     ("block-extends-itself", "a request during a block begins the block again", Fault::BlockExtendsItself),
     ("forgets-on-restart", "the store loses all counts in a restart", Fault::ForgetsOnRestart),
+    ("forgets-on-eviction", "an object that is evicted from memory counts from zero", Fault::ForgetsOnEviction),
     (
         "replays-after-script-flush",
         "a call is charged twice if the store had lost the script",
         Fault::ReplaysAfterScriptFlush,
+    ),
+    (
+        "resends-lost-answers",
+        "a call whose answer was lost is sent again without a token, and charged twice",
+        Fault::ResendsLostAnswers,
     ),
 ];

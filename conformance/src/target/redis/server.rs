@@ -4,12 +4,21 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::process::Command;
 
+use crate::fixture::Disturb;
 use crate::target::process::{Process, guarded};
 
 /// How long servers may take to answer, and to agree on their slots.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a server that hangs does not answer.
+const HANG: Duration = Duration::from_secs(1);
+
+/// How long requests gather at a halted server whose answers will be lost.
+const GATHER: Duration = Duration::from_millis(200);
 
 /// The number of hash slots of a Redis cluster.
 const SLOTS: usize = 16_384;
@@ -43,6 +52,11 @@ fn missing() -> String {
     "redis-server is not installed; install it with: sudo apt-get install redis-server (or brew install redis)".into()
 }
 
+/// Whether a server, or the endpoint in front of it, can be disturbed in this way.
+pub(in crate::target) fn can(disturb: Disturb) -> bool {
+    disturb != Disturb::Evict
+}
+
 impl Servers {
     pub(in crate::target) async fn start(nodes: usize) -> Result<Self, String> {
         let clustered = nodes > 1;
@@ -66,7 +80,7 @@ impl Servers {
 
     /// Kills all servers and starts them again from their files.
     pub(in crate::target) async fn restart(&self) -> Result<(), String> {
-        try_join_all(self.nodes.iter().map(|node| node.process.tell("restart"))).await?;
+        self.tell("restart").await?;
         self.answering().await?;
         if self.nodes.len() > 1 {
             self.agreed().await?;
@@ -76,7 +90,32 @@ impl Servers {
 
     /// Halts all servers for a second.
     pub(in crate::target) async fn hang(&self) -> Result<(), String> {
-        try_join_all(self.nodes.iter().map(|node| node.process.tell("hang"))).await.map(drop)
+        self.tell("halt").await?;
+        tokio::time::sleep(HANG).await;
+        self.tell("resume").await
+    }
+
+    /// Ends every connection after its requests have been performed, and before they are answered.
+    ///
+    /// A server reads from all connections that have requests, in the order in which these arrived, before it answers any.
+    /// So it is halted until there are some, and the last one ends all other connections.
+    pub(in crate::target) async fn lose_answers(&self) -> Result<(), String> {
+        let mut last = try_join_all(self.nodes.iter().map(Node::connect)).await?;
+        self.tell("halt").await?;
+        tokio::time::sleep(GATHER).await;
+        let sent = try_join_all(last.iter_mut().map(|last| last.write_all(b"CLIENT KILL TYPE normal\r\n"))).await;
+        self.tell("resume").await?;
+        sent.map_err(|error| error.to_string())?;
+        let ended = try_join_all(last.iter_mut().map(said)).await?;
+        // Each answer is the number of connections that the server has ended.
+        if ended.iter().all(|ended| ended == ":0") {
+            return Err("no connection was open, so no answer was lost".into());
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, word: &str) -> Result<(), String> {
+        try_join_all(self.nodes.iter().map(|node| node.process.tell(word))).await.map(drop)
     }
 
     /// Counts the script calls. Each one is a round trip.
@@ -156,6 +195,17 @@ impl Node {
         Ok(Self { port, bus_port, process })
     }
 
+    /// Opens a connection, and waits until the server reads from it.
+    async fn connect(&self) -> Result<TcpStream, String> {
+        let socket = TcpStream::connect(("127.0.0.1", self.port)).await;
+        let mut socket = socket.map_err(|error| format!("redis-server: {error}"))?;
+        socket.write_all(b"PING\r\n").await.map_err(|error| error.to_string())?;
+        match said(&mut socket).await?.as_str() {
+            "+PONG" => Ok(socket),
+            other => Err(format!("redis-server answered {other:?} to PING")),
+        }
+    }
+
     async fn ask(&self, command: &[&str]) -> Result<String, String> {
         let mut cli = Command::new("redis-cli");
         cli.args(["-h", "127.0.0.1", "-p", &self.port.to_string()]).args(command).kill_on_drop(true);
@@ -167,6 +217,13 @@ impl Node {
             Err(format!("redis-cli {}: {}{text}", command.join(" "), String::from_utf8_lossy(&told.stderr)))
         }
     }
+}
+
+/// Reads an answer of one line.
+async fn said(socket: &mut TcpStream) -> Result<String, String> {
+    let mut answer = [0; 64];
+    let length = socket.read(&mut answer).await.map_err(|error| error.to_string())?;
+    Ok(String::from_utf8_lossy(&answer[..length]).trim_end().to_string())
 }
 
 /// Finds two free ports for each server. The ports are released again, so another process may take one. Then the server

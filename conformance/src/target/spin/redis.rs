@@ -30,8 +30,8 @@ impl Target for SpinRedis {
         Capabilities::EXACT
     }
 
-    fn can(&self, _: Disturb) -> bool {
-        true
+    fn can(&self, disturb: Disturb) -> bool {
+        server::can(disturb)
     }
 
     fn needs(&self) -> &'static [Group] {
