@@ -12,6 +12,32 @@ use tokio::sync::Mutex;
 /// How long to wait for a line from a process, or for its end after its pipe is closed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The least free space of a folder in memory.
+#[cfg(target_os = "linux")]
+const MEMORY_MIN: u64 = 1 << 30;
+
+/// Where stores keep their files: in `TMPDIR`, or else in memory if there is room, or else in the folder for temporary files.
+///
+/// Stores sync each write. On a disk, that is most of what a fixture would take. The suite kills programs and not the machine, so
+/// what they have written outlives them in memory, too.
+fn in_memory_or_on_disk() -> PathBuf {
+    #[cfg(target_os = "linux")]
+    if std::env::var_os("TMPDIR").is_none()
+        && let Ok(memory) = rustix::fs::statvfs("/dev/shm")
+        && memory.f_bavail.saturating_mul(memory.f_frsize) >= MEMORY_MIN
+        && rustix::fs::access("/dev/shm", rustix::fs::Access::WRITE_OK).is_ok()
+    {
+        return "/dev/shm".into();
+    }
+    std::env::temp_dir()
+}
+
+/// Creates a folder there. [`guard`] removes it.
+pub(super) fn folder(prefix: &str) -> Result<PathBuf, String> {
+    let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(in_memory_or_on_disk());
+    folder.map(tempfile::TempDir::keep).map_err(|error| error.to_string())
+}
+
 /// A child process that ends when its standard input closes: when this value is dropped, or when this process ends.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -22,7 +48,7 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn spawn(mut command: Command) -> Result<Self, String> {
         let program = command.as_std().get_program().to_string_lossy().into_owned();
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).env("TMPDIR", in_memory_or_on_disk());
         // Ctrl-C must reach the suite only. Its children end when their pipes close, in the right order.
         #[cfg(unix)]
         command.process_group(0);

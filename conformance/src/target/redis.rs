@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{LocalBoxFuture, try_join_all};
 use tidegate_core::{Capabilities, Dimensions};
 
-use self::server::{Servers, cli_available};
+use self::server::Servers;
 use super::memory::NATIVE_GUEST;
 use super::{Emulator, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
@@ -73,7 +73,6 @@ impl Target for Redis {
 
     fn emulator(&self) -> Result<Emulator, String> {
         let version = server::version()?;
-        cli_available()?;
         Ok(Emulator { name: "redis-server".into(), version })
     }
 

@@ -127,8 +127,7 @@ async fn spin_up(env: &[String]) -> Result<(process::Process, String), String> {
     build::module(GUEST, WASM).await?;
     let port =
         TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(|error| error.to_string())?;
-    let folder = tempfile::Builder::new().prefix("tidegate-spin-").tempdir().map_err(|error| error.to_string())?;
-    let folder = folder.keep();
+    let folder = process::folder("tidegate-spin-")?;
     let manifest = workspace().join(MANIFEST).display().to_string();
     let (listen, state) = (port.to_string(), folder.display().to_string());
     let args = ["up", "--quiet", "--from", &manifest, "--listen", &listen, "--state-dir", &state];

@@ -86,7 +86,6 @@ struct Counted {
 impl Fronted {
     pub(super) fn emulator() -> Result<Emulator, String> {
         let version = server::version()?;
-        server::cli_available()?;
         Ok(Emulator { name: format!("{FRONT} over redis-server"), version })
     }
 

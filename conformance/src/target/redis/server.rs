@@ -4,12 +4,11 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
-use tokio::process::Command;
 
 use crate::fixture::Disturb;
-use crate::target::process::{Process, guarded};
+use crate::target::process::{Process, folder, guarded};
 
 /// How long servers may take to answer, and to agree on their slots.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,10 +41,6 @@ pub(in crate::target) fn version() -> Result<String, String> {
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     let version = told.split_whitespace().find_map(|word| word.strip_prefix("v="));
     Ok(version.unwrap_or("unknown").to_string())
-}
-
-pub(in crate::target) fn cli_available() -> Result<(), String> {
-    std::process::Command::new("redis-cli").arg("--version").output().map(drop).map_err(|_| missing())
 }
 
 fn missing() -> String {
@@ -100,15 +95,17 @@ impl Servers {
     /// A server reads from all connections that have requests, in the order in which these arrived, before it answers any.
     /// So it is halted until there are some, and the last one ends all other connections.
     pub(in crate::target) async fn lose_answers(&self) -> Result<(), String> {
-        let mut last = try_join_all(self.nodes.iter().map(Node::connect)).await?;
+        let mut last = try_join_all(self.nodes.iter().map(Node::open)).await?;
+        // The server reads from a connection only after it has accepted it.
+        try_join_all(last.iter_mut().map(|last| last.ask(&["PING"]))).await?;
         self.tell("halt").await?;
         tokio::time::sleep(GATHER).await;
-        let sent = try_join_all(last.iter_mut().map(|last| last.write_all(b"CLIENT KILL TYPE normal\r\n"))).await;
+        let sent = try_join_all(last.iter_mut().map(|last| last.send(&["CLIENT", "KILL", "TYPE", "normal"]))).await;
         self.tell("resume").await?;
-        sent.map_err(|error| error.to_string())?;
-        let ended = try_join_all(last.iter_mut().map(said)).await?;
+        sent?;
+        let ended = try_join_all(last.iter_mut().map(Connection::answer)).await?;
         // Each answer is the number of connections that the server has ended.
-        if ended.iter().all(|ended| ended == ":0") {
+        if ended.iter().all(|ended| ended == "0") {
             return Err("no connection was open, so no answer was lost".into());
         }
         Ok(())
@@ -181,7 +178,7 @@ impl Servers {
 
 impl Node {
     async fn start((port, bus_port): (u16, u16), clustered: bool) -> Result<Self, String> {
-        let folder = tempfile::Builder::new().prefix("tidegate-redis-").tempdir().map_err(|error| error.to_string())?;
+        let folder = folder("tidegate-redis-")?;
         let (port_text, bus_text) = (port.to_string(), bus_port.to_string());
         let mut args = vec!["--port", &port_text, "--bind", "127.0.0.1", "--protected-mode", "yes"];
         // The server syncs each write to disk before it answers, so a restart loses nothing that was acknowledged.
@@ -190,40 +187,49 @@ impl Node {
             args.extend(["--cluster-enabled", "yes", "--cluster-port", &bus_text, "--cluster-node-timeout", "5000"]);
         }
         let args: Vec<String> = args.into_iter().map(str::to_string).collect();
-        // The guard removes the folder, because it also runs if this process is killed.
-        let process = guarded(&folder.keep(), "redis-server", &args).await?;
+        let process = guarded(&folder, "redis-server", &args).await?;
         Ok(Self { port, bus_port, process })
     }
 
-    /// Opens a connection, and waits until the server reads from it.
-    async fn connect(&self) -> Result<TcpStream, String> {
-        let socket = TcpStream::connect(("127.0.0.1", self.port)).await;
-        let mut socket = socket.map_err(|error| format!("redis-server: {error}"))?;
-        socket.write_all(b"PING\r\n").await.map_err(|error| error.to_string())?;
-        match said(&mut socket).await?.as_str() {
-            "+PONG" => Ok(socket),
-            other => Err(format!("redis-server answered {other:?} to PING")),
-        }
+    async fn ask(&self, command: &[&str]) -> Result<String, String> {
+        self.open().await?.ask(command).await
     }
 
-    async fn ask(&self, command: &[&str]) -> Result<String, String> {
-        let mut cli = Command::new("redis-cli");
-        cli.args(["-h", "127.0.0.1", "-p", &self.port.to_string()]).args(command).kill_on_drop(true);
-        let told = cli.output().await.map_err(|error| format!("redis-cli: {error}"))?;
-        let text = String::from_utf8_lossy(&told.stdout).into_owned();
-        if told.status.success() && !text.starts_with("ERR") {
-            Ok(text)
-        } else {
-            Err(format!("redis-cli {}: {}{text}", command.join(" "), String::from_utf8_lossy(&told.stderr)))
-        }
+    async fn open(&self) -> Result<Connection, String> {
+        let socket = TcpStream::connect(("127.0.0.1", self.port)).await;
+        socket.map(|socket| Connection(BufReader::new(socket))).map_err(|error| format!("redis-server: {error}"))
     }
 }
 
-/// Reads an answer of one line.
-async fn said(socket: &mut TcpStream) -> Result<String, String> {
-    let mut answer = [0; 64];
-    let length = socket.read(&mut answer).await.map_err(|error| error.to_string())?;
-    Ok(String::from_utf8_lossy(&answer[..length]).trim_end().to_string())
+/// A connection for the suite's own commands. A process of redis-cli for each would take longer than most fixtures.
+struct Connection(BufReader<TcpStream>);
+
+impl Connection {
+    async fn ask(&mut self, command: &[&str]) -> Result<String, String> {
+        self.send(command).await?;
+        self.answer().await.map_err(|error| format!("redis-server, {}: {error}", command.join(" ")))
+    }
+
+    async fn send(&mut self, command: &[&str]) -> Result<(), String> {
+        let line = format!("{}\r\n", command.join(" "));
+        self.0.write_all(line.as_bytes()).await.map_err(|error| error.to_string())
+    }
+
+    /// Reads a line or a string.
+    async fn answer(&mut self) -> Result<String, String> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).await.map_err(|error| error.to_string())?;
+        match line.trim_end().split_at_checked(1) {
+            Some(("$", length)) => {
+                let length = length.parse().map_err(|_| format!("answered {line:?}"))?;
+                let mut text = vec![0; length];
+                self.0.read_exact(&mut text).await.map_err(|error| error.to_string())?;
+                Ok(String::from_utf8_lossy(&text).into_owned())
+            }
+            Some(("+" | ":", text)) => Ok(text.to_string()),
+            _ => Err(format!("answered {line:?}")),
+        }
+    }
 }
 
 /// Finds two free ports for each server. The ports are released again, so another process may take one. Then the server

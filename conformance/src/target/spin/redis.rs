@@ -40,7 +40,6 @@ impl Target for SpinRedis {
 
     fn emulator(&self) -> Result<Emulator, String> {
         server::version()?;
-        server::cli_available()?;
         emulator()
     }
 
