@@ -143,6 +143,11 @@ pub trait Target: Sync {
         None
     }
 
+    /// How long the target would wait now before it can start.
+    fn pause(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// The setup groups that the target needs.
     fn needs(&self) -> &'static [Group] {
         Group::ALL

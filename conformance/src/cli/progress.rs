@@ -24,10 +24,18 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(name: &str, fixtures: usize) -> Self {
+    /// For the target with this name, with these numbers of fixtures and of targets after it.
+    pub(super) fn new(name: &str, fixtures: usize, later: usize) -> Self {
         let Some(terminal) = &*TERMINAL else { return Self { bar: None } };
         let bar = terminal.add(ProgressBar::new(fixtures as u64).with_prefix(name.to_string()));
-        if let Ok(style) = ProgressStyle::with_template("{prefix:>16} {bar:30} {pos}/{len} {msg}") {
+        let after = match later {
+            0 => String::new(),
+            1 => ", then 1 target".to_string(),
+            later => format!(", then {later} targets"),
+        };
+        if let Ok(style) =
+            ProgressStyle::with_template(&format!("{{prefix:>16}} {{bar:30}} {{pos}}/{{len}}{after} {{msg}}"))
+        {
             bar.set_style(style);
         }
         Self { bar: Some(bar) }

@@ -175,12 +175,14 @@ async fn replay(targets: &[&dyn Target], cases: Vec<Case>, setup: bool) -> Resul
     let mut waiting = targets.to_vec();
     let mut reports = Vec::with_capacity(targets.len());
     while !waiting.is_empty() {
+        // Others run while a target would wait for its emulator.
+        waiting.sort_by_key(|target| target.pause());
         let next = match &mut setup {
             Some(setup) => setup.ready(&waiting).await,
             None => 0,
         };
         let target = waiting.remove(next);
-        let progress = Progress::new(target.name(), prepared.len());
+        let progress = Progress::new(target.name(), prepared.len(), waiting.len());
         let report = run::target(target, &prepared, |done| progress.step(done)).await;
         progress.finish(&report);
         reports.push(report);

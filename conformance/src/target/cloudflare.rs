@@ -93,6 +93,17 @@ pub(super) struct Cloudflare {
     counts: Counts,
 }
 
+impl Cloudflare {
+    /// Waits for the next minute of the wall clock if the current one is about to end.
+    async fn away_from_an_edge(&self) {
+        let pause = self.pause();
+        if !pause.is_zero() {
+            eprintln!("waiting {pause:?} for the emulation's next window");
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
 /// How isolates count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counts {
@@ -150,6 +161,16 @@ impl Target for Cloudflare {
         Some("cloudflare")
     }
 
+    fn pause(&self) -> Duration {
+        if self.counts != Counts::ByThePlatform {
+            return Duration::ZERO;
+        }
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let left = PERIOD.get() - since_epoch.as_secs() * 1_000 % PERIOD.get();
+        let left = Duration::from_millis(left);
+        if left < WINDOW_LEFT_MIN { left } else { Duration::ZERO }
+    }
+
     fn needs(&self) -> &'static [Group] {
         &[Group::Cloudflare]
     }
@@ -166,7 +187,7 @@ impl Target for Cloudflare {
             let mut args = vec![format!("--isolates={ISOLATES}")];
             if self.counts == Counts::ByThePlatform {
                 args.extend(LIMITS.map(|limit| format!("--rate-limit={limit}/{}", PERIOD.as_secs_ceil())));
-                away_from_an_edge().await;
+                self.away_from_an_edge().await;
             }
             let host = Host::start(&args).await?;
             let addresses: Vec<_> = host.addresses().map(|address| format!("{address}/{}", self.route)).collect();
@@ -210,16 +231,6 @@ impl Store for Worker {
 
     fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {
         self.host.stop().boxed_local()
-    }
-}
-
-/// Waits for the next minute of the wall clock if the current one is about to end.
-async fn away_from_an_edge() {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let left = Duration::from_secs(60) - Duration::from_secs(since_epoch.as_secs() % 60);
-    if left < WINDOW_LEFT_MIN {
-        eprintln!("waiting {left:?} for the emulation's next window");
-        tokio::time::sleep(left).await;
     }
 }
 
