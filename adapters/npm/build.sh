@@ -17,16 +17,27 @@ use_rust_for wasm32-unknown-unknown
 # The package must not contain paths of this machine. SHA-256 hashes only policies and secrets, so the small version suffices.
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=$HOME=. --remap-path-prefix=$(cd "$root" && pwd)=. --cfg sha2_backend_soft=\"compact\""
 
+# optimize INPUT OUTPUT: makes a module small, and prints its new names.
+optimize() {
+    node node_modules/binaryen/bin/wasm-opt -Oz --enable-bulk-memory --enable-bulk-memory-opt --enable-multivalue \
+        --enable-mutable-globals --enable-nontrapping-float-to-int --enable-reference-types --enable-sign-ext --strip-debug --strip-producers --strip-target-features \
+        --minify-imports-and-exports-and-modules "$1" -o "$2"
+}
+
 rm -rf dist
 for store in upstash blobs; do
     cargo build --quiet --package tidegate-npm --no-default-features --features "$store" --profile npm --target wasm32-unknown-unknown
     built=$root/target/wasm32-unknown-unknown/npm
     "$wasm_bindgen" --target bundler --no-typescript --out-dir "$built/bound" --out-name tidegate "$built/tidegate_npm.wasm"
-    mkdir -p "dist/$store"
-    node node_modules/binaryen/bin/wasm-opt -Oz --enable-bulk-memory --enable-bulk-memory-opt --enable-multivalue \
-        --enable-mutable-globals --enable-nontrapping-float-to-int --enable-reference-types --enable-sign-ext --strip-debug --strip-producers --strip-target-features \
-        --minify-imports-and-exports-and-modules "$built/bound/tidegate_bg.wasm" -o "dist/$store/tidegate.wasm" >"$built/names"
-    node rename.mjs "$built/names" "$built/bound/tidegate_bg.js" "dist/$store/glue.js"
+    mkdir -p "dist/$store" "$built/small/$store"
+    # wasm-opt takes most of the time. Its result is kept until its input, its version or its options change.
+    small=$built/small/$store
+    if ! cmp -s "$built/bound/tidegate_bg.wasm" "$small/input.wasm" || [ build.sh -nt "$small/input.wasm" ] || [ package-lock.json -nt "$small/input.wasm" ]; then
+        optimize "$built/bound/tidegate_bg.wasm" "$small/tidegate.wasm" >"$small/names"
+        cp "$built/bound/tidegate_bg.wasm" "$small/input.wasm"
+    fi
+    cp "$small/tidegate.wasm" "dist/$store/tidegate.wasm"
+    node rename.mjs "$small/names" "$built/bound/tidegate_bg.js" "dist/$store/glue.js"
 done
 node_modules/.bin/tsc
 exec node pack.mjs
