@@ -10,6 +10,12 @@ const SYNC_TOKEN = "upstash-sync-token";
 /** Keeps Next.js from caching the answers of `fetch`. Other hosts ignore it. */
 const NOT_CACHED = { next: { revalidate: 0 } };
 
+/**
+ * Whether `fetch` sends a request again by itself if the connection ends before the answer, so that it would be charged twice
+ * (denoland/deno#35610). It cannot repeat a stream.
+ */
+const REPEATS = "Deno" in globalThis;
+
 /** A database's REST endpoint, over the host's `fetch`. */
 export class Endpoint {
   readonly #url: string;
@@ -33,7 +39,8 @@ export class Endpoint {
    */
   async post(body: string, signal: AbortSignal | undefined): Promise<Answer> {
     try {
-      const init = { method: "POST", headers: this.#headers, body, redirect: this.#redirect, ...NOT_CACHED };
+      const sent = REPEATS ? { body: new Blob([body]).stream(), duplex: "half" } : { body };
+      const init = { method: "POST", headers: this.#headers, ...sent, redirect: this.#redirect, ...NOT_CACHED };
       const response = await fetch(this.#url, signal ? { ...init, signal } : init);
       const token = response.headers.get(SYNC_TOKEN);
       if (token) this.#headers[SYNC_TOKEN] = token;
