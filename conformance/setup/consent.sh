@@ -10,9 +10,12 @@ changes() {
     sudo="sudo "
     [ "$(id -u)" -ne 0 ] || sudo=
     packages=
-    if wanted redis; then
+    if wanted redis peers; then
         has redis-server || packages="$packages redis-server"
         has redis-cli || packages="$packages redis-tools"
+    fi
+    if wanted peers; then
+        has faketime || packages="$packages faketime"
     fi
     if wanted tests; then
         has openssl || packages="$packages openssl"

@@ -4,6 +4,7 @@ mod compare;
 mod explain;
 mod fixtures;
 mod mutants;
+mod peers;
 mod progress;
 mod rules;
 mod run;
@@ -28,6 +29,7 @@ Examples:
   tidegate explain --rules rules.toml --request 'POST /login'
                                                    show the limits of a request
   tidegate soak --target redis --minutes 10        send random traffic with faults
+  tidegate peers                                   compare other rate limiters
   tidegate mutants                                 show that the suite catches broken limiters
 
 Exit codes: 0 success, 1 something failed or got worse, 2 the command line or an input is wrong, 130 interrupted.";
@@ -63,6 +65,9 @@ enum Command {
     Fixtures(Selection),
     /// Show which fixtures catch each deliberately broken limiter. Exit with 1 if one survives.
     Mutants(mutants::Args),
+    /// Replay the fixtures on other rate limiters, and show how each differs from what it claims. Exit with 1 if one could not
+    /// run.
+    Peers(peers::Args),
     /// Run a program until standard input closes.
     #[command(hide = true)]
     Guard {
@@ -112,6 +117,7 @@ pub fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Fixtures(selection) => fixtures::run(&selection),
         Command::Mutants(args) => mutants::run(&args),
+        Command::Peers(args) => peers::run(&args),
         Command::Guard { folder, command } => target::guard(folder, &command).map_err(Failure::Usage),
     };
     match done {

@@ -12,7 +12,8 @@
 //!
 //! A [`fixture`] is data. [`replay`] runs it against a [`subject`]: the guests of a [`target`] over HTTP, or a limiter
 //! in this process. [`judge`] compares the answers with those of the [`oracle`]. [`run`] does this for whole targets,
-//! and [`report`] formats the results. [`mutants`] are broken limiters that prove that the suite catches errors.
+//! and [`report`] formats the results. [`mutants`] are broken limiters that prove that the suite catches errors, and
+//! [`peer`] compares with the rate limiters of others.
 //! [`cli`] is the program `tidegate`.
 
 pub mod cli;
@@ -24,6 +25,7 @@ pub mod judge;
 pub mod mutants;
 pub mod operation;
 pub mod oracle;
+pub mod peer;
 pub mod replay;
 pub mod report;
 pub mod run;

@@ -9,6 +9,7 @@ mod fastly;
 mod memory;
 mod netlify_blobs;
 mod outside;
+pub(crate) mod peer;
 mod process;
 mod redis;
 mod spin;

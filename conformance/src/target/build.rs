@@ -59,6 +59,12 @@ pub(super) async fn host(package: &str) -> Result<PathBuf, String> {
     once(package, &["--workspace", workspace, "--target-dir=target/hosts", "--release"], None, "executable").await
 }
 
+/// Builds the peers in Rust once, and returns the path of their executable.
+pub(super) async fn peers() -> Result<PathBuf, String> {
+    let workspace = "--manifest-path=conformance/peers/Cargo.toml";
+    once("tidegate-peers", &[workspace, "--target-dir=target/peers", "--release"], None, "executable").await
+}
+
 /// Builds a guest for a WebAssembly target once, with all features, and returns the path of its module.
 pub(super) async fn module(package: &str, target: &str) -> Result<PathBuf, String> {
     let toolchain = wasm::toolchain(target)?;
@@ -112,9 +118,12 @@ async fn build(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted:
     built.filter_map(program).next_back().ok_or_else(|| format!("cargo built no executable for {package}"))
 }
 
-/// The version of a crate that the hosts use.
-pub(super) fn host_dependency(name: &str) -> Result<String, String> {
-    let lock = workspace().join("conformance/hosts/Cargo.lock");
+/// The lock file of the hosts.
+pub(super) const HOSTS: &str = "conformance/hosts/Cargo.lock";
+
+/// The version of a crate in a lock file of the workspace.
+pub(super) fn locked(file: &str, name: &str) -> Result<String, String> {
+    let lock = workspace().join(file);
     let text = std::fs::read_to_string(&lock).map_err(|error| format!("{}: {error}", lock.display()))?;
     let named = format!("name = {name:?}");
     let version =

@@ -129,10 +129,16 @@ impl Target for Edge {
     }
 }
 
-/// The version of a package that is installed from npm.
+/// The version of a package that the hosts use.
 pub(super) fn version(package: &str) -> Result<String, String> {
     node()?;
-    let manifest = wasm::tool(&format!("{HOST}/node_modules/{package}/package.json"))?;
+    installed(HOST, package)
+}
+
+/// The version of a package that is installed from npm in a folder of the workspace.
+pub(super) fn installed(folder: &str, package: &str) -> Result<String, String> {
+    let manifest = wasm::tool(&format!("{folder}/node_modules/{package}/package.json"))
+        .map_err(|missing| missing.replace("package.json", package))?;
     let manifest = std::fs::read(manifest).map_err(|error| error.to_string())?;
     let manifest = serde_json::from_slice::<serde_json::Value>(&manifest).map_err(|error| error.to_string())?;
     Ok(manifest["version"].as_str().unwrap_or("unknown").to_string())

@@ -98,7 +98,7 @@ impl Target for Fastly {
 
     fn emulator(&self) -> Result<Emulator, String> {
         wasm::toolchain(WASI)?;
-        Ok(Emulator { name: "viceroy".into(), version: build::host_dependency("viceroy-lib")? })
+        Ok(Emulator { name: "viceroy".into(), version: build::locked(build::HOSTS, "viceroy-lib")? })
     }
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {

@@ -110,7 +110,7 @@ fn emulator() -> Result<Emulator, String> {
     wasm::toolchain(WASM)?;
     match real() {
         Some(spin) => Ok(spin),
-        None => Ok(Emulator { name: format!("{HOST} on wasmtime"), version: build::host_dependency("wasmtime")? }),
+        None => Ok(Emulator { name: format!("{HOST} on wasmtime"), version: build::locked(build::HOSTS, "wasmtime")? }),
     }
 }
 

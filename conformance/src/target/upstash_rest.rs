@@ -91,9 +91,13 @@ impl Fronted {
 
     /// Starts both, and returns the endpoint's URL.
     pub(super) async fn start() -> Result<(Self, String), String> {
+        Self::over(Servers::start(1).await?).await
+    }
+
+    /// Starts an endpoint over a server, and returns its URL.
+    pub(super) async fn over(servers: Servers) -> Result<(Self, String), String> {
         let _as_it_was = rlimit::increase_nofile_limit(FILES);
         let front = build::program(FRONT, &[]).await?;
-        let servers = Servers::start(1).await?;
         let mut args = vec!["--token".to_string(), TOKEN.to_string()];
         args.extend(servers.urls().flat_map(|url| ["--redis".to_string(), url]));
         let (front, url) = process::guest(&front, &args).await?;

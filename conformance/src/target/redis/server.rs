@@ -1,6 +1,7 @@
 //! Redis servers on free loopback ports. Each has its own folder, which is removed with it.
 
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
@@ -18,6 +19,9 @@ const HANG: Duration = Duration::from_secs(1);
 
 /// How long requests gather at a halted server whose answers will be lost.
 const GATHER: Duration = Duration::from_millis(200);
+
+/// The start of the name of a server's folder.
+const FOLDER: &str = "tidegate-redis-";
 
 /// The number of hash slots of a Redis cluster.
 const SLOTS: usize = 16_384;
@@ -55,7 +59,8 @@ pub(in crate::target) fn can(disturb: Disturb) -> bool {
 impl Servers {
     pub(in crate::target) async fn start(nodes: usize) -> Result<Self, String> {
         let clustered = nodes > 1;
-        let nodes = try_join_all(free_ports(nodes)?.into_iter().map(|ports| Node::start(ports, clustered))).await?;
+        let start = async |ports| Node::start(&folder(FOLDER)?, ports, clustered, &[]).await;
+        let nodes = try_join_all(free_ports(nodes)?.into_iter().map(start)).await?;
         let servers = Self { nodes };
         servers.answering().await?;
         if clustered {
@@ -63,6 +68,26 @@ impl Servers {
             servers.agreed().await?;
         }
         Ok(servers)
+    }
+
+    /// Starts one server whose clock stands still at the time in a file, which others write. Returns the file.
+    pub(in crate::target) async fn at_the_time_in_a_file() -> Result<(Self, PathBuf), String> {
+        let folder = folder(FOLDER)?;
+        let clock = folder.join("clock");
+        std::fs::write(&clock, "2027-01-15 08:00:00.000").map_err(|error| error.to_string())?;
+        let library = faketime()?;
+        // The library cannot start within jemalloc, which Debian's server uses. libc's own allocator comes before that.
+        let environment = [
+            "TZ=UTC".to_string(),
+            format!("LD_PRELOAD={}:libc.so.6", library.display()),
+            format!("FAKETIME_TIMESTAMP_FILE={}", clock.display()),
+            "FAKETIME_NO_CACHE=1".into(),
+            "FAKETIME_DONT_FAKE_MONOTONIC=1".into(),
+        ];
+        let ports = free_ports(1)?.into_iter().next().ok_or("no free port")?;
+        let servers = Self { nodes: vec![Node::start(&folder, ports, false, &environment).await?] };
+        servers.answering().await?;
+        Ok((servers, clock))
     }
 
     pub(in crate::target) fn urls(&self) -> impl Iterator<Item = String> {
@@ -177,8 +202,12 @@ impl Servers {
 }
 
 impl Node {
-    async fn start((port, bus_port): (u16, u16), clustered: bool) -> Result<Self, String> {
-        let folder = folder("tidegate-redis-")?;
+    async fn start(
+        folder: &Path,
+        (port, bus_port): (u16, u16),
+        clustered: bool,
+        environment: &[String],
+    ) -> Result<Self, String> {
         let (port_text, bus_text) = (port.to_string(), bus_port.to_string());
         let mut args = vec!["--port", &port_text, "--bind", "127.0.0.1", "--protected-mode", "yes"];
         // The server syncs each write to disk before it answers, so a restart loses nothing that was acknowledged.
@@ -186,8 +215,9 @@ impl Node {
         if clustered {
             args.extend(["--cluster-enabled", "yes", "--cluster-port", &bus_text, "--cluster-node-timeout", "5000"]);
         }
-        let args: Vec<String> = args.into_iter().map(str::to_string).collect();
-        let process = guarded(&folder, "redis-server", &args).await?;
+        let server = std::iter::once("redis-server").chain(args).map(str::to_string);
+        let command: Vec<String> = environment.iter().cloned().chain(server).collect();
+        let process = guarded(folder, "env", &command).await?;
         Ok(Self { port, bus_port, process })
     }
 
@@ -230,6 +260,13 @@ impl Connection {
             _ => Err(format!("answered {line:?}")),
         }
     }
+}
+
+/// The library that gives a program another clock.
+pub(in crate::target) fn faketime() -> Result<PathBuf, String> {
+    let libraries = Path::new("/usr/lib").read_dir().into_iter().flatten().flatten();
+    let found = libraries.map(|folder| folder.path().join("faketime/libfaketime.so.1")).find(|file| file.exists());
+    found.ok_or_else(|| "libfaketime is not installed; install it with: sudo apt-get install faketime".into())
 }
 
 /// Finds two free ports for each server. The ports are released again, so another process may take one. Then the server
