@@ -1,5 +1,6 @@
 //! The command line of `tidegate`.
 
+mod bench_report;
 mod compare;
 mod explain;
 mod fixtures;
@@ -57,6 +58,9 @@ enum Command {
     Exactness(compare::SummaryArgs),
     /// Print a badge with the result of a report, as SVG.
     Badge(compare::BadgeArgs),
+    /// Compare what the benchmarks measured with their peers, and write bench.html and bench.json. Exit with 1 if a benchmark
+    /// failed.
+    BenchReport(bench_report::Args),
     /// Show which rule, keys and limits of a rules file apply to a request, and why.
     Explain(explain::Args),
     /// Send random traffic with faults to a target, and judge every answer. Exit with 1 on a violation.
@@ -114,6 +118,7 @@ pub fn main() -> ExitCode {
         Command::Summary(args) => compare::summarize(&args),
         Command::Exactness(args) => compare::exactness(&args),
         Command::Badge(args) => compare::show_badge(&args),
+        Command::BenchReport(args) => bench_report::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Fixtures(selection) => fixtures::run(&selection),
         Command::Mutants(args) => mutants::run(&args),

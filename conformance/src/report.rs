@@ -14,8 +14,8 @@ pub use junit::junit;
 pub use latency::Bucket;
 pub(crate) use markdown::escaped as escaped_markdown;
 pub use markdown::markdown;
-pub(crate) use page::STYLE;
 pub use page::page;
+pub(crate) use page::{ELEMENTS, STYLE, embedded};
 pub use plan::{Plan, PlannedStep};
 pub use table::table;
 

@@ -1,8 +1,5 @@
 // The charts.
 
-const svg = (width, height, label, ...children) =>
-  h("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, ...children);
-
 /** All requests offered, the band between floor and ceiling, and a mark at the number admitted. */
 function bullet({ offered, admitted, floor, ceiling }) {
   const [width, height] = [56, 9];

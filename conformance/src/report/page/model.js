@@ -1,5 +1,4 @@
-// The report, and what the page derives from it. The elements below are built without innerHTML, so that no text in a
-// report becomes markup.
+// The report, and what the page derives from it.
 
 const report = JSON.parse(document.getElementById("report").textContent);
 
@@ -26,10 +25,6 @@ const groups = Map.groupBy(ids, (id) => id.split("/")[0]);
 
 const count = (target, verdict) => target.fixtures.filter((one) => one.verdict === verdict).length;
 const total = (list, field) => list.reduce((sum, one) => sum + one[field], 0);
-const whole = new Intl.NumberFormat("en");
-const number = (value) => whole.format(value);
-const plural = (many, what) => `${number(many)} ${what}${many === 1 ? "" : "s"}`;
-
 /** The share by which more, or fewer, checks were admitted than by an exact limiter. `null` if nothing was offered. */
 const drift = (one) => (one.offered === 0 || one.verdict === "unsupported" ? null : (one.admitted - one.exact) / Math.max(one.exact, 1));
 const percent = (share) => `${share > 0 ? "+" : share < 0 ? "−" : ""}${number(Math.round(Math.abs(share) * 1000) / 10)} %`;
@@ -55,19 +50,6 @@ function outcomes(plan, one) {
     const [admitted, denied, errors, floor, ceiling] = one.steps?.[place] ?? step.reference;
     return { ...step, admitted, denied, errors, floor, ceiling, exact: step.reference[0], counts: step.op === "check" };
   });
-}
-
-/** Creates an element. Children are elements or text; `null` is left out. */
-function h(name, attributes = {}, ...children) {
-  const svg = ["svg", "g", "rect", "path", "text", "line", "circle", "defs", "pattern", "title"].includes(name);
-  const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (value === true) element.setAttribute(key, "");
-    else if (value !== false && value != null) element.setAttribute(key, value);
-  }
-  element.append(...children.flat().filter((child) => child != null));
-  return element;
 }
 
 /** A verdict or status as a symbol with its name. */

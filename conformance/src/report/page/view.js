@@ -1,6 +1,5 @@
 // The page. What it shows is in the address's fragment, so that a link leads to the same view.
 
-const $ = (selector) => document.querySelector(selector);
 const form = $("#filter");
 
 function head() {

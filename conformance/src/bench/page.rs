@@ -1,0 +1,42 @@
+//! `bench.html`: one file that needs nothing from the network.
+
+use super::BenchReport;
+use crate::report::{ELEMENTS, STYLE, embedded};
+
+const PAGE: &str = include_str!("page/page.html");
+const MORE_STYLE: &str = include_str!("page/page.css");
+const SCRIPT: &str = concat!(include_str!("page/charts.js"), include_str!("page/view.js"));
+
+/// Renders the measurements as a page.
+///
+/// # Errors
+/// Fails if the report cannot be serialized.
+pub fn page(report: &BenchReport) -> serde_json::Result<String> {
+    let page = PAGE.replace("/*style*/", &[STYLE, MORE_STYLE].concat());
+    Ok(page.replace("/*script*/", &[ELEMENTS, SCRIPT].concat()).replace("/*bench*/", &embedded(report)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_holds_the_report_and_no_text_of_it_becomes_markup() {
+        let name = "</script><img src=x>";
+        let line = format!(r#"{{"group":"g","name":"{name}","unit":"KiB","ours":[1.5]}}"#);
+        let report = BenchReport::read(&line).expect("a line");
+        let page = page(&report).expect("a page");
+        assert!(!page.contains("<img"), "{page}");
+        let (_, data) = page.split_once(r#"<script id="bench" type="application/json">"#).expect("data");
+        let (data, _) = data.split_once("</script>").expect("an end");
+        assert_eq!(serde_json::from_str::<BenchReport>(data).expect("a report"), report);
+        for placeholder in ["/*style*/", "/*script*/", "/*bench*/"] {
+            assert!(!page.contains(placeholder), "{placeholder}");
+        }
+        // The names of SVG and of a pattern in the page itself are not requested.
+        let requested = page.replace("http://www.w3.org/2000/svg", "").replace("url(#", "");
+        for outside in ["http://", "https://", "url(", "@import", "src=\""] {
+            assert!(!requested.contains(outside), "{outside}");
+        }
+    }
+}
