@@ -1,38 +1,54 @@
-//! The memory of `MemoryLimiter` per key, and how calls return the memory of expired keys. Linux only: it reads the resident
-//! set size from `/proc`.
+//! The memory of `MemoryLimiter` per key, beside the governor crate, and how calls return the memory of expired keys. Linux
+//! only: it reads the resident set size from `/proc`.
 //!
 //! `cargo bench -p tidegate-core --bench memory`
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
+use std::io::Result;
+use std::num::NonZeroU32;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
+use governor::RateLimiter;
 use tidegate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+use tidegate_measured::{Measurement, ROUNDS, Unit};
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const MINUTE: Millis = Millis::from_secs(60);
 
 /// The most keys that a table holds before it grows to 2^21 buckets.
-const FULL: usize = (1 << 20) * 7 / 8;
+const FULL: u32 = (1 << 20) / 8 * 7;
 
-fn main() {
-    if let Some(name) = env::args().nth(1).filter(|name| !name.starts_with('-')) {
-        return per_key(&name, env::args().nth(2).unwrap().parse().unwrap());
+/// The keys that expire, of which some stay in use.
+const EXPIRING: u32 = 1_000_000;
+
+fn main() -> Result<()> {
+    let args: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    if let [name, keys] = &*args {
+        let keys = keys.parse().unwrap();
+        println!("{}", if name == "governor" { of_governor(keys) } else { of_limiter(name, keys) });
+        return Ok(());
     }
-    println!("Resident bytes per key, with the table full, and just after it has grown");
-    for name in ["token bucket", "fixed window", "sliding window", "two quotas", "four quotas"] {
-        // A process of its own, so that no memory is reused.
-        let measure = |keys: usize| {
-            let output = Command::new(env::current_exe().unwrap()).args([name, &keys.to_string()]).output().unwrap();
-            String::from_utf8(output.stdout).unwrap()
-        };
-        println!("  {name:16} {:>4} to {:>4}", measure(FULL), measure(FULL + 1));
+    for (keys, when) in [(FULL, "table full"), (FULL + 1, "table just grown")] {
+        let title = |name| format!("a key's memory, {name}, {when}");
+        let bucket = title("token bucket");
+        let measured = Measurement::new("memory", &bucket, Unit::Bytes);
+        measured.beside("governor 0.10", || apart("token bucket", keys), || apart("governor", keys))?;
+        for name in ["fixed window", "sliding window", "two quotas", "four quotas"] {
+            Measurement::new("memory", &title(name), Unit::Bytes).record(&[apart(name, keys)])?;
+        }
     }
-    expiry();
+    expiry()
 }
 
-fn per_key(name: &str, keys: usize) {
+/// Measures in a process of its own, so that no memory is reused.
+fn apart(name: &str, keys: u32) -> f64 {
+    let output = Command::new(env::current_exe().unwrap()).args([name, &keys.to_string()]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+}
+
+fn of_limiter(name: &str, keys: u32) -> u64 {
     let bucket = || Quota::token_bucket(10, 10, MINUTE).unwrap();
     let window = |name: &str| Quota::fixed_window(10, MINUTE).unwrap().named(name).unwrap();
     let policy = match name {
@@ -45,51 +61,60 @@ fn per_key(name: &str, keys: usize) {
     let (policy, before) = (policy.unwrap(), resident());
     let limiter = MemoryLimiter::with_shards(1);
     (0..keys).for_each(|client| decide(&limiter, &policy, client, NOW));
-    print!("{}", (resident() - before) / keys);
+    (resident() - before) / u64::from(keys)
 }
 
-fn resident() -> usize {
+/// The same keys as text, which governor stores.
+fn of_governor(keys: u32) -> u64 {
+    let before = resident();
+    let limiter = RateLimiter::dashmap(governor::Quota::per_minute(NonZeroU32::new(10).unwrap()));
+    (0..keys).for_each(|client| limiter.check_key(&format!("ip:{client}")).unwrap());
+    (resident() - before) / u64::from(keys)
+}
+
+fn resident() -> u64 {
     let pages = fs::read_to_string("/proc/self/statm").unwrap();
-    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4_096
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4_096
 }
 
-fn decide(limiter: &MemoryLimiter, policy: &Policy, client: usize, now: UnixMillis) {
+fn decide(limiter: &MemoryLimiter, policy: &Policy, client: u32, now: UnixMillis) {
     let key = Key::new(format!("ip:{client}"));
     assert!(limiter.decide(Check::new(policy, &key, now)).unwrap().is_allowed());
 }
 
-fn expiry() {
-    const KEYS: usize = 10_000_000;
+/// Fills a limiter, and makes calls for a few live keys until the expired keys are gone.
+fn expiry() -> Result<()> {
     let policy = Policy::new("api", [Quota::token_bucket(10, 10, MINUTE).unwrap()]).unwrap();
-    let before = resident();
-    let limiter = MemoryLimiter::new();
-    let fill = |now| (0..KEYS).for_each(|client| decide(&limiter, &policy, client, now));
-    fill(NOW);
-    println!("\n{KEYS} keys of a token bucket: {} MB resident", (resident() - before) >> 20);
-    reclaim(&limiter, 10_000, NOW + Millis::from_secs(180));
-    println!("  resident: {} MB", resident().saturating_sub(before) >> 20);
-    fill(NOW + Millis::from_secs(180));
-    reclaim(&limiter, 1, NOW + Millis::from_secs(360));
-    println!("  resident: {} MB", resident().saturating_sub(before) >> 20);
+    let kib = |limiter: &MemoryLimiter| f64::from(u32::try_from(limiter.allocated_bytes() >> 10).unwrap());
+    for (live, shown) in [(1, "1"), (10_000, "10,000")] {
+        let (mut filled, mut returned, mut slowest) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let limiter = MemoryLimiter::new();
+            (0..EXPIRING).for_each(|client| decide(&limiter, &policy, client, NOW));
+            filled.push(kib(&limiter));
+            slowest.push(reclaim(&limiter, live, NOW + Millis::from_secs(180)).as_secs_f64() * 1e3);
+            returned.push(kib(&limiter));
+        }
+        let title = |what: &str| format!("1,000,000 keys expired, {shown} live: {what}");
+        Measurement::new("expiry", &title("the tables before"), Unit::Kib).record(&filled)?;
+        Measurement::new("expiry", &title("the tables after"), Unit::Kib).record(&returned)?;
+        Measurement::new("expiry", &title("the slowest call"), Unit::Ms).record(&slowest)?;
+    }
+    Ok(())
 }
 
-/// Makes calls for `clients` live keys until the expired keys are gone.
-fn reclaim(limiter: &MemoryLimiter, clients: usize, now: UnixMillis) {
+/// The slowest call.
+fn reclaim(limiter: &MemoryLimiter, live: u32, now: UnixMillis) -> Duration {
     let policy = Policy::new("plenty", [Quota::token_bucket(1 << 30, 1 << 30, Millis::from_secs(1)).unwrap()]).unwrap();
-    let (held, mut calls, mut slowest) = (limiter.allocated_bytes(), 0, Duration::ZERO);
-    while limiter.len() > clients + 1_024 && calls < 50_000_000 {
+    let (mut calls, mut slowest) = (0_u32, Duration::ZERO);
+    while limiter.len() > live as usize + 1_024 {
+        assert!(calls < 50_000_000, "the expired keys stay: {}", limiter.len());
         for _ in 0..10_000 {
             let call = Instant::now();
-            decide(limiter, &policy, 1_000_000_000 + calls % clients, now);
+            decide(limiter, &policy, 1_000_000_000 + calls % live, now);
             slowest = slowest.max(call.elapsed());
             calls += 1;
         }
     }
-    println!(
-        "  after they expired and {calls} calls for {clients} live keys: {} keys, tables of {} MB instead of {} MB, slowest \
-         call {slowest:?}",
-        limiter.len(),
-        limiter.allocated_bytes() >> 20,
-        held >> 20,
-    );
+    slowest
 }

@@ -6,13 +6,14 @@
 use std::convert::Infallible;
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use http::{Request, Response};
 use tidegate_core::gate::{Gate, OnFailure, Rules};
 use tidegate_core::{ClientIpSource, MemoryLimiter, Millis, Platform, Policy, Quota};
+use tidegate_measured::{Measurement, ROUNDS, Unit, ns_per_call};
 use tidegate_tower::RateLimitLayer;
+use tokio::runtime::{Builder, Runtime};
 use tower::util::service_fn;
 use tower::{Service, ServiceExt as _};
 use tower_governor::GovernorLayer;
@@ -21,8 +22,6 @@ use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::KeyExtractor;
 use tower_layer::Layer as _;
 
-const ROUNDS: usize = 40;
-const REQUESTS: u32 = 5_000;
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 /// The address of every request, as the server would insert it.
@@ -37,8 +36,7 @@ impl KeyExtractor for Peer {
     }
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() {
+fn main() -> std::io::Result<()> {
     let app = service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
     // Nobody is denied: the limits differ only in how they are written.
     let quota = Quota::token_bucket(1_000_000_000, 1_000_000_000, Millis::from_secs(1)).unwrap();
@@ -52,31 +50,34 @@ async fn main() {
     let fields = fields.per_nanosecond(1).burst_size(1_000_000_000).finish().unwrap();
     let fields = GovernorLayer::new(fields).layer(app);
 
-    println!("What a layer adds to an admitted request (ns, best of {ROUNDS} rounds)");
-    let bare = best(app).await;
-    for (name, nanos) in [
-        ("tidegate-tower: rules, headers of the IETF draft", best(tidegate).await),
-        ("tower_governor 0.8 with use_headers", best(fields).await),
-        ("tower_governor 0.8 without headers", best(plain).await),
-    ] {
-        println!("{name:<52} {:>7.0}", nanos - bare);
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (mut ours, mut with_fields, mut without) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let of = [ns(&runtime, &app), ns(&runtime, &tidegate), ns(&runtime, &fields), ns(&runtime, &plain)];
+        // The first round is a warm-up.
+        if round > 0 {
+            ours.push(of[1] - of[0]);
+            with_fields.push(of[2] - of[0]);
+            without.push(of[3] - of[0]);
+        }
     }
+    for (peer, theirs) in
+        [("tower_governor 0.8 with use_headers", with_fields), ("tower_governor 0.8 without headers", without)]
+    {
+        let name = format!("what a layer adds to a request, beside {peer}");
+        Measurement::new("layer", &name, Unit::Ns).record_beside(&ours, peer, &theirs)?;
+    }
+    Ok(())
 }
 
 /// The time of a request.
-async fn best<S>(service: S) -> f64
+fn ns<S>(runtime: &Runtime, service: &S) -> f64
 where
     S: Service<Request<Body>, Error = Infallible> + Clone,
 {
-    let mut best = Duration::MAX;
-    for _ in 0..ROUNDS {
-        let began = Instant::now();
-        for _ in 0..REQUESTS {
-            let mut request = Request::new(Body::empty());
-            request.extensions_mut().insert(CLIENT);
-            black_box(service.clone().oneshot(black_box(request)).await.is_ok());
-        }
-        best = best.min(began.elapsed());
-    }
-    best.as_secs_f64() * 1e9 / f64::from(REQUESTS)
+    ns_per_call(5_000, || {
+        let mut request = Request::new(Body::empty());
+        request.extensions_mut().insert(CLIENT);
+        runtime.block_on(service.clone().oneshot(black_box(request))).is_ok()
+    })
 }
