@@ -3,57 +3,64 @@
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
+#[path = "peer/peer.rs"]
+mod peer;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
 use std::future::Future;
-use std::path::Path;
+use std::io::Result;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use peer::Peer;
 use support::Server;
 use tidegate_core::{Check, Fallback, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+use tidegate_measured::{Aim, At, Measurement, ROUNDS, Unit, median, shortened};
 use tidegate_redis::{Config, Redis, RedisLimiter, SCRIPT, SCRIPT_SHA1};
 use tokio::runtime::{Builder, Runtime};
 
-const IN_FLIGHT: usize = 50;
-const DURATION: Duration = Duration::from_millis(1_500);
-const ROUNDS: usize = 7;
+const IN_FLIGHT: u32 = 64;
+/// How long a round counts decisions, after a third of that as a warm-up.
+const DURATION: Duration = Duration::from_millis(750);
 
-fn main() {
+fn main() -> Result<()> {
     // `cargo test --benches` runs this without `--bench`, and must not measure.
     if !std::env::args().any(|argument| argument == "--bench") {
-        return;
+        return Ok(());
     }
-    // `-- latency throughput dimensions ceiling outage` selects what to run.
+    // `-- latency throughput quotas dimensions ceiling outage` selects what to run.
     let named = |name: &str| {
         let mut names = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).peekable();
         names.peek().is_none() || names.any(|argument| argument == name)
     };
-    println!("{:<58} {:>12} {:>12} {:>8}  target", "", "ours", "theirs", "ratio");
     let server = Server::start();
     for (name, measure) in [
-        ("latency", latency as fn(&Server)),
+        ("latency", latency as fn(&Server) -> Result<()>),
         ("throughput", throughput),
+        ("quotas", quotas),
         ("dimensions", dimensions),
         ("ceiling", ceiling),
         ("outage", outage),
     ] {
         if named(name) {
-            measure(&server);
+            measure(&server)?;
         }
     }
-}
-
-fn row(what: &str, ours: &str, theirs: &str, ratio: f64, target: &str) {
-    println!("{what:<58} {ours:>12} {theirs:>12} {ratio:>8.2}  {target}");
+    Ok(())
 }
 
 fn policy() -> Policy {
     let quota = Quota::token_bucket(1_000_000_000, 1_000_000, Millis::from_secs(1)).unwrap();
     Policy::new("bench", [quota]).unwrap()
+}
+
+/// The same bucket several times, for one key.
+fn of_quotas(many: u32) -> Policy {
+    let quota = |nth| policy().quotas()[0].clone().named(&format!("q{nth}")).unwrap();
+    Policy::new("several", (0..many).map(quota)).unwrap()
 }
 
 /// The same bucket for a user, a tenant and all requests together, in one decision.
@@ -75,75 +82,82 @@ fn multi_thread() -> Runtime {
     Builder::new_multi_thread().enable_all().build().unwrap()
 }
 
-async fn timed(call: impl Future) -> Duration {
+/// How long a call takes, in microseconds.
+async fn timed(call: impl Future) -> f64 {
     let began = Instant::now();
     call.await;
-    began.elapsed()
-}
-
-fn median<T: Copy + PartialOrd>(values: &mut [T]) -> T {
-    values.sort_unstable_by(|a, b| a.partial_cmp(b).unwrap());
-    values[values.len() / 2]
+    began.elapsed().as_secs_f64() * 1e6
 }
 
 /// Sequential decisions, alternating with a PING on the same connection, and the part that any script takes.
-fn latency(server: &Server) {
-    for (name, runtime) in [("current_thread", current_thread()), ("multi_thread", multi_thread())] {
+fn latency(server: &Server) -> Result<()> {
+    let names = ["a decision, one after another, current_thread", "a decision, one after another, multi_thread"];
+    for (name, runtime) in names.into_iter().zip([current_thread(), multi_thread()]) {
         let (limiter, policy, key) = (server.limiter(), policy(), Key::new("ip:192.0.2.1"));
-        let (mut decisions, mut pings) = (Vec::new(), Vec::new());
-        runtime.block_on(async {
-            for round in 0..22_000 {
-                let ping = timed(limiter.store().ping()).await;
-                let decision = timed(limiter.check(Check::new(&policy, &key, now()))).await;
-                if round >= 2_000 {
-                    pings.push(ping);
-                    decisions.push(decision);
-                }
-            }
-        });
-        let (decision, ping) = (median(&mut decisions), median(&mut pings));
-        row(
-            &format!("sequential decision against PING, median, {name}"),
-            &format!("{:.1} us", decision.as_secs_f64() * 1e6),
-            &format!("{:.1} us", ping.as_secs_f64() * 1e6),
-            decision.as_secs_f64() / ping.as_secs_f64(),
-            "<= 1.08",
-        );
+        let measured = Measurement::new("redis", name, Unit::Us).aim(Aim::Ratio(1.08));
+        alternating(&measured, &runtime, async |which| match which {
+            Turn::Ours => timed(limiter.check(Check::new(&policy, &key, now()))).await,
+            Turn::Ping => timed(limiter.store().ping()).await,
+        })?;
     }
-    floor(server);
+    floor(server)
+}
+
+#[derive(Clone, Copy)]
+enum Turn {
+    Ours,
+    Ping,
+}
+
+/// Records the medians of each round. The calls of a round alternate, too.
+fn alternating(measured: &Measurement<'_>, runtime: &Runtime, call: impl AsyncFn(Turn) -> f64) -> Result<()> {
+    let (mut ours, mut pings) = (Vec::new(), Vec::new());
+    runtime.block_on(async {
+        for round in 0..=ROUNDS {
+            let (mut calls, mut others) = (Vec::new(), Vec::new());
+            for _ in 0..shortened(3_000_u32) {
+                others.push(call(Turn::Ping).await);
+                calls.push(call(Turn::Ours).await);
+            }
+            // The first round is a warm-up.
+            if round > 0 {
+                ours.push(median(calls));
+                pings.push(median(others));
+            }
+        }
+    });
+    measured.record_beside(&ours, "PING on the same connection", &pings)
 }
 
 /// The deadline of a decision while the server does not answer.
 const DEADLINE: Millis = Millis::new(50);
 
 /// Sequential decisions of a [`Fallback`] whose server stops answering and answers again.
-fn outage(server: &Server) {
+fn outage(server: &Server) -> Result<()> {
     multi_thread().block_on(async {
         let (proxy, deaf) = support::deaf_proxy(server.port).await;
         let config = Config::new(format!("redis://{proxy}")).deadline(DEADLINE);
         let limiter =
             Fallback::new(Redis::new(config).unwrap().limiter(), 10).unwrap().breaker(8, Millis::from_secs(2));
         let (policy, key) = (policy(), Key::new("ip:192.0.2.1"));
-        let decide = async || {
-            let began = Instant::now();
-            limiter.check(Check::new(&policy, &key, now())).await.unwrap();
-            began.elapsed()
-        };
-        let mut phases = vec![
-            ("the server answers", Vec::new()),
-            ("it does not, breaker closed", Vec::new()),
-            ("breaker open", Vec::new()),
+        let decide =
+            async || timed(async { limiter.check(Check::new(&policy, &key, now())).await.unwrap() }).await / 1e3;
+        let phases = [
+            ("the server answers", 500, None),
+            ("it does not, breaker closed", 8, Some(60.0)),
+            ("breaker open", 500, Some(1.0)),
         ];
-        for _ in 0..5 {
-            for _ in 0..500 {
-                phases[0].1.push(decide().await);
-            }
-            deaf.store(true, Ordering::Relaxed);
-            for _ in 0..8 {
-                phases[1].1.push(decide().await);
-            }
-            for _ in 0..500 {
-                phases[2].1.push(decide().await);
+        let mut medians = phases.map(|_| Vec::new());
+        let mut longest = phases.map(|_| Vec::new());
+        for _ in 0..ROUNDS {
+            for (phase, (_, calls, _)) in phases.iter().enumerate() {
+                deaf.store(phase > 0, Ordering::Relaxed);
+                let mut latencies = Vec::new();
+                for _ in 0..*calls {
+                    latencies.push(decide().await);
+                }
+                longest[phase].push(latencies.iter().copied().fold(0.0, f64::max));
+                medians[phase].push(median(latencies));
             }
             deaf.store(false, Ordering::Relaxed);
             // The breaker asks again after its pause.
@@ -152,53 +166,39 @@ fn outage(server: &Server) {
                 decide().await;
             }
         }
-        for ((name, mut latencies), target) in phases.into_iter().zip(["", "<= 60 ms", "<= 1 ms"]) {
-            let (middle, longest) = (median(&mut latencies), latencies.iter().max().copied().unwrap_or_default());
-            let ms = |span: Duration| format!("{:.3} ms", span.as_secs_f64() * 1e3);
-            println!("outage: {name:<50} {:>12} {:>12} (median, longest)  {target}", ms(middle), ms(longest));
+        for (phase, (name, _, most)) in phases.iter().enumerate() {
+            for (what, values) in [("median", &medians[phase]), ("longest", &longest[phase])] {
+                let name = format!("a decision in an outage: {name}, {what}");
+                let measured = Measurement::new("redis", &name, Unit::Ms);
+                most.map_or(measured.clone(), |most| measured.aim(Aim::Value(most))).record(values)?;
+            }
         }
-    });
+        Ok(())
+    })
 }
 
 /// A minimal token bucket against PING with the client library alone: the lower bound for any script on this machine.
-fn floor(server: &Server) {
+fn floor(server: &Server) -> Result<()> {
     let least = load(server, include_str!("bucket.lua"));
     let at = now().get().to_string();
-    let (mut scripts, mut pings) = (Vec::new(), Vec::new());
-    current_thread().block_on(async {
-        let client = redis::Client::open(server.url()).unwrap();
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-        let ping = redis::cmd("PING");
-        for round in 0..22_000 {
-            let pinged = timed(connection.send_packed_command(&ping)).await;
-            let run = timed(async {
-                let mut command = redis::cmd("EVALSHA");
-                command
-                    .arg(&least)
-                    .arg("1")
-                    .arg("{bench:floor}")
-                    .arg("1000000000")
-                    .arg("1000000")
-                    .arg("1000")
-                    .arg(&at)
-                    .arg("1");
-                connection.send_packed_command(&command).await
-            })
-            .await;
-            if round >= 2_000 {
-                pings.push(pinged);
-                scripts.push(run);
-            }
-        }
+    let runtime = current_thread();
+    let connection = runtime.block_on(async {
+        redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap()
     });
-    let (script, ping) = (median(&mut scripts), median(&mut pings));
-    row(
-        "  minimal bucket against PING, median, current_thread",
-        &format!("{:.1} us", script.as_secs_f64() * 1e6),
-        &format!("{:.1} us", ping.as_secs_f64() * 1e6),
-        script.as_secs_f64() / ping.as_secs_f64(),
-        "",
-    );
+    let ping = redis::cmd("PING");
+    let measured = Measurement::new("redis", "the minimal bucket script, one after another", Unit::Us);
+    alternating(&measured, &runtime, async |which| {
+        let mut connection = connection.clone();
+        let Turn::Ours = which else { return timed(connection.send_packed_command(&ping)).await };
+        timed(async {
+            let mut command = redis::cmd("EVALSHA");
+            for argument in [&*least, "1", "{bench:floor}", "1000000000", "1000000", "1000", &at, "1"] {
+                command.arg(argument);
+            }
+            connection.send_packed_command(&command).await
+        })
+        .await
+    })
 }
 
 /// Loads a script. Returns its SHA-1.
@@ -206,75 +206,89 @@ fn load(server: &Server, script: &str) -> String {
     redis::cmd("SCRIPT").arg("LOAD").arg(script).query(&mut server.connection()).unwrap()
 }
 
-/// Decisions per second with fifty in flight, alternating with rate-limiter-flexible on ioredis.
-fn throughput(server: &Server) {
-    let peer = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peer");
-    let installed = peer.join("node_modules").is_dir()
-        || Command::new("npm")
-            .args(["ci", "--silent", "--no-audit", "--no-fund"])
-            .current_dir(&peer)
-            .status()
-            .is_ok_and(|status| status.success());
-    if !installed {
-        println!("50 in flight: skipped, because it needs node and npm to install rate-limiter-flexible");
-        return;
+/// Decisions per second, alternating with rate-limiter-flexible on ioredis.
+fn throughput(server: &Server) -> Result<()> {
+    let mut peer = Peer::start(server.port)?;
+    for in_flight in [1, 8, IN_FLIGHT, 512] {
+        let (mut current, mut multi, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+        let (one, several) =
+            (Load::new(server, current_thread(), policy()), Load::new(server, multi_thread(), policy()));
+        for _ in 0..ROUNDS {
+            current.push(one.per_second(in_flight));
+            theirs.push(peer.per_second(in_flight, 1, DURATION)?);
+            multi.push(several.per_second(in_flight));
+        }
+        for (name, ours) in
+            [("decisions a second, current_thread", current), ("decisions a second, multi_thread", multi)]
+        {
+            let measured = Measurement::new("redis", name, Unit::PerSecond).at(At::InFlight(in_flight));
+            // With one in flight, both wait for the server.
+            let measured = if in_flight < IN_FLIGHT { measured } else { measured.aim(Aim::Ratio(1.5)) };
+            measured.record_beside(&ours, peer::NAME, &theirs)?;
+        }
     }
-    let (mut current, mut multi, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        current.push(decisions_per_second(server, current_thread(), policy()));
-        multi.push(decisions_per_second(server, multi_thread(), policy()));
-        theirs.push(peer_decisions_per_second(server, &peer));
+    Ok(())
+}
+
+/// Decisions of several quotas, alternating with a union of limiters, which charges one by one.
+fn quotas(server: &Server) -> Result<()> {
+    let mut peer = Peer::start(server.port)?;
+    for quotas in [1, 2, 4, 8] {
+        let load = Load::new(server, multi_thread(), of_quotas(quotas));
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            ours.push(load.per_second(IN_FLIGHT));
+            theirs.push(peer.per_second(IN_FLIGHT, quotas, DURATION)?);
+        }
+        let measured = Measurement::new("redis", "decisions a second by quotas, 64 in flight", Unit::PerSecond);
+        measured.at(At::Quotas(quotas)).record_beside(&ours, &format!("{}, as a union", peer::NAME), &theirs)?;
     }
-    let theirs = median(&mut theirs);
-    for (name, ours) in [("current_thread", median(&mut current)), ("multi_thread", median(&mut multi))] {
-        row(
-            &format!("{IN_FLIGHT} in flight against rate-limiter-flexible, 1/s, {name}"),
-            &format!("{ours:.0}"),
-            &format!("{theirs:.0}"),
-            ours / theirs,
-            ">= 1.5",
-        );
-    }
+    Ok(())
 }
 
 /// A decision over three keys by a decision over one.
-fn dimensions(server: &Server) {
-    let (mut one, mut three) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        one.push(decisions_per_second(server, multi_thread(), policy()));
-        three.push(decisions_per_second(server, multi_thread(), of_three_dimensions()));
+fn dimensions(server: &Server) -> Result<()> {
+    let one = Load::new(server, multi_thread(), policy());
+    let three = Load::new(server, multi_thread(), of_three_dimensions());
+    let us = |load: &Load| 1e6 / load.per_second(IN_FLIGHT);
+    let measured =
+        Measurement::new("redis", "a decision over three keys, 64 in flight", Unit::Us).aim(Aim::Ratio(1.35));
+    measured.beside("over one key", || us(&three), || us(&one))
+}
+
+/// A limiter with its runtime and its connections, which last for all rounds.
+struct Load {
+    limiter: Arc<RedisLimiter>,
+    policy: Arc<Policy>,
+    runtime: Runtime,
+}
+
+impl Load {
+    fn new(server: &Server, runtime: Runtime, policy: Policy) -> Self {
+        // The connections belong to the runtime.
+        let limiter = runtime.block_on(async { server.limiter() });
+        Self { limiter: Arc::new(limiter), policy: Arc::new(policy), runtime }
     }
-    let (one, three) = (median(&mut one), median(&mut three));
-    row(
-        &format!("{IN_FLIGHT} in flight, three keys by one key, cost of a decision"),
-        &format!("{three:.0}/s"),
-        &format!("{one:.0}/s"),
-        one / three,
-        "<= 1.35",
-    );
+
+    fn per_second(&self, in_flight: u32) -> f64 {
+        let run = async |duration: Duration| {
+            let began = Instant::now();
+            let decide = |place| decide(Arc::clone(&self.limiter), Arc::clone(&self.policy), place, began + duration);
+            let workers: Vec<_> = (0..in_flight).map(|place| tokio::spawn(decide(place))).collect();
+            let mut decisions = 0_u32;
+            for worker in workers {
+                decisions += worker.await.unwrap();
+            }
+            f64::from(decisions) / began.elapsed().as_secs_f64()
+        };
+        self.runtime.block_on(async {
+            run(shortened(DURATION) / 3).await;
+            run(shortened(DURATION)).await
+        })
+    }
 }
 
-fn decisions_per_second(server: &Server, runtime: Runtime, policy: Policy) -> f64 {
-    let limiter = Arc::new(server.limiter());
-    let policy = Arc::new(policy);
-    let run = async |duration: Duration| {
-        let began = Instant::now();
-        let workers: Vec<_> = (0..IN_FLIGHT)
-            .map(|place| tokio::spawn(decide(Arc::clone(&limiter), Arc::clone(&policy), place, began + duration)))
-            .collect();
-        let mut decisions = 0_u32;
-        for worker in workers {
-            decisions += worker.await.unwrap();
-        }
-        f64::from(decisions) / began.elapsed().as_secs_f64()
-    };
-    runtime.block_on(async {
-        run(Duration::from_millis(500)).await;
-        run(DURATION).await
-    })
-}
-
-async fn decide(limiter: Arc<RedisLimiter>, policy: Arc<Policy>, place: usize, until: Instant) -> u32 {
+async fn decide(limiter: Arc<RedisLimiter>, policy: Arc<Policy>, place: u32, until: Instant) -> u32 {
     let [user, tenant, all] =
         [format!("user-{place}"), format!("tenant-{}", place % 5), "all".to_owned()].map(Key::new);
     let keys = [("", &user), ("user", &user), ("tenant", &tenant), ("all", &all)];
@@ -286,54 +300,32 @@ async fn decide(limiter: Arc<RedisLimiter>, policy: Arc<Policy>, place: usize, u
     decisions
 }
 
-fn peer_decisions_per_second(server: &Server, peer: &Path) -> f64 {
-    let output = Command::new("node")
-        .arg("throughput.mjs")
-        .args([server.port.to_string(), IN_FLIGHT.to_string(), DURATION.as_millis().to_string()])
-        .current_dir(peer)
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
-}
-
 /// The script alone, driven by redis-benchmark, alternating with a minimal token bucket.
-fn ceiling(server: &Server) {
+fn ceiling(server: &Server) -> Result<()> {
     assert_eq!(load(server, SCRIPT), SCRIPT_SHA1);
     let least = load(server, include_str!("bucket.lua"));
     let at = now().get().to_string();
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        let decide = ["1", "{bench:ours}", "c", &at, "1", "1", "tb", "1000000000", "1000000", "1000"];
-        let bucket = ["1", "{bench:least}", "1000000000", "1000000", "1000", &at, "1"];
-        let (Some(our), Some(their)) = (run_script(server, SCRIPT_SHA1, &decide), run_script(server, &least, &bucket))
-        else {
-            println!("script ceiling: skipped, because it needs redis-benchmark (apt-get install redis-tools)");
-            return;
-        };
-        ours.push(our);
-        theirs.push(their);
-    }
-    let (ours, theirs) = (median(&mut ours), median(&mut theirs));
-    row(
-        "script alone, 50 pipelined, against minimal bucket, 1/s",
-        &format!("{ours:.0}"),
-        &format!("{theirs:.0}"),
-        ours / theirs,
-        ">= 0.80",
-    );
+    let decide = ["1", "{bench:ours}", "c", &at, "1", "1", "tb", "1000000000", "1000000", "1000"];
+    let bucket = ["1", "{bench:least}", "1000000000", "1000000", "1000", &at, "1"];
+    let measured = Measurement::new("redis", "the script alone, 50 pipelined", Unit::PerSecond).aim(Aim::Ratio(0.8));
+    measured.beside(
+        "the minimal bucket script",
+        || run_script(server, SCRIPT_SHA1, &decide),
+        || run_script(server, &least, &bucket),
+    )
 }
 
 /// Runs of the script per second.
-fn run_script(server: &Server, sha1: &str, arguments: &[&str]) -> Option<f64> {
+fn run_script(server: &Server, sha1: &str, arguments: &[&str]) -> f64 {
+    let (port, runs) = (server.port.to_string(), shortened(200_000_u32).to_string());
     let output = Command::new("redis-benchmark")
-        .args(["-p", &server.port.to_string(), "-n", "300000", "-P", "50", "-c", "10", "--csv", "EVALSHA", sha1])
+        .args(["-p", &port, "-n", &runs, "-P", "50", "-c", "10", "--csv", "EVALSHA", sha1])
         .args(arguments)
         .stderr(Stdio::null())
         .output()
-        .ok()?;
-    let table = String::from_utf8(output.stdout).ok()?;
-    let line = table.lines().last()?;
+        .expect("redis-benchmark (apt-get install redis-tools)");
+    let table = String::from_utf8(output.stdout).unwrap();
     // "command","rps",…: the command contains no comma.
-    line.split("\",\"").nth(1)?.trim_matches('"').parse().ok()
+    let rate = table.lines().last().and_then(|line| line.split("\",\"").nth(1)).expect("a rate");
+    rate.trim_matches('"').parse().unwrap()
 }
