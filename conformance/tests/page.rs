@@ -1,4 +1,4 @@
-//! Opens report.html in a browser, and uses it like a reader.
+//! Opens report.html and bench.html in a browser, and uses them like a reader.
 
 use std::fs;
 use std::net::TcpListener;
@@ -10,6 +10,7 @@ use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tidegate_measured::{Aim, At, Measurement, Unit};
 use tokio::process::{Child, Command};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -141,6 +142,41 @@ async fn a_reader_finds_a_fixture_and_opens_its_timeline() -> Result<()> {
     let link = format!("file://{}/report.html?phone#verdict=pass", folder.path().display());
     browser.client.goto(&link).await?;
     assert_eq!(browser.text("#shown").await?, "1 fixture of 2");
+    let scrolls = "document.documentElement.scrollWidth > document.documentElement.clientWidth";
+    assert_eq!(browser.value(scrolls).await?, false);
+    browser.client.close().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_sees_the_benchmarks_as_charts_and_numbers() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let sweep = Measurement::new("redis", HOSTILE, Unit::PerSecond).aim(Aim::Ratio(1.5));
+    let beside = ("a peer 2.0", &[100.0, 110.0, 90.0, 100.0, 100.0][..]);
+    let mut lines = Measurement::new("size", "the package", Unit::Kib).line(&[70.9], Some(("a peer", &[40.0])))?;
+    lines += &sweep.clone().at(At::InFlight(1)).line(&[120.0, 110.0, 130.0, 120.0, 120.0], Some(beside))?;
+    lines += &sweep.at(At::InFlight(64)).line(&[200.0, 210.0, 190.0, 200.0, 200.0], Some(beside))?;
+    let file = folder.path().join("bench.jsonl");
+    fs::write(&file, lines)?;
+    let mut report = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let report = report.arg("bench-report").arg(&file).arg("--out").arg(folder.path()).output()?;
+    assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
+
+    let browser = Browser::start().await?;
+    browser.client.set_window_size(400, 800).await?;
+    browser.client.goto(&format!("file://{}/bench.html", folder.path().display())).await?;
+    assert_eq!(browser.text("#result").await?, "3 measurements; 1 of 2 aims reached");
+    assert_eq!(browser.value("performance.getEntriesByType('resource').length").await?, 0);
+    // The chart of a sweep says in words what it draws, and hostile text stays text.
+    let chart = browser.value("document.querySelector('figure > svg').getAttribute('aria-label')").await?;
+    let told =
+        "1: ours 120/s (110 to 130), theirs 100/s (90 to 110); 64: ours 200/s (190 to 210), theirs 100/s (90 to 110)";
+    assert_eq!(chart, format!("{HOSTILE}. {told}"));
+    assert_eq!(browser.value("document.images.length").await?, 0);
+    assert_eq!(browser.text(".bars").await?, "the package beside a peer (hatched) 70.9 KiB 40 KiB");
+    browser.click("#groups section:last-child summary").await?;
+    let row = browser.text("#groups section:last-child tbody tr:last-child").await?;
+    assert!(row.contains("64 in flight 200/s 100/s 2.00 1.91 to 2.11") && row.ends_with("✓ at least 1.50"), "{row}");
     let scrolls = "document.documentElement.scrollWidth > document.documentElement.clientWidth";
     assert_eq!(browser.value(scrolls).await?, false);
     browser.client.close().await?;

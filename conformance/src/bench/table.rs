@@ -56,6 +56,7 @@ fn range(spread: &Spread, shown: impl Fn(f64) -> String) -> String {
 fn with_unit(value: f64, unit: Unit) -> String {
     let number = match value {
         ..10.0 if value.fract() == 0.0 => format!("{value:.0}"),
+        ..0.1 => format!("{value:.4}"),
         ..10.0 => format!("{value:.2}"),
         ..100.0 => format!("{value:.1}"),
         _ => grouped(value),
@@ -88,6 +89,7 @@ mod tests {
     fn numbers_have_the_digits_that_matter() {
         for (value, unit, shown) in [
             (2.513, Unit::Ns, "2.51 ns"),
+            (0.001_23, Unit::Ms, "0.0012 ms"),
             (31.52, Unit::Us, "31.5 us"),
             (225_024.6, Unit::PerSecond, "225,025/s"),
             (1_000.0, Unit::Bytes, "1,000 B"),

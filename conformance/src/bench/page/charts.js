@@ -3,10 +3,7 @@
 const bench = JSON.parse(document.getElementById("bench").textContent);
 
 /** Three digits that matter, or all of a larger number. */
-function digits(value) {
-  if (value >= 100) return number(Math.round(value));
-  return String(value >= 10 || Number.isInteger(value) ? Number(value.toFixed(1)) : Number(value.toFixed(2)));
-}
+const digits = (value) => (value >= 100 ? number(Math.round(value)) : String(Number(value.toPrecision(3))));
 
 const withUnit = (value, unit) => (unit === "count" ? digits(value) : unit === "1/s" ? `${digits(value)}/s` : `${digits(value)} ${unit}`);
 
@@ -57,18 +54,20 @@ function lines(measurements) {
   }
   const scaled = `${unit}${logarithmic ? ", logarithmic" : ""}, by ${place(sorted[0])[0].replace("_", " ")}`;
   parts.push(h("text", { class: "soft", x: (left + width - right) / 2, y: height - 5, "text-anchor": "middle" }, scaled));
+  // A band never covers a line.
+  const drawn = [];
   for (const which of ["theirs", "ours"]) {
     const points = sorted.map((one, nth) => [nth, one, which === "ours" ? one.ours : one.peer]).filter(([, , series]) => series);
     if (points.length === 0) continue;
     const path = (list) => list.map(([nth, value]) => `${x(nth)} ${y(value)}`).join("L");
     const upper = points.map(([nth, , series]) => [nth, series.max]);
     const lower = points.map(([nth, , series]) => [nth, series.min]).reverse();
-    parts.push(h("path", { class: `band-${which}`, d: `M${path([...upper, ...lower])}Z` }),
-      h("path", { class: which, d: `M${path(points.map(([nth, , series]) => [nth, series.median]))}` }),
+    parts.push(h("path", { class: `band-${which}`, d: `M${path([...upper, ...lower])}Z` }));
+    drawn.push(h("path", { class: which, d: `M${path(points.map(([nth, , series]) => [nth, series.median]))}` }),
       ...points.map(([nth, one, series]) => mark(which, x(nth), y(series.median), `${place(one)[1]}: ${told(series, unit)}`)));
   }
   const about = sorted.map((one) => `${place(one)[1]}: ${both(one).map(([which, series]) => `${which} ${told(series, unit)}`).join(", ")}`).join("; ");
-  return h("figure", {}, h("figcaption", {}, sorted[0].name), legend(sorted[0]), svg(width, height, `${sorted[0].name}. ${about}`, ...parts));
+  return h("figure", {}, h("figcaption", {}, sorted[0].name), legend(sorted[0]), svg(width, height, `${sorted[0].name}. ${about}`, ...parts, ...drawn));
 }
 
 /** The median with its spread, in words. */
