@@ -1,16 +1,15 @@
-// Compares the time of a decision with @upstash/ratelimit, on one redis-server behind one REST endpoint, and shows where the
-// two packages decide differently.
-//
-//   npm run bench -- [--rounds N]
+// Compares a decision with @upstash/ratelimit, on one redis-server behind one REST endpoint.
 
-import { parseArgs } from "node:util";
 import { Ratelimit } from "@upstash/ratelimit";
 import { Redis } from "@upstash/redis";
 import { Tidegate } from "@tidegate/edge";
+import { inTurn, median, record, shortened } from "../../../conformance/measured/measured.mjs";
 import { upstash } from "../test/servers.mjs";
 
-const { values: args } = parseArgs({ options: { rounds: { type: "string", default: "40" } } });
-const PER_ROUND = 50;
+const PEER = "@upstash/ratelimit 2.2.0";
+/** Sequential decisions in a round. */
+const CALLS = 300;
+const ROUND_MS = 400;
 const request = new Request("https://example.com/", { headers: { "x-vercel-forwarded-for": "192.0.2.1" } });
 
 const server = await upstash({ profile: "release" });
@@ -40,68 +39,76 @@ const floor = async (quota) => {
 };
 
 // Both decide on a request by its client address and read how much remains.
+const asksOwn = (own) => async () => {
+  const { allowed, quotas } = await own.check(request);
+  check(allowed, quotas?.[0].remaining);
+};
+const asksPeer = (peer) => async () => {
+  const { success, remaining } = await peer.limit(request.headers.get("x-vercel-forwarded-for"));
+  check(success, remaining);
+};
+
 const rows = [];
 for (const [name, [quota, limiter]] of Object.entries(kinds)) {
-  const [own, peer] = [ours(quota), theirs(limiter)];
-  const askOwn = async () => {
-    const { allowed, quotas } = await own.check(request);
-    check(allowed, quotas[0].remaining);
-  };
-  const askPeer = async () => {
-    const { success, remaining } = await peer.limit(request.headers.get("x-vercel-forwarded-for"));
-    check(success, remaining);
-  };
-  rows.push([name, askOwn, askPeer, await floor(quota)]);
+  rows.push([name, asksOwn(ours(quota)), asksPeer(theirs(limiter)), await floor(quota)]);
 }
 // Warms up, so that the first row does not pay for compiling the code.
 for (const [, ...asks] of rows) for (const ask of asks) await repeat(300, ask);
 
-console.log("| Decisions in sequence | Tidegate, median | @upstash/ratelimit, median | ratio (goal: 0.9) | the request alone | commands billed |");
-console.log("|-|-|-|-|-|-|");
-for (const [name, askOwn, askPeer, alone] of rows) {
-  const [a, b, least] = await medians(askOwn, askPeer, alone);
-  const [billedA, billedB] = [await billed(askOwn), await billed(askPeer)];
-  console.log(`| ${name} | ${a.toFixed(0)} us | ${b.toFixed(0)} us | ${(a / b).toFixed(2)} | ${least.toFixed(0)} us (${(least / b).toFixed(2)}) | ${billedA} to ${billedB} |`);
+for (const [name, own, peer, alone] of rows) {
+  const { ours, theirs, least } = await inTurn({ ours: () => us(own), theirs: () => us(peer), least: () => us(alone) });
+  const what = `a decision, ${name}, one after another`;
+  record({ group: "npm", name: what, unit: "us", aim: { ratio: 0.9 }, ours, peer: { name: PEER, values: theirs } });
+  record({ group: "npm", name: `${what}, and its request`, unit: "us", ours, peer: { name: "the same request by a bare fetch", values: least } });
+  counted(`commands billed for a decision, ${name}`, await billed(own), await billed(peer));
 }
 
-console.log("\nA blocked key with both deny caches enabled, 100 requests:");
+// The peer's client sends calls that are in flight together as one request.
+const BATCHED = `${PEER}, in batches`;
+const [window, limiter] = kinds["fixed window"];
+// Nobody waits for an answer here, and hundreds of requests in flight take longer than the default.
+const [own, peer] = [asksOwn(ours(window, { deadlineMs: 30_000 })), asksPeer(theirs(limiter))];
+for (const inFlight of [1, 8, 64, 512]) {
+  const { ours, theirs } = await inTurn({ ours: () => perSecond(own, inFlight), theirs: () => perSecond(peer, inFlight) });
+  const at = { in_flight: inFlight };
+  record({ group: "npm", name: "decisions a second, fixed window", at, unit: "1/s", ours, peer: { name: BATCHED, values: theirs } });
+}
+
 {
   const own = ours({ algorithm: "fixed_window", limit: 1, window_ms: 3_600_000 }, { denyCache: { holdMs: 3_600_000 } });
   const peer = theirs(Ratelimit.fixedWindow(1, "1 h"), { ephemeralCache: new Map() });
   await repeat(3, () => own.check(request));
   await repeat(3, () => peer.limit("blocked"));
-  const [a, b] = [await billed(() => own.check(request)), await billed(() => peer.limit("blocked"))];
-  console.log(`commands billed per request: Tidegate ${a}, @upstash/ratelimit ${b}`);
-}
-
-console.log("\nA fixed window of 10: spend 8, request 5, then 1:");
-{
-  const own = ours({ algorithm: "fixed_window", limit: 10, window_ms: 86_400_000 });
-  const peer = theirs(Ratelimit.fixedWindow(10, "1 d"));
-  const word = (yes) => (yes ? "admitted" : "denied");
-  const [a, b] = [[], []];
-  for (const cost of [8, 5, 1]) {
-    a.push(word((await own.check(request, { key: "side-by-side", cost })).allowed));
-    b.push(word((await peer.limit("side-by-side", { rate: cost })).success));
-  }
-  console.log(`Tidegate:           ${a.join(", ")}`);
-  console.log(`@upstash/ratelimit: ${b.join(", ")}`);
+  counted("commands billed for a denial, with both deny caches", await billed(() => own.check(request)), await billed(() => peer.limit("blocked")));
 }
 await server.stop();
 
-/** The median time of each in microseconds. They alternate, so that other load on the machine affects all of them. */
-async function medians(...asks) {
-  const times = asks.map(() => []);
-  for (let round = 0; round < Number(args.rounds); round++) {
-    for (const [place, ask] of asks.entries()) {
-      for (let nth = 0; nth < PER_ROUND; nth++) {
-        const began = performance.now();
-        await ask();
-        times[place].push((performance.now() - began) * 1_000);
-      }
-    }
+function counted(name, our, their) {
+  record({ group: "npm", name, unit: "count", ours: [our], peer: { name: PEER, values: [their] } });
+}
+
+/** The median time of a call in microseconds. */
+async function us(ask) {
+  const times = [];
+  for (let nth = 0; nth < shortened(CALLS); nth++) {
+    const began = performance.now();
+    await ask();
+    times.push((performance.now() - began) * 1_000);
   }
-  return times.map((each) => each.sort((a, b) => a - b)[each.length >> 1]);
+  return median(times);
+}
+
+async function perSecond(ask, inFlight) {
+  const began = performance.now();
+  let done = 0;
+  const worker = async () => {
+    while (performance.now() - began < shortened(ROUND_MS)) {
+      await ask();
+      done += 1;
+    }
+  };
+  await Promise.all(Array.from({ length: inFlight }, worker));
+  return (done / (performance.now() - began)) * 1_000;
 }
 
 async function billed(ask) {

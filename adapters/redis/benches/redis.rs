@@ -140,12 +140,11 @@ fn outage(server: &Server) -> Result<()> {
         let limiter =
             Fallback::new(Redis::new(config).unwrap().limiter(), 10).unwrap().breaker(8, Millis::from_secs(2));
         let (policy, key) = (policy(), Key::new("ip:192.0.2.1"));
-        let decide =
-            async || timed(async { limiter.check(Check::new(&policy, &key, now())).await.unwrap() }).await / 1e3;
+        let decide = async || timed(async { limiter.check(Check::new(&policy, &key, now())).await.unwrap() }).await;
         let phases = [
             ("the server answers", 500, None),
-            ("it does not, breaker closed", 8, Some(60.0)),
-            ("breaker open", 500, Some(1.0)),
+            ("it does not, breaker closed", 8, Some(60_000.0)),
+            ("breaker open", 500, Some(1_000.0)),
         ];
         let mut medians = phases.map(|_| Vec::new());
         let mut longest = phases.map(|_| Vec::new());
@@ -169,7 +168,7 @@ fn outage(server: &Server) -> Result<()> {
         for (phase, (name, _, most)) in phases.iter().enumerate() {
             for (what, values) in [("median", &medians[phase]), ("longest", &longest[phase])] {
                 let name = format!("a decision in an outage: {name}, {what}");
-                let measured = Measurement::new("redis", &name, Unit::Ms);
+                let measured = Measurement::new("redis", &name, Unit::Us);
                 most.map_or(measured.clone(), |most| measured.aim(Aim::Value(most))).record(values)?;
             }
         }
