@@ -5,15 +5,14 @@ import { DurableObject } from "cloudflare:workers";
 
 let question;
 
-/** The start of the answer to an admitted check: version 2, and flags with the first one set. */
-const ADMITTED = /^020[13]/;
+/** The start of the answer to an admitted check: version 3, no lease, and the status 0. */
+const ADMITTED = /^030000/;
 
-/** Stands in for Tidegate's object once, and records what it is asked. */
+/** Stands in for Tidegate's object once, and records what it is asked. It fails, because the answer does not matter. */
 export class Recorder extends DurableObject {
   answer(asked) {
     question = asked;
-    // Admitted at the epoch with a cost of 1.
-    return "0201" + "0000000000000000" + "0100000000000000";
+    return "500 recorded";
   }
 }
 
@@ -46,16 +45,19 @@ async function keys(env, { from, count, among, inFlight }) {
   return { ms: performance.now() - began, slowestMs };
 }
 
-/** The recorded question about another key, whose row is kept for at least an hour. */
+/** The recorded question about another key, whose row is kept for at least an hour. `src/wire.rs` describes its bytes. */
 function questionFor(number) {
-  const length = parseInt(question.slice(6, 8) + question.slice(4, 6), 16);
+  const byte = (place) => parseInt(question.slice(2 * place, 2 * place + 2), 16);
+  // Before the name of the row: version, action, flags, and 25 bytes for each quota.
+  const at = 4 + 25 * byte(3);
+  const length = byte(at) + 256 * byte(at + 1);
   const suffix = `:${number}`;
   const hex = Array.from(suffix, (digit) => digit.charCodeAt(0).toString(16)).join("");
   const lengthHex = (length + suffix.length).toString(16).padStart(4, "0");
-  const [header, key] = [question.slice(0, 4), question.slice(8, 8 + 2 * length)];
+  const [before, name] = [question.slice(0, 2 * at), question.slice(2 * at + 4, 2 * (at + 2 + length))];
   // The last field is the minimum time to keep a row: 3,600,000 ms.
-  const rest = question.slice(8 + 2 * length, -16) + "80ee360000000000";
-  return header + lengthHex.slice(2) + lengthHex.slice(0, 2) + key + hex + rest;
+  const rest = question.slice(2 * (at + 2 + length), -16) + "80ee360000000000";
+  return before + lengthHex.slice(2) + lengthHex.slice(0, 2) + name + hex + rest;
 }
 
 function answer(allowed) {

@@ -1,13 +1,13 @@
 // Compares the speed of a built Worker with a peer in the same workerd, and measures its size:
 //
-//   node bench.mjs --built FOLDER --one FOLDER --least FOLDER [--rounds N] [--keys N] [speed] [size] [keys]
+//   node bench.mjs --built FOLDER --one FOLDER --least FOLDER [--keys N] [speed] [size] [start] [keys]
 //
 // The folders contain the output of worker-build for conformance/guests/cloudflare, cloudflare-one and
 // cloudflare-least. The peer is peer.mjs.
 //
 // `speed` measures the routes in turn and compares the medians of the rounds. Within workerd, caller.mjs calls the
 // Workers over service bindings. Over HTTP, this process calls them, and the client uses the same cores. For the
-// objects alone, asker.mjs calls both kinds from one Worker. `keys` measures one object while its keys grow to a
+// objects alone, asker.mjs calls both kinds from one Worker. `start` measures how long a new workerd takes to answer. `keys` measures one object while its keys grow to a
 // million, or to --keys. It takes minutes.
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
@@ -17,14 +17,15 @@ import { gzipSync } from "node:zlib";
 import { transformSync } from "esbuild";
 import { Log, LogLevel, Miniflare } from "miniflare";
 import { Pool } from "undici";
+import { ROUNDS, inTurn, median, record, shortened } from "../../measured/measured.mjs";
 
 // Store objects in memory if this folder exists. Otherwise, syncing the disk takes longer than everything else.
 if (existsSync("/dev/shm")) process.env.TMPDIR = "/dev/shm";
 
-const IN_FLIGHT = 50;
+const IN_FLIGHT = 64;
 const ROUND_MS = 300;
-/** Sequential requests per route over HTTP, after a warm-up with a tenth as many. */
-const CALLS = 2_000;
+/** Sequential requests per route and round over HTTP. */
+const CALLS = 200;
 /** Requests per route and round within workerd, after a warm-up with half as many. */
 const CALLS_IN_TURN = 500;
 /** Warm-up requests per route, so that V8 has optimised the code, as in a long-lived Worker. */
@@ -35,6 +36,8 @@ const CAPACITY = 1_000_000_000;
 /** The largest lease of an isolate: a small part of the capacity, and more than arrives during the call for the next lease. */
 const SLICE = 1_000;
 const REFILL_PER_MS = 1_000;
+const PEER_NAME = "the same in JavaScript";
+const LEAST = "a minimal worker app";
 /** The entry of the Worker that is measured. */
 const ENTRY = path.join(import.meta.dirname, "../../guests/cloudflare/worker.mjs");
 const COMPATIBILITY_DATE = "2026-04-01";
@@ -71,25 +74,15 @@ const { values: args, positionals: only } = parseArgs({
     built: { type: "string" },
     one: { type: "string" },
     least: { type: "string" },
-    rounds: { type: "string", default: "21" },
     keys: { type: "string", default: "1000000" },
   },
 });
-const rounds = Number(args.rounds);
 const named = (name) => only.length === 0 || only.includes(name);
 
 if (only.includes("keys")) await keys();
-if (named("speed") || named("size")) heading();
 if (named("speed")) await speed();
 if (named("size")) size();
-
-function heading() {
-  console.log(`${"".padEnd(58)} ${"ours".padStart(12)} ${"theirs".padStart(12)} ${"ratio".padStart(8)}  target`);
-}
-
-function row(what, ours, theirs, ratio, target) {
-  console.log(`${what.padEnd(58)} ${ours.padStart(12)} ${theirs.padStart(12)} ${ratio.padStart(8)}  ${target}`);
-}
+if (named("start")) await coldStart();
 
 /** Starts the Workers that both measurements of speed need, and `more`. */
 async function start(...more) {
@@ -124,17 +117,16 @@ async function speed() {
       // A Worker without a limiter is the lower bound.
       floor: (client) => ask(theirs, "/unlimited", client),
     };
-    await ask(recorded, "/do", "198.51.100.0");
+    await recordQuestion(recorded);
     const clients = Array.from({ length: CLIENTS }, (_, place) => `198.51.${100 + (place >> 8)}.${place & 255}`);
     for (const route of Object.values(routes)) {
       for (const client of clients) await route(client);
     }
     for (const route of Object.values(WITHIN)) {
-      for (let calls = 0; calls < CALLS_BEFORE; calls += CALLS_IN_TURN) await askWithin(caller, route, CALLS_IN_TURN, 1, clients);
+      for (let calls = 0; calls < shortened(CALLS_BEFORE); calls += CALLS_IN_TURN) await askWithin(caller, route, CALLS_IN_TURN, 1, clients);
     }
-    await within(caller, "one after another", 1, [clients[0]]);
-    await within(caller, `${IN_FLIGHT} in flight, one client`, IN_FLIGHT, [clients[0]]);
-    await within(caller, `${IN_FLIGHT} in flight, ${CLIENTS} clients`, IN_FLIGHT, clients);
+    for (const inFlight of [1, 8, 64, 512]) await within(caller, "", inFlight, clients, { in_flight: inFlight });
+    await within(caller, `, ${IN_FLIGHT} in flight at one object`, IN_FLIGHT, [clients[0]]);
     await latency(routes);
     await throughput("one client", [clients[0]], routes);
     await throughput(`${CLIENTS} clients`, clients, routes);
@@ -149,7 +141,7 @@ async function keys() {
   const miniflare = await start();
   try {
     const recorded = pool(await miniflare.unsafeGetDirectURL("recorded"));
-    await ask(recorded, "/do", "198.51.100.0");
+    await recordQuestion(recorded);
     const asker = pool(await miniflare.unsafeGetDirectURL("asker"));
     const asked = async (question) => {
       const { statusCode, body } = await asker.request({ path: "/keys", method: "POST", body: JSON.stringify(question), reset: true });
@@ -157,16 +149,8 @@ async function keys() {
       if (statusCode !== 200) throw new Error(`the asker answered ${statusCode} ${text}`);
       return JSON.parse(text);
     };
-    const us = async (question) => {
-      const times = [];
-      for (let round = 0; round < 5; round += 1) {
-        const from = question.from + 1_000 * round;
-        times.push((await asked({ ...question, from, count: 1_000, inFlight: 1 })).ms);
-      }
-      return `${Math.min(...times).toFixed(0)} us`;
-    };
-    const line = (...columns) => console.log(columns.map((column) => `${column}`.padStart(14)).join(""));
-    line("keys", "hot key", "any key", "new key", "slowest", "memory");
+    let from = 1_000_000_000;
+    const us = async (question) => (await asked({ from: 0, count: 1_000, inFlight: 1, ...question })).ms;
     let count = 0;
     for (let size = 1_000; size <= Number(args.keys); size *= 10) {
       let slowestMs = 0;
@@ -174,9 +158,16 @@ async function keys() {
         const filled = await asked({ from: count, count: 1_000, inFlight: IN_FLIGHT });
         slowestMs = Math.max(slowestMs, filled.slowestMs);
       }
-      const [hot, any] = [await us({ from: 0, among: 100 }), await us({ from: 0, among: size })];
-      const added = await us({ from: 1_000_000_000 + size });
-      line(size, hot, any, added, `${slowestMs.toFixed(0)} ms`, `${(rssKib() / 1_024).toFixed(0)} MiB`);
+      const taken = await inTurn({
+        "one of 100 keys": () => us({ among: 100 }),
+        "any key": () => us({ among: size }),
+        "a new key": () => us({ from: (from += 1_000) }),
+      });
+      const measured = { group: "durable object on workerd", at: { keys: size } };
+      // A thousand calls in so many milliseconds are as many microseconds for each.
+      for (const [which, ours] of Object.entries(taken)) record({ ...measured, name: `a call, ${which}`, unit: "us", ours });
+      record({ ...measured, name: "workerd's memory", unit: "KiB", ours: [rssKib()] });
+      console.error(`the slowest call while the keys grew to ${size} took ${slowestMs.toFixed(0)} ms`);
     }
     await Promise.all([recorded, asker].map((pool) => pool.destroy()));
   } finally {
@@ -188,35 +179,30 @@ async function keys() {
  * Microseconds a decision within workerd, by the clock and in processor time. The clock's are the inverse of decisions a second;
  * the processor's stay what they are where other programs share the machine.
  */
-async function within(caller, how, inFlight, clients) {
-  const turn = async (route, calls) => {
-    const [began, computed] = [performance.now(), processorUs()];
+async function within(caller, how, inFlight, clients, at) {
+  const turn = async (route) => {
+    await askWithin(caller, route, shortened(CALLS_IN_TURN / 2), inFlight, clients);
+    const [began, computed, calls] = [performance.now(), processorUs(), shortened(CALLS_IN_TURN)];
     await askWithin(caller, route, calls, inFlight, clients);
-    return [((performance.now() - began) * 1_000) / calls, (processorUs() - computed) / calls];
+    return [((performance.now() - began) * 1_000) / calls, Math.max(processorUs() - computed, 0) / calls];
   };
   const taken = Object.fromEntries(Object.keys(WITHIN).map((name) => [name, []]));
-  for (let round = 0; round < rounds; round += 1) {
-    for (const [name, route] of Object.entries(WITHIN)) {
-      await turn(route, CALLS_IN_TURN / 2);
-      taken[name].push(await turn(route, CALLS_IN_TURN));
-    }
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const turns = Object.entries(WITHIN);
+    for (const [name, route] of round % 2 === 0 ? turns : turns.reverse()) taken[name].push(await turn(route));
   }
-  const compare = (what, place, targets) => {
+  const compare = (what, place, aims) => {
     const us = (name) => taken[name].map((turn) => turn[place]);
-    const beside = (what, ours, theirs, target) => {
-      // Compare within each round, because the speed of a machine changes over time.
-      const ratios = us(theirs).map((their, round) => their / us(ours)[round]);
-      const [our, their, ratio] = [us(ours), us(theirs), ratios].map(median);
-      row(what, `${our.toFixed(0)} us`, `${their.toFixed(0)} us`, ratio.toFixed(2), target);
-    };
-    beside(`${what}, ${how}: the object`, "object", "peerObject", targets.exact);
-    beside("  the Worker and its object", "exact", "peer", targets.exact);
-    beside("  the Worker, leased", "leased", "peer", targets.leased);
-    beside("    for comparison: the smallest Rust Worker", "least", "peer", "");
-    beside("    for comparison: a Worker that limits nothing", "floor", "peer", "");
+    const beside = (name, ours, theirs, ratio) =>
+      record({ group: "cloudflare", name: `${what}${how}: ${name}`, at, unit: "us", aim: ratio && { ratio }, ours: us(ours), peer: { name: PEER_NAME, values: us(theirs) } });
+    beside("the object", "object", "peerObject", aims.exact);
+    beside("the Worker and its object", "exact", "peer", aims.exact);
+    beside("the Worker, leased", "leased", "peer", aims.leased);
+    beside("for comparison, the smallest Rust Worker", "least", "peer");
+    beside("for comparison, a Worker that limits nothing", "floor", "peer");
   };
-  compare("within workerd", 0, { exact: ">= 1.00, theirs by ours", leased: ">= 3.00" });
-  if (processorUs() > 0) compare("processor time", 1, { exact: "", leased: "" });
+  compare("within workerd", 0, { exact: 1, leased: 1 / 3 });
+  if (processorUs() > 0) compare("processor time", 1, {});
 }
 
 async function askWithin(caller, route, calls, inFlight, clients) {
@@ -253,37 +239,32 @@ function proc(file) {
   }
 }
 
+/** Records the routes beside the peer's. */
+function routesBeside(name, unit, taken, aims) {
+  const peer = { name: PEER_NAME, values: taken.peer };
+  for (const [route, text] of [["exact", "the Worker and its object"], ["leased", "the Worker, leased"], ["floor", "for comparison, a Worker that limits nothing"]]) {
+    record({ group: "cloudflare", name: `${name}: ${text}`, unit, aim: aims[route] && { ratio: aims[route] }, ours: taken[route], peer });
+  }
+}
+
 /** Measures sequential decisions on each route in turn. */
 async function latency(routes) {
-  const taken = Object.fromEntries(Object.keys(routes).map((name) => [name, []]));
-  for (let call = 0; call < CALLS * 1.1; call += 1) {
-    for (const [name, route] of Object.entries(routes)) {
+  const medianUs = async (route) => {
+    const taken = [];
+    for (let call = 0; call < shortened(CALLS); call += 1) {
       const began = performance.now();
       await route("198.51.100.1");
-      if (call >= CALLS * 0.1) taken[name].push(performance.now() - began);
+      taken.push((performance.now() - began) * 1_000);
     }
-  }
-  const [exact, leased, peer, floor] = Object.values(taken).map(median);
-  const us = (ms) => `${(ms * 1_000).toFixed(0)} us`;
-  row("over HTTP, one decision after another, median", us(exact), us(peer), (peer / exact).toFixed(2), ">= 1.00, theirs by ours");
-  row("the same, leased", us(leased), us(peer), (peer / leased).toFixed(2), "");
-  row("  for comparison: a Worker that limits nothing", us(floor), us(peer), (peer / floor).toFixed(2), "");
+    return median(taken);
+  };
+  const measures = Object.fromEntries(Object.entries(routes).map(([name, route]) => [name, () => medianUs(route)]));
+  routesBeside("over HTTP, one decision after another", "us", await inTurn(measures), { exact: 1 });
 }
 
 async function throughput(who, clients, routes) {
-  const counts = Object.fromEntries(Object.keys(routes).map((name) => [name, []]));
-  for (let round = 0; round <= rounds; round += 1) {
-    for (const [name, route] of Object.entries(routes)) {
-      const count = await perSecond(route, clients);
-      // The first round is a warm-up.
-      if (round > 0) counts[name].push(count);
-    }
-  }
-  const [exact, leased, peer, floor] = Object.values(counts).map(median);
-  const shown = (count) => Math.round(count).toLocaleString("en");
-  row(`over HTTP, decisions/s, ${IN_FLIGHT} in flight, ${who}`, shown(exact), shown(peer), (exact / peer).toFixed(2), ">= 1.00");
-  row("the same, leased", shown(leased), shown(peer), (leased / peer).toFixed(2), ">= 3.00");
-  row("  for comparison: a Worker that limits nothing", shown(floor), shown(peer), (floor / peer).toFixed(2), "");
+  const measures = Object.fromEntries(Object.entries(routes).map(([name, route]) => [name, () => perSecond(route, clients)]));
+  routesBeside(`over HTTP, decisions a second, ${IN_FLIGHT} in flight, ${who}`, "1/s", await inTurn(measures), { exact: 1, leased: 3 });
 }
 
 async function perSecond(route, clients) {
@@ -291,13 +272,20 @@ async function perSecond(route, clients) {
   let done = 0;
   await Promise.all(
     Array.from({ length: IN_FLIGHT }, async (_, place) => {
-      for (let next = place; performance.now() - began < ROUND_MS; next += IN_FLIGHT) {
+      for (let next = place; performance.now() - began < shortened(ROUND_MS); next += IN_FLIGHT) {
         await route(clients[next % clients.length]);
         done += 1;
       }
     }),
   );
   return (done / (performance.now() - began)) * 1_000;
+}
+
+/** Makes Tidegate's Worker ask a Recorder, which asker.mjs has, instead of an object. The Worker answers that it failed. */
+async function recordQuestion(recorded) {
+  const { statusCode, body } = await recorded.request({ path: "/do", method: "GET", headers: { "cf-connecting-ip": "198.51.100.0" } });
+  const text = await body.text();
+  if (statusCode !== 503) throw new Error(`/do answered ${statusCode} ${text}`);
 }
 
 /** Requests a decision. No client reaches its limit, so an answer other than "allowed" is an error. */
@@ -338,12 +326,29 @@ function size() {
     return (weights[0] + weights[1]) / 1_024;
   };
   const least = kib(args.least);
-  const beside = (what, size, target) =>
-    row(what, `${size.toFixed(1)} KiB`, `${least.toFixed(1)} KiB`, `+${(size - least).toFixed(1)}`, target);
-  beside("gzipped Worker, compared with the smallest one", kib(args.built, readFileSync(ENTRY, "utf8")), "<= +40 KiB");
-  beside("  for comparison: with a gate and one exact limit", kib(args.one), "");
+  const beside = (name, ours) =>
+    record({ group: "size, gzipped", name, unit: "KiB", aim: { value: least + 40 }, ours: [ours], peer: { name: LEAST, values: [least] } });
+  beside("the Worker with all four Cloudflare routes", kib(args.built, readFileSync(ENTRY, "utf8")));
+  beside("a Worker with a gate and one exact limit", kib(args.one));
 }
 
-function median(values) {
-  return values.sort((a, b) => a - b)[values.length >> 1];
+/** From the start of workerd to the first answer. Both times include the start of workerd itself. */
+async function coldStart() {
+  const firstMs = async (worker, route) => {
+    const began = performance.now();
+    const miniflare = new Miniflare({ host: "127.0.0.1", port: 0, cf: false, log: new Log(LogLevel.ERROR), workers: [worker] });
+    try {
+      const url = await miniflare.ready;
+      const { status } = await miniflare.dispatchFetch(new URL(route, url), { headers: { "cf-connecting-ip": "198.51.100.1" } });
+      if (status !== 200) throw new Error(`${route} answered ${status}`);
+      return performance.now() - began;
+    } finally {
+      await miniflare.dispose();
+    }
+  };
+  const { ours, theirs } = await inTurn({
+    ours: () => firstMs(wasm("tidegate", args.built, TIDEGATE, ENTRY), "/do"),
+    theirs: () => firstMs(wasm("least", args.least), "/"),
+  });
+  record({ group: "cold start", name: "from the start of workerd to the Worker's first decision by an object", unit: "ms", ours, peer: { name: `${LEAST}'s first answer`, values: theirs } });
 }
