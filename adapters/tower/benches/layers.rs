@@ -61,11 +61,11 @@ fn main() -> std::io::Result<()> {
             without.push(of[3] - of[0]);
         }
     }
-    for (peer, theirs) in
-        [("tower_governor 0.8 with use_headers", with_fields), ("tower_governor 0.8 without headers", without)]
-    {
-        let name = format!("what a layer adds to a request, beside {peer}");
-        Measurement::new("layer", &name, Unit::Ns).record_beside(&ours, peer, &theirs)?;
+    for (name, peer, theirs) in [
+        ("what a layer adds to a request, headers in both", "tower_governor 0.8 with use_headers", with_fields),
+        ("what a layer adds to a request, headers only in ours", "tower_governor 0.8", without),
+    ] {
+        Measurement::new("layer", name, Unit::Ns).record_beside(&ours, peer, &theirs)?;
     }
     Ok(())
 }
