@@ -17,15 +17,17 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tidegate_conformance::target::workspace;
+use tidegate_measured::{Measurement, ROUNDS, Unit, median, shortened};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The first one is the baseline.
 const ROUTES: [(&str, &str); 3] = [("nothing", "/health"), ("KV Store", "/kv"), ("Edge Rate Limiting", "/erl")];
 const IN_FLIGHT: u8 = 50;
-const CALLS: usize = 2_000;
-const ROUNDS: usize = 31;
-const ROUND: Duration = Duration::from_millis(200);
+const PEER: &str = "the same app deciding nothing";
+/// Sequential requests per route and round.
+const CALLS: u32 = 300;
+const ROUND: Duration = Duration::from_millis(500);
 
 /// A limit that the benchmark never reaches.
 const POLICY: &str = r#"{ "name": "bench", "quotas": [{ "algorithm": "token_bucket", "capacity": 1000000, "refill": 1, "per_ms": 1 }] }"#;
@@ -39,12 +41,12 @@ async fn main() -> Result<()> {
     let (mut host, base) = start(&app)?;
     let urls = ROUTES.map(|(_, path)| format!("{base}{path}").parse::<Uri>());
     let urls = urls.into_iter().collect::<std::result::Result<Vec<_>, _>>()?;
-    row(["", "ours", "deciding nothing", "ratio"]);
     latency(&urls).await?;
     rate("one client", &urls, 1).await?;
     rate("50 clients", &urls, IN_FLIGHT).await?;
-    let zipped = Command::new("gzip").arg("-9c").arg(&app).output()?.stdout.len();
-    row(["the app, gzipped", &format!("{} KiB", zipped.div_ceil(1_024)), "", ""]);
+    let zipped = u32::try_from(Command::new("gzip").arg("-9c").arg(&app).output()?.stdout.len())?;
+    let size = Measurement::new("size, gzipped", "the Compute app with both limiters", Unit::Kib);
+    size.record(&[f64::from(zipped) / 1_024.0])?;
     drop(host.stdin.take());
     host.wait()?;
     Ok(())
@@ -74,26 +76,24 @@ fn start(app: &Path) -> Result<(Child, String)> {
 /// Measures sequential decisions.
 async fn latency(urls: &[Uri]) -> Result<()> {
     let client = client(1);
-    let mut taken = vec![Vec::with_capacity(CALLS); urls.len()];
-    for call in 0..CALLS + CALLS / 10 {
-        for (url, taken) in urls.iter().zip(&mut taken) {
-            let began = Instant::now();
-            assert!(ask(&client, url).await?, "nobody else is there to write the key");
-            // The first calls are a warm-up.
-            if call >= CALLS / 10 {
+    let mut medians = vec![Vec::with_capacity(ROUNDS); urls.len()];
+    for round in 0..=ROUNDS {
+        let mut taken = vec![Vec::new(); urls.len()];
+        for _ in 0..shortened(CALLS) {
+            for (url, taken) in urls.iter().zip(&mut taken) {
+                let began = Instant::now();
+                assert!(ask(&client, url).await?, "nobody else is there to write the key");
                 taken.push(began.elapsed().as_secs_f64() * 1e6);
             }
         }
+        // The first round is a warm-up.
+        if round > 0 {
+            taken.into_iter().zip(&mut medians).for_each(|(taken, medians)| medians.push(median(taken)));
+        }
     }
-    for ((by, _), ours) in ROUTES.iter().zip(&taken).skip(1) {
-        let ratio = median(ours.iter().zip(&taken[0]).map(|(ours, nothing)| ours / nothing));
-        let us = |taken: &[f64]| format!("{:.0} us", median(taken.iter().copied()));
-        row([
-            &format!("one decision after another, median, by {by}"),
-            &us(ours),
-            &us(&taken[0]),
-            &format!("{ratio:.2}"),
-        ]);
+    for ((by, _), ours) in ROUTES.iter().zip(&medians).skip(1) {
+        let name = format!("one decision after another, by {by}");
+        Measurement::new("fastly", &name, Unit::Us).record_beside(ours, PEER, &medians[0])?;
     }
     Ok(())
 }
@@ -102,48 +102,42 @@ async fn latency(urls: &[Uri]) -> Result<()> {
 async fn rate(who: &str, urls: &[Uri], clients: u8) -> Result<()> {
     let clients: Vec<_> = (0..IN_FLIGHT).map(|place| client(1 + place % clients)).collect();
     let mut rates = vec![Vec::with_capacity(ROUNDS); urls.len()];
-    let mut contended = vec![0.0; urls.len()];
+    let mut contended = rates.clone();
     for round in 0..=ROUNDS {
         for (place, url) in urls.iter().enumerate() {
-            let (decided, lost) = turn(&clients, url).await?;
+            let (decided, lost) = turn(&clients, url, shortened(ROUND)).await?;
             // The first round is a warm-up.
             if round > 0 {
-                rates[place].push(decided / ROUND.as_secs_f64());
-                contended[place] += 100.0 * lost / (decided + lost) / ROUNDS as f64;
+                rates[place].push(decided);
+                contended[place].push(100.0 * lost / (decided + lost));
             }
         }
     }
     for (place, (by, _)) in ROUTES.iter().enumerate().skip(1) {
-        let ratio = median(rates[place].iter().zip(&rates[0]).map(|(ours, nothing)| ours / nothing));
-        let [ours, nothing] = [place, 0].map(|place| format!("{:.0}", median(rates[place].iter().copied())));
-        row([&format!("decisions/s, {IN_FLIGHT} in flight, {who}, by {by}"), &ours, &nothing, &format!("{ratio:.2}")]);
-        if contended[place] > 0.0 {
-            row([
-                "  contended: 16 attempts failed because others wrote the key first",
-                &format!("{:.1} %", contended[place]),
-                "",
-                "",
-            ]);
+        let name = format!("decisions a second, {IN_FLIGHT} in flight, {who}, by {by}");
+        Measurement::new("fastly", &name, Unit::PerSecond).record_beside(&rates[place], PEER, &rates[0])?;
+        if contended[place].iter().any(|share| *share > 0.0) {
+            let name = format!("requests that lost 16 races for the key, {who}, by {by}");
+            Measurement::new("fastly", &name, Unit::Percent).record(&contended[place])?;
         }
     }
     Ok(())
 }
 
-/// Measures one turn. Returns the number of decisions, and of requests without one.
-async fn turn(clients: &[Sender], url: &Uri) -> Result<(f64, f64)> {
+/// Measures one turn. Returns the decisions a second, and the requests without one.
+async fn turn(clients: &[Sender], url: &Uri, duration: Duration) -> Result<(f64, f64)> {
     let began = Instant::now();
     let calls = clients.iter().map(|client| async move {
         let (mut decided, mut contended) = (0.0, 0.0);
-        while began.elapsed() < ROUND {
+        while began.elapsed() < duration {
             *if ask(client, url).await? { &mut decided } else { &mut contended } += 1.0;
         }
         Ok((decided, contended))
     });
     let counts = join_all(calls).await.into_iter().collect::<Result<Vec<(f64, f64)>>>()?;
     let sum = counts.into_iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    // Requests that were in flight at the end finished slightly later.
-    let scale = ROUND.as_secs_f64() / began.elapsed().as_secs_f64();
-    Ok((sum.0 * scale, sum.1 * scale))
+    let seconds = began.elapsed().as_secs_f64();
+    Ok((sum.0 / seconds, sum.1 / seconds))
 }
 
 type Sender = Client<HttpConnector, Empty<Bytes>>;
@@ -166,14 +160,4 @@ async fn ask(client: &Sender, url: &Uri) -> Result<bool> {
         503 if body.windows(9).any(|word| word == b"contended") => Ok(false),
         _ => Err(format!("{url} answered {status} {}", String::from_utf8_lossy(&body)).into()),
     }
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<_> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-fn row([what, ours, nothing, ratio]: [&str; 4]) {
-    println!("{what:<72} {ours:>10} {nothing:>17} {ratio:>6}");
 }

@@ -3,10 +3,13 @@
 //! `conformance/hosts/spin/bench.sh` builds what it needs. Each route is measured twice: with the key-value store's
 //! database in memory (`/dev/shm`), and on the disk, where every write is synced as in `spin up`. The routes take
 //! turns, so that other load on the machine affects all of them.
+//!
+//! As in Spin, each request has a new instance of the app. So the cold start that is measured is a request that decides nothing,
+//! beside the same request to the smallest app.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -16,14 +19,17 @@ use hyper::Request;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use tidegate_measured::{Measurement, ROUNDS, Unit, median, shortened};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The first one is the baseline.
 const ROUTES: [&str; 4] = ["free", "kv", "atomics", "window"];
-const CALLS: usize = 500;
-const ROUNDS: usize = 21;
-const ROUND: Duration = Duration::from_millis(400);
+const PEER: &str = "the same app deciding nothing";
+const LEAST: &str = "the smallest Spin app";
+/// Sequential requests per route and round.
+const CALLS: u32 = 100;
+const ROUND: Duration = Duration::from_millis(500);
 const IN_FLIGHT: usize = 50;
 /// Limits that the benchmark never reaches.
 const POLICIES: [&str; 2] = [
@@ -31,51 +37,31 @@ const POLICIES: [&str; 2] = [
     r#"WINDOW_POLICY={"name":"b","quotas":[{"algorithm":"fixed_window","limit":1000000000,"window_ms":60000}]}"#,
 ];
 
+/// An app on the host.
 struct Host {
     child: Child,
-    told: ChildStdin,
-    tells: BufReader<ChildStdout>,
-}
-
-impl Host {
-    fn start(program: PathBuf, component: &str, state: &Path) -> Result<(Self, String)> {
-        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/guests/spin/spin.toml");
-        let mut command = Command::new(program);
-        command.arg(format!("--manifest={manifest}")).arg(format!("--component={component}"));
-        command.arg(format!("--state-dir={}", state.display()));
-        // All clients have the same address, so the header distinguishes them.
-        command.arg("--env=TRUST_TRUE_CLIENT_IP=on").args(POLICIES.map(|policy| format!("--env={policy}")));
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (told, tells) = child.stdin.take().zip(child.stdout.take()).ok_or("no pipes")?;
-        let mut host = Self { child, told, tells: BufReader::new(tells) };
-        let address = host.line()?;
-        Ok((host, address))
-    }
-
-    fn line(&mut self) -> Result<String> {
-        let mut line = String::new();
-        self.tells.read_line(&mut line)?;
-        Ok(line.trim().to_string())
-    }
-
-    fn operations(&mut self) -> Result<u32> {
-        writeln!(self.told, "operations")?;
-        Ok(self.line()?.parse()?)
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ended = self.child.kill();
-    }
-}
-
-struct Caller {
     client: Client<HttpConnector, Empty<Bytes>>,
     base: String,
 }
 
-impl Caller {
+impl Host {
+    /// The client keeps at most this many idle connections.
+    fn start(program: &Path, component: &Path, state: &Path, idle: usize) -> Result<Self> {
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/guests/spin/spin.toml");
+        let mut command = Command::new(program);
+        command.arg(format!("--manifest={manifest}")).arg(format!("--component={}", component.display()));
+        command.arg(format!("--state-dir={}", state.display()));
+        // All clients have the same address, so the header distinguishes them.
+        command.arg("--env=TRUST_TRUE_CLIENT_IP=on").args(POLICIES.map(|policy| format!("--env={policy}")));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut address = String::new();
+        BufReader::new(child.stdout.as_mut().ok_or("no pipe")?).read_line(&mut address)?;
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(idle).build(connector);
+        Ok(Self { child, client, base: address.trim().into() })
+    }
+
     async fn ask(&self, route: &str, client: usize) -> Result<()> {
         let request = Request::get(format!("{}/{route}", self.base));
         let request = request.header("true-client-ip", format!("198.51.100.{client}")).body(Empty::new())?;
@@ -89,7 +75,7 @@ impl Caller {
         let began = Instant::now();
         let clients = (0..IN_FLIGHT).map(|client| async move {
             let mut done = 0u32;
-            while began.elapsed() < ROUND {
+            while began.elapsed() < shortened(ROUND) {
                 self.ask(route, client).await?;
                 done += 1;
             }
@@ -100,68 +86,98 @@ impl Caller {
     }
 }
 
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let args: Vec<_> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let [program, component] = args.as_slice() else { return Err("run conformance/hosts/spin/bench.sh".into()) };
     // Cargo starts a benchmark in its package's folder.
     let workspace = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let component = workspace.join(component).display().to_string();
-    for (place, folder) in [("in memory", "/dev/shm".into()), ("on disk", workspace.join("target"))] {
+    let [program, app, least] = args
+        .iter()
+        .map(|file| workspace.join(file))
+        .collect::<Vec<_>>()
+        .try_into()
+        .map_err(|_| "run conformance/hosts/spin/bench.sh")?;
+    let kib = |file: &Path| -> Result<f64> {
+        let zipped = Command::new("gzip").arg("-9c").arg(file).output()?.stdout;
+        Ok(f64::from(u32::try_from(zipped.len())?) / 1_024.0)
+    };
+    let size = Measurement::new("size, gzipped", "the Spin app with all its routes", Unit::Kib);
+    size.record_beside(&[kib(&app)?], LEAST, &[kib(&least)?])?;
+    for (place, folder) in [("in memory", "/dev/shm".into()), ("on a disk", workspace.join("target"))] {
         if !folder.is_dir() {
-            println!("the store {place}: not measured, there is no {}", folder.display());
+            eprintln!("the store {place} is not measured: there is no {}", folder.display());
             continue;
         }
         let state = tempfile::TempDir::with_prefix_in("tidegate-bench-", folder)?;
-        println!("the store {place}:");
-        measure(workspace.join(program), &component, state.path()).await?;
+        let host = Host::start(&program, &app, state.path(), IN_FLIGHT)?;
+        latency(&host, place).await?;
+        rate(&host, place).await?;
     }
-    println!("each limited client has one request at a time; {IN_FLIGHT} clients at once for requests/s");
+    let states = [tempfile::tempdir()?, tempfile::tempdir()?];
+    // The smallest app sends its answer in two parts. On a connection that was used before, the host's system holds the second
+    // part back until the client acknowledges the first one, which takes 40 ms. So each request has a new connection.
+    let hosts =
+        [Host::start(&program, &app, states[0].path(), 0)?, Host::start(&program, &least, states[1].path(), 0)?];
+    cold_start(&hosts).await
+}
+
+/// Sequential requests.
+async fn latency(host: &Host, place: &str) -> Result<()> {
+    let taken = in_turn(&ROUTES.map(|route| (host, route))).await?;
+    for (route, ours) in ROUTES.iter().zip(&taken).skip(1) {
+        let us = |ms: &[f64]| ms.iter().map(|ms| ms * 1e3).collect::<Vec<_>>();
+        let name = format!("one decision after another, by {route}, store {place}");
+        Measurement::new("spin", &name, Unit::Us).record_beside(&us(ours), PEER, &us(&taken[0]))?;
+    }
     Ok(())
 }
 
-async fn measure(program: PathBuf, component: &str, state: &Path) -> Result<()> {
-    let (mut host, base) = Host::start(program, component, state)?;
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    let caller = Caller { client: Client::builder(TokioExecutor::new()).build(connector), base };
+/// Requests that decide nothing.
+async fn cold_start([ours, least]: &[Host; 2]) -> Result<()> {
+    let taken = in_turn(&[(ours, "free"), (least, "free")]).await?;
+    let measured =
+        Measurement::new("cold start", "a new instance of the Spin app with all its routes, and its answer", Unit::Ms);
+    Ok(measured.record_beside(&taken[0], LEAST, &taken[1])?)
+}
 
-    let mut taken = ROUTES.map(|_| Vec::new());
-    let mut operations = ROUTES.map(|_| 0.0);
-    for call in 0..CALLS {
-        for (place, route) in ROUTES.iter().enumerate() {
-            let before = host.operations()?;
-            let began = Instant::now();
-            caller.ask(route, 1).await?;
-            taken[place].push(began.elapsed().as_secs_f64() * 1e6);
-            // The first call creates the rows, so it takes more operations.
-            if call > 0 {
-                operations[place] += f64::from(host.operations()? - before);
+/// The median of each route in each round, in milliseconds.
+async fn in_turn(routes: &[(&Host, &str)]) -> Result<Vec<Vec<f64>>> {
+    let mut medians = vec![Vec::new(); routes.len()];
+    for round in 0..=ROUNDS {
+        let mut taken = vec![Vec::new(); routes.len()];
+        for _ in 0..shortened(CALLS) {
+            for ((host, route), taken) in routes.iter().zip(&mut taken) {
+                let began = Instant::now();
+                host.ask(route, 1).await?;
+                taken.push(began.elapsed().as_secs_f64() * 1e3);
             }
         }
-    }
-    let mut rates = ROUTES.map(|_| Vec::new());
-    for _ in 0..ROUNDS {
-        for (place, route) in ROUTES.iter().enumerate() {
-            rates[place].push(caller.per_second(route).await?);
+        // The first round creates the rows.
+        if round > 0 {
+            taken.into_iter().zip(&mut medians).for_each(|(taken, medians)| medians.push(median(taken)));
         }
     }
-    let (taken, rates) = (taken.map(median), rates.map(median));
-    println!(
-        "{:10} {:>12} {:>8} {:>14} {:>8} {:>12}",
-        "route", "median us", "ratio", "requests/s", "ratio", "operations"
-    );
-    for (place, route) in ROUTES.iter().enumerate() {
-        let (slower, fewer) = (taken[place] / taken[0], rates[place] / rates[0]);
-        let (us, rate) = (taken[place], rates[place]);
-        #[expect(clippy::cast_precision_loss, reason = "a few hundred")]
-        let each = operations[place] / (CALLS - 1) as f64;
-        println!("{route:10} {us:12.0} {slower:8.2} {rate:14.0} {fewer:8.2} {each:12.2}");
-    }
-    Ok(())
+    Ok(medians)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// Requests a second. Each client has one request at a time.
+async fn rate(host: &Host, place: &str) -> Result<()> {
+    let mut rates = ROUTES.map(|_| Vec::new());
+    for _ in 0..ROUNDS {
+        for (rates, route) in rates.iter_mut().zip(ROUTES) {
+            rates.push(host.per_second(route).await?);
+        }
+    }
+    for (route, ours) in ROUTES.iter().zip(&rates).skip(1) {
+        let name = format!("requests a second, {IN_FLIGHT} clients, by {route}, store {place}");
+        Measurement::new("spin", &name, Unit::PerSecond).record_beside(ours, PEER, &rates[0])?;
+    }
+    Ok(())
 }

@@ -53,7 +53,7 @@ pub struct BenchReport {
     /// The benchmarks that failed. Some of their measurements are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
-    /// The measurements in the order in which they were made.
+    /// The measurements by group, and otherwise in the order in which they were made.
     pub measurements: Vec<Measurement>,
 }
 
@@ -131,6 +131,10 @@ impl BenchReport {
     /// # Errors
     /// Returns the first line that is wrong.
     pub fn read(lines: &str) -> Result<Self, Problem> {
+        let mut measurements = line::measurements(lines)?;
+        // Several benchmarks measure sizes, for example.
+        let groups: Vec<String> = measurements.iter().map(|one| one.group.clone()).collect();
+        measurements.sort_by_key(|one| groups.iter().position(|group| *group == one.group));
         Ok(Self {
             schema: SCHEMA.into(),
             tidegate: Tidegate::this(),
@@ -138,7 +142,7 @@ impl BenchReport {
             made_at_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             quick: false,
             failed: Vec::new(),
-            measurements: line::measurements(lines)?,
+            measurements,
         })
     }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints the size of the Spin app and of the smallest possible one, then runs the benchmark on our host.
+# Measures the size of the Spin app beside the smallest possible one, then runs the benchmark on our host.
 set -eu
 cd "$(dirname "$0")/../../.." || exit
 
@@ -15,6 +15,4 @@ done
 cargo build --quiet --release --manifest-path conformance/hosts/Cargo.toml --target-dir target/hosts --workspace
 
 guest() { echo "$built/$target/release/tidegate_guest_$1.wasm"; }
-kib() { gzip -9 -c "$(guest "$1")" | wc -c | awk '{ printf "%.1f", $1 / 1024 }'; }
-echo "gzipped: the app with all its routes $(kib spin) KiB, the smallest app $(kib spin_least) KiB"
-exec cargo bench --quiet --package tidegate-conformance --bench spin -- target/hosts/release/tidegate-host-spin "$(guest spin)"
+exec cargo bench --quiet --package tidegate-conformance --bench spin -- target/hosts/release/tidegate-host-spin "$(guest spin)" "$(guest spin_least)"

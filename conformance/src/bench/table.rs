@@ -102,8 +102,8 @@ mod tests {
     #[test]
     fn a_row_has_the_ratio_and_its_spread() {
         let lines = r#"{"group":"redis","name":"decisions a second","at":{"in_flight":64},"unit":"1/s","aim":{"ratio":1.5},"ours":[300,400,300,200,300],"peer":{"name":"a peer 2.0","values":[200,200,200,200,200]}}
-{"group":"redis","name":"the script","unit":"us","ours":[1,2,3,4,5]}
-{"group":"size","name":"the package","unit":"KiB","ours":[70.94]}"#;
+{"group":"size","name":"the package","unit":"KiB","ours":[70.94]}
+{"group":"redis","name":"the script","unit":"us","ours":[1,2,3,4,5]}"#;
         let table = table(&BenchReport::read(lines).expect("lines"));
         let mut rows = table
             .lines()
