@@ -166,12 +166,11 @@ fn a_run_fails_if_it_is_worse_than_its_baseline() -> Result<()> {
     let good = reports.path().join("1-good.json").to_string_lossy().into_owned();
     let baseline = reports.path().join("baseline.json");
     fs::write(&baseline, tidegate(&["summary", &good], None)?.stdout)?;
-    let run = |baseline: &Path| {
-        tidegate(
-            &["run", "--target", "memory", "--out", &out, "--baseline", &baseline.to_string_lossy()],
-            Some(fixtures.path()),
-        )
+    let run_with = |baseline: &Path, options: &[&str]| {
+        let run = ["run", "--target", "memory", "--out", &out, "--baseline", &baseline.to_string_lossy()];
+        tidegate(&[&run, options].concat(), Some(fixtures.path()))
     };
+    let run = |baseline: &Path| run_with(baseline, &[]);
     let output = run(&baseline)?;
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert!(said(&output).contains("0 changes, 0 of them worse"), "{}", said(&output));
@@ -182,6 +181,9 @@ fn a_run_fails_if_it_is_worse_than_its_baseline() -> Result<()> {
     let output = run(&baseline)?;
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("worse   memory: -1 round trips per decision became 0"), "{}", said(&output));
+    let output = run_with(&baseline, &["--allow", "memory"])?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(said(&output).contains("allowed memory: -1 round trips per decision became 0"), "{}", said(&output));
     // A wrong baseline is reported before the run.
     fs::write(&baseline, "{")?;
     let output = run(&baseline)?;

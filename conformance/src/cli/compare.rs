@@ -62,11 +62,11 @@ fn transition((before, old): &Run, (after, new): &Run, allow: &[String]) -> Tran
 }
 
 /// Compares a run with a baseline, of which only what the run has tested counts. Prints the changes, and returns whether
-/// one is a regression.
-pub(super) fn is_worse(report: &Report, baseline: Run) -> bool {
+/// one is a regression that is not allowed.
+pub(super) fn is_worse(report: &Report, baseline: Run, allow: &[String]) -> bool {
     let after = Summary::of(report);
     let baseline = (baseline.0, baseline.1.restricted_to(&after));
-    let transition = transition(&baseline, &("this run".into(), after), &[]);
+    let transition = transition(&baseline, &("this run".into(), after), allow);
     let worse = transition.changes.iter().any(Change::is_regression);
     eprint!("\ncompared with {}:\n{}", baseline.0, text(&[transition]));
     worse

@@ -52,6 +52,10 @@ pub(super) struct Args {
     /// Compare the result with this report or summary, and fail if something got worse. Only what has run is compared.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
+    /// Do not fail because these targets and fixtures are worse than the baseline, for example 'spin-atomics' for what
+    /// concerns the whole target, or '* race/two-keys'.
+    #[arg(long, value_name = "GLOB", requires = "baseline")]
+    allow: Vec<String>,
     /// Install in the background what the targets need and this machine lacks. Each target runs as soon as it is set
     /// up. Changes outside the checkout need your consent: unless you are root, the command asks on a terminal.
     /// TIDEGATE_SETUP=yes or TIDEGATE_SETUP=no answers beforehand.
@@ -113,7 +117,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         }
     }
     if let Some(baseline) = baseline {
-        failed |= is_worse(&report, baseline);
+        failed |= is_worse(&report, baseline, &args.allow);
     }
     if !report.targets.iter().any(|target| tested(&target)) {
         eprintln!("tidegate: no target was tested");

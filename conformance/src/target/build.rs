@@ -45,7 +45,10 @@ pub(super) async fn program(package: &str, features: &[&str]) -> Result<PathBuf,
     if !features.is_empty() {
         // Cargo uses the same path for every set of features, so another build would replace this one.
         let own = program.with_file_name(&name);
-        std::fs::copy(&program, &own).map_err(|error| format!("{}: {error}", own.display()))?;
+        // Another suite may run the file at this moment, and a file that runs cannot be written.
+        let copy = own.with_extension(std::process::id().to_string());
+        let replaced = std::fs::copy(&program, &copy).and_then(|_| std::fs::rename(&copy, &own));
+        replaced.map_err(|error| format!("{}: {error}", own.display()))?;
         program = own;
     }
     built.insert(name, program.clone());
