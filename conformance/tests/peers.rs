@@ -41,6 +41,15 @@ fn each_limiter_is_held_to_its_claim() -> Result<()> {
 }
 
 #[test]
+fn limiters_that_can_take_no_fixture_are_no_success() -> Result<()> {
+    let output = peers(&["--peer", "tidegate-core", "--filter", "gate/*"])?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("can take none of the selected fixtures"), "{said}");
+    Ok(())
+}
+
+#[test]
 fn an_unknown_limiter_is_named() -> Result<()> {
     let output = peers(&["--peer", "governer"])?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -36,7 +36,7 @@ const COLUMNS: [&str; 11] = [
     "counts in",
     "algorithm",
     "fixtures",
-    "exact",
+    "as claimed",
     "charges denials",
     "too many",
     "too few",
@@ -78,7 +78,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         }
         Ok((reports, missing))
     })??;
+    if !reports.is_empty() && reports.iter().all(|report| report.scores.is_empty()) {
+        return Err(Failure::Usage(
+            "these limiters can take none of the selected fixtures; choose others with --filter".into(),
+        ));
+    }
     match args.format {
+        _ if reports.is_empty() => {}
         Format::Json => println!("{}", serde_json::to_string_pretty(&reports).unwrap_or_default()),
         Format::Markdown => println!("{}", table(&reports, ASCII_MARKDOWN)),
         Format::Text => println!("{}\n{}", table(&reports, UTF8_FULL_CONDENSED), differences(&reports)),
