@@ -84,6 +84,9 @@ impl Judged<'_> {
             let mut by_now = most[last] + bursts[last].offered;
             let mut stretch = Stretch::default();
             let mut bound = |stretch: &Stretch, before: u64, ceiling: u64| {
+                // After the clock has stepped back far, an exact limiter admits more than its maximum in a window that it has
+                // left before.
+                let ceiling = ceiling.max(stretch.exact);
                 by_now = by_now.min(before + stretch.requests(ceiling));
                 if stretch.units > ceiling {
                     over.get_or_insert_with(|| self.too_many(stretch, ceiling));
@@ -168,6 +171,8 @@ impl Judged<'_> {
             let most = owed[..lasts].last().copied().unwrap_or(0);
             owed[lasts..].fill(most);
         }
+        // After the clock has stepped back, an exact limiter may admit less than one that stays at the later time.
+        owed.iter_mut().zip(exact()).for_each(|(owed, exact)| *owed = (*owed).min(exact));
         if let (Some(owed), Some(exact)) = (owed.last_mut(), exact().last()) {
             *owed = (*owed).max(exact.min(1));
         }

@@ -21,6 +21,8 @@ pub(super) struct Stretch<'a> {
     offered: BTreeMap<u64, u64>,
     /// Units admitted.
     pub(super) units: u64,
+    /// Units that the reference admits.
+    pub(super) exact: u64,
     /// Units refunded within the interval. They may be admitted again.
     given_back: u64,
     /// Units refunded before the first burst.
@@ -40,6 +42,7 @@ impl<'a> Stretch<'a> {
         *self.offered.entry(burst.cost).or_default() += burst.chargeable;
         *self.offered.entry(0).or_default() += burst.offered - burst.chargeable;
         self.units = self.units.saturating_add(burst.units());
+        self.exact = self.exact.saturating_add(burst.exact.min(burst.chargeable).saturating_mul(burst.cost));
         self.given_back = self.given_back.saturating_add(self.given_back_before);
         self.given_back_before = burst.given_back;
     }

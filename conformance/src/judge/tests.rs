@@ -196,6 +196,30 @@ fn an_isolate_that_replaces_an_evicted_one_counts_as_one_more_location() {
     assert_eq!(exact.verdict, Verdict::Fail, "what an exact limiter has stored is not evicted");
 }
 
+/// A window that has been left is forgotten, so after the clock has stepped back, the reference admits 4 in a window of 3.
+#[test]
+fn another_limiter_may_admit_what_the_reference_admits_after_the_clock_has_stepped_back() {
+    let text = r#"{ "id": "a/b", "about": "The clock steps back.", "start_ms": 1805875200000, "policy": { "name": "p", "quotas":
+        [{ "algorithm": "fixed_window", "limit": 3, "window_ms": 60000 }] }, "steps": [
+        { "at_ms": -11787, "key": "k" }, { "at_ms": 1044, "key": "k" }, { "at_ms": -67088, "burst": 5, "key": "k" }] }"#;
+    let as_much = admitting(&Accuracy::PerLocation, text, &[1, 1, 2]);
+    assert_eq!((as_much.verdict, as_much.exact), (Verdict::Pass, 4), "{as_much:?}");
+    let more = admitting(&Accuracy::PerLocation, text, &[1, 1, 3]);
+    assert!(more.reasons[0].contains("admitted 4 from -7088 ms to -7088 ms, but the ceiling is 3"), "{more:?}");
+}
+
+/// The previous window weighs more again after the clock has stepped back.
+#[test]
+fn no_limiter_must_admit_more_than_the_reference_after_the_clock_has_stepped_back() {
+    let text = r#"{ "id": "a/b", "about": "The clock steps back.", "start_ms": 1831968000000, "policy": { "name": "p", "quotas":
+        [{ "algorithm": "sliding_window", "limit": 38, "window_ms": 60000 }] }, "steps": [
+        { "at_ms": -34329, "burst": 7, "key": "k" }, { "at_ms": 54518, "key": "k" }, { "at_ms": 50203, "burst": 36, "key": "k" }] }"#;
+    let as_many = admitting(&Accuracy::PerLocation, text, &[7, 1, 35]);
+    assert_eq!((as_many.verdict, as_many.exact, as_many.floor), (Verdict::Pass, 43, 43), "{as_many:?}");
+    let fewer = admitting(&Accuracy::PerLocation, text, &[7, 1, 34]);
+    assert!(fewer.reasons[0].contains("admitted 42, but the floor is 43"), "{fewer:?}");
+}
+
 /// Judges a subject that admits these numbers of requests in each step.
 fn admitting(accuracy: &Accuracy, text: &str, admitted: &[usize]) -> Judgement {
     judged(accuracy, text, |steps| {
