@@ -104,9 +104,6 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         print!("{}", table(&report));
     }
     eprintln!("\nreport.html, report.md, report.json and junit.xml are in {}", out.display());
-    if !args.json {
-        println!("{}", tally(&report));
-    }
     let mut failed = report.failed();
     let tested = |target: &&TargetReport| !matches!(target.status, Status::Unavailable | Status::NotApplicable);
     for target in report.targets.iter().filter(|target| !tested(target)) {
@@ -122,6 +119,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     if !report.targets.iter().any(|target| tested(&target)) {
         eprintln!("tidegate: no target was tested");
         failed = true;
+    }
+    if !args.json {
+        println!("{}", tally(&report));
     }
     if failed { Err(Failure::Failed) } else { Ok(()) }
 }
