@@ -38,12 +38,14 @@ pub(super) fn of(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, referenc
     let isolates = if fixture.locations > 1 { 1 } else { isolates };
     let killed = fixture.is_interrupted();
     for mut count in count::of(fixture, reference, found) {
+        let steps_back = !count.bursts.is_sorted_by_key(|burst| burst.at);
         if alone {
             count.never_go_back();
         }
         let earliest_is_most = count.earliest_is_most();
         let start_ms = fixture.start_ms;
-        let judged = Judged { accuracy, isolates, alone, killed, earliest_is_most, start_ms, count: &count };
+        let judged =
+            Judged { accuracy, isolates, alone, killed, steps_back, earliest_is_most, start_ms, count: &count };
         let offered: u64 = count.bursts.iter().map(|burst| burst.offered).sum();
         let ceilings = judged.ceilings(&mut bounds.broken);
         let floors = judged.floors(&mut bounds.broken);
@@ -67,6 +69,8 @@ struct Judged<'a> {
     /// Whether one isolate serves all requests.
     alone: bool,
     killed: bool,
+    /// Whether the clock steps back.
+    steps_back: bool,
     earliest_is_most: bool,
     start_ms: u64,
     count: &'a Count<'a>,
@@ -86,7 +90,7 @@ impl Judged<'_> {
             let mut bound = |stretch: &Stretch, before: u64, ceiling: u64| {
                 // After the clock has stepped back far, an exact limiter admits more than its maximum in a window that it has
                 // left before.
-                let ceiling = ceiling.max(stretch.exact);
+                let ceiling = if self.steps_back { ceiling.max(stretch.exact) } else { ceiling };
                 by_now = by_now.min(before + stretch.requests(ceiling));
                 if stretch.units > ceiling {
                     over.get_or_insert_with(|| self.too_many(stretch, ceiling));
@@ -172,7 +176,9 @@ impl Judged<'_> {
             owed[lasts..].fill(most);
         }
         // After the clock has stepped back, an exact limiter may admit less than one that stays at the later time.
-        owed.iter_mut().zip(exact()).for_each(|(owed, exact)| *owed = (*owed).min(exact));
+        if self.steps_back {
+            owed.iter_mut().zip(exact()).for_each(|(owed, exact)| *owed = (*owed).min(exact));
+        }
         if let (Some(owed), Some(exact)) = (owed.last_mut(), exact().last()) {
             *owed = (*owed).max(exact.min(1));
         }

@@ -1,3 +1,7 @@
+use proptest::collection::vec;
+use proptest::prelude::{prop_assert_eq, proptest};
+use proptest::sample::select;
+use serde_json::json;
 use tidegate_core::{Accuracy, Drift, Floor, Millis};
 use tidegate_guest_protocol::{Answer, Failure, Outcome};
 
@@ -218,6 +222,24 @@ fn no_limiter_must_admit_more_than_the_reference_after_the_clock_has_stepped_bac
     assert_eq!((as_many.verdict, as_many.exact, as_many.floor), (Verdict::Pass, 43, 43), "{as_many:?}");
     let fewer = admitting(&Accuracy::PerLocation, text, &[7, 1, 34]);
     assert!(fewer.reasons[0].contains("admitted 42, but the floor is 43"), "{fewer:?}");
+}
+
+proptest! {
+    /// An exact limiter is within the bounds of every limiter that holds nothing back, wherever the clock jumps.
+    #[test]
+    fn the_reference_is_within_every_bound(
+        algorithm in select(vec!["fixed_window", "sliding_window", "sliding_log"]),
+        limit in 1_u64..40,
+        steps in vec((0_i64..200_000, 1_u64..40), 1..6),
+    ) {
+        let steps: Vec<_> = steps.iter().map(|(at_ms, burst)| json!({ "at_ms": at_ms, "burst": burst, "key": "k" })).collect();
+        let quotas = json!([{ "algorithm": algorithm, "limit": limit, "window_ms": 60_000 }]);
+        let text = json!({ "id": "a/b", "about": "A clock.", "policy": { "name": "p", "quotas": quotas }, "steps": steps });
+        for accuracy in [Accuracy::Approximate(Drift::WITHIN_LIMIT), Accuracy::PerLocation] {
+            let found = judged(&accuracy, &text.to_string(), |_| ());
+            prop_assert_eq!(found.verdict, Verdict::Pass, "{:?}", found.reasons);
+        }
+    }
 }
 
 /// Judges a subject that admits these numbers of requests in each step.
