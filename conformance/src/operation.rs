@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// A command at Redis. A script is one.
+    /// A call of a script at Redis, or a request to its REST endpoint.
+    ScriptCall,
+    /// A command at Redis: a script, and each command that it runs.
     RedisCommand,
     /// A request to a Durable Object.
     ObjectRequest,
@@ -41,7 +43,7 @@ impl Operation {
     /// Whether the decision waits for it, so that it is a round trip.
     #[must_use]
     pub const fn is_awaited(self) -> bool {
-        !matches!(self, Self::RowRead | Self::RowWritten | Self::AlarmSet | Self::KvWrite)
+        !matches!(self, Self::RedisCommand | Self::RowRead | Self::RowWritten | Self::AlarmSet | Self::KvWrite)
     }
 }
 
@@ -138,7 +140,7 @@ fn decisions(operations: u64, each: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Operation, Operations, PRICES, cost, difference, per_decision, round_trips};
+    use super::{Operation, Operations, PRICES, PerDecision, cost, difference, per_decision, round_trips};
 
     #[test]
     fn every_price_list_is_read() {
@@ -158,6 +160,10 @@ mod tests {
         // A request costs $0.15 and a row $1 per million; a free plan has 100,000 of each.
         assert_eq!((priced.usd_per_million, priced.free_per_day), (0.65, Some(100_000)));
         assert_eq!(cost("upstash", &each), None);
+        // A script that reads and writes a key is billed as three commands.
+        let upstash = PerDecision::from([(Operation::ScriptCall, 1.0), (Operation::RedisCommand, 3.0)]);
+        let priced = cost("upstash", &upstash).expect("known prices");
+        assert_eq!((priced.usd_per_million, priced.free_per_day), (6.0, Some(5_555)));
         assert_eq!(cost("nowhere", &each), None);
     }
 }

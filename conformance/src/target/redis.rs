@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{LocalBoxFuture, try_join_all};
 use tidegate_core::{Capabilities, Dimensions};
 
-use self::server::Servers;
+use self::server::{Counts, Servers};
 use super::memory::NATIVE_GUEST;
 use super::{Emulator, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
@@ -106,7 +106,11 @@ impl Store for Servers {
     }
 
     fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {
-        async { Ok([(Operation::RedisCommand, self.script_calls().await?)].into()) }.boxed_local()
+        async {
+            let Counts { scripts, commands } = self.counts().await?;
+            Ok([(Operation::ScriptCall, scripts), (Operation::RedisCommand, commands)].into())
+        }
+        .boxed_local()
     }
 
     fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {

@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 
 use super::memory::NATIVE_GUEST;
 use super::process::Process;
-use super::redis::server::{self, Servers};
+use super::redis::server::{self, Counts, Servers};
 use super::redis::{GUESTS, WITH_REDIS};
 use super::{Emulator, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
@@ -75,12 +75,13 @@ pub(super) struct Fronted {
     counted: Mutex<Counted>,
 }
 
-/// The counts at the last call of [`Fronted::count`].
+/// The counts at the last call of [`Fronted::count`], and what they add up to.
 #[derive(Default)]
 struct Counted {
-    commands: u64,
+    server: Counts,
     requests: u64,
     trips: u64,
+    commands: u64,
 }
 
 impl Fronted {
@@ -111,18 +112,24 @@ impl Fronted {
         }
     }
 
-    /// Counts the round trips. A decision must take one command at the server and one request at the endpoint, so the
-    /// larger of the two counts.
-    async fn count(&self) -> Result<u64, String> {
+    /// Counts the round trips and the commands. A decision must take one script call at the server and one request at the
+    /// endpoint, so the larger of the two counts.
+    async fn count(&self) -> Result<Operations, String> {
         let mut counted = self.counted.lock().await;
-        let commands = self.servers.script_calls().await?;
+        let server = self.servers.counts().await?;
         let said = self.front.tell("count").await?;
         let requests = said.parse::<u64>().map_err(|_| format!("{FRONT} answered {said:?}, expected a count"))?;
-        // A restarted server counts from zero.
-        let more = commands.saturating_sub(counted.commands).max(requests.saturating_sub(counted.requests));
-        *counted = Counted { commands, requests, trips: counted.trips + more };
-        Ok(counted.trips)
+        let scripts = more(counted.server.scripts, server.scripts);
+        let trips = counted.trips + scripts.max(more(counted.requests, requests));
+        let commands = counted.commands + more(counted.server.commands, server.commands);
+        *counted = Counted { server, requests, trips, commands };
+        Ok([(Operation::ScriptCall, trips), (Operation::RedisCommand, commands)].into())
     }
+}
+
+/// What came on top of an earlier count. A restarted server counts from zero.
+fn more(before: u64, now: u64) -> u64 {
+    now.checked_sub(before).unwrap_or(now)
 }
 
 impl Store for Fronted {
@@ -134,7 +141,7 @@ impl Store for Fronted {
     }
 
     fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {
-        async { Ok([(Operation::RedisCommand, self.count().await?)].into()) }.boxed_local()
+        self.count().boxed_local()
     }
 
     fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {

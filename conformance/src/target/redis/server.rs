@@ -32,6 +32,15 @@ pub(in crate::target) struct Servers {
     nodes: Vec<Node>,
 }
 
+/// What servers have run since they started.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::target) struct Counts {
+    /// The script calls.
+    pub(in crate::target) scripts: u64,
+    /// The commands: the script calls, and what the scripts call.
+    pub(in crate::target) commands: u64,
+}
+
 #[derive(Debug)]
 struct Node {
     port: u16,
@@ -140,15 +149,20 @@ impl Servers {
         try_join_all(self.nodes.iter().map(|node| node.process.tell(word))).await.map(drop)
     }
 
-    /// Counts the script calls. Each one is a round trip.
-    pub(in crate::target) async fn script_calls(&self) -> Result<u64, String> {
+    /// Counts the script calls and the commands since the servers started, without those of clients' connections and of
+    /// this suite.
+    pub(in crate::target) async fn counts(&self) -> Result<Counts, String> {
         let told = self.each(&["INFO", "commandstats"]).await?;
-        let calls = told.iter().flat_map(|told| told.lines()).filter_map(|line| {
-            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-            let script = matches!(name, "eval" | "evalsha" | "fcall" | "eval_ro" | "evalsha_ro" | "fcall_ro");
-            script.then(|| rest.split(',').next()?.parse::<u64>().ok()).flatten()
-        });
-        Ok(calls.sum())
+        let mut counts = Counts::default();
+        for (name, calls) in told.iter().flat_map(|told| told.lines()).filter_map(calls) {
+            match name.split('|').next().unwrap_or(name) {
+                "eval" | "evalsha" => counts.scripts += calls,
+                "auth" | "client" | "cluster" | "command" | "hello" | "info" | "ping" | "script" => continue,
+                _ => {}
+            }
+            counts.commands += calls;
+        }
+        Ok(counts)
     }
 
     pub(in crate::target) async fn end(self: Box<Self>) {
@@ -260,6 +274,12 @@ impl Connection {
             _ => Err(format!("answered {line:?}")),
         }
     }
+}
+
+/// A command and its number of calls, from a line as `cmdstat_get:calls=3,usec=…`.
+fn calls(line: &str) -> Option<(&str, u64)> {
+    let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+    Some((name, rest.split(',').next()?.parse().ok()?))
 }
 
 /// The library that gives a program another clock.
