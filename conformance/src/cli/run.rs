@@ -1,5 +1,10 @@
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 
 use super::compare::{is_worse, read_one};
 use super::progress::{self, Progress};
@@ -8,9 +13,12 @@ use crate::declared::Declared;
 use crate::fixture::Case;
 use crate::judge::Verdict;
 use crate::report::{Report, Status, TargetReport, junit, markdown, page, table};
-use crate::run;
+use crate::run::{self, Prepared};
 use crate::setup::Setup;
 use crate::target::{ALL, Outside, Target, workspace};
+
+/// The most targets that run at the same time by default. One thread sends the requests of all.
+const JOBS_MAX: usize = 4;
 
 const DECLARATION: &str = r#"A declaration for --declares; only "accuracy" is required:
   {
@@ -61,6 +69,10 @@ pub(super) struct Args {
     /// TIDEGATE_SETUP=yes or TIDEGATE_SETUP=no answers beforehand.
     #[arg(long)]
     setup: bool,
+    /// The number of targets that run at the same time. The default is one for each processor, and at most 4. With more
+    /// than one, the latencies are those of a busy machine.
+    #[arg(long, short, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
     /// Print report.json instead of the table.
     #[arg(long)]
     json: bool,
@@ -91,7 +103,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     tempfile::tempfile_in(create(&out).map_err(unwritable)?).map_err(unwritable)?;
     let mut report = block_on(async {
         tokio::select! {
-            report = replay(&targets, cases, args.setup) => report,
+            report = replay(&targets, cases, args.setup, jobs(args.jobs)) => report,
             _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
         }
     })??;
@@ -171,28 +183,46 @@ fn tally(report: &Report) -> String {
     format!("{passed} passed, {failed} failed, {} skipped", fixtures().count() - passed - failed)
 }
 
-/// Runs the targets in order. With `setup`, targets whose setup is done run first.
-async fn replay(targets: &[&dyn Target], cases: Vec<Case>, setup: bool) -> Result<Report, Failure> {
+fn jobs(wanted: Option<NonZeroUsize>) -> usize {
+    let processors = || available_parallelism().map_or(1, NonZeroUsize::get).min(JOBS_MAX);
+    wanted.map_or_else(processors, NonZeroUsize::get)
+}
+
+/// Runs the targets in order, up to `jobs` at the same time. With `setup`, targets whose setup is done run first.
+async fn replay(targets: &[&dyn Target], cases: Vec<Case>, setup: bool, jobs: usize) -> Result<Report, Failure> {
     let mut setup =
         if setup { Some(Setup::start(targets, progress::tell).await.map_err(Failure::Usage)?) } else { None };
     let prepared = run::prepare(cases).await.map_err(contradicted)?;
     let mut waiting = targets.to_vec();
     let mut reports = Vec::with_capacity(targets.len());
-    while !waiting.is_empty() {
+    let mut running = FuturesUnordered::new();
+    loop {
         // Others run while a target would wait for its emulator.
         waiting.sort_by_key(|target| target.pause());
-        let next = match &mut setup {
-            Some(setup) => setup.ready(&waiting).await,
-            None => 0,
+        let ready = async {
+            match &mut setup {
+                Some(setup) => setup.ready(&waiting).await,
+                None => 0,
+            }
         };
-        let target = waiting.remove(next);
-        let progress = Progress::new(target.name(), prepared.len(), waiting.len());
-        let report = run::target(target, &prepared, |done| progress.step(done)).await;
-        progress.finish(&report);
-        reports.push(report);
+        tokio::select! {
+            next = ready, if !waiting.is_empty() && running.len() < jobs => {
+                let target = waiting.remove(next);
+                let progress = Progress::new(target.name(), prepared.len(), waiting.len());
+                running.push(one(target, &prepared, progress));
+            }
+            Some(report) = running.next() => reports.push(report),
+            else => break,
+        }
     }
     reports.sort_by_key(|report| targets.iter().position(|target| target.name() == report.name));
     Ok(Report::new(reports).with_plans(&prepared))
+}
+
+async fn one(target: &dyn Target, prepared: &[Prepared], progress: Progress) -> TargetReport {
+    let report = run::target(target, prepared, |done| progress.step(done)).await;
+    progress.finish(&report);
+    report
 }
 
 /// Returns the targets with these names in their usual order, or all targets if there are no names.
