@@ -73,7 +73,8 @@ fn load(guest: &Path, manifest: &str) -> Result<Arc<ExecuteCtx>> {
 fn serve(app: Arc<ExecuteCtx>, started: &Sender<Result<SocketAddr>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
-        let server = hyper::Server::try_bind(&(Ipv4Addr::LOCALHOST, 0).into())?.serve(ViceroyService::new(app));
+        let server = hyper::Server::try_bind(&(Ipv4Addr::LOCALHOST, 0).into())?.tcp_nodelay(true);
+        let server = server.serve(ViceroyService::new(app));
         started.send(Ok(server.local_addr()))?;
         Ok(server.await?)
     })
