@@ -33,8 +33,8 @@ const DECLARATION: &str = r#"A declaration for --declares; only "accuracy" is re
   }
 "accuracy" is "exact", "approximate" or "per_location". Only an approximate limiter has a "ceiling": "limit",
 "limit x locations" or "(in_flight + limit)! / (in_flight! x limit!) - 1". It may have a "floor": the units that each
-location may hold back, and for how long. "dimensions" is "one", "grouped" or "any". "forgets_on_virtual_time" states that idempotency tokens expire by the
-time in the request. All values above except the first three are the defaults."#;
+location may hold back, and for how long. "dimensions" is "one", "grouped" or "any". "forgets_on_virtual_time" states
+that idempotency tokens expire by the time in the request. All values above except the first three are the defaults."#;
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = DECLARATION)]
