@@ -17,6 +17,9 @@ use crate::operation::{Operation, Operations};
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
+/// The suite counts admissions, so it need not wait as long as Spin's clients.
+const NO_DELAY: &str = "--no-delay";
+
 const GUEST: &str = "tidegate-guest-spin";
 const HOST: &str = "tidegate-host-spin";
 const WASM: &str = "wasm32-wasip1";
@@ -97,7 +100,7 @@ impl Target for Spin {
                 let http = Http::new(&[format!("{address}/{}", self.route)], Version::Http1);
                 return Ok(Running::new(http, vec![spin], None));
             }
-            let (host, address) = serve(&[format!("--pause-ms={}", self.pause_ms)]).await?;
+            let (host, address) = serve(&[NO_DELAY.into(), format!("--pause-ms={}", self.pause_ms)]).await?;
             let http = Http::new(&[format!("{address}/{}", self.route)], Version::Http2);
             Ok(Running::new(http, Vec::new(), Some(Box::new(Host(host)))))
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const USAGE: &str = "usage: --manifest=FILE --component=FILE [--env=NAME=VALUE]... \
-                     [--pause-ms=N] [--state-dir=DIR] [--test-mode]";
+                     [--pause-ms=N] [--state-dir=DIR] [--no-delay] [--test-mode]";
 
 /// The arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub(crate) struct Arguments {
     pub(crate) pause: Duration,
     /// The folder of the store's database. The default is a temporary folder.
     pub(crate) state_dir: Option<PathBuf>,
+    /// Whether sockets have `TCP_NODELAY`. Spin does not set it, so an answer in two parts waits some 40 ms for the client.
+    pub(crate) no_delay: bool,
 }
 
 impl Arguments {
@@ -24,6 +26,7 @@ impl Arguments {
         let mut found = Self::default();
         for argument in given {
             match argument.split_once('=') {
+                None if argument == "--no-delay" => found.no_delay = true,
                 None if argument == "--test-mode" => found.env.insert(0, ("TIDEGATE_TEST_MODE".into(), "on".into())),
                 Some(("--manifest", file)) => found.manifest = file.into(),
                 Some(("--component", file)) => found.component = file.into(),
@@ -50,11 +53,13 @@ mod tests {
 
     #[test]
     fn arguments_are_read_and_missing_or_unknown_ones_are_named() {
-        let found = read("--manifest=a --component=b --env=C=d=e --pause-ms=2 --state-dir=s --test-mode").unwrap();
+        let found =
+            read("--manifest=a --component=b --env=C=d=e --pause-ms=2 --state-dir=s --no-delay --test-mode").unwrap();
         let env = [("TIDEGATE_TEST_MODE", "on"), ("C", "d=e")].map(|(name, value)| (name.into(), value.into()));
         let pause = Duration::from_millis(2);
         let state_dir = Some("s".into());
-        assert_eq!(found, Arguments { manifest: "a".into(), component: "b".into(), env: env.into(), pause, state_dir });
+        let (manifest, component) = ("a".into(), "b".into());
+        assert_eq!(found, Arguments { manifest, component, env: env.into(), pause, state_dir, no_delay: true });
         for wrong in ["", "--manifest=a", "--manifest", "--component=b --manifest=a --what=c", "--pause-ms=-1"] {
             assert!(read(wrong).unwrap_err().contains("usage: --manifest=FILE"), "{wrong}");
         }

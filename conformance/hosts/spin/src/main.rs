@@ -66,7 +66,7 @@ async fn run() -> Result<(), String> {
     };
     tokio::select! {
         () = commands => Ok(()),
-        error = serve::serve(listener, app) => Err(error),
+        error = serve::serve(listener, app, arguments.no_delay) => Err(error),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::app::{App, INSTANCES_MAX};
 use crate::segments;
 
 /// Answers requests.
-pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) -> String {
+pub(crate) async fn serve(listener: TcpListener, app: Arc<App>, no_delay: bool) -> String {
     let places = Arc::new(Semaphore::new(INSTANCES_MAX as usize));
     loop {
         let (stream, client) = match listener.accept().await {
@@ -33,8 +33,7 @@ pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) -> String {
                 continue;
             }
         };
-        // Otherwise an answer can wait 40 ms for the client's acknowledgement. Spin itself does not set it.
-        let _ = stream.set_nodelay(true);
+        let _ = stream.set_nodelay(no_delay);
         let (app, places) = (Arc::clone(&app), Arc::clone(&places));
         tokio::spawn(async move {
             let answer = service_fn(move |request| answer(Arc::clone(&app), Arc::clone(&places), request, client));

@@ -4,7 +4,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use tidegate_core::Capabilities;
 
-use super::{emulator, real, serve, spin_up};
+use super::{NO_DELAY, emulator, real, serve, spin_up};
 use crate::fixture::Disturb;
 use crate::setup::Group;
 use crate::subject::{Http, Version};
@@ -52,7 +52,7 @@ impl Target for SpinRedis {
                 let (app, address) = spin_up(&[variable]).await?;
                 (app, address, Version::Http1)
             } else {
-                let (app, address) = serve(&[format!("--env={variable}")]).await?;
+                let (app, address) = serve(&[NO_DELAY.into(), format!("--env={variable}")]).await?;
                 (app, address, Version::Http2)
             };
             let http = Http::new(&[format!("{address}/redis")], version);
