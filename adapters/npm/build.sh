@@ -25,7 +25,7 @@ optimize() {
 }
 
 rm -rf dist
-for store in upstash blobs; do
+for store in redis versioned memory; do
     cargo build --quiet --package tidegate-npm --no-default-features --features "$store" --profile npm --target wasm32-unknown-unknown
     built=$root/target/wasm32-unknown-unknown/npm
     "$wasm_bindgen" --target bundler --no-typescript --out-dir "$built/bound" --out-name tidegate "$built/tidegate_npm.wasm"

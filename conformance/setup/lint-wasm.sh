@@ -23,6 +23,7 @@ lint wasm32-unknown-unknown --package 'tidegate-guest-cloudflare*' --package 'ti
     lint wasm32-unknown-unknown --package tidegate-jwt &&
     lint wasm32-unknown-unknown --package tidegate-redis --no-default-features --features rest &&
     lint wasm32-unknown-unknown --package tidegate-npm &&
-    lint wasm32-unknown-unknown --package tidegate-npm --no-default-features --features blobs &&
+    lint wasm32-unknown-unknown --package tidegate-npm --no-default-features --features versioned &&
+    lint wasm32-unknown-unknown --package tidegate-npm --no-default-features --features memory &&
     lint wasm32-wasip1 --package 'tidegate-guest-spin*' --package tidegate-spin --package tidegate-example-spin &&
     lint wasm32-wasip1 --package tidegate-guest-fastly --package tidegate-fastly --package tidegate-example-fastly --features tidegate-guest-fastly/suite

@@ -4,10 +4,9 @@
 
 mod build;
 pub mod cloudflare;
-mod edge;
 mod fastly;
+mod javascript;
 mod memory;
-mod netlify_blobs;
 mod outside;
 pub(crate) mod peer;
 mod process;
@@ -43,10 +42,13 @@ pub const ALL: &[&dyn Target] = &[
     &redis::CLUSTER,
     &redis::FALLBACK,
     &upstash_rest::UpstashRest,
-    &edge::VERCEL,
-    &edge::VERCEL_NODE,
-    &edge::NETLIFY,
-    &netlify_blobs::NetlifyBlobs,
+    &javascript::VERCEL,
+    &javascript::VERCEL_NODE,
+    &javascript::NETLIFY,
+    &javascript::NETLIFY_BLOBS,
+    &javascript::DENO_KV,
+    &javascript::REDIS,
+    &javascript::MEMORY,
     &cloudflare::DURABLE_OBJECT,
     &cloudflare::LEASED,
     &cloudflare::KV,

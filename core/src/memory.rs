@@ -123,6 +123,14 @@ impl MemoryLimiter {
         self
     }
 
+    /// Draws fingerprints with a secret of your own: 16 random bytes that clients cannot know. By default the secret comes
+    /// from the standard library, which has no source of randomness on `wasm32-unknown-unknown`.
+    #[must_use]
+    pub fn secret(mut self, secret: [u64; 2]) -> Self {
+        self.hasher = SipHasher13::new_with_keys(secret[0], secret[1]);
+        self
+    }
+
     /// Decides as [`Limiter::check`] does, without a future.
     ///
     /// # Errors

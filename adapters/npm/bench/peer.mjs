@@ -21,9 +21,9 @@ const ours = (quota, options) =>
 const theirs = (limiter, options) => new Ratelimit({ redis, limiter, ephemeralCache: false, analytics: false, ...options });
 
 const kinds = {
-  "fixed window": [{ algorithm: "fixed_window", limit: 1_000_000, window_ms: 60_000 }, Ratelimit.fixedWindow(1_000_000, "60 s")],
-  "sliding window": [{ algorithm: "sliding_window", limit: 1_000_000, window_ms: 60_000 }, Ratelimit.slidingWindow(1_000_000, "60 s")],
-  "token bucket": [{ algorithm: "token_bucket", capacity: 1_000_000, refill: 10, per_ms: 1_000 }, Ratelimit.tokenBucket(10, "1 s", 1_000_000)],
+  "fixed window": [{ fixedWindow: { limit: 1_000_000, windowMs: 60_000 } }, Ratelimit.fixedWindow(1_000_000, "60 s")],
+  "sliding window": [{ slidingWindow: { limit: 1_000_000, windowMs: 60_000 } }, Ratelimit.slidingWindow(1_000_000, "60 s")],
+  "token bucket": [{ tokenBucket: { capacity: 1_000_000, refill: 10, perMs: 1_000 } }, Ratelimit.tokenBucket(10, "1 s", 1_000_000)],
 };
 
 // The minimum for a client on `fetch`: the same request, sent repeatedly, and the text of its answer.
@@ -75,7 +75,7 @@ for (const inFlight of [1, 8, 64, 512]) {
 }
 
 {
-  const own = ours({ algorithm: "fixed_window", limit: 1, window_ms: 3_600_000 }, { denyCache: { holdMs: 3_600_000 } });
+  const own = ours({ fixedWindow: { limit: 1, windowMs: 3_600_000 } }, { denyCache: { holdMs: 3_600_000 } });
   const peer = theirs(Ratelimit.fixedWindow(1, "1 h"), { ephemeralCache: new Map() });
   await repeat(3, () => own.check(request));
   await repeat(3, () => peer.limit("blocked"));

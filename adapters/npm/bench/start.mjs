@@ -19,7 +19,7 @@ for (const [store, entry, name] of [["upstash", "index", "the npm package"], ["b
 
 const own = `const { Tidegate } = await import("@tidegate/edge");
 new Tidegate({ url: "https://example.com", token: "t", platform: "vercel", failMode: "closed",
-  policy: { name: "api", quotas: [{ algorithm: "fixed_window", limit: 10, window_ms: 1000 }] } });`;
+  policy: { name: "api", quotas: [{ fixedWindow: { limit: 10, windowMs: 1000 } }] } });`;
 const other = `const [{ Ratelimit }, { Redis }] = await Promise.all([import("@upstash/ratelimit"), import("@upstash/redis")]);
 new Ratelimit({ redis: new Redis({ url: "https://example.com", token: "t" }), limiter: Ratelimit.fixedWindow(10, "1 s") });`;
 const { ours, theirs } = await inTurn({ ours: () => startMs(own), theirs: () => startMs(other) });

@@ -8,5 +8,5 @@ export const tidegate = (platform) =>
     token: process.env.UPSTASH_REDIS_REST_TOKEN,
     platform,
     failMode: "open",
-    policy: { name: "api", quotas: [{ algorithm: "fixed_window", limit: 2, window_ms: 86_400_000 }] },
+    policy: { name: "api", quotas: [{ fixedWindow: { limit: 2, windowMs: 86_400_000 } }] },
   });

@@ -42,7 +42,7 @@ pub(crate) struct Answer {
     /// The status in HTTP's terms.
     pub(crate) status: u16,
     /// The version of the bytes, if the store has versions.
-    #[cfg_attr(feature = "upstash", expect(dead_code, reason = "Upstash has none"))]
+    #[cfg_attr(feature = "redis", expect(dead_code, reason = "Redis has none"))]
     pub(crate) version: Option<String>,
     pub(crate) bytes: Vec<u8>,
 }

@@ -3,25 +3,30 @@
 //!
 //! It is built once for each store, because an edge runtime loads every byte before its first request.
 #![cfg(target_arch = "wasm32")]
+#![cfg_attr(feature = "memory", allow(dead_code, reason = "memory never asks the host"))]
 
-#[cfg(feature = "blobs")]
-mod blobs;
 mod call;
 mod error;
 mod gate;
+#[cfg(feature = "memory")]
+mod memory;
 mod options;
-#[cfg(feature = "upstash")]
-mod upstash;
+#[cfg(feature = "redis")]
+mod redis;
 mod verdict;
+#[cfg(feature = "versioned")]
+mod versioned;
 
 pub use call::Caller;
 pub use gate::Gate;
 pub use verdict::undecided;
 
-#[cfg(feature = "blobs")]
-use blobs as store;
-#[cfg(feature = "upstash")]
-use upstash as store;
+#[cfg(feature = "memory")]
+use memory as store;
+#[cfg(feature = "redis")]
+use redis as store;
+#[cfg(feature = "versioned")]
+use versioned as store;
 
 /// Takes half the code of the standard library's allocator.
 #[global_allocator]

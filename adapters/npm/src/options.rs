@@ -60,6 +60,10 @@ extern "C" {
     #[wasm_bindgen(method, getter)]
     fn algorithm(this: &QuotaOptions) -> u32;
 
+    /// The place of the numbers in the quota, such as `tokenBucket.`.
+    #[wasm_bindgen(method, getter)]
+    fn place(this: &QuotaOptions) -> String;
+
     /// The limit, the capacity, or a penalty's cap.
     #[wasm_bindgen(method, getter)]
     fn amount(this: &QuotaOptions) -> f64;
@@ -77,8 +81,9 @@ impl Options {
     pub(crate) fn policy(&self) -> Result<Policy, JsValue> {
         let mut quotas = Vec::new();
         for options in self.quotas() {
-            let place = |error| misplaced(&format!("policy.quotas[{}].", quotas.len()), error);
-            quotas.push(options.quota().map_err(place)?);
+            let place = format!("policy.quotas[{}].", quotas.len());
+            let quota = options.quota().map_err(|error| misplaced(&format!("{place}{}", options.place()), error))?;
+            quotas.push(options.named(quota).map_err(|error| misplaced(&place, error))?);
         }
         let place = |error| misplaced("policy.", error);
         let policy = Policy::new(&self.name(), quotas).map_err(place)?.charge_denied(self.charge_denied());
@@ -107,7 +112,7 @@ impl Options {
 impl QuotaOptions {
     fn quota(&self) -> Result<Quota, tidegate_core::Error> {
         let (amount, span, refill) = (whole(self.amount()), Millis::new(whole(self.span())), whole(self.refill()));
-        let quota = match self.algorithm() {
+        match self.algorithm() {
             0 => Quota::fixed_window(amount, span),
             1 => Quota::sliding_window(amount, span),
             2 => Quota::sliding_log(amount, span),
@@ -115,7 +120,10 @@ impl QuotaOptions {
             4 => Quota::leaky_bucket(amount, refill, span),
             5 => Concurrency::new(amount, span).map(|rule| Rule::Concurrency(rule.returns_cost(refill == 1)).into()),
             _ => Quota::penalty(span, refill, Millis::new(amount)),
-        }?;
+        }
+    }
+
+    fn named(&self, quota: Quota) -> Result<Quota, tidegate_core::Error> {
         let quota = match self.name() {
             Some(name) => quota.named(&name)?,
             None => quota,

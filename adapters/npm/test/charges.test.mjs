@@ -11,7 +11,7 @@ test("a denied request costs nothing, and in @upstash/ratelimit it costs the res
   const server = await upstash();
   try {
     const { url, token } = server;
-    const policy = { name: "api", quotas: [{ algorithm: "fixed_window", limit: 10, window_ms: 86_400_000 }] };
+    const policy = { name: "api", quotas: [{ fixedWindow: { limit: 10, windowMs: 86_400_000 } }] };
     const own = new Tidegate({ url, token, platform: "vercel", failMode: "closed", policy });
     const peer = new Ratelimit({ redis: new Redis({ url, token }), limiter: Ratelimit.fixedWindow(10, "1 d"), ephemeralCache: false, analytics: false });
     const request = new Request("https://example.com/");

@@ -17,7 +17,7 @@ beforeEach(async () => {
 
 const DAY_MS = 86_400_000;
 const NOW = 1_800_000_000_000;
-const window = (limit, by) => ({ algorithm: "fixed_window", limit, window_ms: DAY_MS, ...(by && { by }) });
+const window = (limit, by) => ({ fixedWindow: { limit, windowMs: DAY_MS }, by });
 const options = {
   url: server.url,
   token: server.token,
@@ -35,9 +35,9 @@ const states = () => server.command("KEYS", "*");
 const [alice, bob] = [{ user: "user:alice", tenant: "tenant:acme" }, { user: "user:bob", tenant: "tenant:acme" }];
 const both = [window(2, "user"), window(10, "tenant")];
 
-for (const group_by of [undefined, "tenant"]) {
-  test(`a user's denial does not charge the tenant, with the group ${group_by}`, async () => {
-    const tidegate = limiter(both, group_by && { group_by });
+for (const groupBy of [undefined, "tenant"]) {
+  test(`a user's denial does not charge the tenant, with the group ${groupBy}`, async () => {
+    const tidegate = limiter(both, { groupBy });
     assert.deepEqual(remaining(await tidegate.check(request, { keys: alice })), [1, 9]);
     assert.deepEqual(remaining(await tidegate.check(request, { keys: alice })), [0, 8]);
     const denied = await tidegate.check(request, { keys: alice });
@@ -133,7 +133,8 @@ test("what no object inherits is not taken from a polluted prototype", async () 
   }
 });
 
-const two = [{ algorithm: "concurrency", limit: 2, lifetime_ms: 60_000 }];
+const slots = (numbers) => ({ concurrency: { limit: 2, lifetimeMs: 60_000, ...numbers } });
+const two = [slots()];
 const times = (count, make) => Promise.all(Array.from({ length: count }, make));
 
 test("of five requests at once two get a slot; a release frees it, once", async () => {
@@ -178,9 +179,9 @@ test("a release without a concurrency limit does nothing", async () => {
 });
 
 test("a slot is free when its lifetime is over, and returns the cost if the limit says so", async () => {
-  for (const [returns_cost, left] of [[false, 70], [true, 100]]) {
+  for (const [returnsCost, left] of [[false, 70], [true, 100]]) {
     await server.command("FLUSHALL");
-    const tidegate = timed([{ algorithm: "concurrency", limit: 1, lifetime_ms: 1_000, returns_cost }, window(100)]);
+    const tidegate = timed([{ concurrency: { limit: 1, lifetimeMs: 1_000, returnsCost } }, window(100)]);
     const held = await tidegate.check(request, { cost: 30, now: NOW });
     assert.equal((await tidegate.check(request, { now: NOW + 999 })).allowed, false);
     assert.deepEqual(remaining(await tidegate.peek(request, { now: NOW + 1_000 })), [1, left]);
@@ -191,7 +192,7 @@ test("a slot is free when its lifetime is over, and returns the cost if the limi
 });
 
 test("a release after the lifetime is an error, and what is charged stays charged", async () => {
-  const tidegate = limiter([{ ...two[0], lifetime_ms: 60 }, window(100)]);
+  const tidegate = limiter([slots({ lifetimeMs: 60 }), window(100)]);
   const held = await tidegate.check(request, { cost: 30 });
   // The store's own clock removes the charge.
   while ((await server.command("KEYS", "*:once:*")).length > 0) await new Promise((resolve) => setTimeout(resolve, 20));
@@ -219,7 +220,7 @@ test("a request that passed because the store failed releases a slot that it may
 });
 
 test("a penalty blocks longer the second time, and its count is unknown while it does not block", async () => {
-  const tidegate = timed([{ algorithm: "fixed_window", limit: 2, window_ms: 1_000 }, { algorithm: "penalty", base_ms: 5_000, factor: 10, cap_ms: 600_000 }]);
+  const tidegate = timed([{ fixedWindow: { limit: 2, windowMs: 1_000 } }, { penalty: { baseMs: 5_000, factor: 10, capMs: 600_000 } }]);
   const at = (now) => tidegate.check(request, { now });
   const first = await at(NOW);
   assert.deepEqual([remaining(first), first.quotas[1].resetAfterMs], [[1, null], null]);
@@ -237,24 +238,23 @@ test("a penalty blocks longer the second time, and its count is unknown while it
 });
 
 test("a wrong option says where it is and what to write", () => {
-  const penalty = { algorithm: "penalty", base_ms: 1_000, factor: 2, cap_ms: 60_000 };
+  const penalty = (numbers) => ({ penalty: { baseMs: 1_000, factor: 2, capMs: 60_000, ...numbers } });
   const wrong = [
-    [{ quotas: [{ ...two[0], limit: 1_001 }] }, "policy.quotas[0].limit", /1001 is out of range for a concurrency limit/],
-    [{ quotas: [{ ...two[0], lifetime_ms: 0 }] }, "policy.quotas[0].lifetime_ms", /0/],
-    [{ quotas: [{ ...two[0], lifetime: 5 }] }, "policy.quotas[0].lifetime", /did you mean "lifetime_ms"/],
-    [{ quotas: [{ ...two[0], returns_cost: 1 }] }, "policy.quotas[0].returns_cost", /write true or false/],
-    [{ quotas: [{ ...two[0], returns_cost: true }, window(5, "user")] }, "policy.quotas[0].returns_cost", /several dimensions/],
-    [{ quotas: [{ ...two[0], window_ms: 1 }] }, "policy.quotas[0].window_ms", /unknown field/],
-    [{ quotas: [{ ...window(5), returns_cost: true }] }, "policy.quotas[0].returns_cost", /unknown field/],
-    [{ quotas: [{ algorithm: "concurrency", limit: 2 }] }, "policy.quotas[0].lifetime_ms", /missing/],
-    [{ quotas: [window(5), { ...penalty, factor: 0 }] }, "policy.quotas[1].factor", /0 is out of range/],
-    [{ quotas: [window(5), { ...penalty, cap_ms: 5 }] }, "policy.quotas[1].cap_ms", /5 is out of range/],
-    [{ quotas: [penalty] }, "policy.quotas[0]", /a penalty counts the denials of other quotas/],
-    [{ quotas: [window(5, "user"), penalty] }, "policy.quotas[1]", /its dimension has none/],
+    [{ quotas: [slots({ limit: 1_001 })] }, "policy.quotas[0].concurrency.limit", /1001 is out of range for a concurrency limit/],
+    [{ quotas: [slots({ lifetimeMs: 0 })] }, "policy.quotas[0].concurrency.lifetimeMs", /0/],
+    [{ quotas: [slots({ lifetime: 5 })] }, "policy.quotas[0].concurrency.lifetime", /did you mean "lifetimeMs"/],
+    [{ quotas: [slots({ returnsCost: 1 })] }, "policy.quotas[0].concurrency.returnsCost", /write true or false/],
+    [{ quotas: [slots({ returnsCost: true }), window(5, "user")] }, "policy.quotas[0].concurrency.returnsCost", /several dimensions/],
+    [{ quotas: [slots({ windowMs: 1 })] }, "policy.quotas[0].concurrency.windowMs", /unknown field/],
+    [{ quotas: [{ concurrency: { limit: 2 } }] }, "policy.quotas[0].concurrency.lifetimeMs", /missing/],
+    [{ quotas: [window(5), penalty({ factor: 0 })] }, "policy.quotas[1].penalty.factor", /0 is out of range/],
+    [{ quotas: [window(5), penalty({ capMs: 5 })] }, "policy.quotas[1].penalty.capMs", /5 is out of range/],
+    [{ quotas: [penalty()] }, "policy.quotas[0]", /a penalty counts the denials of other quotas/],
+    [{ quotas: [window(5, "user"), penalty()] }, "policy.quotas[1]", /its dimension has none/],
     [{ quotas: [window(5, "no spaces")] }, "policy.quotas[0].by", /cannot be a name/],
-    [{ quotas: [{ ...window(5), by: 5 }] }, "policy.quotas[0].by", /not a string/],
-    [{ quotas: both, group_by: "region" }, "policy.group_by", /no quota counts by "region"/],
-    [{ quotas: both, group_by: 5 }, "policy.group_by", /not a string/],
+    [{ quotas: [window(5, 5)] }, "policy.quotas[0].by", /not a string/],
+    [{ quotas: both, groupBy: "region" }, "policy.groupBy", /no quota counts by "region"/],
+    [{ quotas: both, groupBy: 5 }, "policy.groupBy", /not a string/],
   ];
   for (const [policy, field, message] of wrong) {
     assert.throws(() => new Tidegate({ ...options, policy: { name: "api", ...policy } }), { name: "TidegateError", kind: "invalid", field, message }, field);
@@ -265,7 +265,7 @@ test("a store says at construction what it cannot do", () => {
   const blobs = { getWithMetadata() {}, set() {}, delete() {} };
   const make = (quotas) => new OnBlobs({ blobs, platform: "netlify", failMode: "open", policy: { name: "api", quotas } });
   make([window(5, "user")]);
-  for (const quotas of [both, two, [window(5), { algorithm: "penalty", base_ms: 1, factor: 2, cap_ms: 9 }]]) {
+  for (const quotas of [both, two, [window(5), { penalty: { baseMs: 1, factor: 2, capMs: 9 } }]]) {
     assert.throws(() => make(quotas), { kind: "unsupported", message: /^policy: this store does not support/ });
   }
 });

@@ -7,7 +7,7 @@ import { after, test } from "node:test";
 import { Tidegate } from "@tidegate/edge";
 
 const request = new Request("https://example.com/", { headers: { "x-vercel-forwarded-for": "192.0.2.1" } });
-const policy = { name: "api", quotas: [{ algorithm: "fixed_window", limit: 1_000_000, window_ms: 86_400_000 }] };
+const policy = { name: "api", quotas: [{ fixedWindow: { limit: 1_000_000, windowMs: 86_400_000 } }] };
 // An answer of the script with the caller's clock, so without the server's time.
 const ADMITTED = '{"result":"a"}';
 

@@ -16,7 +16,7 @@ import { upstash } from "./servers.mjs";
 const server = await upstash();
 after(() => server.stop());
 
-const policy = { name: "api", quotas: [{ algorithm: "fixed_window", limit: 1, window_ms: 86_400_000 }] };
+const policy = { name: "api", quotas: [{ fixedWindow: { limit: 1, windowMs: 86_400_000 } }] };
 const events = [];
 const options = {
   url: server.url,
@@ -233,7 +233,7 @@ test("an error that is not a store failure is a 503", async () => {
 
 test("2,000 concurrent requests open nothing while the store is up, however late the answers are", async (context) => {
   for (const deadlineMs of [50, 250]) {
-    const tidegate = new Tidegate({ ...options, deadlineMs, policy: { name: `burst-${deadlineMs}`, quotas: [{ ...policy.quotas[0], limit: 60 }] } });
+    const tidegate = new Tidegate({ ...options, deadlineMs, policy: { name: `burst-${deadlineMs}`, quotas: [{ fixedWindow: { limit: 60, windowMs: 86_400_000 } }] } });
     const verdicts = await Promise.all(Array.from({ length: 2_000 }, () => tidegate.check(client())));
     const kinds = {};
     for (const { status, error } of verdicts) kinds[error?.kind ?? status] = (kinds[error?.kind ?? status] ?? 0) + 1;

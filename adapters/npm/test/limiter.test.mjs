@@ -9,7 +9,8 @@ const server = await upstash();
 after(() => server.stop());
 beforeEach(() => server.command("FLUSHALL"));
 
-const quota = { algorithm: "fixed_window", limit: 3, window_ms: 86_400_000 };
+const window = (limit) => ({ fixedWindow: { limit, windowMs: 86_400_000 } });
+const quota = window(3);
 const options = {
   url: server.url,
   token: server.token,
@@ -35,10 +36,8 @@ const quotas = (...quotas) => ({ policy: { name: "api", quotas } });
 
 test("the error for a wrong option names it and says what to write", () => {
   const cases = [
-    [{ url: undefined }, "url", /missing; write the database's UPSTASH_REDIS_REST_URL/],
     [{ url: "rediss://eu1.upstash.io" }, "url", /REST/],
     [{ url: "eu1.upstash.io" }, "url", /without a scheme; write https:\/\/<database>.upstash.io/],
-    [{ token: "" }, "token", /empty; write the database's UPSTASH_REDIS_REST_TOKEN/],
     [{ token: "schlüssel" }, "token", /another character that no token has/],
     [{ failMode: undefined }, "failMode", /write "open" .* or "closed"/],
     [{ failMode: "opn" }, "failMode", /did you mean "open"\?/],
@@ -59,12 +58,18 @@ test("the error for a wrong option names it and says what to write", () => {
     [{ policy: { name: "api", quota: [] } }, "policy.quota", /did you mean "quotas"\?/],
     [{ policy: { name: "größe", quotas: [quota] } }, "policy.name", /1 to 32 of the characters/],
     [quotas(), "policy.quotas", /write 1 to 8 quotas/],
-    [quotas({ ...quota, windw_ms: 1 }), "policy.quotas[0].windw_ms", /did you mean "window_ms"\?/],
-    [quotas(quota, { ...quota, limit: 0 }), "policy.quotas[1].limit", /0 is out of range; write a whole number from 1 to/],
-    [quotas({ ...quota, limit: 1.5 }), "policy.quotas[0].limit", /1.5 is not a whole number/],
-    [quotas({ algorithm: "token_bucket", capacity: 1, refill: 1 }), "policy.quotas[0].per_ms", /missing/],
-    [quotas({ algorithm: "token_buckt", capacity: 1 }), "policy.quotas[0].algorithm", /did you mean "token_bucket"\?/],
+    [quotas({ fixedWindow: { limit: 3, windwMs: 1 } }), "policy.quotas[0].fixedWindow.windwMs", /did you mean "windowMs"\?/],
+    [quotas(quota, window(0)), "policy.quotas[1].fixedWindow.limit", /0 is out of range; write a whole number from 1 to/],
+    [quotas(window(1.5)), "policy.quotas[0].fixedWindow.limit", /1.5 is not a whole number/],
+    [quotas({ tokenBucket: { capacity: 1, refill: 1 } }), "policy.quotas[0].tokenBucket.perMs", /missing/],
+    [quotas({ tokenBuckt: { capacity: 1 } }), "policy.quotas[0].tokenBuckt", /did you mean "tokenBucket"\?/],
+    [quotas({ ...quota, slidingLog: quota.fixedWindow }), "policy.quotas[0].slidingLog", /a quota has one algorithm/],
+    [quotas({ name: "all" }), "policy.quotas[0]", /no algorithm; write "10 \/ 10 s" or/],
     [quotas({ ...quota, name: "a b" }), "policy.quotas[0].name", /cannot be a name/],
+    [quotas("10 per 10 s"), "policy.quotas[0]", /write "10 \/ 10 s" or "100 burst, 10 \/ s", in ms, s, min, h, d/],
+    [quotas("10 / 10 m"), "policy.quotas[0]", /in ms, s, min/],
+    [quotas("0 / 10 s"), "policy.quotas[0].limit", /0 is out of range/],
+    [quotas("1 / 99999999999999999 d"), "policy.quotas[0]", /99999999999999999 is too large/],
   ];
   for (const [changes, field, message] of cases) {
     const [found, said] = refusal(changes);
@@ -121,7 +126,7 @@ test("a verified identity counts before the address, and forged fields are ignor
 test("a sender's key is the same as in Rust, for any text", async () => {
   const prefix = `sender-${crypto.randomUUID()}`;
   const subject = `${prefix}|a*é`;
-  const tidegate = new Tidegate({ ...options, policy: { name: "api", quotas: [{ algorithm: "fixed_window", limit: 1, window_ms: 3_600_000 }] }, identify: () => ({ subject }) });
+  const tidegate = new Tidegate({ ...options, policy: { name: "api", quotas: [{ fixedWindow: { limit: 1, windowMs: 3_600_000 } }] }, identify: () => ({ subject }) });
   const verdict = await tidegate.check(new Request("https://example.com/"));
   assert.deepEqual([verdict.allowed, verdict.key], [true, `sub:${prefix}%7Ca%2A%C3%A9`]);
   assert.equal((await tidegate.check(new Request("https://example.com/"), { key: verdict.key })).allowed, false);
@@ -159,7 +164,7 @@ test("spend 8 of 10, request 5, then 1: the last is admitted, and @upstash/ratel
   const { Redis } = await import("@upstash/redis");
   const redis = new Redis({ url: server.url, token: server.token });
   const peer = new Ratelimit({ redis, limiter: Ratelimit.fixedWindow(10, "1 d"), ephemeralCache: false });
-  const tidegate = new Tidegate({ ...options, ...quotas({ ...quota, limit: 10 }) });
+  const tidegate = new Tidegate({ ...options, ...quotas(window(10)) });
   const [ours, theirs] = [[], []];
   for (const cost of [8, 5, 1]) {
     ours.push((await tidegate.check(request, { cost })).allowed);
@@ -169,7 +174,7 @@ test("spend 8 of 10, request 5, then 1: the last is admitted, and @upstash/ratel
 });
 
 test("500 concurrent requests: exactly the limit is admitted", async () => {
-  const tidegate = new Tidegate({ ...options, deadlineMs: 20_000, ...quotas({ ...quota, limit: 60 }) });
+  const tidegate = new Tidegate({ ...options, deadlineMs: 20_000, ...quotas(window(60)) });
   const verdicts = await Promise.all(Array.from({ length: 500 }, () => tidegate.check(request)));
   assert.equal(verdicts.filter(({ allowed }) => allowed).length, 60);
   assert.deepEqual(verdicts.filter(({ error }) => error), []);

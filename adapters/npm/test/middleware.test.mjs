@@ -99,7 +99,7 @@ test("Netlify: an edge function before the site", async () => {
 test("while the store is down, the request passes, and the response says why", async () => {
   const { limit } = await import("@tidegate/edge/react-router");
   const { Tidegate } = await import("@tidegate/edge");
-  const policy = { name: "api", quotas: [{ algorithm: "fixed_window", limit: 2, window_ms: 60_000 }] };
+  const policy = { name: "api", quotas: [{ fixedWindow: { limit: 2, windowMs: 60_000 } }] };
   const down = (failMode) => new Tidegate({ url: "http://127.0.0.1:1", token: "t", platform: "netlify", failMode, policy });
   const app = () => new Response("hello");
   const open = await limit(down("open"), app)(from("x-nf-client-connection-ip", "192.0.2.1"));

@@ -39,7 +39,7 @@ const never = () => new Promise(() => {});
 
 let policies = 0;
 function limiter(blobs, limit, options) {
-  const policy = { name: `p${(policies += 1)}`, quotas: [{ algorithm: "fixed_window", limit, window_ms: 86_400_000 }] };
+  const policy = { name: `p${(policies += 1)}`, quotas: [{ fixedWindow: { limit, windowMs: 86_400_000 } }] };
   return (each = {}) => new Tidegate({ blobs, platform: "netlify", failMode: "open", policy, ...options, ...each });
 }
 

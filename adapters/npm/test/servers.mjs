@@ -8,31 +8,42 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { Redis } from "ioredis";
 
 const root = path.join(path.dirname(fileURLToPath(import.meta.url)), "../../..");
 const token = "secret-of-the-tests";
 
-/** Starts both. `profile` is a profile of cargo. */
-export async function upstash({ profile = "dev" } = {}) {
-  execFileSync("cargo", ["build", "--quiet", "--package", "tidegate-host-upstash-rest", "--profile", profile], { cwd: root, stdio: "inherit" });
+/** Starts a redis-server. */
+export async function redisServer() {
   const folder = mkdtempSync(path.join(tmpdir(), "tidegate-npm-"));
   const port = await freePort();
-  const redis = spawn("redis-server", ["--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", folder], { stdio: "ignore" });
-  const program = path.join(root, "target", profile === "dev" ? "debug" : profile, "tidegate-host-upstash-rest");
-  const front = spawn(program, ["--redis", `redis://127.0.0.1:${port}`, "--token", token, "--test-mode"], { stdio: ["pipe", "pipe", "inherit"] });
-  const lines = createInterface({ input: front.stdout })[Symbol.asyncIterator]();
-  const url = (await lines.next()).value;
-
-  const command = async (...words) => {
-    const response = await fetch(url, { method: "POST", headers: { authorization: `Bearer ${token}` }, body: JSON.stringify(words) });
-    return (await response.json()).result;
-  };
-  for (let tries = 0; (await command("PING").catch(() => undefined)) !== "PONG"; tries++) {
-    if (tries > 200) throw new Error("redis-server does not answer; is it installed?");
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+  const server = spawn("redis-server", ["--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", folder], { stdio: "ignore" });
+  server.on("error", (error) => console.error(`redis-server does not start (${error.message}); is it installed?`));
+  const client = new Redis(port, "127.0.0.1", { retryStrategy: () => 20 });
+  client.on("error", () => undefined);
+  const command = (...words) => client.call(...words);
+  await command("PING");
   return {
-    url,
+    url: `redis://127.0.0.1:${port}`,
+    command,
+    async stop() {
+      client.disconnect();
+      server.kill();
+      await (server.exitCode ?? once(server, "exit"));
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Starts a redis-server and a REST endpoint for it. `profile` is a profile of cargo. */
+export async function upstash({ profile = "dev" } = {}) {
+  execFileSync("cargo", ["build", "--quiet", "--package", "tidegate-host-upstash-rest", "--profile", profile], { cwd: root, stdio: "inherit" });
+  const { url: redis, command, stop } = await redisServer();
+  const program = path.join(root, "target", profile === "dev" ? "debug" : profile, "tidegate-host-upstash-rest");
+  const front = spawn(program, ["--redis", redis, "--token", token, "--test-mode"], { stdio: ["pipe", "pipe", "inherit"] });
+  const lines = createInterface({ input: front.stdout })[Symbol.asyncIterator]();
+  return {
+    url: (await lines.next()).value,
     token,
     command,
     /** How many commands the server has run so far, also in scripts. Upstash bills them. */
@@ -42,9 +53,7 @@ export async function upstash({ profile = "dev" } = {}) {
     },
     async stop() {
       front.stdin.end();
-      redis.kill();
-      await Promise.all([front, redis].map((child) => child.exitCode ?? once(child, "exit")));
-      rmSync(folder, { recursive: true, force: true });
+      await Promise.all([stop(), front.exitCode ?? once(front, "exit")]);
     },
   };
 }

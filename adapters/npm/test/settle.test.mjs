@@ -17,7 +17,7 @@ beforeEach(async () => {
   events.length = 0;
 });
 
-const policy = { name: "llm", quotas: [{ algorithm: "fixed_window", limit: 100, window_ms: 86_400_000 }] };
+const policy = { name: "llm", quotas: [{ fixedWindow: { limit: 100, windowMs: 86_400_000 } }] };
 const options = {
   url: server.url,
   token: server.token,
@@ -232,7 +232,7 @@ test("the deny cache forgets a key that is settled", async () => {
 });
 
 test("time repays a debt, to the millisecond", async () => {
-  const bucket = { name: "llm", quotas: [{ algorithm: "token_bucket", capacity: 100, refill: 10, per_ms: 1_000 }] };
+  const bucket = { name: "llm", quotas: [{ tokenBucket: { capacity: 100, refill: 10, perMs: 1_000 } }] };
   const timed = new Tidegate({ ...options, policy: bucket, clock: "caller", minTtlMs: 3_600_000 });
   const now = 1_800_000_000_000;
   const verdicts = await times(3, () => timed.check(request, { estimate: 30, now }));

@@ -17,7 +17,7 @@ const server = await upstash();
 after(() => server.stop());
 beforeEach(() => server.command("FLUSHALL"));
 
-const quotas = [{ algorithm: "concurrency", limit: 2, lifetime_ms: 3_600_000 }, { algorithm: "fixed_window", limit: 100, window_ms: 86_400_000 }];
+const quotas = [{ concurrency: { limit: 2, lifetimeMs: 3_600_000 } }, { fixedWindow: { limit: 100, windowMs: 86_400_000 } }];
 const tidegate = new Tidegate({
   url: server.url,
   token: server.token,

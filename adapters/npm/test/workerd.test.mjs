@@ -16,7 +16,7 @@ import { Tidegate } from "@tidegate/edge";
 let tidegate;
 export default {
   async fetch(request, { url, token }) {
-    const policy = { name: "api", quotas: [{ algorithm: "fixed_window", limit: 2, window_ms: 86_400_000 }] };
+    const policy = { name: "api", quotas: [{ fixedWindow: { limit: 2, windowMs: 86_400_000 } }] };
     tidegate ??= new Tidegate({ url, token, platform: "cloudflare", failMode: "closed", policy });
     const verdict = await tidegate.check(request);
     return verdict.response ?? verdict.onto(new Response("hello"));
@@ -38,7 +38,7 @@ test("Cloudflare: a Worker limits several requests by the address from Cloudflar
   const miniflare = new Miniflare({
     modules: [
       { type: "ESModule", path: "worker.mjs", contents: outputFiles[0].text },
-      { type: "CompiledWasm", path: "tidegate.wasm?module", contents: readFileSync(path.join(folder, "../dist/upstash/tidegate.wasm")) },
+      { type: "CompiledWasm", path: "tidegate.wasm?module", contents: readFileSync(path.join(folder, "../dist/redis/tidegate.wasm")) },
     ],
     compatibilityDate: "2025-06-01",
     bindings: { url: server.url, token: server.token },

@@ -1,4 +1,4 @@
-import type { Caller, Gate } from "#upstash/glue";
+import type { Caller, Gate } from "#redis/glue";
 import type { Queue } from "./queue.js";
 
 /** A store's answer: an HTTP status, the bytes, and their version if the store reports it. */

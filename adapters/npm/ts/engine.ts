@@ -1,4 +1,4 @@
-import type * as glue from "#upstash/glue";
+import type * as glue from "#redis/glue";
 
 /** The running WebAssembly of one store. */
 export type Engine = Pick<typeof glue, "Gate" | "undecided">;

@@ -18,8 +18,8 @@ export type ErrorKind =
 /**
  * An error whose message says what to write instead. It never contains a token or an API key.
  *
- *     new Tidegate({ …, policy: { name: "api", quotas: [{ algorithm: "fixed_window", limit: 10, windw_ms: 1000 }] } })
- *     // TidegateError: policy.quotas[0].windw_ms: unknown field "windw_ms"; did you mean "window_ms"?
+ *     new Tidegate({ …, policy: { name: "api", quotas: [{ fixedWindow: { limit: 10, windwMs: 1000 } }] } })
+ *     // TidegateError: policy.quotas[0].fixedWindow.windwMs: unknown field "windwMs"; did you mean "windowMs"?
  */
 export class TidegateError extends Error {
   override readonly name = "TidegateError";
@@ -28,7 +28,7 @@ export class TidegateError extends Error {
     /** The kind of error. `invalid` means a wrong option, or a wrong value of a request. */
     readonly kind: ErrorKind,
     message: string,
-    /** The place of the wrong value, such as `policy.quotas[0].window_ms`. */
+    /** The place of the wrong value, such as `policy.quotas[0].fixedWindow.limit`. */
     readonly field?: string,
     options?: ErrorOptions,
   ) {
@@ -42,8 +42,10 @@ export class TidegateError extends Error {
     const [kind, message] = thrown as [ErrorKind, string];
     const renamed = message
       .replace(/^deadline: /, "deadlineMs: ")
-      .replace(/^ipv6_prefix: /, "ipv6Prefix: ")
-      .replace("allow_insecure_http", "allowInsecureHttp");
+      .replace("allow_insecure_http", "allowInsecureHttp")
+      // The place of a wrong value, in JavaScript's names.
+      .replace(/^[\w.[\]]+: /, (place) => place.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase()))
+      .replace(/^(policy\.quotas\[\d\])\.returnsCost: /, "$1.concurrency.returnsCost: ");
     return new TidegateError(kind, renamed, kind === "invalid" ? /^([\w.[\]]+): /.exec(renamed)?.[1] : undefined);
   }
 }

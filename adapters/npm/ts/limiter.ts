@@ -1,8 +1,8 @@
-import type { Caller } from "#upstash/glue";
+import type { Caller } from "#redis/glue";
 import { type Answer, Calls } from "./calls.js";
 import type { Engine } from "./engine.js";
 import { invalid, TidegateError } from "./error.js";
-import { whole } from "./fields.js";
+import { Fields, whole } from "./fields.js";
 import type { Identity, Operation, Options } from "./options.js";
 import type { Queue } from "./queue.js";
 import { type Charge, type Keys, Verdict } from "./verdict.js";
@@ -40,10 +40,22 @@ export interface CheckOptions {
   idempotency?: { token: string; ttlMs: number };
 }
 
+/** A check's options, or a function that returns or promises them. */
+type Chosen<T> = T | PromiseLike<T> | (() => T | PromiseLike<T>);
+
+/** The options of a decision about a key without a request. */
+export type LimitOptions = Omit<CheckOptions, "key" | "keys" | "peer">;
+
+const CHECK_OPTIONS = ["key", "keys", "peer", "cost", "estimate", "settleWithinMs", "now", "idempotency"];
+
 /** The options that this class reads, with their defaults filled in. */
 type Ready = {
   identify: Options["identify"];
   onError: Options["onError"];
+  onVerdict: Options["onVerdict"];
+  failedOpenHeader: boolean;
+  /** Why the limiter cannot decide, for example because a variable is missing. */
+  broken?: TidegateError | undefined;
   failsOpen: boolean;
   rejectsUnidentified: boolean;
   holdsSlots: boolean;
@@ -60,6 +72,8 @@ export abstract class Limiter {
   readonly #fields: string[];
   /** The names of the policy's dimensions, in the order in which the WebAssembly gets their keys. */
   readonly #dimensions: string[];
+  /** The kinds of errors that the console has shown. */
+  readonly #warned = new Set<string>();
 
   protected constructor(engine: Engine, options: Ready, queue?: Queue) {
     this.#engine = engine;
@@ -80,15 +94,38 @@ export abstract class Limiter {
    * It never throws. If the store fails (`unavailable` or `timeout`), the fail mode decides. After any other error, the request
    * is rejected, because a client could have caused the error. `verdict.error` says what went wrong.
    *
-   * `options` may be a function. If it throws, the request is rejected as invalid.
+   * `options` may be a promise or a function, also an async one. If it throws, the request is rejected as invalid.
    */
-  check(request: Request, options: CheckOptions | (() => CheckOptions) = {}): Promise<Verdict> {
+  check(request: Request, options: Chosen<CheckOptions> = {}): Promise<Verdict> {
     return this.#decide(request, options, "check");
   }
 
   /** Decides like `check`, but charges nothing. */
-  peek(request: Request, options: CheckOptions | (() => CheckOptions) = {}): Promise<Verdict> {
+  peek(request: Request, options: Chosen<CheckOptions> = {}): Promise<Verdict> {
     return this.#decide(request, options, "peek");
+  }
+
+  /**
+   * Decides like `check` about a key, or the key of each dimension, without a request:
+   *
+   *     const { allowed, retryAfterMs } = await tidegate.limit("user:42", { cost: 3 });
+   */
+  limit(key: string | Keys, options: LimitOptions = {}): Promise<Verdict> {
+    return this.#decide(undefined, () => ({ ...options, ...(typeof key === "string" ? { key } : { keys: key }) }), "check");
+  }
+
+  /**
+   * Decides like `limit`, and waits until the key is admitted, for at most `timeoutMs`. It asks again only when time has
+   * replenished what the request needs, and returns the last verdict if that is too late. Then nothing is charged.
+   */
+  async blockUntilReady(key: string | Keys, timeoutMs: number, options: LimitOptions = {}): Promise<Verdict> {
+    const until = Date.now() + whole("timeoutMs", timeoutMs);
+    for (;;) {
+      const verdict = await this.limit(key, options);
+      const wait = verdict.retryAfterMs;
+      if (!verdict.limited || wait === null || Date.now() + wait > until) return verdict;
+      await new Promise((resolve) => setTimeout(resolve, wait));
+    }
   }
 
   /**
@@ -171,11 +208,18 @@ export abstract class Limiter {
   /** Sends a call's request to the store. */
   protected abstract ask(wanted: string, signal: AbortSignal | undefined): Promise<Answer>;
 
-  async #decide(request: Request, options: CheckOptions | (() => CheckOptions), operation: "check" | "peek"): Promise<Verdict> {
+  async #decide(request: Request | undefined, options: Chosen<CheckOptions>, operation: "check" | "peek"): Promise<Verdict> {
+    const verdict = await this.#decided(request, options, operation);
+    const { onVerdict } = this.#options;
+    if (onVerdict) quietly(() => onVerdict(verdict, request));
+    return verdict;
+  }
+
+  async #decided(request: Request | undefined, options: Chosen<CheckOptions>, operation: "check" | "peek"): Promise<Verdict> {
     let counted: string | Keys | undefined;
     let charge: Charge | undefined;
     try {
-      const { cost, now, token, ttlMs, ...chosen } = read(options, this.holdsSlots);
+      const { cost, now, token, ttlMs, ...chosen } = await read(options, this.holdsSlots);
       if (token !== undefined) charge = { token, cost };
       counted = await this.#counted(request, chosen);
       const peeks = operation === "peek";
@@ -183,7 +227,9 @@ export abstract class Limiter {
       return new Verdict(said, counted, charge);
     } catch (thrown) {
       const error = TidegateError.from(thrown);
-      const verdict = new Verdict(this.#engine.undecided(error.kind, this.#options.failsOpen), counted, charge, error);
+      const said = this.#engine.undecided(error.kind, this.#options.failsOpen);
+      const shown = this.#options.failedOpenHeader ? said : said.replace(/\nx-tidegate-failed-open:.*/, "");
+      const verdict = new Verdict(shown, counted, charge, error);
       this.#tell(operation, error, verdict.failedOpen);
       return verdict;
     }
@@ -208,7 +254,7 @@ export abstract class Limiter {
   }
 
   /** The keys of a request. Quotas without a dimension count by `key`, or by the sender. */
-  async #counted(request: Request, { key, keys, peer }: Pick<CheckOptions, "key" | "keys" | "peer">): Promise<string | Keys> {
+  async #counted(request: Request | undefined, { key, keys, peer }: Pick<CheckOptions, "key" | "keys" | "peer">): Promise<string | Keys> {
     const names = this.#dimensions;
     if (keys === undefined && names.length === 1) return key ?? this.#sender(request, peer);
     const given = { ...keys };
@@ -222,6 +268,7 @@ export abstract class Limiter {
 
   /** Runs a call with the key of each dimension. */
   #run(keys: string | Keys, begins: (caller: Caller, key: string) => string): Promise<string> {
+    if (this.#options.broken) return Promise.reject(this.#options.broken);
     const others = this.#inOrder(keys);
     const key = others.pop()!;
     return this.#calls.run(key, (caller) => {
@@ -256,13 +303,20 @@ export abstract class Limiter {
     }
   }
 
-  /** Reports an error to `onError`. The async function turns anything that the callback throws into a rejection. */
+  /** Reports an error to `onError`. Without it, the console shows the first error of each kind that no client can cause. */
   #tell(operation: Operation, { kind, message }: TidegateError, failedOpen: boolean): void {
     const { onError } = this.#options;
-    if (onError) (async () => onError({ operation, kind, message, failedOpen }))().catch(() => undefined);
+    if (onError) return quietly(() => onError({ operation, kind, message, failedOpen }));
+    const place = operation === "identify" ? operation : kind;
+    if (!WARNED.includes(place) || this.#warned.has(place)) return;
+    this.#warned.add(place);
+    const effect = failedOpen ? "Requests pass uncounted. " : "";
+    // Frameworks put functions of their own in place of the console's, and those may throw.
+    quietly(() => console.warn(`tidegate: ${message}. ${effect}This is shown once; set onError to get every error.`));
   }
 
-  async #sender(request: Request, peer: string | undefined): Promise<string> {
+  async #sender(request: Request | undefined, peer: string | undefined): Promise<string> {
+    if (!request) throw invalid("keys", `missing; write ${written(this.#dimensions)}`);
     const { identify, rejectsUnidentified, platform } = this.#options;
     let [subject, apiKey]: (string | undefined)[] = [];
     try {
@@ -287,10 +341,19 @@ export abstract class Limiter {
   }
 }
 
+/** What the console shows if there is no `onError`. */
+const WARNED: string[] = ["unavailable", "timeout", "refused", "corrupt", "unsupported", "identify"];
+
+/** Calls a callback of the application. The async function turns anything that it throws into a rejection. */
+function quietly(callback: () => unknown): void {
+  (async () => callback())().catch(() => undefined);
+}
+
 /** Reads a check's options. Any error in them makes the request invalid. */
-function read(options: CheckOptions | (() => CheckOptions), holdsSlots: boolean) {
+async function read(options: Chosen<CheckOptions>, holdsSlots: boolean) {
   try {
-    const chosen = typeof options === "function" ? options() : options;
+    const chosen = await (typeof options === "function" ? options() : options);
+    new Fields(chosen, "", CHECK_OPTIONS);
     const { key, keys, peer, now = Date.now() } = chosen;
     return {
       ...(key === undefined ? {} : { key: text("key", key) }),

@@ -120,18 +120,30 @@ export class Verdict {
     return new Response(this.#text.slice(this.#text.indexOf("\n\n") + 2), { status, headers: this.headers });
   }
 
-  /** The app's response with the rate limit fields added. */
+  /**
+   * The app's response with the rate limit fields added. If another limiter has added its own, the lists of the IETF draft get
+   * both, and the other fields are those of the limiter that denied the request, or else has fewer requests remaining.
+   */
   onto(response: Response): Response {
-    let told = response;
-    const { headers } = this;
     try {
-      for (const name in headers) told.headers.set(name, headers[name]!);
+      this.#into(response.headers);
+      return response;
     } catch {
       // The headers of a fetched response cannot be changed.
-      told = new Response(response.body, response);
-      for (const name in headers) told.headers.set(name, headers[name]!);
+      const told = new Response(response.body, response);
+      this.#into(told.headers);
+      return told;
     }
-    return told;
+  }
+
+  #into(headers: Headers): void {
+    const ours = this.headers;
+    const [left, theirs] = [ours[REMAINING], headers.get(REMAINING)].map((text) => Number(text ?? Infinity));
+    const keeps = this.allowed && headers.has(REMAINING) && (headers.has("retry-after") || theirs! < left!);
+    for (const name in ours) {
+      if (LISTS.includes(name) && headers.has(name)) headers.append(name, ours[name]!);
+      else if (!keeps) headers.set(name, ours[name]!);
+    }
   }
 
   /** The verdict as plain data for a log, without the response. */
@@ -144,6 +156,10 @@ export class Verdict {
     return (this.#facts ??= this.#text.split("\n", 2)[1]!.split(" "))[place];
   }
 }
+
+/** The fields whose values are lists. */
+const LISTS = ["ratelimit", "ratelimit-policy"];
+const REMAINING = "x-ratelimit-remaining";
 
 function told(number: string | undefined): number | null {
   return number === "-" ? null : Number(number);

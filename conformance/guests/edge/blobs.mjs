@@ -11,7 +11,7 @@ const tidegate = new Tidegate({
   blobs,
   platform,
   failMode: "open",
-  policy: { name: "hello", quotas: [{ algorithm: "fixed_window", limit: 10, window_ms: 60_000 }] },
+  policy: { name: "hello", quotas: ["10 / min"] },
 });
 
 const inTests = suite((options) => new Tidegate({ blobs, failMode: "closed", deadlineMs: 20_000, ...options }));

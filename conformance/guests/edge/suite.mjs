@@ -12,7 +12,7 @@ export function suite(make) {
   const limiters = new Map();
   const limiterOf = (policy) => {
     const name = JSON.stringify(policy);
-    if (!limiters.has(name)) limiters.set(name, make({ policy, platform: "direct" }));
+    if (!limiters.has(name)) limiters.set(name, make({ policy: policyOf(policy), platform: "direct", onError: () => undefined }));
     return limiters.get(name);
   };
 
@@ -43,8 +43,8 @@ export function suite(make) {
     },
     gate: () => failure(503, { kind: "unsupported", message: "the npm package has no rules files" }),
     async identify({ platform, peer, ipv6_prefix, trust_true_client_ip, headers, subject, api_key }) {
-      const policy = { name: "identify", quotas: [{ algorithm: "fixed_window", limit: 1, window_ms: 1000 }] };
-      const options = { policy, platform, trustTrueClientIp: trust_true_client_ip, identify: () => ({ subject, apiKey: api_key }) };
+      const policy = { name: "identify", quotas: ["1 / s"] };
+      const options = { policy, platform, onError: () => undefined, trustTrueClientIp: trust_true_client_ip, identify: () => ({ subject, apiKey: api_key }) };
       const limiter = make(ipv6_prefix === undefined ? options : { ...options, ipv6Prefix: ipv6_prefix });
       const key = await limiter.identify(new Request("https://example.com/", { headers }), peer);
       const sources = { "sub:": "subject", "key:": "api_key", "ip:": "client_ip" };
@@ -64,6 +64,19 @@ export function suite(make) {
       return failure(error.kind === undefined || error.kind === "invalid" ? 400 : 503, error);
     }
   };
+}
+
+/** A policy of the suite, as the package takes it. */
+function policyOf({ name, quotas, charge_denied: chargeDenied, group_by: groupBy, ...rest }) {
+  const quotaOf = ({ algorithm, name, by, ...numbers }) => {
+    const renamed = Object.entries(numbers).map(([number, value]) => [camel(number), value]);
+    return { [camel(algorithm)]: Object.fromEntries(renamed), name, by };
+  };
+  return { ...rest, name, quotas: quotas.map(quotaOf), chargeDenied, groupBy };
+}
+
+function camel(name) {
+  return String(name).replace(/_(\w)/g, (_, letter) => letter.toUpperCase());
 }
 
 /** The key of a call, or the key of each dimension. */

@@ -10,7 +10,7 @@ const tidegate = new Tidegate({
   token,
   platform,
   failMode: "open",
-  policy: { name: "hello", quotas: [{ algorithm: "token_bucket", capacity: 20, refill: 10, per_ms: 1000 }] },
+  policy: { name: "hello", quotas: ["20 burst, 10 / s"] },
 });
 
 // In tests, virtual time stands still while the database's clock advances, and many requests are in flight.

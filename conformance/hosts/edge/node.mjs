@@ -1,8 +1,4 @@
-// Runs the guest in a plain Node.js process, as Vercel runs functions and Next.js 16 runs `proxy.ts`:
-//
-//   node node.mjs --url URL --token TOKEN [--test-mode]
-//
-// It prints its address, and ends when standard input closes.
+// Runs a guest in a plain Node.js process, as Vercel runs functions and Next.js 16 runs `proxy.ts`. See arguments.mjs.
 
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -10,22 +6,16 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { pipeline } from "node:stream/promises";
 import { pathToFileURL } from "node:url";
-import { parseArgs } from "node:util";
+import { env, guest } from "./arguments.mjs";
 import { bundle } from "./bundle.mjs";
 
-const { values: args } = parseArgs({
-  options: { url: { type: "string" }, token: { type: "string" }, "test-mode": { type: "boolean", default: false } },
-});
+// Packages in the older format load Node.js's own modules by `require`.
+const REQUIRE = `import { createRequire } from "node:module"; const require = createRequire(import.meta.url);`;
 
-Object.assign(process.env, {
-  UPSTASH_REDIS_REST_URL: args.url,
-  UPSTASH_REDIS_REST_TOKEN: args.token,
-  PLATFORM: "vercel",
-  TIDEGATE_TEST_MODE: args["test-mode"] ? "on" : "off",
-});
+Object.assign(process.env, env);
 const folder = mkdtempSync(path.join(tmpdir(), "tidegate-node-"));
 const file = path.join(folder, "guest.mjs");
-writeFileSync(file, await bundle("upstash.mjs", { format: "esm", platform: "node" }));
+writeFileSync(file, await bundle(guest, { format: "esm", platform: "node", banner: { js: REQUIRE } }));
 const { default: app } = await import(pathToFileURL(file));
 rmSync(folder, { recursive: true, force: true });
 

@@ -52,7 +52,7 @@ impl Target for Memory {
 }
 
 /// The guest's memory. It takes no round trips and cannot be disturbed from outside.
-struct SameProcess;
+pub(super) struct SameProcess;
 
 impl Store for SameProcess {
     fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {

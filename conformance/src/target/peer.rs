@@ -6,7 +6,7 @@ use super::build::{self, workspace};
 use super::redis::GUESTS;
 use super::redis::server::{self, Servers};
 use super::upstash_rest::{Fronted, TOKEN};
-use super::{Running, Store, Target as _, edge, process, redis, wasm};
+use super::{Running, Store, Target as _, javascript, process, redis, wasm};
 use crate::subject::{Http, Version};
 
 /// The folder of the programs that run the peers.
@@ -66,7 +66,7 @@ pub(crate) fn version(host: Host) -> Result<Option<String>, String> {
                 redis::SINGLE.emulator()?;
                 server::faketime()?;
             }
-            edge::installed(FOLDER, package).map(Some)
+            javascript::installed(FOLDER, package).map(Some)
         }
         Host::Native { package } => build::locked(&format!("{FOLDER}/Cargo.lock"), package).map(Some),
         Host::Workerd { .. } => wasm::tool("conformance/hosts/cloudflare/node_modules/.bin/workerd").map(|_| None),

@@ -2,9 +2,14 @@ import type { CheckOptions, Limiter } from "../limiter.js";
 import type { Verdict } from "../verdict.js";
 
 /** How a framework's requests are limited. */
-export interface GuardOptions {
-  /** Chooses the key or the cost of a request. `null` exempts the request from the limit. If it throws, the response is a 400. */
-  check?: (request: Request) => CheckOptions | null | undefined | Promise<CheckOptions | null | undefined>;
+export interface GuardOptions<Context = unknown> {
+  /**
+   * Chooses the key or the cost of a request. `null` exempts the request from the limit. If it throws, the response is a 400.
+   * `context` is what the framework passes to its own middleware.
+   */
+  check?: (request: Request, context: Context) => CheckOptions | null | undefined | Promise<CheckOptions | null | undefined>;
+  /** Makes the response to a request that may not go on. The rate limit fields are added to it. */
+  denied?: (verdict: Verdict, request: Request) => Response | Promise<Response>;
   /** How much of its cost to refund a request after its response, as `(response) => (response.status === 304 ? 1 : 0)`. */
   refund?: (response: Response) => number;
 }
@@ -13,10 +18,16 @@ export interface GuardOptions {
 export type WaitUntil = (work: Promise<unknown>) => void;
 
 /** The verdict on a request, after the delay that a leaky bucket asks for. Undefined if the request is exempt. */
-export async function judge(tidegate: Limiter, request: Request, options: GuardOptions, peer?: string): Promise<Verdict | undefined> {
+export async function judge<Context>(
+  tidegate: Limiter,
+  request: Request,
+  options: Pick<GuardOptions<Context>, "check">,
+  context: Context,
+  peer?: string,
+): Promise<Verdict | undefined> {
   let chosen: CheckOptions | (() => never);
   try {
-    const said = await options.check?.(request);
+    const said = await options.check?.(request, context);
     if (said === null) return undefined;
     chosen = { peer, ...said };
   } catch (thrown) {
@@ -29,22 +40,29 @@ export async function judge(tidegate: Limiter, request: Request, options: GuardO
   return verdict;
 }
 
+/** The response to a request that may not go on. Undefined if it may. */
+export async function refusal(verdict: Verdict, request: Request, { denied }: Pick<GuardOptions, "denied">): Promise<Response | undefined> {
+  const { response } = verdict;
+  return response && denied ? verdict.onto(await denied(verdict, request)) : response;
+}
+
 /**
  * Responds to a request: with a rejection, or with the app's response and the rate limit fields.
  *
  * If the policy has a concurrency limit, the request gives back its slot when the response's body has been sent, has failed or
  * is no longer wanted, and when the app throws.
  */
-export async function guard(
+export async function guard<Context>(
   tidegate: Limiter,
   request: Request,
   app: () => Response | Promise<Response>,
-  options: GuardOptions,
-  host: { waitUntil?: WaitUntil | undefined; peer?: string | undefined } = {},
+  options: GuardOptions<Context>,
+  host: { context: Context; waitUntil?: WaitUntil | undefined; peer?: string | undefined },
 ): Promise<Response> {
-  const verdict = await judge(tidegate, request, options, host.peer);
+  const verdict = await judge(tidegate, request, options, host.context, host.peer);
   if (verdict === undefined) return app();
-  if (verdict.response) return verdict.response;
+  const refused = await refusal(verdict, request, options);
+  if (refused) return refused;
   // This is not awaited. If it fails, `onError` is called, and the client has less left than it should for a while.
   const after = (sent: Promise<void>, cost: number) => {
     const work = sent.then<unknown>(() => (cost > 0 ? tidegate.refund(verdict, { cost }) : tidegate.release(verdict)));

@@ -2,12 +2,19 @@ import type { Context, MiddlewareHandler } from "hono";
 import type { Limiter } from "../limiter.js";
 import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
 
+export type { GuardOptions };
+
 /**
  * A Hono middleware:
  *
  *     app.use("/api/*", limit(tidegate));
+ *
+ * On Node.js and Bun, the client's address comes from the socket:
+ *
+ *     import { getConnInfo } from "@hono/node-server/conninfo";
+ *     app.use("/api/*", limit(tidegate, { peer: (context) => getConnInfo(context).remote.address }));
  */
-export function limit(tidegate: Limiter, options: GuardOptions = {}): MiddlewareHandler {
+export function limit(tidegate: Limiter, options: GuardOptions<Context> & { peer?: (context: Context) => string | undefined } = {}): MiddlewareHandler {
   return async (context, next) => {
     let passed = false;
     const app = async () => {
@@ -15,7 +22,7 @@ export function limit(tidegate: Limiter, options: GuardOptions = {}): Middleware
       await next();
       return context.res;
     };
-    const response = await guard(tidegate, context.req.raw, app, options, { waitUntil: waitUntil(context) });
+    const response = await guard(tidegate, context.req.raw, app, options, { context, waitUntil: waitUntil(context), peer: options.peer?.(context) });
     if (!passed) return response;
     context.res = response;
     return undefined;

@@ -2,7 +2,7 @@ import type { Limiter } from "../limiter.js";
 import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
 
 /** The part of a Netlify edge function's context that is used. */
-interface Context {
+export interface NetlifyContext {
   next(): Promise<Response>;
   waitUntil?: WaitUntil;
 }
@@ -13,7 +13,7 @@ interface Context {
  *     export default limit(tidegate);
  *     export const config = { path: "/api/*" };
  */
-export function limit(tidegate: Limiter, options: GuardOptions = {}) {
+export function limit<Context extends NetlifyContext>(tidegate: Limiter, options: GuardOptions<Context> = {}) {
   return (request: Request, context: Context): Promise<Response> =>
-    guard(tidegate, request, () => context.next(), options, { waitUntil: context.waitUntil?.bind(context) });
+    guard(tidegate, request, () => context.next(), options, { context, waitUntil: context.waitUntil?.bind(context) });
 }

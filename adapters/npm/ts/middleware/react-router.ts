@@ -9,8 +9,8 @@ import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
 export function limit<Rest extends unknown[]>(
   tidegate: Limiter,
   handler: (request: Request, ...rest: Rest) => Response | Promise<Response>,
-  options: GuardOptions & { waitUntil?: WaitUntil } = {},
+  options: GuardOptions<Rest> & { waitUntil?: WaitUntil } = {},
 ) {
   return (request: Request, ...rest: Rest): Promise<Response> =>
-    guard(tidegate, request, () => handler(request, ...rest), options, { waitUntil: options.waitUntil });
+    guard(tidegate, request, () => handler(request, ...rest), options, { context: rest, waitUntil: options.waitUntil });
 }

@@ -2,7 +2,7 @@ import type { Limiter } from "../limiter.js";
 import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
 
 /** The part of SvelteKit's event that is used. */
-interface Event {
+export interface SvelteKitEvent {
   request: Request;
   getClientAddress(): string;
   platform?: Readonly<object> | undefined;
@@ -13,9 +13,9 @@ interface Event {
  *
  *     export const handle = limit(tidegate);
  */
-export function limit(tidegate: Limiter, options: GuardOptions = {}) {
-  return <E extends Event>({ event, resolve }: { event: E; resolve(event: E): Response | Promise<Response> }): Promise<Response> =>
-    guard(tidegate, event.request, () => resolve(event), options, { waitUntil: waitUntil(event.platform), peer: peer(event) });
+export function limit(tidegate: Limiter, options: GuardOptions<SvelteKitEvent> = {}) {
+  return <E extends SvelteKitEvent>({ event, resolve }: { event: E; resolve(event: E): Response | Promise<Response> }): Promise<Response> =>
+    guard(tidegate, event.request, () => resolve(event), options, { context: event, waitUntil: waitUntil(event.platform), peer: peer(event) });
 }
 
 /** Where `waitUntil` is depends on the platform's adapter. */
@@ -26,7 +26,7 @@ function waitUntil(platform: object | undefined): WaitUntil | undefined {
 }
 
 /** SvelteKit throws while it prerenders a page, because there is no client. */
-function peer(event: Event): string | undefined {
+function peer(event: SvelteKitEvent): string | undefined {
   try {
     return event.getClientAddress();
   } catch {

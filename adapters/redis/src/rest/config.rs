@@ -26,6 +26,8 @@ pub struct RestConfig {
     pub(crate) min_ttl: Millis,
     key_locking: Option<bool>,
     allow_insecure_http: bool,
+    /// Whether the transport is a client of Redis, which has the address and the credentials.
+    is_client: bool,
 }
 
 impl RestConfig {
@@ -43,7 +45,16 @@ impl RestConfig {
             min_ttl: Millis::ZERO,
             key_locking: None,
             allow_insecure_http: false,
+            is_client: false,
         }
+    }
+
+    /// A database behind a client of Redis, which has its own address and credentials. The [`Transport`](crate::Transport)
+    /// passes each command to the client, and answers with status 200 and `{"result": …}`, or `{"error": …}` if Redis
+    /// replies with an error.
+    #[must_use]
+    pub fn for_client() -> Self {
+        Self { is_client: true, ..Self::new("", "") }
     }
 
     /// Sets the clock that decides. The default is the [server's](Clock::Server).
@@ -103,8 +114,16 @@ impl RestConfig {
         }
     }
 
+    /// What errors call the database.
+    pub(crate) const fn name(&self) -> &'static str {
+        if self.is_client { "redis" } else { "upstash" }
+    }
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_deadline(self.deadline)?;
+        if self.is_client {
+            return Ok(());
+        }
         check_url(&self.url)?;
         if !self.allow_insecure_http && is_insecure(&self.url) {
             return Err(invalid(

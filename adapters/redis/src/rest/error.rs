@@ -5,17 +5,19 @@ use tidegate_core::{Error, ErrorKind, Millis};
 use super::transport::NoAnswer;
 
 /// The request got no answer.
-pub(crate) fn no_answer(why: NoAnswer, deadline: Millis) -> Error {
+pub(crate) fn no_answer(name: &str, why: NoAnswer, deadline: Millis) -> Error {
     match why {
         NoAnswer::NotConnected(source) => {
-            Error::new(ErrorKind::Unavailable, "upstash: cannot connect; nothing was charged").with_source(source)
+            let message = format!("{name}: cannot connect; nothing was charged");
+            Error::new(ErrorKind::Unavailable, message).with_source(source)
         }
         NoAnswer::Lost(source) => {
-            let message = "upstash: no connection, or lost before the answer; the request may have been charged";
+            let message =
+                format!("{name}: no connection, or lost before the answer; the request may have been charged");
             Error::new(ErrorKind::Unavailable, message).with_source(source)
         }
         NoAnswer::Late => {
-            let message = format!("upstash: no answer within {deadline}; the request may have been charged");
+            let message = format!("{name}: no answer within {deadline}; the request may have been charged");
             Error::new(ErrorKind::Timeout, message)
         }
     }
@@ -38,8 +40,9 @@ pub(crate) fn status(code: u16, said: &str) -> Error {
 }
 
 /// The answer is not one of the script's.
-pub(crate) fn nonsense(shown: &str) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("upstash: {shown:?} is not an answer of Tidegate's script; {NOT_REST}"))
+pub(crate) fn nonsense(name: &str, shown: &str) -> Error {
+    let why = if name == "upstash" { NOT_REST } else { "does the client change replies?" };
+    Error::new(ErrorKind::Corrupt, format!("{name}: {shown:?} is not an answer of Tidegate's script; {why}"))
 }
 
 const NOT_REST: &str = "what listens there does not speak Upstash's REST protocol; is it UPSTASH_REDIS_REST_URL?";

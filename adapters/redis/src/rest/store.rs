@@ -88,8 +88,8 @@ impl<T: Transport> Rest<T> {
     async fn ask(&self, command: String, deadline: &T::Deadline) -> Result<Reply, Error> {
         let start = self.progress.start();
         let answered = match self.transport.post(command, deadline).await {
-            Ok(response) => reply::read(&response, |text| self.shown(text)),
-            Err(why) => Err(error::no_answer(why, self.config.deadline)),
+            Ok(response) => reply::read(self.config.name(), &response, |text| self.shown(text)),
+            Err(why) => Err(error::no_answer(self.config.name(), why, self.config.deadline)),
         };
         match answered {
             Ok(reply) => {
@@ -102,11 +102,15 @@ impl<T: Transport> Rest<T> {
 
     /// The endpoint's text, shortened and without the token, for an error message.
     fn shown(&self, text: &str) -> String {
-        text.replace(&self.config.token, "…").chars().take(200).collect()
+        let token = &self.config.token;
+        let text = if token.is_empty() { text.into() } else { text.replace(token, "…") };
+        text.chars().take(200).collect()
     }
 
     fn not_what_was_asked_for(&self, reply: Reply, key: &str) -> Error {
-        let Reply::Error(text) = reply else { return error::nonsense(&self.shown(&format!("{reply:?}"))) };
+        let Reply::Error(text) = reply else {
+            return error::nonsense(self.config.name(), &self.shown(&format!("{reply:?}")));
+        };
         if text.contains("shebang") || text.contains("compiling script") {
             let message = format!(
                 "key_locking: the database does not take the script's flag ({text}); write key_locking(false); nothing \

@@ -1,5 +1,5 @@
-import type { Answer } from "./calls.js";
-import { invalid } from "./error.js";
+import type { Answer } from "../../calls.js";
+import { invalid } from "../../error.js";
 
 /** The longest answer that is read, as in `tidegate-redis`. */
 const ANSWER_LEN_MAX = 1 << 20;
@@ -23,8 +23,8 @@ export class Endpoint {
   readonly #answering: RequestRedirect;
   #redirect: RequestRedirect = "manual";
 
-  constructor({ url, token }: { url: string; token: string }) {
-    if (!takes(url, {})) throw invalid("url", "not a URL; write https://<database>.upstash.io");
+  constructor({ url, token }: { url: string | undefined; token: string | undefined }) {
+    if (!url || !takes(url, {})) throw invalid("url", "not a URL; write https://<database>.upstash.io");
     this.#url = url;
     this.#headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
     this.#answering = takes(url, { redirect: "error" }) ? "error" : "manual";

@@ -1,4 +1,4 @@
-//! Upstash as the store.
+//! Redis as the store: Upstash over REST, or any server behind a client of JavaScript.
 
 use std::rc::Rc;
 
@@ -13,12 +13,12 @@ use crate::options::{Options, whole};
 
 #[wasm_bindgen]
 extern "C" {
-    /// The options of a limiter on Upstash.
+    /// The options of a limiter on Redis.
     #[wasm_bindgen(extends = Options)]
     type Database;
 
     #[wasm_bindgen(method, getter)]
-    fn url(this: &Database) -> String;
+    fn url(this: &Database) -> Option<String>;
 
     #[wasm_bindgen(method, getter)]
     fn token(this: &Database) -> String;
@@ -42,18 +42,19 @@ pub(crate) fn open(options: &Options, wire: Rc<Wire>) -> Result<Store, JsValue> 
     let database: &Database = options.unchecked_ref();
     let clock = if database.server_clock() { Clock::Server } else { Clock::Caller };
     let token = database.token();
-    let mut config = RestConfig::new(database.url(), &token)
-        .deadline(options.deadline())
-        .allow_insecure_http(database.allow_insecure_http())
-        .clock(clock)
-        .min_ttl(Millis::new(whole(database.min_ttl_ms())));
+    // Without a URL, the host has a client.
+    let config = database.url().map_or_else(RestConfig::for_client, |url| {
+        RestConfig::new(url, &token).allow_insecure_http(database.allow_insecure_http())
+    });
+    let mut config =
+        config.deadline(options.deadline()).clock(clock).min_ttl(Millis::new(whole(database.min_ttl_ms())));
     if let Some(yes) = database.key_locking() {
         config = config.key_locking(yes);
     }
     Ok(Rest::over(Endpoint { wire, token }, config).map_err(|error| misplaced("", error))?.limiter())
 }
 
-/// The database's REST endpoint. The host sends the requests.
+/// The database's REST endpoint, or a client. The host sends the commands.
 pub(crate) struct Endpoint {
     wire: Rc<Wire>,
     token: String,
@@ -70,7 +71,9 @@ impl Transport for Endpoint {
             Met::Answer(answer) => Ok(Response { status: answer.status, body: answer.bytes }),
             // An error of `fetch` may contain the token, and does not say whether the request was sent.
             Met::Failed { name, message } => {
-                Err(NoAnswer::Lost(format!("{name}: {message}").replace(&self.token, "…").into()))
+                let text = format!("{name}: {message}");
+                let text = if self.token.is_empty() { text } else { text.replace(&self.token, "…") };
+                Err(NoAnswer::Lost(text.into()))
             }
             Met::Late => Err(NoAnswer::Late),
         }

@@ -1,22 +1,24 @@
-import * as glue from "#blobs/glue";
-import module from "#blobs/module";
-import type { Answer } from "./calls.js";
-import { start } from "./engine.js";
-import { Limiter } from "./limiter.js";
-import { type BlobsOptions, netlifyBlobs } from "./options.js";
-import { Queue } from "./queue.js";
+import * as glue from "#versioned/glue";
+import module from "#versioned/module";
+import { start } from "../../engine.js";
+import { invalid } from "../../error.js";
+import { Fields } from "../../fields.js";
+import { Limiter } from "../../limiter.js";
+import { COMMON, common, type Options } from "../../options.js";
+import { Queue } from "../../queue.js";
+import { type Answer, CONFLICT_PAUSE_MS_MAX, NOTHING, pause, type Wanted } from "../../versioned.js";
 
-export { type ErrorKind, TidegateError } from "./error.js";
-export { type CheckOptions, Limiter } from "./limiter.js";
-export type { BlobsOptions, ErrorEvent, Identity, Operation, Options, Platform, Policy, Quota } from "./options.js";
-export { type Charge, type Keys, type QuotaStatus, Verdict } from "./verdict.js";
+export * from "../../exports.js";
+
+/** The options of a limiter on Netlify Blobs. */
+export interface BlobsOptions extends Options {
+  /** `getStore({ name: "tidegate", consistency: "strong" })` of `@netlify/blobs`. */
+  blobs: object;
+  /** How the site reads. Default: `strong`. */
+  consistency?: "strong" | "eventual";
+}
 
 const engine = start(module, glue);
-
-/** The longest pause between a conflicting write and the next read. */
-const PAUSE_MS_MAX = 20;
-
-const NOTHING = new Uint8Array();
 
 /** The part of a store of `@netlify/blobs` that is used. */
 interface Blobs {
@@ -39,15 +41,23 @@ export class Tidegate extends Limiter {
   readonly #consistency: BlobsOptions["consistency"];
 
   constructor(options: BlobsOptions) {
-    const ready = netlifyBlobs(options);
+    const fields = new Fields(options, "", [...COMMON, "blobs", "consistency"]);
+    // A read near the client may return an old value. Blobs do not expire.
+    const ready = { ...common(fields, 2_000), storeName: "blobs", readsLastWrite: false, minTtlMs: 0 };
+    const right = `getStore({ name: "tidegate", consistency: "strong" }) of @netlify/blobs`;
+    const blobs = fields.need("blobs", fields.get("blobs"), right) as Record<string, unknown>;
+    if (["getWithMetadata", "set", "delete"].some((name) => typeof blobs[name] !== "function")) {
+      throw invalid("blobs", `not a store; write ${right}`);
+    }
+    const consistency = fields.choice("consistency", ["strong", "eventual"]) ?? "strong";
     super(engine, ready, new Queue());
-    this.#blobs = ready.blobs as unknown as Blobs;
-    this.#consistency = ready.consistency;
+    this.#blobs = blobs as unknown as Blobs;
+    this.#consistency = consistency;
   }
 
   /** Writes only if nothing was stored, or over the version that was read, so that nothing is admitted twice. */
   protected override async ask(wanted: string): Promise<Answer> {
-    const [verb, name, bytes, version] = JSON.parse(wanted) as ["read" | "write" | "delete", string, number[], string | null];
+    const [verb, name, bytes, version] = JSON.parse(wanted) as Wanted;
     if (verb === "read") {
       const found = await this.#blobs.getWithMetadata(name, { type: "arrayBuffer", consistency: this.#consistency });
       if (!found) return [404, NOTHING];
@@ -60,8 +70,7 @@ export class Tidegate extends Limiter {
     const condition = version === null ? { onlyIfNew: true } : { onlyIfMatch: version };
     const written = await this.#blobs.set(name, Uint8Array.from(bytes).buffer, condition);
     if (written?.modified !== false) return [written?.modified === true ? 200 : 0, NOTHING];
-    // A random pause, because limiters that retry at the same pace could conflict forever.
-    await new Promise((resolve) => setTimeout(resolve, Math.random() * PAUSE_MS_MAX));
+    await pause(CONFLICT_PAUSE_MS_MAX);
     return [412, NOTHING];
   }
 }

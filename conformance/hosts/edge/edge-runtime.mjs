@@ -1,19 +1,11 @@
-// Runs the guest in Vercel's edge runtime, as Next.js before version 16 runs `middleware.ts`:
-//
-//   node vercel.mjs --url URL --token TOKEN [--test-mode]
-//
-// It prints its address, and ends when standard input closes.
+// Runs a guest in Vercel's edge runtime, as Next.js before version 16 runs `middleware.ts`. See arguments.mjs.
 
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { text } from "node:stream/consumers";
-import { parseArgs } from "node:util";
 import { EdgeRuntime } from "edge-runtime";
+import { env, guest } from "./arguments.mjs";
 import { bundle } from "./bundle.mjs";
-
-const { values: args } = parseArgs({
-  options: { url: { type: "string" }, token: { type: "string" }, "test-mode": { type: "boolean", default: false } },
-});
 
 // Vercel's builder removes `.wasm?module` from the bundle, and its runtime provides the compiled module as a global
 // variable.
@@ -33,19 +25,13 @@ const wasm = {
   },
 };
 
-const code = await bundle("upstash.mjs", {
+const code = await bundle(guest, {
   format: "iife",
   globalName: "guest",
   conditions: ["edge-light"],
   plugins: [wasm],
 });
 
-const env = {
-  UPSTASH_REDIS_REST_URL: args.url,
-  UPSTASH_REDIS_REST_TOKEN: args.token,
-  PLATFORM: "vercel",
-  TIDEGATE_TEST_MODE: args["test-mode"] ? "on" : "off",
-};
 const runtime = new EdgeRuntime({
   // As on Vercel, no code is compiled from text or bytes at run time.
   codeGeneration: { strings: false, wasm: false },

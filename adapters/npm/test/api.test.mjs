@@ -1,0 +1,217 @@
+// The API of every limiter, with the counts in memory.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Tidegate as OnUpstash } from "@tidegate/edge";
+import { limit as hono } from "@tidegate/edge/hono";
+import { Tidegate } from "@tidegate/edge/memory";
+import { limit as reactRouter } from "@tidegate/edge/react-router";
+import { Hono } from "hono";
+
+let nth = 0;
+const limiter = (quotas, more = {}) =>
+  new Tidegate({ platform: "vercel", failMode: "open", policy: { name: `api-${++nth}`, quotas }, onError: () => {}, ...more });
+const from = (address) => new Request("https://example.com/", { headers: { "x-vercel-forwarded-for": address } });
+const request = from("192.0.2.1");
+const admitted = async (tidegate, options, count = 5) => {
+  const verdicts = [];
+  for (let nth = 0; nth < count; nth++) verdicts.push((await tidegate.check(request, options)).allowed);
+  return verdicts.filter(Boolean).length;
+};
+
+/** What the console shows as warnings while `run` runs. */
+async function warnings(run) {
+  const [shown, warn] = [[], console.warn];
+  console.warn = (text) => shown.push(text);
+  try {
+    await run();
+  } finally {
+    console.warn = warn;
+  }
+  return shown;
+}
+
+test("a quota as a text is the same as its object", async () => {
+  const [now, limits] = [1_800_000_000_000, (verdict) => [verdict.headers["ratelimit-policy"].replace(/^"[^"]*"/, ""), verdict.quotas[0].remaining]];
+  const pairs = [
+    ["10 / 10 s", { slidingWindow: { limit: 10, windowMs: 10_000 } }],
+    ["10/min", { slidingWindow: { limit: 10, windowMs: 60_000 } }],
+    ["5 / 250 ms", { slidingWindow: { limit: 5, windowMs: 250 } }],
+    ["1000 / 2 h", { slidingWindow: { limit: 1_000, windowMs: 7_200_000 } }],
+    ["100 burst, 10 / s", { tokenBucket: { capacity: 100, refill: 10, perMs: 1_000 } }],
+    [" 7 burst , 3 / 1 d ", { tokenBucket: { capacity: 7, refill: 3, perMs: 86_400_000 } }],
+  ];
+  for (const [text, object] of pairs) {
+    const [one, other] = [await limiter([text]).check(request, { now }), await limiter([object]).check(request, { now })];
+    assert.deepEqual(limits(one), limits(other), text);
+  }
+});
+
+test("limit decides on a key without a request", async () => {
+  const tidegate = limiter(["5 / d"]);
+  assert.equal((await tidegate.limit("user:42", { cost: 3 })).quotas[0].remaining, 2);
+  assert.equal((await tidegate.check(request, { key: "user:42" })).quotas[0].remaining, 1);
+  assert.equal((await tidegate.limit("user:43")).quotas[0].remaining, 4);
+  const { error } = await tidegate.limit(undefined);
+  assert.deepEqual([error.kind, error.field], ["invalid", "keys"]);
+  const several = limiter([{ fixedWindow: { limit: 2, windowMs: 60_000 }, by: "user" }, { fixedWindow: { limit: 9, windowMs: 60_000 }, by: "tenant" }]);
+  assert.deepEqual((await several.limit({ user: "u", tenant: "t" })).quotas.map(({ remaining }) => remaining), [1, 8]);
+});
+
+test("blockUntilReady waits as long as the verdict says, and returns the denial if that is too long", async () => {
+  const tidegate = limiter([{ tokenBucket: { capacity: 1, refill: 1, perMs: 80 } }]);
+  assert.equal((await tidegate.blockUntilReady("k", 1_000)).allowed, true);
+  const began = Date.now();
+  assert.equal((await tidegate.blockUntilReady("k", 1_000)).allowed, true);
+  assert.ok(Date.now() - began >= 40, `${Date.now() - began} ms`);
+  const denied = await tidegate.blockUntilReady("k", 1);
+  assert.deepEqual([denied.allowed, denied.limited], [false, true]);
+  await assert.rejects(tidegate.blockUntilReady("k", -1), { kind: "invalid", field: "timeoutMs" });
+  assert.equal((await tidegate.blockUntilReady("k", 1_000, { cost: 2 })).status, "never_admissible");
+});
+
+test("the options of a check may be a promise or a function, also an async one", async () => {
+  for (const wrap of [(options) => options, (options) => () => options, (options) => async () => options, (options) => Promise.resolve(options)]) {
+    const tidegate = limiter(["3 / d"]);
+    const counts = [];
+    for (const user of ["a", "b", "c"]) counts.push(await admitted(tidegate, wrap({ key: user })));
+    assert.deepEqual(counts, [3, 3, 3], String(wrap));
+  }
+  const tidegate = limiter(["3 / d"]);
+  const throws = () => {
+    throw new Error("no session");
+  };
+  for (const options of [throws, async () => throws(), Promise.reject(new Error("no session"))]) {
+    const { allowed, error } = await tidegate.check(request, options);
+    assert.deepEqual([allowed, error.kind, error.field], [false, "invalid", "options"]);
+  }
+});
+
+test("an option that a check does not know is an error, and nothing is charged", async () => {
+  const tidegate = limiter(["3 / d"]);
+  for (const [options, field, message] of [
+    [{ kye: "user:1" }, "kye", /did you mean "key"/],
+    [{ rate: 3 }, "rate", /write one of: key, keys/],
+    [[], "options", /not an object/],
+    [null, "options", /not an object/],
+    ["user:1", "options", /not an object/],
+  ]) {
+    const { allowed, error } = await tidegate.check(request, options);
+    assert.deepEqual([allowed, error?.kind, error?.field], [false, "invalid", field]);
+    assert.match(error.message, message);
+  }
+  assert.equal((await tidegate.peek(request)).quotas[0].remaining, 3);
+});
+
+test("a missing variable does not throw at construction: each check reports it, and no request passes", async () => {
+  const policy = { name: "api", quotas: ["10 / 10 s"] };
+  const options = { platform: "vercel", failMode: "open", policy };
+  for (const [env, field] of [[{}, "url"], [{ UPSTASH_REDIS_REST_URL: "https://eu1.upstash.io" }, "token"], [{ KV_REST_API_TOKEN: "t" }, "url"]]) {
+    const shown = await warnings(async () => {
+      const tidegate = OnUpstash.fromEnv(options, env);
+      for (let nth = 0; nth < 3; nth++) {
+        const { allowed, failedOpen, error, response } = await tidegate.check(request);
+        assert.deepEqual([allowed, failedOpen, error.kind, error.field, response.status], [false, false, "refused", field, 503]);
+        assert.match(error.message, /missing; set the database's UPSTASH_REDIS_REST_/);
+      }
+      await assert.rejects(tidegate.reset("ip:192.0.2.1"), { kind: "refused" });
+    });
+    assert.deepEqual([shown.length, /UPSTASH_REDIS_REST_/.test(shown[0])], [1, true]);
+  }
+  // A wrong value is an error at once, wherever it comes from.
+  assert.throws(() => OnUpstash.fromEnv(options, { KV_REST_API_URL: "redis://x", KV_REST_API_TOKEN: "t" }), { kind: "invalid", field: "url" });
+  assert.throws(() => OnUpstash.fromEnv({ ...options, policy: { name: "api", quotas: [] } }, {}), { kind: "invalid" });
+});
+
+test("fromEnv reads the process's environment", async () => {
+  const options = { platform: "vercel", failMode: "closed", policy: { name: "api", quotas: ["10 / 10 s"] }, onError: () => {} };
+  process.env.KV_REST_API_URL = "http://127.0.0.1:1";
+  process.env.KV_REST_API_TOKEN = "secret";
+  try {
+    assert.equal((await OnUpstash.fromEnv(options).check(request)).error.kind, "unavailable");
+    process.env.UPSTASH_REDIS_REST_URL = "nonsense";
+    assert.throws(() => OnUpstash.fromEnv(options), { field: "url" });
+  } finally {
+    for (const name of ["KV_REST_API_URL", "KV_REST_API_TOKEN", "UPSTASH_REDIS_REST_URL"]) delete process.env[name];
+  }
+});
+
+test("onVerdict gets every verdict, and what it throws does no harm", async () => {
+  const seen = [];
+  const tidegate = limiter(["1 / d"], {
+    onVerdict(verdict, about) {
+      seen.push([verdict.status, about === request]);
+      throw new Error("the log is full");
+    },
+  });
+  await tidegate.check(request);
+  await tidegate.check(request, async () => ({}));
+  await tidegate.limit("k", { cost: -1 });
+  assert.deepEqual(seen, [["allowed", true], ["denied", true], ["undecided", false]]);
+});
+
+test("without onError, the console warns once when requests are not told apart, and onError replaces it", async () => {
+  for (const [onError, count] of [[undefined, 1], [() => {}, 0]]) {
+    const tidegate = limiter(["3 / d"], { platform: "cloudflare", onError });
+    const shown = await warnings(async () => assert.equal(await admitted(tidegate, undefined), 3));
+    assert.equal(shown.length, count);
+    if (count) assert.match(shown[0], /no client address: cloudflare tells it in cf-connecting-ip/);
+  }
+  // What a client can cause does not reach the console.
+  const shown = await warnings(() => limiter(["3 / d"], { onError: undefined }).check(request, { cost: -1 }));
+  assert.deepEqual(shown, []);
+});
+
+test("the field x-tidegate-failed-open can be left out", async () => {
+  const options = { url: "http://127.0.0.1:1", token: "t", platform: "vercel", failMode: "open", onError: () => {} };
+  for (const [failedOpenHeader, shown] of [[undefined, "unavailable"], [true, "unavailable"], [false, null]]) {
+    const verdict = await new OnUpstash({ ...options, failedOpenHeader, policy: { name: "api", quotas: ["1 / s"] } }).check(request);
+    assert.deepEqual([verdict.failedOpen, verdict.onto(new Response()).headers.get("x-tidegate-failed-open")], [true, shown]);
+  }
+});
+
+test("several limiters on one route: lists have both, and the other fields are the limiter's that denies or has less left", async () => {
+  const [outer, inner] = [limiter(["10 / d"]), limiter(["2 / d"])];
+  const get = new Hono().use(hono(outer)).get("/", hono(inner), (context) => context.text("hello"));
+  const responses = [];
+  for (let nth = 0; nth < 3; nth++) responses.push(await get.fetch(request));
+  const fields = ({ headers }) => [headers.get("x-ratelimit-limit"), headers.get("x-ratelimit-remaining"), headers.get("ratelimit-policy").split(", ").length];
+  assert.deepEqual(responses.map(({ status }) => status), [200, 200, 429]);
+  assert.deepEqual(responses.map(fields), [["2", "1", 2], ["2", "0", 2], ["2", "0", 2]]);
+  assert.ok(Number(responses[2].headers.get("retry-after")) > 60);
+
+  // The other way round, the outer limiter denies, and the inner one has nothing to add.
+  const reversed = new Hono().use(hono(limiter(["1 / d"]))).get("/", hono(limiter(["10 / d"])), (context) => context.text("hello"));
+  const both = [await reversed.fetch(request), await reversed.fetch(request)];
+  assert.deepEqual(both.map(fields), [["1", "0", 2], ["1", "0", 1]]);
+});
+
+test("a middleware passes the framework's context to check, and takes a response for denials", async () => {
+  const contexts = [];
+  const handler = reactRouter(limiter(["1 / d"]), () => new Response("hello"), {
+    check: async (request, [context]) => {
+      contexts.push(context);
+      return context.internal ? null : { key: context.user };
+    },
+    denied: ({ retryAfterMs }, { url }) => new Response(`later: ${retryAfterMs > 0}, ${url}`, { status: 420, headers: { "x-mine": "yes" } }),
+  });
+  const responses = [];
+  for (const context of [{ user: "a" }, { user: "a" }, { user: "b" }, { internal: true }]) responses.push(await handler(request, context));
+  assert.deepEqual(responses.map(({ status }) => status), [200, 420, 200, 200]);
+  const denied = responses[1];
+  assert.equal(await denied.text(), "later: true, https://example.com/");
+  assert.deepEqual([denied.headers.get("x-mine"), denied.headers.get("x-ratelimit-remaining"), Number(denied.headers.get("retry-after")) > 0], ["yes", "0", true]);
+  assert.deepEqual([contexts.length, responses[3].headers.get("x-ratelimit-limit")], [4, null]);
+});
+
+test("memory: limiters of one policy share their counts in a process, and others do not", async () => {
+  const policy = { name: "shared", quotas: ["2 / d"] };
+  const make = () => new Tidegate({ platform: "vercel", failMode: "closed", policy, onError: () => {} });
+  const [one, other] = [make(), make()];
+  assert.equal((await one.check(request)).allowed, true);
+  assert.deepEqual((await other.check(request)).quotas[0].remaining, 0);
+  assert.equal((await limiter(["2 / d"]).check(request)).quotas[0].remaining, 1);
+  const busy = limiter(["60 / d"]);
+  const verdicts = await Promise.all(Array.from({ length: 500 }, () => busy.check(from("192.0.2.9"))));
+  assert.equal(verdicts.filter(({ allowed }) => allowed).length, 60);
+});

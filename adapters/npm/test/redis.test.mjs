@@ -1,0 +1,99 @@
+// The limiter on Redis, through the clients that applications have, over a real redis-server.
+
+import assert from "node:assert/strict";
+import { after, beforeEach, test } from "node:test";
+import { Tidegate } from "@tidegate/edge/redis";
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { redisServer } from "./servers.mjs";
+
+const server = await redisServer();
+after(() => server.stop());
+
+const clients = {
+  ioredis: async (url) => {
+    const client = new Redis(url, { enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0, lazyConnect: true, retryStrategy: null });
+    client.on("error", () => {});
+    await client.connect().catch(() => {});
+    return { client, close: () => client.disconnect() };
+  },
+  "node-redis": async (url) => {
+    const client = createClient({ url, disableOfflineQueue: true, socket: { reconnectStrategy: false } });
+    client.on("error", () => {});
+    await client.connect().catch(() => {});
+    return { client, close: () => client.isOpen && client.destroy() };
+  },
+};
+// A client of Bun has another method for the same.
+clients["a client with send"] = async (url) => {
+  const { client, close } = await clients.ioredis(url);
+  return { client: { send: (command, args) => client.call(command, ...args) }, close };
+};
+
+const options = { platform: "direct", failMode: "open", deadlineMs: 20_000, onError: () => {} };
+const limiter = (client, quotas, more = {}) => new Tidegate({ ...options, client, policy: { name: "api", quotas }, ...more });
+beforeEach(() => server.command("FLUSHALL"));
+
+for (const [name, connect] of Object.entries(clients)) {
+  test(`${name}: 500 concurrent requests, also right after the scripts were flushed: exactly the limit is admitted`, async () => {
+    const { client, close } = await connect(server.url);
+    for (const quota of ["60 / d", "60 burst, 1 / d", { slidingLog: { limit: 60, windowMs: 86_400_000 } }]) {
+      await server.command("SCRIPT", "FLUSH");
+      await server.command("FLUSHALL");
+      const tidegate = limiter(client, [quota]);
+      const verdicts = await Promise.all(Array.from({ length: 500 }, () => tidegate.limit("user:é|42")));
+      assert.deepEqual(verdicts.filter(({ error }) => error), []);
+      assert.equal(verdicts.filter(({ allowed }) => allowed).length, 60);
+    }
+    close();
+  });
+
+  test(`${name}: estimates, slots, refunds and resets`, async () => {
+    const { client, close } = await connect(server.url);
+    const tidegate = limiter(client, ["100 / d", { concurrency: { limit: 2, lifetimeMs: 60_000 } }]);
+    const left = async () => (await tidegate.peek(new Request("https://example.com"), { key: "k" })).quotas.map(({ remaining }) => remaining);
+    const verdict = await tidegate.limit("k", { estimate: 30 });
+    assert.deepEqual(await left(), [70, 1]);
+    await tidegate.settle(verdict, { cost: 12 });
+    assert.deepEqual(await left(), [88, 2]);
+    const slot = await tidegate.limit("k");
+    await tidegate.release(slot);
+    assert.deepEqual(await left(), [87, 2]);
+    await tidegate.refund(await tidegate.limit("k", { cost: 7 }), { cost: 7 });
+    assert.deepEqual(await left(), [87, 2]);
+    await tidegate.reset("k");
+    assert.deepEqual(await left(), [100, 2]);
+    close();
+  });
+
+  test(`${name}: an error of Redis is told from a lost connection, and does not open`, async () => {
+    const { client, close } = await connect(server.url);
+    const tidegate = limiter(client, ["10 / d"]);
+    await tidegate.limit("k");
+    const [key] = await server.command("KEYS", "*");
+    await server.command("SET", key, "not a state");
+    const corrupt = await tidegate.limit("k");
+    assert.deepEqual([corrupt.allowed, corrupt.error.kind], [false, "corrupt"]);
+    await server.command("CONFIG", "SET", "maxmemory", "1");
+    const full = await tidegate.limit("other");
+    await server.command("CONFIG", "SET", "maxmemory", "0");
+    assert.deepEqual([full.allowed, full.error.kind], [false, "refused"], full.error.message);
+    close();
+  });
+
+  test(`${name}: a closed client is a failure of the store, which fails open or closed`, async () => {
+    const { client, close } = await connect(server.url);
+    close();
+    for (const [failMode, allowed] of [["open", true], ["closed", false]]) {
+      const verdict = await limiter(client, ["10 / d"], { failMode }).limit("k");
+      assert.deepEqual([verdict.allowed, verdict.error.kind], [allowed, "unavailable"], verdict.error.message);
+      assert.match(verdict.error.message, /^redis: no connection/);
+    }
+  });
+}
+
+test("what is not a client is an error at construction that says what to write", () => {
+  for (const client of [undefined, null, "redis://localhost", {}, { get() {} }]) {
+    assert.throws(() => limiter(client, ["1 / s"]), { name: "TidegateError", field: "client", message: /a client of ioredis, node-redis or Bun/ });
+  }
+});

@@ -1,0 +1,129 @@
+import { invalid } from "./error.js";
+import { Fields } from "./fields.js";
+
+/** At most `limit` units in a window. */
+export interface Window {
+  limit: number;
+  windowMs: number;
+}
+
+/** At most `capacity` units at once, of which `refill` come back every `perMs`. */
+export interface Bucket {
+  capacity: number;
+  refill: number;
+  perMs: number;
+}
+
+/** The algorithm of a quota, with its numbers. */
+export type Algorithm =
+  | { fixedWindow: Window }
+  | { slidingWindow: Window }
+  | { slidingLog: Window }
+  | { tokenBucket: Bucket }
+  | { leakyBucket: Bucket }
+  /** The most requests in flight. Each holds a slot until it is released, or its lifetime is over. */
+  | { concurrency: { limit: number; lifetimeMs: number; returnsCost?: boolean } }
+  /** Blocks a key that another quota has denied: first for the base, then `factor` times longer each time, up to the cap. */
+  | { penalty: { baseMs: number; factor: number; capMs: number } };
+
+/**
+ * A limit, as a text or as an algorithm with its numbers.
+ *
+ * `"10 / 10 s"` is a sliding window of 10 in 10 seconds. `"100 burst, 10 / s"` is a token bucket that holds 100 and gets 10 back
+ * every second. The units of time are ms, s, min, h and d.
+ *
+ * `name` is what response fields show, and `by` the dimension by whose key the quota counts. Without `by`, it counts by the
+ * request's sender.
+ */
+export type Quota = string | (Algorithm & { name?: string; by?: string });
+
+/** One to eight quotas that are decided in one step. If one denies a request, none is charged. */
+export interface Policy {
+  /** It is part of each key at the store, and the name that response fields show. */
+  name: string;
+  quotas: readonly Quota[];
+  /** Whether denied requests are charged, too, so that a client which keeps retrying stays denied. Default: false. */
+  chargeDenied?: boolean;
+  /** The dimension whose key selects where the others are counted, for stores that keep each policy in one place. */
+  groupBy?: string;
+}
+
+/** A quota for the WebAssembly. */
+export interface ReadyQuota {
+  algorithm: number;
+  /** The place of the numbers, for errors about them. */
+  place: string;
+  amount: number;
+  span: number;
+  refill: number;
+  name: string | undefined;
+  by: string | undefined;
+}
+
+const [WINDOW, BUCKET] = [["limit", "windowMs"], ["capacity", "perMs", "refill"]] as const;
+const RETURNS_COST = "returnsCost";
+/** The numbers of each algorithm, in the order in which the WebAssembly gets them. */
+const NUMBERS = {
+  fixedWindow: WINDOW,
+  slidingWindow: WINDOW,
+  slidingLog: WINDOW,
+  tokenBucket: BUCKET,
+  leakyBucket: BUCKET,
+  concurrency: ["limit", "lifetimeMs", RETURNS_COST],
+  penalty: ["capMs", "baseMs", "factor"],
+} as const;
+const ALGORITHMS = Object.keys(NUMBERS) as (keyof typeof NUMBERS)[];
+const UNITS: Record<string, number> = { ms: 1, s: 1_000, min: 60_000, h: 3_600_000, d: 86_400_000 };
+const TEXT = /^\s*(?:(\d+)\s*burst\s*,\s*)?(\d+)\s*\/\s*(\d+)?\s*(ms|s|min|h|d)\s*$/;
+const NAME = "a text of 1 to 32 of the characters a-z A-Z 0-9 - _ .";
+const EXAMPLE = `"10 / 10 s" or { tokenBucket: { capacity: 20, refill: 10, perMs: 1000 } }`;
+
+/** Checks a policy, for the WebAssembly. */
+export function policy(value: unknown) {
+  const fields = new Fields(value, "policy", ["name", "quotas", "chargeDenied", "groupBy"]);
+  const quotas = fields.need("quotas", fields.get("quotas"), `[${EXAMPLE}]`);
+  if (!Array.isArray(quotas)) throw invalid("policy.quotas", `not an array; write [${EXAMPLE}]`);
+  const checked = quotas.map((value, place) => quota(value, `policy.quotas[${place}]`));
+  return {
+    name: fields.need("name", fields.text("name", NAME), NAME),
+    chargeDenied: fields.flag("chargeDenied") ?? false,
+    groupBy: fields.text("groupBy", NAME),
+    quotas: checked,
+    holdsSlots: checked.some(({ algorithm }) => ALGORITHMS[algorithm] === "concurrency"),
+  };
+}
+
+function quota(value: unknown, path: string): ReadyQuota {
+  if (typeof value === "string") return parsed(value, path);
+  const fields = new Fields(value, path, ["name", "by", ...ALGORITHMS]);
+  const [algorithm, other] = ALGORITHMS.filter((name) => fields.get(name) !== undefined);
+  if (!algorithm) throw invalid(path, `no algorithm; write ${EXAMPLE}`);
+  if (other) throw invalid(fields.place(other), `a quota has one algorithm, and ${algorithm} is one; write two quotas`);
+  const numbers = new Fields(fields.get(algorithm), fields.place(algorithm), NUMBERS[algorithm]);
+  const [amount, span, refill] = NUMBERS[algorithm];
+  const number = (name: string) => numbers.need(name, numbers.whole(name), "a whole number");
+  return {
+    algorithm: ALGORITHMS.indexOf(algorithm),
+    place: `${algorithm}.`,
+    amount: number(amount),
+    span: number(span),
+    refill: refill === RETURNS_COST ? Number(numbers.flag(refill) ?? false) : refill ? number(refill) : 0,
+    name: fields.text("name", NAME),
+    by: fields.text("by", NAME),
+  };
+}
+
+function parsed(text: string, path: string): ReadyQuota {
+  const found = TEXT.exec(text);
+  if (!found) throw invalid(path, `not a quota; write "10 / 10 s" or "100 burst, 10 / s", in ${Object.keys(UNITS).join(", ")}`);
+  const [, burst, amount, count, unit] = found;
+  const number = (digits: string) => {
+    const value = Number(digits);
+    if (Number.isSafeInteger(value)) return value;
+    throw invalid(path, `${digits} is too large; write at most ${Number.MAX_SAFE_INTEGER}`);
+  };
+  const span = number(count ?? "1") * UNITS[unit!]!;
+  const [algorithm, units, refill] = burst ? (["tokenBucket", burst, number(amount!)] as const) : (["slidingWindow", amount!, 0] as const);
+  const place = "";
+  return { algorithm: ALGORITHMS.indexOf(algorithm), place, amount: number(units), span: number(String(span)), refill, name: undefined, by: undefined };
+}

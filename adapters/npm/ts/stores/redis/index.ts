@@ -1,0 +1,87 @@
+import * as glue from "#redis/glue";
+import module from "#redis/module";
+import type { Answer } from "../../calls.js";
+import { start } from "../../engine.js";
+import { invalid } from "../../error.js";
+import { Fields } from "../../fields.js";
+import { Limiter } from "../../limiter.js";
+import { COMMON, common, type Options } from "../../options.js";
+
+export * from "../../exports.js";
+
+/** A client of Redis: `new Redis()` of ioredis, `await createClient().connect()` of node-redis, or `new RedisClient()` of Bun. */
+export type RedisClient =
+  | { call(command: string, ...args: string[]): Promise<unknown> }
+  | { sendCommand(args: string[]): Promise<unknown> }
+  | { send(command: string, args: string[]): Promise<unknown> };
+
+/** The options of a limiter on Redis. */
+export interface RedisOptions extends Options {
+  client: RedisClient;
+  /** Whose clock decides. Default: `server`, the database's, which is one clock for all hosts. */
+  clock?: "caller" | "server";
+  /** Keeps every state for at least this long. Only for tests whose time stands still. */
+  minTtlMs?: number;
+}
+
+type Send = (command: string[]) => Promise<unknown>;
+
+const engine = start(module, glue);
+const encoder = new TextEncoder();
+
+/** How Redis begins an error. The errors of a connection begin otherwise. */
+const ERROR_REPLY = /^[A-Z][A-Z0-9]+ /;
+
+/**
+ * A limiter on Redis or Valkey, through the application's own client. It is exact at any concurrency, and a decision is one script.
+ *
+ *     const options = { enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0 };
+ *     const client = new Redis(url, options);
+ *     const tidegate = new Tidegate({ client, platform: "direct", failMode: "open", policy: { name: "api", quotas: ["10 / 10 s"] } });
+ *
+ * While there is no connection, a client may keep commands and send them later, or send them again. Then a request for which the
+ * limiter has failed is charged nevertheless, or twice. With the options above, ioredis does not; for node-redis the option is
+ * `disableOfflineQueue: true`.
+ */
+export class Tidegate extends Limiter {
+  readonly #send: Send;
+
+  constructor(options: RedisOptions) {
+    const fields = new Fields(options, "", [...COMMON, "client", "clock", "minTtlMs"]);
+    const ready = {
+      ...common(fields, 250),
+      token: "",
+      serverClock: fields.choice("clock", ["caller", "server"]) !== "caller",
+      keyLocking: false,
+      minTtlMs: fields.whole("minTtlMs") ?? 0,
+    };
+    const right = "a client of ioredis, node-redis or Bun";
+    const send = sender(fields.need("client", fields.get("client"), right));
+    if (!send) throw invalid("client", `not a client of Redis; write ${right}`);
+    super(engine, ready);
+    this.#send = send;
+  }
+
+  protected override async ask(wanted: string): Promise<Answer> {
+    try {
+      return answer({ result: await this.#send(JSON.parse(wanted) as string[]) });
+    } catch (thrown) {
+      const { message } = Object(thrown) as Partial<Error>;
+      if (typeof message !== "string" || !ERROR_REPLY.test(message)) throw thrown;
+      return answer({ error: message });
+    }
+  }
+}
+
+function answer(said: object): Answer {
+  return [200, encoder.encode(JSON.stringify(said))];
+}
+
+/** How to send a command with this client. */
+function sender(client: unknown): Send | undefined {
+  const { call, send, sendCommand } = Object(client) as Record<string, ((...args: unknown[]) => Promise<unknown>) | undefined>;
+  if (typeof call === "function") return (command) => call.apply(client, command);
+  if (typeof sendCommand === "function") return (command) => sendCommand.call(client, command);
+  if (typeof send === "function") return ([name, ...args]) => send.call(client, name, args);
+  return undefined;
+}

@@ -1,0 +1,89 @@
+import * as glue from "#redis/glue";
+import module from "#redis/module";
+import type { Answer } from "../../calls.js";
+import { start } from "../../engine.js";
+import { TidegateError } from "../../error.js";
+import { Fields } from "../../fields.js";
+import { Limiter } from "../../limiter.js";
+import { COMMON, common, type Options } from "../../options.js";
+import { Endpoint } from "./endpoint.js";
+
+export * from "../../exports.js";
+
+/** The options of a limiter on Upstash. */
+export interface UpstashOptions extends Options {
+  /** The database's `UPSTASH_REDIS_REST_URL`. If it is missing, the first check reports it, so that a build needs no secrets. */
+  url: string | undefined;
+  /** The database's `UPSTASH_REDIS_REST_TOKEN`. If it is missing, the first check reports it. */
+  token: string | undefined;
+  /** Allow an `http://` URL to a host other than this machine. It sends the token in clear text. Default: false. */
+  allowInsecureHttp?: boolean;
+  /** Whose clock decides. Default: `server`, the database's, which is one clock for all hosts. */
+  clock?: "caller" | "server";
+  /** Whether the script locks only its own keys. Default: true on `*.upstash.io`, false elsewhere. */
+  keyLocking?: boolean;
+  /** Keeps every state for at least this long. Only for tests whose time stands still. */
+  minTtlMs?: number;
+}
+
+/** Environment variables by name. */
+export type Environment = Readonly<Record<string, unknown>>;
+
+declare const process: { env: Environment } | undefined;
+
+const engine = start(module, glue);
+
+/**
+ * A limiter on Upstash. It is exact at any concurrency, and a decision is one HTTP request.
+ *
+ *     const tidegate = Tidegate.fromEnv({ platform: "vercel", failMode: "open", policy: { name: "api", quotas: ["10 / 10 s"] } });
+ *     const verdict = await tidegate.check(request);
+ *     if (verdict.response) return verdict.response;
+ */
+export class Tidegate extends Limiter {
+  readonly #endpoint: Endpoint | undefined;
+
+  constructor(options: UpstashOptions) {
+    const ready = checked(options);
+    super(engine, ready);
+    this.#endpoint = ready.broken ? undefined : new Endpoint(ready);
+  }
+
+  /**
+   * A limiter with the URL and the token of `UPSTASH_REDIS_REST_URL` and `UPSTASH_REDIS_REST_TOKEN`, or of `KV_REST_API_URL` and
+   * `KV_REST_API_TOKEN`, which Vercel sets. On Cloudflare without `nodejs_compat`, pass the Worker's `env`.
+   */
+  static fromEnv(options: Omit<UpstashOptions, "url" | "token">, env?: Environment): Tidegate {
+    // Builders replace `process.env.NAME` by its value, and only if it is written like this.
+    const has = !env && typeof process !== "undefined";
+    const url = env ? (env["UPSTASH_REDIS_REST_URL"] ?? env["KV_REST_API_URL"]) : has ? (process.env["UPSTASH_REDIS_REST_URL"] ?? process.env["KV_REST_API_URL"]) : undefined;
+    const token = env
+      ? (env["UPSTASH_REDIS_REST_TOKEN"] ?? env["KV_REST_API_TOKEN"])
+      : has
+        ? (process.env["UPSTASH_REDIS_REST_TOKEN"] ?? process.env["KV_REST_API_TOKEN"])
+        : undefined;
+    return new Tidegate({ ...options, url: url as string | undefined, token: token as string | undefined });
+  }
+
+  protected override ask(wanted: string, signal: AbortSignal | undefined): Promise<Answer> {
+    return this.#endpoint!.post(wanted, signal);
+  }
+}
+
+/** Checks the options and fills in the defaults, for the WebAssembly. */
+function checked(options: UpstashOptions) {
+  const fields = new Fields(options, "", [...COMMON, "url", "token", "allowInsecureHttp", "clock", "keyLocking", "minTtlMs"]);
+  const right = (name: string) => `the database's UPSTASH_REDIS_REST_${name}`;
+  const [url, token] = [fields.text("url", right("URL")), fields.text("token", right("TOKEN"))];
+  const missing = !url ? "URL" : !token ? "TOKEN" : undefined;
+  return {
+    ...common(fields, 250),
+    url: missing ? undefined : url,
+    token: missing ? "" : token,
+    broken: missing && new TidegateError("refused", `${missing.toLowerCase()}: missing; set ${right(missing)}; nothing was charged`, missing.toLowerCase()),
+    allowInsecureHttp: fields.flag("allowInsecureHttp") ?? false,
+    serverClock: fields.choice("clock", ["caller", "server"]) !== "caller",
+    keyLocking: fields.flag("keyLocking"),
+    minTtlMs: fields.whole("minTtlMs") ?? 0,
+  };
+}

@@ -1,0 +1,24 @@
+// A small rate-limited app for Node.js: one policy per client address, with its counts on Redis, through ioredis.
+
+import { Tidegate } from "@tidegate/edge/redis";
+import Redis from "ioredis";
+import { suite } from "./suite.mjs";
+
+const { REDIS_URL, PLATFORM: platform, TIDEGATE_TEST_MODE } = process.env;
+
+// A command that has no connection fails at once, and none is sent twice.
+const options = { enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0 };
+const client = new Redis(REDIS_URL, { ...options, retryStrategy: () => 20 });
+client.on("error", () => undefined);
+
+const tidegate = new Tidegate({ client, platform, failMode: "open", policy: { name: "hello", quotas: ["20 burst, 10 / s"] } });
+
+// In tests, virtual time stands still while the database's clock advances, and many requests are in flight.
+const inTests = suite((options) => new Tidegate({ client, failMode: "closed", clock: "caller", deadlineMs: 20_000, minTtlMs: 3_600_000, ...options }));
+
+/** @param {Request} request */
+export default async function app(request) {
+  if (TIDEGATE_TEST_MODE === "on" && new URL(request.url).pathname.startsWith("/_tidegate/")) return inTests(request);
+  const verdict = await tidegate.check(request);
+  return verdict.response ?? verdict.onto(new Response("hello"));
+}
