@@ -25,7 +25,7 @@ optimize() {
 }
 
 rm -rf dist
-for store in redis versioned memory; do
+for store in redis versioned memory object kv rate-limit; do
     cargo build --quiet --package tidegate-npm --no-default-features --features "$store" --profile npm --target wasm32-unknown-unknown
     built=$root/target/wasm32-unknown-unknown/npm
     "$wasm_bindgen" --target bundler --no-typescript --out-dir "$built/bound" --out-name tidegate "$built/tidegate_npm.wasm"
@@ -39,5 +39,6 @@ for store in redis versioned memory; do
     cp "$small/tidegate.wasm" "dist/$store/tidegate.wasm"
     node rename.mjs "$small/names" "$built/bound/tidegate_bg.js" "dist/$store/glue.js"
 done
+cp ../cloudflare-do/src/rows.js dist/object/rows.js
 node_modules/.bin/tsc
 exec node pack.mjs

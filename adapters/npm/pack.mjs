@@ -6,7 +6,7 @@ import { bundled, kib } from "./weigh.mjs";
 const KIB_MAX = 60;
 let tooHeavy = false;
 
-const STORES = { upstash: "redis", redis: "redis", "netlify-blobs": "versioned", "deno-kv": "versioned", memory: "memory" };
+const STORES = { cloudflare: "object", "cloudflare-kv": "kv", "cloudflare-ratelimit": "rate-limit", upstash: "redis", redis: "redis", "netlify-blobs": "versioned", "deno-kv": "versioned", memory: "memory" };
 
 for (const store of new Set(Object.values(STORES))) {
   const wasm = readFileSync(`dist/${store}/tidegate.wasm`);

@@ -13,7 +13,7 @@ export function bundled(contents, conditions) {
     format: "esm",
     platform: "browser",
     conditions,
-    external: ["*?module", "node:*", "crypto"],
+    external: ["*?module", "node:*", "cloudflare:*", "crypto"],
   });
   return outputFiles[0].contents;
 }

@@ -53,6 +53,8 @@ pub const ALL: &[&dyn Target] = &[
     &cloudflare::LEASED,
     &cloudflare::KV,
     &cloudflare::RATE_LIMIT,
+    &cloudflare::JS_OBJECT,
+    &cloudflare::JS_KV,
     &spin::KV,
     &spin::ATOMICS,
     &spin::WINDOW,

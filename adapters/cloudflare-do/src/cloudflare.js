@@ -31,42 +31,6 @@ export function ask(namespace, nameAndQuestion, locationHint, deadlineMs, call, 
   );
 }
 
-/** Writes rows, all or none. Each is a line with its key and a line with its text; neither contains a line break. */
-export function save(storage, kv, keysAndRows) {
-  const lines = keysAndRows.split("\n");
-  const put = () => {
-    for (let at = 0; at + 1 < lines.length; at += 2) kv.put(lines[at], lines[at + 1]);
-  };
-  lines.length < 4 ? put() : storage.transactionSync(put);
-}
-
-/** The number of rows that a sweep reads before other events have a turn: some 5 ms, or 20 where all have expired. */
-const PAGE_ROWS = 1_000;
-
-/**
- * Removes the expired rows of the page after the key `after`. Returns how many rows remain, when the first of them expires
- * and the page's last key, separated by spaces: nothing for the second if none expires, or for the third if this is the
- * last page.
- */
-export function sweep(kv, clockMs, after) {
-  const expired = [];
-  let [rows, kept, next, last] = [0, 0, Infinity, ""];
-  for (const [key, row] of kv.list({ startAfter: after, limit: PAGE_ROWS })) {
-    rows += 1;
-    last = key;
-    // `Row::to_text` in rows.rs begins with the expiry. A row that cannot be read never expires.
-    const expiresMs = typeof row === "string" ? parseInt(row.slice(0, 12), 16) : NaN;
-    if (expiresMs <= clockMs) {
-      expired.push(key);
-      continue;
-    }
-    kept += 1;
-    if (expiresMs < next) next = expiresMs;
-  }
-  for (const key of expired) kv.delete(key);
-  return `${kept} ${next === Infinity ? "" : next} ${rows < PAGE_ROWS ? "" : last}`;
-}
-
 /** A promise that is resolved after other events have had a turn. */
 export function turn() {
   return new Promise((resolve) => setTimeout(resolve, 0));

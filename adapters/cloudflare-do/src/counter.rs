@@ -4,6 +4,7 @@ use std::mem;
 
 use tidegate_core::{Charge, Error, ErrorKind, Millis, Policy, UnixMillis};
 
+use crate::bytes::from_hex;
 use crate::cache::Cache;
 use crate::found::Found;
 use crate::held::{Held, can_lend};
@@ -64,6 +65,11 @@ impl<R: Rows> Counter<R> {
         let reply = Reply::of(Call::decode(body, &mut known).and_then(|call| self.apply(&call, clock)));
         self.known = known;
         reply
+    }
+
+    /// Executes a call in hexadecimal, and returns the reply [as text](Reply::to_text), for hosts that carry texts.
+    pub fn answer_text(&mut self, question: &str, clock: UnixMillis) -> String {
+        self.answer(&from_hex(question), clock).to_text()
     }
 
     /// Removes expired rows from the next page of rows. Call it when the alarm fires, and again as long as it returns

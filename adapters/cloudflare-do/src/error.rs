@@ -53,7 +53,7 @@ impl From<Thrown> for Error {
 
 /// The error of a call whose deadline has passed. If objects answer others, then the store is up and this object is
 /// slow, which a client can cause.
-#[cfg(any(target_arch = "wasm32", test))]
+#[cfg(any(all(target_arch = "wasm32", feature = "worker"), test))]
 pub(crate) fn late(deadline: tidegate_core::Millis, objects_answer: bool) -> Error {
     let (kind, others) = match objects_answer {
         true => (ErrorKind::Contended, ", while objects answered other calls"),

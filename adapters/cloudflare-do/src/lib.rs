@@ -45,7 +45,7 @@
 
 mod bytes;
 mod cache;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "worker"))]
 mod calls;
 mod config;
 mod counter;
@@ -53,9 +53,9 @@ mod error;
 mod found;
 mod held;
 mod leases;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "worker"))]
 mod namespace;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "worker"))]
 mod object;
 mod rows;
 #[cfg(target_arch = "wasm32")]
@@ -68,11 +68,11 @@ pub use config::{Clock, Config, Placement};
 pub use counter::{Counter, Sweep};
 pub use error::Thrown;
 pub use leases::{Leases, lease_capabilities};
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "worker"))]
 pub use object::{Object, derive};
 pub use rows::{Page, Row, Rows};
 #[cfg(target_arch = "wasm32")]
-pub use storage::ObjectStorage;
+pub use storage::{HostRows, ObjectStorage};
 pub use store::{Address, DurableObjects, DurableObjectsLimiter, Namespace};
 pub use wire::Reply;
 

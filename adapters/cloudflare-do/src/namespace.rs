@@ -6,7 +6,6 @@ use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsCast as _, JsValue};
 use worker::{Env, ObjectNamespace};
 
-use crate::bytes::to_hex;
 use crate::calls::{Asked, Outcome, Settled};
 use crate::config::Config;
 use crate::error::{Thrown, late};
@@ -51,7 +50,7 @@ impl Namespace for ObjectNamespace {
         let deadline = object.deadline.clamp(DEADLINES.0, DEADLINES.1);
         #[allow(clippy::cast_precision_loss, reason = "an hour at most")]
         let deadline_ms = deadline.get() as f64;
-        let question = format!("{}?{}", object.name, to_hex(&body));
+        let question = object.question(&body);
         let asked =
             Asked::by(|call, settled| ask(self.as_ref(), &question, object.location_hint, deadline_ms, call, settled));
         match asked.map_err(|error| not_sent(&error.into()))?.await {

@@ -5,17 +5,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use tidegate_core::{Error, UnixMillis};
+use tidegate_core::UnixMillis;
 use worker::State;
 use worker::js_sys::{self, Date, Promise};
 use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsError, JsValue};
 use worker::wasm_bindgen_futures::{JsFuture, future_to_promise};
 
-use crate::bytes::from_hex;
 use crate::counter::{Counter, Sweep};
-use crate::storage::{ObjectStorage, from_f64};
-use crate::wire::Reply;
+use crate::storage::{HostRows, ObjectStorage};
 
 #[wasm_bindgen(module = "/src/cloudflare.js")]
 extern "C" {
@@ -24,6 +22,11 @@ extern "C" {
     pub fn derive(instance: &JsValue);
 
     fn turn() -> Promise;
+}
+
+#[wasm_bindgen(module = "/src/rows.js")]
+extern "C" {
+    fn rows(storage: &JsValue) -> HostRows;
 }
 
 /// What [`durable_object!`](crate::durable_object) wraps in a class of your own.
@@ -89,9 +92,7 @@ fn promise(future: Pin<Box<dyn Future<Output = Result<JsValue, JsValue>>>>) -> J
 
 impl Inner {
     fn answer(&self, question: &str) -> JsValue {
-        let call = from_hex(question);
-        let answered = self.with_counter(|counter| Ok(counter.answer(&call, clock()))).unwrap_or_else(Reply::error);
-        JsValue::from_str(&answered.to_text())
+        JsValue::from_str(&self.with_counter(|counter| counter.answer_text(question, clock())))
     }
 
     fn sweep(&self) -> Result<Sweep, JsValue> {
@@ -105,13 +106,13 @@ impl Inner {
             return Ok(());
         }
         let alarm = JsFuture::from(self.state.storage().as_raw().get_alarm(js_sys::Object::new())?).await?;
-        let rows = ObjectStorage::new(self.state.storage());
+        let rows = ObjectStorage::new(rows(self.state.storage().as_raw()));
         // Another event may have created it meanwhile.
         self.counter.borrow_mut().get_or_insert_with(|| Counter::new(rows, alarm.as_f64().map(from_f64)));
         Ok(())
     }
 
-    fn with_counter<T>(&self, step: impl FnOnce(&mut Counter<ObjectStorage>) -> Result<T, Error>) -> Result<T, Error> {
+    fn with_counter<T>(&self, step: impl FnOnce(&mut Counter<ObjectStorage>) -> T) -> T {
         match self.counter.borrow_mut().as_mut() {
             Some(counter) => step(counter),
             None => unreachable!("every event wakes the object first"),
@@ -121,4 +122,10 @@ impl Inner {
 
 fn clock() -> UnixMillis {
     from_f64(Date::now())
+}
+
+/// The instant of a JavaScript time.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number after the epoch")]
+fn from_f64(ms: f64) -> UnixMillis {
+    UnixMillis::new(ms as u64)
 }

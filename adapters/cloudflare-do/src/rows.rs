@@ -53,9 +53,9 @@ pub struct Page {
 }
 
 impl Page {
-    /// Reads what `sweep` in cloudflare.js returns: the fields in this order, separated by spaces, and empty for `None`.
-    #[cfg(any(target_arch = "wasm32", test))]
-    pub(crate) fn from_text(text: &str) -> Option<Self> {
+    /// Parses what `sweep` in rows.js returns: the fields in this order, separated by spaces, and empty for `None`.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
         let mut fields = text.splitn(3, ' ');
         let kept = fields.next()?.parse().ok()?;
         let next = match fields.next()? {

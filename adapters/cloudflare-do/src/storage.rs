@@ -3,51 +3,46 @@
 use std::fmt;
 
 use tidegate_core::{Error, ErrorKind, UnixMillis};
-use worker::Storage;
-use worker::js_sys::{Date, Object};
-use worker::wasm_bindgen::prelude::wasm_bindgen;
-use worker::wasm_bindgen::{self, JsCast as _, JsValue};
+use wasm_bindgen::prelude::*;
 
 use crate::rows::{Page, Row, Rows};
 
-#[wasm_bindgen(module = "/src/cloudflare.js")]
+#[wasm_bindgen]
 extern "C" {
-    #[wasm_bindgen(catch)]
-    fn save(storage: &JsValue, kv: &SyncKv, keys_and_rows: &str) -> Result<(), JsValue>;
-    #[wasm_bindgen(catch)]
-    fn sweep(kv: &SyncKv, clock_ms: f64, after: Option<&str>) -> Result<String, JsValue>;
+    /// An `ObjectRows` of rows.js.
+    pub type HostRows;
 
-    type Sqlite;
+    #[wasm_bindgen(method, catch)]
+    fn load(this: &HostRows, key: &str) -> Result<JsValue, Thrown>;
+    #[wasm_bindgen(method, catch)]
+    fn save(this: &HostRows, keys_and_rows: &str) -> Result<(), Thrown>;
+    #[wasm_bindgen(method, catch)]
+    fn remove(this: &HostRows, key: &str) -> Result<(), Thrown>;
+    #[wasm_bindgen(method, catch)]
+    fn sweep(this: &HostRows, clock_ms: f64, after: Option<&str>) -> Result<String, Thrown>;
+    #[wasm_bindgen(method, catch, js_name = setAlarm)]
+    fn set_alarm(this: &HostRows, at_ms: f64) -> Result<(), Thrown>;
+
+    /// What a storage throws: an error of JavaScript.
+    type Thrown;
     #[wasm_bindgen(method, getter)]
-    fn kv(this: &Sqlite) -> SyncKv;
-
-    /// <https://developers.cloudflare.com/durable-objects/api/sqlite-storage-api/#synchronous-kv-api>. All its methods
-    /// throw if the class is not declared with SQLite storage.
-    type SyncKv;
-    #[wasm_bindgen(method, catch)]
-    fn get(this: &SyncKv, key: &str) -> Result<JsValue, JsValue>;
-    #[wasm_bindgen(method, catch)]
-    fn delete(this: &SyncKv, key: &str) -> Result<(), JsValue>;
+    fn message(this: &Thrown) -> Option<String>;
 }
 
-/// The rows of an object in its SQLite storage. They are in the platform's own key-value table, so that a write is one
-/// row, and the first write creates no table.
-pub struct ObjectStorage {
-    kv: SyncKv,
-    storage: Storage,
-}
+/// The rows of an object in its SQLite storage.
+pub struct ObjectStorage(HostRows);
 
 impl ObjectStorage {
-    /// The rows in `storage`. The object's class must be declared with SQLite storage.
+    /// The rows that rows.js reads and writes. The object's class must be declared with SQLite storage.
     #[must_use]
-    pub fn new(storage: Storage) -> Self {
-        Self { kv: storage.as_raw().unchecked_ref::<Sqlite>().kv(), storage }
+    pub const fn new(rows: HostRows) -> Self {
+        Self(rows)
     }
 }
 
 impl Rows for ObjectStorage {
     fn load(&self, key: &str) -> Result<Option<Row>, Error> {
-        let value = self.kv.get(key).map_err(refused)?;
+        let value = self.0.load(key).map_err(refused)?;
         if value.is_undefined() {
             return Ok(None);
         }
@@ -62,23 +57,20 @@ impl Rows for ObjectStorage {
                 text.push_str(line);
             }
         }
-        save(self.storage.as_raw(), &self.kv, &text).map_err(refused)
+        self.0.save(&text).map_err(refused)
     }
 
     fn remove(&mut self, key: &str) -> Result<(), Error> {
-        self.kv.delete(key).map_err(refused)
+        self.0.remove(key).map_err(refused)
     }
 
     fn sweep(&mut self, clock: UnixMillis, after: Option<&str>) -> Result<Page, Error> {
-        let page = sweep(&self.kv, as_f64(clock), after).map_err(refused)?;
+        let page = self.0.sweep(as_f64(clock), after).map_err(refused)?;
         Page::from_text(&page).ok_or_else(|| corrupt("a sweep"))
     }
 
-    /// Sets the alarm without waiting for it. The platform writes it together with the step's rows.
     fn set_alarm(&mut self, at: UnixMillis) -> Result<(), Error> {
-        let at = Date::new(&JsValue::from_f64(as_f64(at)));
-        let set = self.storage.as_raw().set_alarm(at, Object::new());
-        set.map(drop).map_err(refused)
+        self.0.set_alarm(as_f64(at)).map_err(refused)
     }
 }
 
@@ -93,15 +85,9 @@ fn as_f64(instant: UnixMillis) -> f64 {
     instant.get() as f64
 }
 
-/// The instant of a JavaScript time.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number after the epoch")]
-pub(crate) fn from_f64(ms: f64) -> UnixMillis {
-    UnixMillis::new(ms as u64)
-}
-
-fn refused(error: JsValue) -> Error {
-    let error = worker::Error::from(error);
-    let message = format!("durable object: its storage failed: {error}; nothing was charged");
+fn refused(thrown: Thrown) -> Error {
+    let why = thrown.message().unwrap_or_default();
+    let message = format!("durable object: its storage failed: {why}; nothing was charged");
     Error::new(ErrorKind::Refused, message)
 }
 

@@ -7,6 +7,7 @@ use tidegate_core::{
     Capabilities, Check, Dimensions, Error, ErrorKind, Keys, MaybeSend, MaybeSync, Millis, Policy, UnixMillis,
 };
 
+use crate::bytes::to_hex;
 use crate::config::{Clock, Config};
 use crate::token::Token;
 use crate::wire::{Action, Answer, Call, Once, Reply};
@@ -44,6 +45,15 @@ pub struct Address<'a> {
     pub location_hint: Option<&'a str>,
     /// How long the call may take.
     pub deadline: Millis,
+}
+
+impl Address<'_> {
+    /// The object's name, a question mark and the call in hexadecimal, for hosts that carry texts. The object answers the text
+    /// after the last question mark with [`Counter::answer_text`](crate::Counter::answer_text).
+    #[must_use]
+    pub fn question(&self, body: &[u8]) -> String {
+        [self.name, "?", &to_hex(body)].concat()
+    }
 }
 
 impl<N: Namespace> DurableObjects<N> {

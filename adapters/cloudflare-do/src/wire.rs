@@ -278,16 +278,17 @@ impl Reply {
     }
 
     /// The reply as text: an answer in hexadecimal, or an error's status, a space and the body.
-    #[cfg(any(target_arch = "wasm32", test))]
-    pub(crate) fn to_text(&self) -> String {
+    #[must_use]
+    pub fn to_text(&self) -> String {
         match self.status {
             200 => to_hex(&self.body),
             status => format!("{status} {}", str::from_utf8(&self.body).unwrap_or_default()),
         }
     }
 
-    #[cfg(any(target_arch = "wasm32", test))]
-    pub(crate) fn from_text(text: &str) -> Self {
+    /// Parses a text that [`Reply::to_text`] wrote. Any other text becomes an error's body.
+    #[must_use]
+    pub fn from_text(text: &str) -> Self {
         match text.split_once(' ') {
             Some((status, body)) => Self { status: status.parse().unwrap_or(500), body: body.into() },
             None => Self { status: 200, body: crate::bytes::from_hex(text) },

@@ -12,7 +12,7 @@ pub(crate) fn full() -> Error {
 }
 
 /// The binding does not exist.
-#[cfg(any(target_arch = "wasm32", test))]
+#[cfg(any(all(target_arch = "wasm32", feature = "worker"), test))]
 pub(crate) fn missing(name: &str) -> Error {
     Error::new(
         ErrorKind::Invalid,
@@ -22,12 +22,12 @@ pub(crate) fn missing(name: &str) -> Error {
     )
 }
 
-/// An operation failed. Workers KV reports how only in the text of a JavaScript error.
+/// The error of an operation that failed: `why` is the text of the JavaScript error, and Workers KV reports nothing else.
 ///
 /// Errors that a client can cause are not outages: a key that is written too often, too many operations in one invocation, and
 /// a plan's budget that is used up.
-#[cfg(any(target_arch = "wasm32", test))]
-pub(crate) fn failed(what: &str, why: &str) -> Error {
+#[must_use]
+pub fn failed(what: &str, why: &str) -> Error {
     let says = |part: &str| why.as_bytes().windows(part.len()).any(|at| at == part.as_bytes());
     let kind = if says("failed: 429") || says("Too many") || says("Too Many") {
         ErrorKind::Contended

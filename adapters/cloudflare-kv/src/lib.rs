@@ -75,12 +75,13 @@ mod stats;
 mod store;
 mod table;
 mod value;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "worker"))]
 mod worker_kv;
 
 pub use config::{Config, Operations};
+pub use error::failed;
 pub use isolate::Isolate;
 pub use stats::Stats;
 pub use store::{CAPABILITIES, DRIFT, KvLimiter};
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "worker"))]
 pub use worker_kv::{SharedKv, WorkersKv};

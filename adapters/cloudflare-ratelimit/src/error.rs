@@ -28,7 +28,7 @@ pub(crate) fn another_policy(quota: &FixedWindow) -> Error {
 }
 
 /// The binding does not exist.
-#[cfg(any(target_arch = "wasm32", test))]
+#[cfg(any(all(target_arch = "wasm32", feature = "worker"), test))]
 pub(crate) fn missing(name: &str, limit: u64, period: Millis) -> Error {
     Error::new(
         ErrorKind::Invalid,
@@ -40,11 +40,11 @@ pub(crate) fn missing(name: &str, limit: u64, period: Millis) -> Error {
     )
 }
 
-/// A call of the binding failed. The binding reports how only in the text of a JavaScript error.
+/// The error of a call that failed: `why` is the text of the JavaScript error, and the binding reports nothing else.
 ///
 /// Errors that a client can cause are not outages: a key that the binding rejects, and too many calls.
-#[cfg(any(target_arch = "wasm32", test))]
-pub(crate) fn failed(why: &str) -> Error {
+#[must_use]
+pub fn failed(why: &str) -> Error {
     let says = |part: &str| why.as_bytes().windows(part.len()).any(|at| at.eq_ignore_ascii_case(part.as_bytes()));
     let kind = if says("429") || says("too many") {
         ErrorKind::Contended

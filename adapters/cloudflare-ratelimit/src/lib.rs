@@ -41,7 +41,8 @@
 
 mod error;
 mod store;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "worker"))]
 mod worker_binding;
 
+pub use error::failed;
 pub use store::{Binding, CAPABILITIES, RateLimit, RateLimitLimiter};

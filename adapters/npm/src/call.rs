@@ -26,6 +26,7 @@ pub(crate) struct Wire {
 }
 
 /// The result of a request to the store.
+#[allow(dead_code, reason = "each store reads a part of it")]
 pub(crate) enum Met {
     Answer(Answer),
     /// The host threw an error.
@@ -38,11 +39,11 @@ pub(crate) enum Met {
 }
 
 /// An answer of the store.
+#[allow(dead_code, reason = "each store reads a part of it")]
 pub(crate) struct Answer {
     /// The status in HTTP's terms.
     pub(crate) status: u16,
     /// The version of the bytes, if the store has versions.
-    #[cfg_attr(feature = "redis", expect(dead_code, reason = "Redis has none"))]
     pub(crate) version: Option<String>,
     pub(crate) bytes: Vec<u8>,
 }
@@ -79,9 +80,18 @@ impl Caller {
         Self { limit: Rc::clone(limit), keys: Vec::new(), run: None }
     }
 
-    fn begin(&mut self, run: impl Future<Output = Result<String, JsValue>> + 'static) -> Result<String, JsValue> {
+    /// Runs a future until it asks the host or ends.
+    pub(crate) fn begin(
+        &mut self,
+        run: impl Future<Output = Result<String, JsValue>> + 'static,
+    ) -> Result<String, JsValue> {
         self.run = Some(Box::pin(run));
         self.go_on(None)
+    }
+
+    #[cfg(feature = "kv")]
+    pub(crate) fn limit(&self) -> Rc<Limit> {
+        Rc::clone(&self.limit)
     }
 
     /// The limit, and the keys of the call whose last key this is.

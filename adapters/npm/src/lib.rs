@@ -3,16 +3,23 @@
 //!
 //! It is built once for each store, because an edge runtime loads every byte before its first request.
 #![cfg(target_arch = "wasm32")]
-#![cfg_attr(feature = "memory", allow(dead_code, reason = "memory never asks the host"))]
 
 mod call;
 mod error;
 mod gate;
+#[cfg(feature = "kv")]
+mod kv;
 #[cfg(feature = "memory")]
 mod memory;
+#[cfg(feature = "object")]
+mod object;
 mod options;
+#[cfg(feature = "rate-limit")]
+mod rate_limit;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(any(feature = "kv", feature = "memory"))]
+mod seeded;
 mod verdict;
 #[cfg(feature = "versioned")]
 mod versioned;
@@ -21,8 +28,14 @@ pub use call::Caller;
 pub use gate::Gate;
 pub use verdict::undecided;
 
+#[cfg(feature = "kv")]
+use kv as store;
 #[cfg(feature = "memory")]
 use memory as store;
+#[cfg(feature = "object")]
+use object as store;
+#[cfg(feature = "rate-limit")]
+use rate_limit as store;
 #[cfg(feature = "redis")]
 use redis as store;
 #[cfg(feature = "versioned")]

@@ -19,11 +19,24 @@ const CROWD = 64;
 /** The most calls in flight. With more, the process could not send another in time, so it does not start one. */
 const IN_FLIGHT_MAX = 2_048;
 
+/** With that many calls in flight, those that began this many deadlines ago count no longer: their requests were cancelled. */
+const ABANDONED_AFTER = 4;
+
+/** How a limiter's calls are run. */
+export interface CallOptions {
+  deadlineMs: number;
+  /** Whether keys are served apart, so that a late answer for one key is not the store's failure while it answers for others. */
+  apart?: boolean;
+  /** Makes the calls for one key wait for each other. */
+  queue?: Queue;
+}
+
 /** Runs a limiter's calls: carries each request to the store and each answer back, until the call ends or is late. */
 export class Calls {
   readonly #gate: Gate;
   readonly #ask: Ask;
   readonly #deadlineMs: number;
+  readonly #apart: boolean;
   readonly #queue: Queue | undefined;
   readonly #idle: Caller[] = [];
   /** The number of late calls whose request the store has not answered yet. */
@@ -31,14 +44,16 @@ export class Calls {
   /** The number of answers from the store so far. */
   #answers = 0;
   #begun = 0;
-  #inFlight = 0;
+  /** When each call in flight began, in order. A platform may drop a request that was cancelled, and its calls never end. */
+  readonly #inFlight = new Map<number, number>();
   /** The number of the last call that was one of a crowd. */
   #crowded = 0;
 
-  constructor(gate: Gate, ask: Ask, deadlineMs: number, queue: Queue | undefined) {
+  constructor(gate: Gate, ask: Ask, { deadlineMs, apart = false, queue }: CallOptions) {
     this.#gate = gate;
     this.#ask = ask;
     this.#deadlineMs = deadlineMs;
+    this.#apart = apart;
     this.#queue = queue;
   }
 
@@ -53,9 +68,11 @@ export class Calls {
    */
   run(key: string, begins: (caller: Caller) => string): Promise<string> {
     return new Promise((resolve, reject) => {
-      if (this.#inFlight >= IN_FLIGHT_MAX) return reject(crowdedOut("are in flight"));
+      const now = Date.now();
+      if (!this.#hasRoom(now)) return reject(crowdedOut("are in flight"));
       const [nth, answersBefore] = [++this.#begun, this.#answers];
-      if (++this.#inFlight > CROWD) this.#crowded = nth;
+      this.#inFlight.set(nth, now);
+      if (this.#inFlight.size > CROWD) this.#crowded = nth;
       let caller: Caller | undefined;
       let cancel: AbortController | undefined;
       let timer: number | undefined;
@@ -65,7 +82,7 @@ export class Calls {
       const end = () => {
         isOver = true;
         clearTimeout(timer);
-        this.#inFlight -= 1;
+        this.#inFlight.delete(nth);
         this.#queue?.leave(key, start);
       };
 
@@ -73,6 +90,12 @@ export class Calls {
         reject(thrown);
         // If anything but an error of the caller was thrown, its WebAssembly has trapped and cannot be used again.
         if (caller && Array.isArray(thrown)) this.#idle.push(caller);
+        end();
+      };
+
+      const succeed = (result: string) => {
+        resolve(result);
+        this.#idle.push(caller!);
         end();
       };
 
@@ -86,21 +109,21 @@ export class Calls {
           return undefined;
         }
         if (isRequest(said)) return said;
-        resolve(said);
-        this.#idle.push(caller!);
-        end();
+        succeed(said);
         return undefined;
       };
 
       const late = () => {
-        const othersCame = hasWaited || this.#crowded >= nth;
+        const othersCame = this.#apart || hasWaited || this.#crowded >= nth;
         const isContended = wasAnswered || (othersCame && this.#answers > answersBefore);
         const charged = caller ? "the request may have been charged" : "nothing was charged";
         let why: unknown = ["timeout", `no answer within ${this.#deadlineMs} ms; ${charged}`];
         if (caller) {
           this.#silent += 1;
           try {
-            caller.late();
+            const said = caller.late();
+            // Some limiters can decide without the store.
+            if (!isRequest(said)) return succeed(said);
           } catch (thrown) {
             why = thrown;
           }
@@ -148,13 +171,22 @@ export class Calls {
       if (!this.#queue) {
         start();
       } else if (!this.#queue.enter(key, start)) {
-        this.#inFlight -= 1;
+        this.#inFlight.delete(nth);
         reject(crowdedOut("wait for this key"));
       } else if (!caller && !isOver) {
         hasWaited = true;
         tick();
       }
     });
+  }
+
+  #hasRoom(now: number): boolean {
+    if (this.#inFlight.size < IN_FLIGHT_MAX) return true;
+    for (const [nth, began] of this.#inFlight) {
+      if (now - began <= ABANDONED_AFTER * this.#deadlineMs) break;
+      this.#inFlight.delete(nth);
+    }
+    return this.#inFlight.size < IN_FLIGHT_MAX;
   }
 }
 

@@ -1,10 +1,9 @@
 import type { Caller } from "#redis/glue";
-import { type Answer, Calls } from "./calls.js";
+import { type Answer, type CallOptions, Calls } from "./calls.js";
 import type { Engine } from "./engine.js";
 import { invalid, TidegateError } from "./error.js";
 import { Fields, whole } from "./fields.js";
 import type { Identity, Operation, Options } from "./options.js";
-import type { Queue } from "./queue.js";
 import { type Charge, type Keys, Verdict } from "./verdict.js";
 
 /** How long an estimate can be settled unless the check says otherwise: ten minutes. */
@@ -60,8 +59,7 @@ type Ready = {
   rejectsUnidentified: boolean;
   holdsSlots: boolean;
   platform: string;
-  deadlineMs: number;
-};
+} & CallOptions;
 
 /** A limiter of one policy for any `Request`. Make one and keep it: its connections and its deny cache live in it. */
 export abstract class Limiter {
@@ -75,7 +73,7 @@ export abstract class Limiter {
   /** The kinds of errors that the console has shown. */
   readonly #warned = new Set<string>();
 
-  protected constructor(engine: Engine, options: Ready, queue?: Queue) {
+  protected constructor(engine: Engine, options: Ready) {
     this.#engine = engine;
     this.#options = options;
     try {
@@ -83,7 +81,7 @@ export abstract class Limiter {
     } catch (thrown) {
       throw TidegateError.from(thrown);
     }
-    this.#calls = new Calls(this.#gate, (wanted, signal) => this.ask(wanted, signal), options.deadlineMs, queue);
+    this.#calls = this.calls(options);
     this.#dimensions = this.#gate.dimensions().split(",");
     this.#fields = this.#gate.fields().split(",").filter(Boolean);
   }
@@ -205,11 +203,20 @@ export abstract class Limiter {
     return JSON.parse(this.#gate.capabilities());
   }
 
+  /** Calls of their own, in addition to those of the public methods. */
+  protected calls(options: CallOptions): Calls {
+    return new Calls(this.#gate, (wanted, signal) => this.ask(wanted, signal), options);
+  }
+
+  /** Called after each decision that was made at `now`. */
+  protected decided?(now: number): void;
+
   /** Sends a call's request to the store. */
   protected abstract ask(wanted: string, signal: AbortSignal | undefined): Promise<Answer>;
 
   async #decide(request: Request | undefined, options: Chosen<CheckOptions>, operation: "check" | "peek"): Promise<Verdict> {
     const verdict = await this.#decided(request, options, operation);
+    if (!verdict.error) this.decided?.(verdict.decidedAtMs);
     const { onVerdict } = this.#options;
     if (onVerdict) quietly(() => onVerdict(verdict, request));
     return verdict;

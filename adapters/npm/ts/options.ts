@@ -1,4 +1,4 @@
-import type { ErrorKind } from "./error.js";
+import { type ErrorKind, TidegateError } from "./error.js";
 import { Fields } from "./fields.js";
 import { type Policy, policy } from "./policy.js";
 import type { Verdict } from "./verdict.js";
@@ -31,6 +31,7 @@ export interface ErrorEvent {
 /** The options of every limiter. */
 export interface Options {
   policy: Policy;
+  /** The platform in front of the app. */
   platform: Platform;
   /** What happens to a request when the store fails (`unavailable` or `timeout`): `open` admits it, `closed` rejects it. */
   failMode: "open" | "closed";
@@ -62,15 +63,20 @@ export const COMMON = [
   ...["policy", "platform", "failMode", "identify", "onIdentifyError", "onError", "onVerdict"],
   ...["denyCache", "deadlineMs", "ipv6Prefix", "trustTrueClientIp", "body", "failedOpenHeader"],
 ];
+/** The error of each check if what the store needs is missing: at import and in a build, it may be. */
+export function missing(field: string, right: string): TidegateError {
+  return new TidegateError("refused", `${field}: missing; ${right}; nothing was charged`, field);
+}
+
 const MODES = `"open" to let requests through while the store is down, or "closed" to refuse them`;
 
 /** Checks the options of every limiter and fills in the defaults, for the WebAssembly. */
-export function common(fields: Fields, deadlineMs: number) {
+export function common(fields: Fields, deadlineMs: number, platform?: Platform) {
   const failMode = fields.need("failMode", fields.choice("failMode", ["open", "closed"]), MODES);
   return {
     ...policy(fields.need("policy", fields.get("policy"), "{ name, quotas }")),
     ...denyCache(fields.get("denyCache")),
-    platform: fields.need("platform", fields.choice("platform", PLATFORMS), PLATFORMS.join(" or ")),
+    platform: fields.need("platform", fields.choice("platform", PLATFORMS) ?? platform, PLATFORMS.join(" or ")),
     failsOpen: failMode === "open",
     identify: fields.call("identify", "(request) => ({ subject, apiKey })") as Options["identify"],
     rejectsUnidentified: fields.choice("onIdentifyError", ["address", "reject"]) === "reject",

@@ -88,7 +88,7 @@ export class Verdict {
   }
 
   /** Where the decision was made. */
-  get origin(): "store" | "deny_cache" | "fail_mode" {
+  get origin(): "store" | "deny_cache" | "lease" | "fallback" | "fail_mode" {
     return this.#fact(4) as Verdict["origin"];
   }
 

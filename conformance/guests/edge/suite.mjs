@@ -56,7 +56,8 @@ export function suite(make) {
 
   /** @param {Request} request */
   return async (request) => {
-    const route = routes[new URL(request.url).pathname.replace("/_tidegate/", "")];
+    const { pathname } = new URL(request.url);
+    const route = routes[pathname.slice(pathname.lastIndexOf("/") + 1)];
     const body = await request.text();
     try {
       return await route(body ? JSON.parse(body) : {}, request);

@@ -16,7 +16,7 @@
 
 import childProcess from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createInterface } from "node:readline";
@@ -132,8 +132,7 @@ function worker(name) {
     modules: [
       { type: "ESModule", path: "/watch.mjs", contents: readFileSync(path.join(here, "watch.mjs"), "utf8") },
       { type: "ESModule", path: "/worker.mjs", contents: main() },
-      { type: "ESModule", path: "/build/index.js", contents: readFileSync(path.join(built, "index.js"), "utf8") },
-      { type: "CompiledWasm", path: "/build/index_bg.wasm", contents: readFileSync(path.join(built, "index_bg.wasm")) },
+      ...readdirSync(built).flatMap(module),
     ],
     compatibilityDate: wrangler.compatibility_date,
     compatibilityFlags: ["unsafe_module"],
@@ -151,8 +150,16 @@ function worker(name) {
   };
 }
 
-/** The Worker's main module. Without one of its own, that is what worker-build makes. */
+/** A file of the build as a module, if it is one. */
+function module(file) {
+  const type = { ".js": "ESModule", ".wasm": "CompiledWasm" }[path.extname(file)];
+  return type ? [{ type, path: `/build/${file}`, contents: readFileSync(path.join(built, file), type === "ESModule" ? "utf8" : null) }] : [];
+}
+
+/** The Worker's main module: a bundle, or its own, or what worker-build makes. */
 function main() {
+  const bundled = path.join(built, "worker.mjs");
+  if (existsSync(bundled)) return readFileSync(bundled, "utf8");
   if (wrangler.main !== "build/index.js") return readFileSync(path.join(args.guest, wrangler.main), "utf8");
   return `export * from "./${wrangler.main}"; export { default } from "./${wrangler.main}";`;
 }

@@ -10,7 +10,7 @@ const guests = path.join(here, "../../guests/edge");
 /** Returns the bundled code of a guest. The options contain the conditions with which the platform resolves packages. */
 export async function bundle(guest, options) {
   const { outputFiles } = await build({
-    entryPoints: [path.join(guests, guest)],
+    entryPoints: [path.resolve(guests, guest)],
     nodePaths: [path.join(here, "node_modules")],
     bundle: true,
     write: false,

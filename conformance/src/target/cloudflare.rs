@@ -13,7 +13,7 @@ use tokio::process::Command;
 
 pub use self::host::Host;
 use super::build::workspace;
-use super::{Emulator, OWN_CLOCK, Running, Store, Target, wasm};
+use super::{Emulator, OWN_CLOCK, OWN_TOKENS, Running, Store, Target, javascript, wasm};
 use crate::fixture::{Disturb, Fixture};
 use crate::operation::{Operation, Operations};
 use crate::report::Cause;
@@ -30,6 +30,7 @@ const FILES: u64 = 8_192;
 pub(super) const DURABLE_OBJECT: Cloudflare = Cloudflare {
     name: "cloudflare-do",
     about: "Durable Objects on workerd, called from three isolates",
+    guest: Guest::Rust,
     route: "do",
     capabilities: Capabilities::EXACT.dimensions(Dimensions::Grouped),
     counts: Counts::Together,
@@ -39,6 +40,7 @@ pub(super) const DURABLE_OBJECT: Cloudflare = Cloudflare {
 pub(super) const LEASED: Cloudflare = Cloudflare {
     name: "cloudflare-do-leased",
     about: "the same, with leases of ten for each of the isolates",
+    guest: Guest::Rust,
     route: "do-leased",
     capabilities: tidegate_cloudflare_do::lease_capabilities(
         NonZero::new(10).expect("10 is not 0"),
@@ -47,10 +49,27 @@ pub(super) const LEASED: Cloudflare = Cloudflare {
     counts: Counts::Together,
 };
 
+/// The same objects in JavaScript.
+pub(super) const JS_OBJECT: Cloudflare = Cloudflare {
+    name: "js-durable-object",
+    about: "the npm package's Durable Objects on workerd, called from three isolates",
+    guest: Guest::JavaScript,
+    ..DURABLE_OBJECT
+};
+
+/// Isolates in JavaScript that count on their own and share their counts through Workers KV.
+pub(super) const JS_KV: Cloudflare = Cloudflare {
+    name: "js-kv",
+    about: "the npm package on Workers KV on workerd, three locations that read each other's writes a minute late",
+    guest: Guest::JavaScript,
+    ..KV
+};
+
 /// Isolates that count on their own and share their counts through Workers KV.
 pub(super) const KV: Cloudflare = Cloudflare {
     name: "cloudflare-kv",
     about: "Workers KV on workerd, three locations that read each other's writes a minute late",
+    guest: Guest::Rust,
     route: "kv",
     capabilities: tidegate_cloudflare_kv::CAPABILITIES,
     counts: Counts::Apart,
@@ -60,6 +79,7 @@ pub(super) const KV: Cloudflare = Cloudflare {
 pub(super) const RATE_LIMIT: Cloudflare = Cloudflare {
     name: "cloudflare-ratelimit",
     about: "the Rate Limiting binding's emulation, three locations",
+    guest: Guest::Rust,
     route: "ratelimit",
     capabilities: tidegate_cloudflare_ratelimit::CAPABILITIES,
     counts: Counts::ByThePlatform,
@@ -88,6 +108,7 @@ const COUNTED: [(&str, Operation); 7] = [
 pub(super) struct Cloudflare {
     name: &'static str,
     about: &'static str,
+    guest: Guest,
     route: &'static str,
     capabilities: Capabilities,
     counts: Counts,
@@ -102,6 +123,13 @@ impl Cloudflare {
             tokio::time::sleep(pause).await;
         }
     }
+}
+
+/// The Worker that has the route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guest {
+    Rust,
+    JavaScript,
 }
 
 /// How isolates count.
@@ -128,6 +156,14 @@ impl Target for Cloudflare {
         self.capabilities
     }
 
+    fn has_gate(&self) -> bool {
+        self.guest == Guest::Rust
+    }
+
+    fn makes_tokens(&self) -> bool {
+        self.guest == Guest::JavaScript
+    }
+
     fn can(&self, disturb: Disturb) -> bool {
         match self.counts {
             Counts::Together => matches!(disturb, Disturb::Restart | Disturb::Evict),
@@ -149,7 +185,9 @@ impl Target for Cloudflare {
                 "the platform's limits are deployed with the Worker, so a request cannot change them",
             )),
             Counts::ByThePlatform => time_passes().then_some((Cause::Emulator, OWN_CLOCK)),
-            _ => fixture.outlives_a_token().then_some((Cause::Emulator, OWN_CLOCK)),
+            _ if fixture.outlives_a_token() => Some((Cause::Emulator, OWN_CLOCK)),
+            _ if fixture.lacks_a_token() && self.makes_tokens() => Some((Cause::Adapter, OWN_TOKENS)),
+            _ => None,
         }
     }
 
@@ -172,7 +210,10 @@ impl Target for Cloudflare {
     }
 
     fn needs(&self) -> &'static [Group] {
-        &[Group::Cloudflare]
+        match self.guest {
+            Guest::Rust => &[Group::Cloudflare],
+            Guest::JavaScript => &[Group::Cloudflare, Group::Npm],
+        }
     }
 
     fn emulator(&self) -> Result<Emulator, String> {
@@ -189,7 +230,10 @@ impl Target for Cloudflare {
                 args.extend(LIMITS.map(|limit| format!("--rate-limit={limit}/{}", PERIOD.as_secs_ceil())));
                 self.away_from_an_edge().await;
             }
-            let host = Host::start(&args).await?;
+            let host = match self.guest {
+                Guest::Rust => Host::start(&args).await?,
+                Guest::JavaScript => Host::start_javascript(&args).await?,
+            };
             let addresses: Vec<_> = host.addresses().map(|address| format!("{address}/{}", self.route)).collect();
             let http = Http::new(&addresses, Version::Http1);
             let http = if self.counts == Counts::Together { http } else { http.apart() };
@@ -236,6 +280,9 @@ impl Store for Worker {
 
 const GUEST: &str = "conformance/guests/cloudflare";
 
+/// The guest with the npm package.
+const GUEST_JS: &str = "conformance/guests/cloudflare-js";
+
 /// The tools that build and run a Worker.
 struct Tools {
     toolchain: wasm::Toolchain,
@@ -259,6 +306,19 @@ impl Tools {
             esbuild: wasm::tool("conformance/hosts/cloudflare/node_modules/.bin/esbuild")?,
             workerd: workerd.trim_start_matches("workerd ").to_string(),
         })
+    }
+}
+
+/// Bundles the guest with the npm package as `wrangler deploy` does.
+async fn bundle() -> Result<PathBuf, String> {
+    let hosts = javascript::package().await?;
+    let built = workspace().join("target/guests").join(GUEST_JS.replace('/', "-"));
+    let mut node = Command::new("node");
+    node.arg(hosts.join("cloudflare.mjs")).arg(workspace().join(GUEST_JS).join("worker.mjs")).arg(&built);
+    let output = node.kill_on_drop(true).output().await.map_err(|error| format!("node: {error}"))?;
+    match output.status.success() {
+        true => Ok(built),
+        false => Err(format!("{GUEST_JS} could not be bundled: {}", String::from_utf8_lossy(&output.stderr))),
     }
 }
 

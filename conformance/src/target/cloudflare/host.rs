@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use super::{GUEST, build};
+use super::{GUEST, GUEST_JS, build, bundle};
 use crate::target::build::workspace;
 use crate::target::process::{self, Process};
 
@@ -25,7 +25,7 @@ impl Host {
     /// # Errors
     /// Fails if the Worker does not start. If a tool is missing, the error says how to install it.
     pub async fn start(args: &[String]) -> Result<Self, String> {
-        Self::serve(GUEST, &["--features", "suite"], args).await
+        Self::serve(GUEST, build(GUEST, &["--features", "suite"]), args).await
     }
 
     /// Builds another Worker, whose folder in the workspace this is, and starts it.
@@ -33,14 +33,23 @@ impl Host {
     /// # Errors
     /// As [`Host::start`].
     pub async fn start_app(folder: &str, args: &[String]) -> Result<Self, String> {
-        Self::serve(folder, &[], args).await
+        Self::serve(folder, build(folder, &[]), args).await
     }
 
-    async fn serve(folder: &str, options: &[&str], args: &[String]) -> Result<Self, String> {
+    /// As [`Host::start`], for the guest with the npm package.
+    pub(super) async fn start_javascript(args: &[String]) -> Result<Self, String> {
+        Self::serve(GUEST_JS, bundle(), args).await
+    }
+
+    async fn serve(
+        folder: &str,
+        build: impl Future<Output = Result<PathBuf, String>>,
+        args: &[String],
+    ) -> Result<Self, String> {
         let mut all = BUILT.lock().await;
         let built = match all.get(folder) {
             Some(built) => built.clone(),
-            None => all.entry(folder.to_string()).or_insert(build(folder, options).await?).clone(),
+            None => all.entry(folder.to_string()).or_insert(build.await?).clone(),
         };
         drop(all);
         let serve = workspace().join("conformance/hosts/cloudflare/serve.mjs").display().to_string();

@@ -52,11 +52,11 @@ export class Tidegate extends Limiter {
 
   constructor(options: DenoKvOptions) {
     const fields = new Fields(options, "", [...COMMON, "kv", "minTtlMs"]);
-    const ready = { ...common(fields, 2_000), storeName: "deno kv", readsLastWrite: true, minTtlMs: fields.whole("minTtlMs") ?? 0 };
+    const ready = { ...common(fields, 2_000), queue: new Queue(), storeName: "deno kv", readsLastWrite: true, minTtlMs: fields.whole("minTtlMs") ?? 0 };
     const right = "await Deno.openKv()";
     const kv = fields.need("kv", fields.get("kv"), right) as Record<string, unknown>;
     if (["get", "atomic", "delete"].some((name) => typeof kv[name] !== "function")) throw invalid("kv", `not a store; write ${right}`);
-    super(engine, ready, new Queue());
+    super(engine, ready);
     this.#kv = kv as unknown as DenoKv;
   }
 

@@ -5,6 +5,7 @@ import { start } from "../../engine.js";
 import { Fields } from "../../fields.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
+import { random } from "../../random.js";
 
 export * from "../../exports.js";
 
@@ -19,12 +20,10 @@ const engine = start(module, glue);
  */
 export class Tidegate extends Limiter {
   constructor(options: Options) {
-    const fields = new Fields(options, "", COMMON);
-    const ready = { ...common(fields, 1_000), secret: crypto.getRandomValues(new Uint32Array(4)) };
-    super(engine, ready);
+    super(engine, common(new Fields(options, "", COMMON), 1_000));
   }
 
-  protected override ask(): Promise<Answer> {
-    return Promise.reject(new Error("the memory needs no request"));
+  protected override async ask(): Promise<Answer> {
+    return random();
   }
 }

@@ -43,14 +43,14 @@ export class Tidegate extends Limiter {
   constructor(options: BlobsOptions) {
     const fields = new Fields(options, "", [...COMMON, "blobs", "consistency"]);
     // A read near the client may return an old value. Blobs do not expire.
-    const ready = { ...common(fields, 2_000), storeName: "blobs", readsLastWrite: false, minTtlMs: 0 };
+    const ready = { ...common(fields, 2_000), queue: new Queue(), storeName: "blobs", readsLastWrite: false, minTtlMs: 0 };
     const right = `getStore({ name: "tidegate", consistency: "strong" }) of @netlify/blobs`;
     const blobs = fields.need("blobs", fields.get("blobs"), right) as Record<string, unknown>;
     if (["getWithMetadata", "set", "delete"].some((name) => typeof blobs[name] !== "function")) {
       throw invalid("blobs", `not a store; write ${right}`);
     }
     const consistency = fields.choice("consistency", ["strong", "eventual"]) ?? "strong";
-    super(engine, ready, new Queue());
+    super(engine, ready);
     this.#blobs = blobs as unknown as Blobs;
     this.#consistency = consistency;
   }

@@ -2,10 +2,9 @@ import * as glue from "#redis/glue";
 import module from "#redis/module";
 import type { Answer } from "../../calls.js";
 import { start } from "../../engine.js";
-import { TidegateError } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { Limiter } from "../../limiter.js";
-import { COMMON, common, type Options } from "../../options.js";
+import { COMMON, common, missing, type Options } from "../../options.js";
 import { Endpoint } from "./endpoint.js";
 
 export * from "../../exports.js";
@@ -75,12 +74,12 @@ function checked(options: UpstashOptions) {
   const fields = new Fields(options, "", [...COMMON, "url", "token", "allowInsecureHttp", "clock", "keyLocking", "minTtlMs"]);
   const right = (name: string) => `the database's UPSTASH_REDIS_REST_${name}`;
   const [url, token] = [fields.text("url", right("URL")), fields.text("token", right("TOKEN"))];
-  const missing = !url ? "URL" : !token ? "TOKEN" : undefined;
+  const absent = !url ? "URL" : !token ? "TOKEN" : undefined;
   return {
     ...common(fields, 250),
-    url: missing ? undefined : url,
-    token: missing ? "" : token,
-    broken: missing && new TidegateError("refused", `${missing.toLowerCase()}: missing; set ${right(missing)}; nothing was charged`, missing.toLowerCase()),
+    url: absent ? undefined : url,
+    token: absent ? "" : token,
+    broken: absent && missing(absent.toLowerCase(), `set ${right(absent)}`),
     allowInsecureHttp: fields.flag("allowInsecureHttp") ?? false,
     serverClock: fields.choice("clock", ["caller", "server"]) !== "caller",
     keyLocking: fields.flag("keyLocking"),

@@ -1,0 +1,108 @@
+import * as glue from "#kv/glue";
+import module from "#kv/module";
+import { waitUntil } from "cloudflare:workers";
+import { type Answer, type Calls } from "../../calls.js";
+import { start } from "../../engine.js";
+import { invalid } from "../../error.js";
+import { Fields } from "../../fields.js";
+import { Limiter } from "../../limiter.js";
+import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
+import { random } from "../../random.js";
+import { NOTHING } from "../../versioned.js";
+
+export * from "../../exports.js";
+
+/** The part of a `KVNamespace` that is used. */
+export interface Kv {
+  get(key: string, options: { type: "arrayBuffer"; cacheTtl: number }): Promise<ArrayBuffer | null>;
+  put(key: string, value: ArrayBuffer, options: { expirationTtl: number }): Promise<void>;
+  delete(key: string): Promise<void>;
+}
+
+/** The options of a limiter on Workers KV. */
+export interface KvOptions extends Omit<Options, "platform"> {
+  /** `env.COUNTS`, the binding of the namespace. If it is missing, the first check reports it. */
+  namespace: Kv | undefined;
+  /** Default: `cloudflare`. */
+  platform?: Platform;
+  /** For how long a location caches what it has read, in seconds. At least 30, the default. */
+  cacheTtlS?: number;
+  /** Keeps work alive after the response. Default: `waitUntil` of `cloudflare:workers`. */
+  waitUntil?: (work: Promise<unknown>) => void;
+  /** How long to wait after a response until the counts may be written again. Default: 25,000. */
+  lingerMs?: number;
+}
+
+const engine = start(module, glue);
+
+/** The longest that eight writes may take. */
+const WRITES_MS_MAX = 30_000;
+
+/**
+ * A limiter on Workers KV. Each isolate counts for itself, exactly, and learns from Workers KV what others have counted, usually
+ * within a minute. So in each interval at most `limit x isolates` is admitted. A decision reads a key at most once a second, and
+ * the counts are written after the response, also once a second.
+ *
+ *     import { env } from "cloudflare:workers";
+ *     const tidegate = new Tidegate({ namespace: env.COUNTS, failMode: "open", policy: { name: "api", quotas: ["10 / 10 s"] } });
+ */
+export class Tidegate extends Limiter {
+  readonly #namespace: Kv;
+  readonly #cacheTtl: number;
+  readonly #waitUntil: (work: Promise<unknown>) => void;
+  readonly #lingerMs: number;
+  readonly #writes: Calls;
+
+  constructor(options: KvOptions) {
+    const fields = new Fields(options, "", [...COMMON, "namespace", "cacheTtlS", "waitUntil", "lingerMs"]);
+    const namespace = fields.get("namespace");
+    const right = `"kv_namespaces": [{ "binding": "COUNTS", "id": "…" }]`;
+    if (namespace !== undefined && ["get", "put", "delete"].some((name) => typeof (namespace as Record<string, unknown>)[name] !== "function")) {
+      throw invalid("namespace", `not a namespace of Workers KV; in wrangler.jsonc, write ${right}`);
+    }
+    const ready = {
+      ...common(fields, 250, "cloudflare"),
+      apart: true,
+      broken: namespace === undefined ? missing("namespace", `bind one: in wrangler.jsonc, write ${right}`) : undefined,
+    };
+    super(engine, ready);
+    this.#namespace = namespace as Kv;
+    this.#cacheTtl = Math.max(fields.whole("cacheTtlS") ?? 0, 30);
+    this.#waitUntil = (fields.call("waitUntil", "(work) => context.waitUntil(work)") as KvOptions["waitUntil"]) ?? waitUntil;
+    this.#lingerMs = fields.whole("lingerMs") ?? 25_000;
+    this.#writes = this.calls({ deadlineMs: WRITES_MS_MAX, apart: true });
+  }
+
+  protected override decided(now: number): void {
+    this.#waitUntil(this.write(now).catch(() => undefined));
+  }
+
+  /** Writes what was counted until `now`, until everything is written or another request does so. */
+  protected async write(now: number): Promise<void> {
+    for (let waited = 0; ; ) {
+      const said = await this.#writes.run("", (caller) => caller.flush(now + waited));
+      const wait = Math.max(Number(said), 1);
+      if (said === "" || waited + wait > this.#lingerMs) return;
+      await new Promise((resolve) => setTimeout(resolve, wait));
+      waited += wait;
+    }
+  }
+
+  protected override async ask(wanted: string): Promise<Answer> {
+    const [verb, key, bytes, expirationTtl] = JSON.parse(wanted) as [verb: string, key: string, bytes: number[], ttlS: number];
+    switch (verb) {
+      case "random":
+        return random();
+      case "get": {
+        const found = await this.#namespace.get(key, { type: "arrayBuffer", cacheTtl: this.#cacheTtl });
+        return found ? [200, new Uint8Array(found)] : [404, NOTHING];
+      }
+      case "put":
+        await this.#namespace.put(key, Uint8Array.from(bytes).buffer, { expirationTtl });
+        return [200, NOTHING];
+      default:
+        await this.#namespace.delete(key);
+        return [200, NOTHING];
+    }
+  }
+}

@@ -1,0 +1,112 @@
+import type { Answer } from "../../calls.js";
+import { invalid } from "../../error.js";
+import { Fields } from "../../fields.js";
+import { Limiter } from "../../limiter.js";
+import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
+import { engine } from "./engine.js";
+
+export * from "../../exports.js";
+export { TidegateObject } from "./object.js";
+
+/** The part of a `DurableObjectNamespace` that is used. */
+export interface Objects {
+  getByName(name: string, options?: { locationHint?: never }): object;
+}
+
+/** The options of a limiter on Durable Objects. */
+export interface ObjectOptions extends Omit<Options, "platform"> {
+  /** `env.TIDEGATE`, the binding of the namespace. If it is missing, the first check reports it. */
+  namespace: Objects | undefined;
+  /** Default: `cloudflare`. */
+  platform?: Platform;
+  /** Admits requests from leases, which need no call of the object. See `Leases`. Default: false. */
+  leases?: boolean | Leases;
+  /** Counts all keys in this many objects. Default: 0, one object for each key. */
+  shards?: number;
+  /** Where to create objects, such as `weur`. The platform reads it at an object's first call. Default: near that call. */
+  locationHint?: string;
+  /** Whose clock decides. Default: `object`. */
+  clock?: "caller" | "object";
+  /** Keeps every state for at least this long. Only for tests whose time stands still. */
+  minTtlMs?: number;
+}
+
+/**
+ * An isolate leases up to `slice` units of a key at a time, for up to `lifetimeMs`, and admits requests from them without a call.
+ * No more than the limit is ever admitted. Up to two slices for each isolate may stay unused within a lifetime.
+ */
+export interface Leases {
+  /** Default: 10. */
+  slice?: number;
+  /** At most a minute. Default: 2,000. */
+  lifetimeMs?: number;
+}
+
+/** An object as a Worker calls it. */
+interface Stub {
+  answer(question: string): Promise<unknown>;
+}
+
+/** What the platform adds to its own errors. */
+const PROPERTIES = ["overloaded", "retryable", "remote"] as const;
+
+const encoder = new TextEncoder();
+
+/**
+ * A limiter on Cloudflare's Durable Objects. It is exact at any concurrency, and a decision is one call of the key's object.
+ *
+ *     import { env } from "cloudflare:workers";
+ *     import { Tidegate } from "@tidegate/edge/cloudflare";
+ *     export { TidegateObject } from "@tidegate/edge/cloudflare";
+ *
+ *     const policy = { name: "api", quotas: ["10 / 10 s"] };
+ *     const tidegate = new Tidegate({ namespace: env.TIDEGATE, failMode: "open", policy });
+ */
+export class Tidegate extends Limiter {
+  readonly #namespace: Objects;
+  readonly #hint: object | undefined;
+
+  constructor(options: ObjectOptions) {
+    const fields = new Fields(options, "", [...COMMON, "namespace", "leases", "shards", "locationHint", "clock", "minTtlMs"]);
+    const namespace = fields.get("namespace");
+    const right = `"durable_objects": { "bindings": [{ "name": "TIDEGATE", "class_name": "TidegateObject" }] }`;
+    if (namespace !== undefined && typeof (namespace as Objects).getByName !== "function") {
+      throw invalid("namespace", `not a namespace of Durable Objects; in wrangler.jsonc, write ${right}`);
+    }
+    const ready = {
+      ...common(fields, 2_000, "cloudflare"),
+      ...leases(fields.get("leases")),
+      apart: true,
+      broken: namespace === undefined ? missing("namespace", `bind one: in wrangler.jsonc, write ${right}`) : undefined,
+      shards: fields.whole("shards") ?? 0,
+      objectClock: fields.choice("clock", ["caller", "object"]) !== "caller",
+      minTtlMs: fields.whole("minTtlMs") ?? 0,
+    };
+    super(engine, ready);
+    const locationHint = fields.text("locationHint", `a location such as "weur"`);
+    this.#namespace = namespace as Objects;
+    this.#hint = locationHint === undefined ? undefined : { locationHint };
+  }
+
+  protected override async ask(wanted: string): Promise<Answer> {
+    const [text] = JSON.parse(wanted) as [string];
+    const at = text.lastIndexOf("?");
+    const object = this.#namespace.getByName(text.slice(0, at), this.#hint) as Stub;
+    try {
+      const said = await object.answer(text.slice(at + 1));
+      return [200, encoder.encode(typeof said === "string" ? said : `an answer of type ${typeof said}`)];
+    } catch (thrown) {
+      const error = Object(thrown) as Record<string, unknown>;
+      const properties = PROPERTIES.filter((name) => error[name]).join(" ");
+      return [500, encoder.encode(String(error["message"])), properties];
+    }
+  }
+}
+
+function leases(value: unknown) {
+  const on = { slice: 10, lifetimeMs: 2_000 };
+  if (value === undefined || value === false) return { ...on, slice: 0 };
+  if (value === true) return on;
+  const fields = new Fields(value, "leases", ["slice", "lifetimeMs"]);
+  return { slice: fields.whole("slice") ?? on.slice, lifetimeMs: fields.whole("lifetimeMs") ?? on.lifetimeMs };
+}
