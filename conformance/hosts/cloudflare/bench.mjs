@@ -1,9 +1,9 @@
 // Compares the speed of a built Worker with a peer in the same workerd, and measures its size:
 //
-//   node bench.mjs --built FOLDER --one FOLDER --least FOLDER [--keys N] [speed] [size] [start] [keys]
+//   node bench.mjs --built FOLDER --one FOLDER --least FOLDER --js FOLDER [--keys N] [speed] [size] [start] [keys]
 //
 // The folders contain the output of worker-build for conformance/guests/cloudflare, cloudflare-one and
-// cloudflare-least. The peer is peer.mjs.
+// cloudflare-least, and that of hosts/edge/cloudflare.mjs for conformance/guests/cloudflare-js. The peer is peer.mjs.
 //
 // `speed` measures the routes in turn and compares the medians of the rounds. Within workerd, caller.mjs calls the
 // Workers over service bindings. Over HTTP, this process calls them, and the client uses the same cores. For the
@@ -63,15 +63,18 @@ const WITHIN = {
   exact: { worker: "TIDEGATE", path: "/do" },
   leased: { worker: "TIDEGATE", path: "/do-leased" },
   peer: { worker: "PEER", path: "/" },
+  javascript: { worker: "JS", path: "/do" },
+  javascriptLeased: { worker: "JS", path: "/do-leased" },
   least: { worker: "LEAST", path: "/" },
   floor: { worker: "PEER", path: "/unlimited" },
 };
-const CALLER = { serviceBindings: { ASKER: "asker", TIDEGATE: "tidegate", LEAST: "least", PEER: "peer" } };
+const CALLER = { serviceBindings: { ASKER: "asker", TIDEGATE: "tidegate", JS: "js", LEAST: "least", PEER: "peer" } };
 
 const { values: args, positionals: only } = parseArgs({
   allowPositionals: true,
   options: {
     built: { type: "string" },
+    js: { type: "string" },
     one: { type: "string" },
     least: { type: "string" },
     keys: { type: "string", default: "1000000" },
@@ -104,7 +107,7 @@ async function start(...more) {
 }
 
 async function speed() {
-  const miniflare = await start(wasm("least", args.least), module("caller", CALLER));
+  const miniflare = await start(wasm("least", args.least), javascript(), module("caller", CALLER));
   try {
     const ours = pool(await miniflare.unsafeGetDirectURL("tidegate"));
     const theirs = pool(await miniflare.unsafeGetDirectURL("peer"));
@@ -198,6 +201,8 @@ async function within(caller, how, inFlight, clients, at) {
     beside("the object", "object", "peerObject", aims.exact);
     beside("the Worker and its object", "exact", "peer", aims.exact);
     beside("the Worker, leased", "leased", "peer", aims.leased);
+    beside("the npm package and its object", "javascript", "peer", aims.exact && 1.25);
+    beside("the npm package, leased", "javascriptLeased", "peer", aims.leased);
     beside("for comparison, the smallest Rust Worker", "least", "peer");
     beside("for comparison, a Worker that limits nothing", "floor", "peer");
   };
@@ -307,6 +312,17 @@ function wasm(name, built, more, entry) {
   ];
   if (entry) modules.unshift({ type: "ESModule", path: "/worker.mjs", contents: readFileSync(entry, "utf8") });
   return worker(name, { modulesRoot: "/", modules, ...more });
+}
+
+/** The bundled Worker with the npm package. */
+function javascript() {
+  const file = (name) => readFileSync(path.join(args.js, name));
+  const compiled = readdirSync(args.js).filter((name) => name.endsWith(".wasm"));
+  const modules = [
+    { type: "ESModule", path: "/worker.mjs", contents: String(file("worker.mjs")) },
+    ...compiled.map((name) => ({ type: "CompiledWasm", path: `/build/${name}`, contents: file(name) })),
+  ];
+  return worker("js", { modulesRoot: "/", modules, ...TIDEGATE });
 }
 
 function module(name, more) {

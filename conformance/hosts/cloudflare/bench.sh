@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds three Workers as `wrangler deploy` would, and measures them: the guest, one with a single limit, and the
-# smallest one. Passes its arguments to bench.mjs.
+# Builds four Workers as `wrangler deploy` would, and measures them: the guest, one with a single limit, the smallest one,
+# and the guest with the npm package. Passes its arguments to bench.mjs.
 set -eu
 cd "$(dirname "$0")/../../.." || exit
 
@@ -25,6 +25,8 @@ for guest in cloudflare cloudflare-one cloudflare-least; do
     (cd "conformance/guests/$guest" && "$host/../../../target/tools/bin/worker-build" --release $opt --out-dir "../../../target/deployed/guests/$guest" >"$deployed-$guest.log" 2>&1) ||
         { cat "$deployed-$guest.log" >&2 && exit 1; }
 done
+adapters/npm/build.sh >"$deployed-npm.log" 2>&1 || { cat "$deployed-npm.log" >&2 && exit 1; }
+node conformance/hosts/edge/cloudflare.mjs "$PWD/conformance/guests/cloudflare-js/worker.mjs" "$deployed/guests/cloudflare-js"
 echo "built ${opt:-with $("$wasm_opt" --version)}"
 cd "$deployed/guests"
-exec node "$host/bench.mjs" --built cloudflare --one cloudflare-one --least cloudflare-least "$@"
+exec node "$host/bench.mjs" --built cloudflare --one cloudflare-one --least cloudflare-least --js cloudflare-js "$@"

@@ -1,0 +1,54 @@
+// Compares a decision with rate-limiter-flexible, on one redis-server, each with a client of its own by ioredis.
+
+import { Tidegate } from "@tidegate/edge/redis";
+import { Redis } from "ioredis";
+import { RateLimiterRedis } from "rate-limiter-flexible";
+import { inTurn, record, shortened } from "../../../conformance/measured/measured.mjs";
+import { redisServer } from "../test/servers.mjs";
+
+const PEER = "rate-limiter-flexible 11.4.0";
+const ROUND_MS = 400;
+const LIMIT = 1_000_000_000;
+
+const server = await redisServer();
+const options = { enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0, lazyConnect: true };
+const [ourClient, theirClient] = [new Redis(server.url, options), new Redis(server.url, options)];
+await Promise.all([ourClient.connect(), theirClient.connect()]);
+
+const policy = { name: "bench", quotas: [{ fixedWindow: { limit: LIMIT, windowMs: 60_000 } }] };
+const own = new Tidegate({ client: ourClient, platform: "direct", failMode: "closed", deadlineMs: 30_000, policy });
+const peer = new RateLimiterRedis({ storeClient: theirClient, points: LIMIT, duration: 60, keyPrefix: "peer" });
+
+const asks = {
+  ours: async () => {
+    const { allowed, quotas } = await own.limit("user:42");
+    check(allowed && quotas[0].remaining > 0);
+  },
+  theirs: async () => check((await peer.consume("user:42")).remainingPoints > 0),
+};
+
+for (const inFlight of [1, 8, 50, 512]) {
+  const { ours, theirs } = await inTurn({ ours: () => perSecond(asks.ours, inFlight), theirs: () => perSecond(asks.theirs, inFlight) });
+  const aim = inFlight === 50 ? { aim: { ratio: 1.2 } } : {};
+  record({ group: "npm", name: "decisions a second on Redis over TCP", at: { in_flight: inFlight }, unit: "1/s", ...aim, ours, peer: { name: PEER, values: theirs } });
+}
+ourClient.disconnect();
+theirClient.disconnect();
+await server.stop();
+
+async function perSecond(ask, inFlight) {
+  const began = performance.now();
+  let done = 0;
+  const worker = async () => {
+    while (performance.now() - began < shortened(ROUND_MS)) {
+      await ask();
+      done += 1;
+    }
+  };
+  await Promise.all(Array.from({ length: inFlight }, worker));
+  return (done / (performance.now() - began)) * 1_000;
+}
+
+function check(admitted) {
+  if (!admitted) throw new Error("a request was denied, so the measurement is void");
+}
