@@ -40,5 +40,6 @@ for store in redis versioned memory object kv rate-limit; do
     node rename.mjs "$small/names" "$built/bound/tidegate_bg.js" "dist/$store/glue.js"
 done
 cp ../cloudflare-do/src/rows.js dist/object/rows.js
-node_modules/.bin/tsc
+# node_modules/.bin/tsc can be another version: the tests have several.
+node node_modules/typescript/bin/tsc
 exec node pack.mjs

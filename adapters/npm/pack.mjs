@@ -14,7 +14,7 @@ for (const store of new Set(Object.values(STORES))) {
   writeFileSync(`dist/${store}/module.js`, `export { default } from "./tidegate.wasm?module";\n`);
   // Elsewhere the WebAssembly is inline, so that nothing is read or fetched.
   const bytes = `Uint8Array.from(atob("${wasm.toString("base64")}"), (byte) => byte.charCodeAt(0))`;
-  writeFileSync(`dist/${store}/inline.js`, `export default new WebAssembly.Module(${bytes});\n`);
+  writeFileSync(`dist/${store}/inline.js`, `export default () => new WebAssembly.Module(${bytes});\n`);
 }
 
 for (const [entry, store] of Object.entries(STORES)) {

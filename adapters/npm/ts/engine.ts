@@ -1,11 +1,25 @@
-import type * as glue from "#redis/glue";
+import { TidegateError } from "./error.js";
+import type { Engine } from "./glue.js";
 
-/** The running WebAssembly of one store. */
-export type Engine = Pick<typeof glue, "Gate" | "undecided" | "ObjectCounter">;
+/** What a store's module exports: the module that a bundler has compiled, or a function that compiles it. */
+export type Loaded = WebAssembly.Module | (() => WebAssembly.Module);
 
 /** Starts the WebAssembly at once: the module is compiled already, or small enough to be compiled synchronously. */
-export function start(module: WebAssembly.Module, imports: typeof glue): Engine {
-  const { exports } = new WebAssembly.Instance(module, { a: { ...imports } });
-  imports.start(exports);
-  return imports;
+export function start<E extends Engine>(loaded: Loaded, imports: E & { start(exports: WebAssembly.Exports): void }): E {
+  try {
+    const module = typeof loaded === "function" ? loaded() : loaded;
+    const { exports } = new WebAssembly.Instance(module, { a: imports as unknown as WebAssembly.ModuleImports });
+    imports.start(exports);
+    return imports;
+  } catch (cause) {
+    throw new TidegateError("unsupported", cannotStart(typeof loaded, cause), undefined, { cause });
+  }
+}
+
+function cannotStart(kind: string, cause: unknown): string {
+  const why =
+    kind === "function"
+      ? `this runtime does not compile WebAssembly from bytes; bundle with the export condition "workerd" or "edge-light"`
+      : `the bundler did not load "tidegate.wasm?module" as a WebAssembly module`;
+  return `${why}; see "WebAssembly" in the README of @tidegate/edge (${String(cause)})`;
 }

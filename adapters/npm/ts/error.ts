@@ -30,7 +30,7 @@ export class TidegateError extends Error {
     message: string,
     /** The place of the wrong value, such as `policy.quotas[0].fixedWindow.limit`. */
     readonly field?: string,
-    options?: ErrorOptions,
+    options?: { cause?: unknown },
   ) {
     super(message, options);
   }
@@ -51,6 +51,6 @@ export class TidegateError extends Error {
 }
 
 /** An error about one of the caller's values. */
-export function invalid(field: string, message: string, options?: ErrorOptions): TidegateError {
+export function invalid(field: string, message: string, options?: { cause?: unknown }): TidegateError {
   return new TidegateError("invalid", `${field}: ${message}`, field, options);
 }

@@ -18,37 +18,15 @@ declare module "#object/rows" {
 }
 
 declare module "#*/module" {
-  const module: WebAssembly.Module;
+  const module: import("./engine.js").Loaded;
   export default module;
 }
 
 declare module "#*/glue" {
-  export class Gate {
-    constructor(options: object);
-    dimensions(): string;
-    fields(): string;
-    key(first?: string, second?: string, peer?: string, subject?: string, apiKey?: string): string;
-    caller(): Caller;
-    capabilities(): string;
-  }
-  export class Caller {
-    beside(key: string): void;
-    check(key: string, cost: number, now: number, token: string | undefined, tokenTtl: number, peeks: boolean): string;
-    refund(key: string, cost: number, chargedAt: number, now: number): string;
-    settle(key: string, token: string, cost: number, now: number): string;
-    reset(key: string): string;
-    /** In the module for Workers KV only. */
-    flush(now: number): string;
-    answered(status: number, bytes: Uint8Array, version?: string | undefined): string;
-    failed(name: string, message: string): string;
-    late(): string;
-  }
+  type Engine = import("./glue.js").Engine;
+  export const Gate: Engine["Gate"];
+  export const undecided: Engine["undecided"];
   /** In the module for Durable Objects only. */
-  export class ObjectCounter {
-    constructor(rows: object, alarmMs: number | undefined);
-    answer(question: string, now: number): string;
-    sweep(now: number): boolean | undefined;
-  }
-  export function undecided(kind: string, failsOpen: boolean): string;
+  export const ObjectCounter: import("./glue.js").ObjectEngine["ObjectCounter"];
   export function start(exports: WebAssembly.Exports): void;
 }

@@ -15,7 +15,7 @@ import { type GuardOptions, judge, refusal } from "./guard.js";
  * Next.js does not tell a proxy when the response has ended. So a policy with a concurrency limit throws here. Call `check` and
  * `release` in the route handler instead.
  */
-export function limit(tidegate: Limiter, options: Omit<GuardOptions<NextFetchEvent | undefined>, "refund"> = {}) {
+export function limit(tidegate: Limiter, options: Omit<GuardOptions<NextFetchEvent | undefined, NextRequest>, "refund"> = {}) {
   if (tidegate.holdsSlots) {
     throw invalid("policy", "a proxy cannot release the slots of a concurrency limit; call check and release in the route handler");
   }

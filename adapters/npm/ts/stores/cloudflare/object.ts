@@ -1,7 +1,7 @@
-import type { ObjectCounter } from "#object/glue";
 import { ObjectRows } from "#object/rows";
 import { DurableObject } from "cloudflare:workers";
 import { TidegateError } from "../../error.js";
+import type { ObjectCounter } from "../../glue.js";
 import { engine } from "./engine.js";
 
 /**

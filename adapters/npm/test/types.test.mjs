@@ -1,0 +1,103 @@
+// The package as it is published: its files, and its declarations in the applications of `types/`.
+
+import assert from "node:assert/strict";
+import { execFile, execFileSync } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { after, describe, test } from "node:test";
+import { publint } from "publint";
+
+const root = path.join(import.meta.dirname, "..");
+const modules = path.join(root, "node_modules");
+const folder = mkdtempSync(path.join(tmpdir(), "tidegate-types-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const installed = path.join(folder, "node_modules/@tidegate/edge");
+execFileSync("npm", ["pack", "--silent", "--offline", "--pack-destination", folder], { cwd: root });
+const tarball = path.join(folder, readdirSync(folder).find((name) => name.endsWith(".tgz")));
+mkdirSync(installed, { recursive: true });
+execFileSync("tar", ["--extract", "--file", tarball, "--strip-components", "1", "--directory", installed]);
+for (const name of readdirSync(modules)) {
+  if (!name.startsWith(".")) symlinkSync(path.join(modules, name), path.join(folder, "node_modules", name));
+}
+cpSync(path.join(root, "test/types"), folder, { recursive: true });
+writeFileSync(path.join(folder, "package.json"), JSON.stringify({ type: "module" }));
+
+/** Runs a program, and returns what it prints. It must succeed. */
+const run = (...command) =>
+  new Promise((resolve, reject) => {
+    execFile(process.execPath, command, { cwd: folder }, (error, out, err) => (error ? reject(new Error(`${command.join(" ")}\n${out}${err}`)) : resolve(out)));
+  });
+
+const TYPESCRIPTS = ["typescript", "typescript-6", "typescript-7"];
+const APPLICATIONS = {
+  node: { files: ["application.ts", "commonjs.cts"], types: ["node"] },
+  workers: { files: ["application.ts", "application.js"], types: ["@cloudflare/workers-types"], allowJs: true, checkJs: true },
+  browsers: { files: ["application.ts"], lib: ["ES2020", "DOM"] },
+};
+/** The declarations of Next.js and of Vite have errors of their own, and both expect a bundler. */
+const FRAMEWORKS = { files: ["frameworks.ts"], lib: ["ES2020", "DOM", "DOM.Iterable"], types: ["node"], skipLibCheck: true, module: "preserve" };
+
+/** Type-checks projects in one process, which is much faster than one process for each. */
+async function check(typescript, projects) {
+  const strict = { strict: true, exactOptionalPropertyTypes: true, skipLibCheck: false, noEmit: true };
+  const configs = Object.entries(projects).map(([name, { files, ...options }]) => {
+    const config = `${name}.${typescript}.json`;
+    const compilerOptions = { ...strict, target: "ES2020", lib: ["ES2020"], types: [], ...options };
+    writeFileSync(path.join(folder, config), JSON.stringify({ compilerOptions, files }));
+    return config;
+  });
+  await run(path.join(modules, typescript, "bin/tsc"), "--build", "--verbose", "--pretty", "false", ...configs);
+}
+
+describe("applications are type-checked", { concurrency: 2 }, () => {
+  // These stand for the resolutions `nodenext` and `bundler`.
+  const kinds = ["nodenext", "preserve"].flatMap((module) => Object.entries(APPLICATIONS).map(([name, options]) => [`${name}.${module}`, { ...options, module }]));
+  for (const typescript of TYPESCRIPTS) test(typescript, () => check(typescript, { ...Object.fromEntries(kinds), frameworks: FRAMEWORKS }));
+});
+
+/** The snippets of a README, each as a module. */
+function snippets(readme) {
+  const found = readFileSync(path.join(root, readme), "utf8").matchAll(/^```(js|ts)\n(.*?)^```$/gms);
+  return Array.from(found, ([, language, snippet], nth) => {
+    const name = `${readme.replace(/\W+/g, "-")}-${nth}.${language}`;
+    const imports = snippet.match(/^import .*$/gm) ?? [];
+    const body = snippet.replace(/^import .*$/gm, "");
+    const whole = /^export /m.test(body) ? body : `export async function snippet() {\n${body}}\n`;
+    writeFileSync(path.join(folder, name), `${imports.join("\n")}\n${whole}`);
+    return name;
+  });
+}
+
+test("the snippets of the READMEs are type-checked", async () => {
+  const files = ["README.md", "../../README.md"].flatMap(snippets);
+  assert.ok(files.length > 1);
+  // A snippet in JavaScript does not say the types of its parameters.
+  const options = { types: ["node"], allowJs: true, checkJs: true, noImplicitAny: false, module: "nodenext" };
+  await check(TYPESCRIPTS.at(-1), { snippets: { files: ["snippets.d.ts", ...files], ...options } });
+});
+
+test("the tarball has what is needed, and links that work without the repository", () => {
+  const files = readdirSync(installed, { recursive: true });
+  assert.deepEqual(readdirSync(installed), ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "dist", "package.json"]);
+  assert.deepEqual(files.filter((name) => /\.(rs|ts|map)$/.test(name) && !name.endsWith(".d.ts")), []);
+  for (const [, link] of readFileSync(path.join(installed, "README.md"), "utf8").matchAll(/\]\(([^)]*)\)/g)) {
+    assert.ok(/^(https:\/\/|#)/.test(link) || files.includes(link), link);
+  }
+});
+
+test("every entry can be imported and required", { skip: !process.features.require_module }, async () => {
+  const { exports } = JSON.parse(readFileSync(path.join(installed, "package.json"), "utf8"));
+  const names = Object.keys(exports).filter((entry) => !entry.endsWith(".json")).map((entry) => `@tidegate/edge${entry.slice(1)}`);
+  const same = `for (const name of ${JSON.stringify(names)}) if (require(name) !== (await import(name))) throw name`;
+  await run("--input-type=commonjs", "--eval", `(async () => { ${same} })()`);
+});
+
+test("publint finds nothing", async () => {
+  const { messages } = await publint({ pack: { tarball: Uint8Array.from(readFileSync(tarball)).buffer }, strict: true });
+  assert.deepEqual(messages, []);
+});
+
+// The profile leaves out what only packages in CommonJS support: `require` before Node.js 20.19, and TypeScript's `node10`.
+test("attw finds nothing", () => run(path.join(modules, "@arethetypeswrong/cli/dist/index.js"), tarball, "--profile", "esm-only"));

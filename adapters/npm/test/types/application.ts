@@ -1,0 +1,111 @@
+// An application in TypeScript, for any runtime. Without an error in the next line, `@ts-expect-error` is one itself.
+
+import { type CheckOptions, type ErrorEvent, type Policy, Tidegate, TidegateError, type Verdict } from "@tidegate/edge";
+import { type DenoKv, Tidegate as OnDenoKv } from "@tidegate/edge/deno-kv";
+import { limit as hono } from "@tidegate/edge/hono";
+import { Tidegate as InMemory } from "@tidegate/edge/memory";
+import { limit as netlify } from "@tidegate/edge/netlify";
+import { Tidegate as OnBlobs } from "@tidegate/edge/netlify-blobs";
+import { limit as reactRouter } from "@tidegate/edge/react-router";
+import { Tidegate as OnRedis } from "@tidegate/edge/redis";
+import { limit as sveltekit } from "@tidegate/edge/sveltekit";
+import { type Context, Hono } from "hono";
+
+// A policy that is declared apart needs no `as const`, and may have one.
+const policy = { name: "api", quotas: [{ fixedWindow: { limit: 10, windowMs: 1000 } }, "10 / 10 s"] };
+const fixed = { name: "api", quotas: ["100 burst, 10 / s", { slidingLog: { limit: 10, windowMs: 1000 }, by: "user" }] } as const;
+const several = {
+  name: "api",
+  chargeDenied: true,
+  quotas: [
+    { tokenBucket: { capacity: 20, refill: 10, perMs: 1000 }, name: "burst" },
+    { leakyBucket: { capacity: 20, refill: 10, perMs: 1000 }, by: "tenant" },
+    { slidingWindow: { limit: 10, windowMs: 1000 } },
+    { concurrency: { limit: 2, lifetimeMs: 60_000 } },
+    { concurrency: { limit: 2, lifetimeMs: 60_000, returnsCost: true } },
+    { penalty: { baseMs: 1, factor: 2, capMs: 8 } },
+  ],
+};
+const quotas = [{ fixedWindow: { limit: 10, windowMs: 1000 } }];
+quotas.push({ fixedWindow: { limit: 10, windowMs: 1000 } });
+const typed: Policy = { name: "api", quotas: ["10 / s", ...quotas] };
+
+const common = { platform: "direct", failMode: "open" } as const;
+export const limiters = [
+  new Tidegate({ ...common, url: undefined, token: undefined, policy }),
+  Tidegate.fromEnv({ ...common, policy: fixed }, { KV_REST_API_URL: "https://example.com" }),
+  new InMemory({ ...common, policy: several, denyCache: { holdMs: 1000 } }),
+  new OnRedis({ ...common, policy: typed, client: { call: async (command, ...args) => [command, ...args] } }),
+  new OnRedis({ ...common, policy, client: { sendCommand: async (args) => args }, clock: "caller" }),
+  new OnBlobs({ ...common, policy: { name: "api", quotas }, blobs: {}, onVerdict: (verdict) => verdict.limited }),
+];
+export const onDenoKv = (kv: DenoKv) => new OnDenoKv({ ...common, policy, kv });
+
+const make = (policy: Policy) => new InMemory({ ...common, policy });
+// @ts-expect-error
+make({ name: "api", quotas: [{ fixedWindow: { limit: 10, windwMs: 1000 } }] });
+// @ts-expect-error
+make({ name: "api", quotas: [{ fixdWindow: { limit: 10, windowMs: 1000 } }] });
+// @ts-expect-error
+make({ name: "api", quotas: [{ fixedWindow: { limit: "10", windowMs: 1000 } }] });
+// @ts-expect-error
+make({ name: "api", quotas: [{ fixedWindow: { capacity: 20, refill: 10, perMs: 1000 } }] });
+// @ts-expect-error
+make({ name: "api", quotas: [{ fixedWindow: { limit: 10, windowMs: 1000 }, nmae: "burst" }] });
+// @ts-expect-error
+make({ name: "api", quotas: [{ fixedWindow: { limit: 10, windowMs: 1000 }, slidingLog: { limit: 10, windowMs: 1000 } }] });
+// @ts-expect-error
+make({ name: "api", quotas: [{ algorithm: "fixed_window", limit: 10, window_ms: 1000 }] });
+// @ts-expect-error
+make({ name: "api", quotas: [{ name: "burst" }] });
+// @ts-expect-error
+make({ name: "api", quotas: [10] });
+// @ts-expect-error
+make({ name: "api", quotas: "10 / s" });
+// @ts-expect-error
+make({ quotas: ["10 / s"] });
+// @ts-expect-error
+make({ name: "api", quotas: ["10 / s"], chargesDenied: true });
+const wrong = { name: "api", quotas: [{ fixedWindow: { limit: 10, windwMs: 1000 } }] };
+// @ts-expect-error
+make(wrong);
+const two = { name: "api", quotas: [{ fixedWindow: { limit: 10, windowMs: 1000 }, penalty: { baseMs: 1, factor: 2, capMs: 8 } }] };
+// @ts-expect-error
+make(two);
+// @ts-expect-error
+new InMemory({ ...common, policy, failMode: "opened" });
+// @ts-expect-error
+new InMemory({ policy, platform: "direct" });
+// @ts-expect-error
+new OnRedis({ ...common, policy, client: {} });
+
+/** What an application does with a limiter. */
+export async function handle(tidegate: InMemory, request: Request): Promise<Response> {
+  const options: CheckOptions = { keys: { user: "7" }, estimate: 2000 };
+  const verdict: Verdict = await tidegate.check(request, async () => options);
+  if (verdict.response) return verdict.response;
+  const { allowed, retryAfterMs } = await tidegate.limit("user:7", { cost: 3 });
+  const seconds: number = allowed || retryAfterMs === null ? 0 : retryAfterMs / 1000;
+  await tidegate.settle(verdict, { cost: seconds }).catch((thrown: unknown) => thrown instanceof TidegateError && thrown.kind === "unknown_charge");
+  // @ts-expect-error
+  await tidegate.check(request, { costs: 1 });
+  // @ts-expect-error
+  await tidegate.limit("user:7", { peer: "192.0.2.1" });
+  return verdict.onto(new Response(verdict.quotas.map(({ name, remaining }) => `${name} ${remaining}`).join()));
+}
+export const onError = ({ kind, message }: ErrorEvent) => console.warn(kind, message);
+
+// The middlewares that need no declarations of their framework, and Hono's, whose declarations need no others.
+type Env = { Bindings: { NAME: string }; Variables: { user: string } };
+const tidegate = make(policy);
+export const app = new Hono<Env>();
+app.use(hono(tidegate));
+app.use("/api/*", hono<Env>(tidegate, { check: (_, context) => ({ key: context.get("user") }), peer: (context) => context.env.NAME }));
+app.use(hono(tidegate, { check: (_, context: Context<Env>) => (context.env.NAME ? null : undefined) }));
+// @ts-expect-error
+hono<Env>(tidegate, { check: (_, context) => ({ key: context.env.OTHER }) });
+export const edge = netlify(tidegate, { refund: (response) => (response.status === 304 ? 1 : 0) });
+export const node = reactRouter(tidegate, async (_: Request, tenant: string) => new Response(tenant), { check: (_, [tenant]) => ({ key: tenant }) });
+// @ts-expect-error
+reactRouter(tidegate, (_: Request, tenant: string) => new Response(tenant), { check: (_, [tenant]) => ({ cost: tenant }) });
+export const kit = sveltekit(tidegate, { check: (request, event) => ({ key: request.url + event.getClientAddress() }) });

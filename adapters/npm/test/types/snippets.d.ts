@@ -1,0 +1,11 @@
+// What the snippets of the READMEs leave out.
+
+declare const Tidegate: typeof import("@tidegate/edge").Tidegate;
+declare const url: string;
+declare const token: string;
+declare const tidegate: import("@tidegate/edge").Tidegate;
+declare const options: import("@tidegate/edge").UpstashOptions;
+declare const request: Request;
+declare function app(request: Request): Promise<Response>;
+declare function render(request: Request): Promise<Response>;
+declare function complete(request: Request): Promise<{ answer: string; tokens: number }>;
