@@ -15,7 +15,7 @@ use crate::store::{self, Store};
 #[wasm_bindgen]
 pub struct Gate {
     source: ClientIpSource,
-    limit: Rc<Limit>,
+    pub(crate) limit: Rc<Limit>,
 }
 
 /// The part of a [`Gate`] that its calls use.

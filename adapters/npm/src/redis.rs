@@ -9,6 +9,7 @@ use wasm_bindgen::prelude::*;
 
 use crate::call::{Met, Wire};
 use crate::error::misplaced;
+use crate::gate::Gate;
 use crate::options::{Options, whole};
 
 #[wasm_bindgen]
@@ -52,6 +53,15 @@ pub(crate) fn open(options: &Options, wire: Rc<Wire>) -> Result<Store, JsValue> 
         config = config.key_locking(yes);
     }
     Ok(Rest::over(Endpoint { wire, token }, config).map_err(|error| misplaced("", error))?.limiter())
+}
+
+#[wasm_bindgen]
+impl Gate {
+    /// The script for several decisions in one command.
+    #[wasm_bindgen(js_name = batchScript)]
+    pub fn batch_script(&self) -> String {
+        self.limit.limiter.limiter().store().batch_script()
+    }
 }
 
 /// The database's REST endpoint, or a client. The host sends the commands.

@@ -42,7 +42,8 @@ for (const [how, stall] of [["nothing", () => {}], ["the head of an answer", (re
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
     }
-    assert.equal(asked, 60);
+    // The first ten are two requests. While answers are owed, each check is a request of its own, which can be cancelled.
+    assert.equal(asked, 52);
     serve.now = answer;
     waiting.forEach(answer);
     let found;

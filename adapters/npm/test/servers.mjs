@@ -45,6 +45,8 @@ export async function upstash({ profile = "dev" } = {}) {
   return {
     url: (await lines.next()).value,
     token,
+    /** The URL of the redis-server behind the endpoint. */
+    redis,
     command,
     /** How many commands the server has run so far, also in scripts. Upstash bills them. */
     async billed() {

@@ -6,14 +6,9 @@ export class Fields {
   readonly #path: string;
 
   constructor(object: unknown, path: string, known: readonly string[]) {
-    if (typeof object !== "object" || object === null || Array.isArray(object)) {
-      throw invalid(path || "options", `${shown(object)} is not an object; write { ${known.join(", ")} }`);
-    }
-    this.#object = object as Record<string, unknown>;
+    only(object, path, known);
+    this.#object = object;
     this.#path = path;
-    for (const name of Object.keys(object)) {
-      if (!known.includes(name)) throw invalid(this.place(name), unknown("field", name, known));
-    }
   }
 
   /** The place of a field, as the caller would write it. */
@@ -58,6 +53,16 @@ export class Fields {
     const value = this.get(name);
     if (value === undefined || words.includes(value as T)) return value as T | undefined;
     throw invalid(this.place(name), typeof value === "string" ? unknown("value", value, words) : `${shown(value)} is not a string; write ${words.join(" or ")}`);
+  }
+}
+
+/** Throws if this is not an object with no other fields than the known ones. */
+export function only(object: unknown, path: string, known: readonly string[]): asserts object is Record<string, unknown> {
+  if (typeof object !== "object" || object === null || Array.isArray(object)) {
+    throw invalid(path || "options", `${shown(object)} is not an object; write { ${known.join(", ")} }`);
+  }
+  for (const name of Object.keys(object)) {
+    if (!known.includes(name)) throw invalid(path ? `${path}.${name}` : name, unknown("field", name, known));
   }
 }
 

@@ -7,6 +7,8 @@ export interface Gate {
   key(first?: string, second?: string, peer?: string, subject?: string, apiKey?: string): string;
   caller(): Caller;
   capabilities(): string;
+  /** In the module for Redis only. */
+  batchScript(): string;
 }
 
 /** Makes calls, one after another. */

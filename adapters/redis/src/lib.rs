@@ -87,7 +87,7 @@ pub use over::{Answer, Connection, RedisOver};
 pub use rest::{Native, RestLimiter};
 #[cfg(feature = "rest")]
 pub use rest::{NoAnswer, Response, Rest, RestConfig, Transport};
-pub use script::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1};
+pub use script::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1, batch_script};
 pub use settings::Clock;
 #[cfg(feature = "resp")]
 pub use store::{Redis, RedisLimiter};

@@ -23,6 +23,19 @@ pub const LOCKING_SCRIPT: &str = match str::from_utf8(&BARE) {
 /// The SHA-1 of [`LOCKING_SCRIPT`].
 pub const LOCKING_SCRIPT_SHA1: &str = "93496e934dc5ae2b52bd10b74058c55547e34ec8";
 
+/// Returns the script for several decisions in one command, `src/batch.lua` around [`SCRIPT`]. With `key_locking`, it begins with
+/// Upstash's flag. No two of its keys may be in different slots of a cluster.
+#[must_use]
+pub fn batch_script(key_locking: bool) -> String {
+    let flag = if key_locking { FLAG } else { "" };
+    let mut script = [flag, "local function decide(KEYS, ARGV)\n", SCRIPT, "end\n"].concat();
+    for line in include_str!("batch.lua").lines().filter(|line| !line.starts_with("--")) {
+        script.push_str(line.trim_start());
+        script.push('\n');
+    }
+    script
+}
+
 const FLAG: &str = "#!lua flags=allow-key-locking\n";
 
 const BARE: [u8; bare(&mut [])] = {

@@ -1,6 +1,7 @@
 //! The store: the request of each operation, and the meaning of its answer.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
 use tidegate_core::{Capabilities, Error, ErrorKind, Keys, Policy};
@@ -13,7 +14,7 @@ use super::transport::Transport;
 use super::{error, reply};
 use crate::answered::answered;
 use crate::progress::Progress;
-use crate::script::{Call, state_keys};
+use crate::script::{Call, LOCKING_SCRIPT, batch_script, state_keys};
 use crate::settings::Clock;
 
 /// A limiter over Upstash's REST protocol: exact at any concurrency, with one HTTP request for a decision.
@@ -39,6 +40,8 @@ pub struct Rest<T> {
     config: RestConfig,
     transport: T,
     progress: Progress,
+    /// Whether the database has run the script before, so that its SHA-1 suffices.
+    has_script: AtomicBool,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -60,13 +63,19 @@ impl<T: Transport> Rest<T> {
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn over(transport: T, config: RestConfig) -> Result<Self, Error> {
         config.check()?;
-        Ok(Self { config, transport, progress: Progress::default() })
+        Ok(Self { config, transport, progress: Progress::default(), has_script: AtomicBool::new(false) })
     }
 
     /// Wraps this store in a limiter.
     #[must_use]
     pub const fn limiter(self) -> AtomicLimiter<Self> {
         AtomicLimiter::new(self)
+    }
+
+    /// The script for several decisions in one command: see [`batch_script`](crate::batch_script).
+    #[must_use]
+    pub fn batch_script(&self) -> String {
+        batch_script(self.config.script().0 == LOCKING_SCRIPT)
     }
 
     /// Checks that the database answers (`PING`), for example at start-up.
@@ -128,18 +137,27 @@ impl<T: Transport> Atomic for Rest<T> {
         Capabilities::EXACT
     }
 
-    /// Sends one `EVALSHA`. If the database does not have the script, sends one `EVAL`, which also loads it.
+    /// Sends one `EVALSHA`. If the database does not have the script, or until it has answered once, sends one `EVAL`, which also
+    /// loads it: the first decision must not take twice as long as others.
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
         let call = Call::new(operation, self.config.clock == Clock::Server, self.config.min_ttl)?;
         let deadline = self.deadline();
         let (script, sha1) = self.config.script();
         let run = |name, script| self.ask(json::command(|word| call.words(name, script, word)), &deadline);
-        let mut reply = run("EVALSHA", sha1).await?;
-        if matches!(&reply, Reply::Error(text) if text.starts_with("NOSCRIPT")) {
-            reply = run("EVAL", script).await?;
-        }
+        let lacks_script = |reply: &Reply| matches!(reply, Reply::Error(text) if text.starts_with("NOSCRIPT"));
+        let known = match self.has_script.load(Ordering::Relaxed) {
+            true => Some(run("EVALSHA", sha1).await?).filter(|reply| !lacks_script(reply)),
+            false => None,
+        };
+        let reply = match known {
+            Some(reply) => reply,
+            None => run("EVAL", script).await?,
+        };
         match reply {
-            Reply::Text(text) => call.answer(text.as_bytes()),
+            Reply::Text(text) => {
+                self.has_script.store(true, Ordering::Relaxed);
+                call.answer(text.as_bytes())
+            }
             other => Err(self.not_what_was_asked_for(other, &call.keys[0])),
         }
     }

@@ -1,5 +1,6 @@
 import * as glue from "#redis/glue";
 import module from "#redis/module";
+import { Batches, type Said } from "../../batches.js";
 import type { Answer } from "../../calls.js";
 import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
@@ -24,10 +25,9 @@ export interface RedisOptions extends Options {
   minTtlMs?: number;
 }
 
-type Send = (command: string[]) => Promise<unknown>;
+type Run = (command: string[]) => Promise<unknown>;
 
 const engine = start(module, glue);
-const encoder = new TextEncoder();
 
 /** How Redis begins an error. The errors of a connection begin otherwise. */
 const ERROR_REPLY = /^[A-Z][A-Z0-9]+ /;
@@ -44,7 +44,7 @@ const ERROR_REPLY = /^[A-Z][A-Z0-9]+ /;
  * `disableOfflineQueue: true`.
  */
 export class Tidegate extends Limiter {
-  readonly #send: Send;
+  readonly #batches: Batches;
 
   constructor(options: RedisOptions) {
     const fields = new Fields(options, "", [...COMMON, "client", "clock", "minTtlMs"]);
@@ -56,29 +56,31 @@ export class Tidegate extends Limiter {
       minTtlMs: fields.whole("minTtlMs") ?? 0,
     };
     const right = "a client of ioredis, node-redis or Bun";
-    const send = sender(fields.need("client", fields.get("client"), right));
-    if (!send) throw invalid("client", `not a client of Redis; write ${right}`);
+    const run = runner(fields.need("client", fields.get("client"), right));
+    if (!run) throw invalid("client", `not a client of Redis; write ${right}`);
     super(engine, ready);
-    this.#send = send;
+    // The keys of a cluster are in different places.
+    const isCluster = (fields.get("client") as { isCluster?: boolean }).isCluster === true;
+    this.#batches = new Batches((command) => ask(run, command), () => this.batchScript(), !isCluster);
   }
 
-  protected override async ask(wanted: string): Promise<Answer> {
-    try {
-      return answer({ result: await this.#send(JSON.parse(wanted) as string[]) });
-    } catch (thrown) {
-      const { message } = Object(thrown) as Partial<Error>;
-      if (typeof message !== "string" || !ERROR_REPLY.test(message)) throw thrown;
-      return answer({ error: message });
-    }
+  protected override ask(wanted: string): Promise<Answer> {
+    return this.#batches.ask(wanted, undefined);
   }
 }
 
-function answer(said: object): Answer {
-  return [200, encoder.encode(JSON.stringify(said))];
+async function ask(run: Run, command: string | string[]): Promise<Said> {
+  try {
+    return { result: await run(typeof command === "string" ? (JSON.parse(command) as string[]) : command) };
+  } catch (thrown) {
+    const { message } = Object(thrown) as Partial<Error>;
+    if (typeof message !== "string" || !ERROR_REPLY.test(message)) throw thrown;
+    return { error: message };
+  }
 }
 
 /** How to send a command with this client. */
-function sender(client: unknown): Send | undefined {
+function runner(client: unknown): Run | undefined {
   const { call, send, sendCommand } = Object(client) as Record<string, ((...args: unknown[]) => Promise<unknown>) | undefined>;
   if (typeof call === "function") return (command) => call.apply(client, command);
   if (typeof sendCommand === "function") return (command) => sendCommand.call(client, command);

@@ -1,5 +1,6 @@
 import * as glue from "#redis/glue";
 import module from "#redis/module";
+import { Batches, type Send } from "../../batches.js";
 import type { Answer } from "../../calls.js";
 import { start } from "../../engine.js";
 import { Fields } from "../../fields.js";
@@ -40,12 +41,15 @@ const engine = start(module, glue);
  *     if (verdict.response) return verdict.response;
  */
 export class Tidegate extends Limiter {
-  readonly #endpoint: Endpoint | undefined;
+  readonly #batches: Batches | undefined;
 
   constructor(options: UpstashOptions) {
     const ready = checked(options);
     super(engine, ready);
-    this.#endpoint = ready.broken ? undefined : new Endpoint(ready);
+    if (ready.broken) return;
+    const endpoint = new Endpoint(ready);
+    const send: Send = (command, signal) => endpoint.post(typeof command === "string" ? command : JSON.stringify(command), signal);
+    this.#batches = new Batches(send, () => this.batchScript());
   }
 
   /**
@@ -65,7 +69,7 @@ export class Tidegate extends Limiter {
   }
 
   protected override ask(wanted: string, signal: AbortSignal | undefined): Promise<Answer> {
-    return this.#endpoint!.post(wanted, signal);
+    return this.#batches!.ask(wanted, signal);
   }
 }
 
