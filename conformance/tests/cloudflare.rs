@@ -215,13 +215,31 @@ async fn a_missing_binding_is_named_in_the_error_and_answered_with_503() -> Resu
 }
 
 #[tokio::test]
+async fn rust_and_javascript_count_together_in_one_namespace() -> Result<()> {
+    for javascript_has_objects in [false, true] {
+        let host = Host::start_both(javascript_has_objects, &["--isolates=2".into()]).await?;
+        let bases = bases(&host);
+        for store in ["do", "do-leased"] {
+            let key = format!("mixed-{store}");
+            let mut statuses = Vec::new();
+            for turn in 0..12 {
+                statuses.push(Asked::check(store, &key, 8).of(&bases[turn % 2]).await?.0);
+            }
+            assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 8, "{store}: {statuses:?}");
+        }
+        host.stop().await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_class_that_is_not_tidegates_is_reported() -> Result<()> {
     for (class, kind) in [("Stranger", "corrupt"), ("Mute", "refused")] {
         let host = start(&[&format!("--class={class}")]).await?;
         let base = &bases(&host)[0];
         let (told, message) = failure(&Asked::check("do", "k", 2).of(base).await?)?;
         assert_eq!(told, kind, "{message}");
-        assert!(message.contains("tidegate_cloudflare_do::durable_object!"), "{message}");
+        assert!(message.contains("durable_object! in Rust"), "{message}");
         assert_eq!(page(base, "/do", "192.0.2.1").await?.0, 503);
         host.stop().await;
     }

@@ -43,8 +43,8 @@ impl From<Thrown> for Error {
         } else {
             (
                 ErrorKind::Refused,
-                "the object failed; check that the bound class is one of tidegate_cloudflare_do::durable_object!, is \
-                 declared with SQLite storage in `exports`, and is within the account's limits",
+                "the object failed; check that the bound class is one of durable_object! in Rust or TidegateObject in \
+                 JavaScript, is declared with SQLite storage in `exports`, and is within the account's limits",
             )
         };
         Self::new(kind, format!("durable object: {what}: {}", shortened(&thrown.message)))
@@ -66,8 +66,8 @@ pub(crate) fn late(deadline: tidegate_core::Millis, objects_answer: bool) -> Err
 /// The error for an answer that Tidegate's object does not give.
 pub(crate) fn not_an_answer(what: &str) -> Error {
     let message = format!(
-        "durable object: unexpected answer \"{}\"; check that the bound class is one of \
-         tidegate_cloudflare_do::durable_object!, and of this version",
+        "durable object: unexpected answer \"{}\"; check that the bound class is one of durable_object! in Rust or \
+         TidegateObject in JavaScript, and of this version",
         shortened(what)
     );
     Error::new(ErrorKind::Corrupt, message)

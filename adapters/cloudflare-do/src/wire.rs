@@ -291,7 +291,11 @@ impl Reply {
     pub fn from_text(text: &str) -> Self {
         match text.split_once(' ') {
             Some((status, body)) => Self { status: status.parse().unwrap_or(500), body: body.into() },
-            None => Self { status: 200, body: crate::bytes::from_hex(text) },
+            None => {
+                let body = crate::bytes::from_hex(text);
+                let is_hex = !body.is_empty() && 2 * body.len() == text.len();
+                if is_hex { Self { status: 200, body } } else { Self { status: 500, body: text.into() } }
+            }
         }
     }
 

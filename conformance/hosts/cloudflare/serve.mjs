@@ -1,9 +1,9 @@
 // Runs a built Worker on workerd, in several isolates:
 //
-//   node serve.mjs --guest FOLDER --built FOLDER [--isolates N] [--rate-limit LIMIT/SECONDS]... [--var NAME=VALUE]...
+//   node serve.mjs --guest FOLDER --built FOLDER [--others FOLDER] [--isolates N] [--rate-limit LIMIT/SECONDS]... [--var NAME=VALUE]...
 //       [--without BINDING]... [--failing BINDING] [--class CLASS]
 //
-// Each isolate is a location. Isolates share the Worker's Durable Objects and Workers KV. In Workers KV, a location
+// All isolates but the first run the build in the folder of --others, if there is one. Each isolate is a location. Isolates share the Worker's Durable Objects and Workers KV. In Workers KV, a location
 // sees the writes of other locations after a delay. The bindings are those in the guest's wrangler.jsonc, except those
 // named by --without. Each call of the one named by --failing fails. The class of the objects is the one in that file, or --class. They have SQLite storage except
 // with `--without SQLite`. When all isolates answer, their addresses are printed on one line.
@@ -28,6 +28,7 @@ const { values: args } = parseArgs({
   options: {
     guest: { type: "string" },
     built: { type: "string" },
+    others: { type: "string" },
     "rate-limit": { type: "string", multiple: true, default: [] },
     isolates: { type: "string", default: "1" },
     var: { type: "string", multiple: true, default: [] },
@@ -40,7 +41,6 @@ const { values: args } = parseArgs({
 
 const here = import.meta.dirname;
 const wrangler = readJsonc(path.join(args.guest, "wrangler.jsonc"));
-const built = path.resolve(args.built);
 const names = Array.from({ length: Number(args.isolates) }, (_, place) => `isolate-${place}`);
 
 // Standard output is for the addresses and the answers only.
@@ -125,14 +125,15 @@ async function ask(worker, entrypoint, question, request) {
 }
 
 function worker(name) {
+  const built = path.resolve((name !== names[0] && args.others) || args.built);
   const bound = ({ binding, name }) => ![...args.without, args.failing].includes(binding ?? name);
   return {
     name,
     modulesRoot: "/",
     modules: [
       { type: "ESModule", path: "/watch.mjs", contents: readFileSync(path.join(here, "watch.mjs"), "utf8") },
-      { type: "ESModule", path: "/worker.mjs", contents: main() },
-      ...readdirSync(built).flatMap(module),
+      { type: "ESModule", path: "/worker.mjs", contents: main(built) },
+      ...readdirSync(built).flatMap((file) => module(built, file)),
     ],
     compatibilityDate: wrangler.compatibility_date,
     compatibilityFlags: ["unsafe_module"],
@@ -151,13 +152,13 @@ function worker(name) {
 }
 
 /** A file of the build as a module, if it is one. */
-function module(file) {
+function module(built, file) {
   const type = { ".js": "ESModule", ".wasm": "CompiledWasm" }[path.extname(file)];
   return type ? [{ type, path: `/build/${file}`, contents: readFileSync(path.join(built, file), type === "ESModule" ? "utf8" : null) }] : [];
 }
 
 /** The Worker's main module: a bundle, or its own, or what worker-build makes. */
-function main() {
+function main(built) {
   const bundled = path.join(built, "worker.mjs");
   if (existsSync(bundled)) return readFileSync(bundled, "utf8");
   if (wrangler.main !== "build/index.js") return readFileSync(path.join(args.guest, wrangler.main), "utf8");

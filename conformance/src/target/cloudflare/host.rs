@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -25,7 +25,7 @@ impl Host {
     /// # Errors
     /// Fails if the Worker does not start. If a tool is missing, the error says how to install it.
     pub async fn start(args: &[String]) -> Result<Self, String> {
-        Self::serve(GUEST, build(GUEST, &["--features", "suite"]), args).await
+        Self::serve(GUEST, &Self::rust().await?, args).await
     }
 
     /// Builds another Worker, whose folder in the workspace this is, and starts it.
@@ -33,30 +33,47 @@ impl Host {
     /// # Errors
     /// As [`Host::start`].
     pub async fn start_app(folder: &str, args: &[String]) -> Result<Self, String> {
-        Self::serve(folder, build(folder, &[]), args).await
+        Self::serve(folder, &Self::built(folder, build(folder, &[])).await?, args).await
     }
 
     /// As [`Host::start`], for the guest with the npm package.
     pub(super) async fn start_javascript(args: &[String]) -> Result<Self, String> {
-        Self::serve(GUEST_JS, bundle(), args).await
+        Self::serve(GUEST_JS, &Self::javascript().await?, args).await
     }
 
-    async fn serve(
-        folder: &str,
-        build: impl Future<Output = Result<PathBuf, String>>,
-        args: &[String],
-    ) -> Result<Self, String> {
-        let mut all = BUILT.lock().await;
-        let built = match all.get(folder) {
-            Some(built) => built.clone(),
-            None => all.entry(folder.to_string()).or_insert(build.await?).clone(),
-        };
-        drop(all);
+    /// As [`Host::start`], for both guests: the first isolate, which has the objects, runs one of them, and the others the other.
+    ///
+    /// # Errors
+    /// As [`Host::start`].
+    pub async fn start_both(javascript_has_objects: bool, args: &[String]) -> Result<Self, String> {
+        let (rust, javascript) = (Self::rust().await?, Self::javascript().await?);
+        let (first, others) = if javascript_has_objects { (javascript, rust) } else { (rust, javascript) };
+        Self::serve(GUEST, &first, &[args, &[format!("--others={}", others.display())]].concat()).await
+    }
+
+    async fn rust() -> Result<PathBuf, String> {
+        Self::built(GUEST, build(GUEST, &["--features", "suite"])).await
+    }
+
+    async fn javascript() -> Result<PathBuf, String> {
+        Self::built(GUEST_JS, bundle()).await
+    }
+
+    async fn serve(folder: &str, built: &Path, args: &[String]) -> Result<Self, String> {
         let serve = workspace().join("conformance/hosts/cloudflare/serve.mjs").display().to_string();
         let guest = workspace().join(folder);
         let own = [serve, format!("--guest={}", guest.display()), format!("--built={}", built.display())];
         let (process, addresses) = process::guest("node".as_ref(), &[own.as_slice(), args].concat()).await?;
         Ok(Self { process, addresses: addresses.split_whitespace().map(ToString::to_string).collect() })
+    }
+
+    /// Builds a Worker, unless this process has done so.
+    async fn built(folder: &str, build: impl Future<Output = Result<PathBuf, String>>) -> Result<PathBuf, String> {
+        let mut all = BUILT.lock().await;
+        if let Some(built) = all.get(folder) {
+            return Ok(built.clone());
+        }
+        Ok(all.entry(folder.to_string()).or_insert(build.await?).clone())
     }
 
     /// The address of each isolate, for example `http://127.0.0.1:1234`.

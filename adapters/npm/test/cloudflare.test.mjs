@@ -1,0 +1,193 @@
+// The stores of Cloudflare on workerd, bundled as wrangler bundles them.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+import { after, test } from "node:test";
+import { build } from "esbuild";
+
+const require = createRequire(new URL("../../../conformance/hosts/cloudflare/package.json", import.meta.url));
+const { Miniflare } = await import(require.resolve("miniflare"));
+
+const here = path.dirname(new URL(import.meta.url).pathname);
+const hosts = [];
+after(() => Promise.all(hosts.map((host) => host.dispose())));
+
+/** A Worker whose module this is, on a new workerd, and a function that asks it. */
+async function worker(contents, options) {
+  const wasm = [];
+  const loader = {
+    name: "wasm",
+    setup({ onResolve }) {
+      onResolve({ filter: /\.wasm\?module$/ }, ({ path: imported, resolveDir }) => {
+        const name = `${wasm.length}.wasm`;
+        wasm.push({ type: "CompiledWasm", path: name, contents: readFileSync(path.resolve(resolveDir, imported.replace("?module", ""))) });
+        return { path: `./${name}`, external: true };
+      });
+    },
+  };
+  const { outputFiles } = await build({
+    stdin: { contents, resolveDir: here },
+    bundle: true,
+    write: false,
+    format: "esm",
+    conditions: ["workerd"],
+    external: ["cloudflare:*"],
+    plugins: [loader],
+  });
+  const miniflare = new Miniflare({
+    modules: [{ type: "ESModule", path: "worker.mjs", contents: outputFiles[0].text }, ...wasm],
+    compatibilityDate: "2026-04-01",
+    cf: false,
+    ...options,
+  });
+  hosts.push(miniflare);
+  await miniflare.ready;
+  const ask = async (url, address = "192.0.2.1") => {
+    const response = await miniflare.dispatchFetch(`http://example.com${url}`, { headers: { "cf-connecting-ip": address } });
+    return { status: response.status, headers: response.headers, body: await response.text() };
+  };
+  return { ask, miniflare };
+}
+
+const OBJECT = { durableObjects: { TIDEGATE: { className: "TidegateObject", useSQLite: true } } };
+const counted = (statuses) => statuses.reduce((all, status) => ({ ...all, [status]: (all[status] ?? 0) + 1 }), {});
+
+/** A Worker with one limit, which tells its error instead of a body. */
+const limited = (module, options, more = "") => `
+import { env } from "cloudflare:workers";
+import { Tidegate } from "${module}";
+${more}
+const tidegate = new Tidegate({ ${options}, onError: () => {} });
+export default {
+  async fetch(request) {
+    const verdict = await tidegate.check(request);
+    if (verdict.error) return Response.json({ kind: verdict.error.kind, message: verdict.error.message }, { status: verdict.failedOpen ? 299 : 503 });
+    return verdict.response ?? verdict.onto(new Response(verdict.origin));
+  },
+};`;
+const policy = `policy: { name: "api", quotas: ["60 / d"] }`;
+const exported = `export { TidegateObject } from "@tidegate/edge/cloudflare";`;
+
+for (const leases of [false, true]) {
+  test(`Durable Objects${leases ? ", leased" : ""}: of 300 requests at once exactly 60 pass, for each client`, async () => {
+    const options = `namespace: env.TIDEGATE, failMode: "open", leases: ${leases}, policy: { name: "api", quotas: ["60 burst, 1 / d"] }`;
+    const { ask } = await worker(limited("@tidegate/edge/cloudflare", options, exported), OBJECT);
+    for (const address of ["192.0.2.1", "192.0.2.2"]) {
+      const answers = await Promise.all(Array.from({ length: 300 }, () => ask("/", address)));
+      assert.deepEqual(counted(answers.map(({ status }) => status)), { 200: 60, 429: 240 });
+      const denied = answers.find(({ status }) => status === 429);
+      assert.deepEqual([denied.headers.get("x-ratelimit-limit"), JSON.parse(denied.body).error], ["60", "rate_limited"]);
+      if (leases) assert.ok(answers.some(({ body }) => body === "lease"));
+    }
+  });
+}
+
+test("Durable Objects: estimates, refunds, slots and resets, and a limiter that is made in the Worker's global scope", async () => {
+  const { ask } = await worker(
+    `
+import { env } from "cloudflare:workers";
+import { Tidegate } from "@tidegate/edge/cloudflare";
+${exported}
+const quotas = ["100 / d", { concurrency: { limit: 2, lifetimeMs: 60_000 } }];
+const tidegate = new Tidegate({ namespace: env.TIDEGATE, failMode: "closed", shards: 4, locationHint: "weur", policy: { name: "api", quotas } });
+const left = async () => (await tidegate.peek(new Request("https://example.com/"), { key: "k" })).quotas.map(({ remaining }) => remaining);
+export default {
+  async fetch() {
+    const seen = [];
+    const verdict = await tidegate.limit("k", { estimate: 30 });
+    seen.push(await left());
+    await tidegate.settle(verdict, { cost: 12 });
+    seen.push(await left());
+    await tidegate.refund(await tidegate.limit("k", { cost: 8 }), { cost: 8 });
+    seen.push(await left());
+    await tidegate.reset("k");
+    seen.push(await left());
+    return Response.json(seen);
+  },
+};`,
+    OBJECT,
+  );
+  const { body } = await ask("/");
+  assert.deepEqual(JSON.parse(body), [[70, 1], [88, 2], [88, 2], [100, 2]]);
+});
+
+test("a wrong object, a wrong binding and no binding are named, and let nobody through", async () => {
+  const stranger = `import { DurableObject } from "cloudflare:workers"; export class TidegateObject extends DurableObject { answer() { return "hello"; } }`;
+  const older = `import { DurableObject } from "cloudflare:workers"; export class TidegateObject extends DurableObject { answer() { return "400 invalid: the call is of another version of tidegate-cloudflare-do; deploy the same one"; } }`;
+  const objects = `namespace: env.TIDEGATE, failMode: "open", ${policy}`;
+  const plain = { durableObjects: { TIDEGATE: { className: "TidegateObject" } } };
+  const cases = [
+    ["@tidegate/edge/cloudflare", objects, stranger, OBJECT, "corrupt", /unexpected answer "hello".*check that the bound class/],
+    ["@tidegate/edge/cloudflare", objects, older, OBJECT, "invalid", /another version/],
+    ["@tidegate/edge/cloudflare", objects, exported, plain, "refused", /SQL is not enabled|storage/i],
+    ["@tidegate/edge/cloudflare", objects, exported, {}, "refused", /namespace: missing; bind one: in wrangler.jsonc, write "durable_objects"/],
+    ["@tidegate/edge/cloudflare-kv", `namespace: env.COUNTS, failMode: "open", ${policy}`, "", {}, "refused", /namespace: missing; bind one: in wrangler.jsonc, write "kv_namespaces"/],
+    ["@tidegate/edge/cloudflare-ratelimit", `binding: env.LIMITER, failMode: "open", policy: { name: "api", quotas: [{ fixedWindow: { limit: 9, windowMs: 10_000 } }] }`, "", {}, "refused", /binding: missing/],
+  ];
+  for (const [module, options, more, bindings, kind, message] of cases) {
+    const { ask } = await worker(limited(module, options, more), bindings);
+    const { status, body } = await ask("/");
+    const error = JSON.parse(body);
+    assert.deepEqual([status, error.kind], [503, kind], body);
+    assert.match(error.message, message);
+  }
+});
+
+test("a binding of the wrong kind is an error at construction", async () => {
+  const wrong = `
+import { env } from "cloudflare:workers";
+import { Tidegate as Objects } from "@tidegate/edge/cloudflare";
+import { Tidegate as Kv } from "@tidegate/edge/cloudflare-kv";
+import { Tidegate as RateLimit } from "@tidegate/edge/cloudflare-ratelimit";
+${exported}
+const policy = { name: "api", quotas: ["60 / d"] };
+const tries = {
+  objects: () => new Objects({ namespace: env.COUNTS, failMode: "open", policy }),
+  leases: () => new Objects({ namespace: env.TIDEGATE, failMode: "open", policy, leases: { slice: 5, lifetimeMs: 90_000 } }),
+  kv: () => new Kv({ namespace: env.TIDEGATE, failMode: "open", policy }),
+  kvLog: () => new Kv({ namespace: env.COUNTS, failMode: "open", policy: { name: "api", quotas: [{ slidingLog: { limit: 1, windowMs: 1 } }] } }),
+  rateLimit: () => new RateLimit({ binding: env.COUNTS, failMode: "open", policy }),
+  window: () => new RateLimit({ binding: { limit() {} }, failMode: "open", policy }),
+  period: () => new RateLimit({ binding: { limit() {} }, failMode: "open", policy: { name: "api", quotas: [{ fixedWindow: { limit: 9, windowMs: 1_000 } }] } }),
+};
+export default {
+  fetch() {
+    return Response.json(Object.fromEntries(Object.entries(tries).map(([name, run]) => {
+      try { run(); return [name, "accepted"]; } catch (error) { return [name, error.kind + " " + error.message]; }
+    })));
+  },
+};`;
+  const { ask } = await worker(wrong, { ...OBJECT, kvNamespaces: ["COUNTS"] });
+  const said = JSON.parse((await ask("/")).body);
+  assert.match(said.objects, /^invalid namespace: not a namespace of Durable Objects; in wrangler.jsonc, write "durable_objects"/);
+  assert.match(said.leases, /^invalid leases\.lifetime: .*is out of range/);
+  assert.match(said.kv, /^invalid namespace: not a namespace of Workers KV/);
+  assert.match(said.kvLog, /^unsupported policy: this store does not support sliding_log/);
+  assert.match(said.rateLimit, /^invalid binding: not a Rate Limiting binding/);
+  assert.match(said.window, /^unsupported policy.quotas\[0\]: the binding counts one fixed window; write one quota/);
+  assert.match(said.period, /^invalid policy.quotas\[0\].fixedWindow.period: /);
+});
+
+test("Workers KV: an isolate admits exactly the limit, and writes its counts after the response", async () => {
+  const options = `namespace: env.COUNTS, failMode: "closed", policy: { name: "api", quotas: ["60 burst, 1 / d"] }`;
+  const { ask, miniflare } = await worker(limited("@tidegate/edge/cloudflare-kv", options), { kvNamespaces: ["COUNTS"] });
+  const answers = await Promise.all(Array.from({ length: 200 }, () => ask("/")));
+  assert.deepEqual(counted(answers.map(({ status }) => status)), { 200: 60, 429: 140 });
+  const namespace = await miniflare.getKVNamespace("COUNTS");
+  for (let tries = 0; (await namespace.list()).keys.length === 0; tries++) {
+    assert.ok(tries < 100, "nothing was written");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+});
+
+test("the Rate Limiting binding counts by the client's address", async () => {
+  const options = `binding: env.LIMITER, failMode: "closed", policy: { name: "api", quotas: [{ fixedWindow: { limit: 5, windowMs: 60_000 } }] }`;
+  const { ask } = await worker(limited("@tidegate/edge/cloudflare-ratelimit", options), { ratelimits: { LIMITER: { simple: { limit: 5, period: 60 } } } });
+  const statuses = [];
+  for (let nth = 0; nth < 7; nth++) statuses.push((await ask("/")).status);
+  // The emulation's windows are those of the wall clock.
+  assert.ok(statuses.includes(200) && counted(statuses)[200] >= 5, String(statuses));
+  assert.equal((await ask("/", "192.0.2.2")).status, 200);
+});
