@@ -27,7 +27,7 @@ optimize() {
 rm -rf dist
 for store in redis versioned memory object kv rate-limit; do
     cargo build --quiet --package tidegate-npm --no-default-features --features "$store" --profile npm --target wasm32-unknown-unknown
-    built=$root/target/wasm32-unknown-unknown/npm
+    built=${CARGO_TARGET_DIR:-$root/target}/wasm32-unknown-unknown/npm
     "$wasm_bindgen" --target bundler --no-typescript --out-dir "$built/bound" --out-name tidegate "$built/tidegate_npm.wasm"
     mkdir -p "dist/$store" "$built/small/$store"
     # wasm-opt takes most of the time. Its result is kept until its input, its version or its options change.
