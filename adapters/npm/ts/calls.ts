@@ -1,4 +1,4 @@
-import type { Caller, Gate } from "#redis/glue";
+import type { Caller, Gate } from "./glue.js";
 import type { Queue } from "./queue.js";
 
 /** A store's answer: an HTTP status, the bytes, and their version if the store reports it. */
@@ -58,7 +58,7 @@ export class Calls {
       if (++this.#inFlight > CROWD) this.#crowded = nth;
       let caller: Caller | undefined;
       let cancel: AbortController | undefined;
-      let timer: number | undefined;
+      let timer: ReturnType<typeof setTimeout> | undefined;
       let [wasAnswered, hasWaited, isOver] = [false, false, false];
       let stepsLeft = STEPS;
 

@@ -1,7 +1,5 @@
 import type * as glue from "#redis/glue";
-
-/** The running WebAssembly of one store. */
-export type Engine = Pick<typeof glue, "Gate" | "undecided">;
+import type { Engine } from "./glue.js";
 
 /** Starts the WebAssembly at once: the module is compiled already, or small enough to be compiled synchronously. */
 export function start(module: WebAssembly.Module, imports: typeof glue): Engine {

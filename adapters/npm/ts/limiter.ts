@@ -1,8 +1,7 @@
-import type { Caller } from "#redis/glue";
 import { type Answer, Calls } from "./calls.js";
-import type { Engine } from "./engine.js";
 import { invalid, TidegateError } from "./error.js";
 import { Fields, whole } from "./fields.js";
+import type { Caller, Engine, Gate } from "./glue.js";
 import type { Identity, Operation, Options } from "./options.js";
 import type { Queue } from "./queue.js";
 import { type Charge, type Keys, Verdict } from "./verdict.js";
@@ -66,7 +65,7 @@ type Ready = {
 /** A limiter of one policy for any `Request`. Make one and keep it: its connections and its deny cache live in it. */
 export abstract class Limiter {
   readonly #engine: Engine;
-  readonly #gate: InstanceType<Engine["Gate"]>;
+  readonly #gate: Gate;
   readonly #calls: Calls;
   readonly #options: Ready;
   readonly #fields: string[];

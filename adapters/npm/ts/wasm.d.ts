@@ -6,24 +6,8 @@ declare module "#*/module" {
 }
 
 declare module "#*/glue" {
-  export class Gate {
-    constructor(options: object);
-    dimensions(): string;
-    fields(): string;
-    key(first?: string, second?: string, peer?: string, subject?: string, apiKey?: string): string;
-    caller(): Caller;
-    capabilities(): string;
-  }
-  export class Caller {
-    beside(key: string): void;
-    check(key: string, cost: number, now: number, token: string | undefined, tokenTtl: number, peeks: boolean): string;
-    refund(key: string, cost: number, chargedAt: number, now: number): string;
-    settle(key: string, token: string, cost: number, now: number): string;
-    reset(key: string): string;
-    answered(status: number, bytes: Uint8Array, version?: string | undefined): string;
-    failed(name: string, message: string): string;
-    late(): string;
-  }
-  export function undecided(kind: string, failsOpen: boolean): string;
+  type Engine = import("./glue.js").Engine;
+  export const Gate: Engine["Gate"];
+  export const undecided: Engine["undecided"];
   export function start(exports: WebAssembly.Exports): void;
 }
