@@ -14,17 +14,23 @@ export interface Bucket {
   perMs: number;
 }
 
-/** The algorithm of a quota, with its numbers. */
-export type Algorithm =
-  | { fixedWindow: Window }
-  | { slidingWindow: Window }
-  | { slidingLog: Window }
-  | { tokenBucket: Bucket }
-  | { leakyBucket: Bucket }
+/** The numbers of each algorithm. */
+interface Algorithms {
+  fixedWindow: Window;
+  slidingWindow: Window;
+  slidingLog: Window;
+  tokenBucket: Bucket;
+  leakyBucket: Bucket;
   /** The most requests in flight. Each holds a slot until it is released, or its lifetime is over. */
-  | { concurrency: { limit: number; lifetimeMs: number; returnsCost?: boolean } }
+  concurrency: { limit: number; lifetimeMs: number; returnsCost?: boolean };
   /** Blocks a key that another quota has denied: first for the base, then `factor` times longer each time, up to the cap. */
-  | { penalty: { baseMs: number; factor: number; capMs: number } };
+  penalty: { baseMs: number; factor: number; capMs: number };
+}
+
+/** One algorithm with its numbers, as `{ fixedWindow: { limit: 10, windowMs: 1000 } }`. */
+export type Algorithm = {
+  [Name in keyof Algorithms]: Pick<Algorithms, Name> & { [Other in Exclude<keyof Algorithms, Name>]?: never };
+}[keyof Algorithms];
 
 /**
  * A limit, as a text or as an algorithm with its numbers.

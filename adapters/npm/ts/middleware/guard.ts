@@ -2,14 +2,14 @@ import type { CheckOptions, Limiter } from "../limiter.js";
 import type { Verdict } from "../verdict.js";
 
 /** How a framework's requests are limited. */
-export interface GuardOptions<Context = unknown> {
+export interface GuardOptions<Context = unknown, Received extends Request = Request> {
   /**
    * Chooses the key or the cost of a request. `null` exempts the request from the limit. If it throws, the response is a 400.
    * `context` is what the framework passes to its own middleware.
    */
-  check?: (request: Request, context: Context) => CheckOptions | null | undefined | Promise<CheckOptions | null | undefined>;
+  check?: (request: Received, context: Context) => CheckOptions | null | undefined | Promise<CheckOptions | null | undefined>;
   /** Makes the response to a request that may not go on. The rate limit fields are added to it. */
-  denied?: (verdict: Verdict, request: Request) => Response | Promise<Response>;
+  denied?: (verdict: Verdict, request: Received) => Response | Promise<Response>;
   /** How much of its cost to refund a request after its response, as `(response) => (response.status === 304 ? 1 : 0)`. */
   refund?: (response: Response) => number;
 }
@@ -18,10 +18,10 @@ export interface GuardOptions<Context = unknown> {
 export type WaitUntil = (work: Promise<unknown>) => void;
 
 /** The verdict on a request, after the delay that a leaky bucket asks for. Undefined if the request is exempt. */
-export async function judge<Context>(
+export async function judge<Context, Received extends Request>(
   tidegate: Limiter,
-  request: Request,
-  options: Pick<GuardOptions<Context>, "check">,
+  request: Received,
+  options: Pick<GuardOptions<Context, Received>, "check">,
   context: Context,
   peer?: string,
 ): Promise<Verdict | undefined> {
@@ -41,7 +41,11 @@ export async function judge<Context>(
 }
 
 /** The response to a request that may not go on. Undefined if it may. */
-export async function refusal(verdict: Verdict, request: Request, { denied }: Pick<GuardOptions, "denied">): Promise<Response | undefined> {
+export async function refusal<Received extends Request>(
+  verdict: Verdict,
+  request: Received,
+  { denied }: Pick<GuardOptions<unknown, Received>, "denied">,
+): Promise<Response | undefined> {
   const { response } = verdict;
   return response && denied ? verdict.onto(await denied(verdict, request)) : response;
 }

@@ -1,4 +1,4 @@
-import type { Context, MiddlewareHandler } from "hono";
+import type { Context, Env, MiddlewareHandler } from "hono";
 import type { Limiter } from "../limiter.js";
 import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
 
@@ -9,12 +9,17 @@ export type { GuardOptions };
  *
  *     app.use("/api/*", limit(tidegate));
  *
+ * `limit<Env>(…)` gives the `context` of `check` the types of the application's bindings and variables.
+ *
  * On Node.js and Bun, the client's address comes from the socket:
  *
  *     import { getConnInfo } from "@hono/node-server/conninfo";
  *     app.use("/api/*", limit(tidegate, { peer: (context) => getConnInfo(context).remote.address }));
  */
-export function limit(tidegate: Limiter, options: GuardOptions<Context> & { peer?: (context: Context) => string | undefined } = {}): MiddlewareHandler {
+export function limit<E extends Env = any>(
+  tidegate: Limiter,
+  options: GuardOptions<Context<E>> & { peer?: (context: Context<E>) => string | undefined } = {},
+): MiddlewareHandler<E> {
   return async (context, next) => {
     let passed = false;
     const app = async () => {

@@ -11,14 +11,19 @@ import { type GuardOptions, judge, refusal } from "./guard.js";
  * Before version 16, Next.js calls the file `middleware.ts` and the export `middleware`. Vercel's Routing Middleware for other
  * frameworks is the default export of `middleware.ts`.
  *
+ * `limit<NextRequest, NextFetchEvent>(…)` gives `check` and `denied` the types of Next.js.
+ *
  * Next.js does not tell a proxy when the response has ended. So a policy with a concurrency limit throws here. Call `check` and
  * `release` in the route handler instead.
  */
-export function limit<Event = unknown>(tidegate: Limiter, options: Omit<GuardOptions<Event | undefined>, "refund"> = {}) {
+export function limit<Received extends Request = Request, Event = unknown>(
+  tidegate: Limiter,
+  options: Omit<GuardOptions<Event | undefined, Received>, "refund"> = {},
+) {
   if (tidegate.holdsSlots) {
     throw invalid("policy", "a proxy cannot release the slots of a concurrency limit; call check and release in the route handler");
   }
-  return async (request: Request, event?: Event): Promise<Response> => {
+  return async (request: Received, event?: Event): Promise<Response> => {
     const verdict = await judge(tidegate, request, options, event);
     if (!verdict) return next();
     return (await refusal(verdict, request, options)) ?? verdict.onto(next());

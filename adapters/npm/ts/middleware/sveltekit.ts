@@ -13,8 +13,8 @@ export interface SvelteKitEvent {
  *
  *     export const handle = limit(tidegate);
  */
-export function limit(tidegate: Limiter, options: GuardOptions<SvelteKitEvent> = {}) {
-  return <E extends SvelteKitEvent>({ event, resolve }: { event: E; resolve(event: E): Response | Promise<Response> }): Promise<Response> =>
+export function limit<Event extends SvelteKitEvent>(tidegate: Limiter, options: GuardOptions<Event> = {}) {
+  return ({ event, resolve }: { event: Event; resolve(event: Event): Response | Promise<Response> }): Promise<Response> =>
     guard(tidegate, event.request, () => resolve(event), options, { context: event, waitUntil: waitUntil(event.platform), peer: peer(event) });
 }
 
