@@ -6,7 +6,7 @@ import { Tidegate } from "@tidegate/edge";
 import { limit as hono } from "@tidegate/edge/hono";
 import { limit as netlify } from "@tidegate/edge/netlify";
 import { limit as next } from "@tidegate/edge/next";
-import { limit as reactRouter } from "@tidegate/edge/react-router";
+import { limit as reactRouter, limitRoute as reactRouterRoute } from "@tidegate/edge/react-router";
 import { limit as svelteKit } from "@tidegate/edge/sveltekit";
 import { Hono } from "hono";
 import { upstash } from "./servers.mjs";
@@ -69,6 +69,18 @@ test("React Router: a request handler, and a refund after a 304", async () => {
     assert.equal(work.length, 1);
     await work.pop();
   }
+});
+
+test("React Router: a limited handler has as many parameters as the handler", () => {
+  assert.equal(reactRouter(tidegate("netlify"), (_request, _client) => new Response()).length, 2);
+});
+
+test("React Router: a middleware of a route", async () => {
+  const middleware = reactRouterRoute(tidegate("netlify"), { check: (_request, { params }) => (params.id === "0" ? null : {}) });
+  const route = (request, id) => middleware({ request, params: { id } }, async () => new Response("hello"));
+  await admitsTwo((address) => route(from("x-nf-client-connection-ip", address), "7"));
+  const exempt = await route(from("x-nf-client-connection-ip", "192.0.2.1"), "0");
+  assert.deepEqual([exempt.status, exempt.headers.get("x-ratelimit-limit")], [200, null]);
 });
 
 test("Hono: only on its paths, and a refund after a 304", async () => {
