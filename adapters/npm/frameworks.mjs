@@ -9,9 +9,18 @@ import { run, start, tail } from "./frameworks/processes.mjs";
 import { admitsTwo, ready } from "./frameworks/requests.mjs";
 import { freePort, upstash } from "./test/servers.mjs";
 
+const PAGES = ["/api/hello", "/page"];
+
 /** The apps in `examples/`. `version` is the package whose version the table shows. */
 const APPS = {
-  "next-proxy": { framework: "Next.js, proxy.ts", version: "next", runtime: "Node.js", paths: ["/api/hello", "/api/render", "/page"] },
+  "next-proxy": { framework: "Next.js, proxy.ts", version: "next", runtime: "Node.js", paths: [...PAGES, "/api/render"] },
+  "next-middleware": { framework: "Next.js, middleware.ts", version: "next", runtime: "edge", paths: PAGES },
+  sveltekit: { framework: "SvelteKit", version: "@sveltejs/kit", runtime: "Node.js", paths: PAGES },
+  "react-router-7": { framework: "React Router, middleware", version: "react-router", runtime: "Node.js", paths: PAGES },
+  "react-router-8": { framework: "React Router, handler", version: "react-router", runtime: "Node.js", paths: PAGES },
+  "hono-node": { framework: "Hono", version: "hono", runtime: "Node.js" },
+  "hono-bun": { framework: "Hono", version: "hono", runtime: "Bun" },
+  "hono-workers": { framework: "Hono", version: "hono", runtime: "workerd" },
 };
 
 const STEPS = ["installs", "type-checks", "builds", "runs"];

@@ -8,6 +8,7 @@ const fields = (address) => ({
   "x-vercel-forwarded-for": address,
   "x-nf-client-connection-ip": address,
   "cf-connecting-ip": address,
+  "x-real-ip": address,
   "x-forwarded-for": `203.0.113.${Math.floor(Math.random() * 250)}`,
 });
 
