@@ -11,7 +11,10 @@ import { freePort, upstash } from "./test/servers.mjs";
 
 const PAGES = ["/api/hello", "/page"];
 
-/** The apps in `examples/`. `version` is the package whose version the table shows. */
+/**
+ * The apps, in `examples/<name>` or `examples/<from>`. `version` is the package whose version the table shows. `env` is set for
+ * all steps, and `serve` starts the app.
+ */
 const APPS = {
   "next-proxy": { framework: "Next.js, proxy.ts", version: "next", runtime: "Node.js", paths: [...PAGES, "/api/render"] },
   "next-middleware": { framework: "Next.js, middleware.ts", version: "next", runtime: "edge", paths: PAGES },
@@ -21,6 +24,21 @@ const APPS = {
   "hono-node": { framework: "Hono", version: "hono", runtime: "Node.js" },
   "hono-bun": { framework: "Hono", version: "hono", runtime: "Bun" },
   "hono-workers": { framework: "Hono", version: "hono", runtime: "workerd" },
+  nuxt: { framework: "Nuxt", version: "nuxt", runtime: "Node.js", paths: PAGES },
+  "nuxt-cloudflare": {
+    framework: "Nuxt",
+    version: "nuxt",
+    runtime: "workerd",
+    paths: PAGES,
+    from: "nuxt",
+    env: { NITRO_PRESET: "cloudflare-module" },
+    serve: "npm run start:cloudflare",
+  },
+  astro: { framework: "Astro", version: "astro", runtime: "Node.js", paths: PAGES },
+  express: { framework: "Express", version: "express", runtime: "Node.js" },
+  fastify: { framework: "Fastify", version: "fastify", runtime: "Node.js" },
+  deno: { framework: "Deno.serve", version: "deno", runtime: "Deno" },
+  bun: { framework: "Bun.serve", version: "bun", runtime: "Bun" },
 };
 
 const STEPS = ["installs", "type-checks", "builds", "runs"];
@@ -58,6 +76,8 @@ execFileSync("./build.sh", piped);
 const [{ filename }] = JSON.parse(execFileSync("npm", ["pack", "--json", "--loglevel", "error", "--pack-destination", work], piped));
 const tarball = path.join(work, filename);
 const server = await upstash();
+/** The folders of `examples/` that are installed in this run. */
+const installed = new Set();
 const results = [];
 for (const name of names.length ? names : Object.keys(APPS)) results.push(await tried(name, APPS[name]));
 await server.stop();
@@ -65,20 +85,23 @@ print(results);
 process.exit(results.some(({ failed }) => failed) ? 1 : 0);
 
 /** Takes an app through all steps, and stops at the first that fails. */
-async function tried(name, { framework, version, runtime, paths = ["/api/hello"], ...more }) {
-  const [cwd, log] = [path.join(work, name), path.join(work, `${name}.log`)];
-  rmSync(cwd, { recursive: true, force: true });
+async function tried(name, { framework, version, runtime, paths = ["/api/hello"], from = name, env: more, serve }) {
+  const [cwd, log] = [path.join(work, from), path.join(work, `${name}.log`)];
   rmSync(log, { force: true });
-  cpSync(path.join(import.meta.dirname, "examples", name), cwd, { recursive: true });
+  const isInstalled = installed.has(from);
+  if (!isInstalled) {
+    rmSync(cwd, { recursive: true, force: true });
+    cpSync(path.join(import.meta.dirname, "examples", from), cwd, { recursive: true });
+  }
   const { scripts } = JSON.parse(readFileSync(path.join(cwd, "package.json"), "utf8"));
-  const env = { ...noSecrets, PATH: `${path.join(cwd, "node_modules/.bin")}:${process.env.PATH}` };
+  const env = { ...noSecrets, ...more, PATH: `${path.join(cwd, "node_modules/.bin")}:${process.env.PATH}` };
   const steps = {
-    installs: () => run(`npm install --no-audit --no-fund --loglevel error "${tarball}"`, { cwd, env, log }),
+    installs: !isInstalled && (() => run(`npm install --no-audit --no-fund --loglevel error "${tarball}"`, { cwd, env, log })),
     "type-checks": scripts.check && (() => run("npm run check", { cwd, env, log })),
     builds: scripts.build && (() => run("npm run build", { cwd, env, log })),
     runs: async () => {
-      await served("npm start", { cwd, env, log }, paths, more);
-      if (scripts.dev) await served("npm run dev", { cwd, env, log }, paths.slice(0, 1), { knowsClients: false });
+      await served(serve ?? "npm start", { cwd, env, log }, paths);
+      if (scripts.dev && !serve) await served("npm run dev", { cwd, env, log }, paths.slice(0, 1), { knowsClients: false });
     },
   };
   const row = { name, framework, runtime };
@@ -90,6 +113,7 @@ async function tried(name, { framework, version, runtime, paths = ["/api/hello"]
     const began = Date.now();
     try {
       await steps[step]();
+      if (step === "installs") installed.add(from);
       row[step] = `${Math.ceil((Date.now() - began) / 1000)} s`;
       console.log(`${name}: ${step}, ${row[step]}`);
     } catch (error) {
