@@ -38,6 +38,8 @@ const APPS = {
   express: { framework: "Express", version: "express", runtime: "Node.js" },
   fastify: { framework: "Fastify", version: "fastify", runtime: "Node.js" },
   deno: { framework: "Deno.serve", version: "deno", runtime: "Deno" },
+  netlify: { framework: "Netlify Edge, @netlify/edge-bundler", version: "@netlify/edge-bundler", runtime: "Deno" },
+  vercel: { framework: "Vercel Routing Middleware, vercel build", version: "vercel", runtime: "Node.js" },
   bun: { framework: "Bun.serve", version: "bun", runtime: "Bun" },
 };
 
