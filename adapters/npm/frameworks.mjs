@@ -1,125 +1,112 @@
-// Installs, type-checks, builds and runs every example app with the packed package.
-//
-//   node frameworks.mjs [APP]...
+// Installs, type-checks, builds and runs the example apps with the packed package. See HELP.
 
 import { execFileSync } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import path from "node:path";
-import { run, start, tail } from "./frameworks/processes.mjs";
+import { APPS } from "./frameworks/apps.mjs";
+import { killAll, run, start, tail } from "./frameworks/processes.mjs";
 import { admitsTwo, ready } from "./frameworks/requests.mjs";
 import { freePort, upstash } from "./test/servers.mjs";
 
-const PAGES = ["/api/hello", "/page"];
-
-/**
- * The apps, in `examples/<name>` or `examples/<from>`. `version` is the package whose version the table shows. `env` is set for
- * all steps, and `serve` starts the app.
- */
-const APPS = {
-  "next-proxy": { framework: "Next.js, proxy.ts", version: "next", runtime: "Node.js", paths: [...PAGES, "/api/render"] },
-  "next-middleware": { framework: "Next.js, middleware.ts", version: "next", runtime: "edge", paths: PAGES },
-  sveltekit: { framework: "SvelteKit", version: "@sveltejs/kit", runtime: "Node.js", paths: PAGES },
-  "react-router-7": { framework: "React Router, middleware", version: "react-router", runtime: "Node.js", paths: PAGES },
-  "react-router-8": { framework: "React Router, handler", version: "react-router", runtime: "Node.js", paths: PAGES },
-  "hono-node": { framework: "Hono", version: "hono", runtime: "Node.js" },
-  "hono-bun": { framework: "Hono", version: "hono", runtime: "Bun" },
-  "hono-workers": { framework: "Hono", version: "hono", runtime: "workerd" },
-  nuxt: { framework: "Nuxt", version: "nuxt", runtime: "Node.js", paths: PAGES },
-  "nuxt-cloudflare": {
-    framework: "Nuxt",
-    version: "nuxt",
-    runtime: "workerd",
-    paths: PAGES,
-    from: "nuxt",
-    env: { NITRO_PRESET: "cloudflare-module" },
-    serve: "npm run start:cloudflare",
-  },
-  astro: { framework: "Astro", version: "astro", runtime: "Node.js", paths: PAGES },
-  express: { framework: "Express", version: "express", runtime: "Node.js" },
-  fastify: { framework: "Fastify", version: "fastify", runtime: "Node.js" },
-  deno: { framework: "Deno.serve", version: "deno", runtime: "Deno" },
-  netlify: { framework: "Netlify Edge, @netlify/edge-bundler", version: "@netlify/edge-bundler", runtime: "Deno" },
-  vercel: { framework: "Vercel Routing Middleware, vercel build", version: "vercel", runtime: "Node.js" },
-  bun: { framework: "Bun.serve", version: "bun", runtime: "Bun" },
-};
-
-const STEPS = ["installs", "type-checks", "builds", "runs"];
-const SECRETS = /^(UPSTASH_|KV_|VERCEL|NETLIFY|npm_)/;
-
 const HELP = `Usage: cargo make frameworks [APP]...
 
-Installs each example app of adapters/npm/examples with the packed package, type-checks it, builds it without any secret, runs
-it on a real redis-server behind Upstash's REST protocol, and sends it requests: with a limit of 2, the third is denied.
-Apps with a development server are also run in it. The logs are in target/frameworks/<app>.log.
+Installs each example app of adapters/npm/examples with the packed package, type-checks it, builds it without any secret, and runs
+it on a real redis-server behind Upstash's REST protocol. With a limit of 2, the third request must be denied, and another client
+must not be affected. An app with a script "dev" also runs in its development server. The logs are target/frameworks/<app>.log.
 
 Apps: ${Object.keys(APPS).join(", ")}`;
+
+const STEPS = ["installs", "type-checks", "builds", "runs"];
+/** Variables that an app must not see, or only at run time. */
+const HIDDEN = /^(UPSTASH_|KV_|VERCEL|NETLIFY|NITRO_|NODE_ENV|npm_)/;
+const QUIET = {
+  CI: "1",
+  DO_NOT_TRACK: "1",
+  ASTRO_TELEMETRY_DISABLED: "1",
+  NEXT_TELEMETRY_DISABLED: "1",
+  NUXT_TELEMETRY_DISABLED: "1",
+  VERCEL_TELEMETRY_DISABLED: "1",
+  WRANGLER_SEND_METRICS: "false",
+};
 
 const names = process.argv.slice(2);
 if (names.includes("--help") || names.includes("-h")) {
   console.log(HELP);
   process.exit();
 }
-const unknown = names.filter((name) => !APPS[name]);
-if (unknown.length) {
+const unknown = names.filter((name) => !Object.hasOwn(APPS, name));
+if (unknown.length > 0) {
   console.error(`frameworks: ${unknown.join(", ")}: no such app; the apps are ${Object.keys(APPS).join(", ")}`);
   process.exit(2);
 }
 
-const root = path.join(import.meta.dirname, "../..");
-const work = path.join(root, "target/frameworks");
-mkdirSync(work, { recursive: true });
-const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !SECRETS.test(name)));
-const quiet = { CI: "1", DO_NOT_TRACK: "1", NEXT_TELEMETRY_DISABLED: "1", ASTRO_TELEMETRY_DISABLED: "1", NUXT_TELEMETRY_DISABLED: "1", WRANGLER_SEND_METRICS: "false" };
-const noSecrets = { ...clean, ...quiet };
-
-console.log("the package: builds");
-const piped = { cwd: import.meta.dirname, stdio: ["ignore", "pipe", "inherit"] };
-execFileSync("./build.sh", piped);
-const [{ filename }] = JSON.parse(execFileSync("npm", ["pack", "--json", "--loglevel", "error", "--pack-destination", work], piped));
-const tarball = path.join(work, filename);
-const server = await upstash();
-/** The folders of `examples/` that are installed in this run. */
+const package_ = import.meta.dirname;
+const work = path.join(package_, "../../target/frameworks");
+const noSecrets = { ...Object.fromEntries(Object.entries(process.env).filter(([name]) => !HIDDEN.test(name))), ...QUIET };
+/** The folders of `examples/` that are installed. */
 const installed = new Set();
-const results = [];
-for (const name of names.length ? names : Object.keys(APPS)) results.push(await tried(name, APPS[name]));
-await server.stop();
-print(results);
-process.exit(results.some(({ failed }) => failed) ? 1 : 0);
+
+const tarball = pack();
+const server = await upstash();
+process.once("exit", killAll);
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => stop(1));
+const began = Date.now();
+const rows = [];
+for (const name of names.length > 0 ? names : Object.keys(APPS)) rows.push(await tried(name, APPS[name]));
+print(rows);
+// What failed stays for a look at it.
+for (const from of installed) if (!rows.some((row) => row.failed && row.from === from)) rmSync(path.join(work, from), { recursive: true });
+console.log(`\n${since(began)} in all`);
+await stop(rows.some(({ failed }) => failed) ? 1 : 0);
+
+async function stop(code) {
+  killAll();
+  await server.stop();
+  process.exit(code);
+}
+
+/** Builds the package and packs it as it is published. */
+function pack() {
+  mkdirSync(work, { recursive: true });
+  console.log("the package: builds");
+  const piped = { cwd: package_, encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] };
+  execFileSync("./build.sh", piped);
+  const filename = execFileSync("npm", ["pack", "--silent", "--pack-destination", work], piped).trim().split("\n").at(-1);
+  return path.join(work, filename);
+}
 
 /** Takes an app through all steps, and stops at the first that fails. */
-async function tried(name, { framework, version, runtime, paths = ["/api/hello"], from = name, env: more, serve }) {
+async function tried(name, { framework, version, runtime, paths = ["/api/hello"], from = name, env: more, serve = "npm start" }) {
   const [cwd, log] = [path.join(work, from), path.join(work, `${name}.log`)];
   rmSync(log, { force: true });
-  const isInstalled = installed.has(from);
-  if (!isInstalled) {
+  if (!installed.has(from)) {
     rmSync(cwd, { recursive: true, force: true });
-    cpSync(path.join(import.meta.dirname, "examples", from), cwd, { recursive: true });
+    cpSync(path.join(package_, "examples", from), cwd, { recursive: true });
   }
   const { scripts } = JSON.parse(readFileSync(path.join(cwd, "package.json"), "utf8"));
   const env = { ...noSecrets, ...more, PATH: `${path.join(cwd, "node_modules/.bin")}:${process.env.PATH}` };
+  const options = { cwd, env, log };
   const steps = {
-    installs: !isInstalled && (() => run(`npm install --no-audit --no-fund --loglevel error "${tarball}"`, { cwd, env, log })),
-    "type-checks": scripts.check && (() => run("npm run check", { cwd, env, log })),
-    builds: scripts.build && (() => run("npm run build", { cwd, env, log })),
+    installs: !installed.has(from) && (() => install(from, options)),
+    "type-checks": scripts.check && (() => run("npm run check", options)),
+    builds: scripts.build && (() => run("npm run build", options)),
     runs: async () => {
-      await served(serve ?? "npm start", { cwd, env, log }, paths);
-      if (scripts.dev && !serve) await served("npm run dev", { cwd, env, log }, paths.slice(0, 1), { knowsClients: false });
+      await served(serve, options, paths);
+      if (scripts.dev && from === name) await served("npm run dev", options, paths.slice(0, 1), { knowsClients: false });
     },
   };
-  const row = { name, framework, runtime };
+  const row = { from, runtime };
   for (const step of STEPS) {
-    if (!steps[step]) {
-      row[step] = "-";
-      continue;
-    }
+    row[step] = "-";
+    if (!steps[step]) continue;
     const began = Date.now();
     try {
-      await steps[step]();
-      if (step === "installs") installed.add(from);
-      row[step] = `${Math.ceil((Date.now() - began) / 1000)} s`;
-      console.log(`${name}: ${step}, ${row[step]}`);
+      const told = await steps[step]();
+      row[step] = [since(began), told].filter(Boolean).join(", ");
+      console.log(`${name}: ${step} (${row[step]})`);
     } catch (error) {
-      console.log(`${name}: ${step} FAILED: ${error.message}\n${existsSync(log) ? tail(log) : ""}\n${name}: the log is ${path.relative(process.cwd(), log)}`);
+      console.log(`${name}: ${step} FAILED: ${error.message}`);
+      if (existsSync(log)) console.log(`${tail(log)}\n${name}: the log is ${log}`);
       row[step] = "FAILED";
       row.failed = true;
       break;
@@ -129,8 +116,15 @@ async function tried(name, { framework, version, runtime, paths = ["/api/hello"]
   return row;
 }
 
-/** Serves the app, and sends it the requests. */
-async function served(command, { cwd, env, log }, paths, options) {
+async function install(from, options) {
+  await run(`npm install --no-audit --no-fund --loglevel error "${tarball}"`, options);
+  installed.add(from);
+  const size = execFileSync("du", ["-sm", path.join(options.cwd, "node_modules")], { encoding: "utf8" });
+  return `${parseInt(size)} MB`;
+}
+
+/** Serves an app, and sends it the requests. */
+async function served(command, { cwd, env, log }, paths, expected) {
   const port = await freePort();
   const secrets = { UPSTASH_REDIS_REST_URL: server.url, UPSTASH_REDIS_REST_TOKEN: server.token };
   const app = start(command, { cwd, env: { ...env, ...secrets, PORT: port, HOST: "127.0.0.1" }, log });
@@ -138,7 +132,7 @@ async function served(command, { cwd, env, log }, paths, options) {
     await ready(port, app);
     for (const path of paths) {
       await server.command("FLUSHALL");
-      await admitsTwo(port, path, options);
+      await admitsTwo(port, path, expected);
     }
   } finally {
     await app.stop();
@@ -146,16 +140,18 @@ async function served(command, { cwd, env, log }, paths, options) {
 }
 
 function versionOf(cwd, name) {
-  try {
-    return JSON.parse(readFileSync(path.join(cwd, "node_modules", name, "package.json"), "utf8")).version;
-  } catch {
-    return "";
-  }
+  const file = path.join(cwd, "node_modules", name, "package.json");
+  return existsSync(file) ? JSON.parse(readFileSync(file, "utf8")).version : "";
 }
 
-function print(results) {
-  const rows = [["framework", "runtime", ...STEPS], ...results.map((row) => [row.framework, row.runtime, ...STEPS.map((step) => row[step] ?? "")])];
-  const widths = rows[0].map((_, column) => Math.max(...rows.map((row) => row[column].length)));
+function since(began) {
+  return `${Math.ceil((Date.now() - began) / 1000)} s`;
+}
+
+function print(rows) {
+  const columns = ["framework", "runtime", ...STEPS];
+  const cells = [columns, ...rows.map((row) => columns.map((column) => row[column] ?? ""))];
+  const widths = columns.map((_, column) => Math.max(...cells.map((row) => row[column].length)));
   console.log();
-  for (const row of rows) console.log(row.map((cell, column) => cell.padEnd(widths[column])).join("  ").trimEnd());
+  for (const row of cells) console.log(row.map((cell, column) => cell.padEnd(widths[column])).join("  ").trimEnd());
 }

@@ -20,10 +20,10 @@ export function start(command, { cwd, env, log }) {
     },
     async stop() {
       kill(child.pid, "SIGTERM");
-      const timer = setTimeout(() => kill(child.pid, "SIGKILL"), 3_000);
+      const timer = setTimeout(kill, 3_000, child.pid, "SIGKILL");
       await ended;
       clearTimeout(timer);
-      // A process of the group may have ignored the first signal and outlived its parent.
+      // Others of the group may have outlived the first.
       kill(child.pid, "SIGKILL");
       groups.delete(child.pid);
     },
@@ -31,17 +31,22 @@ export function start(command, { cwd, env, log }) {
 }
 
 /** Runs a command to its end, and throws if it fails. */
-export async function run(command, { minutes = 10, ...options }) {
-  const process = start(command, options);
-  const timer = setTimeout(() => process.stop(), minutes * 60_000);
-  const code = await process.ended;
+export async function run(command, options) {
+  const child = start(command, options);
+  const timer = setTimeout(() => child.stop(), 600_000);
+  const code = await child.ended;
   clearTimeout(timer);
-  await process.stop();
+  await child.stop();
   if (code !== 0) throw new Error(`\`${command}\` ended with ${code}`);
 }
 
+/** Kills all groups. */
+export function killAll() {
+  for (const group of groups) kill(group, "SIGKILL");
+}
+
 /** The last lines of a log. */
-export const tail = (log, lines = 30) => readFileSync(log, "utf8").trimEnd().split("\n").slice(-lines).join("\n");
+export const tail = (log) => readFileSync(log, "utf8").trimEnd().split("\n").slice(-30).join("\n");
 
 function kill(group, signal) {
   try {
@@ -50,6 +55,3 @@ function kill(group, signal) {
     // It has ended.
   }
 }
-
-for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => process.exit(1));
-process.on("exit", () => groups.forEach((group) => kill(group, "SIGKILL")));

@@ -7,7 +7,7 @@ import { test } from "node:test";
 
 const root = path.join(import.meta.dirname, "..");
 const readme = readFileSync(path.join(root, "README.md"), "utf8");
-const snippets = [...readme.matchAll(/```ts\n\/\/ (\S+)\n(.*?)```/gs)].map(([, file, code]) => [file, code.split("\n").filter(Boolean)]);
+const snippets = [...readme.matchAll(/```typescript\n\/\/ (\S+)\n(.*?)```/gs)].map(([, file, code]) => [file, code.split("\n").filter(Boolean)]);
 
 test("each snippet has the lines of its app, in their order", () => {
   assert.ok(snippets.length > 10);

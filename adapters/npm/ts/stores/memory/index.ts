@@ -13,7 +13,7 @@ const engine = start(module, glue);
 /**
  * A limiter in the memory of this process: for development, tests, and applications of one process. It is exact, and a decision
  * takes microseconds. Each process and each isolate counts for itself; within one, limiters of the same policy count together.
- * Beyond a million keys, keys share counts.
+ * Beyond a million keys, keys share counts. On Cloudflare Workers, make it in a handler: it needs random numbers.
  *
  *     const tidegate = new Tidegate({ platform: "direct", failMode: "closed", policy: { name: "api", quotas: ["10 / 10 s"] } });
  */
