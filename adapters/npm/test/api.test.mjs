@@ -22,7 +22,7 @@ const admitted = async (tidegate, options, count = 5) => {
 /** What the console shows as warnings while `run` runs. */
 async function warnings(run) {
   const [shown, warn] = [[], console.warn];
-  console.warn = (text) => shown.push(text);
+  console.warn = (...parts) => shown.push(parts.join(" "));
   try {
     await run();
   } finally {
@@ -160,6 +160,16 @@ test("without onError, the console warns once when requests are not told apart, 
   // What a client can cause does not reach the console.
   const shown = await warnings(() => limiter(["3 / d"], { onError: undefined }).check(request, { cost: -1 }));
   assert.deepEqual(shown, []);
+});
+
+test("without onError, the console shows once what a callback of the app threw", async () => {
+  const tidegate = limiter(["3 / d"], { onError: undefined });
+  const app = reactRouter(tidegate, () => new Response("hello"), { check: (_request, [client]) => ({ peer: client.address }) });
+  const shown = await warnings(async () => {
+    for (let nth = 0; nth < 2; nth++) assert.equal((await app(request)).status, 400);
+  });
+  assert.deepEqual(shown.length, 1);
+  assert.match(shown[0], /options: reading them threw.*TypeError: Cannot read properties of undefined \(reading 'address'\)/);
 });
 
 test("the field x-tidegate-failed-open can be left out", async () => {

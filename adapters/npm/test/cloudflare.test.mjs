@@ -119,7 +119,7 @@ test("a wrong object, a wrong binding and no binding are named, and let nobody t
   const objects = `namespace: env.TIDEGATE, failMode: "open", ${policy}`;
   const plain = { durableObjects: { TIDEGATE: { className: "TidegateObject" } } };
   const cases = [
-    ["@tidegate/edge/cloudflare", objects, stranger, OBJECT, "corrupt", /unexpected answer "hello".*check that the bound class/],
+    ["@tidegate/edge/cloudflare", objects, stranger, OBJECT, "corrupt", /unexpected answer "500 hello".*check that the bound class/],
     ["@tidegate/edge/cloudflare", objects, older, OBJECT, "invalid", /another version/],
     ["@tidegate/edge/cloudflare", objects, exported, plain, "refused", /SQL is not enabled|storage/i],
     ["@tidegate/edge/cloudflare", objects, exported, {}, "refused", /namespace: missing; bind one: in wrangler.jsonc, write "durable_objects"/],

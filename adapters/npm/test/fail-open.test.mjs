@@ -10,7 +10,6 @@ import { limit as next } from "@tidegate/edge/next";
 import { limit as reactRouter } from "@tidegate/edge/react-router";
 import { limit as svelteKit } from "@tidegate/edge/sveltekit";
 import { Hono } from "hono";
-import { NextRequest } from "next/server.js";
 import { upstash } from "./servers.mjs";
 
 const server = await upstash();
@@ -142,7 +141,7 @@ test("tokens, keys and costs chosen by a client do not avoid a denial", async ()
 /** Each middleware on one limiter. Sends a request with these header fields, and returns the status and whether the app ran. */
 const frameworks = {
   async "Next.js"(tidegate, guard, headers) {
-    const response = await next(tidegate, guard)(new NextRequest(from(headers)));
+    const response = await next(tidegate, guard)(from(headers));
     return [response.status, response.headers.get("x-middleware-next") === "1"];
   },
   async SvelteKit(tidegate, guard, headers) {

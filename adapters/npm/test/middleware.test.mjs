@@ -1,7 +1,14 @@
-// The examples, called the way their frameworks call them, over a real redis-server.
+// The middlewares, called the way their frameworks call them, over a real redis-server. `cargo make frameworks` runs the frameworks.
 
 import assert from "node:assert/strict";
 import { after, beforeEach, test } from "node:test";
+import { Tidegate } from "@tidegate/edge";
+import { limit as hono } from "@tidegate/edge/hono";
+import { limit as netlify } from "@tidegate/edge/netlify";
+import { limit as next } from "@tidegate/edge/next";
+import { limit as reactRouter, limitRoute as reactRouterRoute } from "@tidegate/edge/react-router";
+import { limit as svelteKit } from "@tidegate/edge/sveltekit";
+import { Hono } from "hono";
 import { upstash } from "./servers.mjs";
 
 const server = await upstash();
@@ -26,37 +33,33 @@ async function admitsTwo(send) {
   return responses;
 }
 
-test("Next.js: a proxy with NextRequest, on the paths of its matcher", async () => {
-  const { NextRequest } = await import("next/server.js");
-  const { proxy, config } = await import("../examples/next/proxy.js");
-  const [first] = await admitsTwo((address) => proxy(new NextRequest(from("x-vercel-forwarded-for", address)), { waitUntil() {} }));
-  assert.equal(first.headers.get("x-middleware-next"), "1");
-  const { unstable_doesMiddlewareMatch: matches } = await import("next/experimental/testing/server.js");
-  const on = (url) => matches({ config, nextConfig: {}, url });
-  assert.deepEqual([on("/api/hello"), on("/about")], [true, false]);
+/** A limiter with the limit 2. */
+const tidegate = (platform) =>
+  Tidegate.fromEnv({ platform, failMode: "open", deadlineMs: 20_000, policy: { name: "api", quotas: [{ fixedWindow: { limit: 2, windowMs: 86_400_000 } }] } });
+const refundsUnchanged = { refund: (response) => (response.status === 304 ? 1 : 0) };
+
+test("Next.js: a proxy passes the request on, with the fields for the app's response", async () => {
+  const proxy = next(tidegate("vercel"));
+  const [first] = await admitsTwo((address) => proxy(from("x-vercel-forwarded-for", address), { waitUntil() {} }));
+  assert.deepEqual([first.headers.get("x-middleware-next"), first.body], ["1", null]);
+  const exempt = await next(tidegate("vercel"), { check: () => null })(from("x-vercel-forwarded-for", "192.0.2.1"));
+  assert.deepEqual([...exempt.headers], [["x-middleware-next", "1"]]);
 });
 
-test("SvelteKit: a handle in a sequence, by the address from the adapter", async () => {
-  const { sequence } = await import("@sveltejs/kit/hooks");
-  const { with_request_store: asKitDoes } = await import("@sveltejs/kit/internal/server");
-  const { handle } = await import("../examples/sveltekit/src/hooks.server.mjs");
-  const inSequence = sequence(handle, ({ event, resolve }) => resolve(event));
-  const tracing = { enabled: false, record_span: ({ fn }) => fn(undefined) };
-  const both = (call) => asKitDoes({ event: call.event, state: { tracing } }, () => inSequence(call));
-  const event = (address, path) => ({ request: from("x-real-ip", "203.0.113.9", path), getClientAddress: () => address, platform: undefined, tracing });
+test("SvelteKit: a handle, by the address from the adapter", async () => {
+  const handle = svelteKit(tidegate("direct"), { check: (request) => (request.url.includes("/api/") ? {} : null) });
+  const event = (address, path) => ({ request: from("x-real-ip", "203.0.113.9", path), getClientAddress: () => address, platform: undefined });
   const resolve = () => new Response("hello");
-  await admitsTwo((address) => both({ event: event(address), resolve }));
-  const home = await both({ event: event("192.0.2.1", "/"), resolve });
+  await admitsTwo((address) => handle({ event: event(address), resolve }));
+  const home = await handle({ event: event("192.0.2.1", "/"), resolve });
   assert.deepEqual([home.status, home.headers.get("x-ratelimit-limit")], [200, null]);
 });
 
-test("React Router: its request handler, and a refund after a 304", async () => {
-  const { handler } = await import("../examples/react-router/server.mjs");
-  let status = 200;
-  const routes = { hello: { id: "hello", path: "api/hello", module: { loader: () => new Response(status === 304 ? null : "hello", { status }) } } };
-  const build = { routes, entry: { module: {} }, future: {}, assets: { routes: {} }, publicPath: "/", basename: "/", ssr: true, isSpaMode: false, prerender: [], routeDiscovery: { mode: "initial" } };
+test("React Router: a request handler, and a refund after a 304", async () => {
   const work = [];
-  const app = handler(build, (promise) => work.push(promise));
+  let status = 200;
+  const handler = () => new Response(status === 304 ? null : "hello", { status });
+  const app = reactRouter(tidegate("netlify"), handler, { ...refundsUnchanged, waitUntil: (promise) => work.push(promise) });
   await admitsTwo((address) => app(from("x-nf-client-connection-ip", address)));
 
   await server.command("FLUSHALL");
@@ -68,8 +71,24 @@ test("React Router: its request handler, and a refund after a 304", async () => 
   }
 });
 
+test("React Router: a limited handler has as many parameters as the handler", () => {
+  assert.equal(reactRouter(tidegate("netlify"), (_request, _client) => new Response()).length, 2);
+});
+
+test("React Router: a middleware of a route", async () => {
+  const middleware = reactRouterRoute(tidegate("netlify"), { check: (_request, { params }) => (params.id === "0" ? null : {}) });
+  const route = (request, id) => middleware({ request, params: { id } }, async () => new Response("hello"));
+  await admitsTwo((address) => route(from("x-nf-client-connection-ip", address), "7"));
+  const exempt = await route(from("x-nf-client-connection-ip", "192.0.2.1"), "0");
+  assert.deepEqual([exempt.status, exempt.headers.get("x-ratelimit-limit")], [200, null]);
+});
+
 test("Hono: only on its paths, and a refund after a 304", async () => {
-  const { app } = await import("../examples/hono/app.mjs");
+  const app = new Hono();
+  app.use("/api/*", hono(tidegate("cloudflare"), refundsUnchanged));
+  app.get("/api/hello", (context) => context.text("hello"));
+  app.get("/api/cached", (context) => context.body(null, 304));
+  app.get("/", (context) => context.text("home"));
   await admitsTwo((address) => app.request(from("cf-connecting-ip", address)));
   const home = await app.request(from("cf-connecting-ip", "192.0.2.1", "/"));
   assert.deepEqual([home.status, home.headers.get("x-ratelimit-limit")], [200, null]);
@@ -85,7 +104,7 @@ test("Hono: only on its paths, and a refund after a 304", async () => {
 });
 
 test("Netlify: an edge function before the site", async () => {
-  const { default: limited, config } = await import("../examples/netlify/limit.mjs");
+  const limited = netlify(tidegate("netlify"));
   // The headers of a fetched response cannot be changed.
   const fetched = async () => {
     const response = await fetch(`data:text/plain,hello`);
@@ -93,17 +112,14 @@ test("Netlify: an edge function before the site", async () => {
     return response;
   };
   await admitsTwo((address) => limited(from("x-nf-client-connection-ip", address), { next: fetched, waitUntil() {} }));
-  assert.equal(config.path, "/api/*");
 });
 
 test("while the store is down, the request passes, and the response says why", async () => {
-  const { limit } = await import("@tidegate/edge/react-router");
-  const { Tidegate } = await import("@tidegate/edge");
   const policy = { name: "api", quotas: [{ fixedWindow: { limit: 2, windowMs: 60_000 } }] };
   const down = (failMode) => new Tidegate({ url: "http://127.0.0.1:1", token: "t", platform: "netlify", failMode, policy });
   const app = () => new Response("hello");
-  const open = await limit(down("open"), app)(from("x-nf-client-connection-ip", "192.0.2.1"));
+  const open = await reactRouter(down("open"), app)(from("x-nf-client-connection-ip", "192.0.2.1"));
   assert.deepEqual([open.status, open.headers.get("x-tidegate-failed-open")], [200, "unavailable"]);
-  const closed = await limit(down("closed"), app)(from("x-nf-client-connection-ip", "192.0.2.1"));
+  const closed = await reactRouter(down("closed"), app)(from("x-nf-client-connection-ip", "192.0.2.1"));
   assert.deepEqual([closed.status, await closed.json()], [503, { error: "limiter_unavailable", kind: "unavailable" }]);
 });

@@ -36,9 +36,6 @@ const APPLICATIONS = {
   workers: { files: ["application.ts", "application.js"], types: ["@cloudflare/workers-types"], allowJs: true, checkJs: true },
   browsers: { files: ["application.ts"], lib: ["ES2020", "DOM"] },
 };
-/** The declarations of Next.js and of Vite have errors of their own, and both expect a bundler. */
-const FRAMEWORKS = { files: ["frameworks.ts"], lib: ["ES2020", "DOM", "DOM.Iterable"], types: ["node"], skipLibCheck: true, module: "preserve" };
-
 /** Type-checks projects in one process, which is much faster than one process for each. */
 async function check(typescript, projects) {
   const strict = { strict: true, exactOptionalPropertyTypes: true, skipLibCheck: false, noEmit: true };
@@ -54,7 +51,7 @@ async function check(typescript, projects) {
 describe("applications are type-checked", { concurrency: 2 }, () => {
   // These stand for the resolutions `nodenext` and `bundler`.
   const kinds = ["nodenext", "preserve"].flatMap((module) => Object.entries(APPLICATIONS).map(([name, options]) => [`${name}.${module}`, { ...options, module }]));
-  for (const typescript of TYPESCRIPTS) test(typescript, () => check(typescript, { ...Object.fromEntries(kinds), frameworks: FRAMEWORKS }));
+  for (const typescript of TYPESCRIPTS) test(typescript, () => check(typescript, Object.fromEntries(kinds)));
 });
 
 /** The snippets of a README, each as a module. */

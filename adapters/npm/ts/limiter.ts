@@ -315,16 +315,20 @@ export abstract class Limiter {
     }
   }
 
-  /** Reports an error to `onError`. Without it, the console shows the first error of each kind that no client can cause. */
-  #tell(operation: Operation, { kind, message }: TidegateError, failedOpen: boolean): void {
+  /**
+   * Reports an error to `onError`. Without it, the console shows the first error of each kind that no client can cause, and the
+   * first that a callback of the app threw.
+   */
+  #tell(operation: Operation, { kind, message, field, cause }: TidegateError, failedOpen: boolean): void {
     const { onError } = this.#options;
     if (onError) return quietly(() => onError({ operation, kind, message, failedOpen }));
-    const place = operation === "identify" ? operation : kind;
+    const place = operation === "identify" ? operation : field === "options" ? field : kind;
     if (!WARNED.includes(place) || this.#warned.has(place)) return;
     this.#warned.add(place);
     const effect = failedOpen ? "Requests pass uncounted. " : "";
     // Frameworks put functions of their own in place of the console's, and those may throw.
-    quietly(() => console.warn(`tidegate: ${message}. ${effect}This is shown once; set onError to get every error.`));
+    const why = cause === undefined || field !== "options" ? [] : [cause];
+    quietly(() => console.warn(`tidegate: ${message}. ${effect}This is shown once; set onError to get every error.`, ...why));
   }
 
   async #sender(request: Request | undefined, peer: string | undefined): Promise<string> {
@@ -354,7 +358,7 @@ export abstract class Limiter {
 }
 
 /** What the console shows if there is no `onError`. */
-const WARNED: string[] = ["unavailable", "timeout", "refused", "corrupt", "unsupported", "identify"];
+const WARNED: string[] = ["unavailable", "timeout", "refused", "corrupt", "unsupported", "identify", "options"];
 
 /** Calls a callback of the application. The async function turns anything that it throws into a rejection. */
 function quietly(callback: () => unknown): void {

@@ -1,5 +1,3 @@
-import { NextResponse } from "next/server.js";
-import type { NextFetchEvent, NextRequest } from "next/server.js";
 import { invalid } from "../error.js";
 import type { Limiter } from "../limiter.js";
 import { type GuardOptions, judge, refusal } from "./guard.js";
@@ -10,18 +8,29 @@ import { type GuardOptions, judge, refusal } from "./guard.js";
  *     export const proxy = limit(tidegate);
  *     export const config = { matcher: "/api/:path*" };
  *
- * Before version 16, Next.js calls the file `middleware.ts` and the export `middleware`.
+ * Before version 16, Next.js calls the file `middleware.ts` and the export `middleware`. Vercel's Routing Middleware for other
+ * frameworks is the default export of `middleware.ts`.
+ *
+ * `limit<NextRequest, NextFetchEvent>(…)` gives `check` and `denied` the types of Next.js.
  *
  * Next.js does not tell a proxy when the response has ended. So a policy with a concurrency limit throws here. Call `check` and
  * `release` in the route handler instead.
  */
-export function limit(tidegate: Limiter, options: Omit<GuardOptions<NextFetchEvent | undefined, NextRequest>, "refund"> = {}) {
+export function limit<Received extends Request = Request, Event = unknown>(
+  tidegate: Limiter,
+  options: Omit<GuardOptions<Event | undefined, Received>, "refund"> = {},
+) {
   if (tidegate.holdsSlots) {
     throw invalid("policy", "a proxy cannot release the slots of a concurrency limit; call check and release in the route handler");
   }
-  return async (request: NextRequest, event?: NextFetchEvent): Promise<Response> => {
+  return async (request: Received, event?: Event): Promise<Response> => {
     const verdict = await judge(tidegate, request, options, event);
-    if (!verdict) return NextResponse.next();
-    return (await refusal(verdict, request, options)) ?? verdict.onto(NextResponse.next());
+    if (!verdict) return next();
+    return (await refusal(verdict, request, options)) ?? verdict.onto(next());
   };
+}
+
+/** What `NextResponse.next()` returns: the request goes on to the app. */
+function next(): Response {
+  return new Response(null, { headers: { "x-middleware-next": "1" } });
 }

@@ -11,6 +11,26 @@ export function limit<Rest extends unknown[]>(
   handler: (request: Request, ...rest: Rest) => Response | Promise<Response>,
   options: GuardOptions<Rest> & { waitUntil?: WaitUntil } = {},
 ) {
-  return (request: Request, ...rest: Rest): Promise<Response> =>
+  const limited = (request: Request, ...rest: Rest): Promise<Response> =>
     guard(tidegate, request, () => handler(request, ...rest), options, { context: rest, waitUntil: options.waitUntil });
+  // Some servers pass the client's address only to a handler that has a parameter for it.
+  return Object.defineProperty(limited, "length", { value: handler.length });
+}
+
+/** The part of the arguments of React Router's middlewares that is used. */
+export interface MiddlewareArguments {
+  request: Request;
+}
+
+/**
+ * A middleware for a route and those below it, in React Router 7 with `v8_middleware` or newer. In `app/root.tsx`, it limits all:
+ *
+ *     export const middleware = [limitRoute(tidegate)];
+ */
+export function limitRoute<Args extends MiddlewareArguments>(
+  tidegate: Limiter,
+  options: GuardOptions<Args> & { waitUntil?: WaitUntil } = {},
+) {
+  return (args: Args, next: () => Promise<Response>): Promise<Response> =>
+    guard(tidegate, args.request, next, options, { context: args, waitUntil: options.waitUntil });
 }

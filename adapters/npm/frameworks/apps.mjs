@@ -1,0 +1,33 @@
+// The apps of `cargo make frameworks`, in `examples/<name>` or `examples/<from>`.
+//
+// `version` is the package whose version the table shows. `env` is set for all steps, and `serve` starts the app.
+
+const PAGES = ["/api/hello", "/page"];
+
+export const APPS = {
+  "next-proxy": { framework: "Next.js, proxy.ts", version: "next", runtime: "Node.js", paths: [...PAGES, "/api/render"] },
+  "next-middleware": { framework: "Next.js, middleware.ts", version: "next", runtime: "edge", paths: PAGES },
+  sveltekit: { framework: "SvelteKit", version: "@sveltejs/kit", runtime: "Node.js", paths: PAGES },
+  "react-router-7": { framework: "React Router, middleware", version: "react-router", runtime: "Node.js", paths: PAGES },
+  "react-router-8": { framework: "React Router, handler", version: "react-router", runtime: "Node.js", paths: PAGES },
+  "hono-node": { framework: "Hono", version: "hono", runtime: "Node.js" },
+  "hono-bun": { framework: "Hono", version: "hono", runtime: "Bun" },
+  "hono-workers": { framework: "Hono", version: "hono", runtime: "workerd" },
+  nuxt: { framework: "Nuxt", version: "nuxt", runtime: "Node.js", paths: PAGES },
+  "nuxt-cloudflare": {
+    framework: "Nuxt, cloudflare-module",
+    version: "nuxt",
+    runtime: "workerd",
+    paths: PAGES,
+    from: "nuxt",
+    env: { NITRO_PRESET: "cloudflare-module" },
+    serve: "npm run start:cloudflare",
+  },
+  astro: { framework: "Astro", version: "astro", runtime: "Node.js", paths: PAGES },
+  express: { framework: "Express", version: "express", runtime: "Node.js" },
+  fastify: { framework: "Fastify", version: "fastify", runtime: "Node.js" },
+  deno: { framework: "Deno.serve", version: "deno", runtime: "Deno" },
+  bun: { framework: "Bun.serve", version: "bun", runtime: "Bun" },
+  netlify: { framework: "Netlify Edge, edge-bundler", version: "@netlify/edge-bundler", runtime: "Deno" },
+  vercel: { framework: "Routing Middleware, vercel build", version: "vercel", runtime: "Node.js" },
+};
