@@ -33,7 +33,7 @@ const run = (...command) =>
 const TYPESCRIPTS = ["typescript", "typescript-6", "typescript-7"];
 const APPLICATIONS = {
   node: { files: ["application.ts", "commonjs.cts"], types: ["node"] },
-  workers: { files: ["application.ts", "application.js"], types: ["@cloudflare/workers-types"], allowJs: true, checkJs: true },
+  workers: { files: ["application.ts", "application.js", "workers.ts"], types: ["@cloudflare/workers-types"], allowJs: true, checkJs: true },
   browsers: { files: ["application.ts"], lib: ["ES2020", "DOM"] },
 };
 /** Type-checks projects in one process, which is much faster than one process for each. */

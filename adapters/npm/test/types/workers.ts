@@ -1,0 +1,33 @@
+// The stores of Cloudflare in a Worker.
+
+import { Tidegate as Objects, TidegateObject } from "@tidegate/edge/cloudflare";
+import { Tidegate as Kv } from "@tidegate/edge/cloudflare-kv";
+import { Tidegate as RateLimited } from "@tidegate/edge/cloudflare-ratelimit";
+
+export { TidegateObject };
+
+interface Env {
+  TIDEGATE: DurableObjectNamespace<TidegateObject>;
+  COUNTS: KVNamespace;
+  LIMITER: RateLimit;
+}
+
+const policy = { name: "api", quotas: ["10 / 10 s"] };
+
+export default {
+  async fetch(request, env, context) {
+    const objects = new Objects({ namespace: env.TIDEGATE, failMode: "open", policy, leases: { slice: 5 }, locationHint: "weur" });
+    const kv = new Kv({ namespace: env.COUNTS, failMode: "open", policy, waitUntil: (work) => context.waitUntil(work) });
+    const fixed = { name: "api", quotas: [{ fixedWindow: { limit: 10, windowMs: 60_000 } }] };
+    const limited = new RateLimited({ binding: env.LIMITER, failMode: "closed", policy: fixed });
+    // @ts-expect-error
+    new Objects({ namespace: env.COUNTS, failMode: "open", policy });
+    // @ts-expect-error
+    new Kv({ namespace: env.LIMITER, failMode: "open", policy });
+    for (const tidegate of [limited, kv, objects]) {
+      const { response } = await tidegate.check(request);
+      if (response) return response;
+    }
+    return new Response("hello");
+  },
+} satisfies ExportedHandler<Env>;
