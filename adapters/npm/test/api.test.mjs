@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { Tidegate as OnUpstash } from "@tidegate/edge";
 import { limit as hono } from "@tidegate/edge/hono";
 import { Tidegate } from "@tidegate/edge/memory";
+import { limit as next } from "@tidegate/edge/next";
 import { limit as reactRouter } from "@tidegate/edge/react-router";
 import { Hono } from "hono";
 
@@ -212,6 +213,24 @@ test("a middleware passes the framework's context to check, and takes a response
   assert.equal(await denied.text(), "later: true, https://example.com/");
   assert.deepEqual([denied.headers.get("x-mine"), denied.headers.get("x-ratelimit-remaining"), Number(denied.headers.get("retry-after")) > 0], ["yes", "0", true]);
   assert.deepEqual([contexts.length, responses[3].headers.get("x-ratelimit-limit")], [4, null]);
+});
+
+test("a middleware may choose the limiter, and so the policy, of each request", async () => {
+  const [free, paid] = [limiter(["1 / d"]), limiter(["3 / d"])];
+  const choose = async (_, context) => (context.req.query("plan") === "paid" ? paid : free);
+  const app = new Hono().use(hono(choose)).get("/", (context) => context.text("hello"));
+  const statuses = async (url) => {
+    const answers = [];
+    for (let nth = 0; nth < 4; nth++) answers.push((await app.fetch(new Request(url, request))).status);
+    return answers;
+  };
+  assert.deepEqual(await statuses("https://example.com/"), [200, 429, 429, 429]);
+  assert.deepEqual(await statuses("https://example.com/?plan=paid"), [200, 200, 200, 429]);
+
+  const slots = limiter([{ concurrency: { limit: 1, lifetimeMs: 1_000 } }]);
+  await assert.rejects(next(() => slots)(request), { kind: "invalid", field: "policy" });
+  const broken = new Hono().use(hono(() => assert.fail("no plan"))).get("/", () => assert.fail("a request passed"));
+  assert.equal((await broken.fetch(request)).status, 500);
 });
 
 test("memory: limiters of one policy share their counts in a process, and others do not", async () => {

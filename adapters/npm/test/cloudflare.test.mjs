@@ -15,11 +15,16 @@ const hosts = [];
 after(() => Promise.all(hosts.map((host) => host.dispose())));
 
 /** A Worker whose module this is, on a new workerd, and a function that asks it. */
-async function worker(contents, options) {
+async function worker(contents, { conditions = ["workerd"], loads = "module", ...options } = {}) {
   const wasm = [];
   const loader = {
     name: "wasm",
-    setup({ onResolve }) {
+    setup({ onResolve, onLoad }) {
+      // As bundlers do that take any other file for a URL.
+      if (loads === "url") {
+        onResolve({ filter: /\.wasm\?module$/ }, () => ({ path: "tidegate.wasm", namespace: "url" }));
+        onLoad({ filter: /.*/, namespace: "url" }, () => ({ contents: `export default "/assets/tidegate.wasm";` }));
+      }
       onResolve({ filter: /\.wasm\?module$/ }, ({ path: imported, resolveDir }) => {
         const name = `${wasm.length}.wasm`;
         wasm.push({ type: "CompiledWasm", path: name, contents: readFileSync(path.resolve(resolveDir, imported.replace("?module", ""))) });
@@ -32,7 +37,7 @@ async function worker(contents, options) {
     bundle: true,
     write: false,
     format: "esm",
-    conditions: ["workerd"],
+    conditions,
     external: ["cloudflare:*"],
     plugins: [loader],
   });
@@ -190,4 +195,21 @@ test("the Rate Limiting binding counts by the client's address", async () => {
   // The emulation's windows are those of the wall clock.
   assert.ok(statuses.includes(200) && counted(statuses)[200] >= 5, String(statuses));
   assert.equal((await ask("/", "192.0.2.2")).status, 200);
+});
+
+test("WebAssembly that cannot be started is an error that says what to do", async () => {
+  const imports = `
+export default {
+  async fetch() {
+    const { kind, message } = await import("@tidegate/edge/memory").catch((error) => error);
+    return new Response(kind + " " + message);
+  },
+};`;
+  for (const [options, message] of [
+    [{ conditions: [] }, /^unsupported this runtime does not compile WebAssembly from bytes; bundle with the export condition "workerd" or "edge-light"; see "WebAssembly"/],
+    [{ loads: "url" }, /^unsupported the bundler did not load "tidegate.wasm\?module" as a WebAssembly module; see "WebAssembly"/],
+  ]) {
+    const { ask } = await worker(imports, options);
+    assert.match((await ask("/")).body, message);
+  }
 });

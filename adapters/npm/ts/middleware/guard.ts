@@ -14,6 +14,20 @@ export interface GuardOptions<Context = unknown, Received extends Request = Requ
   refund?: (response: Response) => number;
 }
 
+/** The limiter of all requests, or a function that chooses it for each, for example by the client's plan. */
+export type Limiting<Context, Received extends Request = Request> =
+  | Limiter
+  | ((request: Received, context: Context) => Limiter | Promise<Limiter>);
+
+/** The limiter of a request. */
+export async function limiterOf<Context, Received extends Request>(
+  limiting: Limiting<Context, Received>,
+  request: Received,
+  context: Context,
+): Promise<Limiter> {
+  return typeof limiting === "function" ? limiting(request, context) : limiting;
+}
+
 /** Keeps work alive after the response was sent, on platforms that otherwise end it. */
 export type WaitUntil = (work: Promise<unknown>) => void;
 
@@ -57,12 +71,13 @@ export async function refusal<Received extends Request>(
  * is no longer wanted, and when the app throws.
  */
 export async function guard<Context>(
-  tidegate: Limiter,
+  limiting: Limiting<Context>,
   request: Request,
   app: () => Response | Promise<Response>,
   options: GuardOptions<Context>,
   host: { context: Context; waitUntil?: WaitUntil | undefined; peer?: string | undefined },
 ): Promise<Response> {
+  const tidegate = await limiterOf(limiting, request, host.context);
   const verdict = await judge(tidegate, request, options, host.context, host.peer);
   if (verdict === undefined) return app();
   const refused = await refusal(verdict, request, options);

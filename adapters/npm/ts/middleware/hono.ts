@@ -1,6 +1,5 @@
 import type { Context, Env, MiddlewareHandler } from "hono";
-import type { Limiter } from "../limiter.js";
-import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
+import { guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
 
 export type { GuardOptions };
 
@@ -17,7 +16,7 @@ export type { GuardOptions };
  *     app.use("/api/*", limit(tidegate, { peer: (context) => getConnInfo(context).remote.address }));
  */
 export function limit<E extends Env = any>(
-  tidegate: Limiter,
+  tidegate: Limiting<Context<E>>,
   options: GuardOptions<Context<E>> & { peer?: (context: Context<E>) => string | undefined } = {},
 ): MiddlewareHandler<E> {
   return async (context, next) => {

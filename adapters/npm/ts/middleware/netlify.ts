@@ -1,5 +1,4 @@
-import type { Limiter } from "../limiter.js";
-import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
+import { guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
 
 /** The part of a Netlify edge function's context that is used. */
 export interface NetlifyContext {
@@ -13,7 +12,7 @@ export interface NetlifyContext {
  *     export default limit(tidegate);
  *     export const config = { path: "/api/*" };
  */
-export function limit<Context extends NetlifyContext>(tidegate: Limiter, options: GuardOptions<Context> = {}) {
+export function limit<Context extends NetlifyContext>(tidegate: Limiting<Context>, options: GuardOptions<Context> = {}) {
   return (request: Request, context: Context): Promise<Response> =>
     guard(tidegate, request, () => context.next(), options, { context, waitUntil: context.waitUntil?.bind(context) });
 }

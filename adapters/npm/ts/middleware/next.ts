@@ -1,6 +1,6 @@
 import { invalid } from "../error.js";
 import type { Limiter } from "../limiter.js";
-import { type GuardOptions, judge, refusal } from "./guard.js";
+import { type GuardOptions, judge, type Limiting, limiterOf, refusal } from "./guard.js";
 
 /**
  * A Next.js proxy for the paths that `config.matcher` names, in `proxy.ts`:
@@ -17,17 +17,21 @@ import { type GuardOptions, judge, refusal } from "./guard.js";
  * `release` in the route handler instead.
  */
 export function limit<Received extends Request = Request, Event = unknown>(
-  tidegate: Limiter,
+  tidegate: Limiting<Event | undefined, Received>,
   options: Omit<GuardOptions<Event | undefined, Received>, "refund"> = {},
 ) {
-  if (tidegate.holdsSlots) {
-    throw invalid("policy", "a proxy cannot release the slots of a concurrency limit; call check and release in the route handler");
-  }
+  if (typeof tidegate !== "function") releasable(tidegate);
   return async (request: Received, event?: Event): Promise<Response> => {
-    const verdict = await judge(tidegate, request, options, event);
+    const chosen = releasable(await limiterOf(tidegate, request, event));
+    const verdict = await judge(chosen, request, options, event);
     if (!verdict) return next();
     return (await refusal(verdict, request, options)) ?? verdict.onto(next());
   };
+}
+
+function releasable(tidegate: Limiter): Limiter {
+  if (!tidegate.holdsSlots) return tidegate;
+  throw invalid("policy", "a proxy cannot release the slots of a concurrency limit; call check and release in the route handler");
 }
 
 /** What `NextResponse.next()` returns: the request goes on to the app. */

@@ -1,5 +1,4 @@
-import type { Limiter } from "../limiter.js";
-import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
+import { guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
 
 /**
  * Limits the request handler of React Router or Remix:
@@ -7,7 +6,7 @@ import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
  *     export default limit(tidegate, createRequestHandler(build));
  */
 export function limit<Rest extends unknown[]>(
-  tidegate: Limiter,
+  tidegate: Limiting<Rest>,
   handler: (request: Request, ...rest: Rest) => Response | Promise<Response>,
   options: GuardOptions<Rest> & { waitUntil?: WaitUntil } = {},
 ) {
@@ -28,7 +27,7 @@ export interface MiddlewareArguments {
  *     export const middleware = [limitRoute(tidegate)];
  */
 export function limitRoute<Args extends MiddlewareArguments>(
-  tidegate: Limiter,
+  tidegate: Limiting<Args>,
   options: GuardOptions<Args> & { waitUntil?: WaitUntil } = {},
 ) {
   return (args: Args, next: () => Promise<Response>): Promise<Response> =>

@@ -1,5 +1,4 @@
-import type { Limiter } from "../limiter.js";
-import { guard, type GuardOptions, type WaitUntil } from "./guard.js";
+import { guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
 
 /** The part of SvelteKit's event that is used. */
 export interface SvelteKitEvent {
@@ -13,7 +12,7 @@ export interface SvelteKitEvent {
  *
  *     export const handle = limit(tidegate);
  */
-export function limit<Event extends SvelteKitEvent>(tidegate: Limiter, options: GuardOptions<Event> = {}) {
+export function limit<Event extends SvelteKitEvent>(tidegate: Limiting<Event>, options: GuardOptions<Event> = {}) {
   return ({ event, resolve }: { event: Event; resolve(event: Event): Response | Promise<Response> }): Promise<Response> =>
     guard(tidegate, event.request, () => resolve(event), options, { context: event, waitUntil: waitUntil(event.platform), peer: peer(event) });
 }
