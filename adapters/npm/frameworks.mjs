@@ -55,7 +55,7 @@ const rows = [];
 for (const name of names.length > 0 ? names : Object.keys(APPS)) rows.push(await tried(name, APPS[name]));
 print(rows);
 // What failed stays for a look at it.
-for (const from of installed) if (!rows.some((row) => row.failed && row.from === from)) rmSync(path.join(work, from), { recursive: true });
+for (const from of installed) if (!rows.some((row) => row.failed && row.from === from)) remove(path.join(work, from));
 console.log(`\n${since(began)} in all`);
 await stop(rows.some(({ failed }) => failed) ? 1 : 0);
 
@@ -80,7 +80,7 @@ async function tried(name, { framework, version, runtime, paths = ["/api/hello"]
   const [cwd, log] = [path.join(work, from), path.join(work, `${name}.log`)];
   rmSync(log, { force: true });
   if (!installed.has(from)) {
-    rmSync(cwd, { recursive: true, force: true });
+    remove(cwd);
     cpSync(path.join(package_, "examples", from), cwd, { recursive: true });
   }
   const { scripts } = JSON.parse(readFileSync(path.join(cwd, "package.json"), "utf8"));
@@ -137,6 +137,11 @@ async function served(command, { cwd, env, log }, paths, expected) {
   } finally {
     await app.stop();
   }
+}
+
+/** `rmSync` takes much longer for as many files. */
+function remove(folder) {
+  execFileSync("rm", ["-rf", folder]);
 }
 
 function versionOf(cwd, name) {
