@@ -175,7 +175,7 @@ async fn a_stalled_endpoint_costs_at_most_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_missing_script_is_sent_once_and_within_the_one_deadline() {
+async fn the_script_is_sent_first_and_when_it_is_missing_within_the_one_deadline() {
     let noscript = || {
         let error = json!({ "error": "NOSCRIPT No matching script. Please use EVAL." });
         ResponseTemplate::new(400).set_body_json(error)
@@ -190,21 +190,39 @@ async fn a_missing_script_is_sent_once_and_within_the_one_deadline() {
                 .is_ok_and(|words| words[0] == "EVAL" && words[1] == script)
         };
         let answer = ResponseTemplate::new(200).set_body_json(json!({ "result": "a" }));
-        Mock::given(same).respond_with(answer).expect(1).mount(&server).await;
+        Mock::given(same).respond_with(answer).expect(2).mount(&server).await;
         let limiter = Rest::new(config(&server.uri()).key_locking(locking)).unwrap().limiter();
-        assert!(check(&limiter).await.unwrap().is_allowed());
+        // The first decision is one request. The second one finds that the script is gone.
+        for _ in 0..2 {
+            assert!(check(&limiter).await.unwrap().is_allowed());
+        }
     }
 
-    // An endpoint that never has the script gets only two requests.
+    // An endpoint that never has the script gets only one request, and after it had it once, two.
     let server = MockServer::start().await;
-    Mock::given(method("POST")).respond_with(noscript()).expect(2).mount(&server).await;
+    Mock::given(method("POST")).respond_with(noscript()).expect(1).mount(&server).await;
     assert_eq!(check(&limiter(&server.uri())).await.unwrap_err().kind(), ErrorKind::Refused);
+    let server = MockServer::start().await;
+    answers_once(&server).await;
+    Mock::given(method("POST")).respond_with(noscript()).expect(2).mount(&server).await;
+    let once = limiter(&server.uri());
+    assert!(check(&once).await.unwrap().is_allowed());
+    assert_eq!(check(&once).await.unwrap_err().kind(), ErrorKind::Refused);
 
     let server = MockServer::start().await;
+    answers_once(&server).await;
     Mock::given(method("POST")).respond_with(noscript().set_delay(3 * DEADLINE / 4)).mount(&server).await;
+    let once = limiter(&server.uri());
+    assert!(check(&once).await.unwrap().is_allowed());
     let began = Instant::now();
-    assert_eq!(check(&limiter(&server.uri())).await.unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(check(&once).await.unwrap_err().kind(), ErrorKind::Timeout);
     assert!(began.elapsed() < 3 * DEADLINE / 2, "{:?}", began.elapsed());
+}
+
+/// Answers the first request like the script.
+async fn answers_once(server: &MockServer) {
+    let answer = ResponseTemplate::new(200).set_body_json(json!({ "result": "a" }));
+    Mock::given(method("POST")).respond_with(answer).up_to_n_times(1).with_priority(1).mount(server).await;
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ use tidegate_core::{MaybeSend, MaybeSync, Millis};
 ///     fn deadline(&self, _: Millis) {}
 ///
 ///     async fn post(&self, command: String, _: &()) -> Result<Response, NoAnswer> {
-///         assert!(command.starts_with(r#"["EVALSHA","#));
+///         assert!(command.starts_with(r#"["EVAL","#));
 ///         Ok(Response { status: 200, body: br#"{"result":"a@1800000000000 1 "}"#.to_vec() })
 ///     }
 /// }
