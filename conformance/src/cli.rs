@@ -9,6 +9,7 @@ mod peers;
 mod progress;
 mod rules;
 mod run;
+mod simulate;
 mod soak;
 mod targets;
 
@@ -30,6 +31,7 @@ Examples:
   tidegate explain --rules rules.toml --request 'POST /login'
                                                    show the limits of a request
   tidegate soak --target redis --minutes 10        send random traffic with faults
+  tidegate simulate --places iad,fra,sin           compare designs in a simulated fleet
   tidegate peers                                   compare other rate limiters
   tidegate mutants                                 show that the suite catches broken limiters
 
@@ -65,6 +67,9 @@ enum Command {
     Explain(explain::Args),
     /// Send random traffic with faults to a target, and judge every answer. Exit with 1 on a violation.
     Soak(soak::Args),
+    /// Run the adapters in a simulated fleet, and show for each design how far it exceeds the limit, how long decisions take and
+    /// what they cost.
+    Simulate(simulate::Args),
     /// Check the fixtures against the reference, and list them.
     Fixtures(Selection),
     /// Show which fixtures catch each deliberately broken limiter. Exit with 1 if one survives.
@@ -114,6 +119,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Targets => targets::run(),
         Command::Soak(args) => soak::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Summary(args) => compare::summarize(&args),
         Command::Exactness(args) => compare::exactness(&args),
