@@ -15,6 +15,8 @@ mod measure;
 mod page;
 mod place;
 mod stores;
+#[cfg(test)]
+mod tests;
 mod traffic;
 mod world;
 

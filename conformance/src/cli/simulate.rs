@@ -82,7 +82,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let usage = |why: String| Failure::Usage(why);
     let setup = args.setup().map_err(usage)?;
     let chosen = args.designs().map_err(usage)?;
-    let mut simulation = Simulation { setup: args.in_words(&setup), assumptions: Assumed::default().in_words(), ..Simulation::default() };
+    let mut simulation = Simulation {
+        setup: args.in_words(&setup),
+        assumptions: Assumed::default().in_words(),
+        ..Simulation::default()
+    };
     for (nth, design) in chosen.iter().enumerate() {
         match design.takes(&setup.policy) {
             Err(why) => simulation.left_out.push((design.name, why)),
@@ -95,7 +99,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     simulation.left_out.dedup();
     let json = serde_json::to_string_pretty(&simulation).map_err(|error| usage(error.to_string()))?;
     let page = page(&simulation).map_err(|error| usage(error.to_string()))?;
-    let files = [("simulation.html", page), ("simulation.json", json.clone()), ("chart.svg", chart(&simulation.outcomes))];
+    let files =
+        [("simulation.html", page), ("simulation.json", json.clone()), ("chart.svg", chart(&simulation.outcomes))];
     fs::create_dir_all(&args.out).map_err(|error| usage(format!("{}: {error}", args.out.display())))?;
     for (name, text) in files {
         let file = args.out.join(name);
@@ -156,7 +161,10 @@ impl Args {
         if let Some(unknown) = self.design.iter().find(|name| !names.contains(&name.as_str())) {
             return Err(format!("--design: {unknown:?} is not a design; write one of {}", names.join(", ")));
         }
-        Ok(all.into_iter().filter(|design| self.design.is_empty() || self.design.iter().any(|name| name == design.name)).collect())
+        Ok(all
+            .into_iter()
+            .filter(|design| self.design.is_empty() || self.design.iter().any(|name| name == design.name))
+            .collect())
     }
 
     fn in_words(&self, setup: &Setup) -> Vec<(&'static str, String)> {
@@ -166,8 +174,17 @@ impl Args {
         };
         vec![
             ("limit", format!("{} of {}, {limit}, for each client", self.algorithm, self.limit)),
-            ("traffic", format!("{} clients, {} requests/s in all, skew {}, {} s", self.clients, self.rate, self.skew, self.seconds)),
-            ("places", format!("{}; a client's requests arrive at {}", setup.places.names().join(", "), setup.traffic.roaming)),
+            (
+                "traffic",
+                format!(
+                    "{} clients, {} requests/s in all, skew {}, {} s",
+                    self.clients, self.rate, self.skew, self.seconds
+                ),
+            ),
+            (
+                "places",
+                format!("{}; a client's requests arrive at {}", setup.places.names().join(", "), setup.traffic.roaming),
+            ),
             ("isolates", format!("{} at each place, each for about {} s", self.isolates, self.isolate_seconds)),
             ("seed", self.seed.to_string()),
         ]
@@ -177,7 +194,21 @@ impl Args {
 fn table(outcomes: &[Outcome]) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["design", "", "offered", "admitted", "exact", "over", "under", "worst", "p50 ms", "p99 ms", "round trips", "$/million", "errors"]);
+    table.set_header([
+        "design",
+        "",
+        "offered",
+        "admitted",
+        "exact",
+        "over",
+        "under",
+        "worst",
+        "p50 ms",
+        "p99 ms",
+        "round trips",
+        "$/million",
+        "errors",
+    ]);
     for outcome in outcomes {
         let errors: u64 = outcome.errors.values().sum();
         table.add_row([

@@ -9,7 +9,7 @@ use tidegate_cloudflare_kv::{Isolate, KvLimiter};
 use tidegate_cloudflare_ratelimit::{RateLimit, RateLimitLimiter};
 use tidegate_core::store::{AtomicLimiter, BestEffort as _};
 use tidegate_core::{
-    BoxFuture, Check, Decision, Error, Limiter as _, MemoryLimiter, Millis, Policy, Rule, UnixMillis,
+    BoxFuture, Check, Decision, DenyCache, Error, Limiter as _, MemoryLimiter, Millis, Policy, Rule, UnixMillis,
 };
 
 use super::stores::{Exact, Ground, HOME, Kv, Objects, PlaceCounts};
@@ -31,6 +31,7 @@ pub struct Design {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Objects,
+    DenyCache,
     Leases(NonZero<u64>),
     WorkersKv(u64),
     Binding,
@@ -46,10 +47,35 @@ pub fn designs() -> Vec<Design> {
     let design = |name, about, parameter: String, provider, kind| Design { name, about, parameter, provider, kind };
     let cloudflare = Some("cloudflare");
     let mut all = vec![
-        design("durable-object", "tidegate-cloudflare-do, one object for each key", String::new(), cloudflare, Kind::Objects),
+        design(
+            "durable-object",
+            "tidegate-cloudflare-do, one object for each key",
+            String::new(),
+            cloudflare,
+            Kind::Objects,
+        ),
+        design(
+            "durable-object-deny-cache",
+            "the same, with a DenyCache in each isolate",
+            String::new(),
+            cloudflare,
+            Kind::DenyCache,
+        ),
         design("redis", "tidegate-redis, one server at the first place", String::new(), None, Kind::Exact),
-        design("upstash", "tidegate-redis over REST, one database at the first place", String::new(), Some("upstash"), Kind::Exact),
-        design("rate-limit-binding", "tidegate-cloudflare-ratelimit, a count at each place", String::new(), cloudflare, Kind::Binding),
+        design(
+            "upstash",
+            "tidegate-redis over REST, one database at the first place",
+            String::new(),
+            Some("upstash"),
+            Kind::Exact,
+        ),
+        design(
+            "rate-limit-binding",
+            "tidegate-cloudflare-ratelimit, a count at each place",
+            String::new(),
+            cloudflare,
+            Kind::Binding,
+        ),
         design("per-location", "an exact store at each place, without the others", String::new(), None, Kind::PerPlace),
         design("kv-counter", "a counter in Workers KV, as in tutorials", String::new(), cloudflare, Kind::NaiveKv),
     ];
@@ -148,7 +174,10 @@ impl Fleet {
         let kv = || Kv { ground: ground.clone(), place, all: Arc::clone(&self.values) };
         Ok(match self.kind {
             Kind::Objects => Arc::new(Plain(DurableObjects::new(objects()).limiter())),
-            Kind::Leases(slice) => Arc::new(Leased(Leases::new(DurableObjects::new(objects()), slice, Millis::from_secs(2))?)),
+            Kind::DenyCache => Arc::new(Remembered(DenyCache::new(DurableObjects::new(objects()).limiter()))),
+            Kind::Leases(slice) => {
+                Arc::new(Leased(Leases::new(DurableObjects::new(objects()), slice, Millis::from_secs(2))?))
+            }
             Kind::WorkersKv(seconds) => {
                 let refresh = Millis::from_secs(seconds);
                 let config = tidegate_cloudflare_kv::Config::default().refresh(refresh).write_spacing(refresh);
@@ -176,6 +205,14 @@ impl Fleet {
 struct Plain(AtomicLimiter<DurableObjects<Objects>>);
 
 impl Serve for Plain {
+    fn check<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<Decision, Error>> {
+        Box::pin(self.0.check(check))
+    }
+}
+
+struct Remembered(DenyCache<AtomicLimiter<DurableObjects<Objects>>>);
+
+impl Serve for Remembered {
     fn check<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<Decision, Error>> {
         Box::pin(self.0.check(check))
     }

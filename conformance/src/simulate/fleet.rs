@@ -114,7 +114,8 @@ pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
     let mut fleet = design.fleet(&ground, &setup.policy);
     let clients = setup.traffic.clients.max(1) as usize;
     let keys: Vec<Key> = (0..clients).map(|client| Key::new(format!("client:{client}"))).collect();
-    let seen = Mutex::new(Seen { admitted: vec![Vec::new(); clients], arrived: vec![Vec::new(); clients], ..Seen::default() });
+    let seen =
+        Mutex::new(Seen { admitted: vec![Vec::new(); clients], arrived: vec![Vec::new(); clients], ..Seen::default() });
     let (isolates, life_us) = (setup.isolates.max(1), setup.isolate_seconds.max(1) * 1_000_000);
     let mut living: Vec<Option<Living>> = Vec::new();
     living.resize_with(setup.places.count() * isolates, || None);
@@ -149,7 +150,9 @@ pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
                 seen.arrived[client].push(began);
                 seen.waits_us.push(world.now_us() - began);
                 match decided {
-                    Ok(decision) if decision.is_allowed() => seen.admitted[client].push(decision.decided_at().get() * 1_000),
+                    Ok(decision) if decision.is_allowed() => {
+                        seen.admitted[client].push(decision.decided_at().get() * 1_000)
+                    }
                     Ok(_) => {}
                     Err(error) => *seen.errors.entry(ErrorKind::name(error.kind())).or_default() += 1,
                 }
@@ -200,7 +203,10 @@ fn outcome(setup: &Setup, design: &Design, ground: &Ground, keys: &[Key], mut se
         p50_ms: quantile_ms(waits, 50),
         p99_ms: quantile_ms(waits, 99),
         round_trips: operation::mean(operation::round_trips(&operations), offered),
-        usd_per_million: design.provider.and_then(|provider| operation::cost(provider, &each)).map(|cost| cost.usd_per_million),
+        usd_per_million: design
+            .provider
+            .and_then(|provider| operation::cost(provider, &each))
+            .map(|cost| cost.usd_per_million),
         operations: each,
     })
 }

@@ -104,7 +104,8 @@ fn curve(svg: &mut String, nth: usize, name: &str, points: &[&Outcome]) {
     let place = |outcome: &Outcome| (across(outcome.round_trips), down(outcome.overshoot_percent()));
     let path: Vec<String> = points.iter().map(|point| place(point)).map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
     let dashes = if nth < COLOURS.len() { "" } else { " stroke-dasharray=\"5 4\"" };
-    let _ = write!(svg, "<path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dashes}/>", path.join("L"));
+    let _ =
+        write!(svg, "<path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dashes}/>", path.join("L"));
     for point in points {
         let (x, y) = place(point);
         let told = format!(
@@ -120,7 +121,13 @@ fn curve(svg: &mut String, nth: usize, name: &str, points: &[&Outcome]) {
     #[expect(clippy::cast_precision_loss, reason = "a few designs")]
     let y = TOP + 14.0 + 20.0 * nth as f64;
     let x = WIDTH - RIGHT + 22.0;
-    let _ = write!(svg, "<g fill=\"{colour}\">{}</g><text x=\"{:.1}\" y=\"{:.1}\">{name}</text>", shape(nth, x, y - 4.0), x + 12.0, y);
+    let _ = write!(
+        svg,
+        "<g fill=\"{colour}\">{}</g><text x=\"{:.1}\" y=\"{:.1}\">{name}</text>",
+        shape(nth, x, y - 4.0),
+        x + 12.0,
+        y
+    );
 }
 
 fn shape(nth: usize, x: f64, y: f64) -> String {
@@ -163,6 +170,6 @@ mod tests {
     fn the_axes_go_up_and_to_the_right() {
         assert!(across(0.0) < across(0.01) && across(0.01) < across(1.0) && across(1.0) < across(2.0));
         assert!(down(0.0) > down(0.1) && down(0.1) > down(10.0) && down(10.0) > down(500.0));
-        assert_eq!([percent(0.0), percent(0.056), percent(3.14), percent(200.4)], ["0 %", "0.06 %", "3.1 %", "200 %"]);
+        assert_eq!([percent(0.0), percent(0.056), percent(3.13), percent(200.4)], ["0 %", "0.06 %", "3.1 %", "200 %"]);
     }
 }

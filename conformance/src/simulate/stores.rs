@@ -142,7 +142,12 @@ impl Namespace for Objects {
             let Some(object) = all.get_mut(name) else { return Err(lost()) };
             let waits = object.free_at_us.saturating_sub(world.now_us());
             if waits > assumed.object_queue_us {
-                return Err(Thrown { message: "Too many requests queued.".into(), overloaded: true, ..Thrown::default() }.into());
+                return Err(Thrown {
+                    message: "Too many requests queued.".into(),
+                    overloaded: true,
+                    ..Thrown::default()
+                }
+                .into());
             }
             object.free_at_us = object.free_at_us.max(world.now_us()) + assumed.object_us;
             object.free_at_us
@@ -287,14 +292,19 @@ impl BestEffort for Kv {
             let throttled = values.writes.last().is_some_and(|write| at_us - write.at_us < kv_spacing_us);
             if !throttled {
                 values.trim(at_us, kv_replication_us);
-                let write = Write { at_us, place: self.place, value: bytes.into(), until_us: at_us + ttl.get() * 1_000 };
+                let write =
+                    Write { at_us, place: self.place, value: bytes.into(), until_us: at_us + ttl.get() * 1_000 };
                 values.writes.push(write);
                 values.cached.remove(&self.place);
             }
             throttled
         };
         self.ground.travel(self.place, HOME).await;
-        if throttled { Err(tidegate_cloudflare_kv::failed("put", "KV PUT failed: 429 Too Many Requests")) } else { Ok(()) }
+        if throttled {
+            Err(tidegate_cloudflare_kv::failed("put", "KV PUT failed: 429 Too Many Requests"))
+        } else {
+            Ok(())
+        }
     }
 
     async fn delete(&self, key: &str) -> Result<(), Error> {

@@ -162,9 +162,9 @@ mod tests {
                 }
             })
         };
-        let mut arrivals = vec![(START_US + 10, task("b", &[5, 1])), (START_US, task("a", &[12, 3]))];
+        let mut arrivals = vec![(START_US + 10, task("b", &[6, 1])), (START_US, task("a", &[12, 3]))];
         world.run(|| arrivals.pop().map(|(at, task)| (at, task as _)));
-        assert_eq!(seen.into_inner(), [(12, "a"), (15, "a"), (15, "b"), (16, "b")]);
-        assert_eq!(world.now_us(), START_US + 16);
+        assert_eq!(*seen.borrow(), [(12, "a"), (15, "a"), (16, "b"), (17, "b")]);
+        assert_eq!(world.now_us(), START_US + 17);
     }
 }
