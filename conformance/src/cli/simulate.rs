@@ -14,8 +14,8 @@ use crate::simulate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  tidegate simulate                                60 requests a minute for each of 200 clients, at three places
-  tidegate simulate --limit 100 --window-ms 60000 --places fra,iad,sin,gru,syd --rate 2000
+  tidegate simulate                                1,000 requests a minute for each of 50 clients, at three places
+  tidegate simulate --limit 100 --places fra,iad,sin,gru,syd --rate 2000
   tidegate simulate --algorithm token_bucket --limit 20 --refill 10 --window-ms 1000
   tidegate simulate --design durable-object-leased --design redis --json
 
@@ -29,7 +29,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", default_value = "fixed_window", value_parser = ["fixed_window", "sliding_window", "sliding_log", "token_bucket"])]
     algorithm: String,
     /// The limit of each client, or the capacity of its bucket.
-    #[arg(long, value_name = "N", default_value_t = 60)]
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
     limit: u64,
     /// The window, or the time in which a bucket gets its refill.
     #[arg(long, value_name = "MS", default_value_t = 60_000)]
@@ -50,7 +50,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     isolate_seconds: u64,
     /// How many clients send requests.
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     clients: u32,
     /// All requests in a second.
     #[arg(long, value_name = "N", default_value_t = 1_000.0)]

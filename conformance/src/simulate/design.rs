@@ -1,6 +1,6 @@
 //! The designs that are compared.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -313,7 +313,8 @@ struct Synchronized {
     every_us: u64,
     policy: Policy,
     totals: Arc<Mutex<HashMap<String, Total>>>,
-    local: Mutex<HashMap<String, Local>>,
+    /// In an order of their own, so that the same seed gives the same run.
+    local: Mutex<BTreeMap<String, Local>>,
 }
 
 impl Synchronized {
