@@ -25,6 +25,22 @@ Exit codes: 0 success, 2 the command line or an input is wrong.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
+    #[command(flatten)]
+    fleet: FleetArgs,
+    /// Simulate only this design. May be repeated.
+    #[arg(long, value_name = "NAME")]
+    design: Vec<String>,
+    /// The folder of the page, the chart and the numbers.
+    #[arg(long, value_name = "DIR", default_value = "target/simulate")]
+    out: PathBuf,
+    /// Print the numbers as JSON in place of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A limit, and the fleet and the traffic that it meets.
+#[derive(Debug, clap::Args)]
+pub(super) struct FleetArgs {
     /// The algorithm of the limit.
     #[arg(long, value_name = "NAME", default_value = "fixed_window", value_parser = ["fixed_window", "sliding_window", "sliding_log", "token_bucket"])]
     algorithm: String,
@@ -64,26 +80,17 @@ pub(super) struct Args {
     /// For how long requests arrive.
     #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// Simulate only this design. May be repeated.
-    #[arg(long, value_name = "NAME")]
-    design: Vec<String>,
     /// What the traffic follows from.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// The folder of the page, the chart and the numbers.
-    #[arg(long, value_name = "DIR", default_value = "target/simulate")]
-    out: PathBuf,
-    /// Print the numbers as JSON in place of the table.
-    #[arg(long)]
-    json: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let usage = |why: String| Failure::Usage(why);
-    let setup = args.setup().map_err(usage)?;
+    let setup = args.fleet.setup().map_err(usage)?;
     let chosen = args.designs().map_err(usage)?;
     let mut simulation = Simulation {
-        setup: args.in_words(&setup),
+        setup: args.fleet.in_words(&setup),
         assumptions: Assumed::default().in_words(),
         ..Simulation::default()
     };
@@ -118,8 +125,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Args {
-    fn setup(&self) -> Result<Setup, String> {
+impl FleetArgs {
+    pub(super) fn setup(&self) -> Result<Setup, String> {
         let window = Millis::new(self.window_ms);
         let quota = match self.algorithm.as_str() {
             "token_bucket" => Quota::token_bucket(self.limit, self.refill.unwrap_or(self.limit), window),
@@ -154,17 +161,30 @@ impl Args {
         })
     }
 
-    fn designs(&self) -> Result<Vec<Design>, String> {
-        let all = designs();
-        let mut names: Vec<&str> = all.iter().map(|design| design.name).collect();
-        names.dedup();
-        if let Some(unknown) = self.design.iter().find(|name| !names.contains(&name.as_str())) {
-            return Err(format!("--design: {unknown:?} is not a design; write one of {}", names.join(", ")));
-        }
-        Ok(all
-            .into_iter()
-            .filter(|design| self.design.is_empty() || self.design.iter().any(|name| name == design.name))
-            .collect())
+    /// The limit and its window in milliseconds.
+    pub(super) const fn limit(&self) -> (u64, u64) {
+        (self.limit, self.window_ms)
+    }
+
+    /// The limit, as a quota in Rust and in JavaScript.
+    pub(super) fn as_code(&self) -> (String, String) {
+        let (limit, window, name) = (self.limit, self.window_ms, self.algorithm.as_str());
+        let camel = match name {
+            "token_bucket" => {
+                let refill = self.refill.unwrap_or(limit);
+                return (
+                    format!("Quota::token_bucket({limit}, {refill}, Millis::new({window}))?"),
+                    format!("{{ tokenBucket: {{ capacity: {limit}, refill: {refill}, perMs: {window} }} }}"),
+                );
+            }
+            "sliding_window" => "slidingWindow",
+            "sliding_log" => "slidingLog",
+            _ => "fixedWindow",
+        };
+        (
+            format!("Quota::{name}({limit}, Millis::new({window}))?"),
+            format!("{{ {camel}: {{ limit: {limit}, windowMs: {window} }} }}"),
+        )
     }
 
     fn in_words(&self, setup: &Setup) -> Vec<(&'static str, String)> {
@@ -191,7 +211,22 @@ impl Args {
     }
 }
 
-fn table(outcomes: &[Outcome]) -> Table {
+impl Args {
+    fn designs(&self) -> Result<Vec<Design>, String> {
+        let all = designs();
+        let mut names: Vec<&str> = all.iter().map(|design| design.name).collect();
+        names.dedup();
+        if let Some(unknown) = self.design.iter().find(|name| !names.contains(&name.as_str())) {
+            return Err(format!("--design: {unknown:?} is not a design; write one of {}", names.join(", ")));
+        }
+        Ok(all
+            .into_iter()
+            .filter(|design| self.design.is_empty() || self.design.iter().any(|name| name == design.name))
+            .collect())
+    }
+}
+
+pub(super) fn table(outcomes: &[Outcome]) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header([

@@ -120,6 +120,17 @@ pub(super) struct Fleet {
 }
 
 impl Design {
+    /// Whether its parameter is the adapter's own default, or there is none.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        match self.kind {
+            Kind::Leases(slice) => slice.get() == 10,
+            Kind::WorkersKv(seconds) => seconds == 1,
+            Kind::Synchronized(_) => false,
+            _ => true,
+        }
+    }
+
     /// Why this design cannot count by the policy, if so.
     ///
     /// # Errors
