@@ -1,6 +1,7 @@
 //! The command line of `tidegate`.
 
 mod bench_report;
+mod choose;
 mod compare;
 mod explain;
 mod fixtures;
@@ -9,6 +10,7 @@ mod peers;
 mod progress;
 mod rules;
 mod run;
+mod simulate;
 mod soak;
 mod targets;
 
@@ -30,6 +32,9 @@ Examples:
   tidegate explain --rules rules.toml --request 'POST /login'
                                                    show the limits of a request
   tidegate soak --target redis --minutes 10        send random traffic with faults
+  tidegate choose --platform cloudflare --limit 100
+                                                   recommend a store, with the code to paste
+  tidegate simulate --places iad,fra,sin           compare designs in a simulated fleet
   tidegate peers                                   compare other rate limiters
   tidegate mutants                                 show that the suite catches broken limiters
 
@@ -65,6 +70,12 @@ enum Command {
     Explain(explain::Args),
     /// Send random traffic with faults to a target, and judge every answer. Exit with 1 on a violation.
     Soak(soak::Args),
+    /// Run the adapters in a simulated fleet, and show for each design how far it exceeds the limit, how long decisions take and
+    /// what they cost.
+    Simulate(simulate::Args),
+    /// Simulate the designs of a platform, and recommend one for a limit, with the code to paste. Exit with 1 if none meets the
+    /// requirements.
+    Choose(choose::Args),
     /// Check the fixtures against the reference, and list them.
     Fixtures(Selection),
     /// Show which fixtures catch each deliberately broken limiter. Exit with 1 if one survives.
@@ -114,6 +125,8 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Targets => targets::run(),
         Command::Soak(args) => soak::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Choose(args) => choose::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Summary(args) => compare::summarize(&args),
         Command::Exactness(args) => compare::exactness(&args),

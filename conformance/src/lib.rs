@@ -31,6 +31,7 @@ pub mod replay;
 pub mod report;
 pub mod run;
 pub mod setup;
+pub mod simulate;
 pub mod soak;
 pub mod subject;
 mod suite;

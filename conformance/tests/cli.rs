@@ -353,3 +353,52 @@ fn help_lists_the_exit_codes_and_targets_lists_the_accuracy() -> Result<()> {
     assert!(said(&targets).contains("exact: admitted = limit"));
     Ok(())
 }
+
+const SMALL: [&str; 8] = ["--seconds", "5", "--rate", "200", "--clients", "5", "--limit", "20"];
+
+#[test]
+fn a_simulation_writes_its_page_its_chart_and_its_numbers() -> Result<()> {
+    let out = tempfile::tempdir()?;
+    let out_path = out.path().to_string_lossy();
+    let output = tidegate(&[&["simulate", "--out", &out_path], SMALL.as_slice()].concat(), None)?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let numbers: Value = serde_json::from_str(&fs::read_to_string(out.path().join("simulation.json"))?)?;
+    let outcomes = numbers["outcomes"].as_array().ok_or("no outcomes")?;
+    let over =
+        |design: &str| outcomes.iter().find(|outcome| outcome["design"] == design).map(|outcome| &outcome["over"]);
+    assert_eq!(over("durable-object"), Some(&0.into()));
+    assert_ne!(over("rate-limit-binding"), Some(&0.into()));
+    let page = fs::read_to_string(out.path().join("simulation.html"))?;
+    for placeholder in ["/*style*/", "/*script*/", "/*simulation*/", "<!--chart-->"] {
+        assert!(!page.contains(placeholder), "{placeholder}");
+    }
+    assert!(page.contains("<svg") && fs::read_to_string(out.path().join("chart.svg"))?.contains("workers-kv"));
+
+    for (wrong, why) in [
+        (["--places", "iad,nowhere"], "\"nowhere\" is not a known place"),
+        (["--design", "durable-objects"], "write one of durable-object,"),
+        (["--rate", "0"], "--rate: 0 is out of range"),
+        (["--limit", "0"], "0 is out of range"),
+        (["--latency", "no-such.csv"], "no-such.csv: "),
+    ] {
+        let output = tidegate(&[["simulate", "--out", &out_path].as_slice(), &wrong].concat(), None)?;
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(why), "{}", said(&output));
+    }
+    Ok(())
+}
+
+#[test]
+fn choose_recommends_what_meets_the_requirements_or_fails() -> Result<()> {
+    let choose = |more: &[&str]| tidegate(&[["choose"].as_slice(), more, &SMALL].concat(), None);
+    let exact = choose(&["--platform", "cloudflare"])?;
+    assert_eq!(exact.status.code(), Some(0), "{}", said(&exact));
+    assert!(said(&exact).contains("not rate-limit-binding: ") && said(&exact).contains("@tidegate/edge/cloudflare"));
+    let quick = choose(&["--platform", "cloudflare", "--max-over", "1000", "--max-p50-ms", "1", "--json"])?;
+    let choice: Value = serde_json::from_slice(&quick.stdout)?;
+    assert_eq!(choice["choice"], "rate-limit-binding");
+    let none = choose(&["--platform", "vercel", "--max-p50-ms", "1"])?;
+    assert_eq!(none.status.code(), Some(1), "{}", said(&none));
+    assert!(said(&none).contains("no design meets the requirements"));
+    Ok(())
+}

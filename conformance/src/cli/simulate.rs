@@ -1,0 +1,269 @@
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use tidegate_core::{Millis, Policy, Quota};
+
+use super::Failure;
+use super::progress::tell;
+use crate::simulate::{
+    Assumed, Design, Outcome, Places, Setup, Simulation, Traffic, chart, designs, page, percent, simulate,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate simulate                                1,000 requests a minute for each of 50 clients, at three places
+  tidegate simulate --limit 100 --places fra,iad,sin,gru,syd --rate 2000
+  tidegate simulate --algorithm token_bucket --limit 20 --refill 10 --window-ms 1000
+  tidegate simulate --design durable-object-leased --design redis --json
+
+Writes simulation.html, simulation.json and chart.svg to --out. The same --seed gives the same numbers.
+Exit codes: 0 success, 2 the command line or an input is wrong.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    #[command(flatten)]
+    fleet: FleetArgs,
+    /// Simulate only this design. May be repeated.
+    #[arg(long, value_name = "NAME")]
+    design: Vec<String>,
+    /// The folder of the page, the chart and the numbers.
+    #[arg(long, value_name = "DIR", default_value = "target/simulate")]
+    out: PathBuf,
+    /// Print the numbers as JSON in place of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A limit, and the fleet and the traffic that it meets.
+#[derive(Debug, clap::Args)]
+pub(super) struct FleetArgs {
+    /// The algorithm of the limit.
+    #[arg(long, value_name = "NAME", default_value = "fixed_window", value_parser = ["fixed_window", "sliding_window", "sliding_log", "token_bucket"])]
+    algorithm: String,
+    /// The limit of each client, or the capacity of its bucket.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    limit: u64,
+    /// The window, or the time in which a bucket gets its refill.
+    #[arg(long, value_name = "MS", default_value_t = 60_000)]
+    window_ms: u64,
+    /// What a bucket gets back. The default is its capacity.
+    #[arg(long, value_name = "N")]
+    refill: Option<u64>,
+    /// Where isolates are. Stores of one place are at the first one.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "iad,fra,sin")]
+    places: Vec<String>,
+    /// Round trips in milliseconds between places, as CSV with the names in the first line and the first column. Replaces --places.
+    #[arg(long, value_name = "FILE")]
+    latency: Option<PathBuf>,
+    /// How many isolates serve the requests of a place.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    isolates: u16,
+    /// How long an isolate lives.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    isolate_seconds: u64,
+    /// How many clients send requests.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    clients: u32,
+    /// All requests in a second.
+    #[arg(long, value_name = "N", default_value_t = 1_000.0)]
+    rate: f64,
+    /// How unequal clients are: the client of rank r sends in proportion to 1 / r^N.
+    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    skew: f64,
+    /// At how many places a client's requests arrive. The default is all of them.
+    #[arg(long, value_name = "N")]
+    roaming: Option<usize>,
+    /// For how long requests arrive.
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: u32,
+    /// What the traffic follows from.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let usage = |why: String| Failure::Usage(why);
+    let setup = args.fleet.setup().map_err(usage)?;
+    let chosen = args.designs().map_err(usage)?;
+    let mut simulation = Simulation {
+        setup: args.fleet.in_words(&setup),
+        assumptions: Assumed::default().in_words(),
+        ..Simulation::default()
+    };
+    for (nth, design) in chosen.iter().enumerate() {
+        match design.takes(&setup.policy) {
+            Err(why) => simulation.left_out.push((design.name, why)),
+            Ok(()) => {
+                tell(&format!("simulating {} of {}: {} {}", nth + 1, chosen.len(), design.name, design.parameter));
+                simulation.outcomes.push(simulate(&setup, design).map_err(usage)?);
+            }
+        }
+    }
+    simulation.left_out.dedup();
+    let json = serde_json::to_string_pretty(&simulation).map_err(|error| usage(error.to_string()))?;
+    let page = page(&simulation).map_err(|error| usage(error.to_string()))?;
+    let files =
+        [("simulation.html", page), ("simulation.json", json.clone()), ("chart.svg", chart(&simulation.outcomes))];
+    fs::create_dir_all(&args.out).map_err(|error| usage(format!("{}: {error}", args.out.display())))?;
+    for (name, text) in files {
+        let file = args.out.join(name);
+        fs::write(&file, text).map_err(|error| usage(format!("{}: {error}", file.display())))?;
+    }
+    if args.json {
+        println!("{json}");
+    } else {
+        println!("{}", table(&simulation.outcomes));
+        for (design, why) in &simulation.left_out {
+            println!("{design} is left out: {why}");
+        }
+        println!("simulation.html, simulation.json and chart.svg are in {}", args.out.display());
+    }
+    Ok(())
+}
+
+impl FleetArgs {
+    pub(super) fn setup(&self) -> Result<Setup, String> {
+        let window = Millis::new(self.window_ms);
+        let quota = match self.algorithm.as_str() {
+            "token_bucket" => Quota::token_bucket(self.limit, self.refill.unwrap_or(self.limit), window),
+            "sliding_window" => Quota::sliding_window(self.limit, window),
+            "sliding_log" => Quota::sliding_log(self.limit, window),
+            _ => Quota::fixed_window(self.limit, window),
+        };
+        let policy = quota.and_then(|quota| Policy::new("simulated", [quota])).map_err(|error| error.to_string())?;
+        let places = match &self.latency {
+            Some(file) => {
+                let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+                Places::from_csv(&text).map_err(|error| format!("{}: {error}", file.display()))?
+            }
+            None => Places::named(self.places.iter().map(String::as_str))?,
+        };
+        if !(self.rate.is_finite() && self.rate > 0.0 && self.rate <= 1e6) {
+            return Err(format!("--rate: {} is out of range; write more than 0, at most 1,000,000", self.rate));
+        }
+        if !(0.0..=10.0).contains(&self.skew) {
+            return Err(format!("--skew: {} is out of range; write 0 to 10", self.skew));
+        }
+        let roaming = self.roaming.unwrap_or(places.count()).clamp(1, places.count());
+        let (clients, rate, skew, seconds) = (self.clients, self.rate, self.skew, self.seconds);
+        Ok(Setup {
+            policy,
+            traffic: Traffic { clients, rate, skew, roaming, seconds },
+            places: Arc::new(places),
+            isolates: self.isolates.into(),
+            isolate_seconds: self.isolate_seconds,
+            assumed: Assumed::default(),
+            seed: self.seed,
+        })
+    }
+
+    /// The limit and its window in milliseconds.
+    pub(super) const fn limit(&self) -> (u64, u64) {
+        (self.limit, self.window_ms)
+    }
+
+    /// The limit, as a quota in Rust and in JavaScript.
+    pub(super) fn as_code(&self) -> (String, String) {
+        let (limit, window, name) = (self.limit, self.window_ms, self.algorithm.as_str());
+        let camel = match name {
+            "token_bucket" => {
+                let refill = self.refill.unwrap_or(limit);
+                return (
+                    format!("Quota::token_bucket({limit}, {refill}, Millis::new({window}))?"),
+                    format!("{{ tokenBucket: {{ capacity: {limit}, refill: {refill}, perMs: {window} }} }}"),
+                );
+            }
+            "sliding_window" => "slidingWindow",
+            "sliding_log" => "slidingLog",
+            _ => "fixedWindow",
+        };
+        (
+            format!("Quota::{name}({limit}, Millis::new({window}))?"),
+            format!("{{ {camel}: {{ limit: {limit}, windowMs: {window} }} }}"),
+        )
+    }
+
+    fn in_words(&self, setup: &Setup) -> Vec<(&'static str, String)> {
+        let limit = match self.algorithm.as_str() {
+            "token_bucket" => format!("{} in {} ms", self.refill.unwrap_or(self.limit), self.window_ms),
+            _ => format!("in {} ms", self.window_ms),
+        };
+        vec![
+            ("limit", format!("{} of {}, {limit}, for each client", self.algorithm, self.limit)),
+            (
+                "traffic",
+                format!(
+                    "{} clients, {} requests/s in all, skew {}, {} s",
+                    self.clients, self.rate, self.skew, self.seconds
+                ),
+            ),
+            (
+                "places",
+                format!("{}; a client's requests arrive at {}", setup.places.names().join(", "), setup.traffic.roaming),
+            ),
+            ("isolates", format!("{} at each place, each for about {} s", self.isolates, self.isolate_seconds)),
+            ("seed", self.seed.to_string()),
+        ]
+    }
+}
+
+impl Args {
+    fn designs(&self) -> Result<Vec<Design>, String> {
+        let all = designs();
+        let mut names: Vec<&str> = all.iter().map(|design| design.name).collect();
+        names.dedup();
+        if let Some(unknown) = self.design.iter().find(|name| !names.contains(&name.as_str())) {
+            return Err(format!("--design: {unknown:?} is not a design; write one of {}", names.join(", ")));
+        }
+        Ok(all
+            .into_iter()
+            .filter(|design| self.design.is_empty() || self.design.iter().any(|name| name == design.name))
+            .collect())
+    }
+}
+
+pub(super) fn table(outcomes: &[Outcome]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header([
+        "design",
+        "",
+        "offered",
+        "admitted",
+        "exact",
+        "over",
+        "under",
+        "worst",
+        "p50 ms",
+        "p99 ms",
+        "round trips",
+        "$/million",
+        "errors",
+    ]);
+    for outcome in outcomes {
+        let errors: u64 = outcome.errors.values().sum();
+        table.add_row([
+            outcome.design.to_owned(),
+            outcome.parameter.clone(),
+            outcome.offered.to_string(),
+            outcome.admitted.to_string(),
+            outcome.exact.to_string(),
+            percent(outcome.overshoot_percent()),
+            percent(outcome.undershoot_percent()),
+            outcome.worst.to_string(),
+            outcome.p50_ms.to_string(),
+            outcome.p99_ms.to_string(),
+            outcome.round_trips.to_string(),
+            outcome.usd_per_million.map_or_else(String::new, |usd| format!("{usd:.2}")),
+            errors.to_string(),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}

@@ -1,0 +1,29 @@
+//! Designs of rate limiters in a simulated fleet: the adapters' own code, on virtual time.
+//!
+//! A [`World`] has a clock that advances only when nothing can run. Requests arrive at [locations](Place) by a seeded plan, each
+//! as a future that calls a limiter of the isolate that serves it. Whatever the limiter asks of its store takes the time that
+//! the network and the store need, so requests overtake each other as they would in reality. The same seed gives the same run.
+//!
+//! The [designs](designs) are the adapters as they are published: Durable Objects with and without leases, Workers KV, the Rate
+//! Limiting binding. Redis and Upstash run the core's algorithm at one place, as their script does; the conformance suite shows
+//! that both decide alike. Beside them are designs that are often recommended: a counter in Workers KV, a count for each
+//! location, and counts that are synchronized after the fact.
+
+mod design;
+mod fleet;
+mod measure;
+mod page;
+mod place;
+mod stores;
+#[cfg(test)]
+mod tests;
+mod traffic;
+mod world;
+
+pub use self::design::{Design, designs};
+pub use self::fleet::{Outcome, Setup, simulate};
+pub use self::page::{Simulation, chart, page, percent};
+pub use self::place::{PLACES, Place, Places};
+pub use self::stores::Assumed;
+pub use self::traffic::Traffic;
+pub use self::world::World;

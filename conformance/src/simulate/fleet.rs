@@ -1,0 +1,218 @@
+//! Runs traffic through a design, and measures it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use tidegate_core::{Check, ErrorKind, Key, Policy};
+
+use super::design::{Design, Serve};
+use super::measure::{excess, reference};
+use super::place::Places;
+use super::stores::{Assumed, Ground};
+use super::traffic::Traffic;
+use super::world::World;
+use crate::operation::{self, PerDecision};
+
+/// A fleet and its traffic.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The limit.
+    pub policy: Policy,
+    /// Who sends what.
+    pub traffic: Traffic,
+    /// Where isolates are. Stores of one place are at the first one.
+    pub places: Arc<Places>,
+    /// How many isolates serve the requests of a place.
+    pub isolates: usize,
+    /// How long an isolate lives, in seconds. Then another one takes its place, which knows nothing.
+    pub isolate_seconds: u64,
+    /// What is assumed of the platforms.
+    pub assumed: Assumed,
+    /// What the traffic follows from.
+    pub seed: u64,
+}
+
+/// What a design did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The design.
+    pub design: &'static str,
+    /// Its parameter; empty if there is none.
+    pub parameter: String,
+    /// What it is.
+    pub about: &'static str,
+    /// How many requests arrived.
+    pub offered: u64,
+    /// How many were admitted.
+    pub admitted: u64,
+    /// How many an exact limiter admits of the same requests.
+    pub exact: u64,
+    /// The fewest admissions without which no interval has more than the limit allows.
+    pub over: u64,
+    /// How many fewer than the exact limiter it admitted, besides those that it admitted over the limit.
+    pub under: u64,
+    /// The most that a client was admitted in an interval of the limit's length.
+    pub worst: u64,
+    /// Requests that got an error, by its kind.
+    pub errors: BTreeMap<&'static str, u64>,
+    /// The time that half of the requests waited for a decision, in milliseconds.
+    pub p50_ms: f64,
+    /// The time that 99 % waited at most.
+    pub p99_ms: f64,
+    /// Operations that a decision waits for, and those that it causes, per decision.
+    pub round_trips: f64,
+    /// All operations per decision.
+    pub operations: PerDecision,
+    /// The price of a million decisions in US dollars, if it is known.
+    pub usd_per_million: Option<f64>,
+}
+
+impl Outcome {
+    /// What was admitted over the limit, in percent of what an exact limiter admits.
+    #[must_use]
+    pub fn overshoot_percent(&self) -> f64 {
+        share_percent(self.over, self.exact)
+    }
+
+    /// How many fewer were admitted than by an exact limiter, in percent of those.
+    #[must_use]
+    pub fn undershoot_percent(&self) -> f64 {
+        share_percent(self.under, self.exact)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
+fn share_percent(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64 * 100.0
+}
+
+/// What the requests of a run met.
+#[derive(Debug, Default)]
+struct Seen {
+    /// When each client was admitted.
+    admitted: Vec<Vec<u64>>,
+    arrived: Vec<Vec<u64>>,
+    waits_us: Vec<u64>,
+    errors: BTreeMap<&'static str, u64>,
+}
+
+/// An isolate, until another one takes its place.
+struct Living {
+    serves: Arc<dyn Serve>,
+    until_us: u64,
+}
+
+/// Runs the traffic through a design.
+///
+/// # Errors
+/// Why the design cannot count by the policy.
+pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
+    design.takes(&setup.policy)?;
+    let world = World::default();
+    let ground = Ground::new(world.clone(), Arc::clone(&setup.places), setup.assumed);
+    let mut fleet = design.fleet(&ground, &setup.policy);
+    let clients = setup.traffic.clients.max(1) as usize;
+    let keys: Vec<Key> = (0..clients).map(|client| Key::new(format!("client:{client}"))).collect();
+    let seen =
+        Mutex::new(Seen { admitted: vec![Vec::new(); clients], arrived: vec![Vec::new(); clients], ..Seen::default() });
+    let (isolates, life_us) = (setup.isolates.max(1), setup.isolate_seconds.max(1) * 1_000_000);
+    let mut living: Vec<Option<Living>> = Vec::new();
+    living.resize_with(setup.places.count() * isolates, || None);
+    let mut failed = None;
+    let mut arrivals = setup.traffic.arrivals(setup.places.count(), setup.seed);
+    world.run(|| {
+        let arrival = arrivals.next()?;
+        let slot = arrival.place * isolates + usize::try_from(arrival.draw % isolates as u64).unwrap_or_default();
+        let serves = match &living[slot] {
+            Some(isolate) if isolate.until_us > arrival.at_us => Arc::clone(&isolate.serves),
+            _ => match fleet.isolate(arrival.place) {
+                Ok(serves) => {
+                    // Isolates do not end at the same time.
+                    let until_us = arrival.at_us + life_us / 2 + (arrival.draw >> 32) % life_us;
+                    living[slot] = Some(Living { serves: Arc::clone(&serves), until_us });
+                    serves
+                }
+                Err(error) => {
+                    failed.get_or_insert(error.to_string());
+                    return None;
+                }
+            },
+        };
+        let (world, seen, policy) = (&world, &seen, &setup.policy);
+        let client = arrival.client as usize;
+        let key = &keys[client];
+        let task = async move {
+            let (began, now) = (world.now_us(), world.now());
+            let decided = serves.check(Check::new(policy, key, now)).await;
+            {
+                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.arrived[client].push(began);
+                seen.waits_us.push(world.now_us() - began);
+                match decided {
+                    Ok(decision) if decision.is_allowed() => {
+                        seen.admitted[client].push(decision.decided_at().get() * 1_000)
+                    }
+                    Ok(_) => {}
+                    Err(error) => *seen.errors.entry(ErrorKind::name(error.kind())).or_default() += 1,
+                }
+            }
+            if let Some(after) = serves.after(now) {
+                after.await;
+            }
+        };
+        Some((arrival.at_us, Box::pin(task)))
+    });
+    match failed {
+        Some(why) => Err(why),
+        None => outcome(setup, design, &ground, &keys, seen.into_inner().unwrap_or_else(PoisonError::into_inner)),
+    }
+}
+
+fn outcome(setup: &Setup, design: &Design, ground: &Ground, keys: &[Key], mut seen: Seen) -> Result<Outcome, String> {
+    let rule = setup.policy.quotas()[0].rule();
+    let (mut over, mut under, mut worst, mut exact, mut admitted) = (0, 0, 0, 0, 0);
+    for ((key, times), arrived) in keys.iter().zip(&mut seen.admitted).zip(&mut seen.arrived) {
+        times.sort_unstable();
+        arrived.sort_unstable();
+        let excess = excess(rule, times);
+        let due = reference(&setup.policy, key, arrived).map_err(|error| error.to_string())?;
+        let count = times.len() as u64;
+        over += excess.over;
+        worst = worst.max(excess.worst);
+        under += due.saturating_sub(count - excess.over);
+        exact += due;
+        admitted += count;
+    }
+    let waits = &mut seen.waits_us;
+    waits.sort_unstable();
+    let operations = ground.operations();
+    let offered = waits.len() as u64;
+    let each = operation::per_decision(&operations, offered);
+    Ok(Outcome {
+        design: design.name,
+        parameter: design.parameter.clone(),
+        about: design.about,
+        offered,
+        admitted,
+        exact,
+        over,
+        under,
+        worst,
+        errors: seen.errors,
+        p50_ms: quantile_ms(waits, 50),
+        p99_ms: quantile_ms(waits, 99),
+        round_trips: operation::mean(operation::round_trips(&operations), offered),
+        usd_per_million: design
+            .provider
+            .and_then(|provider| operation::cost(provider, &each))
+            .map(|cost| cost.usd_per_million),
+        operations: each,
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an hour at most")]
+fn quantile_ms(sorted_us: &[u64], percent: usize) -> f64 {
+    let place = (sorted_us.len() * percent / 100).min(sorted_us.len().saturating_sub(1));
+    sorted_us.get(place).map_or(0.0, |us| (*us / 10) as f64 / 100.0)
+}

@@ -1,0 +1,175 @@
+//! The outcomes as a chart, and as a page that needs nothing from the network.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::fleet::Outcome;
+use crate::report::{ELEMENTS, STYLE, embedded};
+
+const PAGE: &str = include_str!("page/page.html");
+const SCRIPT: &str = include_str!("page/view.js");
+
+/// What was simulated, in words, and what came out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Simulation {
+    /// The limit, the traffic and the places.
+    pub setup: Vec<(&'static str, String)>,
+    /// What is assumed of the platforms.
+    pub assumptions: Vec<String>,
+    /// One for each design and parameter.
+    pub outcomes: Vec<Outcome>,
+    /// The designs that cannot count by the policy, and why.
+    pub left_out: Vec<(&'static str, String)>,
+}
+
+/// Renders the simulation as a page.
+///
+/// # Errors
+/// Fails if the simulation cannot be serialized.
+pub fn page(simulation: &Simulation) -> serde_json::Result<String> {
+    let page = PAGE.replace("/*style*/", STYLE).replace("/*script*/", &[ELEMENTS, SCRIPT].concat());
+    let page = page.replace("<!--chart-->", &chart(&simulation.outcomes));
+    Ok(page.replace("/*simulation*/", &embedded(simulation)?))
+}
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 420.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 190.0;
+const TOP: f64 = 16.0;
+const BOTTOM: f64 = 52.0;
+
+/// The marks of the vertical axis, in percent.
+const PERCENTS: [f64; 6] = [0.0, 0.1, 1.0, 10.0, 100.0, 1_000.0];
+
+/// Six colours that differ in lightness too (Okabe and Ito), with a shape for each, so that colour alone says nothing.
+const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6bb1", "#7f7f7f"];
+
+/// Draws overshoot over round trips per decision as SVG: a curve for each design.
+///
+/// Both axes are logarithmic, and the vertical one begins at zero. Overshoot is what was admitted over the limit, in percent of
+/// what an exact limiter admits.
+#[must_use]
+pub fn chart(outcomes: &[Outcome]) -> String {
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
+         role=\"img\" aria-label=\"Overshoot over round trips per decision, one curve for each design\" \
+         font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#5c656e\">"
+    );
+    axes(&mut svg);
+    let mut names: Vec<&str> = Vec::new();
+    for outcome in outcomes {
+        if !names.contains(&outcome.design) {
+            names.push(outcome.design);
+        }
+    }
+    for (nth, name) in names.iter().enumerate() {
+        let mut points: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.design == *name).collect();
+        points.sort_by(|a, b| a.round_trips.total_cmp(&b.round_trips));
+        curve(&mut svg, nth, name, &points);
+    }
+    svg.push_str("</svg>");
+    svg
+}
+
+fn axes(svg: &mut String) {
+    let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+    for percent in PERCENTS {
+        let y = down(percent);
+        let _ = write!(
+            svg,
+            "<line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#8a929a\" stroke-opacity=\"0.35\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{percent} %</text>",
+            LEFT - 8.0,
+            y + 4.0
+        );
+    }
+    for trips in [0.001, 0.01, 0.1, 1.0] {
+        let x = across(trips);
+        let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{trips}</text>", bottom + 18.0);
+    }
+    let _ = write!(
+        svg,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">round trips per decision</text>\
+         <text transform=\"translate(14 {:.1}) rotate(-90)\" text-anchor=\"middle\">admitted over the limit</text>",
+        (LEFT + right) / 2.0,
+        HEIGHT - 10.0,
+        f64::midpoint(TOP, bottom)
+    );
+}
+
+fn curve(svg: &mut String, nth: usize, name: &str, points: &[&Outcome]) {
+    let colour = COLOURS[nth % COLOURS.len()];
+    let place = |outcome: &Outcome| (across(outcome.round_trips), down(outcome.overshoot_percent()));
+    let path: Vec<String> = points.iter().map(|point| place(point)).map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+    let dashes = if nth < COLOURS.len() { "" } else { " stroke-dasharray=\"5 4\"" };
+    let _ =
+        write!(svg, "<path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dashes}/>", path.join("L"));
+    for point in points {
+        let (x, y) = place(point);
+        let told = format!(
+            "{name} {}: {} over, {} round trips, p50 {} ms",
+            point.parameter,
+            percent(point.overshoot_percent()),
+            point.round_trips,
+            point.p50_ms
+        );
+        let _ = write!(svg, "<g fill=\"{colour}\">{}<title>{told}</title></g>", shape(nth, x, y));
+    }
+    // The names, beside each other in the margin.
+    #[expect(clippy::cast_precision_loss, reason = "a few designs")]
+    let y = TOP + 14.0 + 20.0 * nth as f64;
+    let x = WIDTH - RIGHT + 22.0;
+    let _ = write!(
+        svg,
+        "<g fill=\"{colour}\">{}</g><text x=\"{:.1}\" y=\"{:.1}\">{name}</text>",
+        shape(nth, x, y - 4.0),
+        x + 12.0,
+        y
+    );
+}
+
+fn shape(nth: usize, x: f64, y: f64) -> String {
+    match nth % 4 {
+        0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\"/>"),
+        1 => format!("<rect x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\"/>", x - 4.0, y - 4.0),
+        2 => format!("<path d=\"M{x:.1} {:.1}l5.5 9.5h-11z\"/>", y - 5.5),
+        _ => format!("<path d=\"M{x:.1} {:.1}l5.5 5.5l-5.5 5.5l-5.5-5.5z\"/>", y - 5.5),
+    }
+}
+
+/// A percentage with two digits that matter.
+#[must_use]
+pub fn percent(value: f64) -> String {
+    match value {
+        0.0 => "0 %".into(),
+        small if small < 1.0 => format!("{small:.2} %"),
+        some if some < 10.0 => format!("{some:.1} %"),
+        many => format!("{many:.0} %"),
+    }
+}
+
+/// From a thousandth of a round trip to three.
+fn across(trips: f64) -> f64 {
+    let share = (trips.clamp(0.001, 3.0) / 0.001).log10() / 3_000_f64.log10();
+    LEFT + 10.0 + share * (WIDTH - LEFT - RIGHT - 20.0)
+}
+
+/// From nothing to ten times the limit.
+fn down(percent: f64) -> f64 {
+    let share = (1.0 + percent.clamp(0.0, 1_000.0) / 0.05).log10() / (1.0 + 1_000.0_f64 / 0.05).log10();
+    HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{across, down, percent};
+
+    #[test]
+    fn the_axes_go_up_and_to_the_right() {
+        assert!(across(0.0) < across(0.01) && across(0.01) < across(1.0) && across(1.0) < across(2.0));
+        assert!(down(0.0) > down(0.1) && down(0.1) > down(10.0) && down(10.0) > down(500.0));
+        assert_eq!([percent(0.0), percent(0.056), percent(3.13), percent(200.4)], ["0 %", "0.06 %", "3.1 %", "200 %"]);
+    }
+}

@@ -1,0 +1,170 @@
+//! Virtual time: futures that wait for it, in the order in which they are due.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tidegate_core::UnixMillis;
+
+/// The instant at which every world begins, in microseconds since the epoch.
+pub(super) const START_US: u64 = 1_800_000_000_000_000;
+
+/// A clock that stands still while anything can run.
+///
+/// Times are microseconds. Everything that waits does so by [`World::sleep`], so a future is polled again only when it is due.
+#[derive(Clone, Debug, Default)]
+pub struct World(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    now: AtomicU64,
+    /// The task that is polled.
+    current: AtomicUsize,
+    due: Mutex<Due>,
+}
+
+#[derive(Debug, Default)]
+struct Due {
+    /// When each waiting task is due, by time and then in the order in which they began to wait.
+    tasks: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    order: u64,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        Self { now: AtomicU64::new(START_US), current: AtomicUsize::new(0), due: Mutex::default() }
+    }
+}
+
+type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+impl World {
+    /// Microseconds since the epoch.
+    #[must_use]
+    pub fn now_us(&self) -> u64 {
+        self.0.now.load(Ordering::Relaxed)
+    }
+
+    /// The time for a limiter.
+    #[must_use]
+    pub fn now(&self) -> UnixMillis {
+        UnixMillis::new(self.now_us() / 1_000)
+    }
+
+    /// Waits. A wait of zero lets others run that are due now.
+    pub fn sleep(&self, us: u64) -> Sleep {
+        Sleep { world: self.clone(), until: self.now_us() + us, waits: false }
+    }
+
+    /// Runs the tasks that `next` brings, each at its time, in microseconds, and everything that they wait for. The times must not
+    /// decrease.
+    pub fn run<'a>(&self, mut next: impl FnMut() -> Option<(u64, Task<'a>)>) {
+        let mut tasks: Vec<Option<Task<'a>>> = Vec::new();
+        let mut free = Vec::new();
+        let mut coming = next();
+        loop {
+            let due = self.due().tasks.peek().map(|Reverse((at, _, place))| (*at, *place));
+            match (due, &coming) {
+                (Some((at, place)), arrival) if arrival.as_ref().is_none_or(|(arrives, _)| at <= *arrives) => {
+                    self.due().tasks.pop();
+                    self.0.now.store(at, Ordering::Relaxed);
+                    if let Some(task) = tasks.get_mut(place)
+                        && self.poll(place, task)
+                    {
+                        free.push(place);
+                    }
+                }
+                (_, None) => return,
+                (_, Some(_)) => {
+                    let Some((at, task)) = coming.take() else { return };
+                    coming = next();
+                    self.0.now.store(at.max(self.now_us()), Ordering::Relaxed);
+                    let place = free.pop().unwrap_or_else(|| {
+                        tasks.push(None);
+                        tasks.len() - 1
+                    });
+                    tasks[place] = Some(task);
+                    if self.poll(place, &mut tasks[place]) {
+                        free.push(place);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Polls a task. Returns whether it has ended.
+    fn poll(&self, place: usize, task: &mut Option<Task<'_>>) -> bool {
+        let Some(running) = task else { return false };
+        self.0.current.store(place, Ordering::Relaxed);
+        let ended = running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        if ended {
+            *task = None;
+        }
+        ended
+    }
+
+    fn wake_at(&self, at: u64) {
+        let place = self.0.current.load(Ordering::Relaxed);
+        let mut due = self.due();
+        due.order += 1;
+        let order = due.order;
+        due.tasks.push(Reverse((at, order, place)));
+    }
+
+    fn due(&self) -> MutexGuard<'_, Due> {
+        self.0.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A wait for virtual time.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Sleep {
+    world: World,
+    until: u64,
+    waits: bool,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.waits && self.world.now_us() >= self.until {
+            return Poll::Ready(());
+        }
+        if !self.waits {
+            self.waits = true;
+            self.world.wake_at(self.until);
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::{START_US, World};
+
+    #[test]
+    fn tasks_run_in_the_order_in_which_they_are_due() {
+        let (world, seen) = (World::default(), RefCell::new(Vec::new()));
+        let task = |name: &'static str, waits: &'static [u64]| {
+            let (world, seen) = (world.clone(), &seen);
+            Box::pin(async move {
+                for wait in waits {
+                    world.sleep(*wait).await;
+                    seen.borrow_mut().push((world.now_us() - START_US, name));
+                }
+            })
+        };
+        let mut arrivals = vec![(START_US + 10, task("b", &[6, 1])), (START_US, task("a", &[12, 3]))];
+        world.run(|| arrivals.pop().map(|(at, task)| (at, task as _)));
+        assert_eq!(*seen.borrow(), [(12, "a"), (15, "a"), (16, "b"), (17, "b")]);
+        assert_eq!(world.now_us(), START_US + 17);
+    }
+}
