@@ -1,7 +1,12 @@
 // The weight of a bundle, for pack.mjs and the benchmark.
 
+import { readFileSync } from "node:fs";
+import path from "node:path";
 import { gzipSync } from "node:zlib";
 import { buildSync } from "esbuild";
+
+/** The entries of the stores, and the module that each loads. */
+export const STORES = { cloudflare: "object", "cloudflare-kv": "kv", "cloudflare-ratelimit": "rate-limit", upstash: "redis", redis: "redis", "netlify-blobs": "versioned", "deno-kv": "versioned", memory: "memory" };
 
 /** Bundles what an ES module imports, as a user's bundler does with these conditions. */
 export function bundled(contents, conditions) {
@@ -20,3 +25,10 @@ export function bundled(contents, conditions) {
 
 /** The weight of all parts, each gzipped. */
 export const kib = (...parts) => parts.reduce((sum, part) => sum + gzipSync(part, { level: 9 }).length, 0) / 1024;
+
+/** The weight of a store in an application's output. */
+export function weight(entry) {
+  const module = readFileSync(path.join(import.meta.dirname, `dist/${STORES[entry]}/tidegate.wasm`));
+  const [wasm, script] = [kib(module), kib(bundled(`export * from "./dist/stores/${entry}/index.js"`, ["edge-light"]))];
+  return { wasm, script, total: wasm + script };
+}

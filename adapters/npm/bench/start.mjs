@@ -1,9 +1,9 @@
 // The size of the package and its cold start, beside @upstash/ratelimit.
 
 import { execFileSync } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { inTurn, median, record, shortened } from "../../../conformance/measured/measured.mjs";
-import { bundled, kib } from "../weigh.mjs";
+import { upstash as endpoint } from "../test/servers.mjs";
+import { bundled, kib, STORES, weight } from "../weigh.mjs";
 
 const PEER = "@upstash/ratelimit 2.2.0 and @upstash/redis 1.39.0";
 /** Processes in a round. */
@@ -11,23 +11,25 @@ const STARTS = 10;
 
 const upstash = `export { Ratelimit } from "@upstash/ratelimit"; export { Redis } from "@upstash/redis";`;
 const peer = { name: PEER, values: [kib(bundled(upstash, ["edge-light"]))] };
-for (const [store, entry, name] of [["upstash", "index", "the npm package"], ["blobs", "netlify-blobs", "the npm package for Netlify Blobs"]]) {
-  const wasm = readFileSync(new URL(`../dist/${store}/tidegate.wasm`, import.meta.url));
-  const size = kib(wasm, bundled(`export * from "./dist/${entry}.js"`, ["edge-light"]));
-  record({ group: "size, gzipped", name, unit: "KiB", aim: { value: 60 }, ours: [size], ...(store === "upstash" && { peer }) });
+for (const entry of Object.keys(STORES)) {
+  const ours = [weight(entry).total];
+  record({ group: "size, gzipped", name: `the npm package, ${entry}`, unit: "KiB", aim: { value: 60 }, ours, ...(entry === "upstash" && { peer }) });
 }
 
+const server = await endpoint({ profile: "release" });
+const at = JSON.stringify({ url: server.url, token: server.token });
 const own = `const { Tidegate } = await import("@tidegate/edge");
-new Tidegate({ url: "https://example.com", token: "t", platform: "vercel", failMode: "closed",
-  policy: { name: "api", quotas: [{ fixedWindow: { limit: 10, windowMs: 1000 } }] } });`;
+const tidegate = new Tidegate({ ...${at}, platform: "vercel", failMode: "closed", deadlineMs: 5000, policy: { name: "start", quotas: [{ fixedWindow: { limit: 1000000, windowMs: 60000 } }] } });
+const { allowed } = await tidegate.limit("k");`;
 const other = `const [{ Ratelimit }, { Redis }] = await Promise.all([import("@upstash/ratelimit"), import("@upstash/redis")]);
-new Ratelimit({ redis: new Redis({ url: "https://example.com", token: "t" }), limiter: Ratelimit.fixedWindow(10, "1 s") });`;
+const { success: allowed } = await new Ratelimit({ redis: new Redis(${at}), limiter: Ratelimit.fixedWindow(1000000, "60 s") }).limit("k");`;
 const { ours, theirs } = await inTurn({ ours: () => startMs(own), theirs: () => startMs(other) });
-record({ group: "cold start", name: "importing the npm package and making a limiter, in a new process of Node.js", unit: "ms", ours, peer: { name: PEER, values: theirs } });
+record({ group: "cold start", name: "from importing the npm package to the first decision, in a new process of Node.js", unit: "ms", aim: { ratio: 1 }, ours, peer: { name: PEER, values: theirs } });
+await server.stop();
 
 /** The median over new processes, without the start of Node.js itself. */
 function startMs(script) {
-  const timed = `const began = performance.now(); ${script} console.log(performance.now() - began);`;
+  const timed = `const began = performance.now(); ${script} if (!allowed) throw "denied"; console.log(performance.now() - began); process.exit();`;
   const start = () => Number(execFileSync(process.execPath, ["--input-type=module", "--eval", timed], { cwd: import.meta.dirname }));
   return median(Array.from({ length: shortened(STARTS) }, start));
 }
