@@ -19,11 +19,16 @@ lint() {
     fi
 }
 
+# The npm package is built once for each store.
+npm_stores() {
+    for store in redis versioned memory object kv rate-limit; do
+        lint wasm32-unknown-unknown --package tidegate-npm --no-default-features --features "$store" || return
+    done
+}
+
 lint wasm32-unknown-unknown --package 'tidegate-guest-cloudflare*' --package 'tidegate-cloudflare-*' --features tidegate-guest-cloudflare/suite &&
     lint wasm32-unknown-unknown --package tidegate-jwt &&
     lint wasm32-unknown-unknown --package tidegate-redis --no-default-features --features rest &&
-    lint wasm32-unknown-unknown --package tidegate-npm &&
-    lint wasm32-unknown-unknown --package tidegate-npm --no-default-features --features versioned &&
-    lint wasm32-unknown-unknown --package tidegate-npm --no-default-features --features memory &&
+    npm_stores &&
     lint wasm32-wasip1 --package 'tidegate-guest-spin*' --package tidegate-spin --package tidegate-example-spin &&
     lint wasm32-wasip1 --package tidegate-guest-fastly --package tidegate-fastly --package tidegate-example-fastly --features tidegate-guest-fastly/suite
