@@ -4,7 +4,7 @@
 //! as a future that calls a limiter of the isolate that serves it. Whatever the limiter asks of its store takes the time that
 //! the network and the store need, so requests overtake each other as they would in reality. The same seed gives the same run.
 //!
-//! The [designs](designs) are the adapters as they are published: Durable Objects with and without leases, Workers KV, the Rate
+//! The [`designs`] are the adapters as they are published: Durable Objects with and without leases, Workers KV, the Rate
 //! Limiting binding. Redis and Upstash run the core's algorithm at one place, as their script does; the conformance suite shows
 //! that both decide alike. Beside them are designs that are often recommended: a counter in Workers KV, a count for each
 //! location, and counts that are synchronized after the fact.
