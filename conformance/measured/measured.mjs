@@ -38,3 +38,17 @@ export async function inTurn(measures) {
 
 /** The median. Of an even number of values, the larger of both in the middle. */
 export const median = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
+
+/** Runs `ask` with so many calls in flight for a time, and returns how many ended in a second. */
+export async function perSecond(ask, inFlight, roundMs) {
+  const began = performance.now();
+  let done = 0;
+  const worker = async () => {
+    while (performance.now() - began < shortened(roundMs)) {
+      await ask();
+      done += 1;
+    }
+  };
+  await Promise.all(Array.from({ length: inFlight }, worker));
+  return (done / (performance.now() - began)) * 1_000;
+}

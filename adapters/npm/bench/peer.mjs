@@ -3,7 +3,7 @@
 import { Ratelimit } from "@upstash/ratelimit";
 import { Redis } from "@upstash/redis";
 import { Tidegate } from "@tidegate/edge";
-import { inTurn, median, record, shortened } from "../../../conformance/measured/measured.mjs";
+import { inTurn, median, perSecond, record, shortened } from "../../../conformance/measured/measured.mjs";
 import { upstash } from "../test/servers.mjs";
 
 const PEER = "@upstash/ratelimit 2.2.0";
@@ -69,7 +69,7 @@ const [window, limiter] = kinds["fixed window"];
 // Nobody waits for an answer here, and hundreds of requests in flight take longer than the default.
 const [own, peer] = [asksOwn(ours(window, { deadlineMs: 30_000 })), asksPeer(theirs(limiter))];
 for (const inFlight of [1, 8, 64, 512]) {
-  const { ours, theirs } = await inTurn({ ours: () => perSecond(own, inFlight), theirs: () => perSecond(peer, inFlight) });
+  const { ours, theirs } = await inTurn({ ours: () => perSecond(own, inFlight, ROUND_MS), theirs: () => perSecond(peer, inFlight, ROUND_MS) });
   const at = { in_flight: inFlight };
   record({ group: "npm", name: "decisions a second, fixed window", at, unit: "1/s", ours, peer: { name: BATCHED, values: theirs } });
 }
@@ -96,19 +96,6 @@ async function us(ask) {
     times.push((performance.now() - began) * 1_000);
   }
   return median(times);
-}
-
-async function perSecond(ask, inFlight) {
-  const began = performance.now();
-  let done = 0;
-  const worker = async () => {
-    while (performance.now() - began < shortened(ROUND_MS)) {
-      await ask();
-      done += 1;
-    }
-  };
-  await Promise.all(Array.from({ length: inFlight }, worker));
-  return (done / (performance.now() - began)) * 1_000;
 }
 
 async function billed(ask) {

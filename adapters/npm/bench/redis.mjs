@@ -3,7 +3,7 @@
 import { Tidegate } from "@tidegate/edge/redis";
 import { Redis } from "ioredis";
 import { RateLimiterRedis } from "rate-limiter-flexible";
-import { inTurn, record, shortened } from "../../../conformance/measured/measured.mjs";
+import { inTurn, perSecond, record } from "../../../conformance/measured/measured.mjs";
 import { redisServer } from "../test/servers.mjs";
 
 const PEER = "rate-limiter-flexible 11.4.0";
@@ -28,26 +28,13 @@ const asks = {
 };
 
 for (const inFlight of [1, 8, 50, 512]) {
-  const { ours, theirs } = await inTurn({ ours: () => perSecond(asks.ours, inFlight), theirs: () => perSecond(asks.theirs, inFlight) });
+  const { ours, theirs } = await inTurn({ ours: () => perSecond(asks.ours, inFlight, ROUND_MS), theirs: () => perSecond(asks.theirs, inFlight, ROUND_MS) });
   const aim = inFlight === 50 ? { aim: { ratio: 1.2 } } : {};
   record({ group: "npm", name: "decisions a second on Redis over TCP", at: { in_flight: inFlight }, unit: "1/s", ...aim, ours, peer: { name: PEER, values: theirs } });
 }
 ourClient.disconnect();
 theirClient.disconnect();
 await server.stop();
-
-async function perSecond(ask, inFlight) {
-  const began = performance.now();
-  let done = 0;
-  const worker = async () => {
-    while (performance.now() - began < shortened(ROUND_MS)) {
-      await ask();
-      done += 1;
-    }
-  };
-  await Promise.all(Array.from({ length: inFlight }, worker));
-  return (done / (performance.now() - began)) * 1_000;
-}
 
 function check(admitted) {
   if (!admitted) throw new Error("a request was denied, so the measurement is void");
