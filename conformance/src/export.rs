@@ -7,7 +7,10 @@
 //! formula. The outer ring is always the looser one, and Tidegate is still the limit.
 //!
 //! A platform also counts what Tidegate denies. Once a limit has denied an address, the platform may deny it for longer than
-//! Tidegate would. The part `differs` of an export says so.
+//! Tidegate would. And it counts what Tidegate does not see, because a cache answers it. The part `differs` of an export says
+//! so.
+//!
+//! The promise is for requests that Tidegate decides on as soon as the platform has counted them, and by the costs of the file.
 //!
 //! # What a rule matches
 //! Only requests that certainly count to the limit: see [`select`]. A request that a rule does not count is left to Tidegate.
@@ -275,9 +278,10 @@ pub fn export(source: &Source, platform: Platform, plan: Option<Plan>, anonymous
 }
 
 /// What is different on every platform.
-const GENERAL: [&str; 3] = [
+const GENERAL: [&str; 4] = [
     "The platform also counts requests that Tidegate denies. As long as Tidegate admits every request of an address, the \
      platform denies none of them; once it has denied one, the platform may deny the address for longer.",
+    "The platform also counts requests that Tidegate does not see, because a cache or a static file answers them.",
     "The platform does not know of refunds, of settlements, or of costs that the application gives a request: what it \
      counted stays counted.",
     "The platform counts each address. Tidegate counts an IPv6 network of /64 as one sender, so the platform allows each \

@@ -83,6 +83,8 @@ pub(super) fn write(rings: &[Ring<'_>], allowed: &[String], plan: Option<Plan>) 
         "Cloudflare may let an excess pass for a few seconds.",
         "Paths are compared as Cloudflare normalizes them, which a zone does by default. If it does not, Cloudflare may count a \
          path in another spelling as another path.",
+        "If Tidegate is behind Cloudflare's cache, add \"requests_to_origin\": true to each ratelimit, so that only what it sees \
+         is counted.",
         "The request that sets these rules replaces all rate limiting rules of the zone; add the others to it.",
     ];
     if !throttles {

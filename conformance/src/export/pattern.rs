@@ -9,7 +9,7 @@ use tidegate_core::gate::Path;
 ///
 /// Tidegate resolves these, and a platform may not. What it would take for another path is left to Tidegate.
 pub(super) const OTHER_SPELLING: &str =
-    r"//|\\|/\.\.?(/|$)|%([0-9A-Fa-f]?[a-f]|2[DE]|3[0-9]|4[1-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE])";
+    r"//|\\|/\.\.?(/|\?|$)|%([a-f][0-9A-Fa-f]|[0-9A-F][a-f]|2[DE]|3[0-9]|4[1-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE])";
 
 /// Whether a path is for all requests.
 pub(super) fn is_any(path: &Path) -> bool {
