@@ -79,6 +79,15 @@ fn each_platform_gets_what_it_can_express() -> Result<()> {
 }
 
 #[test]
+fn the_readme_shows_what_is_written() -> Result<()> {
+    let readme = fs::read_to_string(workspace().join("README.md"))?;
+    assert!(readme.contains("--rules adapters/tower/examples/rules.toml --for cloudflare --plan business\n```"));
+    let written = String::from_utf8(tidegate(&example()?, &["cloudflare", "--plan", "business"])?.stdout)?;
+    assert!(readme.contains(&format!("```json\n{written}```\n")), "copy this into the README:\n{written}");
+    Ok(())
+}
+
+#[test]
 fn files_are_written_to_a_folder_and_json_has_everything() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let out = folder.path().to_string_lossy();
@@ -143,6 +152,38 @@ fn a_sender_is_an_address_only_if_nobody_is_identified() -> Result<()> {
     assert!(reason(&keys, true)?.is_some_and(|reason| reason.contains("has keys")));
     let tiers = text.replace("[[rules]]", "tiers.a.unlimited = true\n[[rules]]");
     assert!(reason(&tiers, true)?.is_some_and(|reason| reason.contains("has tiers")));
+    Ok(())
+}
+
+#[test]
+fn a_plan_has_no_more_rules_than_it_may() -> Result<()> {
+    let limit = |name: &str| {
+        format!(
+            "[limits.{name}]\nquotas = [{{ algorithm = \"sliding_log\", limit = 9, window_ms = 10_000, by = \"ip\" }}]\n\
+             [[rules]]\npath = \"/{name}\"\nlimits = [\"{name}\"]\n"
+        )
+    };
+    let names: Vec<String> = (0..120).map(|number| format!("l{number}")).collect();
+    let text: String = names.iter().map(|name| limit(name)).collect();
+    let source = Source::parse("rules.toml", &text)?;
+    for (platform, plan, most) in [
+        (Platform::Cloudflare, Plan::Free, 1),
+        (Platform::Cloudflare, Plan::Pro, 2),
+        (Platform::Cloudflare, Plan::Business, 5),
+        (Platform::Cloudflare, Plan::Enterprise, 100),
+        (Platform::Vercel, Plan::Hobby, 1),
+        (Platform::Vercel, Plan::Pro, 40),
+        (Platform::Vercel, Plan::Enterprise, 120),
+        (Platform::Netlify, Plan::Free, 2),
+        (Platform::Netlify, Plan::Pro, 5),
+    ] {
+        let export = export(&source, platform, Some(plan), false)?;
+        // The first ones of the file.
+        let expressed: Vec<&str> = export.expressed.iter().map(|one| one.limit.as_str()).collect();
+        assert_eq!(expressed, names[..most], "{platform:?} {plan:?}");
+        let listed = export.not_expressed.first().map(|one| one.reason.as_str()).unwrap_or_default();
+        assert!(most == names.len() || listed.starts_with("it takes 1 rule, and of the "), "{listed}");
+    }
     Ok(())
 }
 

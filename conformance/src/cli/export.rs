@@ -15,8 +15,9 @@ Examples:
   tidegate export --rules rules.toml --for netlify --out .
   tidegate export --rules rules.toml --for fastly --anonymous
 
-The platform's rules are looser than the limits: as long as Tidegate admits all requests of an address, the platform denies
-none. What it cannot express, and how it differs, goes to standard error.
+The platform's rules are looser than the limits: as long as Tidegate admits all requests of an
+address, the platform denies none. What it cannot express, and how it differs, goes to standard
+error.
 
 Exit codes: 0 success, 1 no limit could be expressed, 2 the command line or the file is wrong.";
 

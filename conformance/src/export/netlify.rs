@@ -37,8 +37,9 @@ pub(super) fn profile(plan: Option<Plan>) -> Profile {
     }
 }
 
-/// The methods of an edge function: the type `HTTPMethod` of the npm package `@netlify/edge-functions` 4.0.0.
-const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"];
+/// The methods of an edge function: the type `HTTPMethod` of the npm package `@netlify/edge-functions` 3.0.8. It has no `HEAD`,
+/// which is therefore not counted unless all methods are.
+const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// The exported `config` of an edge function.
 #[derive(Serialize)]
@@ -84,6 +85,7 @@ pub(super) fn write(rings: &[Ring<'_>]) -> (Vec<File>, Vec<&'static str>) {
          counts.",
         "Netlify counts each edge function on its own, so rules that share a limit in Tidegate have one each.",
         "Unless a rule is for one path or for all, Netlify does not count paths in another spelling, such as //a or /%61.",
+        "Netlify counts HEAD only for a rule of all methods.",
         "Each request that a rule counts runs an edge function, which does nothing.",
     ];
     (files, general)
@@ -91,14 +93,9 @@ pub(super) fn write(rings: &[Ring<'_>]) -> (Vec<File>, Vec<&'static str>) {
 
 /// Edge functions match no host, so these are never for one.
 fn refuses(ring: &Ring<'_>, _: &[String]) -> Option<String> {
-    let unknown = |method: &&str| !METHODS.contains(method);
+    let is_known = |method: &&str| *method == "HEAD" || METHODS.contains(method);
     for selection in &ring.selections {
-        let left_out = selection.except.iter().filter_map(|except| match except {
-            Except::Methods(methods) => Some(methods.as_slice()),
-            _ => None,
-        });
-        let mut named = left_out.flatten().chain(&selection.methods);
-        if let Some(method) = named.find(|method| unknown(method)) {
+        if let Some(method) = selection.methods.iter().find(|method| !is_known(method)) {
             return Some(format!("an edge function cannot be for the method {method}"));
         }
         if *selection.host != Host::Any || methods(selection).is_some_and(|methods| methods.is_empty()) {
@@ -110,13 +107,12 @@ fn refuses(ring: &Ring<'_>, _: &[String]) -> Option<String> {
 
 /// The methods. `None` for all.
 fn methods<'a>(selection: &'a Selection<'_>) -> Option<Vec<&'a str>> {
-    let left_out = |method: &&str| {
-        let is_of = |except: &Except<'_>| matches!(except, Except::Methods(methods) if methods.contains(method));
-        selection.except.iter().any(is_of)
-    };
-    let all: &[&str] = if selection.methods.is_empty() { &METHODS } else { &selection.methods };
-    let methods: Vec<&str> = all.iter().copied().filter(|method| !left_out(method)).collect();
-    Some(methods).filter(|methods| !selection.methods.is_empty() || methods.len() < METHODS.len())
+    let left_out: Vec<&str> = selection.except.iter().flat_map(Except::methods).copied().collect();
+    if selection.methods.is_empty() && left_out.is_empty() {
+        return None;
+    }
+    let is_named = |method: &&str| selection.methods.is_empty() || selection.methods.contains(method);
+    Some(METHODS.into_iter().filter(|method| is_named(method) && !left_out.contains(method)).collect())
 }
 
 fn config<'a>(ring: &Ring<'_>, selection: &'a Selection<'_>) -> Config<'a> {

@@ -1,6 +1,5 @@
 //! The rules that a platform gets: one for each quota that it can express.
 
-use tidegate_core::gate::Rules;
 use tidegate_core::{Policy, Quota, Rule};
 
 use super::bound::largest_count;
@@ -31,106 +30,80 @@ pub(super) struct Rings<'r> {
 }
 
 /// A quota of a limit, and the rules that have it.
-struct Task<'a> {
+struct Task {
     label: String,
-    quota: &'a Quota,
+    quota: Quota,
     has_tiers: bool,
     /// The places of the rules, in the order of the file.
     rules: Vec<usize>,
 }
 
+/// What all tasks share.
+struct Planner<'r, 'p> {
+    source: &'r Source,
+    profile: &'p Profile,
+    allowed: Allowed,
+    anonymous: bool,
+}
+
 impl<'r> Rings<'r> {
     pub(super) fn plan(source: &'r Source, profile: &Profile, anonymous: bool) -> Self {
         let mut rings = Self::default();
-        let allowed = source.allowed();
+        let planner = Planner { source, profile, allowed: source.allowed(), anonymous };
         let mut left = profile.rules_max;
         for (name, rules) in in_order(source) {
             let Some(limit) = source.file.limits.get(name) else { continue };
             for (label, quota) in labelled(name, limit) {
-                let task = Task { label, quota: &quota, has_tiers: !limit.tiers.is_empty(), rules: rules.clone() };
-                rings.add(&task, source, profile, &allowed, anonymous, &mut left);
+                let task = Task { label, quota, has_tiers: !limit.tiers.is_empty(), rules: rules.clone() };
+                rings.add(&task, &planner, &mut left);
             }
         }
         rings
     }
 
-    fn add(
-        &mut self,
-        task: &Task<'_>,
-        source: &'r Source,
-        profile: &Profile,
-        allowed: &Allowed,
-        anonymous: bool,
-        left: &mut usize,
-    ) {
+    /// Plans a ring, or lists why there is none. `left` is the number of rules that the platform still takes.
+    fn add(&mut self, task: &Task, planner: &Planner<'r, '_>, left: &mut usize) {
         if task.rules.is_empty() {
-            return self.refuse(task, None, "no rule has it".into());
+            let reason = "no rule has it".into();
+            return self.not_expressed.push(NotExpressed { rule: None, limit: task.label.clone(), reason });
         }
-        if let Err(reason) = refuse(task, source, profile, allowed, anonymous) {
-            return self.refuse_all(task, &task.rules, &source.rules, &reason);
-        }
-        let Some(period_s) = profile.periods.at_least(task.quota.rule().window().get().div_ceil(1_000)) else {
-            let (seconds, longest) = (task.quota.rule().window().get().div_ceil(1_000), profile.periods.longest());
-            let reason =
-                format!("it looks back {seconds} s, and the longest period of {} is {longest} s", profile.plan());
-            return self.refuse_all(task, &task.rules, &source.rules, &reason);
+        let period_s = match planner.period_s(task) {
+            Ok(period_s) => period_s,
+            Err(reason) => return self.refuse(task, task.rules.iter().map(|place| (*place, reason.clone())), planner),
         };
-        let rules = source.rules.rules();
-        let charges = |place: usize| task.rules.contains(&place) && rules[place].cost() > 0;
-        let (mut selections, mut refused) = (Vec::new(), Vec::new());
-        for &place in &task.rules {
-            let selected = match rules[place].cost() {
-                0 => Err("its requests cost nothing, and the platform would count them".to_string()),
-                _ => select(rules, place, &charges, profile.can),
-            };
-            match selected {
-                Ok((selection, notes)) => {
-                    selections.push(selection);
-                    self.differs.extend(
-                        notes.into_iter().map(|note| Difference { limit: Some(task.label.clone()), difference: note }),
-                    );
-                }
-                Err(reason) => refused.push((place, reason)),
-            }
-        }
-        for (place, reason) in refused {
-            self.refuse(task, Some(rules[place].name().into()), reason);
-        }
+        let (selections, refused, notes) = planner.selections(task);
+        self.refuse(task, refused, planner);
         if selections.is_empty() {
             return;
         }
-        let places: Vec<usize> = selections.iter().map(|selection| selection.place).collect();
-        let mut costs: Vec<u64> =
-            task.rules.iter().map(|place| rules[*place].cost()).filter(|cost| *cost > 0).collect();
-        costs.sort_unstable();
-        costs.dedup();
-        let ring = ring(task, selections, &costs, period_s, profile, self.rings.len() + 1);
-        if let Some(reason) = (profile.refuses)(&ring, &allowed.networks) {
-            return self.refuse_all(task, &places, &source.rules, &reason);
-        }
-        let needed = if profile.is_rule_each { ring.selections.len() } else { 1 };
-        if needed > *left {
-            let reason = format!("{} has {}, which other limits take", profile.plan(), rules_of(profile.rules_max));
-            return self.refuse_all(task, &places, &source.rules, &reason);
+        let costs = planner.costs(task);
+        let ring = planner.ring(task, selections, &costs, period_s, self.rings.len() + 1);
+        let needed = if planner.profile.is_rule_each { ring.selections.len() } else { 1 };
+        let reason = (planner.profile.refuses)(&ring, &planner.allowed.networks).or_else(|| {
+            let (plan, most) = (planner.profile.plan(), counted(planner.profile.rules_max));
+            let reason = format!("it takes {}, and of the {most} of {plan}, {left} remain", counted(needed));
+            Some(reason).filter(|_| needed > *left)
+        });
+        if let Some(reason) = reason {
+            let places = ring.selections.iter().map(|selection| (selection.place, reason.clone()));
+            return self.refuse(task, places, planner);
         }
         *left -= needed;
-        self.differs.extend(
-            differences(task, &ring, &costs)
-                .into_iter()
-                .map(|difference| Difference { limit: Some(task.label.clone()), difference }),
-        );
+        let differences = notes.into_iter().chain(differences(task, &ring, &costs));
+        let of_limit = |difference| Difference { limit: Some(task.label.clone()), difference };
+        self.differs.extend(differences.map(of_limit));
         self.rings.push(ring);
     }
 
-    fn refuse_all(&mut self, task: &Task<'_>, places: &[usize], rules: &Rules, reason: &str) {
-        self.differs.retain(|difference| difference.limit.as_ref() != Some(&task.label));
-        for place in places {
-            self.refuse(task, Some(rules.rules()[*place].name().into()), reason.into());
-        }
-    }
-
-    fn refuse(&mut self, task: &Task<'_>, rule: Option<String>, reason: String) {
-        self.not_expressed.push(NotExpressed { rule, limit: task.label.clone(), reason });
+    /// Lists why the platform does not have the limit of rules.
+    fn refuse(&mut self, task: &Task, places: impl IntoIterator<Item = (usize, String)>, planner: &Planner<'_, '_>) {
+        let rules = planner.source.rules.rules();
+        let listed = |(place, reason): (usize, String)| NotExpressed {
+            rule: Some(rules[place].name().into()),
+            limit: task.label.clone(),
+            reason,
+        };
+        self.not_expressed.extend(places.into_iter().map(listed));
     }
 }
 
@@ -164,76 +137,107 @@ fn labelled(name: &str, limit: &Limit) -> Vec<(String, Quota)> {
     quotas.into_iter().map(|quota| (label(&quota), quota)).collect()
 }
 
-/// Why no platform, or not this one, can express a quota, whatever its rules match.
-fn refuse(
-    task: &Task<'_>,
-    source: &Source,
-    profile: &Profile,
-    allowed: &Allowed,
-    anonymous: bool,
-) -> Result<(), String> {
-    match (task.quota.dimension(), task.quota.rule()) {
-        (_, Rule::Concurrency(_)) => {
-            return Err("it limits requests in flight, and the platform counts arrivals".into());
-        }
-        (_, Rule::Penalty(_)) => {
-            return Err("it blocks whom other quotas have denied, which happens in Tidegate".into());
-        }
-        ("global", _) => {
-            return Err(
-                "all senders share it; the platform also counts what Tidegate denies, so one sender could use \
-                        it up for all"
-                    .into(),
-            );
-        }
-        ("ip", _) => {}
-        ("", _) if !anonymous => {
-            return Err("it counts by sender, whom the application may identify, and the platform knows the address \
-                        only; if it identifies nobody, write --anonymous, or by = \"ip\" in the file"
-                .into());
-        }
-        ("", _) if source.identifies_senders() => {
-            return Err("it counts by sender, whom an API key or a token of the file may identify, and the platform \
-                        knows the address only"
-                .into());
-        }
-        ("", _) => {}
-        (dimension, _) => return Err(format!("it counts by {dimension:?}, and the platform knows the address only")),
+impl<'r> Planner<'r, '_> {
+    /// The platform's period for a quota, or why it cannot express the quota, whatever the rules match.
+    fn period_s(&self, task: &Task) -> Result<u64, String> {
+        self.refuse(task)?;
+        let profile = self.profile;
+        let seconds = task.quota.rule().window().get().div_ceil(1_000);
+        profile.periods.at_least(seconds).ok_or_else(|| {
+            let (plan, longest) = (profile.plan(), profile.periods.longest());
+            format!("it looks back {seconds} s, and the longest period of {plan} is {longest} s")
+        })
     }
-    if task.has_tiers {
-        return Err("it has tiers, and the platform does not know a sender's tier".into());
+
+    fn refuse(&self, task: &Task) -> Result<(), String> {
+        let reason = match (task.quota.dimension(), task.quota.rule()) {
+            (_, Rule::Concurrency(_)) => "it limits requests in flight, and the platform counts arrivals",
+            (_, Rule::Penalty(_)) => "it blocks whom other quotas have denied, which happens in Tidegate",
+            ("global", _) => {
+                "all senders share it; the platform also counts what Tidegate denies, so one sender could use it up for all"
+            }
+            ("", _) if !self.anonymous => {
+                "it counts by sender, whom the application may identify, and the platform knows the address only; if it \
+                 identifies nobody, write --anonymous, or by = \"ip\" in the file"
+            }
+            ("", _) if self.source.identifies_senders() => {
+                "it counts by sender, whom an API key or a token of the file may identify, and the platform knows the \
+                 address only"
+            }
+            ("" | "ip", _) if task.has_tiers => "it has tiers, and the platform does not know a sender's tier",
+            ("" | "ip", _) if self.allowed.has_keys => {
+                "the list of allowed senders has keys, and the platform knows the address only"
+            }
+            ("" | "ip", _) if !self.allowed.networks.is_empty() && !self.profile.addresses => {
+                let plan = self.profile.plan();
+                return Err(format!(
+                    "the list of allowed senders has networks, which the rules of {plan} cannot leave out"
+                ));
+            }
+            ("" | "ip", _) => return Ok(()),
+            (dimension, _) => {
+                return Err(format!("it counts by {dimension:?}, and the platform knows the address only"));
+            }
+        };
+        Err(reason.into())
     }
-    if allowed.has_keys {
-        return Err("the list of allowed senders has keys, and the platform knows the address only".into());
+
+    /// What the platform can count for each rule, why it cannot for some, and what it leaves out.
+    fn selections(&self, task: &Task) -> (Vec<Selection<'r>>, Vec<(usize, String)>, Vec<String>) {
+        let rules = self.source.rules.rules();
+        let mut charges = vec![false; rules.len()];
+        for &place in &task.rules {
+            charges[place] = rules[place].cost() > 0;
+        }
+        let (mut selections, mut refused, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        for &place in &task.rules {
+            let selected = match charges[place] {
+                true => select(rules, place, &|place| charges[place], self.profile.can),
+                false => Err("its requests cost nothing, and the platform would count them".into()),
+            };
+            match selected {
+                Ok((selection, left_out)) => {
+                    selections.push(selection);
+                    notes.extend(left_out);
+                }
+                Err(reason) => refused.push((place, reason)),
+            }
+        }
+        (selections, refused, notes)
     }
-    if !allowed.networks.is_empty() && !profile.addresses {
-        let plan = profile.plan();
-        return Err(format!("the list of allowed senders has networks, which the rules of {plan} cannot leave out"));
+
+    /// The different costs of requests, sorted. The platform may count a request to a rule that it cannot match, such as one for a
+    /// bot score, so these are the costs of all rules.
+    fn costs(&self, task: &Task) -> Vec<u64> {
+        let rules = self.source.rules.rules();
+        let mut costs: Vec<u64> =
+            task.rules.iter().map(|place| rules[*place].cost()).filter(|cost| *cost > 0).collect();
+        costs.sort_unstable();
+        costs.dedup();
+        costs
     }
-    Ok(())
+
+    fn ring(
+        &self,
+        task: &Task,
+        selections: Vec<Selection<'r>>,
+        costs: &[u64],
+        period_s: u64,
+        number: usize,
+    ) -> Ring<'r> {
+        let cost = costs.first().copied().unwrap_or(1);
+        let most = largest_count(task.quota.rule(), period_s, self.profile.counting);
+        let requests = (most / cost).max(1);
+        let rules: Vec<&str> = selections.iter().map(|selection| selection.rule).collect();
+        let letters = task.label.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
+        let id = format!("tidegate-{number}-{}", letters.collect::<String>());
+        let numbers = Numbers(task.quota.rule());
+        let about = format!("Tidegate {}, for {}: {numbers}", task.label, rules.join(" and "));
+        Ring { limit: task.label.clone(), id, about, selections, requests, period_s }
+    }
 }
 
-fn ring<'r>(
-    task: &Task<'_>,
-    selections: Vec<Selection<'r>>,
-    costs: &[u64],
-    period_s: u64,
-    profile: &Profile,
-    number: usize,
-) -> Ring<'r> {
-    // The least, because the platform may count a request to a rule of which it cannot match the header, for example.
-    let cost = costs.first().copied().unwrap_or(1);
-    let most = largest_count(task.quota.rule(), period_s, profile.counting);
-    let requests = (most / cost).max(1);
-    let rules: Vec<&str> = selections.iter().map(|selection| selection.rule).collect();
-    let letters = task.label.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
-    let id = format!("tidegate-{number}-{}", letters.collect::<String>());
-    let numbers = Numbers(task.quota.rule());
-    let about = format!("Tidegate {}, for {}: {numbers}", task.label, rules.join(" and "));
-    Ring { limit: task.label.clone(), id, about, selections, requests, period_s }
-}
-
-fn differences(task: &Task<'_>, ring: &Ring<'_>, costs: &[u64]) -> Vec<String> {
+fn differences(task: &Task, ring: &Ring<'_>, costs: &[u64]) -> Vec<String> {
     let mut found = vec![format!(
         "It allows {} requests in {} s for each address in each location, the most that {} admits of such a period.",
         ring.requests,
@@ -255,6 +259,6 @@ fn listed(numbers: &[u64]) -> String {
     texts.join(" or ")
 }
 
-fn rules_of(count: usize) -> String {
+fn counted(count: usize) -> String {
     if count == 1 { "1 rule".into() } else { format!("{count} rules") }
 }

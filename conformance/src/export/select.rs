@@ -54,6 +54,14 @@ pub enum Except<'r> {
     Header(&'r str),
 }
 
+impl<'r> Except<'r> {
+    /// The methods that are left out, if these are methods.
+    #[must_use]
+    pub fn methods(&self) -> &[&'r str] {
+        if let Self::Methods(methods) = self { methods } else { &[] }
+    }
+}
+
 impl Selection<'_> {
     /// Whether a path in another spelling than the normal one could be taken for one that this selects.
     #[must_use]
