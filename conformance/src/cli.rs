@@ -4,6 +4,7 @@ mod bench_report;
 mod choose;
 mod compare;
 mod explain;
+mod export;
 mod fixtures;
 mod mutants;
 mod peers;
@@ -31,6 +32,8 @@ Examples:
   tidegate compare main.json branch.json           show what a change did
   tidegate explain --rules rules.toml --request 'POST /login'
                                                    show the limits of a request
+  tidegate export --rules rules.toml --for cloudflare
+                                                   write the platform's own rate-limiting rules
   tidegate soak --target redis --minutes 10        send random traffic with faults
   tidegate choose --platform cloudflare --limit 100
                                                    recommend a store, with the code to paste
@@ -68,6 +71,9 @@ enum Command {
     BenchReport(bench_report::Args),
     /// Show which rule, keys and limits of a rules file apply to a request, and why.
     Explain(explain::Args),
+    /// Write the rate-limiting rules of a platform's own firewall, for what they can express of a rules file. Exit with 1 if that
+    /// is nothing.
+    Export(export::Args),
     /// Send random traffic with faults to a target, and judge every answer. Exit with 1 on a violation.
     Soak(soak::Args),
     /// Run the adapters in a simulated fleet, and show for each design how far it exceeds the limit, how long decisions take and
@@ -133,6 +139,7 @@ pub fn main() -> ExitCode {
         Command::Badge(args) => compare::show_badge(&args),
         Command::BenchReport(args) => bench_report::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::Fixtures(selection) => fixtures::run(&selection),
         Command::Mutants(args) => mutants::run(&args),
         Command::Peers(args) => peers::run(&args),

@@ -13,7 +13,7 @@
 //! A [`fixture`] is data. [`replay`] runs it against a [`subject`]: the guests of a [`target`] over HTTP, or a limiter
 //! in this process. [`judge`] compares the answers with those of the [`oracle`]. [`run`] does this for whole targets,
 //! and [`report`] formats the results. [`mutants`] are broken limiters that prove that the suite catches errors, and
-//! [`peer`] compares with the rate limiters of others. [`mod@bench`] compares what the benchmarks measured. [`cli`] is the
+//! [`peer`] compares with the rate limiters of others. [`mod@export`] writes the rules of a platform's own firewall. [`mod@bench`] compares what the benchmarks measured. [`cli`] is the
 //! program `tidegate`.
 
 pub mod bench;
@@ -21,6 +21,7 @@ pub mod cli;
 pub mod compare;
 pub mod declared;
 pub mod expectation;
+pub mod export;
 pub mod fixture;
 pub mod judge;
 pub mod mutants;

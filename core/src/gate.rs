@@ -49,6 +49,7 @@ mod verdict;
 pub use event::{Event, EventSink, Events, Outcome};
 pub use explain::{Explanation, Listed};
 pub use file::OnFailure;
+pub use matcher::{Host, Path, Pattern};
 pub use pending::{Hold, Pending, Prepared};
 pub use request::{Headers, Request};
 pub use rules::{Rule, Rules};

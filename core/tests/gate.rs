@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use pollster::block_on;
 use proptest::prelude::*;
-use tidegate_core::gate::{Event, EventSink as _, Events, Gate, OnFailure, Reason, Request, Rules, Tally, Verdict};
+use tidegate_core::gate::{
+    Event, EventSink as _, Events, Gate, OnFailure, Reason, Request, Rule, Rules, Tally, Verdict,
+};
 use tidegate_core::{ClientIpSource, Error, ErrorKind, Key, MemoryLimiter, Platform, ResponseFields, UnixMillis};
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -393,6 +395,39 @@ proptest! {
             };
             let expected = if networks.iter().any(is_in) { "403" } else { "unlimited" };
             prop_assert_eq!(outcome(&gate, &request("GET", "/").peer(Some(asked.into()))), expected, "{}", asked);
+        }
+    }
+
+    /// Of the rules that match a request, a more specific pattern comes first, and of equal ones the first in the file.
+    #[test]
+    fn patterns_compare_in_the_order_of_rules(
+        rules in prop::collection::vec(
+            (0..5_usize, "(/(a|b|\\{x\\})){0,3}(/\\*)?", any::<bool>(), any::<bool>(), prop::option::of(1..9_u8)),
+            1..12,
+        ),
+        asked in "(/(a|b|c)){0,4}",
+    ) {
+        let hosts = ["", "a.example.com", "*.a.example.com", "*.example.com", "*.com"];
+        let rules: Vec<_> = rules.into_iter().map(|(host, path, method, header, score)| {
+            let mut rule = serde_json::json!({ "path": if path.is_empty() { "/" } else { path.as_str() } });
+            if host > 0 { rule["host"] = hosts[host].into(); }
+            if method { rule["methods"] = ["GET"].into(); }
+            if header { rule["headers"] = ["x-a"].into(); }
+            if let Some(score) = score { rule["bot_score_below"] = score.into(); }
+            rule
+        }).collect();
+        let rules = Rules::parse("rules.json", &serde_json::json!({ "rules": rules }).to_string()).unwrap();
+        let path = if asked.is_empty() { "/" } else { &asked };
+        for host in ["a.example.com", "b.a.example.com", "b.example.com"] {
+            let headers = [("host", host), ("x-a", "1")];
+            let request = Request::new("GET", path, &headers, NOW).bot_score(0);
+            let explanation = rules.explain(&request, &ClientIpSource::new(Platform::Direct));
+            let found: Vec<&Rule> = explanation.rule.into_iter().chain(explanation.others.iter().copied()).collect();
+            for pair in found.windows(2) {
+                let order = pair[0].pattern().cmp_specificity(pair[1].pattern());
+                let place = |rule: &Rule| rules.rules().iter().position(|known| known.name() == rule.name());
+                prop_assert!(order.is_gt() || (order.is_eq() && place(pair[0]) < place(pair[1])), "{:?}", pair);
+            }
         }
     }
 

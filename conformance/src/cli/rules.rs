@@ -6,10 +6,17 @@ use serde_json::Value;
 use tidegate_core::gate::Rules;
 
 use super::Failure;
+use crate::export::Source;
 
 /// Reads and checks a rules file, in TOML or JSON.
 pub(super) fn read(file: &Path) -> Result<Rules, Failure> {
     Ok(checked(file)?.0)
+}
+
+/// Reads and checks a rules file, to translate it.
+pub(super) fn source(file: &Path) -> Result<Source, Failure> {
+    let name = file.display().to_string();
+    Source::parse(&name, &text(file)?).map_err(Failure::Usage)
 }
 
 /// Reads a rules file as data, and has all its limits count in one store, because a target is one store.
@@ -26,8 +33,11 @@ pub(super) fn for_one_store(file: &Path) -> Result<Value, Failure> {
 }
 
 fn checked(file: &Path) -> Result<(Rules, String), Failure> {
-    let name = file.display().to_string();
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
-    let rules = Rules::parse(&name, &text).map_err(|error| Failure::Usage(error.to_string()))?;
+    let text = text(file)?;
+    let rules = Rules::parse(&file.display().to_string(), &text).map_err(|error| Failure::Usage(error.to_string()))?;
     Ok((rules, text))
+}
+
+fn text(file: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))
 }

@@ -1,6 +1,6 @@
 //! Finds the most specific rule of a request.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::fmt;
 use std::num::NonZero;
 
@@ -8,22 +8,26 @@ use super::path::segments;
 use super::request::Request;
 use crate::sorted_map::SortedMap;
 
-/// What a rule matches.
+/// What a rule matches, for programs that translate rules. [`Rule::pattern`](super::Rule::pattern) returns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pattern {
-    pub(super) host: Host,
-    pub(super) path: Path,
-    /// The methods, in upper case. Empty for all.
-    pub(super) methods: Box<[Box<str>]>,
+#[non_exhaustive]
+pub struct Pattern {
+    /// The hosts.
+    pub host: Host,
+    /// The paths.
+    pub path: Path,
+    /// The methods, in upper case. Empty for all. `GET` matches `HEAD` too.
+    pub methods: Box<[Box<str>]>,
     /// The header fields that must be present, in lower case.
-    pub(super) headers: Box<[Box<str>]>,
+    pub headers: Box<[Box<str>]>,
     /// The bot score that a request's must be less than.
-    pub(super) score_below: Option<NonZero<u8>>,
+    pub score_below: Option<NonZero<u8>>,
 }
 
 /// The hosts that a rule matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Host {
+pub enum Host {
+    /// All.
     #[default]
     Any,
     /// One, in lower case.
@@ -32,13 +36,13 @@ pub(super) enum Host {
     Below(Box<str>),
 }
 
-/// The paths that a rule matches.
+/// The paths that a rule matches, in their normal form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Path {
+pub struct Path {
     /// `None` for a segment of any text.
-    pub(super) segments: Box<[Option<Box<str>>]>,
+    pub segments: Box<[Option<Box<str>>]>,
     /// Whether more segments may follow.
-    pub(super) is_prefix: bool,
+    pub is_prefix: bool,
 }
 
 impl Default for Path {
@@ -47,7 +51,45 @@ impl Default for Path {
     }
 }
 
+impl Host {
+    /// One host is more specific than a domain, a longer domain than a shorter one, and a domain than any host.
+    fn specificity(&self) -> (u8, usize) {
+        match self {
+            Self::Any => (0, 0),
+            Self::Below(domain) => (1, domain.len()),
+            Self::Exact(_) => (2, 0),
+        }
+    }
+}
+
+impl Path {
+    /// From left to right: a segment as it is, any segment, the end, and more segments.
+    fn specificity(&self) -> impl Iterator<Item = u8> {
+        let end = if self.is_prefix { 0 } else { 1 };
+        self.segments.iter().map(|segment| if segment.is_some() { 3 } else { 2 }).chain([end])
+    }
+}
+
 impl Pattern {
+    /// Compares which of two patterns applies to a request that matches both: the greater one. Of equals, the one that comes
+    /// first in the file.
+    ///
+    /// ```
+    /// use tidegate_core::gate::Rules;
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let rules = Rules::parse("rules.json", r#"{ "rules": [{ "path": "/api/*" }, { "path": "/api/{id}" }] }"#)?;
+    /// let [prefix, any] = rules.rules() else { panic!() };
+    /// assert!(any.pattern().cmp_specificity(prefix.pattern()).is_gt());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn cmp_specificity(&self, other: &Self) -> Ordering {
+        let host = self.host.specificity().cmp(&other.host.specificity());
+        let path = || self.path.specificity().cmp(other.path.specificity());
+        host.then_with(path).then_with(|| self.specificity().cmp(&other.specificity()))
+    }
+
     // These compare two patterns of the same hosts and paths, of which this comes first in the file.
 
     /// Whether each request that matches `other` matches this too.

@@ -96,6 +96,18 @@ impl Rule {
         Arc::clone(&self.name)
     }
 
+    /// What it matches.
+    #[must_use]
+    pub const fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+
+    /// What a request costs, unless the request says so itself.
+    #[must_use]
+    pub const fn cost(&self) -> u64 {
+        self.cost
+    }
+
     /// The name of the store that counts. `None` for the gate's first store.
     #[must_use]
     pub fn store(&self) -> Option<&str> {
