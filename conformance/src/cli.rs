@@ -7,6 +7,7 @@ mod fixtures;
 mod mutants;
 mod peers;
 mod progress;
+mod replay;
 mod rules;
 mod run;
 mod soak;
@@ -29,6 +30,8 @@ Examples:
   tidegate compare main.json branch.json           show what a change did
   tidegate explain --rules rules.toml --request 'POST /login'
                                                    show the limits of a request
+  tidegate replay --log access.log --rules rules.toml
+                                                   show whom a rules file would have denied
   tidegate soak --target redis --minutes 10        send random traffic with faults
   tidegate peers                                   compare other rate limiters
   tidegate mutants                                 show that the suite catches broken limiters
@@ -63,6 +66,9 @@ enum Command {
     BenchReport(bench_report::Args),
     /// Show which rule, keys and limits of a rules file apply to a request, and why.
     Explain(explain::Args),
+    /// Replay an access log: show whom a rules file would have denied, when, and by which limit. Exit with 1 if more clients are
+    /// denied than allowed.
+    Replay(replay::Args),
     /// Send random traffic with faults to a target, and judge every answer. Exit with 1 on a violation.
     Soak(soak::Args),
     /// Check the fixtures against the reference, and list them.
@@ -120,6 +126,7 @@ pub fn main() -> ExitCode {
         Command::Badge(args) => compare::show_badge(&args),
         Command::BenchReport(args) => bench_report::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Fixtures(selection) => fixtures::run(&selection),
         Command::Mutants(args) => mutants::run(&args),
         Command::Peers(args) => peers::run(&args),
