@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv6Addr};
 
+use foldhash::fast::{FixedState, RandomState};
 use serde::{Serialize, Serializer};
 use tidegate_core::{ClientIp, Ipv6Prefix, Key};
 
@@ -19,21 +20,24 @@ const AGENTS_SHARED: u64 = 8;
 const REQUESTS_PER_AGENT: u64 = 3;
 
 /// A client: an IPv4 address, a /64 of IPv6, or all requests without an address.
+///
+/// The bits of its IPv6 address. Zero is none, because no client has the unspecified address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Client(Option<u128>);
+pub struct Client(u128);
 
 impl Client {
     /// The client at an address.
     #[must_use]
     pub fn new(ip: Option<ClientIp>) -> Self {
-        Self(ip.map(|ip| match ip.address() {
-            IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
-            IpAddr::V6(address) => address.to_bits(),
-        }))
+        Self(match ip.map(|ip| ip.address()) {
+            None => 0,
+            Some(IpAddr::V4(address)) => address.to_ipv6_mapped().to_bits(),
+            Some(IpAddr::V6(address)) => address.to_bits(),
+        })
     }
 
     fn ip(self) -> Option<ClientIp> {
-        self.0.map(|bits| ClientIp::new(Ipv6Addr::from_bits(bits), Ipv6Prefix::default()))
+        (self.0 != 0).then(|| ClientIp::new(Ipv6Addr::from_bits(self.0), Ipv6Prefix::default()))
     }
 
     /// Its key.
@@ -88,9 +92,8 @@ struct Agents(u128);
 
 impl Agents {
     fn add(&mut self, agent: &str) {
-        let mut hasher = DefaultHasher::new();
-        agent.hash(&mut hasher);
-        self.0 |= 1 << (hasher.finish() % 128);
+        // The same in each run, so that each prints the same.
+        self.0 |= 1 << (FixedState::default().hash_one(agent) % 128);
     }
 
     /// How many there are, about: within a tenth of up to 200, and never more than 621.
@@ -148,7 +151,7 @@ pub struct Denials {
 /// The counts of the first [`MAX_CLIENTS`] clients, and how many requests others sent.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
-    counts: HashMap<Client, Counts>,
+    counts: HashMap<Client, Counts, RandomState>,
     pub(super) requests_of_others: u64,
 }
 

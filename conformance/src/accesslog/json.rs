@@ -224,17 +224,12 @@ pub(super) fn parse<'a>(line: &'a str, fields: &Fields, clock: &mut Clock) -> Re
     };
     let at = at.ok_or(Unreadable::BadTime)?;
     let (mut method, mut path) = (found.text(Field::Method), found.text(Field::Path));
-    if let Some(request) = found.text(Field::Request) {
-        let line = match &request {
-            Cow::Borrowed(line) => {
-                request_line(line).map(|(method, path)| (Cow::Borrowed(method), Cow::Borrowed(path)))
-            }
-            Cow::Owned(line) => {
-                request_line(line).map(|(method, path)| (method.to_string().into(), path.to_string().into()))
-            }
-        };
-        let Some((first, second)) = line else { return Ok(Parsed::NoRequest) };
-        (method, path) = (method.or(Some(first)), path.or(Some(second)));
+    if let Some((_, Scalar::Text(request))) = found.0[Field::Request as usize].take() {
+        match split(request) {
+            Some((first, second)) => (method, path) = (method.or(Some(first)), path.or(Some(second))),
+            None if method.is_none() || path.is_none() => return Ok(Parsed::NoRequest),
+            None => {}
+        }
     }
     let method = method.ok_or(Unreadable::NoField(Field::Method))?;
     let (in_target, path) = target(path.ok_or(Unreadable::NoField(Field::Path))?);
@@ -249,6 +244,16 @@ pub(super) fn parse<'a>(line: &'a str, fields: &Fields, clock: &mut Clock) -> Re
         subject: found.text(Field::Subject),
         tier: found.text(Field::Tier),
     }))
+}
+
+/// The method and the target of a request's first line.
+fn split(request: Cow<'_, str>) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
+    match request {
+        Cow::Borrowed(line) => request_line(line).map(|(method, target)| (method.into(), target.into())),
+        Cow::Owned(line) => {
+            request_line(&line).map(|(method, target)| (method.to_string().into(), target.to_string().into()))
+        }
+    }
 }
 
 /// Reads the values that mean something, and skips all others.

@@ -149,9 +149,11 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
         #[test]
         fn nothing_is_lost_and_the_number_of_steps_has_a_bound(
-            times in proptest::collection::vec((0_u64..253_402_300_800_000, any::<bool>()), 0..9_000),
+            times in proptest::collection::vec((0_u64..253_402_300_800_000, any::<bool>()), 0..6_000),
             most in 1_usize..300,
         ) {
             let mut series = Series::default();

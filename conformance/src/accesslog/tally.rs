@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use serde::Serialize;
 
 use super::clients::{Client, ClientReport, Clients, Denials, MAX_CLIENTS, Times};
@@ -26,7 +27,7 @@ pub struct Tally {
     pub(super) series: Series,
     causes: Vec<Times>,
     /// For each client, what denied it.
-    denials: HashMap<(Client, usize), Times>,
+    denials: HashMap<(Client, usize), Times, RandomState>,
 }
 
 /// What one cause denied.

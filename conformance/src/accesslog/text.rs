@@ -45,18 +45,18 @@ fn summary(out: &mut String, report: &AccessReport) {
     let of_all = |part: u64| format!("{} ({})", grouped(part), share(part, all));
     let _ = writeln!(
         out,
-        "{} requests of {} clients from {} to {} UTC",
-        grouped(all),
-        grouped(*clients as u64),
+        "{} of {} from {} to {} UTC",
+        counted(all, "request"),
+        counted(*clients as u64, "client"),
         shown(*from_ms),
         shown(*to_ms)
     );
     let _ = writeln!(out, "admitted   {}, and {} without a limit", of_all(*admitted), grouped(*unlimited));
     let _ = writeln!(
         out,
-        "denied     {}, of {} clients ({})",
+        "denied     {}, of {} ({})",
         of_all(*denied),
-        grouped(*clients_denied as u64),
+        counted(*clients_denied as u64, "client"),
         share(*clients_denied as u64, *clients as u64)
     );
 }
@@ -178,10 +178,10 @@ fn tuned(out: &mut String, tune: &TuneReport, clients: usize) {
     let _ = writeln!(
         out,
         "\n{table}\nThe smallest numbers that deny at most {} % of the clients that they count, each alone. All of them together \
-         deny {} requests of {} clients ({}).",
+         deny {} of {} ({}).",
         tune.percent,
-        grouped(tune.together.requests),
-        grouped(tune.together.clients as u64),
+        counted(tune.together.requests, "request"),
+        counted(tune.together.clients as u64, "client"),
         share(tune.together.clients as u64, clients as u64),
     );
 }
@@ -284,7 +284,7 @@ pub(super) fn remarks(report: &AccessReport) -> Vec<String> {
         let reasons: Vec<_> = not_applied.iter().map(|note| format!("{}: {}", note.of, note.reason)).collect();
         found.push(format!(
             "{} of the rules file could not be applied: {}",
-            parts(not_applied.len()),
+            counted(not_applied.len() as u64, "part"),
             reasons.join("; ")
         ));
     }
@@ -293,8 +293,8 @@ pub(super) fn remarks(report: &AccessReport) -> Vec<String> {
     found
 }
 
-fn parts(count: usize) -> String {
-    if count == 1 { "1 part".into() } else { format!("{count} parts") }
+fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{} {what}s", grouped(count)) }
 }
 
 fn table(columns: impl IntoIterator<Item = &'static str>, numbers: std::ops::Range<usize>) -> Table {

@@ -92,7 +92,7 @@ fn next(
             see(name, number, Seen::Unreadable(&String::from_utf8_lossy(line), Unreadable::TooLong))
         }
         Some(Line::Whole(line)) => {
-            let text = String::from_utf8_lossy(line);
+            let text = str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Into::into);
             match parser.parse(&text) {
                 Ok(parsed) => see(name, number, Seen::Parsed(&parsed)),
                 Err(why) => see(name, number, Seen::Unreadable(&text, why)),
