@@ -21,23 +21,25 @@ const REQUESTS_PER_AGENT: u64 = 3;
 
 /// A client: an IPv4 address, a /64 of IPv6, or all requests without an address.
 ///
-/// The bits of its IPv6 address. Zero is none, because no client has the unspecified address.
+/// The bits of its IPv6 address. [`NONE`] is none, because the last 64 bits of a client are zero or those of an IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client(u128);
+
+const NONE: u128 = u128::MAX;
 
 impl Client {
     /// The client at an address.
     #[must_use]
     pub fn new(ip: Option<ClientIp>) -> Self {
         Self(match ip.map(|ip| ip.address()) {
-            None => 0,
+            None => NONE,
             Some(IpAddr::V4(address)) => address.to_ipv6_mapped().to_bits(),
             Some(IpAddr::V6(address)) => address.to_bits(),
         })
     }
 
     fn ip(self) -> Option<ClientIp> {
-        (self.0 != 0).then(|| ClientIp::new(Ipv6Addr::from_bits(self.0), Ipv6Prefix::default()))
+        (self.0 != NONE).then(|| ClientIp::new(Ipv6Addr::from_bits(self.0), Ipv6Prefix::default()))
     }
 
     /// Its key.
@@ -270,6 +272,7 @@ mod tests {
         let of = |text: &str| Client::new(ClientIp::parse(text, Ipv6Prefix::default()).ok());
         assert_eq!(of("192.0.2.1").to_string(), "192.0.2.1");
         assert_eq!(of("2001:db8:1:2:3::4").to_string(), "2001:db8:1:2::/64");
+        assert_eq!(of("::1").to_string(), "::/64");
         assert_eq!(of("-").to_string(), "without an address");
         assert_eq!((of("192.0.2.1").key().as_str(), of("-").key()), ("ip:192.0.2.1", Key::missing_ip()));
     }

@@ -170,7 +170,7 @@ fn tuned(out: &mut String, tune: &TuneReport, clients: usize) {
         let new = match one.new {
             Some(new) => tried(new),
             None if one.clients == 0 => ["counts no request".into(), String::new(), String::new()],
-            None => ["none".into(), String::new(), String::new()],
+            None => [format!("none up to {}", grouped(one.most)), String::new(), String::new()],
         };
         let start = [name, algorithm.clone(), grouped(one.clients as u64)];
         table.add_row(start.into_iter().chain(tried(one.old)).chain(new));

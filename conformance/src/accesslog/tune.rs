@@ -30,6 +30,8 @@ pub struct Tuned {
     pub algorithm: String,
     /// The clients whose requests it counts.
     pub clients: usize,
+    /// The largest number that is valid.
+    pub most: u64,
     /// The number in the file.
     pub old: Tried,
     /// The smallest number that is within the share. `None` if it counts no request, or if even the largest is not.
@@ -167,6 +169,7 @@ impl Search {
         let unused = Tried { number: self.number.value, clients: 0, requests: 0 };
         Tuned {
             clients: self.clients,
+            most: self.number.most,
             old: self.tried.first().copied().unwrap_or(unused),
             new: within.and_then(find),
             below: within.and_then(|within| find(within - 1)),

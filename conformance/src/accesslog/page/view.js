@@ -13,14 +13,16 @@ function head() {
   $("#remarks ul").append(...report.remarks.map((text) => h("li", {}, text)));
 }
 
+const isNumber = (value) => typeof value === "number" || /^~?[\d,]+( \(.*\))?$/.test(value);
+
 /** A section with a table. Cells are texts, or numbers, which are aligned. */
 function table(title, columns, rows, about) {
   if (rows.length === 0) return;
   const cell = (value, nth) => nth === 0 ? h("th", { scope: "row" }, value)
-    : h("td", { class: typeof value === "number" || /^~?[\d,]+( \(.*\))?$/.test(value) ? "number" : "text" }, typeof value === "number" ? number(value) : value);
+    : h("td", { class: isNumber(value) ? "number" : "text" }, typeof value === "number" ? number(value) : value);
+  const heading = (text, nth) => h("th", { scope: "col", class: nth > 0 && isNumber(rows[0][nth]) ? "number" : null }, text);
   $("#tables").append(h("section", {}, h("h2", {}, title), about ? h("p", {}, about) : null, h("div", { class: "scroll" }, h("table", {},
-    h("thead", {}, h("tr", {}, ...columns.map((text) => h("th", { scope: "col" }, text)))),
-    h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map(cell))))))));
+    h("thead", {}, h("tr", {}, ...columns.map(heading))), h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map(cell))))))));
 }
 
 const named = ({ client, shared }) => (shared ? `${client} (shared?)` : client);
@@ -42,7 +44,7 @@ function tune() {
   const { percent, numbers, together } = report.tune;
   table("Smaller or larger limits", ["limit", "algorithm", "clients", "now", "denies clients", "requests", "smallest", "denies clients", "requests"],
     numbers.map((one) => [one.limit === one.quota ? one.limit : `${one.limit}: ${one.quota}`, one.algorithm, one.clients,
-      ...[one.old, one.new].flatMap((tried) => (tried ? [tried.number, withShare(tried.clients, one.clients), tried.requests] : ["none", "", ""]))]),
+      ...[one.old, one.new].flatMap((tried) => (tried ? [tried.number, withShare(tried.clients, one.clients), tried.requests] : [one.clients === 0 ? "counts no request" : `none up to ${number(one.most)}`, "", ""]))]),
     `The smallest numbers that deny at most ${percent} % of the clients that they count, each alone. All of them together deny ${plural(together.requests, "request")} of ${plural(together.clients, "client")}.`);
 }
 
