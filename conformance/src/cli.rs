@@ -9,6 +9,7 @@ mod fixtures;
 mod mutants;
 mod peers;
 mod progress;
+mod replay;
 mod rules;
 mod run;
 mod simulate;
@@ -34,6 +35,8 @@ Examples:
                                                    show the limits of a request
   tidegate export --rules rules.toml --for cloudflare
                                                    write the platform's own rate-limiting rules
+  tidegate replay --log access.log --rules rules.toml
+                                                   show whom a rules file would have denied
   tidegate soak --target redis --minutes 10        send random traffic with faults
   tidegate choose --platform cloudflare --limit 100
                                                    recommend a store, with the code to paste
@@ -74,6 +77,9 @@ enum Command {
     /// Write the rate-limiting rules of a platform's own firewall, for what they can express of a rules file. Exit with 1 if that
     /// is nothing.
     Export(export::Args),
+    /// Replay an access log: show whom a rules file would have denied, when, and by which limit. Exit with 1 if more clients are
+    /// denied than allowed.
+    Replay(replay::Args),
     /// Send random traffic with faults to a target, and judge every answer. Exit with 1 on a violation.
     Soak(soak::Args),
     /// Run the adapters in a simulated fleet, and show for each design how far it exceeds the limit, how long decisions take and
@@ -140,6 +146,7 @@ pub fn main() -> ExitCode {
         Command::BenchReport(args) => bench_report::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Export(args) => export::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Fixtures(selection) => fixtures::run(&selection),
         Command::Mutants(args) => mutants::run(&args),
         Command::Peers(args) => peers::run(&args),

@@ -1,4 +1,4 @@
-//! Opens report.html and bench.html in a browser, and uses them like a reader.
+//! Opens report.html, bench.html and replay.html in a browser, and uses them like a reader.
 
 use std::fs;
 use std::net::TcpListener;
@@ -177,6 +177,66 @@ async fn a_reader_sees_the_benchmarks_as_charts_and_numbers() -> Result<()> {
     browser.click("#groups section:last-child summary").await?;
     let row = browser.text("#groups section:last-child tbody tr:last-child").await?;
     assert!(row.contains("64 in flight 200/s 100/s 2.00 1.91 to 2.11") && row.ends_with("✓ at least 1.50"), "{row}");
+    let scrolls = "document.documentElement.scrollWidth > document.documentElement.clientWidth";
+    assert_eq!(browser.value(scrolls).await?, false);
+    browser.client.close().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_sees_who_was_denied_and_when() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = |name: &str| folder.path().join(name);
+    // A path of one of the lines tries to become markup.
+    let lines = (0..9).map(|second| {
+        format!(
+            "192.0.2.{} - - [01/Jan/2026:00:00:0{second} +0000] \"GET /{HOSTILE} HTTP/1.1\" 200 5 \"-\" \"curl\"\n",
+            1 + second / 8
+        )
+    });
+    fs::write(file("access.log"), lines.collect::<String>())?;
+    let rules = |limit: u64| {
+        json!({ "limits": { "site": { "quotas": [{ "algorithm": "fixed_window", "limit": limit, "window_ms": 60_000 }] } },
+            "rules": [{ "name": "all", "limits": ["site"] }] })
+    };
+    fs::write(file("old.json"), rules(5).to_string())?;
+    fs::write(file("new.json"), rules(6).to_string())?;
+    let run = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args([
+            "replay",
+            "--log",
+            "access.log",
+            "--rules",
+            "old.json",
+            "--shadow",
+            "new.json",
+            "--tune",
+            "0",
+            "--out",
+            ".",
+        ])
+        .current_dir(folder.path())
+        .output()?;
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+
+    let browser = Browser::start().await?;
+    browser.client.set_window_size(400, 800).await?;
+    browser.client.goto(&format!("file://{}/replay.html", folder.path().display())).await?;
+    assert_eq!(browser.text("#result").await?, "3 of 9 requests (33.3 %) denied, of 1 of 2 clients (50.0 %)");
+    assert_eq!(browser.value("performance.getEntriesByType('resource').length").await?, 0);
+    let chart = browser.value("document.querySelector('#series svg').getAttribute('aria-label')").await?;
+    assert_eq!(chart, "Requests over time. 3 of 9 requests are denied, in 9 steps of 1 s");
+    assert_eq!(browser.value("document.querySelectorAll('#series rect.refused').length").await?, 4);
+    let all = browser.text("#tables").await?;
+    for part in [
+        "192.0.2.1 3 8 ~1 2026-01-01 00:00:05 2026-01-01 00:00:07 all site: 3",
+        "site fixed_window 2 5 1 (50.0 %) 3 8 0 (0.0 %) 0",
+    ] {
+        assert!(all.contains(part), "{part}: {all}");
+    }
+    // The sixth request is the first that only the old rules deny, and hostile text stays text.
+    assert!(all.contains("access.log:6") && all.contains(HOSTILE), "{all}");
+    assert_eq!(browser.value("document.images.length").await?, 0);
     let scrolls = "document.documentElement.scrollWidth > document.documentElement.clientWidth";
     assert_eq!(browser.value(scrolls).await?, false);
     browser.client.close().await?;

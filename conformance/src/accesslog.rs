@@ -1,0 +1,41 @@
+//! What a rules file would have done to the requests of an access log.
+//!
+//! [`Parser`] reads the lines of a log. [`Replay`] decides on each request with the real
+//! [`Gate`](tidegate_core::gate::Gate), on the log's own time. [`Tally`] counts, [`Shadow`] compares two rules files, and
+//! [`tune`] searches for smaller or larger limits. [`AccessReport`] is the result, with [`text`] and [`page`] for people. All
+//! of them work on lines and requests: none opens a file.
+//!
+//! # Memory
+//! It does not grow with the log. A line has at most [`MAX_LINE`] bytes, and counts are kept for at most [`MAX_CLIENTS`]
+//! clients, which takes up to 300 MB. The requests of further clients are decided and counted too, and the report says how
+//! many they are. The gate counts in a [`MemoryLimiter`](tidegate_core::MemoryLimiter) of a fixed capacity.
+
+mod adapted;
+mod clients;
+mod combined;
+mod entry;
+mod json;
+mod lines;
+mod page;
+mod replay;
+mod report;
+mod series;
+mod shadow;
+mod tally;
+mod text;
+mod time;
+mod tune;
+
+pub use adapted::{Adapted, Effect, Note, Number};
+pub use clients::{Client, ClientReport, Denials, MAX_CLIENTS};
+pub use entry::{Entry, Parsed, Parser, Unreadable};
+pub use json::{Field, Fields};
+pub use lines::{Line, Lines, MAX_LINE};
+pub use page::page;
+pub use replay::{Cause, Outcome, Replay};
+pub use report::{AccessReport, LineReport, SCHEMA, Sample, Together, TuneReport};
+pub use series::{Bucket, Series, SeriesReport};
+pub use shadow::{DifferenceReport, Example, Shadow, ShadowReport};
+pub use tally::{CauseReport, Tally};
+pub use text::text;
+pub use tune::{Tried, Tuned, tune};
