@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of this module")]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub, reason = "a failing rig fails its test")]
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,13 +60,18 @@ impl Server {
     }
 
     pub fn start_with(arguments: &[&str]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let port = free_port();
         let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let process = spawn(port, &dir, &arguments);
-        let server = Self { process, port, arguments, dir };
-        server.wait_until_up();
-        server
+        // Another program may take the port before the server does. Then the server ends.
+        for _ in 0..5 {
+            let dir = tempfile::tempdir().unwrap();
+            let port = free_port();
+            let process = spawn(port, &dir, &arguments);
+            let mut server = Self { process, port, arguments: arguments.clone(), dir };
+            if server.comes_up() {
+                return server;
+            }
+        }
+        panic!("redis-server ends at once; start it with the arguments {arguments:?} to see why");
     }
 
     pub fn url(&self) -> String {
@@ -95,10 +100,11 @@ impl Server {
 
     pub fn restart(&mut self) {
         self.process = spawn(self.port, &self.dir, &self.arguments);
-        self.wait_until_up();
+        assert!(self.comes_up(), "redis-server ends at once");
     }
 
-    fn wait_until_up(&self) {
+    /// Waits until the server answers. Returns false if it ends instead.
+    fn comes_up(&mut self) -> bool {
         let until = Instant::now() + Duration::from_secs(30);
         loop {
             let pinged = redis::Client::open(self.url())
@@ -106,7 +112,8 @@ impl Server {
                 .get_connection()
                 .and_then(|mut connection| redis::cmd("PING").query::<String>(&mut connection));
             match pinged {
-                Ok(_) => return,
+                Ok(_) => return true,
+                Err(_) if self.process.try_wait().unwrap().is_some() => return false,
                 Err(error) => assert!(Instant::now() < until, "redis-server did not come up: {error}"),
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -138,7 +145,7 @@ pub fn free_port() -> u16 {
     loop {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         // A cluster node also listens on its port plus 10000.
-        if port < 50_000 && TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if port < 50_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok() {
             return port;
         }
     }
