@@ -148,7 +148,7 @@ fn methods(methods: &[&str]) -> String {
     if each.len() == 1 { each.concat() } else { format!("({})", each.join(" || ")) }
 }
 
-/// True if the field is there, even if it is empty: <https://www.fastly.com/documentation/reference/vcl/types/string/>.
+/// True if the field is present: <https://www.fastly.com/documentation/reference/vcl/functions/miscellaneous/if>.
 fn header(name: &str) -> String {
     format!("req.http.{name}")
 }

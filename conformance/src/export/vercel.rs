@@ -1,5 +1,5 @@
 //! Custom rules of Vercel's WAF, as the body of `PUT /v1/security/firewall/config`
-//! (<https://vercel.com/docs/rest-api/reference/endpoints/security/put-firewall-configuration>).
+//! (<https://vercel.com/docs/rest-api/sdk/security/put-firewall-configuration>).
 //!
 //! **Errs** towards admitting. Vercel counts in fixed windows, which may begin at any instant, so the limit is the most that
 //! Tidegate admits in any interval of that length. Its token bucket (Enterprise) is not used: its documentation does not say how
