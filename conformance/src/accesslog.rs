@@ -8,7 +8,8 @@
 //! # Memory
 //! It does not grow with the log. A line has at most [`MAX_LINE`] bytes, and counts are kept for at most [`MAX_CLIENTS`]
 //! clients, which takes up to 300 MB. The requests of further clients are decided and counted too, and the report says how
-//! many they are. The gate counts in a [`MemoryLimiter`](tidegate_core::MemoryLimiter) of a fixed capacity.
+//! many they are. A gate counts in a [`MemoryLimiter`](tidegate_core::MemoryLimiter) for four million keys. A search has up to
+//! three gates for each number.
 
 mod adapted;
 mod clients;

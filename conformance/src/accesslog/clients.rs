@@ -20,11 +20,10 @@ const AGENTS_SHARED: u64 = 8;
 const REQUESTS_PER_AGENT: u64 = 3;
 
 /// A client: an IPv4 address, a /64 of IPv6, or all requests without an address.
-///
-/// The bits of its IPv6 address. [`NONE`] is none, because the last 64 bits of a client are zero or those of an IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client(u128);
 
+/// In place of an address. The last 64 bits of a client are zero or those of an IPv4 address, so none has these.
 const NONE: u128 = u128::MAX;
 
 impl Client {

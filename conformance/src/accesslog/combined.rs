@@ -30,7 +30,7 @@ pub(super) fn parse<'a>(line: &'a str, clock: &mut Clock) -> Result<Parsed<'a>, 
     let Some((method, path)) = request_line(request) else { return Ok(Parsed::NoRequest) };
     let (host, peer) = sender(who);
     let (in_target, path) = target(unescaped(path));
-    let status = rest.split_ascii_whitespace().next().and_then(|status| status.parse().ok());
+    let status = rest.get(1..4).and_then(|status| status.parse().ok());
     // The second quoted field after the request. The first is the page that links here.
     let agent = next_quoted(rest).and_then(|(_, rest)| next_quoted(rest)).map(|(agent, _)| agent);
     Ok(Parsed::Request(Entry {
