@@ -26,7 +26,7 @@ pub(crate) struct Wire {
 }
 
 /// The result of a request to the store.
-#[allow(dead_code, reason = "each store reads a part of it")]
+#[cfg_attr(feature = "memory", expect(dead_code, reason = "memory never fails"))]
 pub(crate) enum Met {
     Answer(Answer),
     /// The host threw an error.
@@ -39,7 +39,10 @@ pub(crate) enum Met {
 }
 
 /// An answer of the store.
-#[allow(dead_code, reason = "each store reads a part of it")]
+#[cfg_attr(
+    not(any(feature = "versioned", feature = "object")),
+    expect(dead_code, reason = "only these stores have versions or errors with properties")
+)]
 pub(crate) struct Answer {
     /// The status in HTTP's terms.
     pub(crate) status: u16,

@@ -100,7 +100,7 @@ impl Options {
         Ok(source.trust_true_client_ip(self.trust_true_client_ip()))
     }
 
-    #[allow(dead_code, reason = "memory has none")]
+    #[cfg_attr(feature = "memory", expect(dead_code, reason = "memory needs no time"))]
     pub(crate) fn deadline(&self) -> Millis {
         Millis::new(whole(self.deadline_ms()))
     }

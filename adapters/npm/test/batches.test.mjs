@@ -90,6 +90,24 @@ for (const [name, make] of Object.entries(stores)) {
   });
 }
 
+for (const [name, make] of Object.entries(stores)) {
+  test(`${name}: what one client has stored does not keep others from being decided`, async () => {
+    const now = 1_800_000_000_000;
+    const log = { slidingLog: { limit: 1_000, windowMs: 86_400_000 } };
+    const quotas = [log, log];
+    const tidegate = make({ clock: "caller", minTtlMs: 3_600_000, policy: { name: "logs", quotas } });
+    const all = (call) => Promise.all(Array.from({ length: 65 }, (_, nth) => call(`client:${nth}`)));
+    await all((key) => tidegate.limit(key, { now }));
+    // 999 further requests of each client, a millisecond apart.
+    for (const key of await server.command("KEYS", "*logs*")) {
+      const entries = Array.from({ length: 1_000 }, (_, nth) => `${now - 1_000 + nth}:1`);
+      await server.command("SET", key, `sl1 ${entries.join(" ")};`.repeat(2), "KEEPTTL");
+    }
+    const kinds = new Set((await all((key) => tidegate.limit(key, { now: now + 1 }))).map(({ status, error }) => error?.kind ?? status));
+    assert.deepEqual([...kinds], ["denied"]);
+  });
+}
+
 test("the first decision is one request", async () => {
   await server.command("SCRIPT", "FLUSH");
   assert.equal(await scripts(async () => assert.equal((await stores.upstash().limit("first")).allowed, true)), 1);

@@ -1,9 +1,9 @@
 import type { Answer } from "./calls.js";
 
-/** What a database says to a command. */
+/** What a database says to a command: a result, or the text of an error. */
 export interface Said {
   result?: unknown;
-  error?: string;
+  error?: unknown;
 }
 
 /** Sends a command, as JSON or as its words, and returns what the database says, or a response with that as JSON. */
@@ -40,11 +40,14 @@ export class Batches {
   #hasScript = false;
   #sha1: Promise<string> | undefined;
 
-  /** `script` is that for several decisions. With `enabled: false`, each is sent alone. */
-  constructor(send: Send, script: () => string, enabled = true) {
+  /**
+   * `script` is that for several decisions. Each is sent alone if `keysAreApart`, as in a cluster, and if `statesGrow`: the answers
+   * contain the states, so that those of some clients could make an answer too long or too late for all.
+   */
+  constructor(send: Send, script: () => string, { keysAreApart = false, statesGrow }: { keysAreApart?: boolean; statesGrow: boolean }) {
     this.#send = send;
     this.#script = script;
-    this.#enabled = enabled && !REQUESTS_ARE_APART;
+    this.#enabled = !keysAreApart && !statesGrow && !REQUESTS_ARE_APART;
   }
 
   ask(wanted: string, signal: AbortSignal | undefined): Promise<Answer> {
@@ -81,7 +84,7 @@ export class Batches {
     const rest = [String(keys.length), ...keys, ...args];
     const run = (name: string, script: string) => this.#send([name, script, ...rest]);
     let answer = this.#hasScript ? await run("EVALSHA", await this.#sha()) : await run("EVAL", this.#script());
-    if (saidBy(answer).error?.startsWith("NOSCRIPT")) answer = await run("EVAL", this.#script());
+    if (String(saidBy(answer).error).startsWith("NOSCRIPT")) answer = await run("EVAL", this.#script());
     const results = saidBy(answer).result;
     // An error, or no answer of the script: each decision gets it.
     if (!Array.isArray(results) || results.length !== batch.length) return batch.map(() => answerOf(answer));

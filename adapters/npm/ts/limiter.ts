@@ -220,7 +220,7 @@ export abstract class Limiter {
 
   async #decide(request: Request | undefined, options: Chosen<CheckOptions>, operation: "check" | "peek"): Promise<Verdict> {
     const verdict = await this.#decided(request, options, operation);
-    if (!verdict.error) this.decided?.(verdict.decidedAtMs);
+    if (!verdict.error) quietly(() => this.decided?.(verdict.decidedAtMs));
     const { onVerdict } = this.#options;
     if (onVerdict) quietly(() => onVerdict(verdict, request));
     return verdict;

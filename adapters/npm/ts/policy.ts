@@ -79,6 +79,8 @@ const NUMBERS = {
   penalty: ["capMs", "baseMs", "factor"],
 } as const;
 const ALGORITHMS = Object.keys(NUMBERS) as (keyof typeof NUMBERS)[];
+/** The algorithms whose state is longer, the more requests it counts. */
+const GROWING: (keyof typeof NUMBERS)[] = ["slidingLog", "concurrency"];
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, min: 60_000, h: 3_600_000, d: 86_400_000 };
 const TEXT = /^\s*(?:(\d+)\s*burst\s*,\s*)?(\d+)\s*\/\s*(\d+)?\s*(ms|s|min|h|d)\s*$/;
 const NAME = "a text of 1 to 32 of the characters a-z A-Z 0-9 - _ .";
@@ -96,6 +98,7 @@ export function policy(value: unknown) {
     groupBy: fields.text("groupBy", NAME),
     quotas: checked,
     holdsSlots: checked.some(({ algorithm }) => ALGORITHMS[algorithm] === "concurrency"),
+    statesGrow: checked.some(({ algorithm }) => GROWING.includes(ALGORITHMS[algorithm]!)),
   };
 }
 

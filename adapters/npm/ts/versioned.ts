@@ -8,8 +8,6 @@ export type Wanted = [verb: "read" | "write" | "delete", name: string, bytes: nu
 /** The longest pause between a conflicting write and the next read. */
 export const CONFLICT_PAUSE_MS_MAX = 20;
 
-export const NOTHING = new Uint8Array();
-
 /** Waits for a random time, because limiters that retry at the same pace could conflict forever. */
 export function pause(msMax: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, Math.random() * msMax));

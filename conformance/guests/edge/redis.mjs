@@ -6,8 +6,8 @@ import { suite } from "./suite.mjs";
 
 const { REDIS_URL, PLATFORM: platform, TIDEGATE_TEST_MODE } = process.env;
 
-// A command that has no connection fails at once, and none is sent twice.
-const options = { enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0 };
+// A command that has no connection fails at once, and none is sent twice. A connection that does not answer is closed.
+const options = { enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0, socketTimeout: 60_000 };
 const client = new Redis(REDIS_URL, { ...options, retryStrategy: () => 20 });
 client.on("error", () => undefined);
 

@@ -1,14 +1,13 @@
 import * as glue from "#kv/glue";
 import module from "#kv/module";
 import { waitUntil } from "cloudflare:workers";
+import { NOTHING, random } from "../../answers.js";
 import { type Answer, type Calls } from "../../calls.js";
 import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
-import { random } from "../../random.js";
-import { NOTHING } from "../../versioned.js";
 
 export * from "../../exports.js";
 

@@ -1,12 +1,12 @@
 import * as glue from "#rate-limit/glue";
 import module from "#rate-limit/module";
+import { NOTHING } from "../../answers.js";
 import type { Answer } from "../../calls.js";
 import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
-import { NOTHING } from "../../versioned.js";
 
 export * from "../../exports.js";
 

@@ -1,6 +1,7 @@
 import * as glue from "#versioned/glue";
 import module from "#versioned/module";
-import { type Answer, CONFLICT_PAUSE_MS_MAX, NOTHING, pause, type Wanted } from "../../versioned.js";
+import { type Answer, CONFLICT_PAUSE_MS_MAX, pause, type Wanted } from "../../versioned.js";
+import { NOTHING } from "../../answers.js";
 import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";

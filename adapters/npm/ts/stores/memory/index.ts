@@ -1,11 +1,11 @@
 import * as glue from "#memory/glue";
 import module from "#memory/module";
+import { random } from "../../answers.js";
 import type { Answer } from "../../calls.js";
 import { start } from "../../engine.js";
 import { Fields } from "../../fields.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
-import { random } from "../../random.js";
 
 export * from "../../exports.js";
 

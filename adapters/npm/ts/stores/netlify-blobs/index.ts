@@ -1,12 +1,13 @@
 import * as glue from "#versioned/glue";
 import module from "#versioned/module";
+import { NOTHING } from "../../answers.js";
 import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import { Queue } from "../../queue.js";
-import { type Answer, CONFLICT_PAUSE_MS_MAX, NOTHING, pause, type Wanted } from "../../versioned.js";
+import { type Answer, CONFLICT_PAUSE_MS_MAX, pause, type Wanted } from "../../versioned.js";
 
 export * from "../../exports.js";
 

@@ -35,13 +35,14 @@ const ERROR_REPLY = /^[A-Z][A-Z0-9]+ /;
 /**
  * A limiter on Redis or Valkey, through the application's own client. It is exact at any concurrency, and a decision is one script.
  *
- *     const options = { enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0 };
+ *     const options = { enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0, socketTimeout: 5_000 };
  *     const client = new Redis(url, options);
  *     const tidegate = new Tidegate({ client, platform: "direct", failMode: "open", policy: { name: "api", quotas: ["10 / 10 s"] } });
  *
  * While there is no connection, a client may keep commands and send them later, or send them again. Then a request for which the
- * limiter has failed is charged nevertheless, or twice. With the options above, ioredis does not; for node-redis the option is
- * `disableOfflineQueue: true`.
+ * limiter has failed is charged nevertheless, or twice. And while a server accepts commands without answering, a client keeps all of
+ * them. With the options above, ioredis does neither. Those of node-redis are `disableOfflineQueue: true` and
+ * `socket: { socketTimeout: 5_000 }`.
  */
 export class Tidegate extends Limiter {
   readonly #batches: Batches;
@@ -59,9 +60,8 @@ export class Tidegate extends Limiter {
     const run = runner(fields.need("client", fields.get("client"), right));
     if (!run) throw invalid("client", `not a client of Redis; write ${right}`);
     super(engine, ready);
-    // The keys of a cluster are in different places.
-    const isCluster = (fields.get("client") as { isCluster?: boolean }).isCluster === true;
-    this.#batches = new Batches((command) => ask(run, command), () => this.batchScript(), !isCluster);
+    const keysAreApart = (options.client as { isCluster?: boolean }).isCluster === true;
+    this.#batches = new Batches((command) => ask(run, command), () => this.batchScript(), { ...ready, keysAreApart });
   }
 
   protected override ask(wanted: string): Promise<Answer> {

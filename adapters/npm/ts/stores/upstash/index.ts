@@ -49,7 +49,7 @@ export class Tidegate extends Limiter {
     if (ready.broken) return;
     const endpoint = new Endpoint(ready);
     const send: Send = (command, signal) => endpoint.post(typeof command === "string" ? command : JSON.stringify(command), signal);
-    this.#batches = new Batches(send, () => this.batchScript());
+    this.#batches = new Batches(send, () => this.batchScript(), ready);
   }
 
   /**
