@@ -13,11 +13,9 @@
 //! A [`fixture`] is data. [`replay`] runs it against a [`subject`]: the guests of a [`target`] over HTTP, or a limiter
 //! in this process. [`judge`] compares the answers with those of the [`oracle`]. [`run`] does this for whole targets,
 //! and [`report`] formats the results. [`mutants`] are broken limiters that prove that the suite catches errors, and
-//! [`peer`] compares with the rate limiters of others. [`simulate`] runs the adapters in a simulated fleet. [`accesslog`] tells what
-//! rules would have done to the requests of a log, and [`mod@export`] writes the rules of a platform's own firewall. [`mod@bench`]
-//! compares what the benchmarks measured. [`cli`] is the program `tidegate`.
+//! [`peer`] compares with the rate limiters of others. [`mod@export`] writes the rules of a platform's own firewall, and
+//! [`mod@bench`] compares what the benchmarks measured. [`cli`] is the program `tidegate`.
 
-pub mod accesslog;
 pub mod bench;
 pub mod cli;
 pub mod compare;
@@ -27,14 +25,12 @@ pub mod export;
 pub mod fixture;
 pub mod judge;
 pub mod mutants;
-pub mod operation;
 pub mod oracle;
 pub mod peer;
 pub mod replay;
 pub mod report;
 pub mod run;
 pub mod setup;
-pub mod simulate;
 pub mod soak;
 pub mod subject;
 mod suite;

@@ -15,7 +15,6 @@ pub use latency::Bucket;
 pub(crate) use markdown::escaped as escaped_markdown;
 pub use markdown::markdown;
 pub use page::page;
-pub(crate) use page::{ELEMENTS, STYLE, embedded};
 pub use plan::{Plan, PlannedStep};
 pub use table::table;
 
@@ -23,12 +22,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::Accuracy;
+pub use tidegate_traffic::Tidegate;
+use tidegate_traffic::operation::{self, Cost, Operations, PerDecision};
 
 use crate::judge::Verdict;
-use crate::operation::{self, Cost, Operations, PerDecision};
 use crate::run::Prepared;
 pub use crate::target::Emulator;
-use crate::target::workspace;
 
 /// The schema version of a [`Report`].
 pub const SCHEMA: &str = "tidegate/report/v1";
@@ -51,15 +50,6 @@ pub struct Report {
     pub mutants: Vec<MutantReport>,
     /// The report of each target.
     pub targets: Vec<TargetReport>,
-}
-
-/// A build of Tidegate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tidegate {
-    /// The version of this package.
-    pub version: String,
-    /// The commit of the checkout, or `unknown`.
-    pub commit: String,
 }
 
 /// The report of a deliberately broken limiter.
@@ -122,14 +112,6 @@ pub enum Status {
     Unavailable,
     /// Something failed, or nothing ran.
     Fail,
-}
-
-impl Tidegate {
-    /// This build.
-    #[must_use]
-    pub fn this() -> Self {
-        Self { version: env!("CARGO_PKG_VERSION").into(), commit: commit() }
-    }
 }
 
 impl Report {
@@ -250,13 +232,6 @@ impl TargetReport {
     pub fn count(&self, verdict: Verdict) -> usize {
         self.fixtures.iter().filter(|one| one.verdict == verdict).count()
     }
-}
-
-fn commit() -> String {
-    let git = std::process::Command::new("git").arg("-C").arg(workspace()).args(["rev-parse", "HEAD"]).output();
-    let told = git.ok().filter(|told| told.status.success());
-    let told = told.map(|told| String::from_utf8_lossy(&told.stdout).trim().to_string());
-    told.filter(|commit| !commit.is_empty()).unwrap_or_else(|| "unknown".into())
 }
 
 #[cfg(test)]

@@ -14,12 +14,12 @@ use tidegate_guest_protocol::{Answer, Route};
 
 use crate::fixture::{Case, ExpectError, Fixture, Op, RequestFixture, Step};
 use crate::judge::{self, Judgement, Verdict, judge, unanswered};
-use crate::operation::{self, mean};
 use crate::oracle;
 use crate::replay::{self, Replay, replay};
 use crate::report::{Bucket, Cause, FixtureReport, Latency, Status, TargetReport};
 use crate::subject::{Place, Subject};
 use crate::target::{Running, Target};
+use tidegate_traffic::operation::{self, mean};
 
 /// The most failed fixtures of a target that are reduced. The others usually fail for the same reason.
 const REDUCED_MAX: usize = 5;

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tidegate_guest_protocol::{Reply, Route};
 
 use crate::fixture::Disturb;
-use crate::operation::Operations;
+use tidegate_traffic::operation::Operations;
 
 /// A limiter that speaks the guests' protocol.
 pub trait Subject {

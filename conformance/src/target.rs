@@ -30,10 +30,10 @@ use tidegate_core::{Accuracy, Capabilities, ErrorKind, Policy};
 use tidegate_guest_protocol::{Able, Answer, Failure, Reply, Route};
 
 use crate::fixture::{Disturb, Fixture};
-use crate::operation::Operations;
 use crate::report::Cause;
 use crate::setup::Group;
 use crate::subject::{Http, Place, Subject};
+use tidegate_traffic::operation::Operations;
 
 /// All targets, in the order in which they run.
 pub const ALL: &[&dyn Target] = &[

@@ -1,7 +1,7 @@
 //! `bench.html`: one file that needs nothing from the network.
 
 use super::BenchReport;
-use crate::report::{ELEMENTS, STYLE, embedded};
+use tidegate_traffic::page::{ELEMENTS, STYLE, embedded};
 
 const PAGE: &str = include_str!("page/page.html");
 const MORE_STYLE: &str = include_str!("page/page.css");

@@ -1,7 +1,7 @@
 use super::Failure;
 use super::progress::tell;
 use super::simulate::{FleetArgs, table};
-use crate::simulate::{Outcome, designs, percent, simulate};
+use tidegate_traffic::simulate::{Outcome, designs, percent, simulate};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,7 +8,7 @@ use tidegate_core::Error;
 
 use self::logs::{Logs, Seen};
 use super::{Failure, rules};
-use crate::accesslog::{
+use tidegate_traffic::accesslog::{
     AccessReport, Adapted, Entry, Field, Fields, Outcome, Parsed, Parser, Replay, Shadow, Tally, Together, Tuned, page,
     text, tune,
 };

@@ -8,7 +8,7 @@ use tidegate_core::{Millis, Policy, Quota};
 
 use super::Failure;
 use super::progress::tell;
-use crate::simulate::{
+use tidegate_traffic::simulate::{
     Assumed, Design, Outcome, Places, Setup, Simulation, Traffic, chart, designs, page, percent, simulate,
 };
 

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::Transition;
-use crate::report::{STYLE, escaped_markdown, escaped_xml};
+use tidegate_traffic::page::STYLE;
+
+use crate::report::{escaped_markdown, escaped_xml};
 
 /// Renders the transitions for a terminal.
 #[must_use]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::judge::{Tally, Verdict};
-use crate::operation::Operations;
+use tidegate_traffic::operation::Operations;
 
 /// The report of a fixture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

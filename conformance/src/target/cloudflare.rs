@@ -15,10 +15,10 @@ pub use self::host::Host;
 use super::build::workspace;
 use super::{Emulator, OWN_CLOCK, OWN_TOKENS, Running, Store, Target, javascript, wasm};
 use crate::fixture::{Disturb, Fixture};
-use crate::operation::{Operation, Operations};
 use crate::report::Cause;
 use crate::setup::Group;
 use crate::subject::{Http, Version};
+use tidegate_traffic::operation::{Operation, Operations};
 
 /// The most locations of any fixture. With several, a limiter that is exact in only one isolate fails.
 const ISOLATES: usize = 3;

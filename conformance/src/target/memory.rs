@@ -5,9 +5,9 @@ use futures_util::future::LocalBoxFuture;
 use tidegate_core::{Capabilities, Limiter as _, MemoryLimiter};
 
 use super::{Emulator, Running, Store, Target, build, process};
-use crate::operation::Operations;
 use crate::setup::Group;
 use crate::subject::{Http, Version};
+use tidegate_traffic::operation::Operations;
 
 /// The package of the native guest.
 pub(super) const NATIVE_GUEST: &str = "tidegate-guest-native";

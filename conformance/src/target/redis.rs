@@ -10,9 +10,9 @@ use self::server::{Counts, Servers};
 use super::memory::NATIVE_GUEST;
 use super::{Emulator, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
-use crate::operation::{Operation, Operations};
 use crate::setup::Group;
 use crate::subject::{Http, Version};
+use tidegate_traffic::operation::{Operation, Operations};
 
 /// The number of guests that share one store. A limiter that is exact in only one process fails.
 pub(super) const GUESTS: usize = 3;

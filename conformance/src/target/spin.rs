@@ -13,9 +13,9 @@ use tokio::net::TcpStream;
 pub(super) use self::redis::REDIS;
 use super::build::{self, workspace};
 use super::{Emulator, Running, Store, Target, process, wasm};
-use crate::operation::{Operation, Operations};
 use crate::setup::Group;
 use crate::subject::{Http, Version};
+use tidegate_traffic::operation::{Operation, Operations};
 
 /// The suite counts admissions, so it need not wait as long as Spin's clients.
 const NO_DELAY: &str = "--no-delay";

@@ -11,9 +11,9 @@ use super::redis::server::{self, Counts, Servers};
 use super::redis::{GUESTS, WITH_REDIS};
 use super::{Emulator, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
-use crate::operation::{Operation, Operations};
 use crate::setup::Group;
 use crate::subject::{Http, Version};
+use tidegate_traffic::operation::{Operation, Operations};
 
 /// The package of the host that emulates Upstash.
 const FRONT: &str = "tidegate-host-upstash-rest";

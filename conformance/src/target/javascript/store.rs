@@ -8,11 +8,11 @@ use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift};
 
 use super::version;
 use crate::fixture::Disturb;
-use crate::operation::{Operation, Operations};
 use crate::target::memory::SameProcess;
 use crate::target::redis::server::{self, Servers};
 use crate::target::upstash_rest::{Fronted, TOKEN};
 use crate::target::{Emulator, Store, process};
+use tidegate_traffic::operation::{Operation, Operations};
 
 /// A store of the npm package.
 #[derive(Debug)]

@@ -1,14 +1,11 @@
-//! The simulation held to published figures, to itself, and to the conformance suite.
+//! The simulation held to published figures, and to itself.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use tidegate_cloudflare_do::{Clock, Config, DurableObjects};
-use tidegate_core::{Capabilities, Check, Decision, Error, Keys, Limiter, Millis, Policy, Quota, Refund, Settle};
+use tidegate_core::{Millis, Policy, Quota};
 
 use super::measure::excess;
-use super::stores::{Ground, Objects};
-use super::{Assumed, Outcome, Places, Setup, Traffic, World, designs, simulate};
-use crate::suite::Suite;
+use super::{Assumed, Outcome, Places, Setup, Traffic, designs, simulate};
 
 fn setup(quota: Quota, places: &[&str], traffic: Traffic) -> Setup {
     Setup {
@@ -134,64 +131,4 @@ fn a_world_without_delays_makes_inexact_designs_better() {
     // So slow that its queue overflows, which is an error and no admission.
     busy.assumed.object_us = 2_000_000;
     assert!(run(&busy, "durable-object", "").errors.contains_key("contended"));
-}
-
-/// A limiter in a world of its own, which runs until it has answered.
-struct InWorld<L> {
-    world: World,
-    limiter: L,
-    turn: Mutex<()>,
-}
-
-impl<L> InWorld<L> {
-    fn run<T>(&self, call: impl Future<Output = T>) -> T {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = Mutex::new(None);
-        let mut task = Some(async {
-            let answered = call.await;
-            *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answered);
-        });
-        self.world.run(|| Some((self.world.now_us(), Box::pin(task.take()?) as _)));
-        let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
-        answer.take().expect("the call has ended")
-    }
-}
-
-impl<L: Limiter> Limiter for InWorld<L> {
-    fn capabilities(&self) -> Capabilities {
-        self.limiter.capabilities()
-    }
-
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.run(self.limiter.check(check))
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.run(self.limiter.peek(check))
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.run(self.limiter.refund(refund))
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.run(self.limiter.settle(settle))
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.run(self.limiter.reset(policy, keys))
-    }
-}
-
-/// Whatever the suite knows of the exact store on its real runtime, the simulated one must show, too.
-#[tokio::test]
-async fn the_simulated_object_passes_the_conformance_suite() {
-    let world = World::default();
-    let places = Arc::new(Places::named(["iad"]).expect("a place"));
-    let ground = Ground::new(world.clone(), places, Assumed::default());
-    let config = Config::default().clock(Clock::Caller).min_ttl(Millis::from_secs(3_600));
-    let store = DurableObjects::with_config(Objects { ground, place: 0, all: Arc::default() }, config);
-    let limiter = InWorld { world, limiter: store.limiter(), turn: Mutex::new(()) };
-    let report = Suite::shipped().expect("fixtures").check("simulated", [limiter]).await.expect("a run");
-    report.assert_passed();
 }

@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tidegate_conformance::accesslog::{
+use tidegate_core::{Check, Error, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+use tidegate_traffic::accesslog::{
     AccessReport, Adapted, Client, Entry, Field, Fields, Outcome, Parsed, Parser, Replay, Shadow, Tally, Tuned,
     Unreadable, tune,
 };
-use tidegate_core::{Check, Error, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -9,7 +9,7 @@ use super::series::SeriesReport;
 use super::shadow::{Shadow, ShadowReport};
 use super::tally::{CauseReport, Tally, percent};
 use super::tune::{Tried, Tuned};
-use crate::report::Tidegate;
+use crate::build::Tidegate;
 
 /// The schema version of an [`AccessReport`].
 pub const SCHEMA: &str = "tidegate/access-log/v1";

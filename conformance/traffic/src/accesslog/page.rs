@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::report::AccessReport;
 use super::text::remarks;
-use crate::report::{ELEMENTS, STYLE, embedded};
+use crate::page::{ELEMENTS, STYLE, embedded};
 
 const PAGE: &str = include_str!("page/page.html");
 const MORE_STYLE: &str = include_str!("page/page.css");

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::fleet::Outcome;
-use crate::report::{ELEMENTS, STYLE, embedded};
+use crate::page::{ELEMENTS, STYLE, embedded};
 
 const PAGE: &str = include_str!("page/page.html");
 const SCRIPT: &str = include_str!("page/view.js");

@@ -94,7 +94,7 @@ impl fmt::Display for Unreadable {
 /// JSON. Each line may have another format.
 ///
 /// ```
-/// use tidegate_conformance::accesslog::{Fields, Parsed, Parser};
+/// use tidegate_traffic::accesslog::{Fields, Parsed, Parser};
 /// let mut parser = Parser::new(Fields::default());
 /// let line = r#"192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /index.html HTTP/1.1" 200 2326 "-" "Mozilla/5.0""#;
 /// let Ok(Parsed::Request(entry)) = parser.parse(line) else { panic!() };

@@ -17,7 +17,7 @@ const KEYS: usize = 1 << 22;
 /// Decides on the requests of a log, one after another, on the log's time.
 ///
 /// ```
-/// use tidegate_conformance::accesslog::{Adapted, Fields, Outcome, Parsed, Parser, Replay};
+/// use tidegate_traffic::accesslog::{Adapted, Fields, Outcome, Parsed, Parser, Replay};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let rules = serde_json::json!({
 ///     "limits": { "site": { "quotas": [{ "algorithm": "fixed_window", "limit": 1, "window_ms": 60000 }] } },
