@@ -8,6 +8,7 @@ mod export;
 mod fixtures;
 mod mutants;
 mod peers;
+mod predict;
 mod progress;
 mod replay;
 mod rules;
@@ -88,6 +89,8 @@ enum Command {
     /// Simulate the designs of a platform, and recommend one for a limit, with the code to paste. Exit with 1 if none meets the
     /// requirements.
     Choose(choose::Args),
+    /// Predict by the simulator what the targets of a report do with the fixtures, and compare. Exit with 1 if one differs.
+    Predict(predict::Args),
     /// Check the fixtures against the reference, and list them.
     Fixtures(Selection),
     /// Show which fixtures catch each deliberately broken limiter. Exit with 1 if one survives.
@@ -147,6 +150,7 @@ pub fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Predict(args) => predict::run(&args),
         Command::Fixtures(selection) => fixtures::run(&selection),
         Command::Mutants(args) => mutants::run(&args),
         Command::Peers(args) => peers::run(&args),

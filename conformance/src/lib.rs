@@ -27,6 +27,7 @@ pub mod judge;
 pub mod mutants;
 pub mod oracle;
 pub mod peer;
+pub mod predict;
 pub mod replay;
 pub mod report;
 pub mod run;

@@ -235,6 +235,11 @@ enum Missing {
     Capability(Vec<usize>),
 }
 
+/// Whether a target supports a fixture.
+pub(crate) fn supports(target: &dyn Target, fixture: &Fixture) -> bool {
+    unsupported(target, &target.capabilities(), fixture).is_none()
+}
+
 fn unsupported(target: &dyn Target, declared: &Capabilities, fixture: &Fixture) -> Option<Missing> {
     if fixture.steps.iter().filter_map(|step| step.disturb).any(|disturb| !target.can(disturb)) {
         return Some(Missing::Disturbance);

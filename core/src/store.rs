@@ -16,9 +16,9 @@
 //! its own clock instead and reports the one it used in [`Applied`]. The other tiers always use the caller's.
 //!
 //! **Lifetime.** A `ttl` is a span, which the store measures with its own clock from the moment of the write. The driver
-//! computes it from the caller's clock: after the `ttl`, the state has no effect. So the store must keep the value for at least
-//! the whole `ttl`, and may keep it longer: an old state decides like an absent one. At the instant `write + ttl` itself, both
-//! are right. If the store removes a value early, its key starts unused.
+//! computes it from the caller's clock: the state has no effect from ten seconds before the end of its `ttl`, for requests that are
+//! under way then and for clocks that differ. The store must keep the value for at least the whole `ttl`, and may keep it longer:
+//! an old state decides like an absent one. If the store removes a value early, its key starts unused.
 //!
 //! **Errors.** A store returns [`Timeout`](crate::ErrorKind::Timeout) if it does not know whether it applied a call, and
 //! [`Unavailable`](crate::ErrorKind::Unavailable) if it could not reach the store. These are the kinds on which a caller may

@@ -218,15 +218,15 @@ fn isolated_pops_reach_the_ceiling_and_do_not_exceed_it() {
 }
 
 #[test]
-fn the_ttl_covers_the_window_in_whole_seconds() {
+fn the_ttl_covers_the_window_and_requests_under_way_in_whole_seconds() {
     let ttl = |kv: fn(&Pop) -> Kv<&Pop>, window: Millis| {
         let (pop, key) = (Pop::default(), Key::new("k"));
         let policy = Policy::new("api", [Quota::fixed_window(9, window).unwrap()]).unwrap();
         check(&kv(&pop).limiter(), &policy, &key).unwrap();
         pop.ttl.into_inner().unwrap().as_secs()
     };
-    assert_eq!(ttl(|pop| Kv::new(pop), MINUTE), 60);
-    assert_eq!(ttl(|pop| Kv::new(pop), Millis::new(1)), 1);
+    assert_eq!(ttl(|pop| Kv::new(pop), MINUTE), 70);
+    assert_eq!(ttl(|pop| Kv::new(pop), Millis::new(1)), 11);
     assert_eq!(ttl(|pop| Kv::new(pop).min_ttl(Millis::from_secs(3_600)), MINUTE), 3_600);
     // The platform would treat a TTL of more than 32 bits as none at all.
     assert_eq!(ttl(|pop| Kv::new(pop).min_ttl(Millis::from_secs(1 << 33)), MINUTE), u64::from(u32::MAX));

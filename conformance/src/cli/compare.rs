@@ -112,7 +112,8 @@ fn summary(file: &Path) -> Result<Summary, Failure> {
     Ok(Summary::of(&report(file)?))
 }
 
-fn report(file: &Path) -> Result<Report, Failure> {
+/// Reads a report.
+pub(super) fn report(file: &Path) -> Result<Report, Failure> {
     let (text, schema) = parsed(file)?;
     if schema != SCHEMA {
         let found = if schema.is_empty() { "missing".into() } else { format!("{schema:?}") };

@@ -1,4 +1,5 @@
 use std::fs;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use tidegate_core::{Millis, Policy, Quota};
 use super::Failure;
 use super::progress::tell;
 use tidegate_traffic::simulate::{
-    Assumed, Design, Outcome, Places, Setup, Simulation, Traffic, chart, designs, page, percent, simulate,
+    Assumed, Design, Faults, Outcome, Places, Setup, Simulation, Traffic, chart, designs, page, percent, simulate,
 };
 
 const EXAMPLES: &str = "\
@@ -18,9 +19,13 @@ Examples:
   tidegate simulate --limit 100 --places fra,iad,sin,gru,syd --rate 2000
   tidegate simulate --algorithm token_bucket --limit 20 --refill 10 --window-ms 1000
   tidegate simulate --design durable-object-leased --design redis --json
+  tidegate simulate --design upstash --design upstash-fallback --outage 60..90 --loss 0.1
 
 Writes simulation.html, simulation.json and chart.svg to --out. The same --seed gives the same numbers.
 Exit codes: 0 success, 2 the command line or an input is wrong.";
+
+/// The most requests of a simulation, which takes up to 40 bytes for each.
+const REQUESTS_MAX: f64 = 1e8;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -77,6 +82,15 @@ pub(super) struct FleetArgs {
     /// At how many places a client's requests arrive. The default is all of them.
     #[arg(long, value_name = "N")]
     roaming: Option<usize>,
+    /// The share of messages between isolates and stores that are lost.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    loss: f64,
+    /// How far the clock of an isolate is off at most.
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=3_600_000))]
+    clock_skew_ms: u64,
+    /// When no store answers, in seconds since the start, such as 60..90. May be repeated.
+    #[arg(long, value_name = "FROM..TO", value_parser = seconds)]
+    outage: Vec<Range<u32>>,
     /// For how long requests arrive.
     #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
@@ -91,7 +105,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let chosen = args.designs().map_err(usage)?;
     let mut simulation = Simulation {
         setup: args.fleet.in_words(&setup),
-        assumptions: Assumed::default().in_words(),
+        assumptions: setup.assumed.in_words(&setup.faults),
         ..Simulation::default()
     };
     for (nth, design) in chosen.iter().enumerate() {
@@ -148,6 +162,17 @@ impl FleetArgs {
         if !(0.0..=10.0).contains(&self.skew) {
             return Err(format!("--skew: {} is out of range; write 0 to 10", self.skew));
         }
+        if !(0.0..=100.0).contains(&self.loss) {
+            return Err(format!("--loss: {} is out of range; write 0 to 100", self.loss));
+        }
+        let requests = self.rate * f64::from(self.seconds);
+        if requests > REQUESTS_MAX {
+            return Err(format!(
+                "--rate x --seconds: {requests} requests are more than fit in memory; write {REQUESTS_MAX} at most"
+            ));
+        }
+        let faults =
+            Faults { loss: self.loss / 100.0, clock_skew_ms: self.clock_skew_ms, outages: self.outage.clone() };
         let roaming = self.roaming.unwrap_or(places.count()).clamp(1, places.count());
         let (clients, rate, skew, seconds) = (self.clients, self.rate, self.skew, self.seconds);
         Ok(Setup {
@@ -157,6 +182,7 @@ impl FleetArgs {
             isolates: self.isolates.into(),
             isolate_seconds: self.isolate_seconds,
             assumed: Assumed::default(),
+            faults,
             seed: self.seed,
         })
     }
@@ -209,6 +235,12 @@ impl FleetArgs {
             ("seed", self.seed.to_string()),
         ]
     }
+}
+
+/// Reads `FROM..TO`.
+fn seconds(text: &str) -> Result<Range<u32>, String> {
+    let range = text.split_once("..").and_then(|(from, to)| Some(from.trim().parse().ok()?..to.trim().parse().ok()?));
+    range.filter(|range| !range.is_empty()).ok_or_else(|| "write two numbers of seconds, such as 60..90".into())
 }
 
 impl Args {

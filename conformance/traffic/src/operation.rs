@@ -29,6 +29,8 @@ pub enum Operation {
     BindingCall,
     /// An operation on a Spin key-value store.
     SpinOperation,
+    /// An operation on Fastly's KV Store.
+    FastlyOperation,
     /// A request to Netlify Blobs.
     BlobRequest,
 }

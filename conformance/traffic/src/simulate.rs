@@ -9,8 +9,11 @@
 //! that both decide alike. Beside them are designs that are often recommended: a counter in Workers KV, a count for each
 //! location, and counts that are synchronized after the fact.
 
+mod advised;
 mod design;
 mod fleet;
+mod ground;
+mod isolate;
 mod measure;
 mod page;
 mod place;
@@ -20,10 +23,11 @@ mod tests;
 mod traffic;
 mod world;
 
-pub use self::design::{Design, designs};
+pub use self::design::{Design, Model, designs};
 pub use self::fleet::{Outcome, Setup, simulate};
+pub use self::ground::{Assumed, Faults};
+pub use self::isolate::{Fleet, Isolate};
 pub use self::page::{Simulation, chart, page, percent};
 pub use self::place::{PLACES, Place, Places};
-pub use self::stores::Assumed;
 pub use self::traffic::Traffic;
 pub use self::world::World;

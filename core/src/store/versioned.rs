@@ -49,6 +49,10 @@ pub trait Versioned: MaybeSend + MaybeSync {
     fn delete(&self, key: &str) -> impl Future<Output = Result<(), Error>> + MaybeSend;
 }
 
+/// How much longer than its state has an effect a value is kept. A request can be on its way to the store when the state ends by
+/// the store's clock, and a host's clock can be behind. Without the value, either would be admitted once more.
+const SLACK: Millis = Millis::from_secs(10);
+
 /// A value that was read, and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionedValue<V> {
@@ -182,7 +186,7 @@ impl<S: Versioned> VersionedLimiter<S> {
             }
             let bytes = policy.encode(&state);
             // A state that is unused by now still has to overwrite the stored one.
-            let ttl = policy.expires_after(&state, now).max(Millis::new(1));
+            let ttl = policy.expires_after(&state, now) + SLACK;
             let swap = match found {
                 Some(VersionedValue { version, .. }) => self.store.update(&key, &bytes, version, ttl).await?,
                 None => self.store.create(&key, &bytes, ttl).await?,

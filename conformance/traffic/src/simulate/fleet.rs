@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
-use tidegate_core::{Check, ErrorKind, Key, Policy};
+use tidegate_core::{Check, ErrorKind, Key, Limiter as _, Policy};
 
-use super::design::{Design, Serve};
+use super::design::Design;
+use super::ground::{Assumed, Faults, Ground};
+use super::isolate::{Fleet, Isolate};
 use super::measure::{excess, reference};
 use super::place::Places;
-use super::stores::{Assumed, Ground};
 use super::traffic::Traffic;
 use super::world::World;
-use crate::operation::{self, PerDecision};
+use crate::operation::{self, Operation, PerDecision};
 
 /// A fleet and its traffic.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct Setup {
     pub isolate_seconds: u64,
     /// What is assumed of the platforms.
     pub assumed: Assumed,
+    /// What goes wrong.
+    pub faults: Faults,
     /// What the traffic follows from.
     pub seed: u64,
 }
@@ -99,7 +102,7 @@ struct Seen {
 
 /// An isolate, until another one takes its place.
 struct Living {
-    serves: Arc<dyn Serve>,
+    isolate: Arc<Isolate>,
     until_us: u64,
 }
 
@@ -110,8 +113,8 @@ struct Living {
 pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
     design.takes(&setup.policy)?;
     let world = World::default();
-    let ground = Ground::new(world.clone(), Arc::clone(&setup.places), setup.assumed);
-    let mut fleet = design.fleet(&ground, &setup.policy);
+    let ground = Ground::new(world.clone(), Arc::clone(&setup.places), setup.assumed, setup.faults.clone(), setup.seed);
+    let mut fleet = Fleet::new(design.model, &ground, true);
     let clients = setup.traffic.clients.max(1) as usize;
     let keys: Vec<Key> = (0..clients).map(|client| Key::new(format!("client:{client}"))).collect();
     let seen =
@@ -124,14 +127,14 @@ pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
     world.run(|| {
         let arrival = arrivals.next()?;
         let slot = arrival.place * isolates + usize::try_from(arrival.draw % isolates as u64).unwrap_or_default();
-        let serves = match &living[slot] {
-            Some(isolate) if isolate.until_us > arrival.at_us => Arc::clone(&isolate.serves),
-            _ => match fleet.isolate(arrival.place) {
-                Ok(serves) => {
+        let isolate = match &living[slot] {
+            Some(living) if living.until_us > arrival.at_us => Arc::clone(&living.isolate),
+            _ => match fleet.isolate(arrival.place).map(Arc::new) {
+                Ok(isolate) => {
                     // Isolates do not end at the same time.
                     let until_us = arrival.at_us + life_us / 2 + (arrival.draw >> 32) % life_us;
-                    living[slot] = Some(Living { serves: Arc::clone(&serves), until_us });
-                    serves
+                    living[slot] = Some(Living { isolate: Arc::clone(&isolate), until_us });
+                    isolate
                 }
                 Err(error) => {
                     failed.get_or_insert(error.to_string());
@@ -143,21 +146,24 @@ pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
         let client = arrival.client as usize;
         let key = &keys[client];
         let task = async move {
-            let (began, now) = (world.now_us(), world.now());
-            let decided = serves.check(Check::new(policy, key, now)).await;
+            let (began, now) = (world.now_us(), isolate.time(world.now()));
+            let decided = isolate.limiter.check(Check::new(policy, key, now)).await;
             {
                 let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
                 seen.arrived[client].push(began);
                 seen.waits_us.push(world.now_us() - began);
                 match decided {
                     Ok(decision) if decision.is_allowed() => {
-                        seen.admitted[client].push(decision.decided_at().get() * 1_000)
+                        // A decision tells the store's time, or that of the isolate.
+                        let at = decision.decided_at();
+                        let at = if at == now { isolate.corrected(at) } else { at };
+                        seen.admitted[client].push(at.get() * 1_000);
                     }
                     Ok(_) => {}
                     Err(error) => *seen.errors.entry(ErrorKind::name(error.kind())).or_default() += 1,
                 }
             }
-            if let Some(after) = serves.after(now) {
+            if let Some(after) = isolate.after(now) {
                 after.await;
             }
         };
@@ -187,6 +193,9 @@ fn outcome(setup: &Setup, design: &Design, ground: &Ground, keys: &[Key], mut se
     let waits = &mut seen.waits_us;
     waits.sort_unstable();
     let operations = ground.operations();
+    // The binding answers from the machine's own memory.
+    let mut remote = operations.clone();
+    remote.remove(&Operation::BindingCall);
     let offered = waits.len() as u64;
     let each = operation::per_decision(&operations, offered);
     Ok(Outcome {
@@ -202,7 +211,7 @@ fn outcome(setup: &Setup, design: &Design, ground: &Ground, keys: &[Key], mut se
         errors: seen.errors,
         p50_ms: quantile_ms(waits, 50),
         p99_ms: quantile_ms(waits, 99),
-        round_trips: operation::mean(operation::round_trips(&operations), offered),
+        round_trips: operation::mean(operation::round_trips(&remote), offered),
         usd_per_million: design
             .provider
             .and_then(|provider| operation::cost(provider, &each))

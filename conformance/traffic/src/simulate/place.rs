@@ -88,6 +88,12 @@ impl Places {
         Ok(Self { names: places.iter().map(|place| place.name.to_owned()).collect(), rtt_us })
     }
 
+    /// Places on one machine, named by numbers.
+    #[must_use]
+    pub(super) fn on_one_machine(count: usize) -> Self {
+        Self { names: (0..count).map(|nth| nth.to_string()).collect(), rtt_us: vec![vec![100; count]; count] }
+    }
+
     /// Places with a matrix of round trips in milliseconds: a first line with a comma and the names, then a line for each name with
     /// its round trips, separated by commas.
     ///

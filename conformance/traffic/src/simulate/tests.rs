@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_core::{Millis, Policy, Quota};
 
 use super::measure::excess;
-use super::{Assumed, Outcome, Places, Setup, Traffic, designs, simulate};
+use super::{Assumed, Faults, Outcome, Places, Setup, Traffic, designs, simulate};
 
 fn setup(quota: Quota, places: &[&str], traffic: Traffic) -> Setup {
     Setup {
@@ -15,6 +15,7 @@ fn setup(quota: Quota, places: &[&str], traffic: Traffic) -> Setup {
         isolates: 2,
         isolate_seconds: 3_600,
         assumed: Assumed::default(),
+        faults: Faults::default(),
         seed: 1,
     }
 }

@@ -1,7 +1,7 @@
 //! Virtual time: futures that wait for it, in the order in which they are due.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,6 +16,7 @@ pub(super) const START_US: u64 = 1_800_000_000_000_000;
 /// A clock that stands still while anything can run.
 ///
 /// Times are microseconds. Everything that waits does so by [`World::sleep`], so a future is polled again only when it is due.
+/// [`World::run`] runs tasks without anything else. On another executor, call [`World::step`] whenever nothing can run.
 #[derive(Clone, Debug, Default)]
 pub struct World(Arc<Inner>);
 
@@ -31,6 +32,8 @@ struct Inner {
 struct Due {
     /// When each waiting task is due, by time and then in the order in which they began to wait.
     tasks: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    /// Those that another executor polls, by the order in which they began to wait.
+    wakers: HashMap<u64, Waker>,
     order: u64,
 }
 
@@ -96,6 +99,21 @@ impl World {
         }
     }
 
+    /// Advances the clock to the next time for which a future on another executor waits, and wakes it. Returns whether there was
+    /// one.
+    #[must_use]
+    pub fn step(&self) -> bool {
+        let mut due = self.due();
+        let Some(Reverse((at, order, _))) = due.tasks.pop() else { return false };
+        let waker = due.wakers.remove(&order);
+        drop(due);
+        self.0.now.store(at, Ordering::Relaxed);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+
     /// Polls a task. Returns whether it has ended.
     fn poll(&self, place: usize, task: &mut Option<Task<'_>>) -> bool {
         let Some(running) = task else { return false };
@@ -107,11 +125,15 @@ impl World {
         ended
     }
 
-    fn wake_at(&self, at: u64) {
+    fn wake_at(&self, at: u64, waker: &Waker) {
         let place = self.0.current.load(Ordering::Relaxed);
         let mut due = self.due();
         due.order += 1;
         let order = due.order;
+        // The tasks of `run` have none.
+        if !waker.will_wake(Waker::noop()) {
+            due.wakers.insert(order, waker.clone());
+        }
         due.tasks.push(Reverse((at, order, place)));
     }
 
@@ -132,13 +154,13 @@ pub struct Sleep {
 impl Future for Sleep {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.waits && self.world.now_us() >= self.until {
             return Poll::Ready(());
         }
         if !self.waits {
             self.waits = true;
-            self.world.wake_at(self.until);
+            self.world.wake_at(self.until, context.waker());
         }
         Poll::Pending
     }

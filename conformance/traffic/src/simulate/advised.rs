@@ -1,0 +1,142 @@
+//! Designs that are often recommended, to compare with.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::BoxFuture;
+use tidegate_core::store::{BestEffort as _, Native};
+use tidegate_core::{Capabilities, Check, Error, Millis, UnixMillis};
+
+use super::ground::{Ground, HOME, locked};
+use super::isolate::After;
+use super::stores::Kv;
+use crate::operation::Operation;
+
+/// They answer yes or no, and count in fixed windows.
+const CAPABILITIES: Capabilities = Capabilities::NATIVE.algorithms(&["fixed_window"]);
+
+/// Reads a count in Workers KV, decides, and writes it: the counter of tutorials.
+pub(super) struct Naive {
+    pub(super) kv: Kv,
+}
+
+impl Native for Naive {
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
+    async fn limit(&self, check: Check<'_>) -> Result<bool, Error> {
+        let rule = check.policy.quotas()[0].rule();
+        let window = rule.window().get().max(1);
+        let key = format!("{}:{}", check.keys.sole(check.policy)?.as_str(), check.now.get() / window);
+        let found = self.kv.get(&key).await?.and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
+        let count = found.unwrap_or_default();
+        if count >= rule.limit() {
+            return Ok(false);
+        }
+        // Tutorials do not look at what became of the write.
+        let _lost = self.kv.put(&key, &(count + 1).to_le_bytes(), Millis::new(2 * window)).await;
+        Ok(true)
+    }
+}
+
+/// All counts of a window, at the server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Total {
+    window: u64,
+    count: u64,
+}
+
+/// What an isolate knows of a key's window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Local {
+    window: u64,
+    /// What others had counted at the last synchronization, and this isolate.
+    known: u64,
+    /// What this isolate has counted since.
+    unreported: u64,
+    next_us: u64,
+}
+
+/// Decides by its own count and what it last heard, and synchronizes after the fact.
+#[derive(Clone)]
+pub(super) struct Synchronized {
+    ground: Ground,
+    place: usize,
+    every_us: u64,
+    totals: Arc<Mutex<HashMap<String, Total>>>,
+    /// In the order of the keys, so that the same seed gives the same run.
+    local: Arc<Mutex<BTreeMap<String, Local>>>,
+}
+
+impl Synchronized {
+    pub(super) fn new(ground: Ground, place: usize, every: Millis, totals: Arc<Mutex<HashMap<String, Total>>>) -> Self {
+        Self { ground, place, every_us: every.get() * 1_000, totals, local: Arc::default() }
+    }
+
+    /// Reports what was counted, and learns what all have. Nobody waits for it.
+    async fn report(&self, key: String, window: u64, unreported: u64) {
+        const DEADLINE_US: u64 = 1_000_000;
+        self.ground.count(Operation::ScriptCall, 1);
+        let add = |now| {
+            let mut totals = locked(&self.totals);
+            let total = totals.entry(key.clone()).or_default();
+            if total.window < window {
+                *total = Total { window, count: 0 };
+            }
+            if total.window == window {
+                total.count += unreported;
+            }
+            (*total, now)
+        };
+        let Some(total) = self.ground.ask(self.place, HOME, DEADLINE_US, add).await else { return };
+        if let Some(local) = locked(&self.local).get_mut(&key)
+            && local.window == total.window
+        {
+            local.known = local.known.max(total.count);
+        }
+    }
+}
+
+impl Native for Synchronized {
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
+    async fn limit(&self, check: Check<'_>) -> Result<bool, Error> {
+        let rule = check.policy.quotas()[0].rule();
+        let window = check.now.get() / rule.window().get().max(1);
+        let key = check.keys.sole(check.policy)?.as_str();
+        let mut all = locked(&self.local);
+        let local = all.entry(key.to_owned()).or_default();
+        if local.window != window {
+            *local = Local { window, next_us: local.next_us, ..Local::default() };
+        }
+        let admitted = local.known + local.unreported < rule.limit();
+        local.unreported += u64::from(admitted);
+        Ok(admitted)
+    }
+}
+
+impl After for Synchronized {
+    fn after(&self, _: UnixMillis) -> Option<BoxFuture<'static, ()>> {
+        let now = self.ground.world.now_us();
+        let mut due = Vec::new();
+        for (key, local) in locked(&self.local).iter_mut() {
+            if local.unreported > 0 && now >= local.next_us {
+                local.next_us = now + self.every_us;
+                // Until the answer, the isolate's own count stands for what it reports.
+                local.known += local.unreported;
+                due.push((key.clone(), local.window, std::mem::take(&mut local.unreported)));
+            }
+        }
+        let this = self.clone();
+        (!due.is_empty()).then(|| -> BoxFuture<'static, ()> {
+            Box::pin(async move {
+                for (key, window, unreported) in due {
+                    this.report(key, window, unreported).await;
+                }
+            })
+        })
+    }
+}

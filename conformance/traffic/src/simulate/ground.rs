@@ -1,0 +1,240 @@
+//! What all stores of a simulation share: the clock, the network between places, and what goes wrong.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rand::{Rng as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+
+use super::place::Places;
+use super::world::{START_US, World};
+use crate::operation::{Operation, Operations};
+
+/// Where stores are that have one place.
+pub(super) const HOME: usize = 0;
+
+/// How much longer a message may take on a short way, in microseconds. Without it, requests that compete for a key would keep step.
+const NOISE_US: u64 = 200;
+
+/// What goes wrong in a world.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// The share of messages that are lost, from 0 to 1. A decision at a store takes two messages.
+    pub loss: f64,
+    /// How far the clock of an isolate is off at most, in milliseconds. Stores have the right time.
+    pub clock_skew_ms: u64,
+    /// When no store answers, in seconds since the start.
+    pub outages: Vec<Range<u32>>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Ground {
+    pub(super) world: World,
+    pub(super) places: Arc<Places>,
+    pub(super) assumed: Assumed,
+    pub(super) faults: Arc<Faults>,
+    random: Arc<Mutex<ChaCha8Rng>>,
+    operations: Arc<Mutex<Operations>>,
+}
+
+/// What the simulation assumes of platforms. Each has a source.
+#[derive(Clone, Copy, Debug)]
+pub struct Assumed {
+    /// How long an object works on a request. "A single object has a soft limit of 1,000 requests per second":
+    /// <https://developers.cloudflare.com/durable-objects/platform/limits/>.
+    pub object_us: u64,
+    /// How long a request waits in an object's queue at most before the platform answers that the object is overloaded.
+    pub object_queue_us: u64,
+    /// After which time other locations see a write of Workers KV. "60 seconds or more":
+    /// <https://developers.cloudflare.com/kv/concepts/how-kv-works/>.
+    pub kv_replication_us: u64,
+    /// For how long a location caches what it has read of Workers KV, the least `cacheTtl`.
+    pub kv_cache_us: u64,
+    /// The least time between two writes of a key: <https://developers.cloudflare.com/kv/platform/limits/>.
+    pub kv_spacing_us: u64,
+    /// A read of Workers KV that the location has cached. "Under 5 ms":
+    /// <https://developers.cloudflare.com/kv/concepts/how-kv-works/>.
+    pub kv_hot_us: u64,
+    /// After which time the other machines of a location see what a machine has counted for the Rate Limiting binding. The
+    /// platform says only that counters are updated asynchronously:
+    /// <https://developers.cloudflare.com/workers/runtime-apis/bindings/rate-limit/>.
+    pub binding_sync_us: u64,
+    /// After which time other locations see a write to Fastly's KV Store. Reads take "up to 300ms for data that has recently
+    /// changed or is not yet replicated": <https://www.fastly.com/documentation/guides/concepts/edge-state/data-stores/>.
+    pub fastly_replication_us: u64,
+    /// After which time other regions see a write to the key-value store of Akamai Functions, which is "globally replicated". The
+    /// platform names no time: <https://techdocs.akamai.com/akamai-functions/docs/use-the-key-value-store>.
+    pub akamai_replication_us: u64,
+    /// How long Redis and Upstash may take, which is the default of the adapter.
+    pub redis_deadline_us: u64,
+    /// How long a platform's key-value store takes to report a failure.
+    pub kv_deadline_us: u64,
+    /// Whether a compare-and-swap compares. No platform is known on which it does not.
+    pub swaps_compare: bool,
+}
+
+impl Default for Assumed {
+    fn default() -> Self {
+        Self {
+            object_us: 1_000,
+            object_queue_us: 10_000_000,
+            kv_replication_us: 60_000_000,
+            kv_cache_us: 30_000_000,
+            kv_spacing_us: 1_000_000,
+            kv_hot_us: 2_000,
+            binding_sync_us: 100_000,
+            fastly_replication_us: 300_000,
+            akamai_replication_us: 1_000_000,
+            redis_deadline_us: 250_000,
+            kv_deadline_us: 5_000_000,
+            swaps_compare: true,
+        }
+    }
+}
+
+impl Assumed {
+    /// Local emulators on one machine. Locations of Fastly's store see nothing of each other, those of Workers KV after a minute,
+    /// and each machine of the Rate Limiting binding is a location.
+    #[must_use]
+    pub fn emulator() -> Self {
+        Self {
+            object_us: 0,
+            kv_cache_us: 0,
+            kv_spacing_us: 0,
+            kv_hot_us: 0,
+            binding_sync_us: 0,
+            fastly_replication_us: u64::MAX,
+            akamai_replication_us: 0,
+            ..Self::default()
+        }
+    }
+
+    /// The assumptions, with their sources.
+    #[must_use]
+    pub fn in_words(&self, faults: &Faults) -> Vec<String> {
+        let (seconds, ms) = (|us: u64| us / 1_000_000, |us: u64| us / 1_000);
+        let kv = "https://developers.cloudflare.com/kv/concepts/how-kv-works/";
+        let mut words = vec![
+            "A round trip between places takes 2.1 times as long as light on a great circle, and 1 ms more. Each message takes up \
+             to a tenth and 0.2 ms longer, at random."
+                .into(),
+            format!(
+                "An object serves one request after another, each in {} us, and answers that it is overloaded if a request would \
+                 wait longer than {} s (https://developers.cloudflare.com/durable-objects/platform/limits/). It lives where it \
+                 was called first.",
+                self.object_us,
+                seconds(self.object_queue_us)
+            ),
+            format!(
+                "A location sees what others write to Workers KV after {} s, and caches what it reads for {} s ({kv}). A read that it \
+                 has cached takes {} ms. A key takes one write in {} s; further ones get 429.",
+                seconds(self.kv_replication_us),
+                seconds(self.kv_cache_us),
+                ms(self.kv_hot_us),
+                seconds(self.kv_spacing_us)
+            ),
+            format!(
+                "The Rate Limiting binding counts in windows of the clock, at each location apart. A machine sees what the others \
+                 of its location have counted after {} ms; the platform says only that this is asynchronous \
+                 (https://developers.cloudflare.com/workers/runtime-apis/bindings/rate-limit/).",
+                ms(self.binding_sync_us)
+            ),
+            format!(
+                "Each location has a replica of Fastly's KV Store, in which a write compares generations. Others see it after {} ms \
+                 (https://www.fastly.com/documentation/guides/concepts/edge-state/data-stores/), and the last write wins.",
+                ms(self.fastly_replication_us)
+            ),
+            format!(
+                "Each region has a replica of the key-value store of Akamai Functions. Others see a write after {} ms, for which the \
+                 platform names no time (https://techdocs.akamai.com/akamai-functions/docs/use-the-key-value-store).",
+                ms(self.akamai_replication_us)
+            ),
+            "Redis and Upstash decide as the core does, which the conformance suite shows, and answer without further delay. A \
+             decision writes, so a read replica serves none."
+                .into(),
+        ];
+        if *faults == Faults::default() {
+            words.push("Clocks agree, no message is lost, and every store answers.".into());
+        } else {
+            words.push(format!(
+                "{} % of messages are lost, and clocks of isolates are off by up to {} ms. A decision that gets no answer fails after \
+                 2 s at an object, {} ms at Redis or Upstash, and {} s at a platform's key-value store.",
+                faults.loss * 100.0,
+                faults.clock_skew_ms,
+                ms(self.redis_deadline_us),
+                seconds(self.kv_deadline_us)
+            ));
+            for outage in &faults.outages {
+                words.push(format!("No store answers from second {} to {}.", outage.start, outage.end));
+            }
+        }
+        words
+    }
+}
+
+impl Ground {
+    pub(super) fn new(world: World, places: Arc<Places>, assumed: Assumed, faults: Faults, seed: u64) -> Self {
+        let random = Arc::new(Mutex::new(ChaCha8Rng::seed_from_u64(!seed)));
+        Self { world, places, assumed, faults: Arc::new(faults), random, operations: Arc::default() }
+    }
+
+    pub(super) fn count(&self, operation: Operation, times: u64) {
+        *locked(&self.operations).entry(operation).or_default() += times;
+    }
+
+    pub(super) fn operations(&self) -> Operations {
+        locked(&self.operations).clone()
+    }
+
+    /// How far the clock of a new isolate is off, in milliseconds.
+    pub(super) fn skew_ms(&self) -> i64 {
+        let most = i64::try_from(self.faults.clock_skew_ms).unwrap_or(i64::MAX);
+        if most == 0 { 0 } else { locked(&self.random).random_range(-most..=most) }
+    }
+
+    /// Sends a request to a store and waits for its answer. `serve` runs when the request arrives, and returns its answer with
+    /// the time at which the store sends it. `None` if no answer arrives within the deadline; the store may have served it.
+    pub(super) async fn ask<T>(
+        &self,
+        from: usize,
+        to: usize,
+        deadline_us: u64,
+        serve: impl FnOnce(u64) -> (T, u64),
+    ) -> Option<T> {
+        let until = self.world.now_us().saturating_add(deadline_us);
+        let mut answered = None;
+        if !self.is_lost() {
+            self.world.sleep(self.message_us(from, to)).await;
+            let now = self.world.now_us();
+            if !self.is_down(now) {
+                let (answer, sent) = serve(now);
+                let back = sent + self.message_us(from, to);
+                if !self.is_lost() && back <= until {
+                    answered = Some((answer, back));
+                }
+            }
+        }
+        let back = answered.as_ref().map_or(until, |(_, back)| *back);
+        self.world.sleep(back.saturating_sub(self.world.now_us())).await;
+        answered.map(|(answer, _)| answer)
+    }
+
+    /// How long a message takes: half of a round trip, and up to a tenth and [`NOISE_US`] more.
+    fn message_us(&self, from: usize, to: usize) -> u64 {
+        let half = self.places.rtt_us(from, to) / 2;
+        half + locked(&self.random).random_range(0..=half / 10 + NOISE_US)
+    }
+
+    fn is_lost(&self) -> bool {
+        self.faults.loss > 0.0 && locked(&self.random).random::<f64>() < self.faults.loss
+    }
+
+    fn is_down(&self, now_us: u64) -> bool {
+        let second = (now_us - START_US) / 1_000_000;
+        self.faults.outages.iter().any(|outage| (outage.start.into()..outage.end.into()).contains(&second))
+    }
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

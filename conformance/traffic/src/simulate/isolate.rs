@@ -1,0 +1,216 @@
+//! Isolates of a design: the adapters' own limiters over simulated stores.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::BoxFuture;
+use tidegate_cloudflare_do::{Clock, Config, DurableObjects, Leases};
+use tidegate_cloudflare_kv::{Isolate as Counts, KvLimiter};
+use tidegate_core::store::{NativeLimiter, VersionedLimiter};
+use tidegate_core::{
+    Capabilities, Check, Decision, DenyCache, ErasedLimiter, Error, Fallback, Keys, Limiter, MemoryLimiter, Millis,
+    Policy, Refund, Settle, UnixMillis,
+};
+use tidegate_spin::{SpinAtomics, SpinKv, SpinWindow};
+
+use super::advised::{Naive, Synchronized, Total};
+use super::design::Model;
+use super::ground::{Assumed, Faults, Ground, HOME};
+use super::place::Places;
+use super::stores::{Exact, Kv, Object, Objects, PlaceCounts, Replicas, Timed, Values, Window};
+use super::world::World;
+use crate::operation::Operations;
+
+/// Stores in memory that any number of isolates share.
+type Shared<T> = Arc<Mutex<HashMap<String, T>>>;
+
+/// The stores of a design, from which isolates are made.
+pub struct Fleet {
+    pub(super) model: Model,
+    pub(super) ground: Ground,
+    /// Whether stores decide by their own clocks, where they have one.
+    pub(super) own_clocks: bool,
+    objects: Shared<Object>,
+    values: Shared<Values>,
+    totals: Shared<Total>,
+    /// One for each place.
+    exact: Vec<Arc<MemoryLimiter>>,
+    counts: Vec<Shared<Window>>,
+    isolates: u64,
+}
+
+/// What serves requests at a place.
+pub struct Isolate {
+    /// The limiter.
+    pub limiter: Box<dyn ErasedLimiter>,
+    after: Option<Box<dyn After>>,
+    /// How far its clock is off, in milliseconds.
+    skew_ms: i64,
+}
+
+/// What an isolate does after a response.
+pub(super) trait After: Send + Sync {
+    fn after(&self, now: UnixMillis) -> Option<BoxFuture<'static, ()>>;
+}
+
+impl Isolate {
+    /// The time by its own clock.
+    pub(super) const fn time(&self, now: UnixMillis) -> UnixMillis {
+        UnixMillis::new(now.get().saturating_add_signed(self.skew_ms))
+    }
+
+    /// The time of an instant that its own clock tells.
+    pub(super) const fn corrected(&self, own: UnixMillis) -> UnixMillis {
+        UnixMillis::new(own.get().saturating_add_signed(-self.skew_ms))
+    }
+
+    /// What is done after the response to a request of this time, by its own clock.
+    #[must_use]
+    pub fn after(&self, now: UnixMillis) -> Option<BoxFuture<'static, ()>> {
+        self.after.as_ref()?.after(now)
+    }
+}
+
+impl Fleet {
+    pub(super) fn new(model: Model, ground: &Ground, own_clocks: bool) -> Self {
+        let places = ground.places.count();
+        Self {
+            model,
+            ground: ground.clone(),
+            own_clocks,
+            objects: Arc::default(),
+            values: Arc::default(),
+            totals: Arc::default(),
+            exact: (0..places).map(|_| Arc::new(MemoryLimiter::with_shards(1))).collect(),
+            counts: (0..places).map(|_| Arc::default()).collect(),
+            isolates: 0,
+        }
+    }
+
+    /// The stores of a model as local emulators have them: on one machine, at once, and with the callers' clocks.
+    #[must_use]
+    pub fn emulated(world: &World, model: Model, places: usize) -> Self {
+        let places = Arc::new(Places::on_one_machine(places));
+        let ground = Ground::new(world.clone(), places, Assumed::emulator(), Faults::default(), 0);
+        Self::new(model, &ground, false)
+    }
+
+    /// The operations so far.
+    #[must_use]
+    pub fn operations(&self) -> Operations {
+        self.ground.operations()
+    }
+
+    /// A new isolate at a place.
+    ///
+    /// # Errors
+    /// The design cannot be configured so.
+    pub fn isolate(&mut self, place: usize) -> Result<Isolate, Error> {
+        self.isolates += 1;
+        let ground = self.ground.clone();
+        let objects = || {
+            let objects = Objects { ground: ground.clone(), place, all: Arc::clone(&self.objects) };
+            let clock = if self.own_clocks { Clock::default() } else { Clock::Caller };
+            DurableObjects::with_config(objects, Config::default().clock(clock))
+        };
+        let exact = |home: usize| Exact {
+            ground: ground.clone(),
+            place,
+            home,
+            store: Arc::clone(&self.exact[home]),
+            own_clock: self.own_clocks,
+        };
+        let kv = || Kv { ground: ground.clone(), place, all: Arc::clone(&self.values) };
+        let replicas =
+            |replication_us| Replicas { ground: ground.clone(), place, replication_us, all: Arc::clone(&self.values) };
+        let mut after = None::<Box<dyn After>>;
+        let limiter: Box<dyn ErasedLimiter> = match self.model {
+            Model::Objects => Box::new(objects().limiter()),
+            Model::DenyCache => Box::new(DenyCache::new(objects().limiter())),
+            Model::Leases(slice) => Box::new(Leases::new(objects(), slice, Millis::from_secs(2))?),
+            Model::WorkersKv(seconds) => {
+                let refresh = Millis::from_secs(seconds);
+                let config = tidegate_cloudflare_kv::Config::default().refresh(refresh).write_spacing(refresh);
+                let shared = SharedKv { counts: Arc::new(Counts::new(self.isolates, config)), kv: kv() };
+                after = Some(Box::new(shared.clone()));
+                Box::new(shared)
+            }
+            Model::Binding => {
+                let counts = Arc::clone(&self.counts[place]);
+                Box::new(NativeLimiter::new(PlaceCounts { ground, machine: self.isolates, counts }))
+            }
+            Model::Exact => Box::new(exact(HOME)),
+            Model::Fallback(percent) => Box::new(Fallback::new(exact(HOME), percent)?),
+            Model::PerPlace => Box::new(exact(place)),
+            Model::FastlyKv => {
+                let replicas = replicas(ground.assumed.fastly_replication_us);
+                let store = tidegate_fastly::Kv::new(replicas.clone());
+                Box::new(VersionedLimiter::new(Timed { replicas, store }))
+            }
+            Model::SpinKv => Box::new(SpinKv::new(replicas(ground.assumed.akamai_replication_us)).limiter()),
+            Model::SpinAtomics => Box::new(SpinAtomics::new(replicas(0)).limiter()),
+            Model::SpinWindow => Box::new(SpinWindow::new(replicas(0))),
+            Model::NaiveKv => Box::new(NativeLimiter::new(Naive { kv: kv() })),
+            Model::Synchronized(ms) => {
+                let synchronized = Synchronized::new(ground, place, Millis::new(ms), Arc::clone(&self.totals));
+                after = Some(Box::new(synchronized.clone()));
+                Box::new(NativeLimiter::new(synchronized))
+            }
+        };
+        Ok(Isolate { limiter, after, skew_ms: self.ground.skew_ms() })
+    }
+}
+
+/// An isolate that shares its counts through Workers KV.
+#[derive(Clone)]
+struct SharedKv {
+    counts: Arc<Counts>,
+    kv: Kv,
+}
+
+impl SharedKv {
+    fn limiter(&self) -> KvLimiter<'_, Kv> {
+        KvLimiter::new(&self.counts, self.kv.clone())
+    }
+}
+
+impl Limiter for SharedKv {
+    fn capabilities(&self) -> Capabilities {
+        self.limiter().capabilities()
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.limiter().check(check).await
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.limiter().peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.limiter().refund(refund).await
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        self.limiter().settle(settle).await
+    }
+
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.limiter().reset(policy, keys).await
+    }
+}
+
+impl After for SharedKv {
+    /// Writes as a Worker does in `waitUntil`.
+    fn after(&self, now: UnixMillis) -> Option<BoxFuture<'static, ()>> {
+        let this = self.clone();
+        Some(Box::pin(async move {
+            let mut now = now;
+            while let Some(wait) = this.limiter().flush(now).await {
+                let wait = wait.max(Millis::new(1));
+                this.kv.ground.world.sleep(wait.get() * 1_000).await;
+                now = now + wait;
+            }
+        }))
+    }
+}

@@ -1,0 +1,88 @@
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use tidegate_core::{
+    Capabilities, Check, Decision, Error, Keys, Limiter, MemoryLimiter, Policy, Refund, Settle, UnixMillis,
+};
+
+use super::late;
+use crate::operation::Operation;
+use crate::simulate::ground::Ground;
+
+/// A store at one place whose script decides as the core does, such as Redis or Upstash.
+#[derive(Clone)]
+pub(in crate::simulate) struct Exact {
+    pub(in crate::simulate) ground: Ground,
+    pub(in crate::simulate) place: usize,
+    pub(in crate::simulate) home: usize,
+    pub(in crate::simulate) store: Arc<MemoryLimiter>,
+    /// Whether it decides by its own clock, and not by the caller's.
+    pub(in crate::simulate) own_clock: bool,
+}
+
+impl Exact {
+    /// A call of the script, which gets the time of its arrival.
+    async fn call<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        script: impl FnOnce(UnixMillis) -> F,
+    ) -> Result<T, Error> {
+        self.ground.count(Operation::ScriptCall, 1);
+        let serve = |now| {
+            let answer = script(UnixMillis::new(now / 1_000)).now_or_never();
+            (answer.unwrap_or_else(|| Err(late("redis"))), now)
+        };
+        let deadline_us = self.ground.assumed.redis_deadline_us;
+        let answered = self.ground.ask(self.place, self.home, deadline_us, serve).await;
+        answered.unwrap_or_else(|| Err(late("redis")))
+    }
+
+    const fn time(&self, callers: UnixMillis, own: UnixMillis) -> UnixMillis {
+        if self.own_clock { own } else { callers }
+    }
+}
+
+impl Limiter for Exact {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::EXACT
+    }
+
+    async fn check(&self, mut check: Check<'_>) -> Result<Decision, Error> {
+        let decision = self
+            .call(|own| {
+                check.now = self.time(check.now, own);
+                self.store.check(check)
+            })
+            .await?;
+        // The script, `TIME` and `GET`, and `SET` if it admits.
+        self.ground.count(Operation::RedisCommand, 3 + u64::from(decision.is_allowed()));
+        Ok(decision)
+    }
+
+    async fn peek(&self, mut check: Check<'_>) -> Result<Decision, Error> {
+        self.call(|own| {
+            check.now = self.time(check.now, own);
+            self.store.peek(check)
+        })
+        .await
+    }
+
+    async fn refund(&self, mut refund: Refund<'_>) -> Result<(), Error> {
+        self.call(|own| {
+            refund.now = self.time(refund.now, own);
+            self.store.refund(refund)
+        })
+        .await
+    }
+
+    async fn settle(&self, mut settle: Settle<'_>) -> Result<Decision, Error> {
+        self.call(|own| {
+            settle.now = self.time(settle.now, own);
+            self.store.settle(settle)
+        })
+        .await
+    }
+
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.call(|_| self.store.reset(policy, keys)).await
+    }
+}

@@ -1,0 +1,113 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tidegate_core::store::BestEffort;
+use tidegate_core::{Capabilities, Error, Millis};
+
+use crate::operation::Operation;
+use crate::simulate::ground::{Assumed, Ground, HOME, locked};
+
+/// A Workers KV namespace, as a location sees it.
+#[derive(Clone)]
+pub(in crate::simulate) struct Kv {
+    pub(in crate::simulate) ground: Ground,
+    pub(in crate::simulate) place: usize,
+    pub(in crate::simulate) all: Arc<Mutex<HashMap<String, Values>>>,
+}
+
+/// What is stored under a key, and what each location has cached of it.
+#[derive(Debug, Default)]
+pub(in crate::simulate) struct Values {
+    writes: Vec<Write>,
+    written: u64,
+    cached: HashMap<usize, (u64, Option<Vec<u8>>)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Write {
+    at_us: u64,
+    place: usize,
+    /// `None` is a deletion.
+    pub(super) value: Option<Vec<u8>>,
+    until_us: u64,
+    /// Counts the writes of a key.
+    pub(super) generation: u64,
+}
+
+impl Values {
+    /// The newest value that a place sees. It sees its own writes at once.
+    pub(super) fn seen(&self, place: usize, now_us: u64, replication_us: u64) -> Option<&Write> {
+        let sees = |write: &&Write| write.place == place || write.at_us.saturating_add(replication_us) <= now_us;
+        self.writes.iter().rev().find(sees).filter(|write| write.until_us > now_us && write.value.is_some())
+    }
+
+    pub(super) fn write(&mut self, at_us: u64, place: usize, value: Option<Vec<u8>>, ttl: Millis, replication_us: u64) {
+        // What nobody can see any more.
+        if let Some(last) = self.writes.iter().rposition(|write| write.at_us.saturating_add(replication_us) <= at_us) {
+            self.writes.drain(..last);
+        }
+        self.written += 1;
+        let until_us = at_us.saturating_add(ttl.get().saturating_mul(1_000));
+        self.writes.push(Write { at_us, place, value, until_us, generation: self.written });
+    }
+}
+
+impl Kv {
+    fn failed(operation: &str) -> Error {
+        tidegate_cloudflare_kv::failed(operation, "KV failed: 500 Internal Server Error")
+    }
+}
+
+impl BestEffort for Kv {
+    fn capabilities(&self) -> Capabilities {
+        tidegate_cloudflare_kv::CAPABILITIES
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
+        let Assumed { kv_hot_us, kv_cache_us, kv_replication_us, kv_deadline_us, .. } = self.ground.assumed;
+        self.ground.count(Operation::KvRead, 1);
+        let now = self.ground.world.now_us();
+        let hot = locked(&self.all).get(key).and_then(|values| {
+            let (until, value) = values.cached.get(&self.place)?;
+            (*until > now).then(|| value.clone())
+        });
+        if let Some(value) = hot {
+            self.ground.world.sleep(kv_hot_us).await;
+            return Ok(value);
+        }
+        let read = |now| {
+            let mut all = locked(&self.all);
+            let values = all.entry(key.to_owned()).or_default();
+            let value = values.seen(self.place, now, kv_replication_us).and_then(|write| write.value.clone());
+            values.cached.insert(self.place, (now + kv_cache_us, value.clone()));
+            (value, now)
+        };
+        let answered = self.ground.ask(self.place, HOME, kv_deadline_us, read).await;
+        answered.ok_or_else(|| Self::failed("get"))
+    }
+
+    async fn put(&self, key: &str, bytes: &[u8], ttl: Millis) -> Result<(), Error> {
+        let Assumed { kv_spacing_us, kv_replication_us, kv_deadline_us, .. } = self.ground.assumed;
+        self.ground.count(Operation::KvWrite, 1);
+        let write = |now| {
+            let mut all = locked(&self.all);
+            let values = all.entry(key.to_owned()).or_default();
+            let throttled = values.writes.last().is_some_and(|write| now - write.at_us < kv_spacing_us);
+            if !throttled {
+                values.write(now, self.place, Some(bytes.into()), ttl, kv_replication_us);
+                values.cached.remove(&self.place);
+            }
+            (throttled, now)
+        };
+        match self.ground.ask(self.place, HOME, kv_deadline_us, write).await {
+            Some(false) => Ok(()),
+            Some(true) => Err(tidegate_cloudflare_kv::failed("put", "KV PUT failed: 429 Too Many Requests")),
+            None => Err(Self::failed("put")),
+        }
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), Error> {
+        locked(&self.all).remove(key);
+        Ok(())
+    }
+}
