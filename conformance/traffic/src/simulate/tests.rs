@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{Millis, Policy, Quota};
+use tidegate_core::{Millis, Policy, Quota, Rule};
 
 use super::measure::excess;
 use super::{Assumed, Faults, Outcome, Places, Setup, Traffic, designs, simulate};
@@ -39,9 +39,15 @@ fn run(setup: &Setup, name: &str, parameter: &str) -> Outcome {
 /// (<https://developers.cloudflare.com/workers/runtime-apis/bindings/rate-limit/>). So three locations admit 180 of 60.
 #[test]
 fn three_locations_of_the_binding_admit_three_times_the_limit() {
-    let setup = setup(window(60, 60), &["iad", "fra", "sin"], one_client(50.0, 3, 55));
+    let mut setup = setup(window(60, 60), &["iad", "fra", "sin"], one_client(50.0, 3, 55));
+    setup.assumed.binding_sync_us = 0;
     let outcome = run(&setup, "rate-limit-binding", "");
     assert_eq!((outcome.exact, outcome.admitted, outcome.over, outcome.worst), (60, 180, 120, 180));
+    assert_eq!((outcome.round_trips, outcome.p99_ms), (0.0, 0.0));
+    // Machines of a location that hear of each other late admit some more.
+    setup.assumed.binding_sync_us = 2_000_000;
+    let outcome = run(&setup, "rate-limit-binding", "");
+    assert!((181..=300).contains(&outcome.admitted), "{outcome:?}");
     assert_eq!(run(&setup, "durable-object", "").admitted, 60);
 }
 
@@ -73,7 +79,7 @@ fn reports_every_100_ms_exceed_the_limit_by_some_percent_and_leases_do_not() {
     let traffic = Traffic { clients: 5, rate: 1_000.0, skew: 0.0, roaming: 1, seconds: 15 };
     let setup = setup(window(100, 1), &["iad"], traffic);
     let reported = run(&setup, "synchronized", "every 100 ms");
-    assert!((1.0..15.0).contains(&reported.overshoot_percent()), "{}", reported.overshoot_percent());
+    assert!((6.0..14.0).contains(&reported.overshoot_percent()), "{}", reported.overshoot_percent());
     assert!(reported.overshoot_percent() < run(&setup, "synchronized", "every 1000 ms").overshoot_percent());
     let leased = run(&setup, "durable-object-leased", "slice 10");
     assert_eq!(leased.over, 0);
@@ -94,8 +100,10 @@ fn exact_designs_are_exact_and_bounds_hold() {
             if never_more.contains(&design.name) {
                 assert_eq!(outcome.over, 0, "{outcome:?}");
             }
-            if ["per-location", "rate-limit-binding"].contains(&design.name) {
-                assert!(outcome.admitted <= 3 * (outcome.exact + 50 * 10), "{outcome:?}");
+            if design.name == "per-location" {
+                // A bucket admits its capacity of 20, and what flows back in the time that it takes to fill.
+                let at_each = if matches!(setup.policy.quotas()[0].rule(), Rule::TokenBucket(_)) { 40 } else { 50 };
+                assert!(outcome.worst <= 3 * at_each && outcome.over > 0, "{outcome:?}");
             }
             assert!(outcome.admitted <= outcome.offered && outcome.exact <= outcome.offered);
         }
@@ -112,6 +120,65 @@ fn the_same_seed_gives_the_same_run_and_another_one_does_not() {
     assert_eq!(all(&setup), first);
     setup.seed = 2;
     assert!(all(&setup).iter().zip(first).all(|(other, first)| *other != first));
+}
+
+/// A compare-and-swap that always wins loses counts.
+#[test]
+fn a_store_that_does_not_compare_admits_more() {
+    let mut setup = setup(window(100, 60), &["iad"], one_client(3_000.0, 1, 5));
+    setup.isolates = 8;
+    let compares = run(&setup, "fastly-kv", "");
+    setup.assumed.swaps_compare = false;
+    let overwrites = run(&setup, "fastly-kv", "");
+    assert_eq!((compares.over, compares.admitted), (0, 100), "{compares:?}");
+    assert!(overwrites.over > 20, "{overwrites:?}");
+}
+
+#[test]
+fn replicas_that_hear_of_each_other_late_admit_the_limit_at_each_place() {
+    let mut setup = setup(window(100, 60), &["iad", "fra", "sin"], one_client(60.0, 3, 55));
+    for (design, slow, quick) in [("fastly-kv", 300..=400, 100..=110), ("akamai-kv", 300..=700, 100..=150)] {
+        setup.assumed.fastly_replication_us = 100_000_000;
+        setup.assumed.akamai_replication_us = 100_000_000;
+        let admitted = run(&setup, design, "").admitted;
+        assert!(slow.contains(&admitted), "{design}: {admitted}");
+        setup.assumed.fastly_replication_us = 1_000;
+        setup.assumed.akamai_replication_us = 1_000;
+        let admitted = run(&setup, design, "").admitted;
+        assert!(quick.contains(&admitted), "{design}: {admitted}");
+    }
+}
+
+#[test]
+fn an_outage_is_an_error_or_a_share_of_the_limit() {
+    let mut setup = setup(window(100, 10), &["iad", "fra"], one_client(100.0, 2, 40));
+    setup.faults.outages = std::iter::once(10..20).collect();
+    let failed = run(&setup, "upstash", "");
+    // Three windows of four, and what was decided before the outage reached the window's end.
+    assert!(failed.over == 0 && (300..310).contains(&failed.admitted), "{failed:?}");
+    let errors: u64 = failed.errors.values().sum();
+    assert!((900..1_100).contains(&errors), "{failed:?}");
+    // Two isolates at each of two places admit a tenth each, and wait only until their breakers open. Some ask again only after the
+    // outage, so the window after it has their share, too. The documented bound is 100 + 4 x 10.
+    let replaced = run(&setup, "upstash-fallback", "");
+    assert!(replaced.errors.is_empty() && replaced.worst <= 140, "{replaced:?}");
+    assert!((340..=390).contains(&replaced.admitted), "{replaced:?}");
+    assert!(replaced.round_trips < 0.8, "{replaced:?}");
+}
+
+/// A lost answer may have been a charge: then fewer are admitted, and never more.
+#[test]
+fn lost_messages_and_wrong_clocks_never_make_exact_designs_exceed_the_limit() {
+    let mut setup = setup(window(50, 10), &["iad", "fra", "sin"], one_client(50.0, 3, 60));
+    setup.faults = Faults { loss: 0.05, clock_skew_ms: 3_000, outages: Vec::new() };
+    for design in ["durable-object", "durable-object-deny-cache", "redis", "upstash"] {
+        let outcome = run(&setup, design, "");
+        assert!(outcome.over == 0 && outcome.under > 0 && !outcome.errors.is_empty(), "{outcome:?}");
+    }
+    // What counts by the isolates' clocks is wrong around the ends of windows.
+    let (skewed, right) = (run(&setup, "kv-counter", ""), Faults::default());
+    setup.faults = right;
+    assert_ne!(skewed.over, run(&setup, "kv-counter", "").over);
 }
 
 /// A world without the effects that make stores inexact must show it.
