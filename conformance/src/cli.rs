@@ -1,5 +1,6 @@
 //! The command line of `tidegate`.
 
+mod ask;
 mod bench_report;
 mod choose;
 mod compare;
@@ -141,7 +142,7 @@ pub fn main() -> ExitCode {
         Command::Targets => targets::run(),
         Command::Soak(args) => soak::run(&args),
         Command::Simulate(args) => simulate::run(&args),
-        Command::Choose(args) => choose::run(&args),
+        Command::Choose(args) => choose::run(args),
         Command::Compare(args) => compare::run(&args),
         Command::Summary(args) => compare::summarize(&args),
         Command::Exactness(args) => compare::exactness(&args),

@@ -1,8 +1,9 @@
 //! Runs the program `tidegate` like a user.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -380,6 +381,8 @@ fn a_simulation_writes_its_page_its_chart_and_its_numbers() -> Result<()> {
         (["--rate", "0"], "--rate: 0 is out of range"),
         (["--limit", "0"], "0 is out of range"),
         (["--latency", "no-such.csv"], "no-such.csv: "),
+        (["--loss", "101"], "--loss: 101 is out of range"),
+        (["--outage", "3..2"], "write two numbers of seconds"),
     ] {
         let output = tidegate(&[["simulate", "--out", &out_path].as_slice(), &wrong].concat(), None)?;
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
@@ -400,5 +403,29 @@ fn choose_recommends_what_meets_the_requirements_or_fails() -> Result<()> {
     let none = choose(&["--platform", "vercel", "--max-p50-ms", "1"])?;
     assert_eq!(none.status.code(), Some(1), "{}", said(&none));
     assert!(said(&none).contains("no design meets the requirements"));
+    let nowhere = choose(&[])?;
+    assert_eq!(nowhere.status.code(), Some(2), "{}", said(&nowhere));
+    assert!(said(&nowhere).contains("write --platform, or --ask"), "{}", said(&nowhere));
+    Ok(())
+}
+
+#[test]
+fn choose_asks_until_an_answer_is_one() -> Result<()> {
+    let asked = |answers: &str| -> Result<Output> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.args(["choose", "--ask", "--seconds", "5"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        child.stdin.take().ok_or("no input")?.write_all(answers.as_bytes())?;
+        Ok(child.wait_with_output()?)
+    };
+    let output = asked("azure\nfastly\n20\n\n200\nfive\n5\niad,fra\n1000\n\n\n")?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let said_all = said(&output);
+    for part in ["\"azure\": write one of cloudflare", "\"five\": ", "Use fastly-kv", "Quota::fixed_window(20,"] {
+        assert!(said_all.contains(part), "{part}: {said_all}");
+    }
+    let ended = asked("fastly\n20\n")?;
+    assert_eq!(ended.status.code(), Some(2), "{}", said(&ended));
+    assert!(said(&ended).contains("standard input has ended"), "{}", said(&ended));
     Ok(())
 }

@@ -1,10 +1,16 @@
+use std::fmt::{self, Write as _};
+use std::io::{self, IsTerminal as _};
+use std::str::FromStr;
+
 use super::Failure;
+use super::ask::ask;
 use super::progress::tell;
 use super::simulate::{FleetArgs, table};
 use tidegate_traffic::simulate::{Outcome, designs, percent, simulate};
 
 const EXAMPLES: &str = "\
 Examples:
+  tidegate choose                                                     asks for what it needs
   tidegate choose --platform cloudflare --limit 100
   tidegate choose --platform cloudflare --limit 1000 --max-over 50 --max-p50-ms 1
   tidegate choose --platform vercel --limit 60 --max-usd 5 --places iad,fra
@@ -15,9 +21,13 @@ numbers and the code to paste. Exit codes: 0 success, 1 no design meets the requ
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Where the application runs.
-    #[arg(long, value_name = "NAME", value_parser = ["cloudflare", "vercel", "netlify", "node"])]
-    platform: String,
+    /// Where the application runs: cloudflare, vercel, netlify, fastly, spin (Akamai Functions, or Spin), or server (anywhere else). On
+    /// a terminal, it is asked for.
+    #[arg(long, value_name = "NAME")]
+    platform: Option<Platform>,
+    /// Ask on standard input, even if it is not a terminal.
+    #[arg(long, conflicts_with = "platform")]
+    ask: bool,
     /// How much more than the limit may be admitted, in percent. With 0, the design must be exact.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     max_over: f64,
@@ -34,75 +44,137 @@ pub(super) struct Args {
     fleet: FleetArgs,
 }
 
+/// Where an application runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Platform {
+    Cloudflare,
+    Vercel,
+    Netlify,
+    Fastly,
+    Spin,
+    Server,
+}
+
+impl Platform {
+    const ALL: [(&'static str, Self); 6] = [
+        ("cloudflare", Self::Cloudflare),
+        ("vercel", Self::Vercel),
+        ("netlify", Self::Netlify),
+        ("fastly", Self::Fastly),
+        ("spin", Self::Spin),
+        ("server", Self::Server),
+    ];
+
+    /// The platform as the npm package calls it.
+    const fn in_javascript(self) -> &'static str {
+        match self {
+            Self::Cloudflare => "cloudflare",
+            Self::Vercel => "vercel",
+            Self::Netlify => "netlify",
+            Self::Fastly | Self::Spin | Self::Server => "direct",
+        }
+    }
+}
+
+impl fmt::Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.iter().find(|(_, platform)| platform == self).map_or("", |(name, _)| name);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for Platform {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(name, _)| *name == text).map(|(_, platform)| *platform);
+        found.ok_or_else(|| format!("write one of {}", Self::ALL.map(|(name, _)| name).join(", ")))
+    }
+}
+
 /// A design that an application can use, and where.
 struct Candidate {
     design: &'static str,
-    platforms: &'static [&'static str],
+    platforms: &'static [Platform],
     /// How to make the limiter in Rust.
     rust: &'static str,
-    /// The entry of the npm package, and the options before the policy.
-    import: &'static str,
-    options: &'static str,
+    /// The entry of the npm package and the options before the policy, if JavaScript has it.
+    javascript: Option<(&'static str, &'static str)>,
 }
 
 /// In their code, SLICE and PLATFORM are replaced.
-const CANDIDATES: [Candidate; 7] = [
+const CANDIDATES: [Candidate; 10] = [
     Candidate {
         design: "durable-object",
-        platforms: &["cloudflare"],
+        platforms: &[Platform::Cloudflare],
         rust: r#"DurableObjects::from_env(&env, "TIDEGATE", Config::default())?.limiter()"#,
-        import: "@tidegate/edge/cloudflare",
-        options: "namespace: env.TIDEGATE, ",
+        javascript: Some(("@tidegate/edge/cloudflare", "namespace: env.TIDEGATE, ")),
     },
     Candidate {
         design: "durable-object-deny-cache",
-        platforms: &["cloudflare"],
+        platforms: &[Platform::Cloudflare],
         rust: r#"DenyCache::new(DurableObjects::from_env(&env, "TIDEGATE", Config::default())?.limiter())"#,
-        import: "@tidegate/edge/cloudflare",
-        options: "namespace: env.TIDEGATE, denyCache: true, ",
+        javascript: Some(("@tidegate/edge/cloudflare", "namespace: env.TIDEGATE, denyCache: true, ")),
     },
     Candidate {
         design: "durable-object-leased",
-        platforms: &["cloudflare"],
+        platforms: &[Platform::Cloudflare],
         rust: r#"Leases::new(DurableObjects::from_env(&env, "TIDEGATE", Config::default())?, const { NonZero::new(SLICE).unwrap() }, Millis::from_secs(2))?"#,
-        import: "@tidegate/edge/cloudflare",
-        options: "namespace: env.TIDEGATE, leases: { slice: SLICE }, ",
+        javascript: Some(("@tidegate/edge/cloudflare", "namespace: env.TIDEGATE, leases: { slice: SLICE }, ")),
     },
     Candidate {
         design: "workers-kv",
-        platforms: &["cloudflare"],
+        platforms: &[Platform::Cloudflare],
         rust: r#"SharedKv::from_env(&env, "COUNTS", Config::default())?"#,
-        import: "@tidegate/edge/cloudflare-kv",
-        options: "namespace: env.COUNTS, ",
+        javascript: Some(("@tidegate/edge/cloudflare-kv", "namespace: env.COUNTS, ")),
     },
     Candidate {
         design: "rate-limit-binding",
-        platforms: &["cloudflare"],
+        platforms: &[Platform::Cloudflare],
         rust: r#"RateLimit::from_env(&env, "LIMITER", LIMIT, Millis::new(WINDOW))?.limiter()"#,
-        import: "@tidegate/edge/cloudflare-ratelimit",
-        options: "binding: env.LIMITER, ",
+        javascript: Some(("@tidegate/edge/cloudflare-ratelimit", "binding: env.LIMITER, ")),
     },
     Candidate {
         design: "upstash",
-        platforms: &["cloudflare", "vercel", "netlify", "node"],
+        platforms: &[Platform::Cloudflare, Platform::Vercel, Platform::Netlify, Platform::Server],
         rust: "Rest::new(RestConfig::new(url, token))?.limiter()",
-        import: "@tidegate/edge",
-        options: "url, token, platform: PLATFORM, ",
+        javascript: Some(("@tidegate/edge", "url, token, platform: PLATFORM, ")),
+    },
+    Candidate {
+        design: "fastly-kv",
+        platforms: &[Platform::Fastly],
+        rust: r#"tidegate_fastly::Kv::open("tidegate")?.limiter()"#,
+        javascript: None,
+    },
+    Candidate {
+        design: "akamai-kv",
+        platforms: &[Platform::Spin],
+        rust: r#"SpinKv::open("default")?.limiter()"#,
+        javascript: None,
     },
     Candidate {
         design: "redis",
-        platforms: &["node"],
+        platforms: &[Platform::Spin],
+        rust: "SpinRedis::new(RedisConnection::open(url)?).limiter()",
+        javascript: None,
+    },
+    Candidate {
+        design: "redis",
+        platforms: &[Platform::Server],
         rust: "Redis::new(Config::new(url))?.limiter()",
-        import: "@tidegate/edge/redis",
-        options: r#"client, platform: "direct", "#,
+        javascript: Some(("@tidegate/edge/redis", r#"client, platform: "direct", "#)),
     },
 ];
 
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let setup = args.fleet.setup().map_err(Failure::Usage)?;
-    let here = |design: &str| {
-        CANDIDATES.iter().find(|known| known.design == design && known.platforms.contains(&args.platform.as_str()))
+pub(super) fn run(mut args: Args) -> Result<(), Failure> {
+    let platform = match args.platform {
+        Some(platform) => platform,
+        None if args.ask || io::stdin().is_terminal() => args.questions()?,
+        None => return Err(Failure::Usage("write --platform, or --ask to be asked".into())),
     };
+    let setup = args.fleet.setup().map_err(Failure::Usage)?;
+    let here =
+        |design: &str| CANDIDATES.iter().find(|known| known.design == design && known.platforms.contains(&platform));
     let mut outcomes = Vec::new();
     for design in designs() {
         // Other parameters than the adapters' own only draw the curve.
@@ -131,7 +203,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         if let Some(outcome) = chosen
             && let Some(candidate) = here(outcome.design)
         {
-            println!("{}", args.advice(outcome, candidate));
+            println!("{}", args.advice(outcome, candidate, platform));
         }
     }
     if chosen.is_none() {
@@ -143,6 +215,19 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 impl Args {
+    /// Asks for the platform, the limit, the traffic and the requirements.
+    fn questions(&mut self) -> Result<Platform, Failure> {
+        let platform = ask("Where does the application run?", Platform::Cloudflare)?;
+        self.fleet.ask()?;
+        self.max_over = ask("How much more than the limit may be admitted, in percent? 0 is exact", self.max_over)?;
+        let never = f64::INFINITY;
+        let p50 = ask("How many milliseconds may half of the decisions take?", self.max_p50_ms.unwrap_or(never))?;
+        let usd = ask("How many US dollars may a million decisions cost?", self.max_usd.unwrap_or(never))?;
+        let bounded = |most: f64| most.is_finite().then_some(most);
+        (self.max_p50_ms, self.max_usd) = (bounded(p50), bounded(usd));
+        Ok(platform)
+    }
+
     /// Why an outcome does not meet the requirements.
     fn objections(&self, outcome: &Outcome) -> Vec<String> {
         let mut objections = Vec::new();
@@ -164,33 +249,34 @@ impl Args {
         objections
     }
 
-    fn advice(&self, outcome: &Outcome, candidate: &Candidate) -> String {
+    fn advice(&self, outcome: &Outcome, candidate: &Candidate, platform: Platform) -> String {
         let (rust, quota) = self.fleet.as_code();
         let slice = outcome.parameter.strip_prefix("slice ").unwrap_or_default();
         let filled = |code: &str| {
             let (limit, window) = self.fleet.limit();
-            let code = code.replace("SLICE", slice).replace("PLATFORM", &format!("{:?}", self.js_platform()));
+            let code = code.replace("SLICE", slice).replace("PLATFORM", &format!("{:?}", platform.in_javascript()));
             code.replace("LIMIT", &limit.to_string()).replace("WINDOW", &window.to_string())
         };
         let usd = outcome.usd_per_million.map_or_else(String::new, |usd| format!(", ${usd:.2} a million"));
-        format!(
+        let mut advice = format!(
             "\nUse {}: {} over the limit, p50 {} ms, p99 {} ms, {} round trips per decision{usd}.\n\n\
-             Rust:\n  let limiter = {};\n  let policy = Policy::new(\"api\", [{rust}])?;\n\n\
-             JavaScript:\n  import {{ Tidegate }} from \"{}\";\n  const policy = {{ name: \"api\", quotas: [{quota}] }};\n  \
-             const tidegate = new Tidegate({{ {}failMode: \"open\", policy }});",
+             Rust:\n  let limiter = {};\n  let policy = Policy::new(\"api\", [{rust}])?;",
             outcome.design,
             percent(outcome.overshoot_percent()),
             outcome.p50_ms,
             outcome.p99_ms,
             outcome.round_trips,
-            filled(candidate.rust),
-            candidate.import,
-            filled(candidate.options)
-        )
-    }
-
-    /// The platform as the npm package calls it.
-    fn js_platform(&self) -> &str {
-        if self.platform == "node" { "direct" } else { &self.platform }
+            filled(candidate.rust)
+        );
+        if let Some((import, options)) = candidate.javascript {
+            let options = filled(options);
+            let _ = write!(
+                advice,
+                "\n\nJavaScript:\n  import {{ Tidegate }} from \"{import}\";\n  \
+                 const policy = {{ name: \"api\", quotas: [{quota}] }};\n  \
+                 const tidegate = new Tidegate({{ {options}failMode: \"open\", policy }});"
+            );
+        }
+        advice
     }
 }

@@ -8,6 +8,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use tidegate_core::{Millis, Policy, Quota};
 
 use super::Failure;
+use super::ask::ask;
 use super::progress::tell;
 use tidegate_traffic::simulate::{
     Assumed, Design, Faults, Outcome, Places, Setup, Simulation, Traffic, chart, designs, page, percent, simulate,
@@ -25,7 +26,7 @@ Writes simulation.html, simulation.json and chart.svg to --out. The same --seed 
 Exit codes: 0 success, 2 the command line or an input is wrong.";
 
 /// The most requests of a simulation, which takes up to 40 bytes for each.
-const REQUESTS_MAX: f64 = 1e8;
+const REQUESTS_MAX: f64 = 2e7;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -140,6 +141,17 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 impl FleetArgs {
+    /// Asks for the limit and the traffic.
+    pub(super) fn ask(&mut self) -> Result<(), Failure> {
+        self.limit = ask("How many requests may a client make?", self.limit)?;
+        self.window_ms = ask("In how many milliseconds?", self.window_ms)?;
+        self.rate = ask("How many requests arrive in a second, of all clients?", self.rate)?;
+        self.clients = ask("Of how many clients?", self.clients)?;
+        let places = ask("At which places?", self.places.join(","))?;
+        self.places = places.split(',').map(|place| place.trim().to_owned()).collect();
+        Ok(())
+    }
+
     pub(super) fn setup(&self) -> Result<Setup, String> {
         let window = Millis::new(self.window_ms);
         let quota = match self.algorithm.as_str() {
