@@ -4,9 +4,8 @@ use std::str::FromStr;
 
 use super::Failure;
 use super::ask::ask;
-use super::progress::tell;
-use super::simulate::{FleetArgs, table};
-use tidegate_traffic::simulate::{Outcome, designs, percent, simulate};
+use super::simulate::{FleetArgs, outcomes, table};
+use tidegate_traffic::simulate::{Design, Outcome, designs, percent};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -175,14 +174,11 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     let setup = args.fleet.setup().map_err(Failure::Usage)?;
     let here =
         |design: &str| CANDIDATES.iter().find(|known| known.design == design && known.platforms.contains(&platform));
-    let mut outcomes = Vec::new();
-    for design in designs() {
-        // Other parameters than the adapters' own only draw the curve.
-        if here(design.name).is_some() && design.is_default() && design.takes(&setup.policy).is_ok() {
-            tell(&format!("simulating {} {}", design.name, design.parameter));
-            outcomes.push(simulate(&setup, &design).map_err(Failure::Usage)?);
-        }
-    }
+    // Other parameters than the adapters' own only draw the curve.
+    let can =
+        |design: &Design| here(design.name).is_some() && design.is_default() && design.takes(&setup.policy).is_ok();
+    let candidates: Vec<Design> = designs().into_iter().filter(can).collect();
+    let mut outcomes = outcomes(&setup, &candidates)?;
     let price = |outcome: &Outcome| outcome.usd_per_million.unwrap_or(f64::INFINITY);
     outcomes.sort_by(|a, b| {
         let waits = a.p50_ms.total_cmp(&b.p50_ms).then(a.p99_ms.total_cmp(&b.p99_ms));

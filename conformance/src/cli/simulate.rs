@@ -11,7 +11,7 @@ use super::Failure;
 use super::ask::ask;
 use super::progress::tell;
 use tidegate_traffic::simulate::{
-    Assumed, Design, Faults, Outcome, Places, Setup, Simulation, Traffic, chart, designs, page, percent, simulate,
+    Assumed, Design, Faults, Outcome, Places, Setup, Simulation, Traffic, chart, designs, page, percent, simulate_all,
 };
 
 const EXAMPLES: &str = "\
@@ -109,15 +109,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         assumptions: setup.assumed.in_words(&setup.faults),
         ..Simulation::default()
     };
-    for (nth, design) in chosen.iter().enumerate() {
+    let mut able = Vec::new();
+    for design in chosen {
         match design.takes(&setup.policy) {
             Err(why) => simulation.left_out.push((design.name, why)),
-            Ok(()) => {
-                tell(&format!("simulating {} of {}: {} {}", nth + 1, chosen.len(), design.name, design.parameter));
-                simulation.outcomes.push(simulate(&setup, design).map_err(usage)?);
-            }
+            Ok(()) => able.push(design),
         }
     }
+    simulation.outcomes = outcomes(&setup, &able)?;
     simulation.left_out.dedup();
     let json = serde_json::to_string_pretty(&simulation).map_err(|error| usage(error.to_string()))?;
     let page = page(&simulation).map_err(|error| usage(error.to_string()))?;
@@ -138,6 +137,15 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         println!("simulation.html, simulation.json and chart.svg are in {}", args.out.display());
     }
     Ok(())
+}
+
+/// Simulates designs, with progress.
+pub(super) fn outcomes(setup: &Setup, designs: &[Design]) -> Result<Vec<Outcome>, Failure> {
+    let begun = |nth: usize, design: &Design| {
+        let line = format!("simulating {} of {}: {} {}", nth + 1, designs.len(), design.name, design.parameter);
+        tell(line.trim_end());
+    };
+    simulate_all(setup, designs, begun).map_err(Failure::Usage)
 }
 
 impl FleetArgs {

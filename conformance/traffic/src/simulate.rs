@@ -24,7 +24,7 @@ mod traffic;
 mod world;
 
 pub use self::design::{Design, Model, designs};
-pub use self::fleet::{Outcome, Setup, simulate};
+pub use self::fleet::{Outcome, Setup, simulate, simulate_all};
 pub use self::ground::{Assumed, Faults};
 pub use self::isolate::{Fleet, Isolate};
 pub use self::page::{Simulation, chart, page, percent};

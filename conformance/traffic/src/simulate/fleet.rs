@@ -1,7 +1,9 @@
 //! Runs traffic through a design, and measures it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use serde::Serialize;
 use tidegate_core::{Check, ErrorKind, Key, Limiter as _, Policy};
@@ -173,6 +175,36 @@ pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
         Some(why) => Err(why),
         None => outcome(setup, design, &ground, &keys, seen.into_inner().unwrap_or_else(PoisonError::into_inner)),
     }
+}
+
+/// Runs the traffic through each design, on all processors. Calls `begun` with each when it begins.
+///
+/// # Errors
+/// Why a design cannot count by the policy.
+pub fn simulate_all(
+    setup: &Setup,
+    designs: &[Design],
+    begun: impl Fn(usize, &Design) + Sync,
+) -> Result<Vec<Outcome>, String> {
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let nth = next.fetch_add(1, Ordering::Relaxed);
+            let Some(design) = designs.get(nth) else { return };
+            begun(nth, design);
+            let outcome = simulate(setup, design);
+            outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((nth, outcome));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    outcomes.sort_by_key(|(nth, _)| *nth);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 fn outcome(setup: &Setup, design: &Design, ground: &Ground, keys: &[Key], mut seen: Seen) -> Result<Outcome, String> {

@@ -43,13 +43,17 @@ const BOTTOM: f64 = 52.0;
 /// The marks of the vertical axis, in percent.
 const PERCENTS: [f64; 6] = [0.0, 0.1, 1.0, 10.0, 100.0, 1_000.0];
 
-/// Six colours that differ in lightness too (Okabe and Ito), with a shape for each, so that colour alone says nothing.
-const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6bb1", "#7f7f7f"];
+/// Seven colours that differ in lightness too (Okabe and Ito). Each design has one with one of four shapes, so that colour alone says
+/// nothing.
+const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6bb1", "#7f7f7f", "#e69f00"];
+
+/// The width of a mark.
+const MARK: f64 = 10.0;
 
 /// Draws overshoot over round trips per decision as SVG: a curve for each design.
 ///
 /// Both axes are logarithmic, and the vertical one begins at zero. Overshoot is what was admitted over the limit, in percent of
-/// what an exact limiter admits.
+/// what an exact limiter admits. Designs that do equally well are drawn beside each other.
 #[must_use]
 pub fn chart(outcomes: &[Outcome]) -> String {
     let mut svg = format!(
@@ -64,10 +68,11 @@ pub fn chart(outcomes: &[Outcome]) -> String {
             names.push(outcome.design);
         }
     }
+    let mut taken = Vec::new();
     for (nth, name) in names.iter().enumerate() {
         let mut points: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.design == *name).collect();
         points.sort_by(|a, b| a.round_trips.total_cmp(&b.round_trips));
-        curve(&mut svg, nth, name, &points);
+        curve(&mut svg, nth, name, &points, &mut taken);
     }
     svg.push_str("</svg>");
     svg
@@ -99,15 +104,21 @@ fn axes(svg: &mut String) {
     );
 }
 
-fn curve(svg: &mut String, nth: usize, name: &str, points: &[&Outcome]) {
+/// `taken` is where the marks of the designs before are.
+fn curve(svg: &mut String, nth: usize, name: &str, points: &[&Outcome], taken: &mut Vec<(f64, f64)>) {
     let colour = COLOURS[nth % COLOURS.len()];
     let place = |outcome: &Outcome| (across(outcome.round_trips), down(outcome.overshoot_percent()));
     let path: Vec<String> = points.iter().map(|point| place(point)).map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
     let dashes = if nth < COLOURS.len() { "" } else { " stroke-dasharray=\"5 4\"" };
     let _ =
         write!(svg, "<path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dashes}/>", path.join("L"));
+    let mut marks = Vec::new();
     for point in points {
-        let (x, y) = place(point);
+        let (mut x, y) = place(point);
+        while taken.iter().any(|(at, up)| (at - x).abs() < MARK && (up - y).abs() < MARK) {
+            x += MARK;
+        }
+        marks.push((x, y));
         let told = format!(
             "{name} {}: {} over, {} round trips, p50 {} ms",
             point.parameter,
@@ -117,6 +128,7 @@ fn curve(svg: &mut String, nth: usize, name: &str, points: &[&Outcome]) {
         );
         let _ = write!(svg, "<g fill=\"{colour}\">{}<title>{told}</title></g>", shape(nth, x, y));
     }
+    taken.extend(marks);
     // The names, beside each other in the margin.
     #[expect(clippy::cast_precision_loss, reason = "a few designs")]
     let y = TOP + 14.0 + 20.0 * nth as f64;
