@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, Table};
 use super::progress::tell;
 use super::{Failure, Selection, block_on, compare, contradicted};
 use crate::predict::{self, Compared};
+use crate::report::TargetReport;
 use crate::run::{self, Prepared};
 use crate::target::{ALL, Target};
 
@@ -56,11 +57,16 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
                 println!("{} {difference}", one.target);
             }
         }
+        let sum = |of: fn(&Compared) -> usize| all.iter().map(of).sum::<usize>();
+        let (same, within) = (sum(|one| one.same), sum(|one| one.within_bounds));
+        let different = sum(|one| one.different.len());
+        let predicted = same + within + different;
+        println!("{predicted} predictions: {same} the same, {within} within bounds, {different} different");
     }
     if all.iter().any(|one| !one.different.is_empty()) { Err(Failure::Failed) } else { Ok(()) }
 }
 
-fn predicted(target: &dyn Target, cases: &[Prepared]) -> Result<Option<crate::report::TargetReport>, Failure> {
+fn predicted(target: &dyn Target, cases: &[Prepared]) -> Result<Option<TargetReport>, Failure> {
     block_on(predict::predict(target, cases))?.map_err(Failure::Usage)
 }
 
