@@ -31,9 +31,11 @@ const ISOLATES: usize = 3;
 /// How many requests the emulators of a machine with two processors work on at the same time, about.
 const AT_ONCE: usize = 2;
 
-/// How the simulator models a target, by its name. Targets that count in memory are the reference itself.
+/// How the simulator models a target, by its name.
 fn model(target: &str) -> Option<Model> {
     Some(match target {
+        "memory" | "js-memory" => Model::Memory,
+        "netlify-blobs" | "deno-kv" => Model::Versioned,
         "redis" | "redis-cluster" | "upstash-rest" | "vercel" | "vercel-node" | "netlify" | "js-redis"
         | "spin-redis" => Model::Exact,
         "fallback" => Model::Fallback(10),

@@ -54,6 +54,10 @@ fn a_report_without_a_target_that_is_modelled_is_an_error() -> Result<()> {
     let folder = out.path().to_string_lossy();
     let selected = ["--filter", "token-bucket/*"];
     tidegate(&[&["run", "--target", "memory", "--out", &folder], &selected[..]].concat())?;
+    let file = out.path().join("report.json");
+    let mut renamed: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
+    renamed["targets"][0]["name"] = "mine".into();
+    fs::write(&file, renamed.to_string())?;
     let report = out.path().join("report.json").to_string_lossy().into_owned();
     let output = tidegate(&[&["predict", &report], &selected[..]].concat())?;
     assert_eq!(output.status.code(), Some(2));
@@ -77,6 +81,7 @@ async fn every_model_keeps_to_what_its_target_declares() -> Result<()> {
         assert!(wrong.is_none(), "{}: {wrong:?}", target.name());
         assert!(report.count(Verdict::Pass) > 0, "{}", target.name());
     }
-    assert_eq!(modelled, 19);
+    // All but the one whose emulator never limits.
+    assert_eq!(modelled, ALL.len() - 1);
     Ok(())
 }

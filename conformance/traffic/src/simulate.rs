@@ -4,10 +4,13 @@
 //! as a future that calls a limiter of the isolate that serves it. Whatever the limiter asks of its store takes the time that
 //! the network and the store need, so requests overtake each other as they would in reality. The same seed gives the same run.
 //!
-//! The [`designs`] are the adapters as they are published: Durable Objects with and without leases, Workers KV, the Rate
-//! Limiting binding. Redis and Upstash run the core's algorithm at one place, as their script does; the conformance suite shows
-//! that both decide alike. Beside them are designs that are often recommended: a counter in Workers KV, a count for each
+//! The [`designs`] are the adapters as they are published, over [simulated stores](Model): Durable Objects with and without leases,
+//! Workers KV, the Rate Limiting binding, Fastly's KV Store, that of Akamai Functions. Redis and Upstash run the core's algorithm at
+//! one place, as their script does. Beside them are designs that are often recommended: a counter in Workers KV, a count for each
 //! location, and counts that are synchronized after the fact.
+//!
+//! [`Assumed`] is what platforms document, and [`Faults`] is what goes wrong. [`Fleet::emulated`] has the stores as local emulators
+//! run them, so that predictions can be compared with what those did.
 
 mod advised;
 mod design;

@@ -36,9 +36,13 @@ pub enum Model {
     Binding,
     /// A script at one place, which decides as the core does: `tidegate-redis`.
     Exact,
-    /// The same, and this percentage of the limit in each isolate while it does not answer.
+    /// The same, in memory that all isolates share.
+    Memory,
+    /// The core's driver on a store with compare-and-swap at one place, such as Deno KV or Netlify Blobs.
+    Versioned,
+    /// A script at one place, and this percentage of the limit in each isolate while it does not answer.
     Fallback(u8),
-    /// The same, at each place without the others.
+    /// A script at each place, without the others.
     PerPlace,
     /// `tidegate-fastly` on the KV Store.
     FastlyKv,

@@ -142,11 +142,9 @@ impl Fleet {
             Model::Exact => Box::new(exact(HOME)),
             Model::Fallback(percent) => Box::new(Fallback::new(exact(HOME), percent)?),
             Model::PerPlace => Box::new(exact(place)),
-            Model::FastlyKv => {
-                let replicas = replicas(ground.assumed.fastly_replication_us);
-                let store = tidegate_fastly::Kv::new(replicas.clone());
-                Box::new(VersionedLimiter::new(Timed { replicas, store }))
-            }
+            Model::Memory => Box::new(Arc::clone(&self.exact[HOME])),
+            Model::FastlyKv => Box::new(compare_and_swap(replicas(ground.assumed.fastly_replication_us))),
+            Model::Versioned => Box::new(compare_and_swap(replicas(0))),
             Model::SpinKv => Box::new(SpinKv::new(replicas(ground.assumed.akamai_replication_us)).limiter()),
             Model::SpinAtomics => Box::new(SpinAtomics::new(replicas(0)).limiter()),
             Model::SpinWindow => Box::new(SpinWindow::new(replicas(0))),
@@ -159,6 +157,11 @@ impl Fleet {
         };
         Ok(Isolate { limiter, after, skew_ms: self.ground.skew_ms() })
     }
+}
+
+fn compare_and_swap(replicas: Replicas) -> VersionedLimiter<Timed<tidegate_fastly::Kv<Replicas>>> {
+    let store = tidegate_fastly::Kv::new(replicas.clone());
+    VersionedLimiter::new(Timed { replicas, store })
 }
 
 /// An isolate that shares its counts through Workers KV.
