@@ -11,6 +11,7 @@ mod mutants;
 mod peers;
 mod predict;
 mod progress;
+mod quota;
 mod replay;
 mod rules;
 mod run;

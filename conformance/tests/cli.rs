@@ -373,6 +373,31 @@ fn a_simulation_writes_its_page_its_chart_and_its_numbers() -> Result<()> {
     for placeholder in ["/*style*/", "/*script*/", "/*simulation*/", "<!--chart-->"] {
         assert!(!page.contains(placeholder), "{placeholder}");
     }
+    let policy = out.path().join("policy.json");
+    let two = r#"{ "name": "api", "quotas": [{ "algorithm": "token_bucket", "capacity": 5, "refill": 2, "per_ms": 1000 },
+        { "algorithm": "sliding_window", "limit": 20, "window_ms": 60000 }] }"#;
+    fs::write(&policy, two)?;
+    let file = policy.to_string_lossy();
+    let by_policy = ["simulate", "--policy", &file, "--json", "--seconds", "5", "--rate", "50", "--out", &out_path];
+    let output = tidegate(&by_policy, None)?;
+    let numbers: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(
+        (&numbers["outcomes"][0]["over"], &numbers["outcomes"][0]["errors"]),
+        (&0.into(), &serde_json::json!({}))
+    );
+    assert!(
+        numbers["left_out"].to_string().contains("does not support a policy of 2 quotas"),
+        "{}",
+        numbers["left_out"]
+    );
+    fs::write(&policy, two.replace("token_bucket", "tokens"))?;
+    let output = tidegate(&by_policy, None)?;
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("policy.json: ") && said(&output).contains("tokens"), "{}", said(&output));
+    fs::write(&policy, r#"{ "name": "api", "quotas": [{ "algorithm": "concurrency", "limit": 5, "ttl_ms": 1000 }] }"#)?;
+    let output = tidegate(&by_policy, None)?;
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+
     assert!(page.contains("<svg") && fs::read_to_string(out.path().join("chart.svg"))?.contains("workers-kv"));
 
     for (wrong, why) in [

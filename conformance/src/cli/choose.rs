@@ -4,7 +4,9 @@ use std::str::FromStr;
 
 use super::Failure;
 use super::ask::ask;
+use super::quota::as_code;
 use super::simulate::{FleetArgs, outcomes, table};
+use tidegate_core::Policy;
 use tidegate_traffic::simulate::{Design, Outcome, designs, percent};
 
 const EXAMPLES: &str = "\
@@ -199,7 +201,7 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         if let Some(outcome) = chosen
             && let Some(candidate) = here(outcome.design)
         {
-            println!("{}", args.advice(outcome, candidate, platform));
+            println!("{}", Args::advice(&setup.policy, outcome, candidate, platform));
         }
     }
     if chosen.is_none() {
@@ -245,11 +247,12 @@ impl Args {
         objections
     }
 
-    fn advice(&self, outcome: &Outcome, candidate: &Candidate, platform: Platform) -> String {
-        let (rust, quota) = self.fleet.as_code();
+    fn advice(policy: &Policy, outcome: &Outcome, candidate: &Candidate, platform: Platform) -> String {
+        let (rust, quotas) = as_code(policy);
         let slice = outcome.parameter.strip_prefix("slice ").unwrap_or_default();
         let filled = |code: &str| {
-            let (limit, window) = self.fleet.limit();
+            let rule = policy.quotas()[0].rule();
+            let (limit, window) = (rule.limit(), rule.window().get());
             let code = code.replace("SLICE", slice).replace("PLATFORM", &format!("{:?}", platform.in_javascript()));
             code.replace("LIMIT", &limit.to_string()).replace("WINDOW", &window.to_string())
         };
@@ -269,7 +272,7 @@ impl Args {
             let _ = write!(
                 advice,
                 "\n\nJavaScript:\n  import {{ Tidegate }} from \"{import}\";\n  \
-                 const policy = {{ name: \"api\", quotas: [{quota}] }};\n  \
+                 const policy = {{ name: \"api\", quotas: [{quotas}] }};\n  \
                  const tidegate = new Tidegate({{ {options}failMode: \"open\", policy }});"
             );
         }

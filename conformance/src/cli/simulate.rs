@@ -10,6 +10,7 @@ use tidegate_core::{Millis, Policy, Quota};
 use super::Failure;
 use super::ask::ask;
 use super::progress::tell;
+use super::quota::in_words;
 use tidegate_traffic::simulate::{
     Assumed, Design, Faults, Outcome, Places, Setup, Simulation, Traffic, chart, designs, page, percent, simulate_all,
 };
@@ -47,8 +48,12 @@ pub(super) struct Args {
 /// A limit, and the fleet and the traffic that it meets.
 #[derive(Debug, clap::Args)]
 pub(super) struct FleetArgs {
+    /// A policy as JSON, with all its quotas: { "name": "api", "quotas": [{ "algorithm": "token_bucket", "capacity": 20, "refill": 10,
+    /// "per_ms": 1000 }] }. Replaces the next four options.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["algorithm", "limit", "window_ms", "refill"])]
+    policy: Option<PathBuf>,
     /// The algorithm of the limit.
-    #[arg(long, value_name = "NAME", default_value = "fixed_window", value_parser = ["fixed_window", "sliding_window", "sliding_log", "token_bucket"])]
+    #[arg(long, value_name = "NAME", default_value = "fixed_window", value_parser = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"])]
     algorithm: String,
     /// The limit of each client, or the capacity of its bucket.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
@@ -116,6 +121,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             Ok(()) => able.push(design),
         }
     }
+    if let ([], [(_, why), ..]) = (able.as_slice(), simulation.left_out.as_slice()) {
+        return Err(Failure::Usage(format!("no design can count by this policy: {why}")));
+    }
     simulation.outcomes = outcomes(&setup, &able)?;
     simulation.left_out.dedup();
     let json = serde_json::to_string_pretty(&simulation).map_err(|error| usage(error.to_string()))?;
@@ -161,14 +169,6 @@ impl FleetArgs {
     }
 
     pub(super) fn setup(&self) -> Result<Setup, String> {
-        let window = Millis::new(self.window_ms);
-        let quota = match self.algorithm.as_str() {
-            "token_bucket" => Quota::token_bucket(self.limit, self.refill.unwrap_or(self.limit), window),
-            "sliding_window" => Quota::sliding_window(self.limit, window),
-            "sliding_log" => Quota::sliding_log(self.limit, window),
-            _ => Quota::fixed_window(self.limit, window),
-        };
-        let policy = quota.and_then(|quota| Policy::new("simulated", [quota])).map_err(|error| error.to_string())?;
         let places = match &self.latency {
             Some(file) => {
                 let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -196,7 +196,7 @@ impl FleetArgs {
         let roaming = self.roaming.unwrap_or(places.count()).clamp(1, places.count());
         let (clients, rate, skew, seconds) = (self.clients, self.rate, self.skew, self.seconds);
         Ok(Setup {
-            policy,
+            policy: self.policy()?,
             traffic: Traffic { clients, rate, skew, roaming, seconds },
             places: Arc::new(places),
             isolates: self.isolates.into(),
@@ -207,39 +207,26 @@ impl FleetArgs {
         })
     }
 
-    /// The limit and its window in milliseconds.
-    pub(super) const fn limit(&self) -> (u64, u64) {
-        (self.limit, self.window_ms)
-    }
-
-    /// The limit, as a quota in Rust and in JavaScript.
-    pub(super) fn as_code(&self) -> (String, String) {
-        let (limit, window, name) = (self.limit, self.window_ms, self.algorithm.as_str());
-        let camel = match name {
-            "token_bucket" => {
-                let refill = self.refill.unwrap_or(limit);
-                return (
-                    format!("Quota::token_bucket({limit}, {refill}, Millis::new({window}))?"),
-                    format!("{{ tokenBucket: {{ capacity: {limit}, refill: {refill}, perMs: {window} }} }}"),
-                );
-            }
-            "sliding_window" => "slidingWindow",
-            "sliding_log" => "slidingLog",
-            _ => "fixedWindow",
+    fn policy(&self) -> Result<Policy, String> {
+        if let Some(file) = &self.policy {
+            let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+            return serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()));
+        }
+        let window = Millis::new(self.window_ms);
+        let refill = self.refill.unwrap_or(self.limit);
+        let quota = match self.algorithm.as_str() {
+            "token_bucket" => Quota::token_bucket(self.limit, refill, window),
+            "leaky_bucket" => Quota::leaky_bucket(self.limit, refill, window),
+            "sliding_window" => Quota::sliding_window(self.limit, window),
+            "sliding_log" => Quota::sliding_log(self.limit, window),
+            _ => Quota::fixed_window(self.limit, window),
         };
-        (
-            format!("Quota::{name}({limit}, Millis::new({window}))?"),
-            format!("{{ {camel}: {{ limit: {limit}, windowMs: {window} }} }}"),
-        )
+        quota.and_then(|quota| Policy::new("simulated", [quota])).map_err(|error| error.to_string())
     }
 
     fn in_words(&self, setup: &Setup) -> Vec<(&'static str, String)> {
-        let limit = match self.algorithm.as_str() {
-            "token_bucket" => format!("{} in {} ms", self.refill.unwrap_or(self.limit), self.window_ms),
-            _ => format!("in {} ms", self.window_ms),
-        };
         vec![
-            ("limit", format!("{} of {}, {limit}, for each client", self.algorithm, self.limit)),
+            ("limit", format!("{}, for each client", in_words(&setup.policy))),
             (
                 "traffic",
                 format!(

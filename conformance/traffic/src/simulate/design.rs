@@ -2,9 +2,12 @@
 
 use std::num::NonZero;
 
-use tidegate_core::{Policy, Rule};
+use tidegate_core::{Limiter as _, Policy, Rule};
 
+use super::ground::HOME;
+use super::isolate::Fleet;
 use super::stores::PlaceCounts;
+use super::world::World;
 
 /// A way to count, with its parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,19 +153,24 @@ impl Design {
     /// # Errors
     /// The reason.
     pub fn takes(&self, policy: &Policy) -> Result<(), String> {
-        let [quota] = policy.quotas() else { return Err("it takes one quota".into()) };
-        match (self.model, quota.rule()) {
-            (Model::Binding, Rule::FixedWindow(window)) if PlaceCounts::offers(window.window()) => Ok(()),
-            (Model::Binding, _) => Err("it takes a fixed window of 10 or 60 s".into()),
-            (Model::NaiveKv | Model::Synchronized(_), Rule::FixedWindow(_)) => Ok(()),
-            (Model::NaiveKv | Model::Synchronized(_), _) => Err("it takes a fixed window".into()),
-            (Model::Leases(_), Rule::FixedWindow(_) | Rule::TokenBucket(_)) => Ok(()),
-            (Model::Leases(_), _) => Err("it takes a fixed window or a token bucket".into()),
-            (Model::FastlyKv | Model::SpinKv, Rule::SlidingLog(_)) => Err("it takes counters".into()),
-            (Model::WorkersKv(_), Rule::SlidingLog(_) | Rule::LeakyBucket(_)) => {
-                Err("it takes a window with counters or a token bucket".into())
+        if policy.has_slots() || policy.quotas().iter().any(|quota| matches!(quota.rule(), Rule::Penalty(_))) {
+            return Err("a simulation is of rates, and not of concurrency limits or penalties".into());
+        }
+        if policy.dimensions().len() > 1 {
+            return Err("a simulated client has one key".into());
+        }
+        let isolate = Fleet::emulated(&World::default(), self.model, 1).isolate(HOME);
+        let able = isolate.and_then(|isolate| isolate.limiter.capabilities().supports_policy(policy));
+        able.map_err(|error| error.to_string())?;
+        let leases =
+            matches!(policy.quotas(), [quota] if matches!(quota.rule(), Rule::FixedWindow(_) | Rule::TokenBucket(_)));
+        match self.model {
+            Model::Leases(_) if !leases => {
+                Err("it leases one fixed window or token bucket, and asks the object otherwise".into())
             }
-            (_, Rule::Concurrency(_) | Rule::Penalty(_)) => Err("it takes a rate".into()),
+            Model::Binding if !PlaceCounts::offers(policy.quotas()[0].rule().window()) => {
+                Err("its periods are 10 and 60 s".into())
+            }
             _ => Ok(()),
         }
     }

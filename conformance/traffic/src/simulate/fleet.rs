@@ -11,7 +11,7 @@ use tidegate_core::{Check, ErrorKind, Key, Limiter as _, Policy};
 use super::design::Design;
 use super::ground::{Assumed, Faults, Ground};
 use super::isolate::{Fleet, Isolate};
-use super::measure::{excess, reference};
+use super::measure::{excess_of, reference};
 use super::place::Places;
 use super::traffic::Traffic;
 use super::world::World;
@@ -208,12 +208,11 @@ pub fn simulate_all(
 }
 
 fn outcome(setup: &Setup, design: &Design, ground: &Ground, keys: &[Key], mut seen: Seen) -> Result<Outcome, String> {
-    let rule = setup.policy.quotas()[0].rule();
     let (mut over, mut under, mut worst, mut exact, mut admitted) = (0, 0, 0, 0, 0);
     for ((key, times), arrived) in keys.iter().zip(&mut seen.admitted).zip(&mut seen.arrived) {
         times.sort_unstable();
         arrived.sort_unstable();
-        let excess = excess(rule, times);
+        let excess = excess_of(&setup.policy, times);
         let due = reference(&setup.policy, key, arrived).map_err(|error| error.to_string())?;
         let count = times.len() as u64;
         over += excess.over;

@@ -14,9 +14,18 @@ pub(super) struct Excess {
     pub(super) worst: u64,
 }
 
-/// Compares admissions, in microseconds and in the order of their times, with a rule.
+/// Compares admissions, in microseconds and in the order of their times, with a policy: with the quota that they exceed most, and
+/// with the first one's interval.
+pub(super) fn excess_of(policy: &Policy, admitted: &[u64]) -> Excess {
+    let mut each = policy.quotas().iter().map(|quota| excess(quota.rule(), admitted));
+    let first = each.next().unwrap_or_default();
+    Excess { over: each.map(|excess| excess.over).fold(first.over, u64::max), ..first }
+}
+
+/// Compares admissions with a rule.
 pub(super) fn excess(rule: &Rule, admitted: &[u64]) -> Excess {
     match rule {
+        Rule::LeakyBucket(queue) => excess(&Rule::TokenBucket(*queue.bucket()), admitted),
         Rule::FixedWindow(rule) => fixed(admitted, rule.window().get() * 1_000, rule.limit()),
         Rule::TokenBucket(rule) => {
             bucket(admitted, rule.capacity(), rule.refill(), rule.per().get() * 1_000, rule.limit())
