@@ -14,7 +14,7 @@ use crate::coarse::Coarse;
 use crate::config::Config;
 use crate::draws::Draws;
 use crate::error;
-use crate::pace::{Freshness, Pace};
+use crate::pace::{Freshness, PAUSE_MAX, Pace};
 use crate::record::{self, Id};
 use crate::stats::Stats;
 use crate::table::Table;
@@ -51,6 +51,8 @@ struct Inner {
     draws: Draws,
     /// When the next flush is due that a caller waits for.
     flush_at: Option<UnixMillis>,
+    /// Until when none of the keys in `unwritten` may be written, if that is known of all of them.
+    quiet_until: Option<UnixMillis>,
     stats: Stats,
 }
 
@@ -89,6 +91,7 @@ impl Isolate {
             policies: Vec::new(),
             draws,
             flush_at: None,
+            quiet_until: None,
             stats: Stats::default(),
         };
         Self { config, inner: Mutex::new(inner) }
@@ -170,6 +173,9 @@ impl Isolate {
     /// The values that are due to be written.
     pub(crate) fn plan_writes(&self, now: UnixMillis) -> Vec<Put> {
         let mut inner = self.lock();
+        if inner.is_quiet(now) {
+            return Vec::new();
+        }
         let Inner { slots, unwritten, stats, draws, .. } = &mut *inner;
         let mut puts = Vec::new();
         for _ in 0..unwritten.len().min(LOOKS_MAX) {
@@ -197,12 +203,16 @@ impl Isolate {
     /// write, or if the wait is longer than a Worker may run.
     pub(crate) fn appoint(&self, now: UnixMillis) -> Option<Millis> {
         let mut inner = self.lock();
-        let Inner { slots, unwritten, flush_at, .. } = &mut *inner;
+        if inner.is_quiet(now) && inner.flush_at > Some(now) && inner.flush_at <= inner.quiet_until {
+            return None;
+        }
+        let Inner { slots, unwritten, flush_at, quiet_until, .. } = &mut *inner;
         let mut soonest = None;
         for slot in unwritten.iter().take(LOOKS_MAX).filter_map(|key| slots.get(key)) {
             let wait = slot.pace.wait(now);
             soonest = Some(soonest.map_or(wait, |soonest: Millis| soonest.min(wait)));
         }
+        *quiet_until = soonest.filter(|_| unwritten.len() <= LOOKS_MAX).map(|wait| now + wait);
         let wait = soonest.filter(|wait| *wait <= LINGER_MAX)?;
         let at = now + wait;
         if flush_at.is_some_and(|other| other > now && other <= at) {
@@ -245,6 +255,11 @@ enum Found<'a> {
 }
 
 impl Inner {
+    /// Whether no key may be written yet. A clock that was set back must not block writes until it has caught up.
+    fn is_quiet(&self, now: UnixMillis) -> bool {
+        self.quiet_until.is_some_and(|until| until > now && until.since(now) <= PAUSE_MAX)
+    }
+
     fn find(&mut self, check: &Check<'_>, key: &str) -> Result<Found<'_>, Error> {
         if self.slots.get(key).is_none()
             && let Some(denied) = self.add(check, key)?
@@ -299,6 +314,7 @@ impl Inner {
             slot.waits = false;
         }
         self.unwritten.push_back(key.to_owned());
+        self.quiet_until = None;
     }
 }
 
