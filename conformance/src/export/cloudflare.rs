@@ -14,7 +14,7 @@ use tidegate_core::gate::{Host, Path};
 use super::bound::Counting;
 use super::pattern::{is_any, is_literal, literal, whole_regex};
 use super::ring::Ring;
-use super::select::{Can, Except, Selection};
+use super::select::{Can, Selection};
 use super::{File, Periods, Plan, Profile};
 
 /// The counting periods that both pages name: <https://developers.cloudflare.com/waf/rate-limiting-rules/parameters/> and
@@ -133,15 +133,8 @@ fn conditions(selection: &Selection<'_>) -> String {
         all.push(methods(&selection.methods));
     }
     all.extend(selection.headers.iter().map(|name| header(name)));
-    for except in &selection.except {
-        let left_out = match except {
-            Except::Path(left_out) => Some(path(left_out)),
-            Except::Methods(left_out) => Some(methods(left_out)),
-            Except::Host(left_out) => host(left_out),
-            Except::Header(name) => Some(header(name)),
-        };
-        all.extend(left_out.map(|condition| format!("not {condition}")));
-    }
+    let left_out = selection.left_out(host, path, methods, header);
+    all.extend(left_out.map(|condition| format!("not {condition}")));
     all.join(" and ")
 }
 

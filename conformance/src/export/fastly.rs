@@ -119,15 +119,8 @@ fn conditions(selection: &Selection<'_>) -> String {
     if selection.mistakes_spellings() {
         all.push(format!("req.url.path !~ {}", pattern(OTHER_SPELLING)));
     }
-    for except in &selection.except {
-        let left_out = match except {
-            Except::Path(left_out) => Some(path(left_out)),
-            Except::Methods(left_out) => Some(methods(left_out)),
-            Except::Host(left_out) => host(left_out),
-            Except::Header(name) => Some(header(name)),
-        };
-        all.extend(left_out.map(|condition| format!("!({condition})")));
-    }
+    let left_out = selection.left_out(host, path, methods, header);
+    all.extend(left_out.map(|condition| format!("!({condition})")));
     if all.is_empty() { "true".into() } else { all.join(" && ") }
 }
 

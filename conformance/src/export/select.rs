@@ -62,13 +62,29 @@ impl<'r> Except<'r> {
     }
 }
 
-impl Selection<'_> {
+impl<'r> Selection<'r> {
     /// Whether a path in another spelling than the normal one could be taken for one that this selects.
     #[must_use]
     pub fn mistakes_spellings(&self) -> bool {
         let leaves_out = self.except.iter().any(|except| matches!(except, Except::Path(_)));
         let is_one = is_literal(self.path) && !self.path.is_prefix;
         leaves_out || !(is_one || is_any(self.path))
+    }
+
+    /// The conditions for what is left out, as a platform writes each of them. Its rule negates them.
+    pub(super) fn left_out<T>(
+        &self,
+        host: fn(&'r Host) -> Option<T>,
+        path: fn(&Path) -> T,
+        methods: fn(&[&'r str]) -> T,
+        header: fn(&'r str) -> T,
+    ) -> impl Iterator<Item = T> {
+        self.except.iter().filter_map(move |except| match except {
+            Except::Path(left_out) => Some(path(left_out)),
+            Except::Methods(left_out) => Some(methods(left_out)),
+            Except::Host(left_out) => host(left_out),
+            Except::Header(name) => Some(header(name)),
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use tidegate_core::gate::Host;
 use super::bound::Counting;
 use super::pattern::{OTHER_SPELLING, is_any, regex};
 use super::ring::Ring;
-use super::select::{Can, Except, Selection};
+use super::select::{Can, Selection};
 use super::{File, Periods, Plan, Profile};
 
 /// From <https://vercel.com/docs/vercel-firewall/vercel-waf/rate-limiting#limits>.
@@ -134,7 +134,7 @@ fn conditions<'a>(selection: &'a Selection<'_>) -> Vec<Condition<'a>> {
     let mut all = Vec::new();
     all.extend(host(selection.host));
     if !selection.methods.is_empty() {
-        all.push(condition("method", "inc", Value::Any(selection.methods.clone())));
+        all.push(methods(&selection.methods));
     }
     for name in &selection.headers {
         all.push(header(name));
@@ -146,14 +146,7 @@ fn conditions<'a>(selection: &'a Selection<'_>) -> Vec<Condition<'a>> {
     if selection.mistakes_spellings() {
         all.push(condition("raw_path", "re", Value::One(OTHER_SPELLING.into())).negated());
     }
-    for except in &selection.except {
-        all.extend(match except {
-            Except::Path(left_out) => Some(path(left_out).negated()),
-            Except::Methods(methods) => Some(condition("method", "inc", Value::Any(methods.clone())).negated()),
-            Except::Host(left_out) => host(left_out).map(Condition::negated),
-            Except::Header(name) => Some(header(name).negated()),
-        });
-    }
+    all.extend(selection.left_out(host, path, methods, header).map(Condition::negated));
     all
 }
 
@@ -161,6 +154,10 @@ fn conditions<'a>(selection: &'a Selection<'_>) -> Vec<Condition<'a>> {
 /// <https://vercel.com/docs/vercel-firewall/vercel-waf/rule-configuration>. It may have a query.
 fn path(path: &tidegate_core::gate::Path) -> Condition<'static> {
     condition("raw_path", "re", Value::One(regex(path)))
+}
+
+fn methods<'a>(methods: &[&'a str]) -> Condition<'a> {
+    condition("method", "inc", Value::Any(methods.to_vec()))
 }
 
 const fn header(name: &str) -> Condition<'_> {
