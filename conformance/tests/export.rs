@@ -1,5 +1,7 @@
 //! `tidegate export`: what each platform gets, and that it never counts or denies what Tidegate would not.
 
+#[path = "export/boolean.rs"]
+mod boolean;
 #[path = "export/language.rs"]
 mod language;
 #[path = "export/vcl.rs"]

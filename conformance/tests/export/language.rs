@@ -1,10 +1,14 @@
 //! A reader of the part of Cloudflare's Rules language that an export uses
-//! (<https://developers.cloudflare.com/ruleset-engine/rules-language/>). `not` binds more strongly than `and`, and `and` than `or`.
+//! (<https://developers.cloudflare.com/ruleset-engine/rules-language/>).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 use regex::Regex;
+
+use super::boolean::{Rest, Words, is_true};
+
+const WORDS: Words = Words { or: "or ", and: "and ", not: "not ", negates_groups_only: false };
 
 /// What an expression reads.
 pub(crate) struct Request<'a> {
@@ -17,9 +21,7 @@ pub(crate) struct Request<'a> {
 
 /// Whether a request matches an expression, or what is wrong with the expression.
 pub(crate) fn matches(expression: &str, request: &Request<'_>) -> Result<bool, String> {
-    let mut reader = Reader { rest: expression, request };
-    let found = reader.or()?;
-    if reader.rest.trim().is_empty() { Ok(found) } else { Err(format!("left: {}", reader.rest)) }
+    is_true(expression, &WORDS, |rest| comparison(rest, request))
 }
 
 /// Whether a regular expression finds something in a text. It is compiled once.
@@ -33,114 +35,66 @@ pub(crate) fn is_match(regex: &str, text: &str) -> bool {
     })
 }
 
-struct Reader<'a> {
-    rest: &'a str,
-    request: &'a Request<'a>,
+fn comparison(rest: &mut Rest<'_>, request: &Request<'_>) -> Result<bool, String> {
+    for (function, is) in [("starts_with(", true), ("ends_with(", false)] {
+        if rest.take(function) {
+            let field = field(rest, request)?;
+            rest.expect(",")?;
+            let text = string(rest)?;
+            rest.expect(")")?;
+            return Ok(if is { field.starts_with(&text) } else { field.ends_with(&text) });
+        }
+    }
+    if rest.take("any(http.request.headers.names[*] eq ") {
+        let name = string(rest)?;
+        rest.expect(")")?;
+        return Ok(request.headers.contains(&&*name));
+    }
+    if rest.take("ip.src in {") {
+        // The tests ask for the first addresses of networks only.
+        return Ok(rest.until("}")?.split(' ').any(|network| network.split('/').next() == Some(request.address)));
+    }
+    let field = field(rest, request)?;
+    if rest.take("eq ") {
+        return Ok(string(rest)? == field);
+    }
+    if rest.take("in {") {
+        let mut found = false;
+        while !rest.take("}") {
+            found |= string(rest)? == field;
+        }
+        return Ok(found);
+    }
+    rest.expect("matches r\"")?;
+    Ok(is_match(rest.until("\"")?, &field))
 }
 
-impl Reader<'_> {
-    fn or(&mut self) -> Result<bool, String> {
-        let mut found = self.and()?;
-        while self.take("or ") {
-            found |= self.and()?;
+fn field(rest: &mut Rest<'_>, request: &Request<'_>) -> Result<String, String> {
+    let fields = [
+        ("lower(http.host)", request.host.to_lowercase()),
+        ("http.request.uri.path", request.path.to_string()),
+        ("http.request.method", request.method.to_string()),
+    ];
+    for (name, value) in fields {
+        if rest.take(name) {
+            return Ok(value);
         }
-        Ok(found)
     }
+    Err(format!("no field: {}", rest.0))
+}
 
-    fn and(&mut self) -> Result<bool, String> {
-        let mut found = self.not()?;
-        while self.take("and ") {
-            found &= self.not()?;
-        }
-        Ok(found)
-    }
-
-    fn not(&mut self) -> Result<bool, String> {
-        if self.take("not ") {
-            return Ok(!self.not()?);
-        }
-        if self.take("(") {
-            let found = self.or()?;
-            return self.expect(")").map(|()| found);
-        }
-        self.comparison()
-    }
-
-    fn comparison(&mut self) -> Result<bool, String> {
-        for (function, is) in [("starts_with(", true), ("ends_with(", false)] {
-            if self.take(function) {
-                let field = self.field()?;
-                self.expect(",")?;
-                let text = self.string()?;
-                self.expect(")")?;
-                return Ok(if is { field.starts_with(&text) } else { field.ends_with(&text) });
+fn string(rest: &mut Rest<'_>) -> Result<String, String> {
+    rest.expect("\"")?;
+    let (mut text, mut characters) = (String::new(), rest.0.char_indices());
+    while let Some((place, character)) = characters.next() {
+        match character {
+            '"' => {
+                rest.0 = &rest.0[place + 1..];
+                return Ok(text);
             }
+            '\\' => text.push(characters.next().filter(|(_, next)| matches!(next, '"' | '\\')).ok_or("escape")?.1),
+            other => text.push(other),
         }
-        if self.take("any(http.request.headers.names[*] eq ") {
-            let name = self.string()?;
-            self.expect(")")?;
-            return Ok(self.request.headers.contains(&&*name));
-        }
-        if self.take("ip.src in {") {
-            let (list, rest) = self.rest.split_once('}').ok_or("no end of the list")?;
-            self.rest = rest;
-            // The tests ask for the first addresses of networks only.
-            return Ok(list.split(' ').any(|network| network.split('/').next() == Some(self.request.address)));
-        }
-        let field = self.field()?;
-        if self.take("eq ") {
-            return Ok(self.string()? == field);
-        }
-        if self.take("in {") {
-            let mut found = false;
-            while !self.take("}") {
-                found |= self.string()? == field;
-            }
-            return Ok(found);
-        }
-        self.expect("matches r\"")?;
-        let (regex, rest) = self.rest.split_once('"').ok_or("no end of the regular expression")?;
-        self.rest = rest;
-        Ok(is_match(regex, &field))
     }
-
-    fn field(&mut self) -> Result<String, String> {
-        let fields = [
-            ("lower(http.host)", self.request.host.to_lowercase()),
-            ("http.request.uri.path", self.request.path.to_string()),
-            ("http.request.method", self.request.method.to_string()),
-        ];
-        for (name, value) in fields {
-            if self.take(name) {
-                return Ok(value);
-            }
-        }
-        Err(format!("no field: {}", self.rest))
-    }
-
-    fn string(&mut self) -> Result<String, String> {
-        self.expect("\"")?;
-        let (mut text, mut characters) = (String::new(), self.rest.char_indices());
-        while let Some((place, character)) = characters.next() {
-            match character {
-                '"' => {
-                    self.rest = &self.rest[place + 1..];
-                    return Ok(text);
-                }
-                '\\' => text.push(characters.next().filter(|(_, next)| matches!(next, '"' | '\\')).ok_or("escape")?.1),
-                other => text.push(other),
-            }
-        }
-        Err("no end of the text".into())
-    }
-
-    fn take(&mut self, token: &str) -> bool {
-        let Some(rest) = self.rest.trim_start().strip_prefix(token) else { return false };
-        self.rest = rest;
-        true
-    }
-
-    fn expect(&mut self, token: &str) -> Result<(), String> {
-        if self.take(token) { Ok(()) } else { Err(format!("expected {token}: {}", self.rest)) }
-    }
+    Err("no end of the text".into())
 }
