@@ -31,6 +31,9 @@ const ISOLATES: usize = 3;
 /// How many requests the emulators of a machine with two processors work on at the same time, about.
 const AT_ONCE: usize = 2;
 
+/// The same for `spin-kv`, whose operations take so long that requests overlap.
+const AT_ONCE_WAITING: usize = 64;
+
 /// How the simulator models a target, by its name.
 fn model(target: &str) -> Option<Model> {
     Some(match target {
@@ -100,8 +103,9 @@ impl Simulated {
         let mut fleet = Fleet::emulated(&world, model, ISOLATES);
         let isolates = (0..ISOLATES).map(|place| fleet.isolate(place)).collect::<Result<_, _>>();
         let isolates = isolates.map_err(|error| error.to_string())?;
+        let at_once = if model == Model::SpinKv { AT_ONCE_WAITING } else { AT_ONCE };
         let apart = matches!(model, Model::WorkersKv(_) | Model::Binding | Model::FastlyKv);
-        Ok(Self { world, fleet, isolates, apart, at_once: Semaphore::new(AT_ONCE), after: RefCell::default() })
+        Ok(Self { world, fleet, isolates, apart, at_once: Semaphore::new(at_once), after: RefCell::default() })
     }
 
     /// Advances the clock whenever nothing else can run.

@@ -87,10 +87,11 @@ impl Fleet {
         }
     }
 
-    /// The stores of a model as local emulators have them: on one machine, at once, and with the callers' clocks.
+    /// The stores of a model as the suite's emulators have them: on one machine, and with the callers' clocks.
     #[must_use]
     pub fn emulated(world: &World, model: Model, places: usize) -> Self {
-        let places = Arc::new(Places::on_one_machine(places));
+        let rtt_us = if model == Model::SpinKv { 2_000 } else { 100 };
+        let places = Arc::new(Places::on_one_machine(places, rtt_us));
         let ground = Ground::new(world.clone(), places, Assumed::emulator(), Faults::default(), 0);
         Self::new(model, &ground, false)
     }

@@ -90,8 +90,8 @@ impl Places {
 
     /// Places on one machine, named by numbers.
     #[must_use]
-    pub(super) fn on_one_machine(count: usize) -> Self {
-        Self { names: (0..count).map(|nth| nth.to_string()).collect(), rtt_us: vec![vec![100; count]; count] }
+    pub(super) fn on_one_machine(count: usize, rtt_us: u64) -> Self {
+        Self { names: (0..count).map(|nth| nth.to_string()).collect(), rtt_us: vec![vec![rtt_us; count]; count] }
     }
 
     /// Places with a matrix of round trips in milliseconds: a first line with a comma and the names, then a line for each name with
