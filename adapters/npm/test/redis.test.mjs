@@ -1,7 +1,9 @@
 // The limiter on Redis, through the clients that applications have, over a real redis-server.
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { after, beforeEach, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Tidegate } from "@tidegate/edge/redis";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
@@ -91,6 +93,34 @@ for (const [name, connect] of Object.entries(clients)) {
     }
   });
 }
+
+test("while a server hangs, decisions fail by their deadline, and a client with socketTimeout keeps no commands", async (context) => {
+  const hanging = await redisServer();
+  const client = new Redis(hanging.url, { enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0, socketTimeout: 300, retryStrategy: () => 20 });
+  client.on("error", () => {});
+  context.after(() => {
+    hanging.resume();
+    client.disconnect();
+    return hanging.stop();
+  });
+  await once(client, "ready");
+  const tidegate = limiter(client, ["1000 / d"], { deadlineMs: 100 });
+  assert.equal((await tidegate.limit("k")).error, undefined);
+  hanging.halt();
+  const began = performance.now();
+  for (let round = 0; round < 20; round += 1) {
+    const verdicts = await Promise.all(Array.from({ length: 20 }, (_, nth) => tidegate.limit(`k${nth}`)));
+    assert.ok(verdicts.every(({ allowed, error }) => allowed && ["timeout", "unavailable"].includes(error.kind)), JSON.stringify(verdicts[0]));
+  }
+  assert.ok(performance.now() - began < 10_000, "each decision ends by its deadline");
+  // Those of the last attempt to connect. Without the timeout, it keeps one of each round.
+  assert.ok(client.commandQueue.length < 10, `${client.commandQueue.length} commands are kept`);
+  hanging.resume();
+  for (let tries = 0; (await tidegate.limit("k")).error !== undefined; tries += 1) {
+    assert.ok(tries < 100, "it recovers");
+    await sleep(100);
+  }
+});
 
 test("what is not a client is an error at construction that says what to write", () => {
   for (const client of [undefined, null, "redis://localhost", {}, { get() {} }]) {

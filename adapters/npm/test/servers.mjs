@@ -26,6 +26,9 @@ export async function redisServer() {
   return {
     url: `redis://127.0.0.1:${port}`,
     command,
+    /** Halts the server: it accepts connections and answers nothing. */
+    halt: () => server.kill("SIGSTOP"),
+    resume: () => server.kill("SIGCONT"),
     async stop() {
       client.disconnect();
       server.kill();
