@@ -39,6 +39,10 @@ fn a_prediction_agrees_with_a_real_run_and_a_wrong_number_is_found() -> Result<(
     assert!(redis["same"].as_u64() > Some(10) && redis["different"] == serde_json::json!([]), "{redis}");
     assert_eq!(redis["round_trips"], serde_json::json!([1.0, 1.0]));
 
+    let output = tidegate(&["predict", &file, "--filter", "gate/*"])?;
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("no result of these fixtures"), "{}", said(&output));
+
     let mut changed: Value = serde_json::from_str(&fs::read_to_string(&report)?)?;
     changed["targets"][0]["fixtures"][0]["admitted"] = 1.into();
     fs::write(&report, changed.to_string())?;

@@ -387,4 +387,32 @@ mod tests {
         }
         assert!((1..=64).contains(&written), "{written}");
     }
+
+    #[test]
+    fn a_quiet_time_ends_with_another_key_and_with_a_clock_that_is_set_back() {
+        let isolate = Isolate::new(7, Config::default());
+        let policy = Policy::new("api", [Quota::fixed_window(9, Millis::from_secs(86_400)).unwrap()]).unwrap();
+        let charge = |key: &str, now| {
+            let key = Key::new(key);
+            isolate.decide(&Check::new(&policy, &key, now), &key.storage_key(&policy)).unwrap();
+        };
+        let flush = |now| {
+            let written = isolate.plan_writes(now).len();
+            isolate.appoint(now);
+            written
+        };
+        let now = UnixMillis::new(1_800_000_000_000);
+        charge("a", now);
+        assert_eq!(flush(now), 1);
+        charge("a", now);
+        // The key was just written, so it waits, and the flush knows.
+        assert_eq!((flush(now), isolate.lock().is_quiet(now)), (0, true));
+        charge("b", now);
+        assert_eq!(flush(now), 1);
+        let hour = Millis::from_secs(3_600);
+        assert_eq!((flush(now), isolate.lock().is_quiet(now)), (0, true));
+        assert_eq!(flush(UnixMillis::new(now.get() - hour.get())), 1);
+        charge("a", now);
+        assert_eq!(flush(now), 1);
+    }
 }

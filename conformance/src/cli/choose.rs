@@ -29,7 +29,7 @@ pub(super) struct Args {
     /// Ask on standard input, even if it is not a terminal.
     #[arg(long, conflicts_with = "platform")]
     ask: bool,
-    /// How much more than the limit may be admitted, in percent. With 0, the design must be exact.
+    /// How much more than the limit may be admitted, in percent. With 0, only designs are considered that never exceed it.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     max_over: f64,
     /// How long half of the decisions may take.
@@ -38,6 +38,9 @@ pub(super) struct Args {
     /// What a million decisions may cost, in US dollars. Designs whose price is not known are left out.
     #[arg(long, value_name = "USD")]
     max_usd: Option<f64>,
+    /// How many decisions may end in an error, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    max_errors: f64,
     /// Print the outcomes and the choice as JSON.
     #[arg(long)]
     json: bool,
@@ -103,7 +106,7 @@ struct Candidate {
     javascript: Option<(&'static str, &'static str)>,
 }
 
-/// In their code, SLICE and PLATFORM are replaced.
+/// In their code, what is in angle brackets is replaced.
 const CANDIDATES: [Candidate; 10] = [
     Candidate {
         design: "durable-object",
@@ -120,8 +123,8 @@ const CANDIDATES: [Candidate; 10] = [
     Candidate {
         design: "durable-object-leased",
         platforms: &[Platform::Cloudflare],
-        rust: r#"Leases::new(DurableObjects::from_env(&env, "TIDEGATE", Config::default())?, const { NonZero::new(SLICE).unwrap() }, Millis::from_secs(2))?"#,
-        javascript: Some(("@tidegate/edge/cloudflare", "namespace: env.TIDEGATE, leases: { slice: SLICE }, ")),
+        rust: r#"Leases::new(DurableObjects::from_env(&env, "TIDEGATE", Config::default())?, const { NonZero::new(<slice>).unwrap() }, Millis::from_secs(2))?"#,
+        javascript: Some(("@tidegate/edge/cloudflare", "namespace: env.TIDEGATE, leases: { slice: <slice> }, ")),
     },
     Candidate {
         design: "workers-kv",
@@ -132,14 +135,14 @@ const CANDIDATES: [Candidate; 10] = [
     Candidate {
         design: "rate-limit-binding",
         platforms: &[Platform::Cloudflare],
-        rust: r#"RateLimit::from_env(&env, "LIMITER", LIMIT, Millis::new(WINDOW))?.limiter()"#,
+        rust: r#"RateLimit::from_env(&env, "LIMITER", <limit>, Millis::new(<window>))?.limiter()"#,
         javascript: Some(("@tidegate/edge/cloudflare-ratelimit", "binding: env.LIMITER, ")),
     },
     Candidate {
         design: "upstash",
         platforms: &[Platform::Cloudflare, Platform::Vercel, Platform::Netlify, Platform::Server],
         rust: "Rest::new(RestConfig::new(url, token))?.limiter()",
-        javascript: Some(("@tidegate/edge", "url, token, platform: PLATFORM, ")),
+        javascript: Some(("@tidegate/edge", "url, token, platform: <platform>, ")),
     },
     Candidate {
         design: "fastly-kv",
@@ -173,6 +176,19 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         None if args.ask || io::stdin().is_terminal() => args.questions()?,
         None => return Err(Failure::Usage("write --platform, or --ask to be asked".into())),
     };
+    let maxima = [
+        ("--max-over", Some(args.max_over)),
+        ("--max-p50-ms", args.max_p50_ms),
+        ("--max-usd", args.max_usd),
+        ("--max-errors", Some(args.max_errors)),
+    ];
+    for (option, most) in maxima {
+        if let Some(most) = most
+            && (most.is_nan() || most < 0.0)
+        {
+            return Err(Failure::Usage(format!("{option}: {most} is out of range; write 0 or more")));
+        }
+    }
     let setup = args.fleet.setup().map_err(Failure::Usage)?;
     let here =
         |design: &str| CANDIDATES.iter().find(|known| known.design == design && known.platforms.contains(&platform));
@@ -180,20 +196,30 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     let can =
         |design: &Design| here(design.name).is_some() && design.is_default() && design.takes(&setup.policy).is_ok();
     let candidates: Vec<Design> = designs().into_iter().filter(can).collect();
+    if candidates.is_empty() {
+        let reasons = designs().into_iter().filter(|design| here(design.name).is_some() && design.is_default());
+        let reasons =
+            reasons.filter_map(|design| Some(format!("{}: {}", design.name, design.takes(&setup.policy).err()?)));
+        let reasons = reasons.collect::<Vec<_>>().join("; ");
+        return Err(Failure::Usage(format!("no design of the platform can count by this policy ({reasons})")));
+    }
     let mut outcomes = outcomes(&setup, &candidates)?;
     let price = |outcome: &Outcome| outcome.usd_per_million.unwrap_or(f64::INFINITY);
     outcomes.sort_by(|a, b| {
         let waits = a.p50_ms.total_cmp(&b.p50_ms).then(a.p99_ms.total_cmp(&b.p99_ms));
         waits.then(price(a).total_cmp(&price(b)))
     });
-    let chosen = outcomes.iter().find(|outcome| args.objections(outcome).is_empty());
+    let is_strict =
+        |outcome: &Outcome| candidates.iter().any(|one| one.name == outcome.design && one.model.is_strict());
+    let objections = |outcome: &Outcome| args.objections(outcome, is_strict(outcome));
+    let chosen = outcomes.iter().find(|outcome| objections(outcome).is_empty());
     if args.json {
         let choice = chosen.map(|outcome| outcome.design);
         println!("{}", serde_json::json!({ "choice": choice, "outcomes": outcomes }));
     } else {
         println!("{}", table(&outcomes));
         for outcome in &outcomes {
-            let objections = args.objections(outcome);
+            let objections = objections(outcome);
             if !objections.is_empty() {
                 println!("not {}: {}", outcome.design, objections.join("; "));
             }
@@ -205,7 +231,8 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         }
     }
     if chosen.is_none() {
-        let why = "no design meets the requirements; allow more with --max-over, --max-p50-ms or --max-usd";
+        let why =
+            "no design meets the requirements; allow more with --max-over, --max-p50-ms, --max-usd or --max-errors";
         eprintln!("tidegate: {why}");
         return Err(Failure::Failed);
     }
@@ -227,11 +254,13 @@ impl Args {
     }
 
     /// Why an outcome does not meet the requirements.
-    fn objections(&self, outcome: &Outcome) -> Vec<String> {
+    fn objections(&self, outcome: &Outcome, is_strict: bool) -> Vec<String> {
         let mut objections = Vec::new();
         let over = outcome.overshoot_percent();
         if over > self.max_over {
             objections.push(format!("{} over the limit", percent(over)));
+        } else if self.max_over == 0.0 && !is_strict {
+            objections.push("it can exceed the limit".into());
         }
         if let Some(most) = self.max_p50_ms.filter(|most| outcome.p50_ms > *most) {
             objections.push(format!("half of the decisions take {} ms or more, not {most}", outcome.p50_ms));
@@ -241,25 +270,30 @@ impl Args {
             (Some(_), None) => objections.push("its price is not known".into()),
             _ => {}
         }
-        if !outcome.errors.is_empty() {
-            objections.push(format!("{} requests got an error", outcome.errors.values().sum::<u64>()));
+        let errors: u64 = outcome.errors.values().sum();
+        #[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
+        if errors as f64 * 100.0 > self.max_errors * outcome.offered as f64 {
+            objections.push(format!("{errors} of {} requests got an error", outcome.offered));
         }
         objections
     }
 
     fn advice(policy: &Policy, outcome: &Outcome, candidate: &Candidate, platform: Platform) -> String {
         let (rust, quotas) = as_code(policy);
+        let name = policy.name();
+        let (denials, charges) =
+            if policy.charges_denied() { (".charge_denied(true)", ", chargeDenied: true") } else { ("", "") };
         let slice = outcome.parameter.strip_prefix("slice ").unwrap_or_default();
         let filled = |code: &str| {
             let rule = policy.quotas()[0].rule();
             let (limit, window) = (rule.limit(), rule.window().get());
-            let code = code.replace("SLICE", slice).replace("PLATFORM", &format!("{:?}", platform.in_javascript()));
-            code.replace("LIMIT", &limit.to_string()).replace("WINDOW", &window.to_string())
+            let code = code.replace("<slice>", slice).replace("<platform>", &format!("{:?}", platform.in_javascript()));
+            code.replace("<limit>", &limit.to_string()).replace("<window>", &window.to_string())
         };
         let usd = outcome.usd_per_million.map_or_else(String::new, |usd| format!(", ${usd:.2} a million"));
         let mut advice = format!(
             "\nUse {}: {} over the limit, p50 {} ms, p99 {} ms, {} round trips per decision{usd}.\n\n\
-             Rust:\n  let limiter = {};\n  let policy = Policy::new(\"api\", [{rust}])?;",
+             Rust:\n  let limiter = {};\n  let policy = Policy::new({name:?}, [{rust}])?{denials};",
             outcome.design,
             percent(outcome.overshoot_percent()),
             outcome.p50_ms,
@@ -272,7 +306,7 @@ impl Args {
             let _ = write!(
                 advice,
                 "\n\nJavaScript:\n  import {{ Tidegate }} from \"{import}\";\n  \
-                 const policy = {{ name: \"api\", quotas: [{quotas}] }};\n  \
+                 const policy = {{ name: {name:?}, quotas: [{quotas}]{charges} }};\n  \
                  const tidegate = new Tidegate({{ {options}failMode: \"open\", policy }});"
             );
         }

@@ -49,6 +49,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let why = "it has no target that the simulator models; `tidegate run --target redis` writes one that has";
         return Err(Failure::Usage(format!("{}: {why}", args.report.display())));
     }
+    if all.iter().all(|one| one.same + one.within_bounds + one.different.len() == 0) {
+        return Err(Failure::Usage(format!(
+            "{}: has no result of these fixtures to compare with",
+            args.report.display()
+        )));
+    }
     if args.json {
         println!("{}", serde_json::json!({ "targets": all }));
     } else {

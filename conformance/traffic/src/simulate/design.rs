@@ -61,6 +61,22 @@ pub enum Model {
     Synchronized(u64),
 }
 
+impl Model {
+    /// Whether decisions are made by the clocks of isolates, and not by the store's.
+    pub(super) const fn takes_callers_time(self) -> bool {
+        !matches!(
+            self,
+            Self::Objects | Self::DenyCache | Self::Leases(_) | Self::Exact | Self::Fallback(_) | Self::PerPlace
+        )
+    }
+
+    /// Whether it never admits more than the limit, whatever happens.
+    #[must_use]
+    pub const fn is_strict(self) -> bool {
+        matches!(self, Self::Objects | Self::DenyCache | Self::Leases(_) | Self::Exact | Self::Memory | Self::Versioned)
+    }
+}
+
 /// The designs.
 #[must_use]
 pub fn designs() -> Vec<Design> {

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use serde::Serialize;
-use tidegate_core::{Check, ErrorKind, Key, Limiter as _, Policy};
+use tidegate_core::{Check, ErrorKind, Key, Limiter as _, Origin, Policy};
 
 use super::design::Design;
 use super::ground::{Assumed, Faults, Ground};
 use super::isolate::{Fleet, Isolate};
-use super::measure::{excess_of, reference};
+use super::measure::{excess, reference};
 use super::place::Places;
 use super::traffic::Traffic;
 use super::world::World;
@@ -53,7 +53,7 @@ pub struct Outcome {
     pub admitted: u64,
     /// How many an exact limiter admits of the same requests.
     pub exact: u64,
-    /// The fewest admissions without which no interval has more than the limit allows.
+    /// Those of the admissions that an exact limiter would have denied, if there had been no other requests.
     pub over: u64,
     /// How many fewer than the exact limiter it admitted, besides those that it admitted over the limit.
     pub under: u64,
@@ -124,6 +124,8 @@ pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
     let (isolates, life_us) = (setup.isolates.max(1), setup.isolate_seconds.max(1) * 1_000_000);
     let mut living: Vec<Option<Living>> = Vec::new();
     living.resize_with(setup.places.count() * isolates, || None);
+    // Otherwise, decisions tell the store's time.
+    let own_time = design.model.takes_callers_time();
     let mut failed = None;
     let mut arrivals = setup.traffic.arrivals(setup.places.count(), setup.seed);
     world.run(|| {
@@ -134,7 +136,7 @@ pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
             _ => match fleet.isolate(arrival.place).map(Arc::new) {
                 Ok(isolate) => {
                     // Isolates do not end at the same time.
-                    let until_us = arrival.at_us + life_us / 2 + (arrival.draw >> 32) % life_us;
+                    let until_us = arrival.at_us + life_us / 2 + (arrival.draw >> 16) % life_us;
                     living[slot] = Some(Living { isolate: Arc::clone(&isolate), until_us });
                     isolate
                 }
@@ -156,9 +158,9 @@ pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
                 seen.waits_us.push(world.now_us() - began);
                 match decided {
                     Ok(decision) if decision.is_allowed() => {
-                        // A decision tells the store's time, or that of the isolate.
+                        let by_isolate = own_time || matches!(decision.origin(), Origin::Lease | Origin::Fallback);
                         let at = decision.decided_at();
-                        let at = if at == now { isolate.corrected(at) } else { at };
+                        let at = if by_isolate { isolate.corrected(at) } else { at };
                         seen.admitted[client].push(at.get() * 1_000);
                     }
                     Ok(_) => {}
@@ -212,7 +214,7 @@ fn outcome(setup: &Setup, design: &Design, ground: &Ground, keys: &[Key], mut se
     for ((key, times), arrived) in keys.iter().zip(&mut seen.admitted).zip(&mut seen.arrived) {
         times.sort_unstable();
         arrived.sort_unstable();
-        let excess = excess_of(&setup.policy, times);
+        let excess = excess(&setup.policy, key, times).map_err(|error| error.to_string())?;
         let due = reference(&setup.policy, key, arrived).map_err(|error| error.to_string())?;
         let count = times.len() as u64;
         over += excess.over;

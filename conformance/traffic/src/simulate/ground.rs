@@ -37,39 +37,42 @@ pub(super) struct Ground {
     operations: Arc<Mutex<Operations>>,
 }
 
-/// What the simulation assumes of platforms. Each has a source.
+/// What the simulation assumes of platforms: what they document, with the page, and where they name no number, a guess.
 #[derive(Clone, Copy, Debug)]
 pub struct Assumed {
-    /// How long an object works on a request. "A single object has a soft limit of 1,000 requests per second":
+    /// How long an object works on a request. "An individual Object has a soft limit of 1,000 requests per second":
     /// <https://developers.cloudflare.com/durable-objects/platform/limits/>.
     pub object_us: u64,
-    /// How long a request waits in an object's queue at most before the platform answers that the object is overloaded.
+    /// How long a request waits in an object's queue at most before the platform answers that the object is overloaded. A guess:
+    /// the page names no time.
     pub object_queue_us: u64,
-    /// After which time other locations see a write of Workers KV. "60 seconds or more":
+    /// After which time other locations see a write of Workers KV, besides what they have cached: 60 seconds or more, by
     /// <https://developers.cloudflare.com/kv/concepts/how-kv-works/>.
     pub kv_replication_us: u64,
-    /// For how long a location caches what it has read of Workers KV, the least `cacheTtl`.
+    /// For how long a location caches what it has read of Workers KV: the least `cacheTtl`, by
+    /// <https://developers.cloudflare.com/kv/platform/limits/>.
     pub kv_cache_us: u64,
-    /// The least time between two writes of a key: <https://developers.cloudflare.com/kv/platform/limits/>.
+    /// The least time between two writes of a key, by the same page.
     pub kv_spacing_us: u64,
-    /// A read of Workers KV that the location has cached. "Under 5 ms":
-    /// <https://developers.cloudflare.com/kv/concepts/how-kv-works/>.
+    /// A read of Workers KV that the location has cached. A guess.
     pub kv_hot_us: u64,
-    /// After which time the other machines of a location see what a machine has counted for the Rate Limiting binding. The
-    /// platform says only that counters are updated asynchronously:
-    /// <https://developers.cloudflare.com/workers/runtime-apis/bindings/rate-limit/>.
+    /// After which time the other machines of a location see what a machine has counted for the Rate Limiting binding. A guess: the
+    /// platform says that counters are updated asynchronously
+    /// (<https://developers.cloudflare.com/workers/runtime-apis/bindings/rate-limit/>).
     pub binding_sync_us: u64,
-    /// After which time other locations see a write to Fastly's KV Store. Reads take "up to 300ms for data that has recently
-    /// changed or is not yet replicated": <https://www.fastly.com/documentation/guides/concepts/edge-state/data-stores/>.
+    /// After which time other locations see a write to Fastly's KV Store. A guess, from the 300 ms that a read may take "for data that
+    /// has recently changed or is not yet replicated"
+    /// (<https://www.fastly.com/documentation/guides/concepts/edge-state/data-stores/>). Where a write compares generations is not
+    /// documented; here it is at the writer's location, which is the worst case.
     pub fastly_replication_us: u64,
-    /// After which time other regions see a write to the key-value store of Akamai Functions, which is "globally replicated". The
-    /// platform names no time: <https://techdocs.akamai.com/akamai-functions/docs/use-the-key-value-store>.
+    /// After which time other regions see a write to the key-value store of Akamai Functions, which is "globally replicated"
+    /// (<https://techdocs.akamai.com/akamai-functions/docs/use-the-key-value-store>). A guess.
     pub akamai_replication_us: u64,
     /// How long Redis and Upstash may take, which is the default of the adapter.
     pub redis_deadline_us: u64,
-    /// How long a platform's key-value store takes to report a failure.
+    /// How long a platform's key-value store takes to report a failure. A guess.
     pub kv_deadline_us: u64,
-    /// Whether a compare-and-swap compares. No platform is known on which it does not.
+    /// Whether a compare-and-swap compares, as all platforms document.
     pub swaps_compare: bool,
 }
 
@@ -113,40 +116,41 @@ impl Assumed {
     #[must_use]
     pub fn in_words(&self, faults: &Faults) -> Vec<String> {
         let (seconds, ms) = (|us: u64| us / 1_000_000, |us: u64| us / 1_000);
-        let kv = "https://developers.cloudflare.com/kv/concepts/how-kv-works/";
         let mut words = vec![
             "A round trip between places takes 2.1 times as long as light on a great circle, and 1 ms more. Each message takes up \
              to a tenth and 0.2 ms longer, at random."
                 .into(),
             format!(
-                "An object serves one request after another, each in {} us, and answers that it is overloaded if a request would \
-                 wait longer than {} s (https://developers.cloudflare.com/durable-objects/platform/limits/). It lives where it \
-                 was called first.",
+                "An object lives where it was called first, and serves one request after another, each in {} us \
+                 (https://developers.cloudflare.com/durable-objects/platform/limits/). It answers that it is overloaded if a \
+                 request would wait longer than {} s, which is a guess.",
                 self.object_us,
                 seconds(self.object_queue_us)
             ),
             format!(
-                "A location sees what others write to Workers KV after {} s, and caches what it reads for {} s ({kv}). A read that it \
-                 has cached takes {} ms. A key takes one write in {} s; further ones get 429.",
+                "A location sees what others write to Workers KV after {} s (https://developers.cloudflare.com/kv/concepts/how-kv-works/), \
+                 and caches what it reads for {} s. A key takes one write in {} s; further ones get 429 \
+                 (https://developers.cloudflare.com/kv/platform/limits/). A read that is cached takes {} ms, which is a guess.",
                 seconds(self.kv_replication_us),
                 seconds(self.kv_cache_us),
-                ms(self.kv_hot_us),
-                seconds(self.kv_spacing_us)
+                seconds(self.kv_spacing_us),
+                ms(self.kv_hot_us)
             ),
             format!(
-                "The Rate Limiting binding counts in windows of the clock, at each location apart. A machine sees what the others \
-                 of its location have counted after {} ms; the platform says only that this is asynchronous \
-                 (https://developers.cloudflare.com/workers/runtime-apis/bindings/rate-limit/).",
+                "The Rate Limiting binding counts in windows of the clock, at each location apart, and asynchronously \
+                 (https://developers.cloudflare.com/workers/runtime-apis/bindings/rate-limit/). That a machine sees what the others \
+                 of its location have counted after {} ms is a guess.",
                 ms(self.binding_sync_us)
             ),
             format!(
-                "Each location has a replica of Fastly's KV Store, in which a write compares generations. Others see it after {} ms \
-                 (https://www.fastly.com/documentation/guides/concepts/edge-state/data-stores/), and the last write wins.",
+                "Fastly's KV Store is eventually consistent \
+                 (https://www.fastly.com/documentation/guides/concepts/edge-state/data-stores/). That other locations see a write \
+                 after {} ms, that a write compares generations at its own location, and that the last one wins, are guesses.",
                 ms(self.fastly_replication_us)
             ),
             format!(
-                "Each region has a replica of the key-value store of Akamai Functions. Others see a write after {} ms, for which the \
-                 platform names no time (https://techdocs.akamai.com/akamai-functions/docs/use-the-key-value-store).",
+                "The key-value store of Akamai Functions is globally replicated \
+                 (https://techdocs.akamai.com/akamai-functions/docs/use-the-key-value-store). That this takes {} ms is a guess.",
                 ms(self.akamai_replication_us)
             ),
             "Redis and Upstash decide as the core does, which the conformance suite shows, and answer without further delay. A \
@@ -157,8 +161,8 @@ impl Assumed {
             words.push("Clocks agree, no message is lost, and every store answers.".into());
         } else {
             words.push(format!(
-                "{} % of messages are lost, and clocks of isolates are off by up to {} ms. A decision that gets no answer fails after \
-                 2 s at an object, {} ms at Redis or Upstash, and {} s at a platform's key-value store.",
+                "{:.3} % of messages are lost, and clocks of isolates are off by up to {} ms. A decision without an answer fails \
+                 after 2 s at an object, {} ms at Redis or Upstash, and {} s at a platform's key-value store.",
                 faults.loss * 100.0,
                 faults.clock_skew_ms,
                 ms(self.redis_deadline_us),
@@ -204,11 +208,13 @@ impl Ground {
         let until = self.world.now_us().saturating_add(deadline_us);
         let mut answered = None;
         if !self.is_lost() {
-            self.world.sleep(self.message_us(from, to)).await;
+            // A caller does not wait for a message that takes longer than its deadline, which is then served early.
+            let out = self.message_us(from, to);
+            self.world.sleep(out.min(deadline_us)).await;
             let now = self.world.now_us();
             if !self.is_down(now) {
                 let (answer, sent) = serve(now);
-                let back = sent + self.message_us(from, to);
+                let back = sent + out.saturating_sub(deadline_us) + self.message_us(from, to);
                 if !self.is_lost() && back <= until {
                     answered = Some((answer, back));
                 }

@@ -165,6 +165,9 @@ fn compare_and_swap(replicas: Replicas) -> VersionedLimiter<Timed<tidegate_fastl
     VersionedLimiter::new(Timed { replicas, store })
 }
 
+/// How long a Worker goes on after its response.
+const LINGER_MAX: Millis = Millis::from_secs(25);
+
 /// An isolate that shares its counts through Workers KV.
 #[derive(Clone)]
 struct SharedKv {
@@ -205,15 +208,17 @@ impl Limiter for SharedKv {
 }
 
 impl After for SharedKv {
-    /// Writes as a Worker does in `waitUntil`.
+    /// Writes as a Worker does in `waitUntil`, for 25 s at most.
     fn after(&self, now: UnixMillis) -> Option<BoxFuture<'static, ()>> {
         let this = self.clone();
         Some(Box::pin(async move {
-            let mut now = now;
-            while let Some(wait) = this.limiter().flush(now).await {
-                let wait = wait.max(Millis::new(1));
-                this.kv.ground.world.sleep(wait.get() * 1_000).await;
-                now = now + wait;
+            let mut waited = Millis::ZERO;
+            while let Some(wait) = this.limiter().flush(now + waited).await {
+                waited = waited + wait.max(Millis::new(1));
+                if waited > LINGER_MAX {
+                    return;
+                }
+                this.kv.ground.world.sleep(wait.get().max(1) * 1_000).await;
             }
         }))
     }

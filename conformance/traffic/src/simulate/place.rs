@@ -100,14 +100,15 @@ impl Places {
     /// # Errors
     /// What is wrong with the text, and in which line.
     pub fn from_csv(text: &str) -> Result<Self, String> {
-        let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+        let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let cells = |line: &str| line.split(',').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
-        let header = cells(lines.next().ok_or("the matrix is empty; write a first line with the names of the places")?);
+        let (_, header) = lines.next().ok_or("the matrix is empty; write a first line with the names of the places")?;
+        let header = cells(header);
         let names = header.get(1..).unwrap_or_default().to_vec();
         let mut rtt_us = Vec::new();
-        for (nth, line) in lines.enumerate() {
+        for (nth, (number, line)) in lines.enumerate() {
             let row = cells(line);
-            let wrong = |what: &str| format!("line {}: {what}", nth + 2);
+            let wrong = |what: &str| format!("line {}: {what}", number + 1);
             if row.first() != names.get(nth) {
                 return Err(wrong(&format!("expected the place {:?}", names.get(nth).map_or("none", String::as_str))));
             }
@@ -188,7 +189,7 @@ mod tests {
             ("", "empty"),
             (",a\n", "0 lines for 1 places"),
             (",a\nb,1\n", "line 2: expected the place \"a\""),
-            (",a\na,-1\n", "line 2: \"-1\" is not a round trip"),
+            (",a\n\n\na,-1\n", "line 4: \"-1\" is not a round trip"),
             (",a\na,1,2\n", "line 2: 2 round trips; expected 1"),
         ] {
             let error = Places::from_csv(text).expect_err(text);

@@ -25,6 +25,8 @@ pub(in crate::simulate) struct Window {
     known: u64,
     /// When each other request was counted, and by which machine.
     recent: VecDeque<(u64, u64)>,
+    /// How many of them each machine has counted.
+    by_machine: HashMap<u64, u64>,
 }
 
 impl PlaceCounts {
@@ -65,13 +67,14 @@ impl Binding for Configured<'_> {
         if window.start != start {
             *window = Window { start, ..Window::default() };
         }
-        while window.recent.front().is_some_and(|(at, _)| at + sync_us <= now) {
-            window.recent.pop_front();
+        while let Some((_, by)) = window.recent.pop_front_if(|(at, _)| *at + sync_us <= now) {
             window.known += 1;
+            *window.by_machine.entry(by).or_default() -= 1;
         }
-        let own = window.recent.iter().filter(|(_, by)| by == machine).count() as u64;
-        let admitted = window.known + own < self.limit;
+        let own = window.by_machine.entry(*machine).or_default();
+        let admitted = window.known + *own < self.limit;
         if admitted {
+            *own += 1;
             window.recent.push_back((now, *machine));
         }
         Ok(admitted)
