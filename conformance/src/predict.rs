@@ -28,28 +28,37 @@ use crate::target::Target;
 /// How many isolates or processes a target has.
 const ISOLATES: usize = 3;
 
-/// How many requests the emulators of a machine with two processors work on at the same time, about.
-const AT_ONCE: usize = 2;
+/// How the simulator models a target and its emulator.
+#[derive(Clone, Copy)]
+struct Emulator {
+    model: Model,
+    /// Whether each isolate is a location that counts on its own. Requests without a location go to the first.
+    apart: bool,
+    /// How many requests it works on at the same time, about, on a machine with two processors.
+    at_once: usize,
+    /// How long an operation at its store takes.
+    operation_us: u64,
+}
 
-/// The same for `spin-kv`, whose operations take so long that requests overlap.
-const AT_ONCE_WAITING: usize = 64;
-
-/// How the simulator models a target, by its name.
-fn model(target: &str) -> Option<Model> {
+/// The emulator of a target, by its name.
+fn emulator(target: &str) -> Option<Emulator> {
+    let of = |model| Emulator { model, apart: false, at_once: 2, operation_us: 100 };
+    let apart = |model| Emulator { apart: true, ..of(model) };
     Some(match target {
-        "memory" | "js-memory" => Model::Memory,
-        "netlify-blobs" | "deno-kv" => Model::Versioned,
+        "memory" | "js-memory" => of(Model::Memory),
+        "netlify-blobs" | "deno-kv" => of(Model::Versioned),
         "redis" | "redis-cluster" | "upstash-rest" | "vercel" | "vercel-node" | "netlify" | "js-redis"
-        | "spin-redis" => Model::Exact,
-        "fallback" => Model::Fallback(10),
-        "cloudflare-do" | "js-durable-object" => Model::Objects,
-        "cloudflare-do-leased" => Model::Leases(NonZero::new(10)?),
-        "cloudflare-kv" | "js-kv" => Model::WorkersKv(1),
-        "cloudflare-ratelimit" => Model::Binding,
-        "fastly-kv" => Model::FastlyKv,
-        "spin-kv" => Model::SpinKv,
-        "spin-atomics" => Model::SpinAtomics,
-        "spin-window" => Model::SpinWindow,
+        | "spin-redis" => of(Model::Exact),
+        "fallback" => of(Model::Fallback(10)),
+        "cloudflare-do" | "js-durable-object" => of(Model::Objects),
+        "cloudflare-do-leased" => of(Model::Leases(NonZero::new(10)?)),
+        "cloudflare-kv" | "js-kv" => apart(Model::WorkersKv(1)),
+        "cloudflare-ratelimit" => apart(Model::Binding),
+        "fastly-kv" => apart(Model::FastlyKv),
+        // Its operations take so long that requests overlap.
+        "spin-kv" => Emulator { at_once: 64, operation_us: 2_000, ..of(Model::SpinKv) },
+        "spin-atomics" => of(Model::SpinAtomics),
+        "spin-window" => of(Model::SpinWindow),
         _ => return None,
     })
 }
@@ -62,13 +71,13 @@ fn model(target: &str) -> Option<Model> {
 /// # Errors
 /// The simulated limiter cannot be configured.
 pub async fn predict(target: &dyn Target, cases: &[Prepared]) -> Result<Option<TargetReport>, String> {
-    let Some(model) = model(target.name()) else { return Ok(None) };
+    let Some(emulator) = emulator(target.name()) else { return Ok(None) };
     let declared = target.capabilities();
     let predicted = |prepared: &&Prepared| is_predicted(target, &prepared.case);
     let mut report = TargetReport::new(target.name(), &declared.accuracy);
     for one in cases.iter().filter(predicted) {
         // Each in a world of its own, which begins when the fixture does.
-        let simulated = Simulated::new(model)?;
+        let simulated = Simulated::new(emulator)?;
         let mut done = |_: &FixtureReport| {};
         let replayed = run::fixtures(target, &simulated, std::slice::from_ref(one), &mut report, &mut done);
         tokio::select! {
@@ -90,7 +99,6 @@ struct Simulated {
     world: World,
     fleet: Fleet,
     isolates: Vec<Isolate>,
-    /// Whether each isolate is a location that counts on its own. Requests without a location go to the first.
     apart: bool,
     at_once: Semaphore,
     /// What isolates do after responses.
@@ -98,13 +106,12 @@ struct Simulated {
 }
 
 impl Simulated {
-    fn new(model: Model) -> Result<Self, String> {
+    fn new(emulator: Emulator) -> Result<Self, String> {
+        let Emulator { model, apart, at_once, operation_us } = emulator;
         let world = World::default();
-        let mut fleet = Fleet::emulated(&world, model, ISOLATES);
+        let mut fleet = Fleet::emulated(&world, model, ISOLATES, operation_us);
         let isolates = (0..ISOLATES).map(|place| fleet.isolate(place)).collect::<Result<_, _>>();
         let isolates = isolates.map_err(|error| error.to_string())?;
-        let at_once = if model == Model::SpinKv { AT_ONCE_WAITING } else { AT_ONCE };
-        let apart = matches!(model, Model::WorkersKv(_) | Model::Binding | Model::FastlyKv);
         Ok(Self { world, fleet, isolates, apart, at_once: Semaphore::new(at_once), after: RefCell::default() })
     }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tidegate_core::{Capabilities, Check, ErrorKind, Key, UnixMillis};
 use tidegate_guest_protocol::{Answer, Route};
+use tidegate_traffic::operation::{self, mean};
 
 use crate::fixture::{Case, ExpectError, Fixture, Op, RequestFixture, Step};
 use crate::judge::{self, Judgement, Verdict, judge, unanswered};
@@ -19,7 +20,6 @@ use crate::replay::{self, Replay, replay};
 use crate::report::{Bucket, Cause, FixtureReport, Latency, Status, TargetReport};
 use crate::subject::{Place, Subject};
 use crate::target::{Running, Target};
-use tidegate_traffic::operation::{self, mean};
 
 /// The most failed fixtures of a target that are reduced. The others usually fail for the same reason.
 const REDUCED_MAX: usize = 5;

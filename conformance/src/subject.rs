@@ -10,9 +10,9 @@ use std::future::Future;
 
 use bytes::Bytes;
 use tidegate_guest_protocol::{Reply, Route};
+use tidegate_traffic::operation::Operations;
 
 use crate::fixture::Disturb;
-use tidegate_traffic::operation::Operations;
 
 /// A limiter that speaks the guests' protocol.
 pub trait Subject {

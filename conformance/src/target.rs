@@ -28,12 +28,12 @@ use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
 use tidegate_core::{Accuracy, Capabilities, ErrorKind, Policy};
 use tidegate_guest_protocol::{Able, Answer, Failure, Reply, Route};
+use tidegate_traffic::operation::Operations;
 
 use crate::fixture::{Disturb, Fixture};
 use crate::report::Cause;
 use crate::setup::Group;
 use crate::subject::{Http, Place, Subject};
-use tidegate_traffic::operation::Operations;
 
 /// All targets, in the order in which they run.
 pub const ALL: &[&dyn Target] = &[

@@ -370,7 +370,7 @@ fn a_simulation_writes_its_page_its_chart_and_its_numbers() -> Result<()> {
     assert_eq!(over("durable-object"), Some(&0.into()));
     assert_ne!(over("rate-limit-binding"), Some(&0.into()));
     let page = fs::read_to_string(out.path().join("simulation.html"))?;
-    for placeholder in ["/*style*/", "/*script*/", "/*simulation*/", "<!--chart-->"] {
+    for placeholder in ["/*style*/", "/*script*/", "/*data*/", "<!--body-->", "<!--chart-->"] {
         assert!(!page.contains(placeholder), "{placeholder}");
     }
     let policy = out.path().join("policy.json");

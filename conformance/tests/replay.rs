@@ -70,7 +70,7 @@ fn it_says_who_was_denied_and_writes_the_report() -> Result<()> {
         (&1_767_225_603_000_u64.into(), &"tidegate/access-log/v1".into())
     );
     let page = fs::read_to_string(folder.path().join("report/replay.html"))?;
-    assert!(page.contains("192.0.2.66") && !page.contains("/*report*/"));
+    assert!(page.contains("192.0.2.66") && !page.contains("/*data*/"));
     let output = replay(&folder, &["--log", "access.log", "--rules", "rules.toml", "--format", "json"])?;
     assert_eq!(serde_json::from_slice::<Value>(&output.stdout)?, report);
     Ok(())

@@ -71,8 +71,8 @@ struct Misjudged {
     over: u64,
     wrongly_allowed: u64,
     wrongly_limited: u64,
-    /// The sum of the differences between both rates, in parts of the true one, and of how many requests.
-    differences: (f64, u64),
+    /// The sum of the differences between both rates, in parts of the true one.
+    differences: f64,
     /// The highest true rate that was allowed, in parts of the limit.
     worst: f64,
 }
@@ -111,8 +111,7 @@ impl Misjudged {
                 }
                 let overlaps = 1.0 - (now.get() - estimated.start.get()) as f64 / Self::MINUTE_MS;
                 let estimate = estimated.previous as f64 * overlaps + estimated.current as f64;
-                seen.differences.0 += (estimate / recent.len() as f64 - 1.0).abs();
-                seen.differences.1 += 1;
+                seen.differences += (estimate / recent.len() as f64 - 1.0).abs();
                 at_ms += -noise.unit().max(f64::MIN_POSITIVE).ln() * Self::MINUTE_MS / per_minute;
             }
         }
@@ -124,7 +123,7 @@ impl Misjudged {
     }
 
     fn difference_percent(&self) -> f64 {
-        100.0 * self.differences.0 / self.differences.1 as f64
+        100.0 * self.differences / self.requests as f64
     }
 }
 

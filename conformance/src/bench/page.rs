@@ -1,19 +1,22 @@
 //! `bench.html`: one file that needs nothing from the network.
 
-use super::BenchReport;
-use tidegate_traffic::page::{ELEMENTS, STYLE, embedded};
+use tidegate_traffic::page::Page;
 
-const PAGE: &str = include_str!("page/page.html");
-const MORE_STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = concat!(include_str!("page/charts.js"), include_str!("page/view.js"));
+use super::BenchReport;
+
+const PAGE: Page<'_> = Page {
+    title: "Tidegate benchmarks",
+    style: include_str!("page/page.css"),
+    body: include_str!("page/body.html"),
+    script: concat!(include_str!("page/charts.js"), include_str!("page/view.js")),
+};
 
 /// Renders the measurements as a page.
 ///
 /// # Errors
 /// Fails if the report cannot be serialized.
 pub fn page(report: &BenchReport) -> serde_json::Result<String> {
-    let page = PAGE.replace("/*style*/", &[STYLE, MORE_STYLE].concat());
-    Ok(page.replace("/*script*/", &[ELEMENTS, SCRIPT].concat()).replace("/*bench*/", &embedded(report)?))
+    PAGE.with(report)
 }
 
 #[cfg(test)]
@@ -27,10 +30,10 @@ mod tests {
         let report = BenchReport::read(&line).expect("a line");
         let page = page(&report).expect("a page");
         assert!(!page.contains("<img"), "{page}");
-        let (_, data) = page.split_once(r#"<script id="bench" type="application/json">"#).expect("data");
+        let (_, data) = page.split_once(r#"<script id="data" type="application/json">"#).expect("data");
         let (data, _) = data.split_once("</script>").expect("an end");
         assert_eq!(serde_json::from_str::<BenchReport>(data).expect("a report"), report);
-        for placeholder in ["/*style*/", "/*script*/", "/*bench*/"] {
+        for placeholder in ["<!--title-->", "/*style*/", "<!--body-->", "/*script*/", "/*data*/"] {
             assert!(!page.contains(placeholder), "{placeholder}");
         }
         // The names of SVG and of a pattern in the page itself are not requested.

@@ -2,12 +2,13 @@ use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal as _};
 use std::str::FromStr;
 
+use tidegate_core::Policy;
+use tidegate_traffic::simulate::{Outcome, designs, percent};
+
 use super::Failure;
 use super::ask::ask;
 use super::quota::as_code;
 use super::simulate::{FleetArgs, outcomes, table};
-use tidegate_core::Policy;
-use tidegate_traffic::simulate::{Design, Outcome, designs, percent};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -192,15 +193,16 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     let setup = args.fleet.setup().map_err(Failure::Usage)?;
     let here =
         |design: &str| CANDIDATES.iter().find(|known| known.design == design && known.platforms.contains(&platform));
+    let (mut candidates, mut reasons) = (Vec::new(), Vec::new());
     // Other parameters than the adapters' own only draw the curve.
-    let can =
-        |design: &Design| here(design.name).is_some() && design.is_default() && design.takes(&setup.policy).is_ok();
-    let candidates: Vec<Design> = designs().into_iter().filter(can).collect();
+    for design in designs().into_iter().filter(|design| here(design.name).is_some() && design.is_default()) {
+        match design.takes(&setup.policy) {
+            Ok(()) => candidates.push(design),
+            Err(why) => reasons.push(format!("{}: {why}", design.name)),
+        }
+    }
     if candidates.is_empty() {
-        let reasons = designs().into_iter().filter(|design| here(design.name).is_some() && design.is_default());
-        let reasons =
-            reasons.filter_map(|design| Some(format!("{}: {}", design.name, design.takes(&setup.policy).err()?)));
-        let reasons = reasons.collect::<Vec<_>>().join("; ");
+        let reasons = reasons.join("; ");
         return Err(Failure::Usage(format!("no design of the platform can count by this policy ({reasons})")));
     }
     let mut outcomes = outcomes(&setup, &candidates)?;
@@ -209,8 +211,7 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         let waits = a.p50_ms.total_cmp(&b.p50_ms).then(a.p99_ms.total_cmp(&b.p99_ms));
         waits.then(price(a).total_cmp(&price(b)))
     });
-    let is_strict =
-        |outcome: &Outcome| candidates.iter().any(|one| one.name == outcome.design && one.model.is_strict());
+    let is_strict = |outcome: &Outcome| candidates.iter().any(|one| one.name == outcome.design && one.is_strict());
     let objections = |outcome: &Outcome| args.objections(outcome, is_strict(outcome));
     let chosen = outcomes.iter().find(|outcome| objections(outcome).is_empty());
     if args.json {

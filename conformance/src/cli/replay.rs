@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use tidegate_core::Error;
-
-use self::logs::{Logs, Seen};
-use super::{Failure, rules};
 use tidegate_traffic::accesslog::{
     AccessReport, Adapted, Entry, Field, Fields, Outcome, Parsed, Parser, Replay, Shadow, Tally, Together, Tuned, page,
     text, tune,
 };
+
+use self::logs::{Logs, Seen};
+use super::{Failure, rules};
 
 const EXAMPLES: &str = "\
 Examples:

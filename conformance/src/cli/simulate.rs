@@ -6,14 +6,14 @@ use std::sync::Arc;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use tidegate_core::{Millis, Policy, Quota};
+use tidegate_traffic::simulate::{
+    Assumed, Design, Faults, Outcome, Places, Setup, Simulation, Traffic, chart, designs, page, percent, simulate_all,
+};
 
 use super::Failure;
 use super::ask::ask;
 use super::progress::tell;
 use super::quota::in_words;
-use tidegate_traffic::simulate::{
-    Assumed, Design, Faults, Outcome, Places, Setup, Simulation, Traffic, chart, designs, page, percent, simulate_all,
-};
 
 const EXAMPLES: &str = "\
 Examples:

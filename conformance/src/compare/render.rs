@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::Transition;
 use tidegate_traffic::page::STYLE;
 
+use super::Transition;
 use crate::report::{escaped_markdown, escaped_xml};
 
 /// Renders the transitions for a terminal.

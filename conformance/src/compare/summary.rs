@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use tidegate_traffic::operation::PerDecision;
 
 use crate::judge::Verdict;
 use crate::report::{FixtureReport, Report, Status, TargetReport, Tidegate};
-use tidegate_traffic::operation::PerDecision;
 
 /// The schema version of a [`Summary`].
 pub const SCHEMA: &str = "tidegate/summary/v1";

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tidegate_traffic::operation::Operations;
 
 use crate::judge::{Tally, Verdict};
-use tidegate_traffic::operation::Operations;
 
 /// The report of a fixture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use tidegate_core::{Capabilities, Dimensions, Millis, Policy};
+use tidegate_traffic::operation::{Operation, Operations};
 use tokio::process::Command;
 
 pub use self::host::Host;
@@ -18,7 +19,6 @@ use crate::fixture::{Disturb, Fixture};
 use crate::report::Cause;
 use crate::setup::Group;
 use crate::subject::{Http, Version};
-use tidegate_traffic::operation::{Operation, Operations};
 
 /// The most locations of any fixture. With several, a limiter that is exact in only one isolate fails.
 const ISOLATES: usize = 3;

@@ -3,11 +3,11 @@
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use tidegate_core::{Capabilities, Limiter as _, MemoryLimiter};
+use tidegate_traffic::operation::Operations;
 
 use super::{Emulator, Running, Store, Target, build, process};
 use crate::setup::Group;
 use crate::subject::{Http, Version};
-use tidegate_traffic::operation::Operations;
 
 /// The package of the native guest.
 pub(super) const NATIVE_GUEST: &str = "tidegate-guest-native";

@@ -5,6 +5,7 @@ pub(super) mod server;
 use futures_util::FutureExt as _;
 use futures_util::future::{LocalBoxFuture, try_join_all};
 use tidegate_core::{Capabilities, Dimensions};
+use tidegate_traffic::operation::{Operation, Operations};
 
 use self::server::{Counts, Servers};
 use super::memory::NATIVE_GUEST;
@@ -12,7 +13,6 @@ use super::{Emulator, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
 use crate::setup::Group;
 use crate::subject::{Http, Version};
-use tidegate_traffic::operation::{Operation, Operations};
 
 /// The number of guests that share one store. A limiter that is exact in only one process fails.
 pub(super) const GUESTS: usize = 3;

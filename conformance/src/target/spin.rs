@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use tidegate_core::Capabilities;
+use tidegate_traffic::operation::{Operation, Operations};
 use tokio::net::TcpStream;
 
 pub(super) use self::redis::REDIS;
@@ -15,7 +16,6 @@ use super::build::{self, workspace};
 use super::{Emulator, Running, Store, Target, process, wasm};
 use crate::setup::Group;
 use crate::subject::{Http, Version};
-use tidegate_traffic::operation::{Operation, Operations};
 
 /// The suite counts admissions, so it need not wait as long as Spin's clients.
 const NO_DELAY: &str = "--no-delay";

@@ -3,6 +3,7 @@
 use futures_util::FutureExt as _;
 use futures_util::future::{LocalBoxFuture, try_join_all};
 use tidegate_core::Capabilities;
+use tidegate_traffic::operation::{Operation, Operations};
 use tokio::sync::Mutex;
 
 use super::memory::NATIVE_GUEST;
@@ -13,7 +14,6 @@ use super::{Emulator, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
 use crate::setup::Group;
 use crate::subject::{Http, Version};
-use tidegate_traffic::operation::{Operation, Operations};
 
 /// The package of the host that emulates Upstash.
 const FRONT: &str = "tidegate-host-upstash-rest";

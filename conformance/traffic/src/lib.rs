@@ -2,7 +2,7 @@
 //!
 //! [`simulate`] runs the adapters in a fleet of locations and isolates, on virtual time. [`accesslog`] tells what rules would have
 //! done to the requests of a log. [`operation`] counts and prices what decisions do at their stores, here and on the real
-//! platforms. [`page`] has what all HTML reports share.
+//! platforms. [`page`] makes HTML reports.
 
 pub mod accesslog;
 mod build;

@@ -9,7 +9,7 @@
 //! one place, as their script does. Beside them are designs that are often recommended: a counter in Workers KV, a count for each
 //! location, and counts that are synchronized after the fact.
 //!
-//! [`Assumed`] is what platforms document, and [`Faults`] is what goes wrong. [`Fleet::emulated`] has the stores as local emulators
+//! [`Assumed`] is what platforms document, or a guess, and [`Faults`] is what goes wrong. [`Fleet::emulated`] has the stores as local emulators
 //! run them, so that predictions can be compared with what those did.
 
 mod advised;

@@ -1,6 +1,6 @@
 // The charts of the benchmarks.
 
-const bench = JSON.parse(document.getElementById("bench").textContent);
+const bench = JSON.parse(document.getElementById("data").textContent);
 
 /** Three digits that matter, or all of a larger number. */
 const digits = (value) => (value >= 100 ? number(Math.round(value)) : String(Number(value.toPrecision(3))));

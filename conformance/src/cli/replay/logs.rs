@@ -5,9 +5,10 @@ use std::io::{self, Seek as _, stdin};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use tidegate_traffic::accesslog::{Line, Lines, Parsed, Parser, Unreadable};
+
 use crate::cli::Failure;
 use crate::cli::progress::tell;
-use tidegate_traffic::accesslog::{Line, Lines, Parsed, Parser, Unreadable};
 
 /// The time between two lines of progress.
 const TOLD_EVERY: Duration = Duration::from_secs(5);

@@ -1,6 +1,6 @@
 // The report, and what the page derives from it.
 
-const report = JSON.parse(document.getElementById("report").textContent);
+const report = JSON.parse(document.getElementById("data").textContent);
 
 const VERDICTS = {
   pass: ["✓", "pass", "the answers are right, and within the target's own bounds."],

@@ -5,6 +5,7 @@ use std::path::Path;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift};
+use tidegate_traffic::operation::{Operation, Operations};
 
 use super::version;
 use crate::fixture::Disturb;
@@ -12,7 +13,6 @@ use crate::target::memory::SameProcess;
 use crate::target::redis::server::{self, Servers};
 use crate::target::upstash_rest::{Fronted, TOKEN};
 use crate::target::{Emulator, Store, process};
-use tidegate_traffic::operation::{Operation, Operations};
 
 /// A store of the npm package.
 #[derive(Debug)]

@@ -4,11 +4,14 @@ use serde::Serialize;
 
 use super::report::AccessReport;
 use super::text::remarks;
-use crate::page::{ELEMENTS, STYLE, embedded};
+use crate::page::Page;
 
-const PAGE: &str = include_str!("page/page.html");
-const MORE_STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = concat!(include_str!("page/chart.js"), include_str!("page/view.js"));
+const PAGE: Page<'_> = Page {
+    title: "Tidegate replay",
+    style: include_str!("page/page.css"),
+    body: include_str!("page/body.html"),
+    script: concat!(include_str!("page/chart.js"), include_str!("page/view.js")),
+};
 
 /// What the page shows.
 #[derive(Serialize)]
@@ -23,7 +26,5 @@ struct Shown<'a> {
 /// # Errors
 /// Fails if the report cannot be serialized.
 pub fn page(report: &AccessReport) -> serde_json::Result<String> {
-    let page = PAGE.replace("/*style*/", &[STYLE, MORE_STYLE].concat());
-    let shown = Shown { report, remarks: remarks(report) };
-    Ok(page.replace("/*script*/", &[ELEMENTS, SCRIPT].concat()).replace("/*report*/", &embedded(&shown)?))
+    PAGE.with(&Shown { report, remarks: remarks(report) })
 }

@@ -1,9 +1,9 @@
 //! Designs that are often recommended, to compare with.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use tidegate_core::store::{BestEffort as _, Native};
 use tidegate_core::{Capabilities, Check, Error, Millis, UnixMillis};
 
@@ -65,8 +65,14 @@ pub(super) struct Synchronized {
     place: usize,
     every_us: u64,
     totals: Arc<Mutex<HashMap<String, Total>>>,
-    /// In the order of the keys, so that the same seed gives the same run.
-    local: Arc<Mutex<BTreeMap<String, Local>>>,
+    local: Arc<Mutex<Locals>>,
+}
+
+/// What an isolate knows, and the keys with something to report, by the time at which they may.
+#[derive(Debug, Default)]
+struct Locals {
+    keys: HashMap<String, Local>,
+    due: BTreeSet<(u64, String)>,
 }
 
 impl Synchronized {
@@ -90,7 +96,7 @@ impl Synchronized {
             (*total, now)
         };
         let Some(total) = self.ground.ask(self.place, HOME, DEADLINE_US, add).await else { return };
-        if let Some(local) = locked(&self.local).get_mut(&key)
+        if let Some(local) = locked(&self.local).keys.get_mut(&key)
             && local.window == total.window
         {
             local.known = local.known.max(total.count);
@@ -108,12 +114,16 @@ impl Native for Synchronized {
         let window = check.now.get() / rule.window().get().max(1);
         let key = check.keys.sole(check.policy)?.as_str();
         let mut all = locked(&self.local);
-        let local = all.entry(key.to_owned()).or_default();
+        let Locals { keys, due } = &mut *all;
+        let local = keys.entry(key.to_owned()).or_default();
         if local.window != window {
             *local = Local { window, next_us: local.next_us, ..Local::default() };
         }
         let admitted = local.known + local.unreported < rule.limit();
         local.unreported += u64::from(admitted);
+        if local.unreported == 1 {
+            due.insert((local.next_us, key.to_owned()));
+        }
         Ok(admitted)
     }
 }
@@ -121,21 +131,23 @@ impl Native for Synchronized {
 impl After for Synchronized {
     fn after(&self, _: UnixMillis) -> Option<BoxFuture<'static, ()>> {
         let now = self.ground.world.now_us();
-        let mut due = Vec::new();
-        for (key, local) in locked(&self.local).iter_mut() {
-            if local.unreported > 0 && now >= local.next_us {
-                local.next_us = now + self.every_us;
-                // Until the answer, the isolate's own count stands for what it reports.
-                local.known += local.unreported;
-                due.push((key.clone(), local.window, std::mem::take(&mut local.unreported)));
-            }
+        let mut reports = Vec::new();
+        let mut all = locked(&self.local);
+        let Locals { keys, due } = &mut *all;
+        while due.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, key)) = due.pop_first() else { break };
+            let Some(local) = keys.get_mut(&key) else { continue };
+            local.next_us = now + self.every_us;
+            // Until the answer, the isolate's own count stands for what it reports.
+            local.known += local.unreported;
+            reports.push((key, local.window, std::mem::take(&mut local.unreported)));
         }
+        drop(all);
         let this = self.clone();
-        (!due.is_empty()).then(|| -> BoxFuture<'static, ()> {
+        (!reports.is_empty()).then(|| -> BoxFuture<'static, ()> {
             Box::pin(async move {
-                for (key, window, unreported) in due {
-                    this.report(key, window, unreported).await;
-                }
+                let reports = reports.into_iter().map(|(key, window, counted)| this.report(key, window, counted));
+                join_all(reports).await;
             })
         })
     }

@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use tidegate_core::{Limiter as _, Policy, Rule};
+use tidegate_core::{Capabilities, Error, Limiter as _, Load, Policy, Rule};
 
 use super::ground::HOME;
 use super::isolate::Fleet;
@@ -68,12 +68,6 @@ impl Model {
             self,
             Self::Objects | Self::DenyCache | Self::Leases(_) | Self::Exact | Self::Fallback(_) | Self::PerPlace
         )
-    }
-
-    /// Whether it never admits more than the limit, whatever happens.
-    #[must_use]
-    pub const fn is_strict(self) -> bool {
-        matches!(self, Self::Objects | Self::DenyCache | Self::Leases(_) | Self::Exact | Self::Memory | Self::Versioned)
     }
 }
 
@@ -164,6 +158,17 @@ impl Design {
         }
     }
 
+    /// Whether it never admits more than the limit, as its adapter declares.
+    #[must_use]
+    pub fn is_strict(&self) -> bool {
+        let busy = Load { limit: 100, in_flight: 1_000, locations: 10 };
+        self.capabilities().is_ok_and(|can| can.accuracy.ceiling(busy) <= busy.limit)
+    }
+
+    fn capabilities(&self) -> Result<Capabilities, Error> {
+        Ok(Fleet::emulated(&World::default(), self.model, 1, 0).isolate(HOME)?.limiter.capabilities())
+    }
+
     /// Why this design cannot count by the policy, if so.
     ///
     /// # Errors
@@ -175,9 +180,7 @@ impl Design {
         if policy.dimensions().len() > 1 {
             return Err("a simulated client has one key".into());
         }
-        let isolate = Fleet::emulated(&World::default(), self.model, 1).isolate(HOME);
-        let able = isolate.and_then(|isolate| isolate.limiter.capabilities().supports_policy(policy));
-        able.map_err(|error| error.to_string())?;
+        self.capabilities().and_then(|can| can.supports_policy(policy)).map_err(|error| error.to_string())?;
         let leases =
             matches!(policy.quotas(), [quota] if matches!(quota.rule(), Rule::FixedWindow(_) | Rule::TokenBucket(_)));
         match self.model {

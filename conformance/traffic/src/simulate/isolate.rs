@@ -8,8 +8,8 @@ use tidegate_cloudflare_do::{Clock, Config, DurableObjects, Leases};
 use tidegate_cloudflare_kv::{Isolate as Counts, KvLimiter};
 use tidegate_core::store::{NativeLimiter, VersionedLimiter};
 use tidegate_core::{
-    Capabilities, Check, Decision, DenyCache, ErasedLimiter, Error, Fallback, Keys, Limiter, MemoryLimiter, Millis,
-    Policy, Refund, Settle, UnixMillis,
+    Accuracy, Capabilities, Check, Decision, DenyCache, ErasedLimiter, Error, Fallback, Keys, Limiter, MemoryLimiter,
+    Millis, Policy, Refund, Settle, UnixMillis,
 };
 use tidegate_spin::{SpinAtomics, SpinKv, SpinWindow};
 
@@ -26,10 +26,10 @@ type Shared<T> = Arc<Mutex<HashMap<String, T>>>;
 
 /// The stores of a design, from which isolates are made.
 pub struct Fleet {
-    pub(super) model: Model,
-    pub(super) ground: Ground,
+    model: Model,
+    ground: Ground,
     /// Whether stores decide by their own clocks, where they have one.
-    pub(super) own_clocks: bool,
+    own_clocks: bool,
     objects: Shared<Object>,
     values: Shared<Values>,
     totals: Shared<Total>,
@@ -87,10 +87,9 @@ impl Fleet {
         }
     }
 
-    /// The stores of a model as the suite's emulators have them: on one machine, and with the callers' clocks.
+    /// The stores of a model as emulators on one machine have them, with the callers' clocks. Each operation takes `rtt_us`.
     #[must_use]
-    pub fn emulated(world: &World, model: Model, places: usize) -> Self {
-        let rtt_us = if model == Model::SpinKv { 2_000 } else { 100 };
+    pub fn emulated(world: &World, model: Model, places: usize, rtt_us: u64) -> Self {
         let places = Arc::new(Places::on_one_machine(places, rtt_us));
         let ground = Ground::new(world.clone(), places, Assumed::emulator(), Faults::default(), 0);
         Self::new(model, &ground, false)
@@ -118,6 +117,7 @@ impl Fleet {
             ground: ground.clone(),
             place,
             home,
+            accuracy: if self.model == Model::PerPlace { Accuracy::PerLocation } else { Accuracy::Exact },
             store: Arc::clone(&self.exact[home]),
             own_clock: self.own_clocks,
         };

@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::fleet::Outcome;
-use crate::page::{ELEMENTS, STYLE, embedded};
+use crate::page::Page;
 
-const PAGE: &str = include_str!("page/page.html");
-const SCRIPT: &str = include_str!("page/view.js");
+const BODY: &str = include_str!("page/body.html");
 
 /// What was simulated, in words, and what came out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -28,9 +27,14 @@ pub struct Simulation {
 /// # Errors
 /// Fails if the simulation cannot be serialized.
 pub fn page(simulation: &Simulation) -> serde_json::Result<String> {
-    let page = PAGE.replace("/*style*/", STYLE).replace("/*script*/", &[ELEMENTS, SCRIPT].concat());
-    let page = page.replace("<!--chart-->", &chart(&simulation.outcomes));
-    Ok(page.replace("/*simulation*/", &embedded(simulation)?))
+    let body = BODY.replace("<!--chart-->", &chart(&simulation.outcomes));
+    let page = Page {
+        title: "Tidegate simulation",
+        style: include_str!("page/page.css"),
+        body: &body,
+        script: include_str!("page/view.js"),
+    };
+    page.with(simulation)
 }
 
 const WIDTH: f64 = 760.0;

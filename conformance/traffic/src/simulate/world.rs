@@ -73,8 +73,8 @@ impl World {
             let due = self.due().tasks.peek().map(|Reverse((at, _, place))| (*at, *place));
             match (due, &coming) {
                 (Some((at, place)), arrival) if arrival.as_ref().is_none_or(|(arrives, _)| at <= *arrives) => {
-                    self.due().tasks.pop();
-                    self.0.now.store(at, Ordering::Relaxed);
+                    // A task may itself wait for several futures, and polls those that it is woken for.
+                    let _next = self.step();
                     if let Some(task) = tasks.get_mut(place)
                         && self.poll(place, task)
                     {
@@ -170,6 +170,8 @@ impl Future for Sleep {
 mod tests {
     use std::cell::RefCell;
 
+    use futures_util::future::join_all;
+
     use super::{START_US, World};
 
     #[test]
@@ -188,5 +190,16 @@ mod tests {
         world.run(|| arrivals.pop().map(|(at, task)| (at, task as _)));
         assert_eq!(*seen.borrow(), [(12, "a"), (15, "a"), (16, "b"), (17, "b")]);
         assert_eq!(world.now_us(), START_US + 17);
+    }
+
+    #[test]
+    fn a_task_waits_for_many_futures_at_once() {
+        let world = World::default();
+        let waits = join_all((1..=100).map(|us| world.sleep(us)));
+        let mut task = Some(async {
+            waits.await;
+        });
+        world.run(|| Some((START_US, Box::pin(task.take()?) as _)));
+        assert!(task.is_none() && world.now_us() == START_US + 100, "{}", world.now_us() - START_US);
     }
 }

@@ -1,6 +1,6 @@
 // The chart of the requests over time.
 
-const report = JSON.parse(document.getElementById("report").textContent);
+const report = JSON.parse(document.getElementById("data").textContent);
 
 const instant = (ms) => new Date(ms).toISOString().slice(0, 19).replace("T", " ");
 

@@ -1,6 +1,6 @@
 // The page of a simulation: what was simulated, and a table of the outcomes.
 
-const { setup, assumptions, outcomes, left_out } = JSON.parse(document.getElementById("simulation").textContent);
+const { setup, assumptions, outcomes, left_out } = JSON.parse(document.getElementById("data").textContent);
 
 const columns = ["design", "offered", "admitted", "exact", "over", "under", "worst", "p50", "p99", "round trips", "$/million", "errors"];
 const share = (count, of) => (of === 0 ? "" : ` (${((100 * count) / of).toFixed(count > 0 && count < of / 10 ? 2 : 0)} %)`);

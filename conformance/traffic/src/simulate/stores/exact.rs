@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use tidegate_core::{
-    Capabilities, Check, Decision, Error, Keys, Limiter, MemoryLimiter, Policy, Refund, Settle, UnixMillis,
+    Accuracy, Capabilities, Check, Decision, Error, Keys, Limiter, MemoryLimiter, Policy, Refund, Settle, UnixMillis,
 };
 
 use super::late;
@@ -15,6 +15,8 @@ pub(in crate::simulate) struct Exact {
     pub(in crate::simulate) ground: Ground,
     pub(in crate::simulate) place: usize,
     pub(in crate::simulate) home: usize,
+    /// Of all places together.
+    pub(in crate::simulate) accuracy: Accuracy,
     pub(in crate::simulate) store: Arc<MemoryLimiter>,
     /// Whether it decides by its own clock, and not by the caller's.
     pub(in crate::simulate) own_clock: bool,
@@ -43,7 +45,7 @@ impl Exact {
 
 impl Limiter for Exact {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT
+        Capabilities::EXACT.accuracy(self.accuracy)
     }
 
     async fn check(&self, mut check: Check<'_>) -> Result<Decision, Error> {
