@@ -31,8 +31,6 @@ pub use sharded::Sharded;
 pub use tiered::Tiered;
 
 #[cfg(feature = "std")]
-pub(crate) use capabilities::slot_without_token;
-
 use core::future::Future;
 
 use self::capabilities::unsupported;

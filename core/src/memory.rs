@@ -16,7 +16,7 @@ use std::sync::PoisonError;
 
 use siphasher::sip::SipHasher13;
 
-use crate::limiter::{Capabilities, Check, Limiter, Refund, Settle, slot_without_token};
+use crate::limiter::{Capabilities, Check, Limiter, Refund, Settle};
 use crate::{Decision, Dimension, Error, Key, Keys, Policy, UnixMillis};
 
 use self::shard::{Row, Shard};
@@ -138,9 +138,7 @@ impl MemoryLimiter {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a dimension has no key, or a concurrency limit no token.
     #[inline]
     pub fn decide(&self, check: Check<'_>) -> Result<Decision, Error> {
-        if check.policy.has_slots() && check.idempotency.is_none() {
-            return Err(slot_without_token());
-        }
+        check.verify()?;
         let [dimension] = check.policy.dimensions() else { return self.decide_several(check) };
         let (row, index) = self.place(dimension, check.keys.sole(check.policy)?, None);
         let mut shard = lock(&self.shards[index].0);

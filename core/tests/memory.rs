@@ -366,3 +366,16 @@ fn a_slot_needs_a_token() {
     let named = nameless.idempotent("request-1", Millis::from_secs(60));
     assert!(limiter.decide(named).unwrap().is_allowed());
 }
+
+#[test]
+fn a_blank_token_is_an_error_and_no_retry() {
+    let (limiter, policy, key) =
+        (MemoryLimiter::new(), policy(Quota::fixed_window(1, Millis::from_secs(60))), Key::new("user:1"));
+    let check = Check::new(&policy, &key, NOW);
+    for token in ["", " \t"] {
+        let error = limiter.decide(check.idempotent(token, Millis::from_secs(60))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("the token is empty; give one"), "{error}");
+    }
+    assert!(limiter.decide(check).unwrap().is_allowed());
+}

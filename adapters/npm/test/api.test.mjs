@@ -181,6 +181,12 @@ test("the field x-tidegate-failed-open can be left out", async () => {
   }
 });
 
+test("a response that cannot be changed or copied is handed back", async () => {
+  const verdict = await limiter(["3 / d"]).check(request);
+  const failed = Response.error();
+  assert.equal(verdict.onto(failed), failed);
+});
+
 test("several limiters on one route: lists have both, and the other fields are the limiter's that denies or has less left", async () => {
   const [outer, inner] = [limiter(["10 / d"]), limiter(["2 / d"])];
   const get = new Hono().use(hono(outer)).get("/", hono(inner), (context) => context.text("hello"));

@@ -390,7 +390,7 @@ function readOptions(options: unknown, holdsSlots: boolean) {
       peer,
       now: now === undefined ? Date.now() : whole("now", now),
       cost: estimate === undefined ? (cost === undefined ? 1 : whole("cost", cost)) : some("estimate", estimate),
-      token: ownToken ? crypto.randomUUID() : idempotency ? text("idempotency.token", idempotency.token) : undefined,
+      token: ownToken ? crypto.randomUUID() : idempotency ? token(idempotency.token) : undefined,
       ttlMs: estimate !== undefined ? some("settleWithinMs", settleWithinMs) : idempotency ? whole("idempotency.ttlMs", idempotency.ttlMs) : 0,
     };
   } catch (cause) {
@@ -425,6 +425,13 @@ function text(field: string, value: unknown): string {
   if (typeof value !== "string") throw invalid(field, "not a string");
   if (/\p{Surrogate}/u.test(value)) throw invalid(field, "contains a lone surrogate; write well-formed text");
   return value;
+}
+
+/** A token that would make every request a retry of the first is none. */
+function token(value: unknown): string {
+  const token = text("idempotency.token", value);
+  if (token.trim() === "") throw invalid("idempotency.token", "empty; write one that is unique to the request, or leave out idempotency");
+  return token;
 }
 
 function named(field: keyof Identity, identity: Identity | undefined): string | undefined {

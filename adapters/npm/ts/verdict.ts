@@ -123,12 +123,15 @@ export class Verdict {
   /**
    * The app's response with the rate limit fields added. If another limiter has added its own, the lists of the IETF draft get
    * both, and the other fields are those of the limiter that denied the request, or else has fewer requests remaining.
+   * `Response.error()` is returned as it is.
    */
   onto(response: Response): Response {
     try {
       this.#into(response.headers);
       return response;
     } catch {
+      // `Response.error()` can be neither changed nor copied, and nobody sees its headers.
+      if (response.type === "error") return response;
       // The headers of a fetched response cannot be changed.
       const told = new Response(response.body, response);
       this.#into(told.headers);

@@ -157,6 +157,10 @@ impl Bench {
         if call.policy.has_slots() && call.token.is_none() {
             return Err(Error::new(ErrorKind::Invalid, "idempotency: a slot needs a token"));
         }
+        let is_blank = |token: &str| token.trim().is_empty() && self.fault != Fault::TokenMayBeBlank;
+        if call.token.as_ref().is_some_and(|token| is_blank(&token.text)) {
+            return Err(Error::new(ErrorKind::Invalid, "idempotency: the token is blank"));
+        }
         if let Some(token) = call.token.as_ref().filter(|_| self.fault != Fault::TokenChargedTwice) {
             if let Some(charge) = kept.charges.get(&token.text)
                 && charge.until_ms > call.now_ms
@@ -191,6 +195,9 @@ impl Bench {
         }
         let now = UnixMillis::new(call.now_ms);
         let token = call.settles.as_deref().unwrap_or_default();
+        if token.trim().is_empty() && self.fault != Fault::TokenMayBeBlank {
+            return Err(Error::new(ErrorKind::Invalid, "idempotency: the token is blank"));
+        }
         let is_kept = |charge: &&mut Remembered| charge.until_ms > call.now_ms || self.fault == Fault::SettlesExpired;
         let Some(charge) = kept.charges.get_mut(token).filter(is_kept) else {
             if self.fault == Fault::SettlesWithoutCharge {

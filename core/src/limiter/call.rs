@@ -60,12 +60,26 @@ impl<'a> Check<'a> {
     /// A policy with a [concurrency limit](crate::algorithm::Concurrency) needs a token, which names the slot. The charge is
     /// then remembered for as long as the slot may be held, if that is longer than `ttl`.
     ///
+    /// A token that is empty or blank is an error: [`Invalid`](crate::ErrorKind::Invalid). It would make every request a retry
+    /// of the first.
+    ///
     /// A check that was denied or costs 0 is not remembered, and a retry of it is decided anew. So the limit bounds the
     /// number of tokens that a store remembers.
     #[must_use]
     pub const fn idempotent(mut self, token: &'a str, ttl: Millis) -> Self {
         self.idempotency = Some(Idempotency { token, ttl });
         self
+    }
+
+    /// Checks that the token is one, and that a policy with slots has it.
+    pub(crate) fn verify(&self) -> Result<(), Error> {
+        match self.idempotency {
+            Some(idempotency) => verify_token(idempotency.token),
+            None if self.policy.has_slots() => Err(Error::invalid(
+                "idempotency: a policy with a concurrency limit needs a token, which names the slot; give one",
+            )),
+            None => Ok(()),
+        }
     }
 
     /// The token, and how long a store remembers its charge.
@@ -246,6 +260,7 @@ impl<'a> Settle<'a> {
     }
 
     pub(crate) fn verify(&self) -> Result<(), Error> {
+        verify_token(self.token)?;
         match self.cost {
             Some(cost) if cost > MAX_UNITS => {
                 Err(Error::invalid(format!("cost: {cost} is out of range; write a whole number from 0 to {MAX_UNITS}")))
@@ -253,4 +268,11 @@ impl<'a> Settle<'a> {
             _ => Ok(()),
         }
     }
+}
+
+fn verify_token(token: &str) -> Result<(), Error> {
+    if token.trim().is_empty() {
+        return Err(Error::invalid("idempotency: the token is empty; give one that is unique to the request, or none"));
+    }
+    Ok(())
 }

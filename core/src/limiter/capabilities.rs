@@ -115,10 +115,7 @@ impl Capabilities {
     /// ```
     pub fn supports(&self, check: &Check<'_>) -> Result<(), Error> {
         self.supports_peek(check)?;
-        if check.idempotency.is_none() && check.policy.has_slots() {
-            return Err(slot_without_token());
-        }
-        Ok(())
+        check.verify()
     }
 
     /// Checks that these features suffice for a check that takes no slot.
@@ -189,10 +186,6 @@ impl Dimensions {
             Self::Any => "any",
         }
     }
-}
-
-pub(crate) fn slot_without_token() -> Error {
-    Error::invalid("idempotency: a policy with a concurrency limit needs a token, which names the slot; give one")
 }
 
 pub(super) fn unsupported(what: &str) -> Error {
