@@ -2,6 +2,7 @@
 
 mod ask;
 mod bench_report;
+mod check;
 mod choose;
 mod compare;
 mod explain;
@@ -34,6 +35,7 @@ Examples:
   tidegate run --target redis --require redis      fail if Redis is not installed
   tidegate run --filter 'token-bucket/*'           run some of the fixtures
   tidegate compare main.json branch.json           show what a change did
+  tidegate check rules.toml                        say what is wrong with a rules file
   tidegate explain --rules rules.toml --request 'POST /login'
                                                    show the limits of a request
   tidegate export --rules rules.toml --for cloudflare
@@ -75,6 +77,8 @@ enum Command {
     /// Compare what the benchmarks measured with their peers, and write bench.html and bench.json. Exit with 1 if a benchmark
     /// failed.
     BenchReport(bench_report::Args),
+    /// Check a rules file: say what is wrong or probably a mistake, and where. Exit with 1 if the file is not valid.
+    Check(check::Args),
     /// Show which rule, keys and limits of a rules file apply to a request, and why.
     Explain(explain::Args),
     /// Write the rate-limiting rules of a platform's own firewall, for what they can express of a rules file. Exit with 1 if that
@@ -149,6 +153,7 @@ pub fn main() -> ExitCode {
         Command::Exactness(args) => compare::exactness(&args),
         Command::Badge(args) => compare::show_badge(&args),
         Command::BenchReport(args) => bench_report::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Replay(args) => replay::run(&args),

@@ -10,6 +10,8 @@ use tidegate_core::gate::Rules;
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const RULES: &str = r#"
+dimensions = ["room"]
+
 [api_keys]
 header = "x-api-key"
 tiers = { 2bb80d537b1da3e38bd30361aa855686 = "pro" } # "secret"
@@ -90,8 +92,11 @@ fn it_names_the_rule_the_keys_and_the_limits() -> Result<()> {
     store    the first
     failure  closed: a 503 while the store is down
     ");
-    let room = printed(&["--request", "GET /rooms/7", "--peer", "192.0.2.1"])?;
-    insta::assert_snapshot!(room, @r#"
+    let room = explain(RULES, &["--request", "GET /rooms/7", "--peer", "192.0.2.1"])?;
+    assert_eq!(room.status.code(), Some(1));
+    let said = String::from_utf8(room.stderr)?;
+    assert!(said.contains("the request cannot be decided: keys: the dimension \"room\" has no key"), "{said}");
+    insta::assert_snapshot!(String::from_utf8(room.stdout)?, @r#"
     rule     room: any method, /rooms/{}
              more specific than site: any method, /*
     sender   192.0.2.1
@@ -125,9 +130,23 @@ fn json_has_the_same() -> Result<()> {
 #[test]
 fn a_wrong_file_or_argument_is_an_error_that_says_what_to_write() -> Result<()> {
     let wrong = RULES.replace("\"login\", \"site\"", "\"logon\"");
+    let mistyped = RULES.replacen("by = \"ip\"", "by = \"ipp\"", 1);
+    for (text, expected) in [
+        (wrong, "rules.toml:33:11: \"logon\" is not a limit; did you mean \"login\"? Write one of"),
+        (
+            mistyped,
+            "rules.toml:12:80: \"ipp\" is not a dimension; did you mean \"ip\"? Write one of \"sender\", \"ip\", \"global\"",
+        ),
+    ] {
+        for args in [&["--request", "GET /"][..], &[]] {
+            let output = explain(&text, args)?;
+            let said = String::from_utf8(output.stderr)?;
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            assert!(said.contains(expected), "{said}");
+        }
+    }
     for (text, args, expected) in [
-        (wrong.as_str(), &["--request", "GET /"][..], "rules.toml:31:11: \"logon\" is not a limit; write one of"),
-        (RULES, &["--request", "login"], "write a method and a path, such as 'POST /login'"),
+        (RULES, &["--request", "login"][..], "write a method and a path, such as 'POST /login'"),
         (RULES, &["--request", "GET /", "--header", "x"], "write a name and a value, such as 'X-Api-Key: secret'"),
         (RULES, &["--request", "GET /", "--platform", "heroku"], "heroku"),
     ] {
@@ -143,9 +162,38 @@ fn a_wrong_file_or_argument_is_an_error_that_says_what_to_write() -> Result<()> 
 fn a_file_alone_is_checked_and_warned_about() -> Result<()> {
     let output = explain(&RULES.replace("limits = [\"rooms\"]", ""), &[])?;
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(String::from_utf8(output.stdout)?, "rules.toml: 4 rules, 1 warnings\n");
+    assert_eq!(String::from_utf8(output.stdout)?, "rules.toml: 4 rules, 1 warning\n");
     let warned = String::from_utf8(output.stderr)?;
     assert!(warned.contains("no rule has the limit \"rooms\"; add it to one or delete it"), "{warned}");
+    Ok(())
+}
+
+#[test]
+fn check_says_whether_a_file_is_valid() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("rules.toml");
+    let check = |text: &str, args: &[&str]| -> Result<(Option<i32>, String, String)> {
+        fs::write(&file, text)?;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        let output = command.current_dir(folder.path()).args(["check", "rules.toml"]).args(args).output()?;
+        Ok((output.status.code(), String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?))
+    };
+    assert_eq!(
+        check(RULES, &["--deny-warnings"])?,
+        (Some(0), "rules.toml: 4 rules, 0 warnings\n".into(), String::new())
+    );
+    let warned = RULES.replace("limits = [\"rooms\"]", "");
+    assert_eq!(check(&warned, &[])?.0, Some(0));
+    assert_eq!(check(&warned, &["--deny-warnings"])?.0, Some(1));
+    let undeclared = RULES.replace("dimensions = [\"room\"]", "");
+    let (code, printed, said) = check(&undeclared, &[])?;
+    assert_eq!((code, &*printed), (Some(1), ""));
+    assert!(said.contains("or declare it as one that the application gives: dimensions = [\"room\"]"), "{said}");
+    let (code, printed, _) = check(&undeclared, &["--json"])?;
+    assert_eq!((code, &serde_json::from_str::<Value>(&printed)?["valid"]), (Some(1), &json!(false)));
+    fs::remove_file(&file)?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    assert_eq!(command.current_dir(folder.path()).args(["check", "rules.toml"]).output()?.status.code(), Some(2));
     Ok(())
 }
 
@@ -193,6 +241,10 @@ fn the_schema_accepts_what_is_read() -> Result<()> {
         rule(json!({ "challenge": "javascript:alert(1)" })),
         rule(json!({ "challenge": "/a\"b" })),
         json!({ "responses": { "format": "problem", "spread_retry_after_ms": 3_600_000 } }),
+        json!({ "dimensions": ["tenant", "room"] }),
+        json!({ "dimensions": ["tenant", "tenant"] }),
+        json!({ "dimensions": ["a b"] }),
+        json!({ "dimensions": ["ip"] }),
         json!({ "responses": { "format": "html" } }),
         json!({ "responses": { "spread_retry_after_ms": 3_600_001 } }),
         rule(json!({ "invalid_token": "refuse" })),

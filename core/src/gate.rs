@@ -35,6 +35,7 @@ mod explain;
 mod file;
 mod lists;
 mod matcher;
+mod names;
 mod path;
 mod pending;
 mod request;
@@ -64,10 +65,12 @@ pub use verdict::{Pass, Reason, Refusal, Verdict};
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use self::names::Instead;
 use self::responses::Draws;
 use self::sender::Sender;
 use crate::{
-    Check, ClientIpSource, Decision, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, Millis, Settle, UnixMillis,
+    Check, ClientIpSource, Decision, Dimension, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, Millis, Policy,
+    Settle, UnixMillis,
 };
 
 /// Applies rules to requests. See the [module](self) for an example.
@@ -97,7 +100,8 @@ impl<'s> Gate<'s> {
     /// A gate with several stores, by the names in the rules. A rule without a store uses the first.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) if a rule names another store, or if the file describes tokens that nothing
+    /// [`Invalid`](ErrorKind::Invalid) if a rule names another store, if a policy counts by a
+    /// [dimension](Rules#dimensions) that is not declared, or if the file describes tokens that nothing
     /// [verifies](Rules::verify_tokens), and [`Unsupported`](ErrorKind::Unsupported) if its store
     /// lacks a feature that its limits need. Both name the rule.
     pub fn with_stores<'a>(
@@ -180,6 +184,18 @@ impl<'s> Gate<'s> {
             let message = "tokens: no keys are given that could verify them; call Rules::verify_tokens";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
+        let known = rules.known_dimensions();
+        for rule in rules.rules() {
+            let mut dimensions = rule.policies().flat_map(Policy::dimensions).map(Dimension::name);
+            if let Some(name) = dimensions.find(|name| !name.is_empty() && !known.contains(name)) {
+                let message = format!(
+                    "rule {:?}: {name:?} is not a dimension; {}, or declare it with Rules::with_dimensions",
+                    rule.name(),
+                    Instead::of(name, &known)
+                );
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+        }
         for rule in rules.rules_mut() {
             let can = self.stores[self.store(rule)?].1.erased_capabilities();
             if can.dimensions == Dimensions::Grouped {
@@ -199,7 +215,8 @@ impl<'s> Gate<'s> {
         let Some(wanted) = rule.store() else { return Ok(0) };
         self.stores.iter().position(|(name, _)| **name == *wanted).ok_or_else(|| {
             let known: Vec<_> = self.stores.iter().map(|(name, _)| name).collect();
-            let message = format!("rule {:?}: there is no store {wanted:?}; write one of {known:?}", rule.name());
+            let message =
+                format!("rule {:?}: there is no store {wanted:?}; {}", rule.name(), Instead::of(wanted, &known));
             Error::new(ErrorKind::Invalid, message)
         })
     }

@@ -165,7 +165,7 @@ fn a_reload_keeps_counts_and_changes_nothing_if_it_is_invalid() {
     assert_eq!(outcome(&gate, &request("GET", "/api")), "10 of 12");
     let nowhere = parse(&RULES.replace("cost = 5", "store = \"redis\"")).unwrap();
     let error = gate.reload(nowhere).unwrap_err();
-    assert_eq!(error.to_string(), r#"rule "export": there is no store "redis"; write one of ["default"]"#);
+    assert_eq!(error.to_string(), r#"rule "export": there is no store "redis"; write one of "default""#);
     assert_eq!(outcome(&gate, &request("GET", "/api")), "9 of 12");
 }
 
@@ -180,7 +180,8 @@ fn a_charge_with_a_token_is_settled() {
 
 #[test]
 fn a_key_of_the_application_is_required_if_a_quota_counts_by_it() {
-    let text = r#"rules = [{ limits = ["a"], on_failure = "open" }]
+    let text = r#"dimensions = ["tenant"]
+        rules = [{ limits = ["a"], on_failure = "open" }]
         limits.a.quotas = [{ algorithm = "fixed_window", limit = 1, window_ms = 1000, by = "tenant" }]"#;
     let source = ClientIpSource::new(Platform::Direct);
     let gate = Gate::new(parse(text).unwrap(), MemoryLimiter::new(), source).unwrap();
@@ -197,20 +198,34 @@ fn errors_name_the_file_the_line_the_value_and_the_fix() {
     let cases = [
         (
             "[[rules]]\nlimits = [\n  'a',\n  'b',\n]\n[limits.a]\nquotas = [QUOTA]",
-            r#"4:3: "b" is not a limit; write one of ["a"]"#,
+            r#"4:3: "b" is not a limit; write one of "a""#,
         ),
         ("[[rules]]\npath = 'api'", r#"2:8: "api": is not a path; begin it with a slash, as in /api/*"#),
         ("[[rules]]\nmethods = ['get']", r#"2:12: "get": is not a method; write one in upper case, such as POST"#),
         ("[[rules]]\nhost = 'a:80x'", ""),
         ("[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 0, window_ms = 1 }]", "limit: 0 is out of range"),
         ("[limits.a]\nquotas = []", "1:1: quotas: 0 is out of range; write 1 to 8 quotas"),
-        ("[[rules]]\n[[rules]]\ncolour = 'red'", "3:10: unknown field `colour`; write one of name, host"),
+        ("[[rules]]\n[[rules]]\ncolour = 'red'", "3:10: unknown field `colour`; write one of \"name\", \"host\""),
         ("[[rules]]\nname = 'x'\n[[rules]]\nname = 'x'", r#"4:8: "x" is the name of rules[0] too; write another"#),
         ("[lists]\ndeny = ['10.0.0.1', 'ip:10.0.0.1']", r#"2:21: "ip:10.0.0.1" is neither a network nor a key"#),
         ("[lists]\nallow = ['10.0.0.0/33']", r#"2:10: "10.0.0.0/33" is neither a network nor a key"#),
+        (
+            "[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 1, window_ms = 1000, by = 'ipp' }]",
+            "2:75: \"ipp\" is not a dimension; did you mean \"ip\"? Write one of \"sender\", \"ip\", \"global\", or declare it as \
+             one that the application gives: dimensions = [\"ipp\"]",
+        ),
+        (
+            "dimensions = ['tenant']\n[limits.a]\ngroup_by = 'tennant'\nquotas = [QUOTA]",
+            "3:12: \"tennant\" is not a dimension; did you mean \"tenant\"? Write one of \"sender\", \"ip\", \"global\", \"tenant\"",
+        ),
+        ("dimensions = ['ip']", "1:15: the gate itself finds the key of \"ip\"; delete it here"),
+        ("dimensions = ['a', 'a']", "1:20: \"a\" is written twice; write it once"),
         ("[[rules]]\ncost = '5'", "2:8: expected a whole number, found a text"),
         ("[[rules]]\nlimits = 5", "2:10: expected a list, found a number"),
-        ("[limits.a]\nquotas = [{ algorithm = 'gcra' }]", r#"2:25: "gcra" is not an algorithm; write fixed_window"#),
+        (
+            "[limits.a]\nquotas = [{ algorithm = 'gcra' }]",
+            r#"2:25: "gcra" is not an algorithm; write one of "fixed_window""#,
+        ),
         ("[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 1 }]", "2:11: missing field `window_ms`"),
         ("[[rules]]\ncost = -1", "-1 is negative; write a whole number from 0"),
         ("[api_keys]\nheader = 'x-api-key'\ntiers = { secret = 'pro' }", "3:20: this is not the hash of an API key"),
@@ -485,4 +500,36 @@ fn rank(pattern: &str, path: &str) -> Option<Vec<u8>> {
     }
     rank.push(if star { 3 } else { 2 });
     Some(rank)
+}
+
+#[test]
+fn a_gate_refuses_a_policy_by_a_dimension_that_nobody_gives() {
+    let by = |name: &str| {
+        let quota = tidegate_core::Quota::fixed_window(1, tidegate_core::Millis::from_secs(60)).unwrap();
+        Rules::all(tidegate_core::Policy::new("api", [quota.by(name).unwrap()]).unwrap(), OnFailure::Open)
+    };
+    let gate = |rules| Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Vercel));
+    for name in ["sender", "ip", "global"] {
+        assert!(gate(by(name)).is_ok(), "{name}");
+    }
+    assert!(gate(by("tenant").with_dimensions(["tenant"])).is_ok());
+    let error = gate(by("tennant").with_dimensions(["tenant"])).err().unwrap().to_string();
+    assert!(error.starts_with(r#"rule "api": "tennant" is not a dimension; did you mean "tenant"?"#), "{error}");
+}
+
+#[test]
+fn a_quota_by_the_sender_is_one_without_a_dimension() {
+    let quotas = |by: &str| {
+        let rules = parse(&format!(
+            "rules = [{{ limits = ['a'] }}]\nlimits.a.quotas = [{{ algorithm = 'fixed_window', limit = 1, window_ms = 1000{by} }}]"
+        ));
+        rules.unwrap().rules()[0].policies().next().unwrap().clone()
+    };
+    assert_eq!(quotas(", by = 'sender'"), quotas(""));
+}
+
+#[test]
+fn a_dimension_without_a_quota_is_a_warning() {
+    let warnings = parse("dimensions = ['tenant']").unwrap().warnings().to_vec();
+    assert_eq!(warnings, ["rules.toml:1:15: no limit counts by \"tenant\"; delete it or write by = \"tenant\" in one"]);
 }

@@ -111,10 +111,17 @@ impl RateLimitLayer {
         Ok(self.with(|settings| settings.estimate = Some(Arc::new(estimate))))
     }
 
-    /// Sets the key of each request in a [dimension](tidegate_core::Policy#dimensions) that only the service knows.
-    #[must_use]
-    pub fn key(self, dimension: &str, key: impl Fn(&Parts) -> Option<Key> + Send + Sync + 'static) -> Self {
-        self.with(|settings| settings.keys.push((dimension.into(), Arc::new(key))))
+    /// Sets the key of each request in a [dimension](tidegate_core::gate::Rules#dimensions) that only the service knows.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) if the gate's rules do not declare the dimension.
+    pub fn key(
+        self,
+        dimension: &str,
+        key: impl Fn(&Parts) -> Option<Key> + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        self.0.gate.rules().declares(dimension)?;
+        Ok(self.with(|settings| settings.keys.push((dimension.into(), Arc::new(key)))))
     }
 
     /// Sets which requests are not limited, besides those that the rules exempt.

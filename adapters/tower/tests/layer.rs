@@ -215,13 +215,15 @@ async fn behind_a_trusted_proxy_the_forwarded_address_is_the_key() {
 async fn the_service_gives_the_keys_of_other_dimensions_the_tier_and_the_cost() {
     let rules = Rules::parse(
         "rules.json",
-        r#"{ "limits": { "api": { "quotas": [{ "algorithm": "fixed_window", "limit": 3, "window_ms": 60000, "by": "tenant" }],
+        r#"{ "dimensions": ["tenant"],
+            "limits": { "api": { "quotas": [{ "algorithm": "fixed_window", "limit": 3, "window_ms": 60000, "by": "tenant" }],
             "tiers": { "pro": { "quotas": [{ "algorithm": "fixed_window", "limit": 6, "window_ms": 60000, "by": "tenant" }] } } } },
             "rules": [{ "limits": ["api"] }] }"#,
     );
     let gate = Gate::new(rules.unwrap(), MemoryLimiter::new(), ClientIpSource::new(Platform::Vercel)).unwrap();
     let layer = of(gate)
         .key("tenant", |head| head.headers.get("tenant").map(Key::new))
+        .unwrap()
         .cost(|head| head.uri.path().len() as u64);
     let of_tenant = |tenant: &'static str, path: &str| {
         let mut request = request(|known| {
@@ -234,6 +236,10 @@ async fn the_service_gives_the_keys_of_other_dimensions_the_tier_and_the_cost() 
     for (tenant, path, status) in [("a", "/345", 200), ("a", "/23", 429), ("a", "/2", 200), ("b", "/", 200)] {
         assert_eq!(ask(&layer, of_tenant(tenant, path)).await.status(), status, "{tenant} {path}");
     }
+    let error = layer.clone().key("tennant", |_| None).unwrap_err().to_string();
+    assert!(error.ends_with(
+        "\"tennant\" is not a dimension that the rules declare; did you mean \"tenant\"? Write one of \"tenant\""
+    ));
     // Without the key, the request cannot be decided.
     assert_eq!(ask(&layer, request(|_| {})).await.status(), 503);
 }

@@ -3,20 +3,21 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
-use tidegate_core::gate::{Explanation, Listed, Request};
+use tidegate_core::gate::{Explanation, Listed, Request, Rules};
 use tidegate_core::{ClientIpSource, Key, Platform, UnixMillis};
 
-use super::Failure;
-use super::rules::read;
+use super::rules::text;
+use super::{Failure, check};
 
 const EXAMPLES: &str = "\
 Examples:
   tidegate explain --rules rules.toml --request 'POST /login' --peer 192.0.2.1
   tidegate explain --rules rules.toml --request 'GET /api/users' --platform cloudflare --header 'CF-Connecting-IP: 192.0.2.1'
   tidegate explain --rules rules.toml --request 'GET /api/users' --subject alice --tier pro --json
-  tidegate explain --rules rules.toml              only check the file
 
-Warnings about the file go to standard error. Exit codes: 0 success, 2 the command line or the file is wrong.";
+Without --request, it checks the file as `tidegate check` does. Warnings about the file go to standard error.
+
+Exit codes: 0 success, 1 the file is wrong or the request cannot be decided, 2 the command line is wrong.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -57,14 +58,19 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let rules = read(&args.rules)?;
+    let file = args.rules.display().to_string();
+    let read = Rules::parse(&file, &text(&args.rules)?);
+    let Some((method, path)) = &args.request else {
+        check::say(&file, &read);
+        return read.map(drop).map_err(|_| Failure::Failed);
+    };
+    let Ok(rules) = &read else {
+        check::say(&file, &read);
+        return Err(Failure::Failed);
+    };
     for warning in rules.warnings() {
         eprintln!("warning: {warning}");
     }
-    let Some((method, path)) = &args.request else {
-        println!("{}: {} rules, {} warnings", args.rules.display(), rules.rules().len(), rules.warnings().len());
-        return Ok(());
-    };
     let keys: Vec<(&str, &Key)> = args.key.iter().map(|(name, key)| (name.as_str(), key)).collect();
     let mut request = Request::new(method, path, &args.header, now()).peer(args.peer).keys(&keys);
     if let Some(host) = &args.host {
@@ -85,7 +91,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     } else {
         print!("{explanation}");
     }
-    Ok(())
+    let mut undecided = explanation.keys.iter().filter_map(|key| key.as_ref().err()).peekable();
+    if undecided.peek().is_none() {
+        return Ok(());
+    }
+    for error in undecided {
+        eprintln!("error: the request cannot be decided: {error}; write --key DIMENSION=KEY");
+    }
+    Err(Failure::Failed)
 }
 
 fn as_json(explanation: &Explanation<'_>) -> Value {

@@ -38,6 +38,6 @@ fn checked(file: &Path) -> Result<(Rules, String), Failure> {
     Ok((rules, text))
 }
 
-fn text(file: &Path) -> Result<String, Failure> {
+pub(super) fn text(file: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(file).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))
 }

@@ -8,9 +8,11 @@ use self::compile::compile;
 use super::file::{OnFailure, Source};
 use super::lists::List;
 use super::matcher::{Matcher, Pattern};
+use super::names::Instead;
 use super::path::normal;
 use super::request::Request;
 use super::responses::Responses;
+use super::sender::DIMENSIONS;
 use super::token::{Tokens, VerifyToken};
 use crate::{BodyFormat, Error, Key, Millis, Policy};
 
@@ -44,6 +46,19 @@ use crate::{BodyFormat, Error, Key, Millis, Policy};
 /// # }
 /// ```
 ///
+/// # Dimensions
+/// A quota counts by the key of its dimension, `by`:
+///
+/// - `sender`, the default: the most trusted identity that the request has. That is the verified subject, the valid API key, or
+///   else the client's address.
+/// - `ip`: the client's address.
+/// - `global`: one key that all requests share.
+/// - a name in the table `keys` of `tokens`: the claim of a valid token.
+/// - a name in the list `dimensions`: a key that the application gives with each [request](Request::keys).
+///
+/// Any other name is an error when the file is read. So is a policy in code that counts by a dimension of which nothing is known,
+/// when its gate is built: see [`Rules::with_dimensions`].
+///
 /// # Matching
 /// The most specific rule wins, in this order: an exact host, a longer `*.domain`, no host; then from left to right a literal
 /// segment, a `{name}`, the end of a path, a `/*`; then a rule with methods, with more headers, with a lower bot score, and
@@ -57,6 +72,8 @@ use crate::{BodyFormat, Error, Key, Millis, Policy};
 pub struct Rules {
     matcher: Matcher,
     rules: Vec<Rule>,
+    /// Those whose keys the application gives.
+    dimensions: Vec<Box<str>>,
     tiers: Vec<Box<str>>,
     api_key_header: Option<Box<str>>,
     /// The place of each valid key's tier, sorted by the key.
@@ -180,6 +197,54 @@ impl Rules {
             policies,
         };
         Self { matcher, rules: vec![rule], ..Self::default() }
+    }
+
+    /// Declares dimensions whose keys the application gives with each [request](Request::keys), `dimensions` of a file.
+    ///
+    /// ```
+    /// use tidegate_core::gate::{Gate, OnFailure, Rules};
+    /// use tidegate_core::{ClientIpSource, MemoryLimiter, Millis, Platform, Policy, Quota};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(60))?.by("tenant")?])?;
+    /// let gate = |rules| Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Vercel));
+    /// assert!(gate(Rules::all(policy.clone(), OnFailure::Closed)).is_err());
+    /// assert!(gate(Rules::all(policy, OnFailure::Closed).with_dimensions(["tenant"])).is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_dimensions<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.dimensions.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// The dimensions whose keys the application gives with each [request](Request::keys).
+    pub fn dimensions(&self) -> impl Iterator<Item = &str> {
+        self.dimensions.iter().map(|name| &**name)
+    }
+
+    /// Checks that a dimension is one whose key the application gives. For an adapter to which an application gives keys by name.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) with the nearest name if it is not.
+    pub fn declares(&self, dimension: &str) -> Result<(), Error> {
+        let known: Vec<_> = self.dimensions().collect();
+        match &known[..] {
+            known if known.contains(&dimension) => Ok(()),
+            [] => Err(Error::invalid(format!(
+                "key: {dimension:?} is not a dimension that the rules declare; write dimensions = [{dimension:?}] in their file"
+            ))),
+            known => {
+                let instead = Instead::of(dimension, known);
+                Err(Error::invalid(format!("key: {dimension:?} is not a dimension that the rules declare; {instead}")))
+            }
+        }
+    }
+
+    /// All dimensions that have a key: the gate's own, the tokens' claims and the application's.
+    pub(super) fn known_dimensions(&self) -> Vec<&str> {
+        let claimed = self.tokens.iter().flat_map(Tokens::dimensions);
+        DIMENSIONS.into_iter().chain(claimed).chain(self.dimensions()).collect()
     }
 
     /// Sets the format of a denial's body, `format` in the table `responses` of a file. The default is

@@ -9,11 +9,17 @@ use super::token::{Claims, InvalidToken};
 use crate::dimension::OwnKeys;
 use crate::{ClientIp, ClientIpSource, Dimension, Error, Key, Keys, Policy};
 
+/// The dimension of the sender's most trusted identity, which a quota without a dimension counts by, too.
+pub(super) const SENDER: &str = "sender";
+
 /// The dimension of the client's address.
 const IP: &str = "ip";
 
 /// The dimension of a key that all requests share.
 const GLOBAL: &str = "global";
+
+/// The dimensions whose keys a gate finds itself.
+pub(super) const DIMENSIONS: [&str; 3] = [SENDER, IP, GLOBAL];
 
 /// The sender of a request.
 pub(super) struct Sender<'r> {
@@ -83,7 +89,7 @@ impl<'r> Sender<'r> {
     /// The key in a dimension.
     pub(super) fn key(&self, dimension: &Dimension, given: &[(&str, &Key)]) -> Result<Key, Error> {
         match dimension.name() {
-            "" => Ok(self.main()),
+            "" | SENDER => Ok(self.main()),
             IP => Ok(self.ip()),
             GLOBAL => Ok(Key::new(GLOBAL)),
             name => Keys::from(given).of(dimension).cloned().or_else(|error| self.claimed(name).ok_or(error)),
@@ -92,9 +98,7 @@ impl<'r> Sender<'r> {
 
     /// The key in a dimension of the token's claims. The sender's, if there is no such claim.
     fn claimed(&self, dimension: &str) -> Option<Key> {
-        if !self.rules.tokens()?.has_dimension(dimension) {
-            return None;
-        }
+        self.rules.tokens()?.dimensions().find(|known| *known == dimension)?;
         let claimed = self.claims.as_ref().and_then(|claims| claims.as_ref().ok());
         let mut keys = claimed.into_iter().flat_map(|claims| &claims.keys);
         let key = keys.find(|(name, _)| **name == *dimension).and_then(|(_, key)| key.clone());

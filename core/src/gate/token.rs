@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use super::file::{Item, field_name};
 use super::request::Request;
+use super::sender::DIMENSIONS;
 use crate::quota::checked_name;
 use crate::{Error, Key, MaybeSend, MaybeSync, Millis, UnixMillis};
 
 /// The longest token that is verified, in bytes.
 const LEN_MAX: usize = 8_192;
 
-/// Dimensions and starts of keys that are not a claim's.
-const TAKEN: [&str; 4] = ["ip", "global", "sub", "key"];
+/// The starts of keys that are not a claim's.
+const TAKEN: [&str; 2] = ["sub", "key"];
 
 /// What the rules expect of a token, the table `tokens` of their file.
 #[derive(Clone, Debug)]
@@ -64,7 +65,7 @@ impl TokenRules {
         if let Some(table) = item.field("keys") {
             table.entries(&mut |dimension, claim| {
                 let name = checked_name("dimension", dimension).map_err(|error| claim.invalid(args!("{error}")))?;
-                if TAKEN.contains(&dimension) {
+                if TAKEN.contains(&dimension) || DIMENSIONS.contains(&dimension) {
                     return Err(claim.invalid(args!("{dimension:?} has a meaning of its own; write another name")));
                 }
                 keys.push((name, claim.text()?.into()));
@@ -216,8 +217,8 @@ impl Tokens {
         )
     }
 
-    /// Whether a claim has the key of a dimension.
-    pub(super) fn has_dimension(&self, name: &str) -> bool {
-        self.expected.keys.iter().any(|(dimension, _)| **dimension == *name)
+    /// The dimensions whose keys are claims.
+    pub(super) fn dimensions(&self) -> impl Iterator<Item = &str> {
+        self.expected.keys.iter().map(|(dimension, _)| &**dimension)
     }
 }

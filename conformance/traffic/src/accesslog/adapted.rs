@@ -11,6 +11,9 @@ use tidegate_core::gate::Rules;
 /// The dimensions whose keys a gate makes itself. All others are the application's, which a log does not have.
 const OWN_DIMENSIONS: [&str; 3] = ["", "ip", "global"];
 
+/// What a quota without a dimension counts by.
+const SENDER: &str = "sender";
+
 /// A rules file without what a log cannot tell: all limits count in one store, no token is verified, and no request is in
 /// flight.
 #[derive(Clone, Debug)]
@@ -112,9 +115,12 @@ impl Adapted {
                 rules_with_host.push(name);
             }
         }
-        // Without tokens, nothing has to verify them.
-        rules.as_object_mut().map(|rules| rules.remove("tokens"));
         dimensions.remove("");
+        if let Some(rules) = rules.as_object_mut() {
+            // Without tokens, nothing has to verify them. The replay gives the keys that they would have.
+            rules.remove("tokens");
+            rules.insert("dimensions".into(), dimensions.iter().cloned().collect());
+        }
         Self { rules, notes, dimensions: dimensions.into_iter().collect(), rules_with_host }
     }
 
@@ -213,7 +219,7 @@ fn algorithm(quota: &Value) -> &str {
 }
 
 fn dimension(quota: &Value) -> &str {
-    quota.get("by").and_then(Value::as_str).unwrap_or_default()
+    quota.get("by").and_then(Value::as_str).filter(|name| *name != SENDER).unwrap_or_default()
 }
 
 /// The quotas of a limit, and those of its tiers.
@@ -281,7 +287,8 @@ fn remove_slots(limit: &mut Map<String, Value>) -> bool {
             *tier = json!({ "unlimited": true });
         }
     }
-    let group = limit.get("group_by").and_then(Value::as_str).unwrap_or_default().to_string();
+    let group = limit.get("group_by").and_then(Value::as_str).filter(|name| *name != SENDER);
+    let group = group.unwrap_or_default().to_string();
     let lists = lists_of_quotas(limit);
     if !lists.iter().all(|list| list.iter().any(|quota| dimension(quota) == group)) {
         limit.remove("group_by");

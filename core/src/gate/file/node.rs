@@ -6,6 +6,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::{Source, Step};
 use crate::Error;
+use crate::gate::names::Instead;
 
 /// A value of a file.
 #[derive(Debug)]
@@ -154,7 +155,7 @@ impl<'a> Item<'a> {
             if fields.contains(&name) {
                 return Ok(());
             }
-            Err(item.invalid(format_args!("unknown field `{name}`; write one of {}", fields.join(", "))))
+            Err(item.invalid(format_args!("unknown field `{name}`; {}", Instead::of(name, fields))))
         })
     }
 

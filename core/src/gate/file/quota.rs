@@ -2,13 +2,21 @@
 
 use super::Item;
 use crate::algorithm::Concurrency;
+use crate::gate::names::Instead;
 use crate::{Error, Millis, Quota, Rule};
 
-pub(in crate::gate) fn quotas(limit: &Item<'_>) -> Result<Vec<Quota>, Error> {
-    limit.required("quotas")?.each(quota)
+const ALGORITHMS: [&str; 7] =
+    ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency", "penalty"];
+
+/// Reads what a quota counts by: a name, or none for the sender.
+type ReadDimension<'a> = dyn Fn(&Item<'_>) -> Result<Option<Box<str>>, Error> + 'a;
+
+/// The quotas of a limit.
+pub(in crate::gate) fn quotas(limit: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Vec<Quota>, Error> {
+    limit.required("quotas")?.each(|item| quota(item, dimension))
 }
 
-fn quota(item: &Item<'_>) -> Result<Quota, Error> {
+fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Quota, Error> {
     let algorithm = item.required("algorithm")?;
     let number = |name: &str| item.required(name)?.number();
     let only = |fields: [&str; 3]| item.only(&["algorithm", "name", "by", fields[0], fields[1], fields[2]]);
@@ -42,19 +50,18 @@ fn quota(item: &Item<'_>) -> Result<Quota, Error> {
             Quota::penalty(Millis::new(number("base_ms")?), number("factor")?, Millis::new(number("cap_ms")?))
         }
         other => {
-            return Err(algorithm.invalid(format_args!(
-                "{other:?} is not an algorithm; write fixed_window, sliding_window, sliding_log, token_bucket, \
-                 leaky_bucket, concurrency or penalty"
-            )));
+            let instead = Instead::of(other, &ALGORITHMS);
+            return Err(algorithm.invalid(format_args!("{other:?} is not an algorithm; {instead}")));
         }
     };
     let named = quota.and_then(|quota| match item.field("name") {
         Some(name) => quota.named(name.text()?),
         None => Ok(quota),
     });
-    let by = named.and_then(|quota| match item.field("by") {
-        Some(dimension) => quota.by(dimension.text()?),
-        None => Ok(quota),
-    });
+    let by = match item.field("by") {
+        Some(item) => dimension(&item)?,
+        None => None,
+    };
+    let by = named.and_then(|quota| by.map_or(Ok(quota.clone()), |dimension| quota.by(&dimension)));
     by.map_err(|error| item.invalid(format_args!("{error}")))
 }

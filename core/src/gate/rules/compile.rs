@@ -8,7 +8,9 @@ use crate::algorithm::MAX_UNITS;
 use crate::gate::file::{Item, OnFailure, Source, field_name, on_failure, pattern, quotas};
 use crate::gate::lists::List;
 use crate::gate::matcher::{Matcher, Pattern};
+use crate::gate::names::Instead;
 use crate::gate::responses::Responses;
+use crate::gate::sender::{DIMENSIONS, SENDER};
 use crate::gate::token::{TokenRules, Tokens};
 use crate::quota::checked_name;
 use crate::{BodyFormat, Error, Millis, Policy};
@@ -34,11 +36,21 @@ const RULE_FIELDS: &[&str] = &[
 pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
     let file = source.read()?;
     let root = file.root();
-    root.only(&["$schema", "api_keys", "tokens", "responses", "lists", "limits", "rules"])?;
+    root.only(&["$schema", "dimensions", "api_keys", "tokens", "responses", "lists", "limits", "rules"])?;
+    let mut tokens = None;
+    if let Some(item) = root.field("tokens") {
+        tokens = Some(Tokens { expected: TokenRules::new(&item)?, verifier: None });
+    }
+    let dimensions = match root.field("dimensions") {
+        Some(item) => dimensions(&item)?,
+        None => Vec::new(),
+    };
     let (tiers, limits) = match root.field("limits") {
         Some(item) => {
             let tiers = tiers(&item)?;
-            let limits = limits(&item, &tiers)?;
+            let claimed = tokens.iter().flat_map(Tokens::dimensions);
+            let known = DIMENSIONS.into_iter().chain(claimed).chain(dimensions.iter().map(|name| &**name)).collect();
+            let limits = limits(&item, &tiers, &known)?;
             (tiers, limits)
         }
         None => Default::default(),
@@ -57,14 +69,13 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
     if let Some(limits) = root.field("limits") {
         compiler.warn_of_unused_limits(&limits)?;
     }
+    if let Some(declared) = root.field("dimensions") {
+        compiler.warn_of_unused_dimensions(&declared)?;
+    }
     let (api_key_header, api_keys) = match root.field("api_keys") {
         Some(item) => compiler.api_keys(&item)?,
         None => Default::default(),
     };
-    let mut tokens = None;
-    if let Some(item) = root.field("tokens") {
-        tokens = Some(Tokens { expected: TokenRules::new(&item)?, verifier: None });
-    }
     let mut responses = Responses::default();
     if let Some(item) = root.field("responses") {
         responses = self::responses(&item)?;
@@ -79,7 +90,48 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         }
     }
     let Compiler { tiers, matcher, rules, warnings, .. } = compiler;
-    Ok(Rules { matcher, rules, tiers, api_key_header, api_keys, tokens, responses, allowed, denied, warnings })
+    Ok(Rules {
+        matcher,
+        rules,
+        dimensions,
+        tiers,
+        api_key_header,
+        api_keys,
+        tokens,
+        responses,
+        allowed,
+        denied,
+        warnings,
+    })
+}
+
+/// The dimensions that the file declares as given by the application.
+fn dimensions(list: &Item<'_>) -> Result<Vec<Box<str>>, Error> {
+    let mut found: Vec<Box<str>> = Vec::new();
+    list.each(|item| {
+        let name = checked_name("dimension", item.text()?).map_err(|error| item.invalid(args!("{error}")))?;
+        if DIMENSIONS.contains(&&*name) {
+            return Err(item.invalid(args!("the gate itself finds the key of {name:?}; delete it here")));
+        }
+        if found.contains(&name) {
+            return Err(item.invalid(args!("{name:?} is written twice; write it once")));
+        }
+        found.push(name);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// The dimension that a quota counts by, or a limit is grouped by. `None` for the sender. `known` are all that there are.
+fn dimension(item: &Item<'_>, known: &Vec<&str>) -> Result<Option<Box<str>>, Error> {
+    match item.text()? {
+        SENDER => Ok(None),
+        name if known.contains(&name) => Ok(Some(name.into())),
+        name => Err(item.invalid(args!(
+            "{name:?} is not a dimension; {}, or declare it as one that the application gives: dimensions = [{name:?}]",
+            Instead::of(name, known)
+        ))),
+    }
 }
 
 /// A limit: the policy without a tier, then those of all tiers. `None` if a tier is unlimited.
@@ -124,15 +176,17 @@ fn tiers(limits: &Item<'_>) -> Result<Vec<Box<str>>, Error> {
     Ok(tiers)
 }
 
-fn limits(limits: &Item<'_>, tiers: &[Box<str>]) -> Result<Vec<Limit>, Error> {
+fn limits(limits: &Item<'_>, tiers: &[Box<str>], known: &Vec<&str>) -> Result<Vec<Limit>, Error> {
     let mut found = Vec::new();
     limits.entries(&mut |name, limit| {
         limit.only(&["quotas", "charge_denied", "group_by", "tiers"])?;
         let charge_denied = limit.field("charge_denied").map_or(Ok(false), |item| item.flag())?;
         let policy = |item: &Item<'_>| -> Result<Policy, Error> {
-            let policy = Policy::new(name, quotas(item)?).map(|policy| policy.charge_denied(charge_denied));
-            let grouped = policy.and_then(|policy| match limit.field("group_by") {
-                Some(dimension) => policy.group_by(dimension.text()?),
+            let group = limit.field("group_by").map(|item| dimension(&item, known)).transpose()?;
+            let quotas = quotas(item, &|item| dimension(item, known))?;
+            let policy = Policy::new(name, quotas).map(|policy| policy.charge_denied(charge_denied));
+            let grouped = policy.and_then(|policy| match &group {
+                Some(dimension) => policy.group_by(dimension.as_deref().unwrap_or_default()),
                 None => Ok(policy),
             });
             grouped.map_err(|error| item.invalid(args!("{error}")))
@@ -253,7 +307,7 @@ impl Compiler {
             let known: Vec<_> = self.limits.iter().map(|limit| &limit.name).collect();
             match &known[..] {
                 [] => item.invalid(args!("{name:?} is not a limit; the file has none")),
-                known => item.invalid(args!("{name:?} is not a limit; write one of {known:?}")),
+                known => item.invalid(args!("{name:?} is not a limit; {}", Instead::of(name, known))),
             }
         })
     }
@@ -299,6 +353,19 @@ impl Compiler {
             place += 1;
             Ok(())
         })
+    }
+
+    fn warn_of_unused_dimensions(&mut self, declared: &Item<'_>) -> Result<(), Error> {
+        let unused = declared.each(|item| {
+            let name = item.text()?;
+            let counts = |policy: &Policy| policy.dimensions().iter().any(|known| known.name() == name);
+            let is_used = self.limits.iter().flat_map(|limit| limit.policies.iter().flatten()).any(counts);
+            let warning =
+                || item.message(args!("no limit counts by {name:?}; delete it or write by = {name:?} in one"));
+            Ok((!is_used).then(warning))
+        })?;
+        self.warnings.extend(unused.into_iter().flatten());
+        Ok(())
     }
 
     /// The header field of API keys, and the place of each valid key's tier.

@@ -1,0 +1,51 @@
+//! What to write in place of an unknown name.
+
+use std::fmt;
+
+/// The end of a message about an unknown name: the nearest known name, if one is near, and all of them.
+pub(super) struct Instead<'a, N> {
+    unknown: &'a str,
+    known: &'a [N],
+}
+
+impl<'a, N: AsRef<str>> Instead<'a, N> {
+    pub(super) const fn of(unknown: &'a str, known: &'a [N]) -> Self {
+        Self { unknown, known }
+    }
+
+    /// The known name that takes the fewest changes, if these are at most a third of its letters, and not all of them.
+    fn nearest(&self) -> Option<&'a str> {
+        let distance = |name: &'a N| (strsim::osa_distance(self.unknown, name.as_ref()), name.as_ref());
+        // Longer than any name: not worth the time.
+        let near = self.known.iter().filter(|_| self.unknown.len() <= 64).map(distance).min()?;
+        let is_near = |(changes, name): &(usize, &str)| *changes <= name.len().div_ceil(3) && *changes < name.len();
+        Some(near).filter(is_near).map(|(_, name)| name)
+    }
+}
+
+impl<N: AsRef<str>> fmt::Display for Instead<'_, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = self.nearest() {
+            write!(f, "did you mean {name:?}? ")?;
+        }
+        f.write_str(if self.nearest().is_some() { "Write one of " } else { "write one of " })?;
+        for (place, name) in self.known.iter().enumerate() {
+            write!(f, "{}{:?}", if place == 0 { "" } else { ", " }, name.as_ref())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Instead;
+
+    #[test]
+    fn a_near_name_is_named_first() {
+        let said = |unknown: &str| Instead::of(unknown, &["sender", "ip", "global"]).to_string();
+        assert_eq!(said("ipp"), r#"did you mean "ip"? Write one of "sender", "ip", "global""#);
+        assert_eq!(said("gloabl"), r#"did you mean "global"? Write one of "sender", "ip", "global""#);
+        assert_eq!(said("tenant"), r#"write one of "sender", "ip", "global""#);
+        assert_eq!(said(&"ip".repeat(99)), r#"write one of "sender", "ip", "global""#);
+    }
+}
