@@ -241,6 +241,8 @@ fn the_schema_accepts_what_is_read() -> Result<()> {
         rule(json!({ "challenge": "javascript:alert(1)" })),
         rule(json!({ "challenge": "/a\"b" })),
         json!({ "responses": { "format": "problem", "spread_retry_after_ms": 3_600_000 } }),
+        json!({ "case_insensitive": true }),
+        json!({ "case_insensitive": "yes" }),
         json!({ "dimensions": ["tenant", "room"] }),
         json!({ "dimensions": ["tenant", "tenant"] }),
         json!({ "dimensions": ["a b"] }),

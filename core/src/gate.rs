@@ -67,6 +67,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use self::names::Instead;
 use self::responses::Draws;
+use self::rules::{Applied, placed};
 use self::sender::Sender;
 use crate::{
     Check, ClientIpSource, Decision, Dimension, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, Millis, Policy,
@@ -233,42 +234,74 @@ impl<'s> Gate<'s> {
     /// [hold](Pending::hold), before the store decides.
     pub fn prepare(&self, request: &Request<'_>) -> Prepared {
         let rules = self.rules();
-        let Some(rule) = rules.find(request) else { return Prepared::Decided(Verdict::Pass(Pass::unlimited())) };
+        let Some(applied) = rules.applied(request) else { return Prepared::Decided(Verdict::Pass(Pass::unlimited())) };
         let sender = Sender::of(request, &rules, &self.client_ip);
         if sender.is_on(rules.denied()) {
-            return self.refused(request, rule, Outcome::Listed, Refusal::forbidden());
+            return self.refused(request, applied.first(), Outcome::Listed, Refusal::forbidden());
         }
         if sender.is_on(rules.allowed()) {
             return Prepared::Decided(Verdict::Pass(Pass::unlimited()));
         }
-        if let (Some(Err(invalid)), true) = (sender.token(), rule.refuses_invalid_tokens) {
+        if let (Some(Err(invalid)), Some(rule)) = (sender.token(), applied.refusing_invalid_tokens()) {
             return self.refused(request, rule, Outcome::InvalidToken, Refusal::unauthorized(invalid));
         }
-        if let Some(address) = rule.challenge() {
+        if let Some((rule, address)) = applied.challenge() {
             return self.refused(request, rule, Outcome::Challenged, Refusal::challenged(address));
         }
-        let Some(policy) = rule.policy(sender.tier()) else {
+        let tier = sender.tier();
+        let Some(rule) = applied.limiting(tier).next() else {
             return Prepared::Decided(Verdict::Pass(Pass::unlimited()));
         };
-        let found = self.store(rule).and_then(|store| Ok((store, sender.keys(policy, request.keys)?)));
-        let (store, keys) = match found {
-            Ok(found) => found,
+        let on_failure = applied.on_failure(tier);
+        let found = self.charged(&rules, &applied, tier).and_then(|(store, policy)| {
+            let keys = sender.keys(&policy, request.keys)?;
+            Ok(Hold { store, policy, keys, token: request.token.map(Into::into) })
+        });
+        let hold = match found {
+            Ok(hold) => hold,
             Err(error) => {
                 if let Some(events) = &self.events {
                     events.refused(request.now(), rule.name(), Outcome::FailedClosed, Some(error.kind()));
                 }
-                return Prepared::Decided(Verdict::failed(rule.on_failure, error));
+                return Prepared::Decided(Verdict::failed(on_failure, error));
             }
         };
         Prepared::Pending(Pending {
             rule: rule.shared_name(),
-            hold: Hold { store, policy: Arc::clone(policy), keys, token: request.token.map(Into::into) },
-            cost: request.cost.unwrap_or(rule.cost),
-            on_failure: rule.on_failure,
+            hold,
+            cost: request.cost.unwrap_or_else(|| applied.cost(tier)),
+            on_failure,
             settle_within: self.settle_within,
             responses: rules.responses(),
             now: request.now(),
         })
+    }
+
+    /// The store that decides, and the policy of all rules that apply and limit a tier.
+    fn charged(
+        &self,
+        rules: &Rules,
+        applied: &Applied<'_>,
+        tier: Option<usize>,
+    ) -> Result<(usize, Arc<Policy>), Error> {
+        let invalid = |message| Error::new(ErrorKind::Invalid, message);
+        let mut found = None;
+        for rule in applied.limiting(tier) {
+            let store = self.store(rule)?;
+            if *found.get_or_insert(store) != store {
+                return Err(invalid("the readings of the path have rules in different stores"));
+            }
+        }
+        let (Some(store), Some(policy)) = (found, applied.policy(rules, tier)?) else {
+            return Err(invalid("no rule limits the request"));
+        };
+        if applied.is_one() {
+            return Ok((store, policy));
+        }
+        let can = self.stores[store].1.erased_capabilities();
+        let policy = if can.dimensions == Dimensions::Grouped { placed(policy) } else { policy };
+        can.supports_policy(&policy)?;
+        Ok((store, policy))
     }
 
     fn refused(&self, request: &Request<'_>, rule: &Rule, outcome: Outcome, refusal: Refusal) -> Prepared {

@@ -533,3 +533,44 @@ fn a_dimension_without_a_quota_is_a_warning() {
     let warnings = parse("dimensions = ['tenant']").unwrap().warnings().to_vec();
     assert_eq!(warnings, ["rules.toml:1:15: no limit counts by \"tenant\"; delete it or write by = \"tenant\" in one"]);
 }
+
+#[test]
+fn a_request_has_the_limits_of_each_reading_of_its_path() {
+    let rules = |on| {
+        let limit = |name: &str, limit: u32| {
+            format!(
+                "[limits.{name}]\nquotas = [{{ algorithm = \"fixed_window\", limit = {limit}, window_ms = 60_000 }}]\n"
+            )
+        };
+        let rule = |path: &str, limit: &str| format!("[[rules]]\npath = \"{path}\"\nlimits = [\"{limit}\"]\n");
+        let text = [limit("site", 1000), limit("strict", 5), rule("/*", "site"), rule(on, "strict")];
+        Gate::new(parse(&text.concat()).unwrap(), MemoryLimiter::new(), ClientIpSource::new(Platform::Cloudflare))
+            .unwrap()
+    };
+    for (on, path) in [
+        ("/files/*", "/files/..//x/y"),
+        ("/files/*", "/files/../login"),
+        ("/files/*", "/files/..\\login"),
+        ("/api/{id}", "/api/."),
+        ("/{tenant}/login", "/t\\7/login"),
+        ("/{tenant}/login", "/../login"),
+        ("/{tenant}/login", "/%2e/login"),
+        ("/login", "/l%6Fgin"),
+        ("/a/b", "/a//../b"),
+    ] {
+        let gate = rules(on);
+        let passed = (0..20).filter(|_| outcome(&gate, &request("GET", path)) != "429").count();
+        assert_eq!(passed, 5, "{on} {path}");
+    }
+}
+
+#[test]
+fn with_case_insensitive_rules_upper_and_lower_case_do_not_differ() {
+    let rules = |line: &str| parse(&format!("{line}\n[[rules]]\nname = 'login'\npath = '/Log%49n/\u{e9}/*'")).unwrap();
+    let name = |rules: &Rules, path: &str| rules.find(&request("POST", path)).map(|rule| rule.name().to_string());
+    let (strict, loose) = (rules(""), rules("case_insensitive = true"));
+    for (path, strictly) in [("/LogIn/%C3%A9/x", true), ("/LOGIN/%c3%a9", false), ("/login/%C3%A9/", false)] {
+        assert_eq!(name(&loose, path).as_deref(), Some("login"), "{path}");
+        assert_eq!(name(&strict, path).is_some(), strictly, "{path}");
+    }
+}

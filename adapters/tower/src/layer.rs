@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::request::Parts;
-use http::{Extensions, HeaderMap, StatusCode};
+use http::{Extensions, HeaderMap, StatusCode, Uri};
 use tidegate_core::gate::{Gate, Headers, Pending, Prepared, Request, Verdict};
 use tidegate_core::{Error, ErrorKind, Key, UnixMillis};
 use tower_layer::Layer;
@@ -191,10 +191,11 @@ impl Settings {
             self.keys.iter().filter_map(|(dimension, key)| Some((&**dimension, key(head)?))).collect();
         let keys: Vec<(&str, &Key)> = keys.iter().map(|(dimension, key)| (*dimension, key)).collect();
         let fields = Fields(&head.headers);
-        let mut request = Request::new(head.method.as_str(), head.uri.path(), &fields, (self.clock)())
+        let uri = original(head);
+        let mut request = Request::new(head.method.as_str(), uri.path(), &fields, (self.clock)())
             .peer((self.peer)(&head.extensions))
             .keys(&keys);
-        if let Some(host) = head.uri.host() {
+        if let Some(host) = uri.host() {
             request = request.with_host(host);
         }
         if let Some(key) = head.extensions.get::<Key>() {
@@ -232,6 +233,15 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// The URI that arrived. A nested router of axum removes its prefix from the request's own.
+fn original(head: &Parts) -> &Uri {
+    #[cfg(feature = "axum")]
+    if let Some(axum::extract::OriginalUri(uri)) = head.extensions.get() {
+        return uri;
+    }
+    &head.uri
 }
 
 /// The header fields of a request, for the gate.

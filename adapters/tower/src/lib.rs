@@ -22,6 +22,10 @@
 //! ([`Rejection`](tidegate_core::Rejection)) and does not call the inner service. The inner service finds a [`Verdict`] in the
 //! request's extensions; outer layers find it in the response's.
 //!
+//! # Nested routers
+//! axum's `Router::nest("/v1", …)` removes `/v1` from the paths that its layers see. With the feature `axum`, which is on by default,
+//! rules match the path that arrived: write `/v1/login`.
+//!
 //! # Failures
 //! A failed check is not a denial. The rule's [`OnFailure`](tidegate_core::gate::OnFailure) decides what happens if the store is
 //! unreachable or does not answer in time: `Open` admits the request and adds the field `x-tidegate-failed-open: timeout`,

@@ -292,3 +292,20 @@ async fn the_charge_of_a_failed_request_is_cancelled() {
         tokio::task::yield_now().await;
     }
 }
+
+#[tokio::test]
+async fn rules_match_the_path_that_arrived_in_a_nested_router() {
+    let rules = Rules::parse(
+        "rules.json",
+        r#"{ "limits": { "login": { "quotas": [{ "algorithm": "fixed_window", "limit": 1, "window_ms": 60000 }] } },
+            "rules": [{ "path": "/v1/login", "limits": ["login"] }] }"#,
+    );
+    let gate = Gate::new(rules.unwrap(), MemoryLimiter::new(), ClientIpSource::new(Platform::Vercel)).unwrap();
+    let nested = axum::Router::new().route("/login", axum::routing::get(|| async { "hello" })).layer(of(gate));
+    let app = axum::Router::new().nest("/v1", nested);
+    for status in [200, 429] {
+        let request = Request::get("/v1/login").header("x-vercel-forwarded-for", "192.0.2.9");
+        let response = app.clone().oneshot(request.body(axum::body::Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), status);
+    }
+}

@@ -91,18 +91,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     } else {
         print!("{explanation}");
     }
-    let mut undecided = explanation.keys.iter().filter_map(|key| key.as_ref().err()).peekable();
-    if undecided.peek().is_none() {
-        return Ok(());
-    }
-    for error in undecided {
-        eprintln!("error: the request cannot be decided: {error}; write --key DIMENSION=KEY");
-    }
+    let without_key = explanation.keys.iter().filter_map(|key| key.as_ref().err());
+    let Some(error) = without_key.chain(&explanation.unsupported).next() else { return Ok(()) };
+    eprintln!("error: the request cannot be decided: {error}");
     Err(Failure::Failed)
 }
 
 fn as_json(explanation: &Explanation<'_>) -> Value {
-    let keys = explanation.policy.map_or(&[][..], |policy| policy.dimensions()).iter().zip(&explanation.keys);
+    let keys = explanation.policy.as_ref().map_or(&[][..], |policy| policy.dimensions()).iter().zip(&explanation.keys);
     let keys: Vec<Value> = keys
         .map(|(dimension, key)| match key {
             Ok(key) => json!({ "dimension": dimension.name(), "key": key.as_str() }),
@@ -111,6 +107,7 @@ fn as_json(explanation: &Explanation<'_>) -> Value {
         .collect();
     json!({
         "rule": explanation.rule.map(|rule| rule.name()),
+        "also": explanation.also.iter().map(|rule| rule.name()).collect::<Vec<_>>(),
         "others": explanation.others.iter().map(|rule| rule.name()).collect::<Vec<_>>(),
         "address": explanation.address,
         "token": explanation.token.map(|token| token.err().map_or("valid", |invalid| invalid.0)),
@@ -120,9 +117,9 @@ fn as_json(explanation: &Explanation<'_>) -> Value {
             Listed::Allowed => "allow",
             Listed::Denied => "deny",
         }),
-        "challenge": explanation.rule.and_then(|rule| rule.challenge()),
+        "challenge": explanation.challenge,
         "cost": explanation.cost,
-        "policy": explanation.policy,
+        "policy": explanation.policy.as_deref(),
         "keys": keys,
         "store": explanation.rule.and_then(|rule| rule.store()),
     })

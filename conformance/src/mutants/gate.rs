@@ -38,6 +38,26 @@ pub(super) const ALL: &[(&str, &str, Wrong)] = &[
         }),
     ),
     (
+        "normal-paths-only",
+        "a path is matched in its normal form only, and a router that resolves no dots serves it past its rule",
+        reads(|call| {
+            let mut segments: Vec<String> = Vec::new();
+            for segment in call.path.replace('\\', "/").replace("%2e", ".").split('/') {
+                match segment {
+                    "" | "." => {}
+                    ".." => _ = segments.pop(),
+                    other => segments.push(other.to_string()),
+                }
+            }
+            call.path = format!("/{}", segments.join("/"));
+        }),
+    ),
+    (
+        "case-sensitive-paths",
+        "a path in upper case evades its rule on a host that ignores case",
+        reads(|call| _ = call.rules.as_object_mut().map(|rules| rules.remove("case_insensitive"))),
+    ),
+    (
         "one-limit-of-several",
         "only the first limit of a rule applies",
         reads(|call| {

@@ -1,10 +1,11 @@
 //! Which rule, keys and limits apply to a request, and why.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::OnFailure;
 use super::request::Request;
-use super::rules::{Rule, Rules};
+use super::rules::{Applied, Rule, Rules};
 use super::sender::Sender;
 use super::token::InvalidToken;
 use crate::{ClientIpSource, Error, Key, KeySource, Policy, Quota};
@@ -39,6 +40,8 @@ use crate::{ClientIpSource, Error, Key, KeySource, Policy, Quota};
 pub struct Explanation<'r> {
     /// The rule. `None` if no rule matches, and the request is not limited.
     pub rule: Option<&'r Rule>,
+    /// The rules that apply too, because the path can be read in several ways.
+    pub also: Vec<&'r Rule>,
     /// The rules that match too, but are less specific.
     pub others: Vec<&'r Rule>,
     /// The client's address, if there is one.
@@ -53,10 +56,16 @@ pub struct Explanation<'r> {
     pub tier: Option<&'r str>,
     /// The list that the sender is on.
     pub listed: Option<Listed>,
+    /// The address of the challenge that the request has to pass.
+    pub challenge: Option<&'r str>,
+    /// What happens if the store fails.
+    pub on_failure: OnFailure,
+    /// Why the rules that apply cannot be decided together. The request is then refused with a 503.
+    pub unsupported: Option<Error>,
     /// The cost.
     pub cost: u64,
     /// The policy. `None` if the request is not limited.
-    pub policy: Option<&'r Policy>,
+    pub policy: Option<Arc<Policy>>,
     /// The key of each dimension of the policy, in its order.
     pub keys: Vec<Result<Key, Error>>,
 }
@@ -74,13 +83,13 @@ impl Rules {
     /// Explains what applies to a request. It asks no store.
     #[must_use]
     pub fn explain(&self, request: &Request<'_>, client_ip: &ClientIpSource) -> Explanation<'_> {
-        let mut found = Vec::new();
-        self.visit(request, &mut |rule| {
-            found.push(rule);
-            false
-        });
-        let mut found = found.into_iter();
-        let rule = found.next();
+        let applied = self.applied(request);
+        let (rule, also) = match &applied {
+            Some(applied) => (Some(applied.first()), applied.rules().skip(1).collect()),
+            None => (None, Vec::new()),
+        };
+        let is_other = |known: &&Rule| applied.iter().flat_map(Applied::rules).all(|rule| rule.name() != known.name());
+        let others = self.matching(request).into_iter().filter(is_other).collect();
         let sender = Sender::of(request, self, client_ip);
         let listed = match () {
             () if sender.is_on(self.denied()) => Some(Listed::Denied),
@@ -88,21 +97,33 @@ impl Rules {
             () => None,
         };
         let token = sender.token();
-        let is_refused = matches!(token, Some(Err(_))) && rule.is_some_and(|rule| rule.refuses_invalid_tokens);
-        let policy = rule.filter(|_| listed.is_none() && !is_refused).and_then(|rule| rule.policy(sender.tier()));
-        let dimensions = policy.map_or(&[][..], |policy| policy.dimensions());
+        let refusing = applied.as_ref().and_then(Applied::refusing_invalid_tokens);
+        let is_refused = matches!(token, Some(Err(_))) && refusing.is_some();
+        let limited = applied.as_ref().filter(|_| listed.is_none() && !is_refused);
+        let policy = limited.map_or(Ok(None), |applied| applied.policy(self, sender.tier()));
+        let (policy, unsupported) = match policy {
+            Ok(policy) => (policy, None),
+            Err(error) => (None, Some(error)),
+        };
+        let dimensions = policy.as_ref().map_or(&[][..], |policy| policy.dimensions());
+        let cost = applied.as_ref().map(|applied| applied.cost(sender.tier()));
+        let keys = dimensions.iter().map(|dimension| sender.key(dimension, request.keys)).collect();
         Explanation {
             rule,
-            others: found.collect(),
+            also,
+            others,
+            challenge: applied.as_ref().and_then(Applied::challenge).map(|(_, address)| address),
+            on_failure: applied.as_ref().map(|applied| applied.on_failure(sender.tier())).unwrap_or_default(),
+            unsupported,
             address: sender.address(),
             verified: sender.verified().cloned(),
             token,
             is_refused,
             tier: sender.tier().map(|place| self.tier_name(place)),
             listed,
-            cost: request.cost.or_else(|| rule.map(|rule| rule.cost)).unwrap_or(1),
-            policy: policy.map(|policy| &**policy),
-            keys: dimensions.iter().map(|dimension| sender.key(dimension, request.keys)).collect(),
+            cost: request.cost.or(cost).unwrap_or(1),
+            policy,
+            keys,
         }
     }
 }
@@ -111,6 +132,9 @@ impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(rule) = self.rule else { return writeln!(f, "rule     none matches: not limited") };
         writeln!(f, "rule     {}: {}", rule.name(), rule.pattern)?;
+        for also in &self.also {
+            writeln!(f, "         and, as the path can be read so, {}: {}", also.name(), also.pattern)?;
+        }
         for other in &self.others {
             writeln!(f, "         more specific than {}: {}", other.name(), other.pattern)?;
         }
@@ -127,10 +151,13 @@ impl fmt::Display for Explanation<'_> {
                 return Ok(());
             }
         }
-        if let Some(address) = rule.challenge() {
+        if let Some(address) = self.challenge {
             return writeln!(f, "challenge at {address}: refused with a 403");
         }
-        let Some(policy) = self.policy else { return writeln!(f, "limit    none") };
+        if let Some(error) = &self.unsupported {
+            return writeln!(f, "limit    refused with a 503: {error}");
+        }
+        let Some(policy) = &self.policy else { return writeln!(f, "limit    none") };
         writeln!(f, "cost     {}", self.cost)?;
         for (dimension, key) in policy.dimensions().iter().zip(&self.keys) {
             for quota in &policy.quotas()[dimension.quotas()] {
@@ -146,7 +173,7 @@ impl fmt::Display for Explanation<'_> {
         writeln!(
             f,
             "failure  {}",
-            match rule.on_failure {
+            match self.on_failure {
                 OnFailure::Open => "open: not limited while the store is down",
                 OnFailure::Closed => "closed: a 503 while the store is down",
             }

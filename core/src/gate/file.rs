@@ -83,13 +83,16 @@ pub(super) fn on_failure(item: &Item<'_>) -> Result<OnFailure, Error> {
 }
 
 /// What a rule matches.
-pub(super) fn pattern(rule: &Item<'_>) -> Result<Pattern, Error> {
+pub(super) fn pattern(rule: &Item<'_>, ignores_case: bool) -> Result<Pattern, Error> {
     let mut pattern = Pattern::default();
     if let Some(item) = rule.field("host") {
         pattern.host = parsed(&item, host)?;
     }
     if let Some(item) = rule.field("path") {
         pattern.path = parsed(&item, path)?;
+        if ignores_case {
+            pattern.path.segments.iter_mut().flatten().for_each(|text| text.make_ascii_lowercase());
+        }
     }
     if let Some(methods) = rule.field("methods") {
         pattern.methods = methods.each(|item| parsed(item, method))?.into();

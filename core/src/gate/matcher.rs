@@ -170,7 +170,7 @@ impl Matcher {
         entries.insert(place, Entry { pattern: pattern.clone(), rule });
     }
 
-    /// Calls `found` with each rule for a request to a normal path, most specific first, until it returns true.
+    /// Calls `found` with each rule for a request, if its path is read so, most specific first, until it returns true.
     pub(super) fn visit(&self, request: &Request<'_>, path: &str, found: &mut dyn FnMut(usize) -> bool) {
         if !self.exact.is_empty() || !self.below.is_empty() {
             let host = request.host();
@@ -200,7 +200,9 @@ impl Tree {
     ) -> bool {
         let next = path.next();
         if let Some(segment) = next {
-            let mut below = [self.literal.get(segment), self.any.as_deref()].into_iter().flatten();
+            // Routers take an empty segment for a parameter, but not the end of a path after its last slash.
+            let any = self.any.as_deref().filter(|_| !segment.is_empty() || path.clone().next().is_some());
+            let mut below = [self.literal.get(segment), any].into_iter().flatten();
             if below.any(|tree| tree.visit(request, path.clone(), found)) {
                 return true;
             }

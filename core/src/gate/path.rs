@@ -3,26 +3,149 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// A path in a form that is equal for equivalent paths (RFC 3986, section 6.2.2): characters that need no percent-encoding
-/// are decoded, escapes are in upper case, and `.` and `..` are resolved. A backslash counts as a slash, as in browsers and
-/// WHATWG URLs. An escaped slash stays as it is, because it is not a separator.
-///
-/// [`segments`] ignores repeated slashes and one at the end. Otherwise a client could evade the rule of a path by writing it in
-/// another way.
+/// A path in its normal form (RFC 3986, section 6.2.2): characters that need no percent-encoding are decoded, escapes are in
+/// upper case, and `.` and `..` are resolved. A backslash counts as a slash, as in browsers and WHATWG URLs. Empty segments are
+/// left out. An escaped slash stays as it is, because it is not a separator.
 pub(super) fn normal(path: &str) -> Cow<'_, str> {
-    // These do not stop at what they find, so the compiler makes vector instructions of them.
-    let has_any = |found, byte: &u8| found | matches!(byte, b'%' | b'\\' | b'?' | b'#');
-    let has_dots = |found, (byte, next): (&u8, &u8)| found | (*byte == b'/' && *next == b'.');
-    let bytes = path.as_bytes();
-    if bytes.iter().fold(false, has_any) || bytes.iter().zip(&bytes[bytes.len().min(1)..]).fold(false, has_dots) {
-        return Cow::Owned(resolved(path.split(['?', '#']).next().unwrap_or_default()));
-    }
-    Cow::Borrowed(path)
+    if is_normal(path) { Cow::Borrowed(path) } else { Cow::Owned(Reading::ALL.of(without_query(path))) }
 }
 
-/// The segments of a normal path. Empty ones are left out.
+/// Calls `found` with the path as each server may read it, until it returns true: the normal form first, the path as it arrived
+/// last. At most 24 readings, and one for a path that is already normal.
+pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str) -> bool) {
+    if is_normal(path) {
+        found(path);
+        return;
+    }
+    let path = without_query(path);
+    let all = Reading::needed(path);
+    // All subsets, the largest first.
+    let mut steps = all;
+    loop {
+        let has = |step| steps & step != 0;
+        if (has(DOTS) || !has(ESCAPED_DOTS)) && found(&Reading(steps).of(path)) || steps == 0 {
+            return;
+        }
+        steps = (steps - 1) & all;
+    }
+}
+
+/// A path without the difference between upper and lower case, for hosts that route so.
+pub(super) fn in_lower_case(path: &str) -> Cow<'_, str> {
+    if path.bytes().any(|byte| byte.is_ascii_uppercase()) { path.to_ascii_lowercase().into() } else { path.into() }
+}
+
+/// The segments of a path. A slash at the end is followed by an empty one.
 pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> + Clone {
-    path.split('/').filter(|segment| !segment.is_empty())
+    let path = path.strip_prefix('/').unwrap_or(path);
+    path.split('/').skip(usize::from(path.is_empty()))
+}
+
+/// Whether all servers read a path alike. It may be false for one that they do.
+fn is_normal(path: &str) -> bool {
+    // These do not stop at what they find, so the compiler makes vector instructions of them.
+    let has_any = |found, byte: &u8| found | matches!(byte, b'%' | b'\\' | b'?' | b'#');
+    let has_pair = |found, (byte, next): (&u8, &u8)| found | (*byte == b'/' && matches!(next, b'.' | b'/'));
+    let bytes = path.as_bytes();
+    !bytes.iter().fold(false, has_any)
+        && !bytes.iter().zip(&bytes[bytes.len().min(1)..]).fold(false, has_pair)
+        && (path.len() == 1 || !path.ends_with('/'))
+}
+
+fn without_query(path: &str) -> &str {
+    path.split(['?', '#']).next().unwrap_or_default()
+}
+
+/// What a server does with a path before it compares it: a set of the steps below.
+#[derive(Clone, Copy)]
+struct Reading(u8);
+
+/// Takes a backslash for a slash.
+const BACKSLASHES: u8 = 1;
+/// Leaves out empty segments.
+const MERGE: u8 = 2;
+/// Takes escaped dots for dots. Only with [`DOTS`].
+const ESCAPED_DOTS: u8 = 4;
+/// Resolves `.` and `..`.
+const DOTS: u8 = 8;
+/// Decodes the escapes of unreserved characters, and writes the others in upper case.
+const DECODE: u8 = 16;
+
+impl Reading {
+    const ALL: Self = Self(BACKSLASHES | MERGE | ESCAPED_DOTS | DOTS | DECODE);
+
+    /// The steps that may change a path.
+    fn needed(path: &str) -> u8 {
+        let mut steps = 0;
+        if path.contains('\\') {
+            steps |= BACKSLASHES;
+        }
+        if path.contains('%') {
+            steps |= DECODE;
+        }
+        let separator = ['/', '\\'];
+        let rest = path.strip_prefix(separator).unwrap_or(path);
+        for segment in rest.split(separator) {
+            if segment.is_empty() && !rest.is_empty() {
+                steps |= MERGE;
+            } else if let Some((_, is_escaped)) = dots(segment) {
+                // What remains in front of dots may be empty, and so may what remains after them.
+                steps |= DOTS | MERGE | if is_escaped { ESCAPED_DOTS } else { 0 };
+            }
+        }
+        steps
+    }
+
+    const fn does(self, step: u8) -> bool {
+        self.0 & step != 0
+    }
+
+    /// The path after these steps.
+    fn of(self, path: &str) -> String {
+        let is_separator = |letter| letter == '/' || (letter == '\\' && self.does(BACKSLASHES));
+        let path = path.strip_prefix(is_separator).unwrap_or(path);
+        let mut out = String::with_capacity(path.len() + 1);
+        let mut rest = path.split(is_separator).peekable();
+        while let Some(segment) = rest.next() {
+            match dots(segment).filter(|(_, is_escaped)| self.does(DOTS) && (!is_escaped || self.does(ESCAPED_DOTS))) {
+                Some((count, _)) => {
+                    if count == 2 {
+                        out.truncate(out.rfind('/').unwrap_or_default());
+                    }
+                    // Dots at the end leave a slash there.
+                    if rest.peek().is_none() && !self.does(MERGE) {
+                        out.push('/');
+                    }
+                }
+                None if segment.is_empty() && self.does(MERGE) => {}
+                None => {
+                    out.push('/');
+                    if self.does(DECODE) { decode(segment, &mut out) } else { out.push_str(segment) }
+                }
+            }
+        }
+        out
+    }
+}
+
+/// How many dots a segment is, if it is one or two, and whether one is escaped.
+fn dots(segment: &str) -> Option<(u8, bool)> {
+    let (mut rest, mut count, mut is_escaped) = (segment.as_bytes(), 0, false);
+    while let [first, after @ ..] = rest {
+        rest = match (first, after) {
+            (b'.', after) => after,
+            (b'%', [b'2', b'e' | b'E', after @ ..]) => {
+                is_escaped = true;
+                after
+            }
+            _ => return None,
+        };
+        count += 1;
+        if count > 2 {
+            return None;
+        }
+    }
+    (count > 0).then_some((count, is_escaped))
 }
 
 /// Encodes what a path cannot contain unencoded, as a client would.
@@ -37,55 +160,28 @@ pub(super) fn encoded(path: &str) -> String {
     out
 }
 
-/// Resolves `.` and `..`, and decodes the escapes of unreserved characters.
-fn resolved(path: &str) -> String {
-    let bytes = path.as_bytes();
-    let mut out = String::with_capacity(path.len() + 1);
-    let mut at = 0;
-    while at < bytes.len() {
-        let start = out.len();
-        out.push('/');
-        at = segment(path, at, &mut out);
-        match &out[start + 1..] {
-            // An empty segment is left out, too.
-            "" | "." => out.truncate(start),
-            ".." => out.truncate(out[..start].rfind('/').unwrap_or_default()),
-            _ => {}
-        }
-    }
-    out
-}
-
-/// Writes the segment that starts at `at` without the escapes of unreserved characters, and with the others in upper case.
-/// Returns where the next segment starts.
-fn segment(path: &str, mut at: usize, out: &mut String) -> usize {
-    let bytes = path.as_bytes();
+/// Writes a segment without the escapes of unreserved characters, and with the others in upper case.
+fn decode(segment: &str, out: &mut String) {
+    let bytes = segment.as_bytes();
     // What is not an escape is copied as it is.
-    let mut plain = at;
-    loop {
-        match bytes.get(at) {
-            Some(b'%') => {
-                if let Some(byte) = bytes.get(at + 1..at + 3).and_then(escaped) {
-                    out.push_str(&path[plain..at]);
-                    if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                        out.push(char::from(byte));
-                    } else {
-                        out.push('%');
-                        out.extend([byte >> 4, byte & 0xf].map(|digit| char::from(HEX[usize::from(digit)])));
-                    }
-                    at += 3;
-                    plain = at;
-                } else {
-                    at += 1;
-                }
-            }
-            Some(b'/' | b'\\') | None => {
-                out.push_str(&path[plain..at]);
-                return at + 1;
-            }
-            Some(_) => at += 1,
+    let (mut at, mut plain) = (0, 0);
+    while at < bytes.len() {
+        let byte = if bytes[at] == b'%' { bytes.get(at + 1..at + 3).and_then(escaped) } else { None };
+        let Some(byte) = byte else {
+            at += 1;
+            continue;
+        };
+        out.push_str(&segment[plain..at]);
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            out.extend([byte >> 4, byte & 0xf].map(|digit| char::from(HEX[usize::from(digit)])));
         }
+        at += 3;
+        plain = at;
     }
+    out.push_str(&segment[plain..]);
 }
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
@@ -98,7 +194,7 @@ fn escaped(digits: &[u8]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{encoded, normal, segments};
+    use super::{encoded, normal, readings, segments};
 
     #[test]
     fn equivalent_paths_have_the_same_segments() {
@@ -119,6 +215,37 @@ mod tests {
             let path = normal(path);
             assert_eq!(segments(&path).collect::<Vec<_>>(), ["api", "login"], "{path}");
         }
+    }
+
+    fn all(path: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        readings(path, &mut |path| {
+            found.push(path.to_string());
+            false
+        });
+        found
+    }
+
+    #[test]
+    fn each_step_may_be_left_out() {
+        assert_eq!(all("/a/b"), ["/a/b"]);
+        assert_eq!(all("/.well-known/x?y"), ["/.well-known/x"]);
+        assert_eq!(all("/"), ["/"]);
+        assert_eq!(all("/a/"), ["/a", "/a/"]);
+        assert_eq!(all("/a\\b"), ["/a/b", "/a\\b"]);
+        assert_eq!(all("/l%6fgin"), ["/login", "/l%6fgin"]);
+        for (path, expected) in [
+            ("/files/..//x/y", ["/x/y", "//x/y", "/files/../x/y", "/files/..//x/y"].as_slice()),
+            // A WHATWG URL resolves dots and keeps empty segments.
+            ("/a//../b", &["/b", "/a/b", "/a//../b"]),
+            ("/a/%2e%2e/l%6fgin", &["/login", "/l%6fgin", "/a/%2e%2e/l%6fgin", "/a/../login"]),
+            ("/api/.", &["/api", "/api/", "/api/."]),
+        ] {
+            let found = all(path);
+            assert_eq!(found[0], expected[0]);
+            assert!(expected.iter().all(|reading| found.iter().any(|known| known == reading)), "{path}: {found:?}");
+        }
+        assert_eq!(all("/a\\..//%2e/b%20?").len(), 24);
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! Rules, compiled from a file.
 
+mod applied;
 mod compile;
 
 use std::sync::Arc;
 
+pub(super) use self::applied::Applied;
 use self::compile::compile;
 use super::file::{OnFailure, Source};
 use super::lists::List;
 use super::matcher::{Matcher, Pattern};
 use super::names::Instead;
-use super::path::normal;
+use super::path::{in_lower_case, readings};
 use super::request::Request;
 use super::responses::Responses;
 use super::sender::DIMENSIONS;
@@ -66,14 +68,33 @@ use crate::{BodyFormat, Error, Key, Millis, Policy};
 /// order is that of the Kubernetes [Gateway API](https://gateway-api.sigs.k8s.io/reference/spec/#httprouterule). A request
 /// without a rule is not limited.
 ///
-/// Paths are compared in their normal form: see RFC 3986, section 6.2.2. Repeated slashes and one at the end do not matter.
 /// A rule for `GET` applies to `HEAD` too.
+///
+/// # Paths
+/// Servers read an unusual path in different ways. Each of these steps may happen or not: escapes of unreserved characters are
+/// decoded, `.` and `..` are resolved, escaped dots count as dots, empty segments and a slash at the end are left out, and a
+/// backslash counts as a slash. The gate matches the path after each combination of the steps that it needs. That is one reading
+/// for a path that is already normal (RFC 3986, section 6.2.2), and at most 24 for any path. A request whose readings have
+/// different rules has the limits of all these rules, decided together, all or nothing: with the highest cost, and refused on a
+/// store failure if one of the rules says so. If they cannot be decided in one step, because they count in different stores or
+/// have more than eight quotas, it is refused with a 503.
+///
+/// With `case_insensitive = true`, for a host that routes so, as Express does by default, upper and lower case do not differ.
+///
+/// These are no readings: an escaped slash or backslash as a separator, a path that is
+/// decoded twice, and parameters after a semicolon.
+///
+/// Some routers, such as Hono and Express, take the first route that matches, whatever its path. Register the more specific ones
+/// first, so that they choose as the rules do.
 #[derive(Debug, Default)]
 pub struct Rules {
     matcher: Matcher,
+    ignores_case: bool,
     rules: Vec<Rule>,
     /// Those whose keys the application gives.
     dimensions: Vec<Box<str>>,
+    /// The policies of each limit, as in a rule.
+    limits: Vec<Vec<Option<Policy>>>,
     tiers: Vec<Box<str>>,
     api_key_header: Option<Box<str>>,
     /// The place of each valid key's tier, sorted by the key.
@@ -98,6 +119,8 @@ pub struct Rule {
     pub(super) on_failure: OnFailure,
     pub(super) refuses_invalid_tokens: bool,
     challenge: Option<Box<str>>,
+    /// The places of its limits.
+    limits: Box<[usize]>,
     /// For requests without a tier, then for each tier. `None` if it is unlimited.
     policies: Box<[Option<Arc<Policy>>]>,
 }
@@ -142,13 +165,10 @@ impl Rule {
         self.policies.iter().flatten().map(|policy| &**policy)
     }
 
-    /// Stores what is counted at a place that the key alone selects, for a store that decides on one place at a time: the rules
-    /// of one sender then share their counts. Policies of several keys name the group that selects the place.
+    /// Places the policies of all tiers by their key, as [`placed`] does.
     pub(super) fn place_by_key(&mut self) {
         for policy in self.policies.iter_mut().flatten() {
-            if let Ok(placed) = Policy::clone(policy).place_by_key() {
-                *policy = Arc::new(placed);
-            }
+            *policy = placed(Arc::clone(policy));
         }
     }
 
@@ -156,6 +176,12 @@ impl Rule {
     pub(super) fn policy(&self, tier: Option<usize>) -> Option<&Arc<Policy>> {
         self.policies[tier.map_or(0, |tier| tier + 1)].as_ref()
     }
+}
+
+/// Stores what is counted at a place that the key alone selects, for a store that decides on one place at a time: the rules
+/// of one sender then share their counts. Policies of several keys name the group that selects the place.
+pub(super) fn placed(policy: Arc<Policy>) -> Arc<Policy> {
+    Policy::clone(&policy).place_by_key().map_or(policy, Arc::new)
 }
 
 impl Rules {
@@ -194,6 +220,7 @@ impl Rules {
             on_failure,
             refuses_invalid_tokens: false,
             challenge: None,
+            limits: Box::default(),
             policies,
         };
         Self { matcher, rules: vec![rule], ..Self::default() }
@@ -297,21 +324,61 @@ impl Rules {
         &mut self.rules
     }
 
-    /// The rule for a request.
+    /// The rule for a request. If its path can be read in several ways, that of its normal form, or else the first that another
+    /// reading has; see [Paths](Self#paths).
     #[must_use]
     pub fn find(&self, request: &Request<'_>) -> Option<&Rule> {
         let mut first = None;
-        self.visit(request, &mut |rule| {
-            first = Some(rule);
+        readings(request.path(), &mut |path| {
+            first = self.first(request, path);
+            first.is_some()
+        });
+        first
+    }
+
+    /// The rules of all readings of a request's path.
+    pub(super) fn applied(&self, request: &Request<'_>) -> Option<Applied<'_>> {
+        let mut applied: Option<Applied<'_>> = None;
+        readings(request.path(), &mut |path| {
+            match (&mut applied, self.first(request, path)) {
+                (Some(applied), Some(rule)) => applied.add(rule),
+                (None, Some(rule)) => applied = Some(Applied::new(rule)),
+                (_, None) => {}
+            }
+            false
+        });
+        applied
+    }
+
+    /// The rule for a request whose path is read so.
+    fn first(&self, request: &Request<'_>, path: &str) -> Option<&Rule> {
+        let mut first = None;
+        self.visit(request, path, &mut |place| {
+            first = Some(&self.rules[place]);
             true
         });
         first
     }
 
-    /// Calls `found` with each rule for a request, most specific first, until it returns true.
-    pub(super) fn visit<'a>(&'a self, request: &Request<'_>, found: &mut dyn FnMut(&'a Rule) -> bool) {
-        let path = normal(request.path());
-        self.matcher.visit(request, &path, &mut |place| found(&self.rules[place]));
+    /// All rules that match a request in some reading of its path: those of the normal form first, most specific first.
+    pub(super) fn matching(&self, request: &Request<'_>) -> Vec<&Rule> {
+        let mut places = Vec::new();
+        readings(request.path(), &mut |path| {
+            self.visit(request, path, &mut |place| {
+                if !places.contains(&place) {
+                    places.push(place);
+                }
+                false
+            });
+            false
+        });
+        places.into_iter().map(|place| &self.rules[place]).collect()
+    }
+
+    /// Calls `found` with the place of each rule for a request whose path is read so, until it returns true.
+    fn visit(&self, request: &Request<'_>, path: &str, found: &mut dyn FnMut(usize) -> bool) {
+        let path = if self.ignores_case { in_lower_case(path) } else { path.into() };
+        self.matcher.visit(request, &path, found);
     }
 
     /// The name of a tier by its place.

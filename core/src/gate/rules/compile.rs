@@ -36,7 +36,18 @@ const RULE_FIELDS: &[&str] = &[
 pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
     let file = source.read()?;
     let root = file.root();
-    root.only(&["$schema", "dimensions", "api_keys", "tokens", "responses", "lists", "limits", "rules"])?;
+    root.only(&[
+        "$schema",
+        "case_insensitive",
+        "dimensions",
+        "api_keys",
+        "tokens",
+        "responses",
+        "lists",
+        "limits",
+        "rules",
+    ])?;
+    let ignores_case = root.field("case_insensitive").map_or(Ok(false), |item| item.flag())?;
     let mut tokens = None;
     if let Some(item) = root.field("tokens") {
         tokens = Some(Tokens { expected: TokenRules::new(&item)?, verifier: None });
@@ -56,6 +67,7 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         None => Default::default(),
     };
     let mut compiler = Compiler {
+        ignores_case,
         limits,
         tiers,
         joined: Vec::new(),
@@ -89,10 +101,13 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
             }
         }
     }
-    let Compiler { tiers, matcher, rules, warnings, .. } = compiler;
+    let Compiler { tiers, matcher, rules, warnings, limits, .. } = compiler;
+    let limits = limits.into_iter().map(|limit| limit.policies).collect();
     Ok(Rules {
         matcher,
+        ignores_case,
         rules,
+        limits,
         dimensions,
         tiers,
         api_key_header,
@@ -148,6 +163,7 @@ struct Joined {
 }
 
 struct Compiler {
+    ignores_case: bool,
     limits: Vec<Limit>,
     tiers: Vec<Box<str>>,
     joined: Vec<Joined>,
@@ -292,11 +308,21 @@ impl Compiler {
         if challenge.is_some() && !limits.is_empty() {
             return Err(rule.invalid(args!("a rule with a challenge passes no request; delete its limits")));
         }
-        let pattern = pattern(rule)?;
+        let pattern = pattern(rule, self.ignores_case)?;
         self.warn_of_overlaps(rule, &name, &pattern);
         self.matcher.add(&pattern, place);
-        let (name, policies) = (name.into(), policies.into());
-        self.rules.push(Rule { name, pattern, cost, store, on_failure, refuses_invalid_tokens, challenge, policies });
+        let (name, limits, policies) = (name.into(), limits.into(), policies.into());
+        self.rules.push(Rule {
+            name,
+            pattern,
+            cost,
+            store,
+            on_failure,
+            refuses_invalid_tokens,
+            challenge,
+            limits,
+            policies,
+        });
         Ok(())
     }
 
