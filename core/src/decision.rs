@@ -298,6 +298,12 @@ impl Decision {
         self
     }
 
+    /// Denied for a while, although the one that decided could never admit it.
+    #[cfg(feature = "std")]
+    pub(crate) fn denied_for(self, wait: Millis) -> Self {
+        Self { status: Status::Denied, retry_after: Some(wait), ..self }
+    }
+
     /// The same denial with a longer wait.
     #[cfg(feature = "gate")]
     pub(crate) fn retry_later_by(mut self, span: Millis) -> Self {

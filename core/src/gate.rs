@@ -54,11 +54,11 @@ pub use matcher::{Host, Path, Pattern};
 pub use pending::{Hold, Pending, Prepared};
 pub use request::{Headers, Request};
 pub use rules::{Rule, Rules};
-pub use sink::JsonLines;
 #[cfg(feature = "metrics")]
 pub use sink::MetricsSink;
 #[cfg(feature = "tracing")]
 pub use sink::TracingSink;
+pub use sink::{JsonLines, LogLimit};
 pub use tally::{Tallied, Tally, TopKey};
 pub use token::{Claims, InvalidToken, TokenRules, VerifyToken};
 pub use verdict::{Pass, Reason, Refusal, Verdict};
@@ -151,6 +151,12 @@ impl<'s> Gate<'s> {
     pub fn events(mut self, events: Events) -> Self {
         self.events = Some(events);
         self
+    }
+
+    /// Whether the [events](Gate::events) go to a log, so that an adapter need not log failures itself.
+    #[must_use]
+    pub fn logs(&self) -> bool {
+        self.events.as_ref().is_some_and(Events::logs)
     }
 
     /// Checks that the stores of all rules support costs and [settlements](Gate::settle).

@@ -116,7 +116,7 @@ impl ResponseFields {
         }
         match revision {
             RateLimitFields::Draft11 => {
-                push_policy(&mut fields.text, policy);
+                push_policy(&mut fields.text, policy, decision);
                 fields.end(Self::RATELIMIT_POLICY);
                 push_limits(&mut fields.text, policy, decision);
                 fields.end(Self::RATELIMIT);
@@ -199,16 +199,16 @@ fn shown(policy: &Policy, decision: &Decision) -> usize {
     Some(decision.binding_index()).filter(counts).unwrap_or_else(fewest)
 }
 
-/// Appends the value of `ratelimit-policy`.
-fn push_policy(out: &mut String, policy: &Policy) {
+/// Appends the value of `ratelimit-policy`, with the limits of the decision: a fallback has lower ones.
+fn push_policy(out: &mut String, policy: &Policy, decision: &Decision) {
     let start = out.len();
-    for quota in policy.quotas() {
+    for (quota, status) in policy.quotas().iter().zip(decision.quotas()) {
         let rule = quota.rule();
         if matches!(rule, Rule::Penalty(_)) {
             continue;
         }
         push_name(out, start, quota.name());
-        push_parameter(out, ";q=", rule.limit().min(INTEGER_MAX));
+        push_parameter(out, ";q=", status.limit().min(INTEGER_MAX));
         if matches!(rule, Rule::Concurrency(_)) {
             out.push_str(";qu=\"concurrent-requests\"");
         } else {

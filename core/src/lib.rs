@@ -147,7 +147,7 @@ pub use limiter::{
     Load, MaybeSend, MaybeSync, Refund, Settle,
 };
 #[cfg(feature = "std")]
-pub use limiter::{DenyCache, Fallback, Shadow, ShadowCounts, Sharded, Tiered};
+pub use limiter::{DenyCache, Fallback, Health, Shadow, ShadowCounts, Sharded, Tiered};
 #[cfg(feature = "std")]
 pub use memory::MemoryLimiter;
 pub use platform::{ClientIpSource, Platform};

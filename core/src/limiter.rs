@@ -22,7 +22,7 @@ pub use capabilities::{Capabilities, Dimensions};
 pub use deny_cache::DenyCache;
 pub use erased::{BoxFuture, ErasedLimiter};
 #[cfg(feature = "std")]
-pub use fallback::Fallback;
+pub use fallback::{Fallback, Health};
 #[cfg(feature = "std")]
 pub use shadow::{Shadow, ShadowCounts};
 #[cfg(feature = "std")]

@@ -253,12 +253,13 @@ impl Policy {
         }
     }
 
-    /// The same policy with `part / of` of each limit and rate, rounded down. `None` if a limit of it would be zero.
+    /// The same policy with `part / of` of each limit and rate, rounded down, but limits of at least `least`. `None` if a limit
+    /// of it would be zero.
     #[cfg(feature = "std")]
-    pub(crate) fn share(&self, part: u64, of: u64) -> Option<Self> {
+    pub(crate) fn share(&self, part: u64, of: u64, least: u64) -> Option<Self> {
         let mut quotas = Vec::with_capacity(self.quotas.len());
         for quota in &self.quotas {
-            quotas.push(quota.share(part, of)?);
+            quotas.push(quota.share(part, of, least)?);
         }
         let of = |dimension: &Dimension| dimension.with(&quotas[dimension.quotas()]);
         let dimensions = self.dimensions.iter().map(of).collect();

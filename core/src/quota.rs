@@ -283,12 +283,14 @@ impl Quota {
         Ok(Self { rule, ..self.clone() })
     }
 
-    /// The same quota with `part / of` of its limit and rate, rounded down. `None` if its limit would be zero.
+    /// The same quota with `part / of` of its limit and rate, rounded down, but at least `least`. `None` if its limit would be zero.
     #[cfg(feature = "std")]
-    pub(crate) fn share(&self, part: u64, of: u64) -> Option<Self> {
+    pub(crate) fn share(&self, part: u64, of: u64, least: u64) -> Option<Self> {
         // Limits are below 2^52, and `of` is at most 2^16.
-        let scaled =
-            |limit: u64| u64::try_from(u128::from(limit) * u128::from(part) / u128::from(of)).unwrap_or_default();
+        let scaled = |limit: u64| {
+            let exact = u64::try_from(u128::from(limit) * u128::from(part) / u128::from(of));
+            exact.unwrap_or_default().max(least)
+        };
         let bucket = |bucket: &TokenBucket, build: fn(u64, u64, Millis) -> Result<Self, Error>| {
             let capacity = scaled(bucket.capacity());
             let (refill, per) = (bucket.refill().checked_mul(part)?, bucket.per().get().checked_mul(of)?);

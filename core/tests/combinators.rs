@@ -175,7 +175,7 @@ proptest! {
         let of = |limit| if bucket { Quota::token_bucket(limit, limit, minute) } else { Quota::fixed_window(limit, minute) };
         let policy = Policy::new("all", [of(limit).unwrap()]).unwrap();
         let accuracy = sharded[0].capabilities().accuracy;
-        let load = |limit| Load { limit, in_flight: 1, locations: processes as u64 };
+        let load = |limit| Load { limit, quota: limit, in_flight: 1, locations: processes as u64 };
         let least = of(accuracy.floor(load(limit)).max(1)).map(|quota| Policy::new("least", [quota]).unwrap()).unwrap();
         prop_assert!(matches!(accuracy, Accuracy::Approximate(_)));
         let (key, mut ms, mut admitted, mut by_the_least) = (Key::new("everyone"), 0, 0, 0);

@@ -1,14 +1,14 @@
 //! The fallback: what it admits while its store is down, and when it asks the store again.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_core::{
-    Capabilities, Check, Decision, Error, ErrorKind, Fallback, Key, Keys, Limiter, Load, MemoryLimiter, Millis, Origin,
-    Policy, Quota, Refund, Settle, UnixMillis,
+    Capabilities, Check, Decision, Error, ErrorKind, Fallback, Health, Key, Keys, Limiter, Load, MemoryLimiter, Millis,
+    Origin, Policy, Quota, Refund, ResponseFields, Settle, Status, UnixMillis,
 };
 
 const START: u64 = 1_800_000_000_000;
@@ -21,6 +21,8 @@ struct Store(Arc<Inner>);
 struct Inner {
     memory: MemoryLimiter,
     fails: Mutex<Option<ErrorKind>>,
+    /// Whether it does what it is asked, and fails to answer.
+    is_late: AtomicBool,
     asked: AtomicU32,
 }
 
@@ -36,8 +38,16 @@ impl Store {
     fn ask(&self) -> Result<&MemoryLimiter, Error> {
         self.0.asked.fetch_add(1, Ordering::Relaxed);
         match *self.0.fails.lock().unwrap() {
-            Some(kind) => Err(Error::new(kind, "on demand")),
-            None => Ok(&self.0.memory),
+            Some(kind) if !self.0.is_late.load(Ordering::Relaxed) => Err(Error::new(kind, "on demand")),
+            _ => Ok(&self.0.memory),
+        }
+    }
+
+    /// Loses an answer if the store is late.
+    fn answer<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        match *self.0.fails.lock().unwrap() {
+            Some(kind) => answer.and(Err(Error::new(kind, "too late"))),
+            None => answer,
         }
     }
 }
@@ -48,23 +58,23 @@ impl Limiter for Store {
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.ask()?.check(check).await
+        self.answer(self.ask()?.check(check).await)
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.ask()?.peek(check).await
+        self.answer(self.ask()?.peek(check).await)
     }
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.ask()?.refund(refund).await
+        self.answer(self.ask()?.refund(refund).await)
     }
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.ask()?.settle(settle).await
+        self.answer(self.ask()?.settle(settle).await)
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.ask()?.reset(policy, keys).await
+        self.answer(self.ask()?.reset(policy, keys).await)
     }
 }
 
@@ -119,8 +129,11 @@ fn a_store_that_keeps_failing_is_asked_once_in_each_pause() {
     assert_eq!(store.asked(), 0);
     let _ = admitted(&limiter, &policy, 500, 10);
     assert_eq!(store.asked(), 1);
+    // Requests of another thread are a little behind.
+    let _ = admitted(&limiter, &policy, 498, 10);
+    assert_eq!(store.asked(), 0);
     // A clock that is set back asks at once.
-    let _ = admitted(&limiter, &policy, 100, 10);
+    let _ = admitted(&limiter, &policy, 0, 10);
     assert_eq!(store.asked(), 1);
 }
 
@@ -162,11 +175,59 @@ fn an_invalid_check_does_not_end_an_outage() {
 }
 
 #[test]
-fn a_limit_without_a_share_is_not_admitted() {
+fn a_share_is_at_least_one() {
     let (store, policy) = (Store::default(), window(9));
     let limiter = Fallback::new(store.clone(), 10).unwrap();
     store.fail(Some(ErrorKind::Timeout));
-    assert_eq!(admitted(&limiter, &policy, 0, 5), (0, Err(ErrorKind::Unavailable)));
+    assert_eq!(admitted(&limiter, &policy, 0, 5), (1, Ok(Origin::Fallback)));
+    let slots = Policy::new("slots", [Quota::concurrency(4, Millis::from_secs(60)).unwrap()]).unwrap();
+    let key = key();
+    let taken = |token| {
+        let check = Check::new(&slots, &key, at(0)).idempotent(token, Millis::from_secs(60));
+        block_on(limiter.check(check)).unwrap().is_allowed()
+    };
+    assert_eq!(["a", "b", "c"].map(taken), [true, false, false]);
+}
+
+#[test]
+fn a_cost_that_only_the_store_can_admit_is_denied_until_it_is_asked_again() {
+    let (store, policy, key) = (Store::default(), window(1_000), key());
+    let limiter = Fallback::new(store.clone(), 10).unwrap().breaker(1, Millis::from_secs(5));
+    store.fail(Some(ErrorKind::Timeout));
+    let check = |ms, cost| block_on(limiter.check(Check::new(&policy, &key, at(ms)).cost(cost))).unwrap();
+    assert!(check(0, 1).is_allowed());
+    let denied = check(2_000, 200);
+    assert_eq!((denied.status(), denied.retry_after()), (Status::Denied, Some(Millis::from_secs(3))));
+    assert_eq!((denied.binding().limit(), denied.binding().remaining()), (100, Some(99)));
+    let fields = ResponseFields::new(&policy, &denied);
+    assert_eq!(fields.get("x-ratelimit-limit"), Some("100"));
+    assert_eq!(fields.get("ratelimit-policy"), Some("\"api\";q=100;w=60"));
+    assert_eq!(check(2_000, 1_001).status(), Status::NeverAdmissible);
+    store.fail(None);
+    assert!(check(5_000, 200).is_allowed());
+}
+
+#[test]
+fn an_observer_is_told_once_when_the_store_goes_down_and_once_when_it_is_back() {
+    let (store, policy, told) = (Store::default(), window(1_000), Arc::new(Mutex::new(Vec::new())));
+    let telling = Arc::clone(&told);
+    let limiter =
+        Fallback::new(store.clone(), 50).unwrap().observer(move |health| telling.lock().unwrap().push(health));
+    let told = || std::mem::take(&mut *told.lock().unwrap());
+    store.fail(Some(ErrorKind::Timeout));
+    let _ = admitted(&limiter, &policy, 0, 2);
+    store.fail(None);
+    // Two failures are no outage.
+    let _ = admitted(&limiter, &policy, 10, 1);
+    assert_eq!(told(), []);
+    store.fail(Some(ErrorKind::Timeout));
+    for ms in [1_000, 2_000, 3_000, 4_000] {
+        let _ = admitted(&limiter, &policy, ms, 25);
+    }
+    assert_eq!(told(), [Health::Down { error: ErrorKind::Timeout }]);
+    store.fail(None);
+    let _ = admitted(&limiter, &policy, 6_000, 25);
+    assert_eq!(told(), [Health::Up { after: Millis::from_secs(5), decisions: 100 }]);
 }
 
 #[test]
@@ -179,12 +240,19 @@ fn a_charge_is_settled_where_it_was_made() {
     store.fail(Some(ErrorKind::Timeout));
     assert_eq!(check("b").unwrap().origin(), Origin::Fallback);
     let settle = |token| block_on(limiter.settle(Settle::new(&policy, &key, token, 5, at(10))));
-    let settled = settle("b").unwrap();
-    assert_eq!((settled.origin(), settled.binding().remaining()), (Origin::Fallback, Some(45)));
+    // The store has not answered, so it may have the charge.
+    assert_eq!(settle("b").unwrap_err().kind(), ErrorKind::Timeout);
     assert_eq!(settle("a").unwrap_err().kind(), ErrorKind::Timeout);
+    // The third failure opens the breaker: the store is not asked about this one.
+    assert_eq!(check("c").unwrap().origin(), Origin::Fallback);
+    let settled = settle("c").unwrap();
+    assert_eq!((settled.origin(), settled.binding().remaining()), (Origin::Fallback, Some(40)));
     store.fail(None);
+    let settle = |token| block_on(limiter.settle(Settle::new(&policy, &key, token, 5, at(2_000))));
     let settled = settle("a").unwrap();
     assert_eq!((settled.origin(), settled.binding().remaining()), (Origin::Store, Some(95)));
+    let settled = settle("b").unwrap();
+    assert_eq!((settled.origin(), settled.is_replay()), (Origin::Fallback, true));
 }
 
 #[test]
@@ -245,7 +313,7 @@ fn another_store_decides_in_place_of_the_memory() {
     let wide = Fallback::new(Store::default(), 50).unwrap();
     let error = Fallback::new(store, 50).unwrap().backup(wide).map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("50 % x limit x locations"), "{error}");
+    assert!(error.to_string().contains("max(50 % x limit, 1) x locations"), "{error}");
 }
 
 fn quotas() -> impl Strategy<Value = Quota> {
@@ -289,9 +357,49 @@ proptest! {
             let mut total = 0;
             for (last, admitted) in &history[place..] {
                 total += admitted;
-                let load = Load { limit: rule.maximum(*first, *last), in_flight: 1, locations: processes as u64 };
+                let limit = rule.maximum(*first, *last);
+                let load = Load { limit, quota: rule.limit(), in_flight: 1, locations: processes as u64 };
                 prop_assert!(total <= accuracy.ceiling(load), "{total} from {first:?} to {last:?}, {accuracy}");
             }
         }
+    }
+
+    /// Whatever the store does and does not answer, every charge that is settled until that succeeds is gone from it.
+    #[test]
+    fn a_charge_that_is_settled_is_in_no_store(
+        limit in 1_u64..12,
+        slots in any::<bool>(),
+        steps in prop::collection::vec((0_u64..400, 0_u8..4, any::<bool>(), any::<bool>()), 1..60),
+    ) {
+        let quota = if slots { Quota::concurrency(limit, Millis::from_secs(600)) } else { Quota::fixed_window(limit, Millis::from_secs(86_400)) };
+        let policy = Policy::new("api", [quota.unwrap()]).unwrap();
+        let (store, key) = (Store::default(), key());
+        let limiter = Fallback::new(store.clone(), 30).unwrap().breaker(2, Millis::new(300));
+        let (mut ms, mut open) = (0, Vec::new());
+        let settle = |token: &String, ms| block_on(limiter.settle(Settle::new(&policy, &key, token, 0, at(ms))));
+        for (nth, (pause, health, is_retried, ends)) in steps.into_iter().enumerate() {
+            ms += pause;
+            store.fail((health > 1).then_some(ErrorKind::Timeout));
+            store.0.is_late.store(health == 2, Ordering::Relaxed);
+            let token = nth.to_string();
+            for _ in 0..=u8::from(is_retried) {
+                let check = Check::new(&policy, &key, at(ms)).idempotent(&token, Millis::from_secs(600));
+                let _ = block_on(limiter.check(check));
+                ms += 50;
+            }
+            open.push(token);
+            if ends {
+                open.retain(|token| settle(token, ms).is_err_and(|error| error.kind() != ErrorKind::UnknownCharge));
+            }
+        }
+        store.fail(None);
+        ms += 1_000;
+        for token in &open {
+            let settled = settle(token, ms);
+            prop_assert!(settled.is_ok() || settled.is_err_and(|error| error.kind() == ErrorKind::UnknownCharge));
+        }
+        let check = Check::new(&policy, &key, at(ms)).idempotent("last", Millis::from_secs(600));
+        let left = block_on(store.0.memory.peek(check)).unwrap();
+        prop_assert_eq!(left.binding().remaining(), Some(limit));
     }
 }

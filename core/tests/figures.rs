@@ -161,7 +161,8 @@ fn around_the_limit_the_two_counter_window_rarely_misjudges_a_request() {
 /// `in_flight` writers that overwrite each other, and `limit` admissions: a binomial coefficient, less one.
 #[test]
 fn the_ceiling_of_last_writer_wins_is_a_binomial_coefficient() {
-    let ceiling = |limit, in_flight| (Drift::LAST_WRITER_WINS.ceiling)(Load { limit, in_flight, locations: 1 });
+    let ceiling =
+        |limit, in_flight| (Drift::LAST_WRITER_WINS.ceiling)(Load { limit, quota: limit, in_flight, locations: 1 });
     assert_eq!([ceiling(1, 1), ceiling(10, 1), ceiling(1, 10)], [1, 10, 10]);
     assert_eq!([ceiling(3, 5), ceiling(5, 3), ceiling(20, 20)], [55, 55, 137_846_528_819]);
     assert_eq!([ceiling(1_000, 1_000), ceiling(u64::MAX, 1)], [u64::MAX; 2]);

@@ -6,13 +6,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use metrics::{
-    Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
 use pollster::block_on;
 use tidegate_core::gate::{
     Event, EventSink, Events, Gate, JsonLines, MetricsSink, OnFailure, Request, Rules, TracingSink,
 };
-use tidegate_core::{ClientIpSource, MemoryLimiter, Millis, Platform, Policy, Quota, UnixMillis};
+use tidegate_core::{
+    Capabilities, Check, ClientIpSource, Decision, Error, ErrorKind, Fallback, Keys, Limiter, MemoryLimiter, Millis,
+    Platform, Policy, Quota, Refund, UnixMillis,
+};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Level, Subscriber};
@@ -104,13 +107,75 @@ impl Subscriber for Subscribed {
 #[test]
 fn events_of_tracing() {
     let subscriber = Subscribed::default();
-    tracing::subscriber::with_default(subscriber.clone(), || three(TracingSink));
+    tracing::subscriber::with_default(subscriber.clone(), || three(TracingSink::default()));
     let events = subscriber.0.lock().unwrap();
     assert_eq!(events.iter().map(|(level, _)| *level).collect::<Vec<_>>(), [Level::DEBUG, Level::INFO, Level::INFO]);
     let (_, denied) = &events[1];
     assert_eq!((denied["rule"].as_str(), denied["outcome"].as_str()), ("\"api\"", "\"denied\""));
     assert_eq!((denied["limit"].as_str(), denied["remaining"].as_str()), ("1", "0"));
     assert!(!denied.contains_key("error"));
+}
+
+/// A store that does not answer.
+struct Down;
+
+impl Limiter for Down {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::EXACT
+    }
+
+    async fn check(&self, _: Check<'_>) -> Result<Decision, Error> {
+        Err(Error::new(ErrorKind::Timeout, "down"))
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.check(check).await
+    }
+
+    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::Timeout, "down"))
+    }
+
+    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::Timeout, "down"))
+    }
+}
+
+/// Sends requests to a gate, 10 ms apart.
+fn send(store: impl Limiter, sink: impl EventSink + 'static, count: u64) {
+    let policy = Policy::new("api", [Quota::fixed_window(1_000, Millis::from_secs(60)).unwrap()]).unwrap();
+    let rules = Rules::all(policy, OnFailure::Closed);
+    let gate = Gate::new(rules, store, ClientIpSource::new(Platform::Vercel)).unwrap().events(Events::new(sink));
+    for nth in 0..count {
+        let now = UnixMillis::new(1_800_000_000_000 + 10 * nth);
+        block_on(gate.check(&Request::new("GET", "/", &[("host", "example.com")], now)));
+    }
+}
+
+#[test]
+fn failures_are_logged_once_a_second_for_each_kind() {
+    let subscriber = Subscribed::default();
+    tracing::subscriber::with_default(subscriber.clone(), || send(Down, TracingSink::default(), 250));
+    let events = subscriber.0.lock().unwrap();
+    assert!(events.iter().all(|(level, _)| *level == Level::WARN));
+    let suppressed: Vec<_> = events.iter().map(|(_, fields)| fields.get("suppressed").map(String::as_str)).collect();
+    assert_eq!(suppressed, [None, Some("99"), Some("99")]);
+}
+
+#[test]
+fn an_outage_behind_a_fallback_is_one_line_and_one_metric() {
+    let (subscriber, recorder) = (Subscribed::default(), Recorded::default());
+    let decide = || {
+        let fallback = Fallback::new(Down, 50).unwrap().breaker(3, Millis::from_secs(1));
+        metrics::with_local_recorder(&recorder, || send(fallback, MetricsSink, 50));
+    };
+    tracing::subscriber::with_default(subscriber.clone(), decide);
+    let events = subscriber.0.lock().unwrap();
+    let [(Level::WARN, told)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(told["error"], "\"timeout\"");
+    let expected =
+        [("tidegate_requests_total{rule=api,outcome=allowed,origin=fallback}", 50.0), ("tidegate_stores_down{}", 1.0)];
+    assert_eq!(*recorder.0.lock().unwrap(), expected.map(|(name, value)| (name.to_string(), value)).into());
 }
 
 /// Adds up what is counted, by the name and the labels.
@@ -131,6 +196,18 @@ impl CounterFn for Series {
     }
 
     fn absolute(&self, _: u64) {}
+}
+
+impl GaugeFn for Series {
+    fn increment(&self, value: f64) {
+        self.add(value);
+    }
+
+    fn decrement(&self, value: f64) {
+        self.add(-value);
+    }
+
+    fn set(&self, _: f64) {}
 }
 
 impl HistogramFn for Series {
@@ -155,8 +232,8 @@ impl Recorder for Recorded {
         Counter::from_arc(self.series(key))
     }
 
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.series(key))
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
@@ -170,8 +247,8 @@ fn counters_of_metrics() {
     metrics::with_local_recorder(&recorder, || three(MetricsSink));
     let series = recorder.0.lock().unwrap().clone();
     let expected = [
-        ("tidegate_requests_total{rule=api,outcome=allowed}", 1.0),
-        ("tidegate_requests_total{rule=api,outcome=denied}", 2.0),
+        ("tidegate_requests_total{rule=api,outcome=allowed,origin=store}", 1.0),
+        ("tidegate_requests_total{rule=api,outcome=denied,origin=store}", 2.0),
         // Three times no time, each counted as 1.
         ("tidegate_store_seconds{rule=api}", 3.0),
     ];

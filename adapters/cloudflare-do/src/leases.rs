@@ -73,7 +73,7 @@ const SLOTS_MAX: usize = 16_384;
 /// use tidegate_core::{Load, Millis};
 /// const SLICE: NonZero<u64> = NonZero::new(10).unwrap();
 /// let can = tidegate_cloudflare_do::lease_capabilities(SLICE, Millis::from_secs(2));
-/// let load = Load { limit: 1_000, in_flight: 500, locations: 3 };
+/// let load = Load { limit: 1_000, quota: 1_000, in_flight: 500, locations: 3 };
 /// assert_eq!((can.accuracy.floor(load), can.accuracy.ceiling(load)), (940, 1_000));
 /// ```
 #[must_use]

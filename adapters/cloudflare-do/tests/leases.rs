@@ -213,7 +213,7 @@ proptest! {
         // The lifetime is longer than the story.
         let deaths = story.play(|one| asked.push(one));
         let can = isolate(&Rig::default(), story.slice, story.lifetime_ms).capabilities();
-        let floor = can.accuracy.floor(Load { limit: story.limit, in_flight: 1, locations: ISOLATES as u64 + deaths });
+        let floor = can.accuracy.floor(Load { limit: story.limit, quota: story.limit, in_flight: 1, locations: ISOLATES as u64 + deaths });
         prop_assume!(floor > 0);
         let policy = story.policy(floor);
         let mut exact = policy.initial_state();
@@ -470,7 +470,7 @@ fn the_declared_capabilities() {
     let rig = Rig::default();
     let leases = isolate(&rig, 10, 10_000);
     let can = leases.capabilities();
-    assert_eq!(can.accuracy.ceiling(Load { limit: 100, in_flight: 50, locations: 3 }), 100);
+    assert_eq!(can.accuracy.ceiling(Load { limit: 100, quota: 100, in_flight: 50, locations: 3 }), 100);
     let told = "approximate: limit - 20 x locations (in the first 10000 ms) <= admitted <= limit";
     assert_eq!(can.accuracy.to_string(), told);
     for lifetime in [Millis::ZERO, Millis::new(60_001)] {

@@ -51,7 +51,7 @@ proptest! {
                 for &(at, cost) in admitted.iter().rev() {
                     units += cost;
                     let limit = quota.rule().maximum(at, edge.now());
-                    let load = Load { limit, in_flight: step.burst, locations: isolates as u64 };
+                    let load = Load { limit, quota: limit, in_flight: step.burst, locations: isolates as u64 };
                     prop_assert!(units <= (DRIFT.ceiling)(load), "{units} from {at} on, of {load:?}");
                 }
             }

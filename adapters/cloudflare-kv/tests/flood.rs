@@ -205,7 +205,7 @@ proptest! {
                     for &(at, cost) in charges.iter().rev() {
                         units += cost;
                         let limit = quota.rule().maximum(at, now);
-                        let load = Load { limit, in_flight: 1, locations: isolates as u64 };
+                        let load = Load { limit, quota: limit, in_flight: 1, locations: isolates as u64 };
                         prop_assert!(units <= (DRIFT.ceiling)(load), "{units} from {at} on, of {load:?}");
                     }
                 }

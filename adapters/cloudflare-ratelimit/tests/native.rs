@@ -74,7 +74,7 @@ fn locations_together_admit_at_most_the_declared_ceiling() {
     }
     let accuracy = limiter(&locations[0]).capabilities().accuracy;
     assert!(matches!(accuracy, Accuracy::PerLocation));
-    assert_eq!(admitted, accuracy.ceiling(Load { limit: 5, in_flight: 50, locations: 3 }));
+    assert_eq!(admitted, accuracy.ceiling(Load { limit: 5, quota: 5, in_flight: 50, locations: 3 }));
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn each_pop_admits_the_limit_up_to_the_declared_ceiling() {
     let all: u64 = pops.iter().map(|pop| admitted(pop, 500)).sum();
     let accuracy = limiter(&pops[0]).capabilities().accuracy;
     assert!(matches!(accuracy, Accuracy::PerLocation));
-    assert_eq!(all, accuracy.ceiling(Load { limit: 100, in_flight: 500, locations: 3 }));
+    assert_eq!(all, accuracy.ceiling(Load { limit: 100, quota: 100, in_flight: 500, locations: 3 }));
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tidegate_core::gate::{Hold, Verdict};
-use tidegate_core::{Decision, Error, ErrorKind};
+use tidegate_core::{Decision, Error, ErrorKind, Origin};
 use tokio::runtime::Handle;
 
 use crate::layer::Settings;
-use crate::service::warn;
 
 /// A request extension: what the request was charged as an [estimate](crate::RateLimitLayer::estimate). Settle it once the
 /// actual cost is known.
@@ -48,6 +48,15 @@ use crate::service::warn;
 #[derive(Clone)]
 pub struct Charge(Arc<Held>);
 
+/// How long to wait before each retry of a release that the store has not answered.
+const RELEASE_PAUSES: [Duration; 5] = [
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+];
+
 /// What a request was charged. If the policy has slots and the charge was not settled, dropping this gives them back.
 struct Held {
     settings: Arc<Settings>,
@@ -71,6 +80,10 @@ impl Charge {
     /// Learns the verdict.
     pub(crate) fn answered(&self, verdict: &Verdict) {
         let Some(decision) = verdict.decision() else { return };
+        // The store may have given a slot, and not have said so in time.
+        if decision.origin() == Origin::Fallback && !decision.is_allowed() {
+            return;
+        }
         self.0.is_certain.store(true, Ordering::Relaxed);
         if !decision.is_allowed() {
             self.0.holds.store(false, Ordering::Relaxed);
@@ -93,7 +106,10 @@ impl Charge {
         let settled = settings.gate.settle(hold, actual, (settings.clock)()).await;
         match &settled {
             Ok(_) => holds.store(false, Ordering::Relaxed),
-            Err(error) => warn(hold.policy().name(), error.kind(), "unsettled"),
+            Err(error) => {
+                let now = (settings.clock)();
+                settings.log.unsettled(hold.policy().name(), error.kind(), "unsettled", now);
+            }
         }
         settled
     }
@@ -123,10 +139,17 @@ impl Drop for Held {
         let (settings, hold) = (Arc::clone(&self.settings), self.hold.clone());
         let is_certain = *self.is_certain.get_mut();
         runtime.spawn(async move {
-            let Err(error) = settings.gate.release(&hold, (settings.clock)()).await else { return };
+            let mut pauses = RELEASE_PAUSES.iter();
+            let error = loop {
+                let Err(error) = settings.gate.release(&hold, (settings.clock)()).await else { return };
+                match pauses.next() {
+                    Some(pause) if error.kind().is_store_failure() => tokio::time::sleep(*pause).await,
+                    _ => break error,
+                }
+            };
             // If the check has failed, there may be no charge.
             if is_certain || error.kind() != ErrorKind::UnknownCharge {
-                warn(hold.policy().name(), error.kind(), "unreleased");
+                settings.log.unsettled(hold.policy().name(), error.kind(), "unreleased", (settings.clock)());
             }
         });
     }

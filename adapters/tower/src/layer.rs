@@ -11,6 +11,7 @@ use tidegate_core::gate::{Gate, Headers, Pending, Prepared, Request, Verdict};
 use tidegate_core::{Error, ErrorKind, Key, UnixMillis};
 use tower_layer::Layer;
 
+use crate::log::Log;
 use crate::token::token;
 use crate::{ApiKey, BotScore, RateLimit, Subject, Tier};
 
@@ -39,6 +40,7 @@ pub(crate) struct Settings {
     exempt: Option<OfHead<bool>>,
     on_verdict: Option<OnVerdict>,
     refund_on: Option<fn(StatusCode) -> bool>,
+    pub(crate) log: Arc<Log>,
 }
 
 type OfHead<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
@@ -88,6 +90,7 @@ impl RateLimitLayer {
             exempt: None,
             on_verdict: None,
             refund_on: None,
+            log: Arc::default(),
         }))
     }
 
@@ -174,6 +177,13 @@ impl Settings {
     pub(crate) fn tell(&self, head: &Parts, verdict: &Verdict) {
         if let Some(on_verdict) = &self.on_verdict {
             on_verdict(head, verdict);
+        }
+    }
+
+    /// Logs that a check has failed, unless the gate does.
+    pub(crate) fn tell_of_failure(&self, policy: &str, kind: ErrorKind, outcome: &'static str) {
+        if !self.gate.logs() {
+            self.log.undecided(policy, kind, outcome, (self.clock)());
         }
     }
 

@@ -32,11 +32,12 @@
 //! `Closed` rejects it with a 503. After any other error, such as contention for one key, the layer rejects the request with a
 //! 503 in both cases, because a client can cause such an error.
 //!
-//! The layer emits one [`tracing`] event at level `WARN` with the target `tidegate` for each failed check. Its fields are
-//! `policy`, `kind` ([`ErrorKind::name`](tidegate_core::ErrorKind::name)) and `outcome` (`admitted` or `rejected`; for a
-//! failed [`Charge::settle`] it is `unsettled`, for a slot that was not given back `unreleased`). It contains no key, address or
-//! error message; those are in the [`Verdict`]. The layer does not limit the rate of events: use a subscriber that filters or
-//! samples them.
+//! The layer emits a [`tracing`] event at level `WARN` with the target `tidegate` for failed checks, at most one a second for each
+//! kind of error. Its fields are `policy`, `kind` ([`ErrorKind::name`](tidegate_core::ErrorKind::name)), `outcome` (`admitted` or
+//! `rejected`; for a failed [`Charge::settle`] it is `unsettled`, for a slot that was not given back `unreleased`) and `suppressed`,
+//! the number of failures since the last event. It contains no key, address or error message; those are in the [`Verdict`]. If the
+//! gate's own events go to a [log](tidegate_core::gate::TracingSink), failed checks are only logged there. A
+//! [`Fallback`](tidegate_core::Fallback) logs when its store goes down, and when it is back.
 //!
 //! # Unknown costs
 //! The cost of some requests is known only afterwards, such as the tokens of an LLM's answer.
@@ -56,6 +57,7 @@
 mod body;
 mod charge;
 mod layer;
+mod log;
 mod sender;
 mod service;
 mod token;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tidegate_core::gate::{OnFailure, Prepared, Refusal};
-use tidegate_core::{ErrorKind, Millis, ResponseFields, gate};
+use tidegate_core::{Millis, ResponseFields, gate};
 use tower_service::Service;
 
 use crate::layer::Settings;
@@ -107,7 +107,12 @@ where
 /// this future while the store answers.
 async fn decide(settings: &Arc<Settings>, head: &Parts) -> (gate::Verdict, Option<Charge>) {
     let mut pending = match settings.prepare(head) {
-        Prepared::Decided(verdict) => return (verdict, None),
+        Prepared::Decided(verdict) => {
+            if let Some(error) = verdict.error() {
+                settings.tell_of_failure("", error.kind(), "rejected");
+            }
+            return (verdict, None);
+        }
         Prepared::Pending(pending) => pending,
     };
     let (verdict, charge) = match settings.price(&mut pending, head) {
@@ -123,14 +128,9 @@ async fn decide(settings: &Arc<Settings>, head: &Parts) -> (gate::Verdict, Optio
     };
     if let Some(error) = verdict.error() {
         let admitted = matches!(verdict, gate::Verdict::Pass(_));
-        warn(pending.policy().name(), error.kind(), if admitted { "admitted" } else { "rejected" });
+        settings.tell_of_failure(pending.policy().name(), error.kind(), if admitted { "admitted" } else { "rejected" });
     }
     (verdict, charge)
-}
-
-/// Logs an error. Its message and its source stay out of the log: a store may put an address or a credential into them.
-pub(crate) fn warn(policy: &str, kind: ErrorKind, outcome: &'static str) {
-    tracing::warn!(target: "tidegate", policy, kind = kind.name(), outcome, "rate limiter failed");
 }
 
 fn rejected<R: From<String>>(verdict: &Verdict, refusal: &Refusal) -> Response<ResponseBody<R>> {

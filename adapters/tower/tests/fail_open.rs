@@ -183,7 +183,9 @@ async fn every_failure_is_logged_without_secrets() {
         request.extensions_mut().insert(Key::new("sub:alice"));
         let admitted = ask(&open(Failing(kind), 1, Platform::Direct), request).await.status() == 200;
         let outcome = if admitted { "admitted" } else { "rejected" };
-        let expected = format!("WARN message=rate limiter failed policy=\"api\" kind=\"{kind}\" outcome=\"{outcome}\"");
+        let expected = format!(
+            "WARN message=rate limiter failed policy=\"api\" kind=\"{kind}\" outcome=\"{outcome}\" suppressed=0"
+        );
         assert_eq!(log.0.lock().unwrap().drain(..).collect::<Vec<_>>(), [expected]);
     }
     ask(&open(MemoryLimiter::new(), 1, Platform::Direct), Request::new(String::new())).await;
@@ -206,7 +208,7 @@ async fn a_settlement_that_fails_is_logged_without_secrets_and_fails_no_response
     let response = layer.layer(service).oneshot(request).await.unwrap();
     assert_eq!((response.status().as_u16(), response.into_body().into_inner().as_str()), (200, "timeout"));
     let expected = ["admitted", "unsettled"].map(|outcome| {
-        format!("WARN message=rate limiter failed policy=\"api\" kind=\"timeout\" outcome=\"{outcome}\"")
+        format!("WARN message=rate limiter failed policy=\"api\" kind=\"timeout\" outcome=\"{outcome}\" suppressed=0")
     });
     assert_eq!(*log.0.lock().unwrap(), expected);
 }

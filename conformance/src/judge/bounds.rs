@@ -121,7 +121,7 @@ impl Judged<'_> {
 
     /// The ceiling if an exact limiter has admitted `limit`, or `None` if the ceiling depends on races.
     fn without_races(&self, stretch: &Stretch, limit: u64) -> Option<u64> {
-        let load = stretch.load_of_all(limit, self.isolates);
+        let load = stretch.load_of_all(limit, stretch.least_quota(), self.isolates);
         let ceiling = self.accuracy.ceiling(load);
         (ceiling == self.accuracy.ceiling(Load { in_flight: 1, ..load })).then_some(ceiling)
     }
@@ -154,7 +154,7 @@ impl Judged<'_> {
         let bursts = &self.count.bursts;
         let mut all = Stretch::default();
         bursts.iter().rev().for_each(|burst| all.extend(burst));
-        let floor = |limit| self.accuracy.floor(all.load(limit, self.isolates));
+        let floor = |limit| self.accuracy.floor(all.load(limit, limit, self.isolates));
         let exact = || {
             bursts.iter().scan(0, |sum, burst| {
                 *sum += burst.exact;

@@ -53,22 +53,32 @@ impl<'a> Stretch<'a> {
 
     /// The load on a limiter whose exact counterpart admits at most `limit`. If all requests arrive at one location,
     /// each of its isolates counts as a location.
-    pub(super) fn load(&self, limit: u64, isolates: u64) -> Load {
+    pub(super) fn load(&self, limit: u64, quota: u64, isolates: u64) -> Load {
         let locations = if self.locations.len() > 1 { self.locations.len() as u64 } else { isolates };
-        Load { limit, in_flight: self.in_flight, locations }
+        Load { limit, quota, in_flight: self.in_flight, locations }
     }
 
     /// The same, where each isolate that has replaced an evicted one counts as one more location.
-    pub(super) fn load_of_all(&self, limit: u64, isolates: u64) -> Load {
+    pub(super) fn load_of_all(&self, limit: u64, quota: u64, isolates: u64) -> Load {
         // Several locations have one isolate each.
-        Load { locations: self.lives.len() as u64 * isolates, ..self.load(limit, isolates) }
+        Load { locations: self.lives.len() as u64 * isolates, ..self.load(limit, quota, isolates) }
     }
 
     /// The most units that may be admitted: the lowest ceiling of any quota.
     pub(super) fn ceiling(&self, accuracy: &Accuracy, isolates: u64) -> u64 {
         let quotas = 0..self.policies.first().map_or(0, |policy| policy.quotas().len());
-        let ceilings = quotas.map(|place| accuracy.ceiling(self.load_of_all(self.maximum(place), isolates)));
+        let least = |place: usize| self.policies.iter().map(|policy| policy.quotas()[place].rule().limit()).min();
+        let ceilings = quotas.map(|place| {
+            let load = self.load_of_all(self.maximum(place), least(place).unwrap_or(0), isolates);
+            accuracy.ceiling(load)
+        });
         ceilings.min().unwrap_or(0).saturating_add(self.given_back)
+    }
+
+    /// The lowest limit of any quota.
+    pub(super) fn least_quota(&self) -> u64 {
+        let quotas = self.policies.iter().flat_map(|policy| policy.quotas());
+        quotas.map(|quota| quota.rule().limit()).min().unwrap_or(0)
     }
 
     /// The most units that an exact limiter admits by one quota. If the quota's numbers changed, the largest of each

@@ -140,6 +140,11 @@ impl Event<'_> {
 pub trait EventSink: MaybeSend + MaybeSync {
     /// Takes an event. It must not block: the request waits for it.
     fn event(&self, event: &Event<'_>);
+
+    /// Whether it logs failures, so that an adapter need not. The default is no.
+    fn logs(&self) -> bool {
+        false
+    }
 }
 
 impl<F: Fn(&Event<'_>) + MaybeSend + MaybeSync> EventSink for F {
@@ -195,6 +200,10 @@ impl Events {
     pub const fn timer(mut self, timer: fn() -> u64) -> Self {
         self.timer = Some(timer);
         self
+    }
+
+    pub(super) fn logs(&self) -> bool {
+        self.sink.logs()
     }
 
     pub(super) fn started(&self) -> Option<u64> {

@@ -1,8 +1,11 @@
 //! Where events go: lines of JSON, `tracing` and `metrics`.
 
+mod log_limit;
+
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
+pub use self::log_limit::LogLimit;
 use super::{Event, EventSink};
 use crate::MaybeSend;
 
@@ -36,14 +39,22 @@ impl<W: Write + Send> EventSink for JsonLines<W> {
 }
 
 /// Sends each event to the subscriber of [`tracing`], with the target `tidegate`. Its level is `DEBUG` if the request was
-/// allowed, `INFO` if it was refused, and `WARN` after a failure.
+/// allowed, `INFO` if it was refused, and `WARN` after a failure. Of failures, it sends at most one a second for each kind of
+/// error; `suppressed` is the number of those that it did not send since.
 #[cfg(feature = "tracing")]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TracingSink;
+#[derive(Debug, Default)]
+pub struct TracingSink(LogLimit);
 
 #[cfg(feature = "tracing")]
 impl EventSink for TracingSink {
     fn event(&self, event: &Event<'_>) {
+        let mut suppressed = None;
+        if let Some(error) = event.error {
+            suppressed = self.0.admit(error, event.at);
+            if suppressed.is_none() {
+                return;
+            }
+        }
         macro_rules! send {
             ($level:ident) => {
                 tracing::event!(
@@ -60,6 +71,7 @@ impl EventSink for TracingSink {
                     error = event.error.map(crate::ErrorKind::name),
                     latency_us = event.latency_us,
                     weight = event.weight,
+                    suppressed = suppressed.filter(|count| *count > 0),
                 )
             };
         }
@@ -69,9 +81,14 @@ impl EventSink for TracingSink {
             _ => send!(INFO),
         }
     }
+
+    fn logs(&self) -> bool {
+        true
+    }
 }
 
-/// Counts events with the recorder of [`metrics`]: `tidegate_requests_total` by `rule` and `outcome`, and the histogram
+/// Counts events with the recorder of [`metrics`]: `tidegate_requests_total` by `rule`, `outcome` and `origin` (the component that
+/// decided, such as `store` or `fallback`, or `none` if nothing did), and the histogram
 /// `tidegate_store_seconds` by `rule`, if there is a [timer](super::Events::timer). No label has a key, so their number is
 /// bounded.
 #[cfg(feature = "metrics")]
@@ -82,8 +99,9 @@ pub struct MetricsSink;
 impl EventSink for MetricsSink {
     fn event(&self, event: &Event<'_>) {
         let rule = std::string::ToString::to_string(event.rule);
-        let counter =
-            metrics::counter!("tidegate_requests_total", "rule" => rule.clone(), "outcome" => event.outcome.name());
+        let origin = event.origin.map_or("none", crate::Origin::name);
+        let outcome = event.outcome.name();
+        let counter = metrics::counter!("tidegate_requests_total", "rule" => rule.clone(), "outcome" => outcome, "origin" => origin);
         counter.increment(u64::from(event.weight));
         if let Some(micros) = event.latency_us {
             metrics::histogram!("tidegate_store_seconds", "rule" => rule)

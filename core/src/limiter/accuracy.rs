@@ -57,7 +57,7 @@ impl Accuracy {
     ///
     /// ```
     /// use tidegate_core::{Accuracy, Load};
-    /// let load = Load { limit: 60, in_flight: 500, locations: 3 };
+    /// let load = Load { limit: 60, quota: 60, in_flight: 500, locations: 3 };
     /// assert_eq!(Accuracy::Exact.ceiling(load), 60);
     /// assert_eq!(Accuracy::PerLocation.ceiling(load), 180);
     /// ```
@@ -66,9 +66,7 @@ impl Accuracy {
         match self {
             Self::Exact => load.limit,
             Self::Approximate(drift) => {
-                // The limit may be rounded down: a bucket refills by parts of a unit, and its share does, too.
-                let below = load.limit.saturating_add(1).saturating_mul(u64::from(drift.fallback_percent));
-                let share = below.div_ceil(100).saturating_sub(1);
+                let share = drift.fallback_share(load);
                 (drift.ceiling)(load).saturating_add(share.saturating_mul(load.locations))
             }
             Self::PerLocation => load.limit.saturating_mul(load.locations),
@@ -79,7 +77,7 @@ impl Accuracy {
     ///
     /// ```
     /// use tidegate_core::{Accuracy, Drift, Floor, Load};
-    /// let load = Load { limit: 100, in_flight: 500, locations: 3 };
+    /// let load = Load { limit: 100, quota: 100, in_flight: 500, locations: 3 };
     /// let leases = Drift { floor: Floor { held: 10, ..Floor::NOTHING_HELD }, ..Drift::WITHIN_LIMIT };
     /// assert_eq!(Accuracy::Approximate(leases).floor(load), 70);
     /// assert_eq!(Accuracy::PerLocation.floor(load), 100);
@@ -101,7 +99,7 @@ impl fmt::Display for Accuracy {
                 write!(f, "approximate: {} <= admitted <= {}", drift.floor, drift.formula)?;
                 match drift.fallback_percent {
                     0 => Ok(()),
-                    percent => write!(f, " + {percent} % x limit x locations"),
+                    percent => write!(f, " + max({percent} % x limit, 1) x locations"),
                 }
             }
             Self::PerLocation => f.write_str("per location: limit <= admitted <= limit x locations"),
@@ -118,7 +116,7 @@ impl fmt::Display for Accuracy {
 ///     ceiling: |load| load.limit.saturating_mul(load.locations),
 ///     ..Drift::WITHIN_LIMIT
 /// };
-/// assert_eq!((drift.ceiling)(Load { limit: 10, in_flight: 50, locations: 3 }), 30);
+/// assert_eq!((drift.ceiling)(Load { limit: 10, quota: 10, in_flight: 50, locations: 3 }), 30);
 /// assert_eq!(Accuracy::Approximate(drift).to_string(), "approximate: limit <= admitted <= limit x locations");
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -129,12 +127,25 @@ pub struct Drift {
     pub ceiling: fn(Load) -> u64,
     /// The least that is admitted, if enough is requested.
     pub floor: Floor,
-    /// What each location admits beyond the ceiling while the store is down, in percent of the limit before it is rounded: see
-    /// `Fallback`.
+    /// What each location admits beyond the ceiling while the store is down, in percent of the limit, but at least 1 of each quota:
+    /// see `Fallback`.
     pub fallback_percent: u8,
 }
 
 impl Drift {
+    /// What each location admits beyond the ceiling while the store is down.
+    fn fallback_share(&self, Load { limit, quota, .. }: Load) -> u64 {
+        let percent = u64::from(self.fallback_percent);
+        // The most may be rounded down: a bucket refills by parts of a unit, and its share does, too.
+        let below = limit.saturating_add(1);
+        match percent.saturating_mul(quota) {
+            0 => 0,
+            // A share that is rounded up to 1 is one of `quota` units.
+            1..100 => (below / quota).min(limit),
+            _ => below.saturating_mul(percent).div_ceil(100).saturating_sub(1),
+        }
+    }
+
     /// At most the limit, and no early denials.
     pub const WITHIN_LIMIT: Self =
         Self { formula: "limit", ceiling: |load| load.limit, floor: Floor::NOTHING_HELD, fallback_percent: 0 };
@@ -189,8 +200,10 @@ impl fmt::Display for Floor {
 /// The variables of a drift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// The most that an exact limiter admits.
+    /// The most that an exact limiter admits in the interval.
     pub limit: u64,
+    /// The most that it admits at once: the quota's own limit.
+    pub quota: u64,
     /// The most requests of one key that are in flight at once.
     pub in_flight: u64,
     /// The locations (PoPs, regions, isolates) that serve them, including those that ended meanwhile.

@@ -1,32 +1,45 @@
 //! A bounded replacement for a store that does not answer.
 
 mod breaker;
+mod health;
+mod sole;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::breaker::Breaker;
-use super::{Accuracy, Capabilities, Check, Drift, Limiter, Refund, Settle};
-use crate::{Decision, Error, ErrorKind, Keys, MemoryLimiter, Millis, Origin, Policy, UnixMillis};
+pub use self::health::Health;
+use self::health::Observer;
+use self::sole::Sole;
+use super::{Accuracy, Capabilities, Check, Drift, Limiter, MaybeSend, MaybeSync, Refund, Settle};
+use crate::{Decision, Error, ErrorKind, Keys, MemoryLimiter, Millis, Origin, Policy, Status, UnixMillis};
 
 /// Decides in place of a store that does not answer. Each process then admits a share of every limit from its own memory, or by
 /// [another limiter](Self::backup), and for a limited time.
 ///
 /// A check asks the store first. After a [failure of the store](ErrorKind::is_store_failure), it is decided here, by the same
-/// policy with `percent` of each limit and rate. The decision's [origin](Decision::origin) is then [`Origin::Fallback`], and the
-/// response has the field `x-tidegate-origin: fallback`. A limit of which the share is less than 1 is not admitted: the check
-/// fails with the store's error. So does every check once the store has been down for [longer than allowed](Self::at_most).
+/// policy with `percent` of each limit and rate, and at least 1 of each limit. The decision's [origin](Decision::origin) is then
+/// [`Origin::Fallback`], and the response has the field `x-tidegate-origin: fallback`, with the limits of the share. A request that
+/// costs more than the share, and not more than the limit, is denied until the store is asked again. Once the store has been down
+/// for [longer than allowed](Self::at_most), every check fails with the store's error.
 ///
 /// After [some failures](Self::breaker) in a row, checks do not ask the store for a while. Then one check asks it again. If it
 /// answers, all do. The store's own deadline bounds how long each of these checks waits, so configure one.
+/// [`observer`](Self::observer) is told when that begins and when it ends.
 ///
 /// # Bound
 /// While `n` processes decide, they admit in any interval at most
 ///
-/// > admitted <= M + percent x M / 100 x n
+/// > admitted <= M + max(percent x M / 100, M / L) x n
 ///
-/// where M is the most that the store admits in it. The share is counted in memory of its own that outlives outages, so
-/// repeated ones do not add up. [`Capabilities::accuracy`] states this, with M and the store's own drift.
+/// where L is the limit, and M the most that the store admits in the interval: L in one window, 2 x L in two. The share is
+/// counted in memory of its own that outlives outages, so repeated ones do not add up. [`Capabilities::accuracy`] states this, with
+/// M and the store's own drift.
+///
+/// # Settlements
+/// A check that the store does not answer may have been charged there, and is then charged here, too. So a settlement goes wherever
+/// a charge may have been made. While the store does not answer, that of a charge which it may have fails with the store's error:
+/// retry it, or the charge lasts as long as any other. A settlement is applied once, however often it is retried.
 ///
 /// ```
 /// use tidegate_core::{Check, Fallback, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
@@ -36,7 +49,7 @@ use crate::{Decision, Error, ErrorKind, Keys, MemoryLimiter, Millis, Origin, Pol
 /// // In an outage, each process admits a tenth of every limit, for 5 minutes.
 /// let limiter = Fallback::new(store, 10)?.at_most(Millis::from_secs(300));
 /// let accuracy = limiter.capabilities().accuracy.to_string();
-/// assert_eq!(accuracy, "approximate: 0 <= admitted <= limit + 10 % x limit x locations");
+/// assert_eq!(accuracy, "approximate: 0 <= admitted <= limit + max(10 % x limit, 1) x locations");
 /// # let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
 /// # let key = Key::new("ip:192.0.2.1");
 /// assert!(limiter.check(Check::new(&policy, &key, UnixMillis::new(0))).await?.is_allowed());
@@ -50,6 +63,8 @@ pub struct Fallback<L, B = MemoryLimiter> {
     backup: B,
     percent: u8,
     breaker: Breaker,
+    sole: Sole,
+    observer: Observer,
     /// Whether `backup` has decided anything.
     is_used: AtomicBool,
 }
@@ -70,7 +85,8 @@ impl<L: Limiter> Fallback<L> {
             ));
         }
         let (backup, breaker) = (MemoryLimiter::new(), Breaker::new(Self::DEFAULT_AT_MOST));
-        Ok(Self { store, backup, percent, breaker, is_used: AtomicBool::new(false) })
+        let (sole, observer) = (Sole::default(), Observer::default());
+        Ok(Self { store, backup, percent, breaker, sole, observer, is_used: AtomicBool::new(false) })
     }
 }
 
@@ -104,8 +120,31 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
                 alloc::format!("backup: its accuracy is \"{accuracy}\"; use one of at most the limit x locations");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let Self { store, percent, breaker, .. } = self;
-        Ok(Fallback { store, backup, percent, breaker, is_used: AtomicBool::new(false) })
+        let Self { store, percent, breaker, sole, observer, .. } = self;
+        Ok(Fallback { store, backup, percent, breaker, sole, observer, is_used: AtomicBool::new(false) })
+    }
+
+    /// Calls a function when the store has failed too often to be asked, and when it answers again.
+    ///
+    /// With the feature `tracing`, these are logged besides: one event at level `WARN`, and one at `INFO` that says how long the
+    /// store was down and how many decisions were made without it. With the feature `metrics`, the gauge `tidegate_stores_down`
+    /// has the number of stores that are down.
+    ///
+    /// ```
+    /// use tidegate_core::{Fallback, Health, MemoryLimiter};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// # let store = MemoryLimiter::new();
+    /// let limiter = Fallback::new(store, 10)?.observer(|health| match health {
+    ///     Health::Down { error } => println!("the store is down: {error}"),
+    ///     Health::Up { after, decisions } => println!("back after {after:?}, {decisions} decisions without it"),
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn observer(mut self, observer: impl Fn(Health) + MaybeSend + MaybeSync + 'static) -> Self {
+        self.observer = Observer::new(observer);
+        self
     }
 
     /// The store.
@@ -120,40 +159,55 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
 
     /// Asks the store, if the breaker lets it.
     async fn ask<T>(&self, now: UnixMillis, call: impl Future<Output = Result<T, Error>>) -> Asked<T> {
-        if self.breaker.is_open(now) {
+        if !self.breaker.may_ask(now) {
             let message = "the store has failed repeatedly, and is not asked at the moment";
-            return Asked::Down(Error::new(ErrorKind::Unavailable, message));
+            return Asked::Spared(Error::new(ErrorKind::Unavailable, message));
         }
         let answered = call.await;
-        match &answered {
+        let change = match &answered {
             // These say nothing about the store.
-            Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported) => {}
-            Err(error) if error.kind().is_store_failure() => self.breaker.failed(now),
-            _ => self.breaker.answered(),
+            Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported) => None,
+            Err(error) if error.kind().is_store_failure() => self.breaker.failed(now, error.kind()),
+            _ => self.breaker.answered(now),
+        };
+        if let Some(health) = change {
+            self.observer.tell(health);
         }
         match answered {
-            Err(error) if error.kind().is_store_failure() => Asked::Down(error),
+            Err(error) if error.kind().is_store_failure() => Asked::Failed(error),
             answered => Asked::Answered(answered),
         }
     }
 
     /// The part of a policy that is admitted without the store. `None` if it has none, or the outage is too long.
     fn share(&self, policy: &Policy, now: UnixMillis) -> Option<Policy> {
-        let share = if self.breaker.may_replace(now) { policy.share(u64::from(self.percent), 100) } else { None };
+        let share = if self.breaker.may_replace(now) { policy.share(u64::from(self.percent), 100, 1) } else { None };
         self.is_used.fetch_or(share.is_some(), Ordering::Relaxed);
         share
     }
 
+    /// The decision of `backup` on a check. A cost that only the store can admit is denied until the store is asked again.
+    fn alone(&self, check: &Check<'_>, decided: Decision) -> Decision {
+        let decided = decided.with_origin(Origin::Fallback);
+        let fits = || check.policy.peek(&check.policy.initial_state(), check.now, check.cost).is_allowed();
+        if decided.status() == Status::NeverAdmissible && fits() {
+            return decided.denied_for(self.breaker.asks_after(check.now).max(Millis::new(1)));
+        }
+        decided
+    }
+
     /// The same part, if anything may have been charged by it.
     fn used_share(&self, policy: &Policy) -> Option<Policy> {
-        if self.is_used.load(Ordering::Relaxed) { policy.share(u64::from(self.percent), 100) } else { None }
+        if self.is_used.load(Ordering::Relaxed) { policy.share(u64::from(self.percent), 100, 1) } else { None }
     }
 }
 
 enum Asked<T> {
     Answered(Result<T, Error>),
-    /// It failed, or it was not asked because it has failed before.
-    Down(Error),
+    /// It was asked and failed, so nobody knows what it has done.
+    Failed(Error),
+    /// It was not asked, because it has failed before.
+    Spared(Error),
 }
 
 impl<L: Limiter, B: Limiter> Limiter for Fallback<L, B> {
@@ -163,52 +217,65 @@ impl<L: Limiter, B: Limiter> Limiter for Fallback<L, B> {
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let error = match self.ask(check.now, self.store.check(check)).await {
+        let asking = async {
+            self.sole.forget(&check);
+            self.store.check(check).await
+        };
+        let (error, is_spared) = match self.ask(check.now, asking).await {
             Asked::Answered(answer) => return answer,
-            Asked::Down(error) => error,
+            Asked::Failed(error) => (error, false),
+            Asked::Spared(error) => (error, true),
         };
         let Some(share) = self.share(check.policy, check.now) else { return Err(error) };
         let shared = Check { policy: &share, ..check };
         if self.backup.capabilities().supports(&shared).is_err() {
             return Err(error);
         }
-        let decided = self.backup.check(shared).await;
-        decided.map(|decision| decision.with_origin(Origin::Fallback))
+        let decided = self.backup.check(shared).await?;
+        self.breaker.replaced();
+        // A replay may be of a charge that the store has, too.
+        if is_spared && decided.is_allowed() && !decided.is_replay() {
+            self.sole.add(&check);
+        }
+        Ok(self.alone(&check, decided))
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
         let error = match self.ask(check.now, self.store.peek(check)).await {
             Asked::Answered(answer) => return answer,
-            Asked::Down(error) => error,
+            Asked::Failed(error) | Asked::Spared(error) => error,
         };
         let Some(share) = self.share(check.policy, check.now) else { return Err(error) };
         let shared = Check { policy: &share, ..check };
         if self.backup.capabilities().supports_peek(&shared).is_err() {
             return Err(error);
         }
-        let peeked = self.backup.peek(shared).await;
-        peeked.map(|decision| decision.with_origin(Origin::Fallback))
+        let peeked = self.backup.peek(shared).await?;
+        Ok(self.alone(&check, peeked))
     }
 
     /// Refunds to the store only. A refund that does not reach it is lost: the charge then lasts as long as any other.
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
         match self.ask(refund.now, self.store.refund(refund)).await {
             Asked::Answered(answer) => answer,
-            Asked::Down(error) => Err(error),
+            Asked::Failed(error) | Asked::Spared(error) => Err(error),
         }
     }
 
-    /// Settles the charge where it was made.
+    /// Settles the charge wherever it may have been made: here, in the store, or in both.
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        if let Some(share) = self.used_share(settle.policy) {
-            match self.backup.settle(Settle { policy: &share, ..settle }).await {
-                Err(error) if matches!(error.kind(), ErrorKind::UnknownCharge | ErrorKind::Unsupported) => {}
-                settled => return settled.map(|decision| decision.with_origin(Origin::Fallback)),
-            }
-        }
-        match self.ask(settle.now, self.store.settle(settle)).await {
-            Asked::Answered(answer) => answer,
-            Asked::Down(error) => Err(error),
+        let here = match self.used_share(settle.policy) {
+            Some(share) => match self.backup.settle(Settle { policy: &share, ..settle }).await {
+                Err(error) if matches!(error.kind(), ErrorKind::UnknownCharge | ErrorKind::Unsupported) => None,
+                settled => Some(settled?.with_origin(Origin::Fallback)),
+            },
+            None => None,
+        };
+        match (self.ask(settle.now, self.store.settle(settle)).await, here) {
+            (Asked::Answered(Err(error)), here) if error.kind() == ErrorKind::UnknownCharge => here.ok_or(error),
+            (Asked::Answered(answer), _) => answer,
+            (_, Some(here)) if self.sole.has(&settle) => Ok(here),
+            (Asked::Failed(error) | Asked::Spared(error), _) => Err(error),
         }
     }
 
@@ -226,7 +293,7 @@ impl Accuracy {
     /// ```
     /// use tidegate_core::Accuracy;
     /// let accuracy = Accuracy::Exact.with_fallback(10);
-    /// assert_eq!(accuracy.to_string(), "approximate: 0 <= admitted <= limit + 10 % x limit x locations");
+    /// assert_eq!(accuracy.to_string(), "approximate: 0 <= admitted <= limit + max(10 % x limit, 1) x locations");
     /// ```
     #[must_use]
     pub fn with_fallback(self, percent: u8) -> Self {

@@ -55,7 +55,7 @@ impl<L: Limiter> Sharded<L> {
     }
 
     fn part(&self, policy: &Policy) -> Result<Policy, Error> {
-        policy.share(1, u64::from(self.rows.get())).ok_or_else(|| {
+        policy.share(1, u64::from(self.rows.get()), 0).ok_or_else(|| {
             Error::invalid(alloc::format!(
                 "policy: a limit is below the number of rows, {}; write a higher one",
                 self.rows

@@ -47,7 +47,7 @@ impl Drift {
     ///
     /// ```
     /// use tidegate_core::{Drift, Load};
-    /// let load = Load { limit: 2, in_flight: 2, locations: 1 };
+    /// let load = Load { limit: 2, quota: 2, in_flight: 2, locations: 1 };
     /// assert_eq!((Drift::LAST_WRITER_WINS.ceiling)(load), 5);
     /// ```
     pub const LAST_WRITER_WINS: Self = Self {

@@ -92,6 +92,10 @@ impl Server {
         redis::Client::open(self.url()).unwrap().get_connection().unwrap()
     }
 
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Kills the server, as a crash would.
     pub fn kill(&mut self) {
         self.process.kill().unwrap();

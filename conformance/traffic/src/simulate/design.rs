@@ -161,7 +161,7 @@ impl Design {
     /// Whether it never admits more than the limit, as its adapter declares.
     #[must_use]
     pub fn is_strict(&self) -> bool {
-        let busy = Load { limit: 100, in_flight: 1_000, locations: 10 };
+        let busy = Load { limit: 100, quota: 100, in_flight: 1_000, locations: 10 };
         self.capabilities().is_ok_and(|can| can.accuracy.ceiling(busy) <= busy.limit)
     }
 

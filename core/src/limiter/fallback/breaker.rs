@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::{Millis, UnixMillis};
+use super::Health;
+use crate::{ErrorKind, Millis, UnixMillis};
 
 /// A circuit breaker on the caller's clock.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ struct Outage {
     failures: u32,
     /// When the store was asked last.
     asked: UnixMillis,
+    /// How many decisions were made without the store.
+    decisions: u64,
 }
 
 impl Breaker {
@@ -35,33 +38,50 @@ impl Breaker {
         self.outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the store has failed too often to be asked. It is then asked once in each pause.
-    pub(super) fn is_open(&self, now: UnixMillis) -> bool {
+    /// Whether the store may be asked. Once it has failed too often, one caller in each pause may.
+    pub(super) fn may_ask(&self, now: UnixMillis) -> bool {
         if !self.is_down.load(Ordering::Relaxed) {
-            return false;
-        }
-        let mut outage = self.outage();
-        let Some(outage) = outage.as_mut().filter(|outage| outage.failures >= self.failures_max) else { return false };
-        // A clock that was set back must not keep the breaker open.
-        if outage.asked <= now && now.since(outage.asked) < self.pause {
             return true;
         }
+        let mut outage = self.outage();
+        let Some(outage) = outage.as_mut().filter(|outage| outage.failures >= self.failures_max) else { return true };
+        if outage.wait(self.pause, now) > Millis::ZERO {
+            return false;
+        }
         outage.asked = now;
-        false
+        true
     }
 
-    pub(super) fn failed(&self, now: UnixMillis) {
+    /// How long until the store is asked again.
+    pub(super) fn asks_after(&self, now: UnixMillis) -> Millis {
+        self.outage().map_or(Millis::ZERO, |outage| outage.wait(self.pause, now))
+    }
+
+    /// Returns what has changed, if the store has now failed too often to be asked.
+    pub(super) fn failed(&self, now: UnixMillis, kind: ErrorKind) -> Option<Health> {
         let mut outage = self.outage();
-        let outage = outage.get_or_insert(Outage { since: now, failures: 0, asked: now });
+        let outage = outage.get_or_insert(Outage { since: now, failures: 0, asked: now, decisions: 0 });
         outage.failures = outage.failures.saturating_add(1);
         outage.asked = outage.asked.max(now);
         self.is_down.store(true, Ordering::Relaxed);
+        (outage.failures == self.failures_max).then_some(Health::Down { error: kind })
     }
 
-    pub(super) fn answered(&self) {
-        if self.is_down.load(Ordering::Relaxed) {
-            *self.outage() = None;
-            self.is_down.store(false, Ordering::Relaxed);
+    /// Returns what has changed, if the store had failed too often to be asked.
+    pub(super) fn answered(&self, now: UnixMillis) -> Option<Health> {
+        if !self.is_down.load(Ordering::Relaxed) {
+            return None;
+        }
+        let ended = self.outage().take();
+        self.is_down.store(false, Ordering::Relaxed);
+        let Outage { since, decisions, .. } = ended.filter(|outage| outage.failures >= self.failures_max)?;
+        Some(Health::Up { after: now.since(since), decisions })
+    }
+
+    /// Counts a decision that was made without the store.
+    pub(super) fn replaced(&self) {
+        if let Some(outage) = self.outage().as_mut() {
+            outage.decisions = outage.decisions.saturating_add(1);
         }
     }
 
@@ -72,5 +92,14 @@ impl Breaker {
     /// Whether the outage is short enough for a fallback.
     pub(super) fn may_replace(&self, now: UnixMillis) -> bool {
         self.down_for(now).is_none_or(|down| down <= self.at_most)
+    }
+}
+
+impl Outage {
+    /// What remains of the pause. Requests at the same time have slightly different clocks, so one that is a little behind waits
+    /// too. A clock that was set back by more than the pause does not.
+    fn wait(&self, pause: Millis, now: UnixMillis) -> Millis {
+        let apart = now.since(self.asked).max(self.asked.since(now));
+        if apart < pause { Millis::new(pause.get() - now.since(self.asked).get()) } else { Millis::ZERO }
     }
 }
