@@ -17,8 +17,12 @@ use tidegate_measured::{Measurement, ROUNDS, Unit};
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const MINUTE: Millis = Millis::from_secs(60);
 
-/// The most keys that a table holds before it grows to 2^21 buckets.
-const FULL: u32 = (1 << 20) / 8 * 7;
+/// Keys with which the parts of a table are about as full as they get, and keys with which most have just grown.
+const FULL: u32 = 820_000;
+const GROWN: u32 = 950_000;
+
+/// Keys that ask with two tokens each.
+const ASKING: u32 = 5_000_000;
 
 /// The keys that expire, of which some stay in use.
 const EXPIRING: u32 = 1_000_000;
@@ -27,10 +31,15 @@ fn main() -> Result<()> {
     let args: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     if let [name, keys] = &*args {
         let keys = keys.parse().unwrap();
-        println!("{}", if name == "governor" { of_governor(keys) } else { of_limiter(name, keys) });
+        match &**name {
+            "governor" => println!("{}", of_governor(keys)),
+            "tokens" => tokens(keys, MemoryLimiter::DEFAULT_ANSWERS),
+            "all tokens" => tokens(keys, 2 * keys as usize),
+            name => println!("{}", of_limiter(name, keys)),
+        }
         return Ok(());
     }
-    for (keys, when) in [(FULL, "table full"), (FULL + 1, "table just grown")] {
+    for (keys, when) in [(FULL, "table full"), (GROWN, "table just grown")] {
         let title = |name| format!("a key's memory, {name}, {when}");
         let bucket = title("token bucket");
         let measured = Measurement::new("memory", &bucket, Unit::Bytes);
@@ -39,13 +48,43 @@ fn main() -> Result<()> {
             Measurement::new("memory", &title(name), Unit::Bytes).record(&[apart(name, keys)])?;
         }
     }
+    for (name, what) in [("tokens", "the default answers"), ("all tokens", "every answer")] {
+        let measured: Vec<_> = (0..ROUNDS).map(|_| numbers_apart(name, ASKING)).collect();
+        for (place, what_of, unit) in [(0, "memory", Unit::Kib), (1, "the slowest call", Unit::Ms)] {
+            let title = format!("5,000,000 keys with two tokens each, {what}: {what_of}");
+            let samples: Vec<f64> = measured.iter().map(|numbers| numbers[place]).collect();
+            Measurement::new("tokens", &title, unit).record(&samples)?;
+        }
+    }
     expiry()
 }
 
 /// Measures in a process of its own, so that no memory is reused.
 fn apart(name: &str, keys: u32) -> f64 {
+    numbers_apart(name, keys)[0]
+}
+
+fn numbers_apart(name: &str, keys: u32) -> Vec<f64> {
     let output = Command::new(env::current_exe().unwrap()).args([name, &keys.to_string()]).output().unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split_whitespace().map(|number| number.parse().unwrap()).collect()
+}
+
+/// Prints the memory in KiB and the slowest call in ms of keys that ask with two tokens each.
+fn tokens(keys: u32, answers: usize) {
+    let policy = Policy::new("api", [Quota::token_bucket(10, 10, MINUTE).unwrap()]).unwrap();
+    let (before, mut slowest) = (resident(), Duration::ZERO);
+    let limiter = MemoryLimiter::new().answers(answers);
+    for token in ["first", "second"] {
+        for client in 0..keys {
+            let key = Key::new(format!("ip:{client}"));
+            let check = Check::new(&policy, &key, NOW).idempotent(token, Millis::from_secs(600));
+            let call = Instant::now();
+            assert!(limiter.decide(check).unwrap().is_allowed());
+            slowest = slowest.max(call.elapsed());
+        }
+    }
+    println!("{} {}", (resident() - before) >> 10, slowest.as_secs_f64() * 1e3);
 }
 
 fn of_limiter(name: &str, keys: u32) -> u64 {

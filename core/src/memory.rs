@@ -1,5 +1,6 @@
 //! The reference store, in memory.
 
+mod answers;
 mod several;
 mod shard;
 mod table;
@@ -19,7 +20,7 @@ use siphasher::sip::SipHasher13;
 use crate::limiter::{Capabilities, Check, Limiter, Refund, Settle};
 use crate::{Decision, Dimension, Error, Key, Keys, Policy, UnixMillis};
 
-use self::shard::{Row, Shard};
+use self::shard::{Bounds, Row, Shard};
 use self::table::Fingerprint;
 
 /// A limiter that counts in the memory of one process. It is exact at any concurrency, and the reference for all others.
@@ -28,23 +29,29 @@ use self::table::Fingerprint;
 ///
 /// # Memory
 /// The limiter stores a fingerprint and a state for each key, not the key itself. With one quota, a token bucket, leaky
-/// bucket or fixed window takes 37 to 75 bytes per key, depending on how full the hash table is. A sliding window takes 80
-/// bytes more, two quotas 112 more, each further quota 32, and a sliding log 16 for each request that it holds.
+/// bucket or fixed window takes 51 to 75 bytes per key, depending on how full the hash tables are. A sliding window takes 80
+/// bytes more, two quotas 112 more, each further quota 32, and a sliding log 16 for each request that it holds. An answer to a
+/// token takes 190 to 390 bytes, and 160 more with two quotas. Five million keys that ask with two tokens each take 0.6 GB, of
+/// which the [answers](Self::answers) are 0.3 GB.
 /// `cargo bench -p tidegate-core --bench memory` measures these numbers.
 ///
 /// A key expires when its state has no effect any more: a window's length after its last request, or the time that a
 /// bucket takes to drain. Calls remove expired keys: each one inspects a few entries of its own shard while a pass over
-/// it is in progress, and every 64th call inspects 256 entries of another shard. After a pass, a shard shrinks if it is
-/// less than a quarter full. Growing and shrinking moves the entries of one shard at once, while its lock is held.
-/// [`MemoryLimiter::sweep`] removes all expired keys immediately.
+/// it is in progress, and every 64th call inspects 256 entries of another shard. A shard consists of hash tables of some hundred
+/// entries, each of which grows, splits and shrinks for itself. So no call moves more than about two thousand entries at once,
+/// however many there are. [`MemoryLimiter::sweep`] removes all expired keys immediately.
 ///
 /// # Capacity
 /// [`MemoryLimiter::capacity`] bounds the number of keys. When a shard is full, keys without a state of their own share
 /// states: for each policy, one state per eight keys of the capacity. No key loses its state, so nobody can reset a key by
 /// sending requests under many others, and no key admits more than its limit. Keys that share a state share its limit:
 /// together they admit what one key would, and may be denied early.
-/// At most `capacity` answers to [idempotency tokens](Check::idempotent) are remembered. Beyond that, a check with a new
-/// token is decided and charged like any other, and its retry is charged again.
+///
+/// [`MemoryLimiter::answers`] bounds the answers to [idempotency tokens](Check::idempotent), and apart from them those to
+/// tokens that hold slots. When a shard's answers are full, the ones that were settled first make room, and a retry of their
+/// checks is decided anew. If none is settled or has expired, a check with a new token is decided and charged like any other,
+/// its retry is charged again, and it cannot be settled. A check that would take a slot is not: it fails with
+/// [`Refused`](crate::ErrorKind::Refused) and charges nothing, because nobody could release the slot.
 ///
 /// # Time
 /// Time is the caller's. Callers whose clocks differ by `d` are treated like one caller whose clock steps back by `d`.
@@ -65,8 +72,10 @@ use self::table::Fingerprint;
 #[derive(Debug)]
 pub struct MemoryLimiter {
     shards: Box<[Padded]>,
-    /// Of one shard.
+    /// Keys of one shard.
     capacity: usize,
+    /// Answers of one shard, if they are bounded apart from its keys.
+    answers: Option<usize>,
     /// Draws fingerprints. Its secret is random, so that nobody can choose two keys with the same one. Among a million
     /// keys, the chance that two share a fingerprint is 1 in 37 million.
     hasher: SipHasher13,
@@ -78,8 +87,13 @@ pub struct MemoryLimiter {
 struct Padded(Mutex<Shard>);
 
 impl MemoryLimiter {
-    /// The default [capacity](Self::capacity): 16,777,216 keys, which take up to 1.2 GB with one bucket or fixed window.
+    /// The default [capacity](Self::capacity): 16,777,216 keys, which take up to 1.3 GB with one bucket or fixed window.
+    /// [Answers](Self::DEFAULT_ANSWERS) to tokens come on top.
     pub const DEFAULT_CAPACITY: usize = 1 << 24;
+
+    /// The default number of [answers](Self::answers) to tokens: 1,048,576 of checks that hold no slots, which take up to
+    /// 0.4 GB, and as many of checks that do.
+    pub const DEFAULT_ANSWERS: usize = 1 << 20;
 
     /// A limiter with 16 shards for each hardware thread, so that two threads rarely meet in one.
     #[must_use]
@@ -95,7 +109,7 @@ impl MemoryLimiter {
         // The standard library's source of random secrets. Loom replays its models, so they must not be random there.
         let secret = || if cfg!(loom) { 1 } else { RandomState::new().build_hasher().finish() };
         let hasher = SipHasher13::new_with_keys(secret(), secret());
-        Self { shards, capacity: 0, hasher }.capacity(Self::DEFAULT_CAPACITY)
+        Self { shards, capacity: 0, answers: None, hasher }.capacity(Self::DEFAULT_CAPACITY)
     }
 
     /// Sets the number of keys that have a state of their own. A policy's key counts once for each policy. See
@@ -123,6 +137,22 @@ impl MemoryLimiter {
         self
     }
 
+    /// Sets the number of answers to [idempotency tokens](Check::idempotent) that are remembered, and of as many to tokens that
+    /// hold slots. See [Capacity](Self#capacity) for what happens beyond it. Without this setting, it is the
+    /// [capacity](Self::capacity), and at most [`DEFAULT_ANSWERS`](Self::DEFAULT_ANSWERS).
+    ///
+    /// Each shard holds an equal part, rounded up.
+    #[must_use]
+    pub fn answers(mut self, answers: usize) -> Self {
+        self.answers = Some(answers.div_ceil(self.shards.len()).max(1));
+        self
+    }
+
+    fn bounds(&self) -> Bounds {
+        let most = || self.capacity.min(Self::DEFAULT_ANSWERS.div_ceil(self.shards.len()));
+        Bounds { keys: self.capacity, answers: self.answers.unwrap_or_else(most) }
+    }
+
     /// Draws fingerprints with a secret of your own: 16 random bytes that clients cannot know. By default the secret comes
     /// from the standard library, which has no source of randomness on `wasm32-unknown-unknown`.
     #[must_use]
@@ -136,6 +166,8 @@ impl MemoryLimiter {
     /// # Errors
     /// [`ErrorKind::TokenReused`](crate::ErrorKind::TokenReused) if the check's token belongs to a charge of another cost.
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a dimension has no key, or a concurrency limit no token.
+    /// [`ErrorKind::Refused`](crate::ErrorKind::Refused) if the check would take a slot that cannot be remembered; see
+    /// [Capacity](Self#capacity).
     #[inline]
     pub fn decide(&self, check: Check<'_>) -> Result<Decision, Error> {
         check.verify()?;
@@ -148,7 +180,7 @@ impl MemoryLimiter {
         match check.remembered() {
             Some(idempotency) => {
                 let token = self.token(row.own, idempotency.token);
-                shard.decide_once(row, token, &check, idempotency.ttl, self.capacity)
+                shard.decide_once(row, token, &check, idempotency.ttl, self.bounds())
             }
             None => Ok(shard.decide(row, &check, self.capacity)),
         }
@@ -173,7 +205,8 @@ impl MemoryLimiter {
         self.shards.iter().map(|shard| lock(&shard.0).allocated_bytes()).sum()
     }
 
-    /// Removes every key and answer that has expired at `now`, and returns their memory. It locks one shard after another.
+    /// Removes every key and answer that has expired at `now`, and returns their memory. It locks a part of a shard after another, so that
+    /// no other call waits for long.
     ///
     /// Calls do this by themselves, a few entries each. Use this method when there are no calls.
     ///
@@ -192,7 +225,8 @@ impl MemoryLimiter {
     /// ```
     pub fn sweep(&self, now: UnixMillis) {
         for shard in &self.shards {
-            lock(&shard.0).sweep(now);
+            // The lock is free between two segments.
+            let _ = (0..).take_while(|segment| lock(&shard.0).sweep(*segment, now)).count();
         }
     }
 
@@ -279,7 +313,7 @@ impl Limiter for MemoryLimiter {
             return self.settle_several(&settle);
         }
         let (row, mut shard) = self.shard(policy, keys)?;
-        let charge = shard.take_charge(self.token(row.own, settle.token), &settle)?;
+        let charge = shard.take_charge(self.token(row.own, settle.token), &settle, self.bounds())?;
         if let Some(charge) = charge {
             let actual = settle.cost.unwrap_or(charge.cost);
             shard.correct(row, policy, now, self.capacity, |state| policy.settle(state, &charge, now, actual));

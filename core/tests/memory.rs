@@ -71,6 +71,30 @@ fn many_threads_on_many_keys_admit_exactly_the_limit_of_each() {
     assert_eq!(limiter.len(), 500);
 }
 
+/// A table that grows and shrinks in parts keeps each key's count, and finds all expired keys.
+#[test]
+fn a_shard_of_many_keys_grows_and_shrinks_without_losing_a_count() {
+    let [brief, long] = [60, 600].map(|secs| policy(Quota::fixed_window(2, Millis::from_secs(secs))));
+    let limiter = MemoryLimiter::with_shards(1);
+    let admits = |policy: &Policy, client: u32, now| {
+        limiter.decide(Check::new(policy, &Key::new(format!("ip:{client}")), now)).unwrap().is_allowed()
+    };
+    for client in 0..20_000 {
+        let policy = if client % 100 == 0 { &long } else { &brief };
+        assert!(admits(policy, client, NOW) && admits(policy, client, NOW) && !admits(policy, client, NOW), "{client}");
+    }
+    assert_eq!(limiter.len(), 20_000);
+    let (full, later) = (limiter.allocated_bytes(), NOW + Millis::from_secs(120));
+    for call in 0..20_000 {
+        assert!(!admits(&long, call % 200 * 100, later), "{call}");
+    }
+    assert!(limiter.len() <= 200 + 16, "{} keys", limiter.len());
+    assert!(limiter.allocated_bytes() < full / 8, "{} of {full} bytes", limiter.allocated_bytes());
+    limiter.sweep(later);
+    assert_eq!(limiter.len(), 200);
+    assert!((0..200).all(|client| !admits(&long, client * 100, later)));
+}
+
 #[test]
 fn the_number_of_stored_keys_follows_the_live_keys() {
     let policy = policy(Quota::fixed_window(1, Millis::from_secs(1)));
@@ -235,6 +259,83 @@ fn stored_answers_are_bounded_and_a_retry_beyond_the_bound_is_charged_again() {
     assert!(limiter.allocated_bytes() < 100_000, "{}", limiter.allocated_bytes());
     assert_eq!(ask(0), 999_999, "the first answers are kept");
     assert_eq!((ask(99_999), ask(99_999)), (899_999, 899_998));
+}
+
+/// Full answers refuse a slot only if every one of them is in use: each released slot makes room, and so does each that expired.
+#[test]
+fn a_slot_that_cannot_be_remembered_is_refused_and_every_other_is_released() {
+    let slots = |limit| policy(Quota::concurrency(limit, Millis::from_secs(30)));
+    let (quick, tight) = (slots(1_000), slots(1));
+    let limiter = MemoryLimiter::with_shards(1).answers(100);
+    let take = |policy: &Policy, key: &Key, token: &str, now| {
+        limiter.decide(Check::new(policy, key, now).idempotent(token, Millis::from_secs(600)))
+    };
+    let release =
+        |policy: &Policy, key: &Key, token: &str| block_on(limiter.settle(Settle::release(policy, key, token, NOW)));
+    // One client sends many quick requests, and its answers are full of settled ones.
+    let flood = Key::new("ip:flood");
+    for request in 0..1_000 {
+        let token = format!("flood:{request}");
+        assert!(take(&quick, &flood, &token, NOW).unwrap().is_allowed(), "{request}");
+        assert!(!release(&quick, &flood, &token).unwrap().is_replay());
+    }
+    // Nobody else loses a slot by it.
+    let other = |client| (Key::new(format!("ip:{client}")), format!("other:{client}"));
+    for client in 0..100 {
+        let (key, token) = other(client);
+        assert!(take(&tight, &key, &token, NOW).unwrap().is_allowed(), "{client}");
+    }
+    // All answers hold a slot now. The next one is refused, and holds none. A limit that is reached denies as before.
+    let late = Key::new("ip:late");
+    let refused = take(&tight, &late, "late", NOW).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Refused);
+    assert!(!take(&tight, &other(0).0, "second", NOW).unwrap().is_allowed());
+    assert_eq!(block_on(limiter.peek(Check::new(&tight, &late, NOW))).unwrap().binding().remaining(), Some(1));
+    for client in 0..50 {
+        let (key, token) = other(client);
+        release(&tight, &key, &token).unwrap();
+        assert!(take(&tight, &key, "again", NOW).unwrap().is_allowed(), "{client}");
+    }
+    // The others expire, and make room as well.
+    let later = NOW + Millis::from_secs(601);
+    for client in 0..100 {
+        assert!(take(&tight, &other(client).0, "later", later).unwrap().is_allowed(), "{client}");
+    }
+    assert!(limiter.allocated_bytes() < 100_000, "{}", limiter.allocated_bytes());
+}
+
+/// The same for a slot beside the quota of another key.
+#[test]
+fn a_slot_of_several_keys_that_cannot_be_remembered_is_refused() {
+    let hour = Millis::from_secs(3_600);
+    let slots = Quota::concurrency(1, Millis::from_secs(30)).unwrap().by("user").unwrap();
+    let policy = Policy::new("test", [slots, Quota::fixed_window(9, hour).unwrap().by("tenant").unwrap()]).unwrap();
+    let (limiter, tenant) = (MemoryLimiter::with_shards(1).answers(2), Key::new("tenant:1"));
+    let take = |user: &str| {
+        let user = Key::new(user);
+        limiter
+            .decide(Check::new(&policy, &[("user", &user), ("tenant", &tenant)], NOW).idempotent(user.as_str(), hour))
+    };
+    let take_both = (take("user:1").unwrap(), take("user:2").unwrap());
+    assert!(take_both.0.is_allowed() && take_both.1.is_allowed());
+    assert_eq!(take("user:3").unwrap_err().kind(), ErrorKind::Refused);
+    let user = Key::new("user:1");
+    block_on(limiter.settle(Settle::release(&policy, &[("user", &user), ("tenant", &tenant)], "user:1", NOW))).unwrap();
+    let third = take("user:3").unwrap();
+    assert_eq!(third.quotas()[1].remaining(), Some(6), "the refused check charged nothing");
+}
+
+/// Tokens that hold no slot cannot crowd out those that do.
+#[test]
+fn a_flood_of_tokens_refuses_no_slot() {
+    let window = policy(Quota::fixed_window(1_000_000, Millis::from_secs(3_600)));
+    let slots = policy(Quota::concurrency(1, Millis::from_secs(30)));
+    let (limiter, key) = (MemoryLimiter::with_shards(1).answers(100), Key::new("k"));
+    for token in 0..1_000 {
+        let token = token.to_string();
+        assert!(limiter.decide(Check::new(&window, &key, NOW).idempotent(&token, Millis::from_secs(600))).is_ok());
+    }
+    assert!(limiter.decide(Check::new(&slots, &key, NOW).idempotent("slot", Millis::from_secs(600))).is_ok());
 }
 
 #[test]

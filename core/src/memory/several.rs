@@ -8,7 +8,8 @@ use loom::sync::MutexGuard;
 
 use std::vec::Vec;
 
-use super::shard::{Row, Shard};
+use super::answers::no_room;
+use super::shard::{Bounds, Row, Shard};
 use super::table::Fingerprint;
 use super::{MemoryLimiter, lock};
 use crate::limiter::{Check, Refund, Settle};
@@ -21,7 +22,7 @@ struct Locked<'a> {
     shards: Vec<(usize, MutexGuard<'a, Shard>)>,
     /// For each dimension: its row, and the place of its shard among the locked ones.
     rows: Vec<(Row, usize)>,
-    capacity: usize,
+    bounds: Bounds,
     /// Stands for all keys together.
     fingerprint: Fingerprint,
 }
@@ -34,9 +35,14 @@ impl MemoryLimiter {
         if let Some(first) = locked.first().recall(token, &check, idempotency.ttl) {
             return first;
         }
+        let bounds = locked.bounds;
+        if locked.first().has_no_slot(&check, bounds)
+            && check.policy.peek(&locked.state(), check.now, check.cost).is_allowed()
+        {
+            return Err(no_room());
+        }
         let decision = locked.decide(&check);
-        let capacity = locked.capacity;
-        locked.first().remember(token, &check, idempotency.ttl, &decision, capacity);
+        locked.first().remember(token, &check, idempotency.ttl, &decision, bounds);
         Ok(decision)
     }
 
@@ -54,7 +60,8 @@ impl MemoryLimiter {
     pub(super) fn settle_several(&self, settle: &Settle<'_>) -> Result<Decision, Error> {
         let mut locked = self.lock(settle.policy, settle.keys)?;
         let token = self.token(locked.fingerprint, settle.token);
-        let charge = locked.first().take_charge(token, settle)?;
+        let bounds = locked.bounds;
+        let charge = locked.first().take_charge(token, settle, bounds)?;
         if let Some(charge) = charge {
             locked.settle(settle, &charge);
         }
@@ -89,7 +96,7 @@ impl MemoryLimiter {
         for (_, shard) in &mut rows {
             *shard = indices.binary_search(shard).unwrap_or_default();
         }
-        Ok(Locked { policy, shards, rows, capacity: self.capacity, fingerprint })
+        Ok(Locked { policy, shards, rows, bounds: self.bounds(), fingerprint })
     }
 }
 
@@ -102,7 +109,7 @@ impl Locked<'_> {
     fn state(&self) -> PolicyState {
         let mut parts = Vec::with_capacity(self.policy.quotas().len());
         for (dimension, (row, shard)) in self.policy.dimensions().iter().zip(&self.rows) {
-            match self.shards[*shard].1.state(*row, self.capacity) {
+            match self.shards[*shard].1.state(*row, self.bounds.keys) {
                 Some(state) => parts.extend(state.0),
                 None => parts.extend(self.policy.initial_state().0.drain(dimension.quotas())),
             }
@@ -132,10 +139,10 @@ impl Locked<'_> {
             let (part, shard) = (dimension.quotas(), &mut self.shards[*shard].1);
             let is_used = self.policy.part_expires_after(part.clone(), &after, now) > Millis::ZERO;
             if before.0[part.clone()] != after.0[part.clone()]
-                && (is_used || shard.state(*row, self.capacity).is_some())
+                && (is_used || shard.state(*row, self.bounds.keys).is_some())
             {
                 let state = PolicyState(after.0[part].to_vec());
-                shard.store(*row, state, self.policy, now, lasts, self.capacity);
+                shard.store(*row, state, self.policy, now, lasts, self.bounds.keys);
             }
         }
         answer

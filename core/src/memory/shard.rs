@@ -1,7 +1,7 @@
 use std::boxed::Box;
-use std::mem;
 
-use super::table::{self, Fingerprint, Row as _, Table};
+use super::answers::{Answers, no_room};
+use super::table::{self, Fingerprint, Table};
 use crate::algorithm::{BucketState, WindowState};
 use crate::limiter::{Check, Settle};
 use crate::policy_state::decide_alone;
@@ -17,7 +17,9 @@ const VISIT_OTHER: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     states: Table<Entry>,
-    answers: Table<Answer>,
+    answers: Answers,
+    /// The answers whose charge holds slots. Others cannot crowd them out.
+    slots: Answers,
     /// Whether the shard was ever full, so that keys may have shared a state.
     was_full: bool,
     calls: usize,
@@ -43,14 +45,13 @@ enum Kept {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Expiry(u32);
 
-/// The first answer to a check with an idempotency token, and what it charged.
-#[derive(Debug)]
-struct Answer {
-    token: Fingerprint,
-    until: UnixMillis,
-    decision: Decision,
-    cost: u64,
-    is_settled: bool,
+/// How much a shard stores.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Keys with a state of their own.
+    pub(super) keys: usize,
+    /// Answers to tokens, and as many to those that hold slots.
+    pub(super) answers: usize,
 }
 
 /// Where the state of a key is.
@@ -78,7 +79,7 @@ impl Shard {
     }
 
     pub(super) fn allocated_bytes(&self) -> usize {
-        self.states.allocated_bytes() + self.answers.allocated_bytes()
+        self.states.allocated_bytes() + self.answers.allocated_bytes() + self.slots.allocated_bytes()
     }
 
     #[inline]
@@ -144,13 +145,16 @@ impl Shard {
         token: Fingerprint,
         check: &Check<'_>,
         ttl: Millis,
-        capacity: usize,
+        bounds: Bounds,
     ) -> Result<Decision, Error> {
         if let Some(first) = self.recall(token, check, ttl) {
             return first;
         }
-        let decision = self.decide(row, check, capacity);
-        self.remember(token, check, ttl, &decision, capacity);
+        if self.has_no_slot(check, bounds) && self.peek(row, check, bounds.keys).is_allowed() {
+            return Err(no_room());
+        }
+        let decision = self.decide(row, check, bounds.keys);
+        self.remember(token, check, ttl, &decision, bounds);
         Ok(decision)
     }
 
@@ -161,12 +165,14 @@ impl Shard {
         check: &Check<'_>,
         ttl: Millis,
     ) -> Option<Result<Decision, Error>> {
-        self.answers.tend(check.now, ttl, VISIT);
-        let first = self.answers.get(token).filter(|first| !first.has_expired(check.now))?;
-        Some(match first.cost == check.cost {
-            true => Ok(first.decision.clone().replayed(true)),
-            false => Err(Error::token_reused()),
-        })
+        let answers = self.answers(check.policy);
+        answers.tend(check.now, ttl, VISIT);
+        answers.recall(token, check)
+    }
+
+    /// Whether the check would take a slot that cannot be remembered, and so not be given back.
+    pub(super) fn has_no_slot(&mut self, check: &Check<'_>, bounds: Bounds) -> bool {
+        check.policy.has_slots() && check.cost > 0 && !self.slots.has_room(check.now, bounds.answers)
     }
 
     /// Remembers the answer to a check with a token. A check that charged nothing is decided anew, so that the limit bounds the
@@ -177,21 +183,25 @@ impl Shard {
         check: &Check<'_>,
         ttl: Millis,
         decision: &Decision,
-        capacity: usize,
+        bounds: Bounds,
     ) {
-        if decision.is_allowed() && check.cost > 0 && self.answers.len() < capacity {
-            let (until, cost, decision) = (check.now + ttl, check.cost, decision.clone());
-            self.answers.insert(Answer { token, until, decision, cost, is_settled: false });
+        if decision.is_allowed() && check.cost > 0 {
+            self.answers(check.policy).remember(token, check, ttl, decision, bounds.answers);
         }
     }
 
     /// The charge with a token, which counts as settled from now on. `None` if it was settled before.
-    pub(super) fn take_charge(&mut self, token: Fingerprint, settle: &Settle<'_>) -> Result<Option<Charge>, Error> {
-        let answer = self.answers.get_mut(token).filter(|answer| !answer.has_expired(settle.now));
-        let answer = answer.ok_or_else(Error::unknown_charge)?;
-        let (at, cost) = (answer.decision.decided_at(), answer.cost);
-        let was_settled = mem::replace(&mut answer.is_settled, true);
-        Ok((!was_settled).then(|| Charge { id: settle.charge_id(), at, cost }))
+    pub(super) fn take_charge(
+        &mut self,
+        token: Fingerprint,
+        settle: &Settle<'_>,
+        bounds: Bounds,
+    ) -> Result<Option<Charge>, Error> {
+        self.answers(settle.policy).take_charge(token, settle, bounds.answers)
+    }
+
+    const fn answers(&mut self, policy: &Policy) -> &mut Answers {
+        if policy.has_slots() { &mut self.slots } else { &mut self.answers }
     }
 
     pub(super) fn peek(&self, row: Row, check: &Check<'_>, capacity: usize) -> Decision {
@@ -221,15 +231,18 @@ impl Shard {
         self.states.remove(fingerprint);
     }
 
-    pub(super) fn sweep(&mut self, now: UnixMillis) {
-        self.states.sweep(now);
-        self.answers.sweep(now);
+    /// Removes what has expired from one segment of each table. `false` if no table has such a segment.
+    pub(super) fn sweep(&mut self, segment: usize, now: UnixMillis) -> bool {
+        let states = self.states.sweep(segment, now);
+        let answers = self.answers.sweep(segment, now);
+        self.slots.sweep(segment, now) || states || answers
     }
 
-    /// Continues a pass over both tables, or begins one if it is due.
+    /// Continues a pass over the tables, or begins one if it is due.
     pub(super) fn tend(&mut self, now: UnixMillis) {
         self.states.tend(now, Millis::ZERO, VISIT_OTHER);
         self.answers.tend(now, Millis::ZERO, VISIT_OTHER);
+        self.slots.tend(now, Millis::ZERO, VISIT_OTHER);
     }
 
     /// Counts a call. Every 64th call gets its number, and must visit another shard.
@@ -253,20 +266,6 @@ impl table::Row for Entry {
     fn expire_by(&mut self, latest: UnixMillis) {
         let expiry = self.kept.expiry_mut();
         *expiry = (*expiry).min(Expiry::at(latest));
-    }
-}
-
-impl table::Row for Answer {
-    fn fingerprint(&self) -> Fingerprint {
-        self.token
-    }
-
-    fn has_expired(&self, now: UnixMillis) -> bool {
-        self.until <= now
-    }
-
-    fn expire_by(&mut self, latest: UnixMillis) {
-        self.until = self.until.min(latest);
     }
 }
 

@@ -1,3 +1,7 @@
+use std::mem;
+use std::vec;
+use std::vec::Vec;
+
 use hashbrown::HashTable;
 
 use crate::{MAX_CLOCK_SKEW, Millis, UnixMillis};
@@ -7,6 +11,16 @@ pub(super) type Fingerprint = u64;
 
 /// A table with at most this many rows is not swept, because a visit would cost more than the rows do.
 const ROWS_MIN: usize = 16;
+
+/// The rows that a segment has on average before the table gets another one. A segment has at most about twice as many, so
+/// that it moves at most some thousand rows when it grows, shrinks or splits.
+const SEGMENT: usize = 800;
+
+/// The most segments of a table: a fingerprint has 16 bits for them.
+const SEGMENTS_MAX: usize = 1 << 16;
+
+/// The most segments that are removed at once. Those of a table that is nearly empty have less than a quarter of their rows.
+const MERGES_MAX: usize = 16;
 
 /// What a [`Table`] stores.
 pub(super) trait Row {
@@ -20,11 +34,16 @@ pub(super) trait Row {
 }
 
 /// A hash table that removes expired rows and returns their memory, a few buckets per visit.
+///
+/// It grows by linear hashing: it is a list of small hash tables, and when they have too many rows, the next one in turn is
+/// split in two. So no call moves more than one segment's rows, however many the table has.
 #[derive(Debug)]
 pub(super) struct Table<T> {
-    rows: HashTable<T>,
-    /// The bucket that the next visit starts at; 0 between two passes.
-    cursor: usize,
+    segments: Vec<HashTable<T>>,
+    /// Of all segments.
+    len: usize,
+    /// The segment and its bucket that the next visit starts at; zeros between two passes.
+    cursor: (usize, usize),
     /// The time at which the last pass began, in units of 1,024 ms.
     pass: u64,
     /// The longest time a row is kept after its last use.
@@ -33,42 +52,93 @@ pub(super) struct Table<T> {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { rows: HashTable::new(), cursor: 0, pass: 0, retention: Millis::ZERO }
+        Self { segments: vec![HashTable::new()], len: 0, cursor: (0, 0), pass: 0, retention: Millis::ZERO }
     }
 }
 
 impl<T: Row> Table<T> {
     pub(super) fn len(&self) -> usize {
-        self.rows.len()
+        self.len
     }
 
     pub(super) fn allocated_bytes(&self) -> usize {
-        self.rows.allocation_size()
+        let segments = self.segments.capacity() * mem::size_of::<HashTable<T>>();
+        segments + self.segments.iter().map(HashTable::allocation_size).sum::<usize>()
     }
 
     #[inline]
     pub(super) fn get(&self, fingerprint: Fingerprint) -> Option<&T> {
-        self.rows.find(fingerprint, |row| row.fingerprint() == fingerprint)
+        self.segments[self.place(fingerprint)].find(fingerprint, |row| row.fingerprint() == fingerprint)
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, fingerprint: Fingerprint) -> Option<&mut T> {
-        self.rows.find_mut(fingerprint, |row| row.fingerprint() == fingerprint)
+        let place = self.place(fingerprint);
+        self.segments[place].find_mut(fingerprint, |row| row.fingerprint() == fingerprint)
     }
 
     /// Stores a row, replacing the one with its fingerprint.
     pub(super) fn insert(&mut self, row: T) {
-        match self.get_mut(row.fingerprint()) {
-            Some(found) => *found = row,
-            None => {
-                self.rows.insert_unique(row.fingerprint(), row, T::fingerprint);
-            }
+        if let Some(found) = self.get_mut(row.fingerprint()) {
+            *found = row;
+            return;
+        }
+        self.put(row);
+        self.len += 1;
+        if self.len > self.segments.len() * SEGMENT && self.segments.len() < SEGMENTS_MAX {
+            self.split();
         }
     }
 
     pub(super) fn remove(&mut self, fingerprint: Fingerprint) {
-        if let Ok(row) = self.rows.find_entry(fingerprint, |row| row.fingerprint() == fingerprint) {
+        let place = self.place(fingerprint);
+        if let Ok(row) = self.segments[place].find_entry(fingerprint, |row| row.fingerprint() == fingerprint) {
             row.remove();
+            self.len -= 1;
+        }
+    }
+
+    /// The segment of a fingerprint. The segments' hash tables use the bits at both ends of it, and the choice of a shard those
+    /// from the 32nd.
+    #[allow(clippy::cast_possible_truncation, reason = "a segment has at most 16 bits")]
+    #[inline]
+    fn place(&self, fingerprint: Fingerprint) -> usize {
+        let (bits, count) = (usize::from((fingerprint >> 16) as u16), self.segments.len());
+        let all = count.next_power_of_two();
+        // A segment that does not exist yet has its rows in the one that will be split.
+        let place = bits & (all - 1);
+        if place < count { place } else { place & (all / 2 - 1) }
+    }
+
+    fn put(&mut self, row: T) {
+        let place = self.place(row.fingerprint());
+        self.segments[place].insert_unique(row.fingerprint(), row, T::fingerprint);
+    }
+
+    /// Adds a segment, and moves the rows there that belong to it.
+    #[cold]
+    fn split(&mut self) {
+        let added = self.segments.len();
+        let old = mem::take(&mut self.segments[parent(added)]);
+        self.segments[parent(added)] = HashTable::with_capacity(old.len() / 2);
+        self.segments.push(HashTable::with_capacity(old.len() / 2));
+        old.into_iter().for_each(|row| self.put(row));
+    }
+
+    /// Removes the last segments while the others have room for their rows, at most some. Only between two passes: a pass would
+    /// miss rows that move to a segment before it.
+    fn merge(&mut self) {
+        for _ in 0..MERGES_MAX {
+            let last = self.segments.len() - 1;
+            if last == 0 || self.len > last * SEGMENT / 4 {
+                break;
+            }
+            let rows = self.segments.pop().unwrap_or_default();
+            self.segments[parent(last)].reserve(rows.len(), T::fingerprint);
+            rows.into_iter().for_each(|row| self.put(row));
+        }
+        if self.segments.len() < self.segments.capacity() / 4 {
+            self.segments.shrink_to(self.segments.len() * 2);
         }
     }
 
@@ -77,51 +147,81 @@ impl<T: Row> Table<T> {
     #[inline]
     pub(super) fn tend(&mut self, now: UnixMillis, retention: Millis, buckets: usize) {
         self.retention = self.retention.max(retention);
-        if self.cursor > 0 || (self.pass != now.get() >> 10 && self.rows.len() > ROWS_MIN) {
+        if self.cursor != (0, 0) || (self.pass != now.get() >> 10 && self.len > ROWS_MIN) {
             self.visit(now, buckets);
         }
     }
 
-    /// Inspects the next `buckets`, removes the rows there that have expired, and shrinks the table after the last bucket.
+    /// Inspects the next `buckets`, and removes the rows there that have expired. After the last bucket of a segment, it shrinks
+    /// the segment.
     #[inline(never)]
-    fn visit(&mut self, now: UnixMillis, buckets: usize) {
-        if self.cursor == 0 {
+    pub(super) fn visit(&mut self, now: UnixMillis, buckets: usize) {
+        if self.cursor == (0, 0) {
             self.pass = now.get() >> 10;
         }
-        let latest = self.latest(now);
-        let end = (self.cursor + buckets).min(self.rows.num_buckets());
-        for index in self.cursor..end {
-            let expired = self.rows.get_bucket_mut(index).is_some_and(|row| {
-                row.expire_by(latest);
-                row.has_expired(now)
-            });
-            if expired && let Ok(row) = self.rows.get_bucket_entry(index) {
-                row.remove();
+        let (latest, mut left) = (self.latest(now), buckets);
+        while left > 0 {
+            let (place, start) = self.cursor;
+            let Some(rows) = self.segments.get_mut(place) else { break };
+            let count = rows.num_buckets();
+            let end = (start + left).min(count);
+            for index in start..end {
+                let expired = rows.get_bucket_mut(index).is_some_and(|row| {
+                    row.expire_by(latest);
+                    row.has_expired(now)
+                });
+                if expired && let Ok(row) = rows.get_bucket_entry(index) {
+                    row.remove();
+                    self.len -= 1;
+                }
             }
+            self.cursor.1 = end;
+            if end < count {
+                return;
+            }
+            left -= end.saturating_sub(start).clamp(1, left);
+            shrink(rows);
+            self.cursor = (place + 1, 0);
         }
-        self.cursor = end;
-        if end == self.rows.num_buckets() {
-            self.cursor = 0;
-            let wanted = self.rows.len().max(ROWS_MIN) * 2;
-            if self.rows.capacity() > wanted * 2 {
-                self.rows.shrink_to(wanted, T::fingerprint);
-            }
+        if self.cursor.0 >= self.segments.len() {
+            self.cursor = (0, 0);
+            self.merge();
         }
     }
 
-    /// Removes every row that has expired, and returns all memory that is not needed.
-    pub(super) fn sweep(&mut self, now: UnixMillis) {
+    /// Removes every row of a segment that has expired, and returns all memory that is not needed. `false` if there is no such
+    /// segment.
+    pub(super) fn sweep(&mut self, segment: usize, now: UnixMillis) -> bool {
         let latest = self.latest(now);
-        self.rows.retain(|row| {
+        let Some(rows) = self.segments.get_mut(segment) else {
+            self.merge();
+            return false;
+        };
+        let before = rows.len();
+        rows.retain(|row| {
             row.expire_by(latest);
             !row.has_expired(now)
         });
-        self.rows.shrink_to_fit(T::fingerprint);
-        self.cursor = 0;
+        self.len -= before - rows.len();
+        rows.shrink_to_fit(T::fingerprint);
+        true
     }
 
     /// The latest expiry that a call may have set if its clock was right.
     fn latest(&self, now: UnixMillis) -> UnixMillis {
         now + self.retention + MAX_CLOCK_SKEW
+    }
+}
+
+/// The segment that is split to get segment `added`.
+const fn parent(added: usize) -> usize {
+    added ^ (1 << added.ilog2())
+}
+
+/// Returns memory of a hash table that is less than a quarter full.
+fn shrink<T: Row>(rows: &mut HashTable<T>) {
+    let wanted = if rows.is_empty() { 0 } else { rows.len().max(ROWS_MIN) * 2 };
+    if rows.capacity() > wanted * 2 {
+        rows.shrink_to(wanted, T::fingerprint);
     }
 }

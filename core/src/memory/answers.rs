@@ -1,0 +1,159 @@
+use std::collections::VecDeque;
+use std::mem;
+
+use super::table::{self, Fingerprint, Table};
+use crate::limiter::{Check, Settle};
+use crate::{Charge, Decision, Error, ErrorKind, Millis, UnixMillis};
+
+/// Buckets that a call visits in a full table to find answers that have expired.
+const VISIT_FULL: usize = 256;
+
+/// The first answers to checks with an idempotency token, of a bounded number. When they are full, settled ones make room, the
+/// one that was settled first before the others.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    rows: Table<Answer>,
+    /// The answers that were settled, in that order. Those that have expired since stay for a while, but there are never more
+    /// than the bound.
+    settled: VecDeque<Fingerprint>,
+}
+
+/// The first answer to a check with an idempotency token, and what it charged.
+#[derive(Debug)]
+struct Answer {
+    token: Fingerprint,
+    until: UnixMillis,
+    decision: Decision,
+    cost: u64,
+    is_settled: bool,
+}
+
+impl Answers {
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.rows.allocated_bytes() + self.settled.capacity() * mem::size_of::<Fingerprint>()
+    }
+
+    /// The first answer to a check with a token, if it is remembered.
+    pub(super) fn recall(&mut self, token: Fingerprint, check: &Check<'_>) -> Option<Result<Decision, Error>> {
+        let first = self.rows.get(token)?;
+        if table::Row::has_expired(first, check.now) {
+            self.rows.remove(token);
+            return None;
+        }
+        Some(match first.cost == check.cost {
+            true => Ok(first.decision.clone().replayed(true)),
+            false => Err(Error::token_reused()),
+        })
+    }
+
+    /// Whether one more answer can be remembered.
+    pub(super) fn has_room(&mut self, now: UnixMillis, bound: usize) -> bool {
+        if self.rows.len() < bound {
+            return true;
+        }
+        self.forget_expired(VISIT_FULL);
+        if !self.has_settled() {
+            self.rows.visit(now, VISIT_FULL);
+        }
+        self.rows.len() < bound || self.has_settled()
+    }
+
+    /// Remembers the answer to a check with a token, if there is room.
+    pub(super) fn remember(
+        &mut self,
+        token: Fingerprint,
+        check: &Check<'_>,
+        ttl: Millis,
+        decision: &Decision,
+        bound: usize,
+    ) {
+        if !self.has_room(check.now, bound) {
+            return;
+        }
+        if self.rows.len() >= bound
+            && let Some(oldest) = self.settled.pop_front()
+        {
+            self.rows.remove(oldest);
+        }
+        let (until, cost, decision) = (check.now + ttl, check.cost, decision.clone());
+        self.rows.insert(Answer { token, until, decision, cost, is_settled: false });
+    }
+
+    /// The charge with a token, which counts as settled from now on. `None` if it was settled before.
+    pub(super) fn take_charge(
+        &mut self,
+        token: Fingerprint,
+        settle: &Settle<'_>,
+        bound: usize,
+    ) -> Result<Option<Charge>, Error> {
+        let answer = self.rows.get_mut(token).filter(|answer| !table::Row::has_expired(*answer, settle.now));
+        let answer = answer.ok_or_else(Error::unknown_charge)?;
+        let (at, cost) = (answer.decision.decided_at(), answer.cost);
+        if mem::replace(&mut answer.is_settled, true) {
+            return Ok(None);
+        }
+        self.forget_expired(2);
+        if self.settled.len() >= bound
+            && let Some(oldest) = self.settled.pop_front()
+        {
+            self.rows.remove(oldest);
+        }
+        self.settled.push_back(token);
+        Ok(Some(Charge { id: settle.charge_id(), at, cost }))
+    }
+
+    /// Continues a pass over the answers, or begins one if it is due.
+    pub(super) fn tend(&mut self, now: UnixMillis, ttl: Millis, buckets: usize) {
+        self.rows.tend(now, ttl, buckets);
+        self.forget_expired(buckets);
+        if self.settled.capacity() > 64 && self.settled.len() < self.settled.capacity() / 4 {
+            self.settled.shrink_to(self.settled.len() * 2);
+        }
+    }
+
+    /// Removes every expired answer of a segment. `false` if there is no such segment.
+    pub(super) fn sweep(&mut self, segment: usize, now: UnixMillis) -> bool {
+        let is_one = self.rows.sweep(segment, now);
+        self.tend(now, Millis::ZERO, 0);
+        is_one
+    }
+
+    /// Removes the first of the settled answers that are not stored any more, at most `count`.
+    fn forget_expired(&mut self, count: usize) {
+        for _ in 0..count {
+            if self.settled.is_empty() || self.has_settled() {
+                return;
+            }
+            self.settled.pop_front();
+        }
+    }
+
+    /// Whether the first of the settled answers is stored.
+    fn has_settled(&self) -> bool {
+        let first = self.settled.front().and_then(|token| self.rows.get(*token));
+        first.is_some_and(|answer| answer.is_settled)
+    }
+}
+
+/// The error of a check whose slot could not be given back, because it cannot be remembered.
+pub(super) fn no_room() -> Error {
+    Error::new(
+        ErrorKind::Refused,
+        "the memory limiter remembers no further slot, and nothing was charged; raise `MemoryLimiter::answers`, or release \
+         slots as soon as requests end",
+    )
+}
+
+impl table::Row for Answer {
+    fn fingerprint(&self) -> Fingerprint {
+        self.token
+    }
+
+    fn has_expired(&self, now: UnixMillis) -> bool {
+        self.until <= now
+    }
+
+    fn expire_by(&mut self, latest: UnixMillis) {
+        self.until = self.until.min(latest);
+    }
+}
