@@ -115,8 +115,8 @@ fn validation(algorithm: jsonwebtoken::Algorithm, expected: &TokenRules) -> Vali
     let mut validation = Validation::new(algorithm);
     validation.validate_exp = false;
     validation.required_spec_claims.clear();
-    if let Some(issuer) = expected.issuer() {
-        validation.set_issuer(&[issuer]);
+    if !expected.issuers().is_empty() {
+        validation.set_issuer(expected.issuers());
         validation.required_spec_claims.insert("iss".into());
     }
     if !expected.audience().is_empty() {

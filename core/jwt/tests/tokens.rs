@@ -139,6 +139,27 @@ fn claims_select_the_tier_and_the_keys() {
     assert_eq!(ask(&gate, "/tenant", &[]).decision().unwrap().binding().remaining(), Some(2));
 }
 
+#[test]
+fn a_token_may_have_any_issuer_of_the_rules() {
+    let rules =
+        RULES.replace(r#"issuer = "https://id.example.com/""#, r#"issuer = ["https://id.example.com/", "https://b/"]"#);
+    let gate = gate(&rules, key_set());
+    let refuses = |issuer: Value| {
+        let value = format!("Bearer {}", signed(&with("iss", issuer)));
+        matches!(ask(&gate, "/strict", &[&value]), Verdict::Refuse(refusal) if refusal.rejection().status_code() == 401)
+    };
+    // RFC 7519 knows one issuer of a token. Some issuers write a list.
+    for issuer in [json!("https://id.example.com/"), json!("https://b/"), json!(["https://b/"])] {
+        assert!(!refuses(issuer.clone()), "{issuer}");
+    }
+    for issuer in [json!("https://b"), json!("https://c/"), json!(["https://c/"]), json!([]), json!(null)] {
+        assert!(refuses(issuer.clone()), "{issuer}");
+    }
+    let empty = RULES.replace(r#"issuer = "https://id.example.com/""#, "issuer = []");
+    let error = Rules::parse("rules.toml", &empty).unwrap_err().to_string();
+    assert!(error.starts_with("rules.toml:4:10: empty; write the issuers"), "{error}");
+}
+
 /// Tokens that are not valid, and why.
 fn bad() -> Vec<(String, &'static str)> {
     let part = |value: Value| BASE64.encode(value.to_string());

@@ -21,7 +21,7 @@ const TAKEN: [&str; 2] = ["sub", "key"];
 pub struct TokenRules {
     header: Box<str>,
     algorithms: Vec<Box<str>>,
-    issuer: Option<Box<str>>,
+    issuers: Vec<Box<str>>,
     audience: Vec<Box<str>>,
     leeway: Millis,
     subject: Box<str>,
@@ -39,13 +39,11 @@ impl TokenRules {
 
     pub(super) fn new(item: &Item<'_>) -> Result<Self, Error> {
         item.only(&["header", "algorithms", "issuer", "audience", "leeway_ms", "subject", "tier", "keys"])?;
-        let text = |name: &str| -> Result<Option<Box<str>>, Error> {
-            let Some(item) = item.field(name) else { return Ok(None) };
-            match item.text()? {
-                "" => Err(item.invalid(args!("empty; write a text or delete it"))),
-                text => Ok(Some(text.into())),
-            }
+        let some = |item: &Item<'_>| match item.text()? {
+            "" => Err(item.invalid(args!("empty; write a text or delete it"))),
+            text => Ok(text.into()),
         };
+        let text = |name: &str| item.field(name).map(|item| some(&item)).transpose();
         let listed = item.required("algorithms")?;
         let algorithms = listed.each(|item| match item.text()? {
             known if Self::ALGORITHMS.contains(&known) => Ok(known.into()),
@@ -53,6 +51,13 @@ impl TokenRules {
         })?;
         if algorithms.is_empty() {
             return Err(listed.invalid(args!("empty; write those with which tokens may be signed")));
+        }
+        let mut issuers = Vec::new();
+        if let Some(item) = item.field("issuer") {
+            issuers = item.one_or_each(some)?;
+            if issuers.is_empty() {
+                return Err(item.invalid(args!("empty; write the issuers whose tokens are accepted, or delete it")));
+            }
         }
         let mut leeway = Self::DEFAULT_LEEWAY;
         if let Some(item) = item.field("leeway_ms") {
@@ -75,7 +80,7 @@ impl TokenRules {
         Ok(Self {
             header: item.field("header").map_or_else(|| Ok("authorization".into()), |header| field_name(&header))?,
             algorithms,
-            issuer: text("issuer")?,
+            issuers,
             audience: item.field("audience").map_or(Ok(Vec::new()), |list| list.each(|one| Ok(one.text()?.into())))?,
             leeway,
             subject: text("subject")?.unwrap_or_else(|| "sub".into()),
@@ -90,10 +95,10 @@ impl TokenRules {
         self.algorithms.iter().any(|allowed| **allowed == *algorithm)
     }
 
-    /// The issuer (`iss`) that a token must have.
+    /// The issuers (`iss`), of which a token must have one. If there are none, it may have any.
     #[must_use]
-    pub fn issuer(&self) -> Option<&str> {
-        self.issuer.as_deref()
+    pub fn issuers(&self) -> &[Box<str>] {
+        &self.issuers
     }
 
     /// The audiences (`aud`), of which a token must have one.

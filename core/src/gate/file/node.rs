@@ -137,6 +137,14 @@ impl<'a> Item<'a> {
         Ok(found)
     }
 
+    /// Reads a value, or each of a list.
+    pub(in crate::gate) fn one_or_each<T>(
+        &self,
+        mut read: impl FnMut(&Item<'_>) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
+        if matches!(self.node, Node::List(_)) { self.each(read) } else { Ok(vec![read(self)?]) }
+    }
+
     /// Calls `read` with the name and the value of each entry of a table.
     pub(in crate::gate) fn entries(
         &self,
