@@ -26,6 +26,8 @@ local match, format, ceil = string.match, string.format, math.ceil
 local MAX_UNITS, MAX_INSTANT = 2251799813685248, 281474976710655
 -- A log's units, and a bucket's longest debt in milliseconds.
 local MAX_LOG, MAX_DEBT = 4294967295, 31536000000
+-- The longest part of a state: a log of 1,000 instants and as many debts has less than 56,000 bytes.
+local MAX_PART = 65536
 -- One minute (MAX_CLOCK_SKEW) and 20 years, as in the core.
 local MAX_SKEW, IMPLAUSIBLE_AFTER = 60000, 630720000000
 
@@ -38,14 +40,28 @@ if #mode > 1 then
   rows = #counts
 end
 
+-- A value that is longer than any state is not read: that would block the server. GETRANGE answers an empty text for a key that
+-- does not exist.
+local longest = MAX_PART * (quotas_end - 4) / 4
+local function get(key)
+  local text = redis.call('GETRANGE', key, 0, longest)
+  if #text > longest then
+    return nil, redis.error_reply('CORRUPT more than ' .. longest .. ' bytes')
+  end
+  return text ~= '' and text
+end
+
 local refund, overdraw, charged_at, actual = mode == 'r', false, 0, nil
 if refund then
   charged_at = ARGV[quotas_end + 1] + 0
 end
 local once, settle = KEYS[rows + 1], mode == 's'
-local first
+local first, too_long
 if once then
-  first = redis.call('GET', once)
+  first, too_long = get(once)
+  if too_long then
+    return too_long
+  end
   if first then
     local mark, at, charged = match(first, '^([as])@(%d+) (%d+) ')
     if not mark then
@@ -77,14 +93,20 @@ cost = cost + 0
 -- are used after the step, `begins` where each begins in the text, and `ended` where each ends in the text after the step.
 local stored, all, kept, begins, ended
 if rows == 1 then
-  stored = redis.call('GET', KEYS[1])
+  stored, too_long = get(KEYS[1])
+  if too_long then
+    return too_long
+  end
 else
   local unused = { tb = '1 0 0;', lb = '1 0 0;', fw = '1 0 0;', sw = '1 0 0 0;', sl = '1;', cc = '1;', pn = '1 0 0;' }
-  local any, quota, length, found = false, 5, 0, redis.call('MGET', unpack(KEYS, 1, rows))
+  local any, quota, length = false, 5, 0
   all, kept, begins, ended = {}, {}, {}, {}
   for row = 1, rows do
-    -- MGET answers nothing for a value of another type, but GET reports it.
-    local text, next_quota = found[row] or redis.call('GET', KEYS[row]), quota + 4 * string.sub(counts, row, row)
+    local next_quota, text = quota + 4 * string.sub(counts, row, row), nil
+    text, too_long = get(KEYS[row])
+    if too_long then
+      return too_long
+    end
     any, kept[row], begins[row] = any or text, text, length + 1
     if not text then
       text = ''

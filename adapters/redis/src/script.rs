@@ -11,7 +11,7 @@ use crate::state;
 pub const SCRIPT: &str = LOCKING_SCRIPT.split_at(FLAG.len()).1;
 
 /// The SHA-1 of [`SCRIPT`], for `EVALSHA`.
-pub const SCRIPT_SHA1: &str = "d9bd97caf03068c3bb11c76f0a39fbaf17fc0cea";
+pub const SCRIPT_SHA1: &str = "927ae763c977475a9eb9c085fee8a240d6b13ad6";
 
 /// [`SCRIPT`] under Upstash's flag: it then locks the keys that it is given, and not the whole database
 /// (<https://upstash.com/docs/redis/features/key-locking>). Stock Redis rejects the flag.
@@ -21,7 +21,7 @@ pub const LOCKING_SCRIPT: &str = match str::from_utf8(&BARE) {
 };
 
 /// The SHA-1 of [`LOCKING_SCRIPT`].
-pub const LOCKING_SCRIPT_SHA1: &str = "93496e934dc5ae2b52bd10b74058c55547e34ec8";
+pub const LOCKING_SCRIPT_SHA1: &str = "7c6bc4167df2858074c938c7b0f6d5d308452578";
 
 /// Returns the script for several decisions in one command, `src/batch.lua` around [`SCRIPT`]. With `key_locking`, it begins with
 /// Upstash's flag. No two of its keys may be in different slots of a cluster.

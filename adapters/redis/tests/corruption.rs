@@ -5,7 +5,7 @@
 mod support;
 
 use support::{NOW, Server, key};
-use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis, Policy, Quota, Refund};
+use tidegate_core::{Check, ErrorKind, Key, Keys, Limiter, Millis, Policy, Quota, Refund};
 
 #[tokio::test]
 async fn a_foreign_value_is_corrupt_and_left_unchanged() {
@@ -30,7 +30,8 @@ async fn a_foreign_value_is_corrupt_and_left_unchanged() {
     let [fw_far, sw_far] = ["fw1 {} 3", "sw1 {} 1 2"].map(|part| part.replace("{}", &far.to_string()));
     let [tb_far, lb_far] = ["tb1 3000 {}", "lb1 0 {}"].map(|part| part.replace("{}", &far.to_string()));
     let (sl_far, undrained) = (format!("9:2 {far}:1"), format!("tb1 {} 7", 1_u64 << 51));
-    let mut garbage: Vec<Vec<u8>> = (0..good.len()).map(|end| good.as_bytes()[..end].to_vec()).collect();
+    // An empty value counts as none.
+    let mut garbage: Vec<Vec<u8>> = (1..good.len()).map(|end| good.as_bytes()[..end].to_vec()).collect();
     for (from, to) in [
         ("tb1", "tb2"),
         ("tb1", "lb1"),
@@ -101,10 +102,52 @@ async fn a_foreign_value_is_corrupt_and_left_unchanged() {
     let once = check.idempotent("token", Millis::from_secs(60));
     limiter.check(once).await.unwrap();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*:once:*").query(&mut connection).unwrap();
-    for stored in ["", "a", "x", "a@1 1", "a@x 1 ", "a@1 1 tb1", "atb1 0 0;", "d@1 1 fw1 0 0;"] {
+    for stored in ["a", "x", "a@1 1", "a@x 1 ", "a@1 1 tb1", "atb1 0 0;", "d@1 1 fw1 0 0;"] {
         redis::cmd("SET").arg(&keys[0]).arg(stored).exec(&mut connection).unwrap();
         assert_eq!(limiter.check(once).await.unwrap_err().kind(), ErrorKind::Corrupt, "{stored}");
     }
+}
+
+/// A value that is longer than any state is not read: reading 10 MB blocks the server for some tens of milliseconds, and parsing a
+/// log as long for hundreds.
+#[tokio::test]
+async fn a_value_longer_than_any_state_is_refused_unread() {
+    let server = Server::start();
+    let mut connection = server.connection();
+    let (limiter, second) = (server.limiter(), Millis::from_secs(1));
+    let log = Policy::new("log", [Quota::sliding_log(1_000, second).unwrap()]).unwrap();
+    let slots = Quota::concurrency(1_000, second).unwrap().by("user").unwrap();
+    let several = [slots, Quota::fixed_window(9, second).unwrap().by("tenant").unwrap()];
+    let several = Policy::new("several", several).unwrap().group_by("tenant").unwrap();
+    let (user, tenant) = (key(), Key::new("tenant:1"));
+    let entries = |entry: &dyn Fn(u64) -> String| (0..300_000).map(entry).collect::<String>();
+    let long_log = format!("sl1{};", entries(&|place| format!(" {place}:1")));
+    let long_slots = format!("cc1{};", entries(&|place| format!(" {place:016x}:{place}:1")));
+    let rows = [("user", &user), ("tenant", &tenant)];
+    for (policy, keys, name, value) in [
+        (&log, (&user).into(), "{tg1:log:sl1000:ip:192.0.2.1}", &long_log),
+        (
+            &several,
+            Keys::from(&rows),
+            "{tg1:several@tenant:fw1000:tenant:1}|several@user:cc1000:ip:192.0.2.1",
+            &long_slots,
+        ),
+    ] {
+        redis::cmd("SET").arg(name).arg(value).exec(&mut connection).unwrap();
+        redis::cmd("CONFIG").arg("RESETSTAT").exec(&mut connection).unwrap();
+        let error = limiter.check(Check::new(policy, keys, NOW).idempotent("t", second)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert!(error.to_string().contains(" bytes"), "{error}");
+        let read: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
+        assert!(read.contains("cmdstat_getrange:") && !read.contains("cmdstat_get:"), "{read}");
+        let length: usize = redis::cmd("STRLEN").arg(name).query(&mut connection).unwrap();
+        assert_eq!(length, value.len(), "the value is left unchanged");
+    }
+    // The longest states are read.
+    let instants: String = (0..1_000).map(|place| format!(" {}:1", NOW.get() - 999 + place)).collect();
+    let full = format!("sl1{instants};");
+    redis::cmd("SET").arg("{tg1:log:sl1000:ip:192.0.2.1}").arg(&full).exec(&mut connection).unwrap();
+    assert!(!limiter.check(Check::new(&log, &user, NOW)).await.unwrap().is_allowed());
 }
 
 #[tokio::test]
@@ -137,7 +180,6 @@ async fn a_foreign_value_among_several_rows_is_corrupt_and_left_unchanged() {
         (0, "pn1 2 7", &late_block),
         (0, "pn1 2 7;", ""),
         (0, "pn1 2 7;", "pn1 2 7;tb1 3000 7;"),
-        (1, "tb1 3000 7;", ""),
         (1, "tb1 3000 7;", "tb1 3000 7;tb1 3000 7;"),
         (1, "tb1", "fw1"),
     ];
