@@ -15,6 +15,7 @@ use crate::batch::InFlight;
 use crate::config::Config;
 use crate::dial::{Client, Connection};
 use crate::error;
+use crate::eviction::Asked;
 use crate::progress::Progress;
 
 /// The largest number of calls in flight. Without a bound, a flood of requests would wait for its deadline in memory, and
@@ -80,6 +81,7 @@ struct Dialing {
     /// Held by the caller that is connecting.
     turn: tokio::sync::Mutex<()>,
     failure: Mutex<Option<Failure>>,
+    eviction: Arc<Asked>,
 }
 
 #[derive(Clone)]
@@ -186,6 +188,7 @@ impl Link {
         match attempt {
             Ok(connection) => {
                 *failure = None;
+                self.dialing.eviction.ask(connection.clone(), Duration::from_millis(self.deadline.get()));
                 let live = Live { connection, answers: Arc::default(), dropped: Arc::default() };
                 *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
                 Ok(live)

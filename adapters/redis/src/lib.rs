@@ -24,6 +24,10 @@
 //! with `{…}:once:<hash>`, which holds the first answer to an idempotency token. Every key has a TTL: the time until all
 //! its quotas are unused. A denial writes nothing.
 //!
+//! # Eviction
+//! A full server whose `maxmemory-policy` is not `noeviction` evicts counts, and limits then admit more than they say. [`Redis`]
+//! asks the server once, and logs a warning with `tracing`.
+//!
 //! # Clock
 //! The server's clock decides unless [`Config::clock`] is set: it is one clock for all hosts. See [`Clock`].
 //!
@@ -57,6 +61,8 @@ mod connection;
 mod dial;
 #[cfg(feature = "resp")]
 mod error;
+#[cfg(feature = "resp")]
+mod eviction;
 #[cfg(feature = "resp")]
 mod explain;
 mod over;
