@@ -175,6 +175,13 @@ impl OwnKeys {
         }
     }
 
+    pub(crate) fn any(&self, is: impl Fn(&Key) -> bool) -> bool {
+        match self {
+            Self::One(key) => is(key),
+            Self::Many(keys) => keys.iter().any(|(_, key)| is(key)),
+        }
+    }
+
     pub(crate) const fn as_keys(&self) -> Keys<'_> {
         Keys(match self {
             Self::One(key) => Given::Sole(key),

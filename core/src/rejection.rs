@@ -107,6 +107,12 @@ impl Rejection {
         Self::new(503, ResponseFields::default(), BodyFormat::Json, body)
     }
 
+    /// The 500 (Internal Server Error) for a request that the limiter cannot decide on because the server is set up wrongly.
+    #[cfg(feature = "gate")]
+    pub(crate) fn misconfigured() -> Self {
+        Self::new(500, ResponseFields::default(), BodyFormat::Json, r#"{"error":"limiter_misconfigured"}"#.into())
+    }
+
     /// The 403 (Forbidden) for a sender that a list denies.
     #[cfg(feature = "gate")]
     pub(crate) fn forbidden() -> Self {

@@ -24,7 +24,8 @@ use crate::{ApiKey, BotScore, RateLimit, Subject, Tier};
 /// 3. an [`ApiKey`] there, inserted by a layer that validated it, or one that the rules know;
 /// 4. the client's address, from where the gate's [`ClientIpSource`](tidegate_core::ClientIpSource) reads it.
 ///
-/// Requests with none of these share one key. Insert a subject, an API key or a [`Tier`] only after verifying it: a client that
+/// If the gate reads the address from the connection, and a request has none, the layer answers with a 500 and logs once what is
+/// missing. Otherwise requests with none of these share one key. Insert a subject, an API key or a [`Tier`] only after verifying it: a client that
 /// can choose one gets a new limit with each request.
 #[derive(Clone)]
 pub struct RateLimitLayer(Arc<Settings>);
@@ -65,6 +66,10 @@ impl RateLimitLayer {
     /// A layer of a gate that reads the client's address from the connection, as with
     /// [`Platform::Direct`](tidegate_core::Platform::Direct). Servers store it in the request's extensions, each in its own
     /// type.
+    ///
+    /// Without that, all clients would share one key. So a request that counts by its address and has none is answered with a
+    /// 500, and the layer logs one error. Serve an axum router with
+    /// `app.into_make_service_with_connect_info::<SocketAddr>()`.
     ///
     /// ```
     /// # use std::net::SocketAddr;
@@ -202,9 +207,9 @@ impl Settings {
         let keys: Vec<(&str, &Key)> = keys.iter().map(|(dimension, key)| (*dimension, key)).collect();
         let fields = Fields(&head.headers);
         let uri = original(head);
-        let mut request = Request::new(head.method.as_str(), uri.path(), &fields, (self.clock)())
-            .peer((self.peer)(&head.extensions))
-            .keys(&keys);
+        let peer = (self.peer)(&head.extensions);
+        let mut request =
+            Request::new(head.method.as_str(), uri.path(), &fields, (self.clock)()).peer(peer).keys(&keys);
         if let Some(host) = uri.host() {
             request = request.with_host(host);
         }
@@ -223,7 +228,16 @@ impl Settings {
         if let Some(BotScore(score)) = head.extensions.get() {
             request = request.bot_score(*score);
         }
-        self.gate.prepare(&request)
+        let prepared = self.gate.prepare(&request);
+        let lacks_address = matches!(&prepared, Prepared::Pending(pending) if pending.lacks_address());
+        if self.gate.client_ip().reads_peer() && peer.is_none() {
+            self.log.without_peer();
+            if lacks_address {
+                let message = "peer: the request has no address of its connection";
+                return Prepared::Decided(Verdict::misconfigured(Error::new(ErrorKind::Invalid, message)));
+            }
+        }
+        prepared
     }
 
     /// Sets the cost of a request, and the token of its charge if it may be settled.

@@ -108,7 +108,7 @@ where
 async fn decide(settings: &Arc<Settings>, head: &Parts) -> (gate::Verdict, Option<Charge>) {
     let mut pending = match settings.prepare(head) {
         Prepared::Decided(verdict) => {
-            if let Some(error) = verdict.error() {
+            if let (Some(error), false) = (verdict.error(), is_misconfigured(&verdict)) {
                 settings.tell_of_failure("", error.kind(), "rejected");
             }
             return (verdict, None);
@@ -131,6 +131,11 @@ async fn decide(settings: &Arc<Settings>, head: &Parts) -> (gate::Verdict, Optio
         settings.tell_of_failure(pending.policy().name(), error.kind(), if admitted { "admitted" } else { "rejected" });
     }
     (verdict, charge)
+}
+
+/// The layer has logged this already.
+fn is_misconfigured(verdict: &gate::Verdict) -> bool {
+    matches!(verdict, gate::Verdict::Refuse(refusal) if refusal.rejection().status_code() == 500)
 }
 
 fn rejected<R: From<String>>(verdict: &Verdict, refusal: &Refusal) -> Response<ResponseBody<R>> {

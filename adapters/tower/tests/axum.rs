@@ -79,3 +79,26 @@ async fn requests_pass_and_are_marked_while_the_store_is_down() {
     // The rule for logins stays closed.
     assert_eq!(server.post("/login").await.status(), 503);
 }
+
+#[tokio::test]
+async fn without_the_peers_address_nobody_shares_a_limit_and_the_log_names_the_missing_call() {
+    let log = support::log::Log::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
+    let app = example::app(MemoryLimiter::new(), Platform::Direct).unwrap();
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        let request = http::Request::get("/").body(axum::body::Body::empty()).unwrap();
+        statuses.push(tower::ServiceExt::oneshot(app.clone(), request).await.unwrap().status().as_u16());
+    }
+    assert_eq!(statuses, [500, 500, 500]);
+    let lines = log.lines();
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    assert!(
+        line.starts_with("ERROR") && line.contains("into_make_service_with_connect_info::<SocketAddr>()"),
+        "{line}"
+    );
+    // A sender that an earlier layer has identified needs no address.
+    let mut known = http::Request::get("/").body(axum::body::Body::empty()).unwrap();
+    known.extensions_mut().insert(tidegate_tower::Subject("alice".into()));
+    assert_eq!(tower::ServiceExt::oneshot(app, known).await.unwrap().status(), 200);
+}

@@ -6,13 +6,13 @@ mod support;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use futures_util::future::join_all;
 use http::{HeaderName, HeaderValue, Request, Response};
 use proptest::prelude::*;
 use support::Failing;
+use support::log::Log;
 use tidegate_core::gate::{Gate, OnFailure, Rules};
 use tidegate_core::store::{Swap, Versioned, VersionedLimiter, VersionedValue};
 use tidegate_core::{
@@ -23,10 +23,8 @@ use tidegate_tower::{Charge, RateLimitLayer, ResponseBody, Verdict};
 use tower::ServiceExt as _;
 use tower::util::service_fn;
 use tower_layer::Layer as _;
-use tracing::field::Field;
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
+const PEER: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 const FAILED_OPEN: &str = "x-tidegate-failed-open";
 
 fn policy(limit: u64) -> Policy {
@@ -36,7 +34,7 @@ fn policy(limit: u64) -> Policy {
 fn open(limiter: impl Limiter + 'static, limit: u64, platform: Platform) -> RateLimitLayer {
     let rules = Rules::all(policy(limit), OnFailure::Open);
     let gate = Gate::new(rules, limiter, ClientIpSource::new(platform)).unwrap();
-    let layer = RateLimitLayer::with_peer(gate, |extensions| extensions.get().copied());
+    let layer = RateLimitLayer::with_peer(gate, |extensions| Some(extensions.get().copied().unwrap_or(PEER)));
     layer.clock(|| UnixMillis::new(1_800_000_000_000))
 }
 
@@ -144,34 +142,6 @@ async fn requests_without_an_address_share_one_limit() {
         admitted += usize::from(response.status() == 200);
     }
     assert_eq!(admitted, 3);
-}
-
-/// Records each event as one line of text.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "tidegate"
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = event.metadata().level().to_string();
-        event.record(&mut |field: &Field, value: &dyn Debug| line.push_str(&format!(" {field}={value:?}")));
-        self.0.lock().unwrap().push(line);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::responses::Responses;
 use super::{OnFailure, Verdict};
 use crate::dimension::OwnKeys;
-use crate::{Error, ErrorKind, Millis, Policy, UnixMillis};
+use crate::{Error, ErrorKind, Key, Millis, Policy, UnixMillis};
 
 /// What [`Gate::prepare`](super::Gate::prepare) finds.
 #[derive(Debug)]
@@ -29,6 +29,12 @@ pub struct Pending {
 }
 
 impl Pending {
+    /// Whether the request counts by an address that nobody knows. All such requests share one key.
+    #[must_use]
+    pub fn lacks_address(&self) -> bool {
+        self.hold.keys.any(|key| *key == Key::missing_ip())
+    }
+
     /// The name of the rule.
     #[must_use]
     pub fn rule(&self) -> &str {

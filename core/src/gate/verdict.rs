@@ -142,6 +142,12 @@ impl Verdict {
         Self::Refuse(Refusal { reason: Reason::Failed(error), rejection: Rejection::unavailable(kind) })
     }
 
+    /// The verdict on a request that the server is not set up to decide on: a 500.
+    #[must_use]
+    pub fn misconfigured(error: Error) -> Self {
+        Self::Refuse(Refusal { reason: Reason::Failed(Arc::new(error)), rejection: Rejection::misconfigured() })
+    }
+
     /// The decision. `None` if no limit applies, the sender is refused before any, or the limiter failed.
     #[must_use]
     pub const fn decision(&self) -> Option<&Decision> {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its part of this")]
 
+pub mod log;
 pub mod server;
 
 use tidegate_core::gate::{Gate, OnFailure, Rules};
