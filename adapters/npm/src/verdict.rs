@@ -37,7 +37,7 @@ pub(crate) fn verdict(policy: &Policy, decision: &Decision, format: BodyFormat) 
 /// The outcome of a request that was not decided on because of an error of this kind.
 ///
 /// The request may go on only if the limiter fails open and the store has failed. An invalid request gets a 400, one with a
-/// reused token a 409, everything else a 503.
+/// reused token a 409, one whose middleware is set up wrongly a 500, everything else a 503.
 #[wasm_bindgen]
 pub fn undecided(kind: &str, fails_open: bool) -> String {
     const INVALID: &str = concat!(
@@ -50,6 +50,14 @@ pub fn undecided(kind: &str, fails_open: bool) -> String {
         "content-type:application/json\n\n",
         r#"{"error":"token_reused"}"#,
     );
+    const MISCONFIGURED: &str = concat!(
+        "undecided 500\n0 - 0 0 fail_mode\n",
+        "content-type:application/json\n\n",
+        r#"{"error":"limiter_misconfigured"}"#,
+    );
+    if kind == "misconfigured" {
+        return MISCONFIGURED.into();
+    }
     if kind == ErrorKind::Invalid.name() {
         return INVALID.into();
     }

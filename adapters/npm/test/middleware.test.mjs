@@ -55,6 +55,27 @@ test("SvelteKit: a handle, by the address from the adapter", async () => {
   assert.deepEqual([home.status, home.headers.get("x-ratelimit-limit")], [200, null]);
 });
 
+test("on the platform direct, a middleware without the address of the connection is an error, shown once", async () => {
+  const shown = [];
+  const { warn } = console;
+  console.warn = (line) => shown.push(line);
+  try {
+    const limited = tidegate("direct");
+    const app = new Hono().use(hono(limited)).get("/api/hello", (context) => context.text("hello"));
+    const handle = svelteKit(limited);
+    const event = { request: from("x-real-ip", "192.0.2.1"), getClientAddress: () => { throw new Error("prerendering"); }, platform: undefined };
+    for (let nth = 0; nth < 3; nth++) {
+      const responses = [await app.fetch(from("x-real-ip", "192.0.2.1")), await reactRouter(limited, () => new Response("hello"))(from("x-real-ip", "192.0.2.1"))];
+      responses.push(await handle({ event, resolve: () => new Response("hello") }));
+      for (const response of responses) assert.deepEqual([response.status, await response.json()], [500, { error: "limiter_misconfigured" }]);
+    }
+  } finally {
+    console.warn = warn;
+  }
+  assert.equal(shown.length, 1);
+  assert.match(shown[0], /peer: direct needs the address of the connection; write limit\(tidegate, \{ peer \}\)/);
+});
+
 test("React Router: a request handler, and a refund after a 304", async () => {
   const work = [];
   let status = 200;

@@ -2,7 +2,8 @@
  * What went wrong. Only `unavailable` and `timeout` are failures of the store, on which a limiter may fail open.
  *
  * `token_reused`: the token of a check belongs to a charge of another cost. `unknown_charge`: no charge with this token is
- * remembered, because there was none or its time to live has passed. Neither charges or returns anything.
+ * remembered, because there was none or its time to live has passed. Neither charges or returns anything. `misconfigured`: a
+ * middleware finds no address of the connection, so all clients would share one count.
  */
 export type ErrorKind =
   | "invalid"
@@ -13,7 +14,8 @@ export type ErrorKind =
   | "refused"
   | "unsupported"
   | "token_reused"
-  | "unknown_charge";
+  | "unknown_charge"
+  | "misconfigured";
 
 /**
  * An error whose message says what to write instead. It never contains a token or an API key.

@@ -348,6 +348,10 @@ export abstract class Limiter {
     const first = told(this.#fields[0]);
     const second = first ? undefined : told(this.#fields[1]);
     const key = this.#gate.key(first, second, typeof peer === "string" ? peer : undefined, subject, apiKey);
+    if (key === "ip:unknown" && (peer as unknown) === null && !this.#fields.length) {
+      const message = `peer: ${platform} needs the address of the connection; write limit(tidegate, { peer }) or { check: () => ({ peer }) }`;
+      throw new TidegateError("misconfigured", message, "peer");
+    }
     if (key === "ip:unknown") {
       const where = this.#fields.length ? `tells it in ${this.#fields.join(" or ")}` : "needs it in `peer`";
       const message = `no client address: ${platform} ${where}; all such requests count as ${key}`;
@@ -358,7 +362,7 @@ export abstract class Limiter {
 }
 
 /** What the console shows if there is no `onError`. */
-const WARNED: string[] = ["unavailable", "timeout", "refused", "corrupt", "unsupported", "identify", "options"];
+const WARNED: string[] = ["misconfigured", "unavailable", "timeout", "refused", "corrupt", "unsupported", "identify", "options"];
 
 /** Calls a callback of the application. The async function turns anything that it throws into a rejection. */
 function quietly(callback: () => unknown): void {

@@ -37,13 +37,14 @@ export async function judge<Context, Received extends Request>(
   request: Received,
   options: Pick<GuardOptions<Context, Received>, "check">,
   context: Context,
-  peer?: string,
+  peer?: string | null,
 ): Promise<Verdict | undefined> {
   let chosen: CheckOptions | (() => never);
   try {
     const said = await options.check?.(request, context);
     if (said === null) return undefined;
-    chosen = { peer, ...said };
+    // Null says that the middleware finds no address. The limiter decides whether one is needed.
+    chosen = { ...said, peer: said?.peer ?? (peer as string | undefined) };
   } catch (thrown) {
     chosen = () => {
       throw thrown;
@@ -78,7 +79,7 @@ export async function guard<Context>(
   host: { context: Context; waitUntil?: WaitUntil | undefined; peer?: string | undefined },
 ): Promise<Response> {
   const tidegate = await limiterOf(limiting, request, host.context);
-  const verdict = await judge(tidegate, request, options, host.context, host.peer);
+  const verdict = await judge(tidegate, request, options, host.context, host.peer ?? null);
   if (verdict === undefined) return app();
   const refused = await refusal(verdict, request, options);
   if (refused) return refused;
