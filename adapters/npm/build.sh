@@ -24,22 +24,28 @@ optimize() {
         --minify-imports-and-exports-and-modules "$1" -o "$2"
 }
 
-rm -rf dist
+# Built beside it and swapped at the end, because a guest of another run may be loading it.
+new=dist.new
+rm -rf "$new"
 for store in redis versioned memory object kv rate-limit; do
     cargo build --quiet --package tidegate-npm --no-default-features --features "$store" --profile npm --target wasm32-unknown-unknown
     built=${CARGO_TARGET_DIR:-$root/target}/wasm32-unknown-unknown/npm
     "$wasm_bindgen" --target bundler --no-typescript --out-dir "$built/bound" --out-name tidegate "$built/tidegate_npm.wasm"
-    mkdir -p "dist/$store" "$built/small/$store"
+    mkdir -p "$new/$store" "$built/small/$store"
     # wasm-opt takes most of the time. Its result is kept until its input, its version or its options change.
     small=$built/small/$store
     if ! cmp -s "$built/bound/tidegate_bg.wasm" "$small/input.wasm" || [ build.sh -nt "$small/input.wasm" ] || [ package-lock.json -nt "$small/input.wasm" ]; then
         optimize "$built/bound/tidegate_bg.wasm" "$small/tidegate.wasm" >"$small/names"
         cp "$built/bound/tidegate_bg.wasm" "$small/input.wasm"
     fi
-    cp "$small/tidegate.wasm" "dist/$store/tidegate.wasm"
-    node rename.mjs "$small/names" "$built/bound/tidegate_bg.js" "dist/$store/glue.js"
+    cp "$small/tidegate.wasm" "$new/$store/tidegate.wasm"
+    node rename.mjs "$small/names" "$built/bound/tidegate_bg.js" "$new/$store/glue.js"
 done
-cp ../cloudflare-do/src/rows.js dist/object/rows.js
+cp ../cloudflare-do/src/rows.js "$new/object/rows.js"
 # node_modules/.bin/tsc can be another version: the tests have several.
-node node_modules/typescript/bin/tsc
+node node_modules/typescript/bin/tsc --outDir "$new"
+rm -rf dist.old
+if [ -e dist ]; then mv dist dist.old; fi
+mv "$new" dist
+rm -rf dist.old
 exec node pack.mjs

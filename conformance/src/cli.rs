@@ -27,6 +27,7 @@ use clap::{Parser, Subcommand};
 use wildmatch::WildMatch;
 
 use crate::fixture::{self, Case};
+use crate::output::errln;
 use crate::target;
 
 const EXAMPLES: &str = "\
@@ -167,11 +168,11 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Failed) => ExitCode::from(1),
         Err(Failure::Interrupted) => {
-            eprintln!("tidegate: interrupted");
+            errln!("tidegate: interrupted");
             ExitCode::from(130)
         }
         Err(Failure::Usage(message)) => {
-            eprintln!("tidegate: {message}");
+            errln!("tidegate: {message}");
             ExitCode::from(2)
         }
     }

@@ -105,8 +105,8 @@ pub struct Step {
     /// For a refund: when the cost was charged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub charged_at_ms: Option<i64>,
-    /// The idempotency token that all requests of the burst share. For a settlement or a release: the token of the
-    /// charge.
+    /// The idempotency token. All requests of the burst share it, unless it has `{n}`, which stands for the number of the request
+    /// in the burst, from 1. For a settlement or a release: the token of the charge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// The lifetime of the token.
@@ -328,14 +328,15 @@ impl Fixture {
     /// Whether a token is used again or settled after it has expired.
     #[must_use]
     pub fn outlives_a_token(&self) -> bool {
-        let mut until: BTreeMap<(String, &str), i64> = BTreeMap::new();
+        let mut until: BTreeMap<(String, String), i64> = BTreeMap::new();
         self.steps_with_policy().any(|(_, step, policy)| {
-            let Some(token) = step.token.as_deref() else { return false };
-            let charge = (step.keys_in_words(), token);
-            if let Some(ttl_ms) = step.remembered_ms(policy) {
-                until.entry(charge.clone()).or_insert(step.at_ms.saturating_add_unsigned(ttl_ms));
-            }
-            until.get(&charge).is_some_and(|ends| *ends <= step.at_ms)
+            step.tokens().into_iter().any(|token| {
+                let charge = (step.keys_in_words(), token);
+                if let Some(ttl_ms) = step.remembered_ms(policy) {
+                    until.entry(charge.clone()).or_insert(step.at_ms.saturating_add_unsigned(ttl_ms));
+                }
+                until.get(&charge).is_some_and(|ends| *ends <= step.at_ms)
+            })
         })
     }
 
@@ -351,6 +352,19 @@ impl Fixture {
     pub fn is_interrupted(&self) -> bool {
         self.steps.iter().filter_map(|step| step.disturb).any(Disturb::interrupts)
     }
+}
+
+/// What stands for the number of a request in a token.
+const NUMBER: &str = "{n}";
+
+/// Whether each request of a burst has a token of its own.
+pub(crate) fn has_number(token: &str) -> bool {
+    token.contains(NUMBER)
+}
+
+/// The token of the request with this place in its burst.
+pub(crate) fn numbered(token: &str, nth: u64) -> String {
+    token.replace(NUMBER, &(nth + 1).to_string())
 }
 
 impl Step {
@@ -370,6 +384,13 @@ impl Step {
             (Some(keys), Some(others)) => keys.iter().any(|(dimension, key)| others.get(dimension) == Some(key)),
             _ => self.keys_in_words() == other.keys_in_words(),
         }
+    }
+
+    /// The tokens of the burst: one that all requests share, or one for each.
+    pub(crate) fn tokens(&self) -> Vec<String> {
+        let Some(token) = &self.token else { return Vec::new() };
+        let count = if has_number(token) { self.burst } else { 1 };
+        (0..count).map(|nth| numbered(token, nth)).collect()
     }
 
     /// How long a charge with the step's token is remembered: for the token's lifetime, or as long as its slot may be

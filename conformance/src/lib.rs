@@ -16,6 +16,9 @@
 //! [`peer`] compares with the rate limiters of others. [`mod@export`] writes the rules of a platform's own firewall, and
 //! [`mod@bench`] compares what the benchmarks measured. [`cli`] is the program `tidegate`.
 
+// A full pipe makes the standard library's macros panic; see `output`.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
+
 pub mod bench;
 pub mod cli;
 pub mod compare;
@@ -26,6 +29,7 @@ pub mod fixture;
 pub mod judge;
 pub mod mutants;
 pub mod oracle;
+mod output;
 pub mod peer;
 pub mod predict;
 pub mod replay;

@@ -11,7 +11,7 @@ use tidegate_core::Policy;
 use tidegate_guest_protocol::{Answer, Call, Failure, Outcome, Reply, Route, Token};
 use tokio::sync::Notify;
 
-use crate::fixture::{Disturb, Fixture, Op, Step};
+use crate::fixture::{Disturb, Fixture, Op, Step, has_number, numbered};
 use crate::subject::{Place, Subject};
 
 /// A subject's answers to a fixture.
@@ -86,22 +86,25 @@ pub async fn replay(fixture: &Fixture, subject: &impl Subject, prefix: &str) -> 
     let under_way = Gauge::default();
     let (mut steps, mut latencies) = (Vec::with_capacity(fixture.steps.len()), Vec::new());
     for (_, step, policy) in fixture.steps_with_policy() {
-        let body = body(fixture, step, policy, prefix);
+        let bodies = bodies(fixture, step, policy, prefix);
         let location = (fixture.locations > 1).then_some(step.location);
-        steps.push(burst(step, subject, &body, location, &under_way, &mut latencies).await);
+        steps.push(burst(step, subject, &bodies, location, &under_way, &mut latencies).await);
     }
     Replay { steps, latencies, in_flight_peak: under_way.peak.get(), elapsed: started.elapsed() }
 }
 
-/// The body of every request of a step.
-pub(crate) fn body(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Bytes {
-    serde_json::to_vec(&call(fixture, step, policy, prefix)).unwrap_or_default().into()
+/// The bodies of a step's requests: one that all have, or one for each.
+pub(crate) fn bodies(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Vec<Bytes> {
+    let count = if step.token.as_deref().is_some_and(has_number) { step.burst } else { 1 };
+    let body = |nth| serde_json::to_vec(&call(fixture, step, policy, prefix, nth)).unwrap_or_default().into();
+    (0..count).map(body).collect()
 }
 
-/// The call that every request of a step makes.
-fn call(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Call {
-    let token = step.token.as_ref().zip(step.token_ttl_ms);
-    let settles = step.token.clone().filter(|_| matches!(step.op, Op::Settle | Op::Release));
+/// The call that a request of a step makes.
+fn call(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str, nth: u64) -> Call {
+    let own = step.token.as_ref().map(|token| numbered(token, nth));
+    let settles = own.clone().filter(|_| matches!(step.op, Op::Settle | Op::Release));
+    let token = own.zip(step.token_ttl_ms);
     let prefixed = |key: &String| format!("{prefix}{key}");
     let keys = step.keys.iter().flatten().map(|(dimension, key)| (dimension.clone(), prefixed(key)));
     Call {
@@ -111,7 +114,7 @@ fn call(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Call {
         cost: step.cost,
         now_ms: fixture.instant(step.at_ms),
         charged_at_ms: step.charged_at_ms.map(|at_ms| fixture.instant(at_ms)),
-        token: token.map(|(text, ttl_ms)| Token { text: text.clone(), ttl_ms }),
+        token: token.map(|(text, ttl_ms)| Token { text, ttl_ms }),
         settles,
     }
 }
@@ -131,7 +134,7 @@ pub(crate) const fn route(op: Op) -> Route {
 async fn burst(
     step: &Step,
     subject: &impl Subject,
-    body: &Bytes,
+    bodies: &[Bytes],
     location: Option<u64>,
     under_way: &Gauge,
     latencies: &mut Vec<Duration>,
@@ -140,7 +143,8 @@ async fn burst(
     let answers = async {
         let send = |nth| async move {
             let (_one, sent) = (under_way.enter(), Instant::now());
-            let reply = subject.send(route(step.op), body.clone(), Place { location, nth }).await;
+            let own = usize::try_from(nth).unwrap_or(usize::MAX).min(bodies.len() - 1);
+            let reply = subject.send(route(step.op), bodies[own].clone(), Place { location, nth }).await;
             (Answered::read(reply), sent.elapsed())
         };
         let mut coming: FuturesUnordered<_> = (0..step.burst).map(send).collect();

@@ -19,7 +19,7 @@ use crate::oracle;
 use crate::replay::{self, Replay, replay};
 use crate::report::{Bucket, Cause, FixtureReport, Latency, Status, TargetReport};
 use crate::subject::{Place, Subject};
-use crate::target::{Running, Target};
+use crate::target::{Running, Target, logged};
 
 /// The most failed fixtures of a target that are reduced. The others usually fail for the same reason.
 const REDUCED_MAX: usize = 5;
@@ -31,6 +31,8 @@ pub struct Prepared {
     pub case: Case,
     /// The reference's answers. It is empty for all but a [`Fixture`].
     pub reference: Replay,
+    /// The expectations that the reference does not meet: the fixture is wrong, or the limits do not do what it expects.
+    pub unmet: Vec<String>,
 }
 
 /// Computes the reference's answers, and rejects fixtures that contradict them.
@@ -38,7 +40,18 @@ pub struct Prepared {
 /// # Errors
 /// Lists each expectation that the reference does not meet, with the fixture's id.
 pub async fn prepare(cases: Vec<Case>) -> Result<Vec<Prepared>, Vec<String>> {
-    let (mut prepared, mut wrong) = (Vec::with_capacity(cases.len()), Vec::new());
+    let prepared = prepare_all(cases).await;
+    let unmet = |one: &Prepared| {
+        let id = one.case.id().to_string();
+        one.unmet.iter().map(|unmet| format!("{id}: {unmet}")).collect::<Vec<_>>()
+    };
+    let wrong: Vec<String> = prepared.iter().flat_map(unmet).collect();
+    if wrong.is_empty() { Ok(prepared) } else { Err(wrong) }
+}
+
+/// Computes the reference's answers. A fixture that contradicts them fails on every target.
+pub async fn prepare_all(cases: Vec<Case>) -> Vec<Prepared> {
+    let mut prepared = Vec::with_capacity(cases.len());
     for case in cases {
         let reference = match &case {
             Case::Decision(fixture) => oracle::agreed(fixture).await,
@@ -48,12 +61,13 @@ pub async fn prepare(cases: Vec<Case>) -> Result<Vec<Prepared>, Vec<String>> {
                 unmet => Err(unmet),
             },
         };
-        match reference {
-            Ok(reference) => prepared.push(Prepared { case, reference }),
-            Err(unmet) => wrong.extend(unmet.into_iter().map(|unmet| format!("{}: {unmet}", case.id()))),
-        }
+        let (reference, unmet) = match reference {
+            Ok(reference) => (reference, Vec::new()),
+            Err(unmet) => (Replay::default(), unmet),
+        };
+        prepared.push(Prepared { case, reference, unmet });
     }
-    if wrong.is_empty() { Ok(prepared) } else { Err(wrong) }
+    prepared
 }
 
 /// Starts a target, runs fixtures on it, and stops it. Calls `done` after each fixture.
@@ -81,7 +95,8 @@ pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMu
 /// # Errors
 /// Says what went wrong. Nothing is left running.
 pub async fn start(target: &dyn Target) -> Result<Running, String> {
-    let running = target.start().await.map_err(|reason| format!("did not start: {reason}"))?;
+    let running = logged(target.name(), target.start()).await;
+    let running = running.map_err(|reason| format!("did not start: {reason}"))?;
     let ready = async {
         running.check(&target.capabilities()).await?;
         running.settle().await
@@ -148,6 +163,10 @@ async fn case(
     prefix: &str,
     latencies: &mut Vec<Duration>,
 ) -> FixtureReport {
+    if !prepared.unmet.is_empty() {
+        let reasons = prepared.unmet.iter().map(|unmet| format!("whichever store counts: {unmet}")).collect();
+        return FixtureReport::new(prepared.case.id(), Verdict::Fail).for_reasons(reasons);
+    }
     match &prepared.case {
         Case::Request(fixture) => request(fixture, subject).await,
         Case::Gate(fixture) => gate::gate(target, declared, fixture, subject, prefix).await,
@@ -272,7 +291,7 @@ fn unsupported(target: &dyn Target, declared: &Capabilities, fixture: &Fixture) 
 async fn declined(fixture: &Fixture, subject: &impl Subject, prefix: &str, places: &[usize]) -> FixtureReport {
     let mut reasons = Vec::new();
     for (place, step, policy) in fixture.steps_with_policy().filter(|(place, ..)| places.contains(place)) {
-        let body = replay::body(fixture, step, policy, prefix);
+        let body = replay::bodies(fixture, step, policy, prefix).swap_remove(0);
         let at = Place { location: None, nth: 0 };
         let answered = match subject.send(replay::route(step.op), body, at).await {
             Ok(reply) => serde_json::from_slice(&reply.body).map_err(|error| error.to_string()),

@@ -2,13 +2,14 @@
 //! can run.
 
 use std::collections::BTreeSet;
+use std::io::{IsTerminal as _, stderr};
 use std::process::Stdio;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-use crate::target::{Target, workspace};
+use crate::target::{Target, alone, workspace};
 
 /// A group of programs that the setup installs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,6 +48,8 @@ impl Group {
 pub struct Setup {
     pending: watch::Receiver<BTreeSet<Group>>,
     _script: Option<Child>,
+    /// Other runs in this checkout wait for it.
+    _lock: Option<std::fs::File>,
 }
 
 impl Setup {
@@ -58,23 +61,39 @@ impl Setup {
     pub async fn start(targets: &[&dyn Target], tell: fn(&str)) -> Result<Self, String> {
         let needed: BTreeSet<Group> = targets.iter().flat_map(|target| target.needs()).copied().collect();
         if needed.is_empty() {
-            return Ok(Self { pending: watch::channel(needed).1, _script: None });
+            return Ok(Self { pending: watch::channel(needed).1, _script: None, _lock: None });
         }
         let script = workspace().join("conformance/setup.sh");
         let failed = |error: std::io::Error| format!("{}: {error}", script.display());
         let names = || needed.iter().map(|group| group.name());
-        let asked = Command::new(&script).arg("--ask").args(names()).status().await.map_err(failed)?;
-        let consent = match asked.code() {
+        let mut ask = Command::new(&script);
+        ask.arg("--ask").args(names());
+        if !stderr().is_terminal() {
+            ask.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        let asked = ask.spawn().map_err(failed)?.wait_with_output().await.map_err(failed)?;
+        let told = [asked.stdout, asked.stderr].concat();
+        String::from_utf8_lossy(&told).lines().for_each(tell);
+        let consent = match asked.status.code() {
             Some(0) => "yes",
             Some(1) => "no",
             _ => return Err(format!("{} could not ask for consent", script.display())),
         };
+        let lock = alone("setup").await?;
         // The setup runs at low priority, so that its builds do not slow down the targets that run meanwhile.
         let mut command = Command::new("nice");
         command.args(["-n", "19"]).arg(&script).args(names()).env("TIDEGATE_SETUP", consent);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut script = command.spawn().map_err(|error| format!("nice: {error}"))?;
         let (done, pending) = watch::channel(needed.clone());
+        if let Some(stderr) = script.stderr.take() {
+            tokio::spawn(async move {
+                let mut lines = BufReader::new(stderr).lines();
+                while let Ok(Some(line)) = lines.next_line().await {
+                    tell(&line);
+                }
+            });
+        }
         if let Some(stdout) = script.stdout.take() {
             tokio::spawn(async move {
                 let mut lines = BufReader::new(stdout).lines();
@@ -88,7 +107,7 @@ impl Setup {
                 done.send_modify(BTreeSet::clear);
             });
         }
-        Ok(Self { pending, _script: Some(script) })
+        Ok(Self { pending, _script: Some(script), _lock: Some(lock) })
     }
 
     /// Waits until the setup of one of these targets is done, and returns the index of the first such target.

@@ -6,6 +6,7 @@ mod build;
 pub mod cloudflare;
 mod fastly;
 mod javascript;
+mod logs;
 mod memory;
 mod outside;
 pub(crate) mod peer;
@@ -15,7 +16,10 @@ mod spin;
 mod upstash_rest;
 mod wasm;
 
+pub(crate) use build::alone;
 pub use build::workspace;
+pub(crate) use logs::logged;
+pub use logs::logs_in;
 pub(crate) use outside::Outside;
 pub use process::guard;
 

@@ -259,55 +259,65 @@ impl<'s> Gate<'s> {
             return Prepared::Decided(Verdict::Pass(Pass::unlimited()));
         };
         let on_failure = applied.on_failure(tier);
-        let found = self.charged(&rules, &applied, tier).and_then(|(store, policy)| {
+        let pending = |rule: &Rule, (store, policy): (usize, Arc<Policy>), cost: u64| {
             let keys = sender.keys(&policy, request.keys)?;
-            Ok(Hold { store, policy, keys, token: request.token.map(Into::into) })
-        });
-        let hold = match found {
-            Ok(hold) => hold,
+            Ok(Pending {
+                rule: rule.shared_name(),
+                hold: Hold { store, policy, keys, token: request.token.map(Into::into), others: Vec::new() },
+                cost: request.cost.unwrap_or(cost),
+                on_failure,
+                settle_within: self.settle_within,
+                responses: rules.responses(),
+                now: request.now(),
+                others: Vec::new(),
+            })
+        };
+        let found = match self.together(&rules, &applied, tier) {
+            Some(charged) => pending(rule, charged, applied.cost(tier)),
+            None => self.one_by_one(&applied, tier, pending),
+        };
+        match found {
+            Ok(pending) => Prepared::Pending(pending),
             Err(error) => {
                 if let Some(events) = &self.events {
                     events.refused(request.now(), rule.name(), Outcome::FailedClosed, Some(error.kind()));
                 }
-                return Prepared::Decided(Verdict::failed(on_failure, error));
-            }
-        };
-        Prepared::Pending(Pending {
-            rule: rule.shared_name(),
-            hold,
-            cost: request.cost.unwrap_or_else(|| applied.cost(tier)),
-            on_failure,
-            settle_within: self.settle_within,
-            responses: rules.responses(),
-            now: request.now(),
-        })
-    }
-
-    /// The store that decides, and the policy of all rules that apply and limit a tier.
-    fn charged(
-        &self,
-        rules: &Rules,
-        applied: &Applied<'_>,
-        tier: Option<usize>,
-    ) -> Result<(usize, Arc<Policy>), Error> {
-        let invalid = |message| Error::new(ErrorKind::Invalid, message);
-        let mut found = None;
-        for rule in applied.limiting(tier) {
-            let store = self.store(rule)?;
-            if *found.get_or_insert(store) != store {
-                return Err(invalid("the readings of the path have rules in different stores"));
+                Prepared::Decided(Verdict::failed(on_failure, error))
             }
         }
-        let (Some(store), Some(policy)) = (found, applied.policy(rules, tier)?) else {
-            return Err(invalid("no rule limits the request"));
-        };
+    }
+
+    /// The store and the policy of all rules that apply and limit a tier, if one store can decide by all of them at once.
+    fn together(&self, rules: &Rules, applied: &Applied<'_>, tier: Option<usize>) -> Option<(usize, Arc<Policy>)> {
+        let mut stores = applied.limiting(tier).map(|rule| self.store(rule).ok());
+        let store = stores.next()??;
+        if !stores.all(|other| other == Some(store)) {
+            return None;
+        }
+        let policy = applied.policy(rules, tier).ok()??;
         if applied.is_one() {
-            return Ok((store, policy));
+            return Some((store, policy));
         }
         let can = self.stores[store].1.erased_capabilities();
         let policy = if can.dimensions == Dimensions::Grouped { placed(policy) } else { policy };
-        can.supports_policy(&policy)?;
-        Ok((store, policy))
+        can.supports_policy(&policy).is_ok().then_some((store, policy))
+    }
+
+    /// What is pending for each rule that applies and limits a tier.
+    fn one_by_one(
+        &self,
+        applied: &Applied<'_>,
+        tier: Option<usize>,
+        pending: impl Fn(&Rule, (usize, Arc<Policy>), u64) -> Result<Pending, Error>,
+    ) -> Result<Pending, Error> {
+        let mut found = Vec::new();
+        for rule in applied.limiting(tier) {
+            let Some(policy) = rule.policy(tier) else { continue };
+            found.push(pending(rule, (self.store(rule)?, Arc::clone(policy)), rule.cost)?);
+        }
+        let mut others = found.into_iter();
+        let first = others.next().ok_or_else(|| Error::new(ErrorKind::Invalid, "no rule limits the request"))?;
+        Ok(Pending { others: others.collect(), ..first })
     }
 
     fn refused(&self, request: &Request<'_>, rule: &Rule, outcome: Outcome, refusal: Refusal) -> Prepared {
@@ -319,7 +329,30 @@ impl<'s> Gate<'s> {
 
     /// Asks the store for the decision on a request.
     pub async fn decide(&self, pending: &Pending) -> Verdict {
-        let Pending { hold: Hold { store, policy, keys, token }, cost, on_failure, settle_within, now, .. } = pending;
+        let verdict = self.decide_alone(pending).await;
+        for (place, other) in pending.others.iter().enumerate() {
+            if matches!(verdict, Verdict::Refuse(_)) {
+                break;
+            }
+            let next = self.decide_alone(other).await;
+            if matches!(next, Verdict::Refuse(_)) {
+                // What the others have charged is returned if it has a token, and otherwise stays charged.
+                for charged in [pending].into_iter().chain(&pending.others[..place]) {
+                    let settle = Settle::new(&charged.hold.policy, charged.hold.keys.as_keys(), "", 0, charged.now);
+                    if let Ok(token) = charged.hold.token() {
+                        let _ = self.stores[charged.hold.store].1.erased_settle(Settle { token, ..settle }).await;
+                    }
+                }
+                return next;
+            }
+        }
+        verdict
+    }
+
+    /// Asks one store for the decision by one policy.
+    async fn decide_alone(&self, pending: &Pending) -> Verdict {
+        let Pending { hold: Hold { store, policy, keys, token, .. }, cost, on_failure, settle_within, now, .. } =
+            pending;
         let mut check = Check::new(policy, keys.as_keys(), *now).cost(*cost);
         if let Some(token) = token {
             check = check.idempotent(token, *settle_within);
@@ -340,8 +373,7 @@ impl<'s> Gate<'s> {
     /// # Errors
     /// As [`Limiter::settle`]. [`UnknownCharge`](ErrorKind::UnknownCharge) for a request without a token.
     pub async fn settle(&self, hold: &Hold, cost: u64, now: UnixMillis) -> Result<Decision, Error> {
-        let settle = Settle::new(&hold.policy, hold.keys.as_keys(), hold.token()?, cost, now);
-        self.stores[hold.store].1.erased_settle(settle).await
+        self.settle_all(hold, Some(cost), now).await
     }
 
     /// Gives back the slots that a request holds; see [`Settle::release`].
@@ -349,7 +381,21 @@ impl<'s> Gate<'s> {
     /// # Errors
     /// As [`Gate::settle`].
     pub async fn release(&self, hold: &Hold, now: UnixMillis) -> Result<Decision, Error> {
-        let release = Settle::release(&hold.policy, hold.keys.as_keys(), hold.token()?, now);
-        self.stores[hold.store].1.erased_settle(release).await
+        self.settle_all(hold, None, now).await
+    }
+
+    async fn settle_all(&self, hold: &Hold, cost: Option<u64>, now: UnixMillis) -> Result<Decision, Error> {
+        let token = hold.token()?;
+        let mut settled = None;
+        for Hold { store, policy, keys, .. } in [hold].into_iter().chain(&hold.others) {
+            let release = Settle::release(policy, keys.as_keys(), token, now);
+            let decided = self.stores[*store].1.erased_settle(Settle { cost, ..release }).await;
+            settled = Some(match (settled, decided) {
+                (None | Some(Ok(_)), Err(error)) => Err(error),
+                (Some(first), _) => first,
+                (None, decided) => decided,
+            });
+        }
+        settled.unwrap_or_else(|| Err(Error::unknown_charge()))
     }
 }

@@ -11,7 +11,9 @@ use proptest::prelude::*;
 use tidegate_core::gate::{
     Event, EventSink as _, Events, Gate, OnFailure, Reason, Request, Rule, Rules, Tally, Verdict,
 };
-use tidegate_core::{ClientIpSource, Error, ErrorKind, Key, MemoryLimiter, Platform, ResponseFields, UnixMillis};
+use tidegate_core::{
+    ClientIpSource, Decision, Error, ErrorKind, Key, Limiter, MemoryLimiter, Platform, ResponseFields, UnixMillis,
+};
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
@@ -573,4 +575,56 @@ fn with_case_insensitive_rules_upper_and_lower_case_do_not_differ() {
         assert_eq!(name(&loose, path).as_deref(), Some("login"), "{path}");
         assert_eq!(name(&strict, path).is_some(), strictly, "{path}");
     }
+}
+
+/// A store that counts by one quota only.
+struct OneQuota(MemoryLimiter);
+
+impl Limiter for OneQuota {
+    fn capabilities(&self) -> tidegate_core::Capabilities {
+        tidegate_core::Capabilities::EXACT.max_quotas(1)
+    }
+
+    async fn check(&self, check: tidegate_core::Check<'_>) -> Result<Decision, Error> {
+        self.capabilities().supports(&check)?;
+        self.0.check(check).await
+    }
+
+    async fn peek(&self, check: tidegate_core::Check<'_>) -> Result<Decision, Error> {
+        self.0.peek(check).await
+    }
+
+    async fn refund(&self, refund: tidegate_core::Refund<'_>) -> Result<(), Error> {
+        self.0.refund(refund).await
+    }
+
+    async fn settle(&self, settle: tidegate_core::Settle<'_>) -> Result<Decision, Error> {
+        self.0.settle(settle).await
+    }
+
+    async fn reset(&self, policy: &tidegate_core::Policy, keys: tidegate_core::Keys<'_>) -> Result<(), Error> {
+        self.0.reset(policy, keys).await
+    }
+}
+
+#[test]
+fn readings_that_one_store_cannot_decide_together_are_decided_one_after_another() {
+    let limit = |name: &str, limit: u32| {
+        format!("[limits.{name}]\nquotas = [{{ algorithm = 'fixed_window', limit = {limit}, window_ms = 60_000 }}]\n")
+    };
+    let rules = "[[rules]]\nlimits = ['site']\n[[rules]]\npath = '/login'\nlimits = ['login']\n";
+    let rules = parse(&[&limit("site", 4), &limit("login", 3), rules].concat()).unwrap();
+    let gate = Gate::new(rules, OneQuota(MemoryLimiter::new()), ClientIpSource::new(Platform::Direct)).unwrap();
+    let outcomes: Vec<_> = (0..4).map(|_| outcome(&gate, &request("POST", "//login/"))).collect();
+    assert_eq!(outcomes, ["2 of 3", "1 of 3", "0 of 3", "429"]);
+    assert_eq!(outcome(&gate, &request("GET", "/")), "0 of 4");
+    // With a token, what was charged before a denial is returned.
+    let other = |token| request("POST", "//login/").subject("alice").token(token);
+    let gate = {
+        let rules = "[[rules]]\nlimits = ['site']\n[[rules]]\npath = '/login'\nlimits = ['login']\n";
+        let rules = parse(&[&limit("site", 1), &limit("login", 9), rules].concat()).unwrap();
+        Gate::new(rules, OneQuota(MemoryLimiter::new()), ClientIpSource::new(Platform::Direct)).unwrap()
+    };
+    assert_eq!([other("a"), other("b"), other("c")].map(|one| outcome(&gate, &one)), ["8 of 9", "429", "429"]);
+    assert_eq!(outcome(&gate, &request("POST", "/login").subject("alice")), "7 of 9");
 }

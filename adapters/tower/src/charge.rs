@@ -72,7 +72,7 @@ struct Held {
 impl Charge {
     /// Of a request that is about to be checked: from then on, it may hold a slot.
     pub(crate) fn new(settings: Arc<Settings>, hold: Hold) -> Self {
-        let holds = AtomicBool::new(hold.policy().has_slots());
+        let holds = AtomicBool::new(hold.has_slots());
         let runtime = Handle::try_current().ok();
         Self(Arc::new(Held { settings, hold, holds, is_certain: AtomicBool::new(false), runtime }))
     }

@@ -252,7 +252,7 @@ impl Settings {
             }
             pending.set_cost(cost);
         }
-        if self.estimates() || self.refund_on.is_some() || pending.policy().has_slots() {
+        if self.estimates() || self.refund_on.is_some() || pending.needs_token() {
             pending.set_token(token()?);
         }
         Ok(())

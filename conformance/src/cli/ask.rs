@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::str::FromStr;
 
 use super::Failure;
+use crate::output::{err, errln};
 
 /// Asks until the answer is one, and returns it. An empty answer is the default.
 pub(super) fn ask<T: Display + FromStr>(question: &str, default: T) -> Result<T, Failure>
@@ -12,7 +13,7 @@ where
     T::Err: Display,
 {
     loop {
-        eprint!("{question} [{default}]: ");
+        err!("{question} [{default}]: ");
         io::stderr().flush().map_err(|error| Failure::Usage(error.to_string()))?;
         let mut line = String::new();
         let read =
@@ -24,7 +25,7 @@ where
             "" => return Ok(default),
             answer => match answer.parse() {
                 Ok(answer) => return Ok(answer),
-                Err(error) => eprintln!("  {answer:?}: {error}"),
+                Err(error) => errln!("  {answer:?}: {error}"),
             },
         }
     }

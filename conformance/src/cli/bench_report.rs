@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Failure, counted};
 use crate::bench::{BenchReport, page, table};
+use crate::output::{errln, out, outln};
 use crate::target::workspace;
 
 #[derive(Debug, clap::Args)]
@@ -29,15 +30,15 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut report = BenchReport::read(&lines).map_err(|problem| wrong(problem.to_string()))?;
     report.failed.clone_from(&args.failed);
     report.quick = args.quick;
-    print!("{}", table(&report));
+    out!("{}", table(&report));
     write(&report, &out).map_err(|error| Failure::Usage(format!("--out {}: {error}", out.display())))?;
     let (reached, aims) = report.aims();
-    println!("{}; {reached} of {} reached", counted(report.measurements.len(), "measurement"), counted(aims, "aim"));
-    eprintln!("bench.html and bench.json are in {}", out.display());
+    outln!("{}; {reached} of {} reached", counted(report.measurements.len(), "measurement"), counted(aims, "aim"));
+    errln!("bench.html and bench.json are in {}", out.display());
     if report.failed.is_empty() {
         return Ok(());
     }
-    eprintln!("tidegate: failed: {}; the report has what they measured before", report.failed.join(", "));
+    errln!("tidegate: failed: {}; the report has what they measured before", report.failed.join(", "));
     Err(Failure::Failed)
 }
 

@@ -5,6 +5,7 @@ use tidegate_core::gate::Rules;
 
 use super::Failure;
 use super::rules::text;
+use crate::output::{errln, outln};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,7 +37,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let read = Rules::parse(&file, &text(&args.rules)?);
     let is_fine = read.as_ref().is_ok_and(|rules| !args.deny_warnings || rules.warnings().is_empty());
     if args.json {
-        println!("{:#}", as_json(&file, &read));
+        outln!("{:#}", as_json(&file, &read));
     } else {
         say(&file, &read);
     }
@@ -48,12 +49,12 @@ pub(super) fn say(file: &str, read: &Result<Rules, tidegate_core::Error>) {
     match read {
         Ok(rules) => {
             for warning in rules.warnings() {
-                eprintln!("warning: {warning}");
+                errln!("warning: {warning}");
             }
             let (rules, warnings) = (rules.rules().len(), rules.warnings().len());
-            println!("{file}: {}, {}", super::counted(rules, "rule"), super::counted(warnings, "warning"));
+            outln!("{file}: {}, {}", super::counted(rules, "rule"), super::counted(warnings, "warning"));
         }
-        Err(error) => eprintln!("error: {error}"),
+        Err(error) => errln!("error: {error}"),
     }
 }
 

@@ -9,6 +9,7 @@ use super::Failure;
 use super::ask::ask;
 use super::quota::as_code;
 use super::simulate::{FleetArgs, outcomes, table};
+use crate::output::{errln, outln};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -216,25 +217,25 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     let chosen = outcomes.iter().find(|outcome| objections(outcome).is_empty());
     if args.json {
         let choice = chosen.map(|outcome| outcome.design);
-        println!("{}", serde_json::json!({ "choice": choice, "outcomes": outcomes }));
+        outln!("{}", serde_json::json!({ "choice": choice, "outcomes": outcomes }));
     } else {
-        println!("{}", table(&outcomes));
+        outln!("{}", table(&outcomes));
         for outcome in &outcomes {
             let objections = objections(outcome);
             if !objections.is_empty() {
-                println!("not {}: {}", outcome.design, objections.join("; "));
+                outln!("not {}: {}", outcome.design, objections.join("; "));
             }
         }
         if let Some(outcome) = chosen
             && let Some(candidate) = here(outcome.design)
         {
-            println!("{}", Args::advice(&setup.policy, outcome, candidate, platform));
+            outln!("{}", Args::advice(&setup.policy, outcome, candidate, platform));
         }
     }
     if chosen.is_none() {
         let why =
             "no design meets the requirements; allow more with --max-over, --max-p50-ms, --max-usd or --max-errors";
-        eprintln!("tidegate: {why}");
+        errln!("tidegate: {why}");
         return Err(Failure::Failed);
     }
     Ok(())

@@ -5,6 +5,7 @@ use wildmatch::WildMatch;
 
 use super::Failure;
 use crate::compare::{self, Change, Exactness, Summary, Transition, badge, changes, html, markdown, text};
+use crate::output::{err, out, outln};
 use crate::report::{Report, SCHEMA};
 
 #[derive(Debug, clap::Args)]
@@ -39,10 +40,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     let transitions: Vec<_> = runs.windows(2).map(|pair| transition(&pair[0], &pair[1], &args.allow)).collect();
     match args.format {
-        Format::Text => print!("{}", text(&transitions)),
-        Format::Markdown => print!("{}", markdown(&transitions)),
-        Format::Html => print!("{}", html(&transitions)),
-        Format::Json => println!("{}", serde_json::to_string(&transitions).unwrap_or_default()),
+        Format::Text => out!("{}", text(&transitions)),
+        Format::Markdown => out!("{}", markdown(&transitions)),
+        Format::Html => out!("{}", html(&transitions)),
+        Format::Json => outln!("{}", serde_json::to_string(&transitions).unwrap_or_default()),
     }
     // An earlier regression may have been corrected since.
     let worse = transitions.last().is_some_and(|last| last.changes.iter().any(Change::is_regression));
@@ -68,7 +69,7 @@ pub(super) fn is_worse(report: &Report, baseline: Run, allow: &[String]) -> bool
     let baseline = (baseline.0, baseline.1.restricted_to(&after));
     let transition = transition(&baseline, &("this run".into(), after), allow);
     let worse = transition.changes.iter().any(Change::is_regression);
-    eprint!("\ncompared with {}:\n{}", baseline.0, text(&[transition]));
+    err!("\ncompared with {}:\n{}", baseline.0, text(&[transition]));
     worse
 }
 
@@ -149,13 +150,13 @@ pub(super) struct SummaryArgs {
 }
 
 pub(super) fn summarize(args: &SummaryArgs) -> Result<(), Failure> {
-    print!("{}", summary(&args.report)?.to_json());
+    out!("{}", summary(&args.report)?.to_json());
     Ok(())
 }
 
 pub(super) fn exactness(args: &SummaryArgs) -> Result<(), Failure> {
     let report = report(&args.report)?;
-    println!("{}", serde_json::to_string_pretty(&Exactness::of(&report)).unwrap_or_default());
+    outln!("{}", serde_json::to_string_pretty(&Exactness::of(&report)).unwrap_or_default());
     Ok(())
 }
 
@@ -177,6 +178,6 @@ pub(super) fn show_badge(args: &BadgeArgs) -> Result<(), Failure> {
             Some(found.ok_or_else(|| Failure::Usage(format!("{}: has no target {name:?}", args.report.display())))?)
         }
     };
-    print!("{}", badge(&report, target));
+    out!("{}", badge(&report, target));
     Ok(())
 }

@@ -8,6 +8,7 @@ use tidegate_core::{ClientIpSource, Key, Platform, UnixMillis};
 
 use super::rules::text;
 use super::{Failure, check};
+use crate::output::{errln, out, outln};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,7 +70,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::Failed);
     };
     for warning in rules.warnings() {
-        eprintln!("warning: {warning}");
+        errln!("warning: {warning}");
     }
     let keys: Vec<(&str, &Key)> = args.key.iter().map(|(name, key)| (name.as_str(), key)).collect();
     let mut request = Request::new(method, path, &args.header, now()).peer(args.peer).keys(&keys);
@@ -87,13 +88,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     let explanation = rules.explain(&request, &ClientIpSource::new(args.platform));
     if args.json {
-        println!("{:#}", as_json(&explanation));
+        outln!("{:#}", as_json(&explanation));
     } else {
-        print!("{explanation}");
+        out!("{explanation}");
     }
     let without_key = explanation.keys.iter().filter_map(|key| key.as_ref().err());
     let Some(error) = without_key.chain(&explanation.unsupported).next() else { return Ok(()) };
-    eprintln!("error: the request cannot be decided: {error}");
+    errln!("error: the request cannot be decided: {error}");
     Err(Failure::Failed)
 }
 

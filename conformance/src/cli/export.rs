@@ -7,6 +7,7 @@ use clap::ValueEnum;
 
 use super::{Failure, rules};
 use crate::export::{Export, Plan, Platform, export};
+use crate::output::{err, errln, out, outln};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,20 +55,20 @@ enum Format {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let source = rules::source(&args.rules)?;
     for warning in source.warnings() {
-        eprintln!("warning: {warning}");
+        errln!("warning: {warning}");
     }
     let export = export(&source, args.platform, args.plan, args.anonymous).map_err(Failure::Usage)?;
     if let Some(folder) = &args.out {
         write(&export, folder)?;
     }
     match args.format {
-        Format::Json => println!("{}", serde_json::to_string_pretty(&export).unwrap_or_default()),
+        Format::Json => outln!("{}", serde_json::to_string_pretty(&export).unwrap_or_default()),
         Format::Text => {
             if args.out.is_none() {
                 let files: Vec<&str> = export.files.iter().map(|file| file.content.as_str()).collect();
-                print!("{}", files.join("\n"));
+                out!("{}", files.join("\n"));
             }
-            eprint!("{}", summary(&export));
+            err!("{}", summary(&export));
         }
     }
     if export.files.is_empty() { Err(Failure::Failed) } else { Ok(()) }
@@ -85,7 +86,7 @@ fn write(export: &Export, folder: &Path) -> Result<(), Failure> {
         };
         fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(wrong)?;
         fs::write(&path, &file.content).map_err(wrong)?;
-        eprintln!("wrote {}", path.display());
+        errln!("wrote {}", path.display());
     }
     Ok(())
 }

@@ -1,15 +1,16 @@
 use super::{Failure, Selection, block_on, contradicted, counted};
 use crate::fixture::Case;
+use crate::output::outln;
 use crate::run::prepare;
 
 pub(super) fn run(selection: &Selection) -> Result<(), Failure> {
     let prepared = block_on(prepare(selection.load()?))?.map_err(contradicted)?;
     let width = prepared.iter().map(|one| one.case.id().len()).max().unwrap_or(0);
     for one in &prepared {
-        println!("{:width$}  {}", one.case.id(), one.case.about());
+        outln!("{:width$}  {}", one.case.id(), one.case.about());
     }
     let offered: u64 =
         prepared.iter().map(|one| if let Case::Decision(one) = &one.case { one.offered() } else { 0 }).sum();
-    println!("{}, {offered} decisions offered", counted(prepared.len(), "fixture"));
+    outln!("{}, {offered} decisions offered", counted(prepared.len(), "fixture"));
     Ok(())
 }

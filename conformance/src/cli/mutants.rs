@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::run::default_out;
 use super::{Failure, Selection, block_on, counted};
 use crate::mutants;
+use crate::output::outln;
 use crate::report::{MutantReport, Tidegate};
 use crate::run::prepare;
 
@@ -66,18 +67,18 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             table.add_row([mutant.name, mutant.about, &count, &named(&caught_by, args.all)]);
             reports.push(MutantReport { name: mutant.name.into(), about: mutant.about.into(), caught_by });
         }
-        println!("{table}");
+        outln!("{table}");
         let fixtures = counted(cases.len(), "fixture");
-        println!("{}, {} caught by {fixtures}", counted(all.len(), "mutant"), all.len() - survivors.len());
+        outln!("{}, {} caught by {fixtures}", counted(all.len(), "mutant"), all.len() - survivors.len());
         if sharp.contains(&false) {
             let ids = cases.iter().zip(&sharp).filter(|(_, sharp)| !**sharp).map(|(case, _)| case.case.id());
-            println!("catching no mutant: {}", ids.collect::<Vec<_>>().join(", "));
+            outln!("catching no mutant: {}", ids.collect::<Vec<_>>().join(", "));
         }
         if !survivors.is_empty() {
-            println!("survived: {}", survivors.join(", "));
+            outln!("survived: {}", survivors.join(", "));
         }
         if !false_alarms.is_empty() {
-            println!("false alarms (the correct limiter fails these fixtures): {}", false_alarms.join(", "));
+            outln!("false alarms (the correct limiter fails these fixtures): {}", false_alarms.join(", "));
         }
         if args.selection.is_all() {
             let folder = args.out.clone().unwrap_or_else(default_out);

@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, TableStyle};
 use super::progress::tell;
 use super::{Failure, Selection, block_on, counted};
 use crate::fixture::Case;
+use crate::output::{errln, outln};
 use crate::peer::{Found, Peer, PeerReport, all};
 use crate::run::prepare;
 
@@ -85,14 +86,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     match args.format {
         _ if reports.is_empty() => {}
-        Format::Json => println!("{}", serde_json::to_string_pretty(&reports).unwrap_or_default()),
-        Format::Markdown => println!("{}", table(&reports, ASCII_MARKDOWN)),
-        Format::Text => println!("{}\n{}", table(&reports, UTF8_FULL_CONDENSED), differences(&reports)),
+        Format::Json => outln!("{}", serde_json::to_string_pretty(&reports).unwrap_or_default()),
+        Format::Markdown => outln!("{}", table(&reports, ASCII_MARKDOWN)),
+        Format::Text => outln!("{}\n{}", table(&reports, UTF8_FULL_CONDENSED), differences(&reports)),
     }
     if missing.is_empty() {
         return Ok(());
     }
-    eprintln!("tidegate: did not run: {}", missing.join(", "));
+    errln!("tidegate: did not run: {}", missing.join(", "));
     Err(Failure::Failed)
 }
 

@@ -5,6 +5,7 @@ use comfy_table::{CellAlignment, Table};
 
 use super::progress::tell;
 use super::{Failure, Selection, block_on, compare, contradicted};
+use crate::output::outln;
 use crate::predict::{self, Compared};
 use crate::report::TargetReport;
 use crate::run::{self, Prepared};
@@ -56,19 +57,19 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         )));
     }
     if args.json {
-        println!("{}", serde_json::json!({ "targets": all }));
+        outln!("{}", serde_json::json!({ "targets": all }));
     } else {
-        println!("{}", table(&all));
+        outln!("{}", table(&all));
         for one in &all {
             for difference in &one.different {
-                println!("{} {difference}", one.target);
+                outln!("{} {difference}", one.target);
             }
         }
         let sum = |of: fn(&Compared) -> usize| all.iter().map(of).sum::<usize>();
         let (same, within) = (sum(|one| one.same), sum(|one| one.within_bounds));
         let different = sum(|one| one.different.len());
         let predicted = same + within + different;
-        println!("{predicted} predictions: {same} the same, {within} within bounds, {different} different");
+        outln!("{predicted} predictions: {same} the same, {within} within bounds, {different} different");
     }
     if all.iter().any(|one| !one.different.is_empty()) { Err(Failure::Failed) } else { Ok(()) }
 }

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::judge::Verdict;
+use crate::output::errln;
 use crate::report::{FixtureReport, TargetReport};
 
 /// The terminal, which the bar shares with the lines above it.
@@ -15,7 +16,7 @@ static TERMINAL: LazyLock<Option<MultiProgress>> = LazyLock::new(|| stderr().is_
 pub(super) fn tell(line: &str) {
     match &*TERMINAL {
         Some(terminal) => drop(terminal.println(line)),
-        None => eprintln!("{line}"),
+        None => errln!("{line}"),
     }
 }
 

@@ -12,6 +12,7 @@ use tidegate_traffic::accesslog::{
 
 use self::logs::{Logs, Seen};
 use super::{Failure, rules};
+use crate::output::{errln, out};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -92,18 +93,18 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let json = serde_json::to_string(&report).map_err(|error| Failure::Usage(error.to_string()))? + "\n";
     if let Some(out) = &args.out {
         write(&report, &json, out).map_err(|error| Failure::Usage(format!("--out {}: {error}", out.display())))?;
-        eprintln!("replay.html and replay.json are in {}", out.display());
+        errln!("replay.html and replay.json are in {}", out.display());
     }
     match args.format {
-        Format::Text => print!("{}", text(&report)),
-        Format::Json => print!("{json}"),
+        Format::Text => out!("{}", text(&report)),
+        Format::Json => out!("{json}"),
     }
     within(args, &report)
 }
 
 fn adapted(file: &Path) -> Result<Adapted, Failure> {
     for warning in rules::read(file)?.warnings() {
-        eprintln!("warning: {warning}");
+        errln!("warning: {warning}");
     }
     Ok(Adapted::new(rules::for_one_store(file)?))
 }
@@ -190,7 +191,7 @@ fn within(args: &Args, report: &AccessReport) -> Result<(), Failure> {
     if denied <= most {
         return Ok(());
     }
-    eprintln!("tidegate: {denied:.3} % of the clients are denied, and --max-denied allows {most} %");
+    errln!("tidegate: {denied:.3} % of the clients are denied, and --max-denied allows {most} %");
     Err(Failure::Failed)
 }
 

@@ -1,4 +1,5 @@
 use std::fs;
+use std::io::ErrorKind;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
@@ -8,14 +9,15 @@ use futures_util::stream::FuturesUnordered;
 
 use super::compare::{is_worse, read_one};
 use super::progress::{self, Progress};
-use super::{Failure, Selection, block_on, contradicted, mutants};
+use super::{Failure, Selection, block_on, mutants};
 use crate::declared::Declared;
 use crate::fixture::Case;
 use crate::judge::Verdict;
+use crate::output::{errln, out, outln};
 use crate::report::{Report, Status, TargetReport, junit, markdown, page, table};
 use crate::run::{self, Prepared};
 use crate::setup::Setup;
-use crate::target::{ALL, Outside, Target, workspace};
+use crate::target::{ALL, Outside, Target, logs_in, workspace};
 
 /// The most targets that run at the same time by default. One thread sends the requests of all.
 const JOBS_MAX: usize = 4;
@@ -101,6 +103,14 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     // A run takes minutes, so an unwritable folder is reported before it.
     let unwritable = |error: std::io::Error| Failure::Usage(format!("--out {}: {error}", out.display()));
     tempfile::tempfile_in(create(&out).map_err(unwritable)?).map_err(unwritable)?;
+    // If this run ends early, the report of an earlier one must not be taken for its own.
+    for name in REPORTS {
+        match fs::remove_file(out.join(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(unwritable(error)),
+            _ => {}
+        }
+    }
+    logs_in(out.join("logs"));
     let mut report = block_on(async {
         tokio::select! {
             report = replay(&targets, cases, args.setup, jobs(args.jobs)) => report,
@@ -111,17 +121,17 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     report.mutants = mutants::tested(&out);
     write(&report, &out).map_err(unwritable)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default());
+        outln!("{}", serde_json::to_string_pretty(&report).unwrap_or_default());
     } else {
-        print!("{}", table(&report));
+        out!("{}", table(&report));
     }
-    eprintln!("\nreport.html, report.md, report.json and junit.xml are in {}", out.display());
+    errln!("\nreport.html, report.md, report.json and junit.xml are in {}", out.display());
     let mut failed = report.failed();
     let tested = |target: &&TargetReport| !matches!(target.status, Status::Unavailable | Status::NotApplicable);
     for target in report.targets.iter().filter(|target| !tested(target)) {
         if required.contains(&target.name.as_str()) {
             let reason = target.reason.as_deref().unwrap_or_default();
-            eprintln!("tidegate: {} is required but was not tested: {reason}", target.name);
+            errln!("tidegate: {} is required but was not tested: {reason}", target.name);
             failed = true;
         }
     }
@@ -129,11 +139,11 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         failed |= is_worse(&report, baseline, &args.allow);
     }
     if !report.targets.iter().any(|target| tested(&target)) {
-        eprintln!("tidegate: no target was tested");
+        errln!("tidegate: no target was tested");
         failed = true;
     }
     if !args.json {
-        println!("{}", tally(&report));
+        outln!("{}", tally(&report));
     }
     if failed { Err(Failure::Failed) } else { Ok(()) }
 }
@@ -192,7 +202,7 @@ fn jobs(wanted: Option<NonZeroUsize>) -> usize {
 async fn replay(targets: &[&dyn Target], cases: Vec<Case>, setup: bool, jobs: usize) -> Result<Report, Failure> {
     let mut setup =
         if setup { Some(Setup::start(targets, progress::tell).await.map_err(Failure::Usage)?) } else { None };
-    let prepared = run::prepare(cases).await.map_err(contradicted)?;
+    let prepared = run::prepare_all(cases).await;
     let mut waiting = targets.to_vec();
     let mut reports = Vec::with_capacity(targets.len());
     let mut running = FuturesUnordered::new();
@@ -248,6 +258,9 @@ fn named_only(names: &[String]) -> Result<Vec<&str>, Failure> {
         None => Ok(names.iter().map(String::as_str).collect()),
     }
 }
+
+/// What a run writes.
+const REPORTS: [&str; 4] = ["report.json", "report.html", "report.md", "junit.xml"];
 
 fn create(folder: &Path) -> std::io::Result<&Path> {
     fs::create_dir_all(folder)?;

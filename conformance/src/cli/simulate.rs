@@ -14,6 +14,7 @@ use super::Failure;
 use super::ask::ask;
 use super::progress::tell;
 use super::quota::in_words;
+use crate::output::outln;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -136,13 +137,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         fs::write(&file, text).map_err(|error| usage(format!("{}: {error}", file.display())))?;
     }
     if args.json {
-        println!("{json}");
+        outln!("{json}");
     } else {
-        println!("{}", table(&simulation.outcomes));
+        outln!("{}", table(&simulation.outcomes));
         for (design, why) in &simulation.left_out {
-            println!("{design} is left out: {why}");
+            outln!("{design} is left out: {why}");
         }
-        println!("simulation.html, simulation.json and chart.svg are in {}", args.out.display());
+        outln!("simulation.html, simulation.json and chart.svg are in {}", args.out.display());
     }
     Ok(())
 }

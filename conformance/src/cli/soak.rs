@@ -4,6 +4,7 @@ use super::progress::tell;
 use super::run::target;
 use super::{Failure, block_on, counted};
 use crate::judge::Verdict;
+use crate::output::{errln, outln};
 use crate::report::FixtureReport;
 use crate::run;
 use crate::soak::{Round, Tally};
@@ -49,9 +50,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         }
     })?;
     if args.json {
-        println!("{}", serde_json::to_string(&tally).unwrap_or_default());
+        outln!("{}", serde_json::to_string(&tally).unwrap_or_default());
     } else {
-        println!("{}, seed {seed}: {}", args.target, in_words(&tally));
+        outln!("{}, seed {seed}: {}", args.target, in_words(&tally));
     }
     done?;
     if tally.violations > 0 { Err(Failure::Failed) } else { Ok(()) }
@@ -60,7 +61,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 async fn soak(args: &Args, target: &dyn Target, seed: u64, tally: &mut Tally) -> Result<(), Failure> {
     let failed = |reason| Failure::Usage(format!("{}: {reason}", args.target));
     let running = run::start(target).await.map_err(failed)?;
-    eprintln!("{}: random traffic with seed {seed}", args.target);
+    errln!("{}: random traffic with seed {seed}", args.target);
     let (began, mut told) = (Instant::now(), Instant::now());
     let until = Duration::from_secs(60 * args.minutes);
     let mut number = args.round.unwrap_or(0);
@@ -88,12 +89,12 @@ async fn soak(args: &Args, target: &dyn Target, seed: u64, tally: &mut Tally) ->
 }
 
 fn violation(args: &Args, seed: u64, number: u64, report: &FixtureReport) {
-    println!("violation in round {number}; tidegate soak --target {} --seed {seed} --round {number}", args.target);
+    outln!("violation in round {number}; tidegate soak --target {} --seed {seed} --round {number}", args.target);
     for reason in report.reasons.iter().take(3) {
-        println!("  {reason}");
+        outln!("  {reason}");
     }
     if let Some(smallest) = &report.smallest {
-        println!("  in its smallest form: {}\n  {}", smallest.reason, smallest.fixture);
+        outln!("  in its smallest form: {}\n  {}", smallest.reason, smallest.fixture);
     }
 }
 

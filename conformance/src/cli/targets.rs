@@ -2,6 +2,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
 
 use super::Failure;
+use crate::output::outln;
 use crate::target::ALL;
 
 pub(super) fn run() -> Result<(), Failure> {
@@ -16,6 +17,6 @@ pub(super) fn run() -> Result<(), Failure> {
         let accuracy = target.capabilities().accuracy.to_string();
         table.add_row([target.name(), target.about(), &accuracy, &here]);
     }
-    println!("{table}");
+    outln!("{table}");
     Ok(())
 }

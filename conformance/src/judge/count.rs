@@ -65,7 +65,7 @@ impl Burst<'_> {
 pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -> Vec<Count<'a>> {
     let mut counts: Vec<Count<'a>> = Vec::new();
     let mut current: BTreeMap<(&str, String), usize> = BTreeMap::new();
-    let mut charges: BTreeMap<(&str, String, &str), Charge> = BTreeMap::new();
+    let mut charges: BTreeMap<(&str, String, String), Charge> = BTreeMap::new();
     let mut evictions = 0;
     for (place, step, policy) in fixture.steps_with_policy() {
         evictions += u64::from(step.disturb == Some(Disturb::Evict));
@@ -86,27 +86,31 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
         for (_, charge) in of_count.filter(|(_, charge)| charge.returned_at_ms.is_some_and(|at_ms| at_ms <= now_ms)) {
             count.given_back = count.given_back.saturating_add(std::mem::take(&mut charge.cost));
         }
-        let token = step.token.as_deref().map(|token| (policy.id(), keys, token));
+        let tokens = step.tokens().into_iter().map(|token| (policy.id(), keys.clone(), token));
         match step.op {
             Op::Check | Op::Settle | Op::Release if step.is_refused() => {}
             Op::Settle | Op::Release => {
-                let charge = token.and_then(|token| charges.get_mut(&token));
-                let charged = charge.map_or(0, |charge| std::mem::take(&mut charge.cost));
-                let actual = if step.op == Op::Settle { step.cost } else { charged };
-                count.given_back = count.given_back.saturating_add(charged.saturating_sub(actual));
+                for token in tokens {
+                    let charged = charges.get_mut(&token).map_or(0, |charge| std::mem::take(&mut charge.cost));
+                    let actual = if step.op == Op::Settle { step.cost } else { charged };
+                    count.given_back = count.given_back.saturating_add(charged.saturating_sub(actual));
+                }
                 count.settles = true;
             }
             Op::Refund => count.given_back = count.given_back.saturating_add(step.cost),
             Op::Check => {
-                let token = token.zip(step.remembered_ms(policy));
-                let chargeable = token.map_or(step.burst, |(token, ttl_ms)| {
-                    let charge = charges.entry(token).or_default();
-                    let first = now_ms >= charge.until_ms;
-                    if first {
+                let chargeable = step.remembered_ms(policy).map_or(step.burst, |ttl_ms| {
+                    let mut first = 0;
+                    for token in tokens {
+                        let charge = charges.entry(token).or_default();
+                        if now_ms < charge.until_ms {
+                            continue;
+                        }
+                        first += 1;
                         let returned_at_ms = returned_after_ms(policy).map(|ms| now_ms.saturating_add(ms));
                         *charge = Charge { until_ms: now_ms.saturating_add(ttl_ms), returned_at_ms, cost: step.cost };
                     }
-                    u64::from(first)
+                    first
                 });
                 let allowed =
                     |replay: &Replay| replay.steps[place].iter().filter(|one| one.is_allowed()).count() as u64;

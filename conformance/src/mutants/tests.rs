@@ -41,7 +41,7 @@ const ADMIT_WRONGLY: [Fault; 18] = [
 
 async fn failed(fault: Fault, cases: &[Prepared]) -> Vec<&str> {
     let mut failed = Vec::new();
-    for Prepared { case, reference } in cases {
+    for Prepared { case, reference, .. } in cases {
         let Case::Decision(fixture) = case else { continue };
         let found = replay(fixture, &Mistaken::new(Kind::Counts(fault)), "").await;
         if judge(&WITHIN, 1, fixture, reference, &found).verdict == Verdict::Fail {

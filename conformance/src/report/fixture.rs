@@ -144,6 +144,10 @@ impl FixtureReport {
         Self { reason: Some(reason.into()), reasons: vec![reason.into()], ..self }
     }
 
+    pub(crate) fn for_reasons(self, reasons: Vec<String>) -> Self {
+        Self { reason: reasons.first().cloned(), reasons, ..self }
+    }
+
     pub(crate) fn caused(self, cause: Cause) -> Self {
         Self { cause: Some(cause), ..self }
     }

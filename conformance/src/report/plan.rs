@@ -52,7 +52,10 @@ pub struct PlannedStep {
 impl Plan {
     pub(super) fn of(prepared: &Prepared) -> Self {
         match &prepared.case {
-            Case::Decision(fixture) => decision(fixture, &prepared.reference),
+            Case::Decision(fixture) => Self {
+                steps: if prepared.unmet.is_empty() { steps(fixture, &prepared.reference) } else { Vec::new() },
+                ..decision(fixture)
+            },
             Case::Gate(fixture) => gate(fixture),
             Case::Request(fixture) => Self {
                 about: fixture.about.clone(),
@@ -65,7 +68,7 @@ impl Plan {
     }
 }
 
-fn decision(fixture: &Fixture, reference: &Replay) -> Plan {
+fn steps(fixture: &Fixture, reference: &Replay) -> Vec<PlannedStep> {
     let steps = fixture.steps.iter().zip(crate::judge::of_reference(fixture, reference));
     let steps = steps.map(|(step, reference)| PlannedStep {
         at_ms: step.at_ms,
@@ -77,12 +80,16 @@ fn decision(fixture: &Fixture, reference: &Replay) -> Plan {
         disturb: step.disturb,
         reference,
     });
+    steps.collect()
+}
+
+fn decision(fixture: &Fixture) -> Plan {
     Plan {
         about: fixture.about.clone(),
         source: fixture.source.clone(),
         policy: serde_json::to_value(&fixture.policy).unwrap_or_default(),
         locations: fixture.locations,
-        steps: steps.collect(),
+        steps: Vec::new(),
     }
 }
 

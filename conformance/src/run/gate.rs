@@ -7,9 +7,9 @@ use tidegate_core::{
     Accuracy, Capabilities, Check, ClientIpSource, Decision, Error, ErrorKind, Keys, Limiter, MemoryLimiter, Platform,
     Policy, Refund,
 };
-use tidegate_guest_protocol::{Answer, Judged, Reply, Route};
+use tidegate_guest_protocol::{Answer, Fixed, Judged, Reply, Route};
 
-use crate::fixture::{GateFixture, GateStep};
+use crate::fixture::{GateFixture, GateStep, has_number};
 use crate::judge::{Tally, Verdict};
 use crate::report::{Cause, FixtureReport};
 use crate::subject::{InProcess, Place, Subject};
@@ -74,7 +74,7 @@ pub(super) async fn gate(
 
 /// Whether a target declares all that a fixture needs.
 fn supports(target: &dyn Target, declared: &Capabilities, fixture: &GateFixture) -> Result<bool, Error> {
-    let rules = fixture.parse_rules()?;
+    let rules = fixture.parse_rules()?.verify_tokens(Fixed(None));
     let takes = rules.rules().iter().all(|rule| rule.policies().all(|policy| target.takes(policy)));
     let steps = fixture.steps.iter().all(|step| {
         (declared.costs || step.cost.is_none_or(|cost| cost == 1)) && (declared.idempotency || step.token.is_none())
@@ -95,10 +95,13 @@ async fn judge(accuracy: &Accuracy, fixture: &GateFixture, subject: &impl Subjec
     let mut ceiling = 0;
     for (place, step) in fixture.steps.iter().enumerate() {
         let replies = send(fixture, step, subject, prefix, at_once).await;
-        let mut judged = Vec::with_capacity(replies.len());
+        let (mut judged, mut failed) = (Vec::with_capacity(replies.len()), None);
         for reply in replies {
             match reply.and_then(|reply| read(&reply, step)) {
-                Ok(one) => judged.push(one),
+                Ok((one, error)) => {
+                    judged.push(one);
+                    failed = failed.or(error);
+                }
                 Err(reason) => reasons.push(format!("{}: {reason}", named(place, step))),
             }
         }
@@ -115,32 +118,40 @@ async fn judge(accuracy: &Accuracy, fixture: &GateFixture, subject: &impl Subjec
             _ => passed <= expected.passed,
         };
         if !is_right {
-            reasons.push(format!("{}: expected {} to pass, found {passed}", named(place, step), expected.passed));
+            let why = failed.map_or(String::new(), |error| format!("; a request was not decided: {error}"));
+            reasons.push(format!("{}: expected {} to pass, found {passed}{why}", named(place, step), expected.passed));
         }
         let remaining = judged.iter().filter_map(|one| one.remaining).min();
-        if matches!(accuracy, Accuracy::Exact) && remaining != expected.remaining {
-            let wanted = expected.remaining;
-            reasons.push(format!("{}: expected {wanted:?} remaining, found {remaining:?}", named(place, step)));
+        let told = |count: Option<u64>| count.map_or("none".to_string(), |count| count.to_string());
+        if let (Accuracy::Exact, Some(wanted)) = (accuracy, expected.remaining)
+            && remaining != wanted
+        {
+            let (wanted, found) = (told(wanted), told(remaining));
+            reasons.push(format!("{}: expected {wanted} remaining, found {found}", named(place, step)));
         }
     }
     judgement
 }
 
-/// Reads an answer, whose status code must be that of a request which passes, or the expected one.
-fn read(reply: &Reply, step: &GateStep) -> Result<Judged, String> {
+/// Reads an answer, whose status code must be that of a request which passes, or the expected one. Returns the error of a request
+/// that was not decided on, too.
+fn read(reply: &Reply, step: &GateStep) -> Result<(Judged, Option<String>), String> {
+    let mut error = None;
     let judged = match serde_json::from_slice(&reply.body) {
         Ok(Answer::Verdict(judged)) => judged,
         // A request that the limiter did not decide on.
         Ok(Answer::Error(failure)) if failure.kind != ErrorKind::Unsupported.name() && reply.status != 400 => {
+            error = Some(format!("{}: {}", failure.kind, failure.message));
             Judged { passes: false, remaining: None }
         }
         other => return Err(format!("expected a verdict, found {other:?}")),
     };
     let expected = if judged.passes { 200 } else { step.expect.status };
     if reply.status != expected {
-        return Err(format!("expected the status {expected}, found {}", reply.status));
+        let why = error.map_or(String::new(), |error| format!("; the request was not decided: {error}"));
+        return Err(format!("expected the status {expected}, found {}{why}", reply.status));
     }
-    Ok(judged)
+    Ok((judged, error))
 }
 
 /// Sends each step once. Each must be answered with `unsupported`, unless its request is not limited.
@@ -170,8 +181,13 @@ async fn send(
     prefix: &str,
     at_once: bool,
 ) -> Vec<Result<Reply, String>> {
-    let body: Bytes = serde_json::to_vec(&fixture.call(step, prefix)).unwrap_or_default().into();
-    let one = |nth| subject.send(Route::Gate, body.clone(), Place { location: None, nth });
+    let count = if step.token.as_deref().is_some_and(has_number) { step.burst } else { 1 };
+    let body = |nth| serde_json::to_vec(&fixture.call(step, nth, prefix)).unwrap_or_default().into();
+    let bodies: Vec<Bytes> = (0..count).map(body).collect();
+    let one = |nth: u64| {
+        let own = usize::try_from(nth).unwrap_or(usize::MAX).min(bodies.len() - 1);
+        subject.send(Route::Gate, bodies[own].clone(), Place { location: None, nth })
+    };
     if at_once {
         return join_all((0..step.burst).map(one)).await;
     }

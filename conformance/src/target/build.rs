@@ -7,6 +7,7 @@ use tokio::process::Command;
 use tokio::sync::Mutex;
 
 use super::wasm;
+use crate::output::{err, errln};
 
 /// The workspace that this program was built in. Guests are built from it.
 #[must_use]
@@ -92,7 +93,7 @@ async fn build(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted:
             workspace.display()
         ));
     }
-    eprintln!("building {package} ({})", args.join(" "));
+    errln!("building {package} ({})", args.join(" "));
     // A toolchain has its own cargo.
     let own = || std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(if toolchain.is_some() { "cargo".into() } else { own() });
@@ -102,8 +103,11 @@ async fn build(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted:
         build.arg("--quiet");
     }
     build.arg("--message-format=json-render-diagnostics");
-    build.stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
+    // A terminal is shared for the sake of cargo's progress bar. A pipe is not: a child can make it non-blocking.
+    let progress = if stderr().is_terminal() { Stdio::inherit() } else { Stdio::piped() };
+    build.stdin(Stdio::null()).stderr(progress).kill_on_drop(true);
     let built = build.output().await.map_err(|error| format!("cargo: {error}"))?;
+    err!("{}", String::from_utf8_lossy(&built.stderr));
     if !built.status.success() {
         return Err(format!("cargo could not build {package}; see its output above"));
     }
@@ -133,4 +137,18 @@ pub(super) fn locked(file: &str, name: &str) -> Result<String, String> {
         text.lines().skip_while(|line| *line != named).nth(1).and_then(|line| line.strip_prefix("version = "));
     let version = version.ok_or_else(|| format!("{}: no package {name}", lock.display()))?;
     Ok(version.trim_matches('"').to_string())
+}
+
+/// Waits until no other `tidegate` in this checkout does the same: `guests`, which are the npm package and the Workers, or the
+/// `setup`. Cargo has locks of its own. The lock ends with the returned file.
+pub(crate) async fn alone(what: &str) -> Result<std::fs::File, String> {
+    let path = workspace().join(format!("target/{what}.lock"));
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = std::fs::File::options().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+    if file.try_lock().is_ok() {
+        return Ok(file);
+    }
+    errln!("waiting for another run in this checkout, which builds its {what}");
+    let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file)).await;
+    locked.map_err(|error| error.to_string())?.map_err(failed)
 }

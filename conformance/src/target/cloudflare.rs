@@ -13,9 +13,10 @@ use tidegate_traffic::operation::{Operation, Operations};
 use tokio::process::Command;
 
 pub use self::host::Host;
-use super::build::workspace;
+use super::build::{alone, workspace};
 use super::{Emulator, OWN_CLOCK, OWN_TOKENS, Running, Store, Target, javascript, wasm};
 use crate::fixture::{Disturb, Fixture};
+use crate::output::errln;
 use crate::report::Cause;
 use crate::setup::Group;
 use crate::subject::{Http, Version};
@@ -119,7 +120,7 @@ impl Cloudflare {
     async fn away_from_an_edge(&self) {
         let pause = self.pause();
         if !pause.is_zero() {
-            eprintln!("waiting {pause:?} for the emulation's next window");
+            errln!("waiting {pause:?} for the emulation's next window");
             tokio::time::sleep(pause).await;
         }
     }
@@ -312,6 +313,7 @@ impl Tools {
 /// Bundles the guest with the npm package as `wrangler deploy` does.
 async fn bundle() -> Result<PathBuf, String> {
     let hosts = javascript::package().await?;
+    let _alone = alone("guests").await?;
     let built = workspace().join("target/guests").join(GUEST_JS.replace('/', "-"));
     let mut node = Command::new("node");
     node.arg(hosts.join("cloudflare.mjs")).arg(workspace().join(GUEST_JS).join("worker.mjs")).arg(&built);
@@ -325,7 +327,8 @@ async fn bundle() -> Result<PathBuf, String> {
 /// Builds the Worker in a folder as `wrangler deploy` does, but without wasm-opt, which only reduces its size.
 async fn build(folder: &str, args: &[&str]) -> Result<PathBuf, String> {
     let tools = Tools::find()?;
-    eprintln!("building the Worker in {folder} (release, WebAssembly)");
+    let _alone = alone("guests").await?;
+    errln!("building the Worker in {folder} (release, WebAssembly)");
     let built = workspace().join("target/guests").join(folder.replace('/', "-"));
     let mut build = Command::new(&tools.worker_build);
     build.current_dir(workspace().join(folder)).args(["--release", "--no-opt", "--out-dir"]).arg(&built);
@@ -336,6 +339,6 @@ async fn build(folder: &str, args: &[&str]) -> Result<PathBuf, String> {
     if output.status.success() {
         return Ok(built);
     }
-    eprintln!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    errln!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     Err("worker-build could not build the Worker; see its output above".into())
 }

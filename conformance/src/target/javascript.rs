@@ -15,6 +15,7 @@ use super::build::workspace;
 use super::redis::GUESTS;
 use super::{Emulator, Running, Target, process, wasm};
 use crate::fixture::Disturb;
+use crate::output::errln;
 use crate::setup::Group;
 use crate::subject::{Http, Version};
 
@@ -243,12 +244,13 @@ pub(super) async fn package() -> Result<PathBuf, String> {
 }
 
 async fn build() -> Result<(), String> {
-    eprintln!("building the npm package (WebAssembly)");
+    let _alone = super::build::alone("guests").await?;
+    errln!("building the npm package (WebAssembly)");
     let mut build = Command::new(workspace().join("adapters/npm/build.sh"));
     let output = build.kill_on_drop(true).output().await.map_err(|error| format!("build.sh: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
-    eprintln!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    errln!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     Err("the npm package could not be built; see the output above".into())
 }

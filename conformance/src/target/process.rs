@@ -9,6 +9,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::Mutex;
 
+use super::logs::Log;
+
 /// How long to wait for a line from a process, or for its end after its pipe is closed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -42,12 +44,17 @@ pub(super) fn folder(prefix: &str) -> Result<PathBuf, String> {
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
+    log: Log,
     pipes: Mutex<(ChildStdin, Lines<BufReader<ChildStdout>>)>,
 }
 
 impl Process {
     pub(super) fn spawn(mut command: Command) -> Result<Self, String> {
         let program = command.as_std().get_program().to_string_lossy().into_owned();
+        let unwritable = |error: std::io::Error| format!("{program}: no file for what it prints: {error}");
+        let log = Log::open().map_err(unwritable)?;
+        // Never this program's own: a child can make a pipe that they share non-blocking.
+        command.stderr(log.end().map_err(unwritable)?);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).env("TMPDIR", in_memory_or_on_disk());
         // Ctrl-C must reach the suite only. Its children end when their pipes close, in the right order.
         #[cfg(unix)]
@@ -55,7 +62,7 @@ impl Process {
         let mut child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(stdin), Some(stdout)) => {
-                Ok(Self { child, pipes: Mutex::new((stdin, BufReader::new(stdout).lines())) })
+                Ok(Self { child, log, pipes: Mutex::new((stdin, BufReader::new(stdout).lines())) })
             }
             _ => Err(format!("{program}: no pipes")),
         }
@@ -66,8 +73,8 @@ impl Process {
         let mut pipes = self.pipes.lock().await;
         match tokio::time::timeout(PATIENCE, pipes.1.next_line()).await {
             Ok(Ok(Some(line))) => Ok(line),
-            Ok(_) => Err("it exited without printing a line; see its errors above".into()),
-            Err(_) => Err(format!("it printed nothing within {PATIENCE:?}")),
+            Ok(_) => Err(format!("it exited without printing a line{}", self.log.last_lines())),
+            Err(_) => Err(format!("it printed nothing within {PATIENCE:?}{}", self.log.last_lines())),
         }
     }
 
@@ -82,7 +89,7 @@ impl Process {
 impl Process {
     /// Closes the pipe, and waits until the process ends.
     pub(super) async fn stop(self) {
-        let Self { mut child, pipes } = self;
+        let Self { mut child, pipes, .. } = self;
         drop(pipes);
         let _ended_or_late = tokio::time::timeout(PATIENCE, child.wait()).await;
     }

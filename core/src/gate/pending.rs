@@ -24,6 +24,8 @@ pub struct Pending {
     pub(super) cost: u64,
     pub(super) on_failure: OnFailure,
     pub(super) settle_within: Millis,
+    /// The same for other rules that apply, and that one store cannot decide together with this.
+    pub(super) others: Vec<Pending>,
     pub(super) responses: Responses,
     pub(super) now: UnixMillis,
 }
@@ -32,7 +34,17 @@ impl Pending {
     /// Whether the request counts by an address that nobody knows. All such requests share one key.
     #[must_use]
     pub fn lacks_address(&self) -> bool {
-        self.hold.keys.any(|key| *key == Key::missing_ip())
+        self.all().any(|one| one.hold.keys.any(|key| *key == Key::missing_ip()))
+    }
+
+    /// Whether a policy has a [concurrency limit](crate::algorithm::Concurrency), so that the request needs a token.
+    #[must_use]
+    pub fn needs_token(&self) -> bool {
+        self.all().any(|one| one.hold.policy.has_slots())
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Self> {
+        [self].into_iter().chain(&self.others)
     }
 
     /// The name of the rule.
@@ -49,18 +61,26 @@ impl Pending {
 
     /// Sets the token under which the request is charged; see [`Request::token`](super::Request::token).
     pub fn set_token(&mut self, token: impl Into<Box<str>>) {
-        self.hold.token = Some(token.into());
+        let token = token.into();
+        for other in &mut self.others {
+            other.hold.token = Some(token.clone());
+        }
+        self.hold.token = Some(token);
     }
 
     /// Sets the cost.
-    pub const fn set_cost(&mut self, cost: u64) {
+    pub fn set_cost(&mut self, cost: u64) {
+        for other in &mut self.others {
+            other.cost = cost;
+        }
         self.cost = cost;
     }
 
     /// What the request is charged if it is admitted. `None` without a token.
     #[must_use]
     pub fn hold(&self) -> Option<Hold> {
-        self.hold.token.is_some().then(|| self.hold.clone())
+        let others = || self.others.iter().map(|other| other.hold.clone()).collect();
+        self.hold.token.is_some().then(|| Hold { others: others(), ..self.hold.clone() })
     }
 }
 
@@ -72,6 +92,8 @@ pub struct Hold {
     pub(super) policy: Arc<Policy>,
     pub(super) keys: OwnKeys,
     pub(super) token: Option<Box<str>>,
+    /// What it is charged by other rules that apply, and that could not be decided together with this.
+    pub(super) others: Vec<Hold>,
 }
 
 impl Hold {
@@ -79,6 +101,12 @@ impl Hold {
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// Whether it may have slots.
+    #[must_use]
+    pub fn has_slots(&self) -> bool {
+        [self].into_iter().chain(&self.others).any(|hold| hold.policy.has_slots())
     }
 
     pub(super) fn token(&self) -> Result<&str, Error> {

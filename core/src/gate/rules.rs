@@ -15,7 +15,7 @@ use super::path::{in_lower_case, readings};
 use super::request::Request;
 use super::responses::Responses;
 use super::sender::DIMENSIONS;
-use super::token::{Tokens, VerifyToken};
+use super::token::{TokenRules, Tokens, VerifyToken};
 use crate::{BodyFormat, Error, Key, Millis, Policy};
 
 /// The rules of a gate: which limits apply to which requests, at which cost, and by whose key.
@@ -76,8 +76,9 @@ use crate::{BodyFormat, Error, Key, Millis, Policy};
 /// backslash counts as a slash. The gate matches the path after each combination of the steps that it needs. That is one reading
 /// for a path that is already normal (RFC 3986, section 6.2.2), and at most 24 for any path. A request whose readings have
 /// different rules has the limits of all these rules, decided together, all or nothing: with the highest cost, and refused on a
-/// store failure if one of the rules says so. If they cannot be decided in one step, because they count in different stores or
-/// have more than eight quotas, it is refused with a 503.
+/// store failure if one of the rules says so. If one store cannot decide by all of them in one step, they are decided one after
+/// another, that of the normal form first, until one denies; what the others have charged then stays charged, unless the request
+/// has a [token](Request::token).
 ///
 /// With `case_insensitive = true`, for a host that routes so, as Express does by default, upper and lower case do not differ.
 ///
@@ -301,6 +302,12 @@ impl Rules {
             tokens.verifier = Some(Arc::new(verifier));
         }
         self
+    }
+
+    /// What the file expects of tokens, if it has the table `tokens`.
+    #[must_use]
+    pub fn expected_tokens(&self) -> Option<&TokenRules> {
+        self.tokens.as_ref().map(|tokens| &tokens.expected)
     }
 
     pub(super) const fn tokens(&self) -> Option<&Tokens> {

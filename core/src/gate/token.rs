@@ -89,6 +89,12 @@ impl TokenRules {
         })
     }
 
+    /// The name of the header field that has the token, in lower case.
+    #[must_use]
+    pub fn header(&self) -> &str {
+        &self.header
+    }
+
     /// Whether tokens may be signed with an algorithm.
     #[must_use]
     pub fn allows(&self, algorithm: &str) -> bool {

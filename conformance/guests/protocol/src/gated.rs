@@ -3,8 +3,8 @@ use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use tidegate_core::gate::{Gate, Reason, Request, Rules, Verdict};
+use serde_json::{Map, Value};
+use tidegate_core::gate::{Claims, Gate, InvalidToken, Reason, Request, Rules, TokenRules, Verdict, VerifyToken};
 use tidegate_core::{Decision, Error, Key, Limiter, UnixMillis};
 
 use crate::{Answer, Arrival, Reply};
@@ -39,8 +39,29 @@ pub struct Gated {
     /// The token of the charge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// The claims of a valid token that the request has. Without them, no token is valid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claims: Option<Map<String, Value>>,
     /// The virtual time.
     pub now_ms: u64,
+}
+
+/// Takes every token for one with these claims, or for an invalid one.
+#[derive(Clone, Debug)]
+pub struct Fixed(pub Option<Map<String, Value>>);
+
+impl VerifyToken for Fixed {
+    fn verify(&self, _: &str, expected: &TokenRules, _: UnixMillis) -> Result<Claims, InvalidToken> {
+        let claims = Value::Object(self.0.clone().ok_or(InvalidToken("the fixture gives no claims"))?);
+        Claims::new(expected, |name| {
+            let claim = if name.starts_with('/') { claims.pointer(name) } else { claims.get(name) };
+            match claim? {
+                Value::String(text) => Some(text.clone()),
+                Value::Number(number) => Some(number.to_string()),
+                _ => None,
+            }
+        })
+    }
 }
 
 /// A [`Verdict`].
@@ -63,12 +84,18 @@ impl Gated {
 
     async fn verdict<L: Limiter>(&self, limiter: &L) -> Result<Verdict, Error> {
         let rules = Rules::parse("rules.json", &self.rules.to_string())?;
+        let mut headers = self.sender.headers.clone();
+        if let (Some(expected), Some(_)) = (rules.expected_tokens(), &self.claims) {
+            let scheme = if expected.header() == "authorization" { "Bearer " } else { "" };
+            headers.push((expected.header().to_string(), [scheme, "of.a.fixture"].concat()));
+        }
+        let rules = rules.verify_tokens(Fixed(self.claims.clone()));
         let (client_ip, peer) = self.sender.source()?;
         let gate = Gate::new(rules, limiter, client_ip)?;
         let keys: Vec<(&str, Key)> = self.keys.iter().map(|(name, key)| (name.as_str(), Key::new(key))).collect();
         let keys: Vec<(&str, &Key)> = keys.iter().map(|(name, key)| (*name, key)).collect();
         let now = UnixMillis::new(self.now_ms);
-        let mut request = Request::new(&self.method, &self.path, &self.sender.headers, now).peer(peer).keys(&keys);
+        let mut request = Request::new(&self.method, &self.path, &headers, now).peer(peer).keys(&keys);
         if let Some(host) = &self.host {
             request = request.with_host(host);
         }

@@ -41,7 +41,7 @@ mod identity;
 
 pub use call::{Call, Token};
 pub use decided::{Able, Answer, Counted, Decided, Failure, Outcome};
-pub use gated::{Gated, Judged};
+pub use gated::{Fixed, Gated, Judged};
 pub use identity::{Arrival, Identified, Source};
 
 use alloc::format;
