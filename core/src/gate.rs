@@ -133,7 +133,12 @@ impl<'s> Gate<'s> {
         Ok(())
     }
 
-    /// Sets how long after its check a charge with a token can be settled. Stores remember each charge that long.
+    /// Sets how long after its check a charge with a token can be settled. Stores remember each charge that long. A rule may
+    /// have a time of its own, `settle_within_ms`.
+    ///
+    /// A charge that takes a slot of a [concurrency limit](crate::algorithm::Concurrency) can be settled and released for the
+    /// slot's lifetime, and is then forgotten: under a limit of many quick requests, the charges take more room than the counts.
+    /// It is remembered for this time only if the caller [settles it later](Pending::settle_later), or for the time of its rule.
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) for zero.
@@ -259,6 +264,7 @@ impl<'s> Gate<'s> {
             return Prepared::Decided(Verdict::Pass(Pass::unlimited()));
         };
         let on_failure = applied.on_failure(tier);
+        let settle_within = applied.limiting(tier).filter_map(|rule| rule.settle_within).max();
         let pending = |rule: &Rule, (store, policy): (usize, Arc<Policy>), cost: u64| {
             let keys = sender.keys(&policy, request.keys)?;
             Ok(Pending {
@@ -266,7 +272,9 @@ impl<'s> Gate<'s> {
                 hold: Hold { store, policy, keys, token: request.token.map(Into::into), others: Vec::new() },
                 cost: request.cost.unwrap_or(cost),
                 on_failure,
-                settle_within: self.settle_within,
+                settle_within,
+                settle_within_usually: self.settle_within,
+                settles_later: false,
                 responses: rules.responses(),
                 now: request.now(),
                 others: Vec::new(),
@@ -351,11 +359,10 @@ impl<'s> Gate<'s> {
 
     /// Asks one store for the decision by one policy.
     async fn decide_alone(&self, pending: &Pending) -> Verdict {
-        let Pending { hold: Hold { store, policy, keys, token, .. }, cost, on_failure, settle_within, now, .. } =
-            pending;
+        let Pending { hold: Hold { store, policy, keys, token, .. }, cost, on_failure, now, .. } = pending;
         let mut check = Check::new(policy, keys.as_keys(), *now).cost(*cost);
         if let Some(token) = token {
-            check = check.idempotent(token, *settle_within);
+            check = check.idempotent(token, pending.remembered_for());
         }
         let started = self.events.as_ref().and_then(Events::started);
         let verdict = match self.stores[*store].1.erased_check(check).await {

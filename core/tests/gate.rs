@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex};
 use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_core::gate::{
-    Event, EventSink as _, Events, Gate, OnFailure, Reason, Request, Rule, Rules, Tally, Verdict,
+    Event, EventSink as _, Events, Gate, OnFailure, Prepared, Reason, Request, Rule, Rules, Tally, Verdict,
 };
 use tidegate_core::{
-    ClientIpSource, Decision, Error, ErrorKind, Key, Limiter, MemoryLimiter, Platform, ResponseFields, UnixMillis,
+    ClientIpSource, Decision, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Platform, ResponseFields,
+    UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -169,6 +170,51 @@ fn a_reload_keeps_counts_and_changes_nothing_if_it_is_invalid() {
     let error = gate.reload(nowhere).unwrap_err();
     assert_eq!(error.to_string(), r#"rule "export": there is no store "redis"; write one of "default""#);
     assert_eq!(outcome(&gate, &request("GET", "/api")), "9 of 12");
+}
+
+/// A slot's charge is remembered for as long as the slot, unless it is settled later.
+#[test]
+fn a_charge_that_takes_a_slot_is_forgotten_with_the_slot() {
+    let rules = |settle_within: &str| {
+        format!(
+            r#"
+            [limits.slots]
+            quotas = [
+                {{ algorithm = "concurrency", limit = 2, lifetime_ms = 30_000 }},
+                {{ algorithm = "fixed_window", limit = 9, window_ms = 3_600_000 }},
+            ]
+            [[rules]]
+            limits = ["slots"]
+            {settle_within}
+            "#
+        )
+    };
+    let forgets = |rules: &str, settles_later: bool, after_ms: u64| {
+        let rules = Rules::parse("rules.toml", rules).unwrap();
+        let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Cloudflare)).unwrap();
+        let request = request("GET", "/").token("one");
+        let Prepared::Pending(mut pending) = gate.prepare(&request) else { panic!() };
+        if settles_later {
+            pending.settle_later();
+        }
+        assert!(matches!(block_on(gate.decide(&pending)), Verdict::Pass(_)));
+        let settled = block_on(gate.settle(&pending.hold().unwrap(), 0, NOW + Millis::new(after_ms)));
+        settled.is_err_and(|error| error.kind() == ErrorKind::UnknownCharge)
+    };
+    for (within, settles_later, after_ms, expected) in [
+        ("", false, 29_999, false),
+        ("", false, 30_000, true),
+        ("", true, 30_000, false),
+        ("", true, 599_999, false),
+        ("", true, 600_000, true),
+        ("settle_within_ms = 60_000", false, 59_999, false),
+        ("settle_within_ms = 60_000", false, 60_000, true),
+        ("settle_within_ms = 60_000", true, 60_000, true),
+        // A slot can always be given back.
+        ("settle_within_ms = 1", false, 29_999, false),
+    ] {
+        assert_eq!(forgets(&rules(within), settles_later, after_ms), expected, "{within:?} {settles_later} {after_ms}");
+    }
 }
 
 #[test]

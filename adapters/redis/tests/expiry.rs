@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use support::{NOW, Server, key, one_of_each};
-use tidegate_core::{Check, Limiter, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Limiter, Millis, Policy, Quota, Settle, UnixMillis};
 
 fn keys(connection: &mut redis::Connection) -> Vec<String> {
     redis::cmd("KEYS").arg("*").query(connection).unwrap()
@@ -27,6 +27,26 @@ async fn a_key_expires_when_it_is_unused_again() {
         assert!((life_ms - 500..=life_ms).contains(&ttl_ms), "{policy:?}: {ttl_ms} of {life_ms} ms");
         limiter.reset(&policy, (&key()).into()).await.unwrap();
         assert!(keys(&mut connection).is_empty());
+    }
+}
+
+/// Nothing of a request with a slot is stored for longer than the slot may be held, whether it is released or not.
+#[tokio::test]
+async fn the_answer_of_a_slot_expires_with_the_slot() {
+    let server = Server::start();
+    let (limiter, mut connection) = (server.limiter_with(|config| config.min_ttl(Millis::ZERO)), server.connection());
+    let policy = Policy::new("api", [Quota::concurrency(2, Millis::from_secs(30)).unwrap()]).unwrap();
+    let key = key();
+    for token in ["held", "released"] {
+        let check = Check::new(&policy, &key, NOW).idempotent(token, Millis::ZERO);
+        assert!(limiter.check(check).await.unwrap().is_allowed());
+    }
+    limiter.settle(Settle::release(&policy, &key, "released", NOW)).await.unwrap();
+    let stored = keys(&mut connection);
+    assert_eq!(stored.len(), 3, "{stored:?}");
+    for name in stored {
+        let ttl_ms: i64 = redis::cmd("PTTL").arg(&name).query(&mut connection).unwrap();
+        assert!((20_000..=30_000).contains(&ttl_ms), "{name}: {ttl_ms}");
     }
 }
 

@@ -252,7 +252,11 @@ impl Settings {
             }
             pending.set_cost(cost);
         }
-        if self.estimates() || self.refund_on.is_some() || pending.needs_token() {
+        let settles_later = self.estimates() || self.refund_on.is_some();
+        if settles_later {
+            pending.settle_later();
+        }
+        if settles_later || pending.needs_token() {
             pending.set_token(token()?);
         }
         Ok(())

@@ -81,6 +81,17 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let out = args.out.clone().unwrap_or_else(default_out);
+    let unwritable = |error: std::io::Error| Failure::Usage(format!("--out {}: {error}", out.display()));
+    // If this run ends early, the report of an earlier one must not be taken for its own.
+    for name in REPORTS {
+        match fs::remove_file(out.join(name)) {
+            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Err(unwritable(error));
+            }
+            _ => {}
+        }
+    }
     let cases = args.selection.load()?;
     let outside = match &args.declares {
         Some(file) => Some(block_on(Outside::at(&args.url, declared(file)?))?.map_err(Failure::Usage)?),
@@ -99,17 +110,8 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("--require {name}: this target is not selected; add --target {name}")));
     }
     let baseline = args.baseline.as_deref().map(read_one).transpose()?;
-    let out = args.out.clone().unwrap_or_else(default_out);
     // A run takes minutes, so an unwritable folder is reported before it.
-    let unwritable = |error: std::io::Error| Failure::Usage(format!("--out {}: {error}", out.display()));
     tempfile::tempfile_in(create(&out).map_err(unwritable)?).map_err(unwritable)?;
-    // If this run ends early, the report of an earlier one must not be taken for its own.
-    for name in REPORTS {
-        match fs::remove_file(out.join(name)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(unwritable(error)),
-            _ => {}
-        }
-    }
     logs_in(out.join("logs"));
     let mut report = block_on(async {
         tokio::select! {

@@ -23,7 +23,11 @@ pub struct Pending {
     pub(super) hold: Hold,
     pub(super) cost: u64,
     pub(super) on_failure: OnFailure,
-    pub(super) settle_within: Millis,
+    /// If the rule says so.
+    pub(super) settle_within: Option<Millis>,
+    /// The gate's.
+    pub(super) settle_within_usually: Millis,
+    pub(super) settles_later: bool,
     /// The same for other rules that apply, and that one store cannot decide together with this.
     pub(super) others: Vec<Pending>,
     pub(super) responses: Responses,
@@ -74,6 +78,25 @@ impl Pending {
             other.cost = cost;
         }
         self.cost = cost;
+    }
+
+    /// Says that the charge is settled to another cost, perhaps after its slot's lifetime: its cost is an estimate, or it may be
+    /// cancelled. See [`Gate::settle_within`](super::Gate::settle_within).
+    pub fn settle_later(&mut self) {
+        for other in &mut self.others {
+            other.settles_later = true;
+        }
+        self.settles_later = true;
+    }
+
+    /// How long a charge with a token can be settled. A slot is given back within its lifetime, and a store remembers its charge
+    /// for at least that.
+    pub(super) fn remembered_for(&self) -> Millis {
+        match self.settle_within {
+            Some(span) => span,
+            None if self.settles_later || !self.policy().has_slots() => self.settle_within_usually,
+            None => Millis::ZERO,
+        }
     }
 
     /// What the request is charged if it is admitted. `None` without a token.

@@ -118,6 +118,7 @@ pub struct Rule {
     pub(super) cost: u64,
     store: Option<Box<str>>,
     pub(super) on_failure: OnFailure,
+    pub(super) settle_within: Option<Millis>,
     pub(super) refuses_invalid_tokens: bool,
     challenge: Option<Box<str>>,
     /// The places of its limits.
@@ -153,6 +154,13 @@ impl Rule {
     #[must_use]
     pub fn store(&self) -> Option<&str> {
         self.store.as_deref()
+    }
+
+    /// How long after its check a charge with a token can be settled, if the rule says so; see
+    /// [`Gate::settle_within`](super::Gate::settle_within).
+    #[must_use]
+    pub const fn settle_within(&self) -> Option<Millis> {
+        self.settle_within
     }
 
     /// The address of the challenge that requests have to pass first.
@@ -219,6 +227,7 @@ impl Rules {
             cost: 1,
             store: None,
             on_failure,
+            settle_within: None,
             refuses_invalid_tokens: false,
             challenge: None,
             limits: Box::default(),

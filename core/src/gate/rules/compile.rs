@@ -18,6 +18,9 @@ use crate::{BodyFormat, Error, Millis, Policy};
 /// The longest time that is added to `Retry-After`.
 const SPREAD_MAX: Millis = Millis::from_secs(3_600);
 
+/// The longest time in which a charge can be settled.
+const SETTLE_WITHIN_MAX: Millis = Millis::from_secs(7 * 86_400);
+
 const RULE_FIELDS: &[&str] = &[
     "name",
     "host",
@@ -29,6 +32,7 @@ const RULE_FIELDS: &[&str] = &[
     "cost",
     "store",
     "on_failure",
+    "settle_within_ms",
     "invalid_token",
     "challenge",
 ];
@@ -295,6 +299,15 @@ impl Compiler {
             policies.push(policy.map_err(|error| at.invalid(args!("{error}")))?);
         }
         let on_failure = rule.field("on_failure").map_or(Ok(OnFailure::Closed), |item| on_failure(&item))?;
+        let mut settle_within = None;
+        if let Some(item) = rule.field("settle_within_ms") {
+            let (span, most) = (Millis::new(item.number()?), SETTLE_WITHIN_MAX);
+            if span == Millis::ZERO || span > most {
+                let message = args!("{} is out of range; write a whole number from 1 to {}", span.get(), most.get());
+                return Err(item.invalid(message));
+            }
+            settle_within = Some(span);
+        }
         let store = match rule.field("store") {
             Some(item) => Some(item.text()?.into()),
             None => None,
@@ -318,6 +331,7 @@ impl Compiler {
             cost,
             store,
             on_failure,
+            settle_within,
             refuses_invalid_tokens,
             challenge,
             limits,
