@@ -4,7 +4,8 @@
 //!
 //! [`Suite`] replays the fixtures that come with this crate against any [`Limiter`](tidegate_core::Limiter), in a test
 //! of your own crate. The limiter is judged by the [`Capabilities`](tidegate_core::Capabilities) that it declares: an
-//! exact limiter must answer like the reference, and an approximate one must stay within its bounds. To check a server
+//! exact limiter must answer like the reference, and an approximate one must stay within its bounds. [`Suite::check_expiry`]
+//! checks that the store removes the rows of unused keys. To check a server
 //! in any language, run `tidegate run --url URL --declares FILE`. The server must speak the protocol of the crate
 //! `tidegate-guest-protocol`.
 //!
@@ -24,6 +25,7 @@ pub mod cli;
 pub mod compare;
 pub mod declared;
 pub mod expectation;
+mod expiry;
 pub mod export;
 pub mod fixture;
 pub mod judge;
@@ -41,4 +43,5 @@ pub mod subject;
 mod suite;
 pub mod target;
 
+pub use expiry::Rows;
 pub use suite::Suite;

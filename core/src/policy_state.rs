@@ -369,7 +369,8 @@ impl Policy {
         }
     }
 
-    /// The time until every quota is unused, if nothing else arrives. A store must keep the state that long.
+    /// The time until every quota is unused, if nothing else arrives. A store must keep the state that long, and remove it
+    /// afterwards; see the [contract of stores](crate::store#contract).
     ///
     /// ```
     /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};

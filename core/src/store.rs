@@ -20,6 +20,15 @@
 //! under way then and for clocks that differ. The store must keep the value for at least the whole `ttl`, and may keep it longer:
 //! an old state decides like an absent one. If the store removes a value early, its key starts unused.
 //!
+//! An `Atomic` store that stores states itself has no `ttl`. It may remove a state when
+//! [`Policy::expires_after`](crate::Policy::expires_after) has passed since the step, by the clock that decided, and an answer when its
+//! token's `ttl` has. A state for which it is zero needs no row.
+//!
+//! **Removal.** A store must remove what it may remove, within a bounded time and without being asked about the same key again.
+//! Clients choose their keys, such as addresses, so a store that keeps every row grows without bound. Use the platform's expiry, or
+//! remove a few rows with each write: a write that removes all of them makes one request wait. No decision shows whether
+//! a store does so. `Suite::check_expiry` of the crate `tidegate-conformance` does.
+//!
 //! **Errors.** A store returns [`Timeout`](crate::ErrorKind::Timeout) if it does not know whether it applied a call, and
 //! [`Unavailable`](crate::ErrorKind::Unavailable) if it could not reach the store. These are the kinds on which a caller may
 //! fail open, so contention and values that cannot be read must have another kind:

@@ -20,8 +20,9 @@ use crate::{Decision, Error, ErrorKind, Keys, Policy, PolicyState, Status, UnixM
 ///     UnixMillis,
 /// };
 ///
+/// /// Each state, and until when it has an effect.
 /// #[derive(Default)]
-/// struct Table(Mutex<HashMap<String, PolicyState>>);
+/// struct Table(Mutex<HashMap<String, (PolicyState, UnixMillis)>>);
 ///
 /// impl Atomic for Table {
 ///     fn capabilities(&self) -> Capabilities {
@@ -32,7 +33,9 @@ use crate::{Decision, Error, ErrorKind, Keys, Policy, PolicyState, Status, UnixM
 ///         let (policy, now, cost) = (operation.policy(), operation.now(), operation.cost());
 ///         let mut rows = self.0.lock().unwrap();
 ///         let key = operation.keys().sole(policy)?.storage_key(policy);
-///         let row = rows.entry(key).or_insert_with(|| policy.initial_state());
+///         // A store of more than a few rows removes only some of them with each call.
+///         rows.retain(|_, (_, until)| *until > now);
+///         let (row, until) = rows.entry(key).or_insert_with(|| (policy.initial_state(), now));
 ///         let decision = match operation {
 ///             Operation::Check(_) => policy.decide(row, now, cost),
 ///             Operation::Peek(_) => policy.peek(row, now, cost),
@@ -42,6 +45,7 @@ use crate::{Decision, Error, ErrorKind, Keys, Policy, PolicyState, Status, UnixM
 ///             }
 ///             _ => return Err(Error::new(ErrorKind::Unsupported, "an unknown operation")),
 ///         };
+///         *until = now + policy.expires_after(row, now);
 ///         Ok(Applied::Decided(decision))
 ///     }
 ///
@@ -68,7 +72,8 @@ pub trait Atomic: MaybeSend + MaybeSync {
     /// The features that the store supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// Applies an operation to the states of its keys.
+    /// Applies an operation to the states of its keys. The store keeps a state until [`Policy::expires_after`] has passed, and
+    /// removes it afterwards.
     ///
     /// A check that repeats an idempotency token changes nothing. It returns the [`Applied`] of the first check with that
     /// token, marked as repeated, as long as the token is remembered.

@@ -19,7 +19,7 @@ pub trait BestEffort: MaybeSend + MaybeSync {
     /// The reason why the store did not answer.
     fn get(&self, key: &str) -> impl Future<Output = Result<Option<Vec<u8>>, Error>> + MaybeSend;
 
-    /// Writes the value under `key` unconditionally. The store keeps it for at least `ttl`.
+    /// Writes the value under `key` unconditionally. The store keeps it for at least `ttl`, and removes it afterwards.
     ///
     /// # Errors
     /// The reason why the store did not answer.
@@ -81,6 +81,7 @@ fn last_writer_wins(Load { limit, in_flight, .. }: Load) -> u64 {
 ///     Accuracy, Capabilities, Check, Drift, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis,
 /// };
 ///
+/// /// A real store removes each row after its `ttl`.
 /// #[derive(Default)]
 /// struct Shelf(Mutex<HashMap<String, Vec<u8>>>);
 ///

@@ -24,13 +24,15 @@ pub trait Versioned: MaybeSend + MaybeSync {
     fn read(&self, key: &str)
     -> impl Future<Output = Result<Option<VersionedValue<Self::Version>>, Error>> + MaybeSend;
 
-    /// Writes the value if there is none under `key`. The store keeps it for at least `ttl`, by its own clock.
+    /// Writes the value if there is none under `key`. The store keeps it for at least `ttl`, by its own clock, and removes it
+    /// afterwards.
     ///
     /// # Errors
     /// The reason why the store did not answer.
     fn create(&self, key: &str, bytes: &[u8], ttl: Millis) -> impl Future<Output = Result<Swap, Error>> + MaybeSend;
 
-    /// Writes the value if `key` still has that version. The store keeps it for at least `ttl`, by its own clock.
+    /// Writes the value if `key` still has that version. The store keeps it for at least `ttl`, by its own clock, and removes
+    /// it afterwards.
     ///
     /// # Errors
     /// The reason why the store did not answer.
@@ -83,6 +85,7 @@ pub enum Swap {
 /// use tidegate_core::store::{VersionedValue, Swap, Versioned, VersionedLimiter};
 /// use tidegate_core::{Capabilities, Check, Dimensions, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
 ///
+/// /// A real store removes each row after its `ttl`.
 /// #[derive(Default)]
 /// struct Table(Mutex<HashMap<String, (Vec<u8>, u64)>>);
 ///
