@@ -83,6 +83,7 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let out = args.out.clone().unwrap_or_else(default_out);
     let unwritable = |error: std::io::Error| Failure::Usage(format!("--out {}: {error}", out.display()));
+    let baseline = args.baseline.as_deref().map(read_one).transpose()?;
     // If this run ends early, the report of an earlier one must not be taken for its own.
     for name in REPORTS {
         match fs::remove_file(out.join(name)) {
@@ -109,7 +110,6 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     if let Some(name) = required.iter().find(|name| !targets.iter().any(|target| target.name() == **name)) {
         return Err(Failure::Usage(format!("--require {name}: this target is not selected; add --target {name}")));
     }
-    let baseline = args.baseline.as_deref().map(read_one).transpose()?;
     // A run takes minutes, so an unwritable folder is reported before it.
     tempfile::tempfile_in(create(&out).map_err(unwritable)?).map_err(unwritable)?;
     logs_in(out.join("logs"));
