@@ -337,7 +337,7 @@ impl<'s> Gate<'s> {
 
     /// Asks the store for the decision on a request.
     pub async fn decide(&self, pending: &Pending) -> Verdict {
-        let verdict = self.decide_alone(pending).await;
+        let mut verdict = self.decide_alone(pending).await;
         for (place, other) in pending.others.iter().enumerate() {
             if matches!(verdict, Verdict::Refuse(_)) {
                 break;
@@ -353,8 +353,10 @@ impl<'s> Gate<'s> {
                 }
                 return next;
             }
+            // As of several quotas, the one with the fewest remaining is told.
+            verdict = verdict.or_fewer(next);
         }
-        verdict
+        verdict.holding(pending)
     }
 
     /// Asks one store for the decision by one policy.

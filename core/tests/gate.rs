@@ -663,6 +663,7 @@ fn readings_that_one_store_cannot_decide_together_are_decided_one_after_another(
     let gate = Gate::new(rules, OneQuota(MemoryLimiter::new()), ClientIpSource::new(Platform::Direct)).unwrap();
     let outcomes: Vec<_> = (0..4).map(|_| outcome(&gate, &request("POST", "//login/"))).collect();
     assert_eq!(outcomes, ["2 of 3", "1 of 3", "0 of 3", "429"]);
+    // The rule with the fewest remaining is told, whichever was asked first.
     assert_eq!(outcome(&gate, &request("GET", "/")), "0 of 4");
     // With a token, what was charged before a denial is returned.
     let other = |token| request("POST", "//login/").subject("alice").token(token);
@@ -671,6 +672,6 @@ fn readings_that_one_store_cannot_decide_together_are_decided_one_after_another(
         let rules = parse(&[&limit("site", 1), &limit("login", 9), rules].concat()).unwrap();
         Gate::new(rules, OneQuota(MemoryLimiter::new()), ClientIpSource::new(Platform::Direct)).unwrap()
     };
-    assert_eq!([other("a"), other("b"), other("c")].map(|one| outcome(&gate, &one)), ["8 of 9", "429", "429"]);
+    assert_eq!([other("a"), other("b"), other("c")].map(|one| outcome(&gate, &one)), ["0 of 1", "429", "429"]);
     assert_eq!(outcome(&gate, &request("POST", "/login").subject("alice")), "7 of 9");
 }

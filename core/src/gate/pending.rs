@@ -47,6 +47,10 @@ impl Pending {
         self.all().any(|one| one.hold.policy.has_slots())
     }
 
+    pub(super) fn is_alone(&self) -> bool {
+        self.others.is_empty()
+    }
+
     fn all(&self) -> impl Iterator<Item = &Self> {
         [self].into_iter().chain(&self.others)
     }

@@ -130,6 +130,24 @@ pub(super) fn decided(pending: &Pending, decision: Decision, draws: &Draws) -> V
 }
 
 impl Verdict {
+    /// Of two verdicts, the one with fewer requests remaining.
+    pub(super) fn or_fewer(self, other: Self) -> Self {
+        let left = |verdict: &Self| verdict.decision().map_or(Some(0), |decision| decision.binding().remaining());
+        match (left(&self), left(&other)) {
+            (Some(ours), Some(theirs)) if theirs < ours => other,
+            (None, Some(_)) => other,
+            _ => self,
+        }
+    }
+
+    /// The same, with what all rules that apply have charged.
+    pub(super) fn holding(mut self, pending: &Pending) -> Self {
+        if let (Self::Pass(pass), false) = (&mut self, pending.is_alone()) {
+            pass.hold = pending.hold().filter(|_| pass.decision.is_some());
+        }
+        self
+    }
+
     /// The verdict on a request that a limiter has not decided on because of an error. It passes only after a
     /// [failure of the store](crate::ErrorKind::is_store_failure), which no client can cause, and only if that is wanted.
     #[must_use]
