@@ -8,6 +8,7 @@ mod compare;
 mod explain;
 mod export;
 mod fixtures;
+mod help;
 mod mutants;
 mod peers;
 mod predict;
@@ -23,7 +24,7 @@ mod targets;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use wildmatch::WildMatch;
 
 use crate::fixture::{self, Case};
@@ -32,28 +33,17 @@ use crate::target;
 
 const EXAMPLES: &str = "\
 Examples:
-  tidegate run                                     run every target that this machine supports
-  tidegate run --target redis --require redis      fail if Redis is not installed
-  tidegate run --filter 'token-bucket/*'           run some of the fixtures
-  tidegate compare main.json branch.json           show what a change did
   tidegate check rules.toml                        say what is wrong with a rules file
   tidegate explain --rules rules.toml --request 'POST /login'
                                                    show the limits of a request
-  tidegate export --rules rules.toml --for cloudflare
-                                                   write the platform's own rate-limiting rules
   tidegate replay --log access.log --rules rules.toml
                                                    show whom a rules file would have denied
-  tidegate soak --target redis --minutes 10        send random traffic with faults
-  tidegate choose --platform cloudflare --limit 100
-                                                   recommend a store, with the code to paste
-  tidegate simulate --places iad,fra,sin           compare designs in a simulated fleet
-  tidegate peers                                   compare other rate limiters
-  tidegate mutants                                 show that the suite catches broken limiters
+  tidegate run --target redis                      show that Redis admits exactly what it should
 
+`tidegate COMMAND --help` explains a command, with examples.
 Exit codes: 0 success, 1 something failed or got worse, 2 the command line or an input is wrong, 130 interrupted.";
 
-/// Replays the same bursts against every Tidegate adapter, and reports which stores are exact and how far the others
-/// drift.
+/// Checks and explains rate-limiting rules, says whom they would deny, recommends a store, and shows by test how exact each store is.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, after_help = EXAMPLES)]
 struct Args {
@@ -143,7 +133,9 @@ enum Failure {
 /// Runs the command line.
 #[must_use]
 pub fn main() -> ExitCode {
-    let done = match Args::parse().command {
+    let matches = help::grouped(Args::command()).get_matches();
+    let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let done = match args.command {
         Command::Run(args) => run::run(args),
         Command::Targets => targets::run(),
         Command::Soak(args) => soak::run(&args),

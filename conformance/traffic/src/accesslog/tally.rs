@@ -11,9 +11,6 @@ use super::replay::{Cause, Outcome};
 use super::report::{LineReport, Sample, Together};
 use super::series::Series;
 
-/// The most characters of a line that a report shows.
-const SHOWN: usize = 200;
-
 /// Counts lines and requests, in bounded memory.
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -71,7 +68,7 @@ impl Tally {
             line,
             reason: why.to_string(),
             tried: why.tried().into(),
-            text: text.chars().take(SHOWN).collect(),
+            text: quoted(text),
         });
     }
 
@@ -172,4 +169,32 @@ impl Tally {
 #[expect(clippy::cast_precision_loss, reason = "a share")]
 pub(super) fn percent(part: usize, of: usize) -> f64 {
     if of == 0 { 0.0 } else { part as f64 * 100.0 / of as f64 }
+}
+
+/// The most characters that are quoted of a line, escapes included.
+const QUOTED: usize = 80;
+
+/// The start of a line, which ends with an ellipsis if there is more.
+fn quoted(text: &str) -> String {
+    let mut room = QUOTED;
+    let fits = |letter: &char| {
+        let width = letter.escape_debug().count();
+        let fits = width <= room;
+        room = room.saturating_sub(if fits { width } else { room });
+        fits
+    };
+    let start: String = text.chars().take_while(fits).collect();
+    if start.len() < text.len() { start + "…" } else { start }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn a_line_is_quoted_up_to_80_characters() {
+        assert_eq!(quoted("short"), "short");
+        assert_eq!(quoted(&"\0".repeat(9_000)), ["\0".repeat(40).as_str(), "…"].concat());
+        assert_eq!(quoted(&"é".repeat(81)), ["é".repeat(80).as_str(), "…"].concat());
+    }
 }
