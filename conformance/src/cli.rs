@@ -8,6 +8,7 @@ mod compare;
 mod explain;
 mod export;
 mod fixtures;
+mod hash_key;
 mod help;
 mod mutants;
 mod peers;
@@ -72,6 +73,8 @@ enum Command {
     Check(check::Args),
     /// Show which rule, keys and limits of a rules file apply to a request, and why.
     Explain(explain::Args),
+    /// Print the hash of an API key on standard input, as rules files list it.
+    HashKey(hash_key::Args),
     /// Write the rate-limiting rules of a platform's own firewall, for what they can express of a rules file. Exit with 1 if that
     /// is nothing.
     Export(export::Args),
@@ -146,6 +149,7 @@ pub fn main() -> ExitCode {
         Command::Exactness(args) => compare::exactness(&args),
         Command::Badge(args) => compare::show_badge(&args),
         Command::BenchReport(args) => bench_report::run(&args),
+        Command::HashKey(args) => hash_key::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Export(args) => export::run(&args),

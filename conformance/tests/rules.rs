@@ -246,6 +246,8 @@ fn the_schema_accepts_what_is_read() -> Result<()> {
         rule(json!({ "challenge": "javascript:alert(1)" })),
         rule(json!({ "challenge": "/a\"b" })),
         json!({ "responses": { "format": "problem", "spread_retry_after_ms": 3_600_000 } }),
+        rule(json!({ "estimate": 2_000 })),
+        rule(json!({ "estimate": 0 })),
         json!({ "case_insensitive": true }),
         json!({ "case_insensitive": "yes" }),
         json!({ "dimensions": ["tenant", "room"] }),

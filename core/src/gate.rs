@@ -213,6 +213,9 @@ impl<'s> Gate<'s> {
             if can.dimensions == Dimensions::Grouped {
                 rule.place_by_key();
             }
+            let settles =
+                can.require(can.idempotency && can.costs || rule.estimate.is_none(), "settlements of an estimate");
+            settles.map_err(|error| Error::new(error.kind(), format!("rule {:?}: {error}", rule.name())))?;
             for policy in rule.policies() {
                 let suits =
                     can.supports_policy(policy).and_then(|()| can.require(can.costs || rule.cost == 1, "a cost"));
@@ -264,6 +267,7 @@ impl<'s> Gate<'s> {
             return Prepared::Decided(Verdict::Pass(Pass::unlimited()));
         };
         let on_failure = applied.on_failure(tier);
+        let estimates = applied.limiting(tier).any(|rule| rule.estimate.is_some());
         let settle_within = applied.limiting(tier).filter_map(|rule| rule.settle_within).max();
         let pending = |rule: &Rule, (store, policy): (usize, Arc<Policy>), cost: u64| {
             let keys = sender.keys(&policy, request.keys)?;
@@ -274,7 +278,8 @@ impl<'s> Gate<'s> {
                 on_failure,
                 settle_within,
                 settle_within_usually: self.settle_within,
-                settles_later: false,
+                settles_later: estimates,
+                estimates,
                 responses: rules.responses(),
                 now: request.now(),
                 others: Vec::new(),

@@ -100,6 +100,21 @@ pub const MAX_CLOCK_SKEW: Millis = Millis::from_secs(60);
 pub struct UnixMillis(u64);
 
 impl UnixMillis {
+    /// The time of the system's clock. 1970 if it is before that.
+    ///
+    /// ```
+    /// use tidegate_core::UnixMillis;
+    /// assert!(UnixMillis::now() > UnixMillis::new(1_700_000_000_000));
+    /// ```
+    ///
+    /// Not on `wasm32-unknown-unknown`, which has no clock of its own.
+    #[cfg(all(feature = "std", not(all(target_arch = "wasm32", target_os = "unknown"))))]
+    #[must_use]
+    pub fn now() -> Self {
+        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Self(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+    }
+
     /// The last instant: 2^48 - 1 ms, in the year 10889.
     ///
     /// ```

@@ -321,8 +321,8 @@ path = "/a"
 methods = ["POST", "GET"]
 "#;
     let expected = [
-        "rules.toml:9:1: no request reaches hidden, because rules[0] matches all of them first; delete it or move it up",
-        "rules.toml:12:1: rules[1] and both match some of the same requests, and rules[1] applies because it comes first",
+        "rules.toml:9:1: no request reaches hidden, because /a matches all of them first; delete it or move it up",
+        "rules.toml:12:1: GET /a and both match some of the same requests, and GET /a applies because it comes first",
         "rules.toml:2:1: no rule has the limit \"unused\"; add it to one or delete it",
     ];
     assert_eq!(parse(text).unwrap().warnings(), expected);
@@ -505,6 +505,7 @@ proptest! {
         let rules = parse(&text).unwrap();
         let asked = if asked.is_empty() { "/".to_string() } else { asked };
         let found = rules.find(&request("GET", &asked)).map(|rule| rule.name().to_string());
+        let name = |place: usize| rules.rules()[place].name().to_string();
         let mut best: Option<(Vec<u8>, usize)> = None;
         for (place, path) in paths.iter().enumerate() {
             if let Some(rank) = rank(path, &asked)
@@ -513,7 +514,7 @@ proptest! {
                 best = Some((rank, place));
             }
         }
-        prop_assert_eq!(found, best.map(|(_, place)| format!("rules[{place}]")));
+        prop_assert_eq!(found, best.map(|(_, place)| name(place)));
     }
 
     /// No text is a panic.
@@ -623,12 +624,12 @@ fn with_case_insensitive_rules_upper_and_lower_case_do_not_differ() {
     }
 }
 
-/// A store that counts by one quota only.
-struct OneQuota(MemoryLimiter);
+/// A store that declares less than it can.
+struct Lesser(MemoryLimiter, tidegate_core::Capabilities);
 
-impl Limiter for OneQuota {
+impl Limiter for Lesser {
     fn capabilities(&self) -> tidegate_core::Capabilities {
-        tidegate_core::Capabilities::EXACT.max_quotas(1)
+        self.1
     }
 
     async fn check(&self, check: tidegate_core::Check<'_>) -> Result<Decision, Error> {
@@ -660,7 +661,12 @@ fn readings_that_one_store_cannot_decide_together_are_decided_one_after_another(
     };
     let rules = "[[rules]]\nlimits = ['site']\n[[rules]]\npath = '/login'\nlimits = ['login']\n";
     let rules = parse(&[&limit("site", 4), &limit("login", 3), rules].concat()).unwrap();
-    let gate = Gate::new(rules, OneQuota(MemoryLimiter::new()), ClientIpSource::new(Platform::Direct)).unwrap();
+    let gate = Gate::new(
+        rules,
+        Lesser(MemoryLimiter::new(), tidegate_core::Capabilities::EXACT.max_quotas(1)),
+        ClientIpSource::new(Platform::Direct),
+    )
+    .unwrap();
     let outcomes: Vec<_> = (0..4).map(|_| outcome(&gate, &request("POST", "//login/"))).collect();
     assert_eq!(outcomes, ["2 of 3", "1 of 3", "0 of 3", "429"]);
     // The rule with the fewest remaining is told, whichever was asked first.
@@ -670,8 +676,37 @@ fn readings_that_one_store_cannot_decide_together_are_decided_one_after_another(
     let gate = {
         let rules = "[[rules]]\nlimits = ['site']\n[[rules]]\npath = '/login'\nlimits = ['login']\n";
         let rules = parse(&[&limit("site", 1), &limit("login", 9), rules].concat()).unwrap();
-        Gate::new(rules, OneQuota(MemoryLimiter::new()), ClientIpSource::new(Platform::Direct)).unwrap()
+        Gate::new(
+            rules,
+            Lesser(MemoryLimiter::new(), tidegate_core::Capabilities::EXACT.max_quotas(1)),
+            ClientIpSource::new(Platform::Direct),
+        )
+        .unwrap()
     };
     assert_eq!([other("a"), other("b"), other("c")].map(|one| outcome(&gate, &one)), ["0 of 1", "429", "429"]);
     assert_eq!(outcome(&gate, &request("POST", "/login").subject("alice")), "7 of 9");
+}
+
+#[test]
+fn a_rule_without_a_name_is_called_by_its_methods_and_its_path() {
+    let text = "[[rules]]\n[[rules]]\npath = '/login'\nmethods = ['POST', 'PUT']\n[[rules]]\npath = '/login'\nmethods = ['POST', 'PUT']\n\
+        headers = ['x-a']\n[[rules]]\nhost = 'api.example.com'\npath = '/v1/*'\n";
+    let rules = parse(text).unwrap();
+    let names: Vec<&str> = rules.rules().iter().map(Rule::name).collect();
+    assert_eq!(names, ["/*", "POST or PUT /login", "POST or PUT /login (2)", "api.example.com/v1/*"]);
+}
+
+#[test]
+fn a_rule_may_give_an_estimate_if_its_store_can_settle_it() {
+    let text = "[[rules]]\nlimits = ['a']\nestimate = 6\n[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 10, window_ms = 60_000 }]";
+    let gate = Gate::new(parse(text).unwrap(), MemoryLimiter::new(), ClientIpSource::new(Platform::Direct)).unwrap();
+    let Verdict::Pass(pass) = block_on(gate.check(&request("POST", "/").token("one"))) else { panic!() };
+    assert_eq!(pass.decision().unwrap().binding().remaining(), Some(4));
+    let settled = block_on(gate.settle(pass.hold().unwrap(), 1, NOW)).unwrap();
+    assert_eq!(settled.binding().remaining(), Some(9));
+    let both = parse(&text.replace("estimate = 6", "estimate = 6\ncost = 2")).unwrap_err().to_string();
+    assert!(both.ends_with("the rule has a cost, too; write one of them"), "{both}");
+    let unable = Lesser(MemoryLimiter::new(), tidegate_core::Capabilities::EXACT.idempotency(false));
+    let unable = Gate::new(parse(text).unwrap(), unable, ClientIpSource::new(Platform::Direct)).err().unwrap();
+    assert_eq!(unable.to_string(), "rule \"/*\": this store does not support settlements of an estimate");
 }

@@ -185,7 +185,9 @@ for (const [name, send] of Object.entries(frameworks)) {
       assert.deepEqual(await send(identifying, {}, { "cf-connecting-ip": ADDRESS }), [429, false]);
     }
     const direct = new Tidegate({ ...options, platform: "direct" });
-    assert.deepEqual(await send(direct, {}, {}), [429, false]);
+    // A middleware that finds no address of the connection is set up wrongly.
+    const findsNone = ["React Router", "Hono", "Netlify"].includes(name);
+    assert.deepEqual(await send(direct, {}, {}), [findsNone ? 500 : 429, false]);
   });
 }
 

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::request::Parts;
 use http::{Extensions, HeaderMap, StatusCode, Uri};
@@ -33,7 +32,7 @@ pub struct RateLimitLayer(Arc<Settings>);
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) gate: Arc<Gate<'static>>,
-    pub(crate) clock: fn() -> UnixMillis,
+    pub(crate) clock: Arc<dyn Fn() -> UnixMillis + Send + Sync>,
     peer: fn(&Extensions) -> Option<IpAddr>,
     cost: Option<OfHead<u64>>,
     estimate: Option<OfHead<u64>>,
@@ -87,7 +86,7 @@ impl RateLimitLayer {
     pub fn with_peer(gate: impl Into<Arc<Gate<'static>>>, peer: fn(&Extensions) -> Option<IpAddr>) -> Self {
         Self(Arc::new(Settings {
             gate: gate.into(),
-            clock: system_clock,
+            clock: Arc::new(UnixMillis::now),
             peer,
             cost: None,
             estimate: None,
@@ -156,8 +155,8 @@ impl RateLimitLayer {
 
     /// Sets the clock, for tests on virtual time. The default is the system's clock.
     #[must_use]
-    pub fn clock(self, clock: fn() -> UnixMillis) -> Self {
-        self.with(|settings| settings.clock = clock)
+    pub fn clock(self, clock: impl Fn() -> UnixMillis + Send + Sync + 'static) -> Self {
+        self.with(|settings| settings.clock = Arc::new(clock))
     }
 
     fn with(mut self, set: impl FnOnce(&mut Settings)) -> Self {
@@ -252,7 +251,7 @@ impl Settings {
             }
             pending.set_cost(cost);
         }
-        let settles_later = self.estimates() || self.refund_on.is_some();
+        let settles_later = self.estimates() || pending.estimates() || self.refund_on.is_some();
         if settles_later {
             pending.settle_later();
         }
@@ -287,9 +286,4 @@ impl fmt::Debug for RateLimitLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RateLimitLayer(…)")
     }
-}
-
-fn system_clock() -> UnixMillis {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixMillis::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
 }

@@ -39,6 +39,18 @@
 //! gate's own events go to a [log](tidegate_core::gate::TracingSink), failed checks are only logged there. A
 //! [`Fallback`](tidegate_core::Fallback) logs when its store goes down, and when it is back.
 //!
+//! # gRPC
+//! `tonic::transport::Server::builder().layer(layer)` limits calls, and so does a layer of an axum router that has gRPC routes. A
+//! call that is rejected gets a status in place of a body: `RESOURCE_EXHAUSTED` with a `google.rpc.RetryInfo` for a denial,
+//! `UNAVAILABLE` after an error, `PERMISSION_DENIED` and `UNAUTHENTICATED` for a 403 and a 401, and `INTERNAL` if the layer is set up
+//! wrongly. The path of a call is `/package.Service/Method`. tonic has the address of the connection as `TcpConnectInfo`:
+//!
+//! ```ignore
+//! let layer = RateLimitLayer::with_peer(gate, |extensions| {
+//!     extensions.get::<tonic::transport::server::TcpConnectInfo>()?.remote_addr().map(|address| address.ip())
+//! });
+//! ```
+//!
 //! # Unknown costs
 //! The cost of some requests is known only afterwards, such as the tokens of an LLM's answer.
 //! [`RateLimitLayer::estimate`] charges each request an estimate, and the service settles its [`Charge`] to the actual
@@ -56,6 +68,7 @@
 
 mod body;
 mod charge;
+mod grpc;
 mod layer;
 mod log;
 mod sender;

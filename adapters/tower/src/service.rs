@@ -15,7 +15,7 @@ use tidegate_core::{Millis, ResponseFields, gate};
 use tower_service::Service;
 
 use crate::layer::Settings;
-use crate::{Charge, ResponseBody};
+use crate::{Charge, ResponseBody, grpc};
 
 /// The gate's [verdict](gate::Verdict) on a request. The layer inserts it into the extensions of the request, if the inner
 /// service is called, and into those of the response.
@@ -54,7 +54,6 @@ where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
     B: Send + 'static,
-    R: From<String>,
 {
     type Response = Response<ResponseBody<R>>;
     type Error = S::Error;
@@ -75,11 +74,11 @@ where
                 let response = inner.call(Request::from_parts(head, body)).await?;
                 return Ok(response.map(|body| ResponseBody::new(body, None)));
             }
-            let (verdict, charge) = decide(&settings, &head).await;
+            let (verdict, charge, is_estimate) = decide(&settings, &head).await;
             settings.tell(&head, &verdict);
             let verdict = Verdict(Arc::new(verdict));
             let pass = match &*verdict {
-                gate::Verdict::Refuse(refusal) => return Ok(rejected(&verdict, refusal)),
+                gate::Verdict::Refuse(refusal) => return Ok(rejected(&verdict, refusal, grpc::is_call(&head))),
                 gate::Verdict::Pass(pass) => pass,
             };
             if pass.delay() > Millis::ZERO {
@@ -87,7 +86,7 @@ where
             }
             head.extensions.insert(verdict.clone());
             // A charge without an estimate would hide that of an outer layer.
-            if let (Some(charge), true) = (&charge, settings.estimates()) {
+            if let (Some(charge), true) = (&charge, is_estimate) {
                 head.extensions.insert(charge.clone());
             }
             let mut response = inner.call(Request::from_parts(head, body)).await?;
@@ -105,13 +104,13 @@ where
 /// Decides on a request. If its cost is an estimate or it takes a slot, also returns the charge. An error does not tell whether
 /// the request was charged, so it comes with a charge, too. The charge exists before the check, because the server may drop
 /// this future while the store answers.
-async fn decide(settings: &Arc<Settings>, head: &Parts) -> (gate::Verdict, Option<Charge>) {
+async fn decide(settings: &Arc<Settings>, head: &Parts) -> (gate::Verdict, Option<Charge>, bool) {
     let mut pending = match settings.prepare(head) {
         Prepared::Decided(verdict) => {
             if let (Some(error), false) = (verdict.error(), is_misconfigured(&verdict)) {
                 settings.tell_of_failure("", error.kind(), "rejected");
             }
-            return (verdict, None);
+            return (verdict, None, false);
         }
         Prepared::Pending(pending) => pending,
     };
@@ -130,7 +129,7 @@ async fn decide(settings: &Arc<Settings>, head: &Parts) -> (gate::Verdict, Optio
         let admitted = matches!(verdict, gate::Verdict::Pass(_));
         settings.tell_of_failure(pending.policy().name(), error.kind(), if admitted { "admitted" } else { "rejected" });
     }
-    (verdict, charge)
+    (verdict, charge, settings.estimates() || pending.estimates())
 }
 
 /// The layer has logged this already.
@@ -138,12 +137,18 @@ fn is_misconfigured(verdict: &gate::Verdict) -> bool {
     matches!(verdict, gate::Verdict::Refuse(refusal) if refusal.rejection().status_code() == 500)
 }
 
-fn rejected<R: From<String>>(verdict: &Verdict, refusal: &Refusal) -> Response<ResponseBody<R>> {
+fn rejected<R>(verdict: &Verdict, refusal: &Refusal, is_grpc: bool) -> Response<ResponseBody<R>> {
     let rejection = refusal.rejection();
-    let mut response = Response::new(ResponseBody::from(rejection.body().to_string()));
-    *response.status_mut() = StatusCode::from_u16(rejection.status_code()).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+    let text = if is_grpc { String::new() } else { rejection.body().to_string() };
+    let mut response = Response::new(ResponseBody::of_text(text));
     response.extensions_mut().insert(verdict.clone());
     write(rejection.fields(), response.headers_mut());
+    if is_grpc {
+        grpc::write(refusal, response.headers_mut());
+    } else {
+        let code = StatusCode::from_u16(rejection.status_code());
+        *response.status_mut() = code.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+    }
     response
 }
 

@@ -6,7 +6,7 @@ use clap::Command;
 
 /// The groups: for users, then for those who maintain Tidegate or an adapter of their own.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Rules", &["check", "explain", "replay", "export"]),
+    ("Rules", &["check", "explain", "replay", "export", "hash-key"]),
     ("Stores", &["choose", "simulate"]),
     ("Conformance", &["run", "targets", "compare", "summary", "badge"]),
     ("For maintainers", &["fixtures", "mutants", "soak", "peers", "predict", "exactness", "bench-report"]),

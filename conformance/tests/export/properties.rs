@@ -227,11 +227,13 @@ proptest! {
     #[test]
     fn each_limit_is_expressed_or_listed_once(document in rules()) {
         let source = Source::parse("rules.json", &document.to_string()).map_err(TestCaseError::fail)?;
+        let parsed = Rules::parse("rules.json", &document.to_string());
+        let parsed = parsed.map_err(|error| TestCaseError::fail(error.to_string()))?;
         let mut expected = vec![(None, "none".to_string())];
         for (place, rule) in document["rules"].as_array().into_iter().flatten().enumerate() {
             for limit in rule["limits"].as_array().into_iter().flatten().filter_map(Value::as_str) {
                 let quotas: &[&str] = if limit == "both" { &["both/short", "both/long"] } else { &[limit] };
-                expected.extend(quotas.iter().map(|quota| (Some(format!("rules[{place}]")), (*quota).to_string())));
+                expected.extend(quotas.iter().map(|quota| (Some(parsed.rules()[place].name().to_string()), (*quota).to_string())));
             }
         }
         for limit in ["one", "two", "both"] {

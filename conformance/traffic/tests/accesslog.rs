@@ -382,7 +382,7 @@ fn a_shadow_shows_what_only_one_of_two_files_denies() -> Result<()> {
     let first = &report.denied_by_new[0];
     let example = first.example.as_ref().ok_or("no example")?;
     assert_eq!((first.client.to_string(), first.old, first.new, example.line), ("192.0.2.1".to_string(), 0, 2, 2));
-    assert_eq!((&*example.cause.rule, &*example.cause.limit, &*example.path), ("rules[0]", "login", "/login"));
+    assert_eq!((&*example.cause.rule, &*example.cause.limit, &*example.path), ("/login", "login", "/login"));
     assert_eq!(report.denied_by_old[0].client.to_string(), "192.0.2.2");
     assert!((report.new_percent(4) - 50.0).abs() < f64::EPSILON);
     Ok(())

@@ -153,6 +153,25 @@ impl<F: Fn(&Event<'_>) + MaybeSend + MaybeSync> EventSink for F {
     }
 }
 
+/// Both take each event. Nest pairs for more.
+///
+/// ```
+/// # #[cfg(all(feature = "metrics", feature = "tracing"))] {
+/// use tidegate_core::gate::{Events, MetricsSink, TracingSink};
+/// let events = Events::new((MetricsSink, TracingSink::default()));
+/// # }
+/// ```
+impl<A: EventSink, B: EventSink> EventSink for (A, B) {
+    fn event(&self, event: &Event<'_>) {
+        self.0.event(event);
+        self.1.event(event);
+    }
+
+    fn logs(&self) -> bool {
+        self.0.logs() || self.1.logs()
+    }
+}
+
 /// Where a [`Gate`](super::Gate) sends its events, and which.
 pub struct Events {
     sink: Box<dyn EventSink>,

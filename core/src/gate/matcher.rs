@@ -90,6 +90,12 @@ impl Pattern {
         host.then_with(path).then_with(|| self.specificity().cmp(&other.specificity()))
     }
 
+    /// Its methods, host and path, such as `POST /login` or `/api/*`.
+    pub(super) fn short(&self) -> String {
+        let plain = Self { headers: Box::default(), score_below: None, ..self.clone() }.to_string();
+        plain.strip_prefix("any method, ").map_or(plain.clone(), Into::into)
+    }
+
     // These compare two patterns of the same hosts and paths, of which this comes first in the file.
 
     /// Whether each request that matches `other` matches this too.

@@ -28,6 +28,8 @@ pub struct Pending {
     /// The gate's.
     pub(super) settle_within_usually: Millis,
     pub(super) settles_later: bool,
+    /// Whether the cost is an estimate.
+    pub(super) estimates: bool,
     /// The same for other rules that apply, and that one store cannot decide together with this.
     pub(super) others: Vec<Pending>,
     pub(super) responses: Responses,
@@ -101,6 +103,12 @@ impl Pending {
             None if self.settles_later || !self.policy().has_slots() => self.settle_within_usually,
             None => Millis::ZERO,
         }
+    }
+
+    /// Whether the rule gives an estimate of the cost, which is to be settled.
+    #[must_use]
+    pub const fn estimates(&self) -> bool {
+        self.estimates
     }
 
     /// What the request is charged if it is admitted. `None` without a token.

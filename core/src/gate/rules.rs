@@ -116,6 +116,7 @@ pub struct Rule {
     name: Arc<str>,
     pub(super) pattern: Pattern,
     pub(super) cost: u64,
+    pub(super) estimate: Option<u64>,
     store: Option<Box<str>>,
     pub(super) on_failure: OnFailure,
     pub(super) settle_within: Option<Millis>,
@@ -128,7 +129,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The name, or `rules[` its place `]`.
+    /// The name, or else its methods and paths, such as `POST /login`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -148,6 +149,12 @@ impl Rule {
     #[must_use]
     pub const fn cost(&self) -> u64 {
         self.cost
+    }
+
+    /// What a request is charged until its cost is known and [settled](super::Gate::settle).
+    #[must_use]
+    pub const fn estimate(&self) -> Option<u64> {
+        self.estimate
     }
 
     /// The name of the store that counts. `None` for the gate's first store.
@@ -225,6 +232,7 @@ impl Rules {
             name,
             pattern,
             cost: 1,
+            estimate: None,
             store: None,
             on_failure,
             settle_within: None,

@@ -92,13 +92,13 @@ async fn the_example_limits_by_its_rules() -> Result<()> {
         assert_eq!(fields["x-ratelimit-limit"], "3");
         assert!(status == 200 || body.contains(r#""policy":"login""#), "{body}");
     }
-    // Other requests have a limit of their own.
+    // Other requests have a limit of their own, of which an unusual path to the login takes a part.
     assert_eq!(app.get("/login").await?, (200, "hello\n".into()));
     let mut admitted = 0;
     for _ in 0..200 {
         admitted += u64::from(app.get("/").await?.0 == 200);
     }
-    assert!((19..200).contains(&admitted), "{admitted}");
+    assert!((16..200).contains(&admitted), "{admitted}");
     app.host.stop().await;
     Ok(())
 }

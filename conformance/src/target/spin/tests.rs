@@ -167,13 +167,13 @@ async fn the_example_limits_by_its_rules() -> Result<()> {
         assert_eq!(status, if attempt < 3 { 200 } else { 429 }, "{body}");
         assert!(status == 200 || body.contains(r#""policy":"login""#), "{body}");
     }
-    // Other requests have a limit of their own.
+    // Other requests have a limit of their own, of which an unusual path to the login takes a part.
     assert_eq!(app.get("/login", &[]).await?, (200, "hello\n".into()));
     let mut admitted = 0;
     for _ in 0..200 {
         admitted += u64::from(app.get("/", &[("x-forwarded-for", "203.0.113.8")]).await?.0 == 200);
     }
-    assert!((19..200).contains(&admitted), "{admitted}");
+    assert!((16..200).contains(&admitted), "{admitted}");
     Ok(())
 }
 

@@ -66,6 +66,11 @@ impl Adapted {
     /// Adapts the data of a valid rules file.
     #[must_use]
     pub fn new(mut rules: Value) -> Self {
+        let parsed = Rules::parse("rules.json", &rules.to_string()).ok();
+        let named = |place: usize| {
+            let rule = parsed.as_ref().and_then(|rules| rules.rules().get(place));
+            rule.map_or_else(|| format!("rules[{place}]"), |rule| rule.name().into())
+        };
         let mut notes = Vec::new();
         let has_identity = ["api_keys", "tokens"].iter().any(|table| rules.get(table).is_some());
         let mut dimensions = BTreeSet::new();
@@ -100,7 +105,7 @@ impl Adapted {
         let list = rules.get_mut("rules").and_then(Value::as_array_mut);
         for (place, rule) in list.into_iter().flatten().enumerate() {
             let Some(rule) = rule.as_object_mut() else { continue };
-            let name = rule.get("name").and_then(Value::as_str).map_or_else(|| format!("rules[{place}]"), Into::into);
+            let name = rule.get("name").and_then(Value::as_str).map_or_else(|| named(place), Into::into);
             rule.remove("store");
             if let Some(limits) = rule.get_mut("limits").and_then(Value::as_array_mut) {
                 limits.retain(|limit| !left_out.iter().any(|name| limit == name.as_str()));

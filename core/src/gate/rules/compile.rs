@@ -30,6 +30,7 @@ const RULE_FIELDS: &[&str] = &[
     "bot_score_below",
     "limits",
     "cost",
+    "estimate",
     "store",
     "on_failure",
     "settle_within_ms",
@@ -277,7 +278,7 @@ impl Compiler {
                 }
                 name.into_string()
             }
-            None => format!("rules[{place}]"),
+            None => self.unnamed(rule)?,
         };
         let mut cost = 1;
         if let Some(item) = rule.field("cost") {
@@ -286,6 +287,17 @@ impl Compiler {
                 let message = args!("cost: {cost} is out of range; write a whole number from 0 to {MAX_UNITS}");
                 return Err(item.invalid(message));
             }
+        }
+        let mut estimate = None;
+        if let Some(item) = rule.field("estimate") {
+            let units = item.number()?;
+            if units == 0 || units > MAX_UNITS {
+                return Err(item.invalid(args!("{units} is out of range; write a whole number from 1 to {MAX_UNITS}")));
+            }
+            if rule.field("cost").is_some() {
+                return Err(item.invalid(args!("the rule has a cost, too; write one of them")));
+            }
+            (cost, estimate) = (units, Some(units));
         }
         let limits = match rule.field("limits") {
             Some(item) => item.each(|limit| self.limit(limit))?,
@@ -329,6 +341,7 @@ impl Compiler {
             name,
             pattern,
             cost,
+            estimate,
             store,
             on_failure,
             settle_within,
@@ -338,6 +351,19 @@ impl Compiler {
             policies,
         });
         Ok(())
+    }
+
+    /// The name of a rule that has none: its methods and paths, such as `POST /login`.
+    fn unnamed(&self, rule: &Item<'_>) -> Result<String, Error> {
+        let name = pattern(rule, self.ignores_case)?.short();
+        let taken = |name: &str| self.rules.iter().any(|known| *known.name == *name);
+        if !taken(&name) {
+            return Ok(name);
+        }
+        // At most as many as there are rules.
+        let mut numbers = 2_usize..;
+        let numbered = numbers.find_map(|nth| Some(format!("{name} ({nth})")).filter(|name| !taken(name)));
+        Ok(numbered.unwrap_or(name))
     }
 
     /// The place of a limit.
