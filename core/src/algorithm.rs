@@ -21,15 +21,17 @@ pub use token_bucket::{BucketState, TokenBucket};
 
 use crate::{Error, Millis, UnixMillis};
 
-/// The largest product of limit and window, or of capacity and period, that a quota may have.
+/// The largest number that a quota computes with: the limit of a fixed window, the product of limit and window of a sliding
+/// window, and that of capacity and period of a bucket.
 ///
-/// It is 2^51, so that a sum of four such products is an exact integer in the doubles of Lua and JavaScript (below 2^53).
+/// It is 2^51, so that a sum of four such numbers is an exact integer in the doubles of Lua and JavaScript (below 2^53).
 ///
 /// ```
-/// use tidegate_core::algorithm::{FixedWindow, MAX_UNITS};
+/// use tidegate_core::algorithm::{FixedWindow, MAX_UNITS, SlidingWindow};
 /// use tidegate_core::Millis;
-/// assert!(FixedWindow::new(MAX_UNITS / 1_000, Millis::new(1_000)).is_ok());
-/// assert!(FixedWindow::new(MAX_UNITS / 1_000 + 1, Millis::new(1_000)).is_err());
+/// assert!(FixedWindow::new(MAX_UNITS, Millis::new(1_000)).is_ok());
+/// assert!(SlidingWindow::new(MAX_UNITS / 1_000, Millis::new(1_000)).is_ok());
+/// assert!(SlidingWindow::new(MAX_UNITS / 1_000 + 1, Millis::new(1_000)).is_err());
 /// ```
 pub const MAX_UNITS: u64 = 1 << 51;
 
@@ -176,14 +178,28 @@ impl Standing {
 
 /// Checks that `amount` x `span` is at most [`MAX_UNITS`]. The names are those of the policy's fields.
 fn checked(amount_name: &str, amount: u64, span_name: &str, span: Millis) -> Result<(), Error> {
+    checked_alone(amount_name, amount, span_name, span)?;
+    let most = MAX_UNITS / span.get();
+    if amount > most {
+        let (longest, each) = (MAX_UNITS / amount, amount.div_ceil(most));
+        return Err(Error::invalid(format!(
+            "{amount_name}: {amount} is out of range; write a whole number from 1 to {most}, or a {span_name} of at most \
+             {longest}, or count in units of {each}"
+        )));
+    }
+    Ok(())
+}
+
+/// Checks that each is at most [`MAX_UNITS`], for a quota that does not compute their product.
+fn checked_alone(amount_name: &str, amount: u64, span_name: &str, span: Millis) -> Result<(), Error> {
     if span.get() == 0 || span.get() > MAX_UNITS {
         return Err(Error::invalid(format!(
             "{span_name}: {} is out of range; write a whole number of milliseconds from 1 to {MAX_UNITS}",
             span.get()
         )));
     }
-    let most = MAX_UNITS / span.get();
-    if amount == 0 || amount > most {
+    if amount == 0 || amount > MAX_UNITS {
+        let most = if amount == 0 { MAX_UNITS / span.get() } else { MAX_UNITS };
         return Err(Error::invalid(format!(
             "{amount_name}: {amount} is out of range; write a whole number from 1 to {most}"
         )));

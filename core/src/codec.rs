@@ -157,9 +157,7 @@ impl Policy {
             let latest = now + IMPLAUSIBLE_AFTER;
             let fits = match (quota.rule(), state) {
                 (Rule::FixedWindow(rule), QuotaState::Window(state)) => {
-                    aligned(state.start, rule.window().get())
-                        && state.start <= latest
-                        && state.used <= MAX_UNITS / rule.window().get()
+                    aligned(state.start, rule.window().get()) && state.start <= latest && state.used <= MAX_UNITS
                 }
                 (Rule::SlidingWindow(rule), QuotaState::Sliding(state)) => {
                     aligned(state.start, rule.window().get())

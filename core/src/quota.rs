@@ -178,7 +178,7 @@ impl Quota {
     /// Admits `limit` in each window aligned to the epoch. See [`FixedWindow`].
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a limit x window above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a limit above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub fn fixed_window(limit: u64, window: Millis) -> Result<Self, Error> {
         FixedWindow::new(limit, window).map(|rule| Rule::FixedWindow(rule).into())
     }

@@ -14,7 +14,12 @@ fn zero_and_overflowing_numbers_are_rejected_by_field_name() {
         (window(0, 1_000), "limit: 0 is out of range"),
         (window(1, 0), "window_ms: 0 is out of range"),
         (window(u64::MAX, u64::MAX), "window_ms: 18446744073709551615 is out of range"),
-        (window(MAX_UNITS / 1_000 + 1, 1_000), "limit: 2251799813686 is out of range"),
+        (window(MAX_UNITS + 1, 1_000), "limit: 2251799813685249 is out of range"),
+        (
+            Quota::sliding_window(MAX_UNITS / 1_000 + 1, Millis::new(1_000)),
+            "limit: 2251799813686 is out of range; write a whole number from 1 to 2251799813685, or a window_ms of at most 999, or \
+             count in units of 2",
+        ),
         (Quota::sliding_window(u64::MAX, Millis::new(1)), "limit: 18446744073709551615 is out of range"),
         (Quota::sliding_log(1_001, Millis::new(1)), "limit: 1001 is out of range for a sliding log"),
         (Quota::token_bucket(0, 1, Millis::new(1)), "capacity: 0 is out of range"),
@@ -137,4 +142,28 @@ fn a_slot_for_a_request_of_any_cost_can_be_stored() {
     let (mut state, now) = (policy.initial_state(), UnixMillis::new(0));
     assert!(policy.decide_as(&mut state, now, u64::MAX, ChargeId::of("request-1")).is_allowed());
     assert_eq!(policy.decode(&policy.encode(&state), now).unwrap(), state);
+}
+
+#[test]
+fn large_limits_are_exact() {
+    let day = Millis::from_secs(86_400);
+    let (month, year) = (Millis::new(30 * day.get()), Millis::new(365 * day.get()));
+    let now = UnixMillis::new(1_800_000_000_000);
+    // A trillion units a year, and a hundred billion tokens a month.
+    for quota in [
+        Quota::fixed_window(1_000_000_000_000, year).unwrap(),
+        Quota::token_bucket(100_000_000_000, 100_000_000_000, month).unwrap(),
+        Quota::leaky_bucket(10_000_000, 10_000_000, month).unwrap(),
+    ] {
+        let limit = quota.rule().limit();
+        let policy = Policy::new("api", [quota]).unwrap();
+        let mut state = policy.initial_state();
+        assert!(policy.decide(&mut state, now, limit - 1).is_allowed());
+        assert!(policy.decide(&mut state, now, 1).is_allowed());
+        assert_eq!(policy.decide(&mut state, now, 1).binding().remaining(), Some(0));
+        let read = policy.decode(&policy.encode(&state), now).unwrap();
+        assert_eq!(read, state);
+    }
+    let bucket = Quota::token_bucket(10_000_000, 10_000_000, month).unwrap();
+    assert_eq!(bucket.rule().parameters(), [10_000_000, 1_296, 5]);
 }

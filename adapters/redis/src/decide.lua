@@ -220,7 +220,7 @@ for pass = 1, 2 do
         if place then
           start, used = start_text + 0, used + 0
         end
-        if not place or start > implausible or start % unit ~= 0 or used > MAX_UNITS / unit then
+        if not place or start > implausible or start % unit ~= 0 or used > MAX_UNITS then
           return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
         end
       end
@@ -242,7 +242,7 @@ for pass = 1, 2 do
         local charged = used + cost
         if charged > limit then
           fits = false
-          charged = math.max(used, overdraw and math.min(charged, math.floor(MAX_UNITS / unit)) or limit)
+          charged = math.max(used, overdraw and math.min(charged, MAX_UNITS) or limit)
         end
         used = charged
       end

@@ -1,4 +1,4 @@
-use crate::algorithm::{Algorithm, Inspect, MAX_UNITS, Standing, Step, checked};
+use crate::algorithm::{Algorithm, Inspect, MAX_UNITS, Standing, Step, checked_alone};
 use crate::{Error, MAX_CLOCK_SKEW, Millis, UnixMillis};
 
 /// Fixed window: at most `limit` in each window. Windows are aligned to the Unix epoch.
@@ -42,9 +42,9 @@ impl FixedWindow {
     /// Admits `limit` in each `window`.
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a limit x window above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a limit above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub fn new(limit: u64, window: Millis) -> Result<Self, Error> {
-        checked("limit", limit, "window_ms", window)?;
+        checked_alone("limit", limit, "window_ms", window)?;
         Ok(Self { limit, window_ms: window.get() })
     }
 
@@ -111,7 +111,7 @@ impl Algorithm for FixedWindow {
 
     fn overdraw(&self, state: &mut WindowState, now: UnixMillis, cost: u64) {
         *state = self.current(state, now);
-        state.used = state.used.saturating_add(cost).min(MAX_UNITS / self.window_ms).max(state.used);
+        state.used = state.used.saturating_add(cost).min(MAX_UNITS).max(state.used);
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::algorithm::{Algorithm, Inspect, Standing, Step, checked};
+use crate::algorithm::{Algorithm, Inspect, Standing, Step, checked_alone};
 use crate::{Error, MAX_CLOCK_SKEW, Millis, UnixMillis};
 
 /// Sliding log: keeps every admitted request for one window, and is therefore exact in every interval.
@@ -60,10 +60,10 @@ impl SlidingLog {
     /// Admits `limit` in any `window`, exactly.
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, a limit above [`SlidingLog::MAX_LIMIT`], or a limit x window above
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, a limit above [`SlidingLog::MAX_LIMIT`], or a window above
     /// [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub fn new(limit: u64, window: Millis) -> Result<Self, Error> {
-        checked("limit", limit, "window_ms", window)?;
+        checked_alone("limit", limit, "window_ms", window)?;
         if limit > Self::MAX_LIMIT {
             return Err(Error::invalid(format!(
                 "limit: {limit} is out of range for a sliding log, which remembers every request; write at most {} \

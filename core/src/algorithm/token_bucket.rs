@@ -49,11 +49,20 @@ impl TokenBucket {
     /// Creates a bucket of `capacity` tokens that refills `refill` tokens in each `per`.
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a capacity x per above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a capacity x per above [`MAX_UNITS`](crate::algorithm::MAX_UNITS) when
+    /// refill and per are divided by their greatest common divisor: a hundred billion in 30 days is 3,125 in 81 ms.
     pub fn new(capacity: u64, refill: u64, per: Millis) -> Result<Self, Error> {
-        checked("capacity", capacity, "per_ms", per)?;
         checked("refill", refill, "a millisecond", Millis::new(1))?;
-        Ok(Self { capacity, refill, per_ms: per.get() })
+        let whole = Self { capacity, refill, per_ms: per.get() };
+        // Only if the numbers as they are written are too large: a stored level is in their units.
+        if capacity.checked_mul(per.get()).is_none_or(|product| product > MAX_UNITS)
+            && let Some(divisor) = divisor(refill, per.get())
+            && checked("capacity", capacity, "per_ms", Millis::new(per.get() / divisor)).is_ok()
+        {
+            return Ok(Self { refill: refill / divisor, per_ms: per.get() / divisor, ..whole });
+        }
+        checked("capacity", capacity, "per_ms", per)?;
+        Ok(whole)
     }
 
     /// The number of tokens in a full bucket.
@@ -62,7 +71,7 @@ impl TokenBucket {
         self.capacity
     }
 
-    /// The number of tokens refilled in each [`TokenBucket::per`].
+    /// The number of tokens refilled in each [`TokenBucket::per`]. Both may be divided by a common divisor.
     #[must_use]
     pub const fn refill(&self) -> u64 {
         self.refill
@@ -83,6 +92,14 @@ impl TokenBucket {
     fn full(&self) -> u64 {
         self.capacity * self.per_ms
     }
+}
+
+/// The greatest common divisor, if it is more than 1.
+const fn divisor(mut one: u64, mut other: u64) -> Option<u64> {
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    if one > 1 { Some(one) } else { None }
 }
 
 impl Algorithm for TokenBucket {

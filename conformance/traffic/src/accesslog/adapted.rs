@@ -166,8 +166,11 @@ impl Adapted {
                 let own_name = quota.get("name").and_then(Value::as_str).map(Into::into);
                 let quota_name = own_name.unwrap_or_else(|| name_in_policy(name, place, list.len()));
                 let algorithm = algorithm(quota).to_string();
-                let most = (MAX_UNITS / span.max(1)).max(1);
-                let most = if algorithm == "sliding_log" { most.min(SlidingLog::MAX_LIMIT) } else { most };
+                let most = match algorithm.as_str() {
+                    "sliding_log" => SlidingLog::MAX_LIMIT,
+                    "fixed_window" => MAX_UNITS,
+                    _ => (MAX_UNITS / span.max(1)).max(value),
+                };
                 found.push(Number { limit: name.clone(), quota: quota_name, algorithm, value, most, place });
             }
         }
