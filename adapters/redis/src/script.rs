@@ -11,7 +11,7 @@ use crate::state;
 pub const SCRIPT: &str = LOCKING_SCRIPT.split_at(FLAG.len()).1;
 
 /// The SHA-1 of [`SCRIPT`], for `EVALSHA`.
-pub const SCRIPT_SHA1: &str = "927ae763c977475a9eb9c085fee8a240d6b13ad6";
+pub const SCRIPT_SHA1: &str = "767c12d960dc806bcf716b2a4176665f5a3837c7";
 
 /// [`SCRIPT`] under Upstash's flag: it then locks the keys that it is given, and not the whole database
 /// (<https://upstash.com/docs/redis/features/key-locking>). Stock Redis rejects the flag.
