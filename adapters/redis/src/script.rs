@@ -21,7 +21,7 @@ pub const LOCKING_SCRIPT: &str = match str::from_utf8(&BARE) {
 };
 
 /// The SHA-1 of [`LOCKING_SCRIPT`].
-pub const LOCKING_SCRIPT_SHA1: &str = "7c6bc4167df2858074c938c7b0f6d5d308452578";
+pub const LOCKING_SCRIPT_SHA1: &str = "22d3d7627da091a1079c02e2b70cd703c54e81b5";
 
 /// Returns the script for several decisions in one command, `src/batch.lua` around [`SCRIPT`]. With `key_locking`, it begins with
 /// Upstash's flag. No two of its keys may be in different slots of a cluster.
