@@ -61,6 +61,9 @@
 //! response has ended or is dropped. That includes a service that panics and a client that disconnects. A task of the tokio
 //! runtime gives the slot back. It is not awaited, so the next request may come before it.
 //!
+//! # Queues and clients
+//! [`Queue::until_admitted`] waits until a key is admitted, for a worker or a client that has to keep to a limit.
+//!
 //! # Delays
 //! A leaky bucket admits a request and states how long to delay it. The layer waits that long before it calls the inner
 //! service. At most as many requests wait per key as the bucket's capacity.
@@ -71,6 +74,7 @@ mod charge;
 mod grpc;
 mod layer;
 mod log;
+mod queue;
 mod sender;
 mod service;
 mod token;
@@ -78,6 +82,7 @@ mod token;
 pub use body::ResponseBody;
 pub use charge::Charge;
 pub use layer::RateLimitLayer;
+pub use queue::Queue;
 pub use sender::{ApiKey, BotScore, Subject, Tier};
 pub use service::{RateLimit, Verdict};
 

@@ -1,0 +1,103 @@
+//! Waiting in line: how many calls it takes, in which order, and until when.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidegate_core::{
+    Capabilities, Check, Decision, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund,
+    UnixMillis,
+};
+use tidegate_tower::Queue;
+use tokio::time::Instant;
+
+/// A memory that counts how often it is asked.
+#[derive(Default)]
+struct Counted(MemoryLimiter, AtomicU64);
+
+impl Limiter for Counted {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.check(check).await
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.0.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.0.refund(refund).await
+    }
+
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.0.reset(policy, keys).await
+    }
+}
+
+fn queue() -> Arc<Queue<Counted>> {
+    let start = Instant::now();
+    let elapsed = move || u64::try_from(start.elapsed().as_millis()).unwrap();
+    Arc::new(Queue::new(Counted::default()).clock(move || UnixMillis::new(1_800_000_000_000 + elapsed())))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_waiters_are_admitted_in_order_with_at_most_150_calls() {
+    let second = Millis::from_secs(1);
+    for quota in [
+        Quota::token_bucket(5, 10, second),
+        Quota::fixed_window(10, second),
+        Quota::sliding_log(10, second),
+        Quota::leaky_bucket(100, 10, second),
+    ] {
+        let policy = Arc::new(Policy::new("api", [quota.unwrap()]).unwrap());
+        let (queue, order, started) = (queue(), Arc::new(Mutex::new(Vec::new())), Instant::now());
+        let mut tasks = Vec::new();
+        for nth in 0..100 {
+            let (queue, policy, order) = (Arc::clone(&queue), Arc::clone(&policy), Arc::clone(&order));
+            tasks.push(tokio::spawn(async move {
+                let deadline = Instant::now() + Duration::from_secs(60);
+                let admitted = queue.until_admitted(&policy, &Key::new("partner:1"), 1, deadline).await.unwrap();
+                assert!(admitted.unwrap().is_allowed());
+                order.lock().unwrap().push(nth);
+            }));
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert!(order.lock().unwrap().is_sorted(), "{policy:?}");
+        let calls = queue.limiter().1.load(Ordering::Relaxed);
+        assert!((100..=150).contains(&calls), "{calls} calls of {:?}", policy.quotas()[0].rule());
+        // Nobody waits much longer than the limit asks for.
+        assert!(
+            started.elapsed() < Duration::from_secs(13),
+            "{:?} of {:?}",
+            started.elapsed(),
+            policy.quotas()[0].rule()
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_ends_the_wait_and_an_impossible_cost_is_an_error() {
+    let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(60)).unwrap()]).unwrap();
+    let (queue, key, within) = (queue(), Key::new("partner:1"), |ms| Instant::now() + Duration::from_millis(ms));
+    assert!(queue.until_admitted(&policy, &key, 1, within(10)).await.unwrap().is_some());
+    let started = Instant::now();
+    let second = queue.until_admitted(&policy, &key, 1, within(500));
+    let third = queue.until_admitted(&policy, &key, 1, within(700));
+    let (second, third) = tokio::join!(second, third);
+    assert!(second.unwrap().is_none() && third.unwrap().is_none());
+    assert!(started.elapsed() < Duration::from_millis(750), "{:?}", started.elapsed());
+    let error = queue.until_admitted(&policy, &key, 2, within(500)).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.to_string().as_str()),
+        (ErrorKind::Invalid, "cost: 2 is more than the limit, 1, so no wait helps")
+    );
+    assert!(queue.until_admitted(&policy, &key, 1, within(60_000)).await.unwrap().is_some());
+}
