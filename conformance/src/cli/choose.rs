@@ -207,7 +207,8 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("no design of the platform can count by this policy ({reasons})")));
     }
     let mut outcomes = outcomes(&setup, &candidates)?;
-    let price = |outcome: &Outcome| outcome.usd_per_million.unwrap_or(f64::INFINITY);
+    // A server of one's own has no price for each decision.
+    let price = |outcome: &Outcome| outcome.usd_per_million.unwrap_or_default();
     outcomes.sort_by(|a, b| {
         let waits = a.p50_ms.total_cmp(&b.p50_ms).then(a.p99_ms.total_cmp(&b.p99_ms));
         waits.then(price(a).total_cmp(&price(b)))

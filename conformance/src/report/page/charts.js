@@ -13,8 +13,8 @@ function bullet({ offered, admitted, floor, ceiling }) {
 
 /** A dot for each fixture at its drift, on an axis that grows slower the further it is from zero. */
 function strip(drifts) {
-  const [width, height, zero] = [150, 30, 42];
-  const scale = (share) => zero + (share < 0 ? share * (zero - 6) : Math.min(Math.log10(1 + 9 * share) / 3, 1) * (width - zero - 6));
+  const [width, height, zero] = [180, 30, 50];
+  const scale = (share) => zero + (share < 0 ? share * (zero - 14) : Math.min(Math.log10(1 + 9 * share) / 3, 1) * (width - zero - 6));
   const label = `${plural(drifts.length, "fixture")}: from ${percent(Math.min(...drifts))} to ${percent(Math.max(...drifts))}`;
   const tick = (share, text) => [
     h("line", { class: "axis", x1: scale(share), x2: scale(share), y1: 2, y2: 17 }),

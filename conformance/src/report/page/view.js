@@ -42,7 +42,7 @@ function targetRows() {
       drifts.length === 0 ? ["–"] : drifts.every((share) => share === 0) ? ["none"] : [strip(drifts)],
       operations(target),
       target.latency?.length > 0 ? [histogram(target.latency),
-        h("small", {}, `p50 ${duration(quantile(target.latency, 0.5))}, p99 ${duration(quantile(target.latency, 0.99))}`)] : ["–"],
+        h("small", {}, `p50 ${duration(quantile(target.latency, 0.5))}, p99 ${duration(quantile(target.latency, 0.99))}, in bursts of up to ${number(Math.max(...target.fixtures.map((one) => one.in_flight_peak ?? 0)))} requests`)] : ["–"],
       [h("span", { class: "whole" }, `${number(Math.round(target.elapsed_ms / 100) / 10)} s`)],
     ];
     const emulator = target.emulator ? `${target.emulator.name} ${target.emulator.version}` : "";
@@ -54,7 +54,7 @@ function targetRows() {
 
 /** What a decision does at the store on average, and what that costs. */
 function operations(target) {
-  const done = Object.entries(target.operations ?? {}).map(([name, each]) => `${number(each)} ${name.replaceAll("_", " ")}`);
+  const done = Object.entries(target.operations ?? {}).map(([name, each]) => `${number(each)} ${name.replaceAll("_", " ")}${each === 1 ? "" : "s"}`);
   if (done.length === 0) return [target.fixtures.some((one) => one.round_trips != null) ? "none" : "not counted"];
   const { usd_per_million: usd, free_per_day: free, date, source, provider } = target.cost ?? {};
   const price = usd === undefined ? null : h("small", { title: `${provider}'s prices of ${date}: ${source}` },

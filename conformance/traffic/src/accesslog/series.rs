@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::replay::Outcome;
+
 /// The lengths of steps. Each is a multiple of the one before it.
 const STEPS_MS: [u64; 9] = [1_000, 10_000, 60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000];
 
@@ -14,9 +16,9 @@ const MOST: usize = 4_096;
 #[derive(Clone, Debug)]
 pub struct Series {
     step_ms: u64,
-    buckets: BTreeMap<u64, [u64; 2]>,
+    buckets: BTreeMap<u64, [u64; 3]>,
     /// The last bucket, which most requests are in, and what has to be added to it.
-    last: (u64, [u64; 2]),
+    last: (u64, [u64; 3]),
 }
 
 /// The counts of one step.
@@ -24,7 +26,9 @@ pub struct Series {
 pub struct Bucket {
     /// When it begins.
     pub from_ms: u64,
-    /// The requests admitted in it.
+    /// The requests in it that no limit applies to.
+    pub unlimited: u64,
+    /// The requests that limits admitted in it.
     pub admitted: u64,
     /// The requests denied in it.
     pub denied: u64,
@@ -41,7 +45,7 @@ pub struct SeriesReport {
 
 impl Default for Series {
     fn default() -> Self {
-        Self { step_ms: STEPS_MS[0], buckets: BTreeMap::new(), last: (0, [0; 2]) }
+        Self { step_ms: STEPS_MS[0], buckets: BTreeMap::new(), last: (0, [0; 3]) }
     }
 }
 
@@ -56,23 +60,27 @@ fn longer(step_ms: u64) -> u64 {
 
 impl Series {
     /// Counts a request.
-    pub fn add(&mut self, at_ms: u64, is_denied: bool) {
+    pub fn add(&mut self, at_ms: u64, outcome: Outcome) {
         let start = start(at_ms, self.step_ms);
         if start != self.last.0 {
             self.flush();
             self.last.0 = self::start(at_ms, self.step_ms);
         }
-        self.last.1[usize::from(is_denied)] += 1;
+        let place = match outcome {
+            Outcome::Unlimited => 0,
+            Outcome::Admitted => 1,
+            Outcome::Denied(_) => 2,
+        };
+        self.last.1[place] += 1;
     }
 
     fn flush(&mut self) {
         let (start, counts) = std::mem::take(&mut self.last);
-        if counts == [0; 2] {
+        if counts == [0; 3] {
             return;
         }
         let bucket = self.buckets.entry(start).or_default();
-        bucket[0] += counts[0];
-        bucket[1] += counts[1];
+        bucket.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         while self.buckets.len() > MOST {
             self.step_ms = longer(self.step_ms);
             self.buckets = joined(&self.buckets, self.step_ms);
@@ -85,7 +93,7 @@ impl Series {
         let mut all = self.clone();
         all.flush();
         let (mut step_ms, mut buckets) = (all.step_ms, all.buckets);
-        let span = |buckets: &BTreeMap<u64, [u64; 2]>| {
+        let span = |buckets: &BTreeMap<u64, [u64; 3]>| {
             let ends = buckets.keys().next().zip(buckets.keys().next_back());
             ends.map_or(0, |(first, last)| last - first)
         };
@@ -93,7 +101,12 @@ impl Series {
             step_ms = longer(step_ms);
             buckets = joined(&buckets, step_ms);
         }
-        let buckets = buckets.into_iter().map(|(from_ms, [admitted, denied])| Bucket { from_ms, admitted, denied });
+        let buckets = buckets.into_iter().map(|(from_ms, [unlimited, admitted, denied])| Bucket {
+            from_ms,
+            unlimited,
+            admitted,
+            denied,
+        });
         SeriesReport { step_ms, buckets: buckets.collect() }
     }
 }
@@ -102,7 +115,11 @@ impl SeriesReport {
     /// The same counts in at most about `most` steps.
     #[must_use]
     pub(super) fn coarser(&self, most: usize) -> Self {
-        let buckets = self.buckets.iter().map(|bucket| (bucket.from_ms, [bucket.admitted, bucket.denied])).collect();
+        let buckets = self
+            .buckets
+            .iter()
+            .map(|bucket| (bucket.from_ms, [bucket.unlimited, bucket.admitted, bucket.denied]))
+            .collect();
         Series { step_ms: self.step_ms.max(1), buckets, ..Series::default() }.report(most)
     }
 
@@ -114,17 +131,20 @@ impl SeriesReport {
             let from_ms = next_ms?;
             let after = buckets.peek()?;
             next_ms = from_ms.checked_add(self.step_ms);
-            if after.from_ms > from_ms { Some(Bucket { from_ms, admitted: 0, denied: 0 }) } else { buckets.next() }
+            if after.from_ms > from_ms {
+                Some(Bucket { from_ms, unlimited: 0, admitted: 0, denied: 0 })
+            } else {
+                buckets.next()
+            }
         })
     }
 }
 
-fn joined(buckets: &BTreeMap<u64, [u64; 2]>, step_ms: u64) -> BTreeMap<u64, [u64; 2]> {
-    let mut joined: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
+fn joined(buckets: &BTreeMap<u64, [u64; 3]>, step_ms: u64) -> BTreeMap<u64, [u64; 3]> {
+    let mut joined: BTreeMap<u64, [u64; 3]> = BTreeMap::new();
     for (at_ms, counts) in buckets {
         let bucket = joined.entry(start(*at_ms, step_ms)).or_default();
-        bucket[0] += counts[0];
-        bucket[1] += counts[1];
+        bucket.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
     joined
 }
@@ -138,13 +158,16 @@ mod tests {
     #[test]
     fn steps_without_requests_are_shown_between_others() {
         let mut series = Series::default();
-        for (at_ms, is_denied) in [(5_000, false), (5_999, true), (8_000, false), (5_500, false)] {
-            series.add(at_ms, is_denied);
+        let (admitted, denied) = (Outcome::Admitted, Outcome::Denied(0));
+        for (at_ms, outcome) in
+            [(5_000, admitted), (5_999, denied), (8_000, admitted), (5_500, admitted), (5_600, Outcome::Unlimited)]
+        {
+            series.add(at_ms, outcome);
         }
         let report = series.report(10);
         let dense: Vec<_> = report.dense().map(|bucket| (bucket.from_ms, bucket.admitted, bucket.denied)).collect();
         assert_eq!(dense, [(5_000, 2, 1), (6_000, 0, 0), (7_000, 0, 0), (8_000, 1, 0)]);
-        assert_eq!(report.coarser(2).buckets, [Bucket { from_ms: 0, admitted: 3, denied: 1 }]);
+        assert_eq!(report.coarser(2).buckets, [Bucket { from_ms: 0, unlimited: 1, admitted: 3, denied: 1 }]);
         assert_eq!(Series::default().report(10).dense().count(), 0);
     }
 
@@ -158,7 +181,7 @@ mod tests {
         ) {
             let mut series = Series::default();
             for (at_ms, is_denied) in &times {
-                series.add(*at_ms, *is_denied);
+                series.add(*at_ms, if *is_denied { Outcome::Denied(0) } else { Outcome::Admitted });
             }
             prop_assert!(series.buckets.len() <= MOST);
             let report = series.report(most);

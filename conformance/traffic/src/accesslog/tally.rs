@@ -106,7 +106,7 @@ impl Tally {
             }
         };
         self.clients.add(client, entry.agent.as_deref(), denied);
-        self.series.add(at_ms, denied.is_some());
+        self.series.add(at_ms, outcome);
     }
 
     fn denial(&mut self, cause: usize, client: Client, at_ms: u64) {

@@ -126,20 +126,21 @@ fn shared(out: &mut String, report: &AccessReport) {
 
 fn over_time(out: &mut String, report: &AccessReport) {
     let series = report.series.coarser(BARS);
-    let most = series.buckets.iter().map(|bucket| bucket.admitted + bucket.denied).max().unwrap_or(0);
+    let most =
+        series.buckets.iter().map(|bucket| bucket.unlimited + bucket.admitted + bucket.denied).max().unwrap_or(0);
     if most == 0 {
         return;
     }
-    let _ = writeln!(out, "\nrequests in steps of {} (# denied)", span(series.step_ms));
+    let _ = writeln!(out, "\nrequests in steps of {} (. without a limit, = admitted, # denied)", span(series.step_ms));
     for bucket in series.dense() {
         let scaled = |value: u64| value * WIDTH / most + u64::from(value > 0 && value * WIDTH < most);
         let repeated = |text: &str, value: u64| text.repeat(usize::try_from(scaled(value)).unwrap_or(0));
-        let bar = repeated("=", bucket.admitted) + &repeated("#", bucket.denied);
+        let bar = repeated(".", bucket.unlimited) + &repeated("=", bucket.admitted) + &repeated("#", bucket.denied);
         let _ = writeln!(
             out,
             "{}  {bar:<width$}  {} admitted, {} denied",
             shown(bucket.from_ms),
-            grouped(bucket.admitted),
+            grouped(bucket.admitted + bucket.unlimited),
             grouped(bucket.denied),
             width = usize::try_from(WIDTH).unwrap_or(0) + 1,
         );

@@ -39,7 +39,7 @@ pub struct Setup {
 }
 
 /// What a design did.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Default)]
 pub struct Outcome {
     /// The design.
     pub design: &'static str,

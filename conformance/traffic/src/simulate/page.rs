@@ -34,7 +34,46 @@ pub fn page(simulation: &Simulation) -> serde_json::Result<String> {
         body: &body,
         script: include_str!("page/view.js"),
     };
-    page.with(simulation)
+    page.with(&Shown { simulation, takeaway: takeaway(&simulation.outcomes) })
+}
+
+/// What the page shows.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    simulation: &'a Simulation,
+    takeaway: String,
+}
+
+/// What to take away: which designs did not exceed the limit, and the cheapest of them.
+fn takeaway(outcomes: &[Outcome]) -> String {
+    let within: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.over == 0).collect();
+    if within.is_empty() {
+        return "Each of these designs admitted more than the limit.".into();
+    }
+    let mut names: Vec<&str> = within.iter().map(|outcome| outcome.design).collect();
+    names.dedup();
+    let never: Vec<&str> = names
+        .into_iter()
+        .filter(|name| outcomes.iter().all(|outcome| outcome.design != *name || outcome.over == 0))
+        .collect();
+    let cheapest = within
+        .iter()
+        .filter(|outcome| never.contains(&outcome.design))
+        .filter_map(|outcome| Some((outcome.usd_per_million?, outcome)))
+        .min_by(|(one, _), (other, _)| one.total_cmp(other));
+    let cheapest = cheapest.map_or(String::new(), |(usd, outcome)| {
+        let parameter = if outcome.parameter.is_empty() { String::new() } else { format!(" ({})", outcome.parameter) };
+        format!(
+            " Of those with a price, {}{parameter} is the cheapest, at ${usd:.2} a million decisions.",
+            outcome.design
+        )
+    });
+    match &never[..] {
+        [] => "Each of these designs exceeds the limit with some parameter.".into(),
+        [one] => format!("Only {one} never exceeds the limit.{cheapest}"),
+        [some @ .., last] => format!("{} and {last} never exceed the limit.{cheapest}", some.join(", ")),
+    }
 }
 
 const WIDTH: f64 = 760.0;
@@ -47,9 +86,12 @@ const BOTTOM: f64 = 52.0;
 /// The marks of the vertical axis, in percent.
 const PERCENTS: [f64; 6] = [0.0, 0.1, 1.0, 10.0, 100.0, 1_000.0];
 
-/// Seven colours that differ in lightness too (Okabe and Ito). Each design has one with one of four shapes, so that colour alone says
-/// nothing.
-const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6bb1", "#7f7f7f", "#e69f00"];
+/// A colour for each design: those of Okabe and Ito, then others that differ from them in lightness. Each has one of four shapes, so
+/// that colour alone says nothing.
+const COLOURS: [&str; 16] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6bb1", "#7f7f7f", "#e69f00", "#56b4e9", "#a50f15", "#00441b",
+    "#7a0177", "#54278f", "#252525", "#b8860b", "#3690c0", "#74c476",
+];
 
 /// The width of a mark.
 const MARK: f64 = 10.0;
@@ -180,7 +222,37 @@ fn down(percent: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{across, down, percent};
+    use super::{COLOURS, Outcome, across, down, percent, takeaway};
+
+    fn outcome(design: &'static str, over: u64, usd: Option<f64>) -> Outcome {
+        Outcome { design, over, usd_per_million: usd, ..Outcome::default() }
+    }
+
+    #[test]
+    fn the_takeaway_names_what_never_exceeds_the_limit_and_the_cheapest_of_it() {
+        let outcomes = [
+            outcome("objects", 0, Some(2.5)),
+            outcome("leases", 0, Some(0.4)),
+            outcome("kv", 7, Some(0.1)),
+            outcome("synchronized", 0, None),
+            outcome("synchronized", 9, None),
+        ];
+        assert_eq!(
+            takeaway(&outcomes),
+            "objects and leases never exceed the limit. Of those with a price, leases is the cheapest, at $0.40 a million decisions."
+        );
+        assert_eq!(takeaway(&outcomes[2..3]), "Each of these designs admitted more than the limit.");
+    }
+
+    #[test]
+    fn each_design_has_a_colour_of_its_own() {
+        let mut names: Vec<_> = crate::simulate::designs().iter().map(|design| design.name).collect();
+        names.dedup();
+        let mut colours = COLOURS.to_vec();
+        colours.sort_unstable();
+        colours.dedup();
+        assert!(colours.len() == COLOURS.len() && names.len() <= COLOURS.len(), "{names:?}");
+    }
 
     #[test]
     fn the_axes_go_up_and_to_the_right() {

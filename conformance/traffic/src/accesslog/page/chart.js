@@ -17,11 +17,11 @@ function ticks(most) {
   return Array.from({ length: Math.ceil(most / step) + 1 }, (_, nth) => nth * step);
 }
 
-/** A bar for each step: the admitted requests, and above them the denied ones. */
+/** A bar for each step: the requests without a limit, above them the admitted ones, and above those the denied ones. */
 function chart({ step_ms, buckets }) {
   const [width, height, left, right, top, bottom] = [960, 240, 64, 12, 12, 34];
   const [first, last] = [buckets[0].from_ms, buckets.at(-1).from_ms + step_ms];
-  const marks = ticks(Math.max(...buckets.map((one) => one.admitted + one.denied)));
+  const marks = ticks(Math.max(...buckets.map((one) => one.unlimited + one.admitted + one.denied)));
   const x = (ms) => left + ((ms - first) / (last - first)) * (width - left - right);
   const y = (value) => height - bottom - (value / marks.at(-1)) * (height - top - bottom);
   const wide = Math.max(x(first + step_ms) - left - 0.5, 0.8);
@@ -33,13 +33,15 @@ function chart({ step_ms, buckets }) {
     const ms = first + share * (last - first);
     parts.push(h("text", { class: "soft", x: x(ms), y: height - bottom + 16, "text-anchor": anchor }, instant(ms)));
   }
-  for (const { from_ms, admitted, denied } of buckets) {
-    parts.push(h("g", {}, h("title", {}, `${instant(from_ms)}: ${number(admitted)} admitted, ${number(denied)} denied`),
-      h("rect", { class: "admitted", x: x(from_ms), y: y(admitted), width: wide, height: y(0) - y(admitted) }),
-      denied > 0 ? h("rect", { class: "refused", x: x(from_ms), y: y(admitted + denied), width: wide, height: y(admitted) - y(admitted + denied) }) : null));
+  for (const { from_ms, unlimited, admitted, denied } of buckets) {
+    const title = `${instant(from_ms)}: ${number(unlimited)} without a limit, ${number(admitted)} admitted, ${number(denied)} denied`;
+    let below = 0;
+    const part = (name, value) => value > 0
+      ? h("rect", { class: name, x: x(from_ms), y: y((below += value)), width: wide, height: y(below - value) - y(below) }) : null;
+    parts.push(h("g", {}, h("title", {}, title), part("unlimited", unlimited), part("admitted", admitted), part("refused", denied)));
   }
   const about = `${number(report.denied)} of ${number(report.lines.requests)} requests are denied, in ${plural(buckets.length, "step")} of ${span(step_ms)}`;
   const sample = (name, text) => h("span", {}, h("svg", { width: 24, height: 12, "aria-hidden": "true" }, h("rect", { class: name, width: 24, height: 12 })), ` ${text}`);
   return [svg(width, height, `Requests over time. ${about}`, ...parts),
-    h("p", { class: "legend" }, sample("admitted", "admitted"), sample("refused", "denied"), h("span", {}, `in steps of ${span(step_ms)}`))];
+    h("p", { class: "legend" }, sample("unlimited", "without a limit"), sample("admitted", "admitted"), sample("refused", "denied"), h("span", {}, `in steps of ${span(step_ms)}`))];
 }

@@ -9,7 +9,8 @@ const withShare = (part, of) => `${number(part)} (${share(part, of)})`;
 function head() {
   const { tidegate, logs, rules, lines, clients, clients_denied, denied, from_ms, to_ms } = report;
   $("#build").textContent = `${logs.join(", ")} by ${rules}; ${instant(from_ms)} to ${instant(to_ms)} UTC; Tidegate ${tidegate.version} at ${tidegate.commit.slice(0, 12)}`;
-  $("#result").textContent = `${number(denied)} of ${plural(lines.requests, "request")} (${share(denied, lines.requests)}) denied, of ${number(clients_denied)} of ${plural(clients, "client")} (${share(clients_denied, clients)})`;
+  const free = report.unlimited > 0 ? `; ${number(report.unlimited)} (${share(report.unlimited, lines.requests)}) without a limit` : "";
+  $("#result").textContent = `${number(denied)} of ${plural(lines.requests, "request")} (${share(denied, lines.requests)}) denied, of ${number(clients_denied)} of ${plural(clients, "client")} (${share(clients_denied, clients)})${free}`;
   $("#remarks ul").append(...report.remarks.map((text) => h("li", {}, text)));
 }
 
@@ -18,10 +19,11 @@ const isNumber = (value) => typeof value === "number" || /^~?[\d,]+( \(.*\))?$/.
 /** A section with a table. Cells are texts, or numbers, which are aligned. */
 function table(title, columns, rows, about) {
   if (rows.length === 0) return;
+  const kind = (value) => (isNumber(value) ? "number" : /^\d{4}-\d\d-\d\d /.test(value) ? "whole" : "text");
   const cell = (value, nth) => nth === 0 ? h("th", { scope: "row" }, value)
-    : h("td", { class: isNumber(value) ? "number" : "text" }, typeof value === "number" ? number(value) : value);
+    : h("td", { class: kind(value), "data-label": columns[nth] }, typeof value === "number" ? number(value) : value);
   const heading = (text, nth) => h("th", { scope: "col", class: nth > 0 && isNumber(rows[0][nth]) ? "number" : null }, text);
-  $("#tables").append(h("section", {}, h("h2", {}, title), about ? h("p", {}, about) : null, h("div", { class: "scroll" }, h("table", {},
+  $("#tables").append(h("section", {}, h("h2", {}, title), about ? h("p", {}, about) : null, h("div", { class: "scroll cards" }, h("table", {},
     h("thead", {}, h("tr", {}, ...columns.map(heading))), h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map(cell))))))));
 }
 
