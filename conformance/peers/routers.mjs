@@ -13,6 +13,7 @@ import { pathToRegexp } from "next-path-to-regexp";
 
 const ROUTES = {
   login: "/login",
+  quoted: "/it's/@me",
   part: "/api/:id/parts/:part",
   api: "/api/:id",
   files: "/files/*",

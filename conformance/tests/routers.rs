@@ -19,8 +19,9 @@ use tower::ServiceExt as _;
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The name of each route, and its path as in rules. The more specific ones come first, because some routers take the first.
-const ROUTES: [(&str, &str); 5] = [
+const ROUTES: [(&str, &str); 6] = [
     ("login", "/login"),
+    ("quoted", "/it's/@me"),
     ("part", "/api/{id}/parts/{part}"),
     ("api", "/api/{id}"),
     ("files", "/files/*"),
@@ -31,7 +32,11 @@ const PATHS: usize = 100_000;
 
 /// Paths as a hostile client writes them.
 fn paths() -> Vec<String> {
-    const PARTS: [&str; 30] = [
+    const PARTS: [&str; 34] = [
+        "it's",
+        "it%27s",
+        "@me",
+        "%40me",
         "files",
         "api",
         "login",
@@ -72,6 +77,19 @@ fn paths() -> Vec<String> {
             if segment.starts_with(['{', '*']) {
                 *segment = PARTS[rng.random_range(0..PARTS.len())];
             }
+        }
+        // A letter may be escaped that need not be.
+        let mut escaped = String::new();
+        if let Some(segment) = segments.first_mut()
+            && segment.is_ascii()
+            && !segment.is_empty()
+            && rng.random_range(0..4) == 0
+        {
+            let at = rng.random_range(0..segment.len());
+            escaped = format!("{}%{:02X}{}", &segment[..at], segment.as_bytes()[at], &segment[at + 1..]);
+        }
+        if !escaped.is_empty() {
+            segments[0] = &escaped;
         }
         for _ in 0..rng.random_range(0..=3) {
             segments.insert(rng.random_range(0..=segments.len()), PARTS[rng.random_range(0..PARTS.len())]);

@@ -92,8 +92,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     } else {
         out!("{explanation}");
     }
-    let without_key = explanation.keys.iter().filter_map(|key| key.as_ref().err());
-    let Some(error) = without_key.chain(&explanation.unsupported).next() else { return Ok(()) };
+    let Some(error) = explanation.keys.iter().find_map(|key| key.as_ref().err()) else { return Ok(()) };
     errln!("error: the request cannot be decided: {error}");
     Err(Failure::Failed)
 }

@@ -60,7 +60,7 @@ pub struct Explanation<'r> {
     pub challenge: Option<&'r str>,
     /// What happens if the store fails.
     pub on_failure: OnFailure,
-    /// Why the rules that apply cannot be decided together. The request is then refused with a 503.
+    /// Why the rules that apply cannot be decided together. They are then decided one after another.
     pub unsupported: Option<Error>,
     /// The cost.
     pub cost: u64,
@@ -155,7 +155,7 @@ impl fmt::Display for Explanation<'_> {
             return writeln!(f, "challenge at {address}: refused with a 403");
         }
         if let Some(error) = &self.unsupported {
-            return writeln!(f, "limit    refused with a 503: {error}");
+            return writeln!(f, "limit    those of each rule, one after another: {error}");
         }
         let Some(policy) = &self.policy else { return writeln!(f, "limit    none") };
         writeln!(f, "cost     {}", self.cost)?;

@@ -68,7 +68,7 @@ const MERGE: u8 = 2;
 const ESCAPED_DOTS: u8 = 4;
 /// Resolves `.` and `..`.
 const DOTS: u8 = 8;
-/// Decodes the escapes of unreserved characters, and writes the others in upper case.
+/// Decodes the escapes of characters that need none, and writes the others in upper case.
 const DECODE: u8 = 16;
 
 impl Reading {
@@ -148,19 +148,25 @@ fn dots(segment: &str) -> Option<(u8, bool)> {
     (count > 0).then_some((count, is_escaped))
 }
 
+/// Whether a path can contain a byte unencoded.
+const fn stays_plain(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'?' | b'`')
+}
+
 /// Encodes what a path cannot contain unencoded, as a client would.
 pub(super) fn encoded(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for byte in path.bytes() {
         match byte {
-            b'!'..=b'~' if !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'?' | b'`') => out.push(char::from(byte)),
+            _ if stays_plain(byte) => out.push(char::from(byte)),
             _ => _ = write!(out, "%{byte:02X}"),
         }
     }
     out
 }
 
-/// Writes a segment without the escapes of unreserved characters, and with the others in upper case.
+/// Writes a segment without the escapes of characters that need none, and with the others in upper case. Some routers decode fewer,
+/// and match a path as it arrived.
 fn decode(segment: &str, out: &mut String) {
     let bytes = segment.as_bytes();
     // What is not an escape is copied as it is.
@@ -172,7 +178,7 @@ fn decode(segment: &str, out: &mut String) {
             continue;
         };
         out.push_str(&segment[plain..at]);
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+        if stays_plain(byte) && !b"/\\%".contains(&byte) {
             out.push(char::from(byte));
         } else {
             out.push('%');
@@ -252,6 +258,8 @@ mod tests {
     fn other_escapes_stay_in_upper_case() {
         for (path, expected) in [
             ("/a%2fb", "/a%2Fb"),
+            ("/it%27s%28%21%29", "/it's(!)"),
+            ("/%40me%5C%22", "/@me%5C%22"),
             ("/%c3%a9", "/%C3%A9"),
             ("/%", "/%"),
             ("/%4", "/%4"),

@@ -71,8 +71,8 @@ use crate::{BodyFormat, Error, Key, Millis, Policy};
 /// A rule for `GET` applies to `HEAD` too.
 ///
 /// # Paths
-/// Servers read an unusual path in different ways. Each of these steps may happen or not: escapes of unreserved characters are
-/// decoded, `.` and `..` are resolved, escaped dots count as dots, empty segments and a slash at the end are left out, and a
+/// Servers read an unusual path in different ways. Each of these steps may happen or not: escapes of characters that need
+/// none are decoded, `.` and `..` are resolved, escaped dots count as dots, empty segments and a slash at the end are left out, and a
 /// backslash counts as a slash. The gate matches the path after each combination of the steps that it needs. That is one reading
 /// for a path that is already normal (RFC 3986, section 6.2.2), and at most 24 for any path. A request whose readings have
 /// different rules has the limits of all these rules, decided together, all or nothing: with the highest cost, and refused on a
