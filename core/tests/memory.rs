@@ -161,6 +161,21 @@ fn a_token_returns_its_first_answer_until_it_expires() {
 }
 
 #[test]
+fn a_denied_retry_after_its_answer_expired_forgets_no_answer() {
+    let limiter = MemoryLimiter::new();
+    let policy = policy(Quota::fixed_window(1, Millis::new(10)));
+    let key = Key::new("a");
+    let check = |now: u64, cost| {
+        let check = Check::new(&policy, &key, UnixMillis::new(now)).cost(cost).idempotent("token", Millis::new(10));
+        limiter.decide(check).unwrap()
+    };
+    assert!(check(0, 1).is_allowed());
+    assert!(!check(1_000, 2).is_allowed());
+    // A clock that steps back sees the first answer in force.
+    assert!(check(0, 1).is_replay());
+}
+
+#[test]
 fn expired_answers_of_many_tokens_are_removed() {
     let (policy, key) = (policy(Quota::fixed_window(1_000_000, Millis::from_secs(60))), Key::new("k"));
     let limiter = MemoryLimiter::new();

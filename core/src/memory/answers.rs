@@ -34,12 +34,8 @@ impl Answers {
     }
 
     /// The first answer to a check with a token, if it is remembered.
-    pub(super) fn recall(&mut self, token: Fingerprint, check: &Check<'_>) -> Option<Result<Decision, Error>> {
-        let first = self.rows.get(token)?;
-        if table::Row::has_expired(first, check.now) {
-            self.rows.remove(token);
-            return None;
-        }
+    pub(super) fn recall(&self, token: Fingerprint, check: &Check<'_>) -> Option<Result<Decision, Error>> {
+        let first = self.rows.get(token).filter(|first| !table::Row::has_expired(*first, check.now))?;
         Some(match first.cost == check.cost {
             true => Ok(first.decision.clone().replayed(true)),
             false => Err(Error::token_reused()),
@@ -67,6 +63,8 @@ impl Answers {
         decision: &Decision,
         bound: usize,
     ) {
+        // One in force would have been repeated, so this one has expired.
+        self.rows.remove(token);
         if !self.has_room(check.now, bound) {
             return;
         }
