@@ -27,8 +27,8 @@ npm_stores() {
 }
 
 lint wasm32-unknown-unknown --package 'tidegate-guest-cloudflare*' --package 'tidegate-cloudflare-*' --features tidegate-guest-cloudflare/suite &&
-    lint wasm32-unknown-unknown --package tidegate-jwt &&
+    lint wasm32-unknown-unknown --package tidegate-jwt --package tidegate-snippets &&
     lint wasm32-unknown-unknown --package tidegate-redis --no-default-features --features rest &&
     npm_stores &&
-    lint wasm32-wasip1 --package 'tidegate-guest-spin*' --package tidegate-spin --package tidegate-example-spin &&
+    lint wasm32-wasip1 --package 'tidegate-guest-spin*' --package tidegate-spin --package tidegate-example-spin --package tidegate-snippets &&
     lint wasm32-wasip1 --package tidegate-guest-fastly --package tidegate-fastly --package tidegate-example-fastly --features tidegate-guest-fastly/suite

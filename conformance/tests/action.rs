@@ -65,10 +65,12 @@ fn it_fails_as_the_run_does() -> Result<()> {
     let runner = Runner::new()?;
     fs::write(runner.0.path().join("rules.toml"), RULES.replace("limit = 3", "limit = 4"))?;
     let output = runner.run(&INPUTS)?;
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let summary = runner.read("summary.md")?;
+    assert!(summary.contains("gate/login"), "{summary}");
     let output = runner.run(&[("TARGETS", "memory, nowhere")])?;
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("\"nowhere\" is not a target"), "{output:?}");
-    assert!(!runner.0.path().join("summary.md").exists());
+    assert_eq!(runner.read("summary.md")?, summary);
     Ok(())
 }

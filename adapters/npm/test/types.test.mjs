@@ -72,7 +72,16 @@ test("the snippets of the READMEs are type-checked", async () => {
   assert.ok(files.length > 1);
   // A snippet in JavaScript does not say the types of its parameters.
   const options = { types: ["node"], allowJs: true, checkJs: true, noImplicitAny: false, module: "nodenext" };
-  await check(TYPESCRIPTS.at(-1), { snippets: { files: ["snippets.d.ts", ...files], ...options } });
+  await check(TYPESCRIPTS.at(-1), { snippets: { files: ["snippets.d.ts", "bindings.d.ts", ...files], ...options } });
+});
+
+test("the code that `tidegate choose` prints is type-checked", async () => {
+  const printed = path.join(root, "../../conformance/snippets/javascript");
+  const files = readdirSync(printed);
+  assert.ok(files.length > 10);
+  cpSync(printed, folder, { recursive: true });
+  const options = { types: ["node"], allowJs: true, checkJs: true, module: "nodenext" };
+  await check(TYPESCRIPTS.at(-1), { choose: { files: ["bindings.d.ts", ...files], ...options } });
 });
 
 test("the tarball has what is needed, and links that work without the repository", () => {

@@ -1,13 +1,15 @@
-use std::fmt::{self, Write as _};
-use std::io::{self, IsTerminal as _};
-use std::str::FromStr;
+mod code;
+mod platform;
 
-use tidegate_core::Policy;
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal as _};
+
 use tidegate_traffic::simulate::{Outcome, designs, percent};
 
+use self::code::{Code, candidates};
+use self::platform::Platform;
 use super::Failure;
 use super::ask::ask;
-use super::quota::as_code;
 use super::simulate::{FleetArgs, outcomes, table};
 use crate::output::{errln, outln};
 
@@ -17,6 +19,7 @@ Examples:
   tidegate choose --platform cloudflare --limit 100
   tidegate choose --platform cloudflare --limit 1000 --max-over 50 --max-p50-ms 1
   tidegate choose --platform vercel --limit 60 --max-usd 5 --places iad,fra
+  tidegate choose --platform server --places fra --isolates 1         one process: its memory will do
 
 Simulates the designs that the platform has, and prints the one that meets the requirements with the shortest wait, its
 numbers and the code to paste. Exit codes: 0 success, 1 no design meets the requirements, 2 the command line is wrong.";
@@ -43,134 +46,12 @@ pub(super) struct Args {
     /// How many decisions may end in an error, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     max_errors: f64,
-    /// Print the outcomes and the choice as JSON.
+    /// Print the outcomes, the choice and the code for each design as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     fleet: FleetArgs,
 }
-
-/// Where an application runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Platform {
-    Cloudflare,
-    Vercel,
-    Netlify,
-    Fastly,
-    Spin,
-    Server,
-}
-
-impl Platform {
-    const ALL: [(&'static str, Self); 6] = [
-        ("cloudflare", Self::Cloudflare),
-        ("vercel", Self::Vercel),
-        ("netlify", Self::Netlify),
-        ("fastly", Self::Fastly),
-        ("spin", Self::Spin),
-        ("server", Self::Server),
-    ];
-
-    /// The platform as the npm package calls it.
-    const fn in_javascript(self) -> &'static str {
-        match self {
-            Self::Cloudflare => "cloudflare",
-            Self::Vercel => "vercel",
-            Self::Netlify => "netlify",
-            Self::Fastly | Self::Spin | Self::Server => "direct",
-        }
-    }
-}
-
-impl fmt::Display for Platform {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.iter().find(|(_, platform)| platform == self).map_or("", |(name, _)| name);
-        f.write_str(name)
-    }
-}
-
-impl FromStr for Platform {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.iter().find(|(name, _)| *name == text).map(|(_, platform)| *platform);
-        found.ok_or_else(|| format!("write one of {}", Self::ALL.map(|(name, _)| name).join(", ")))
-    }
-}
-
-/// A design that an application can use, and where.
-struct Candidate {
-    design: &'static str,
-    platforms: &'static [Platform],
-    /// How to make the limiter in Rust.
-    rust: &'static str,
-    /// The entry of the npm package and the options before the policy, if JavaScript has it.
-    javascript: Option<(&'static str, &'static str)>,
-}
-
-/// In their code, what is in angle brackets is replaced.
-const CANDIDATES: [Candidate; 10] = [
-    Candidate {
-        design: "durable-object",
-        platforms: &[Platform::Cloudflare],
-        rust: r#"DurableObjects::from_env(&env, "TIDEGATE", Config::default())?.limiter()"#,
-        javascript: Some(("@tidegate/edge/cloudflare", "namespace: env.TIDEGATE, ")),
-    },
-    Candidate {
-        design: "durable-object-deny-cache",
-        platforms: &[Platform::Cloudflare],
-        rust: r#"DenyCache::new(DurableObjects::from_env(&env, "TIDEGATE", Config::default())?.limiter())"#,
-        javascript: Some(("@tidegate/edge/cloudflare", "namespace: env.TIDEGATE, denyCache: true, ")),
-    },
-    Candidate {
-        design: "durable-object-leased",
-        platforms: &[Platform::Cloudflare],
-        rust: r#"Leases::new(DurableObjects::from_env(&env, "TIDEGATE", Config::default())?, const { NonZero::new(<slice>).unwrap() }, Millis::from_secs(2))?"#,
-        javascript: Some(("@tidegate/edge/cloudflare", "namespace: env.TIDEGATE, leases: { slice: <slice> }, ")),
-    },
-    Candidate {
-        design: "workers-kv",
-        platforms: &[Platform::Cloudflare],
-        rust: r#"SharedKv::from_env(&env, "COUNTS", Config::default())?"#,
-        javascript: Some(("@tidegate/edge/cloudflare-kv", "namespace: env.COUNTS, ")),
-    },
-    Candidate {
-        design: "rate-limit-binding",
-        platforms: &[Platform::Cloudflare],
-        rust: r#"RateLimit::from_env(&env, "LIMITER", <limit>, Millis::new(<window>))?.limiter()"#,
-        javascript: Some(("@tidegate/edge/cloudflare-ratelimit", "binding: env.LIMITER, ")),
-    },
-    Candidate {
-        design: "upstash",
-        platforms: &[Platform::Cloudflare, Platform::Vercel, Platform::Netlify, Platform::Server],
-        rust: "Rest::new(RestConfig::new(url, token))?.limiter()",
-        javascript: Some(("@tidegate/edge", "url, token, platform: <platform>, ")),
-    },
-    Candidate {
-        design: "fastly-kv",
-        platforms: &[Platform::Fastly],
-        rust: r#"tidegate_fastly::Kv::open("tidegate")?.limiter()"#,
-        javascript: None,
-    },
-    Candidate {
-        design: "akamai-kv",
-        platforms: &[Platform::Spin],
-        rust: r#"SpinKv::open("default")?.limiter()"#,
-        javascript: None,
-    },
-    Candidate {
-        design: "redis",
-        platforms: &[Platform::Spin],
-        rust: "SpinRedis::new(RedisConnection::open(url)?).limiter()",
-        javascript: None,
-    },
-    Candidate {
-        design: "redis",
-        platforms: &[Platform::Server],
-        rust: "Redis::new(Config::new(url))?.limiter()",
-        javascript: Some(("@tidegate/edge/redis", r#"client, platform: "direct", "#)),
-    },
-];
 
 pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     let platform = match args.platform {
@@ -192,33 +73,35 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         }
     }
     let setup = args.fleet.setup().map_err(Failure::Usage)?;
-    let here =
-        |design: &str| CANDIDATES.iter().find(|known| known.design == design && known.platforms.contains(&platform));
-    let (mut candidates, mut reasons) = (Vec::new(), Vec::new());
+    let here = |design: &str| candidates(platform).find(|known| known.design == design);
+    let (mut able, mut reasons) = (Vec::new(), Vec::new());
     // Other parameters than the adapters' own only draw the curve.
     for design in designs().into_iter().filter(|design| here(design.name).is_some() && design.is_default()) {
         match design.takes(&setup.policy) {
-            Ok(()) => candidates.push(design),
+            Ok(()) => able.push(design),
             Err(why) => reasons.push(format!("{}: {why}", design.name)),
         }
     }
-    if candidates.is_empty() {
+    if able.is_empty() {
         let reasons = reasons.join("; ");
         return Err(Failure::Usage(format!("no design of the platform can count by this policy ({reasons})")));
     }
-    let mut outcomes = outcomes(&setup, &candidates)?;
+    let mut outcomes = outcomes(&setup, &able)?;
     // A server of one's own has no price for each decision.
     let price = |outcome: &Outcome| outcome.usd_per_million.unwrap_or_default();
     outcomes.sort_by(|a, b| {
         let waits = a.p50_ms.total_cmp(&b.p50_ms).then(a.p99_ms.total_cmp(&b.p99_ms));
         waits.then(price(a).total_cmp(&price(b)))
     });
-    let is_strict = |outcome: &Outcome| candidates.iter().any(|one| one.name == outcome.design && one.is_strict());
+    let isolates = setup.places.count() * setup.isolates;
+    let is_strict = |outcome: &Outcome| able.iter().any(|one| one.name == outcome.design && one.is_strict(isolates));
     let objections = |outcome: &Outcome| args.objections(outcome, is_strict(outcome));
     let chosen = outcomes.iter().find(|outcome| objections(outcome).is_empty());
+    let code = |outcome: &Outcome| here(outcome.design).map(|candidate| Code::new(candidate, &setup.policy, platform));
     if args.json {
         let choice = chosen.map(|outcome| outcome.design);
-        outln!("{}", serde_json::json!({ "choice": choice, "outcomes": outcomes }));
+        let codes: BTreeMap<_, _> = outcomes.iter().map(|outcome| (outcome.design, code(outcome))).collect();
+        outln!("{}", serde_json::json!({ "choice": choice, "outcomes": outcomes, "code": codes }));
     } else {
         outln!("{}", table(&outcomes));
         for outcome in &outcomes {
@@ -228,9 +111,9 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
             }
         }
         if let Some(outcome) = chosen
-            && let Some(candidate) = here(outcome.design)
+            && let Some(code) = code(outcome)
         {
-            outln!("{}", Args::advice(&setup.policy, outcome, candidate, platform));
+            outln!("\n{}\n{code}", advice(outcome));
         }
     }
     if chosen.is_none() {
@@ -280,39 +163,18 @@ impl Args {
         }
         objections
     }
+}
 
-    fn advice(policy: &Policy, outcome: &Outcome, candidate: &Candidate, platform: Platform) -> String {
-        let (rust, quotas) = as_code(policy);
-        let name = policy.name();
-        let (denials, charges) =
-            if policy.charges_denied() { (".charge_denied(true)", ", chargeDenied: true") } else { ("", "") };
-        let slice = outcome.parameter.strip_prefix("slice ").unwrap_or_default();
-        let filled = |code: &str| {
-            let rule = policy.quotas()[0].rule();
-            let (limit, window) = (rule.limit(), rule.window().get());
-            let code = code.replace("<slice>", slice).replace("<platform>", &format!("{:?}", platform.in_javascript()));
-            code.replace("<limit>", &limit.to_string()).replace("<window>", &window.to_string())
-        };
-        let usd = outcome.usd_per_million.map_or_else(String::new, |usd| format!(", ${usd:.2} a million"));
-        let mut advice = format!(
-            "\nUse {}: {} over the limit, p50 {} ms, p99 {} ms, {} round trips per decision{usd}.\n\n\
-             Rust:\n  let limiter = {};\n  let policy = Policy::new({name:?}, [{rust}])?{denials};",
-            outcome.design,
-            percent(outcome.overshoot_percent()),
-            outcome.p50_ms,
-            outcome.p99_ms,
-            outcome.round_trips,
-            filled(candidate.rust)
-        );
-        if let Some((import, options)) = candidate.javascript {
-            let options = filled(options);
-            let _ = write!(
-                advice,
-                "\n\nJavaScript:\n  import {{ Tidegate }} from \"{import}\";\n  \
-                 const policy = {{ name: {name:?}, quotas: [{quotas}]{charges} }};\n  \
-                 const tidegate = new Tidegate({{ {options}failMode: \"open\", policy }});"
-            );
-        }
-        advice
-    }
+/// What a design does, in one sentence.
+fn advice(outcome: &Outcome) -> String {
+    let trips = if outcome.round_trips == 1.0 { "round trip" } else { "round trips" };
+    format!(
+        "Use {}: {} over the limit, p50 {} ms, p99 {} ms, {} {trips} per decision{}.",
+        outcome.design,
+        percent(outcome.overshoot_percent()),
+        outcome.p50_ms,
+        outcome.p99_ms,
+        outcome.round_trips,
+        outcome.usd_per_million.map_or_else(String::new, |usd| format!(", ${usd:.2} a million"))
+    )
 }

@@ -10,11 +10,3 @@ declare function app(request: Request): Promise<Response>;
 declare function render(request: Request): Promise<Response>;
 declare function complete(request: Request): Promise<{ answer: string; tokens: number }>;
 declare function session(request: Request): Promise<string>;
-declare module "cloudflare:workers" {
-  export const env: { TIDEGATE: { getByName(name: string): object } };
-  export function waitUntil(work: Promise<unknown>): void;
-  export abstract class DurableObject {
-    constructor(ctx: object, env: object);
-    alarm?(): Promise<void>;
-  }
-}

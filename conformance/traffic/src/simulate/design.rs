@@ -39,8 +39,12 @@ pub enum Model {
     Binding,
     /// A script at one place, which decides as the core does: `tidegate-redis`.
     Exact,
-    /// The same, in memory that all isolates share.
+    /// The same, with a deny cache in each isolate.
+    ExactDenyCache,
+    /// In memory that all isolates share.
     Memory,
+    /// In the memory of each isolate or process, without the others: the core's `MemoryLimiter`.
+    PerProcess,
     /// The core's driver on a store with compare-and-swap at one place, such as Deno KV or Netlify Blobs.
     Versioned,
     /// A script at one place, and this percentage of the limit in each isolate while it does not answer.
@@ -66,7 +70,13 @@ impl Model {
     pub(super) const fn takes_callers_time(self) -> bool {
         !matches!(
             self,
-            Self::Objects | Self::DenyCache | Self::Leases(_) | Self::Exact | Self::Fallback(_) | Self::PerPlace
+            Self::Objects
+                | Self::DenyCache
+                | Self::Leases(_)
+                | Self::Exact
+                | Self::ExactDenyCache
+                | Self::Fallback(_)
+                | Self::PerPlace
         )
     }
 }
@@ -91,7 +101,15 @@ pub fn designs() -> Vec<Design> {
             cloudflare,
             Model::DenyCache,
         ),
+        design("memory", "tidegate-core, a MemoryLimiter in each process", String::new(), None, Model::PerProcess),
         design("redis", "tidegate-redis, one server at the first place", String::new(), None, Model::Exact),
+        design(
+            "redis-deny-cache",
+            "the same, with a DenyCache in each process",
+            String::new(),
+            None,
+            Model::ExactDenyCache,
+        ),
         design(
             "upstash",
             "tidegate-redis over REST, one database at the first place",
@@ -100,8 +118,15 @@ pub fn designs() -> Vec<Design> {
             Model::Exact,
         ),
         design(
+            "upstash-deny-cache",
+            "the same, with a DenyCache in each isolate",
+            String::new(),
+            Some("upstash"),
+            Model::ExactDenyCache,
+        ),
+        design(
             "upstash-fallback",
-            "the same, and a tenth of the limit in each isolate while it does not answer",
+            "on Upstash, and a tenth of the limit in each isolate while it does not answer",
             String::new(),
             Some("upstash"),
             Model::Fallback(10),
@@ -158,9 +183,12 @@ impl Design {
         }
     }
 
-    /// Whether it never admits more than the limit, as its adapter declares.
+    /// Whether it never admits more than the limit with so many isolates, as its adapter declares.
     #[must_use]
-    pub fn is_strict(&self) -> bool {
+    pub fn is_strict(&self, isolates: usize) -> bool {
+        if self.model == Model::PerProcess && isolates > 1 {
+            return false;
+        }
         let busy = Load { limit: 100, quota: 100, in_flight: 1_000, locations: 10 };
         self.capabilities().is_ok_and(|can| can.accuracy.ceiling(busy) <= busy.limit)
     }

@@ -141,9 +141,11 @@ impl Fleet {
                 Box::new(NativeLimiter::new(PlaceCounts { ground, machine: self.isolates, counts }))
             }
             Model::Exact => Box::new(exact(HOME)),
+            Model::ExactDenyCache => Box::new(DenyCache::new(exact(HOME))),
             Model::Fallback(percent) => Box::new(Fallback::new(exact(HOME), percent)?),
             Model::PerPlace => Box::new(exact(place)),
             Model::Memory => Box::new(Arc::clone(&self.exact[HOME])),
+            Model::PerProcess => Box::new(MemoryLimiter::with_shards(1)),
             Model::FastlyKv => Box::new(compare_and_swap(replicas(ground.assumed.fastly_replication_us))),
             Model::Versioned => Box::new(compare_and_swap(replicas(0))),
             Model::SpinKv => Box::new(SpinKv::new(replicas(ground.assumed.akamai_replication_us)).limiter()),

@@ -1,0 +1,11 @@
+use tidegate_cloudflare_do::{Config, DurableObjects};
+use tidegate_core::{Error, Limiter, Millis, Policy, Quota};
+use worker::Env;
+
+tidegate_cloudflare_do::durable_object!(Tidegate);
+
+pub fn limiter(env: &Env) -> Result<(impl Limiter, Policy), Error> {
+    let limiter = DurableObjects::from_env(env, "TIDEGATE", Config::default())?.limiter();
+    let policy = Policy::new("api", [Quota::fixed_window(100, Millis::new(60000))?])?;
+    Ok((limiter, policy))
+}

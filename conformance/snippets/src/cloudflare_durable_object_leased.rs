@@ -1,0 +1,16 @@
+use std::num::NonZero;
+use tidegate_cloudflare_do::{Config, DurableObjects, Leases};
+use tidegate_core::{Error, Limiter, Millis, Policy, Quota};
+use worker::Env;
+
+tidegate_cloudflare_do::durable_object!(Tidegate);
+
+pub fn limiter(env: &Env) -> Result<(impl Limiter, Policy), Error> {
+    let limiter = Leases::new(
+        DurableObjects::from_env(env, "TIDEGATE", Config::default())?,
+        const { NonZero::new(10).unwrap() },
+        Millis::from_secs(2),
+    )?;
+    let policy = Policy::new("api", [Quota::fixed_window(100, Millis::new(60000))?])?;
+    Ok((limiter, policy))
+}

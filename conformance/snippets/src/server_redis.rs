@@ -1,0 +1,8 @@
+use tidegate_core::{Error, Limiter, Millis, Policy, Quota};
+use tidegate_redis::{Config, Redis};
+
+pub fn limiter(url: &str) -> Result<(impl Limiter, Policy), Error> {
+    let limiter = Redis::new(Config::new(url))?.limiter();
+    let policy = Policy::new("api", [Quota::fixed_window(100, Millis::new(60000))?])?;
+    Ok((limiter, policy))
+}

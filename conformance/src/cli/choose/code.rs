@@ -1,0 +1,354 @@
+//! What an application writes to use a design.
+
+use std::fmt;
+
+use serde::Serialize;
+use tidegate_core::Policy;
+
+use super::super::quota::as_code;
+use super::Platform;
+
+/// A design that an application can use, and where.
+pub(super) struct Candidate {
+    pub(super) design: &'static str,
+    platforms: &'static [Platform],
+    rust: Option<Rust>,
+    javascript: Option<JavaScript>,
+}
+
+/// How to make the limiter in Rust. In its texts, what is in angle brackets is replaced.
+struct Rust {
+    /// The adapter with its features, as a line of Cargo.toml.
+    dependency: &'static str,
+    /// What is imported besides [`ALWAYS`].
+    imports: &'static [&'static str],
+    /// What an application has outside of functions.
+    item: &'static str,
+    parameters: &'static str,
+    limiter: &'static str,
+}
+
+/// The same in JavaScript.
+struct JavaScript {
+    /// The entry of the npm package.
+    entry: &'static str,
+    /// What comes before the policy.
+    before: &'static str,
+    /// The call that makes the limiter, with `<options>` where the common options go.
+    limiter: &'static str,
+}
+
+/// What every example in Rust imports of the core.
+const ALWAYS: [&str; 5] = ["Error", "Limiter", "Millis", "Policy", "Quota"];
+
+const OBJECTS: Rust = Rust {
+    dependency: "tidegate-cloudflare-do = \"<version>\"\nworker = \"0.8\"",
+    imports: &["tidegate_cloudflare_do::{Config, DurableObjects}", "worker::Env"],
+    item: "tidegate_cloudflare_do::durable_object!(Tidegate);",
+    parameters: "env: &Env",
+    limiter: r#"DurableObjects::from_env(env, "TIDEGATE", Config::default())?.limiter()"#,
+};
+
+const REDIS: Rust = Rust {
+    dependency: "tidegate-redis = \"<version>\"",
+    imports: &["tidegate_redis::{Config, Redis}"],
+    item: "",
+    parameters: "url: &str",
+    limiter: "Redis::new(Config::new(url))?.limiter()",
+};
+
+const UPSTASH: Rust = Rust {
+    dependency: "tidegate-redis = { version = \"<version>\", default-features = false, features = [\"rest\"] }",
+    imports: &["tidegate_redis::{Rest, RestConfig}"],
+    item: "",
+    parameters: "url: &str, token: &str",
+    limiter: "Rest::new(RestConfig::new(url, token))?.limiter()",
+};
+
+/// Of Durable Objects in JavaScript.
+const OBJECT_CLASS: &str = "import { env } from \"cloudflare:workers\";
+export { TidegateObject } from \"@tidegate/edge/cloudflare\";
+";
+
+const ENV: &str = "import { env } from \"cloudflare:workers\";\n";
+
+const IOREDIS: &str = "import { Redis } from \"ioredis\";
+
+const url = process.env.REDIS_URL ?? \"redis://127.0.0.1:6379\";
+const client = new Redis(url, { enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0, socketTimeout: 5000 });
+";
+
+/// Hosts with environment variables. Cloudflare Workers have bindings.
+const HOSTS: [Platform; 3] = [Platform::Vercel, Platform::Netlify, Platform::Server];
+
+static CANDIDATES: [Candidate; 15] = [
+    Candidate {
+        design: "durable-object",
+        platforms: &[Platform::Cloudflare],
+        rust: Some(OBJECTS),
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge/cloudflare",
+            before: OBJECT_CLASS,
+            limiter: "new Tidegate({ namespace: env.TIDEGATE, <options> })",
+        }),
+    },
+    Candidate {
+        design: "durable-object-deny-cache",
+        platforms: &[Platform::Cloudflare],
+        rust: Some(Rust {
+            imports: &["tidegate_cloudflare_do::{Config, DurableObjects}", "tidegate_core::DenyCache", "worker::Env"],
+            limiter: r#"DenyCache::new(DurableObjects::from_env(env, "TIDEGATE", Config::default())?.limiter())"#,
+            ..OBJECTS
+        }),
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge/cloudflare",
+            before: OBJECT_CLASS,
+            limiter: "new Tidegate({ namespace: env.TIDEGATE, denyCache: true, <options> })",
+        }),
+    },
+    Candidate {
+        design: "durable-object-leased",
+        platforms: &[Platform::Cloudflare],
+        rust: Some(Rust {
+            imports: &["std::num::NonZero", "tidegate_cloudflare_do::{Config, DurableObjects, Leases}", "worker::Env"],
+            limiter: "Leases::new(\n        DurableObjects::from_env(env, \"TIDEGATE\", Config::default())?,\n        \
+                      const { NonZero::new(10).unwrap() },\n        Millis::from_secs(2),\n    )?",
+            ..OBJECTS
+        }),
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge/cloudflare",
+            before: OBJECT_CLASS,
+            limiter: "new Tidegate({ namespace: env.TIDEGATE, leases: true, <options> })",
+        }),
+    },
+    Candidate {
+        design: "workers-kv",
+        platforms: &[Platform::Cloudflare],
+        rust: Some(Rust {
+            dependency: "tidegate-cloudflare-kv = \"<version>\"\nworker = \"0.8\"",
+            imports: &["tidegate_cloudflare_kv::{Config, SharedKv}", "worker::Env"],
+            item: "",
+            parameters: "env: &Env",
+            limiter: r#"SharedKv::from_env(env, "COUNTS", Config::default())?"#,
+        }),
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge/cloudflare-kv",
+            before: ENV,
+            limiter: "new Tidegate({ namespace: env.COUNTS, <options> })",
+        }),
+    },
+    Candidate {
+        design: "rate-limit-binding",
+        platforms: &[Platform::Cloudflare],
+        rust: Some(Rust {
+            dependency: "tidegate-cloudflare-ratelimit = \"<version>\"\nworker = \"0.8\"",
+            imports: &["tidegate_cloudflare_ratelimit::RateLimit", "worker::Env"],
+            item: "",
+            parameters: "env: &Env",
+            limiter: r#"RateLimit::from_env(env, "LIMITER", <limit>, Millis::new(<window>))?.limiter()"#,
+        }),
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge/cloudflare-ratelimit",
+            before: ENV,
+            limiter: "new Tidegate({ binding: env.LIMITER, <options> })",
+        }),
+    },
+    Candidate {
+        design: "upstash",
+        platforms: &[Platform::Cloudflare],
+        rust: None,
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge",
+            before: ENV,
+            limiter: "Tidegate.fromEnv({ platform: <platform>, <options> }, env)",
+        }),
+    },
+    Candidate {
+        design: "upstash-deny-cache",
+        platforms: &[Platform::Cloudflare],
+        rust: None,
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge",
+            before: ENV,
+            limiter: "Tidegate.fromEnv({ platform: <platform>, denyCache: true, <options> }, env)",
+        }),
+    },
+    Candidate {
+        design: "upstash",
+        platforms: &HOSTS,
+        rust: Some(UPSTASH),
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge",
+            before: "",
+            limiter: "Tidegate.fromEnv({ platform: <platform>, <options> })",
+        }),
+    },
+    Candidate {
+        design: "upstash-deny-cache",
+        platforms: &HOSTS,
+        rust: Some(Rust {
+            imports: &["tidegate_core::DenyCache", "tidegate_redis::{Rest, RestConfig}"],
+            limiter: "DenyCache::new(Rest::new(RestConfig::new(url, token))?.limiter())",
+            ..UPSTASH
+        }),
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge",
+            before: "",
+            limiter: "Tidegate.fromEnv({ platform: <platform>, denyCache: true, <options> })",
+        }),
+    },
+    Candidate {
+        design: "fastly-kv",
+        platforms: &[Platform::Fastly],
+        rust: Some(Rust {
+            dependency: "tidegate-fastly = \"<version>\"",
+            imports: &["tidegate_fastly::Kv"],
+            item: "",
+            parameters: "",
+            limiter: r#"Kv::open("tidegate")?.limiter()"#,
+        }),
+        javascript: None,
+    },
+    Candidate {
+        design: "akamai-kv",
+        platforms: &[Platform::Spin],
+        rust: Some(Rust {
+            dependency: "tidegate-spin = \"<version>\"",
+            imports: &["tidegate_spin::SpinKv"],
+            item: "",
+            parameters: "",
+            limiter: r#"SpinKv::open("default")?.limiter()"#,
+        }),
+        javascript: None,
+    },
+    Candidate {
+        design: "redis",
+        platforms: &[Platform::Spin],
+        rust: Some(Rust {
+            dependency: "tidegate-spin = { version = \"<version>\", features = [\"redis\"] }",
+            imports: &["tidegate_spin::{RedisConnection, SpinRedis}"],
+            item: "",
+            parameters: "url: &str",
+            limiter: "SpinRedis::new(RedisConnection::open(url)?).limiter()",
+        }),
+        javascript: None,
+    },
+    Candidate {
+        design: "redis",
+        platforms: &[Platform::Server],
+        rust: Some(REDIS),
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge/redis",
+            before: IOREDIS,
+            limiter: "new Tidegate({ client, platform: <platform>, <options> })",
+        }),
+    },
+    Candidate {
+        design: "redis-deny-cache",
+        platforms: &[Platform::Server],
+        rust: Some(Rust {
+            imports: &["tidegate_core::DenyCache", "tidegate_redis::{Config, Redis}"],
+            limiter: "DenyCache::new(Redis::new(Config::new(url))?.limiter())",
+            ..REDIS
+        }),
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge/redis",
+            before: IOREDIS,
+            limiter: "new Tidegate({ client, platform: <platform>, denyCache: true, <options> })",
+        }),
+    },
+    Candidate {
+        design: "memory",
+        platforms: &[Platform::Server],
+        rust: Some(Rust {
+            dependency: "",
+            imports: &["tidegate_core::MemoryLimiter"],
+            item: "",
+            parameters: "",
+            limiter: "MemoryLimiter::new()",
+        }),
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge/memory",
+            before: "",
+            limiter: "new Tidegate({ platform: <platform>, <options> })",
+        }),
+    },
+];
+
+/// The designs that a platform has.
+pub(super) fn candidates(platform: Platform) -> impl Iterator<Item = &'static Candidate> {
+    CANDIDATES.iter().filter(move |candidate| candidate.platforms.contains(&platform))
+}
+
+/// What an application writes.
+#[derive(Debug, Serialize)]
+pub(super) struct Code {
+    /// The dependencies in Cargo.toml.
+    cargo: Option<String>,
+    rust: Option<String>,
+    javascript: Option<String>,
+}
+
+impl Code {
+    pub(super) fn new(candidate: &Candidate, policy: &Policy, platform: Platform) -> Self {
+        let filled = |code: &str| {
+            let rule = policy.quotas()[0].rule();
+            let code = code.replace("<version>", env!("CARGO_PKG_VERSION"));
+            let code = code.replace("<platform>", &format!("{:?}", platform.in_javascript()));
+            code.replace("<limit>", &rule.limit().to_string()).replace("<window>", &rule.window().get().to_string())
+        };
+        let (quotas_rust, quotas_javascript) = as_code(policy);
+        let (name, charges) = (policy.name(), policy.charges_denied());
+        let cargo = candidate.rust.as_ref().map(|rust| {
+            filled(&["tidegate-core = \"<version>\"\n", rust.dependency].concat()).trim_end().to_owned() + "\n"
+        });
+        let rust = candidate.rust.as_ref().map(|rust| {
+            let denials = if charges { ".charge_denied(true)" } else { "" };
+            let item = if rust.item.is_empty() { String::new() } else { [rust.item, "\n\n"].concat() };
+            filled(&format!(
+                "{}\n\n{item}pub fn limiter({}) -> Result<(impl Limiter, Policy), Error> {{\n    let limiter = {};\n    \
+                 let policy = Policy::new({name:?}, [{quotas_rust}])?{denials};\n    Ok((limiter, policy))\n}}\n",
+                imports(rust.imports),
+                rust.parameters,
+                rust.limiter,
+            ))
+        });
+        let javascript = candidate.javascript.as_ref().map(|javascript| {
+            let charges = if charges { ", chargeDenied: true" } else { "" };
+            let limiter = javascript.limiter.replace("<options>", "failMode: \"open\", policy");
+            filled(&format!(
+                "import {{ Tidegate }} from {:?};\n{}\nconst policy = {{ name: {name:?}, quotas: [{quotas_javascript}]{charges} }};\n\
+                 export const tidegate = {limiter};\n",
+                javascript.entry, javascript.before
+            ))
+        });
+        Self { cargo, rust, javascript }
+    }
+}
+
+/// The imports of an example: those of the core in one line.
+fn imports(others: &[&str]) -> String {
+    let (of_core, mut lines): (Vec<_>, Vec<_>) =
+        others.iter().copied().partition(|import| import.starts_with("tidegate_core::"));
+    let mut names: Vec<&str> = of_core.iter().filter_map(|import| import.strip_prefix("tidegate_core::")).collect();
+    names.extend(ALWAYS);
+    names.sort_unstable();
+    let core = format!("tidegate_core::{{{}}}", names.join(", "));
+    lines.push(&core);
+    lines.sort_unstable();
+    lines.iter().map(|import| format!("use {import};")).collect::<Vec<_>>().join("\n")
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [("Cargo.toml", &self.cargo), ("Rust", &self.rust), ("JavaScript", &self.javascript)];
+        for (title, code) in parts {
+            let Some(code) = code else { continue };
+            writeln!(f, "\n{title}:")?;
+            for line in code.lines() {
+                writeln!(f, "{}{line}", if line.is_empty() { "" } else { "  " })?;
+            }
+        }
+        Ok(())
+    }
+}
