@@ -21,17 +21,16 @@ pub use token_bucket::{BucketState, TokenBucket};
 
 use crate::{Error, Millis, UnixMillis};
 
-/// The largest number that a quota computes with: the limit of a fixed window, the product of limit and window of a sliding
-/// window, and that of capacity and period of a bucket.
+/// The largest number that a quota computes with: the limit of a window, and the product of capacity and period of a bucket.
 ///
 /// It is 2^51, so that a sum of four such numbers is an exact integer in the doubles of Lua and JavaScript (below 2^53).
 ///
 /// ```
-/// use tidegate_core::algorithm::{FixedWindow, MAX_UNITS, SlidingWindow};
+/// use tidegate_core::algorithm::{MAX_UNITS, SlidingWindow, TokenBucket};
 /// use tidegate_core::Millis;
-/// assert!(FixedWindow::new(MAX_UNITS, Millis::new(1_000)).is_ok());
-/// assert!(SlidingWindow::new(MAX_UNITS / 1_000, Millis::new(1_000)).is_ok());
-/// assert!(SlidingWindow::new(MAX_UNITS / 1_000 + 1, Millis::new(1_000)).is_err());
+/// assert!(SlidingWindow::new(MAX_UNITS, Millis::new(1_000)).is_ok());
+/// assert!(TokenBucket::new(MAX_UNITS / 1_000, 1, Millis::new(1_000)).is_ok());
+/// assert!(TokenBucket::new(MAX_UNITS / 1_000 + 1, 1, Millis::new(1_000)).is_err());
 /// ```
 pub const MAX_UNITS: u64 = 1 << 51;
 

@@ -162,7 +162,7 @@ impl Policy {
                 (Rule::SlidingWindow(rule), QuotaState::Sliding(state)) => {
                     aligned(state.start, rule.window().get())
                         && state.start <= latest
-                        && state.previous.max(state.current) <= MAX_UNITS / rule.window().get()
+                        && state.previous.max(state.current) <= MAX_UNITS
                 }
                 (Rule::SlidingLog(_), QuotaState::Log(state)) => log_fits(state, latest),
                 (Rule::TokenBucket(rule), QuotaState::Bucket(state)) => bucket_fits(rule, state, latest),

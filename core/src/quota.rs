@@ -186,7 +186,7 @@ impl Quota {
     /// Admits `limit` in any window, estimated from two counters. See [`SlidingWindow`].
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a limit x window above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a limit above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub fn sliding_window(limit: u64, window: Millis) -> Result<Self, Error> {
         SlidingWindow::new(limit, window).map(|rule| Rule::SlidingWindow(rule).into())
     }
@@ -194,8 +194,7 @@ impl Quota {
     /// Admits `limit` in any window, exactly. For small limits. See [`SlidingLog`].
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, a limit above [`SlidingLog::MAX_LIMIT`], or a limit x window above
-    /// [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a limit above [`SlidingLog::MAX_LIMIT`].
     pub fn sliding_log(limit: u64, window: Millis) -> Result<Self, Error> {
         SlidingLog::new(limit, window).map(|rule| Rule::SlidingLog(rule).into())
     }

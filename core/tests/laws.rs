@@ -27,8 +27,8 @@ fn huge_quota() -> impl Strategy<Value = Quota> {
     (1..=MAX_UNITS, 0..5usize, 1..=MAX_UNITS).prop_map(|(span, algorithm, refill)| {
         let (most, span) = (MAX_UNITS / span, Millis::new(span));
         match algorithm {
-            0 => Quota::fixed_window(most, span),
-            1 => Quota::sliding_window(most, span),
+            0 => Quota::fixed_window(MAX_UNITS, span),
+            1 => Quota::sliding_window(MAX_UNITS, span),
             2 => Quota::sliding_log(most.min(1_000), span),
             3 => Quota::token_bucket(most, refill, span),
             _ => Quota::leaky_bucket(most, refill, span),

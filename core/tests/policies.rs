@@ -15,10 +15,11 @@ fn zero_and_overflowing_numbers_are_rejected_by_field_name() {
         (window(1, 0), "window_ms: 0 is out of range"),
         (window(u64::MAX, u64::MAX), "window_ms: 18446744073709551615 is out of range"),
         (window(MAX_UNITS + 1, 1_000), "limit: 2251799813685249 is out of range"),
+        (Quota::sliding_window(MAX_UNITS + 1, Millis::new(1_000)), "limit: 2251799813685249 is out of range"),
         (
-            Quota::sliding_window(MAX_UNITS / 1_000 + 1, Millis::new(1_000)),
-            "limit: 2251799813686 is out of range; write a whole number from 1 to 2251799813685, or a window_ms of at most 999, or \
-             count in units of 2",
+            Quota::concurrency(MAX_UNITS / 1_000 + 1, Millis::new(1_000)),
+            "limit: 2251799813686 is out of range; write a whole number from 1 to 2251799813685, or a lifetime_ms of at most 999, \
+             or count in units of 2",
         ),
         (Quota::sliding_window(u64::MAX, Millis::new(1)), "limit: 18446744073709551615 is out of range"),
         (Quota::sliding_log(1_001, Millis::new(1)), "limit: 1001 is out of range for a sliding log"),

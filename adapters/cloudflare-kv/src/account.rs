@@ -238,7 +238,7 @@ fn sliding_together<'a>(
         _ => (0, 0),
     });
     let (previous, current) = theirs.fold(moved(own), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1));
-    SlidingState { start, previous: capped(previous, window), current: capped(current, window) }
+    SlidingState { start, previous: previous.min(MAX_UNITS), current: current.min(MAX_UNITS) }
 }
 
 /// The previous and the current count of a state, relative to the window that begins at `start`.
@@ -254,9 +254,4 @@ pub(crate) fn moved(rule: &SlidingWindow, state: &SlidingState, start: UnixMilli
 
 pub(crate) fn window_start(now: UnixMillis, window: Millis) -> UnixMillis {
     UnixMillis::new(now.get() - now.get() % window.get())
-}
-
-/// Limits a count so that its product with the window stays within the core's arithmetic.
-fn capped(count: u64, window: Millis) -> u64 {
-    count.min(MAX_UNITS / window.get())
 }

@@ -15,7 +15,8 @@
 --          Nothing is written after an error: CORRUPT for a state that this policy cannot have written by now, REUSED for
 --          a token whose charge had another cost, UNKNOWN if there is no charge to settle.
 --
--- Numbers are doubles. Every product and sum that decides is below 2^53 and therefore exact. So are `%`, math.floor(a / b)
+-- Numbers are doubles. Every product and sum that decides is below 2^53 and therefore exact, but for products of two halves (see
+-- `exceeds`). So are `%`, math.floor(a / b)
 -- and math.ceil(a / b) of whole a < 2^53: if a / b is not whole, it is at least 1 / b away from a whole number, and
 -- rounding moves it by at most a / b / 2^53 < 1 / b. A value that may pass 2^53 is only compared with smaller ones, or
 -- subtracted from them.
@@ -30,6 +31,26 @@ local MAX_LOG, MAX_DEBT = 4294967295, 31536000000
 local MAX_PART = 65536
 -- One minute (MAX_CLOCK_SKEW) and 20 years, as in the core.
 local MAX_SKEW, IMPLAUSIBLE_AFTER = 60000, 630720000000
+
+-- a * b in units of 2^52, and the rest.
+local function product(a, b)
+  local a_high, b_high = math.floor(a / 67108864), math.floor(b / 67108864)
+  local a_low, b_low = a % 67108864, b % 67108864
+  local low = a_low * b_low
+  local middle = a_high * b_low + a_low * b_high + math.floor(low / 67108864)
+  return a_high * b_high + math.floor(middle / 67108864), middle % 67108864 * 67108864 + low % 67108864
+end
+
+-- Whether a * b > c * d. Products below 2^53 are exact. Larger ones are rounded by less than 2^-52 of them.
+local function exceeds(a, b, c, d)
+  local this, that = a * b, c * d
+  if this + that < 9007199254740992 or math.abs(this - that) * 1125899906842624 > this + that then
+    return this > that
+  end
+  local this_high, this_low = product(a, b)
+  local that_high, that_low = product(c, d)
+  return this_high > that_high or this_high == that_high and this_low > that_low
+end
 
 local mode, now, cost, ttl_min = ARGV[1], ARGV[2], ARGV[3], ARGV[4] + 0
 local now_text = now
@@ -258,7 +279,7 @@ for pass = 1, 2 do
         if place then
           start, previous, used = start_text + 0, previous + 0, used + 0
         end
-        if not place or start > implausible or start % unit ~= 0 or math.max(previous, used) > MAX_UNITS / unit then
+        if not place or start > implausible or start % unit ~= 0 or math.max(previous, used) > MAX_UNITS then
           return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
         end
       end
@@ -283,10 +304,10 @@ for pass = 1, 2 do
       end
       if not refund then
         local charged = used + cost
-        if previous * left + charged * unit > limit * unit then
+        if charged > limit or exceeds(previous, left, limit - charged, unit) then
           fits = false
         end
-        used = math.max(used, math.min(charged, overdraw and math.floor(MAX_UNITS / unit) or limit))
+        used = math.max(used, math.min(charged, overdraw and MAX_UNITS or limit))
       end
       if used > 0 then
         unused_after = math.max(start - now, 0) + left + unit

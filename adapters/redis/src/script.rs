@@ -11,7 +11,7 @@ use crate::state;
 pub const SCRIPT: &str = LOCKING_SCRIPT.split_at(FLAG.len()).1;
 
 /// The SHA-1 of [`SCRIPT`], for `EVALSHA`.
-pub const SCRIPT_SHA1: &str = "767c12d960dc806bcf716b2a4176665f5a3837c7";
+pub const SCRIPT_SHA1: &str = "94ffd2c7570af7e6c0a01f7229e61eecd69538dc";
 
 /// [`SCRIPT`] under Upstash's flag: it then locks the keys that it is given, and not the whole database
 /// (<https://upstash.com/docs/redis/features/key-locking>). Stock Redis rejects the flag.
@@ -21,7 +21,7 @@ pub const LOCKING_SCRIPT: &str = match str::from_utf8(&BARE) {
 };
 
 /// The SHA-1 of [`LOCKING_SCRIPT`].
-pub const LOCKING_SCRIPT_SHA1: &str = "22d3d7627da091a1079c02e2b70cd703c54e81b5";
+pub const LOCKING_SCRIPT_SHA1: &str = "ea22f2e50e048eecb9bf1e24f1359841bf2e98e8";
 
 /// Returns the script for several decisions in one command, `src/batch.lua` around [`SCRIPT`]. With `key_locking`, it begins with
 /// Upstash's flag. No two of its keys may be in different slots of a cluster.

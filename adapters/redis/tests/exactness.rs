@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use support::{NOW, Server, admitted, bucket, burst, key, one_of_each};
-use tidegate_core::{Check, ErrorKind, Limiter, MAX_CLOCK_SKEW, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::algorithm::MAX_UNITS;
+use tidegate_core::{Check, ErrorKind, Key, Limiter, MAX_CLOCK_SKEW, Millis, Policy, Quota, UnixMillis};
 use tidegate_redis::{Config, Redis};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -215,5 +216,26 @@ async fn a_callers_clock_a_year_ahead_adds_at_most_a_minute_to_a_wait() {
         let ttl_ms: u64 = redis::cmd("PTTL").arg(&keys).query(&mut connection).unwrap();
         assert!(ttl_ms <= bound.get(), "{name}: expires after {ttl_ms} ms");
         assert!(limiter.check(check(NOW + wait)).await.unwrap().is_allowed(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_sliding_window_compares_products_beyond_a_double_to_the_unit() {
+    let server = Server::start();
+    let limiter = server.limiter();
+    // A prime, so that the share of the window before is never whole.
+    let window = 1_000_003;
+    let policy = Policy::new("api", [Quota::sliding_window(MAX_UNITS, Millis::new(window)).unwrap()]).unwrap();
+    for user in 1..200 {
+        let key = Key::new(format!("user:{user}"));
+        let before = MAX_UNITS - user * 7_919;
+        let at = |ms: u64| Check::new(&policy, &key, UnixMillis::new(window * 1_800_000 + ms));
+        assert!(limiter.check(at(0).cost(before)).await.unwrap().is_allowed());
+        let (half, elapsed) = (window * 3 / 2 + user, window / 2 + user);
+        let weight = (u128::from(before) * u128::from(window - elapsed)).div_ceil(window.into());
+        let room = MAX_UNITS - u64::try_from(weight).unwrap();
+        assert!(!limiter.check(at(half).cost(room + 1)).await.unwrap().is_allowed(), "{user}");
+        let last = limiter.check(at(half).cost(room)).await.unwrap();
+        assert!(last.is_allowed() && last.binding().remaining() == Some(0), "{user}: {last:?}");
     }
 }

@@ -151,7 +151,8 @@ pub fn history(steps: Steps) -> impl Strategy<Value = History> {
 fn policy(quotas: &[Numbers], charge_denied: bool) -> Policy {
     let quotas = quotas.iter().map(|&Numbers { algorithm, limit, unit, refill }| {
         let unit = unit.clamp(1, MAX_UNITS);
-        let limit = limit.clamp(1, MAX_UNITS / unit);
+        // Windows compute no product of limit and window, or one of any size.
+        let limit = limit.clamp(1, if algorithm <= 1 { MAX_UNITS } else { MAX_UNITS / unit });
         let (window, refill) = (Millis::new(unit), refill.clamp(1, MAX_UNITS));
         let quota = match algorithm {
             0 => Quota::fixed_window(limit, window),

@@ -1,12 +1,12 @@
 use crate::algorithm::fixed_window::{window_start, windows_touched};
-use crate::algorithm::{Algorithm, Inspect, MAX_UNITS, Standing, Step, checked};
+use crate::algorithm::{Algorithm, Inspect, MAX_UNITS, Standing, Step, checked_alone};
 use crate::{Error, MAX_CLOCK_SKEW, Millis, UnixMillis};
 
 /// Sliding window with two counters: the previous window is weighted by the share of it that the sliding window overlaps.
 ///
-/// A cost fits if `previous * (window - elapsed) + current * window + cost * window <= limit * window`, where `elapsed` is
-/// the time since the current window began. This is the published estimate `previous * (1 - elapsed / window) + current`,
-/// multiplied by the window so that all terms are integers.
+/// A cost fits if `previous * (window - elapsed) <= (limit - current - cost) * window`, where `elapsed` is the time since the
+/// current window began. This is the published estimate `previous * (1 - elapsed / window) + current`, multiplied by the window
+/// so that all terms are integers. The products are compared exactly, however large they are.
 /// (<https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>: 0.003 % of 400 million requests decided
 /// wrongly.)
 ///
@@ -59,9 +59,9 @@ impl SlidingWindow {
     /// Admits `limit` in any `window`, estimated from two counters.
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a limit x window above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a limit above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
     pub fn new(limit: u64, window: Millis) -> Result<Self, Error> {
-        checked("limit", limit, "window_ms", window)?;
+        checked_alone("limit", limit, "window_ms", window)?;
         Ok(Self { limit, window_ms: window.get() })
     }
 
@@ -83,24 +83,33 @@ impl SlidingWindow {
         View { left_ms: self.window_ms - now.since(state.start).get(), lag: state.start.since(now), state }
     }
 
-    /// The weight of the previous window, in milliseconds x requests.
-    fn weight(view: &View) -> u64 {
-        view.state.previous * view.left_ms
+    /// Whether the weight of the previous window leaves room for the cost.
+    fn fits(&self, view: &View, cost: u64) -> bool {
+        let SlidingState { previous, current, .. } = view.state;
+        let room = self.limit.checked_sub(current.saturating_add(cost));
+        let product = |a: u64, b: u64| u128::from(a) * u128::from(b);
+        room.is_some_and(|room| product(previous, view.left_ms) <= product(room, self.window_ms))
     }
 
     fn retry_after(&self, view: &View, cost: u64) -> Millis {
         let SlidingState { previous, current, .. } = view.state;
         let wait_ms = match self.limit.checked_sub(current + cost) {
             // The request fits before this window ends, when the weight of the previous one has fallen far enough.
-            Some(room) => view.left_ms - room * self.window_ms / previous,
+            Some(room) => view.left_ms - share(room, self.window_ms, previous),
             // The request fits in the next window, when the weight of this one has fallen far enough.
             None => {
-                let next_left_ms = ((self.limit - cost) * self.window_ms / current).min(self.window_ms);
+                let next_left_ms = share(self.limit - cost, self.window_ms, current).min(self.window_ms);
                 view.left_ms + self.window_ms - next_left_ms
             }
         };
         view.lag + Millis::new(wait_ms)
     }
+}
+
+/// `amount * part / whole`, rounded down.
+fn share(amount: u64, part: u64, whole: u64) -> u64 {
+    let product = || u128::from(amount) * u128::from(part) / u128::from(whole);
+    amount.checked_mul(part).map_or_else(|| u64::try_from(product()).unwrap_or(u64::MAX), |product| product / whole)
 }
 
 impl Algorithm for SlidingWindow {
@@ -120,7 +129,7 @@ impl Algorithm for SlidingWindow {
             return Step::Never;
         }
         let view = self.view(state, now);
-        if Self::weight(&view) + (view.state.current + cost) * self.window_ms <= self.limit * self.window_ms {
+        if self.fits(&view, cost) {
             Step::Admitted { delay: Millis::ZERO }
         } else {
             Step::Denied { retry_after: self.retry_after(&view, cost) }
@@ -144,7 +153,7 @@ impl Algorithm for SlidingWindow {
 
     fn overdraw(&self, state: &mut SlidingState, now: UnixMillis, cost: u64) {
         *state = self.view(state, now).state;
-        state.current = state.current.saturating_add(cost).min(MAX_UNITS / self.window_ms).max(state.current);
+        state.current = state.current.saturating_add(cost).min(MAX_UNITS).max(state.current);
     }
 
     #[inline]
@@ -159,11 +168,13 @@ impl Algorithm for SlidingWindow {
 impl Inspect for SlidingWindow {
     fn standing(&self, state: &SlidingState, now: UnixMillis) -> Standing {
         let view = self.view(state, now);
-        let counted = view.state.current * self.window_ms + Self::weight(&view);
+        let SlidingState { previous, current, .. } = view.state;
+        // What is left of the previous window, rounded up.
+        let weight = previous - share(previous, self.window_ms - view.left_ms, self.window_ms);
         Standing {
             limit: self.limit,
-            room: (self.limit * self.window_ms).saturating_sub(counted),
-            unit: self.window_ms,
+            room: self.limit.saturating_sub(current + weight),
+            unit: 1,
             used: match view.state {
                 SlidingState { current: 0, previous: 0, .. } => 0,
                 SlidingState { current: 0, .. } => view.left_ms,
