@@ -507,6 +507,7 @@ fn a_simulation_writes_its_page_its_chart_and_its_numbers() -> Result<()> {
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
 
     assert!(page.contains("<svg") && fs::read_to_string(out.path().join("chart.svg"))?.contains("workers-kv"));
+    assert!(fs::read_to_string(out.path().join("worst.svg"))?.contains("where the limit is"));
 
     for (wrong, why) in [
         (["--places", "iad,nowhere"], "\"nowhere\" is not a known place"),

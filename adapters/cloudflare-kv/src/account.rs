@@ -220,7 +220,7 @@ fn window_together<'a>(
         QuotaState::Window(state) => used_of(state),
         _ => 0,
     });
-    WindowState { start, used: capped(used_of(own) + theirs.sum::<u64>(), Millis::new(1)) }
+    WindowState { start, used: (used_of(own) + theirs.sum::<u64>()).min(MAX_UNITS) }
 }
 
 /// The sums of all previous and all current counts, relative to the current window.

@@ -7,7 +7,8 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use tidegate_core::{Millis, Policy, Quota};
 use tidegate_traffic::simulate::{
-    Assumed, Design, Faults, Outcome, Places, Setup, Simulation, Traffic, chart, designs, page, percent, simulate_all,
+    Assumed, Design, Faults, Outcome, Places, Setup, Simulation, Traffic, bars, chart, designs, page, percent,
+    simulate_all,
 };
 
 use super::Failure;
@@ -24,7 +25,8 @@ Examples:
   tidegate simulate --design durable-object-leased --design redis --json
   tidegate simulate --design upstash --design upstash-fallback --outage 60..90 --loss 0.1
 
-Writes simulation.html, simulation.json and chart.svg to --out. The same --seed gives the same numbers.
+Writes simulation.html, simulation.json, chart.svg and worst.svg, the most that each design admits, to --out. The same --seed
+gives the same numbers.
 Exit codes: 0 success, 2 the command line or an input is wrong.";
 
 /// The most requests of a simulation, which takes about 40 bytes for each, and 1.5 KB while it waits.
@@ -129,8 +131,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     simulation.left_out.dedup();
     let json = serde_json::to_string_pretty(&simulation).map_err(|error| usage(error.to_string()))?;
     let page = page(&simulation).map_err(|error| usage(error.to_string()))?;
-    let files =
-        [("simulation.html", page), ("simulation.json", json.clone()), ("chart.svg", chart(&simulation.outcomes))];
+    let limit = setup.policy.quotas()[0].rule().limit();
+    let files = [
+        ("simulation.html", page),
+        ("simulation.json", json.clone()),
+        ("chart.svg", chart(&simulation.outcomes)),
+        ("worst.svg", bars(&simulation.outcomes, limit)),
+    ];
     fs::create_dir_all(&args.out).map_err(|error| usage(format!("{}: {error}", args.out.display())))?;
     for (name, text) in files {
         let file = args.out.join(name);
@@ -143,7 +150,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         for (design, why) in &simulation.left_out {
             outln!("{design} is left out: {why}");
         }
-        outln!("simulation.html, simulation.json and chart.svg are in {}", args.out.display());
+        outln!("simulation.html, simulation.json, chart.svg and worst.svg are in {}", args.out.display());
     }
     Ok(())
 }

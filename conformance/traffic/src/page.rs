@@ -36,3 +36,16 @@ impl Page<'_> {
         Ok(page.replace("/*data*/", &data))
     }
 }
+
+/// A number with a comma before every three digits.
+pub(crate) fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}

@@ -13,6 +13,7 @@
 //! run them, so that predictions can be compared with what those did.
 
 mod advised;
+mod bars;
 mod design;
 mod fleet;
 mod ground;
@@ -26,6 +27,7 @@ mod tests;
 mod traffic;
 mod world;
 
+pub use self::bars::bars;
 pub use self::design::{Design, Model, designs};
 pub use self::fleet::{Outcome, Setup, simulate, simulate_all};
 pub use self::ground::{Assumed, Faults};

@@ -12,6 +12,7 @@ use super::shadow::{DifferenceReport, ShadowReport};
 use super::tally::percent;
 use super::time::shown;
 use super::tune::{Tried, Tuned};
+use crate::page::grouped;
 
 /// The most bars over time.
 const BARS: usize = 24;
@@ -324,17 +325,4 @@ fn span(ms: u64) -> String {
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")];
     let unit = units.into_iter().find(|(length, _)| ms >= *length && ms.is_multiple_of(*length));
     unit.map_or_else(|| format!("{ms} ms"), |(length, name)| format!("{} {name}", ms / length))
-}
-
-/// A number with a comma before every three digits.
-fn grouped(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
