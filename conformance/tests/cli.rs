@@ -535,7 +535,7 @@ fn choose_recommends_what_meets_the_requirements_or_fails() -> Result<()> {
     let choice: Value = serde_json::from_slice(&quick.stdout)?;
     assert_eq!(choice["choice"], "rate-limit-binding");
     let quick = said(&choose(&["--platform", "cloudflare", "--max-over", "1000", "--max-p50-ms", "1"])?);
-    assert!(quick.contains(r#"RateLimit::from_env(&env, "LIMITER", 20, Millis::new(60000))?.limiter()"#), "{quick}");
+    assert!(quick.contains(r#"RateLimit::from_env(env, "LIMITER", 20, Millis::new(60000))?.limiter()"#), "{quick}");
     // A run in which nobody reaches the limit does not make a design exact.
     let lucky = said(&tidegate(&["choose", "--platform", "cloudflare", "--limit", "1000000", "--seconds", "2"], None)?);
     assert!(lucky.contains("not rate-limit-binding: it can exceed the limit"), "{lucky}");
@@ -565,7 +565,7 @@ fn choose_recommends_what_meets_the_requirements_or_fails() -> Result<()> {
         let output = choose(&[&["--platform", "vercel"], &wrong[..]].concat())?;
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", said(&output));
     }
-    let none = choose(&["--platform", "vercel", "--max-p50-ms", "1"])?;
+    let none = choose(&["--platform", "vercel", "--max-usd", "0.01"])?;
     assert_eq!(none.status.code(), Some(1), "{}", said(&none));
     assert!(said(&none).contains("no design meets the requirements"));
     let nowhere = choose(&[])?;

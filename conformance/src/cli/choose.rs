@@ -21,8 +21,11 @@ Examples:
   tidegate choose --platform vercel --limit 60 --max-usd 5 --places iad,fra
   tidegate choose --platform server --places fra --isolates 1         one process: its memory will do
 
-Simulates the designs that the platform has, and prints the one that meets the requirements with the shortest wait, its
-numbers and the code to paste. Exit codes: 0 success, 1 no design meets the requirements, 2 the command line is wrong.";
+Simulates the designs that the platform has, and prints the one that meets the requirements with the shortest wait, or the
+cheapest of those that wait equally long (to 5 ms), its numbers and the code to paste. Exit codes: 0 success, 1 no design meets the requirements, 2 the command line is wrong.";
+
+/// Waits that differ by less are taken for equal.
+const WAIT_MS: f64 = 5.0;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -87,11 +90,12 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("no design of the platform can count by this policy ({reasons})")));
     }
     let mut outcomes = outcomes(&setup, &able)?;
-    // A server of one's own has no price for each decision.
+    // Nobody notices a few milliseconds, but everybody the price. A server of one's own has none for each decision.
+    let coarse = |ms: f64| (ms / WAIT_MS).floor();
     let price = |outcome: &Outcome| outcome.usd_per_million.unwrap_or_default();
     outcomes.sort_by(|a, b| {
-        let waits = a.p50_ms.total_cmp(&b.p50_ms).then(a.p99_ms.total_cmp(&b.p99_ms));
-        waits.then(price(a).total_cmp(&price(b)))
+        let waits = coarse(a.p50_ms).total_cmp(&coarse(b.p50_ms)).then(coarse(a.p99_ms).total_cmp(&coarse(b.p99_ms)));
+        waits.then(price(a).total_cmp(&price(b))).then(a.round_trips.total_cmp(&b.round_trips))
     });
     let isolates = setup.places.count() * setup.isolates;
     let is_strict = |outcome: &Outcome| able.iter().any(|one| one.name == outcome.design && one.is_strict(isolates));
