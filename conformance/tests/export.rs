@@ -75,11 +75,11 @@ fn each_platform_gets_what_it_can_express() -> Result<()> {
 }
 
 #[test]
-fn the_readme_shows_what_is_written() -> Result<()> {
-    let readme = fs::read_to_string(workspace().join("README.md"))?;
-    assert!(readme.contains("--rules adapters/tower/examples/rules.toml --for cloudflare --plan business\n```"));
+fn the_page_of_the_tool_shows_what_is_written() -> Result<()> {
+    let page = fs::read_to_string(workspace().join("conformance/TOOL.md"))?;
+    assert!(page.contains("--rules adapters/tower/examples/rules.toml --for cloudflare --plan business\n```"));
     let written = String::from_utf8(tidegate(&example()?, &["cloudflare", "--plan", "business"])?.stdout)?;
-    assert!(readme.contains(&format!("```json\n{written}```\n")), "copy this into the README:\n{written}");
+    assert!(page.contains(&format!("```json\n{written}```\n")), "copy this into TOOL.md:\n{written}");
     Ok(())
 }
 

@@ -93,6 +93,11 @@
 //! [`ErrorKind::is_store_failure`] is true (the store is unreachable, or did not answer in time): a client can cause every
 //! other error on purpose. [`Rejection::unavailable`] is the 503 for the rest.
 //!
+//! # Guide
+//!
+//! The module [`guide`] has a page for each question that comes up in use: which key, what happens when the store dies, how to change
+//! a limit, what to watch.
+//!
 //! # Features
 //!
 //! | Feature | Default | Adds |
@@ -115,6 +120,9 @@ mod error;
 mod few;
 #[cfg(feature = "gate")]
 pub mod gate;
+// Its examples need all of it.
+#[cfg(all(any(doc, doctest), feature = "toml"))]
+pub mod guide;
 mod headers;
 mod identity;
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-// What README.md says about denied requests, here and in @upstash/ratelimit.
+// What core/docs/costs.md says about denied requests, here and in @upstash/ratelimit.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

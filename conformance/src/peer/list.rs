@@ -18,7 +18,7 @@ pub fn all() -> Vec<Peer> {
             name,
             store,
             algorithms: WINDOWS_AND_BUCKETS,
-            claim: "Exactly the limit is admitted, and a denial charges nothing. README.md",
+            claim: "Exactly the limit is admitted, and a denial charges nothing. core/docs/costs.md",
             windows: Windows::Aligned,
             costs: true,
             refills_in_batches: false,
