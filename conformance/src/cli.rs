@@ -231,3 +231,8 @@ fn contradicted(wrong: Vec<String>) -> Failure {
 fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
+
+/// Where the reports go, if nothing else is said.
+fn default_out() -> PathBuf {
+    target::workspace().join("target/conformance")
+}

@@ -17,9 +17,10 @@ use tidegate_guest_protocol::{Arrival, Call, Gated, Identified, Reply, Route, se
 use self::limiter::{Bench, Fault};
 use crate::fixture::{Case, Disturb, Fixture};
 use crate::judge::{Verdict, judge};
+use crate::oracle::Prepared;
 use crate::replay::{Replay, replay};
 use crate::run::gate::differences;
-use crate::run::{Prepared, identify};
+use crate::run::identify;
 use crate::subject::{InProcess, Place, Subject};
 
 /// A broken limiter.

@@ -3,10 +3,21 @@
 use tidegate_core::MemoryLimiter;
 
 use crate::expectation;
-use crate::fixture::Fixture;
+use crate::fixture::{Case, Fixture};
 use crate::judge::unanswered;
 use crate::replay::{Replay, replay};
 use crate::subject::InProcess;
+
+/// A fixture with the reference's answers.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The fixture.
+    pub case: Case,
+    /// The reference's answers. It is empty for all but a [`Fixture`].
+    pub reference: Replay,
+    /// The expectations that the reference does not meet: the fixture is wrong, or the limits do not do what it expects.
+    pub unmet: Vec<String>,
+}
 
 /// Returns the reference's answers to a fixture.
 ///

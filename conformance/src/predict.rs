@@ -20,8 +20,9 @@ use tokio::sync::Semaphore;
 
 use crate::fixture::Case;
 use crate::judge::Verdict;
+use crate::oracle::Prepared;
 use crate::report::{FixtureReport, TargetReport};
-use crate::run::{self, Prepared};
+use crate::run;
 use crate::subject::{Place, Subject};
 use crate::target::Target;
 

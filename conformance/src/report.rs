@@ -8,7 +8,7 @@ mod page;
 mod plan;
 mod table;
 
-pub use fixture::{Cause, Counterexample, FixtureReport, Latency};
+pub use fixture::{Counterexample, FixtureReport, Latency};
 pub(crate) use junit::escaped as escaped_xml;
 pub use junit::junit;
 pub use latency::Bucket;
@@ -26,8 +26,8 @@ pub use tidegate_traffic::Tidegate;
 use tidegate_traffic::operation::{self, Cost, Operations, PerDecision};
 
 use crate::judge::Verdict;
-use crate::run::Prepared;
-pub use crate::target::Emulator;
+use crate::oracle::Prepared;
+pub use crate::target::{Cause, Emulator};
 
 /// The schema version of a [`Report`].
 pub const SCHEMA: &str = "tidegate/report/v1";

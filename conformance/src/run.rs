@@ -15,7 +15,7 @@ use tidegate_traffic::operation::{self, mean};
 
 use crate::fixture::{Case, ExpectError, Fixture, Op, RequestFixture, Step};
 use crate::judge::{self, Judgement, Verdict, judge, unanswered};
-use crate::oracle;
+use crate::oracle::{self, Prepared};
 use crate::replay::{self, Replay, replay};
 use crate::report::{Bucket, Cause, FixtureReport, Latency, Status, TargetReport};
 use crate::subject::{Place, Subject};
@@ -23,17 +23,6 @@ use crate::target::{Running, Target, logged};
 
 /// The most failed fixtures of a target that are reduced. The others usually fail for the same reason.
 const REDUCED_MAX: usize = 5;
-
-/// A fixture with the reference's answers.
-#[derive(Clone, Debug)]
-pub struct Prepared {
-    /// The fixture.
-    pub case: Case,
-    /// The reference's answers. It is empty for all but a [`Fixture`].
-    pub reference: Replay,
-    /// The expectations that the reference does not meet: the fixture is wrong, or the limits do not do what it expects.
-    pub unmet: Vec<String>,
-}
 
 /// Computes the reference's answers, and rejects fixtures that contradict them.
 ///

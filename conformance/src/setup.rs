@@ -9,39 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-use crate::target::{Target, alone, workspace};
-
-/// A group of programs that the setup installs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Group {
-    /// `redis-server` and `redis-cli`.
-    Redis,
-    /// The tools that build and run the npm package.
-    Npm,
-    /// The tools that build and run a Worker.
-    Cloudflare,
-    /// The tools that build and run a Spin app.
-    Spin,
-    /// The tools that build and run a Compute app.
-    Fastly,
-}
-
-impl Group {
-    /// All groups in the order of their setup, the quickest first.
-    pub const ALL: &[Self] = &[Self::Redis, Self::Npm, Self::Cloudflare, Self::Spin, Self::Fastly];
-
-    /// The name on the command line of `conformance/setup.sh`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Redis => "redis",
-            Self::Npm => "npm",
-            Self::Cloudflare => "cloudflare",
-            Self::Spin => "spin",
-            Self::Fastly => "fastly",
-        }
-    }
-}
+use crate::target::{Group, Target, alone, workspace};
 
 /// A running setup. Dropping it stops the setup.
 #[derive(Debug)]

@@ -3,8 +3,10 @@
 //! To add a target, implement [`Target`] in a new file and list it in [`ALL`].
 
 mod build;
+mod checkout;
 pub mod cloudflare;
 mod fastly;
+mod group;
 mod javascript;
 mod logs;
 mod memory;
@@ -17,7 +19,8 @@ mod upstash_rest;
 mod wasm;
 
 pub(crate) use build::alone;
-pub use build::workspace;
+pub use checkout::workspace;
+pub use group::Group;
 pub(crate) use logs::logged;
 pub use logs::logs_in;
 pub(crate) use outside::Outside;
@@ -35,9 +38,19 @@ use tidegate_guest_protocol::{Able, Answer, Failure, Reply, Route};
 use tidegate_traffic::operation::Operations;
 
 use crate::fixture::{Disturb, Fixture};
-use crate::report::Cause;
-use crate::setup::Group;
 use crate::subject::{Http, Place, Subject};
+
+/// What cannot do, or cannot show, what a fixture asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The platform cannot do it.
+    Platform,
+    /// The adapter does not do it, although the platform could.
+    Adapter,
+    /// The emulator, or virtual time, cannot show it.
+    Emulator,
+}
 
 /// All targets, in the order in which they run.
 pub const ALL: &[&dyn Target] = &[

@@ -30,6 +30,7 @@
 //! Nothing that a client sends lets a request pass undecided. Only a [failure of the store](crate::ErrorKind::is_store_failure)
 //! can, if the rule says [`on_failure = "open"`](OnFailure::Open).
 
+mod by;
 mod event;
 mod explain;
 mod file;

@@ -7,15 +7,16 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{Check, Decision, Error, ErrorKind, Millis, Origin, Policy, UnixMillis};
+use tidegate_core::{Check, Decision, Error, ErrorKind, Millis, Policy, UnixMillis};
 
 use crate::account::Account;
 use crate::coarse::Coarse;
 use crate::config::Config;
 use crate::draws::Draws;
 use crate::error;
-use crate::pace::{Freshness, PAUSE_MAX, Pace};
+use crate::pace::PAUSE_MAX;
 use crate::record::{self, Id};
+use crate::slot::{Put, Slot};
 use crate::stats::Stats;
 use crate::table::Table;
 use crate::value::Value;
@@ -54,27 +55,6 @@ struct Inner {
     /// Until when none of the keys in `unwritten` may be written, if that is known of all of them.
     quiet_until: Option<UnixMillis>,
     stats: Stats,
-}
-
-/// What an isolate holds of one key.
-pub(crate) struct Slot {
-    pub(crate) account: Account,
-    /// The value that was read last.
-    last_read: Value,
-    freshness: Freshness,
-    pace: Pace,
-    /// Whether the key is in `unwritten`.
-    waits: bool,
-    /// Whether the last read failed, so that the isolate decides by its own counts.
-    alone: bool,
-}
-
-/// A value to write.
-pub(crate) struct Put {
-    pub(crate) key: String,
-    pub(crate) value: Value,
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) ttl: Millis,
 }
 
 impl Isolate {
@@ -329,29 +309,6 @@ fn shared(policies: &mut Vec<Arc<Policy>>, policy: &Policy) -> Arc<Policy> {
     let known = Arc::new(policy.clone());
     policies.push(Arc::clone(&known));
     known
-}
-
-impl Slot {
-    fn new(account: Account, now: UnixMillis) -> Self {
-        let last_read = account.value(now);
-        let (freshness, pace) = (Freshness::default(), Pace::default());
-        Self { account, last_read, freshness, pace, waits: false, alone: false }
-    }
-
-    /// Whether nothing is lost by dropping the slot: it counts nothing, and its last read is too old to use.
-    pub(crate) fn is_idle(&self, now: UnixMillis) -> bool {
-        self.account.is_unused(now) && self.freshness.is_over(now)
-    }
-
-    fn origin(&self) -> Origin {
-        if self.alone { Origin::Fallback } else { Origin::Store }
-    }
-
-    fn put(&self, key: String, now: UnixMillis) -> Put {
-        let ttl = self.account.expires_after(now).max(Config::TTL_MIN);
-        let bytes = record::encode(&self.account.policy, self.account.entries());
-        Put { key, value: self.account.value(now), bytes, ttl }
-    }
 }
 
 impl fmt::Debug for Isolate {

@@ -71,6 +71,7 @@ mod error;
 mod isolate;
 mod pace;
 mod record;
+mod slot;
 mod stats;
 mod store;
 mod table;

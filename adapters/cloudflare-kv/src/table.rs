@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use tidegate_core::UnixMillis;
 
 use crate::draws::Draws;
-use crate::isolate::Slot;
+use crate::slot::Slot;
 
 /// The maximum number of slots in a set. Larger sets would fill more evenly, and take longer to search.
 const WAYS: usize = 32;

@@ -3,8 +3,7 @@
 //! A call runs until it needs the store. It then returns its request to the host, which resumes it with the answer. So
 //! WebAssembly never waits, and needs no promises, closures or objects of JavaScript.
 
-use std::cell::Cell;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -14,50 +13,10 @@ use tidegate_core::{Check, Key, Keys, Limiter as _, Millis, Policy, Refund, Sett
 use wasm_bindgen::prelude::*;
 
 use crate::error::thrown;
-use crate::gate::Limit;
+use crate::limit::Limit;
 use crate::options::whole;
 use crate::verdict::verdict;
-
-/// Carries requests and answers between a limiter's store and its host. One call runs at a time.
-#[derive(Default)]
-pub(crate) struct Wire {
-    wanted: Cell<Option<String>>,
-    met: Cell<Option<Met>>,
-}
-
-/// The result of a request to the store.
-#[cfg_attr(feature = "memory", expect(dead_code, reason = "memory never fails"))]
-pub(crate) enum Met {
-    Answer(Answer),
-    /// The host threw an error.
-    Failed {
-        name: String,
-        message: String,
-    },
-    /// The deadline has passed.
-    Late,
-}
-
-/// An answer of the store.
-#[cfg_attr(
-    not(any(feature = "versioned", feature = "object")),
-    expect(dead_code, reason = "only these stores have versions or errors with properties")
-)]
-pub(crate) struct Answer {
-    /// The status in HTTP's terms.
-    pub(crate) status: u16,
-    /// The version of the bytes, if the store has versions.
-    pub(crate) version: Option<String>,
-    pub(crate) bytes: Vec<u8>,
-}
-
-impl Wire {
-    /// Gives the host a request, a JSON array, and waits for the result.
-    pub(crate) async fn ask(&self, wanted: String) -> Met {
-        self.wanted.set(Some(wanted));
-        poll_fn(|_| self.met.take().map_or(Poll::Pending, Poll::Ready)).await
-    }
-}
+use crate::wire::{Answer, Met};
 
 /// What a call asks the limiter.
 enum Question {

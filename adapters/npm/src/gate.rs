@@ -3,27 +3,21 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use tidegate_core::{BodyFormat, ClientIpSource, DenyCache, Identity, Limiter as _, Policy};
+use tidegate_core::{BodyFormat, ClientIpSource, DenyCache, Identity, Limiter as _};
 use wasm_bindgen::prelude::*;
 
-use crate::call::{Caller, Wire};
+use crate::call::Caller;
 use crate::error::misplaced;
+use crate::limit::Limit;
 use crate::options::Options;
-use crate::store::{self, Store};
+use crate::store;
+use crate::wire::Wire;
 
 /// A limiter of one policy.
 #[wasm_bindgen]
 pub struct Gate {
     source: ClientIpSource,
     pub(crate) limit: Rc<Limit>,
-}
-
-/// The part of a [`Gate`] that its calls use.
-pub(crate) struct Limit {
-    pub(crate) policy: Policy,
-    pub(crate) limiter: DenyCache<Store>,
-    pub(crate) body_format: BodyFormat,
-    pub(crate) wire: Rc<Wire>,
 }
 
 #[wasm_bindgen]

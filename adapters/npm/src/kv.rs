@@ -9,9 +9,10 @@ use tidegate_core::store::BestEffort;
 use tidegate_core::{Capabilities, Error, ErrorKind, Millis, UnixMillis};
 use wasm_bindgen::prelude::*;
 
-use crate::call::{Answer, Caller, Met, Wire};
+use crate::call::Caller;
 use crate::options::{Options, whole};
 use crate::seeded::Seeded;
+use crate::wire::{Answer, Met, Wire};
 
 thread_local! {
     /// The counts of all limiters, so that two of the same policy count together.

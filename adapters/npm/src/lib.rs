@@ -9,6 +9,7 @@ mod error;
 mod gate;
 #[cfg(feature = "kv")]
 mod kv;
+mod limit;
 #[cfg(feature = "memory")]
 mod memory;
 #[cfg(feature = "object")]
@@ -23,6 +24,7 @@ mod seeded;
 mod verdict;
 #[cfg(feature = "versioned")]
 mod versioned;
+mod wire;
 
 pub use call::Caller;
 pub use gate::Gate;

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use tidegate_core::{Capabilities, MemoryLimiter};
 use wasm_bindgen::prelude::*;
 
-use crate::call::Wire;
 use crate::options::Options;
 use crate::seeded::Seeded;
+use crate::wire::Wire;
 
 /// The most keys with a count of their own.
 const KEYS_MAX: usize = 1_000_000;

@@ -10,9 +10,9 @@ use tidegate_cloudflare_do::{
 use tidegate_core::{ErasedLimiter, Error, ErrorKind, Millis, UnixMillis};
 use wasm_bindgen::prelude::*;
 
-use crate::call::{Met, Wire};
 use crate::error::{misplaced, thrown};
 use crate::options::{Options, whole};
+use crate::wire::{Met, Wire};
 
 #[wasm_bindgen]
 extern "C" {

@@ -7,9 +7,9 @@ use tidegate_core::algorithm::Algorithm as _;
 use tidegate_core::{Error, ErrorKind, Millis, Rule};
 use wasm_bindgen::prelude::*;
 
-use crate::call::{Met, Wire};
 use crate::error::misplaced;
 use crate::options::Options;
+use crate::wire::{Met, Wire};
 
 pub(crate) type Store = RateLimitLimiter<Host>;
 

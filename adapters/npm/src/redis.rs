@@ -7,10 +7,10 @@ use tidegate_core::store::AtomicLimiter;
 use tidegate_redis::{Clock, NoAnswer, Response, Rest, RestConfig, Transport};
 use wasm_bindgen::prelude::*;
 
-use crate::call::{Met, Wire};
 use crate::error::misplaced;
 use crate::gate::Gate;
 use crate::options::{Options, whole};
+use crate::wire::{Met, Wire};
 
 #[wasm_bindgen]
 extern "C" {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use tidegate_core::{Capabilities, Check, Decision, Error, Keys, Limiter, Policy, Refund, Settle};
 
-use crate::call::{Met, Wire};
+use crate::wire::{Met, Wire};
 
 /// A limiter that is made by its first call, because Workers have no randomness before their first request.
 pub(crate) struct Seeded<L> {

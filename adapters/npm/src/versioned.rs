@@ -7,8 +7,8 @@ use tidegate_core::store::{Swap, Versioned, VersionedLimiter, VersionedValue};
 use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift, Error, ErrorKind, Millis};
 use wasm_bindgen::prelude::*;
 
-use crate::call::{Answer, Met, Wire};
 use crate::options::{Options, whole};
+use crate::wire::{Answer, Met, Wire};
 
 /// If three isolates compete for a key, each wins one of three attempts, and one decision in 2^37 needs more attempts.
 const ATTEMPTS: u32 = 64;

@@ -5,8 +5,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
 use serde::{Deserialize, Serialize};
 
-use super::run::default_out;
-use super::{Failure, Selection, block_on, counted};
+use super::{Failure, Selection, block_on, counted, default_out};
 use crate::mutants;
 use crate::output::outln;
 use crate::report::{MutantReport, Tidegate};

@@ -5,10 +5,11 @@ use comfy_table::{CellAlignment, Table};
 
 use super::progress::tell;
 use super::{Failure, Selection, block_on, compare, contradicted};
+use crate::oracle::Prepared;
 use crate::output::outln;
 use crate::predict::{self, Compared};
 use crate::report::TargetReport;
-use crate::run::{self, Prepared};
+use crate::run;
 use crate::target::{ALL, Target};
 
 const EXAMPLES: &str = "\

@@ -9,15 +9,16 @@ use futures_util::stream::FuturesUnordered;
 
 use super::compare::{is_worse, read_one};
 use super::progress::{self, Progress};
-use super::{Failure, Selection, block_on, mutants};
+use super::{Failure, Selection, block_on, default_out, mutants};
 use crate::declared::Declared;
 use crate::fixture::Case;
 use crate::judge::Verdict;
+use crate::oracle::Prepared;
 use crate::output::{errln, out, outln};
 use crate::report::{Report, Status, TargetReport, junit, markdown, page, table};
-use crate::run::{self, Prepared};
+use crate::run;
 use crate::setup::Setup;
-use crate::target::{ALL, Outside, Target, logs_in, workspace};
+use crate::target::{ALL, Outside, Target, logs_in};
 
 /// The most targets that run at the same time by default. One thread sends the requests of all.
 const JOBS_MAX: usize = 4;
@@ -148,11 +149,6 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         outln!("{}", tally(&report));
     }
     if failed { Err(Failure::Failed) } else { Ok(()) }
-}
-
-/// The folder for the reports, unless `--out` names another.
-pub(super) fn default_out() -> PathBuf {
-    workspace().join("target/conformance")
 }
 
 /// The command that runs one fixture on one target with these options.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tidegate_traffic::operation::Operations;
 
 use crate::judge::{Tally, Verdict};
+use crate::target::Cause;
 
 /// The report of a fixture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,18 +72,6 @@ pub struct Counterexample {
     pub fixture: Value,
     /// Why it fails.
     pub reason: String,
-}
-
-/// What cannot do, or cannot show, what a fixture asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    /// The platform cannot do it.
-    Platform,
-    /// The adapter does not do it, although the platform could.
-    Adapter,
-    /// The emulator, or virtual time, cannot show it.
-    Emulator,
 }
 
 /// How long the answers to a fixture took, in microseconds. The requests of a burst wait for each other.

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::fixture::{Case, Disturb, Fixture, GateFixture, Op};
 use crate::judge::Tally;
+use crate::oracle::Prepared;
 use crate::replay::Replay;
-use crate::run::Prepared;
 
 /// What a fixture does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,20 +1,14 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, stderr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
+use super::checkout::workspace;
 use super::wasm;
 use crate::output::{err, errln};
-
-/// The workspace that this program was built in. Guests are built from it.
-#[must_use]
-pub fn workspace() -> PathBuf {
-    let conformance = Path::new(env!("CARGO_MANIFEST_DIR"));
-    conformance.parent().unwrap_or(conformance).to_path_buf()
-}
 
 /// The programs built so far, by package.
 static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::const_new(BTreeMap::new());

@@ -13,13 +13,14 @@ use tidegate_traffic::operation::{Operation, Operations};
 use tokio::process::Command;
 
 pub use self::host::Host;
-use super::build::{alone, workspace};
+use super::build::alone;
+use super::checkout::workspace;
 use super::{Emulator, OWN_CLOCK, OWN_TOKENS, Running, Store, Target, javascript, wasm};
 use crate::fixture::{Disturb, Fixture};
 use crate::output::errln;
-use crate::report::Cause;
-use crate::setup::Group;
 use crate::subject::{Http, Version};
+use crate::target::Cause;
+use crate::target::Group;
 
 /// The most locations of any fixture. With several, a limiter that is exact in only one isolate fails.
 const ISOLATES: usize = 3;

@@ -7,12 +7,13 @@ use futures_util::future::LocalBoxFuture;
 use tidegate_core::{Capabilities, Millis, Policy, Rule};
 use tokio::process::Command;
 
-use super::build::{self, workspace};
+use super::build;
+use super::checkout::workspace;
 use super::{Emulator, OWN_CLOCK, Running, Target, process, wasm};
 use crate::fixture::{Fixture, Step};
-use crate::report::Cause;
-use crate::setup::Group;
 use crate::subject::{Http, Version};
+use crate::target::Cause;
+use crate::target::Group;
 
 /// The most locations of any fixture.
 const POPS: usize = 3;

@@ -11,13 +11,13 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 use self::store::Kind;
-use super::build::workspace;
+use super::checkout::workspace;
 use super::redis::GUESTS;
 use super::{Emulator, Running, Target, process, wasm};
 use crate::fixture::Disturb;
 use crate::output::errln;
-use crate::setup::Group;
 use crate::subject::{Http, Version};
+use crate::target::Group;
 
 /// The npm package in npm's `edge-runtime`.
 pub(super) const VERCEL: JavaScript = JavaScript {

@@ -6,8 +6,8 @@ use tidegate_core::{Capabilities, Limiter as _, MemoryLimiter};
 use tidegate_traffic::operation::Operations;
 
 use super::{Emulator, Running, Store, Target, build, process};
-use crate::setup::Group;
 use crate::subject::{Http, Version};
+use crate::target::Group;
 
 /// The package of the native guest.
 pub(super) const NATIVE_GUEST: &str = "tidegate-guest-native";

@@ -7,8 +7,8 @@ use tidegate_core::Capabilities;
 
 use super::{Emulator, Running, Target};
 use crate::declared::Declared;
-use crate::setup::Group;
 use crate::subject::{Http, Version};
+use crate::target::Group;
 
 /// A limiter in this process, or servers that speak the guests' protocol.
 #[derive(Debug)]

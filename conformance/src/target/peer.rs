@@ -2,7 +2,8 @@
 
 use futures_util::future::try_join_all;
 
-use super::build::{self, workspace};
+use super::build;
+use super::checkout::workspace;
 use super::redis::GUESTS;
 use super::redis::server::{self, Servers};
 use super::upstash_rest::{Fronted, TOKEN};

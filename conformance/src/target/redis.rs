@@ -11,8 +11,8 @@ use self::server::{Counts, Servers};
 use super::memory::NATIVE_GUEST;
 use super::{Emulator, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
-use crate::setup::Group;
 use crate::subject::{Http, Version};
+use crate::target::Group;
 
 /// The number of guests that share one store. A limiter that is exact in only one process fails.
 pub(super) const GUESTS: usize = 3;

@@ -12,10 +12,11 @@ use tidegate_traffic::operation::{Operation, Operations};
 use tokio::net::TcpStream;
 
 pub(super) use self::redis::REDIS;
-use super::build::{self, workspace};
+use super::build;
+use super::checkout::workspace;
 use super::{Emulator, Running, Store, Target, process, wasm};
-use crate::setup::Group;
 use crate::subject::{Http, Version};
+use crate::target::Group;
 
 /// The suite counts admissions, so it need not wait as long as Spin's clients.
 const NO_DELAY: &str = "--no-delay";

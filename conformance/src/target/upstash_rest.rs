@@ -12,8 +12,8 @@ use super::redis::server::{self, Counts, Servers};
 use super::redis::{GUESTS, WITH_REDIS};
 use super::{Emulator, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
-use crate::setup::Group;
 use crate::subject::{Http, Version};
+use crate::target::Group;
 
 /// The package of the host that emulates Upstash.
 const FRONT: &str = "tidegate-host-upstash-rest";

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::build::workspace;
+use super::checkout::workspace;
 
 /// What to do if something is missing.
 const REMEDY: &str = "run conformance/setup.sh to install it";

@@ -13,12 +13,14 @@
 //! run them, so that predictions can be compared with what those did.
 
 mod advised;
+mod after;
 mod bars;
 mod design;
 mod fleet;
 mod ground;
 mod isolate;
 mod measure;
+mod model;
 mod page;
 mod place;
 mod stores;
@@ -28,10 +30,11 @@ mod traffic;
 mod world;
 
 pub use self::bars::bars;
-pub use self::design::{Design, Model, designs};
+pub use self::design::{Design, designs};
 pub use self::fleet::{Outcome, Setup, simulate, simulate_all};
 pub use self::ground::{Assumed, Faults};
 pub use self::isolate::{Fleet, Isolate};
+pub use self::model::Model;
 pub use self::page::{Simulation, chart, page, percent};
 pub use self::place::{PLACES, Place, Places};
 pub use self::traffic::Traffic;

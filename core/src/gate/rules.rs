@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 pub(super) use self::applied::Applied;
 use self::compile::compile;
+use super::by::DIMENSIONS;
 use super::file::{OnFailure, Source};
 use super::lists::List;
 use super::matcher::{Matcher, Pattern};
@@ -14,7 +15,6 @@ use super::names::Instead;
 use super::path::{in_lower_case, readings};
 use super::request::Request;
 use super::responses::Responses;
-use super::sender::DIMENSIONS;
 use super::token::{TokenRules, Tokens, VerifyToken};
 use crate::{BodyFormat, Error, Key, Millis, Policy};
 

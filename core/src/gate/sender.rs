@@ -2,24 +2,13 @@
 
 use std::net::IpAddr;
 
+use super::by::{GLOBAL, IP, SENDER};
 use super::lists::List;
 use super::request::Request;
 use super::rules::Rules;
 use super::token::{Claims, InvalidToken};
 use crate::dimension::OwnKeys;
 use crate::{ClientIp, ClientIpSource, Dimension, Error, Key, Keys, Policy};
-
-/// The dimension of the sender's most trusted identity, which a quota without a dimension counts by, too.
-pub(super) const SENDER: &str = "sender";
-
-/// The dimension of the client's address.
-const IP: &str = "ip";
-
-/// The dimension of a key that all requests share.
-const GLOBAL: &str = "global";
-
-/// The dimensions whose keys a gate finds itself.
-pub(super) const DIMENSIONS: [&str; 3] = [SENDER, IP, GLOBAL];
 
 /// The sender of a request.
 pub(super) struct Sender<'r> {

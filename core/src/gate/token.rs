@@ -4,9 +4,9 @@ use std::fmt;
 use std::format_args as args;
 use std::sync::Arc;
 
+use super::by::DIMENSIONS;
 use super::file::{Item, field_name};
 use super::request::Request;
-use super::sender::DIMENSIONS;
 use crate::quota::checked_name;
 use crate::{Error, Key, MaybeSend, MaybeSync, Millis, UnixMillis};
 

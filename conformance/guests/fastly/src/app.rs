@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fastly::{ConfigStore, Request, Response};
+use fastly::{Request, Response};
 use pollster::block_on;
 use tidegate_core::gate::{Gate, OnFailure, Rules};
 use tidegate_core::{
@@ -12,6 +12,8 @@ use tidegate_core::{
 use tidegate_fastly::{check, with_fields};
 
 use crate::limiters;
+use crate::response::response;
+use crate::settings::{setting, switched_on};
 
 /// Answers a request by the limiter that its path names.
 pub(crate) fn answer(request: Request) -> Response {
@@ -80,14 +82,6 @@ fn policy() -> Result<Policy, Error> {
     serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))
 }
 
-pub(crate) fn switched_on(store: &str, name: &str) -> bool {
-    setting(store, name).is_some_and(|value| value == "on")
-}
-
-fn setting(store: &str, name: &str) -> Option<String> {
-    ConfigStore::try_open(store).ok()?.try_get(name).ok()?
-}
-
 /// Logs an error. The client does not get its message.
 fn unavailable(error: &Error) -> Response {
     println!("{error:?}");
@@ -96,16 +90,4 @@ fn unavailable(error: &Error) -> Response {
 
 fn refuse(rejection: &Rejection) -> Response {
     response(rejection.status_code(), rejection.fields().iter(), rejection.body())
-}
-
-pub(crate) fn response<'n, 'v>(
-    status: u16,
-    fields: impl IntoIterator<Item = (&'n str, &'v str)>,
-    body: impl Into<fastly::Body>,
-) -> Response {
-    let mut response = Response::from_body(body).with_status(status);
-    for (name, value) in fields {
-        response.append_header(name, value);
-    }
-    response
 }

@@ -5,7 +5,7 @@ use fastly::erl::ERL;
 use tidegate_core::{Error, Millis};
 use tidegate_fastly::{Erl, Kv, KvLimiter};
 
-use crate::app::switched_on;
+use crate::settings::switched_on;
 
 /// In test mode a state lives at least this long by the platform's clock, because virtual time stands still.
 const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);

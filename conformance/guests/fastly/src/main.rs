@@ -18,6 +18,10 @@
 mod app;
 #[cfg(target_os = "wasi")]
 mod limiters;
+#[cfg(target_os = "wasi")]
+mod response;
+#[cfg(target_os = "wasi")]
+mod settings;
 #[cfg(all(target_os = "wasi", feature = "suite"))]
 mod suite;
 

@@ -7,8 +7,8 @@ use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Keys, Limit
 use tidegate_fastly::{ERL_CAPABILITIES, ErlLimiter};
 use tidegate_guest_protocol::{Answer, Reply, Route, serve};
 
-use crate::app::response;
 use crate::limiters;
+use crate::response::response;
 
 pub(crate) fn answer(store: &str, path: &str, request: Request) -> Result<Response, Error> {
     if path == "_tidegate/panic" {

@@ -10,7 +10,7 @@ use wasmtime_wasi_http::WasiHttpCtx;
 use wasmtime_wasi_http::p2::bindings::ProxyPre;
 
 use crate::arguments::Arguments;
-use crate::interfaces::{Instance, NoOutgoing};
+use crate::instance::{Instance, NoOutgoing};
 use crate::key_value::Database;
 use crate::{component, manifest};
 

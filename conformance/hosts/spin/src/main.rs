@@ -23,6 +23,7 @@
 mod app;
 mod arguments;
 mod component;
+mod instance;
 mod interfaces;
 mod key_value;
 mod manifest;

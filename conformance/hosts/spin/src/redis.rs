@@ -7,7 +7,7 @@ use wasmtime::Result;
 use wasmtime::component::Resource;
 
 use self::bindings::fermyon::spin::redis::{self as spin, Error, RedisParameter, RedisResult};
-use crate::interfaces::Instance;
+use crate::instance::Instance;
 use crate::outbound;
 
 pub(crate) mod bindings {

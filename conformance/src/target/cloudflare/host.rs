@@ -5,7 +5,7 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 
 use super::{GUEST, GUEST_JS, build, bundle};
-use crate::target::build::workspace;
+use crate::target::checkout::workspace;
 use crate::target::process::{self, Process};
 
 /// The guest's Worker on workerd, started by `hosts/cloudflare/serve.mjs`. Dropping it also ends workerd.

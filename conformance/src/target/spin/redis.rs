@@ -6,8 +6,8 @@ use tidegate_core::Capabilities;
 
 use super::{NO_DELAY, emulator, real, serve, spin_up};
 use crate::fixture::Disturb;
-use crate::setup::Group;
 use crate::subject::{Http, Version};
+use crate::target::Group;
 use crate::target::redis::server::{self, Servers};
 use crate::target::{Emulator, Running, Target};
 

@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::clients::{Client, ClientReport, Clients, Denials, MAX_CLIENTS, Times};
 use super::entry::{Entry, Parsed, Unreadable};
 use super::replay::{Cause, Outcome};
-use super::report::{LineReport, Sample, Together};
 use super::series::Series;
 
 /// Counts lines and requests, in bounded memory.
@@ -25,6 +24,68 @@ pub struct Tally {
     causes: Vec<Times>,
     /// For each client, what denied it.
     denials: HashMap<(Client, usize), Times, RandomState>,
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LineReport {
+    /// The lines. Empty ones are left out.
+    pub read: u64,
+    /// The lines with a request.
+    pub requests: u64,
+    /// The lines about bytes that were no HTTP request.
+    pub no_request: u64,
+    /// The lines that cannot be read.
+    pub unreadable: u64,
+    /// The first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_unreadable: Option<Sample>,
+    /// The requests earlier than one before them.
+    pub stepped_back: u64,
+    /// The largest of these steps.
+    pub step_back_max_ms: u64,
+    /// The requests without a client address.
+    pub without_address: u64,
+    /// The requests that the server answered with a 429.
+    pub already_429: u64,
+    /// Whether the log has times within a second.
+    pub has_milliseconds: bool,
+    /// Whether the log has hosts.
+    pub has_host: bool,
+    /// Whether the log has user agents.
+    pub has_agent: bool,
+}
+
+impl LineReport {
+    /// Whether more than half of the lines cannot be read.
+    #[must_use]
+    pub const fn is_mostly_unreadable(&self) -> bool {
+        self.unreadable * 2 > self.read
+    }
+}
+
+/// A line that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sample {
+    /// The log.
+    pub log: String,
+    /// The line, from 1.
+    pub line: u64,
+    /// Why.
+    pub reason: String,
+    /// The format that was tried.
+    pub tried: String,
+    /// The start of the line.
+    pub text: String,
+}
+
+/// What all numbers of a rules file deny together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Together {
+    /// The clients that are denied.
+    pub clients: usize,
+    /// The requests that are denied.
+    pub requests: u64,
 }
 
 /// What one cause denied.

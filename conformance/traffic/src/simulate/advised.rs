@@ -7,8 +7,8 @@ use futures_util::future::{BoxFuture, join_all};
 use tidegate_core::store::{BestEffort as _, Native};
 use tidegate_core::{Capabilities, Check, Error, Millis, UnixMillis};
 
+use super::after::After;
 use super::ground::{Ground, HOME, locked};
-use super::isolate::After;
 use super::stores::Kv;
 use crate::operation::Operation;
 

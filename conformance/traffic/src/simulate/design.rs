@@ -6,6 +6,7 @@ use tidegate_core::{Capabilities, Error, Limiter as _, Load, Policy, Rule};
 
 use super::ground::HOME;
 use super::isolate::Fleet;
+use super::model::Model;
 use super::stores::PlaceCounts;
 use super::world::World;
 
@@ -22,63 +23,6 @@ pub struct Design {
     pub provider: Option<&'static str>,
     /// How it decides.
     pub model: Model,
-}
-
-/// How decisions are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Model {
-    /// `tidegate-cloudflare-do`: one object for each key.
-    Objects,
-    /// The same, with a deny cache in each isolate.
-    DenyCache,
-    /// The same, with leases of this size.
-    Leases(NonZero<u64>),
-    /// `tidegate-cloudflare-kv`, refreshed after so many seconds.
-    WorkersKv(u64),
-    /// `tidegate-cloudflare-ratelimit`.
-    Binding,
-    /// A script at one place, which decides as the core does: `tidegate-redis`.
-    Exact,
-    /// The same, with a deny cache in each isolate.
-    ExactDenyCache,
-    /// In memory that all isolates share.
-    Memory,
-    /// In the memory of each isolate or process, without the others: the core's `MemoryLimiter`.
-    PerProcess,
-    /// The core's driver on a store with compare-and-swap at one place, such as Deno KV or Netlify Blobs.
-    Versioned,
-    /// A script at one place, and this percentage of the limit in each isolate while it does not answer.
-    Fallback(u8),
-    /// A script at each place, without the others.
-    PerPlace,
-    /// `tidegate-fastly` on the KV Store.
-    FastlyKv,
-    /// `tidegate-spin` on get and put.
-    SpinKv,
-    /// `tidegate-spin` on compare-and-swap.
-    SpinAtomics,
-    /// `tidegate-spin` on increments.
-    SpinWindow,
-    /// A counter in Workers KV, as in tutorials.
-    NaiveKv,
-    /// Counts that are synchronized every so many milliseconds.
-    Synchronized(u64),
-}
-
-impl Model {
-    /// Whether decisions are made by the clocks of isolates, and not by the store's.
-    pub(super) const fn takes_callers_time(self) -> bool {
-        !matches!(
-            self,
-            Self::Objects
-                | Self::DenyCache
-                | Self::Leases(_)
-                | Self::Exact
-                | Self::ExactDenyCache
-                | Self::Fallback(_)
-                | Self::PerPlace
-        )
-    }
 }
 
 /// The designs.

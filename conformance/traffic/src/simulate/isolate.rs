@@ -14,8 +14,9 @@ use tidegate_core::{
 use tidegate_spin::{SpinAtomics, SpinKv, SpinWindow};
 
 use super::advised::{Naive, Synchronized, Total};
-use super::design::Model;
+use super::after::After;
 use super::ground::{Assumed, Faults, Ground, HOME};
+use super::model::Model;
 use super::place::Places;
 use super::stores::{Exact, Kv, Object, Objects, PlaceCounts, Replicas, Timed, Values, Window};
 use super::world::World;
@@ -46,11 +47,6 @@ pub struct Isolate {
     after: Option<Box<dyn After>>,
     /// How far its clock is off, in milliseconds.
     skew_ms: i64,
-}
-
-/// What an isolate does after a response.
-pub(super) trait After: Send + Sync {
-    fn after(&self, now: UnixMillis) -> Option<BoxFuture<'static, ()>>;
 }
 
 impl Isolate {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::{Rule, Rules, ValidKey};
 use crate::algorithm::MAX_UNITS;
+use crate::gate::by::{DIMENSIONS, SENDER};
 use crate::gate::file::{Item, OnFailure, Source, field_name, on_failure, pattern, quotas};
 use crate::gate::lists::List;
 use crate::gate::matcher::{Matcher, Pattern};
 use crate::gate::names::Instead;
 use crate::gate::responses::Responses;
-use crate::gate::sender::{DIMENSIONS, SENDER};
 use crate::gate::token::{TokenRules, Tokens};
 use crate::quota::checked_name;
 use crate::{BodyFormat, Error, Millis, Policy};

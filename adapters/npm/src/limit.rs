@@ -1,0 +1,16 @@
+//! A policy and where it counts.
+
+use std::rc::Rc;
+
+use tidegate_core::{BodyFormat, DenyCache, Policy};
+
+use crate::store::Store;
+use crate::wire::Wire;
+
+/// The part of a gate that its calls use.
+pub(crate) struct Limit {
+    pub(crate) policy: Policy,
+    pub(crate) limiter: DenyCache<Store>,
+    pub(crate) body_format: BodyFormat,
+    pub(crate) wire: Rc<Wire>,
+}

@@ -1,0 +1,11 @@
+//! The config stores.
+
+use fastly::ConfigStore;
+
+pub(crate) fn switched_on(store: &str, name: &str) -> bool {
+    setting(store, name).is_some_and(|value| value == "on")
+}
+
+pub(crate) fn setting(store: &str, name: &str) -> Option<String> {
+    ConfigStore::try_open(store).ok()?.try_get(name).ok()?
+}

@@ -1,0 +1,13 @@
+//! The names that `by` may have in every file.
+
+/// The dimension of the sender's most trusted identity, which a quota without a dimension counts by, too.
+pub(super) const SENDER: &str = "sender";
+
+/// The dimension of the client's address.
+pub(super) const IP: &str = "ip";
+
+/// The dimension of a key that all requests share.
+pub(super) const GLOBAL: &str = "global";
+
+/// The dimensions whose keys a gate finds itself.
+pub(super) const DIMENSIONS: [&str; 3] = [SENDER, IP, GLOBAL];
