@@ -1,4 +1,4 @@
-//! Opens report.html, bench.html and replay.html in a browser, and uses them like a reader.
+//! Opens report.html, bench.html, replay.html and simulation.html in a browser, and uses them like a reader.
 
 use std::fs;
 use std::net::TcpListener;
@@ -234,11 +234,51 @@ async fn a_reader_sees_who_was_denied_and_when() -> Result<()> {
     ] {
         assert!(all.contains(part), "{part}: {all}");
     }
+    // On a phone, a date is not broken into columns of three characters.
+    let highest = "Math.max(...Array.from(document.querySelectorAll('#tables tr'), (row) => row.offsetHeight))";
+    let height = browser.value(highest).await?;
+    assert!(height.as_f64().is_some_and(|height| height < 400.0), "{height}");
     // The sixth request is the first that only the old rules deny, and hostile text stays text.
     assert!(all.contains("access.log:6") && all.contains(HOSTILE), "{all}");
     assert_eq!(browser.value("document.images.length").await?, 0);
     let scrolls = "document.documentElement.scrollWidth > document.documentElement.clientWidth";
     assert_eq!(browser.value(scrolls).await?, false);
+    browser.client.close().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_sees_what_a_simulation_says_without_scrolling_sideways() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let run = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["simulate", "--seconds", "20", "--rate", "300", "--limit", "20", "--window-ms", "10000", "--out", "."])
+        .args(["--design", "durable-object", "--design", "workers-kv", "--design", "kv-counter"])
+        .current_dir(folder.path())
+        .output()?;
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+
+    let browser = Browser::start().await?;
+    for (width, height) in [(1280, 900), (390, 800)] {
+        browser.client.set_window_size(width, height).await?;
+        browser.client.goto(&format!("file://{}/simulation.html", folder.path().display())).await?;
+        let result = browser.text("#result").await?;
+        assert!(result.starts_with("Only durable-object never exceeds the limit."), "{result}");
+        // The price is in the last column but one. That of a million reads and writes of Workers KV is $5.50.
+        let outcomes = browser.text("#outcomes").await?;
+        assert!(outcomes.contains("466.73 ms 1 5.50"), "{outcomes}");
+        for selector in ["html", "#outcomes"] {
+            let wide = format!(
+                "(() => {{ const part = document.querySelector('{selector}'); return part.scrollWidth > part.clientWidth; }})()"
+            );
+            assert_eq!(browser.value(&wide).await?, false, "{selector} at {width}");
+        }
+        let fills =
+            "document.querySelector('#chart svg').clientWidth > 0.9 * document.querySelector('#chart').clientWidth";
+        assert_eq!(browser.value(fills).await?, true, "the chart at {width}");
+    }
+    let colours = "Array.from(document.querySelectorAll('#chart path[stroke]'), (path) => path.getAttribute('stroke'))";
+    let distinct = format!("(() => {{ const all = {colours}; return [all.length, new Set(all).size]; }})()");
+    assert_eq!(browser.value(&distinct).await?, json!([3, 3]));
     browser.client.close().await?;
     Ok(())
 }
