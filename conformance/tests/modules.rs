@@ -1,4 +1,4 @@
-//! The modules of each crate form a tree: no two modules beside each other need each other, on whichever way.
+//! The modules of each crate form a tree: no module needs itself through those beside it, directly or indirectly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -84,7 +84,7 @@ fn needs(all: &BTreeMap<Module, String>, paths: &Regex) -> BTreeMap<Module, BTre
     needs
 }
 
-/// Whether a module needs itself, on whichever way.
+/// Whether a module needs itself, directly or indirectly.
 fn is_in_a_circle(module: &Module, needs: &BTreeMap<Module, BTreeSet<Module>>) -> bool {
     let (mut seen, mut left) = (BTreeSet::new(), vec![module]);
     while let Some(next) = left.pop() {
