@@ -30,7 +30,7 @@ run() {
     gate) cargo bench --quiet --package tidegate-core --features toml --bench gate ;;
     memory) cargo bench --quiet --package tidegate-core --bench memory ;;
     layers) cargo bench --quiet --package tidegate-tower --bench layers ;;
-    objects) cargo bench --quiet --package tidegate-cloudflare-do --bench keys ;;
+    objects) cargo bench --quiet --package tidegate-cloudflare --features durable-objects --bench keys ;;
     redis) cargo bench --quiet --package tidegate-redis --bench redis ;;
     npm) (cd adapters/npm && ./build.sh && npm run --silent bench) ;;
     cloudflare) conformance/hosts/cloudflare/bench.sh ;;

@@ -41,7 +41,7 @@ for store in redis versioned memory object kv rate-limit; do
     cp "$small/tidegate.wasm" "$new/$store/tidegate.wasm"
     node rename.mjs "$small/names" "$built/bound/tidegate_bg.js" "$new/$store/glue.js"
 done
-cp ../cloudflare-do/src/rows.js "$new/object/rows.js"
+cp ../cloudflare/src/durable_objects/rows.js "$new/object/rows.js"
 # node_modules/.bin/tsc can be another version: the tests have several.
 node node_modules/typescript/bin/tsc --outDir "$new"
 rm -rf dist.old

@@ -26,7 +26,7 @@ npm_stores() {
     done
 }
 
-lint wasm32-unknown-unknown --package 'tidegate-guest-cloudflare*' --package 'tidegate-cloudflare-*' --features tidegate-guest-cloudflare/suite &&
+lint wasm32-unknown-unknown --package 'tidegate-guest-cloudflare*' --package tidegate-cloudflare --package tidegate-example-cloudflare --features tidegate-guest-cloudflare/suite &&
     lint wasm32-unknown-unknown --package tidegate-jwt --package tidegate-snippets &&
     lint wasm32-unknown-unknown --package tidegate-redis --no-default-features --features rest &&
     npm_stores &&

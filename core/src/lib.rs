@@ -1,7 +1,7 @@
 //! Rate limiting with a stated accuracy: algorithms, keys, limiters and response fields.
 //!
 //! This crate makes the decisions. An adapter crate per platform stores the counts: `tidegate-redis`,
-//! `tidegate-cloudflare-do`, `tidegate-spin` and others. This crate is `no_std` with `alloc`. It reads no clock and does no
+//! `tidegate-cloudflare`, `tidegate-spin` and others. Each re-exports the [`prelude`]. This crate is `no_std` with `alloc`. It reads no clock and does no
 //! I/O: time is an argument, in whole milliseconds, and all arithmetic is on integers.
 //!
 //! ```
@@ -136,6 +136,7 @@ mod policy;
 #[cfg(feature = "serde")]
 mod policy_serde;
 mod policy_state;
+pub mod prelude;
 mod quota;
 mod rejection;
 mod sha256;

@@ -11,8 +11,7 @@
 //! ready when it is first polled, and any executor works.
 //!
 //! ```
-//! use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
-//! use tidegate_fastly::{KeyValue, Kv};
+//! use tidegate_fastly::{Check, Key, KeyValue, Kv, Limiter, Millis, Policy, Quota, UnixMillis};
 //! # fn run(store: impl KeyValue, now: UnixMillis) -> Result<(), tidegate_core::Error> {
 //! // In an app: Kv::open("tidegate")?
 //! let limiter = Kv::new(store).limiter();
@@ -33,12 +32,13 @@
 mod erl;
 mod error;
 #[cfg(target_os = "wasi")]
-mod gate;
-mod kv;
+mod host;
 #[cfg(target_os = "wasi")]
-mod platform;
+mod incoming;
+mod kv;
 
 pub use erl::{CAPABILITIES as ERL_CAPABILITIES, Erl, ErlLimiter, Rates, Window};
 #[cfg(target_os = "wasi")]
-pub use gate::{Incoming, check, outcome, with_fields};
+pub use incoming::{Incoming, check, outcome, with_fields};
 pub use kv::{CAPABILITIES as KV_CAPABILITIES, DRIFT, Inserted, KeyValue, Kv, KvLimiter, Only, Stats};
+pub use tidegate_core::prelude::*;

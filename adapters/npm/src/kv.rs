@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use tidegate_cloudflare_kv::{CAPABILITIES, Config, Isolate, KvLimiter, failed};
+use tidegate_cloudflare::kv::{CAPABILITIES, Config, Isolate, KvLimiter, failed};
 use tidegate_core::store::BestEffort;
 use tidegate_core::{Capabilities, Error, ErrorKind, Millis, UnixMillis};
 use wasm_bindgen::prelude::*;

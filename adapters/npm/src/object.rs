@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::rc::Rc;
 
-use tidegate_cloudflare_do::{
+use tidegate_cloudflare::durable_objects::{
     Address, Clock, Config, Counter, DurableObjects, HostRows, Leases, Namespace, ObjectStorage, Placement, Reply,
     Sweep, Thrown,
 };

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tidegate_cloudflare_ratelimit::{Binding, RateLimit, RateLimitLimiter, failed};
+use tidegate_cloudflare::rate_limit::{Binding, RateLimit, RateLimitLimiter, failed};
 use tidegate_core::algorithm::Algorithm as _;
 use tidegate_core::{Error, ErrorKind, Millis, Rule};
 use wasm_bindgen::prelude::*;

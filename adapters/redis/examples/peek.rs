@@ -8,8 +8,7 @@
 
 use std::error::Error;
 
-use tidegate_core::{Key, Millis, Policy};
-use tidegate_redis::{Config, Redis};
+use tidegate_redis::{Config, Key, Millis, Policy, Redis};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {

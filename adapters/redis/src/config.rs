@@ -11,8 +11,7 @@ use crate::settings::{Clock, DEFAULT_DEADLINE, check_deadline, invalid};
 /// The server, and how to use it.
 ///
 /// ```
-/// use tidegate_core::Millis;
-/// use tidegate_redis::{Clock, Config, Redis};
+/// use tidegate_redis::{Clock, Config, Millis, Redis};
 /// let config = Config::new("redis://default:secret@127.0.0.1:6379/0").clock(Clock::Caller).deadline(Millis::new(50));
 /// assert!(!format!("{config:?}").contains("secret"));
 /// assert!(Redis::new(config).is_ok());

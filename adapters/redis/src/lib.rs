@@ -7,8 +7,7 @@
 //! [`RedisOver`] does the same over a host's own Redis client, and needs no feature.
 //!
 //! ```no_run
-//! use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
-//! use tidegate_redis::{Config, Redis};
+//! use tidegate_redis::{Check, Config, Key, Limiter, Millis, Policy, Quota, Redis, UnixMillis};
 //! # async fn run(now: UnixMillis) -> Result<(), tidegate_core::Error> {
 //! let limiter = Redis::new(Config::new("redis://127.0.0.1:6379"))?.limiter();
 //! let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
@@ -97,6 +96,7 @@ pub use script::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1, batch
 pub use settings::Clock;
 #[cfg(feature = "resp")]
 pub use store::{Redis, RedisLimiter};
+pub use tidegate_core::prelude::*;
 
 #[cfg(all(doctest, feature = "resp"))]
 #[doc = include_str!("../README.md")]

@@ -39,8 +39,7 @@ pub enum Answer {
 /// It stores what `Redis` stores, so both may count in one database.
 ///
 /// ```
-/// use tidegate_core::{Check, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
-/// use tidegate_redis::{Answer, Connection, RedisOver};
+/// use tidegate_redis::{Answer, Check, Connection, Error, Key, Limiter, Millis, Policy, Quota, RedisOver, UnixMillis};
 ///
 /// /// A server that answers every check as if it were the key's first.
 /// struct Admits;

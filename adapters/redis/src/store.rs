@@ -25,8 +25,7 @@ pub type RedisLimiter = AtomicLimiter<Redis>;
 /// tokio runtime that has I/O and time enabled.
 ///
 /// ```no_run
-/// use tidegate_core::{Key, Limiter, Millis, Policy, Quota, Refund, UnixMillis};
-/// use tidegate_redis::{Config, Redis};
+/// use tidegate_redis::{Config, Key, Limiter, Millis, Policy, Quota, Redis, Refund, UnixMillis};
 /// # async fn run(policy: &Policy, key: &Key) -> Result<(), tidegate_core::Error> {
 /// let limiter = Redis::new(Config::new("redis://127.0.0.1:6379").deadline(Millis::new(20)))?.limiter();
 /// limiter.reset(policy, key.into()).await?;

@@ -11,8 +11,7 @@
 //! | `SpinRedis` (feature `redis`) | a Redis server that the app may connect to | yes |
 //!
 //! ```
-//! use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
-//! use tidegate_spin::SpinAtomics;
+//! use tidegate_spin::{Check, Key, Limiter, Millis, Policy, Quota, SpinAtomics, UnixMillis};
 //! # async fn run(bucket: impl tidegate_spin::Atomics, now: UnixMillis) -> Result<(), tidegate_core::Error> {
 //! // In a Spin app: SpinAtomics::open("default")?.limiter()
 //! let limiter = SpinAtomics::new(bucket).limiter();
@@ -47,10 +46,10 @@ mod ballot;
 mod bucket;
 mod counter;
 mod error;
-#[cfg(all(target_arch = "wasm32", feature = "spin-sdk"))]
-mod gate;
 #[cfg(target_arch = "wasm32")]
 mod host;
+#[cfg(all(target_arch = "wasm32", feature = "spin-sdk"))]
+mod incoming;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(all(target_arch = "wasm32", feature = "spin-sdk"))]
@@ -59,15 +58,16 @@ mod store;
 mod window;
 
 pub use bucket::{Atomics, Bucket};
-#[cfg(all(target_arch = "wasm32", feature = "spin-sdk"))]
-pub use gate::{Incoming, check, outcome, with_fields};
 #[cfg(target_arch = "wasm32")]
 pub use host::{SpinStore, WasiBucket};
+#[cfg(all(target_arch = "wasm32", feature = "spin-sdk"))]
+pub use incoming::{Incoming, check, outcome, with_fields};
 #[cfg(all(target_arch = "wasm32", feature = "redis"))]
 pub use redis::{RedisConnection, SpinRedis, SpinRedisLimiter};
 #[cfg(all(target_arch = "wasm32", feature = "spin-sdk"))]
 pub use respond::respond;
 pub use store::{CAPABILITIES_ATOMICS, CAPABILITIES_KV, SpinAtomics, SpinAtomicsLimiter, SpinKv, SpinKvLimiter};
+pub use tidegate_core::prelude::*;
 #[cfg(feature = "redis")]
 pub use tidegate_redis::Clock;
 pub use window::{CAPABILITIES_WINDOW, SpinWindow};

@@ -11,13 +11,11 @@ use std::net::SocketAddr;
 use axum::extract::{ConnectInfo, Extension};
 use axum::routing::{get, post};
 use axum::{Router, serve};
-use tidegate_core::gate::{Gate, Rules};
-use tidegate_core::{ClientIpSource, Limiter, MemoryLimiter, Platform};
-use tidegate_tower::{RateLimitLayer, Verdict};
+use tidegate_tower::{ClientIpSource, Gate, Limiter, MemoryLimiter, Platform, RateLimitLayer, Rules, Verdict};
 use tokio::net::TcpListener;
 
 /// The service. Pass another limiter, for example `tidegate_redis::RestLimiter`, to count in another store.
-pub fn app(limiter: impl Limiter + 'static, platform: Platform) -> Result<Router, tidegate_core::Error> {
+pub fn app(limiter: impl Limiter + 'static, platform: Platform) -> Result<Router, tidegate_tower::Error> {
     let rules = Rules::parse("rules.toml", include_str!("rules.toml"))?;
     let gate = Gate::new(rules, limiter, ClientIpSource::new(platform))?;
     let limited = RateLimitLayer::with_peer(gate, |extensions| {

@@ -16,9 +16,10 @@ use crate::layer::Settings;
 ///
 /// ```
 /// use axum::{Extension, Router, routing::post};
-/// # use tidegate_core::gate::{Gate, OnFailure, Rules};
-/// # use tidegate_core::{ClientIpSource, MemoryLimiter, Millis, Platform, Policy, Quota};
-/// use tidegate_tower::{Charge, RateLimitLayer};
+/// # use tidegate_tower::{
+/// #     Charge, ClientIpSource, Gate, MemoryLimiter, Millis, OnFailure, Platform, Policy, Quota, RateLimitLayer,
+/// #     Rules,
+/// # };
 ///
 /// async fn chat(Extension(charge): Extension<Charge>, prompt: String) -> String {
 ///     let (answer, tokens) = complete(&prompt).await;

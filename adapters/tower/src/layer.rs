@@ -73,8 +73,7 @@ impl RateLimitLayer {
     /// ```
     /// # use std::net::SocketAddr;
     /// # use axum::extract::ConnectInfo;
-    /// # use tidegate_core::gate::Gate;
-    /// # use tidegate_tower::RateLimitLayer;
+    /// # use tidegate_tower::{Gate, RateLimitLayer};
     /// # fn of(gate: Gate<'static>) -> RateLimitLayer {
     /// // axum stores it as `ConnectInfo`.
     /// RateLimitLayer::with_peer(gate, |extensions| {

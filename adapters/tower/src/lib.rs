@@ -3,9 +3,7 @@
 //!
 //! ```
 //! use axum::{Router, routing::get};
-//! use tidegate_core::gate::{Gate, Rules};
-//! use tidegate_core::{ClientIpSource, MemoryLimiter, Platform};
-//! use tidegate_tower::RateLimitLayer;
+//! use tidegate_tower::{ClientIpSource, Gate, MemoryLimiter, Platform, RateLimitLayer, Rules};
 //! # fn main() -> Result<(), tidegate_core::Error> {
 //! let rules = Rules::parse("rules.json", r#"{
 //!     "limits": { "api": { "quotas": [{ "algorithm": "token_bucket", "capacity": 20, "refill": 10, "per_ms": 1000 }] } },
@@ -85,6 +83,7 @@ pub use layer::RateLimitLayer;
 pub use queue::Queue;
 pub use sender::{ApiKey, BotScore, Subject, Tier};
 pub use service::{RateLimit, Verdict};
+pub use tidegate_core::prelude::*;
 
 /// Compiles and runs the examples in the README.
 #[cfg(doctest)]

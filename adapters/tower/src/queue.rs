@@ -21,8 +21,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// ```
 /// # use std::time::Duration;
-/// use tidegate_core::{Key, MemoryLimiter, Millis, Policy, Quota};
-/// use tidegate_tower::Queue;
+/// use tidegate_tower::{Key, MemoryLimiter, Millis, Policy, Queue, Quota};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tidegate_core::Error> {
 /// // A service that admits 50 requests a second.

@@ -1,8 +1,8 @@
-use tidegate_cloudflare_do::{Config, DurableObjects};
-use tidegate_core::{DenyCache, Error, Limiter, Millis, Policy, Quota};
+use tidegate_cloudflare::durable_objects::{Config, DurableObjects};
+use tidegate_cloudflare::{DenyCache, Error, Limiter, Millis, Policy, Quota};
 use worker::Env;
 
-tidegate_cloudflare_do::durable_object!(Tidegate);
+tidegate_cloudflare::durable_object!(Tidegate);
 
 pub fn limiter(env: &Env) -> Result<(impl Limiter, Policy), Error> {
     let limiter = DenyCache::new(DurableObjects::from_env(env, "TIDEGATE", Config::default())?.limiter());

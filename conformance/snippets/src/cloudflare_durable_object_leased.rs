@@ -1,9 +1,9 @@
 use std::num::NonZero;
-use tidegate_cloudflare_do::{Config, DurableObjects, Leases};
-use tidegate_core::{Error, Limiter, Millis, Policy, Quota};
+use tidegate_cloudflare::durable_objects::{Config, DurableObjects, Leases};
+use tidegate_cloudflare::{Error, Limiter, Millis, Policy, Quota};
 use worker::Env;
 
-tidegate_cloudflare_do::durable_object!(Tidegate);
+tidegate_cloudflare::durable_object!(Tidegate);
 
 pub fn limiter(env: &Env) -> Result<(impl Limiter, Policy), Error> {
     let limiter = Leases::new(

@@ -1,5 +1,5 @@
-use tidegate_cloudflare_ratelimit::RateLimit;
-use tidegate_core::{Error, Limiter, Millis, Policy, Quota};
+use tidegate_cloudflare::rate_limit::RateLimit;
+use tidegate_cloudflare::{Error, Limiter, Millis, Policy, Quota};
 use worker::Env;
 
 pub fn limiter(env: &Env) -> Result<(impl Limiter, Policy), Error> {

@@ -1,5 +1,4 @@
-use tidegate_core::{Error, Limiter, Millis, Policy, Quota};
-use tidegate_fastly::Kv;
+use tidegate_fastly::{Error, Kv, Limiter, Millis, Policy, Quota};
 
 pub fn limiter() -> Result<(impl Limiter, Policy), Error> {
     let limiter = Kv::open("tidegate")?.limiter();

@@ -1,5 +1,4 @@
-use tidegate_core::{Error, Limiter, Millis, Policy, Quota};
-use tidegate_redis::{Config, Redis};
+use tidegate_redis::{Config, Error, Limiter, Millis, Policy, Quota, Redis};
 
 pub fn limiter(url: &str) -> Result<(impl Limiter, Policy), Error> {
     let limiter = Redis::new(Config::new(url))?.limiter();

@@ -1,5 +1,4 @@
-use tidegate_core::{DenyCache, Error, Limiter, Millis, Policy, Quota};
-use tidegate_redis::{Config, Redis};
+use tidegate_redis::{Config, DenyCache, Error, Limiter, Millis, Policy, Quota, Redis};
 
 pub fn limiter(url: &str) -> Result<(impl Limiter, Policy), Error> {
     let limiter = DenyCache::new(Redis::new(Config::new(url))?.limiter());

@@ -1,5 +1,4 @@
-use tidegate_core::{Error, Limiter, Millis, Policy, Quota};
-use tidegate_spin::SpinKv;
+use tidegate_spin::{Error, Limiter, Millis, Policy, Quota, SpinKv};
 
 pub fn limiter() -> Result<(impl Limiter, Policy), Error> {
     let limiter = SpinKv::open("default")?.limiter();

@@ -1,5 +1,4 @@
-use tidegate_core::{Error, Limiter, Millis, Policy, Quota};
-use tidegate_spin::{RedisConnection, SpinRedis};
+use tidegate_spin::{Error, Limiter, Millis, Policy, Quota, RedisConnection, SpinRedis};
 
 pub fn limiter(url: &str) -> Result<(impl Limiter, Policy), Error> {
     let limiter = SpinRedis::new(RedisConnection::open(url)?).limiter();

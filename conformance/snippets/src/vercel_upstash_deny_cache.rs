@@ -1,5 +1,4 @@
-use tidegate_core::{DenyCache, Error, Limiter, Millis, Policy, Quota};
-use tidegate_redis::{Rest, RestConfig};
+use tidegate_redis::{DenyCache, Error, Limiter, Millis, Policy, Quota, Rest, RestConfig};
 
 pub fn limiter(url: &str, token: &str) -> Result<(impl Limiter, Policy), Error> {
     let limiter = DenyCache::new(Rest::new(RestConfig::new(url, token))?.limiter());

@@ -44,7 +44,7 @@ pub(super) const LEASED: Cloudflare = Cloudflare {
     about: "the same, with leases of ten for each of the isolates",
     guest: Guest::Rust,
     route: "do-leased",
-    capabilities: tidegate_cloudflare_do::lease_capabilities(
+    capabilities: tidegate_cloudflare::durable_objects::lease_capabilities(
         NonZero::new(10).expect("10 is not 0"),
         Millis::from_secs(2),
     ),
@@ -73,7 +73,7 @@ pub(super) const KV: Cloudflare = Cloudflare {
     about: "Workers KV on workerd, three locations that read each other's writes a minute late",
     guest: Guest::Rust,
     route: "kv",
-    capabilities: tidegate_cloudflare_kv::CAPABILITIES,
+    capabilities: tidegate_cloudflare::kv::CAPABILITIES,
     counts: Counts::Apart,
 };
 
@@ -83,7 +83,7 @@ pub(super) const RATE_LIMIT: Cloudflare = Cloudflare {
     about: "the Rate Limiting binding's emulation, three locations",
     guest: Guest::Rust,
     route: "ratelimit",
-    capabilities: tidegate_cloudflare_ratelimit::CAPABILITIES,
+    capabilities: tidegate_cloudflare::rate_limit::CAPABILITIES,
     counts: Counts::ByThePlatform,
 };
 

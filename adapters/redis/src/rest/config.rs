@@ -11,8 +11,7 @@ use crate::settings::{Clock, DEFAULT_DEADLINE, check_deadline, invalid};
 /// The database's REST endpoint, and how to use it.
 ///
 /// ```
-/// use tidegate_core::Millis;
-/// use tidegate_redis::{Rest, RestConfig};
+/// use tidegate_redis::{Millis, Rest, RestConfig};
 /// let config = RestConfig::new("https://eu1-quick-fox-1.upstash.io", "AXm3secret").deadline(Millis::new(100));
 /// assert!(!format!("{config:?}").contains("secret"));
 /// assert!(Rest::new(config).is_ok());

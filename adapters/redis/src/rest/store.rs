@@ -28,8 +28,7 @@ pub type RestLimiter = AtomicLimiter<Rest<Native>>;
 /// WebAssembly, and on hosts with their own HTTP client, a [`Transport`] sends the requests.
 ///
 /// ```no_run
-/// use tidegate_core::{Check, Key, Limiter, Millis, Policy, UnixMillis};
-/// use tidegate_redis::{Rest, RestConfig};
+/// use tidegate_redis::{Check, Key, Limiter, Millis, Policy, Rest, RestConfig, UnixMillis};
 /// # async fn run(url: String, token: String, policy: &Policy, now: UnixMillis) -> Result<(), tidegate_core::Error> {
 /// let limiter = Rest::new(RestConfig::new(url, token))?.limiter();
 /// let decision = limiter.check(Check::new(policy, &Key::new("ip:192.0.2.1"), now)).await?;

@@ -13,8 +13,9 @@ use tidegate_core::{MaybeSend, MaybeSync, Millis};
 /// `upstash-sync-token`, the next request has to send it, so that it sees the writes of this one on every replica.
 ///
 /// ```
-/// use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
-/// use tidegate_redis::{NoAnswer, Response, Rest, RestConfig, Transport};
+/// use tidegate_redis::{
+///     Check, Key, Limiter, Millis, NoAnswer, Policy, Quota, Response, Rest, RestConfig, Transport, UnixMillis,
+/// };
 ///
 /// /// An endpoint that admits every request, as if it were the first of its key.
 /// struct Admits;

@@ -13,8 +13,7 @@ mod bindings {
 /// A Redis server as a store of counts, over Spin's outbound Redis. A decision takes one round trip.
 ///
 /// ```
-/// use tidegate_core::{Error, Limiter};
-/// use tidegate_spin::{RedisConnection, SpinRedis};
+/// use tidegate_spin::{Error, Limiter, RedisConnection, SpinRedis};
 ///
 /// fn limiter() -> Result<impl Limiter, Error> {
 ///     Ok(SpinRedis::new(RedisConnection::open("redis://redis.example.com:6379")?).limiter())

@@ -1,13 +1,13 @@
 //! A Worker with one exact limit: each client may send ten requests at once, and five a second.
 #![cfg(target_arch = "wasm32")]
 
-use tidegate_cloudflare::{PerIsolate, check, with_fields};
-use tidegate_cloudflare_do::{Config, DurableObjects};
-use tidegate_core::gate::{Gate, OnFailure, Rules};
-use tidegate_core::{ClientIpSource, Error, Millis, Platform, Policy, Quota};
+use tidegate_cloudflare::durable_objects::{Config, DurableObjects};
+use tidegate_cloudflare::{
+    ClientIpSource, Error, Gate, Millis, OnFailure, PerIsolate, Platform, Policy, Quota, Rules, check, with_fields,
+};
 use worker::{Context, Env, Request, Response, event};
 
-tidegate_cloudflare_do::durable_object!(Tidegate);
+tidegate_cloudflare::durable_object!(Tidegate);
 
 #[event(fetch)]
 async fn fetch(request: Request, env: Env, _context: Context) -> worker::Result<Response> {

@@ -39,7 +39,7 @@ use crate::app::App;
 use crate::limiters::Store;
 use crate::reply::{refuse, response};
 
-tidegate_cloudflare_do::durable_object!(Tidegate);
+tidegate_cloudflare::durable_object!(Tidegate);
 
 /// The standard library's allocator is 3 KiB larger.
 #[global_allocator]

@@ -2,9 +2,9 @@
 
 use std::num::NonZero;
 
-use tidegate_cloudflare_do::{Clock, DurableObjects, DurableObjectsLimiter, Leases};
-use tidegate_cloudflare_kv::{Isolate, KvLimiter, Stats, WorkersKv};
-use tidegate_cloudflare_ratelimit::{RateLimit, RateLimitLimiter};
+use tidegate_cloudflare::durable_objects::{Clock, DurableObjects, DurableObjectsLimiter, Leases};
+use tidegate_cloudflare::kv::{Isolate, KvLimiter, Stats, WorkersKv};
+use tidegate_cloudflare::rate_limit::{RateLimit, RateLimitLimiter};
 use tidegate_core::{
     Capabilities, Check, Decision, Error, ErrorKind, Keys, Limiter, Millis, Policy, Refund, Settle, UnixMillis,
 };
@@ -122,7 +122,7 @@ fn durable_objects(env: &Env) -> Result<&'static DurableObjectsLimiter<ObjectNam
 }
 
 fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
-    let config = tidegate_cloudflare_do::Config::default();
+    let config = tidegate_cloudflare::durable_objects::Config::default();
     let config = match in_test_mode(env) {
         // The suite sends virtual time with each request.
         true => config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE),
@@ -145,7 +145,7 @@ fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Error> {
 fn kv<'a>(env: &Env, context: &'a Context) -> Result<Kv<'a>, Error> {
     /// The counts of this isolate. They must outlive the request, because the bound depends on them.
     static ISOLATE: Once<Isolate> = Once::new();
-    let isolate = ISOLATE.get_or_make(|| Ok(Isolate::random(tidegate_cloudflare_kv::Config::default())))?;
+    let isolate = ISOLATE.get_or_make(|| Ok(Isolate::random(tidegate_cloudflare::kv::Config::default())))?;
     Ok(Kv {
         isolate,
         namespace: WorkersKv::from_env(env, "COUNTS")?,
@@ -179,7 +179,7 @@ impl Kv<'_> {
 
 impl Limiter for Kv<'_> {
     fn capabilities(&self) -> Capabilities {
-        tidegate_cloudflare_kv::CAPABILITIES
+        tidegate_cloudflare::kv::CAPABILITIES
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
@@ -238,7 +238,7 @@ impl RateLimits<'_> {
 
 impl Limiter for RateLimits<'_> {
     fn capabilities(&self) -> Capabilities {
-        tidegate_cloudflare_ratelimit::CAPABILITIES
+        tidegate_cloudflare::rate_limit::CAPABILITIES
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {

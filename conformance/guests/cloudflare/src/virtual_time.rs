@@ -1,6 +1,6 @@
 //! A Workers KV namespace on the suite's virtual time.
 
-use tidegate_cloudflare_kv::WorkersKv;
+use tidegate_cloudflare::kv::WorkersKv;
 use tidegate_core::store::BestEffort;
 use tidegate_core::{Capabilities, Error, Millis, UnixMillis};
 

@@ -20,7 +20,11 @@ pub(super) struct Candidate {
 struct Rust {
     /// The adapter with its features, as a line of Cargo.toml.
     dependency: &'static str,
-    /// What is imported besides [`ALWAYS`].
+    /// The adapter's crate, which has [`ALWAYS`].
+    adapter: &'static str,
+    /// What is imported of the adapter besides [`ALWAYS`].
+    names: &'static [&'static str],
+    /// What else is imported.
     imports: &'static [&'static str],
     /// What an application has outside of functions.
     item: &'static str,
@@ -38,20 +42,24 @@ struct JavaScript {
     limiter: &'static str,
 }
 
-/// What every example in Rust imports of the core.
+/// What every example in Rust imports.
 const ALWAYS: [&str; 5] = ["Error", "Limiter", "Millis", "Policy", "Quota"];
 
 const OBJECTS: Rust = Rust {
-    dependency: "tidegate-cloudflare-do = \"<version>\"\nworker = \"0.8\"",
-    imports: &["tidegate_cloudflare_do::{Config, DurableObjects}", "worker::Env"],
-    item: "tidegate_cloudflare_do::durable_object!(Tidegate);",
+    dependency: "tidegate-cloudflare = { version = \"<version>\", features = [\"durable-objects\"] }\nworker = \"0.8\"",
+    adapter: "tidegate_cloudflare",
+    names: &[],
+    imports: &["tidegate_cloudflare::durable_objects::{Config, DurableObjects}", "worker::Env"],
+    item: "tidegate_cloudflare::durable_object!(Tidegate);",
     parameters: "env: &Env",
     limiter: r#"DurableObjects::from_env(env, "TIDEGATE", Config::default())?.limiter()"#,
 };
 
 const REDIS: Rust = Rust {
     dependency: "tidegate-redis = \"<version>\"",
-    imports: &["tidegate_redis::{Config, Redis}"],
+    adapter: "tidegate_redis",
+    names: &["Config", "Redis"],
+    imports: &[],
     item: "",
     parameters: "url: &str",
     limiter: "Redis::new(Config::new(url))?.limiter()",
@@ -59,7 +67,9 @@ const REDIS: Rust = Rust {
 
 const UPSTASH: Rust = Rust {
     dependency: "tidegate-redis = { version = \"<version>\", default-features = false, features = [\"rest\"] }",
-    imports: &["tidegate_redis::{Rest, RestConfig}"],
+    adapter: "tidegate_redis",
+    names: &["Rest", "RestConfig"],
+    imports: &[],
     item: "",
     parameters: "url: &str, token: &str",
     limiter: "Rest::new(RestConfig::new(url, token))?.limiter()",
@@ -96,7 +106,7 @@ static CANDIDATES: [Candidate; 15] = [
         design: "durable-object-deny-cache",
         platforms: &[Platform::Cloudflare],
         rust: Some(Rust {
-            imports: &["tidegate_cloudflare_do::{Config, DurableObjects}", "tidegate_core::DenyCache", "worker::Env"],
+            names: &["DenyCache"],
             limiter: r#"DenyCache::new(DurableObjects::from_env(env, "TIDEGATE", Config::default())?.limiter())"#,
             ..OBJECTS
         }),
@@ -110,7 +120,11 @@ static CANDIDATES: [Candidate; 15] = [
         design: "durable-object-leased",
         platforms: &[Platform::Cloudflare],
         rust: Some(Rust {
-            imports: &["std::num::NonZero", "tidegate_cloudflare_do::{Config, DurableObjects, Leases}", "worker::Env"],
+            imports: &[
+                "std::num::NonZero",
+                "tidegate_cloudflare::durable_objects::{Config, DurableObjects, Leases}",
+                "worker::Env",
+            ],
             limiter: "Leases::new(\n        DurableObjects::from_env(env, \"TIDEGATE\", Config::default())?,\n        \
                       const { NonZero::new(10).unwrap() },\n        Millis::from_secs(2),\n    )?",
             ..OBJECTS
@@ -125,11 +139,11 @@ static CANDIDATES: [Candidate; 15] = [
         design: "workers-kv",
         platforms: &[Platform::Cloudflare],
         rust: Some(Rust {
-            dependency: "tidegate-cloudflare-kv = \"<version>\"\nworker = \"0.8\"",
-            imports: &["tidegate_cloudflare_kv::{Config, SharedKv}", "worker::Env"],
+            dependency: "tidegate-cloudflare = { version = \"<version>\", features = [\"kv\"] }\nworker = \"0.8\"",
+            imports: &["tidegate_cloudflare::kv::{Config, SharedKv}", "worker::Env"],
             item: "",
-            parameters: "env: &Env",
             limiter: r#"SharedKv::from_env(env, "COUNTS", Config::default())?"#,
+            ..OBJECTS
         }),
         javascript: Some(JavaScript {
             entry: "@tidegate/edge/cloudflare-kv",
@@ -141,11 +155,11 @@ static CANDIDATES: [Candidate; 15] = [
         design: "rate-limit-binding",
         platforms: &[Platform::Cloudflare],
         rust: Some(Rust {
-            dependency: "tidegate-cloudflare-ratelimit = \"<version>\"\nworker = \"0.8\"",
-            imports: &["tidegate_cloudflare_ratelimit::RateLimit", "worker::Env"],
+            dependency: "tidegate-cloudflare = { version = \"<version>\", features = [\"rate-limit\"] }\nworker = \"0.8\"",
+            imports: &["tidegate_cloudflare::rate_limit::RateLimit", "worker::Env"],
             item: "",
-            parameters: "env: &Env",
             limiter: r#"RateLimit::from_env(env, "LIMITER", <limit>, Millis::new(<window>))?.limiter()"#,
+            ..OBJECTS
         }),
         javascript: Some(JavaScript {
             entry: "@tidegate/edge/cloudflare-ratelimit",
@@ -187,7 +201,7 @@ static CANDIDATES: [Candidate; 15] = [
         design: "upstash-deny-cache",
         platforms: &HOSTS,
         rust: Some(Rust {
-            imports: &["tidegate_core::DenyCache", "tidegate_redis::{Rest, RestConfig}"],
+            names: &["DenyCache", "Rest", "RestConfig"],
             limiter: "DenyCache::new(Rest::new(RestConfig::new(url, token))?.limiter())",
             ..UPSTASH
         }),
@@ -202,7 +216,9 @@ static CANDIDATES: [Candidate; 15] = [
         platforms: &[Platform::Fastly],
         rust: Some(Rust {
             dependency: "tidegate-fastly = \"<version>\"",
-            imports: &["tidegate_fastly::Kv"],
+            adapter: "tidegate_fastly",
+            names: &["Kv"],
+            imports: &[],
             item: "",
             parameters: "",
             limiter: r#"Kv::open("tidegate")?.limiter()"#,
@@ -214,7 +230,9 @@ static CANDIDATES: [Candidate; 15] = [
         platforms: &[Platform::Spin],
         rust: Some(Rust {
             dependency: "tidegate-spin = \"<version>\"",
-            imports: &["tidegate_spin::SpinKv"],
+            adapter: "tidegate_spin",
+            names: &["SpinKv"],
+            imports: &[],
             item: "",
             parameters: "",
             limiter: r#"SpinKv::open("default")?.limiter()"#,
@@ -226,7 +244,9 @@ static CANDIDATES: [Candidate; 15] = [
         platforms: &[Platform::Spin],
         rust: Some(Rust {
             dependency: "tidegate-spin = { version = \"<version>\", features = [\"redis\"] }",
-            imports: &["tidegate_spin::{RedisConnection, SpinRedis}"],
+            adapter: "tidegate_spin",
+            names: &["RedisConnection", "SpinRedis"],
+            imports: &[],
             item: "",
             parameters: "url: &str",
             limiter: "SpinRedis::new(RedisConnection::open(url)?).limiter()",
@@ -247,7 +267,7 @@ static CANDIDATES: [Candidate; 15] = [
         design: "redis-deny-cache",
         platforms: &[Platform::Server],
         rust: Some(Rust {
-            imports: &["tidegate_core::DenyCache", "tidegate_redis::{Config, Redis}"],
+            names: &["Config", "DenyCache", "Redis"],
             limiter: "DenyCache::new(Redis::new(Config::new(url))?.limiter())",
             ..REDIS
         }),
@@ -261,8 +281,10 @@ static CANDIDATES: [Candidate; 15] = [
         design: "memory",
         platforms: &[Platform::Server],
         rust: Some(Rust {
-            dependency: "",
-            imports: &["tidegate_core::MemoryLimiter"],
+            dependency: "tidegate-core = \"<version>\"",
+            adapter: "tidegate_core",
+            names: &["MemoryLimiter"],
+            imports: &[],
             item: "",
             parameters: "",
             limiter: "MemoryLimiter::new()",
@@ -299,16 +321,14 @@ impl Code {
         };
         let (quotas_rust, quotas_javascript) = as_code(policy);
         let (name, charges) = (policy.name(), policy.charges_denied());
-        let cargo = candidate.rust.as_ref().map(|rust| {
-            filled(&["tidegate-core = \"<version>\"\n", rust.dependency].concat()).trim_end().to_owned() + "\n"
-        });
+        let cargo = candidate.rust.as_ref().map(|rust| filled(rust.dependency) + "\n");
         let rust = candidate.rust.as_ref().map(|rust| {
             let denials = if charges { ".charge_denied(true)" } else { "" };
             let item = if rust.item.is_empty() { String::new() } else { [rust.item, "\n\n"].concat() };
             filled(&format!(
                 "{}\n\n{item}pub fn limiter({}) -> Result<(impl Limiter, Policy), Error> {{\n    let limiter = {};\n    \
                  let policy = Policy::new({name:?}, [{quotas_rust}])?{denials};\n    Ok((limiter, policy))\n}}\n",
-                imports(rust.imports),
+                imports(rust),
                 rust.parameters,
                 rust.limiter,
             ))
@@ -326,15 +346,12 @@ impl Code {
     }
 }
 
-/// The imports of an example: those of the core in one line.
-fn imports(others: &[&str]) -> String {
-    let (of_core, mut lines): (Vec<_>, Vec<_>) =
-        others.iter().copied().partition(|import| import.starts_with("tidegate_core::"));
-    let mut names: Vec<&str> = of_core.iter().filter_map(|import| import.strip_prefix("tidegate_core::")).collect();
-    names.extend(ALWAYS);
+/// The imports of an example, in rustfmt's order.
+fn imports(rust: &Rust) -> String {
+    let mut names = [rust.names, &ALWAYS].concat();
     names.sort_unstable();
-    let core = format!("tidegate_core::{{{}}}", names.join(", "));
-    lines.push(&core);
+    let of_the_adapter = format!("{}::{{{}}}", rust.adapter, names.join(", "));
+    let mut lines = [rust.imports, &[&of_the_adapter]].concat();
     lines.sort_unstable();
     lines.iter().map(|import| format!("use {import};")).collect::<Vec<_>>().join("\n")
 }

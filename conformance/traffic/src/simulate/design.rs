@@ -33,7 +33,7 @@ pub fn designs() -> Vec<Design> {
     let mut all = vec![
         design(
             "durable-object",
-            "tidegate-cloudflare-do, one object for each key",
+            "tidegate-cloudflare, one object for each key",
             String::new(),
             cloudflare,
             Model::Objects,
@@ -85,7 +85,7 @@ pub fn designs() -> Vec<Design> {
         ),
         design(
             "rate-limit-binding",
-            "tidegate-cloudflare-ratelimit, a count at each place",
+            "tidegate-cloudflare, a count at each place",
             String::new(),
             cloudflare,
             Model::Binding,
@@ -101,11 +101,11 @@ pub fn designs() -> Vec<Design> {
     ];
     for slice in [1, 2, 5, 10, 20, 50] {
         let Some(slice) = NonZero::new(slice) else { continue };
-        let about = "tidegate-cloudflare-do with leases";
+        let about = "tidegate-cloudflare, objects with leases";
         all.push(design("durable-object-leased", about, format!("slice {slice}"), cloudflare, Model::Leases(slice)));
     }
     for seconds in [1, 5, 30] {
-        let about = "tidegate-cloudflare-kv, counts in each isolate and in Workers KV";
+        let about = "tidegate-cloudflare, counts in each isolate and in Workers KV";
         all.push(design("workers-kv", about, format!("refresh {seconds} s"), cloudflare, Model::WorkersKv(seconds)));
     }
     for ms in [10, 100, 1_000, 10_000] {

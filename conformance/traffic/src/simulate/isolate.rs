@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use tidegate_cloudflare_do::{Clock, Config, DurableObjects, Leases};
-use tidegate_cloudflare_kv::{Isolate as Counts, KvLimiter};
+use tidegate_cloudflare::durable_objects::{Clock, Config, DurableObjects, Leases};
+use tidegate_cloudflare::kv::{Isolate as Counts, KvLimiter};
 use tidegate_core::store::{NativeLimiter, VersionedLimiter};
 use tidegate_core::{
     Accuracy, Capabilities, Check, Decision, DenyCache, ErasedLimiter, Error, Fallback, Keys, Limiter, MemoryLimiter,
@@ -127,7 +127,7 @@ impl Fleet {
             Model::Leases(slice) => Box::new(Leases::new(objects(), slice, Millis::from_secs(2))?),
             Model::WorkersKv(seconds) => {
                 let refresh = Millis::from_secs(seconds);
-                let config = tidegate_cloudflare_kv::Config::default().refresh(refresh).write_spacing(refresh);
+                let config = tidegate_cloudflare::kv::Config::default().refresh(refresh).write_spacing(refresh);
                 let shared = SharedKv { counts: Arc::new(Counts::new(self.isolates, config)), kv: kv() };
                 after = Some(Box::new(shared.clone()));
                 Box::new(shared)

@@ -3,7 +3,7 @@ use std::num::NonZero;
 /// How decisions are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// `tidegate-cloudflare-do`: one object for each key.
+    /// `tidegate-cloudflare`: one object for each key.
     Objects,
     /// The same, with a deny cache in each isolate.
     DenyCache,

@@ -9,15 +9,16 @@
 
 use std::num::NonZero;
 
-use tidegate_cloudflare::{AnalyticsSink, PerIsolate, check, with_fields};
-use tidegate_cloudflare_do::{Config, DurableObjects, Leases};
-use tidegate_cloudflare_kv::SharedKv;
-use tidegate_cloudflare_ratelimit::RateLimit;
-use tidegate_core::gate::{Events, Gate, Rules};
-use tidegate_core::{ClientIpSource, ErasedLimiter, Error, Fallback, Millis, Platform};
+use tidegate_cloudflare::durable_objects::{Config, DurableObjects, Leases};
+use tidegate_cloudflare::kv::{self, SharedKv};
+use tidegate_cloudflare::rate_limit::RateLimit;
+use tidegate_cloudflare::{
+    AnalyticsSink, ClientIpSource, ErasedLimiter, Error, Events, Fallback, Gate, Millis, PerIsolate, Platform, Rules,
+    check, with_fields,
+};
 use worker::{Context, Env, Request, Response, event};
 
-tidegate_cloudflare_do::durable_object!(Tidegate);
+tidegate_cloudflare::durable_object!(Tidegate);
 
 #[event(fetch)]
 async fn fetch(request: Request, env: Env, _context: Context) -> worker::Result<Response> {
@@ -33,7 +34,7 @@ fn gate(env: &Env) -> Result<Gate<'static>, Error> {
     let objects = || DurableObjects::from_env(env, "TIDEGATE", Config::default());
     let slice = NonZero::<u64>::MIN.saturating_add(9);
     let location = RateLimit::from_env(env, "LIMITER", 100, Millis::from_secs(60))?.limiter();
-    let counts = SharedKv::from_env(env, "COUNTS", tidegate_cloudflare_kv::Config::default())?;
+    let counts = SharedKv::from_env(env, "COUNTS", kv::Config::default())?;
     let stores: [(&str, Box<dyn ErasedLimiter>); 3] = [
         ("strict", Box::new(objects()?.limiter())),
         ("leased", Box::new(Leases::new(objects()?, slice, Millis::from_secs(2))?)),

@@ -3,9 +3,7 @@
 #[cfg(target_os = "wasi")]
 mod app {
     use fastly::{Error, Request, Response};
-    use tidegate_core::gate::{Gate, Rules};
-    use tidegate_core::{ClientIpSource, Platform};
-    use tidegate_fastly::{Kv, check, with_fields};
+    use tidegate_fastly::{ClientIpSource, Gate, Kv, Platform, Rules, check, with_fields};
 
     pub(crate) fn answer(request: &Request) -> Result<Response, Error> {
         let rules = Rules::parse("rules.json", include_str!("../../rules.json"))?;

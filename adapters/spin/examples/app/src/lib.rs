@@ -4,9 +4,7 @@
 
 use spin_sdk::http::{IncomingRequest, Response, ResponseOutparam};
 use spin_sdk::http_component;
-use tidegate_core::gate::{Gate, Rules};
-use tidegate_core::{ClientIpSource, Error, Platform};
-use tidegate_spin::{SpinAtomics, check, respond, with_fields};
+use tidegate_spin::{ClientIpSource, Error, Gate, Platform, Rules, SpinAtomics, check, respond, with_fields};
 
 #[http_component]
 async fn handle(request: IncomingRequest, out: ResponseOutparam) {

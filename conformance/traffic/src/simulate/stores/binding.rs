@@ -1,7 +1,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use tidegate_cloudflare_ratelimit::{Binding, CAPABILITIES, RateLimit};
+use tidegate_cloudflare::rate_limit::{Binding, CAPABILITIES, RateLimit};
 use tidegate_core::store::Native;
 use tidegate_core::{Capabilities, Check, Error, Millis};
 

@@ -54,13 +54,13 @@ impl Values {
 
 impl Kv {
     fn failed(operation: &str) -> Error {
-        tidegate_cloudflare_kv::failed(operation, "KV failed: 500 Internal Server Error")
+        tidegate_cloudflare::kv::failed(operation, "KV failed: 500 Internal Server Error")
     }
 }
 
 impl BestEffort for Kv {
     fn capabilities(&self) -> Capabilities {
-        tidegate_cloudflare_kv::CAPABILITIES
+        tidegate_cloudflare::kv::CAPABILITIES
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
@@ -101,7 +101,7 @@ impl BestEffort for Kv {
         };
         match self.ground.ask(self.place, HOME, kv_deadline_us, write).await {
             Some(false) => Ok(()),
-            Some(true) => Err(tidegate_cloudflare_kv::failed("put", "KV PUT failed: 429 Too Many Requests")),
+            Some(true) => Err(tidegate_cloudflare::kv::failed("put", "KV PUT failed: 429 Too Many Requests")),
             None => Err(Self::failed("put")),
         }
     }

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use tidegate_cloudflare_do::{Address, Counter, Namespace, Page, Reply, Row, Rows, Thrown};
+use tidegate_cloudflare::durable_objects::{Address, Counter, Namespace, Page, Reply, Row, Rows, Thrown};
 use tidegate_core::{Error, UnixMillis};
 
 use super::late;

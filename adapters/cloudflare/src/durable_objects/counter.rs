@@ -1,0 +1,287 @@
+//! The logic of an object: it decides on one call in one step.
+
+use std::mem;
+
+use tidegate_core::{Charge, Error, ErrorKind, Millis, Policy, UnixMillis};
+
+use crate::durable_objects::bytes::from_hex;
+use crate::durable_objects::cache::Cache;
+use crate::durable_objects::found::Found;
+use crate::durable_objects::held::{Held, can_lend};
+use crate::durable_objects::rows::{Row, Rows};
+use crate::durable_objects::token::{First, Token};
+use crate::durable_objects::wire::{Action, Answer, Call, Known, Reply};
+
+/// The counts of one object: its rows, with recently used ones in memory.
+///
+/// Every change is written to the rows before it is kept in memory. So a counter may be dropped at any moment, and a new
+/// one over the same rows continues where it was. At most some 2 MiB of rows are kept in memory.
+#[derive(Debug)]
+pub struct Counter<R> {
+    rows: R,
+    cache: Cache,
+    /// When the pending alarm fires.
+    alarm: Option<UnixMillis>,
+    /// The least time between two sweeps.
+    pause: Millis,
+    sweeping: Option<Sweeping>,
+    known: Known,
+}
+
+/// The least time between two sweeps.
+const PAUSE_MIN: Millis = Millis::from_secs(60);
+
+/// What [`Counter::sweep`] has left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// There are more rows to look at. Let other events have a turn, then call it again.
+    More,
+    /// It is done. Rows remain, and if any of them expires, an alarm is set.
+    RowsRemain,
+    /// It is done, and no row remains: the object's storage can be deleted.
+    Empty,
+}
+
+/// A sweep in progress.
+#[derive(Debug, Default)]
+struct Sweeping {
+    /// The last key of the pages before.
+    after: Option<String>,
+    /// The rows that remain of those pages.
+    kept: u64,
+    /// When the first of them expires, and of those written since.
+    next: Option<UnixMillis>,
+}
+
+impl<R: Rows> Counter<R> {
+    /// A counter over `rows`, which may hold those of an earlier one. `alarm` is when the object's pending alarm fires.
+    pub fn new(rows: R, alarm: Option<UnixMillis>) -> Self {
+        Self { rows, cache: Cache::default(), alarm, pause: PAUSE_MIN, sweeping: None, known: Known::default() }
+    }
+
+    /// Executes the call in `body` at `clock`, the object's time.
+    pub fn answer(&mut self, body: &[u8], clock: UnixMillis) -> Reply {
+        let mut known = mem::take(&mut self.known);
+        let reply = Reply::of(Call::decode(body, &mut known).and_then(|call| self.apply(&call, clock)));
+        self.known = known;
+        reply
+    }
+
+    /// Executes a call in hexadecimal, and returns the reply [as text](Reply::to_text), for hosts that carry texts.
+    pub fn answer_text(&mut self, question: &str, clock: UnixMillis) -> String {
+        self.answer(&from_hex(question), clock).to_text()
+    }
+
+    /// Removes expired rows from the next page of rows. Call it when the alarm fires, and again as long as it returns
+    /// [`Sweep::More`]; calls may be answered between. After the last page it sets the next alarm.
+    ///
+    /// A sweep reads every row, so the next one waits for at least a millisecond per row that remains: an object with a
+    /// million rows is swept every 17 minutes.
+    ///
+    /// # Errors
+    /// Whatever keeps the storage from answering. The next call begins a new sweep.
+    pub fn sweep(&mut self, clock: UnixMillis) -> Result<Sweep, Error> {
+        let Sweeping { after, kept, next } = self.sweeping.take().unwrap_or_default();
+        self.alarm = None;
+        let page = self.rows.sweep(clock, after.as_deref())?;
+        let (kept, next) = (kept + page.kept, earlier(next, page.next));
+        if page.last.is_some() {
+            self.sweeping = Some(Sweeping { after: page.last, kept, next });
+            return Ok(Sweep::More);
+        }
+        self.pause = PAUSE_MIN.max(Millis::new(kept));
+        if let Some(next) = next {
+            self.wake_at(next.max(clock + self.pause))?;
+        } else if kept == 0 {
+            self.cache = Cache::default();
+            return Ok(Sweep::Empty);
+        }
+        Ok(Sweep::RowsRemain)
+    }
+
+    /// The rows.
+    pub const fn rows(&self) -> &R {
+        &self.rows
+    }
+
+    /// Drops the counter and returns its rows, as an eviction does.
+    pub fn into_rows(self) -> R {
+        self.rows
+    }
+
+    fn apply(&mut self, call: &Call<'_>, clock: UnixMillis) -> Result<Answer, Error> {
+        let now = call.now.unwrap_or(clock);
+        match call.action {
+            Action::Check | Action::Lease { .. } => self.check(call, now, clock),
+            Action::Peek => Ok(call.policy.peek(&self.find(call, now)?.state(), now, call.cost).into()),
+            Action::Refund { charged_at } => self.refund(call, charged_at, now, clock),
+            Action::Settle { token } => self.settle(call, token, Some(call.cost), now, clock),
+            Action::Release { token } => self.settle(call, token, None, now, clock),
+            Action::Delete => self.delete(call, now, clock),
+        }
+    }
+
+    fn check(&mut self, call: &Call<'_>, now: UnixMillis, clock: UnixMillis) -> Result<Answer, Error> {
+        let once = call.once.map(|once| (once.token.row(&call.rows), once.ttl));
+        if let Some((name, _)) = &once
+            && let Some((first, _)) = self.first(name, call.policy, now)?
+        {
+            return match first.cost == call.cost {
+                true => Ok(first.decision.replayed(true).into()),
+                false => Err(Error::token_reused()),
+            };
+        }
+        let mut found = self.find(call, now)?;
+        let lease = match call.action {
+            Action::Lease { want, lifetime, back } if can_lend(call.policy) => {
+                Some((want, lifetime, found.take_back(call.policy, now, back)))
+            }
+            _ => None,
+        };
+        let mut state = found.state();
+        let decision = call.policy.decide_as(&mut state, now, call.cost, call.charge_id());
+        let lease = lease.and_then(|(want, lifetime, kept)| {
+            let lent = match decision.is_allowed() {
+                true => found.lend(call.policy, &mut state, now, want, lifetime, kept),
+                false => None,
+            };
+            lent.or(kept)
+        });
+        let mut rows = found.rows_after(call, &state, now, clock);
+        // Only a check that was admitted and charged gets a row for its token, so that the limit bounds the number of
+        // these rows.
+        if let Some((name, ttl)) = &once
+            && decision.is_allowed()
+            && call.cost > 0
+        {
+            let first = First { until: now + *ttl, cost: call.cost, settled: false, decision: decision.clone() };
+            rows.push((name, first.row(clock + (*ttl).max(call.min_ttl))));
+        }
+        self.save(rows, clock)?;
+        Ok(Answer { decision, lease })
+    }
+
+    fn refund(
+        &mut self,
+        call: &Call<'_>,
+        charged_at: UnixMillis,
+        now: UnixMillis,
+        clock: UnixMillis,
+    ) -> Result<Answer, Error> {
+        let found = self.find(call, now)?;
+        let mut state = found.state();
+        call.policy.refund(&mut state, charged_at, now, call.cost);
+        self.save(found.rows_after(call, &state, now, clock), clock)?;
+        Ok(call.policy.peek(&state, now, 0).into())
+    }
+
+    /// Settles a charge to its actual cost, or to what it was.
+    fn settle(
+        &mut self,
+        call: &Call<'_>,
+        token: Token,
+        actual: Option<u64>,
+        now: UnixMillis,
+        clock: UnixMillis,
+    ) -> Result<Answer, Error> {
+        let name = token.row(&call.rows);
+        let (first, expires) = self.first(&name, call.policy, now)?.ok_or_else(Error::unknown_charge)?;
+        let found = self.find(call, now)?;
+        let mut state = found.state();
+        if first.settled {
+            return Ok(call.policy.peek(&state, now, 0).replayed(true).into());
+        }
+        let charge = Charge { id: token.charge_id(), at: first.decision.decided_at(), cost: first.cost };
+        call.policy.settle(&mut state, &charge, now, actual.unwrap_or(charge.cost));
+        let mut rows = found.rows_after(call, &state, now, clock);
+        rows.push((&name, First { settled: true, ..first }.row(expires)));
+        self.save(rows, clock)?;
+        Ok(call.policy.peek(&state, now, 0).into())
+    }
+
+    /// Resets the counts, even of a row that cannot be read.
+    fn delete(&mut self, call: &Call<'_>, now: UnixMillis, clock: UnixMillis) -> Result<Answer, Error> {
+        for (place, name) in call.rows.iter().enumerate() {
+            match self.lent(call.part(place), name)? {
+                Some(row) => self.save(vec![(name, row)], clock)?,
+                None => {
+                    self.rows.remove(name)?;
+                    self.cache.remove(name);
+                }
+            }
+        }
+        Ok(call.policy.peek(&call.policy.initial_state(), now, 0).into())
+    }
+
+    /// What a reset keeps of a row: units that are lent may still be spent, so they stay charged.
+    fn lent(&mut self, policy: &Policy, name: &str) -> Result<Option<Row>, Error> {
+        let row = match self.row(name) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => None,
+            row => row?.filter(|row| !row.leased.is_empty()),
+        };
+        // A reset carries no time, so it checks no state for plausibility, and leases that had not ended by the last call
+        // count as lent.
+        Ok(row.and_then(|row| {
+            let mut state = policy.decode(&row.value, UnixMillis::MAX).ok()?;
+            let held = Held::decode(&row.leased).ok()?.settle(policy, &mut state, UnixMillis::new(0));
+            let (held, state) = held.reset(policy, &state)?;
+            Some(Row { value: policy.encode(&state), leased: held.encode(), expires: row.expires })
+        }))
+    }
+
+    fn find(&mut self, call: &Call<'_>, now: UnixMillis) -> Result<Found, Error> {
+        let mut found = Found::with_capacity(call.rows.len());
+        for (place, name) in call.rows.iter().enumerate() {
+            found.add(call.part(place), self.row(name)?, now)?;
+        }
+        Ok(found)
+    }
+
+    /// The first answer in the row of a token, if it still holds, and when the row expires.
+    fn first(&mut self, name: &str, policy: &Policy, now: UnixMillis) -> Result<Option<(First, UnixMillis)>, Error> {
+        let Some(row) = self.row(name)? else { return Ok(None) };
+        let first = First::decode(&row.value, policy)?;
+        Ok((first.until > now).then_some((first, row.expires)))
+    }
+
+    /// Returns a row from memory, or reads it from storage into memory.
+    fn row(&mut self, name: &str) -> Result<Option<&Row>, Error> {
+        if self.cache.get(name).is_none()
+            && let Some(row) = self.rows.load(name)?
+        {
+            self.cache.insert(name, row);
+        }
+        Ok(self.cache.get(name))
+    }
+
+    fn save(&mut self, rows: Vec<(&str, Row)>, clock: UnixMillis) -> Result<(), Error> {
+        let Some(expiry) = rows.iter().map(|(_, row)| row.expires).min() else { return Ok(()) };
+        self.rows.save(&rows)?;
+        for (name, row) in rows {
+            self.cache.insert(name, row);
+        }
+        if let Some(sweeping) = &mut self.sweeping {
+            // It sets the alarm when it is done.
+            sweeping.next = earlier(sweeping.next, Some(expiry));
+            return Ok(());
+        }
+        let wake = expiry.max(clock + self.pause);
+        // A pending alarm stays, unless these rows would wait for it more than twice as long as necessary.
+        let late = |pending: UnixMillis| pending.since(clock).get() / 2 > wake.since(clock).get();
+        if self.alarm.is_none_or(late) {
+            // The request is charged already. If this fails, the next write tries again.
+            let _ = self.wake_at(wake);
+        }
+        Ok(())
+    }
+
+    fn wake_at(&mut self, at: UnixMillis) -> Result<(), Error> {
+        self.rows.set_alarm(at)?;
+        self.alarm = Some(at);
+        Ok(())
+    }
+}
+
+fn earlier(a: Option<UnixMillis>, b: Option<UnixMillis>) -> Option<UnixMillis> {
+    a.into_iter().chain(b).min()
+}

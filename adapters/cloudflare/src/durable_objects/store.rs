@@ -1,0 +1,145 @@
+//! The store: sends each operation to the object that counts its keys.
+
+use std::future::Future;
+
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
+use tidegate_core::{
+    Capabilities, Check, Dimensions, Error, ErrorKind, Keys, MaybeSend, MaybeSync, Millis, Policy, UnixMillis,
+};
+
+use crate::durable_objects::bytes::to_hex;
+use crate::durable_objects::config::{Clock, Config};
+use crate::durable_objects::token::Token;
+use crate::durable_objects::wire::{Action, Answer, Call, Once, Reply};
+
+/// A limiter on Durable Objects. It is exact at any concurrency, and a decision takes one round trip.
+pub type DurableObjectsLimiter<N> = AtomicLimiter<DurableObjects<N>>;
+
+/// A store of counts in a namespace of Tidegate's objects.
+///
+/// `N` is the namespace: `worker::ObjectNamespace` on Cloudflare, another [`Namespace`] in tests.
+#[derive(Clone, Debug)]
+pub struct DurableObjects<N> {
+    namespace: N,
+    config: Config,
+}
+
+/// A way to call objects.
+pub trait Namespace: MaybeSend + MaybeSync {
+    /// Sends a call to an object. The object's [`Counter`](crate::durable_objects::Counter) answers it.
+    ///
+    /// # Errors
+    /// Whatever keeps the object from answering. An error that a client can cause, by sending more requests than the
+    /// object can serve, must not be [`Unavailable`](tidegate_core::ErrorKind::Unavailable) or
+    /// [`Timeout`](tidegate_core::ErrorKind::Timeout): on these, callers may fail open.
+    fn call(&self, object: Address<'_>, body: Vec<u8>) -> impl Future<Output = Result<Reply, Error>> + MaybeSend;
+}
+
+/// Which object to call, and how.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Address<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Where to create it if it does not exist.
+    pub location_hint: Option<&'a str>,
+    /// How long the call may take.
+    pub deadline: Millis,
+}
+
+impl Address<'_> {
+    /// The object's name, a question mark and the call in hexadecimal, for hosts that carry texts. The object answers the text
+    /// after the last question mark with [`Counter::answer_text`](crate::durable_objects::Counter::answer_text).
+    #[must_use]
+    pub fn question(&self, body: &[u8]) -> String {
+        [self.name, "?", &to_hex(body)].concat()
+    }
+}
+
+impl<N: Namespace> DurableObjects<N> {
+    /// A store in a namespace, with the default configuration.
+    pub fn new(namespace: N) -> Self {
+        Self::with_config(namespace, Config::default())
+    }
+
+    /// A store in a namespace.
+    pub const fn with_config(namespace: N, config: Config) -> Self {
+        Self { namespace, config }
+    }
+
+    /// A limiter over this store.
+    pub const fn limiter(self) -> DurableObjectsLimiter<N> {
+        AtomicLimiter::new(self)
+    }
+
+    /// The namespace.
+    pub const fn namespace(&self) -> &N {
+        &self.namespace
+    }
+
+    pub(crate) const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Sends an action on a check's keys to the object that counts them.
+    pub(crate) async fn ask(&self, action: Action, check: Check<'_>) -> Result<Answer, Error> {
+        let keys = check.keys.storage_keys(check.policy)?;
+        let place = keys.place().ok_or_else(without_a_group)?;
+        let once = match action {
+            Action::Check => check.remembered(),
+            _ => None,
+        };
+        let call = Call {
+            action,
+            policy: check.policy,
+            parts: &[],
+            rows: keys.rows().iter().map(String::as_str).collect(),
+            cost: check.cost,
+            now: (self.config.clock == Clock::Caller).then_some(check.now),
+            min_ttl: self.config.min_ttl,
+            once: once.map(|once| Once { token: Token::of(once.token), ttl: once.ttl }),
+        };
+        let name = self.config.placement.object(place);
+        let (location_hint, deadline) = (self.config.location_hint.as_deref(), self.config.deadline);
+        let address = Address { name: &name, location_hint, deadline };
+        self.namespace.call(address, call.encode()).await?.answer(check.policy)
+    }
+}
+
+impl<N: Namespace> Atomic for DurableObjects<N> {
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
+    async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
+        let check = Check::new(operation.policy(), operation.keys(), operation.now()).cost(operation.cost());
+        let (action, check) = match operation {
+            Operation::Check(check) => (Action::Check, check),
+            Operation::Peek(_) => (Action::Peek, check),
+            Operation::Refund(refund) => (Action::Refund { charged_at: refund.charged_at }, check),
+            Operation::Settle(settle) => {
+                let token = Token::of(settle.token);
+                match settle.cost {
+                    Some(actual) => (Action::Settle { token }, check.cost(actual)),
+                    None => (Action::Release { token }, check),
+                }
+            }
+            _ => return Err(Error::new(ErrorKind::Unsupported, "the object does not know this operation")),
+        };
+        Ok(Applied::Decided(self.ask(action, check).await?.decision))
+    }
+
+    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        let nothing = Check::new(policy, keys, UnixMillis::new(0)).cost(0);
+        self.ask(Action::Delete, nothing).await.map(drop)
+    }
+}
+
+/// An object decides exactly on all that it stores: on one key of a policy, or on all keys of a group.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities::EXACT.dimensions(Dimensions::Grouped);
+
+fn without_a_group() -> Error {
+    let message =
+        "durable object: a policy of several dimensions needs a group, which selects the object; write group_by";
+    Error::new(ErrorKind::Unsupported, message)
+}

@@ -1,0 +1,338 @@
+//! The protocol between a Worker and an object: one call, one answer. Integers are little-endian.
+//!
+//! | call | bytes |
+//! |-|-|
+//! | version, action | 1, 1 |
+//! | flags: charges denials, object's clock, token | 1 |
+//! | quotas | number (1), then for each: dimension (high 4 bits) and algorithm (low 4 bits), [`Rule::parameters`] (8, 8, 8) |
+//! | for each dimension, the name of its row | length (2), text |
+//! | cost, now, least time to keep a row | 8, 8, 8 |
+//! | if there is a token: its hash, time to keep its answer | 16, 8 |
+//! | for a refund: when it was charged | 8 |
+//! | for a settlement: the token's hash; the cost is the actual one | 16 |
+//! | for a lease: units, lifetime; then, for an earlier lease: units, end, given back, kept | 8, 8; 8, 8, 8, 8 or nothing |
+//!
+//! | answer | bytes |
+//! |-|-|
+//! | version, flags: a lease was granted | 1, 1 |
+//! | if a lease was granted: units, end | 8, 8 |
+//! | the decision, as [`Decision::encode`] writes it | the rest |
+//!
+//! An error is a status of 400 or 500 and the text `kind: message`, with the kind's [`ErrorKind::name`].
+//!
+//! On Cloudflare, calls and answers are passed in hexadecimal, because JavaScript passes texts faster than bytes.
+//!
+//! [`Rule::parameters`]: tidegate_core::Rule::parameters
+
+mod policy;
+
+use tidegate_core::{ChargeId, Decision, Error, ErrorKind, Millis, Policy, UnixMillis};
+
+use crate::durable_objects::bytes::{Reader, put, to_hex};
+use crate::durable_objects::error;
+use crate::durable_objects::token::Token;
+pub(crate) use crate::durable_objects::wire::policy::Known;
+use crate::durable_objects::wire::policy::put_quotas;
+
+const VERSION: u8 = 3;
+
+/// An upper bound of the length of a row's name.
+const NAME_LEN_MAX: usize = 1024;
+
+const CHARGE_DENIED: u8 = 1;
+const OBJECT_CLOCK: u8 = 2;
+const TOKEN: u8 = 4;
+
+const LEASED: u8 = 1;
+
+/// One call to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Call<'a> {
+    pub(crate) action: Action,
+    pub(crate) policy: &'a Policy,
+    /// The policy of each row, if there are several. Only the object knows it.
+    pub(crate) parts: &'a [Policy],
+    /// The name of each dimension's row.
+    pub(crate) rows: Vec<&'a str>,
+    pub(crate) cost: u64,
+    /// `None` for the object's clock.
+    pub(crate) now: Option<UnixMillis>,
+    pub(crate) min_ttl: Millis,
+    pub(crate) once: Option<Once>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Check,
+    Peek,
+    Refund {
+        charged_at: UnixMillis,
+    },
+    /// Settles a charge to the call's cost.
+    Settle {
+        token: Token,
+    },
+    /// Settles a charge to what it was.
+    Release {
+        token: Token,
+    },
+    Delete,
+    Lease {
+        want: u64,
+        lifetime: Millis,
+        back: Option<Returned>,
+    },
+}
+
+/// An idempotency token, and how long its first answer is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Once {
+    pub(crate) token: Token,
+    pub(crate) ttl: Millis,
+}
+
+/// What an object answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) decision: Decision,
+    pub(crate) lease: Option<Granted>,
+}
+
+/// A part of a quota that was lent, until an instant by the object's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Granted {
+    pub(crate) units: u64,
+    pub(crate) until: UnixMillis,
+}
+
+/// How a lease ends. The part that is neither given back nor kept was spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Returned {
+    pub(crate) lease: Granted,
+    /// Given back: the isolate will not spend it.
+    pub(crate) unspent: u64,
+    /// Kept: the isolate still spends it, and it becomes part of the next lease.
+    pub(crate) kept: u64,
+}
+
+/// An object's response: an HTTP status and a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// 200, 400 for a call that cannot be answered, such as one of another version, or 500.
+    pub status: u16,
+    /// The answer, or the error's text.
+    pub body: Vec<u8>,
+}
+
+impl<'a> Call<'a> {
+    /// The policy of a row.
+    pub(crate) fn part(&self, place: usize) -> &'a Policy {
+        self.parts.get(place).unwrap_or(self.policy)
+    }
+
+    /// The identity of a check's charge.
+    pub(crate) fn charge_id(&self) -> ChargeId {
+        match self.once {
+            Some(Once { token, .. }) if self.policy.has_slots() => token.charge_id(),
+            _ => ChargeId::NONE,
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flags = flag(self.policy.charges_denied(), CHARGE_DENIED)
+            | flag(self.now.is_none(), OBJECT_CLOCK)
+            | flag(self.once.is_some(), TOKEN);
+        let mut out = Vec::with_capacity(256);
+        out.extend([VERSION, self.action.number(), flags]);
+        put_quotas(&mut out, self.policy);
+        for name in &self.rows {
+            // The core's bounds on names and keys are far lower.
+            out.extend(u16::try_from(name.len()).unwrap_or(u16::MAX).to_le_bytes());
+            out.extend(name.as_bytes());
+        }
+        put(&mut out, [self.cost, self.now.map_or(0, UnixMillis::get), self.min_ttl.get()]);
+        if let Some(Once { token, ttl }) = self.once {
+            out.extend(token.0);
+            put(&mut out, [ttl.get()]);
+        }
+        match self.action {
+            Action::Refund { charged_at } => put(&mut out, [charged_at.get()]),
+            Action::Settle { token } | Action::Release { token } => out.extend(token.0),
+            Action::Lease { want, lifetime, back } => {
+                put(&mut out, [want, lifetime.get()]);
+                if let Some(Returned { lease, unspent, kept }) = back {
+                    put(&mut out, [lease.units, lease.until.get(), unspent, kept]);
+                }
+            }
+            Action::Check | Action::Peek | Action::Delete => {}
+        }
+        out
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for bytes that [`Call::encode`] does not write.
+    pub(crate) fn decode(bytes: &'a [u8], known: &'a mut Known) -> Result<Self, Error> {
+        let mut rest = Reader { bytes, kind: ErrorKind::Invalid };
+        let [version, action] = rest.take()?;
+        if version != VERSION {
+            return Err(
+                rest.error("the call has another version of the protocol; deploy the Worker and its objects together")
+            );
+        }
+        let [flags] = rest.take()?;
+        if flags & !(CHARGE_DENIED | OBJECT_CLOCK | TOKEN) != 0 {
+            return Err(rest.error("unknown flags"));
+        }
+        let (policy, parts) = known.read(&mut rest, flags & CHARGE_DENIED != 0)?;
+        let mut rows = Vec::with_capacity(policy.dimensions().len());
+        for _ in policy.dimensions() {
+            rows.push(name(&mut rest)?);
+        }
+        let (cost, now, min_ttl) = (rest.u64()?, rest.instant()?, rest.millis()?);
+        let now = (flags & OBJECT_CLOCK == 0).then_some(now);
+        let once = match flags & TOKEN {
+            0 => None,
+            _ => Some(Once { token: Token(rest.take()?), ttl: rest.millis()? }),
+        };
+        let action = match action {
+            1 => Action::Check,
+            2 => Action::Peek,
+            3 => Action::Refund { charged_at: rest.instant()? },
+            4 => Action::Delete,
+            5 => {
+                let (want, lifetime) = (rest.u64()?, rest.millis()?);
+                let back = (!rest.bytes.is_empty()).then(|| returned(&mut rest)).transpose()?;
+                Action::Lease { want, lifetime, back }
+            }
+            6 => Action::Settle { token: Token(rest.take()?) },
+            7 => Action::Release { token: Token(rest.take()?) },
+            _ => return Err(rest.error("an unknown action")),
+        };
+        rest.end()?;
+        Ok(Self { action, policy, parts, rows, cost, now, min_ttl, once })
+    }
+}
+
+impl Action {
+    const fn number(self) -> u8 {
+        match self {
+            Self::Check => 1,
+            Self::Peek => 2,
+            Self::Refund { .. } => 3,
+            Self::Delete => 4,
+            Self::Lease { .. } => 5,
+            Self::Settle { .. } => 6,
+            Self::Release { .. } => 7,
+        }
+    }
+}
+
+impl From<Decision> for Answer {
+    fn from(decision: Decision) -> Self {
+        Self { decision, lease: None }
+    }
+}
+
+impl Answer {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64);
+        out.extend([VERSION, if self.lease.is_some() { LEASED } else { 0 }]);
+        if let Some(Granted { units, until }) = self.lease {
+            put(&mut out, [units, until.get()]);
+        }
+        out.extend(self.decision.encode());
+        out
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] for bytes that [`Answer::encode`] does not write of a decision by this policy.
+    pub(crate) fn decode(bytes: &[u8], policy: &Policy) -> Result<Self, Error> {
+        let mut rest = Reader { bytes, kind: ErrorKind::Corrupt };
+        let [version, flags] = rest.take().unwrap_or_default();
+        if version != VERSION || flags & !LEASED != 0 {
+            return Err(error::not_an_answer(&to_hex(bytes)));
+        }
+        let lease = match flags & LEASED {
+            0 => None,
+            _ => Some(Granted { units: rest.u64()?, until: rest.instant()? }),
+        };
+        Ok(Self { decision: Decision::decode(rest.bytes, policy)?, lease })
+    }
+}
+
+impl Reply {
+    pub(crate) fn of(answer: Result<Answer, Error>) -> Self {
+        match answer {
+            Ok(answer) => Self { status: 200, body: answer.encode() },
+            Err(error) => Self::error(error),
+        }
+    }
+
+    pub(crate) fn error(error: Error) -> Self {
+        let status = match error.kind() {
+            ErrorKind::Invalid | ErrorKind::TokenReused | ErrorKind::UnknownCharge => 400,
+            _ => 500,
+        };
+        Self { status, body: format!("{}: {error}", error.kind()).into_bytes() }
+    }
+
+    /// The reply as text: an answer in hexadecimal, or an error's status, a space and the body.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        match self.status {
+            200 => to_hex(&self.body),
+            status => format!("{status} {}", str::from_utf8(&self.body).unwrap_or_default()),
+        }
+    }
+
+    /// Parses a text that [`Reply::to_text`] wrote. Any other text becomes an error's body.
+    #[must_use]
+    pub fn from_text(text: &str) -> Self {
+        match text.split_once(' ') {
+            Some((status, body)) => Self { status: status.parse().unwrap_or(500), body: body.into() },
+            None => {
+                let body = crate::durable_objects::bytes::from_hex(text);
+                let is_hex = !body.is_empty() && 2 * body.len() == text.len();
+                if is_hex { Self { status: 200, body } } else { Self { status: 500, body: text.into() } }
+            }
+        }
+    }
+
+    /// The answer to a call with this policy.
+    pub(crate) fn answer(&self, policy: &Policy) -> Result<Answer, Error> {
+        if self.status == 200 {
+            return Answer::decode(&self.body, policy);
+        }
+        let text = str::from_utf8(&self.body).unwrap_or_default();
+        let known = text
+            .split_once(':')
+            .and_then(|(name, message)| Some((kind_of(name)?, message.strip_prefix(' ')?.to_owned())));
+        let (kind, message) = known.ok_or_else(|| error::not_an_answer(&format!("{} {text}", self.status)))?;
+        Err(Error::new(kind, message))
+    }
+}
+
+fn kind_of(name: &str) -> Option<ErrorKind> {
+    ErrorKind::ALL.into_iter().find(|kind| kind.name() == name)
+}
+
+/// The name of a row.
+fn name<'a>(rest: &mut Reader<'a>) -> Result<&'a str, Error> {
+    let length = usize::from(u16::from_le_bytes(rest.take()?));
+    let name = rest.split(length)?;
+    if name.is_empty() || length > NAME_LEN_MAX {
+        return Err(rest.error("a row's name is empty or too long"));
+    }
+    // The text of rows that are saved relies on names without line breaks.
+    let text = str::from_utf8(name).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
+    text.ok_or_else(|| rest.error("a row's name is not printable ASCII"))
+}
+
+fn returned(rest: &mut Reader<'_>) -> Result<Returned, Error> {
+    let lease = Granted { units: rest.u64()?, until: rest.instant()? };
+    Ok(Returned { lease, unspent: rest.u64()?, kept: rest.u64()? })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! Policies on the wire. An object knows the numbers of a policy, and not its names.
+
+use tidegate_core::algorithm::Concurrency;
+use tidegate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule};
+
+use crate::durable_objects::bytes::{Reader, put};
+
+/// The length of a quota: its dimension and algorithm, and three numbers.
+const QUOTA_LEN: usize = 1 + 3 * 8;
+
+/// The name of every policy that an object builds.
+const NAME: &str = "wire";
+
+/// The policy of the last call. Most calls have the same policy as the one before, and need not build it.
+#[derive(Debug, Default)]
+pub(crate) struct Known(Option<Built>);
+
+#[derive(Debug)]
+struct Built {
+    bytes: Vec<u8>,
+    policy: Policy,
+    /// The policy of each dimension, if there are several.
+    parts: Vec<Policy>,
+}
+
+impl Known {
+    /// Reads a policy, and the policies of its dimensions if there are several.
+    pub(super) fn read(&mut self, rest: &mut Reader<'_>, charge_denied: bool) -> Result<(&Policy, &[Policy]), Error> {
+        let [count] = rest.take()?;
+        let bytes = rest.split(QUOTA_LEN * usize::from(count))?;
+        self.0.take_if(|built| built.bytes != bytes || built.policy.charges_denied() != charge_denied);
+        let built = match &mut self.0 {
+            Some(built) => built,
+            unknown => unknown.insert(Built::new(bytes, charge_denied)?),
+        };
+        Ok((&built.policy, &built.parts))
+    }
+}
+
+impl Built {
+    fn new(bytes: &[u8], charge_denied: bool) -> Result<Self, Error> {
+        let mut rest = Reader { bytes, kind: ErrorKind::Invalid };
+        let mut quotas = Vec::new();
+        while !rest.bytes.is_empty() {
+            quotas.push(quota(&mut rest)?);
+        }
+        let policy = Policy::new(NAME, quotas)?.charge_denied(charge_denied);
+        let mut written = Vec::with_capacity(1 + bytes.len());
+        put_quotas(&mut written, &policy);
+        if written[1..] != *bytes {
+            return Err(rest.error("the quotas are not in a policy's order"));
+        }
+        let mut parts = Vec::new();
+        if policy.dimensions().len() > 1 {
+            for part in policy.dimensions() {
+                parts.push(Policy::new(NAME, policy.quotas()[part.quotas()].to_vec())?);
+            }
+        }
+        Ok(Self { bytes: bytes.to_vec(), policy, parts })
+    }
+}
+
+pub(super) fn put_quotas(out: &mut Vec<u8>, policy: &Policy) {
+    out.push(policy.quotas().len().to_le_bytes()[0]);
+    for (place, dimension) in policy.dimensions().iter().enumerate() {
+        for quota in &policy.quotas()[dimension.quotas()] {
+            out.push(place.to_le_bytes()[0] << 4 | algorithm(quota.rule()));
+            put(out, quota.rule().parameters());
+        }
+    }
+}
+
+fn quota(rest: &mut Reader<'_>) -> Result<Quota, Error> {
+    let [kind] = rest.take()?;
+    let (limit, span, last) = (rest.u64()?, rest.millis()?, rest.u64()?);
+    let quota = match kind & 15 {
+        1 => Quota::fixed_window(limit, span),
+        2 => Quota::sliding_window(limit, span),
+        3 => Quota::sliding_log(limit, span),
+        4 => Quota::token_bucket(limit, last, span),
+        5 => Quota::leaky_bucket(limit, last, span),
+        6 => Concurrency::new(limit, span).map(|rule| Rule::Concurrency(rule.returns_cost(last == 1)).into()),
+        7 => Quota::penalty(span, last, Millis::new(limit)),
+        _ => Err(rest.error("an unknown algorithm")),
+    };
+    quota?.by(&(kind >> 4).to_string())
+}
+
+/// The number of a rule's algorithm in the core's codec. [`quota`] rejects 0.
+const fn algorithm(rule: &Rule) -> u8 {
+    match rule {
+        Rule::FixedWindow(_) => 1,
+        Rule::SlidingWindow(_) => 2,
+        Rule::SlidingLog(_) => 3,
+        Rule::TokenBucket(_) => 4,
+        Rule::LeakyBucket(_) => 5,
+        Rule::Concurrency(_) => 6,
+        Rule::Penalty(_) => 7,
+        _ => 0,
+    }
+}

@@ -1,0 +1,367 @@
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+use proptest::prelude::*;
+use tidegate_core::{Decision, Error, ErrorKind, Key, Millis, Policy, Quota, Rule, UnixMillis};
+
+use super::{Action, Answer, Call, Granted, Known, Once, Reply, Returned, VERSION};
+use crate::durable_objects::bytes::put;
+use crate::durable_objects::counter::Counter;
+use crate::durable_objects::rows::{Page, Row, Rows};
+use crate::durable_objects::token::{First, Token};
+
+/// A storage that never fails.
+#[derive(Default)]
+struct Kept(HashMap<String, Row>);
+
+impl Rows for Kept {
+    fn load(&self, key: &str) -> Result<Option<Row>, Error> {
+        Ok(self.0.get(key).cloned())
+    }
+    fn save(&mut self, rows: &[(&str, Row)]) -> Result<(), Error> {
+        self.0.extend(rows.iter().map(|(key, row)| ((*key).to_owned(), row.clone())));
+        Ok(())
+    }
+    fn remove(&mut self, key: &str) -> Result<(), Error> {
+        self.0.remove(key);
+        Ok(())
+    }
+    fn sweep(&mut self, _: UnixMillis, _: Option<&str>) -> Result<Page, Error> {
+        Ok(Page::default())
+    }
+    fn set_alarm(&mut self, _: UnixMillis) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// A quota, and the dimension that it counts by.
+fn quota() -> impl Strategy<Value = Quota> {
+    (0..6u8, 1..1_000u64, 1..1_000_000u64, 1..1_000u64, 0..3u8).prop_map(
+        |(algorithm, limit, span, refill, dimension)| {
+            let span = Millis::new(span);
+            let quota = match algorithm {
+                0 => Quota::fixed_window(limit, span),
+                1 => Quota::sliding_window(limit, span),
+                2 => Quota::sliding_log(limit, span),
+                3 => Quota::token_bucket(limit, refill, span),
+                4 => Quota::leaky_bucket(limit, refill, span),
+                _ => Quota::concurrency(limit, span),
+            };
+            quota.and_then(|quota| quota.by(&dimension.to_string())).expect("within range")
+        },
+    )
+}
+
+fn instant() -> impl Strategy<Value = UnixMillis> {
+    any::<u64>().prop_map(UnixMillis::new)
+}
+
+fn granted() -> impl Strategy<Value = Granted> {
+    (any::<u64>(), instant()).prop_map(|(units, until)| Granted { units, until })
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let numbers = (granted(), any::<u64>(), any::<u64>());
+    let back = numbers.prop_map(|(lease, unspent, kept)| Returned { lease, unspent, kept });
+    prop_oneof![
+        Just(Action::Check),
+        Just(Action::Peek),
+        Just(Action::Delete),
+        instant().prop_map(|charged_at| Action::Refund { charged_at }),
+        any::<[u8; 16]>().prop_map(|token| Action::Settle { token: Token(token) }),
+        any::<[u8; 16]>().prop_map(|token| Action::Release { token: Token(token) }),
+        (any::<u64>(), any::<u64>(), prop::option::of(back)).prop_map(|(want, lifetime, back)| Action::Lease {
+            want,
+            lifetime: Millis::new(lifetime),
+            back,
+        }),
+    ]
+}
+
+/// A policy as an object builds it: without names of its own.
+fn policy(quotas: RangeInclusive<usize>) -> impl Strategy<Value = Policy> {
+    let penalty = (1..1_000u64, 1..9u64, 0..1_000u64);
+    let flags = (any::<bool>(), any::<bool>(), prop::option::of(penalty));
+    (prop::collection::vec(quota(), quotas), flags).prop_map(|(mut quotas, (charge_denied, returns, penalty))| {
+        let first = quotas[0].dimension().to_owned();
+        let sole = quotas.iter().all(|quota| quota.dimension() == first);
+        if let (Rule::Concurrency(rule), true) = (quotas[0].rule(), sole) {
+            quotas[0] = Quota::from(Rule::Concurrency(rule.returns_cost(returns))).by(&first).expect("a name");
+        }
+        if let (Some((base, factor, more)), 1..8) = (penalty, quotas.len()) {
+            let penalty = Quota::penalty(Millis::new(base), factor, Millis::new(base + more));
+            quotas.push(penalty.and_then(|penalty| penalty.by(&first)).expect("within range"));
+        }
+        unnamed(&Policy::new("api", quotas).expect("one to eight")).charge_denied(charge_denied)
+    })
+}
+
+/// The policy with its dimensions numbered in order.
+fn unnamed(policy: &Policy) -> Policy {
+    let by = |(place, quota): (usize, &Quota)| Quota::from(*quota.rule()).by(&place.to_string()).expect("a name");
+    let dimensions = policy.dimensions().iter().enumerate();
+    let quotas =
+        dimensions.flat_map(|(place, part)| policy.quotas()[part.quotas()].iter().map(move |quota| (place, quota)));
+    Policy::new("wire", quotas.map(by)).expect("the same quotas")
+}
+
+/// A value that lives until the end of the test, which is short.
+fn leaked<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
+
+fn call() -> impl Strategy<Value = Call<'static>> {
+    let once = (any::<[u8; 16]>(), any::<u64>());
+    let once = once.prop_map(|(token, ttl)| Once { token: Token(token), ttl: Millis::new(ttl) });
+    let key = prop::collection::vec(any::<u8>(), 0..300).prop_map(Key::new);
+    let numbers = (any::<u64>(), prop::option::of(instant()), any::<u64>());
+    (action(), policy(1..=8), key, numbers, prop::option::of(once)).prop_map(|(action, policy, key, numbers, once)| {
+        let (cost, now, min_ttl) = numbers;
+        let policy = leaked(policy);
+        let name = |id| leaked(format!("tg1:{id}:{}", key.as_str())).as_str();
+        let rows = policy.dimensions().iter().map(|part| name(part.id())).collect();
+        Call { action, policy, parts: &[], rows, cost, now, min_ttl: Millis::new(min_ttl), once }
+    })
+}
+
+fn decision(policy: &Policy) -> impl Strategy<Value = Decision> + use<> {
+    let policy = policy.clone();
+    (instant(), any::<bool>(), prop::collection::vec(0..2_000u64, 1..4)).prop_map(move |(now, replay, costs)| {
+        let mut state = policy.initial_state();
+        costs.iter().for_each(|cost| drop(policy.decide(&mut state, now, *cost)));
+        policy.decide(&mut state, now, 1).replayed(replay)
+    })
+}
+
+fn decided() -> impl Strategy<Value = (Policy, Decision)> {
+    policy(1..=8).prop_flat_map(|policy| (Just(policy.clone()), decision(&policy)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_call_round_trips(call in call(), before in call(), by_the_same: bool) {
+        let before = if by_the_same { Call { policy: call.policy, rows: call.rows.clone(), ..before } } else { before };
+        let (mut known, bytes) = (Known::default(), before.encode());
+        prop_assert_eq!(without_parts(Call::decode(&bytes, &mut known).expect("what was written")), before);
+        let bytes = call.encode();
+        let decoded = Call::decode(&bytes, &mut known).expect("what was written");
+        let parts: Vec<Rule> = decoded.parts.iter().flat_map(Policy::quotas).map(|quota| *quota.rule()).collect();
+        match decoded.rows.len() {
+            1 => prop_assert!(parts.is_empty()),
+            rows => {
+                prop_assert_eq!(decoded.parts.len(), rows);
+                prop_assert_eq!(parts, call.policy.quotas().iter().map(|quota| *quota.rule()).collect::<Vec<_>>());
+            }
+        }
+        prop_assert_eq!(without_parts(decoded), call);
+        for end in 0..bytes.len() {
+            match Call::decode(&bytes[..end], &mut known) {
+                Err(error) => prop_assert_eq!(error.kind(), ErrorKind::Invalid),
+                // A call for a lease that returns none is valid, too.
+                Ok(shorter) => prop_assert!(matches!(shorter.action, Action::Lease { back: None, .. }), "a lease only"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_round_trips((policy, decision) in decided(), lease in prop::option::of(granted())) {
+        let answer = Answer { decision, lease };
+        prop_assert_eq!(Reply::of(Ok(answer.clone())).answer(&policy).expect("what was written"), answer);
+    }
+
+    #[test]
+    fn a_first_answer_round_trips(
+        (policy, decision) in decided(),
+        until in instant(),
+        cost: u64,
+        settled: bool,
+        hostile in prop::collection::vec(any::<u8>(), 0..60),
+    ) {
+        let first = First { until, cost, settled, decision };
+        let value = first.row(until).value;
+        prop_assert_eq!(First::decode(&value, &policy).expect("what was written"), first);
+        for bytes in (0..value.len()).map(|end| &value[..end]).chain([&hostile[..]]) {
+            if let Err(error) = First::decode(bytes, &policy) {
+                prop_assert_eq!(error.kind(), ErrorKind::Corrupt);
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_get_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..200), clock in instant(), policy in policy(1..=8)) {
+        let reply = Counter::new(Kept::default(), None).answer(&bytes, clock);
+        prop_assert!([200, 400].contains(&reply.status));
+        let _ = Answer::decode(&bytes, &policy);
+    }
+
+    #[test]
+    fn a_corrupted_call_gets_an_answer(
+        call in call(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        clock in instant(),
+    ) {
+        let mut bytes = call.encode();
+        for (place, byte) in changes {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        let reply = Counter::new(Kept::default(), None).answer(&bytes, clock);
+        prop_assert!([200, 400].contains(&reply.status), "{}", String::from_utf8_lossy(&reply.body));
+    }
+
+    /// Calls for one key may contradict each other, and may return leases that were never granted. The stored state
+    /// stays valid.
+    #[test]
+    fn contradictory_calls_leave_a_valid_state(
+        policy in prop_oneof![policy(1..=8), policy(1..=1)],
+        calls in prop::collection::vec(call(), 1..12),
+        clock in instant(),
+    ) {
+        let mut counter = Counter::new(Kept::default(), None);
+        for call in calls {
+            let rows = (0..policy.dimensions().len()).map(|place| ["tg1:a", "tg1:b", "tg1:c"][place]).collect();
+            let call = Call { rows, policy: &policy, ..call };
+            let reply = counter.answer(&call.encode(), clock);
+            match reply.answer(&policy) {
+                Ok(_) => {}
+                Err(error) => prop_assert!(
+                    [ErrorKind::TokenReused, ErrorKind::UnknownCharge].contains(&error.kind()),
+                    "{error}"
+                ),
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_that_is_not_tidegates_is_not_an_answer(status in 100..600u16, body in prop::collection::vec(any::<u8>(), 0..60)) {
+        prop_assume!(status != 200);
+        let error = Reply { status, body }.answer(&window()).expect_err("no answer");
+        prop_assert_eq!(error.kind(), ErrorKind::Corrupt);
+    }
+}
+
+fn without_parts(call: Call<'_>) -> Call<'_> {
+    Call { parts: &[], ..call }
+}
+
+fn window() -> Policy {
+    Policy::new("wire", [Quota::fixed_window(5, Millis::new(1_000)).expect("within range")]).expect("one")
+}
+
+fn check<'a>(policy: &'a Policy, rows: Vec<&'a str>) -> Call<'a> {
+    Call { action: Action::Check, policy, parts: &[], rows, cost: 1, now: None, min_ttl: Millis::ZERO, once: None }
+}
+
+#[test]
+fn an_invalid_name_of_a_row_is_rejected() {
+    let policy = window();
+    let status = |name: &str| {
+        let call = check(&policy, vec![name]);
+        Counter::new(Kept::default(), None).answer(&call.encode(), UnixMillis::new(1)).status
+    };
+    for name in ["", "tg1:a\n01a3185c5000.", "tg1:a b", "tg1:é", &"k".repeat(1_025)] {
+        assert_eq!(status(name), 400, "{name:?}");
+    }
+    assert_eq!(status("tg1:a"), 200);
+}
+
+/// A call for a row each of `rows` dimensions, by quotas that are given as numbers.
+fn hostile(quotas: &[(u8, [u64; 3])], rows: usize) -> Reply {
+    let mut bytes = vec![VERSION, 1, 0, u8::try_from(quotas.len()).expect("few")];
+    for (kind, numbers) in quotas {
+        bytes.push(*kind);
+        put(&mut bytes, *numbers);
+    }
+    for name in ["a", "b", "c"].into_iter().take(rows) {
+        bytes.extend(1u16.to_le_bytes());
+        bytes.extend(name.as_bytes());
+    }
+    put(&mut bytes, [1, 0, 0]);
+    Counter::new(Kept::default(), None).answer(&bytes, UnixMillis::new(1))
+}
+
+#[test]
+fn the_dimensions_of_a_call_are_in_order_and_each_has_a_row() {
+    let (window, slots, penalty) = ([5, 1_000, 0], [5, 1_000, 0], [2_000, 1_000, 2]);
+    let returning = [5, 1_000, 1];
+    assert_eq!(hostile(&[(0x06, returning), (0x01, window)], 1).status, 200);
+    let valid = [(0x06, slots), (0x01, window), (0x11, window), (0x17, penalty)];
+    assert_eq!(hostile(&valid, 2).status, 200);
+    for rows in [0, 1, 3] {
+        assert_eq!(hostile(&valid, rows).status, 400, "{rows}");
+    }
+    let invalid: [&[(u8, [u64; 3])]; 10] = [
+        &[],
+        &[(0x11, window)],
+        &[(0x01, window), (0x21, window)],
+        &[(0x01, window), (0x11, window), (0x01, window)],
+        &[(0x01, window), (0x06, returning)],
+        &[(0x06, returning), (0x11, window)],
+        &[(0x07, penalty), (0x01, window)],
+        &[(0x01, window), (0x17, penalty)],
+        &[(0x06, [5, 1_000, 2])],
+        &[(0x01, [5, 1_000, 1])],
+    ];
+    for quotas in invalid {
+        assert!((0..4).all(|rows| hostile(quotas, rows).status == 400), "{quotas:?}");
+    }
+    for algorithm in [0, 8, 15] {
+        assert_eq!(hostile(&[(algorithm, window)], 1).status, 400, "{algorithm}");
+    }
+}
+
+#[test]
+fn a_call_and_an_answer_are_short() {
+    let policy = window();
+    let call = check(&policy, vec!["tg1:api:fw1000:ip:192.0.2.1"]).encode();
+    assert_eq!(call.len(), 4 + 25 + 2 + 27 + 24);
+    let answer = Counter::new(Kept::default(), None).answer(&call, UnixMillis::new(1_800_000_000_000));
+    assert_eq!(answer.body.len(), 2 + 1 + 1 + 6 + 1 + 1 + 1 + 2);
+}
+
+#[test]
+fn a_token_has_a_row_for_each_set_of_rows() {
+    let (token, other) = (Token::of("request-1"), Token::of("request-2"));
+    assert_eq!(token.row(&["tg1:a"]), format!("once:{}:tg1:a", crate::durable_objects::bytes::to_hex(&token.0)));
+    let names = [
+        token.row(&["tg1:a"]),
+        token.row(&["tg1:a", "tg1:a|b"]),
+        token.row(&["tg1:a", "tg1:a|c"]),
+        token.row(&["tg1:a", "tg1:a|b", "tg1:a|c"]),
+        other.row(&["tg1:a"]),
+        other.row(&["tg1:a", "tg1:a|b"]),
+    ];
+    for (place, name) in names.iter().enumerate() {
+        assert!(name.starts_with("once:") && name.ends_with(":tg1:a") && !names[..place].contains(name), "{name}");
+    }
+}
+
+#[test]
+fn an_error_keeps_its_kind() {
+    for kind in [ErrorKind::Invalid, ErrorKind::Corrupt, ErrorKind::Refused] {
+        let reply = Reply::error(Error::new(kind, "no: not this"));
+        assert_eq!(reply.status, if kind == ErrorKind::Invalid { 400 } else { 500 });
+        let error = reply.answer(&window()).expect_err("an error");
+        assert_eq!((error.kind(), error.to_string().as_str()), (kind, "no: not this"));
+    }
+}
+
+#[test]
+fn a_reply_round_trips_through_its_text() {
+    let policy = window();
+    let decision = policy.peek(&policy.initial_state(), UnixMillis::new(1), 1);
+    let answered = Reply::of(Ok(decision.into()));
+    let failed = Reply::error(Error::new(ErrorKind::Corrupt, "a row that is none: é"));
+    for reply in [answered, failed] {
+        assert_eq!(Reply::from_text(&reply.to_text()), reply);
+    }
+    for nonsense in ["", "200", "200 Hello", "0103", "Hello", "700 x", "99999 x", " x"] {
+        assert_eq!(
+            Reply::from_text(nonsense).answer(&policy).expect_err("no answer").kind(),
+            ErrorKind::Corrupt,
+            "{nonsense}"
+        );
+    }
+}

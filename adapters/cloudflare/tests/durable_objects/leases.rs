@@ -1,0 +1,476 @@
+//! Leases never admit more than the quota, and never less than the floor, whatever fails.
+
+use std::future::{Future, poll_fn};
+use std::num::NonZero;
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use crate::support::{Loss, Rig, START_MS, virtual_time};
+use pollster::block_on;
+use proptest::prelude::*;
+use tidegate_cloudflare::durable_objects::{Address, DurableObjects, Leases, Namespace, Reply};
+use tidegate_core::{
+    Check, Decision, Error, ErrorKind, Key, Limiter, Load, Millis, Origin, Policy, Quota, Settle, UnixMillis,
+};
+use tidegate_histories::in_every_order;
+
+fn at(ms: u64) -> UnixMillis {
+    UnixMillis::new(START_MS + ms)
+}
+
+fn isolate(rig: &Rig, slice: u64, lifetime_ms: u64) -> Leases<&Rig> {
+    let store = DurableObjects::with_config(rig, virtual_time());
+    Leases::new(store, NonZero::new(slice).unwrap(), Millis::new(lifetime_ms)).unwrap()
+}
+
+/// A namespace that answers each call only after some further polls: from 1 to the given number.
+struct Later<'a>(&'a Rig, u64);
+
+impl Namespace for Later<'_> {
+    async fn call(&self, object: Address<'_>, body: Vec<u8>) -> Result<Reply, Error> {
+        let reply = self.0.call(object, body).await;
+        let mut wait = 1 + self.0.calls() % self.1;
+        let answered = poll_fn(|_| match wait.checked_sub(1) {
+            None => Poll::Ready(()),
+            Some(less) => {
+                wait = less;
+                Poll::Pending
+            }
+        });
+        answered.await;
+        reply
+    }
+}
+
+/// The results of several futures, each polled in turn.
+fn at_once<T>(asked: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut asked: Vec<_> = asked.into_iter().map(|one| (Box::pin(one), None)).collect();
+    while asked.iter().any(|(_, answer)| answer.is_none()) {
+        for (one, answer) in asked.iter_mut().filter(|(_, answer)| answer.is_none()) {
+            if let Poll::Ready(ready) = one.as_mut().poll(&mut context) {
+                *answer = Some(ready);
+            }
+        }
+    }
+    asked.into_iter().filter_map(|(_, answer)| answer).collect()
+}
+
+/// What can happen to a fleet of isolates.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Requests of a cost at one isolate, at once.
+    Ask {
+        isolate: usize,
+        cost: u64,
+        times: u64,
+    },
+    /// An isolate dies with what it holds. Another takes its place.
+    Die(usize),
+    /// All objects leave memory.
+    Evict,
+    /// An isolate resets the key.
+    Reset(usize),
+    /// From now on calls are answered, or their answers are lost, or they do not arrive.
+    Lose(u8),
+    Forward(u64),
+}
+
+#[derive(Clone, Debug)]
+struct Story {
+    bucket: bool,
+    limit: u64,
+    refill: u64,
+    span_ms: u64,
+    slice: u64,
+    lifetime_ms: u64,
+    /// How far each isolate's clock is ahead.
+    ahead_ms: [i64; ISOLATES],
+    steps: Vec<Step>,
+}
+
+/// A request and its result.
+struct Asked {
+    at: UnixMillis,
+    cost: u64,
+    admitted: bool,
+    /// How many resets came before it.
+    resets: u32,
+}
+
+const ISOLATES: usize = 4;
+
+fn step(cost: impl Strategy<Value = u64> + 'static, losses: bool, forward_ms: u64) -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (0..ISOLATES, cost, 1..30u64).prop_map(|(isolate, cost, times)| Step::Ask { isolate, cost, times }),
+        1 => (0..ISOLATES).prop_map(Step::Die),
+        1 => Just(Step::Evict),
+        8 => prop_oneof![0..20u64, 0..forward_ms / 10, 0..forward_ms].prop_map(Step::Forward),
+        1 => if losses { (0..3u8).prop_map(Step::Lose).boxed() } else { Just(Step::Evict).boxed() },
+        1 => if losses { (0..ISOLATES).prop_map(Step::Reset).boxed() } else { Just(Step::Evict).boxed() },
+    ]
+}
+
+fn story<S: Strategy<Value = Step>>(
+    step: S,
+    limits: Range<u64>,
+    lifetimes_ms: Range<u64>,
+) -> impl Strategy<Value = Story> {
+    const YEAR_MS: i64 = 365 * 86_400_000;
+    let numbers = (any::<bool>(), limits, 1..30u64, 1..3_000u64, 1..20u64, lifetimes_ms);
+    let ahead_ms = prop_oneof![4 => Just(0), 2 => -2_000..2_000i64, 1 => Just(-YEAR_MS), 1 => Just(YEAR_MS)];
+    let ahead_ms = [(); ISOLATES].map(|()| ahead_ms.clone());
+    (numbers, ahead_ms, prop::collection::vec(step, 1..80)).prop_map(|(numbers, ahead_ms, steps)| {
+        let (bucket, limit, refill, span_ms, slice, lifetime_ms) = numbers;
+        Story { bucket, limit, refill, span_ms, slice, lifetime_ms, ahead_ms, steps }
+    })
+}
+
+impl Story {
+    fn policy(&self, limit: u64) -> Policy {
+        let span = Millis::new(self.span_ms);
+        let quota = match self.bucket {
+            true => Quota::token_bucket(limit, self.refill, span),
+            false => Quota::fixed_window(limit, span),
+        };
+        Policy::new("api", [quota.unwrap()]).unwrap()
+    }
+
+    /// Plays the story by the objects' clock, and reports each request. Returns the number of deaths.
+    fn play(&self, mut each: impl FnMut(Asked)) -> u64 {
+        let (rig, policy, key) = (Rig::default(), self.policy(self.limit), Key::new("user:1"));
+        let fresh = || {
+            let (slice, lifetime) = (NonZero::new(self.slice).unwrap(), Millis::new(self.lifetime_ms));
+            Leases::new(DurableObjects::new(Later(&rig, 3)), slice, lifetime).unwrap()
+        };
+        let mut isolates: Vec<_> = (0..ISOLATES).map(|_| fresh()).collect();
+        let (mut now_ms, mut deaths, mut resets) = (0, 0, 0);
+        for step in &self.steps {
+            match *step {
+                Step::Ask { isolate, cost, times } => {
+                    let told = UnixMillis::new(at(now_ms).get().saturating_add_signed(self.ahead_ms[isolate]));
+                    let check = Check::new(&policy, &key, told).cost(cost);
+                    for decision in at_once((0..times).map(|_| isolates[isolate].check(check))) {
+                        let admitted = decision.is_ok_and(|decision| decision.is_allowed());
+                        each(Asked { at: at(now_ms), cost, admitted, resets });
+                    }
+                }
+                Step::Die(isolate) => {
+                    isolates[isolate] = fresh();
+                    deaths += 1;
+                }
+                Step::Evict => rig.evict(),
+                Step::Reset(isolate) => {
+                    // If the answer was lost, the reset may have happened.
+                    at_once([isolates[isolate].reset(&policy, (&key).into())]);
+                    resets += 1;
+                }
+                Step::Lose(what) => rig.lose([Loss::None, Loss::Answers, Loss::Calls][usize::from(what)]),
+                Step::Forward(ms) => {
+                    now_ms += ms;
+                    rig.set_clock(at(now_ms));
+                }
+            }
+        }
+        deaths
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        max_global_rejects: 20_000,
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(cases())
+    })]
+
+    #[test]
+    fn no_interval_admits_more_than_the_algorithms_maximum(
+        story in story(step(prop_oneof![3 => Just(1), 1 => 0..9u64], true, 4_000), 1..60, 1..3_000),
+    ) {
+        let mut admitted = Vec::new();
+        story.play(|asked| if asked.admitted { admitted.push(asked) });
+        let policy = story.policy(story.limit);
+        for (place, first) in admitted.iter().enumerate() {
+            let mut sum = 0;
+            for last in admitted[place..].iter().take_while(|last| last.resets == first.resets) {
+                sum += last.cost;
+                let most = policy.quotas()[0].rule().maximum(first.at, last.at);
+                prop_assert!(sum <= most, "{sum} of at most {most} from {} to {}", first.at, last.at);
+            }
+        }
+    }
+
+    #[test]
+    fn leases_admit_at_least_as_much_as_an_exact_limiter_of_the_floor(
+        story in story(step(Just(1), false, 500), 150..600, 50_000..60_000),
+    ) {
+        let mut asked = Vec::new();
+        // The lifetime is longer than the story.
+        let deaths = story.play(|one| asked.push(one));
+        let can = isolate(&Rig::default(), story.slice, story.lifetime_ms).capabilities();
+        let floor = can.accuracy.floor(Load { limit: story.limit, quota: story.limit, in_flight: 1, locations: ISOLATES as u64 + deaths });
+        prop_assume!(floor > 0);
+        let policy = story.policy(floor);
+        let mut exact = policy.initial_state();
+        let (mut by_leases, mut by_exact) = (0u64, 0u64);
+        for Asked { at, admitted, .. } in asked {
+            by_leases += u64::from(admitted);
+            by_exact += u64::from(policy.decide(&mut exact, at, 1).is_allowed());
+            prop_assert!(by_leases >= by_exact, "{by_leases}, but a limit of {floor} admits {by_exact}, at {at}");
+        }
+    }
+}
+
+/// All stories of five events: requests at two isolates, a death, lost calls and answers, evictions, and waits shorter and
+/// longer than a lease.
+#[test]
+fn in_every_order_of_events_leases_stay_within_the_limit() {
+    let ask = |isolate, times| Step::Ask { isolate, cost: 1, times };
+    let events = [
+        ask(0, 1),
+        ask(0, 3),
+        ask(1, 2),
+        Step::Die(0),
+        Step::Evict,
+        Step::Lose(0),
+        Step::Lose(1),
+        Step::Forward(400),
+        Step::Forward(1_100),
+    ];
+    for bucket in [false, true] {
+        let stories = in_every_order(|choose| {
+            let steps: Vec<_> = (0..5).map(|_| events[choose(events.len())].clone()).collect();
+            let story = Story {
+                bucket,
+                limit: 4,
+                refill: 1,
+                span_ms: 2_000,
+                slice: 2,
+                lifetime_ms: 1_000,
+                ahead_ms: [0; ISOLATES],
+                steps,
+            };
+            let policy = story.policy(story.limit);
+            let mut admitted = Vec::new();
+            story.play(|asked| {
+                if asked.admitted {
+                    admitted.push(asked.at)
+                }
+            });
+            for (place, first) in admitted.iter().enumerate() {
+                for (more, last) in admitted[place..].iter().enumerate() {
+                    let most = policy.quotas()[0].rule().maximum(*first, *last);
+                    assert!((more as u64) < most, "more than {most} from {first} to {last}: {:?}", story.steps);
+                }
+            }
+        });
+        assert_eq!(stories, (events.len() as u64).pow(5));
+    }
+}
+
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2_000)
+}
+
+#[test]
+fn a_lone_isolate_spends_a_whole_window_with_few_calls() {
+    let policy = Policy::new("api", [Quota::fixed_window(1_000, Millis::from_secs(60)).unwrap()]).unwrap();
+    let (rig, key) = (Rig::default(), Key::new("user:1"));
+    let leases = isolate(&rig, 100, 10_000);
+    let mut calls_when_spent = 0;
+    for request in 0..1_100 {
+        let decision = block_on(leases.check(Check::new(&policy, &key, at(request)))).unwrap();
+        assert_eq!(decision.is_allowed(), request < 1_000, "{request}");
+        if request == 999 {
+            calls_when_spent = rig.calls();
+        }
+    }
+    assert!(calls_when_spent <= 28, "{calls_when_spent}");
+    assert!(rig.rows_written() <= 28, "{}", rig.rows_written());
+}
+
+#[test]
+fn the_call_after_a_spent_lease_lets_its_bucket_drain() {
+    // At 100 a second, leases of 10 for ten seconds would hold the whole bucket within a second if none were returned.
+    let policy = Policy::new("api", [Quota::token_bucket(100, 100, Millis::from_secs(1)).unwrap()]).unwrap();
+    let (rig, key) = (Rig::default(), Key::new("user:1"));
+    let leases = isolate(&rig, 10, 10_000);
+    for request in 0..2_000 {
+        let check = Check::new(&policy, &key, at(request * 10));
+        assert!(block_on(leases.check(check)).unwrap().is_allowed(), "{request}");
+    }
+    assert!(rig.calls() <= 200, "{}", rig.calls());
+}
+
+#[test]
+fn one_call_at_a_time_asks_for_a_lease_and_a_dropped_call_lets_the_next_one_ask() {
+    let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60)).unwrap()]).unwrap();
+    let (rig, key) = (Rig::default(), Key::new("user:1"));
+    let slice = NonZero::new(10).unwrap();
+    let leases = Leases::new(DurableObjects::new(Later(&rig, 1)), slice, Millis::from_secs(10)).unwrap();
+    let ask = || Box::pin(leases.check(Check::new(&policy, &key, at(0))));
+    let mut context = Context::from_waker(Waker::noop());
+    let decided = |answer: Poll<Result<Decision, Error>>| match answer {
+        Poll::Ready(decision) => decision.unwrap().is_allowed(),
+        Poll::Pending => false,
+    };
+    assert!(block_within(&mut context, ask()));
+    // The second request in a lifetime asks for a lease. It is dropped, and its lease of 1 with it.
+    let mut dropped = ask();
+    assert!(dropped.as_mut().poll(&mut context).is_pending());
+    drop(dropped);
+    // Of three requests at once, one asks for a lease of 1. The others make plain calls.
+    let mut three = [ask(), ask(), ask()];
+    assert!(three.iter_mut().all(|one| one.as_mut().poll(&mut context).is_pending()));
+    assert!(three.iter_mut().all(|one| decided(one.as_mut().poll(&mut context))));
+    assert_eq!(rig.calls(), 5);
+    // The lease is spent without a call.
+    assert!(decided(ask().as_mut().poll(&mut context)));
+    assert_eq!(rig.calls(), 5);
+}
+
+#[test]
+fn an_isolate_whose_requests_outrun_a_lease_asks_for_the_next_one_earlier() {
+    let policy = Policy::new("api", [Quota::fixed_window(100_000, Millis::from_secs(60)).unwrap()]).unwrap();
+    let (rig, key) = (Rig::default(), Key::new("user:1"));
+    let slice = NonZero::new(100).unwrap();
+    let leases = Leases::new(DurableObjects::new(Later(&rig, 1)), slice, Millis::from_secs(10)).unwrap();
+    let fifty = || at_once((0..50).map(|_| leases.check(Check::new(&policy, &key, at(0)))));
+    let mut calls = Vec::new();
+    for _ in 0..40 {
+        assert!(fifty().iter().all(|decision| decision.as_ref().is_ok_and(Decision::is_allowed)));
+        calls.push(rig.calls());
+    }
+    assert!(calls[39] - calls[9] <= 150, "fewer than a tenth of 1,500 from then on: {calls:?}");
+}
+
+#[test]
+fn a_lease_is_spent_to_the_end_and_nothing_more_if_the_object_does_not_answer() {
+    let policy = Policy::new("api", [Quota::fixed_window(100_000, Millis::from_secs(60)).unwrap()]).unwrap();
+    let (rig, key) = (Rig::default(), Key::new("user:1"));
+    let slice = NonZero::new(100).unwrap();
+    let leases = Leases::new(DurableObjects::new(Later(&rig, 1)), slice, Millis::from_secs(10)).unwrap();
+    let ask = |times| at_once((0..times).map(|_| leases.check(Check::new(&policy, &key, at(0)))));
+    for _ in 0..40 {
+        ask(50);
+    }
+    rig.lose(Loss::Calls);
+    // Between half a lease and a whole one is left. The failing calls for more do not keep requests from spending it.
+    let admitted = (0..150).map(|_| ask(1)[0].is_ok()).collect::<Vec<_>>();
+    let left = admitted.iter().filter(|admitted| **admitted).count();
+    assert!((40..=100).contains(&left) && admitted[..left].iter().all(|admitted| *admitted), "{admitted:?}");
+}
+
+fn block_within(context: &mut Context<'_>, mut check: impl Future<Output = Result<Decision, Error>> + Unpin) -> bool {
+    loop {
+        if let Poll::Ready(decision) = Pin::new(&mut check).poll(context) {
+            return decision.unwrap().is_allowed();
+        }
+    }
+}
+
+#[test]
+fn a_reset_keeps_lent_units_charged() {
+    let span = Millis::from_secs(60);
+    for quota in [Quota::fixed_window(100, span).unwrap(), Quota::token_bucket(100, 1, span).unwrap()] {
+        let policy = Policy::new("api", [quota]).unwrap();
+        let (rig, key) = (Rig::default(), Key::new("user:1"));
+        let fleet = [isolate(&rig, 10, 10_000), isolate(&rig, 10, 10_000)];
+        let ask = |isolate: &Leases<&Rig>, times: u64| {
+            let check = || block_on(isolate.check(Check::new(&policy, &key, at(0)))).unwrap();
+            (0..times).map(|_| check()).filter(Decision::is_allowed).count()
+        };
+        // A plain call, a call for a lease of 1, that lease, and a call for a lease of 2.
+        assert_eq!(ask(&fleet[0], 4), 4);
+        block_on(fleet[1].reset(&policy, (&key).into())).unwrap();
+        rig.evict();
+        assert_eq!(ask(&fleet[1], 200), 98);
+        let spent = block_on(fleet[0].check(Check::new(&policy, &key, at(0)))).unwrap();
+        assert_eq!((spent.is_allowed(), spent.origin()), (true, Origin::Lease));
+        assert_eq!(ask(&fleet[0], 200), 1);
+    }
+}
+
+#[test]
+fn the_settlement_of_a_charge_from_before_a_reset_keeps_lent_units_charged() {
+    let span = Millis::from_secs(60);
+    for quota in [Quota::fixed_window(100, span).unwrap(), Quota::token_bucket(100, 1, span).unwrap()] {
+        let policy = Policy::new("api", [quota]).unwrap();
+        let (rig, key) = (Rig::default(), Key::new("user:1"));
+        let leases = isolate(&rig, 40, 10_000);
+        let ask = |times: u64| {
+            let check = || block_on(leases.check(Check::new(&policy, &key, at(0)))).unwrap();
+            (0..times).map(|_| check()).filter(Decision::is_allowed).count()
+        };
+        // A plain call, and calls for leases of 1, 2, 4, 8 and 16, the last of which is not spent.
+        assert_eq!(ask(21), 21);
+        let once = Check::new(&policy, &key, at(0)).cost(50).idempotent("request-1", span);
+        assert!(block_on(leases.check(once)).unwrap().is_allowed());
+        block_on(leases.reset(&policy, (&key).into())).unwrap();
+        block_on(leases.settle(Settle::new(&policy, &key, "request-1", 0, at(0)))).unwrap();
+        let others = isolate(&rig, 1, 10_000);
+        let check = || block_on(others.check(Check::new(&policy, &key, at(0)))).unwrap();
+        let by_others = (0..200).map(|_| check()).filter(Decision::is_allowed).count();
+        let by_lease = ask(200);
+        assert!(by_lease > 0 && by_others + by_lease <= 100, "{by_others} + {by_lease}");
+    }
+}
+
+#[test]
+fn a_check_that_cannot_be_leased_is_a_plain_call() {
+    let (rig, key) = (Rig::default(), Key::new("user:1"));
+    let leases = isolate(&rig, 10, 10_000);
+    let window = Quota::fixed_window(100, Millis::from_secs(60)).unwrap();
+    let sliding = Quota::sliding_window(100, Millis::from_secs(60)).unwrap();
+    let bucket = Quota::token_bucket(100, 1, Millis::from_secs(60)).unwrap();
+    let policies = [
+        Policy::new("two", [window.clone(), bucket]).unwrap(),
+        Policy::new("sliding", [sliding]).unwrap(),
+        Policy::new("charging", [window.clone()]).unwrap().charge_denied(true),
+        Policy::new("punishing", [window.clone(), Quota::penalty(Millis::new(1), 1, Millis::new(1)).unwrap()]).unwrap(),
+    ];
+    for policy in &policies {
+        for request in 1..=5 {
+            let decision = block_on(leases.check(Check::new(policy, &key, at(0)))).unwrap();
+            assert_eq!(decision.quotas()[0].remaining(), Some(100 - request), "{}", policy.name());
+        }
+    }
+    let policy = Policy::new("window", [window]).unwrap();
+    let once = Check::new(&policy, &key, at(0)).idempotent("request-1", Millis::from_secs(60));
+    let [first, again] = [(); 2].map(|()| block_on(leases.check(once)).unwrap());
+    assert_eq!((first.is_replay(), again.is_replay()), (false, true));
+    assert_eq!(first.quotas(), again.quotas());
+    let settled = block_on(leases.settle(Settle::new(&policy, &key, "request-1", 0, at(0)))).unwrap();
+    assert_eq!(settled.quotas()[0].remaining(), Some(100));
+    // Slots, and several dimensions.
+    let slots = Policy::new("slots", [Quota::concurrency(1, Millis::from_secs(60)).unwrap()]).unwrap();
+    for request in 0..3 {
+        let token = request.to_string();
+        let held = Check::new(&slots, &key, at(0)).idempotent(&token, Millis::ZERO);
+        assert!(block_on(leases.check(held)).unwrap().is_allowed());
+        block_on(leases.settle(Settle::release(&slots, &key, &token, at(0)))).unwrap();
+    }
+    let by = |name: &str| Quota::fixed_window(100, Millis::from_secs(60)).unwrap().by(name).unwrap();
+    let grouped = Policy::new("grouped", [by("user"), by("tenant")]).unwrap().group_by("tenant").unwrap();
+    for request in 1..=5 {
+        let keys = [("user", &key), ("tenant", &key)];
+        let decision = block_on(leases.check(Check::new(&grouped, &keys, at(0)))).unwrap();
+        assert_eq!(decision.quotas()[1].remaining(), Some(100 - request));
+    }
+    assert_eq!(rig.calls(), 20 + 2 + 1 + 6 + 5);
+}
+
+#[test]
+fn the_declared_capabilities() {
+    let rig = Rig::default();
+    let leases = isolate(&rig, 10, 10_000);
+    let can = leases.capabilities();
+    assert_eq!(can.accuracy.ceiling(Load { limit: 100, quota: 100, in_flight: 50, locations: 3 }), 100);
+    let told = "approximate: limit - 20 x locations (in the first 10000 ms) <= admitted <= limit";
+    assert_eq!(can.accuracy.to_string(), told);
+    for lifetime in [Millis::ZERO, Millis::new(60_001)] {
+        let refused = Leases::new(DurableObjects::new(&rig), NonZero::new(1).unwrap(), lifetime).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+    }
+}

@@ -1,0 +1,10 @@
+//! The objects, their rows and their leases, on any host.
+#![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
+
+mod bounds;
+mod differential;
+mod groups;
+mod leases;
+mod rows;
+mod several;
+mod support;
