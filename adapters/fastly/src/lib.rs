@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! `check` asks a [`Gate`](tidegate_core::gate::Gate) about a request of the crate `fastly`, by a file of rules. The client's
+//! `check` asks a [`Gate`] about a request of the crate `fastly`, by a file of rules. The client's
 //! address is that of `Request::get_client_ip_addr`, and not the field `Fastly-Client-IP`, which a client can send.
 //!
 //! # Errors

@@ -23,7 +23,7 @@
 //!
 //! # Features
 //! - `redis`: `SpinRedis`, the limiter on a Redis server.
-//! - `spin-sdk`: `check`, a [`Gate`](tidegate_core::gate::Gate) for requests of the crate `spin-sdk`, and `respond`, which sends a
+//! - `spin-sdk`: `check`, a [`Gate`] for requests of the crate `spin-sdk`, and `respond`, which sends a
 //!   response in one TCP segment. Without it, each answer on a keep-alive connection takes some 40 ms on Spin.
 //!
 //! # Limits

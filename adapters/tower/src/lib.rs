@@ -15,9 +15,9 @@
 //! # }
 //! ```
 //!
-//! A [`Gate`](tidegate_core::gate::Gate) finds the limits of each request in its rules. Every limited response carries the core's
+//! A [`Gate`] finds the limits of each request in its rules. Every limited response carries the core's
 //! [`ResponseFields`](tidegate_core::ResponseFields). The layer answers a denied request with a 429
-//! ([`Rejection`](tidegate_core::Rejection)) and does not call the inner service. The inner service finds a [`Verdict`] in the
+//! ([`Rejection`]) and does not call the inner service. The inner service finds a [`Verdict`] in the
 //! request's extensions; outer layers find it in the response's.
 //!
 //! # Nested routers
@@ -25,7 +25,7 @@
 //! rules match the path that arrived: write `/v1/login`.
 //!
 //! # Failures
-//! A failed check is not a denial. The rule's [`OnFailure`](tidegate_core::gate::OnFailure) decides what happens if the store is
+//! A failed check is not a denial. The rule's [`OnFailure`] decides what happens if the store is
 //! unreachable or does not answer in time: `Open` admits the request and adds the field `x-tidegate-failed-open: timeout`,
 //! `Closed` rejects it with a 503. After any other error, such as contention for one key, the layer rejects the request with a
 //! 503 in both cases, because a client can cause such an error.
@@ -35,7 +35,7 @@
 //! `rejected`; for a failed [`Charge::settle`] it is `unsettled`, for a slot that was not given back `unreleased`) and `suppressed`,
 //! the number of failures since the last event. It contains no key, address or error message; those are in the [`Verdict`]. If the
 //! gate's own events go to a [log](tidegate_core::gate::TracingSink), failed checks are only logged there. A
-//! [`Fallback`](tidegate_core::Fallback) logs when its store goes down, and when it is back.
+//! [`Fallback`] logs when its store goes down, and when it is back.
 //!
 //! # gRPC
 //! `tonic::transport::Server::builder().layer(layer)` limits calls, and so does a layer of an axum router that has gRPC routes. A
