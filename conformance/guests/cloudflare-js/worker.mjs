@@ -4,7 +4,7 @@ import { Tidegate as Objects, TidegateObject } from "@tidegate/edge/cloudflare";
 import { Tidegate as Kv } from "@tidegate/edge/cloudflare-kv";
 import { Tidegate as RateLimit } from "@tidegate/edge/cloudflare-ratelimit";
 import { env } from "cloudflare:workers";
-import { suite } from "../edge/suite.mjs";
+import { asks, suite } from "../edge/suite.mjs";
 
 export { TidegateObject as Tidegate };
 
@@ -68,8 +68,8 @@ class Timed extends Kv {
 export default {
   /** @param {Request} request */
   async fetch(request) {
-    const [, store, ...rest] = new URL(request.url).pathname.split("/");
-    if (rest[0] === "_tidegate" && env.TIDEGATE_TEST_MODE === "on" && inTests[store]) return inTests[store](request);
+    const [, store] = new URL(request.url).pathname.split("/");
+    if (inTests[store] && asks(request, env.TIDEGATE_TEST_MODE)) return inTests[store](request);
     const tidegate = limiters[store];
     if (!tidegate) return new Response("not found\n", { status: 404 });
     const verdict = await tidegate.check(request);

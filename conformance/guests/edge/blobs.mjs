@@ -2,7 +2,7 @@
 
 import { getStore } from "@netlify/blobs";
 import { Tidegate } from "@tidegate/edge/netlify-blobs";
-import { suite } from "./suite.mjs";
+import { asks, suite } from "./suite.mjs";
 
 const { PLATFORM: platform, TIDEGATE_TEST_MODE } = process.env;
 const blobs = getStore({ name: "tidegate", consistency: "strong" });
@@ -18,7 +18,7 @@ const inTests = suite((options) => new Tidegate({ blobs, failMode: "closed", dea
 
 /** @param {Request} request */
 export default async function app(request) {
-  if (TIDEGATE_TEST_MODE === "on" && new URL(request.url).pathname.startsWith("/_tidegate/")) return inTests(request);
+  if (asks(request, TIDEGATE_TEST_MODE)) return inTests(request);
   const verdict = await tidegate.check(request);
   return verdict.response ?? verdict.onto(new Response("hello"));
 }

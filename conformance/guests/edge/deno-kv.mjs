@@ -1,7 +1,7 @@
 // A small rate-limited app for Deno: one policy per client address, with its counts in Deno KV.
 
 import { Tidegate } from "@tidegate/edge/deno-kv";
-import { suite } from "./suite.mjs";
+import { asks, suite } from "./suite.mjs";
 
 const { DENO_KV, PLATFORM: platform, TIDEGATE_TEST_MODE } = process.env;
 const kv = await Deno.openKv(DENO_KV);
@@ -13,7 +13,7 @@ const inTests = suite((options) => new Tidegate({ kv, failMode: "closed", deadli
 
 /** @param {Request} request */
 export default async function app(request) {
-  if (TIDEGATE_TEST_MODE === "on" && new URL(request.url).pathname.startsWith("/_tidegate/")) return inTests(request);
+  if (asks(request, TIDEGATE_TEST_MODE)) return inTests(request);
   const verdict = await tidegate.check(request);
   return verdict.response ?? verdict.onto(new Response("hello"));
 }

@@ -1,7 +1,7 @@
 // A small rate-limited app for one process: one policy per client address, with its counts in memory.
 
 import { Tidegate } from "@tidegate/edge/memory";
-import { suite } from "./suite.mjs";
+import { asks, suite } from "./suite.mjs";
 
 const { PLATFORM: platform, TIDEGATE_TEST_MODE } = process.env;
 
@@ -11,7 +11,7 @@ const inTests = suite((options) => new Tidegate({ failMode: "closed", ...options
 
 /** @param {Request} request */
 export default async function app(request) {
-  if (TIDEGATE_TEST_MODE === "on" && new URL(request.url).pathname.startsWith("/_tidegate/")) return inTests(request);
+  if (asks(request, TIDEGATE_TEST_MODE)) return inTests(request);
   const verdict = await tidegate.check(request);
   return verdict.response ?? verdict.onto(new Response("hello"));
 }

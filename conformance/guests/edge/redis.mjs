@@ -2,7 +2,7 @@
 
 import { Tidegate } from "@tidegate/edge/redis";
 import Redis from "ioredis";
-import { suite } from "./suite.mjs";
+import { asks, suite } from "./suite.mjs";
 
 const { REDIS_URL, PLATFORM: platform, TIDEGATE_TEST_MODE } = process.env;
 
@@ -18,7 +18,7 @@ const inTests = suite((options) => new Tidegate({ client, failMode: "closed", cl
 
 /** @param {Request} request */
 export default async function app(request) {
-  if (TIDEGATE_TEST_MODE === "on" && new URL(request.url).pathname.startsWith("/_tidegate/")) return inTests(request);
+  if (asks(request, TIDEGATE_TEST_MODE)) return inTests(request);
   const verdict = await tidegate.check(request);
   return verdict.response ?? verdict.onto(new Response("hello"));
 }

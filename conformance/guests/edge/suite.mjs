@@ -1,7 +1,18 @@
-// The routes of the conformance suite. Never deploy them: they take the time from the request.
+// The routes of the conformance suite, which take the time from the request. A deployed guest answers them only with a key.
 // conformance/guests/protocol describes the messages.
 
 const JSON_TYPE = { "content-type": "application/json" };
+
+/**
+ * Whether a request is the suite's, in this mode: with `on`, or with the key that the mode is. A deployed guest has a key.
+ *
+ * @param {Request} request
+ * @param {string | undefined} mode the variable TIDEGATE_TEST_MODE
+ */
+export function asks(request, mode = "off") {
+  const admitted = mode === "on" || (mode.length >= 16 && request.headers.get("x-tidegate-suite-key") === mode);
+  return admitted && /^\/[\w-]*\/?_tidegate\//.test(new URL(request.url).pathname);
+}
 
 /**
  * Handles the suite's requests. `make` makes a limiter from options.

@@ -1,7 +1,7 @@
 // A small rate-limited app for Vercel or Netlify: one policy per client address, with its counts in Upstash.
 
 import { Tidegate } from "@tidegate/edge";
-import { suite } from "./suite.mjs";
+import { asks, suite } from "./suite.mjs";
 
 const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token, PLATFORM: platform, TIDEGATE_TEST_MODE } = process.env;
 
@@ -18,7 +18,7 @@ const inTests = suite((options) => new Tidegate({ url, token, failMode: "closed"
 
 /** @param {Request} request */
 export default async function app(request) {
-  if (TIDEGATE_TEST_MODE === "on" && new URL(request.url).pathname.startsWith("/_tidegate/")) return inTests(request);
+  if (asks(request, TIDEGATE_TEST_MODE)) return inTests(request);
   const verdict = await tidegate.check(request);
   return verdict.response ?? verdict.onto(new Response("hello"));
 }

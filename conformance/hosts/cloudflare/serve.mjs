@@ -192,7 +192,7 @@ function rateLimit(text) {
 
 function variables() {
   const given = args.var.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]);
-  return { TIDEGATE_TEST_MODE: args["test-mode"] ? "on" : "off", ...Object.fromEntries(given) };
+  return { TIDEGATE_TEST_MODE: args["test-mode"] ? (process.env.TIDEGATE_SUITE_KEY ?? "on") : "off", ...Object.fromEntries(given) };
 }
 
 function readJsonc(file) {

@@ -20,5 +20,5 @@ export const { guest } = values;
 /** The guest's environment variables. */
 export const env = {
   ...Object.fromEntries(values.env.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)])),
-  TIDEGATE_TEST_MODE: values["test-mode"] ? "on" : "off",
+  TIDEGATE_TEST_MODE: values["test-mode"] ? (process.env.TIDEGATE_SUITE_KEY ?? "on") : "off",
 };

@@ -14,8 +14,8 @@
 //! numbers. `SLICE` is the largest lease of an isolate. If the binding `DENIALS` is an Analytics Engine dataset, each
 //! denial is recorded there as an event.
 //!
-//! If the Worker is built with the feature `suite`, and the variable `TIDEGATE_TEST_MODE` is `on`, it also answers the
-//! conformance suite's routes below each path (`/do/_tidegate/check`) and takes the time from them. Never deploy it so.
+//! If the Worker is built with the feature `suite`, and the variable `TIDEGATE_TEST_MODE` is `on` or a key, it also answers the
+//! conformance suite's routes below each path (`/do/_tidegate/check`) and takes the time from them. Never deploy it with `on`.
 #![cfg(target_arch = "wasm32")]
 
 mod app;
@@ -38,6 +38,8 @@ use worker::{Context, Env, wasm_bindgen, worker_sys};
 use crate::app::App;
 use crate::limiters::Store;
 use crate::reply::{refuse, response};
+#[cfg(feature = "suite")]
+use crate::suite::in_test_mode;
 
 tidegate_cloudflare::durable_object!(Tidegate);
 
@@ -59,7 +61,7 @@ async fn answer(request: Request, env: Env, context: Context) -> JsValue {
     let (name, rest) = path.split_once('/').unwrap_or((path, ""));
     let Some(store) = Store::named(name, &env, &context) else { return not_found() };
     #[cfg(feature = "suite")]
-    if suite::asks(rest, &env) {
+    if suite::asks(&request, rest, &env) {
         return suite::answer(store, &request, rest).await;
     }
     let (store, policy) = match store.and_then(|store| store.policy(&env).map(|policy| (store, policy))) {
@@ -95,8 +97,9 @@ fn not_found() -> JsValue {
     response(404, [], "not found\n")
 }
 
-fn in_test_mode(env: &Env) -> bool {
-    cfg!(feature = "suite") && switched_on(env, "TIDEGATE_TEST_MODE")
+#[cfg(not(feature = "suite"))]
+const fn in_test_mode(_: &Env) -> bool {
+    false
 }
 
 fn switched_on(env: &Env, name: &str) -> bool {

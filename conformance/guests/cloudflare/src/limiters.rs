@@ -152,6 +152,8 @@ fn kv<'a>(env: &Env, context: &'a Context) -> Result<Kv<'a>, Error> {
         context,
         #[cfg(feature = "suite")]
         test_mode: in_test_mode(env),
+        #[cfg(feature = "suite")]
+        is_emulated: crate::suite::has_emulated_kv(env),
     })
 }
 
@@ -162,6 +164,8 @@ pub(crate) struct Kv<'a> {
     context: &'a Context,
     #[cfg(feature = "suite")]
     test_mode: bool,
+    #[cfg(feature = "suite")]
+    is_emulated: bool,
 }
 
 impl Kv<'_> {
@@ -173,7 +177,7 @@ impl Kv<'_> {
     #[cfg(feature = "suite")]
     fn at(&self, now: UnixMillis) -> KvLimiter<'static, crate::virtual_time::Timed> {
         let kv = self.namespace.clone();
-        KvLimiter::new(self.isolate, crate::virtual_time::Timed { kv, now: self.test_mode.then_some(now) })
+        KvLimiter::new(self.isolate, crate::virtual_time::Timed { kv, now: self.is_emulated.then_some(now) })
     }
 }
 

@@ -1,18 +1,33 @@
 //! The conformance suite's routes.
 
 use tidegate_core::{Error, Limiter};
-use tidegate_guest_protocol::{Reply, Route, serve};
+use tidegate_guest_protocol::{Mode, Reply, Route, serve};
 use worker::Env;
 use worker::wasm_bindgen::JsValue;
 use worker::wasm_bindgen_futures::JsFuture;
 use worker::web_sys::Request;
 
+use crate::not_found;
+use crate::policies::variable;
 use crate::reply::response;
-use crate::{in_test_mode, not_found};
 
-/// Whether a path is one of the suite's routes.
-pub(crate) fn asks(path: &str, env: &Env) -> bool {
-    path.starts_with("_tidegate/") && in_test_mode(env)
+/// The variable with the mode.
+const TEST_MODE: &str = "TIDEGATE_TEST_MODE";
+
+/// Whether a request is the suite's.
+pub(crate) fn asks(request: &Request, path: &str, env: &Env) -> bool {
+    let sent = || request.headers().get(Mode::FIELD).ok().flatten();
+    path.starts_with("_tidegate/") && Mode::of(&variable(env, TEST_MODE)).admits(sent().as_deref())
+}
+
+/// Whether the time comes from the requests.
+pub(crate) fn in_test_mode(env: &Env) -> bool {
+    Mode::of(&variable(env, TEST_MODE)).is_on()
+}
+
+/// Whether Workers KV is the suite's own, on virtual time. A deployed Worker has the platform's.
+pub(crate) fn has_emulated_kv(env: &Env) -> bool {
+    Mode::of(&variable(env, TEST_MODE)) == Mode::Open
 }
 
 /// Answers a route. If there is no limiter, the answer is the error.

@@ -9,7 +9,7 @@ use tidegate_core::{Capabilities, Error, Millis, UnixMillis};
 #[derive(Clone)]
 pub(crate) struct Timed {
     pub(crate) kv: WorkersKv,
-    /// The virtual time, in test mode only.
+    /// The virtual time, on the suite's own namespace only.
     pub(crate) now: Option<UnixMillis>,
 }
 

@@ -5,7 +5,8 @@ use fastly::erl::ERL;
 use tidegate_core::{Error, Millis};
 use tidegate_fastly::{Erl, Kv, KvLimiter};
 
-use crate::settings::switched_on;
+#[cfg(feature = "suite")]
+use crate::suite::in_test_mode;
 
 /// In test mode a state lives at least this long by the platform's clock, because virtual time stands still.
 const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
@@ -13,8 +14,9 @@ const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 /// In test mode a thousand clients write one key at once, and each must get a decision.
 const TEST_ATTEMPTS: u32 = 256;
 
-pub(crate) fn in_test_mode() -> bool {
-    cfg!(feature = "suite") && switched_on("tidegate_test", "mode")
+#[cfg(not(feature = "suite"))]
+const fn in_test_mode() -> bool {
+    false
 }
 
 pub(crate) fn kv() -> Result<KvLimiter<KVStore>, Error> {

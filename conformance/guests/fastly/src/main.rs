@@ -10,9 +10,9 @@
 //!
 //! The config store `tidegate` holds the policy of `/kv`.
 //!
-//! If the app is built with the feature `suite`, and a config store `tidegate_test` has `mode = "on"`, it also answers
-//! the conformance suite's routes below each path (`/kv/_tidegate/check`) and takes the time from them. Never deploy it
-//! so.
+//! If the app is built with the feature `suite`, and a config store `tidegate_test` has `mode = "on"` or a key, it also
+//! answers the conformance suite's routes below each path (`/kv/_tidegate/check`) and takes the time from them. Never deploy it
+//! with `on`.
 
 #[cfg(target_os = "wasi")]
 mod app;

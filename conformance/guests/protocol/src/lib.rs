@@ -2,7 +2,7 @@
 //!
 //! A guest is an ordinary app that uses an adapter. In test mode, it also answers the routes of [`Route`]. It passes
 //! the body of each `POST` to [`serve`] with its limiter, and sends back the [`Reply`]. The body contains the time, so
-//! time is virtual and concurrency is real.
+//! time is virtual and concurrency is real. [`Mode`] says who may use the routes.
 //!
 //! | route | body | answer |
 //! |-|-|-|
@@ -38,11 +38,13 @@ mod call;
 mod decided;
 mod gated;
 mod identity;
+mod mode;
 
 pub use call::{Call, Token};
 pub use decided::{Able, Answer, Counted, Decided, Failure, Outcome};
 pub use gated::{Fixed, Gated, Judged};
 pub use identity::{Arrival, Identified, Source};
+pub use mode::Mode;
 
 use alloc::format;
 use alloc::string::{String, ToString};

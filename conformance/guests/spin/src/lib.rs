@@ -11,8 +11,8 @@
 //!
 //! spin.toml holds the policies, under `environment`.
 //!
-//! If the variable `TIDEGATE_TEST_MODE` is `on`, the app also answers the conformance suite's routes below each path
-//! (`/kv/_tidegate/check`) and takes the time from them. Never deploy it so.
+//! If the variable `TIDEGATE_TEST_MODE` is `on` or a key, the app also answers the conformance suite's routes below each path
+//! (`/kv/_tidegate/check`) and takes the time from them. Never deploy it with `on`.
 #![cfg(target_arch = "wasm32")]
 #![expect(unsafe_code, reason = "the expansion of `http_component`")]
 
@@ -60,8 +60,7 @@ async fn route(request: IncomingRequest) -> Response {
 
 fn redis() -> Result<SpinRedisLimiter, Error> {
     let redis = SpinRedis::new(RedisConnection::open(&env::var("REDIS_URL").unwrap_or_default())?);
-    let test_mode = switched_on("TIDEGATE_TEST_MODE");
-    Ok(if test_mode { redis.clock(Clock::Caller).min_ttl(TEST_TTL_MIN) } else { redis }.limiter())
+    Ok(if suite::in_test_mode() { redis.clock(Clock::Caller).min_ttl(TEST_TTL_MIN) } else { redis }.limiter())
 }
 
 async fn answer<L: Limiter>(limiter: Result<L, Error>, policy: &str, request: IncomingRequest, rest: &str) -> Response {
@@ -69,14 +68,17 @@ async fn answer<L: Limiter>(limiter: Result<L, Error>, policy: &str, request: In
         Ok(limiter) => limiter,
         Err(error) => {
             eprintln!("{error}");
-            let asked_by_suite = !rest.is_empty() && switched_on("TIDEGATE_TEST_MODE");
-            return if asked_by_suite { suite::failed(&error) } else { refuse(&Rejection::unavailable(error.kind())) };
+            return if suite::asks(&request, rest) {
+                suite::failed(&error)
+            } else {
+                refuse(&Rejection::unavailable(error.kind()))
+            };
         }
     };
     if rest.is_empty() {
         return app::limited(&limiter, policy, &request).await;
     }
-    if switched_on("TIDEGATE_TEST_MODE") { suite::answer(&limiter, request, rest).await } else { not_found() }
+    if suite::asks(&request, rest) { suite::answer(&limiter, request, rest).await } else { not_found() }
 }
 
 fn switched_on(variable: &str) -> bool {

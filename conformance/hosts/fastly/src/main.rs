@@ -23,18 +23,20 @@ use viceroy_lib::{ExecuteCtx, ProfilingConfig, ViceroyService, WasmFeatures};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-const TEST_MODE: &str = r#"
-[local_server.config_stores.tidegate_test]
-format = "inline-toml"
-[local_server.config_stores.tidegate_test.contents]
-mode = "on"
-"#;
+/// The setting that opens the suite's routes: to everybody, or to those who have the key in `TIDEGATE_SUITE_KEY`.
+fn test_mode_setting() -> String {
+    let mode = std::env::var("TIDEGATE_SUITE_KEY").unwrap_or_else(|_| "on".into());
+    format!(
+        "\n[local_server.config_stores.tidegate_test]\nformat = \"inline-toml\"\n\
+         [local_server.config_stores.tidegate_test.contents]\nmode = {mode:?}\n"
+    )
+}
 
 fn main() -> Result<()> {
     let Args { guest, manifest, pops, test_mode } = Args::parse()?;
     let mut manifest = fs::read_to_string(&manifest).map_err(|error| format!("{}: {error}", manifest.display()))?;
     if test_mode {
-        manifest.push_str(TEST_MODE);
+        manifest.push_str(&test_mode_setting());
     }
     let (started, addresses) = channel();
     for pop in 0..pops {

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,7 +28,10 @@ impl Arguments {
         for argument in given {
             match argument.split_once('=') {
                 None if argument == "--no-delay" => found.no_delay = true,
-                None if argument == "--test-mode" => found.env.insert(0, ("TIDEGATE_TEST_MODE".into(), "on".into())),
+                None if argument == "--test-mode" => {
+                    let mode = env::var("TIDEGATE_SUITE_KEY").unwrap_or_else(|_| "on".into());
+                    found.env.insert(0, ("TIDEGATE_TEST_MODE".into(), mode));
+                }
                 Some(("--manifest", file)) => found.manifest = file.into(),
                 Some(("--component", file)) => found.component = file.into(),
                 Some(("--env", variable)) if let Some((name, value)) = variable.split_once('=') => {

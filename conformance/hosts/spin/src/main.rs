@@ -9,7 +9,8 @@
 //! It prints its address, and ends when its standard input closes. A line `operations` on standard input prints the
 //! number of operations on the key-value stores so far. A line `set STORE KEY TEXT` writes a row, as another program
 //! might. The rows are in an SQLite database in `--state-dir`, or in a temporary folder. With `--pause-ms`, each
-//! operation waits first. `--test-mode` is short for `--env=TIDEGATE_TEST_MODE=on`.
+//! operation waits first. `--test-mode` is short for `--env=TIDEGATE_TEST_MODE=on`, or with the key in the
+//! variable `TIDEGATE_SUITE_KEY` for that.
 //!
 //! It behaves like Spin 4 in everything that an adapter can observe:
 //! - `spin-client-addr` follows the fields that the client sent.
