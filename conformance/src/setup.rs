@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-use crate::target::{Group, Target, alone, workspace};
+use crate::target::{Group, Target, alone, told, workspace};
 
 /// A running setup. Dropping it stops the setup.
 #[derive(Debug)]
@@ -40,8 +40,8 @@ impl Setup {
             ask.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
         let asked = ask.spawn().map_err(failed)?.wait_with_output().await.map_err(failed)?;
-        let told = [asked.stdout, asked.stderr].concat();
-        String::from_utf8_lossy(&told).lines().for_each(tell);
+        let answer = [asked.stdout, asked.stderr].concat();
+        String::from_utf8_lossy(&answer).lines().for_each(tell);
         let consent = match asked.status.code() {
             Some(0) => "yes",
             Some(1) => "no",
@@ -55,12 +55,7 @@ impl Setup {
         let mut script = command.spawn().map_err(|error| format!("nice: {error}"))?;
         let (done, pending) = watch::channel(needed.clone());
         if let Some(stderr) = script.stderr.take() {
-            tokio::spawn(async move {
-                let mut lines = BufReader::new(stderr).lines();
-                while let Ok(Some(line)) = lines.next_line().await {
-                    tell(&line);
-                }
-            });
+            tokio::spawn(told(stderr, tell));
         }
         if let Some(stdout) = script.stdout.take() {
             tokio::spawn(async move {

@@ -1,12 +1,16 @@
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tidegate_guest_protocol::{Reply, Route};
+use tidegate_guest_protocol::{Mode, Reply, Route};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::Place;
 
@@ -42,17 +46,27 @@ pub struct Http {
 
 #[derive(Debug)]
 struct Lane {
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     base: String,
+    /// The key of guests that others can reach.
+    key: Option<String>,
 }
 
 impl Http {
-    /// A client of the processes at these addresses (`http://127.0.0.1:1234`).
+    /// A client of the processes at these addresses (`http://127.0.0.1:1234`, or `https://`, where a connection may have
+    /// HTTP/2).
     #[must_use]
     pub fn new(bases: &[String], version: Version) -> Self {
         let lanes = CONNECTIONS_MIN.div_ceil(bases.len().max(1));
         let processes = bases.iter().map(|base| (0..lanes).map(|_| Lane::new(base, version)).collect());
         Self { processes: processes.collect(), apart: false }
+    }
+
+    /// Sends this key with each request. See [`Mode`].
+    #[must_use]
+    pub fn keyed(mut self, key: &str) -> Self {
+        self.processes.iter_mut().flatten().for_each(|lane| lane.key = Some(key.into()));
+        self
     }
 
     /// Treats each process as a location that counts on its own. Requests without a location go to the first.
@@ -102,6 +116,9 @@ impl Lane {
     fn new(base: &str, version: Version) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
+        connector.enforce_http(false);
+        let secured = HttpsConnectorBuilder::new().with_tls_config(trusting(base)).https_or_http();
+        let connector = secured.enable_all_versions().wrap_connector(connector);
         let mut client = Client::builder(TokioExecutor::new());
         if version == Version::Http1 {
             // A server may close an idle connection just as a request is sent over it, and that request would be lost.
@@ -109,7 +126,7 @@ impl Lane {
             client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_MAX).pool_max_idle_per_host(POOLED_MAX);
         }
         let client = client.http2_only(version == Version::Http2).build(connector);
-        Self { client, base: base.to_string() }
+        Self { client, base: base.to_string(), key: None }
     }
 
     async fn send(&self, route: Route, body: Bytes) -> Result<Reply, String> {
@@ -121,6 +138,10 @@ impl Lane {
         let failed = |error: &dyn std::error::Error| format!("{}{}: {}", self.base, route.path(), with_causes(error));
         let request = Request::post(format!("{}{}", self.base, route.path()));
         let request = request.header("content-type", "application/json");
+        let request = match &self.key {
+            Some(key) => request.header(Mode::FIELD, key),
+            None => request,
+        };
         let request = request.body(Full::new(body)).map_err(|error| failed(&error))?;
         let response = self.client.request(request).await.map_err(|error| failed(&error))?;
         let (head, body) = response.into_parts();
@@ -130,6 +151,19 @@ impl Lane {
         };
         Ok(Reply { status: head.status.as_u16(), headers: head.headers.iter().map(field).collect(), body })
     }
+}
+
+/// TLS that trusts the certificates of the system. They are not loaded for an address without TLS.
+fn trusting(base: &str) -> ClientConfig {
+    static SYSTEM: LazyLock<RootCertStore> = LazyLock::new(|| {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        roots
+    });
+    let roots = if base.starts_with("https:") { SYSTEM.clone() } else { RootCertStore::empty() };
+    let versions = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let versions = versions.with_safe_default_protocol_versions().expect("ring has TLS 1.2 and 1.3");
+    versions.with_root_certificates(roots).with_no_client_auth()
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {

@@ -27,15 +27,15 @@ impl Outside {
     /// Servers that speak the guests' protocol and share one store.
     ///
     /// # Errors
-    /// Fails if a URL does not start with `http://`, or if a server does not answer.
+    /// Fails if a URL does not start with `http://` or `https://`, or if a server does not answer.
     pub(crate) async fn at(urls: &[String], declared: Declared) -> Result<Self, String> {
         let urls: Vec<String> = urls.iter().map(|url| url.trim_end_matches('/').to_string()).collect();
         for url in &urls {
             let parsed: Result<Uri, _> = url.parse();
-            if !parsed
-                .is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some_and(|host| !host.is_empty()))
-            {
-                return Err(format!("--url {url:?} is not an http:// URL; write one like http://127.0.0.1:8080"));
+            if !parsed.is_ok_and(|uri| {
+                matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
+            }) {
+                return Err(format!("--url {url:?} is not a URL; write one like http://127.0.0.1:8080"));
             }
         }
         Http::new(&urls, Version::Http1).warm_up().await.map_err(|error| format!("--url: {error}"))?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::Mutex;
 
@@ -167,6 +167,14 @@ fn halt(child: &std::process::Child, halted: bool) {
         use rustix::process::{Pid, Signal, kill_process};
         let signal = if halted { Signal::STOP } else { Signal::CONT };
         let _ = kill_process(Pid::from_child(child), signal);
+    }
+}
+
+/// Passes on each line that a process prints.
+pub(crate) async fn told(printed: impl AsyncRead + Unpin, tell: fn(&str)) {
+    let mut lines = BufReader::new(printed).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        tell(&line);
     }
 }
 

@@ -51,7 +51,8 @@ impl Host {
         Self::serve(GUEST, &first, &[args, &[format!("--others={}", others.display())]].concat()).await
     }
 
-    async fn rust() -> Result<PathBuf, String> {
+    /// Builds the guest in Rust, with the routes of the suite.
+    pub(in crate::target) async fn rust() -> Result<PathBuf, String> {
         Self::built(GUEST, build(GUEST, &["--features", "suite"])).await
     }
 
