@@ -12,7 +12,7 @@
 //! # How it works
 //!
 //! A [`fixture`] is data. [`replay`] runs it against a [`subject`]: the guests of a [`target`] over HTTP, or a limiter
-//! in this process. [`judge`] compares the answers with those of the [`oracle`]. [`run`] does this for whole targets,
+//! in this process. [`judge`] compares the answers with those of the [`reference`]. [`run`] does this for whole targets,
 //! and [`report`] formats the results. [`mutants`] are broken limiters that prove that the suite catches errors, and
 //! [`peer`] compares with the rate limiters of others. [`mod@export`] writes the rules of a platform's own firewall, and
 //! [`mod@bench`] compares what the benchmarks measured. [`cli`] is the program `tidegate`.
@@ -30,10 +30,10 @@ pub mod export;
 pub mod fixture;
 pub mod judge;
 pub mod mutants;
-pub mod oracle;
 mod output;
 pub mod peer;
 pub mod predict;
+pub mod reference;
 pub mod replay;
 pub mod report;
 pub mod run;

@@ -17,7 +17,7 @@ use tidegate_guest_protocol::{Arrival, Call, Gated, Identified, Reply, Route, se
 use self::limiter::{Bench, Fault};
 use crate::fixture::{Case, Disturb, Fixture};
 use crate::judge::{Verdict, judge};
-use crate::oracle::Prepared;
+use crate::reference::Prepared;
 use crate::replay::{Replay, replay};
 use crate::run::gate::differences;
 use crate::run::identify;

@@ -17,7 +17,7 @@ use serde::Serialize;
 use tidegate_core::{Policy, Rule};
 
 use crate::fixture::{Fixture, Op, Step};
-use crate::oracle;
+use crate::reference;
 use crate::replay::replay;
 use crate::run;
 use crate::target::peer::{self as host, Host};
@@ -187,7 +187,7 @@ impl Peer {
             Windows::Aligned => {
                 let policy: Policy = fixture.policy.clone().charge_denied(charge_denied);
                 let fixture = Fixture { policy, ..fixture.clone() };
-                due::of(&oracle::reference(&fixture).await)
+                due::of(&reference::answers(&fixture).await)
             }
         }
     }

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 
 use crate::fixture::Case;
 use crate::judge::Verdict;
-use crate::oracle::Prepared;
+use crate::reference::Prepared;
 use crate::report::{FixtureReport, TargetReport};
 use crate::run;
 use crate::subject::{Place, Subject};

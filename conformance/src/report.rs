@@ -26,7 +26,7 @@ pub use tidegate_traffic::Tidegate;
 use tidegate_traffic::operation::{self, Cost, Operations, PerDecision};
 
 use crate::judge::Verdict;
-use crate::oracle::Prepared;
+use crate::reference::Prepared;
 pub use crate::target::{Cause, Emulator};
 
 /// The schema version of a [`Report`].

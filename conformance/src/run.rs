@@ -15,7 +15,7 @@ use tidegate_traffic::operation::{self, mean};
 
 use crate::fixture::{Case, ExpectError, Fixture, Op, RequestFixture, Step};
 use crate::judge::{self, Judgement, Verdict, judge, unanswered};
-use crate::oracle::{self, Prepared};
+use crate::reference::{self, Prepared};
 use crate::replay::{self, Replay, replay};
 use crate::report::{Bucket, Cause, FixtureReport, Latency, Status, TargetReport};
 use crate::subject::{Place, Subject};
@@ -43,7 +43,7 @@ pub async fn prepare_all(cases: Vec<Case>) -> Vec<Prepared> {
     let mut prepared = Vec::with_capacity(cases.len());
     for case in cases {
         let reference = match &case {
-            Case::Decision(fixture) => oracle::agreed(fixture).await,
+            Case::Decision(fixture) => reference::agreed(fixture).await,
             Case::Request(_) => Ok(Replay::default()),
             Case::Gate(fixture) => match gate::contradictions(fixture).await {
                 unmet if unmet.is_empty() => Ok(Replay::default()),

@@ -5,9 +5,9 @@ use comfy_table::{CellAlignment, Table};
 
 use super::progress::tell;
 use super::{Failure, Selection, block_on, compare, contradicted};
-use crate::oracle::Prepared;
 use crate::output::outln;
 use crate::predict::{self, Compared};
+use crate::reference::Prepared;
 use crate::report::TargetReport;
 use crate::run;
 use crate::target::{ALL, Target};

@@ -8,7 +8,7 @@ use super::limiter::Fault;
 use super::{Kind, Mistaken};
 use crate::fixture::{Case, load, parse};
 use crate::judge::{Verdict, judge};
-use crate::oracle::Prepared;
+use crate::reference::Prepared;
 use crate::replay::replay;
 use crate::report::FixtureReport;
 use crate::run::{prepare, smallest};

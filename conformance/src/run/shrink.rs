@@ -6,7 +6,7 @@ use tidegate_core::Capabilities;
 
 use crate::fixture::{Expect, Fixture};
 use crate::judge::{Verdict, judge, unanswered};
-use crate::oracle;
+use crate::reference;
 use crate::replay::replay;
 use crate::report::Counterexample;
 use crate::subject::Subject;
@@ -60,7 +60,7 @@ fn without_expectations(fixture: &Fixture) -> Fixture {
 
 /// Returns why a fixture fails, if it does. One to which the reference itself answers with errors says nothing.
 async fn fails(declared: &Capabilities, fixture: &Fixture, subject: &impl Subject, prefix: &str) -> Option<String> {
-    let reference = oracle::reference(fixture).await;
+    let reference = reference::answers(fixture).await;
     if !unanswered(fixture, &reference).is_empty() {
         return None;
     }

@@ -22,7 +22,7 @@ pub struct Prepared {
 /// Returns the reference's answers to a fixture.
 ///
 /// The reference never awaits, so each request is decided before the next one is sent.
-pub async fn reference(fixture: &Fixture) -> Replay {
+pub async fn answers(fixture: &Fixture) -> Replay {
     replay(fixture, &InProcess::new(MemoryLimiter::with_shards(1)), "").await
 }
 
@@ -32,7 +32,7 @@ pub async fn reference(fixture: &Fixture) -> Replay {
 /// Returns each expectation that the reference does not meet, and each error that the fixture does not expect: either
 /// the fixture or the reference is wrong.
 pub async fn agreed(fixture: &Fixture) -> Result<Replay, Vec<String>> {
-    let reference = reference(fixture).await;
+    let reference = answers(fixture).await;
     let mut unmet = expectation::unmet(fixture, &reference);
     unmet.extend(unanswered(fixture, &reference));
     if unmet.is_empty() { Ok(reference) } else { Err(unmet) }
