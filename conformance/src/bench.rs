@@ -1,20 +1,11 @@
 //! What the benchmarks measured: read from their lines, with ratios, as a table, `bench.json` and `bench.html`.
 //!
-//! A benchmark writes one line of JSON for each measurement:
-//!
-//! ```json
-//! {"group":"redis","name":"decisions a second","at":{"in_flight":64},"unit":"1/s","aim":{"ratio":1.5},
-//!  "ours":[21.0,20.0,22.0,20.0,21.0],"peer":{"name":"rate-limiter-flexible 11.4.0","values":[12.0,12.5,12.0,12.4,12.2]}}
-//! ```
-//!
-//! `ours` has a value for each round, and `peer.values` has the peer's of the same rounds. `at` places the measurement on
-//! an axis: `keys`, `in_flight` or `quotas`. `aim` is what should be reached: a `ratio`, or a `value` of ours. `at`, `aim`
-//! and `peer` may be missing.
+//! `tidegate-measured` describes the lines, and reads them. `at` places a measurement on an axis, and `aim` is what should be
+//! reached.
 //!
 //! A ratio is ours divided by the peer's. It is computed for each round. [`Spread`] has the median of the rounds, and the
 //! least and the greatest.
 
-mod line;
 mod page;
 mod spread;
 mod table;
@@ -23,19 +14,16 @@ use std::thread::available_parallelism;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use tidegate_measured::{Aim, At, Line, Problem, Unit};
 
-pub use line::{Aim, At, Problem, Unit};
+use crate::report::Tidegate;
+
 pub use page::page;
 pub use spread::Spread;
 pub use table::table;
 
-use crate::report::Tidegate;
-
 /// The schema version of a [`BenchReport`].
 pub const SCHEMA: &str = "tidegate/bench/v1";
-
-/// The fewest rounds of a measurement of time.
-pub const ROUNDS_MIN: usize = 5;
 
 /// All measurements of a run of the benchmarks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -131,7 +119,8 @@ impl BenchReport {
     /// # Errors
     /// Returns the first line that is wrong.
     pub fn read(lines: &str) -> Result<Self, Problem> {
-        let mut measurements = line::measurements(lines)?;
+        let lines = Line::read_all(lines)?;
+        let mut measurements: Vec<_> = lines.into_iter().map(Measurement::of).collect();
         // Several benchmarks measure sizes, for example.
         let groups: Vec<String> = measurements.iter().map(|one| one.group.clone()).collect();
         measurements.sort_by_key(|one| groups.iter().position(|group| *group == one.group));
@@ -154,6 +143,32 @@ impl BenchReport {
     }
 }
 
+impl Measurement {
+    /// What a line says, with the spreads.
+    fn of(line: Line) -> Self {
+        let ratio = line.ratios().map(|ratios| Spread::of(&ratios));
+        let Line { group, name, at, unit, aim, ours, peer } = line;
+        let ours = Values::of(ours);
+        let at_least = unit.more_is_better();
+        let reached = |aim| {
+            let (value, wanted) = match aim {
+                Aim::Ratio(wanted) => (ratio?.median, wanted),
+                Aim::Value(wanted) => (ours.spread.median, wanted),
+            };
+            Some(Reached { aim, at_least, reached: if at_least { value >= wanted } else { value <= wanted } })
+        };
+        let aim = aim.and_then(reached);
+        let peer = peer.map(|peer| Peer { name: peer.name, values: Values::of(peer.values) });
+        Self { group, name, at, unit, ours, peer, ratio, aim }
+    }
+}
+
+impl Values {
+    fn of(rounds: Vec<f64>) -> Self {
+        Self { spread: Spread::of(&rounds), rounds }
+    }
+}
+
 impl Machine {
     /// This machine.
     fn here() -> Self {
@@ -164,5 +179,38 @@ impl Machine {
             cores: available_parallelism().map_or(1, usize::from),
             platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"{"group":"g","name":"n","at":{"keys":10},"unit":"ns","aim":{"ratio":1.0},"ours":[1,2,3,4,5],"peer":{"name":"p","values":[2,2,2,2,2]}}"#;
+
+    fn only(line: &str) -> Measurement {
+        BenchReport::read(line).expect("a line").measurements.remove(0)
+    }
+
+    #[test]
+    fn a_line_is_compared_round_by_round() {
+        let read = only(LINE);
+        assert_eq!(read.ratio, Some(Spread { median: 1.5, min: 0.5, max: 2.5 }));
+        assert_eq!(read.aim, Some(Reached { aim: Aim::Ratio(1.0), at_least: false, reached: false }));
+    }
+
+    #[test]
+    fn the_ratio_is_the_median_of_the_rounds_not_of_the_values() {
+        // The machine was slow in some rounds, for both. The ratio of the medians would be 2.
+        let slow = LINE.replace("1,2,3,4,5", "10,10,40,40,40").replace("2,2,2,2,2", "20,20,80,20,20");
+        assert_eq!(only(&slow).ratio, Some(Spread { median: 0.5, min: 0.5, max: 2.0 }));
+    }
+
+    #[test]
+    fn of_rates_more_is_better() {
+        let rate = LINE.replace("\"ns\"", "\"1/s\"");
+        assert_eq!(only(&rate).aim, Some(Reached { aim: Aim::Ratio(1.0), at_least: true, reached: true }));
+        let value = LINE.replace(r#"{"ratio":1.0}"#, r#"{"value":3.0}"#);
+        assert!(only(&value).aim.expect("an aim").reached);
     }
 }

@@ -1,7 +1,9 @@
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-use super::{Aim, BenchReport, Measurement, Spread, Unit};
+use tidegate_measured::{Aim, Unit};
+
+use super::{BenchReport, Measurement, Spread};
 
 const COLUMNS: [&str; 8] = ["group", "measurement", "at", "ours", "peer's", "ratio", "spread", "aim"];
 
