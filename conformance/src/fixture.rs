@@ -424,7 +424,8 @@ impl RequestFixture {
 }
 
 /// How long a request may hold a slot.
-pub(crate) fn longest_slot_ms(policy: &Policy) -> u64 {
+#[must_use]
+pub fn longest_slot_ms(policy: &Policy) -> u64 {
     let slots = policy.quotas().iter().filter_map(|quota| match quota.rule() {
         Rule::Concurrency(rule) => Some(rule.lifetime().get()),
         _ => None,

@@ -1,10 +1,9 @@
 //! Runs fixtures on targets.
 
-pub(crate) mod gate;
+mod gate;
 mod shrink;
 
-#[cfg(test)]
-pub(crate) use shrink::smallest;
+pub use gate::differences;
 
 use std::time::{Duration, Instant};
 
@@ -98,7 +97,7 @@ pub async fn start(target: &dyn Target) -> Result<Running, String> {
 }
 
 /// Replays fixtures on a running target, and adds the results to its report.
-pub(crate) async fn fixtures(
+pub async fn fixtures(
     target: &dyn Target,
     subject: &impl Subject,
     cases: &[Prepared],
@@ -244,7 +243,8 @@ enum Missing {
 }
 
 /// Whether a target supports a fixture.
-pub(crate) fn supports(target: &dyn Target, fixture: &Fixture) -> bool {
+#[must_use]
+pub fn supports(target: &dyn Target, fixture: &Fixture) -> bool {
     unsupported(target, &target.capabilities(), fixture).is_none()
 }
 

@@ -11,7 +11,8 @@ mod javascript;
 mod logs;
 mod memory;
 mod outside;
-pub(crate) mod peer;
+#[doc(hidden)]
+pub mod peer;
 mod process;
 mod redis;
 mod spin;
@@ -23,7 +24,7 @@ pub use checkout::workspace;
 pub use group::Group;
 pub(crate) use logs::logged;
 pub use logs::logs_in;
-pub(crate) use outside::Outside;
+pub use outside::Outside;
 pub use process::guard;
 
 use std::cell::Cell;

@@ -104,7 +104,9 @@ pub(super) fn microseconds(duration: &Duration) -> u64 {
 }
 
 impl FixtureReport {
-    pub(crate) fn new(id: &str, verdict: Verdict) -> Self {
+    /// Creates the report of a fixture that was not judged by bounds.
+    #[must_use]
+    pub fn new(id: &str, verdict: Verdict) -> Self {
         Self {
             id: id.into(),
             verdict,

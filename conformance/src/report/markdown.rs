@@ -127,6 +127,7 @@ fn line(out: &mut String, cells: &[String]) {
 }
 
 /// Escapes text for a cell of a table.
-pub(crate) fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }

@@ -1,0 +1,40 @@
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tidegate_conformance::report::{Report, SCHEMA};
+
+use super::Failure;
+
+/// Reads a report.
+///
+/// # Errors
+/// Fails if the file is no report, or one of another version.
+pub fn report(file: &Path) -> Result<Report, Failure> {
+    let (text, schema) = versioned(file)?;
+    if schema != SCHEMA {
+        let found = if schema.is_empty() { "missing".into() } else { format!("{schema:?}") };
+        return Err(Failure::Usage(format!("{}: schema is {found}; this version reads {SCHEMA:?}", file.display())));
+    }
+    deserialized(file, &text)
+}
+
+/// The text of a file, and the value of its field `schema`.
+pub(crate) fn versioned(file: &Path) -> Result<(String, String), Failure> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        #[serde(default)]
+        schema: String,
+    }
+    let wrong = |message: String| Failure::Usage(format!("{}: {message}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let versioned = serde_json::from_str::<Versioned>(&text);
+    let versioned = versioned.map_err(|error| wrong(format!("{error}; is it a whole report.json?")))?;
+    Ok((text, versioned.schema))
+}
+
+pub(crate) fn deserialized<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, Failure> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| Failure::Usage(format!("{}: {}: {}", file.display(), error.path(), error.inner())))
+}
