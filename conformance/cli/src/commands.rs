@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use crate::program::{self, Guard, Selection};
+use crate::program::{self, Selection};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,12 +47,15 @@ enum Command {
     /// Replay fixtures on targets, and write report.html, report.md, report.json and junit.xml.
     Run(run::Args),
     /// List the targets, how exact they are, and whether they can run here.
+    #[command(after_help = targets::EXAMPLES)]
     Targets,
     /// Show what changed from report to report. Exit with 1 if the last one is worse than the one before it.
     Compare(compare::Args),
     /// Print what `compare` and `run --baseline` need of a report, to be committed.
+    #[command(after_help = compare::SUMMARY_EXAMPLES)]
     Summary(compare::SummaryArgs),
     /// Print how exact the targets of a report are, by WinterTC's runtime keys, as JSON to embed elsewhere.
+    #[command(after_help = compare::EXACTNESS_EXAMPLES)]
     Exactness(compare::SummaryArgs),
     /// Print a badge with the result of a report, as SVG.
     Badge(compare::BadgeArgs),
@@ -77,10 +80,8 @@ enum Command {
     /// requirements.
     Choose(choose::Args),
     /// Check the fixtures against the reference, and list them.
+    #[command(after_help = fixtures::EXAMPLES)]
     Fixtures(Selection),
-    /// Run a program until standard input closes.
-    #[command(hide = true)]
-    Guard(Guard),
 }
 
 /// Runs the command line.
@@ -102,6 +103,5 @@ pub fn main() -> ExitCode {
         Command::Export(args) => export::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Fixtures(selection) => fixtures::run(&selection),
-        Command::Guard(guard) => guard.run(),
     })
 }

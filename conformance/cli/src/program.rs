@@ -15,7 +15,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::FromArgMatches;
+use clap::{ArgMatches, Args as _, FromArgMatches};
 use tidegate_conformance::output::errln;
 use tidegate_conformance::target;
 
@@ -30,21 +30,18 @@ pub enum Failure {
     Interrupted,
 }
 
-/// Adds examples to the help of commands that have no more to say.
+/// Runs a program, and returns its exit code. Beside its own commands, it has the command `guard`, because what a target starts is a
+/// child of the same executable.
 #[must_use]
-pub fn with_examples(mut program: clap::Command, examples: &[(&str, &str)]) -> clap::Command {
-    for (name, examples) in examples {
-        program = program.mut_subcommand(name, |one| one.after_help(format!("Examples:\n{examples}")));
-    }
-    program
-}
-
-/// Runs a program, and returns its exit code.
-#[must_use]
-pub fn main<C: FromArgMatches>(program: clap::Command, run: impl FnOnce(C) -> Result<(), Failure>) -> ExitCode {
+pub fn main<A: FromArgMatches>(program: clap::Command, run: impl FnOnce(A) -> Result<(), Failure>) -> ExitCode {
     let name = program.get_name().to_string();
-    let args = C::from_arg_matches(&program.get_matches()).unwrap_or_else(|error| error.exit());
-    match run(args) {
+    let guard = Guard::augment_args(clap::Command::new("guard").hide(true));
+    let matches = program.subcommand(guard).get_matches();
+    let done = match matches.subcommand() {
+        Some(("guard", matches)) => read::<Guard>(matches).run(),
+        _ => run(read(&matches)),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Failed) => ExitCode::from(1),
         Err(Failure::Interrupted) => {
@@ -58,21 +55,20 @@ pub fn main<C: FromArgMatches>(program: clap::Command, run: impl FnOnce(C) -> Re
     }
 }
 
-/// Runs another program until standard input closes. Each program that starts targets has this command, under the name `guard`:
-/// what a target starts is a child of the same executable.
+fn read<A: FromArgMatches>(matches: &ArgMatches) -> A {
+    A::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
+}
+
+/// Run a program until standard input closes.
 #[derive(Debug, clap::Args)]
-pub struct Guard {
+struct Guard {
     folder: PathBuf,
     #[arg(last = true)]
     command: Vec<String>,
 }
 
 impl Guard {
-    /// See [`target::guard`].
-    ///
-    /// # Errors
-    /// Fails if the program does not start.
-    pub fn run(self) -> Result<(), Failure> {
+    fn run(self) -> Result<(), Failure> {
         target::guard(self.folder, &self.command).map_err(Failure::Usage)
     }
 }

@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use tidegate_conformance::report::Tidegate;
-use tidegate_measured::{Aim, At, Line, Problem, Unit};
+use tidegate_measured::{Aim, At, Line, Unit};
 
 pub use page::page;
 pub use spread::Spread;
@@ -116,8 +116,8 @@ impl BenchReport {
     /// Reads the lines of a run.
     ///
     /// # Errors
-    /// Returns the first line that is wrong.
-    pub fn read(lines: &str) -> Result<Self, Problem> {
+    /// See [`Line::read_all`].
+    pub fn read(lines: &str) -> Result<Self, String> {
         let lines = Line::read_all(lines)?;
         let mut measurements: Vec<_> = lines.into_iter().map(Measurement::of).collect();
         // Several benchmarks measure sizes, for example.

@@ -8,7 +8,7 @@ mod predict;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use tidegate::program::{self, Guard};
+use tidegate::program;
 
 const EXIT_CODES: &str = "\
 `tidegate-dev COMMAND --help` explains a command, with examples.
@@ -34,40 +34,28 @@ enum Command {
     /// Compare what the benchmarks measured with their peers, and write bench.html and bench.json. Exit with 1 if a benchmark
     /// failed.
     BenchReport(bench_report::Args),
-    /// Run a program until standard input closes.
-    #[command(hide = true)]
-    Guard(Guard),
 }
-
-/// The examples of the commands that have no more to say of them.
-const EXAMPLES: [(&str, &str); 3] = [
-    (
-        "mutants",
-        "  tidegate-dev mutants                             which fixtures catch which broken limiter
-  tidegate-dev mutants --filter 'race/*' --all     what one group catches",
-    ),
-    (
-        "peers",
-        "  tidegate-dev peers                               all of them
-  tidegate-dev peers --peer governor --filter 'token-bucket/*'
-                                                   one of them, on some fixtures",
-    ),
-    (
-        "bench-report",
-        "  tidegate-dev bench-report bench.jsonl            write bench.html and bench.json
-  tidegate-dev bench-report - --quick < bench.jsonl
-                                                   of shortened benchmarks",
-    ),
-];
 
 /// Runs the command line.
 #[must_use]
 pub fn main() -> ExitCode {
-    program::main(program::with_examples(Args::command(), &EXAMPLES), |args: Args| match args.command {
+    program::main(Args::command(), |args: Args| match args.command {
         Command::Mutants(args) => mutants::run(&args),
         Command::Peers(args) => peers::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::BenchReport(args) => bench_report::run(&args),
-        Command::Guard(guard) => guard.run(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_has_two_examples() {
+        for one in Args::command().get_subcommands() {
+            let examples = one.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(examples.matches("\n  tidegate-dev ").count() >= 2, "{}: {examples}", one.get_name());
+        }
+    }
 }

@@ -14,7 +14,7 @@
 mod line;
 mod unit;
 
-pub use line::{Line, Peer, Problem};
+pub use line::{Line, Peer};
 pub use unit::{Aim, At, Unit};
 
 use std::env;

@@ -37,17 +37,8 @@ pub enum Unit {
 impl Unit {
     /// The unit as a line has it.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ns => "ns",
-            Self::Us => "us",
-            Self::Ms => "ms",
-            Self::PerSecond => "1/s",
-            Self::Bytes => "B",
-            Self::Kib => "KiB",
-            Self::Count => "count",
-            Self::Percent => "%",
-        }
+    pub fn name(self) -> String {
+        serde_json::to_string(&self).unwrap_or_default().replace('"', "")
     }
 
     /// Whether more is better.

@@ -8,7 +8,14 @@ use wildmatch::WildMatch;
 use crate::compare::{self, Change, Exactness, Summary, Transition, badge, changes, html, markdown, text};
 use crate::program::{Failure, deserialized, report, versioned};
 
+const EXAMPLES: &str = "\
+Examples:
+  tidegate compare main.json branch.json           what a change did
+  tidegate compare report.json#redis report.json#cloudflare-do
+                                                   two platforms side by side";
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The reports, the earliest first: report.json files, summaries, or folders, whose files are taken in the order of
     /// their names. FILE#TARGET selects one target, so that two platforms can be compared.
@@ -113,6 +120,16 @@ fn summary(file: &Path) -> Result<Summary, Failure> {
     Ok(Summary::of(&report(file)?))
 }
 
+pub(super) const SUMMARY_EXAMPLES: &str = "\
+Examples:
+  tidegate summary target/conformance/report.json > baseline.json
+  tidegate run --baseline baseline.json            fail if something gets worse";
+
+pub(super) const EXACTNESS_EXAMPLES: &str = "\
+Examples:
+  tidegate exactness target/conformance/report.json > exactness.json
+  tidegate exactness report.json | jq .targets     for another program";
+
 #[derive(Debug, clap::Args)]
 pub(super) struct SummaryArgs {
     /// The report.json.
@@ -130,7 +147,13 @@ pub(super) fn exactness(args: &SummaryArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+const BADGE_EXAMPLES: &str = "\
+Examples:
+  tidegate badge target/conformance/report.json > badge.svg
+  tidegate badge target/conformance/report.json --target redis > redis.svg";
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = BADGE_EXAMPLES)]
 pub(super) struct BadgeArgs {
     /// The report.json.
     report: PathBuf,

@@ -3,6 +3,12 @@ use tidegate_conformance::output::outln;
 
 use crate::program::{Failure, Selection, counted};
 
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  tidegate fixtures                                list all
+  tidegate fixtures --fixtures tests/limits --rules rules.toml
+                                                   check your own against the reference";
+
 pub(super) fn run(selection: &Selection) -> Result<(), Failure> {
     let prepared = selection.prepared()?;
     let width = prepared.iter().map(|one| one.case.id().len()).max().unwrap_or(0);

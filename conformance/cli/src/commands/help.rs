@@ -4,8 +4,6 @@ use std::fmt::Write as _;
 
 use clap::Command;
 
-use crate::program::with_examples;
-
 /// The groups, by what a command is about.
 const GROUPS: [(&str, &[&str]); 3] = [
     ("Rules", &["check", "explain", "replay", "export", "hash-key"]),
@@ -13,58 +11,8 @@ const GROUPS: [(&str, &[&str]); 3] = [
     ("Servers", &["run", "targets", "fixtures", "soak", "badge"]),
 ];
 
-/// The examples of the commands that have no more to say of them.
-const EXAMPLES: [(&str, &str); 8] = [
-    (
-        "run",
-        "  tidegate run                                     run every target that this machine supports
-  tidegate run --target redis --require redis      fail if Redis is not installed
-  tidegate run --filter 'token-bucket/*'           run some of the fixtures
-  tidegate run --target memory --fixtures tests/limits --rules rules.toml
-                                                   test rules of your own",
-    ),
-    (
-        "targets",
-        "  tidegate targets                                 which run here, and what the others need
-  tidegate targets | grep exact                    the exact ones",
-    ),
-    (
-        "compare",
-        "  tidegate compare main.json branch.json           what a change did
-  tidegate compare report.json#redis report.json#cloudflare-do
-                                                   two platforms side by side",
-    ),
-    (
-        "summary",
-        "  tidegate summary target/conformance/report.json > baseline.json
-  tidegate run --baseline baseline.json            fail if something gets worse",
-    ),
-    (
-        "badge",
-        "  tidegate badge target/conformance/report.json > badge.svg
-  tidegate badge target/conformance/report.json --target redis > redis.svg",
-    ),
-    (
-        "fixtures",
-        "  tidegate fixtures                                list all
-  tidegate fixtures --fixtures tests/limits --rules rules.toml
-                                                   check your own against the reference",
-    ),
-    (
-        "soak",
-        "  tidegate soak --target redis --minutes 10        random traffic with faults
-  tidegate soak --target redis --seed 7 --round 12 play one round again, as a violation names it",
-    ),
-    (
-        "exactness",
-        "  tidegate exactness target/conformance/report.json > exactness.json
-  tidegate exactness report.json | jq .targets     for another program",
-    ),
-];
-
-/// The same command with its subcommands in groups, and with examples.
+/// The same command with its subcommands in groups.
 pub(super) fn grouped(command: Command) -> Command {
-    let command = with_examples(command, &EXAMPLES);
     let mut list = String::new();
     for (title, names) in GROUPS {
         let _ = writeln!(list, "{title}:");

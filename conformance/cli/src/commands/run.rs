@@ -22,7 +22,14 @@ use crate::program::{Failure, Progress, Selection, block_on, default_out, tell};
 /// The most targets that run at the same time by default. One thread sends the requests of all.
 const JOBS_MAX: usize = 4;
 
-const DECLARATION: &str = r#"A declaration for --declares; only "accuracy" is required:
+const MORE: &str = r#"Examples:
+  tidegate run                                     run every target that this machine supports
+  tidegate run --target redis --require redis      fail if Redis is not installed
+  tidegate run --filter 'token-bucket/*'           run some of the fixtures
+  tidegate run --target memory --fixtures tests/limits --rules rules.toml
+                                                   test rules of your own
+
+A declaration for --declares; only "accuracy" is required:
   {
     "accuracy": "approximate",
     "ceiling": "limit x locations",
@@ -39,7 +46,7 @@ location may hold back, and for how long. "dimensions" is "one", "grouped" or "a
 that idempotency tokens expire by the time in the request. All values above except the first three are the defaults."#;
 
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = DECLARATION)]
+#[command(after_help = MORE)]
 pub(super) struct Args {
     /// Run only this target. May be repeated. The default is all targets.
     #[arg(long, value_name = "NAME")]

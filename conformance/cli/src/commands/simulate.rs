@@ -3,8 +3,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::Table;
 use tidegate_conformance::output::outln;
 use tidegate_core::{Millis, Policy, Quota};
 use tidegate_traffic::simulate::{
@@ -276,9 +275,7 @@ impl Args {
 }
 
 pub(super) fn table(outcomes: &[Outcome]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header([
+    let columns = [
         "design",
         "",
         "offered",
@@ -292,7 +289,8 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
         "round trips",
         "$/million",
         "errors",
-    ]);
+    ];
+    let mut table = tidegate_traffic::table(columns, 2..columns.len());
     for outcome in outcomes {
         let errors: u64 = outcome.errors.values().sum();
         table.add_row([
@@ -310,9 +308,6 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
             outcome.usd_per_million.map_or_else(String::new, |usd| format!("{usd:.2}")),
             errors.to_string(),
         ]);
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }

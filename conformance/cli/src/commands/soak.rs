@@ -10,7 +10,13 @@ use tidegate_conformance::target::Target;
 use super::run::target;
 use crate::program::{Failure, block_on, counted, tell};
 
+const EXAMPLES: &str = "\
+Examples:
+  tidegate soak --target redis --minutes 10        random traffic with faults
+  tidegate soak --target redis --seed 7 --round 12 play one round again, as a violation names it";
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The target.
     #[arg(long, value_name = "NAME")]

@@ -1,6 +1,5 @@
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
 use tidegate_measured::{Aim, Unit};
+use tidegate_traffic::page::grouped;
 
 use super::{BenchReport, Measurement, Spread};
 
@@ -9,16 +8,12 @@ const COLUMNS: [&str; 8] = ["group", "measurement", "at", "ours", "peer's", "rat
 /// Renders the measurements as a table. A spread is that of the ratio, or without a peer that of ours.
 #[must_use]
 pub fn table(report: &BenchReport) -> String {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled).set_header(COLUMNS);
+    let mut table = tidegate_traffic::table(COLUMNS, 2..7);
     let mut group = "";
     for one in &report.measurements {
         let shown = if one.group == group { "" } else { &one.group };
         group = &one.group;
         table.add_row(row(shown, one));
-    }
-    for column in table.column_iter_mut().skip(2).take(5) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     format!("{table}\n")
 }
@@ -39,7 +34,7 @@ fn row(group: &str, one: &Measurement) -> [String; 8] {
     [
         group.into(),
         format!("{}{beside}", one.name),
-        one.at.map_or_else(String::new, |at| format!("{} {}", grouped(at.parts().1.into()), at.parts().0)),
+        one.at.map_or_else(String::new, |at| format!("{} {}", grouped(at.parts().1), at.parts().0)),
         with_unit(one.ours.spread.median, one.unit),
         one.peer.as_ref().map_or_else(String::new, |peer| with_unit(peer.values.spread.median, one.unit)),
         one.ratio.map_or_else(String::new, |ratio| format!("{:.2}", ratio.median)),
@@ -60,26 +55,13 @@ fn with_unit(value: f64, unit: Unit) -> String {
         ..0.1 => format!("{value:.4}"),
         ..10.0 => format!("{value:.2}"),
         ..100.0 => format!("{value:.1}"),
-        _ => grouped(value),
+        _ => grouped(format_args!("{value:.0}")),
     };
     match unit {
         Unit::Count => number,
         Unit::PerSecond => format!("{number}/s"),
         _ => format!("{number} {}", unit.name()),
     }
-}
-
-/// A whole number with a comma before every three digits.
-fn grouped(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut out = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 #[cfg(test)]

@@ -8,7 +8,14 @@ use tidegate_conformance::target::workspace;
 
 use crate::bench::{BenchReport, page, table};
 
+const EXAMPLES: &str = "\
+Examples:
+  tidegate-dev bench-report bench.jsonl            write bench.html and bench.json
+  tidegate-dev bench-report - --quick < bench.jsonl
+                                                   of shortened benchmarks";
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// What the benchmarks wrote to the file that TIDEGATE_BENCH names. `-` reads standard input.
     #[arg(value_name = "FILE.jsonl")]
@@ -28,7 +35,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let out = args.out.clone().unwrap_or_else(|| workspace().join("target/bench"));
     let wrong = |message: String| Failure::Usage(format!("{}:{message}", args.file.display()));
     let lines = text(&args.file).map_err(|error| wrong(format!(" {error}")))?;
-    let mut report = BenchReport::read(&lines).map_err(|problem| wrong(problem.to_string()))?;
+    let mut report = BenchReport::read(&lines).map_err(wrong)?;
     report.failed.clone_from(&args.failed);
     report.quick = args.quick;
     out!("{}", table(&report));

@@ -1,14 +1,19 @@
 use std::path::PathBuf;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::ContentArrangement;
 use tidegate::program::{Failure, Selection, block_on, counted, default_out};
 use tidegate_conformance::output::outln;
 use tidegate_conformance::report::MutantReport;
 
 use crate::mutants;
 
+const EXAMPLES: &str = "\
+Examples:
+  tidegate-dev mutants                             which fixtures catch which broken limiter
+  tidegate-dev mutants --filter 'race/*' --all     what one group catches";
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
     selection: Selection,
@@ -28,9 +33,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let cases = args.selection.prepared()?;
     block_on(async {
         let false_alarms = mutants::false_alarms(&cases).await;
-        let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_header(["mutant", "what is broken", "caught by", "fixtures"]);
+        let mut table = tidegate_traffic::table(["mutant", "what is broken", "caught by", "fixtures"], 0..0);
+        table.set_content_arrangement(ContentArrangement::Dynamic);
         let all = mutants::all();
         let (mut survivors, mut sharp) = (Vec::new(), vec![false; cases.len()]);
         let mut reports = Vec::with_capacity(all.len());

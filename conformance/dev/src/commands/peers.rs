@@ -1,14 +1,21 @@
 use std::collections::BTreeSet;
 
-use comfy_table::presets::{ASCII_MARKDOWN, UTF8_FULL_CONDENSED};
-use comfy_table::{CellAlignment, ContentArrangement, Table, TableStyle};
+use comfy_table::Table;
+use comfy_table::presets::ASCII_MARKDOWN;
 use tidegate::program::{Failure, Selection, block_on, counted, tell};
 use tidegate_conformance::fixture::Case;
 use tidegate_conformance::output::{errln, outln};
 
 use crate::peer::{Found, Peer, PeerReport, all};
 
+const EXAMPLES: &str = "\
+Examples:
+  tidegate-dev peers                               all of them
+  tidegate-dev peers --peer governor --filter 'token-bucket/*'
+                                                   one of them, on some fixtures";
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// Run only this limiter. May be repeated. The default is all of them.
     #[arg(long, value_name = "NAME")]
@@ -84,8 +91,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match args.format {
         _ if reports.is_empty() => {}
         Format::Json => outln!("{}", serde_json::to_string_pretty(&reports).unwrap_or_default()),
-        Format::Markdown => outln!("{}", table(&reports, ASCII_MARKDOWN)),
-        Format::Text => outln!("{}\n{}", table(&reports, UTF8_FULL_CONDENSED), differences(&reports)),
+        Format::Markdown => outln!("{}", table(&reports).load_style(ASCII_MARKDOWN)),
+        Format::Text => outln!("{}\n{}", table(&reports), differences(&reports)),
     }
     if missing.is_empty() {
         return Ok(());
@@ -104,15 +111,9 @@ fn selected(names: &[String]) -> Result<Vec<Peer>, Failure> {
     Ok(all.into_iter().filter(|peer| names.is_empty() || names.iter().any(|name| name == peer.name)).collect())
 }
 
-fn table(reports: &[PeerReport], style: TableStyle) -> Table {
-    let mut table = Table::new();
-    table.load_style(style).set_content_arrangement(ContentArrangement::Disabled).set_header(COLUMNS);
-    for report in reports {
-        table.add_row(row(report));
-    }
-    for column in table.column_iter_mut().skip(3).take(6) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+fn table(reports: &[PeerReport]) -> Table {
+    let mut table = tidegate_traffic::table(COLUMNS, 3..9);
+    table.add_rows(reports.iter().map(row));
     table
 }
 

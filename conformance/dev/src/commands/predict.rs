@@ -1,12 +1,10 @@
 use std::path::PathBuf;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 use tidegate::program::{Failure, Selection, block_on, report, tell};
 use tidegate_conformance::output::outln;
-use tidegate_conformance::reference::Prepared;
 use tidegate_conformance::report::TargetReport;
-use tidegate_conformance::target::{ALL, Target};
+use tidegate_conformance::target::ALL;
 
 use crate::predict::{self, Compared};
 
@@ -40,7 +38,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let ran = |found: &&TargetReport| found.name == target.name() && !found.fixtures.is_empty();
         let Some(found) = real.targets.iter().find(ran) else { continue };
         tell(&format!("predicting {}", target.name()));
-        if let Some(predicted) = predicted(*target, &prepared)? {
+        if let Some(predicted) = block_on(predict::predict(*target, &prepared))?.map_err(Failure::Usage)? {
             all.push(predict::compare(&predicted, found, &target.capabilities().accuracy));
         }
     }
@@ -72,14 +70,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if all.iter().any(|one| !one.different.is_empty()) { Err(Failure::Failed) } else { Ok(()) }
 }
 
-fn predicted(target: &dyn Target, cases: &[Prepared]) -> Result<Option<TargetReport>, Failure> {
-    block_on(predict::predict(target, cases))?.map_err(Failure::Usage)
-}
-
 fn table(all: &[Compared]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
-    table.set_header(["target", "same", "within bounds", "different", "round trips predicted", "counted"]);
+    let columns = ["target", "same", "within bounds", "different", "round trips predicted", "counted"];
+    let mut table = tidegate_traffic::table(columns, 1..columns.len());
     for one in all {
         let trips = |of: fn((f64, f64)) -> f64| {
             one.round_trips.map_or_else(|| "not counted".into(), |trips| format!("{:.3}", of(trips)))
@@ -92,9 +85,6 @@ fn table(all: &[Compared]) -> Table {
             trips(|(predicted, _)| predicted),
             trips(|(_, counted)| counted),
         ]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }
