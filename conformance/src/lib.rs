@@ -47,6 +47,8 @@ pub use suite::Suite;
 #[doc(hidden)]
 pub mod declared;
 #[doc(hidden)]
+pub mod json;
+#[doc(hidden)]
 pub mod output;
 #[doc(hidden)]
 pub mod setup;

@@ -164,13 +164,8 @@ enum Periods {
 impl Platform {
     /// The name on the command line.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cloudflare => "cloudflare",
-            Self::Vercel => "vercel",
-            Self::Netlify => "netlify",
-            Self::Fastly => "fastly",
-        }
+    pub fn name(self) -> String {
+        named(self)
     }
 
     /// The plans that differ, the smallest first.
@@ -188,7 +183,7 @@ impl Platform {
         let plans = self.plans();
         let plan = match plan {
             Some(plan) if !plans.contains(&plan) => {
-                let known: Vec<&str> = plans.iter().map(|plan| plan.name()).collect();
+                let known: Vec<_> = plans.iter().map(|plan| plan.name()).collect();
                 let known =
                     if known.is_empty() { "leave it out".into() } else { format!("write {}", known.join(", ")) };
                 return Err(format!("--plan {}: {} has no such plan; {known}", plan.name(), self.name()));
@@ -209,15 +204,13 @@ impl Platform {
 impl Plan {
     /// The name on the command line.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Free => "free",
-            Self::Hobby => "hobby",
-            Self::Pro => "pro",
-            Self::Business => "business",
-            Self::Enterprise => "enterprise",
-        }
+    pub fn name(self) -> String {
+        named(self)
     }
+}
+
+fn named(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().into())
 }
 
 impl Profile {

@@ -11,6 +11,7 @@ pub use reports::report;
 pub(crate) use reports::{deserialized, versioned};
 pub use selection::Selection;
 
+use std::fmt::Display;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -84,8 +85,8 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
 
 /// A number of something, in words.
 #[must_use]
-pub fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+pub fn counted<N: Display + From<u8> + PartialEq>(count: N, what: &str) -> String {
+    if count == N::from(1) { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 /// Where the reports go, if nothing else is said.

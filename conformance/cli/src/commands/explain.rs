@@ -62,13 +62,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let file = args.rules.display().to_string();
     let read = Rules::parse(&file, &text(&args.rules)?);
-    let Some((method, path)) = &args.request else {
+    let (Some((method, path)), Ok(rules)) = (&args.request, &read) else {
         check::say(&file, &read);
         return read.map(drop).map_err(|_| Failure::Failed);
-    };
-    let Ok(rules) = &read else {
-        check::say(&file, &read);
-        return Err(Failure::Failed);
     };
     for warning in rules.warnings() {
         errln!("warning: {warning}");

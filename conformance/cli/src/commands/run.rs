@@ -239,17 +239,15 @@ async fn one(target: &dyn Target, prepared: &[Prepared], progress: Progress) -> 
 }
 
 /// Returns the targets with these names in their usual order, or all targets if there are no names.
-fn named(names: &[String]) -> Result<Vec<&dyn Target>, Failure> {
+fn named(names: &[String]) -> Result<Vec<&'static dyn Target>, Failure> {
     named_only(names)?;
     let wanted = |target: &&'static dyn Target| names.is_empty() || names.iter().any(|name| name == target.name());
-    Ok(ALL.iter().copied().filter(wanted).map(|target| target as &dyn Target).collect())
+    Ok(ALL.iter().copied().filter(wanted).collect())
 }
 
 /// Returns the target with this name.
 pub(super) fn target(name: &str) -> Result<&'static dyn Target, Failure> {
-    named_only(&[name.to_string()])?;
-    let found = ALL.iter().copied().find(|target| target.name() == name);
-    found.ok_or_else(|| Failure::Usage(format!("{name:?} is not a target")))
+    named(&[name.to_string()]).map(|found| found[0])
 }
 
 fn named_only(names: &[String]) -> Result<Vec<&str>, Failure> {

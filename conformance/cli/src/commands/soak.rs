@@ -110,16 +110,12 @@ fn in_words(tally: &Tally) -> String {
     format!(
         "{} decisions on {} in {}, {} admitted, {} errors; faults: {faults}; {}",
         tally.decisions,
-        counted_long(tally.keys, "key"),
-        counted_long(tally.rounds, "round"),
+        counted(tally.keys, "key"),
+        counted(tally.rounds, "round"),
         tally.admitted,
         tally.errors,
-        counted_long(tally.violations, "violation"),
+        counted(tally.violations, "violation"),
     )
-}
-
-fn counted_long(count: u64, what: &str) -> String {
-    counted(usize::try_from(count).unwrap_or(usize::MAX), what)
 }
 
 /// The seconds since the epoch.

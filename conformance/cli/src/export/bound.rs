@@ -23,7 +23,7 @@ pub enum Counting {
 ///   `b + r T ((1 - f) (1 + f) + f f) = b + r T`.
 ///
 /// ```
-/// use tidegate_conformance::export::bound::{Counting, largest_count};
+/// use tidegate::export::bound::{Counting, largest_count};
 /// use tidegate_core::{Millis, Quota};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// let minute = Quota::fixed_window(100, Millis::from_secs(60))?;

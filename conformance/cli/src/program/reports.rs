@@ -2,6 +2,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tidegate_conformance::json;
 use tidegate_conformance::report::{Report, SCHEMA};
 
 use super::Failure;
@@ -34,7 +35,5 @@ pub(crate) fn versioned(file: &Path) -> Result<(String, String), Failure> {
 }
 
 pub(crate) fn deserialized<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, Failure> {
-    let mut json = serde_json::Deserializer::from_str(text);
-    serde_path_to_error::deserialize(&mut json)
-        .map_err(|error| Failure::Usage(format!("{}: {}: {}", file.display(), error.path(), error.inner())))
+    json::read(text).map_err(|wrong| Failure::Usage(format!("{}: {wrong}", file.display())))
 }

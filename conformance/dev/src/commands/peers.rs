@@ -159,7 +159,7 @@ fn differences(reports: &[PeerReport]) -> String {
                 Found::More { by, of } => format!("admitted {} where {of} are due", of + by),
                 Found::Fewer { by, of } => format!("admitted {} where {of} are due", of - by),
                 Found::Errors { count, message } => {
-                    format!("{}, the first: {message}", counted(usize::try_from(*count).unwrap_or(usize::MAX), "error"))
+                    format!("{}, the first: {message}", counted(*count, "error"))
                 }
             };
             Some(format!("  {}: {said}\n", score.id))

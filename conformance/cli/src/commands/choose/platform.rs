@@ -1,8 +1,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use clap::ValueEnum;
+
 /// Where an application runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Platform {
     Cloudflare,
     Vercel,
@@ -13,15 +15,6 @@ pub(super) enum Platform {
 }
 
 impl Platform {
-    const ALL: [(&'static str, Self); 6] = [
-        ("cloudflare", Self::Cloudflare),
-        ("vercel", Self::Vercel),
-        ("netlify", Self::Netlify),
-        ("fastly", Self::Fastly),
-        ("spin", Self::Spin),
-        ("server", Self::Server),
-    ];
-
     /// The platform as the npm package calls it.
     pub(super) const fn in_javascript(self) -> &'static str {
         match self {
@@ -35,8 +28,7 @@ impl Platform {
 
 impl fmt::Display for Platform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.iter().find(|(_, platform)| platform == self).map_or("", |(name, _)| name);
-        f.write_str(name)
+        f.write_str(&self.to_possible_value().map_or_else(String::new, |value| value.get_name().into()))
     }
 }
 
@@ -44,7 +36,7 @@ impl FromStr for Platform {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.iter().find(|(name, _)| *name == text).map(|(_, platform)| *platform);
-        found.ok_or_else(|| format!("write one of {}", Self::ALL.map(|(name, _)| name).join(", ")))
+        let known = || Self::value_variants().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        <Self as ValueEnum>::from_str(text, false).map_err(|_| format!("write one of {}", known()))
     }
 }
