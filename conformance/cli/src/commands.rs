@@ -44,11 +44,24 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Replay fixtures on targets, and write report.html, report.md, report.json and junit.xml.
-    Run(run::Args),
-    /// List the targets, how exact they are, and whether they can run here.
-    #[command(after_help = targets::EXAMPLES)]
-    Targets,
+    /// Check a rules file: say what is wrong or probably a mistake, and where. Exit with 1 if the file is not valid.
+    Check(check::Args),
+    /// Show which rule, keys and limits of a rules file apply to a request, and why.
+    Explain(explain::Args),
+    /// Replay an access log: show whom a rules file would have denied, when, and by which limit. Exit with 1 if more clients are
+    /// denied than allowed.
+    Replay(replay::Args),
+    /// Write the rate-limiting rules of a platform's own firewall, for what they can express of a rules file. Exit with 1 if that
+    /// is nothing.
+    Export(export::Args),
+    /// Print the hash of an API key on standard input, as rules files list it.
+    HashKey(hash_key::Args),
+    /// Simulate the designs of a platform, and recommend one for a limit, with the code to paste. Exit with 1 if none meets the
+    /// requirements.
+    Choose(choose::Args),
+    /// Run the adapters in a simulated fleet, and show for each design how far it exceeds the limit, how long decisions take and
+    /// what they cost.
+    Simulate(simulate::Args),
     /// Show what changed from report to report. Exit with 1 if the last one is worse than the one before it.
     Compare(compare::Args),
     /// Print what `compare` and `run --baseline` need of a report, to be committed.
@@ -57,51 +70,38 @@ enum Command {
     /// Print how exact the targets of a report are, by WinterTC's runtime keys, as JSON to embed elsewhere.
     #[command(after_help = compare::EXACTNESS_EXAMPLES)]
     Exactness(compare::SummaryArgs),
-    /// Print a badge with the result of a report, as SVG.
-    Badge(compare::BadgeArgs),
-    /// Check a rules file: say what is wrong or probably a mistake, and where. Exit with 1 if the file is not valid.
-    Check(check::Args),
-    /// Show which rule, keys and limits of a rules file apply to a request, and why.
-    Explain(explain::Args),
-    /// Print the hash of an API key on standard input, as rules files list it.
-    HashKey(hash_key::Args),
-    /// Write the rate-limiting rules of a platform's own firewall, for what they can express of a rules file. Exit with 1 if that
-    /// is nothing.
-    Export(export::Args),
-    /// Replay an access log: show whom a rules file would have denied, when, and by which limit. Exit with 1 if more clients are
-    /// denied than allowed.
-    Replay(replay::Args),
-    /// Send random traffic with faults to a target, and judge every answer. Exit with 1 on a violation.
-    Soak(soak::Args),
-    /// Run the adapters in a simulated fleet, and show for each design how far it exceeds the limit, how long decisions take and
-    /// what they cost.
-    Simulate(simulate::Args),
-    /// Simulate the designs of a platform, and recommend one for a limit, with the code to paste. Exit with 1 if none meets the
-    /// requirements.
-    Choose(choose::Args),
+    /// Replay fixtures on targets, and write report.html, report.md, report.json and junit.xml.
+    Run(run::Args),
+    /// List the targets, how exact they are, and whether they can run here.
+    #[command(after_help = targets::EXAMPLES)]
+    Targets,
     /// Check the fixtures against the reference, and list them.
     #[command(after_help = fixtures::EXAMPLES)]
     Fixtures(Selection),
+    /// Send random traffic with faults to a target, and judge every answer. Exit with 1 on a violation.
+    Soak(soak::Args),
+    /// Print a badge with the result of a report, as SVG.
+    Badge(compare::BadgeArgs),
 }
 
 /// Runs the command line.
 #[must_use]
 pub fn main() -> ExitCode {
     program::main(help::grouped(Args::command()), |args: Args| match args.command {
-        Command::Run(args) => run::run(args),
-        Command::Targets => targets::run(),
-        Command::Soak(args) => soak::run(&args),
-        Command::Simulate(args) => simulate::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::HashKey(args) => hash_key::run(&args),
         Command::Choose(args) => choose::run(args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Summary(args) => compare::summarize(&args),
         Command::Exactness(args) => compare::exactness(&args),
-        Command::Badge(args) => compare::show_badge(&args),
-        Command::HashKey(args) => hash_key::run(&args),
-        Command::Check(args) => check::run(&args),
-        Command::Explain(args) => explain::run(&args),
-        Command::Export(args) => export::run(&args),
-        Command::Replay(args) => replay::run(&args),
+        Command::Run(args) => run::run(args),
+        Command::Targets => targets::run(),
         Command::Fixtures(selection) => fixtures::run(&selection),
+        Command::Soak(args) => soak::run(&args),
+        Command::Badge(args) => compare::show_badge(&args),
     })
 }
