@@ -15,7 +15,7 @@
 //! | module | |
 //! |-|-|
 //! | [`fixture`] | bursts and what to expect of them, as data |
-//! | [`reference`] | the answers of an exact limiter to a fixture |
+//! | [`mod@reference`] | the answers of an exact limiter to a fixture |
 //! | [`subject`] | what answers: the guests of a target over HTTP, or a limiter in this process |
 //! | [`replay`] | sends a fixture to a subject, and keeps the answers |
 //! | [`judge`] | compares the answers with the reference's: a verdict, with its bounds and reasons |

@@ -2,7 +2,7 @@
 //!
 //! The other end may be a pipe that another process has made non-blocking, because a pipe's mode is shared by all who hold
 //! it. So a pipe that is full is waited for. A reader of standard output that has gone, like `head`, ends the program with
-//! [`BROKEN_PIPE`]. Nothing more can be said on standard error then, so a lost reader there is ignored.
+//! the exit code 141. Nothing more can be said on standard error then, so a lost reader there is ignored.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
