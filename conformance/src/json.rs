@@ -1,13 +1,14 @@
-//! Reads JSON that people write, and tells where it is wrong.
+//! Reads JSON that people write and tells where it is wrong, and names values as JSON has them.
 
 use std::fmt;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// A path in a document, and what is wrong there.
 #[derive(Clone, Debug)]
 pub struct Wrong {
-    /// For example `steps[2].expect.admitted`.
+    /// Empty for the whole document, or for example `steps[2].expect.admitted`.
     pub path: String,
     /// What is wrong, and what to write instead.
     pub message: String,
@@ -15,16 +16,11 @@ pub struct Wrong {
 
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        located(f, &self.path, &self.message)
+        if !matches!(&*self.path, "" | ".") {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.message)
     }
-}
-
-/// Writes a message after the path that it concerns, if there is one.
-pub(crate) fn located(f: &mut fmt::Formatter<'_>, path: &str, message: &str) -> fmt::Result {
-    if !matches!(path, "" | ".") {
-        write!(f, "{path}: ")?;
-    }
-    f.write_str(message)
 }
 
 /// Reads a document.
@@ -40,6 +36,11 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Wrong> {
     })?;
     json.end().map_err(|error| Wrong { path: String::new(), message: error.to_string() })?;
     Ok(parsed)
+}
+
+/// The name of a variant in JSON.
+pub fn name(variant: &impl Serialize) -> String {
+    serde_json::to_value(variant).ok().and_then(|name| name.as_str().map(str::to_string)).unwrap_or_default()
 }
 
 /// Adds the closest known field to an error about an unknown one.

@@ -13,6 +13,7 @@ pub use summary::{SCHEMA, Summary, TargetSummary};
 use std::fmt;
 
 use serde::Serialize;
+use tidegate_conformance::json;
 use tidegate_conformance::judge::Verdict;
 use tidegate_conformance::report::Status;
 
@@ -176,8 +177,7 @@ fn because(reason: Option<&str>) -> String {
 
 /// A verdict or status as in the reports.
 fn in_words(value: &impl Serialize) -> String {
-    let name = serde_json::to_value(value).ok();
-    name.and_then(|name| name.as_str().map(|name| name.replace('_', " "))).unwrap_or_default()
+    json::name(value).replace('_', " ")
 }
 
 #[cfg(test)]

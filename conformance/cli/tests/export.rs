@@ -79,7 +79,7 @@ fn the_page_of_the_tool_shows_what_is_written() -> Result<()> {
     let page = fs::read_to_string(workspace().join("conformance/cli/README.md"))?;
     assert!(page.contains("--rules adapters/tower/examples/rules.toml --for cloudflare --plan business\n```"));
     let written = String::from_utf8(tidegate(&example()?, &["cloudflare", "--plan", "business"])?.stdout)?;
-    assert!(page.contains(&format!("```json\n{written}```\n")), "copy this into TOOL.md:\n{written}");
+    assert!(page.contains(&format!("```json\n{written}```\n")), "copy this into README.md:\n{written}");
     Ok(())
 }
 

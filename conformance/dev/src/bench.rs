@@ -11,9 +11,9 @@ mod spread;
 mod table;
 
 use std::thread::available_parallelism;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use tidegate::program::now;
 use tidegate_conformance::report::Tidegate;
 use tidegate_measured::{Aim, At, Line, Unit};
 
@@ -127,7 +127,7 @@ impl BenchReport {
             schema: SCHEMA.into(),
             tidegate: Tidegate::this(),
             machine: Machine::here(),
-            made_at_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            made_at_s: now().get() / 1_000,
             quick: false,
             failed: Vec::new(),
             measurements,

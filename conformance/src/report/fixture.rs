@@ -132,7 +132,7 @@ impl FixtureReport {
     }
 
     pub(crate) fn because(self, reason: &str) -> Self {
-        Self { reason: Some(reason.into()), reasons: vec![reason.into()], ..self }
+        self.for_reasons(vec![reason.into()])
     }
 
     pub(crate) fn for_reasons(self, reasons: Vec<String>) -> Self {

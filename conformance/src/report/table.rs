@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{Report, Status, TargetReport};
+use crate::json;
 use crate::judge::Verdict;
 
 /// The columns of a target's row. The first three are text.
@@ -104,8 +105,7 @@ fn tell(out: &mut String, target: &TargetReport) {
         reasons.entry((one.verdict, reason)).or_default().push(&one.id);
     }
     for ((verdict, reason), ids) in reasons {
-        let verdict = serde_json::to_value(verdict).unwrap_or_default();
-        let _ = writeln!(out, "\n{} {}: {reason}", target.name, verdict.as_str().unwrap_or("?"));
+        let _ = writeln!(out, "\n{} {}: {reason}", target.name, json::name(&verdict));
         for id in ids {
             let _ = writeln!(out, "  {id}");
         }

@@ -1,15 +1,14 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use tidegate_conformance::output::{errln, out, outln};
 use tidegate_core::gate::{Explanation, Listed, Request, Rules};
-use tidegate_core::{ClientIpSource, Key, Platform, UnixMillis};
+use tidegate_core::{ClientIpSource, Key, Platform};
 
 use super::check;
-use crate::program::Failure;
 use crate::program::rules::text;
+use crate::program::{Failure, now};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -120,11 +119,6 @@ fn as_json(explanation: &Explanation<'_>) -> Value {
         "keys": keys,
         "store": explanation.rule.and_then(|rule| rule.store()),
     })
-}
-
-fn now() -> UnixMillis {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    UnixMillis::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn request(text: &str) -> Result<(String, String), String> {

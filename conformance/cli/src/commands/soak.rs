@@ -8,7 +8,7 @@ use tidegate_conformance::soak::{Round, Tally};
 use tidegate_conformance::target::Target;
 
 use super::run::target;
-use crate::program::{Failure, block_on, counted, tell};
+use crate::program::{Failure, block_on, counted, now, tell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("{}: {reason}, so there is nothing to test", args.target)));
     }
     target.emulator().map_err(|missing| Failure::Usage(format!("{}: {missing}", args.target)))?;
-    let seed = args.seed.unwrap_or_else(now);
+    let seed = args.seed.unwrap_or_else(|| now().get() / 1_000);
     let mut tally = Tally::default();
     let done = block_on(async {
         tokio::select! {
@@ -116,9 +116,4 @@ fn in_words(tally: &Tally) -> String {
         tally.errors,
         counted(tally.violations, "violation"),
     )
-}
-
-/// The seconds since the epoch.
-fn now() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

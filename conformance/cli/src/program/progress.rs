@@ -54,14 +54,13 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        let count = |verdict| report.count(verdict);
         match &report.reason {
             Some(reason) if report.fixtures.is_empty() => tell(&format!("{}: {reason}", report.name)),
             _ => tell(&format!(
                 "{}: {} passed, {} failed, of {}",
                 report.name,
-                count(Verdict::Pass),
-                count(Verdict::Fail),
+                report.count(Verdict::Pass),
+                report.count(Verdict::Fail),
                 report.fixtures.len()
             )),
         }

@@ -1,7 +1,7 @@
 use std::path::Path;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tidegate_conformance::json;
 use tidegate_conformance::report::{Report, SCHEMA};
 
@@ -22,16 +22,11 @@ pub fn report(file: &Path) -> Result<Report, Failure> {
 
 /// The text of a file, and the value of its field `schema`.
 pub(crate) fn versioned(file: &Path) -> Result<(String, String), Failure> {
-    #[derive(Deserialize)]
-    struct Versioned {
-        #[serde(default)]
-        schema: String,
-    }
     let wrong = |message: String| Failure::Usage(format!("{}: {message}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-    let versioned = serde_json::from_str::<Versioned>(&text);
-    let versioned = versioned.map_err(|error| wrong(format!("{error}; is it a whole report.json?")))?;
-    Ok((text, versioned.schema))
+    let value = serde_json::from_str::<Value>(&text);
+    let value = value.map_err(|error| wrong(format!("{error}; is it a whole report.json?")))?;
+    Ok((text, value["schema"].as_str().unwrap_or_default().into()))
 }
 
 pub(crate) fn deserialized<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, Failure> {

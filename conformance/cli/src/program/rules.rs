@@ -10,7 +10,7 @@ use crate::export::Source;
 
 /// Reads and checks a rules file, in TOML or JSON.
 pub(crate) fn read(file: &Path) -> Result<Rules, Failure> {
-    Ok(checked(file)?.0)
+    Rules::parse(&file.display().to_string(), &text(file)?).map_err(|error| Failure::Usage(error.to_string()))
 }
 
 /// Reads and checks a rules file, to translate it.
@@ -21,7 +21,8 @@ pub(crate) fn source(file: &Path) -> Result<Source, Failure> {
 
 /// Reads a rules file as data, and has all its limits count in one store, because a target is one store.
 pub(crate) fn for_one_store(file: &Path) -> Result<Value, Failure> {
-    let (_, text) = checked(file)?;
+    read(file)?;
+    let text = text(file)?;
     let mut rules = match serde_json::from_str::<Value>(&text) {
         Ok(rules) => rules,
         Err(_) => toml::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?,
@@ -30,12 +31,6 @@ pub(crate) fn for_one_store(file: &Path) -> Result<Value, Failure> {
         rule.as_object_mut().map(|rule| rule.remove("store"));
     }
     Ok(rules)
-}
-
-fn checked(file: &Path) -> Result<(Rules, String), Failure> {
-    let text = text(file)?;
-    let rules = Rules::parse(&file.display().to_string(), &text).map_err(|error| Failure::Usage(error.to_string()))?;
-    Ok((rules, text))
 }
 
 pub(crate) fn text(file: &Path) -> Result<String, Failure> {
