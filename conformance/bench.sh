@@ -35,7 +35,7 @@ run() {
     npm) (cd adapters/npm && ./build.sh && npm run --silent bench) ;;
     cloudflare) conformance/hosts/cloudflare/bench.sh ;;
     spin) conformance/hosts/spin/bench.sh ;;
-    fastly) cargo bench --quiet --package tidegate-conformance --bench fastly ;;
+    fastly) cargo bench --quiet --package tidegate-dev --bench fastly ;;
     esac
 }
 
@@ -54,4 +54,4 @@ for name in $names; do
         set -- "$@" --failed "$name"
     }
 done
-exec cargo run --quiet --release --bin tidegate -- bench-report "$TIDEGATE_BENCH" "$@"
+exec cargo run --quiet --release --bin tidegate-dev -- bench-report "$TIDEGATE_BENCH" "$@"

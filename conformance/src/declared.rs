@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift, Floor, Millis};
 
+use crate::json;
+
 /// The capabilities that a limiter declares, and a property that the suite cannot query.
 #[derive(Clone, Copy, Debug)]
 pub struct Declared {
@@ -41,13 +43,7 @@ impl Declared {
     /// # Errors
     /// Names the wrong field and says what to write instead.
     pub fn from_json(text: &str) -> Result<Self, String> {
-        let mut json = serde_json::Deserializer::from_str(text);
-        let file: File =
-            serde_path_to_error::deserialize(&mut json).map_err(|error| match error.path().to_string() {
-                path if matches!(path.as_str(), "." | "?") => error.inner().to_string(),
-                path => format!("{path}: {}", error.inner()),
-            })?;
-        json.end().map_err(|error| error.to_string())?;
+        let file: File = json::read(text).map_err(|wrong| wrong.to_string())?;
         file.declared()
     }
 }

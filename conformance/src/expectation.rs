@@ -8,7 +8,7 @@ use crate::replay::{Answered, Replay};
 
 /// Describes every expectation that the answers do not meet.
 #[must_use]
-pub fn unmet(fixture: &Fixture, replay: &Replay) -> Vec<String> {
+pub(crate) fn unmet(fixture: &Fixture, replay: &Replay) -> Vec<String> {
     let mut found = Vec::new();
     for ((place, step, policy), answers) in fixture.steps_with_policy().zip(&replay.steps) {
         let Some(expect) = &step.expect else { continue };
@@ -24,7 +24,7 @@ pub fn unmet(fixture: &Fixture, replay: &Replay) -> Vec<String> {
 /// Describes every step with an answer that is not the expected error. Approximate stores must meet this expectation
 /// too.
 #[must_use]
-pub fn not_refused(fixture: &Fixture, replay: &Replay) -> Vec<String> {
+pub(crate) fn not_refused(fixture: &Fixture, replay: &Replay) -> Vec<String> {
     let steps = fixture.steps.iter().zip(&replay.steps).enumerate();
     let passed = steps.filter_map(|(place, (step, answers))| {
         let kind = step.expect.as_ref()?.error?.name();
@@ -37,7 +37,7 @@ pub fn not_refused(fixture: &Fixture, replay: &Replay) -> Vec<String> {
 
 /// Describes every `admitted_max` that was exceeded. Approximate stores must meet this expectation too.
 #[must_use]
-pub fn too_many(fixture: &Fixture, replay: &Replay) -> Vec<String> {
+pub(crate) fn too_many(fixture: &Fixture, replay: &Replay) -> Vec<String> {
     let steps = fixture.steps.iter().zip(&replay.steps).enumerate();
     let passed = steps.filter_map(|(place, (step, answers))| {
         let most = step.expect.as_ref()?.admitted_max?;
@@ -50,7 +50,7 @@ pub fn too_many(fixture: &Fixture, replay: &Replay) -> Vec<String> {
 
 /// How messages name a step.
 #[must_use]
-pub fn named(place: usize, step: &Step) -> String {
+pub(crate) fn named(place: usize, step: &Step) -> String {
     let times = if step.burst == 1 { String::new() } else { format!(" x{}", step.burst) };
     let cost = if step.cost == 1 { String::new() } else { format!(" of cost {}", step.cost) };
     format!("steps[{place}] ({} ms, {}{times}{cost}, {})", step.at_ms, step.op, step.keys_in_words())
@@ -113,7 +113,7 @@ fn decision(answered: &Answered) -> Option<&Decided> {
 
 /// Returns a response field of an answer by name.
 #[must_use]
-pub fn field<'a>(answered: &'a Answered, name: &str) -> Option<&'a String> {
+pub(crate) fn field<'a>(answered: &'a Answered, name: &str) -> Option<&'a String> {
     answered.headers.iter().find(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 

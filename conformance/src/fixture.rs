@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize};
 use tidegate_core::{ErrorKind, Policy, Rule};
 use tidegate_guest_protocol::{Arrival, Source};
 
+use crate::json;
+
 /// One file in the fixtures folder.
 #[derive(Clone, Debug)]
 pub enum Case {
@@ -412,7 +414,7 @@ impl RequestFixture {
     #[must_use]
     pub fn arrival(&self) -> Arrival {
         Arrival {
-            platform: platform_name(self.platform),
+            platform: json::name(&self.platform),
             peer: self.peer.clone(),
             ipv6_prefix: self.ipv6_prefix,
             trust_true_client_ip: self.trust_true_client_ip,
@@ -424,17 +426,13 @@ impl RequestFixture {
 }
 
 /// How long a request may hold a slot.
-pub(crate) fn longest_slot_ms(policy: &Policy) -> u64 {
+#[must_use]
+pub fn longest_slot_ms(policy: &Policy) -> u64 {
     let slots = policy.quotas().iter().filter_map(|quota| match quota.rule() {
         Rule::Concurrency(rule) => Some(rule.lifetime().get()),
         _ => None,
     });
     slots.max().unwrap_or(0)
-}
-
-fn platform_name(platform: PlatformName) -> String {
-    let name = serde_json::to_value(platform).ok();
-    name.and_then(|name| name.as_str().map(str::to_string)).unwrap_or_default()
 }
 
 const fn start_ms() -> u64 {

@@ -1,8 +1,8 @@
-//! Prints on standard output and standard error. All commands print with the macros here.
+//! Prints on standard output and standard error. This crate and the programs around it print with the macros here.
 //!
 //! The other end may be a pipe that another process has made non-blocking, because a pipe's mode is shared by all who hold
 //! it. So a pipe that is full is waited for. A reader of standard output that has gone, like `head`, ends the program with
-//! [`BROKEN_PIPE`]. Nothing more can be said on standard error then, so a lost reader there is ignored.
+//! the exit code 141. Nothing more can be said on standard error then, so a lost reader there is ignored.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
@@ -16,28 +16,37 @@ const BROKEN_PIPE: i32 = 141;
 const FULL: Duration = Duration::from_millis(5);
 
 /// Prints on standard output.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! out {
     ($($text:tt)*) => { $crate::output::stdout(::std::format_args!($($text)*)) };
 }
 
 /// Prints a line on standard output.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! outln {
     ($($text:tt)*) => { $crate::output::stdout(::std::format_args!("{}\n", ::std::format_args!($($text)*))) };
 }
 
 /// Prints on standard error.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! err {
     ($($text:tt)*) => { $crate::output::stderr(::std::format_args!($($text)*)) };
 }
 
 /// Prints a line on standard error.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! errln {
     ($($text:tt)*) => { $crate::output::stderr(::std::format_args!("{}\n", ::std::format_args!($($text)*))) };
 }
 
-pub(crate) use {err, errln, out, outln};
+pub use crate::{err, errln, out, outln};
 
-pub(crate) fn stdout(text: Arguments<'_>) {
+/// What [`out`] calls.
+pub fn stdout(text: Arguments<'_>) {
     match write(&mut io::stdout().lock(), text.to_string().as_bytes()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(BROKEN_PIPE),
         Err(error) => {
@@ -48,7 +57,8 @@ pub(crate) fn stdout(text: Arguments<'_>) {
     }
 }
 
-pub(crate) fn stderr(text: Arguments<'_>) {
+/// What [`err`] calls.
+pub fn stderr(text: Arguments<'_>) {
     let _ = write(&mut io::stderr().lock(), text.to_string().as_bytes());
 }
 

@@ -4,16 +4,18 @@ mod fixture;
 mod junit;
 mod latency;
 mod markdown;
+mod mutant;
 mod page;
 mod plan;
 mod table;
 
 pub use fixture::{Counterexample, FixtureReport, Latency};
-pub(crate) use junit::escaped as escaped_xml;
+pub use junit::escaped as escaped_xml;
 pub use junit::junit;
 pub use latency::Bucket;
-pub(crate) use markdown::escaped as escaped_markdown;
+pub use markdown::escaped as escaped_markdown;
 pub use markdown::markdown;
+pub use mutant::MutantReport;
 pub use page::page;
 pub use plan::{Plan, PlannedStep};
 pub use table::table;
@@ -26,7 +28,7 @@ pub use tidegate_traffic::Tidegate;
 use tidegate_traffic::operation::{self, Cost, Operations, PerDecision};
 
 use crate::judge::Verdict;
-use crate::oracle::Prepared;
+use crate::reference::Prepared;
 pub use crate::target::{Cause, Emulator};
 
 /// The schema version of a [`Report`].
@@ -50,17 +52,6 @@ pub struct Report {
     pub mutants: Vec<MutantReport>,
     /// The report of each target.
     pub targets: Vec<TargetReport>,
-}
-
-/// The report of a deliberately broken limiter.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MutantReport {
-    /// The name of the mutant.
-    pub name: String,
-    /// What is broken.
-    pub about: String,
-    /// The fixtures that caught it.
-    pub caught_by: Vec<String>,
 }
 
 /// The report of a target.

@@ -1,21 +1,20 @@
 //! Runs fixtures on targets.
 
-pub(crate) mod gate;
+mod gate;
 mod shrink;
 
-#[cfg(test)]
-pub(crate) use shrink::smallest;
+pub use gate::differences;
 
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use tidegate_core::{Capabilities, Check, ErrorKind, Key, UnixMillis};
 use tidegate_guest_protocol::{Answer, Route};
 use tidegate_traffic::operation::{self, mean};
 
 use crate::fixture::{Case, ExpectError, Fixture, Op, RequestFixture, Step};
+use crate::json;
 use crate::judge::{self, Judgement, Verdict, judge, unanswered};
-use crate::oracle::{self, Prepared};
+use crate::reference::{self, Prepared};
 use crate::replay::{self, Replay, replay};
 use crate::report::{Bucket, Cause, FixtureReport, Latency, Status, TargetReport};
 use crate::subject::{Place, Subject};
@@ -43,7 +42,7 @@ pub async fn prepare_all(cases: Vec<Case>) -> Vec<Prepared> {
     let mut prepared = Vec::with_capacity(cases.len());
     for case in cases {
         let reference = match &case {
-            Case::Decision(fixture) => oracle::agreed(fixture).await,
+            Case::Decision(fixture) => reference::agreed(fixture).await,
             Case::Request(_) => Ok(Replay::default()),
             Case::Gate(fixture) => match gate::contradictions(fixture).await {
                 unmet if unmet.is_empty() => Ok(Replay::default()),
@@ -98,7 +97,7 @@ pub async fn start(target: &dyn Target) -> Result<Running, String> {
 }
 
 /// Replays fixtures on a running target, and adds the results to its report.
-pub(crate) async fn fixtures(
+pub async fn fixtures(
     target: &dyn Target,
     subject: &impl Subject,
     cases: &[Prepared],
@@ -226,12 +225,11 @@ async fn decision(
 /// Checks only that a stub answers every request in the right form. What it admits proves nothing.
 async fn answered(fixture: &Fixture, subject: &impl Subject, prefix: &str, stub: &str) -> FixtureReport {
     let found = replay(fixture, subject, prefix).await;
-    let reasons = unanswered(fixture, &found);
-    match reasons.first() {
-        Some(reason) => {
-            FixtureReport { reasons: reasons.clone(), ..FixtureReport::new(&fixture.id, Verdict::Fail).because(reason) }
+    match unanswered(fixture, &found) {
+        none if none.is_empty() => {
+            FixtureReport::new(&fixture.id, Verdict::Unverified).because(stub).caused(Cause::Emulator)
         }
-        None => FixtureReport::new(&fixture.id, Verdict::Unverified).because(stub).caused(Cause::Emulator),
+        reasons => FixtureReport::new(&fixture.id, Verdict::Fail).for_reasons(reasons),
     }
 }
 
@@ -244,7 +242,8 @@ enum Missing {
 }
 
 /// Whether a target supports a fixture.
-pub(crate) fn supports(target: &dyn Target, fixture: &Fixture) -> bool {
+#[must_use]
+pub fn supports(target: &dyn Target, fixture: &Fixture) -> bool {
     unsupported(target, &target.capabilities(), fixture).is_none()
 }
 
@@ -293,7 +292,7 @@ async fn declined(fixture: &Fixture, subject: &impl Subject, prefix: &str, place
         }
     }
     let verdict = if reasons.is_empty() { Verdict::Unsupported } else { Verdict::Fail };
-    FixtureReport { reason: reasons.first().cloned(), reasons, ..FixtureReport::new(&fixture.id, verdict) }
+    FixtureReport::new(&fixture.id, verdict).for_reasons(reasons)
 }
 
 fn undeclared(place: usize, step: &Step, answered: &Result<Answer, String>) -> String {
@@ -302,8 +301,7 @@ fn undeclared(place: usize, step: &Step, answered: &Result<Answer, String>) -> S
 }
 
 async fn request(fixture: &RequestFixture, subject: &impl Subject) -> FixtureReport {
-    let wrong = identify(fixture, subject).await;
-    match wrong {
+    match identify(fixture, subject).await {
         Ok(()) => FixtureReport::new(&fixture.id, Verdict::Pass),
         Err((verdict, reason)) => FixtureReport {
             cause: (verdict == Verdict::Unsupported).then_some(Cause::Adapter),
@@ -327,14 +325,10 @@ pub async fn identify(fixture: &RequestFixture, subject: &impl Subject) -> Resul
             if (expected.key.as_str(), source) == (found.key.as_str(), found.source) {
                 return Ok(());
             }
-            let wanted = format!("expected key {:?} from {}", expected.key, name(&source));
-            Err((Verdict::Fail, format!("{wanted}, found {:?} from {}", found.key, name(&found.source))))
+            let wanted = format!("expected key {:?} from {}", expected.key, json::name(&source));
+            Err((Verdict::Fail, format!("{wanted}, found {:?} from {}", found.key, json::name(&found.source))))
         }
         Ok(Answer::Error(failure)) if failure.kind == "unsupported" => Err((Verdict::Unsupported, failure.message)),
         other => Err((Verdict::Fail, format!("expected an identity, found {other:?}"))),
     }
-}
-
-fn name(source: &impl serde::Serialize) -> String {
-    serde_json::to_value(source).ok().as_ref().and_then(Value::as_str).unwrap_or("?").to_string()
 }

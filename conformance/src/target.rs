@@ -12,7 +12,8 @@ mod live;
 mod logs;
 mod memory;
 mod outside;
-pub(crate) mod peer;
+#[doc(hidden)]
+pub mod peer;
 mod process;
 mod redis;
 mod spin;
@@ -25,7 +26,7 @@ pub use group::Group;
 pub use live::{Deployment, PLATFORMS};
 pub(crate) use logs::logged;
 pub use logs::logs_in;
-pub(crate) use outside::Outside;
+pub use outside::Outside;
 pub use process::guard;
 pub(crate) use process::told;
 

@@ -15,4 +15,4 @@ done
 cargo build --quiet --release --manifest-path conformance/hosts/Cargo.toml --target-dir target/hosts --workspace
 
 guest() { echo "$built/$target/release/tidegate_guest_$1.wasm"; }
-exec cargo bench --quiet --package tidegate-conformance --bench spin -- target/hosts/release/tidegate-host-spin "$(guest spin)" "$(guest spin_least)"
+exec cargo bench --quiet --package tidegate-dev --bench spin -- target/hosts/release/tidegate-host-spin "$(guest spin)" "$(guest spin_least)"

@@ -1,19 +1,28 @@
 //! How the benchmarks measure and record: in rounds that alternate with a peer's, one line of JSON for each measurement.
 //!
-//! The lines are appended to the file that the environment variable `TIDEGATE_BENCH` names. Without it, they go to
-//! standard output. `tidegate bench-report` reads them, computes the ratios, and describes the fields.
-//! `measured.mjs` records the same lines for the benchmarks in JavaScript.
+//! ```json
+//! {"group":"redis","name":"decisions a second","at":{"in_flight":64},"unit":"1/s","aim":{"ratio":1.5},
+//!  "ours":[21.0,20.0,22.0,20.0,21.0],"peer":{"name":"rate-limiter-flexible 11.4.0","values":[12.0,12.5,12.0,12.4,12.2]}}
+//! ```
+//!
+//! A [`Measurement`] appends its lines to the file that the environment variable `TIDEGATE_BENCH` names. Without it, they go to
+//! standard output. [`Line::read_all`] reads them, for `tidegate-dev bench-report`. `measured.mjs` records the same lines for the
+//! benchmarks in JavaScript.
 //!
 //! If `TIDEGATE_BENCH_QUICK` is set, all durations are a tenth ([`shortened`]). This tests a benchmark. It does not measure.
+
+mod line;
+mod unit;
+
+pub use line::{Line, Peer};
+pub use unit::{Aim, At, Unit};
 
 use std::env;
 use std::fs::OpenOptions;
 use std::hint::black_box;
-use std::io::{self, Error, ErrorKind, Write as _};
+use std::io::{self, Write as _};
 use std::ops::Div;
 use std::time::Instant;
-
-use serde::Serialize;
 
 /// The rounds of a measurement. The number is odd, so that the median is one of them.
 pub const ROUNDS: usize = 7;
@@ -21,83 +30,14 @@ pub const ROUNDS: usize = 7;
 /// The parts of a round in [`ns_per_call`], of which the fastest counts.
 const PARTS: u32 = 8;
 
-/// The unit of a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Unit {
-    /// Nanoseconds.
-    #[serde(rename = "ns")]
-    Ns,
-    /// Microseconds.
-    #[serde(rename = "us")]
-    Us,
-    /// Milliseconds.
-    #[serde(rename = "ms")]
-    Ms,
-    /// How often in a second. The only unit of which more is better.
-    #[serde(rename = "1/s")]
-    PerSecond,
-    /// Bytes.
-    #[serde(rename = "B")]
-    Bytes,
-    /// 1,024 bytes.
-    #[serde(rename = "KiB")]
-    Kib,
-    /// A number of something that the name of the measurement says.
-    #[serde(rename = "count")]
-    Count,
-    /// A share of a hundred.
-    #[serde(rename = "%")]
-    Percent,
-}
-
-/// What a measurement varies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum At {
-    /// The number of keys.
-    Keys(u32),
-    /// The number of requests in flight.
-    InFlight(u32),
-    /// The number of quotas of the policy.
-    Quotas(u32),
-}
-
-/// What a measurement should reach: at most this, or at least this if more is better.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Aim {
-    /// For the ratio of ours to the peer's.
-    Ratio(f64),
-    /// For ours, in the unit of the measurement.
-    Value(f64),
-}
-
 /// A measurement before it is made.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Measurement<'a> {
     group: &'a str,
     name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<At>,
     unit: Unit,
-    #[serde(skip_serializing_if = "Option::is_none")]
     aim: Option<Aim>,
-}
-
-/// A measurement as it is recorded.
-#[derive(Serialize)]
-struct Line<'a> {
-    #[serde(flatten)]
-    what: &'a Measurement<'a>,
-    ours: &'a [f64],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    peer: Option<Peer<'a>>,
-}
-
-#[derive(Serialize)]
-struct Peer<'a> {
-    name: &'a str,
-    values: &'a [f64],
 }
 
 impl<'a> Measurement<'a> {
@@ -171,13 +111,9 @@ impl<'a> Measurement<'a> {
     /// # Errors
     /// Fails if a value is not a number or negative.
     pub fn line(&self, ours: &[f64], peer: Option<(&str, &[f64])>) -> io::Result<String> {
-        let theirs = peer.map_or(&[][..], |(_, values)| values);
-        if let Some(wrong) = ours.iter().chain(theirs).find(|value| !(value.is_finite() && **value >= 0.0)) {
-            let message = format!("{}, {}: measured {wrong}", self.group, self.name);
-            return Err(Error::new(ErrorKind::InvalidData, message));
-        }
-        let line = Line { what: self, ours, peer: peer.map(|(name, values)| Peer { name, values }) };
-        Ok(serde_json::to_string(&line).map_err(Error::other)? + "\n")
+        let peer = peer.map(|(name, values)| Peer { name: name.into(), values: values.to_vec() });
+        let (group, name) = (self.group.into(), self.name.into());
+        Line { group, name, at: self.at, unit: self.unit, aim: self.aim, ours: ours.to_vec(), peer }.write()
     }
 
     fn write(&self, line: &str) -> io::Result<()> {

@@ -7,7 +7,7 @@ use tidegate_guest_protocol::{Answer, Failure, Outcome};
 
 use super::{Judgement, Verdict, judge};
 use crate::fixture::{Case, Fixture, parse};
-use crate::oracle;
+use crate::reference;
 use crate::replay::{Answered, Replay};
 
 const BURST: &str = r#"{ "id": "a/b", "about": "x", "policy": { "name": "p", "quotas":
@@ -29,7 +29,7 @@ fn fixture(text: &str) -> Box<Fixture> {
 
 fn reference(fixture: &Fixture) -> Replay {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    runtime.block_on(oracle::reference(fixture))
+    runtime.block_on(reference::answers(fixture))
 }
 
 /// Judges a subject that gives the reference's answers, after `change` has modified them.
@@ -96,7 +96,7 @@ fn an_expected_error_is_the_only_right_answer() {
     let unexpected = SETTLED.replace(r#", "expect": { "error": "unknown_charge" }"#, "");
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let fixture = fixture(&steps(r#"{ "algorithm": "fixed_window", "limit": 9, "window_ms": 60000 }"#, &unexpected));
-    let rejected = runtime.block_on(oracle::agreed(&fixture)).expect_err("the reference answers with an error");
+    let rejected = runtime.block_on(reference::agreed(&fixture)).expect_err("the reference answers with an error");
     assert!(rejected[0].starts_with("3 x error unknown_charge"), "{rejected:?}");
 }
 

@@ -104,7 +104,9 @@ pub(super) fn microseconds(duration: &Duration) -> u64 {
 }
 
 impl FixtureReport {
-    pub(crate) fn new(id: &str, verdict: Verdict) -> Self {
+    /// Creates the report of a fixture that was not judged by bounds.
+    #[must_use]
+    pub fn new(id: &str, verdict: Verdict) -> Self {
         Self {
             id: id.into(),
             verdict,
@@ -130,7 +132,7 @@ impl FixtureReport {
     }
 
     pub(crate) fn because(self, reason: &str) -> Self {
-        Self { reason: Some(reason.into()), reasons: vec![reason.into()], ..self }
+        self.for_reasons(vec![reason.into()])
     }
 
     pub(crate) fn for_reasons(self, reasons: Vec<String>) -> Self {

@@ -73,7 +73,8 @@ fn cases(target: &TargetReport) -> Vec<(&str, u64, Ended<'_>)> {
 }
 
 /// Escapes text for an element or attribute of XML or HTML. Characters that XML does not allow are replaced.
-pub(crate) fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
         match char {

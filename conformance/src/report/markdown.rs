@@ -3,6 +3,7 @@ use std::fmt::Write as _;
 
 use super::table::{seconds, status};
 use super::{FixtureReport, Report, Status, TargetReport};
+use crate::json;
 use crate::judge::Verdict;
 
 /// The most failures of a target that are listed. `report.html` has all of them.
@@ -112,8 +113,7 @@ fn left_out(out: &mut String, targets: &[TargetReport]) {
     let count: usize = reasons.values().sum();
     let _ = writeln!(out, "\n<details><summary>Not supported, or not shown here: {count} fixtures</summary>\n");
     for ((target, verdict, reason), count) in reasons {
-        let verdict = serde_json::to_value(verdict).unwrap_or_default();
-        let _ = writeln!(out, "- `{target}`: {count} {}: {}", verdict.as_str().unwrap_or("?"), escaped(reason));
+        let _ = writeln!(out, "- `{target}`: {count} {}: {}", json::name(&verdict), escaped(reason));
     }
     for target in absent {
         let reason = target.reason.as_deref().unwrap_or_default();
@@ -127,6 +127,7 @@ fn line(out: &mut String, cells: &[String]) {
 }
 
 /// Escapes text for a cell of a table.
-pub(crate) fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }

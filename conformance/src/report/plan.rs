@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::fixture::{Case, Disturb, Fixture, GateFixture, Op};
 use crate::judge::Tally;
-use crate::oracle::Prepared;
+use crate::reference::Prepared;
 use crate::replay::Replay;
 
 /// What a fixture does.

@@ -1,10 +1,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
-
 use super::{Report, Status, TargetReport};
+use crate::json;
 use crate::judge::Verdict;
 
 /// The columns of a target's row. The first three are text.
@@ -28,14 +26,8 @@ const COLUMNS: [&str; 14] = [
 /// Renders the report as a table, followed by the fixtures that did not pass.
 #[must_use]
 pub fn table(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled).set_header(COLUMNS);
-    for target in &report.targets {
-        table.add_row(row(target));
-    }
-    for column in table.column_iter_mut().skip(3) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    let mut table = tidegate_traffic::table(COLUMNS, 3..COLUMNS.len());
+    table.add_rows(report.targets.iter().map(row));
     let mut out = format!("{table}\n");
     for target in &report.targets {
         tell(&mut out, target);
@@ -113,8 +105,7 @@ fn tell(out: &mut String, target: &TargetReport) {
         reasons.entry((one.verdict, reason)).or_default().push(&one.id);
     }
     for ((verdict, reason), ids) in reasons {
-        let verdict = serde_json::to_value(verdict).unwrap_or_default();
-        let _ = writeln!(out, "\n{} {}: {reason}", target.name, verdict.as_str().unwrap_or("?"));
+        let _ = writeln!(out, "\n{} {}: {reason}", target.name, json::name(&verdict));
         for id in ids {
             let _ = writeln!(out, "  {id}");
         }

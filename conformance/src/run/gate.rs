@@ -25,12 +25,12 @@ struct Judgement {
 }
 
 /// Returns what the reference does not meet.
-pub(crate) async fn contradictions(fixture: &GateFixture) -> Vec<String> {
+pub(super) async fn contradictions(fixture: &GateFixture) -> Vec<String> {
     differences(fixture, &InProcess::new(MemoryLimiter::with_shards(1))).await
 }
 
 /// Returns what an exact subject does not meet.
-pub(crate) async fn differences(fixture: &GateFixture, subject: &impl Subject) -> Vec<String> {
+pub async fn differences(fixture: &GateFixture, subject: &impl Subject) -> Vec<String> {
     judge(&Accuracy::Exact, fixture, subject, "").await.reasons
 }
 

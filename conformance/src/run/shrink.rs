@@ -6,7 +6,7 @@ use tidegate_core::Capabilities;
 
 use crate::fixture::{Expect, Fixture};
 use crate::judge::{Verdict, judge, unanswered};
-use crate::oracle;
+use crate::reference;
 use crate::replay::replay;
 use crate::report::Counterexample;
 use crate::subject::Subject;
@@ -18,7 +18,7 @@ const TIME_MAX: Duration = Duration::from_secs(20);
 /// expectations that it states, other than errors: its answers are compared with the reference's.
 ///
 /// Leaves out steps and requests of a burst as long as the rest fails. A fixture that disturbs its store is not reduced.
-pub(crate) async fn smallest(
+pub(super) async fn smallest(
     declared: &Capabilities,
     fixture: &Fixture,
     subject: &impl Subject,
@@ -60,7 +60,7 @@ fn without_expectations(fixture: &Fixture) -> Fixture {
 
 /// Returns why a fixture fails, if it does. One to which the reference itself answers with errors says nothing.
 async fn fails(declared: &Capabilities, fixture: &Fixture, subject: &impl Subject, prefix: &str) -> Option<String> {
-    let reference = oracle::reference(fixture).await;
+    let reference = reference::answers(fixture).await;
     if !unanswered(fixture, &reference).is_empty() {
         return None;
     }
@@ -96,4 +96,46 @@ fn smaller(fixture: &Fixture) -> Vec<Fixture> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tidegate_core::MemoryLimiter;
+    use tidegate_guest_protocol::{Reply, Route};
+
+    use super::*;
+    use crate::fixture::{Case, parse};
+    use crate::subject::{InProcess, Place};
+
+    /// Counts correctly, and answers each denial like an admission.
+    struct NeverDenies(InProcess<MemoryLimiter>);
+
+    impl Subject for NeverDenies {
+        async fn send(&self, route: Route, body: Bytes, place: Place) -> Result<Reply, String> {
+            Ok(Reply { status: 200, ..self.0.send(route, body, place).await? })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_reduced_to_what_still_fails() {
+        const CASE: &str = r#"{ "id": "a/b", "about": "x", "policy": { "name": "p", "quotas":
+        [{ "algorithm": "fixed_window", "limit": 3, "window_ms": 1000 }] }, "steps": [
+        { "at_ms": 0, "burst": 2, "key": "other" },
+        { "at_ms": 0, "burst": 500, "key": "k", "expect": { "admitted": 3 } },
+        { "at_ms": 500, "op": "peek", "key": "k" },
+        { "at_ms": 900, "burst": 20, "key": "k" }] }"#;
+        let Ok(Case::Decision(fixture)) = parse("a/b", CASE, None) else { panic!("no decision fixture") };
+        let declared = Capabilities::EXACT;
+        let honest = InProcess::new(MemoryLimiter::with_shards(1));
+        let broken = NeverDenies(InProcess::new(MemoryLimiter::with_shards(1)));
+        let smallest = smallest(&declared, &fixture, &broken, "").await.expect("a counterexample");
+        let steps = &smallest.fixture["steps"];
+        assert_eq!(steps, &serde_json::json!([{ "at_ms": 0, "burst": 4, "key": "k" }]), "{smallest:?}");
+        let reason = "steps[0] (0 ms, check x4, \"k\"): answered with status 200, expected 429";
+        assert_eq!(smallest.reason, reason);
+        let again = parse("a/b", &smallest.fixture.to_string(), None);
+        assert!(matches!(again, Ok(Case::Decision(_))), "it is no fixture: {smallest:?}");
+        assert_eq!(super::smallest(&declared, &fixture, &honest, "").await, None);
+    }
 }

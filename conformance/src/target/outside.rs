@@ -12,7 +12,7 @@ use crate::target::Group;
 
 /// A limiter in this process, or servers that speak the guests' protocol.
 #[derive(Debug)]
-pub(crate) struct Outside {
+pub struct Outside {
     name: String,
     declared: Declared,
     urls: Vec<String>,
@@ -20,7 +20,8 @@ pub(crate) struct Outside {
 
 impl Outside {
     /// A limiter in this process.
-    pub(crate) fn here(name: &str, capabilities: Capabilities) -> Self {
+    #[must_use]
+    pub fn here(name: &str, capabilities: Capabilities) -> Self {
         Self { name: name.into(), declared: Declared::new(capabilities), urls: Vec::new() }
     }
 
@@ -28,7 +29,7 @@ impl Outside {
     ///
     /// # Errors
     /// Fails if a URL does not start with `http://` or `https://`, or if a server does not answer.
-    pub(crate) async fn at(urls: &[String], declared: Declared) -> Result<Self, String> {
+    pub async fn at(urls: &[String], declared: Declared) -> Result<Self, String> {
         let urls: Vec<String> = urls.iter().map(|url| url.trim_end_matches('/').to_string()).collect();
         for url in &urls {
             let parsed: Result<Uri, _> = url.parse();

@@ -18,7 +18,7 @@ const FILES: u64 = 8_192;
 
 /// What a peer runs in, and what it counts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Host {
+pub enum Host {
     /// A package from npm in three processes that share a store, or in one process that counts in its memory.
     Node {
         /// The package.
@@ -40,7 +40,7 @@ pub(crate) enum Host {
 
 /// What a package from npm counts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
+pub enum Over {
     /// Its own memory.
     Memory,
     /// A real redis-server.
@@ -50,7 +50,8 @@ pub(crate) enum Over {
 }
 
 /// Whether several processes or isolates share the counts.
-pub(crate) const fn is_shared(host: Host) -> bool {
+#[must_use]
+pub const fn is_shared(host: Host) -> bool {
     matches!(host, Host::Workerd { .. } | Host::Node { over: Over::Redis | Over::Rest, .. })
 }
 
@@ -58,7 +59,7 @@ pub(crate) const fn is_shared(host: Host) -> bool {
 ///
 /// # Errors
 /// Says what is missing and how to install it.
-pub(crate) fn version(host: Host) -> Result<Option<String>, String> {
+pub fn version(host: Host) -> Result<Option<String>, String> {
     match host {
         Host::Node { package, over } => {
             wasm::said(std::process::Command::new("node").arg("--version"))
@@ -78,7 +79,7 @@ pub(crate) fn version(host: Host) -> Result<Option<String>, String> {
 ///
 /// # Errors
 /// Fails if the peer does not start.
-pub(crate) async fn start(host: Host) -> Result<Running, String> {
+pub async fn start(host: Host) -> Result<Running, String> {
     // Each request in flight has a connection.
     let _as_it_was = rlimit::increase_nofile_limit(FILES);
     let running = match host {

@@ -2,12 +2,14 @@
 //!
 //! [`simulate`] runs the adapters in a fleet of locations and isolates, on virtual time. [`accesslog`] tells what rules would have
 //! done to the requests of a log. [`operation`] counts and prices what decisions do at their stores, here and on the real
-//! platforms. [`page`] makes HTML reports.
+//! platforms. [`page`] makes HTML reports, and [`table()`] tables for a terminal.
 
 pub mod accesslog;
 mod build;
 pub mod operation;
 pub mod page;
 pub mod simulate;
+mod table;
 
 pub use build::Tidegate;
+pub use table::table;

@@ -1,5 +1,7 @@
 //! HTML reports. Each is one file that needs nothing from the network.
 
+use std::fmt::Display;
+
 use serde::Serialize;
 
 /// The style of all reports.
@@ -37,8 +39,9 @@ impl Page<'_> {
     }
 }
 
-/// A number with a comma before every three digits.
-pub(crate) fn grouped(value: u64) -> String {
+/// A whole number with a comma before every three digits.
+#[must_use]
+pub fn grouped(value: impl Display) -> String {
     let digits = value.to_string();
     let mut out = String::new();
     for (place, digit) in digits.chars().enumerate() {

@@ -15,7 +15,7 @@ function reading() {
   for (const [verdict, [, , about]] of Object.entries(VERDICTS)) $("#verdicts").append(h("dt", {}, chip(verdict)), h("dd", {}, about));
   const mutants = report.mutants ?? [];
   if (mutants.length === 0) {
-    $("#mutants").append(h("p", {}, "The suite is tested, too: ", h("code", {}, "tidegate mutants"),
+    $("#mutants").append(h("p", {}, "The suite is tested, too: ", h("code", {}, "cargo make mutants"),
       " replays the fixtures against limiters that are broken on purpose. It has not run for this report."));
     return;
   }

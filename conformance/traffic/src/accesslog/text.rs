@@ -2,9 +2,6 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
-
 use super::adapted::Effect;
 use super::clients::{ClientReport, Denials};
 use super::report::{AccessReport, TuneReport};
@@ -13,6 +10,7 @@ use super::tally::percent;
 use super::time::shown;
 use super::tune::{Tried, Tuned};
 use crate::page::grouped;
+use crate::table;
 
 /// The most bars over time.
 const BARS: usize = 24;
@@ -204,7 +202,7 @@ fn differences(out: &mut String, shadow: &ShadowReport) {
         if list.is_empty() {
             continue;
         }
-        let mut table = self::table([title, "by old", "by new", "first at", "request", "rule", "limit"], 1..3);
+        let mut table = crate::table([title, "by old", "by new", "first at", "request", "rule", "limit"], 1..3);
         for DifferenceReport { client, old, new, example } in list {
             let mut row = vec![client.to_string(), grouped(*old), grouped(*new)];
             if let Some(example) = example {
@@ -297,16 +295,6 @@ pub(super) fn remarks(report: &AccessReport) -> Vec<String> {
 
 fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{} {what}s", grouped(count)) }
-}
-
-fn table(columns: impl IntoIterator<Item = &'static str>, numbers: std::ops::Range<usize>) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(columns.into_iter().collect::<Vec<_>>());
-    for column in table.column_iter_mut().skip(numbers.start).take(numbers.len()) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
 
 /// Text of a log, without what a terminal would obey.

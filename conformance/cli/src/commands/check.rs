@@ -1,0 +1,72 @@
+use std::path::PathBuf;
+
+use serde_json::json;
+use tidegate_conformance::output::{errln, outln};
+use tidegate_core::gate::Rules;
+
+use crate::program::rules::text;
+use crate::program::{Failure, counted};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate check rules.toml                        say what is wrong, and where
+  tidegate check --deny-warnings rules.toml        fail on what is probably a mistake, too
+  tidegate check --json rules.toml                 for another program
+
+The dimensions that `by` may name are sender (the default), ip, global, those of tokens.keys, and those that the file declares in
+its list `dimensions`.
+
+Exit codes: 0 the file is valid, 1 it is not, 2 it cannot be read.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The rules file, in TOML or JSON.
+    #[arg(value_name = "FILE")]
+    rules: PathBuf,
+    /// Exit with 1 if there are warnings.
+    #[arg(long)]
+    deny_warnings: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let file = args.rules.display().to_string();
+    let read = Rules::parse(&file, &text(&args.rules)?);
+    let is_fine = read.as_ref().is_ok_and(|rules| !args.deny_warnings || rules.warnings().is_empty());
+    if args.json {
+        outln!("{:#}", as_json(&file, &read));
+    } else {
+        say(&file, &read);
+    }
+    if is_fine { Ok(()) } else { Err(Failure::Failed) }
+}
+
+/// Prints what is wrong with a file, or that nothing is.
+pub(super) fn say(file: &str, read: &Result<Rules, tidegate_core::Error>) {
+    match read {
+        Ok(rules) => {
+            for warning in rules.warnings() {
+                errln!("warning: {warning}");
+            }
+            let (rules, warnings) = (rules.rules().len(), rules.warnings().len());
+            outln!("{file}: {}, {}", counted(rules, "rule"), counted(warnings, "warning"));
+        }
+        Err(error) => errln!("error: {error}"),
+    }
+}
+
+fn as_json(file: &str, read: &Result<Rules, tidegate_core::Error>) -> serde_json::Value {
+    match read {
+        Ok(rules) => json!({
+            "file": file,
+            "valid": true,
+            "rules": rules.rules().iter().map(|rule| rule.name()).collect::<Vec<_>>(),
+            "dimensions": rules.dimensions().collect::<Vec<_>>(),
+            "warnings": rules.warnings(),
+        }),
+        Err(error) => json!({ "file": file, "valid": false, "error": error.to_string(), "warnings": [] }),
+    }
+}

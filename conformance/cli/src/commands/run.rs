@@ -1,0 +1,276 @@
+use std::fs;
+use std::io::ErrorKind;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tidegate_conformance::declared::Declared;
+use tidegate_conformance::fixture::Case;
+use tidegate_conformance::judge::Verdict;
+use tidegate_conformance::output::{errln, out, outln};
+use tidegate_conformance::reference::Prepared;
+use tidegate_conformance::report::{MutantReport, Report, Status, TargetReport, junit, markdown, page, table};
+use tidegate_conformance::run;
+use tidegate_conformance::setup::Setup;
+use tidegate_conformance::target::{ALL, Outside, Target, logs_in};
+
+use super::compare::{is_worse, read_one};
+use crate::program::{Failure, Progress, Selection, block_on, default_out, tell};
+
+/// The most targets that run at the same time by default. One thread sends the requests of all.
+const JOBS_MAX: usize = 4;
+
+const MORE: &str = r#"Examples:
+  tidegate run                                     run every target that this machine supports
+  tidegate run --target redis --require redis      fail if Redis is not installed
+  tidegate run --filter 'token-bucket/*'           run some of the fixtures
+  tidegate run --target memory --fixtures tests/limits --rules rules.toml
+                                                   test rules of your own
+
+A declaration for --declares; only "accuracy" is required:
+  {
+    "accuracy": "approximate",
+    "ceiling": "limit x locations",
+    "floor": { "held": 10, "within_ms": 2000 },
+    "algorithms": ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency",
+                   "penalty"],
+    "max_quotas": 8, "dimensions": "any", "costs": true, "charge_denied": true,
+    "peek": true, "refund": true, "reset": true, "idempotency": true, "round_trips": 1,
+    "forgets_on_virtual_time": false
+  }
+"accuracy" is "exact", "approximate" or "per_location". Only an approximate limiter has a "ceiling": "limit",
+"limit x locations" or "(in_flight + limit)! / (in_flight! x limit!) - 1". It may have a "floor": the units that each
+location may hold back, and for how long. "dimensions" is "one", "grouped" or "any". "forgets_on_virtual_time" states
+that idempotency tokens expire by the time in the request. All values above except the first three are the defaults."#;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = MORE)]
+pub(super) struct Args {
+    /// Run only this target. May be repeated. The default is all targets.
+    #[arg(long, value_name = "NAME")]
+    target: Vec<String>,
+    /// Test the server at this http:// URL instead of the targets. It must speak the guests' protocol. Repeat the
+    /// option for several servers over one store.
+    #[arg(long, value_name = "URL", requires = "declares", conflicts_with = "target")]
+    url: Vec<String>,
+    /// The declaration of the limiter behind --url: a JSON file, as shown in `tidegate run --help`.
+    #[arg(long, value_name = "FILE", requires = "url")]
+    declares: Option<PathBuf>,
+    #[command(flatten)]
+    selection: Selection,
+    /// Fail if one of these targets did not run. `all` stands for all selected targets.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    require: Vec<String>,
+    /// The folder for report.html, report.md, report.json and junit.xml. The default is target/conformance in the workspace.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Compare the result with this report or summary, and fail if something got worse. Only what has run is compared.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Do not fail because these targets and fixtures are worse than the baseline, for example 'spin-atomics' for what
+    /// concerns the whole target, or '* race/two-keys'.
+    #[arg(long, value_name = "GLOB", requires = "baseline")]
+    allow: Vec<String>,
+    /// Install in the background what the targets need and this machine lacks. Each target runs as soon as it is set
+    /// up. Changes outside the checkout need your consent: unless you are root, the command asks on a terminal.
+    /// TIDEGATE_SETUP=yes or TIDEGATE_SETUP=no answers beforehand.
+    #[arg(long)]
+    setup: bool,
+    /// The number of targets that run at the same time. The default is one for each processor, and at most 4. With more
+    /// than one, the latencies are those of a busy machine.
+    #[arg(long, short, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+    /// Print report.json instead of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let out = args.out.clone().unwrap_or_else(default_out);
+    let unwritable = |error: std::io::Error| Failure::Usage(format!("--out {}: {error}", out.display()));
+    let baseline = args.baseline.as_deref().map(read_one).transpose()?;
+    // If this run ends early, the report of an earlier one must not be taken for its own.
+    for name in REPORTS {
+        match fs::remove_file(out.join(name)) {
+            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Err(unwritable(error));
+            }
+            _ => {}
+        }
+    }
+    let cases = args.selection.load()?;
+    let outside = match &args.declares {
+        Some(file) => Some(block_on(Outside::at(&args.url, declared(file)?))?.map_err(Failure::Usage)?),
+        None => None,
+    };
+    let targets = match &outside {
+        Some(outside) => vec![outside as &dyn Target],
+        None => named(&args.target)?,
+    };
+    let required = if args.require.iter().any(|name| name == "all") {
+        targets.iter().map(|target| target.name()).collect()
+    } else {
+        named_only(&args.require)?
+    };
+    if let Some(name) = required.iter().find(|name| !targets.iter().any(|target| target.name() == **name)) {
+        return Err(Failure::Usage(format!("--require {name}: this target is not selected; add --target {name}")));
+    }
+    // A run takes minutes, so an unwritable folder is reported before it.
+    tempfile::tempfile_in(create(&out).map_err(unwritable)?).map_err(unwritable)?;
+    logs_in(out.join("logs"));
+    let mut report = block_on(async {
+        tokio::select! {
+            report = replay(&targets, cases, args.setup, jobs(args.jobs)) => report,
+            _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
+        }
+    })??;
+    report.command = command(&args);
+    report.mutants = MutantReport::read_all(&out);
+    write(&report, &out).map_err(unwritable)?;
+    if args.json {
+        outln!("{}", serde_json::to_string_pretty(&report).unwrap_or_default());
+    } else {
+        out!("{}", table(&report));
+    }
+    errln!("\nreport.html, report.md, report.json and junit.xml are in {}", out.display());
+    let mut failed = report.failed();
+    let tested = |target: &&TargetReport| !matches!(target.status, Status::Unavailable | Status::NotApplicable);
+    for target in report.targets.iter().filter(|target| !tested(target)) {
+        if required.contains(&target.name.as_str()) {
+            let reason = target.reason.as_deref().unwrap_or_default();
+            errln!("tidegate: {} is required but was not tested: {reason}", target.name);
+            failed = true;
+        }
+    }
+    if let Some(baseline) = baseline {
+        failed |= is_worse(&report, baseline, &args.allow);
+    }
+    if !report.targets.iter().any(|target| tested(&target)) {
+        errln!("tidegate: no target was tested");
+        failed = true;
+    }
+    if !args.json {
+        outln!("{}", tally(&report));
+    }
+    if failed { Err(Failure::Failed) } else { Ok(()) }
+}
+
+/// The command that runs one fixture on one target with these options.
+fn command(args: &Args) -> String {
+    let mut words = vec!["tidegate run".to_string()];
+    let mut option = |name: &str, value: &str| words.push(format!("--{name} {}", quoted(value)));
+    match &args.declares {
+        Some(file) => {
+            args.url.iter().for_each(|url| option("url", url));
+            option("declares", &file.to_string_lossy());
+        }
+        None => option("target", "{target}"),
+    }
+    for (name, path) in [("fixtures", &args.selection.fixtures), ("rules", &args.selection.rules)] {
+        if let Some(path) = path {
+            option(name, &path.to_string_lossy());
+        }
+    }
+    option("filter", "{fixture}");
+    words.join(" ")
+}
+
+/// Quotes a word for a shell if it needs that.
+fn quoted(word: &str) -> String {
+    let plain = |char: char| char.is_alphanumeric() || "{}/._-:".contains(char);
+    if word.chars().all(plain) { word.into() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+fn declared(file: &Path) -> Result<Declared, Failure> {
+    let wrong = |message: String| Failure::Usage(format!("{}: {message}", file.display()));
+    let text = fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    Declared::from_json(&text).map_err(wrong)
+}
+
+/// The last line, in a form that CI systems recognize.
+fn tally(report: &Report) -> String {
+    let fixtures = || report.targets.iter().flat_map(|target| &target.fixtures);
+    let count = |verdict| fixtures().filter(|fixture| fixture.verdict == verdict).count();
+    let (passed, failed) = (count(Verdict::Pass), count(Verdict::Fail));
+    format!("{passed} passed, {failed} failed, {} skipped", fixtures().count() - passed - failed)
+}
+
+fn jobs(wanted: Option<NonZeroUsize>) -> usize {
+    let processors = || available_parallelism().map_or(1, NonZeroUsize::get).min(JOBS_MAX);
+    wanted.map_or_else(processors, NonZeroUsize::get)
+}
+
+/// Runs the targets in order, up to `jobs` at the same time. With `setup`, targets whose setup is done run first.
+async fn replay(targets: &[&dyn Target], cases: Vec<Case>, setup: bool, jobs: usize) -> Result<Report, Failure> {
+    let mut setup = if setup { Some(Setup::start(targets, tell).await.map_err(Failure::Usage)?) } else { None };
+    let prepared = run::prepare_all(cases).await;
+    let mut waiting = targets.to_vec();
+    let mut reports = Vec::with_capacity(targets.len());
+    let mut running = FuturesUnordered::new();
+    loop {
+        // Others run while a target would wait for its emulator.
+        waiting.sort_by_key(|target| target.pause());
+        let ready = async {
+            match &mut setup {
+                Some(setup) => setup.ready(&waiting).await,
+                None => 0,
+            }
+        };
+        tokio::select! {
+            next = ready, if !waiting.is_empty() && running.len() < jobs => {
+                let target = waiting.remove(next);
+                let progress = Progress::new(target.name(), prepared.len(), waiting.len());
+                running.push(one(target, &prepared, progress));
+            }
+            Some(report) = running.next() => reports.push(report),
+            else => break,
+        }
+    }
+    reports.sort_by_key(|report| targets.iter().position(|target| target.name() == report.name));
+    Ok(Report::new(reports).with_plans(&prepared))
+}
+
+async fn one(target: &dyn Target, prepared: &[Prepared], progress: Progress) -> TargetReport {
+    let report = run::target(target, prepared, |done| progress.step(done)).await;
+    progress.finish(&report);
+    report
+}
+
+/// Returns the targets with these names in their usual order, or all targets if there are no names.
+fn named(names: &[String]) -> Result<Vec<&'static dyn Target>, Failure> {
+    named_only(names)?;
+    let wanted = |target: &&'static dyn Target| names.is_empty() || names.iter().any(|name| name == target.name());
+    Ok(ALL.iter().copied().filter(wanted).collect())
+}
+
+/// Returns the target with this name.
+pub(super) fn target(name: &str) -> Result<&'static dyn Target, Failure> {
+    named(&[name.to_string()]).map(|found| found[0])
+}
+
+fn named_only(names: &[String]) -> Result<Vec<&str>, Failure> {
+    match names.iter().find(|name| !ALL.iter().any(|target| target.name() == **name)) {
+        Some(unknown) => {
+            let known: Vec<&str> = ALL.iter().map(|target| target.name()).collect();
+            Err(Failure::Usage(format!("{unknown:?} is not a target; the targets are {}", known.join(", "))))
+        }
+        None => Ok(names.iter().map(String::as_str).collect()),
+    }
+}
+
+/// What a run writes.
+const REPORTS: [&str; 4] = ["report.json", "report.html", "report.md", "junit.xml"];
+
+fn create(folder: &Path) -> std::io::Result<&Path> {
+    fs::create_dir_all(folder)?;
+    Ok(folder)
+}
+
+fn write(report: &Report, folder: &Path) -> std::io::Result<()> {
+    fs::write(folder.join("report.json"), serde_json::to_string(report)? + "\n")?;
+    fs::write(folder.join("report.html"), page(report)?)?;
+    fs::write(folder.join("report.md"), markdown(report))?;
+    fs::write(folder.join("junit.xml"), junit(report))
+}

@@ -1,0 +1,5 @@
+//! `tidegate`: see `tidegate --help`.
+
+fn main() -> std::process::ExitCode {
+    tidegate::main()
+}

@@ -1,0 +1,15 @@
+//! The program `tidegate-dev`, for the maintainers of this repository. `tidegate-dev --help` lists its commands.
+//!
+//! [`mutants`] are broken limiters that prove that the suite catches errors. [`peer`] holds the rate limiters of others to their
+//! claims. [`predict`] holds the simulator to what the targets did, and [`mod@bench`] compares what the benchmarks measured.
+
+// A full pipe makes the standard library's macros panic; see `tidegate_conformance::output`.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
+
+pub mod bench;
+mod commands;
+pub mod mutants;
+pub mod peer;
+pub mod predict;
+
+pub use commands::main;

@@ -1,0 +1,86 @@
+//! Tests that the fixtures hold approximate limiters to their bounds.
+
+use tidegate_conformance::fixture::{Case, load, shipped};
+use tidegate_conformance::judge::{Verdict, judge};
+use tidegate_conformance::reference::Prepared;
+use tidegate_conformance::replay::replay;
+use tidegate_conformance::report::FixtureReport;
+use tidegate_conformance::run::prepare;
+use tidegate_conformance::soak::{Round, Tally};
+use tidegate_conformance::subject::{InProcess, Subject};
+use tidegate_conformance::target::Outside;
+use tidegate_core::{Accuracy, Drift, Limiter as _, MemoryLimiter};
+
+use super::limiter::Fault;
+use super::{Kind, Mistaken};
+
+const WITHIN: Accuracy = Accuracy::Approximate(Drift::WITHIN_LIMIT);
+
+/// Faults that admit too much, or deny a single sequential client early. Approximate limiters must not do this either.
+const ADMIT_WRONGLY: [Fault; 18] = [
+    Fault::OneMore,
+    Fault::OneLess,
+    Fault::LimitOneDenied,
+    Fault::ReallyFixed,
+    Fault::Race,
+    Fault::ChargesDenials,
+    Fault::NeverChargesDenials,
+    Fault::ChargesTheOthers,
+    Fault::NeverResets,
+    Fault::ForgetsOnLimitChange,
+    Fault::UnderflowsOnLoweredLimit,
+    Fault::DropsRefillFraction,
+    Fault::IdleBurst,
+    Fault::ChargesOversized,
+    Fault::IgnoresCost,
+    Fault::RefundsBelowUnused,
+    Fault::SettlesTwice,
+    Fault::StepBackRefills,
+];
+
+async fn failed(fault: Fault, cases: &[Prepared]) -> Vec<&str> {
+    let mut failed = Vec::new();
+    for Prepared { case, reference, .. } in cases {
+        let Case::Decision(fixture) = case else { continue };
+        let found = replay(fixture, &Mistaken::new(Kind::Counts(fault)), "").await;
+        if judge(&WITHIN, 1, fixture, reference, &found).verdict == Verdict::Fail {
+            failed.push(case.id());
+        }
+    }
+    failed
+}
+
+/// The first of 20 rounds that fails.
+async fn first_violation(subject: &impl Subject) -> Option<FixtureReport> {
+    let target = Outside::here("soaked", MemoryLimiter::new().capabilities());
+    let mut tally = Tally::default();
+    for number in 0..20 {
+        let report = Round { seed: 7, number }.play(&target, subject, &mut tally).await.expect("a round");
+        if report.verdict == Verdict::Fail {
+            return Some(report);
+        }
+    }
+    assert_eq!((tally.rounds, tally.violations), (20, 0));
+    assert!(tally.keys > 100 && tally.admitted > 100 && tally.decisions > tally.admitted, "{tally:?}");
+    None
+}
+
+#[tokio::test]
+async fn random_traffic_finds_what_is_broken_and_nothing_else() {
+    assert_eq!(first_violation(&InProcess::new(MemoryLimiter::with_shards(1))).await, None);
+    let found = first_violation(&Mistaken::new(Kind::Says(|reply| reply.status = 200))).await.expect("a violation");
+    let again = first_violation(&Mistaken::new(Kind::Says(|reply| reply.status = 200))).await.expect("a violation");
+    assert_eq!((&found.id, &found.smallest), (&again.id, &again.smallest));
+    let steps = found.smallest.expect("a counterexample").fixture["steps"].as_array().map_or(0, Vec::len);
+    assert!(steps <= 2, "{steps}");
+}
+
+#[tokio::test]
+async fn the_bounds_of_an_approximate_limiter_catch_wrong_admissions() {
+    let cases = load(shipped(), None).expect("the fixtures load");
+    let cases = prepare(cases).await.expect("the fixtures agree with the reference");
+    assert_eq!(failed(Fault::None, &cases).await, Vec::<&str>::new(), "the correct limiter");
+    for fault in ADMIT_WRONGLY {
+        assert_ne!(failed(fault, &cases).await, Vec::<&str>::new(), "{fault:?}");
+    }
+}

@@ -1,5 +1,0 @@
-//! `tidegate`: see `tidegate --help`.
-
-fn main() -> std::process::ExitCode {
-    tidegate_conformance::cli::main()
-}
