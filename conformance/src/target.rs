@@ -23,7 +23,7 @@ mod wasm;
 pub(crate) use build::alone;
 pub use checkout::workspace;
 pub use group::Group;
-pub use live::{Deployment, PLATFORMS};
+pub use live::{Deployment, Live, PLATFORMS, Platform};
 pub(crate) use logs::logged;
 pub use logs::logs_in;
 pub use outside::Outside;

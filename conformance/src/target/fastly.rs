@@ -77,7 +77,9 @@ impl Target for Fastly {
     }
 
     fn stub(&self) -> Option<&'static str> {
-        self.is_the_platforms_own().then_some("Viceroy's Edge Rate Limiting counts nothing and never limits")
+        let reason = "Viceroy's Edge Rate Limiting counts nothing and never limits; `tidegate run --live fastly --target \
+                      fastly-erl` asks the platform";
+        self.is_the_platforms_own().then_some(reason)
     }
 
     fn unverified(&self, fixture: &Fixture) -> Option<(Cause, &'static str)> {

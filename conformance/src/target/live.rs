@@ -19,8 +19,26 @@ use super::{ALL, Cause, Emulator, Group, Running, Target, build, cloudflare, jav
 use crate::fixture::Fixture;
 use crate::subject::{Http, Version};
 
-/// The platforms that a guest can be deployed to.
-pub const PLATFORMS: [&str; 5] = ["cloudflare", "fastly", "netlify", "spin", "vercel"];
+/// A platform that a guest can be deployed to.
+#[derive(Debug)]
+pub struct Platform {
+    /// The name, also of the file in `conformance/live` that lists the commands.
+    pub name: &'static str,
+    /// The targets that the guest has there.
+    pub targets: &'static [&'static str],
+}
+
+/// All platforms.
+pub const PLATFORMS: [Platform; 5] = [
+    Platform {
+        name: "cloudflare",
+        targets: &["cloudflare-do", "cloudflare-do-leased", "cloudflare-kv", "cloudflare-ratelimit"],
+    },
+    Platform { name: "fastly", targets: &["fastly-kv", "fastly-erl"] },
+    Platform { name: "netlify", targets: &["netlify-blobs"] },
+    Platform { name: "spin", targets: &["spin-kv"] },
+    Platform { name: "vercel", targets: &["vercel"] },
+];
 
 /// How long a deployment, or its removal, may take.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -50,12 +68,13 @@ struct Deployed {
 }
 
 impl Deployment {
-    /// Builds and deploys the guest of a platform, one of [`PLATFORMS`]. In a dry run, the script runs the dry run of the
+    /// Builds and deploys the guest of a platform. In a dry run, the script runs the dry run of the
     /// platform's own tool, and serves the guest on the local emulator. Each line that the script prints is passed to `tell`.
     ///
     /// # Errors
     /// Fails if a tool or an account's token is missing, or if the platform refuses the guest. The script says why.
-    pub async fn start(platform: &'static str, dry_run: bool, tell: fn(&str)) -> Result<Self, String> {
+    pub async fn start(platform: &Platform, dry_run: bool, tell: fn(&str)) -> Result<Self, String> {
+        let platform = platform.name;
         let built = built(platform, dry_run).await?;
         let mut command = Command::new("node");
         command.arg(workspace().join("conformance/live/deploy.mjs")).arg(platform).arg("--built").arg(built);

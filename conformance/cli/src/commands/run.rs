@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use futures_util::StreamExt as _;
+use futures_util::future::OptionFuture;
 use futures_util::stream::FuturesUnordered;
 use tidegate_conformance::declared::Declared;
 use tidegate_conformance::fixture::Case;
@@ -14,7 +15,7 @@ use tidegate_conformance::reference::Prepared;
 use tidegate_conformance::report::{MutantReport, Report, Status, TargetReport, junit, markdown, page, table};
 use tidegate_conformance::run;
 use tidegate_conformance::setup::Setup;
-use tidegate_conformance::target::{ALL, Outside, Target, logs_in};
+use tidegate_conformance::target::{ALL, Deployment, Live, Outside, PLATFORMS, Target, logs_in};
 
 use super::compare::{is_worse, read_one};
 use crate::program::{Failure, Progress, Selection, block_on, default_out, tell};
@@ -28,6 +29,9 @@ const MORE: &str = r#"Examples:
   tidegate run --filter 'token-bucket/*'           run some of the fixtures
   tidegate run --target memory --fixtures tests/limits --rules rules.toml
                                                    test rules of your own
+  tidegate run --live cloudflare --target cloudflare-do --filter 'token-bucket/*'
+                                                   deploy a guest to your account, test it, and remove it
+  tidegate run --live fastly --dry-run             show the commands, and run those that change nothing
 
 A declaration for --declares; only "accuracy" is required:
   {
@@ -51,13 +55,21 @@ pub(super) struct Args {
     /// Run only this target. May be repeated. The default is all targets.
     #[arg(long, value_name = "NAME")]
     target: Vec<String>,
-    /// Test the server at this http:// URL instead of the targets. It must speak the guests' protocol. Repeat the
+    /// Test the server at this URL instead of the targets. It must speak the guests' protocol. Repeat the
     /// option for several servers over one store.
     #[arg(long, value_name = "URL", requires = "declares", conflicts_with = "target")]
     url: Vec<String>,
     /// The declaration of the limiter behind --url: a JSON file, as shown in `tidegate run --help`.
     #[arg(long, value_name = "FILE", requires = "url")]
     declares: Option<PathBuf>,
+    /// Deploy a guest to your account at this platform, run its targets there, and remove everything. The platform's token is
+    /// an environment variable; the command names it if it is missing.
+    #[arg(long, value_name = "PLATFORM", value_parser = platform_names(), conflicts_with_all = ["url", "setup"])]
+    live: Option<String>,
+    /// With --live: run the dry runs of the platform's own tool, and serve the guest on the local emulator. Every fixture is
+    /// unverified.
+    #[arg(long, requires = "live")]
+    dry_run: bool,
     #[command(flatten)]
     selection: Selection,
     /// Fail if one of these targets did not run. `all` stands for all selected targets.
@@ -105,9 +117,11 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         Some(file) => Some(block_on(Outside::at(&args.url, declared(file)?))?.map_err(Failure::Usage)?),
         None => None,
     };
-    let targets = match &outside {
-        Some(outside) => vec![outside as &dyn Target],
-        None => named(&args.target)?,
+    let live = args.live.as_deref().and_then(|name| PLATFORMS.iter().find(|platform| platform.name == name));
+    let targets = match (&outside, live) {
+        (Some(outside), _) => vec![outside as &dyn Target],
+        (None, Some(platform)) => of_platform(&args.target, platform.name, platform.targets)?,
+        (None, None) => named(&args.target)?,
     };
     let required = if args.require.iter().any(|name| name == "all") {
         targets.iter().map(|target| target.name()).collect()
@@ -120,11 +134,29 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     // A run takes minutes, so an unwritable folder is reported before it.
     tempfile::tempfile_in(create(&out).map_err(unwritable)?).map_err(unwritable)?;
     logs_in(out.join("logs"));
+    let mut failed = false;
     let mut report = block_on(async {
-        tokio::select! {
-            report = replay(&targets, cases, args.setup, jobs(args.jobs)) => report,
+        let deployment = match live {
+            Some(platform) => Some(Deployment::start(platform, args.dry_run, tell).await.map_err(Failure::Usage)?),
+            None => None,
+        };
+        let deployed = deployment.iter().flat_map(Deployment::targets).collect::<Vec<Live>>();
+        let targets = targets.into_iter().map(|target| {
+            let deployed = deployed.iter().find(|live| live.name() == target.name());
+            deployed.map_or(target, |live| live as &dyn Target)
+        });
+        let targets: Vec<&dyn Target> = targets.collect();
+        // A platform limits what one client sends at a time.
+        let jobs = if deployment.is_some() { args.jobs.map_or(1, NonZeroUsize::get) } else { jobs(args.jobs) };
+        let report = tokio::select! {
+            report = replay(&targets, cases, args.setup, jobs) => report,
             _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
+        };
+        if let Some(Err(reason)) = OptionFuture::from(deployment.map(Deployment::remove)).await {
+            errln!("tidegate: {reason}");
+            failed = true;
         }
+        report
     })??;
     report.command = command(&args);
     report.mutants = MutantReport::read_all(&out);
@@ -135,7 +167,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         out!("{}", table(&report));
     }
     errln!("\nreport.html, report.md, report.json and junit.xml are in {}", out.display());
-    let mut failed = report.failed();
+    failed |= report.failed();
     let tested = |target: &&TargetReport| !matches!(target.status, Status::Unavailable | Status::NotApplicable);
     for target in report.targets.iter().filter(|target| !tested(target)) {
         if required.contains(&target.name.as_str()) {
@@ -167,6 +199,9 @@ fn command(args: &Args) -> String {
             option("declares", &file.to_string_lossy());
         }
         None => option("target", "{target}"),
+    }
+    if let Some(platform) = &args.live {
+        option("live", platform);
     }
     for (name, path) in [("fixtures", &args.selection.fixtures), ("rules", &args.selection.rules)] {
         if let Some(path) = path {
@@ -243,6 +278,21 @@ fn named(names: &[String]) -> Result<Vec<&'static dyn Target>, Failure> {
     named_only(names)?;
     let wanted = |target: &&'static dyn Target| names.is_empty() || names.iter().any(|name| name == target.name());
     Ok(ALL.iter().copied().filter(wanted).collect())
+}
+
+/// The names of the platforms, for the command line.
+fn platform_names() -> Vec<&'static str> {
+    PLATFORMS.iter().map(|platform| platform.name).collect()
+}
+
+/// The same of a platform's own targets.
+fn of_platform(names: &[String], platform: &str, own: &[&str]) -> Result<Vec<&'static dyn Target>, Failure> {
+    if let Some(name) = names.iter().find(|name| !own.contains(&name.as_str())) {
+        let own = own.join(", ");
+        return Err(Failure::Usage(format!("{name:?} is not a target of --live {platform}; its targets are {own}")));
+    }
+    let selected = own.iter().filter(|own| names.is_empty() || names.iter().any(|name| name == *own));
+    named(&selected.map(|name| (*name).to_string()).collect::<Vec<_>>())
 }
 
 /// Returns the target with this name.

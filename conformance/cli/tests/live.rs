@@ -1,0 +1,144 @@
+//! Live runs, as far as they need no account: dry runs, the key, and what is removed after a failure.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Runs `tidegate run --live` with these arguments. Returns what it printed, and its report.
+fn live(arguments: &[&str], path: Option<&Path>) -> Result<(Output, String, Value)> {
+    let out = tempfile::tempdir()?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.args(["run", "--live"]).args(arguments).args(["--filter", "token-bucket/burst-then-refill", "--out"]);
+    command.arg(out.path());
+    if let Some(first) = path {
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", first.display()));
+    }
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned();
+    let report = fs::read_to_string(out.path().join("report.json")).unwrap_or_else(|_| "null".into());
+    Ok((output, said, serde_json::from_str(&report)?))
+}
+
+/// The verdict of each target on the fixture.
+fn verdicts(report: &Value) -> Vec<(&str, &str)> {
+    let targets = report["targets"].as_array().into_iter().flatten();
+    let texts = targets.map(|target| (target["name"].as_str(), target["fixtures"][0]["verdict"].as_str()));
+    texts.map(|(name, verdict)| (name.unwrap_or_default(), verdict.unwrap_or_default())).collect()
+}
+
+#[test]
+fn a_dry_run_deploys_nothing_and_verifies_nothing() -> Result<()> {
+    let (output, said, report) = live(&["spin", "--dry-run"], None)?;
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("would run: spin aka deploy --create-name tidegate-suite-"), "{said}");
+    assert!(said.contains("0 passed, 0 failed, 1 skipped"), "{said}");
+    assert_eq!(verdicts(&report), [("spin-kv", "unverified")]);
+    assert_eq!(report["targets"][0]["emulator"]["version"], "dry run");
+    Ok(())
+}
+
+#[test]
+fn wrangler_accepts_what_would_be_deployed() -> Result<()> {
+    let (output, said, report) = live(&["cloudflare", "--dry-run", "--target", "cloudflare-do"], None)?;
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("wrangler@4 deploy --config wrangler.json --secrets-file secrets.json --dry-run"), "{said}");
+    assert_eq!(verdicts(&report), [("cloudflare-do", "unverified")]);
+    Ok(())
+}
+
+#[test]
+fn a_target_of_another_platform_and_a_missing_token_are_errors() -> Result<()> {
+    let (output, said, _) = live(&["fastly", "--target", "cloudflare-do"], None)?;
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("its targets are fastly-kv, fastly-erl"), "{said}");
+    let (output, said, _) = live(&["vercel"], None)?;
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("set VERCEL_TOKEN and UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN"), "{said}");
+    Ok(())
+}
+
+/// A `spin` that writes down how it is called, and cannot deploy.
+fn failing_spin(folder: &TempDir) -> Result<PathBuf> {
+    let (program, calls) = (folder.path().join("spin"), folder.path().join("calls"));
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >>{calls}\n[ \"$2\" = app ] || {{ echo 'quota exceeded' >&2; exit 1; }}\n",
+        calls = calls.display()
+    );
+    fs::write(&program, script)?;
+    let executable = Command::new("chmod").arg("+x").arg(&program).status()?;
+    assert!(executable.success());
+    Ok(calls)
+}
+
+#[test]
+fn what_a_failed_deployment_has_created_is_removed() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let calls = failing_spin(&folder)?;
+    let (output, said, _) = live(&["spin"], Some(folder.path()))?;
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("quota exceeded"), "{said}");
+    let calls = fs::read_to_string(calls)?;
+    let calls: Vec<&str> = calls.lines().filter(|call| call.starts_with("aka ")).collect();
+    let name = calls[0].split_whitespace().nth(3).ok_or("no name")?;
+    assert_eq!(
+        calls,
+        [
+            format!("aka deploy --create-name {name} --no-confirm"),
+            format!("aka app delete --app-name {name} --no-confirm")
+        ]
+    );
+    Ok(())
+}
+
+#[test]
+fn only_the_key_opens_the_routes_of_a_deployed_guest() -> Result<()> {
+    // The run above may build it at the same time; cargo waits.
+    let (output, said, _) = live(&["spin", "--dry-run"], None)?;
+    assert!(output.status.success(), "{said}");
+    let built = root().join("target/wasm32-wasip1/release/tidegate_guest_spin.wasm");
+    let mut deployment = Command::new("node")
+        .arg(root().join("conformance/live/deploy.mjs"))
+        .args(["spin", "--dry-run", "--built"])
+        .arg(built)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut line = String::new();
+    let stdout = deployment.stdout.take().ok_or("no pipe")?;
+    BufReader::new(stdout).read_line(&mut line)?;
+    let deployed: Value = serde_json::from_str(&line)?;
+    let url = deployed["urls"]["spin-kv"].as_str().ok_or("no URL")?.to_owned();
+    let key = deployed["key"].as_str().ok_or("no key")?.to_owned();
+    let (host, path) = url.strip_prefix("http://").and_then(|url| url.split_once('/')).ok_or("no address")?;
+    let asked = |key: &str| -> Result<String> {
+        let mut socket = TcpStream::connect(host)?;
+        let field = if key.is_empty() { String::new() } else { format!("x-tidegate-suite-key: {key}\r\n") };
+        write!(
+            socket,
+            "POST /{path}/_tidegate/capabilities HTTP/1.1\r\nhost: {host}\r\n{field}content-length: 0\r\nconnection: close\r\n\r\n"
+        )?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer)?;
+        Ok(answer.split(' ').nth(1).unwrap_or_default().into())
+    };
+    assert_eq!(asked(&key)?, "200");
+    for wrong in ["", "on", &key[1..], &format!("{key}0")] {
+        assert_eq!(asked(wrong)?, "404", "{wrong:?}");
+    }
+    drop(deployment.stdin.take());
+    assert!(deployment.wait()?.success());
+    Ok(())
+}
