@@ -6,13 +6,19 @@ use tidegate_core::{Error, Millis};
 use tidegate_fastly::{Erl, Kv, KvLimiter};
 
 #[cfg(feature = "suite")]
-use crate::suite::in_test_mode;
+use crate::settings::test_mode;
 
 /// In test mode a state lives at least this long by the platform's clock, because virtual time stands still.
 const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 
 /// In test mode a thousand clients write one key at once, and each must get a decision.
 const TEST_ATTEMPTS: u32 = 256;
+
+/// Whether the time comes from the requests.
+#[cfg(feature = "suite")]
+fn in_test_mode() -> bool {
+    tidegate_guest_protocol::Mode::of(&test_mode()).is_on()
+}
 
 #[cfg(not(feature = "suite"))]
 const fn in_test_mode() -> bool {

@@ -9,21 +9,11 @@ use tidegate_guest_protocol::{Answer, Mode, Reply, Route, serve};
 
 use crate::limiters;
 use crate::response::response;
-use crate::settings::setting;
-
-/// What the setting says, which is a [`Mode`].
-fn mode() -> String {
-    setting("tidegate_test", "mode").unwrap_or_default()
-}
+use crate::settings::test_mode;
 
 /// Whether a request is the suite's.
 pub(crate) fn asks(request: &Request, path: &str) -> bool {
-    path.starts_with("_tidegate/") && Mode::of(&mode()).admits(request.get_header_str(Mode::FIELD))
-}
-
-/// Whether the time comes from the requests.
-pub(crate) fn in_test_mode() -> bool {
-    Mode::of(&mode()).is_on()
+    path.starts_with("_tidegate/") && Mode::of(&test_mode()).admits(request.get_header_str(Mode::FIELD))
 }
 
 pub(crate) fn answer(store: &str, path: &str, request: Request) -> Result<Response, Error> {
