@@ -49,7 +49,7 @@ impl<'a> Source<'a> {
             Some((_, "toml")) => toml::from_str(self.text).map_err(|error| position::of_toml(self.text, &error)),
             #[cfg(not(feature = "toml"))]
             Some((_, "toml")) => {
-                let message = "this build reads no TOML; enable the feature `toml` of tidegate-core, or write JSON";
+                let message = "this build reads no TOML; enable the feature `toml` of your platform's crate (or of tidegate-core), or write JSON";
                 return Err(Error::invalid(format!("{}: {message}", self.name)));
             }
             Some((_, "json")) => serde_json::from_str(self.text).map_err(|error| position::of_json(&error)),
