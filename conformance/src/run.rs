@@ -60,9 +60,9 @@ pub async fn prepare_all(cases: Vec<Case>) -> Vec<Prepared> {
 
 /// Starts a target, runs fixtures on it, and stops it. Calls `done` after each fixture.
 pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMut(&FixtureReport)) -> TargetReport {
-    let declared = target.capabilities();
+    let declared = target.facts().capabilities;
     let mut report = TargetReport::new(target.name(), &declared.accuracy);
-    report.runtime = target.runtime().map(str::to_string);
+    report.runtime = target.facts().runtime.map(str::to_string);
     match target.emulator() {
         Ok(emulator) => report.emulator = Some(emulator),
         Err(reason) => return report.ended(Status::Unavailable, reason),
@@ -75,7 +75,7 @@ pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMu
     fixtures(target, &running, cases, &mut report, &mut done).await;
     running.stop().await;
     report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    report.concluded(&declared.accuracy, target.stub())
+    report.concluded(&declared.accuracy, target.facts().stub)
 }
 
 /// Starts a target, and waits until its guests answer and declare its capabilities.
@@ -86,7 +86,7 @@ pub async fn start(target: &dyn Target) -> Result<Running, String> {
     let running = logged(target.name(), target.start()).await;
     let running = running.map_err(|reason| format!("did not start: {reason}"))?;
     let ready = async {
-        running.check(&target.capabilities()).await?;
+        running.check(&target.facts().capabilities).await?;
         running.settle().await
     };
     if let Err(reason) = ready.await {
@@ -104,7 +104,7 @@ pub async fn fixtures(
     report: &mut TargetReport,
     done: &mut impl FnMut(&FixtureReport),
 ) {
-    let declared = target.capabilities();
+    let declared = target.facts().capabilities;
     let (mut latencies, mut reduced) = (Vec::new(), 0);
     for (place, prepared) in cases.iter().enumerate() {
         let prefix = prefix(place);
@@ -119,7 +119,7 @@ pub async fn fixtures(
         report.fixtures.push(one);
     }
     report.latency = Bucket::of(&latencies);
-    report.count_operations(target.provider());
+    report.count_operations(target.facts().provider);
 }
 
 /// Replays one fixture on a running target, and judges it by these capabilities. If it fails, it is reduced.
@@ -163,7 +163,7 @@ async fn case(
                 Some((cause, reason)) => {
                     FixtureReport::new(&fixture.id, Verdict::Unverified).because(reason).caused(cause)
                 }
-                None if let Some(reason) = target.stub() => answered(fixture, subject, prefix, reason).await,
+                None if let Some(reason) = target.facts().stub => answered(fixture, subject, prefix, reason).await,
                 None => decision(declared, fixture, &prepared.reference, subject, prefix, latencies).await,
             },
             Some(Missing::Disturbance) => {
@@ -171,7 +171,7 @@ async fn case(
                 FixtureReport::new(&fixture.id, Verdict::Unsupported).because(reason).caused(Cause::Emulator)
             }
             Some(Missing::Capability(places)) => {
-                declined(fixture, subject, prefix, &places).await.caused(target.limited_by())
+                declined(fixture, subject, prefix, &places).await.caused(target.facts().limited_by())
             }
         },
     }
@@ -244,7 +244,7 @@ enum Missing {
 /// Whether a target supports a fixture.
 #[must_use]
 pub fn supports(target: &dyn Target, fixture: &Fixture) -> bool {
-    unsupported(target, &target.capabilities(), fixture).is_none()
+    unsupported(target, &target.facts().capabilities, fixture).is_none()
 }
 
 fn unsupported(target: &dyn Target, declared: &Capabilities, fixture: &Fixture) -> Option<Missing> {

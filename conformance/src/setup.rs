@@ -27,7 +27,7 @@ impl Setup {
     /// # Errors
     /// Fails if the script does not start, or if `TIDEGATE_SETUP` is neither `yes` nor `no`.
     pub async fn start(targets: &[&dyn Target], tell: fn(&str)) -> Result<Self, String> {
-        let needed: BTreeSet<Group> = targets.iter().flat_map(|target| target.needs()).copied().collect();
+        let needed: BTreeSet<Group> = targets.iter().flat_map(|target| target.facts().needs).copied().collect();
         if needed.is_empty() {
             return Ok(Self { pending: watch::channel(needed).1, _script: None, _lock: None });
         }
@@ -76,7 +76,7 @@ impl Setup {
     /// Waits until the setup of one of these targets is done, and returns the index of the first such target.
     pub async fn ready(&mut self, waiting: &[&dyn Target]) -> usize {
         let ready = |pending: &BTreeSet<Group>| {
-            waiting.iter().position(|target| !target.needs().iter().any(|group| pending.contains(group)))
+            waiting.iter().position(|target| !target.facts().needs.iter().any(|group| pending.contains(group)))
         };
         loop {
             if let Some(place) = ready(&self.pending.borrow_and_update()) {

@@ -70,7 +70,7 @@ impl Round {
         subject: &impl Subject,
         tally: &mut Tally,
     ) -> Result<FixtureReport, String> {
-        let declared = target.capabilities();
+        let declared = target.facts().capabilities;
         for attempt in 0..TRIES {
             let mut random = ChaCha8Rng::seed_from_u64(self.seed);
             random.set_stream(self.number * TRIES + attempt);

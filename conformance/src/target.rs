@@ -5,6 +5,7 @@
 mod build;
 mod checkout;
 pub mod cloudflare;
+mod facts;
 mod fastly;
 mod group;
 mod javascript;
@@ -22,6 +23,7 @@ mod wasm;
 
 pub(crate) use build::alone;
 pub use checkout::workspace;
+pub use facts::Facts;
 pub use group::Group;
 pub use live::{Deployment, Live, PLATFORMS, Platform};
 pub(crate) use logs::logged;
@@ -37,7 +39,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
-use tidegate_core::{Accuracy, Capabilities, ErrorKind, Policy};
+use tidegate_core::{Capabilities, ErrorKind, Policy};
 use tidegate_guest_protocol::{Able, Answer, Failure, Reply, Route};
 use tidegate_traffic::operation::Operations;
 
@@ -99,23 +101,16 @@ const OWN_TOKENS: &str = "the adapter makes a token for each request that needs 
 
 /// A platform, or a local emulator of it, on which the suite runs fixtures.
 pub trait Target: Sync {
+    /// What is known of the target before it runs.
+    fn facts(&self) -> Facts<'_>;
+
     /// The stable name.
-    fn name(&self) -> &str;
-
-    /// A short description.
-    fn about(&self) -> &str;
-
-    /// The capabilities that the adapter declares. The guest must declare the same.
-    fn capabilities(&self) -> Capabilities;
+    fn name(&self) -> &str {
+        self.facts().name
+    }
 
     /// Whether the store can be disturbed in this way.
     fn can(&self, _: Disturb) -> bool {
-        false
-    }
-
-    /// Whether the store expires idempotency tokens by the caller's clock. If it uses its own clock, fixtures that let
-    /// a token expire are unverified.
-    fn forgets_on_virtual_time(&self) -> bool {
         false
     }
 
@@ -125,58 +120,19 @@ pub trait Target: Sync {
         true
     }
 
-    /// Whether the guests answer the route of the gate. If not, they answer `Unsupported`.
-    fn has_gate(&self) -> bool {
-        true
-    }
-
-    /// Whether the adapter makes a token for a request that needs one and has none. Then no request without one reaches the
-    /// store, and fixtures that send one are unverified.
-    fn makes_tokens(&self) -> bool {
-        false
-    }
-
-    /// Why the emulator cannot show what the platform admits, if it cannot. Its answers must still be well-formed.
-    fn stub(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Whether the platform or the adapter is the reason for what the capabilities lack.
-    fn limited_by(&self) -> Cause {
-        match self.capabilities().accuracy {
-            Accuracy::PerLocation => Cause::Platform,
-            _ => Cause::Adapter,
-        }
-    }
-
     /// Why the target cannot verify a fixture, and what cannot, if that is so.
     fn unverified(&self, fixture: &Fixture) -> Option<(Cause, &'static str)> {
+        let Facts { forgets_on_virtual_time, makes_tokens, .. } = self.facts();
         match () {
-            () if fixture.outlives_a_token() && !self.forgets_on_virtual_time() => Some((Cause::Emulator, OWN_CLOCK)),
-            () if fixture.lacks_a_token() && self.makes_tokens() => Some((Cause::Adapter, OWN_TOKENS)),
+            () if fixture.outlives_a_token() && !forgets_on_virtual_time => Some((Cause::Emulator, OWN_CLOCK)),
+            () if fixture.lacks_a_token() && makes_tokens => Some((Cause::Adapter, OWN_TOKENS)),
             () => None,
         }
-    }
-
-    /// The platform's JavaScript runtime, by [WinterTC's runtime key](https://runtime-keys.proposal.wintertc.org/), if it has
-    /// one.
-    fn runtime(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// The platform whose prices apply, as in `prices.json`.
-    fn provider(&self) -> Option<&'static str> {
-        None
     }
 
     /// How long the target would wait now before it can start.
     fn pause(&self) -> Duration {
         Duration::ZERO
-    }
-
-    /// The setup groups that the target needs.
-    fn needs(&self) -> &'static [Group] {
-        Group::ALL
     }
 
     /// Returns the program that emulates the platform on this machine.

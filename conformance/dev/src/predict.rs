@@ -72,7 +72,7 @@ fn emulator(target: &str) -> Option<Emulator> {
 /// The simulated limiter cannot be configured.
 pub async fn predict(target: &dyn Target, cases: &[Prepared]) -> Result<Option<TargetReport>, String> {
     let Some(emulator) = emulator(target.name()) else { return Ok(None) };
-    let declared = target.capabilities();
+    let declared = target.facts().capabilities;
     let predicted = |prepared: &&Prepared| is_predicted(target, &prepared.case);
     let mut report = TargetReport::new(target.name(), &declared.accuracy);
     for one in cases.iter().filter(predicted) {
@@ -86,7 +86,7 @@ pub async fn predict(target: &dyn Target, cases: &[Prepared]) -> Result<Option<T
             () = simulated.drive() => {}
         }
     }
-    Ok(Some(report.concluded(&declared.accuracy, target.stub())))
+    Ok(Some(report.concluded(&declared.accuracy, target.facts().stub)))
 }
 
 fn is_predicted(target: &dyn Target, case: &Case) -> bool {

@@ -43,13 +43,13 @@ pub(super) async fn gate(
 ) -> FixtureReport {
     let plain = |verdict| FixtureReport::new(&fixture.id, verdict);
     let judgement = match supports(target, declared, fixture) {
-        Ok(true) => match target.stub() {
+        Ok(true) => match target.facts().stub {
             Some(stub) => return plain(Verdict::Unverified).because(stub).caused(Cause::Emulator),
             None => judge(&declared.accuracy, fixture, subject, prefix).await,
         },
         Ok(false) => match declined(fixture, subject, prefix).await {
             reasons if reasons.is_empty() => {
-                let cause = if target.has_gate() { target.limited_by() } else { Cause::Adapter };
+                let cause = if target.facts().has_gate { target.facts().limited_by() } else { Cause::Adapter };
                 return plain(Verdict::Unsupported).caused(cause);
             }
             reasons => Judgement { reasons, ..Judgement::default() },
@@ -80,7 +80,7 @@ fn supports(target: &dyn Target, declared: &Capabilities, fixture: &GateFixture)
         (declared.costs || step.cost.is_none_or(|cost| cost == 1)) && (declared.idempotency || step.token.is_none())
     });
     match Gate::new(rules, Declared(*declared), ClientIpSource::new(Platform::Direct)) {
-        Ok(_) => Ok(takes && steps && target.has_gate()),
+        Ok(_) => Ok(takes && steps && target.facts().has_gate),
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
         Err(error) => Err(error),
     }

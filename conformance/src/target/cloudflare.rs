@@ -15,7 +15,7 @@ use tokio::process::Command;
 pub use self::host::Host;
 use super::build::alone;
 use super::checkout::workspace;
-use super::{Emulator, OWN_CLOCK, OWN_TOKENS, Running, Store, Target, javascript, wasm};
+use super::{Emulator, Facts, OWN_CLOCK, OWN_TOKENS, Running, Store, Target, javascript, wasm};
 use crate::fixture::{Disturb, Fixture};
 use crate::output::errln;
 use crate::subject::{Http, Version};
@@ -146,24 +146,16 @@ enum Counts {
 }
 
 impl Target for Cloudflare {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.capabilities
-    }
-
-    fn has_gate(&self) -> bool {
-        self.guest == Guest::Rust
-    }
-
-    fn makes_tokens(&self) -> bool {
-        self.guest == Guest::JavaScript
+    fn facts(&self) -> Facts<'_> {
+        let is_javascript = self.guest == Guest::JavaScript;
+        Facts {
+            has_gate: !is_javascript,
+            makes_tokens: is_javascript,
+            runtime: Some("workerd"),
+            provider: Some("cloudflare"),
+            needs: if is_javascript { &[Group::Cloudflare, Group::Npm] } else { &[Group::Cloudflare] },
+            ..Facts::new(self.name, self.about, self.capabilities)
+        }
     }
 
     fn can(&self, disturb: Disturb) -> bool {
@@ -188,17 +180,9 @@ impl Target for Cloudflare {
             )),
             Counts::ByThePlatform => time_passes().then_some((Cause::Emulator, OWN_CLOCK)),
             _ if fixture.outlives_a_token() => Some((Cause::Emulator, OWN_CLOCK)),
-            _ if fixture.lacks_a_token() && self.makes_tokens() => Some((Cause::Adapter, OWN_TOKENS)),
+            _ if fixture.lacks_a_token() && self.facts().makes_tokens => Some((Cause::Adapter, OWN_TOKENS)),
             _ => None,
         }
-    }
-
-    fn runtime(&self) -> Option<&'static str> {
-        Some("workerd")
-    }
-
-    fn provider(&self) -> Option<&'static str> {
-        Some("cloudflare")
     }
 
     fn pause(&self) -> Duration {
@@ -209,13 +193,6 @@ impl Target for Cloudflare {
         let left = PERIOD.get() - since_epoch.as_secs() * 1_000 % PERIOD.get();
         let left = Duration::from_millis(left);
         if left < WINDOW_LEFT_MIN { left } else { Duration::ZERO }
-    }
-
-    fn needs(&self) -> &'static [Group] {
-        match self.guest {
-            Guest::Rust => &[Group::Cloudflare],
-            Guest::JavaScript => &[Group::Cloudflare, Group::Npm],
-        }
     }
 
     fn emulator(&self) -> Result<Emulator, String> {

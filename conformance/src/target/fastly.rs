@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use super::build;
 use super::checkout::workspace;
-use super::{Emulator, OWN_CLOCK, Running, Target, process, wasm};
+use super::{Emulator, Facts, OWN_CLOCK, Running, Target, process, wasm};
 use crate::fixture::{Fixture, Step};
 use crate::subject::{Http, Version};
 use crate::target::Cause;
@@ -59,27 +59,20 @@ impl Fastly {
 }
 
 impl Target for Fastly {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.capabilities
+    fn facts(&self) -> Facts<'_> {
+        let stub = "Viceroy's Edge Rate Limiting counts nothing and never limits; `tidegate run --live fastly --target \
+                    fastly-erl` asks the platform";
+        Facts {
+            stub: self.is_the_platforms_own().then_some(stub),
+            runtime: Some("fastly"),
+            needs: &[Group::Fastly],
+            ..Facts::new(self.name, self.about, self.capabilities)
+        }
     }
 
     fn takes(&self, policy: &Policy) -> bool {
         let rule = policy.quotas()[0].rule();
         !self.is_the_platforms_own() || is_an_average(rule)
-    }
-
-    fn stub(&self) -> Option<&'static str> {
-        let reason = "Viceroy's Edge Rate Limiting counts nothing and never limits; `tidegate run --live fastly --target \
-                      fastly-erl` asks the platform";
-        self.is_the_platforms_own().then_some(reason)
     }
 
     fn unverified(&self, fixture: &Fixture) -> Option<(Cause, &'static str)> {
@@ -89,14 +82,6 @@ impl Target for Fastly {
             return Some((Cause::Emulator, reason));
         }
         fixture.outlives_a_token().then_some((Cause::Emulator, OWN_CLOCK))
-    }
-
-    fn runtime(&self) -> Option<&'static str> {
-        Some("fastly")
-    }
-
-    fn needs(&self) -> &'static [Group] {
-        &[Group::Fastly]
     }
 
     fn emulator(&self) -> Result<Emulator, String> {

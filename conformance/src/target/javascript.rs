@@ -5,15 +5,14 @@ mod store;
 use std::path::PathBuf;
 
 use futures_util::FutureExt as _;
-use futures_util::future::{LocalBoxFuture, try_join_all};
-use tidegate_core::Capabilities;
+use futures_util::future::LocalBoxFuture;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 use self::store::Kind;
 use super::checkout::workspace;
 use super::redis::GUESTS;
-use super::{Emulator, Running, Target, process, wasm};
+use super::{Emulator, Facts, Running, Target, process, wasm};
 use crate::fixture::Disturb;
 use crate::output::errln;
 use crate::subject::{Http, Version};
@@ -137,47 +136,23 @@ impl Runtime {
 }
 
 impl Target for JavaScript {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn has_gate(&self) -> bool {
-        false
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
-    }
-
-    fn forgets_on_virtual_time(&self) -> bool {
-        matches!(self.store, Kind::Memory)
-    }
-
-    fn makes_tokens(&self) -> bool {
-        true
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            forgets_on_virtual_time: matches!(self.store, Kind::Memory),
+            has_gate: false,
+            makes_tokens: true,
+            runtime: self.key,
+            provider: matches!(self.store, Kind::Upstash).then_some("upstash"),
+            needs: match self.store {
+                Kind::Upstash | Kind::Redis => &[Group::Redis, Group::Npm],
+                Kind::Blobs | Kind::DenoKv | Kind::Memory => &[Group::Npm],
+            },
+            ..Facts::new(self.name, self.about, self.store.capabilities())
+        }
     }
 
     fn can(&self, disturb: Disturb) -> bool {
         self.store.can(disturb)
-    }
-
-    fn runtime(&self) -> Option<&'static str> {
-        self.key
-    }
-
-    fn provider(&self) -> Option<&'static str> {
-        matches!(self.store, Kind::Upstash).then_some("upstash")
-    }
-
-    fn needs(&self) -> &'static [Group] {
-        match self.store {
-            Kind::Upstash | Kind::Redis => &[Group::Redis, Group::Npm],
-            Kind::Blobs | Kind::DenoKv | Kind::Memory => &[Group::Npm],
-        }
     }
 
     fn emulator(&self) -> Result<Emulator, String> {
@@ -202,8 +177,7 @@ impl Target for JavaScript {
             }
             args.extend(["--env".into(), format!("PLATFORM={}", self.platform)]);
             let count = if matches!(self.store, Kind::Memory) { 1 } else { GUESTS };
-            let guests = try_join_all((0..count).map(|_| process::guest("node".as_ref(), &args))).await?;
-            let (guests, addresses): (Vec<_>, Vec<_>) = guests.into_iter().unzip();
+            let (guests, addresses) = process::guests(count, "node".as_ref(), &args).await?;
             Ok(Running::new(Http::new(&addresses, Version::Http1), guests, Some(store)))
         }
         .boxed_local()

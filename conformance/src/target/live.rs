@@ -8,14 +8,14 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use serde::Deserialize;
-use tidegate_core::{Capabilities, Policy};
+use tidegate_core::Policy;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
 use super::checkout::workspace;
 use super::process::told;
-use super::{ALL, Cause, Emulator, Group, Running, Target, build, cloudflare, javascript};
+use super::{ALL, Cause, Emulator, Facts, Running, Target, build, cloudflare, javascript};
 use crate::fixture::Fixture;
 use crate::subject::{Http, Version};
 
@@ -144,40 +144,13 @@ pub struct Live {
 }
 
 impl Target for Live {
-    fn name(&self) -> &str {
-        self.local.name()
-    }
-
-    fn about(&self) -> &str {
-        "on the platform itself"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.local.capabilities()
-    }
-
-    fn forgets_on_virtual_time(&self) -> bool {
-        self.local.forgets_on_virtual_time()
+    fn facts(&self) -> Facts<'_> {
+        // That an emulator is a stub says nothing of the platform.
+        Facts { about: "on the platform itself", stub: self.rehearsed.then_some(REHEARSED), ..self.local.facts() }
     }
 
     fn takes(&self, policy: &Policy) -> bool {
         self.local.takes(policy)
-    }
-
-    fn has_gate(&self) -> bool {
-        self.local.has_gate()
-    }
-
-    fn makes_tokens(&self) -> bool {
-        self.local.makes_tokens()
-    }
-
-    fn stub(&self) -> Option<&'static str> {
-        self.rehearsed.then_some(REHEARSED)
-    }
-
-    fn limited_by(&self) -> Cause {
-        self.local.limited_by()
     }
 
     fn unverified(&self, fixture: &Fixture) -> Option<(Cause, &'static str)> {
@@ -190,20 +163,8 @@ impl Target for Live {
         self.local.unverified(fixture)
     }
 
-    fn runtime(&self) -> Option<&'static str> {
-        self.local.runtime()
-    }
-
-    fn provider(&self) -> Option<&'static str> {
-        self.local.provider()
-    }
-
     fn pause(&self) -> Duration {
         self.local.pause()
-    }
-
-    fn needs(&self) -> &'static [Group] {
-        self.local.needs()
     }
 
     fn emulator(&self) -> Result<Emulator, String> {

@@ -2,12 +2,11 @@
 
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
-use tidegate_core::{Capabilities, Limiter as _, MemoryLimiter};
+use tidegate_core::{Limiter as _, MemoryLimiter};
 use tidegate_traffic::operation::Operations;
 
-use super::{Emulator, Running, Store, Target, build, process};
+use super::{Emulator, Facts, Running, Store, Target, build, process};
 use crate::subject::{Http, Version};
-use crate::target::Group;
 
 /// The package of the native guest.
 pub(super) const NATIVE_GUEST: &str = "tidegate-guest-native";
@@ -16,24 +15,10 @@ pub(super) const NATIVE_GUEST: &str = "tidegate-guest-native";
 pub(super) struct Memory;
 
 impl Target for Memory {
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-
-    fn about(&self) -> &'static str {
-        "the reference store, one process"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        MemoryLimiter::with_shards(1).capabilities()
-    }
-
-    fn forgets_on_virtual_time(&self) -> bool {
-        true
-    }
-
-    fn needs(&self) -> &'static [Group] {
-        &[]
+    fn facts(&self) -> Facts<'_> {
+        let capabilities = MemoryLimiter::with_shards(1).capabilities();
+        let facts = Facts::new("memory", "the reference store, one process", capabilities);
+        Facts { forgets_on_virtual_time: true, ..facts }
     }
 
     fn emulator(&self) -> Result<Emulator, String> {

@@ -5,10 +5,9 @@ use futures_util::future::LocalBoxFuture;
 use hyper::Uri;
 use tidegate_core::Capabilities;
 
-use super::{Emulator, Running, Target};
+use super::{Emulator, Facts, Running, Target};
 use crate::declared::Declared;
 use crate::subject::{Http, Version};
-use crate::target::Group;
 
 /// A limiter in this process, or servers that speak the guests' protocol.
 #[derive(Debug)]
@@ -45,24 +44,10 @@ impl Outside {
 }
 
 impl Target for Outside {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn about(&self) -> &str {
-        "a limiter from outside this repository"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.declared.capabilities
-    }
-
-    fn forgets_on_virtual_time(&self) -> bool {
-        self.declared.forgets_on_virtual_time
-    }
-
-    fn needs(&self) -> &'static [Group] {
-        &[]
+    fn facts(&self) -> Facts<'_> {
+        let Declared { capabilities, forgets_on_virtual_time, .. } = self.declared;
+        let facts = Facts::new(&self.name, "a limiter from outside this repository", capabilities);
+        Facts { forgets_on_virtual_time, ..facts }
     }
 
     fn emulator(&self) -> Result<Emulator, String> {

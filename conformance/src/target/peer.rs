@@ -1,7 +1,5 @@
 //! Starts peers: other rate limiters, in their own languages.
 
-use futures_util::future::try_join_all;
-
 use super::build;
 use super::checkout::workspace;
 use super::redis::GUESTS;
@@ -99,8 +97,7 @@ pub async fn start(host: Host) -> Result<Running, String> {
                     (Some(Box::new(front)), GUESTS)
                 }
             };
-            let guests = try_join_all((0..guests).map(|_| process::guest("node".as_ref(), &args))).await?;
-            let (guests, addresses): (Vec<_>, Vec<_>) = guests.into_iter().unzip();
+            let (guests, addresses) = process::guests(guests, "node".as_ref(), &args).await?;
             Running::new(Http::new(&addresses, Version::Http1), guests, store)
         }
         Host::Native { package } => {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::Mutex;
@@ -176,6 +177,15 @@ pub(crate) async fn told(printed: impl AsyncRead + Unpin, tell: fn(&str)) {
     while let Ok(Some(line)) = lines.next_line().await {
         tell(&line);
     }
+}
+
+/// Starts several guests that share one store. Returns their addresses, too.
+pub(super) async fn guests(
+    count: usize,
+    program: &Path,
+    args: &[String],
+) -> Result<(Vec<Process>, Vec<String>), String> {
+    Ok(try_join_all((0..count).map(|_| guest(program, args))).await?.into_iter().unzip())
 }
 
 /// Starts a guest and waits for its address, or its addresses on one line.

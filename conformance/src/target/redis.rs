@@ -3,13 +3,13 @@
 pub(super) mod server;
 
 use futures_util::FutureExt as _;
-use futures_util::future::{LocalBoxFuture, try_join_all};
+use futures_util::future::LocalBoxFuture;
 use tidegate_core::{Capabilities, Dimensions};
 use tidegate_traffic::operation::{Operation, Operations};
 
 use self::server::{Counts, Servers};
 use super::memory::NATIVE_GUEST;
-use super::{Emulator, Running, Store, Target, build, process};
+use super::{Emulator, Facts, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
 use crate::subject::{Http, Version};
 use crate::target::Group;
@@ -46,29 +46,18 @@ pub(super) struct Redis {
 }
 
 impl Target for Redis {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn capabilities(&self) -> Capabilities {
+    fn facts(&self) -> Facts<'_> {
         let dimensions = if self.nodes > 1 { Dimensions::Grouped } else { Dimensions::Any };
         let exact = Capabilities::EXACT.dimensions(dimensions);
-        match self.fallback_percent {
+        let capabilities = match self.fallback_percent {
             0 => exact,
             percent => exact.accuracy(exact.accuracy.with_fallback(percent)),
-        }
+        };
+        Facts { needs: &[Group::Redis], ..Facts::new(self.name, self.about, capabilities) }
     }
 
     fn can(&self, disturb: Disturb) -> bool {
         server::can(disturb)
-    }
-
-    fn needs(&self) -> &'static [Group] {
-        &[Group::Redis]
     }
 
     fn emulator(&self) -> Result<Emulator, String> {
@@ -86,8 +75,7 @@ impl Target for Redis {
                 args.extend(["--fallback".to_string(), self.fallback_percent.to_string()]);
             }
             args.extend(servers.urls().flat_map(|url| ["--url".to_string(), url]));
-            let guests = try_join_all((0..GUESTS).map(|_| process::guest(&program, &args))).await?;
-            let (guests, addresses): (Vec<_>, Vec<_>) = guests.into_iter().unzip();
+            let (guests, addresses) = process::guests(GUESTS, &program, &args).await?;
             Ok(Running::new(Http::new(&addresses, Version::Http2), guests, Some(Box::new(servers))))
         }
         .boxed_local()

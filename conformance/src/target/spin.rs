@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 pub(super) use self::redis::REDIS;
 use super::build;
 use super::checkout::workspace;
-use super::{Emulator, Running, Store, Target, process, wasm};
+use super::{Emulator, Facts, Running, Store, Target, process, wasm};
 use crate::subject::{Http, Version};
 use crate::target::Group;
 
@@ -70,24 +70,9 @@ pub(super) struct Spin {
 }
 
 impl Target for Spin {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.capabilities
-    }
-
-    fn forgets_on_virtual_time(&self) -> bool {
-        true
-    }
-
-    fn needs(&self) -> &'static [Group] {
-        &[Group::Spin]
+    fn facts(&self) -> Facts<'_> {
+        let facts = Facts::new(self.name, self.about, self.capabilities);
+        Facts { forgets_on_virtual_time: true, needs: &[Group::Spin], ..facts }
     }
 
     fn emulator(&self) -> Result<Emulator, String> {

@@ -1,7 +1,7 @@
 //! `upstash-rest`: Upstash's REST protocol over a real redis-server, three guests on one endpoint.
 
 use futures_util::FutureExt as _;
-use futures_util::future::{LocalBoxFuture, try_join_all};
+use futures_util::future::LocalBoxFuture;
 use tidegate_core::Capabilities;
 use tidegate_traffic::operation::{Operation, Operations};
 use tokio::sync::Mutex;
@@ -10,7 +10,7 @@ use super::memory::NATIVE_GUEST;
 use super::process::Process;
 use super::redis::server::{self, Counts, Servers};
 use super::redis::{GUESTS, WITH_REDIS};
-use super::{Emulator, Running, Store, Target, build, process};
+use super::{Emulator, Facts, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
 use crate::subject::{Http, Version};
 use crate::target::Group;
@@ -27,28 +27,14 @@ const FILES: u64 = 16_384;
 pub(super) struct UpstashRest;
 
 impl Target for UpstashRest {
-    fn name(&self) -> &'static str {
-        "upstash-rest"
-    }
-
-    fn about(&self) -> &'static str {
-        "Upstash's REST protocol over one redis-server, three guests"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT
+    fn facts(&self) -> Facts<'_> {
+        let about = "Upstash's REST protocol over one redis-server, three guests";
+        let facts = Facts::new("upstash-rest", about, Capabilities::EXACT);
+        Facts { provider: Some("upstash"), needs: &[Group::Redis], ..facts }
     }
 
     fn can(&self, disturb: Disturb) -> bool {
         server::can(disturb)
-    }
-
-    fn provider(&self) -> Option<&'static str> {
-        Some("upstash")
-    }
-
-    fn needs(&self) -> &'static [Group] {
-        &[Group::Redis]
     }
 
     fn emulator(&self) -> Result<Emulator, String> {
@@ -60,8 +46,7 @@ impl Target for UpstashRest {
             let guest = build::program(NATIVE_GUEST, WITH_REDIS).await?;
             let (store, url) = Fronted::start().await?;
             let args = ["--store", self.name(), "--url", &url, "--token", TOKEN].map(str::to_string);
-            let guests = try_join_all((0..GUESTS).map(|_| process::guest(&guest, &args))).await?;
-            let (guests, addresses): (Vec<_>, Vec<_>) = guests.into_iter().unzip();
+            let (guests, addresses) = process::guests(GUESTS, &guest, &args).await?;
             Ok(Running::new(Http::new(&addresses, Version::Http2), guests, Some(Box::new(store))))
         }
         .boxed_local()

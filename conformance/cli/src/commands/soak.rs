@@ -43,7 +43,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(15);
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let target = target(&args.target)?;
-    if let Some(reason) = target.stub() {
+    if let Some(reason) = target.facts().stub {
         return Err(Failure::Usage(format!("{}: {reason}, so there is nothing to test", args.target)));
     }
     target.emulator().map_err(|missing| Failure::Usage(format!("{}: {missing}", args.target)))?;

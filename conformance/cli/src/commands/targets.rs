@@ -17,8 +17,8 @@ pub(super) fn run() -> Result<(), Failure> {
             Ok(emulator) => format!("yes: {} {}", emulator.name, emulator.version),
             Err(reason) => format!("no: {reason}"),
         };
-        let accuracy = target.capabilities().accuracy.to_string();
-        table.add_row([target.name(), target.about(), &accuracy, &here]);
+        let accuracy = target.facts().capabilities.accuracy.to_string();
+        table.add_row([target.name(), target.facts().about, &accuracy, &here]);
     }
     outln!("{table}");
     Ok(())

@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let Some(found) = real.targets.iter().find(ran) else { continue };
         tell(&format!("predicting {}", target.name()));
         if let Some(predicted) = block_on(predict::predict(*target, &prepared))?.map_err(Failure::Usage)? {
-            all.push(predict::compare(&predicted, found, &target.capabilities().accuracy));
+            all.push(predict::compare(&predicted, found, &target.facts().capabilities.accuracy));
         }
     }
     if all.is_empty() {

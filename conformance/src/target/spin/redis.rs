@@ -9,7 +9,7 @@ use crate::fixture::Disturb;
 use crate::subject::{Http, Version};
 use crate::target::Group;
 use crate::target::redis::server::{self, Servers};
-use crate::target::{Emulator, Running, Target};
+use crate::target::{Emulator, Facts, Running, Target};
 
 /// Outbound Redis.
 pub(in crate::target) const REDIS: SpinRedis = SpinRedis;
@@ -18,24 +18,13 @@ pub(in crate::target) const REDIS: SpinRedis = SpinRedis;
 pub(in crate::target) struct SpinRedis;
 
 impl Target for SpinRedis {
-    fn name(&self) -> &'static str {
-        "spin-redis"
-    }
-
-    fn about(&self) -> &'static str {
-        "one redis-server over Spin's outbound Redis, a fresh instance for each request"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT
+    fn facts(&self) -> Facts<'_> {
+        let about = "one redis-server over Spin's outbound Redis, a fresh instance for each request";
+        Facts { needs: &[Group::Redis, Group::Spin], ..Facts::new("spin-redis", about, Capabilities::EXACT) }
     }
 
     fn can(&self, disturb: Disturb) -> bool {
         server::can(disturb)
-    }
-
-    fn needs(&self) -> &'static [Group] {
-        &[Group::Redis, Group::Spin]
     }
 
     fn emulator(&self) -> Result<Emulator, String> {
