@@ -70,8 +70,8 @@ async fn a_wrong_declaration_or_url_is_reported() -> Result<()> {
             "declared.json: ceiling: an approximate limiter has one",
         ),
         ("http://127.0.0.1:1", "no JSON", "declared.json: expected"),
-        ("ftp://127.0.0.1", exact, "--url \"ftp://127.0.0.1\" is not an http:// URL"),
-        ("here", exact, "--url \"here\" is not an http:// URL"),
+        ("ftp://127.0.0.1", exact, "--url \"ftp://127.0.0.1\" is not an http:// or https:// URL"),
+        ("here", exact, "--url \"here\" is not an http:// or https:// URL"),
         ("http://127.0.0.1:1", exact, "--url: http://127.0.0.1:1/_tidegate/capabilities: "),
     ] {
         let (code, said) = run(&[url], declaration).await?;

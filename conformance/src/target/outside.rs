@@ -35,7 +35,9 @@ impl Outside {
             if !parsed.is_ok_and(|uri| {
                 matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
             }) {
-                return Err(format!("--url {url:?} is not a URL; write one like http://127.0.0.1:8080"));
+                return Err(format!(
+                    "--url {url:?} is not an http:// or https:// URL; write one like http://127.0.0.1:8080"
+                ));
             }
         }
         Http::new(&urls, Version::Http1).warm_up().await.map_err(|error| format!("--url: {error}"))?;
