@@ -54,7 +54,7 @@ test("limit decides on a key without a request", async () => {
   assert.equal((await tidegate.check(request, { key: "user:42" })).quotas[0].remaining, 1);
   assert.equal((await tidegate.limit("user:43")).quotas[0].remaining, 4);
   const { error } = await tidegate.limit(undefined);
-  assert.deepEqual([error.kind, error.field], ["invalid", "keys"]);
+  assert.deepEqual([error.kind, error.field], ["invalid", "key"]);
   const several = limiter([{ fixedWindow: { limit: 2, windowMs: 60_000 }, by: "user" }, { fixedWindow: { limit: 9, windowMs: 60_000 }, by: "tenant" }]);
   assert.deepEqual((await several.limit({ user: "u", tenant: "t" })).quotas.map(({ remaining }) => remaining), [1, 8]);
 });
@@ -249,4 +249,35 @@ test("memory: limiters of one policy share their counts in a process, and others
   const busy = limiter(["60 / d"]);
   const verdicts = await Promise.all(Array.from({ length: 500 }, () => busy.check(from("192.0.2.9"))));
   assert.equal(verdicts.filter(({ allowed }) => allowed).length, 60);
+});
+
+test("a quota may say its unit in a word", async () => {
+  const windowOf = (quota) => new Tidegate({ platform: "direct", failMode: "closed", policy: { name: `words-${quota.replaceAll(/\W/g, "-")}`, quotas: [quota] } }).limit("k");
+  for (const [quota, ms] of [["10 per minute", 60_000], ["10 per 30 seconds", 30_000], ["10 / hour", 3_600_000], ["10 per d", 86_400_000]]) {
+    const { quotas, headers } = await windowOf(quota);
+    assert.equal(quotas[0].limit, 10);
+    assert.match(headers["ratelimit-policy"], new RegExp(`q=10;w=${ms / 1_000}$`), quota);
+  }
+  for (const wrong of ["10 per fortnight", "10 minute", "10 perminute", "ten per minute"]) assert.throws(() => windowOf(wrong), { kind: "invalid" }, wrong);
+});
+
+test("what is no request, and who is nobody, is invalid", async () => {
+  const tidegate = new Tidegate({ platform: "direct", failMode: "open", policy: { name: "nobody", quotas: ["10 / d"] }, onError: () => {} });
+  for (const request of [{}, { headers: {} }, { headers: { "x-real-ip": "192.0.2.1" }, socket: {} }, null, 7, "GET /"]) {
+    const { allowed, error } = await tidegate.check(request);
+    assert.deepEqual([allowed, error?.kind], [false, "invalid"], JSON.stringify(request));
+  }
+  for (const nobody of [undefined, null, ""]) {
+    const { allowed, error } = await tidegate.limit(nobody);
+    assert.deepEqual([allowed, error?.kind, error?.field], [false, "invalid", "key"], String(nobody));
+    assert.match(error.message, /write who is counted, such as "user:42"/);
+  }
+});
+
+test("a verdict has its response without the class Response, too", async () => {
+  const tidegate = new Tidegate({ platform: "direct", failMode: "open", policy: { name: "http", quotas: ["1 / d"] } });
+  assert.equal((await tidegate.limit("k")).http, undefined);
+  const { http, response } = await tidegate.limit("k");
+  assert.deepEqual([http.status, http.body], [429, await response.text()]);
+  assert.deepEqual(http.headers, Object.fromEntries(response.headers));
 });

@@ -66,7 +66,7 @@ test("the error for a wrong option names it and says what to write", () => {
     [quotas({ ...quota, slidingLog: quota.fixedWindow }), "policy.quotas[0].slidingLog", /a quota has one algorithm/],
     [quotas({ name: "all" }), "policy.quotas[0]", /no algorithm; write "10 \/ 10 s" or/],
     [quotas({ ...quota, name: "a b" }), "policy.quotas[0].name", /cannot be a name/],
-    [quotas("10 per 10 s"), "policy.quotas[0]", /write "10 \/ 10 s" or "100 burst, 10 \/ s", in ms, s, min, h, d/],
+    [quotas("10 every 10 s"), "policy.quotas[0]", /write "10 \/ 10 s" or "100 burst, 10 \/ s", in ms, s, min, h, d/],
     [quotas("10 / 10 m"), "policy.quotas[0]", /in ms, s, min/],
     [quotas("0 / 10 s"), "policy.quotas[0].limit", /0 is out of range/],
     [quotas("1 / 99999999999999999 d"), "policy.quotas[0]", /99999999999999999 is too large/],

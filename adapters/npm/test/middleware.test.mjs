@@ -144,3 +144,38 @@ test("while the store is down, the request passes, and the response says why", a
   const closed = await reactRouter(down("closed"), app)(from("x-nf-client-connection-ip", "192.0.2.1"));
   assert.deepEqual([closed.status, await closed.json()], [503, { error: "limiter_unavailable", kind: "unavailable" }]);
 });
+
+test("`denied` makes the response to a denial, and not to a failure of the store", async () => {
+  const denied = () => new Response("denied", { status: 429 });
+  const policy = { name: "api", quotas: ["2 / d"] };
+  const gone = new Tidegate({ platform: "vercel", url: "http://127.0.0.1:1", token: "t", failMode: "closed", policy, onError: () => {} });
+  const failed = await next(gone, { denied })(from("x-vercel-forwarded-for", "192.0.2.1"), { waitUntil() {} });
+  assert.equal(failed.status, 503);
+  assert.notEqual(await failed.text(), "denied");
+});
+
+test("Hono: a refund waits until a streamed body has ended", async () => {
+  const app = new Hono();
+  const limiter = tidegate("cloudflare");
+  const refunds = [];
+  const { refund } = limiter;
+  limiter.refund = (...given) => (refunds.push(Date.now()), refund.apply(limiter, given));
+  app.use("/api/*", hono(limiter, { refund: () => 1 }));
+  let end;
+  const ended = new Promise((resolve) => (end = resolve));
+  app.get("/api/stream", () => new Response(new ReadableStream({
+    async start(controller) {
+      controller.enqueue(new TextEncoder().encode("first"));
+      await ended;
+      controller.close();
+    },
+  })));
+  const response = await app.request(from("cf-connecting-ip", "192.0.2.9", "/api/stream"));
+  const reader = response.body.getReader();
+  await reader.read();
+  assert.deepEqual(refunds, []);
+  end();
+  assert.equal((await reader.read()).done, true);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(refunds.length, 1);
+});

@@ -127,3 +127,52 @@ test("what is not a client is an error at construction that says what to write",
     assert.throws(() => limiter(client, ["1 / s"]), { name: "TidegateError", field: "client", message: /a client of ioredis, node-redis or Bun/ });
   }
 });
+
+test("the first decisions wait for the connection, also of a lazy client", async () => {
+  // The options that README.md shows.
+  const options = { enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0, socketTimeout: 5000 };
+  for (const more of [{}, { lazyConnect: true }]) {
+    const client = new Redis(server.url, { ...options, ...more });
+    const tidegate = limiter(client, ["10 / d"], { deadlineMs: 5_000 });
+    const verdicts = await Promise.all(Array.from({ length: 20 }, () => tidegate.limit(`first-${Object.keys(more)}`)));
+    assert.deepEqual(verdicts.map(({ error }) => error?.message).filter(Boolean), []);
+    assert.equal(verdicts.filter(({ allowed }) => allowed).length, 10);
+    client.disconnect();
+  }
+  const node = createClient({ url: server.url, disableOfflineQueue: true });
+  node.on("error", () => {});
+  const opened = node.connect();
+  const tidegate = limiter(node, ["10 / d"], { deadlineMs: 5_000 });
+  assert.equal((await tidegate.limit("first-node-redis")).error, undefined);
+  await opened;
+  node.destroy();
+});
+
+test("a server that is not there is unavailable at once, also for the first decision", async () => {
+  const client = new Redis("redis://127.0.0.1:1", { enableOfflineQueue: false, maxRetriesPerRequest: 0 });
+  client.on("error", () => {});
+  const tidegate = limiter(client, ["10 / d"], { deadlineMs: 20_000 });
+  const began = Date.now();
+  const { error, failedOpen } = await tidegate.limit("k");
+  assert.deepEqual([error.kind, failedOpen], ["unavailable", true]);
+  assert.ok(Date.now() - began < 5_000);
+  client.disconnect();
+});
+
+test("5,000 decisions at once: those beyond the calls in flight wait, and the limit is exact", async () => {
+  const { client, close } = await clients.ioredis(server.url);
+  const tidegate = limiter(client, ["1000 / d"]);
+  const verdicts = await Promise.all(Array.from({ length: 5_000 }, () => tidegate.limit("crowd")));
+  assert.deepEqual(verdicts.filter(({ error }) => error), []);
+  assert.equal(verdicts.filter(({ allowed }) => allowed).length, 1_000);
+  close();
+});
+
+test("of a crowd at a silent server, those that wait for room end at their deadline, too", async () => {
+  const silent = { call: () => new Promise(() => {}) };
+  const tidegate = limiter(silent, ["10 / d"], { deadlineMs: 200 });
+  const began = Date.now();
+  const verdicts = await Promise.all(Array.from({ length: 2_500 }, () => tidegate.limit("silent")));
+  assert.ok(verdicts.every(({ error, failedOpen }) => error.kind === "timeout" && failedOpen));
+  assert.ok(Date.now() - began < 5_000);
+});

@@ -16,8 +16,11 @@ const STEPS = 4;
 /** With more calls in flight than this, the other calls may be the reason that an answer is late. */
 const CROWD = 64;
 
-/** The most calls in flight. With more, the process could not send another in time, so it does not start one. */
+/** The most calls in flight. Further calls wait for one of them to end, until their deadline. */
 const IN_FLIGHT_MAX = 2_048;
+
+/** The most calls that wait so. Further calls end at once. */
+const OUTSIDE_MAX = 65_536;
 
 /** With that many calls in flight, those that began this many deadlines ago count no longer: their requests were cancelled. */
 const ABANDONED_AFTER = 4;
@@ -46,6 +49,8 @@ export class Calls {
   #begun = 0;
   /** When each call in flight began, in order. A platform may drop a request that was cancelled, and its calls never end. */
   readonly #inFlight = new Map<number, number>();
+  /** How to start each call that waits for room, in order. */
+  readonly #outside = new Set<() => void>();
   /** The number of the last call that was one of a crowd. */
   #crowded = 0;
 
@@ -58,7 +63,7 @@ export class Calls {
   }
 
   /**
-   * Runs the call that `begins` starts. The deadline covers the wait for the key's turn, too.
+   * Runs the call that `begins` starts. The deadline covers the wait for room and for the key's turn, too.
    *
    * A late call ends as `timeout` only if the store is to blame. It ends as `contended` if the store has answered this call
    * before, or has answered others while this one waited for its turn or was one of a crowd.
@@ -68,11 +73,7 @@ export class Calls {
    */
   run(key: string, begins: (caller: Caller) => string): Promise<string> {
     return new Promise((resolve, reject) => {
-      const now = Date.now();
-      if (!this.#hasRoom(now)) return reject(crowdedOut("are in flight"));
       const [nth, answersBefore] = [++this.#begun, this.#answers];
-      this.#inFlight.set(nth, now);
-      if (this.#inFlight.size > CROWD) this.#crowded = nth;
       let caller: Caller | undefined;
       let cancel: AbortController | undefined;
       let timer: ReturnType<typeof setTimeout> | undefined;
@@ -82,8 +83,14 @@ export class Calls {
       const end = () => {
         isOver = true;
         clearTimeout(timer);
+        if (this.#outside.delete(enter)) return;
         this.#inFlight.delete(nth);
         this.#queue?.leave(key, start);
+        for (const next of this.#outside) {
+          if (!this.#hasRoom(Date.now())) break;
+          this.#outside.delete(next);
+          next();
+        }
       };
 
       const fail = (thrown: unknown) => {
@@ -168,14 +175,32 @@ export class Calls {
         carry(wanted);
       };
 
-      if (!this.#queue) {
-        start();
-      } else if (!this.#queue.enter(key, start)) {
-        this.#inFlight.delete(nth);
-        reject(crowdedOut("wait for this key"));
-      } else if (!caller && !isOver) {
+      const wait = () => {
         hasWaited = true;
-        tick();
+        if (timer === undefined) tick();
+      };
+
+      const enter = () => {
+        this.#inFlight.set(nth, Date.now());
+        if (this.#inFlight.size > CROWD) this.#crowded = nth;
+        if (!this.#queue) {
+          start();
+        } else if (!this.#queue.enter(key, start)) {
+          clearTimeout(timer);
+          this.#inFlight.delete(nth);
+          reject(crowdedOut("wait for this key"));
+        } else if (!caller && !isOver) {
+          wait();
+        }
+      };
+
+      if (this.#hasRoom(Date.now())) {
+        enter();
+      } else if (this.#outside.size < OUTSIDE_MAX) {
+        this.#outside.add(enter);
+        wait();
+      } else {
+        reject(crowdedOut("wait"));
       }
     });
   }

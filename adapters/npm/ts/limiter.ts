@@ -108,7 +108,12 @@ export abstract class Limiter {
    *     const { allowed, retryAfterMs } = await tidegate.limit("user:42", { cost: 3 });
    */
   limit(key: string | Keys, options: LimitOptions = {}): Promise<Verdict> {
-    return this.#decide(undefined, () => ({ ...options, ...(typeof key === "string" ? { key } : { keys: key }) }), "check");
+    const counted = () => {
+      // An empty text would be one count for all whose name is missing.
+      if (!key) throw invalid("key", `${key === "" ? "empty" : "missing"}; write who is counted, such as "user:42"`);
+      return { ...options, ...(typeof key === "object" ? { keys: key } : { key }) };
+    };
+    return this.#decide(undefined, counted, "check");
   }
 
   /**
@@ -333,6 +338,9 @@ export abstract class Limiter {
 
   async #sender(request: Request | undefined, peer: string | undefined): Promise<string> {
     if (!request) throw invalid("keys", `missing; write ${written(this.#dimensions)}`);
+    if (typeof (request.headers as Partial<Headers> | undefined)?.get !== "function") {
+      throw invalid("request", `no Request with Headers; write check(new Request(url, { headers })), or limit("user:42") for a key`);
+    }
     const { identify, rejectsUnidentified, platform } = this.#options;
     let [subject, apiKey]: (string | undefined)[] = [];
     try {

@@ -36,7 +36,7 @@ export type Algorithm = {
  * A limit, as a text or as an algorithm with its numbers.
  *
  * `"10 / 10 s"` is a sliding window of 10 in 10 seconds. `"100 burst, 10 / s"` is a token bucket that holds 100 and gets 10 back
- * every second. The units of time are ms, s, min, h and d.
+ * every second. The units of time are ms, s, min, h and d, also as words: `"10 per minute"` is `"10 / min"`.
  *
  * `name` is what response fields show, and `by` the dimension by whose key the quota counts. Without `by`, it counts by the
  * request's sender.
@@ -82,7 +82,9 @@ const ALGORITHMS = Object.keys(NUMBERS) as (keyof typeof NUMBERS)[];
 /** The algorithms whose state is longer, the more requests it counts. */
 const GROWING: (keyof typeof NUMBERS)[] = ["slidingLog", "concurrency"];
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, min: 60_000, h: 3_600_000, d: 86_400_000 };
-const TEXT = /^\s*(?:(\d+)\s*burst\s*,\s*)?(\d+)\s*\/\s*(\d+)?\s*(ms|s|min|h|d)\s*$/;
+/** The units as words. */
+const WORDS: Record<string, keyof typeof UNITS> = { millisecond: "ms", second: "s", minute: "min", hour: "h", day: "d" };
+const TEXT = /^\s*(?:(\d+)\s*burst\s*,\s*)?(\d+)\s*(?:\/|per\b)\s*(\d+)?\s*(?:(ms|s|min|h|d)|(millisecond|second|minute|hour|day)s?)\s*$/;
 const NAME = "a text of 1 to 32 of the characters a-z A-Z 0-9 - _ .";
 const EXAMPLE = `"10 / 10 s" or { tokenBucket: { capacity: 20, refill: 10, perMs: 1000 } }`;
 
@@ -125,7 +127,8 @@ function quota(value: unknown, path: string): ReadyQuota {
 function parsed(text: string, path: string): ReadyQuota {
   const found = TEXT.exec(text);
   if (!found) throw invalid(path, `not a quota; write "10 / 10 s" or "100 burst, 10 / s", in ${Object.keys(UNITS).join(", ")}`);
-  const [, burst, amount, count, unit] = found;
+  const [, burst, amount, count, short, word] = found;
+  const unit = short ?? WORDS[word!];
   const number = (digits: string) => {
     const value = Number(digits);
     if (Number.isSafeInteger(value)) return value;

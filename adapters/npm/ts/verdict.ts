@@ -115,9 +115,15 @@ export class Verdict {
 
   /** The response to send instead of the app's: a 429, or after an error a 400 or 503. Undefined if the request may go on. */
   get response(): Response | undefined {
+    const { http } = this;
+    return http && new Response(http.body, http);
+  }
+
+  /** The same for hosts without `Response`, such as Express and AWS Lambda. */
+  get http(): { status: number; headers: Readonly<Record<string, string>>; body: string } | undefined {
     if (this.allowed) return undefined;
     const status = Number(this.#text.slice(this.status.length, this.#text.indexOf("\n")));
-    return new Response(this.#text.slice(this.#text.indexOf("\n\n") + 2), { status, headers: this.headers });
+    return { status, headers: this.headers, body: this.#text.slice(this.#text.indexOf("\n\n") + 2) };
   }
 
   /**

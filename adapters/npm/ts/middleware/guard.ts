@@ -8,7 +8,10 @@ export interface GuardOptions<Context = unknown, Received extends Request = Requ
    * `context` is what the framework passes to its own middleware.
    */
   check?: (request: Received, context: Context) => CheckOptions | null | undefined | Promise<CheckOptions | null | undefined>;
-  /** Makes the response to a request that may not go on. The rate limit fields are added to it. */
+  /**
+   * Makes the response to a request that a limit denied. The rate limit fields are added to it. After an error, such as a store
+   * that is down, the response remains the verdict's own.
+   */
   denied?: (verdict: Verdict, request: Received) => Response | Promise<Response>;
   /** How much of its cost to refund a request after its response, as `(response) => (response.status === 304 ? 1 : 0)`. */
   refund?: (response: Response) => number;
@@ -62,7 +65,7 @@ export async function refusal<Received extends Request>(
   { denied }: Pick<GuardOptions<unknown, Received>, "denied">,
 ): Promise<Response | undefined> {
   const { response } = verdict;
-  return response && denied ? verdict.onto(await denied(verdict, request)) : response;
+  return response && denied && verdict.limited ? verdict.onto(await denied(verdict, request)) : response;
 }
 
 /**
@@ -99,7 +102,7 @@ export async function guard<Context>(
     throw thrown;
   }
   // Nobody reads the body of a response to HEAD.
-  if (tidegate.holdsSlots && response.body && request.method !== "HEAD") {
+  if ((tidegate.holdsSlots || cost > 0) && response.body && request.method !== "HEAD") {
     const { sent, body } = watched(response.body);
     after(sent, cost);
     return new Response(body, response);

@@ -57,8 +57,10 @@ export class Tidegate extends Limiter {
       minTtlMs: fields.whole("minTtlMs") ?? 0,
     };
     const right = "a client of ioredis, node-redis or Bun";
-    const run = runner(fields.need("client", fields.get("client"), right));
-    if (!run) throw invalid("client", `not a client of Redis; write ${right}`);
+    const client = fields.need("client", fields.get("client"), right);
+    const sends = runner(client);
+    if (!sends) throw invalid("client", `not a client of Redis; write ${right}`);
+    const run = afterFirstConnection(client, sends);
     super(engine, ready);
     const keysAreApart = (options.client as { isCluster?: boolean }).isCluster === true;
     this.#batches = new Batches((command) => ask(run, command), () => this.batchScript(), { ...ready, keysAreApart });
@@ -77,6 +79,30 @@ async function ask(run: Run, command: string | string[]): Promise<Said> {
     if (typeof message !== "string" || !ERROR_REPLY.test(message)) throw thrown;
     return { error: message };
   }
+}
+
+/** The states of a client of ioredis before its connection is ready. */
+const OPENING = ["wait", "connecting", "connect"];
+
+/**
+ * Lets commands wait while the client opens its first connection, because one that keeps no commands refuses them until then. The
+ * limiter's deadline covers the wait. Once there was a connection, a lost one is an error at once.
+ */
+function afterFirstConnection(client: unknown, run: Run): Run {
+  const state = Object(client) as { connect?: () => Promise<unknown>; isOpen?: boolean; isReady?: boolean; once?: unknown; status?: string };
+  const isOpening = OPENING.includes(state.status!) || (state.isOpen === true && state.isReady === false);
+  const { once } = state;
+  if (!isOpening || typeof once !== "function") return run;
+  let opened: Promise<void> | undefined = new Promise<void>((resolve) => {
+    // No `error`: a listener of ours would hide the first one from the application.
+    for (const event of ["ready", "close", "end", "reconnecting"]) once.call(client, event, resolve);
+  }).then(() => (opened = undefined));
+  return (command) => {
+    if (!opened) return run(command);
+    // With `lazyConnect`, ioredis connects when it is first used.
+    if (state.status === "wait") state.connect?.().catch(() => undefined);
+    return opened.then(() => run(command));
+  };
 }
 
 /** How to send a command with this client. */
