@@ -32,7 +32,7 @@ const run = (...command) =>
 
 const TYPESCRIPTS = ["typescript", "typescript-6", "typescript-7"];
 const APPLICATIONS = {
-  node: { files: ["application.ts", "commonjs.cts"], types: ["node"] },
+  node: { files: ["application.ts", "commonjs.cts", "node.ts"], types: ["node"] },
   workers: { files: ["application.ts", "application.js", "workers.ts"], types: ["@cloudflare/workers-types"], allowJs: true, checkJs: true },
   browsers: { files: ["application.ts"], lib: ["ES2020", "DOM"] },
 };

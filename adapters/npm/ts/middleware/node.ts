@@ -1,0 +1,81 @@
+import type { CheckOptions } from "../limiter.js";
+import { type GuardOptions, judge, type Limiting, limiterOf, refusal } from "./guard.js";
+
+/** What the middleware needs of Node.js's `IncomingMessage`. Express's requests have an `ip` in addition. */
+export interface NodeRequest {
+  method?: string | undefined;
+  url?: string | undefined;
+  headers: Readonly<Record<string, string | string[] | undefined>>;
+  socket?: { remoteAddress?: string | undefined } | undefined;
+  ip?: string | undefined;
+}
+
+/** What the middleware needs of Node.js's `ServerResponse`. */
+export interface NodeResponse {
+  statusCode: number;
+  readonly closed: boolean;
+  getHeader(name: string): unknown;
+  setHeader(name: string, value: string): unknown;
+  end(body: string): unknown;
+  once(event: "close", listener: () => void): unknown;
+}
+
+/** How a server's requests are limited. */
+export interface NodeGuardOptions<Received extends NodeRequest> extends Omit<GuardOptions<Received>, "check" | "refund"> {
+  /** Chooses the key or the cost of a request. `null` exempts it from the limit. If it throws, the response is a 400. */
+  check?: (request: Received) => CheckOptions | null | undefined | Promise<CheckOptions | null | undefined>;
+}
+
+/** Methods that no `Request` has. */
+const NO_METHODS = ["CONNECT", "TRACE", "TRACK"];
+
+/**
+ * A middleware for Node.js's `(req, res, next)`, of Express, Connect and Polka:
+ *
+ *     app.use("/api", limit(tidegate));
+ *
+ * The client's address is `req.ip`, which Express finds by its setting `trust proxy`, or else that of the socket. If the policy has a
+ * concurrency limit, the request gives back its slot when the response has been sent, or its connection is closed.
+ */
+export function limit<Received extends NodeRequest, Sent extends NodeResponse>(limiting: Limiting<Received>, options: NodeGuardOptions<Received> = {}) {
+  return async (req: Received, res: Sent, next: (error?: unknown) => void): Promise<void> => {
+    try {
+      const request = requestOf(req);
+      const tidegate = await limiterOf(limiting, request, req);
+      const { check, ...others } = options;
+      const verdict = await judge(tidegate, request, check ? { check: () => check(req) } : {}, req, req.ip ?? req.socket?.remoteAddress ?? null);
+      if (!verdict) return next();
+      const refused = await refusal(verdict, request, others);
+      if (refused) {
+        res.statusCode = refused.status;
+        refused.headers.forEach((value, name) => res.setHeader(name, value));
+        res.end(await refused.text());
+        return undefined;
+      }
+      // The fields of another limiter may be there already.
+      const fields = Object.keys(verdict.headers).flatMap((name) => (res.getHeader(name) === undefined ? [] : [[name, String(res.getHeader(name))] as [string, string]]));
+      verdict.onto(new Response(null, { headers: fields })).headers.forEach((value, name) => res.setHeader(name, value));
+      if (tidegate.holdsSlots) {
+        const release = () => void tidegate.release(verdict).catch(() => undefined);
+        if (res.closed) release();
+        else res.once("close", release);
+      }
+    } catch (thrown) {
+      return next(thrown);
+    }
+    return next();
+  };
+}
+
+/** The request as the Fetch API has it, without its body. */
+function requestOf({ method = "GET", url = "/", headers }: NodeRequest): Request {
+  const init = new Headers();
+  for (const [name, value] of Object.entries(headers)) {
+    // HTTP/2 has pseudo-header fields, whose names are no names of `Headers`.
+    if (value !== undefined && !name.startsWith(":")) init.set(name, String(value));
+  }
+  return new Request(URL.canParse(url, "http://localhost") ? new URL(url, "http://localhost") : "http://localhost", {
+    method: NO_METHODS.includes(method.toUpperCase()) ? "GET" : method,
+    headers: init,
+  });
+}
