@@ -235,16 +235,7 @@ fn slots_fit(state: &SlotsState, latest: UnixMillis) -> bool {
 }
 
 fn header(rule: &Rule) -> u8 {
-    let algorithm = match rule {
-        Rule::FixedWindow(_) => 1,
-        Rule::SlidingWindow(_) => 2,
-        Rule::SlidingLog(_) => 3,
-        Rule::TokenBucket(_) => 4,
-        Rule::LeakyBucket(_) => 5,
-        Rule::Concurrency(_) => 6,
-        Rule::Penalty(_) => 7,
-    };
-    VERSION << 4 | algorithm
+    VERSION << 4 | rule.number()
 }
 
 fn put<const N: usize>(out: &mut Vec<u8>, values: [u64; N]) {
