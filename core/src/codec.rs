@@ -219,13 +219,9 @@ fn bucket_fits(bucket: &TokenBucket, state: &BucketState, latest: UnixMillis) ->
 fn log_fits(state: &LogState, latest: UnixMillis) -> bool {
     let ordered =
         state.entries.is_sorted_by(|a, b| a.at < b.at) && state.entries.last().is_none_or(|newest| newest.at <= latest);
-    let units = state.entries.iter().try_fold(
-        0u64,
-        |sum, entry| {
-            if entry.units == 0 { None } else { sum.checked_add(entry.units) }
-        },
-    );
-    ordered && units.is_some_and(|units| units <= SlidingLog::MAX_UNITS)
+    let units = state.entries.iter().try_fold(0u64, |sum, entry| sum.checked_add(entry.units));
+    let used = state.entries.iter().all(|entry| entry.units > 0);
+    ordered && used && units.is_some_and(|units| units <= SlidingLog::MAX_UNITS)
 }
 
 fn slots_fit(state: &SlotsState, latest: UnixMillis) -> bool {

@@ -5,12 +5,13 @@ use std::num::NonZero;
 use tidegate_cloudflare::PerIsolate;
 use tidegate_cloudflare::durable_objects::{Clock, DurableObjects, DurableObjectsLimiter, Leases};
 use tidegate_cloudflare::kv::{Isolate, KvLimiter, Stats, WorkersKv};
-use tidegate_cloudflare::rate_limit::{RateLimit, RateLimitLimiter};
+use tidegate_cloudflare::rate_limit::RateLimit;
+use tidegate_core::store::{Native, NativeLimiter};
 use tidegate_core::{
     Capabilities, Check, Decision, Error, ErrorKind, Keys, Limiter, Millis, Policy, Refund, Settle, UnixMillis,
 };
 use worker::wasm_bindgen::{JsCast as _, JsValue};
-use worker::{Context, Env, ObjectNamespace, RateLimiter};
+use worker::{Context, Env, ObjectNamespace};
 
 use crate::task;
 use crate::{in_test_mode, policies};
@@ -20,7 +21,7 @@ pub(crate) enum Store<'a> {
     Objects(&'static DurableObjectsLimiter<ObjectNamespace>),
     Leases(&'static Leases<ObjectNamespace>),
     Kv(Kv<'a>),
-    RateLimits(RateLimits<'a>),
+    RateLimits(NativeLimiter<RateLimits<'a>>),
 }
 
 impl<'a> Store<'a> {
@@ -29,7 +30,7 @@ impl<'a> Store<'a> {
             "do" => durable_objects(env).map(Self::Objects),
             "do-leased" => leases(env).map(Self::Leases),
             "kv" => kv(env, context).map(Self::Kv),
-            "ratelimit" => Ok(Self::RateLimits(RateLimits { env })),
+            "ratelimit" => Ok(Self::RateLimits(NativeLimiter::new(RateLimits { env }))),
             _ => return None,
         })
     }
@@ -209,39 +210,18 @@ pub(crate) struct RateLimits<'a> {
     pub(crate) env: &'a Env,
 }
 
-impl RateLimits<'_> {
-    fn of(&self, policy: &Policy) -> Result<RateLimitLimiter<RateLimiter>, Error> {
-        let rule = policy.quotas()[0].rule();
-        let (limit, period) = (rule.limit(), rule.window());
-        RateLimit::from_env(self.env, &format!("LIMITER_{limit}_{}", period.get() / 1_000), limit, period)
-            .map(RateLimit::limiter)
-            .map_err(|error| Error::new(ErrorKind::Unsupported, error.to_string()))
-    }
-}
-
-impl Limiter for RateLimits<'_> {
+impl Native for RateLimits<'_> {
     fn capabilities(&self) -> Capabilities {
         tidegate_cloudflare::rate_limit::CAPABILITIES
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.capabilities().supports(&check)?;
-        self.of(check.policy)?.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.of(check.policy)?.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.of(refund.policy)?.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.of(settle.policy)?.settle(settle).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.of(policy)?.reset(policy, keys).await
+    async fn limit(&self, check: Check<'_>) -> Result<bool, Error> {
+        let rule = check.policy.quotas()[0].rule();
+        let (limit, period) = (rule.limit(), rule.window());
+        let binding = format!("LIMITER_{limit}_{}", period.get() / 1_000);
+        match RateLimit::from_env(self.env, &binding, limit, period) {
+            Ok(binding) => binding.limit(check).await,
+            Err(error) => Err(Error::new(ErrorKind::Unsupported, error.to_string())),
+        }
     }
 }
