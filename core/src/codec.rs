@@ -219,13 +219,9 @@ fn bucket_fits(bucket: &TokenBucket, state: &BucketState, latest: UnixMillis) ->
 fn log_fits(state: &LogState, latest: UnixMillis) -> bool {
     let ordered =
         state.entries.is_sorted_by(|a, b| a.at < b.at) && state.entries.last().is_none_or(|newest| newest.at <= latest);
-    let units = state.entries.iter().try_fold(
-        0u64,
-        |sum, entry| {
-            if entry.units == 0 { None } else { sum.checked_add(entry.units) }
-        },
-    );
-    ordered && units.is_some_and(|units| units <= SlidingLog::MAX_UNITS)
+    let units = state.entries.iter().try_fold(0u64, |sum, entry| sum.checked_add(entry.units));
+    let used = state.entries.iter().all(|entry| entry.units > 0);
+    ordered && used && units.is_some_and(|units| units <= SlidingLog::MAX_UNITS)
 }
 
 fn slots_fit(state: &SlotsState, latest: UnixMillis) -> bool {
@@ -235,16 +231,7 @@ fn slots_fit(state: &SlotsState, latest: UnixMillis) -> bool {
 }
 
 fn header(rule: &Rule) -> u8 {
-    let algorithm = match rule {
-        Rule::FixedWindow(_) => 1,
-        Rule::SlidingWindow(_) => 2,
-        Rule::SlidingLog(_) => 3,
-        Rule::TokenBucket(_) => 4,
-        Rule::LeakyBucket(_) => 5,
-        Rule::Concurrency(_) => 6,
-        Rule::Penalty(_) => 7,
-    };
-    VERSION << 4 | algorithm
+    VERSION << 4 | rule.number()
 }
 
 fn put<const N: usize>(out: &mut Vec<u8>, values: [u64; N]) {

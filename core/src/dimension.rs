@@ -32,15 +32,9 @@ impl Dimension {
         Self::of_scope(scope, first, quotas)
     }
 
-    /// The same dimension with other quotas.
+    /// The same dimension with other quotas. With a suffix, it has counts of its own.
     #[cfg(feature = "std")]
-    pub(crate) fn with(&self, quotas: &[Quota]) -> Self {
-        Self::of_scope(self.id.split(':').next().unwrap_or_default().into(), self.first, quotas)
-    }
-
-    /// The same dimension with counts of its own.
-    #[cfg(feature = "std")]
-    pub(crate) fn with_suffix(&self, suffix: &str, quotas: &[Quota]) -> Self {
+    pub(crate) fn with(&self, suffix: &str, quotas: &[Quota]) -> Self {
         let scope = self.id.split(':').next().unwrap_or_default();
         Self::of_scope([scope, suffix].concat(), self.first, quotas)
     }

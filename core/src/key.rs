@@ -209,13 +209,7 @@ impl Key {
     /// ```
     #[must_use]
     pub fn storage_key(&self, policy: &Policy) -> String {
-        let id = policy.id();
-        let mut out = String::with_capacity("tg1::".len() + id.len() + self.0.len());
-        out.push_str("tg1:");
-        out.push_str(id);
-        out.push(':');
-        out.push_str(&self.0);
-        out
+        ["tg1:", policy.id(), ":", &self.0].concat()
     }
 }
 

@@ -245,7 +245,7 @@ impl Policy {
     /// The same policy with counts of its own, whose names have a suffix.
     #[cfg(feature = "std")]
     pub(crate) fn with_own_counts(&self, suffix: &str) -> Self {
-        let of = |dimension: &Dimension| dimension.with_suffix(suffix, &self.quotas[dimension.quotas()]);
+        let of = |dimension: &Dimension| dimension.with(suffix, &self.quotas[dimension.quotas()]);
         Self {
             dimensions: self.dimensions.iter().map(of).collect(),
             id: [&self.id, suffix].concat().into(),
@@ -261,7 +261,7 @@ impl Policy {
         for quota in &self.quotas {
             quotas.push(quota.share(part, of, least)?);
         }
-        let of = |dimension: &Dimension| dimension.with(&quotas[dimension.quotas()]);
+        let of = |dimension: &Dimension| dimension.with("", &quotas[dimension.quotas()]);
         let dimensions = self.dimensions.iter().map(of).collect();
         let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
         Some(Self { dimensions, retention, quotas: quotas.into(), ..self.clone() })

@@ -13,9 +13,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
-use serde::ser::{Serialize, Serializer};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
-use crate::algorithm::{Algorithm, Concurrency, TokenBucket};
+use crate::algorithm::Concurrency;
 use crate::policy::Policy;
 use crate::quota::{Quota, Rule};
 use crate::{Error, Millis};
@@ -31,7 +31,7 @@ struct PolicyFields {
     quotas: Vec<Quota>,
 }
 
-#[derive(serde::Serialize, serde::Deserialize)]
+#[derive(serde::Deserialize)]
 #[serde(rename = "Quota", tag = "algorithm", rename_all = "snake_case", deny_unknown_fields)]
 enum QuotaFields {
     FixedWindow(WindowFields),
@@ -43,48 +43,40 @@ enum QuotaFields {
     Penalty(PenaltyFields),
 }
 
-#[derive(serde::Serialize, serde::Deserialize)]
+#[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConcurrencyFields {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<Box<str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<Box<str>>,
     limit: u64,
     lifetime_ms: u64,
-    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    #[serde(default)]
     returns_cost: bool,
 }
 
-#[derive(serde::Serialize, serde::Deserialize)]
+#[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PenaltyFields {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<Box<str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<Box<str>>,
     base_ms: u64,
     factor: u64,
     cap_ms: u64,
 }
 
-#[derive(serde::Serialize, serde::Deserialize)]
+#[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WindowFields {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<Box<str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<Box<str>>,
     limit: u64,
     window_ms: u64,
 }
 
-#[derive(serde::Serialize, serde::Deserialize)]
+#[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BucketFields {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<Box<str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<Box<str>>,
     capacity: u64,
     refill: u64,
@@ -92,32 +84,15 @@ struct BucketFields {
 }
 
 impl WindowFields {
-    fn of(quota: &Quota, window: Millis) -> Self {
-        Self { name: name_of(quota), by: by_of(quota), limit: quota.rule().limit(), window_ms: window.get() }
-    }
-
     fn quota(self, build: impl FnOnce(u64, Millis) -> Result<Quota, Error>) -> Result<Quota, Error> {
         named(build(self.limit, Millis::new(self.window_ms))?, self.name, self.by)
     }
 }
 
 impl BucketFields {
-    fn of(quota: &Quota, bucket: &TokenBucket) -> Self {
-        let (name, by) = (name_of(quota), by_of(quota));
-        Self { name, by, capacity: bucket.limit(), refill: bucket.refill(), per_ms: bucket.per().get() }
-    }
-
     fn quota(self, build: impl FnOnce(u64, u64, Millis) -> Result<Quota, Error>) -> Result<Quota, Error> {
         named(build(self.capacity, self.refill, Millis::new(self.per_ms))?, self.name, self.by)
     }
-}
-
-fn name_of(quota: &Quota) -> Option<Box<str>> {
-    (!quota.name().is_empty()).then(|| quota.name().into())
-}
-
-fn by_of(quota: &Quota) -> Option<Box<str>> {
-    (!quota.dimension().is_empty()).then(|| quota.dimension().into())
 }
 
 fn named(mut quota: Quota, name: Option<Box<str>>, by: Option<Box<str>>) -> Result<Quota, Error> {
@@ -161,28 +136,29 @@ impl<'de> Deserialize<'de> for Quota {
 
 impl Serialize for Quota {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let fields = match self.rule() {
-            Rule::FixedWindow(rule) => QuotaFields::FixedWindow(WindowFields::of(self, rule.window())),
-            Rule::SlidingWindow(rule) => QuotaFields::SlidingWindow(WindowFields::of(self, rule.window())),
-            Rule::SlidingLog(rule) => QuotaFields::SlidingLog(WindowFields::of(self, rule.window())),
-            Rule::TokenBucket(bucket) => QuotaFields::TokenBucket(BucketFields::of(self, bucket)),
-            Rule::LeakyBucket(shaper) => QuotaFields::LeakyBucket(BucketFields::of(self, shaper.bucket())),
-            Rule::Concurrency(rule) => QuotaFields::Concurrency(ConcurrencyFields {
-                name: name_of(self),
-                by: by_of(self),
-                limit: rule.limit(),
-                lifetime_ms: rule.lifetime().get(),
-                returns_cost: rule.returns(),
-            }),
-            Rule::Penalty(rule) => QuotaFields::Penalty(PenaltyFields {
-                name: name_of(self),
-                by: by_of(self),
-                base_ms: rule.base().get(),
-                factor: rule.factor(),
-                cap_ms: rule.cap().get(),
-            }),
+        let [limit, span, last] = self.rule().parameters();
+        let numbers: &[(&str, u64)] = match self.rule() {
+            Rule::FixedWindow(_) | Rule::SlidingWindow(_) | Rule::SlidingLog(_) => {
+                &[("limit", limit), ("window_ms", span)]
+            }
+            Rule::TokenBucket(_) | Rule::LeakyBucket(_) => &[("capacity", limit), ("refill", last), ("per_ms", span)],
+            Rule::Concurrency(_) => &[("limit", limit), ("lifetime_ms", span)],
+            Rule::Penalty(_) => &[("base_ms", span), ("factor", last), ("cap_ms", limit)],
         };
-        fields.serialize(serializer)
+        let mut fields = serializer.serialize_map(None)?;
+        fields.serialize_entry("algorithm", self.rule().name())?;
+        for (field, text) in
+            [("name", self.name()), ("by", self.dimension())].into_iter().filter(|(_, text)| !text.is_empty())
+        {
+            fields.serialize_entry(field, text)?;
+        }
+        for (field, number) in numbers {
+            fields.serialize_entry(field, number)?;
+        }
+        if matches!(self.rule(), Rule::Concurrency(rule) if rule.returns()) {
+            fields.serialize_entry("returns_cost", &true)?;
+        }
+        fields.end()
     }
 }
 

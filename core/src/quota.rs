@@ -70,6 +70,20 @@ impl Rule {
         }
     }
 
+    /// The number that identifies the algorithm in encoded states, from 1.
+    #[must_use]
+    pub const fn number(&self) -> u8 {
+        match self {
+            Self::FixedWindow(_) => 1,
+            Self::SlidingWindow(_) => 2,
+            Self::SlidingLog(_) => 3,
+            Self::TokenBucket(_) => 4,
+            Self::LeakyBucket(_) => 5,
+            Self::Concurrency(_) => 6,
+            Self::Penalty(_) => 7,
+        }
+    }
+
     /// The parameters as numbers, for stores that send them: the limit or capacity, the window or refill period in
     /// milliseconds, and the refill of a bucket. The refill of a window is 0. For a concurrency limit: the limit, the lifetime,
     /// and 1 if it returns the cost. For a penalty: the cap, the base, and the factor.

@@ -1,46 +1,4 @@
-//! Exact rate limiting on Cloudflare Durable Objects.
-//!
-//! Each key lives in one object, which decides in one synchronous step with the core's own
-//! [`Policy::decide_as`](tidegate_core::Policy::decide_as), and answers with its decision. [`DurableObjects`] is an
-//! [`Atomic`](tidegate_core::store::Atomic) store. One macro exports the object's class:
-//!
-//! ```ignore
-//! tidegate_cloudflare::durable_object!(Tidegate);
-//!
-//! let limiter = DurableObjects::from_env(&env, "TIDEGATE", Config::default())?.limiter();
-//! let policy = Policy::new("api", [Quota::token_bucket(10, 5, Millis::from_secs(1))?])?;
-//! let decision = limiter.check(Check::new(&policy, &key, UnixMillis::new(Date::now().as_millis()))).await?;
-//! ```
-//!
-//! # Clock
-//! By default the object's clock decides ([`Clock::Object`]) and [`Check::now`](tidegate_core::Check::now) is not read. A
-//! Worker whose clock is wrong cannot lock a key.
-//!
-//! # Storage
-//! The object stores one row per policy and key in its SQLite storage: the expiry, the leases and the encoded state. An
-//! admitted request writes one row. A denied request writes none, unless the policy charges denials or counts a violation.
-//! A request that is admitted and charged under an idempotency token writes a second row, with the token's first answer.
-//! An alarm removes expired rows.
-//!
-//! # Dimensions
-//! A policy of several [dimensions](tidegate_core::Policy#dimensions) needs a group: one object owns it, and has a row for
-//! each key. Without one, it is [`Unsupported`](tidegate_core::ErrorKind::Unsupported).
-//!
-//! # Leases
-//! [`Leases`] borrows parts of a quota for an isolate and admits from them without a round trip. The ceiling stays the
-//! limit.
-//!
-//! # Errors
-//! | kind | when |
-//! |-|-|
-//! | [`Timeout`](tidegate_core::ErrorKind::Timeout) | the platform lost the object, or no object answers; the request may have been charged |
-//! | [`Contended`](tidegate_core::ErrorKind::Contended) | the object is overloaded, exceeded a limit, or did not answer in time while others did |
-//! | [`Corrupt`](tidegate_core::ErrorKind::Corrupt) | a row or an answer is not Tidegate's; the row is left as it is |
-//! | [`Refused`](tidegate_core::ErrorKind::Refused) | the class or the binding is wrong, or the storage is full |
-//! | [`Invalid`](tidegate_core::ErrorKind::Invalid) | the binding is missing, or the object runs another version of this crate |
-//!
-//! A caller may fail open on [`Timeout`](tidegate_core::ErrorKind::Timeout) only. A client that floods its key causes
-//! [`Contended`](tidegate_core::ErrorKind::Contended).
+#![doc = include_str!("../docs/durable_objects.md")]
 
 mod bytes;
 mod cache;

@@ -51,7 +51,7 @@ impl Config {
     /// Sets the maximum number of keys that an isolate holds. The default is 20,000, which takes about 10 MB of the 128 MB
     /// that an isolate has.
     ///
-    /// An isolate that is full forgets a key to hold another one. See [Capacity](crate#capacity).
+    /// An isolate that is full forgets a key to hold another one. See [Capacity](crate::kv#capacity).
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) for zero.

@@ -6,7 +6,7 @@
 pub struct Stats {
     /// Keys that the isolate holds now.
     pub keys: u64,
-    /// Keys that the isolate has forgotten to hold others; see [Capacity](crate#capacity).
+    /// Keys that the isolate has forgotten to hold others; see [Capacity](crate::kv#capacity).
     pub keys_forgotten: u64,
     /// Requests that the isolate has denied because of what forgotten keys of their group had used.
     pub denied_by_group: u64,

@@ -14,7 +14,7 @@ use crate::kv::isolate::Isolate;
 ///
 /// The ceiling holds for every key, however many keys there are. The floor holds for the keys that an isolate holds: no key is
 /// denied what the true count of all isolates admits, as long as their clocks agree. Keys that an isolate has forgotten share a
-/// count with their group; see [Capacity](crate#capacity).
+/// count with their group; see [Capacity](crate::kv#capacity).
 pub const DRIFT: Drift = Drift::PER_LOCATION;
 
 /// What isolates support that share their counts through Workers KV.

@@ -20,7 +20,6 @@
 
 mod app;
 mod limiters;
-mod once;
 mod policies;
 mod reply;
 #[cfg(feature = "suite")]

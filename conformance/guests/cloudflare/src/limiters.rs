@@ -2,16 +2,17 @@
 
 use std::num::NonZero;
 
+use tidegate_cloudflare::PerIsolate;
 use tidegate_cloudflare::durable_objects::{Clock, DurableObjects, DurableObjectsLimiter, Leases};
 use tidegate_cloudflare::kv::{Isolate, KvLimiter, Stats, WorkersKv};
-use tidegate_cloudflare::rate_limit::{RateLimit, RateLimitLimiter};
+use tidegate_cloudflare::rate_limit::RateLimit;
+use tidegate_core::store::{Native, NativeLimiter};
 use tidegate_core::{
     Capabilities, Check, Decision, Error, ErrorKind, Keys, Limiter, Millis, Policy, Refund, Settle, UnixMillis,
 };
 use worker::wasm_bindgen::{JsCast as _, JsValue};
-use worker::{Context, Env, ObjectNamespace, RateLimiter};
+use worker::{Context, Env, ObjectNamespace};
 
-use crate::once::Once;
 use crate::task;
 use crate::{in_test_mode, policies};
 
@@ -20,7 +21,7 @@ pub(crate) enum Store<'a> {
     Objects(&'static DurableObjectsLimiter<ObjectNamespace>),
     Leases(&'static Leases<ObjectNamespace>),
     Kv(Kv<'a>),
-    RateLimits(RateLimits<'a>),
+    RateLimits(NativeLimiter<RateLimits<'a>>),
 }
 
 impl<'a> Store<'a> {
@@ -29,7 +30,7 @@ impl<'a> Store<'a> {
             "do" => durable_objects(env).map(Self::Objects),
             "do-leased" => leases(env).map(Self::Leases),
             "kv" => kv(env, context).map(Self::Kv),
-            "ratelimit" => Ok(Self::RateLimits(RateLimits { env })),
+            "ratelimit" => Ok(Self::RateLimits(NativeLimiter::new(RateLimits { env }))),
             _ => return None,
         })
     }
@@ -53,59 +54,41 @@ impl<'a> Store<'a> {
     }
 }
 
+/// Calls a method of the limiter of a store.
+macro_rules! of_each {
+    ($store:expr, $limiter:ident => $call:expr) => {
+        match $store {
+            Store::Objects($limiter) => $call,
+            Store::Leases($limiter) => $call,
+            Store::Kv($limiter) => $call,
+            Store::RateLimits($limiter) => $call,
+        }
+    };
+}
+
 impl Limiter for Store<'_> {
     fn capabilities(&self) -> Capabilities {
-        match self {
-            Self::Objects(limiter) => limiter.capabilities(),
-            Self::Leases(limiter) => limiter.capabilities(),
-            Self::Kv(limiter) => limiter.capabilities(),
-            Self::RateLimits(limiter) => limiter.capabilities(),
-        }
+        of_each!(self, limiter => limiter.capabilities())
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        match self {
-            Self::Objects(limiter) => limiter.check(check).await,
-            Self::Leases(limiter) => limiter.check(check).await,
-            Self::Kv(limiter) => limiter.check(check).await,
-            Self::RateLimits(limiter) => limiter.check(check).await,
-        }
+        of_each!(self, limiter => limiter.check(check).await)
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        match self {
-            Self::Objects(limiter) => limiter.peek(check).await,
-            Self::Leases(limiter) => limiter.peek(check).await,
-            Self::Kv(limiter) => limiter.peek(check).await,
-            Self::RateLimits(limiter) => limiter.peek(check).await,
-        }
+        of_each!(self, limiter => limiter.peek(check).await)
     }
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        match self {
-            Self::Objects(limiter) => limiter.refund(refund).await,
-            Self::Leases(limiter) => limiter.refund(refund).await,
-            Self::Kv(limiter) => limiter.refund(refund).await,
-            Self::RateLimits(limiter) => limiter.refund(refund).await,
-        }
+        of_each!(self, limiter => limiter.refund(refund).await)
     }
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        match self {
-            Self::Objects(limiter) => limiter.settle(settle).await,
-            Self::Leases(limiter) => limiter.settle(settle).await,
-            Self::Kv(limiter) => limiter.settle(settle).await,
-            Self::RateLimits(limiter) => limiter.settle(settle).await,
-        }
+        of_each!(self, limiter => limiter.settle(settle).await)
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        match self {
-            Self::Objects(limiter) => limiter.reset(policy, keys).await,
-            Self::Leases(limiter) => limiter.reset(policy, keys).await,
-            Self::Kv(limiter) => limiter.reset(policy, keys).await,
-            Self::RateLimits(limiter) => limiter.reset(policy, keys).await,
-        }
+        of_each!(self, limiter => limiter.reset(policy, keys).await)
     }
 }
 
@@ -117,7 +100,7 @@ const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 const TEST_DEADLINE: Millis = Millis::from_secs(25);
 
 fn durable_objects(env: &Env) -> Result<&'static DurableObjectsLimiter<ObjectNamespace>, Error> {
-    static OBJECTS: Once<DurableObjectsLimiter<ObjectNamespace>> = Once::new();
+    static OBJECTS: PerIsolate<DurableObjectsLimiter<ObjectNamespace>> = PerIsolate::new();
     OBJECTS.get_or_make(|| objects(env).map(DurableObjects::limiter))
 }
 
@@ -133,7 +116,7 @@ fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
 
 /// The leases of this isolate: up to `SLICE` units of each key at a time, for up to 2 s.
 fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Error> {
-    static LEASES: Once<Leases<ObjectNamespace>> = Once::new();
+    static LEASES: PerIsolate<Leases<ObjectNamespace>> = PerIsolate::new();
     LEASES.get_or_make(|| {
         let slice = NonZero::new(policies::number(env, "SLICE")?);
         let slice = slice
@@ -144,8 +127,9 @@ fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Error> {
 
 fn kv<'a>(env: &Env, context: &'a Context) -> Result<Kv<'a>, Error> {
     /// The counts of this isolate. They must outlive the request, because the bound depends on them.
-    static ISOLATE: Once<Isolate> = Once::new();
-    let isolate = ISOLATE.get_or_make(|| Ok(Isolate::random(tidegate_cloudflare::kv::Config::default())))?;
+    static ISOLATE: PerIsolate<Isolate> = PerIsolate::new();
+    let isolate =
+        ISOLATE.get_or_make(|| Ok::<_, Error>(Isolate::random(tidegate_cloudflare::kv::Config::default())))?;
     Ok(Kv {
         isolate,
         namespace: WorkersKv::from_env(env, "COUNTS")?,
@@ -230,39 +214,18 @@ pub(crate) struct RateLimits<'a> {
     pub(crate) env: &'a Env,
 }
 
-impl RateLimits<'_> {
-    fn of(&self, policy: &Policy) -> Result<RateLimitLimiter<RateLimiter>, Error> {
-        let rule = policy.quotas()[0].rule();
-        let (limit, period) = (rule.limit(), rule.window());
-        RateLimit::from_env(self.env, &format!("LIMITER_{limit}_{}", period.get() / 1_000), limit, period)
-            .map(RateLimit::limiter)
-            .map_err(|error| Error::new(ErrorKind::Unsupported, error.to_string()))
-    }
-}
-
-impl Limiter for RateLimits<'_> {
+impl Native for RateLimits<'_> {
     fn capabilities(&self) -> Capabilities {
         tidegate_cloudflare::rate_limit::CAPABILITIES
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.capabilities().supports(&check)?;
-        self.of(check.policy)?.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.of(check.policy)?.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.of(refund.policy)?.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.of(settle.policy)?.settle(settle).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.of(policy)?.reset(policy, keys).await
+    async fn limit(&self, check: Check<'_>) -> Result<bool, Error> {
+        let rule = check.policy.quotas()[0].rule();
+        let (limit, period) = (rule.limit(), rule.window());
+        let binding = format!("LIMITER_{limit}_{}", period.get() / 1_000);
+        match RateLimit::from_env(self.env, &binding, limit, period) {
+            Ok(binding) => binding.limit(check).await,
+            Err(error) => Err(Error::new(ErrorKind::Unsupported, error.to_string())),
+        }
     }
 }

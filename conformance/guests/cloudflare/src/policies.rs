@@ -2,16 +2,15 @@
 
 use std::str::FromStr;
 
+use tidegate_cloudflare::PerIsolate;
 use tidegate_core::{Error, ErrorKind, Millis, Policy, Quota};
 use worker::Env;
 use worker::js_sys::Reflect;
 use worker::wasm_bindgen::JsValue;
 
-use crate::once::Once;
-
 /// A token bucket from the variables `CAPACITY` and `REFILL_PER_S`. Each isolate reads them once.
 pub(crate) fn api(env: &Env) -> Result<&'static Policy, Error> {
-    static POLICY: Once<Policy> = Once::new();
+    static POLICY: PerIsolate<Policy> = PerIsolate::new();
     POLICY.get_or_make(|| {
         let (capacity, refill) = (number(env, "CAPACITY")?, number(env, "REFILL_PER_S")?);
         let bucket = Quota::token_bucket(capacity, refill, Millis::from_secs(1))?.named("burst")?;
@@ -21,7 +20,7 @@ pub(crate) fn api(env: &Env) -> Result<&'static Policy, Error> {
 
 /// The limit of the binding `LIMITER_100_60`. The platform does not report it, so it is repeated here.
 pub(crate) fn per_location() -> Result<&'static Policy, Error> {
-    static POLICY: Once<Policy> = Once::new();
+    static POLICY: PerIsolate<Policy> = PerIsolate::new();
     POLICY.get_or_make(|| Policy::new("per-location", [Quota::fixed_window(100, Millis::from_secs(60))?]))
 }
 

@@ -80,6 +80,33 @@ fn answered<T, E>(done: Result<T, Failure>, describe: fn(String) -> E) -> Result
     }
 }
 
+/// What both interfaces do with an open store.
+macro_rules! operations {
+    ($error:ident) => {
+        async fn get(&mut self, open: Resource<Open>, key: String) -> Result<Result<Option<Vec<u8>>, $error>> {
+            self.within(&open, |database, store| database.get(store, &key), $error::Other).await
+        }
+
+        async fn set(&mut self, open: Resource<Open>, key: String, value: Vec<u8>) -> Result<Result<(), $error>> {
+            self.within(&open, |database, store| database.set(store, &key, &value), $error::Other).await
+        }
+
+        async fn delete(&mut self, open: Resource<Open>, key: String) -> Result<Result<(), $error>> {
+            self.within(&open, |database, store| database.delete(store, &key), $error::Other).await
+        }
+
+        async fn exists(&mut self, open: Resource<Open>, key: String) -> Result<Result<bool, $error>> {
+            let found = self.within(&open, |database, store| database.get(store, &key), $error::Other).await?;
+            Ok(found.map(|value| value.is_some()))
+        }
+
+        async fn drop(&mut self, open: Resource<Open>) -> Result<()> {
+            self.table.delete(open)?;
+            Ok(())
+        }
+    };
+}
+
 impl key_value::Host for Instance {}
 
 impl key_value::HostStore for Instance {
@@ -87,30 +114,10 @@ impl key_value::HostStore for Instance {
         Ok(Instance::open(self, label)?.ok_or(SpinError::AccessDenied))
     }
 
-    async fn get(&mut self, open: Resource<Open>, key: String) -> Result<Result<Option<Vec<u8>>, SpinError>> {
-        self.within(&open, |database, store| database.get(store, &key), SpinError::Other).await
-    }
-
-    async fn set(&mut self, open: Resource<Open>, key: String, value: Vec<u8>) -> Result<Result<(), SpinError>> {
-        self.within(&open, |database, store| database.set(store, &key, &value), SpinError::Other).await
-    }
-
-    async fn delete(&mut self, open: Resource<Open>, key: String) -> Result<Result<(), SpinError>> {
-        self.within(&open, |database, store| database.delete(store, &key), SpinError::Other).await
-    }
-
-    async fn exists(&mut self, open: Resource<Open>, key: String) -> Result<Result<bool, SpinError>> {
-        let found = self.within(&open, |database, store| database.get(store, &key), SpinError::Other).await?;
-        Ok(found.map(|value| value.is_some()))
-    }
+    operations!(SpinError);
 
     async fn get_keys(&mut self, open: Resource<Open>) -> Result<Result<Vec<String>, SpinError>> {
         self.within(&open, Database::keys, SpinError::Other).await
-    }
-
-    async fn drop(&mut self, open: Resource<Open>) -> Result<()> {
-        self.table.delete(open)?;
-        Ok(())
     }
 }
 
@@ -121,22 +128,7 @@ impl store::Host for Instance {
 }
 
 impl store::HostBucket for Instance {
-    async fn get(&mut self, open: Resource<Open>, key: String) -> Result<Result<Option<Vec<u8>>, WasiError>> {
-        self.within(&open, |database, store| database.get(store, &key), WasiError::Other).await
-    }
-
-    async fn set(&mut self, open: Resource<Open>, key: String, value: Vec<u8>) -> Result<Result<(), WasiError>> {
-        self.within(&open, |database, store| database.set(store, &key, &value), WasiError::Other).await
-    }
-
-    async fn delete(&mut self, open: Resource<Open>, key: String) -> Result<Result<(), WasiError>> {
-        self.within(&open, |database, store| database.delete(store, &key), WasiError::Other).await
-    }
-
-    async fn exists(&mut self, open: Resource<Open>, key: String) -> Result<Result<bool, WasiError>> {
-        let found = self.within(&open, |database, store| database.get(store, &key), WasiError::Other).await?;
-        Ok(found.map(|value| value.is_some()))
-    }
+    operations!(WasiError);
 
     async fn list_keys(
         &mut self,
@@ -148,11 +140,6 @@ impl store::HostBucket for Instance {
         }
         let keys = self.within(&open, Database::keys, WasiError::Other).await?;
         Ok(keys.map(|keys| KeyResponse { keys, cursor: None }))
-    }
-
-    async fn drop(&mut self, open: Resource<Open>) -> Result<()> {
-        self.table.delete(open)?;
-        Ok(())
     }
 }
 

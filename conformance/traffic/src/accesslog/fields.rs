@@ -59,69 +59,28 @@ impl Field {
 
     /// The names in the logs of nginx, Caddy, Traefik, Cloudflare and the Elastic Common Schema, the preferred one first. A
     /// subject and a tier count only where a user says so.
-    const fn known(self) -> &'static [&'static str] {
+    const fn known(self) -> &'static str {
         match self {
-            Self::Time => &[
-                "time_iso8601",
-                "msec",
-                "time",
-                "timestamp",
-                "@timestamp",
-                "ts",
-                "time_local",
-                "StartUTC",
-                "EdgeStartTimestamp",
-            ],
-            Self::Ip => &[
-                "client_ip",
-                "request.client_ip",
-                "request.remote_ip",
-                "remote_addr",
-                "ip",
-                "client.ip",
-                "ClientIP",
-                "ClientHost",
-                "remote_ip",
-                "remote_host",
-            ],
-            Self::Method => &[
-                "request_method",
-                "method",
-                "request.method",
-                "http.request.method",
-                "RequestMethod",
-                "ClientRequestMethod",
-            ],
-            Self::Path => &[
-                "request_uri",
-                "uri",
-                "request.uri",
-                "path",
-                "request.path",
-                "url",
-                "url.original",
-                "url.path",
-                "RequestPath",
-                "ClientRequestURI",
-                "ClientRequestPath",
-            ],
-            Self::Request => &["request", "request_line"],
-            Self::Host => {
-                &["host", "http_host", "request.host", "url.domain", "RequestHost", "ClientRequestHost", "server_name"]
+            Self::Time => "time_iso8601 msec time timestamp @timestamp ts time_local StartUTC EdgeStartTimestamp",
+            Self::Ip => {
+                "client_ip request.client_ip request.remote_ip remote_addr ip client.ip ClientIP ClientHost \
+                 remote_ip remote_host"
             }
-            Self::Agent => &[
-                "http_user_agent",
-                "user_agent",
-                "agent",
-                "user_agent.original",
-                "request.headers.User-Agent",
-                "request_User-Agent",
-                "ClientRequestUserAgent",
-            ],
-            Self::Status => {
-                &["status", "status_code", "http.response.status_code", "DownstreamStatus", "EdgeResponseStatus"]
+            Self::Method => {
+                "request_method method request.method http.request.method RequestMethod ClientRequestMethod"
             }
-            Self::Subject | Self::Tier => &[],
+            Self::Path => {
+                "request_uri uri request.uri path request.path url url.original url.path RequestPath \
+                 ClientRequestURI ClientRequestPath"
+            }
+            Self::Request => "request request_line",
+            Self::Host => "host http_host request.host url.domain RequestHost ClientRequestHost server_name",
+            Self::Agent => {
+                "http_user_agent user_agent agent user_agent.original request.headers.User-Agent request_User-Agent \
+                 ClientRequestUserAgent"
+            }
+            Self::Status => "status status_code http.response.status_code DownstreamStatus EdgeResponseStatus",
+            Self::Subject | Self::Tier => "",
         }
     }
 }
@@ -151,9 +110,9 @@ impl Fields {
     pub fn new(given: &[(Field, String)]) -> Self {
         let mut root = Node::default();
         for field in Field::ALL {
-            let own: Vec<&str> =
-                given.iter().filter(|(known, _)| *known == field).map(|(_, name)| name.as_str()).collect();
-            let names = if own.is_empty() { field.known() } else { &own };
+            let own = given.iter().filter(|(known, _)| *known == field).map(|(_, name)| name.as_str());
+            let known = field.known().split_whitespace();
+            let names: Vec<&str> = if own.clone().count() > 0 { own.collect() } else { known.collect() };
             for (rank, name) in names.iter().enumerate() {
                 root.add([*name].into_iter(), (field, rank));
                 root.add(name.split('.'), (field, rank));

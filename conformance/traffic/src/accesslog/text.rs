@@ -147,18 +147,8 @@ fn over_time(out: &mut String, report: &AccessReport) {
 }
 
 fn tuned(out: &mut String, tune: &TuneReport, clients: usize) {
-    let columns = [
-        "limit",
-        "algorithm",
-        "clients",
-        "now",
-        "denies clients",
-        "requests",
-        "smallest",
-        "denies clients",
-        "requests",
-    ];
-    let mut table = table(columns, 2..9);
+    let columns = "limit,algorithm,clients,now,denies clients,requests,smallest,denies clients,requests";
+    let mut table = table(columns.split(','), 2..9);
     for one in &tune.numbers {
         let Tuned { limit, quota, algorithm, .. } = one;
         let name = if limit == quota { limit.clone() } else { format!("{limit}: {quota}") };

@@ -28,89 +28,44 @@ pub struct Design {
 /// The designs.
 #[must_use]
 pub fn designs() -> Vec<Design> {
-    let design = |name, about, parameter: String, provider, model| Design { name, about, parameter, provider, model };
-    let cloudflare = Some("cloudflare");
-    let mut all = vec![
-        design(
-            "durable-object",
-            "tidegate-cloudflare, one object for each key",
-            String::new(),
-            cloudflare,
-            Model::Objects,
-        ),
-        design(
-            "durable-object-deny-cache",
-            "the same, with a DenyCache in each isolate",
-            String::new(),
-            cloudflare,
-            Model::DenyCache,
-        ),
-        design("memory", "tidegate-core, a MemoryLimiter in each process", String::new(), None, Model::PerProcess),
-        design("redis", "tidegate-redis, one server at the first place", String::new(), None, Model::Exact),
-        design(
-            "redis-deny-cache",
-            "the same, with a DenyCache in each process",
-            String::new(),
-            None,
-            Model::ExactDenyCache,
-        ),
-        design(
-            "upstash",
-            "tidegate-redis over REST, one database at the first place",
-            String::new(),
-            Some("upstash"),
-            Model::Exact,
-        ),
-        design(
-            "upstash-deny-cache",
-            "the same, with a DenyCache in each isolate",
-            String::new(),
-            Some("upstash"),
-            Model::ExactDenyCache,
-        ),
-        design(
+    let (cloudflare, upstash) = (Some("cloudflare"), Some("upstash"));
+    let mut all = Vec::new();
+    let mut add =
+        |name, about, parameter, provider, model| all.push(Design { name, about, parameter, provider, model });
+    for (name, about, provider, model) in [
+        ("durable-object", "tidegate-cloudflare, one object for each key", cloudflare, Model::Objects),
+        ("durable-object-deny-cache", "the same, with a DenyCache in each isolate", cloudflare, Model::DenyCache),
+        ("memory", "tidegate-core, a MemoryLimiter in each process", None, Model::PerProcess),
+        ("redis", "tidegate-redis, one server at the first place", None, Model::Exact),
+        ("redis-deny-cache", "the same, with a DenyCache in each process", None, Model::ExactDenyCache),
+        ("upstash", "tidegate-redis over REST, one database at the first place", upstash, Model::Exact),
+        ("upstash-deny-cache", "the same, with a DenyCache in each isolate", upstash, Model::ExactDenyCache),
+        (
             "upstash-fallback",
             "on Upstash, and a tenth of the limit in each isolate while it does not answer",
-            String::new(),
-            Some("upstash"),
+            upstash,
             Model::Fallback(10),
         ),
-        design("fastly-kv", "tidegate-fastly on the KV Store", String::new(), None, Model::FastlyKv),
-        design(
-            "akamai-kv",
-            "tidegate-spin on the key-value store of Akamai Functions",
-            String::new(),
-            None,
-            Model::SpinKv,
-        ),
-        design(
-            "rate-limit-binding",
-            "tidegate-cloudflare, a count at each place",
-            String::new(),
-            cloudflare,
-            Model::Binding,
-        ),
-        design(
-            "per-location",
-            "an exact store at each place, without the others",
-            String::new(),
-            None,
-            Model::PerPlace,
-        ),
-        design("kv-counter", "a counter in Workers KV, as in tutorials", String::new(), cloudflare, Model::NaiveKv),
-    ];
+        ("fastly-kv", "tidegate-fastly on the KV Store", None, Model::FastlyKv),
+        ("akamai-kv", "tidegate-spin on the key-value store of Akamai Functions", None, Model::SpinKv),
+        ("rate-limit-binding", "tidegate-cloudflare, a count at each place", cloudflare, Model::Binding),
+        ("per-location", "an exact store at each place, without the others", None, Model::PerPlace),
+        ("kv-counter", "a counter in Workers KV, as in tutorials", cloudflare, Model::NaiveKv),
+    ] {
+        add(name, about, String::new(), provider, model);
+    }
     for slice in [1, 2, 5, 10, 20, 50] {
         let Some(slice) = NonZero::new(slice) else { continue };
         let about = "tidegate-cloudflare, objects with leases";
-        all.push(design("durable-object-leased", about, format!("slice {slice}"), cloudflare, Model::Leases(slice)));
+        add("durable-object-leased", about, format!("slice {slice}"), cloudflare, Model::Leases(slice));
     }
     for seconds in [1, 5, 30] {
         let about = "tidegate-cloudflare, counts in each isolate and in Workers KV";
-        all.push(design("workers-kv", about, format!("refresh {seconds} s"), cloudflare, Model::WorkersKv(seconds)));
+        add("workers-kv", about, format!("refresh {seconds} s"), cloudflare, Model::WorkersKv(seconds));
     }
     for ms in [10, 100, 1_000, 10_000] {
         let about = "counts in each isolate, synchronized through a server at the first place";
-        all.push(design("synchronized", about, format!("every {ms} ms"), None, Model::Synchronized(ms)));
+        add("synchronized", about, format!("every {ms} ms"), None, Model::Synchronized(ms));
     }
     all
 }

@@ -64,7 +64,7 @@ pub(super) fn put_quotas(out: &mut Vec<u8>, policy: &Policy) {
     out.push(policy.quotas().len().to_le_bytes()[0]);
     for (place, dimension) in policy.dimensions().iter().enumerate() {
         for quota in &policy.quotas()[dimension.quotas()] {
-            out.push(place.to_le_bytes()[0] << 4 | algorithm(quota.rule()));
+            out.push(place.to_le_bytes()[0] << 4 | quota.rule().number());
             put(out, quota.rule().parameters());
         }
     }
@@ -84,18 +84,4 @@ fn quota(rest: &mut Reader<'_>) -> Result<Quota, Error> {
         _ => Err(rest.error("an unknown algorithm")),
     };
     quota?.by(&(kind >> 4).to_string())
-}
-
-/// The number of a rule's algorithm in the core's codec. [`quota`] rejects 0.
-const fn algorithm(rule: &Rule) -> u8 {
-    match rule {
-        Rule::FixedWindow(_) => 1,
-        Rule::SlidingWindow(_) => 2,
-        Rule::SlidingLog(_) => 3,
-        Rule::TokenBucket(_) => 4,
-        Rule::LeakyBucket(_) => 5,
-        Rule::Concurrency(_) => 6,
-        Rule::Penalty(_) => 7,
-        _ => 0,
-    }
 }
