@@ -9,9 +9,9 @@ pub enum Model {
     DenyCache,
     /// The same, with leases of this size.
     Leases(NonZero<u64>),
-    /// Workers KV, refreshed after so many seconds.
+    /// `tidegate-cloudflare` on Workers KV, refreshed after so many seconds.
     WorkersKv(u64),
-    /// The Rate Limiting binding.
+    /// `tidegate-cloudflare` on the Rate Limiting binding.
     Binding,
     /// A script at one place, which decides as the core does: `tidegate-redis`.
     Exact,

@@ -9,7 +9,7 @@ import { engine } from "./engine.js";
  *
  *     export { TidegateObject } from "@tidegate/edge/cloudflare";
  *
- * It answers a limiter of the same version, also that of `tidegate-cloudflare-do` in Rust.
+ * It answers a limiter of the same version, also that of `tidegate-cloudflare` in Rust.
  */
 export class TidegateObject extends DurableObject {
   /** Undefined until the first event: whether an alarm is pending can only be asked asynchronously. */
