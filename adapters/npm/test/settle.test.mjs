@@ -112,7 +112,8 @@ test("a refund returns the whole charge by default, never more, and nothing afte
 test("a middleware's refund settles an estimate", async () => {
   const work = [];
   const app = reactRouter(tidegate, () => new Response("hello"), { check: () => ({ estimate: 30 }), refund: () => 20, waitUntil: (promise) => work.push(promise) });
-  assert.equal((await app(request)).status, 200);
+  const response = await app(request);
+  assert.deepEqual([response.status, await response.text()], [200, "hello"]);
   await Promise.all(work);
   assert.equal(await left(), 90);
 });
