@@ -1,8 +1,9 @@
 // Deploys a guest of the suite to an account of one's own, and removes it when standard input closes:
 //
-//     node deploy.mjs PLATFORM --built PATH [--dry-run]
+//     node deploy.mjs PLATFORM [--built PATH] [--dry-run]
 //
-// PLATFORM is the name of a file beside this one, which lists the commands. Once the guest answers, this prints one line of JSON:
+// PLATFORM is the name of a file beside this one, which lists the commands. Without --built, only the account's variables are
+// checked. Once the guest answers, this prints one line of JSON:
 // its targets' addresses, and the key of its routes for the suite. What was created is removed in the reverse order, also after
 // a failure. With --dry-run, commands with a dry run of their own run that, the others are only printed, and the platform's local
 // emulator serves the guest. All messages go to standard error.
@@ -38,11 +39,12 @@ const undo = [];
 const emulators = [];
 
 const { default: plan } = await import(`./${platform}.mjs`);
-const { emulator, needs, steps, targets } = plan({ built: path.resolve(args.built), folder, found, key, name, root });
+const { emulator, needs, steps, targets } = plan({ built: path.resolve(args.built ?? "."), folder, found, key, name, root });
 
 try {
   const missing = needs.filter((variable) => !process.env[variable]);
   if (missing.length > 0 && !dry) throw new Error(`set ${missing.join(" and ")} for your account`);
+  if (args.built === undefined) process.exit();
   for (const step of steps) await take(step);
   const base = dry ? await emulate(emulator) : await reachable(found.url);
   const urls = Object.fromEntries(Object.entries(targets).map(([target, route]) => [target, base + route]));

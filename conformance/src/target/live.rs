@@ -75,10 +75,19 @@ impl Deployment {
     /// Fails if a tool or an account's token is missing, or if the platform refuses the guest. The script says why.
     pub async fn start(platform: &Platform, dry_run: bool, tell: fn(&str)) -> Result<Self, String> {
         let platform = platform.name;
-        let built = built(platform, dry_run).await?;
-        let mut command = Command::new("node");
-        command.arg(workspace().join("conformance/live/deploy.mjs")).arg(platform).arg("--built").arg(built);
-        command.args(dry_run.then_some("--dry-run"));
+        let script = || {
+            let mut command = Command::new("node");
+            command.arg(workspace().join("conformance/live/deploy.mjs")).arg(platform);
+            command.args(dry_run.then_some("--dry-run"));
+            command
+        };
+        // What is missing is told before the guest is built, which may take minutes.
+        let checked = script().output().await.map_err(|error| format!("node: {error}"))?;
+        if !checked.status.success() {
+            return Err(String::from_utf8_lossy(&checked.stderr).trim().trim_start_matches("live: failed: ").into());
+        }
+        let mut command = script();
+        command.arg("--built").arg(built(platform, dry_run).await?);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ctrl-C must not reach the script, which has to remove what it has deployed.
         #[cfg(unix)]
