@@ -39,14 +39,14 @@ const undo = [];
 const emulators = [];
 
 const { default: plan } = await import(`./${platform}.mjs`);
-const { emulator, needs, steps, targets } = plan({ built: path.resolve(args.built ?? "."), folder, found, key, name, root });
+const { emulator, needs, steps, targets, url } = plan({ built: path.resolve(args.built ?? "."), folder, found, key, name, root });
 
 try {
   const missing = needs.filter((variable) => !process.env[variable]);
   if (missing.length > 0 && !dry) throw new Error(`set ${missing.join(" and ")} for your account`);
   if (args.built === undefined) process.exit();
   for (const step of steps) await take(step);
-  const base = dry ? await emulate(emulator) : await reachable(found.url);
+  const base = dry ? await emulate(emulator) : await reachable(url ?? found.url);
   const urls = Object.fromEntries(Object.entries(targets).map(([target, route]) => [target, base + route]));
   console.log(JSON.stringify({ key, urls }));
   // The suite closes its end when it is done, or when it ends in any other way.
@@ -147,6 +147,8 @@ async function remove() {
   }
 }
 
+/** Without the key of the guest and the tokens of the account. */
 function say(text) {
-  console.error(`live: ${text}`.replaceAll(key, "<key>"));
+  const secrets = [key, ...needs.map((variable) => process.env[variable])].filter(Boolean);
+  console.error(secrets.reduce((told, secret) => told.replaceAll(secret, "<secret>"), `live: ${text}`));
 }

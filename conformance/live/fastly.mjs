@@ -6,6 +6,7 @@ const fastly = (...words) => ["npx", "--yes", "--package", "@fastly/cli", "fastl
 
 export default ({ built, found, key, name, root }) => {
   const manifest = `manifest_version = 3\nname = "${name}"\nlanguage = "other"\n`;
+  const domain = `${name}.edgecompute.app`;
   const id = /"?(?:id|ID)"?:\s*"?(\w{10,})/;
   const store = (kind, suffix, as) => ({
     run: fastly(`${kind}-store`, "create", "--name", `${name}-${suffix}`, "--json"),
@@ -18,6 +19,7 @@ export default ({ built, found, key, name, root }) => {
   return {
     needs: ["FASTLY_API_TOKEN"],
     targets: { "fastly-kv": "/kv", "fastly-erl": "/erl" },
+    url: `https://${domain}`,
     steps: [
       { files: () => ({ "fastly.toml": manifest }), run: fastly("compute", "pack", "--wasm-binary", built), dry: fastly("compute", "pack", "--wasm-binary", built) },
       { run: fastly("compute", "validate", "--package", `pkg/${name}.tar.gz`), dry: fastly("compute", "validate", "--package", `pkg/${name}.tar.gz`) },
@@ -29,11 +31,11 @@ export default ({ built, found, key, name, root }) => {
         captures: { service: /Created service (\w+)/ },
         undo: () => fastly("service", "delete", "--force", "--service-id", found.service),
       },
-      { run: () => fastly("service", "domain", "create", "--version", "1", "--service-id", found.service, "--name", `${name}.edgecompute.app`) },
+      { run: () => fastly("service", "domain", "create", "--version", "1", "--service-id", found.service, "--name", domain) },
       link("counts", "tidegate"),
       link("mode", "tidegate_test"),
       { run: () => fastly("compute", "update", "--version", "1", "--service-id", found.service, "--package", `pkg/${name}.tar.gz`) },
-      { run: () => ((found.url = `https://${name}.edgecompute.app`), fastly("service", "version", "activate", "--version", "1", "--service-id", found.service)) },
+      { run: () => fastly("service", "version", "activate", "--version", "1", "--service-id", found.service) },
     ],
     emulator: [
       () => [

@@ -5,6 +5,9 @@ mod shrink;
 
 pub use gate::differences;
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use tidegate_core::{Capabilities, Check, ErrorKind, Key, UnixMillis};
@@ -137,10 +140,11 @@ pub(crate) async fn one(
     report
 }
 
-/// The prefix of a fixture's keys. It differs between processes, so that runs on the same store do not interfere.
+/// The prefix of a fixture's keys. It differs between runs, so that those on the same store do not interfere. The process's number
+/// would not do: in a container it is often the same. It is short, because it is also part of the names of limits.
 fn prefix(place: usize) -> String {
-    let run = std::process::id();
-    format!("t{run:x}-{place}.")
+    static RUN: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()) & 0xff_ffff);
+    format!("t{:x}-{place}.", *RUN)
 }
 
 async fn case(

@@ -59,6 +59,15 @@ fn wrangler_accepts_what_would_be_deployed() -> Result<()> {
 }
 
 #[test]
+fn the_package_of_this_checkout_is_what_netlify_would_get() -> Result<()> {
+    let (output, said, report) = live(&["netlify", "--dry-run"], None)?;
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("live: npm pack ") && said.contains("would run: npx --yes netlify-cli deploy"), "{said}");
+    assert_eq!(verdicts(&report), [("netlify-blobs", "unverified")]);
+    Ok(())
+}
+
+#[test]
 fn a_target_of_another_platform_and_a_missing_token_are_errors() -> Result<()> {
     let (output, said, _) = live(&["fastly", "--target", "cloudflare-do"], None)?;
     assert_eq!(output.status.code(), Some(2), "{said}");

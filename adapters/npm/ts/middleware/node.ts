@@ -16,7 +16,7 @@ export interface NodeResponse {
   readonly closed: boolean;
   getHeader(name: string): unknown;
   setHeader(name: string, value: string): unknown;
-  end(body: string): unknown;
+  end(body: Uint8Array): unknown;
   once(event: "close", listener: () => void): unknown;
 }
 
@@ -49,7 +49,7 @@ export function limit<Received extends NodeRequest, Sent extends NodeResponse>(l
       if (refused) {
         res.statusCode = refused.status;
         refused.headers.forEach((value, name) => res.setHeader(name, value));
-        res.end(await refused.text());
+        res.end(new Uint8Array(await refused.arrayBuffer()));
         return undefined;
       }
       // The fields of another limiter may be there already.

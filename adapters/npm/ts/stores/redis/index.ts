@@ -81,6 +81,9 @@ async function ask(run: Run, command: string | string[]): Promise<Said> {
   }
 }
 
+/** When the first connection of each client was opened, or lost. */
+const firsts = new WeakMap<object, Promise<void>>();
+
 /** The states of a client of ioredis before its connection is ready. */
 const OPENING = ["wait", "connecting", "connect"];
 
@@ -93,10 +96,13 @@ function afterFirstConnection(client: unknown, run: Run): Run {
   const isOpening = OPENING.includes(state.status!) || (state.isOpen === true && state.isReady === false);
   const { once } = state;
   if (!isOpening || typeof once !== "function") return run;
-  let opened: Promise<void> | undefined = new Promise<void>((resolve) => {
+  // Limiters that share a client share its listeners.
+  const first = firsts.get(state) ?? new Promise<void>((resolve) => {
     // No `error`: a listener of ours would hide the first one from the application.
     for (const event of ["ready", "close", "end", "reconnecting"]) once.call(client, event, resolve);
-  }).then(() => (opened = undefined));
+  });
+  firsts.set(state, first);
+  let opened: Promise<void> | undefined = first.then(() => (opened = undefined));
   return (command) => {
     if (!opened) return run(command);
     // With `lazyConnect`, ioredis connects when it is first used.
