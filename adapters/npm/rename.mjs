@@ -8,7 +8,7 @@ const [names, glue, out] = process.argv.slice(2);
 const [imports, exports] = readFileSync(names, "utf8")
   .split('"exports"')
   .map((part) => new Map([...part.matchAll(/"([^"]+)", "([^"]+)"\]/g)].map(([, name, short]) => [name, short])));
-const start = "export function start(exports) {\n    __wbg_set_wasm(exports);\n    exports.__wbindgen_start();\n}\n";
+const start = "export const memory = () => wasm.memory;\nexport function start(exports) {\n    __wbg_set_wasm(exports);\n    exports.__wbindgen_start();\n}\n";
 const renamed = (readFileSync(glue, "utf8") + start)
   .replace(/(?<=export function )\w+/g, (name) => imports.get(name) ?? name)
   .replace(/(?<=wasm\.|exports\.)\w+/g, (name) => exports.get(name) ?? name);

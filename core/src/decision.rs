@@ -1,6 +1,7 @@
 //! The decision of a limiter.
 
 mod codec;
+pub mod numbers;
 
 use core::fmt;
 

@@ -1,4 +1,5 @@
 //! Code that the adapters of this workspace share. It is not part of the public API and may change in any release.
 
+pub use crate::decision::numbers;
 pub use crate::sha256::sha256;
 pub use crate::sorted_map::SortedMap;

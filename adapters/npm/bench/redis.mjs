@@ -27,9 +27,9 @@ const asks = {
   theirs: async () => check((await peer.consume("user:42")).remainingPoints > 0),
 };
 
-for (const inFlight of [1, 8, 50, 512]) {
+for (const inFlight of [1, 8, 64, 512]) {
   const { ours, theirs } = await inTurn({ ours: () => perSecond(asks.ours, inFlight, ROUND_MS), theirs: () => perSecond(asks.theirs, inFlight, ROUND_MS) });
-  const aim = inFlight === 50 ? { aim: { ratio: 1.2 } } : {};
+  const aim = inFlight === 64 ? { aim: { ratio: 1.2 } } : {};
   record({ group: "npm", name: "decisions a second on Redis over TCP", at: { in_flight: inFlight }, unit: "1/s", ...aim, ours, peer: { name: PEER, values: theirs } });
 }
 ourClient.disconnect();

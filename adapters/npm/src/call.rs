@@ -14,8 +14,8 @@ use wasm_bindgen::prelude::*;
 
 use crate::error::thrown;
 use crate::limit::Limit;
+use crate::numbers;
 use crate::options::whole;
-use crate::verdict::verdict;
 use crate::wire::{Answer, Met};
 
 /// What a call asks the limiter.
@@ -25,10 +25,10 @@ enum Question {
     Settle,
 }
 
-type Run = Pin<Box<dyn Future<Output = Result<String, JsValue>>>>;
+type Run = Pin<Box<dyn Future<Output = Result<(), JsValue>>>>;
 
-/// Makes calls, one after another. Each method resumes the call and returns its next request to the store, a JSON array, or
-/// its result, any other text.
+/// Makes calls, one after another. Each method resumes the call, and returns whether it is done. If it is, its decision is in the
+/// numbers; otherwise [`Caller::wanted`] is its next request to the store.
 #[wasm_bindgen]
 pub struct Caller {
     limit: Rc<Limit>,
@@ -43,10 +43,7 @@ impl Caller {
     }
 
     /// Runs a future until it asks the host or ends.
-    pub(crate) fn begin(
-        &mut self,
-        run: impl Future<Output = Result<String, JsValue>> + 'static,
-    ) -> Result<String, JsValue> {
+    pub(crate) fn begin(&mut self, run: impl Future<Output = Result<(), JsValue>> + 'static) -> Result<bool, JsValue> {
         self.run = Some(Box::pin(run));
         self.go_on(None)
     }
@@ -71,10 +68,10 @@ impl Caller {
         now: f64,
         token: Option<String>,
         token_ttl: f64,
-    ) -> Result<String, JsValue> {
+    ) -> Result<bool, JsValue> {
         let (limit, keys) = self.take(key);
         self.begin(async move {
-            let Limit { policy, limiter, body_format, .. } = &*limit;
+            let Limit { policy, limiter, .. } = &*limit;
             let named = named(policy, &keys);
             let keys = Keys::from(&named[..]);
             let (units, now) = (whole(cost), UnixMillis::new(whole(now)));
@@ -92,19 +89,20 @@ impl Caller {
                     limiter.settle(if cost < 0.0 { release } else { settle }).await
                 }
             };
-            Ok(verdict(policy, &decision.map_err(thrown)?, *body_format))
+            numbers::leave(&decision.map_err(thrown)?);
+            Ok(())
         })
     }
 
-    fn go_on(&mut self, met: Option<Met>) -> Result<String, JsValue> {
+    fn go_on(&mut self, met: Option<Met>) -> Result<bool, JsValue> {
         let wire = &self.limit.wire;
         wire.met.set(met);
-        let Some(run) = &mut self.run else { return Ok(String::new()) };
+        let Some(run) = &mut self.run else { return Ok(true) };
         match run.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Pending => Ok(wire.wanted.take().unwrap_or_default()),
+            Poll::Pending => Ok(false),
             Poll::Ready(result) => {
                 self.run = None;
-                result
+                result.map(|()| true)
             }
         }
     }
@@ -116,19 +114,25 @@ fn named<'a>(policy: &'a Policy, keys: &'a [Key]) -> Vec<(&'a str, &'a Key)> {
 }
 
 /// A sender's text is a key already. Any other text becomes one.
-fn key_of(text: &str) -> Key {
+pub(crate) fn key_of(text: &str) -> Key {
     let of_sender = ["sub:", "key:", "ip:"].iter().any(|start| text.starts_with(start));
-    Key::from_text(text).filter(|_| of_sender).unwrap_or_else(|| Key::new(text))
+    let key = if of_sender { Key::from_text(text) } else { None };
+    key.unwrap_or_else(|| Key::new(text))
 }
 
 #[wasm_bindgen]
 impl Caller {
+    /// The call's next request to the store, a JSON array.
+    pub fn wanted(&self) -> String {
+        self.limit.wire.wanted.take().unwrap_or_default()
+    }
+
     /// Adds a key to the next call, for each dimension of the policy but the last, in order.
     pub fn beside(&mut self, key: &str) {
         self.keys.push(key_of(key));
     }
 
-    /// Decides on a request. If `peeks` is set, charges nothing. The result is the verdict.
+    /// Decides on a request. If `peeks` is set, charges nothing.
     pub fn check(
         &mut self,
         key: &str,
@@ -137,50 +141,50 @@ impl Caller {
         token: Option<String>,
         token_ttl: f64,
         peeks: bool,
-    ) -> Result<String, JsValue> {
+    ) -> Result<bool, JsValue> {
         let question = if peeks { Question::Peek } else { Question::Check };
         self.decide(question, key, cost, now, token, token_ttl)
     }
 
-    /// Settles the charge with this token to its actual cost, or to what was charged if `cost` is negative. The result is the verdict on a request of cost 0.
-    pub fn settle(&mut self, key: &str, token: String, cost: f64, now: f64) -> Result<String, JsValue> {
+    /// Settles the charge with this token to its actual cost, or to what was charged if `cost` is negative. Decides on a request of cost 0.
+    pub fn settle(&mut self, key: &str, token: String, cost: f64, now: f64) -> Result<bool, JsValue> {
         self.decide(Question::Settle, key, cost, now, Some(token), 0.0)
     }
 
     /// Refunds what a request was charged.
-    pub fn refund(&mut self, key: &str, cost: f64, charged_at: f64, now: f64) -> Result<String, JsValue> {
+    pub fn refund(&mut self, key: &str, cost: f64, charged_at: f64, now: f64) -> Result<bool, JsValue> {
         let (limit, keys) = self.take(key);
         self.begin(async move {
             let named = named(&limit.policy, &keys);
             let (charged_at, now) = (UnixMillis::new(whole(charged_at)), UnixMillis::new(whole(now)));
             let refund = Refund::new(&limit.policy, &named[..], whole(cost), charged_at, now);
             limit.limiter.refund(refund).await.map_err(thrown)?;
-            Ok(String::new())
+            Ok(())
         })
     }
 
     /// Resets the counts of the keys.
-    pub fn reset(&mut self, key: &str) -> Result<String, JsValue> {
+    pub fn reset(&mut self, key: &str) -> Result<bool, JsValue> {
         let (limit, keys) = self.take(key);
         self.begin(async move {
             let named = named(&limit.policy, &keys);
             limit.limiter.reset(&limit.policy, Keys::from(&named[..])).await.map_err(thrown)?;
-            Ok(String::new())
+            Ok(())
         })
     }
 
     /// Resumes the call with the store's answer.
-    pub fn answered(&mut self, status: u16, bytes: Vec<u8>, version: Option<String>) -> Result<String, JsValue> {
+    pub fn answered(&mut self, status: u16, bytes: Vec<u8>, version: Option<String>) -> Result<bool, JsValue> {
         self.go_on(Some(Met::Answer(Answer { status, version, bytes })))
     }
 
     /// Resumes the call after the request to the store threw.
-    pub fn failed(&mut self, name: String, message: String) -> Result<String, JsValue> {
+    pub fn failed(&mut self, name: String, message: String) -> Result<bool, JsValue> {
         self.go_on(Some(Met::Failed { name, message }))
     }
 
     /// Ends the call because its deadline has passed.
-    pub fn late(&mut self) -> Result<String, JsValue> {
+    pub fn late(&mut self) -> Result<bool, JsValue> {
         self.go_on(Some(Met::Late))
     }
 }

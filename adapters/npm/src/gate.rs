@@ -3,14 +3,16 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use tidegate_core::{BodyFormat, ClientIpSource, DenyCache, Identity, Limiter as _};
+use tidegate_core::{BodyFormat, ClientIpSource, Identity, Limiter as _};
 use wasm_bindgen::prelude::*;
 
 use crate::call::Caller;
 use crate::error::misplaced;
 use crate::limit::Limit;
+use crate::numbers;
 use crate::options::Options;
 use crate::store;
+use crate::verdict;
 use crate::wire::Wire;
 
 /// A limiter of one policy.
@@ -26,8 +28,11 @@ impl Gate {
     #[wasm_bindgen(constructor)]
     pub fn new(options: &Options) -> Result<Gate, JsValue> {
         let wire = Rc::<Wire>::default();
-        let limiter = DenyCache::new(store::open(options, Rc::clone(&wire))?);
-        let limiter = limiter.hold(options.hold()).capacity(options.capacity() as usize);
+        let store = store::open(options, Rc::clone(&wire))?;
+        #[cfg(feature = "memory")]
+        let limiter = store;
+        #[cfg(not(feature = "memory"))]
+        let limiter = options.deny_cache(store);
         let body_format = if options.problem() { BodyFormat::Problem } else { BodyFormat::Json };
         let policy = options.policy()?;
         limiter.capabilities().supports_policy(&policy).map_err(|error| misplaced("policy: ", error))?;
@@ -62,6 +67,19 @@ impl Gate {
         let client_ip = self.source.find(headers, peer).ok();
         let identity = Identity { subject: subject.as_deref(), api_key: api_key.as_deref(), client_ip };
         identity.resolve().as_str().to_string()
+    }
+
+    /// The names of the policy's quotas, separated by commas.
+    pub fn quotas(&self) -> String {
+        let names: Vec<&str> = self.limit.policy.quotas().iter().map(|quota| quota.name()).collect();
+        names.join(",")
+    }
+
+    /// What the client of the decision in the numbers is sent: see [`undecided`](crate::undecided).
+    pub fn told(&self) -> String {
+        let Limit { policy, body_format, .. } = &*self.limit;
+        let decision = numbers::found(policy.quotas().len());
+        decision.map_or_else(String::new, |decision| verdict::text(policy, &decision, *body_format))
     }
 
     /// A caller, which makes calls on this limiter.

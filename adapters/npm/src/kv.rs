@@ -10,6 +10,7 @@ use tidegate_core::{Capabilities, Error, ErrorKind, Millis, UnixMillis};
 use wasm_bindgen::prelude::*;
 
 use crate::call::Caller;
+use crate::numbers;
 use crate::options::{Options, whole};
 use crate::seeded::Seeded;
 use crate::wire::{Answer, Met, Wire};
@@ -76,12 +77,13 @@ impl BestEffort for Host {
 
 #[wasm_bindgen]
 impl Caller {
-    /// Writes the counts that are due. The result is how long to wait before the next flush, or empty if there is none to make.
-    pub fn flush(&mut self, now: f64) -> Result<String, JsValue> {
+    /// Writes the counts that are due. Leaves how long to wait before the next flush, or -1 if there is none to make.
+    pub fn flush(&mut self, now: f64) -> Result<bool, JsValue> {
         let limit = self.limit();
         self.begin(async move {
             let wait = limit.limiter.limiter().made().await.flush(UnixMillis::new(whole(now))).await;
-            Ok(wait.map_or_else(String::new, |wait| wait.get().to_string()))
+            numbers::leave_wait(wait);
+            Ok(())
         })
     }
 }

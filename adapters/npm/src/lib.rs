@@ -12,6 +12,7 @@ mod kv;
 mod limit;
 #[cfg(feature = "memory")]
 mod memory;
+mod numbers;
 #[cfg(feature = "object")]
 mod object;
 mod options;
@@ -19,7 +20,7 @@ mod options;
 mod rate_limit;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(any(feature = "kv", feature = "memory"))]
+#[cfg(feature = "kv")]
 mod seeded;
 mod verdict;
 #[cfg(feature = "versioned")]
@@ -28,6 +29,11 @@ mod wire;
 
 pub use call::Caller;
 pub use gate::Gate;
+#[cfg(feature = "memory")]
+pub use memory::seed;
+#[cfg(feature = "memory")]
+pub use numbers::key_at;
+pub use numbers::numbers_at;
 pub use verdict::undecided;
 
 #[cfg(feature = "kv")]

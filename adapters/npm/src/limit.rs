@@ -2,15 +2,20 @@
 
 use std::rc::Rc;
 
-use tidegate_core::{BodyFormat, DenyCache, Policy};
+use tidegate_core::{BodyFormat, Policy};
 
-use crate::store::Store;
 use crate::wire::Wire;
+
+/// Memory is not asked less often by a cache.
+#[cfg(feature = "memory")]
+type Cached = crate::store::Store;
+#[cfg(not(feature = "memory"))]
+type Cached = tidegate_core::DenyCache<crate::store::Store>;
 
 /// The part of a gate that its calls use.
 pub(crate) struct Limit {
     pub(crate) policy: Policy,
-    pub(crate) limiter: DenyCache<Store>,
+    pub(crate) limiter: Cached,
     pub(crate) body_format: BodyFormat,
     pub(crate) wire: Rc<Wire>,
 }

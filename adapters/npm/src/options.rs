@@ -105,8 +105,11 @@ impl Options {
         Millis::new(whole(self.deadline_ms()))
     }
 
-    pub(crate) fn hold(&self) -> Millis {
-        Millis::new(whole(self.hold_ms()))
+    /// A deny cache in front of a store that is asked.
+    #[cfg(not(feature = "memory"))]
+    pub(crate) fn deny_cache<S: tidegate_core::Limiter>(&self, store: S) -> tidegate_core::DenyCache<S> {
+        let cache = tidegate_core::DenyCache::new(store).hold(Millis::new(whole(self.hold_ms())));
+        cache.capacity(self.capacity() as usize)
     }
 }
 

@@ -1,8 +1,8 @@
 //! What passes between a limiter's store and its host.
 
 use std::cell::Cell;
-use std::future::poll_fn;
-use std::task::Poll;
+#[cfg(not(feature = "memory"))]
+use std::{future::poll_fn, task::Poll};
 
 /// Carries requests and answers between a limiter's store and its host. One call runs at a time.
 #[derive(Default)]
@@ -37,6 +37,7 @@ pub(crate) struct Answer {
     pub(crate) bytes: Vec<u8>,
 }
 
+#[cfg(not(feature = "memory"))]
 impl Wire {
     /// Gives the host a request, a JSON array, and waits for the result.
     pub(crate) async fn ask(&self, wanted: String) -> Met {

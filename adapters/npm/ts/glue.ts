@@ -5,24 +5,31 @@ export interface Gate {
   dimensions(): string;
   fields(): string;
   key(first?: string, second?: string, peer?: string, subject?: string, apiKey?: string): string;
+  quotas(): string;
+  /** What the client of the decision in the numbers is sent. */
+  told(): string;
   caller(): Caller;
   capabilities(): string;
+  /** In the module for memory only: decides on the key of this length at `keyAt`. False if it cannot. */
+  decide(length: number, cost: number, now: number): boolean;
   /** In the module for Redis only. */
   batchScript(): string;
 }
 
-/** Makes calls, one after another. */
+/** Makes calls, one after another. The methods that begin or resume a call return whether it is done. */
 export interface Caller {
+  /** The call's next request to the store, if it is not done. */
+  wanted(): string;
   beside(key: string): void;
-  check(key: string, cost: number, now: number, token: string | undefined, tokenTtl: number, peeks: boolean): string;
-  refund(key: string, cost: number, chargedAt: number, now: number): string;
-  settle(key: string, token: string, cost: number, now: number): string;
-  reset(key: string): string;
-  /** In the module for Workers KV only. */
-  flush(now: number): string;
-  answered(status: number, bytes: Uint8Array, version?: string | undefined): string;
-  failed(name: string, message: string): string;
-  late(): string;
+  check(key: string, cost: number, now: number, token: string | undefined, tokenTtl: number, peeks: boolean): boolean;
+  refund(key: string, cost: number, chargedAt: number, now: number): boolean;
+  settle(key: string, token: string, cost: number, now: number): boolean;
+  reset(key: string): boolean;
+  /** In the module for Workers KV only. Leaves how long to wait until the next flush, or -1. */
+  flush(now: number): boolean;
+  answered(status: number, bytes: Uint8Array, version?: string | undefined): boolean;
+  failed(name: string, message: string): boolean;
+  late(): boolean;
 }
 
 /** The counts of one Durable Object. */
@@ -36,6 +43,16 @@ export interface ObjectCounter {
 export interface Engine {
   Gate: new (options: object) => Gate;
   undecided(kind: string, failsOpen: boolean): string;
+  memory(): { readonly buffer: ArrayBuffer };
+  /** Where the numbers of the last decision are. */
+  numbersAt(): number;
+}
+
+/** That for memory. */
+export interface MemoryEngine extends Engine {
+  /** Where the bytes of a key are written. */
+  keyAt(): number;
+  seed(a: number, b: number, c: number, d: number): void;
 }
 
 /** That for Durable Objects, which is the limiter's and the object's. */

@@ -1,8 +1,10 @@
-import { type Answer, type CallOptions, Calls } from "./calls.js";
+import { type Answer, type CallOptions, Calls, type Runner } from "./calls.js";
 import { invalid, TidegateError } from "./error.js";
 import { only, whole } from "./fields.js";
-import type { Caller, Engine, Gate } from "./glue.js";
+import type { Engine, Gate } from "./glue.js";
+import { Numbers } from "./numbers.js";
 import type { Identity, Operation, Options } from "./options.js";
+import { ask, type Question } from "./question.js";
 import { type Charge, type Keys, Verdict } from "./verdict.js";
 
 /** How long an estimate can be settled unless the check says otherwise: ten minutes. */
@@ -64,7 +66,8 @@ type Ready = {
 export abstract class Limiter {
   readonly #engine: Engine;
   readonly #gate: Gate;
-  readonly #calls: Calls;
+  readonly #numbers: Numbers;
+  readonly #runner: Runner;
   readonly #options: Ready;
   readonly #fields: string[];
   /** The names of the policy's dimensions, in the order in which the WebAssembly gets their keys. */
@@ -80,7 +83,8 @@ export abstract class Limiter {
     } catch (thrown) {
       throw TidegateError.from(thrown);
     }
-    this.#calls = this.calls(options);
+    this.#numbers = new Numbers(engine, this.#gate);
+    this.#runner = this.runner(this.#gate, options);
     this.#dimensions = this.#gate.dimensions().split(",");
     this.#fields = this.#gate.fields().split(",").filter(Boolean);
   }
@@ -94,12 +98,12 @@ export abstract class Limiter {
    * `options` may be a promise or a function, also an async one. If it throws, the request is rejected as invalid.
    */
   check(request: Request, options: Chosen<CheckOptions> = {}): Promise<Verdict> {
-    return this.#decide(request, options, "check");
+    return this.#check(request, options, "check");
   }
 
   /** Decides like `check`, but charges nothing. */
   peek(request: Request, options: Chosen<CheckOptions> = {}): Promise<Verdict> {
-    return this.#decide(request, options, "peek");
+    return this.#check(request, options, "peek");
   }
 
   /**
@@ -107,20 +111,21 @@ export abstract class Limiter {
    *
    *     const { allowed, retryAfterMs } = await tidegate.limit("user:42", { cost: 3 });
    */
-  limit(key: string | Keys, options: LimitOptions = {}): Promise<Verdict> {
-    const counted = () => {
-      // An empty text would be one count for all whose name is missing.
-      if (!key) throw invalid("key", `${key === "" ? "empty" : "missing"}; write who is counted, such as "user:42"`);
-      return { ...options, ...(typeof key === "object" ? { keys: key } : { key }) };
-    };
-    return this.#decide(undefined, counted, "check");
+  limit(key: string | Keys, options?: LimitOptions): Promise<Verdict> {
+    let asked: Question;
+    try {
+      asked = this.#named(key, options);
+    } catch (thrown) {
+      return Promise.resolve(this.#undecided("check", undefined, undefined, thrown));
+    }
+    return this.#decide(undefined, asked);
   }
 
   /**
    * Decides like `limit`, and waits until the key is admitted, for at most `timeoutMs`. It asks again only when time has
    * replenished what the request needs, and returns the last verdict if that is too late. Then nothing is charged.
    */
-  async blockUntilReady(key: string | Keys, timeoutMs: number, options: LimitOptions = {}): Promise<Verdict> {
+  async blockUntilReady(key: string | Keys, timeoutMs: number, options?: LimitOptions): Promise<Verdict> {
     const until = Date.now() + whole("timeoutMs", timeoutMs);
     for (;;) {
       const verdict = await this.limit(key, options);
@@ -179,17 +184,16 @@ export abstract class Limiter {
     if (keys === undefined || status !== "allowed" || charge?.cost === 0) return;
     await this.#told("refund", () => {
       const [units, instant] = [whole("cost", cost), whole("now", now)];
-      return this.#run(keys, (caller, key) =>
-        charge
-          ? caller.settle(key, charge.token, Math.max(charge.cost - units, 0), instant)
-          : caller.refund(key, units, verdict.decidedAtMs, instant),
-      );
+      const asked = charge
+        ? { ...ask("settle", instant), token: charge.token, cost: Math.max(charge.cost - units, 0) }
+        : { ...ask("refund", instant), cost: units, chargedAt: verdict.decidedAtMs };
+      return this.#numbersOf({ ...asked, counted: keys });
     });
   }
 
   /** Resets the counts of a key, or of the key of each dimension. Those of a request are `Verdict.key` or `Verdict.keys`. */
   async reset(keys: string | Keys): Promise<void> {
-    await this.#told("reset", () => this.#run(keys, (caller, key) => caller.reset(key)));
+    await this.#told("reset", () => this.#numbersOf({ ...ask("reset", 0), counted: keys }));
   }
 
   /** Whether the policy has a concurrency limit, so that each admitted request holds a slot until it is released. */
@@ -207,9 +211,25 @@ export abstract class Limiter {
     return JSON.parse(this.#gate.capabilities());
   }
 
-  /** Calls of their own, in addition to those of the public methods. */
+  /** Decides like `limit` at once, if the store is in memory. */
+  protected decideNow(key: string | Keys, options: LimitOptions | undefined): Verdict {
+    let asked: Question | undefined;
+    try {
+      asked = this.#named(key, options);
+      return this.#answered(undefined, asked);
+    } catch (thrown) {
+      return this.#undecided("check", undefined, asked, thrown);
+    }
+  }
+
+  /** What asks the store. */
+  protected runner(_gate: Gate, options: CallOptions): Runner {
+    return this.calls(options);
+  }
+
+  /** Calls that `ask` carries. */
   protected calls(options: CallOptions): Calls {
-    return new Calls(this.#gate, (wanted, signal) => this.ask(wanted, signal), options);
+    return new Calls(this.#gate, (wanted, signal) => this.ask!(wanted, signal), options);
   }
 
   /** The script for several decisions in one command, for stores on Redis. */
@@ -217,39 +237,81 @@ export abstract class Limiter {
     return this.#gate.batchScript();
   }
 
+  /** Has a store of these calls write what is due. Returns how long to wait until the next time, or a negative number. */
+  protected flush(calls: Calls, now: number): Promise<number> {
+    return new Promise((resolve, reject) => calls.run(ask("flush", now), () => resolve(this.#numbers.view[0]!), reject));
+  }
+
   /** Called after each decision that was made at `now`. */
   protected decided?(now: number): void;
 
   /** Sends a call's request to the store. */
-  protected abstract ask(wanted: string, signal: AbortSignal | undefined): Promise<Answer>;
+  protected ask?(wanted: string, signal: AbortSignal | undefined): Promise<Answer>;
 
-  async #decide(request: Request | undefined, options: Chosen<CheckOptions>, operation: "check" | "peek"): Promise<Verdict> {
-    const verdict = await this.#decided(request, options, operation);
-    if (!verdict.error) quietly(() => this.decided?.(verdict.decidedAtMs));
+  /** The question about a key. */
+  #named(key: string | Keys, options: LimitOptions | undefined): Question {
+    // An empty text would be one count for all whose name is missing.
+    if (!key) throw invalid("key", `${key === "" ? "empty" : "missing"}; write who is counted, such as "user:42"`);
+    const asked = options === undefined && !this.holdsSlots ? ask("check", Date.now()) : read(options ?? {}, "check", this.holdsSlots).asked;
+    asked.counted = typeof key === "object" ? own(key) : key;
+    return asked;
+  }
+
+  /** Decides on a request with its sender's keys. */
+  async #check(request: Request, options: Chosen<CheckOptions>, kind: "check" | "peek"): Promise<Verdict> {
+    let asked: Question | undefined;
+    try {
+      const chosen = read(typeof options === "function" || "then" in Object(options) ? await given(options) : options, kind, this.holdsSlots);
+      asked = chosen.asked;
+      asked.counted = await this.#counted(request, chosen);
+    } catch (thrown) {
+      return this.#undecided(kind, request, asked, thrown);
+    }
+    return this.#decide(request, asked);
+  }
+
+  #decide(request: Request | undefined, asked: Question): Promise<Verdict> {
+    try {
+      if (this.#runner.answer) return Promise.resolve(this.#answered(request, asked));
+      this.#address(asked);
+      return new Promise((resolve) => {
+        this.#runner.run(
+          asked,
+          () => resolve(this.#verdict(request, asked)),
+          (thrown) => resolve(this.#undecided(asked.kind as "check", request, asked, thrown)),
+        );
+      });
+    } catch (thrown) {
+      return Promise.resolve(this.#undecided(asked.kind as "check", request, asked, thrown));
+    }
+  }
+
+  #answered(request: Request | undefined, asked: Question): Verdict {
+    this.#address(asked);
+    this.#runner.answer!(asked);
+    return this.#verdict(request, asked);
+  }
+
+  /** The verdict with the numbers that the store has left. */
+  #verdict(request: Request | undefined, asked: Question): Verdict {
+    return this.#judged(request, new Verdict(this.#numbers, this.#numbers.read(), asked.counted, chargeOf(asked)));
+  }
+
+  #undecided(operation: "check" | "peek", request: Request | undefined, asked: Question | undefined, thrown: unknown): Verdict {
+    const error = TidegateError.from(thrown);
+    const said = this.#engine.undecided(error.kind, this.#options.failsOpen);
+    const shown = this.#options.failedOpenHeader ? said : said.replace(/\nx-tidegate-failed-open:.*/, "");
+    const verdict = new Verdict(shown || "\n", undefined, asked?.counted, asked && chargeOf(asked), error);
+    this.#tell(operation, error, verdict.failedOpen);
+    return this.#judged(request, verdict);
+  }
+
+  /** Tells the application of a verdict. */
+  #judged(request: Request | undefined, verdict: Verdict): Verdict {
+    if (this.decided && !verdict.error) quietly(() => this.decided?.(verdict.decidedAtMs));
     const { onVerdict } = this.#options;
     if (onVerdict) quietly(() => onVerdict(verdict, request));
     return verdict;
-  }
-
-  async #decided(request: Request | undefined, options: Chosen<CheckOptions>, operation: "check" | "peek"): Promise<Verdict> {
-    let counted: string | Keys | undefined;
-    let charge: Charge | undefined;
-    try {
-      const read = readOptions(typeof options === "function" || "then" in Object(options) ? await given(options) : options, this.holdsSlots);
-      const { cost, now, token, ttlMs } = read;
-      if (token !== undefined) charge = { token, cost };
-      counted = await this.#counted(request, read);
-      const peeks = operation === "peek";
-      const said = await this.#run(counted, (caller, key) => caller.check(key, cost, now, token, ttlMs, peeks));
-      return new Verdict(said, counted, charge);
-    } catch (thrown) {
-      const error = TidegateError.from(thrown);
-      const said = this.#engine.undecided(error.kind, this.#options.failsOpen);
-      const shown = this.#options.failedOpenHeader ? said : said.replace(/\nx-tidegate-failed-open:.*/, "");
-      const verdict = new Verdict(shown, counted, charge, error);
-      this.#tell(operation, error, verdict.failedOpen);
-      return verdict;
-    }
   }
 
   #settle(operation: "settle" | "release", verdict: Verdict, cost: () => number, now: unknown = Date.now()): Promise<Verdict> {
@@ -260,7 +322,9 @@ export abstract class Limiter {
       if (keys === undefined || (status !== "allowed" && !failedOpen) || holdsNothing) return verdict;
       if (!charge) throw invalid("verdict", "its check had no estimate; write check(request, { estimate })");
       try {
-        return new Verdict(await this.#run(keys, (caller, key) => caller.settle(key, charge.token, units, instant)), keys, charge);
+        const { token } = charge;
+        const numbers = await this.#numbersOf({ ...ask("settle", instant), counted: keys, token, cost: units });
+        return new Verdict(this.#numbers, numbers, keys, charge);
       } catch (thrown) {
         const error = TidegateError.from(thrown);
         // A check that failed may have been charged or not.
@@ -270,8 +334,14 @@ export abstract class Limiter {
     });
   }
 
+  /** Asks a question, and returns the numbers of the answer. */
+  async #numbersOf(asked: Question): Promise<number[]> {
+    this.#address(asked);
+    return new Promise((resolve, reject) => this.#runner.run(asked, () => resolve(this.#numbers.read()), reject));
+  }
+
   /** The keys of a request. Quotas without a dimension count by `key`, or by the sender. */
-  async #counted(request: Request | undefined, { key, keys, peer }: ReturnType<typeof readOptions>): Promise<string | Keys> {
+  async #counted(request: Request, { key, keys, peer }: Read): Promise<string | Keys> {
     const names = this.#dimensions;
     if (keys === undefined && names.length === 1) return key ?? this.#sender(request, peer);
     const given = { ...keys };
@@ -283,30 +353,22 @@ export abstract class Limiter {
     return given;
   }
 
-  /** Runs a call with the key of each dimension. */
-  #run(keys: string | Keys, begins: (caller: Caller, key: string) => string): Promise<string> {
-    if (this.#options.broken) return Promise.reject(this.#options.broken);
-    const others = this.#inOrder(keys);
-    const key = others.pop()!;
-    return this.#calls.run(key, (caller) => {
-      for (const other of others) caller.beside(other);
-      return begins(caller, key);
-    });
-  }
-
-  /** The key of each dimension of the policy. */
-  #inOrder(keys: string | Keys): string[] {
-    const names = this.#dimensions;
+  /** Writes the key of each dimension of the policy into a question. */
+  #address(asked: Question): void {
+    if (this.#options.broken) throw this.#options.broken;
+    const [names, keys] = [this.#dimensions, asked.counted];
     if (typeof keys !== "object") {
-      const key = text("key", keys);
+      asked.key = text("key", keys);
       if (names.length > 1) throw invalid("keys", `missing; write ${written(names)}`);
-      return [key];
+      return;
     }
-    return names.map((name) => {
+    const others = names.map((name) => {
       const place = `keys.${name}`;
       if (!Object.hasOwn(keys, name)) throw invalid(place, `missing; write ${written(names)}`);
       return text(place, keys[name]);
     });
+    asked.key = others.pop()!;
+    asked.others = others;
   }
 
   /** Runs a call, and reports its error before it throws it. */
@@ -386,28 +448,38 @@ async function given(options: Chosen<CheckOptions>): Promise<unknown> {
   }
 }
 
-/** Reads a check's options. The result always has the same fields, which V8 reads faster. */
-function readOptions(options: unknown, holdsSlots: boolean) {
+/** A check's options, and the question that they make. */
+interface Read {
+  key: string | undefined;
+  keys: Keys | undefined;
+  peer: string | undefined;
+  asked: Question;
+}
+
+function read(options: unknown, kind: "check" | "peek", holdsSlots: boolean): Read {
   try {
     only(options, "", CHECK_OPTIONS);
     const { key, keys, peer, now, cost, estimate, idempotency, settleWithinMs = SETTLE_WITHIN_MS }: CheckOptions = options;
     if (estimate !== undefined && (cost !== undefined || idempotency !== undefined)) {
       throw invalid("estimate", "it replaces cost and idempotency; write check(request, { estimate })");
     }
+    const asked = ask(kind, now === undefined ? Date.now() : whole("now", now));
+    if (cost !== undefined) asked.cost = whole("cost", cost);
+    if (estimate !== undefined) {
+      [asked.cost, asked.ttlMs] = [some("estimate", estimate), some("settleWithinMs", settleWithinMs)];
+    } else if (idempotency) {
+      [asked.token, asked.ttlMs] = [token(idempotency.token), whole("idempotency.ttlMs", idempotency.ttlMs)];
+    }
     // The server makes the token of an estimate: a client that chooses it could repeat a request for free.
-    const ownToken = estimate !== undefined || (holdsSlots && !idempotency);
-    return {
-      key: key === undefined ? undefined : text("key", key),
-      keys: keys === undefined ? undefined : own(keys),
-      peer,
-      now: now === undefined ? Date.now() : whole("now", now),
-      cost: estimate === undefined ? (cost === undefined ? 1 : whole("cost", cost)) : some("estimate", estimate),
-      token: ownToken ? crypto.randomUUID() : idempotency ? token(idempotency.token) : undefined,
-      ttlMs: estimate !== undefined ? some("settleWithinMs", settleWithinMs) : idempotency ? whole("idempotency.ttlMs", idempotency.ttlMs) : 0,
-    };
+    if (estimate !== undefined || (holdsSlots && !idempotency)) asked.token = crypto.randomUUID();
+    return { key: key === undefined ? undefined : text("key", key), keys: keys === undefined ? undefined : own(keys), peer, asked };
   } catch (cause) {
     throw unreadable(cause);
   }
+}
+
+function chargeOf({ token, cost }: Question): Charge | undefined {
+  return token === undefined ? undefined : { token, cost };
 }
 
 function unreadable(cause: unknown): TidegateError {
@@ -435,8 +507,13 @@ function some(field: string, value: unknown): number {
 /** A text that has one form in UTF-8, so that no two keys become one. The message does not repeat it: it may be a secret. */
 function text(field: string, value: unknown): string {
   if (typeof value !== "string") throw invalid(field, "not a string");
-  if (/\p{Surrogate}/u.test(value)) throw invalid(field, "contains a lone surrogate; write well-formed text");
+  if (!isWellFormed(value)) throw invalid(field, "contains a lone surrogate; write well-formed text");
   return value;
+}
+
+/** Runtimes of 2022 have no `isWellFormed` yet. */
+function isWellFormed(text: string & { isWellFormed?: () => boolean }): boolean {
+  return text.isWellFormed?.() ?? !/\p{Surrogate}/u.test(text);
 }
 
 /** A token that would make every request a retry of the first is none. */

@@ -22,12 +22,29 @@ export interface Charge {
   cost: number;
 }
 
+/** What all verdicts by one policy share. */
+export interface Told {
+  /** The names of the policy's quotas. */
+  readonly names: readonly string[];
+  /** What the client of a decision is sent, as `src/verdict.rs` writes it. */
+  text(numbers: readonly number[]): string;
+}
+
+/** The places of a decision's numbers, as in `core/src/decision/numbers.rs`. */
+const [STATUS, BINDING, WAIT, DELAY, AT, ORIGIN, REPLAY, QUOTAS, EACH] = [0, 1, 2, 3, 4, 5, 6, 7, 3] as const;
+const UNKNOWN = -1;
+const STATUSES = ["allowed", "denied", "never_admissible"] as const;
+const ORIGINS = ["store", "deny_cache", "fallback", "near", "lease"] as const;
+/** Of a request that was not decided on. */
+const UNDECIDED: readonly number[] = [UNKNOWN, 0, UNKNOWN, 0, 0, UNKNOWN, 0];
+
 /** The outcome for a request: whether it may go on, why, and what to send to the client. */
 export class Verdict {
-  /** The text that `src/verdict.rs` writes. It is parsed on demand, because most callers need little of it. */
-  readonly #text: string;
-  #facts: string[] | undefined;
-  #headers: Readonly<Record<string, string>> | undefined;
+  /** What to tell of a decision, or the text for the client if there was none. */
+  readonly #told: Told | string;
+  readonly #numbers: readonly number[];
+  /** What the client is sent. It is written on demand, because most callers need little of it. */
+  #sent: Sent | undefined;
 
   /** Whether the request may go on. */
   readonly allowed: boolean;
@@ -42,14 +59,14 @@ export class Verdict {
   /** Why the request was not decided on. */
   readonly error: TidegateError | undefined;
 
-  constructor(text: string, counted: string | Keys | undefined, charge?: Charge, error?: TidegateError) {
-    const first = text.slice(0, text.indexOf("\n"));
-    const space = first.indexOf(" ");
-    this.allowed = space < 0;
-    this.status = (this.allowed ? first : first.slice(0, space)) as Verdict["status"];
-    this.#text = text;
-    this.key = typeof counted === "string" ? counted : undefined;
-    this.keys = typeof counted === "string" ? undefined : counted;
+  constructor(told: Told | string, numbers: readonly number[] | undefined, counted: string | Keys | undefined, charge?: Charge, error?: TidegateError) {
+    this.#told = told;
+    this.#numbers = numbers ?? UNDECIDED;
+    this.status = numbers ? STATUSES[numbers[STATUS] as 0 | 1 | 2] : "undecided";
+    this.allowed = numbers ? numbers[STATUS] === 0 : (told as string).startsWith("\n");
+    const isKey = typeof counted === "string";
+    this.key = isKey ? counted : undefined;
+    this.keys = isKey ? undefined : counted;
     this.charge = charge;
     this.error = error;
   }
@@ -66,7 +83,7 @@ export class Verdict {
 
   /** The index in `quotas` of the quota that decided. */
   get binding(): number {
-    return Number(this.#fact(0));
+    return this.#numbers[BINDING]!;
   }
 
   /**
@@ -74,43 +91,42 @@ export class Verdict {
    * concurrency limit denies it, because nobody knows when a request ends.
    */
   get retryAfterMs(): number | null {
-    return told(this.#fact(1));
+    return known(this.#numbers[WAIT]!);
   }
 
   /** How long to delay an allowed request. Only a leaky bucket asks for a delay. */
   get delayMs(): number {
-    return Number(this.#fact(2));
+    return this.#numbers[DELAY]!;
   }
 
   /** The time of the decision, in milliseconds since the epoch by the clock that decided. */
   get decidedAtMs(): number {
-    return Number(this.#fact(3));
+    return this.#numbers[AT]!;
   }
 
   /** Where the decision was made. */
-  get origin(): "store" | "deny_cache" | "lease" | "fallback" | "fail_mode" {
-    return this.#fact(4) as Verdict["origin"];
+  get origin(): (typeof ORIGINS)[number] | "fail_mode" {
+    return ORIGINS[this.#numbers[ORIGIN]!] ?? "fail_mode";
   }
 
   /** Whether this repeats the earlier answer to a check with the same token, or to a settlement of the same charge. */
   get replayed(): boolean {
-    return this.#fact(5) === "1";
+    return this.#numbers[REPLAY] === 1;
   }
 
   /** Each quota's count after the decision, those of one dimension side by side. Empty if there was no decision. */
   get quotas(): readonly QuotaStatus[] {
-    const quotas: QuotaStatus[] = [];
-    for (let at = 6, name; (name = this.#fact(at)) !== undefined; at += 4) {
-      const [remaining, resetAfterMs] = [told(this.#fact(at + 2)), told(this.#fact(at + 3))];
-      quotas.push({ name, limit: Number(this.#fact(at + 1)), remaining, resetAfterMs });
-    }
-    return quotas;
+    const [told, numbers] = [this.#told, this.#numbers];
+    if (typeof told === "string") return [];
+    return told.names.map((name, nth) => {
+      const at = QUOTAS + EACH * nth;
+      return { name, limit: numbers[at]!, remaining: known(numbers[at + 1]!), resetAfterMs: known(numbers[at + 2]!) };
+    });
   }
 
   /** The response fields to add to every response to the request. */
   get headers(): Readonly<Record<string, string>> {
-    const pair = (line: string) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1)];
-    return (this.#headers ??= Object.fromEntries(this.#text.split("\n\n", 1)[0]!.split("\n").slice(2).map(pair)));
+    return this.#send.headers;
   }
 
   /** The response to send instead of the app's: a 429, or after an error a 400 or 503. Undefined if the request may go on. */
@@ -120,10 +136,8 @@ export class Verdict {
   }
 
   /** The same for hosts without `Response`, such as Express and AWS Lambda. */
-  get http(): { status: number; headers: Readonly<Record<string, string>>; body: string } | undefined {
-    if (this.allowed) return undefined;
-    const status = Number(this.#text.slice(this.status.length, this.#text.indexOf("\n")));
-    return { status, headers: this.headers, body: this.#text.slice(this.#text.indexOf("\n\n") + 2) };
+  get http(): Sent | undefined {
+    return this.allowed ? undefined : this.#send;
   }
 
   /**
@@ -161,15 +175,30 @@ export class Verdict {
     return { allowed, status, key, keys, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, quotas, error: error?.message };
   }
 
-  #fact(place: number): string | undefined {
-    return (this.#facts ??= this.#text.split("\n", 2)[1]!.split(" "))[place];
+  get #send(): Sent {
+    return (this.#sent ??= sent(typeof this.#told === "string" ? this.#told : this.#told.text(this.#numbers)));
   }
+}
+
+/** A status of 0 stands for the app's own. */
+interface Sent {
+  status: number;
+  headers: Readonly<Record<string, string>>;
+  body: string;
+}
+
+/** Reads what a client is sent: the status, the fields and the body. */
+function sent(text: string): Sent {
+  const [head, body = ""] = text.split("\n\n", 2) as [string, string?];
+  const [status, ...fields] = head.split("\n");
+  const pair = (line: string) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1)];
+  return { status: Number(status), headers: Object.fromEntries(fields.filter(Boolean).map(pair)), body };
 }
 
 /** The fields whose values are lists. */
 const LISTS = ["ratelimit", "ratelimit-policy"];
 const REMAINING = "x-ratelimit-remaining";
 
-function told(number: string | undefined): number | null {
-  return number === "-" ? null : Number(number);
+function known(number: number): number | null {
+  return number === UNKNOWN ? null : number;
 }

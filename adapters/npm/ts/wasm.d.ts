@@ -26,6 +26,11 @@ declare module "#*/glue" {
   type Engine = import("./glue.js").Engine;
   export const Gate: Engine["Gate"];
   export const undecided: Engine["undecided"];
+  export const memory: Engine["memory"];
+  export const numbersAt: Engine["numbersAt"];
+  /** In the module for memory only. */
+  export const keyAt: import("./glue.js").MemoryEngine["keyAt"];
+  export const seed: import("./glue.js").MemoryEngine["seed"];
   /** In the module for Durable Objects only. */
   export const ObjectCounter: import("./glue.js").ObjectEngine["ObjectCounter"];
   export function start(exports: WebAssembly.Exports): void;

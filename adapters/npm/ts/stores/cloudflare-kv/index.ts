@@ -79,9 +79,9 @@ export class Tidegate extends Limiter {
   /** Writes what was counted until `now`, until everything is written or another request does so. */
   protected async write(now: number): Promise<void> {
     for (let waited = 0; ; ) {
-      const said = await this.#writes.run("", (caller) => caller.flush(now + waited));
-      const wait = Math.max(Number(said), 1);
-      if (said === "" || waited + wait > this.#lingerMs) return;
+      const due = await this.flush(this.#writes, now + waited);
+      const wait = Math.max(due, 1);
+      if (due < 0 || waited + wait > this.#lingerMs) return;
       await new Promise((resolve) => setTimeout(resolve, wait));
       waited += wait;
     }

@@ -1,11 +1,13 @@
 import * as glue from "#memory/glue";
 import module from "#memory/module";
-import { random } from "../../answers.js";
-import type { Answer } from "../../calls.js";
+import type { Runner } from "../../calls.js";
 import { start } from "../../engine.js";
 import { Fields } from "../../fields.js";
-import { Limiter } from "../../limiter.js";
+import type { Gate } from "../../glue.js";
+import { Limiter, type LimitOptions } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
+import type { Keys, Verdict } from "../../verdict.js";
+import { Memory } from "./memory.js";
 
 export * from "../../exports.js";
 
@@ -13,17 +15,23 @@ const engine = start(module, glue);
 
 /**
  * A limiter in the memory of this process: for development, tests, and applications of one process. It is exact, and a decision
- * takes microseconds. Each process and each isolate counts for itself; within one, limiters of the same policy count together.
- * Beyond a million keys, keys share counts.
+ * takes less than a microsecond. Each process and each isolate counts for itself; within one, limiters of the same policy count
+ * together. Beyond a million keys, keys share counts.
  *
  *     const tidegate = new Tidegate({ platform: "direct", failMode: "closed", policy: { name: "api", quotas: ["10 / 10 s"] } });
+ *     const { allowed } = tidegate.decide("user:42");
  */
 export class Tidegate extends Limiter {
   constructor(options: Options) {
     super(engine, common(new Fields(options, "", COMMON), 1_000));
   }
 
-  protected override async ask(): Promise<Answer> {
-    return random();
+  /** Decides like `limit`, without a promise. */
+  decide(key: string | Keys, options?: LimitOptions): Verdict {
+    return this.decideNow(key, options);
+  }
+
+  protected override runner(gate: Gate): Runner {
+    return new Memory(engine, gate);
   }
 }
