@@ -31,8 +31,8 @@ pub use call::Caller;
 pub use gate::Gate;
 #[cfg(feature = "memory")]
 pub use memory::seed;
-#[cfg(feature = "memory")]
-pub use numbers::key_at;
+#[cfg(any(feature = "memory", feature = "redis"))]
+pub use numbers::bytes_at;
 pub use numbers::numbers_at;
 pub use verdict::undecided;
 

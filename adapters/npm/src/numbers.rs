@@ -11,14 +11,14 @@ use wasm_bindgen::prelude::*;
 /// Room for the decision of the longest policy.
 const LENGTH: usize = QUOTAS_AT + EACH * Policy::MAX_QUOTAS;
 
-/// The longest key that is passed as bytes.
-#[cfg(feature = "memory")]
-const KEY_LEN_MAX: usize = 256;
+/// The longest text that is passed as bytes.
+#[cfg(any(feature = "memory", feature = "redis"))]
+const BYTES_MAX: usize = 256;
 
 thread_local! {
     static NUMBERS: [Cell<f64>; LENGTH] = const { [const { Cell::new(0.0) }; LENGTH] };
-    #[cfg(feature = "memory")]
-    static KEY: [Cell<u8>; KEY_LEN_MAX] = const { [const { Cell::new(0) }; KEY_LEN_MAX] };
+    #[cfg(any(feature = "memory", feature = "redis"))]
+    static BYTES: [Cell<u8>; BYTES_MAX] = const { [const { Cell::new(0) }; BYTES_MAX] };
 }
 
 /// Where the numbers of the last decision are.
@@ -27,21 +27,21 @@ pub fn numbers_at() -> *const u8 {
     NUMBERS.with(|numbers| numbers.as_ptr().cast())
 }
 
-/// Where the host writes the bytes of a key.
-#[cfg(feature = "memory")]
-#[wasm_bindgen(js_name = keyAt)]
-pub fn key_at() -> *const u8 {
-    KEY.with(|key| key.as_ptr().cast())
+/// Where the host writes the bytes of a key or of an answer.
+#[cfg(any(feature = "memory", feature = "redis"))]
+#[wasm_bindgen(js_name = bytesAt)]
+pub fn bytes_at() -> *const u8 {
+    BYTES.with(|bytes| bytes.as_ptr().cast())
 }
 
-/// Reads the key of this length that the host has written.
-#[cfg(feature = "memory")]
-pub(crate) fn with_key<T>(length: usize, read: impl FnOnce(&[u8]) -> T) -> T {
-    KEY.with(|key| {
-        let mut bytes = [0; KEY_LEN_MAX];
-        let bytes = &mut bytes[..length.min(KEY_LEN_MAX)];
-        for (byte, written) in bytes.iter_mut().zip(key) {
-            *byte = written.get();
+/// Reads the bytes that the host has written.
+#[cfg(any(feature = "memory", feature = "redis"))]
+pub(crate) fn with_bytes<T>(length: usize, read: impl FnOnce(&[u8]) -> T) -> T {
+    BYTES.with(|written| {
+        let mut bytes = [0; BYTES_MAX];
+        let bytes = &mut bytes[..length.min(BYTES_MAX)];
+        for (byte, cell) in bytes.iter_mut().zip(written) {
+            *byte = cell.get();
         }
         read(bytes)
     })

@@ -5,6 +5,8 @@ import type { Queue } from "./queue.js";
 /** A store's answer: an HTTP status, the bytes, and their version if the store reports it. */
 export type Answer = [status: number, bytes: Uint8Array, version?: string | undefined];
 
+export const NOTHING = new Uint8Array();
+
 /** Sends a request to the store. It throws if there is no answer. */
 export type Ask = (wanted: string, signal: AbortSignal | undefined) => Promise<Answer>;
 
@@ -26,6 +28,24 @@ const OUTSIDE_MAX = 65_536;
 /** With that many calls in flight, those that began this many deadlines ago count no longer: their requests were cancelled. */
 const ABANDONED_AFTER = 4;
 
+/**
+ * The answer to a question that took the shortcut: the text of a decision, undefined if there is none and nothing was charged, or an
+ * answer whose meaning the long way finds out.
+ */
+export type ShortAnswer = string | undefined | Answer;
+
+/** A shorter way for the usual questions, without a call of the WebAssembly that is resumed. */
+export interface Shortcut {
+  /** Sends a question, and says whether others are in flight. Undefined if it is not one of these. */
+  send(question: Question, signal: AbortSignal | undefined, isAlone: boolean): Promise<unknown> | undefined;
+  /** What `send` has resolved to. */
+  told(answer: unknown): ShortAnswer;
+  /** Whether `send` has thrown an error that the store answered, and nothing was charged. */
+  refused(thrown: unknown): boolean;
+  /** Reads the text of a decision. False if it is none, and nothing was charged. Throws if it is an error. */
+  read(question: Question, text: string): boolean;
+}
+
 /** How a limiter's calls are run. */
 export interface CallOptions {
   deadlineMs: number;
@@ -33,6 +53,7 @@ export interface CallOptions {
   apart?: boolean;
   /** Makes the calls for one key wait for each other. */
   queue?: Queue;
+  shortcut?: Shortcut | undefined;
 }
 
 declare const EdgeRuntime: unknown;
@@ -46,16 +67,22 @@ export const REQUESTS_ARE_APART = typeof EdgeRuntime === "string" || globalThis.
 /** A call from its begin to its end. */
 class Call {
   readonly began = performance.now();
-  caller: Caller | undefined;
-  cancel: AbortController | undefined;
+  caller: Caller | undefined = undefined;
+  cancel: AbortController | undefined = undefined;
+  wasSent = false;
   wasAnswered = false;
   hasWaited = false;
   isOver = false;
-  /** The timer's steps before this call, and the timer. */
-  steps = 0;
-  timer: Timer | undefined;
+  /** The timer's steps before this call. -1 if no timer watches it. */
+  steps = -1;
+  /** Its own timer, if calls may not share one. */
+  timer: Timer | undefined = undefined;
   /** Its place in the queue of its key. */
-  start: (() => void) | undefined;
+  start: (() => void) | undefined = undefined;
+  /** The line that it stands in, and its neighbours there. */
+  line: Line | undefined = undefined;
+  before: Call | undefined = undefined;
+  behind: Call | undefined = undefined;
 
   constructor(
     /** The number of calls begun before, and of answers had before. */
@@ -65,6 +92,32 @@ class Call {
     readonly done: () => void,
     readonly failed: (thrown: unknown) => void,
   ) {}
+}
+
+/** Calls in the order in which they began. A `Set` would leave more to collect. */
+class Line {
+  first: Call | undefined;
+  #last: Call | undefined;
+  size = 0;
+
+  add(call: Call): void {
+    call.line = this;
+    call.before = this.#last;
+    if (this.#last) this.#last.behind = call;
+    else this.first = call;
+    this.#last = call;
+    this.size += 1;
+  }
+
+  remove(call: Call): void {
+    const { before, behind } = call;
+    if (before) before.behind = behind;
+    else this.first = behind;
+    if (behind) behind.before = before;
+    else this.#last = before;
+    call.line = call.before = call.behind = undefined;
+    this.size -= 1;
+  }
 }
 
 /** Asks a store. */
@@ -82,6 +135,7 @@ export class Calls implements Runner {
   readonly #deadlineMs: number;
   readonly #apart: boolean;
   readonly #queue: Queue | undefined;
+  readonly #shortcut: Shortcut | undefined;
   readonly #idle: Caller[] = [];
   /** The number of late calls whose request the store has not answered yet. */
   #silent = 0;
@@ -89,20 +143,23 @@ export class Calls implements Runner {
   #answers = 0;
   #begun = 0;
   /** The calls in flight, in order. A platform may drop a request that was cancelled, and its calls never end. */
-  readonly #inFlight = new Set<Call>();
+  readonly #inFlight = new Line();
   /** The calls that wait for room, in order. */
-  readonly #outside = new Set<Call>();
+  readonly #outside = new Line();
   /** The number of the last call that was one of a crowd. */
   #crowded = 0;
   /** The timer of all calls, if they may share one. */
-  #timer: Timer | undefined;
+  readonly #timer: Timer | undefined;
 
-  constructor(gate: Gate, ask: Ask, { deadlineMs, apart = false, queue }: CallOptions) {
+  constructor(gate: Gate, ask: Ask, { deadlineMs, apart = false, queue, shortcut }: CallOptions) {
     this.#gate = gate;
     this.#ask = ask;
     this.#deadlineMs = deadlineMs;
     this.#apart = apart;
     this.#queue = queue;
+    this.#shortcut = shortcut;
+    const late = (call: Call) => this.#late(call);
+    if (!REQUESTS_ARE_APART) this.#timer = new Timer(deadlineMs, late, () => [this.#inFlight.first, this.#outside.first]);
   }
 
   /**
@@ -133,10 +190,8 @@ export class Calls implements Runner {
     if (!this.#queue) return this.#start(call);
     call.start = () => this.#start(call);
     if (!this.#queue.enter(keyOf(call), call.start)) {
-      call.isOver = true;
-      call.timer?.remove(call);
-      this.#inFlight.delete(call);
-      call.failed(crowdedOut("wait for this key"));
+      call.start = undefined;
+      this.#fail(call, crowdedOut("wait for this key"));
     } else if (!call.caller && !call.isOver) {
       this.#wait(call);
     }
@@ -147,42 +202,57 @@ export class Calls implements Runner {
     this.#watch(call);
   }
 
-  /** Has the timer watch the call until it ends. */
+  /** Has a timer watch the call until it ends. */
   #watch(call: Call): void {
-    if (call.timer) return;
-    const timer = REQUESTS_ARE_APART ? undefined : this.#timer;
-    call.timer = timer ?? new Timer(this.#deadlineMs, (late) => this.#late(late));
-    if (!REQUESTS_ARE_APART) this.#timer = call.timer;
-    call.timer.add(call);
+    if (call.steps >= 0) return;
+    if (!this.#timer) call.timer = new Timer(this.#deadlineMs, (late) => this.#late(late), () => [call.isOver ? undefined : call]);
+    (this.#timer ?? call.timer!).watch(call);
   }
 
   #start(call: Call): void {
-    const caller = (call.caller = this.#idle.pop() ?? this.#gate.caller());
-    let isDone: boolean;
-    try {
-      isDone = begin(caller, call.question);
-    } catch (thrown) {
-      return this.#fail(call, thrown);
-    }
-    if (isDone) return this.#succeed(call);
     if (this.#silent > 0) call.cancel = new AbortController();
+    const sent = this.#shortcut?.send(call.question, call.cancel?.signal, this.#inFlight.size === 1);
+    if (!sent) return this.#resume(call, () => this.#begins(call));
+    this.#waitFor(call);
+    sent.then(
+      (answer) => this.#answered(call, this.#shortcut!.told(answer)),
+      (thrown) => {
+        if (this.#shortcut!.refused(thrown)) this.#answered(call, undefined);
+        else this.#resume(call, () => this.#begins(call) || failed(call.caller!, thrown));
+      },
+    );
+  }
+
+  /** Reads the answer to a question that took the shortcut. Without a decision, it takes the long way. */
+  #answered(call: Call, answer: ShortAnswer): void {
+    const isText = typeof answer === "string";
+    if (isText || !answer || answer[0] < 500) this.#answers += 1;
+    call.wasAnswered = true;
+    this.#resume(call, () => {
+      if (isText && this.#shortcut!.read(call.question, answer)) return true;
+      return this.#begins(call) || (!isText && answer !== undefined && call.caller!.answered(...answer));
+    });
+  }
+
+  #begins(call: Call): boolean {
+    return begin((call.caller ??= this.#idle.pop() ?? this.#gate.caller()), call.question);
+  }
+
+  #waitFor(call: Call): void {
+    call.wasSent = true;
     this.#watch(call);
-    this.#carry(call, caller);
   }
 
   /** Carries the call's request to the store, and the answer back. */
   #carry(call: Call, caller: Caller): void {
+    this.#waitFor(call);
     this.#ask(caller.wanted(), call.cancel?.signal).then(
       (answer) => {
         if (answer[0] < 500) this.#answers += 1;
         call.wasAnswered = true;
         this.#resume(call, () => caller.answered(...answer));
       },
-      (thrown) => {
-        const { name, message, cause } = Object(thrown) as Partial<Error>;
-        const why = [message, (cause as Error | undefined)?.message].filter(Boolean).join(": ");
-        this.#resume(call, () => caller.failed(String(name), why));
-      },
+      (thrown) => this.#resume(call, () => failed(caller, thrown)),
     );
   }
 
@@ -203,7 +273,7 @@ export class Calls implements Runner {
 
   #succeed(call: Call): void {
     call.done();
-    this.#idle.push(call.caller!);
+    if (call.caller) this.#idle.push(call.caller);
     this.#end(call);
   }
 
@@ -216,28 +286,29 @@ export class Calls implements Runner {
 
   #end(call: Call): void {
     call.isOver = true;
-    call.timer?.remove(call);
-    if (this.#outside.delete(call)) return;
-    this.#inFlight.delete(call);
+    const wasOutside = call.line === this.#outside;
+    call.line?.remove(call);
+    if (call.timer) call.timer.stop();
+    else if (this.#inFlight.size + this.#outside.size === 0) this.#timer?.pause();
+    if (wasOutside) return;
     if (call.start) this.#queue?.leave(keyOf(call), call.start);
-    for (const next of this.#outside) {
-      if (!this.#hasRoom(performance.now())) break;
-      this.#outside.delete(next);
+    for (let next = this.#outside.first; next && this.#hasRoom(performance.now()); next = this.#outside.first) {
+      this.#outside.remove(next);
       this.#enter(next);
     }
   }
 
   #late(call: Call): void {
-    const { caller } = call;
     const othersCame = this.#apart || call.hasWaited || this.#crowded >= call.nth;
     const isContended = call.wasAnswered || (othersCame && this.#answers > call.answersBefore);
-    const charged = caller ? "the request may have been charged" : "nothing was charged";
+    const charged = call.wasSent ? "the request may have been charged" : "nothing was charged";
     let why: unknown = ["timeout", `no answer within ${this.#deadlineMs} ms; ${charged}`];
-    if (caller) {
+    if (call.wasSent) {
       this.#silent += 1;
       try {
+        if (!call.caller) this.#begins(call);
         // Some limiters can decide without the store.
-        if (caller.late()) return this.#succeed(call);
+        if (call.caller!.late()) return this.#succeed(call);
       } catch (thrown) {
         why = thrown;
       }
@@ -251,12 +322,18 @@ export class Calls implements Runner {
 
   #hasRoom(now: number): boolean {
     if (this.#inFlight.size < IN_FLIGHT_MAX) return true;
-    for (const call of this.#inFlight) {
-      if (now - call.began <= ABANDONED_AFTER * this.#deadlineMs) break;
-      this.#inFlight.delete(call);
+    for (let { first } = this.#inFlight; first && now - first.began > ABANDONED_AFTER * this.#deadlineMs; { first } = this.#inFlight) {
+      this.#inFlight.remove(first);
     }
     return this.#inFlight.size < IN_FLIGHT_MAX;
   }
+}
+
+/** Resumes a call whose request threw. */
+function failed(caller: Caller, thrown: unknown): boolean {
+  const { name, message, cause } = Object(thrown) as Partial<Error>;
+  const why = [message, (cause as Error | undefined)?.message].filter(Boolean).join(": ");
+  return caller.failed(String(name), why);
 }
 
 /** Stores that have a queue count by one key. */
@@ -264,33 +341,38 @@ function keyOf({ question }: Call): string {
   return question.key;
 }
 
-/** One timer for calls with the same deadline. */
+/** A timer for calls with the same deadline. */
 class Timer {
   readonly #deadlineMs: number;
   readonly #late: (call: Call) => void;
-  /** In the order of their deadlines. */
-  readonly #calls = new Set<Call>();
+  /** The first of the calls in each line. */
+  readonly #firsts: () => (Call | undefined)[];
   #steps = 0;
   #pending: ReturnType<typeof setTimeout> | undefined;
+  #isPaused = false;
 
-  constructor(deadlineMs: number, late: (call: Call) => void) {
+  constructor(deadlineMs: number, late: (call: Call) => void, firsts: () => (Call | undefined)[]) {
     this.#deadlineMs = deadlineMs;
     this.#late = late;
+    this.#firsts = firsts;
   }
 
-  add(call: Call): void {
+  watch(call: Call): void {
     call.steps = this.#steps;
-    this.#calls.add(call);
     if (this.#pending === undefined) this.#wait(call);
-    else if (this.#calls.size === 1) handle(this.#pending).ref?.();
+    else if (this.#isPaused) handle(this.#pending).ref?.();
+    this.#isPaused = false;
   }
 
-  /** The pending step stays: to set a timer for each of many calls that come one after another would cost more. */
-  remove(call: Call): void {
-    this.#calls.delete(call);
-    if (this.#calls.size > 0) return;
+  /** Nothing is watched. The pending step stays: a timer for each of many calls, one after another, would cost more. */
+  pause(): void {
     const { unref } = handle(this.#pending);
-    if (unref && !REQUESTS_ARE_APART) return void unref.call(this.#pending);
+    if (!unref) return this.stop();
+    if (!this.#isPaused) unref.call(this.#pending);
+    this.#isPaused = true;
+  }
+
+  stop(): void {
     clearTimeout(this.#pending);
     this.#pending = undefined;
   }
@@ -304,12 +386,11 @@ class Timer {
     this.#pending = undefined;
     this.#steps += 1;
     const now = performance.now();
-    for (const call of this.#calls) {
-      if (this.#steps - call.steps < STEPS || now - call.began < this.#deadlineMs) break;
-      this.#calls.delete(call);
-      this.#late(call);
+    const isLate = (call: Call) => call.steps >= 0 && this.#steps - call.steps >= STEPS && now - call.began >= this.#deadlineMs;
+    for (let late = this.#firsts().find((call) => call && isLate(call)); late; late = this.#firsts().find((call) => call && isLate(call))) {
+      this.#late(late);
     }
-    const [next] = this.#calls;
+    const next = this.#firsts().find((call) => call !== undefined);
     if (next && this.#pending === undefined) this.#wait(next);
   }
 }

@@ -12,8 +12,15 @@ export interface Gate {
   capabilities(): string;
   /** In the module for memory only: decides on the key of this length at `keyAt`. False if it cannot. */
   decide(length: number, cost: number, now: number): boolean;
-  /** In the module for Redis only. */
+  /** In the module for Redis only, as all below. */
   batchScript(): string;
+  plainScript(): string;
+  plainSha1(): string;
+  /** What follows the script in the command of a plain check, one word on each line. Empty if such a check is none. */
+  plain(key: string, cost: number, now: number): string;
+  /** Reads the answer of so many bytes at `bytesAt`: 0 is a decision, 1 none, 2 an error, which `failure` throws. */
+  read(length: number, cost: number, now: number): number;
+  failure(length: number, cost: number, now: number): void;
 }
 
 /** Makes calls, one after another. The methods that begin or resume a call return whether it is done. */
@@ -48,10 +55,13 @@ export interface Engine {
   numbersAt(): number;
 }
 
+/** That which reads bytes of the host: at most 256. */
+export interface ByteEngine extends Engine {
+  bytesAt(): number;
+}
+
 /** That for memory. */
-export interface MemoryEngine extends Engine {
-  /** Where the bytes of a key are written. */
-  keyAt(): number;
+export interface MemoryEngine extends ByteEngine {
   seed(a: number, b: number, c: number, d: number): void;
 }
 

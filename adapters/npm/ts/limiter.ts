@@ -1,4 +1,4 @@
-import { type Answer, type CallOptions, Calls, type Runner } from "./calls.js";
+import type { Calls, Runner } from "./calls.js";
 import { invalid, TidegateError } from "./error.js";
 import { only, whole } from "./fields.js";
 import type { Engine, Gate } from "./glue.js";
@@ -60,7 +60,7 @@ type Ready = {
   rejectsUnidentified: boolean;
   holdsSlots: boolean;
   platform: string;
-} & CallOptions;
+};
 
 /** A limiter of one policy for any `Request`. Make one and keep it: its connections and its deny cache live in it. */
 export abstract class Limiter {
@@ -75,7 +75,7 @@ export abstract class Limiter {
   /** The kinds of errors that the console has shown. */
   readonly #warned = new Set<string>();
 
-  protected constructor(engine: Engine, options: Ready) {
+  protected constructor(engine: Engine, options: Ready, runner: (gate: Gate) => Runner) {
     this.#engine = engine;
     this.#options = options;
     try {
@@ -84,7 +84,7 @@ export abstract class Limiter {
       throw TidegateError.from(thrown);
     }
     this.#numbers = new Numbers(engine, this.#gate);
-    this.#runner = this.runner(this.#gate, options);
+    this.#runner = runner(this.#gate);
     this.#dimensions = this.#gate.dimensions().split(",");
     this.#fields = this.#gate.fields().split(",").filter(Boolean);
   }
@@ -222,21 +222,6 @@ export abstract class Limiter {
     }
   }
 
-  /** What asks the store. */
-  protected runner(_gate: Gate, options: CallOptions): Runner {
-    return this.calls(options);
-  }
-
-  /** Calls that `ask` carries. */
-  protected calls(options: CallOptions): Calls {
-    return new Calls(this.#gate, (wanted, signal) => this.ask!(wanted, signal), options);
-  }
-
-  /** The script for several decisions in one command, for stores on Redis. */
-  protected batchScript(): string {
-    return this.#gate.batchScript();
-  }
-
   /** Has a store of these calls write what is due. Returns how long to wait until the next time, or a negative number. */
   protected flush(calls: Calls, now: number): Promise<number> {
     return new Promise((resolve, reject) => calls.run(ask("flush", now), () => resolve(this.#numbers.view[0]!), reject));
@@ -244,9 +229,6 @@ export abstract class Limiter {
 
   /** Called after each decision that was made at `now`. */
   protected decided?(now: number): void;
-
-  /** Sends a call's request to the store. */
-  protected ask?(wanted: string, signal: AbortSignal | undefined): Promise<Answer>;
 
   /** The question about a key. */
   #named(key: string | Keys, options: LimitOptions | undefined): Question {

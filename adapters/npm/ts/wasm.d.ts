@@ -28,8 +28,9 @@ declare module "#*/glue" {
   export const undecided: Engine["undecided"];
   export const memory: Engine["memory"];
   export const numbersAt: Engine["numbersAt"];
+  /** In the modules for memory and Redis only. */
+  export const bytesAt: import("./glue.js").ByteEngine["bytesAt"];
   /** In the module for memory only. */
-  export const keyAt: import("./glue.js").MemoryEngine["keyAt"];
   export const seed: import("./glue.js").MemoryEngine["seed"];
   /** In the module for Durable Objects only. */
   export const ObjectCounter: import("./glue.js").ObjectEngine["ObjectCounter"];

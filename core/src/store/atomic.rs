@@ -171,6 +171,27 @@ pub enum Applied {
     },
 }
 
+impl Applied {
+    /// The decision on a check that a store has applied: what [`AtomicLimiter`] returns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] if the state is not one of the policy's, or this library decides otherwise than the store did.
+    pub fn decision(self, check: &Check<'_>) -> Result<Decision, Error> {
+        let (previous, now, cost, admitted, replayed) = match self {
+            Self::Decided(decision) => return Ok(decision),
+            Self::Before { previous, now, cost, admitted, replayed } => (previous, now, cost, admitted, replayed),
+        };
+        let mut state = known_state(check.policy, previous, now)?;
+        let decision = check.policy.decide_as(&mut state, now, cost, check.charge_id());
+        match (admitted == decision.is_allowed(), replayed) {
+            (true, replayed) => Ok(decision.replayed(replayed)),
+            // The limits have changed since the token's first answer. It holds, but its waits are unknown.
+            (false, true) => Ok(decision.overruled(admitted).replayed(true)),
+            (false, false) => Err(disagreement(admitted, decision.status())),
+        }
+    }
+}
+
 /// A [`Limiter`] over an [`Atomic`] store, which has an example.
 #[derive(Clone, Debug)]
 pub struct AtomicLimiter<S> {
@@ -196,19 +217,7 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         self.capabilities().supports(&check)?;
-        match self.store.apply(Operation::Check(check)).await? {
-            Applied::Decided(decision) => Ok(decision),
-            Applied::Before { previous, now, cost, admitted, replayed } => {
-                let mut state = known_state(check.policy, previous, now)?;
-                let decision = check.policy.decide_as(&mut state, now, cost, check.charge_id());
-                match (admitted == decision.is_allowed(), replayed) {
-                    (true, replayed) => Ok(decision.replayed(replayed)),
-                    // The limits have changed since the token's first answer. It holds, but its waits are unknown.
-                    (false, true) => Ok(decision.overruled(admitted).replayed(true)),
-                    (false, false) => Err(disagreement(admitted, decision.status())),
-                }
-            }
-        }
+        self.store.apply(Operation::Check(check)).await?.decision(&check)
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {

@@ -1,8 +1,7 @@
 import * as glue from "#kv/glue";
 import module from "#kv/module";
 import { waitUntil } from "cloudflare:workers";
-import { NOTHING, random } from "../../answers.js";
-import { type Answer, type Calls } from "../../calls.js";
+import { type Answer, Calls, NOTHING } from "../../calls.js";
 import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
@@ -46,17 +45,15 @@ const WRITES_MS_MAX = 30_000;
  *     const tidegate = new Tidegate({ namespace: env.COUNTS, failMode: "open", policy: { name: "api", quotas: ["10 / 10 s"] } });
  */
 export class Tidegate extends Limiter {
-  readonly #namespace: Kv;
-  readonly #cacheTtl: number;
   readonly #waitUntil: (work: Promise<unknown>) => void;
   readonly #lingerMs: number;
   readonly #writes: Calls;
 
   constructor(options: KvOptions) {
     const fields = new Fields(options, "", [...COMMON, "namespace", "cacheTtlS", "waitUntil", "lingerMs"]);
-    const namespace = fields.get("namespace");
+    const namespace = fields.get("namespace") as Kv | undefined;
     const right = `"kv_namespaces": [{ "binding": "COUNTS", "id": "…" }]`;
-    if (namespace !== undefined && ["get", "put", "delete"].some((name) => typeof (namespace as Record<string, unknown>)[name] !== "function")) {
+    if (namespace !== undefined && (["get", "put", "delete"] as const).some((name) => typeof namespace[name] !== "function")) {
       throw invalid("namespace", `not a namespace of Workers KV; in wrangler.jsonc, write ${right}`);
     }
     const ready = {
@@ -64,12 +61,16 @@ export class Tidegate extends Limiter {
       apart: true,
       broken: namespace === undefined ? missing("namespace", `bind one: in wrangler.jsonc, write ${right}`) : undefined,
     };
-    super(engine, ready);
-    this.#namespace = namespace as Kv;
-    this.#cacheTtl = Math.max(fields.whole("cacheTtlS") ?? 0, 30);
+    const cacheTtl = Math.max(fields.whole("cacheTtlS") ?? 0, 30);
+    const asks = (wanted: string) => ask(namespace!, cacheTtl, wanted);
+    let writes: Calls;
+    super(engine, ready, (gate) => {
+      writes = new Calls(gate, asks, { deadlineMs: WRITES_MS_MAX, apart: true });
+      return new Calls(gate, asks, ready);
+    });
+    this.#writes = writes!;
     this.#waitUntil = (fields.call("waitUntil", "(work) => context.waitUntil(work)") as KvOptions["waitUntil"]) ?? waitUntil;
     this.#lingerMs = fields.whole("lingerMs") ?? 25_000;
-    this.#writes = this.calls({ deadlineMs: WRITES_MS_MAX, apart: true });
   }
 
   protected override decided(now: number): void {
@@ -86,22 +87,22 @@ export class Tidegate extends Limiter {
       waited += wait;
     }
   }
+}
 
-  protected override async ask(wanted: string): Promise<Answer> {
-    const [verb, key, bytes, expirationTtl] = JSON.parse(wanted) as [verb: string, key: string, bytes: number[], ttlS: number];
-    switch (verb) {
-      case "random":
-        return random();
-      case "get": {
-        const found = await this.#namespace.get(key, { type: "arrayBuffer", cacheTtl: this.#cacheTtl });
-        return found ? [200, new Uint8Array(found)] : [404, NOTHING];
-      }
-      case "put":
-        await this.#namespace.put(key, Uint8Array.from(bytes).buffer, { expirationTtl });
-        return [200, NOTHING];
-      default:
-        await this.#namespace.delete(key);
-        return [200, NOTHING];
+async function ask(namespace: Kv, cacheTtl: number, wanted: string): Promise<Answer> {
+  const [verb, key, bytes, expirationTtl] = JSON.parse(wanted) as [verb: string, key: string, bytes: number[], ttlS: number];
+  switch (verb) {
+    case "random":
+      return [200, crypto.getRandomValues(new Uint8Array(16))];
+    case "get": {
+      const found = await namespace.get(key, { type: "arrayBuffer", cacheTtl });
+      return found ? [200, new Uint8Array(found)] : [404, NOTHING];
     }
+    case "put":
+      await namespace.put(key, Uint8Array.from(bytes).buffer, { expirationTtl });
+      return [200, NOTHING];
+    default:
+      await namespace.delete(key);
+      return [200, NOTHING];
   }
 }

@@ -1,7 +1,6 @@
 import * as glue from "#rate-limit/glue";
 import module from "#rate-limit/module";
-import { NOTHING } from "../../answers.js";
-import type { Answer } from "../../calls.js";
+import { type Answer, Calls, NOTHING } from "../../calls.js";
 import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
@@ -35,26 +34,24 @@ const engine = start(module, glue);
  *     const tidegate = new Tidegate({ binding: env.LIMITER, failMode: "open", policy });
  */
 export class Tidegate extends Limiter {
-  readonly #binding: Binding;
-
   constructor(options: RateLimitOptions) {
     const fields = new Fields(options, "", [...COMMON, "binding"]);
-    const binding = fields.get("binding");
+    const binding = fields.get("binding") as Binding | undefined;
     const right = `"ratelimits": [{ "name": "LIMITER", "namespace_id": "1001", "simple": { "limit": 100, "period": 60 } }]`;
-    if (binding !== undefined && typeof (binding as Binding).limit !== "function") {
+    if (binding !== undefined && typeof binding.limit !== "function") {
       throw invalid("binding", `not a Rate Limiting binding; in wrangler.jsonc, write ${right}`);
     }
-    super(engine, {
+    const ready = {
       ...common(fields, 250, "cloudflare"),
       apart: true,
       broken: binding === undefined ? missing("binding", `in wrangler.jsonc, write ${right}`) : undefined,
-    });
-    this.#binding = binding as Binding;
+    };
+    super(engine, ready, (gate) => new Calls(gate, (wanted) => ask(binding!, wanted), ready));
   }
+}
 
-  protected override async ask(wanted: string): Promise<Answer> {
-    const [key] = JSON.parse(wanted) as [string];
-    const { success } = await this.#binding.limit({ key });
-    return [success ? 200 : 429, NOTHING];
-  }
+async function ask(binding: Binding, wanted: string): Promise<Answer> {
+  const [key] = JSON.parse(wanted) as [string];
+  const { success } = await binding.limit({ key });
+  return [success ? 200 : 429, NOTHING];
 }

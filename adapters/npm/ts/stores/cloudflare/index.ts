@@ -1,4 +1,4 @@
-import type { Answer } from "../../calls.js";
+import { type Answer, Calls } from "../../calls.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { Limiter } from "../../limiter.js";
@@ -63,14 +63,11 @@ const encoder = new TextEncoder();
  *     const tidegate = new Tidegate({ namespace: env.TIDEGATE, failMode: "open", policy });
  */
 export class Tidegate extends Limiter {
-  readonly #namespace: Objects;
-  readonly #hint: object | undefined;
-
   constructor(options: ObjectOptions) {
     const fields = new Fields(options, "", [...COMMON, "namespace", "leases", "shards", "locationHint", "clock", "minTtlMs"]);
-    const namespace = fields.get("namespace");
+    const namespace = fields.get("namespace") as Objects | undefined;
     const right = `"durable_objects": { "bindings": [{ "name": "TIDEGATE", "class_name": "TidegateObject" }] }`;
-    if (namespace !== undefined && typeof (namespace as Objects).getByName !== "function") {
+    if (namespace !== undefined && typeof namespace.getByName !== "function") {
       throw invalid("namespace", `not a namespace of Durable Objects; in wrangler.jsonc, write ${right}`);
     }
     const ready = {
@@ -82,24 +79,23 @@ export class Tidegate extends Limiter {
       objectClock: fields.choice("clock", ["caller", "object"]) !== "caller",
       minTtlMs: fields.whole("minTtlMs") ?? 0,
     };
-    super(engine, ready);
     const locationHint = fields.text("locationHint", `a location such as "weur"`);
-    this.#namespace = namespace as Objects;
-    this.#hint = locationHint === undefined ? undefined : { locationHint };
+    const hint = locationHint === undefined ? undefined : { locationHint };
+    super(engine, ready, (gate) => new Calls(gate, (wanted) => ask(namespace!, hint, wanted), ready));
   }
+}
 
-  protected override async ask(wanted: string): Promise<Answer> {
-    const [text] = JSON.parse(wanted) as [string];
-    const at = text.lastIndexOf("?");
-    const object = this.#namespace.getByName(text.slice(0, at), this.#hint) as Stub;
-    try {
-      const said = await object.answer(text.slice(at + 1));
-      return [200, encoder.encode(typeof said === "string" ? said : `an answer of type ${typeof said}`)];
-    } catch (thrown) {
-      const error = Object(thrown) as Record<string, unknown>;
-      const properties = PROPERTIES.filter((name) => error[name]).join(" ");
-      return [500, encoder.encode(String(error["message"])), properties];
-    }
+async function ask(namespace: Objects, hint: object | undefined, wanted: string): Promise<Answer> {
+  const [text] = JSON.parse(wanted) as [string];
+  const at = text.lastIndexOf("?");
+  const object = namespace.getByName(text.slice(0, at), hint) as Stub;
+  try {
+    const said = await object.answer(text.slice(at + 1));
+    return [200, encoder.encode(typeof said === "string" ? said : `an answer of type ${typeof said}`)];
+  } catch (thrown) {
+    const error = Object(thrown) as Record<string, unknown>;
+    const properties = PROPERTIES.filter((name) => error[name]).join(" ");
+    return [500, encoder.encode(String(error["message"])), properties];
   }
 }
 

@@ -1,7 +1,7 @@
 import * as glue from "#versioned/glue";
 import module from "#versioned/module";
 import { type Answer, CONFLICT_PAUSE_MS_MAX, pause, type Wanted } from "../../versioned.js";
-import { NOTHING } from "../../answers.js";
+import { Calls, NOTHING } from "../../calls.js";
 import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
@@ -49,45 +49,42 @@ const ATTEMPTS = 64;
  *     const tidegate = new Tidegate({ kv: await Deno.openKv(), platform: "direct", failMode: "open", policy });
  */
 export class Tidegate extends Limiter {
-  readonly #kv: DenoKv;
-
   constructor(options: DenoKvOptions) {
     const fields = new Fields(options, "", [...COMMON, "kv", "minTtlMs"]);
     const ready = { ...common(fields, 2_000), queue: new Queue(), storeName: "deno kv", readsLastWrite: true, minTtlMs: fields.whole("minTtlMs") ?? 0 };
     const right = "await Deno.openKv()";
-    const kv = fields.need("kv", fields.get("kv"), right) as Record<string, unknown>;
-    if (["get", "atomic", "delete"].some((name) => typeof kv[name] !== "function")) throw invalid("kv", `not a store; write ${right}`);
-    super(engine, ready);
-    this.#kv = kv as unknown as DenoKv;
+    const kv = fields.need("kv", fields.get("kv"), right) as DenoKv;
+    if ((["get", "atomic", "delete"] as const).some((name) => typeof kv[name] !== "function")) throw invalid("kv", `not a store; write ${right}`);
+    super(engine, ready, (gate) => new Calls(gate, (wanted) => ask(kv, wanted), ready));
   }
+}
 
-  protected override async ask(wanted: string): Promise<Answer> {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await this.#ask(wanted);
-      } catch (thrown) {
-        if (attempt === ATTEMPTS || (thrown as Error | undefined)?.message !== LOCKED) throw thrown;
-        await pause(CONFLICT_PAUSE_MS_MAX);
-      }
+async function ask(kv: DenoKv, wanted: string): Promise<Answer> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await askOnce(kv, wanted);
+    } catch (thrown) {
+      if (attempt === ATTEMPTS || (thrown as Error | undefined)?.message !== LOCKED) throw thrown;
+      await pause(CONFLICT_PAUSE_MS_MAX);
     }
   }
+}
 
-  async #ask(wanted: string): Promise<Answer> {
-    const [verb, key, bytes, version, ttlMs] = JSON.parse(wanted) as Wanted;
-    const name = ["tidegate", key] as const;
-    if (verb === "read") {
-      const { value, versionstamp } = await this.#kv.get(name, { consistency: "strong" });
-      if (versionstamp === null) return [404, NOTHING];
-      return [200, value instanceof Uint8Array ? value : NOTHING, versionstamp];
-    }
-    if (verb === "delete") {
-      await this.#kv.delete(name);
-      return [200, NOTHING];
-    }
-    const write = this.#kv.atomic().check({ key: name, versionstamp: version });
-    const { ok } = await write.set(name, Uint8Array.from(bytes), { expireIn: ttlMs }).commit();
-    if (ok) return [200, NOTHING];
-    await pause(CONFLICT_PAUSE_MS_MAX);
-    return [412, NOTHING];
+async function askOnce(kv: DenoKv, wanted: string): Promise<Answer> {
+  const [verb, key, bytes, version, ttlMs] = JSON.parse(wanted) as Wanted;
+  const name = ["tidegate", key] as const;
+  if (verb === "read") {
+    const { value, versionstamp } = await kv.get(name, { consistency: "strong" });
+    if (versionstamp === null) return [404, NOTHING];
+    return [200, value instanceof Uint8Array ? value : NOTHING, versionstamp];
   }
+  if (verb === "delete") {
+    await kv.delete(name);
+    return [200, NOTHING];
+  }
+  const write = kv.atomic().check({ key: name, versionstamp: version });
+  const { ok } = await write.set(name, Uint8Array.from(bytes), { expireIn: ttlMs }).commit();
+  if (ok) return [200, NOTHING];
+  await pause(CONFLICT_PAUSE_MS_MAX);
+  return [412, NOTHING];
 }

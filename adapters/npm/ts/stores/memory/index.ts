@@ -1,9 +1,7 @@
 import * as glue from "#memory/glue";
 import module from "#memory/module";
-import type { Runner } from "../../calls.js";
 import { start } from "../../engine.js";
 import { Fields } from "../../fields.js";
-import type { Gate } from "../../glue.js";
 import { Limiter, type LimitOptions } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import type { Keys, Verdict } from "../../verdict.js";
@@ -23,15 +21,11 @@ const engine = start(module, glue);
  */
 export class Tidegate extends Limiter {
   constructor(options: Options) {
-    super(engine, common(new Fields(options, "", COMMON), 1_000));
+    super(engine, common(new Fields(options, "", COMMON), 1_000), (gate) => new Memory(engine, gate));
   }
 
   /** Decides like `limit`, without a promise. */
   decide(key: string | Keys, options?: LimitOptions): Verdict {
     return this.decideNow(key, options);
-  }
-
-  protected override runner(gate: Gate): Runner {
-    return new Memory(engine, gate);
   }
 }

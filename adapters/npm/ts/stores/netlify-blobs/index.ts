@@ -1,6 +1,6 @@
 import * as glue from "#versioned/glue";
 import module from "#versioned/module";
-import { NOTHING } from "../../answers.js";
+import { Calls, NOTHING } from "../../calls.js";
 import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
@@ -38,40 +38,35 @@ interface Blobs {
  *     const tidegate = new Tidegate({ blobs: getStore({ name: "tidegate", consistency: "strong" }), platform: "netlify", … });
  */
 export class Tidegate extends Limiter {
-  readonly #blobs: Blobs;
-  readonly #consistency: BlobsOptions["consistency"];
-
   constructor(options: BlobsOptions) {
     const fields = new Fields(options, "", [...COMMON, "blobs", "consistency"]);
     // A read near the client may return an old value. Blobs do not expire.
     const ready = { ...common(fields, 2_000), queue: new Queue(), storeName: "blobs", readsLastWrite: false, minTtlMs: 0 };
     const right = `getStore({ name: "tidegate", consistency: "strong" }) of @netlify/blobs`;
-    const blobs = fields.need("blobs", fields.get("blobs"), right) as Record<string, unknown>;
-    if (["getWithMetadata", "set", "delete"].some((name) => typeof blobs[name] !== "function")) {
+    const blobs = fields.need("blobs", fields.get("blobs"), right) as Blobs;
+    if ((["getWithMetadata", "set", "delete"] as const).some((name) => typeof blobs[name] !== "function")) {
       throw invalid("blobs", `not a store; write ${right}`);
     }
     const consistency = fields.choice("consistency", ["strong", "eventual"]) ?? "strong";
-    super(engine, ready);
-    this.#blobs = blobs as unknown as Blobs;
-    this.#consistency = consistency;
+    super(engine, ready, (gate) => new Calls(gate, (wanted) => ask(blobs, consistency, wanted), ready));
   }
+}
 
-  /** Writes only if nothing was stored, or over the version that was read, so that nothing is admitted twice. */
-  protected override async ask(wanted: string): Promise<Answer> {
-    const [verb, name, bytes, version] = JSON.parse(wanted) as Wanted;
-    if (verb === "read") {
-      const found = await this.#blobs.getWithMetadata(name, { type: "arrayBuffer", consistency: this.#consistency });
-      if (!found) return [404, NOTHING];
-      return [200, new Uint8Array(found.data), typeof found.etag === "string" ? found.etag : undefined];
-    }
-    if (verb === "delete") {
-      await this.#blobs.delete(name);
-      return [200, NOTHING];
-    }
-    const condition = version === null ? { onlyIfNew: true } : { onlyIfMatch: version };
-    const written = await this.#blobs.set(name, Uint8Array.from(bytes).buffer, condition);
-    if (written?.modified !== false) return [written?.modified === true ? 200 : 0, NOTHING];
-    await pause(CONFLICT_PAUSE_MS_MAX);
-    return [412, NOTHING];
+/** Writes only if nothing was stored, or over the version that was read, so that nothing is admitted twice. */
+async function ask(blobs: Blobs, consistency: string, wanted: string): Promise<Answer> {
+  const [verb, name, bytes, version] = JSON.parse(wanted) as Wanted;
+  if (verb === "read") {
+    const found = await blobs.getWithMetadata(name, { type: "arrayBuffer", consistency });
+    if (!found) return [404, NOTHING];
+    return [200, new Uint8Array(found.data), typeof found.etag === "string" ? found.etag : undefined];
   }
+  if (verb === "delete") {
+    await blobs.delete(name);
+    return [200, NOTHING];
+  }
+  const condition = version === null ? { onlyIfNew: true } : { onlyIfMatch: version };
+  const written = await blobs.set(name, Uint8Array.from(bytes).buffer, condition);
+  if (written?.modified !== false) return [written?.modified === true ? 200 : 0, NOTHING];
+  await pause(CONFLICT_PAUSE_MS_MAX);
+  return [412, NOTHING];
 }

@@ -1,12 +1,12 @@
 import * as glue from "#redis/glue";
 import module from "#redis/module";
-import { Batches, type Said } from "../../batches.js";
-import type { Answer } from "../../calls.js";
+import { type Answer, Calls, type Shortcut } from "../../calls.js";
 import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
+import { type Command, Plain } from "./plain.js";
 
 export * from "../../exports.js";
 
@@ -25,7 +25,7 @@ export interface RedisOptions extends Options {
   minTtlMs?: number;
 }
 
-type Run = (command: string[]) => Promise<unknown>;
+type Run = (command: Command) => Promise<unknown>;
 
 const engine = start(module, glue);
 
@@ -45,8 +45,6 @@ const ERROR_REPLY = /^[A-Z][A-Z0-9]+ /;
  * `socket: { socketTimeout: 5_000 }`.
  */
 export class Tidegate extends Limiter {
-  readonly #batches: Batches;
-
   constructor(options: RedisOptions) {
     const fields = new Fields(options, "", [...COMMON, "client", "clock", "minTtlMs"]);
     const ready = {
@@ -61,24 +59,47 @@ export class Tidegate extends Limiter {
     const sends = runner(client);
     if (!sends) throw invalid("client", `not a client of Redis; write ${right}`);
     const run = afterFirstConnection(client, sends);
-    super(engine, ready);
-    const keysAreApart = (options.client as { isCluster?: boolean }).isCluster === true;
-    this.#batches = new Batches((command) => ask(run, command), () => this.batchScript(), { ...ready, keysAreApart });
-  }
-
-  protected override ask(wanted: string): Promise<Answer> {
-    return this.#batches.ask(wanted, undefined);
+    super(engine, ready, (gate) => new Calls(gate, (wanted) => ask(run, wanted), { ...ready, shortcut: shortcut(run, client, new Plain(engine, gate, ready)) }));
   }
 }
 
-async function ask(run: Run, command: string | string[]): Promise<Said> {
+/** Sends plain checks. */
+function shortcut(run: Run, client: unknown, plain: Plain): Shortcut {
+  const together = written(run, Object(client) as Written);
+  let hasScript = false;
+  return {
+    send(question, _signal, isAlone) {
+      const command = plain.command(question);
+      return command && (isAlone ? run : together)(hasScript ? command : plain.withScript(command));
+    },
+    told(answer) {
+      hasScript = typeof answer === "string";
+      return hasScript ? (answer as string) : undefined;
+    },
+    refused(thrown) {
+      if (!isReply(thrown)) return false;
+      hasScript = false;
+      return true;
+    },
+    read: (question, text) => plain.read(question, text),
+  };
+}
+
+async function ask(run: Run, wanted: string): Promise<Answer> {
+  let said: { result: unknown } | { error: string };
   try {
-    return { result: await run(typeof command === "string" ? (JSON.parse(command) as string[]) : command) };
+    said = { result: await run(JSON.parse(wanted) as string[]) };
   } catch (thrown) {
-    const { message } = Object(thrown) as Partial<Error>;
-    if (typeof message !== "string" || !ERROR_REPLY.test(message)) throw thrown;
-    return { error: message };
+    if (!isReply(thrown)) throw thrown;
+    said = { error: thrown.message };
   }
+  return [200, new TextEncoder().encode(JSON.stringify(said))];
+}
+
+/** Whether this is an error that the server has answered. */
+function isReply(thrown: unknown): thrown is Error {
+  const { message } = Object(thrown) as Partial<Error>;
+  return typeof message === "string" && ERROR_REPLY.test(message);
 }
 
 /** When the first connection of each client was opened, or lost. */
@@ -114,8 +135,46 @@ function afterFirstConnection(client: unknown, run: Run): Run {
 /** How to send a command with this client. */
 function runner(client: unknown): Run | undefined {
   const { call, send, sendCommand } = Object(client) as Record<string, ((...args: unknown[]) => Promise<unknown>) | undefined>;
-  if (typeof call === "function") return (command) => call.apply(client, command);
+  if (typeof call === "function") return (command) => call.apply(client, command as string[]);
   if (typeof sendCommand === "function") return (command) => sendCommand.call(client, command);
   if (typeof send === "function") return ([name, ...args]) => send.call(client, name, args);
   return undefined;
+}
+
+/** The most commands that are written at once. */
+const TOGETHER_MAX = 64;
+
+/** The part of ioredis that writes. */
+interface Written {
+  stream?: { cork?: () => void; uncork?: () => void } | undefined;
+}
+
+declare const process: { nextTick?: (run: () => void) => void } | undefined;
+
+/**
+ * Has ioredis write the commands that are sent in one turn of the event loop at once, as other clients do by themselves. A write is a
+ * system call, which takes more than all else that the client does for a command.
+ */
+function written(run: Run, client: Written): Run {
+  const soon = typeof process === "object" ? process.nextTick : undefined;
+  if (!soon) return run;
+  let corked: Written["stream"];
+  let count = 0;
+  const write = () => {
+    corked?.uncork!();
+    corked = undefined;
+  };
+  return (command) => {
+    const { stream } = client;
+    if (!corked && stream?.cork && stream.uncork) {
+      [corked, count] = [stream, 0];
+      stream.cork();
+      soon(write);
+    }
+    const answer = run(command);
+    count += 1;
+    // The server works meanwhile.
+    if (count === TOGETHER_MAX) write();
+    return answer;
+  };
 }

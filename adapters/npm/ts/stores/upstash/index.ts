@@ -1,11 +1,13 @@
 import * as glue from "#redis/glue";
 import module from "#redis/module";
-import { Batches, type Send } from "../../batches.js";
-import type { Answer } from "../../calls.js";
+import { type Answer, Calls, type ShortAnswer } from "../../calls.js";
 import { start } from "../../engine.js";
 import { Fields } from "../../fields.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options } from "../../options.js";
+import type { Question } from "../../question.js";
+import { Plain } from "../redis/plain.js";
+import { Batches, type Said } from "./batches.js";
 import { Endpoint } from "./endpoint.js";
 
 export * from "../../exports.js";
@@ -41,15 +43,28 @@ const engine = start(module, glue);
  *     if (verdict.response) return verdict.response;
  */
 export class Tidegate extends Limiter {
-  readonly #batches: Batches | undefined;
-
   constructor(options: UpstashOptions) {
     const ready = checked(options);
-    super(engine, ready);
-    if (ready.broken) return;
-    const endpoint = new Endpoint(ready);
-    const send: Send = (command, signal) => endpoint.post(typeof command === "string" ? command : JSON.stringify(command), signal);
-    this.#batches = new Batches(send, () => this.batchScript(), ready);
+    super(engine, ready, (gate) => {
+      // Without a URL, each check ends before it asks.
+      const endpoint = ready.broken ? undefined : new Endpoint(ready);
+      const plain = new Plain(engine, gate, ready);
+      const batches = new Batches((body, signal) => endpoint!.post(body, signal), plain, () => gate.batchScript(), ready);
+      const shortcut = {
+        send(question: Question, signal: AbortSignal | undefined) {
+          const command = plain.command(question);
+          return command && batches.send(command, signal);
+        },
+        told(said: unknown): ShortAnswer {
+          if (Array.isArray(said)) return said as Answer;
+          const { result } = said as Said;
+          return typeof result === "string" ? result : undefined;
+        },
+        refused: () => false,
+        read: (question: Question, text: string) => plain.read(question, text),
+      };
+      return new Calls(gate, (wanted, signal) => batches.ask(wanted, signal), { ...ready, shortcut });
+    });
   }
 
   /**
@@ -66,10 +81,6 @@ export class Tidegate extends Limiter {
         ? (process.env["UPSTASH_REDIS_REST_TOKEN"] ?? process.env["KV_REST_API_TOKEN"])
         : undefined;
     return new Tidegate({ ...options, url: url as string | undefined, token: token as string | undefined });
-  }
-
-  protected override ask(wanted: string, signal: AbortSignal | undefined): Promise<Answer> {
-    return this.#batches!.ask(wanted, signal);
   }
 }
 
