@@ -30,6 +30,11 @@ const run = (...command) =>
     execFile(process.execPath, command, { cwd: folder }, (error, out, err) => (error ? reject(new Error(`${command.join(" ")}\n${out}${err}`)) : resolve(out)));
   });
 
+// A package of CommonJS, whose `.ts` files are what `.cts` files are elsewhere.
+mkdirSync(path.join(folder, "commonjs"));
+writeFileSync(path.join(folder, "commonjs/package.json"), JSON.stringify({ type: "commonjs" }));
+cpSync(path.join(folder, "commonjs.cts"), path.join(folder, "commonjs/index.ts"));
+
 const TYPESCRIPTS = ["typescript", "typescript-6", "typescript-7"];
 const APPLICATIONS = {
   node: { files: ["application.ts", "commonjs.cts", "node.ts"], types: ["node"] },
@@ -52,6 +57,19 @@ describe("applications are type-checked", { concurrency: 2 }, () => {
   // These stand for the resolutions `nodenext` and `bundler`.
   const kinds = ["nodenext", "preserve"].flatMap((module) => Object.entries(APPLICATIONS).map(([name, options]) => [`${name}.${module}`, { ...options, module }]));
   for (const typescript of TYPESCRIPTS) test(typescript, () => check(typescript, Object.fromEntries(kinds)));
+});
+
+describe("applications in CommonJS are type-checked", { concurrency: 2 }, () => {
+  const options = { files: ["commonjs.cts", "commonjs/index.ts"], types: ["node"], target: "ES2022", lib: ["ES2022"] };
+  // In `node16` and `node18`, only what is declared as CommonJS can be required.
+  const kinds = ["node16", "node18", "node20", "nodenext"].map((module) => [`commonjs.${module}`, { ...options, module }]);
+  // The resolution before `exports`, which TypeScript 7 no longer has.
+  const classic = { ...options, module: "commonjs", moduleResolution: "node10", ignoreDeprecations: "6.0" };
+  const classics = { typescript: { ...classic, ignoreDeprecations: "5.0" }, "typescript-6": classic };
+  for (const typescript of TYPESCRIPTS) {
+    const all = classics[typescript] ? [...kinds, ["commonjs.node10", classics[typescript]]] : kinds;
+    test(typescript, () => check(typescript, Object.fromEntries(all)));
+  }
 });
 
 /** The snippets of a README, each as a module. */
@@ -106,5 +124,4 @@ test("publint finds nothing", async () => {
   assert.deepEqual(messages, []);
 });
 
-// The profile leaves out what only packages in CommonJS support: `require` before Node.js 20.19, and TypeScript's `node10`.
-test("attw finds nothing", () => run(path.join(modules, "@arethetypeswrong/cli/dist/index.js"), tarball, "--profile", "esm-only"));
+test("attw finds nothing", () => run(path.join(modules, "@arethetypeswrong/cli/dist/index.js"), tarball));
