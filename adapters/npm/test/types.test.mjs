@@ -72,11 +72,11 @@ describe("applications in CommonJS are type-checked", { concurrency: 2 }, () => 
   }
 });
 
-/** The snippets of a README, each as a module. */
-function snippets(readme) {
-  const found = readFileSync(path.join(root, readme), "utf8").matchAll(/^```(js|ts)\n(.*?)^```$/gms);
+/** The snippets of a page, each as a module. */
+function snippets(page) {
+  const found = readFileSync(path.join(root, page), "utf8").matchAll(/^```(js|ts)\n(.*?)^```$/gms);
   return Array.from(found, ([, language, snippet], nth) => {
-    const name = `${readme.replace(/\W+/g, "-")}-${nth}.${language}`;
+    const name = `${page.replace(/\W+/g, "-")}-${nth}.${language}`;
     const imports = snippet.match(/^import .*$/gm) ?? [];
     const body = snippet.replace(/^import .*$/gm, "");
     const whole = /^export /m.test(body) ? body : `export async function snippet() {\n${body}}\n`;
@@ -85,8 +85,8 @@ function snippets(readme) {
   });
 }
 
-test("the snippets of the READMEs are type-checked", async () => {
-  const files = ["README.md", "../../README.md"].flatMap(snippets);
+test("the snippets of the READMEs and of docs/ are type-checked", async () => {
+  const files = ["README.md", "docs/testing.md", "../../README.md"].flatMap(snippets);
   assert.ok(files.length > 1);
   // A snippet in JavaScript does not say the types of its parameters.
   const options = { types: ["node"], allowJs: true, checkJs: true, noImplicitAny: false, module: "nodenext" };
