@@ -41,6 +41,10 @@ async function served(tidegate, options = {}, handler = (_req, res) => res.send(
   return { get, middleware, logged };
 }
 const statuses = async (responses) => (await Promise.all(responses)).map(({ status }) => status);
+/** Waits for what happens soon. The time limit of the tests ends it. */
+async function waitFor(condition) {
+  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 5));
+}
 const times = (count, get) => Array.from({ length: count }, () => get());
 
 test("of 60 requests at once, exactly 10 are admitted, and the fields are those of the policy", async () => {
@@ -104,18 +108,26 @@ test("skipSuccessfulRequests refunds what succeeded", async () => {
   assert.deepEqual(logged, []);
 });
 
-test("skipFailedRequests refunds no denied request, because none is charged", async () => {
-  let finish;
-  const finished = new Promise((resolve) => (finish = resolve));
-  const { get, middleware, logged } = await served(tenADay(), { skipFailedRequests: true }, async (_req, res) => (await finished, res.send("hello")));
+test("skipFailedRequests refunds each request that failed, and no denied one, because none is charged", async () => {
+  let fail;
+  const failed = new Promise((resolve) => (fail = resolve));
+  const { get, middleware, logged } = await served(tenADay(), { skipFailedRequests: true }, async (_req, res) => (await failed, res.status(500).end()));
+  const used = async () => (await middleware.getKey("anyone"))?.totalHits;
   const admitted = times(10, get);
-  while ((await middleware.getKey("anyone"))?.totalHits !== 10) await new Promise((resolve) => setTimeout(resolve, 5));
+  await waitFor(async () => (await used()) === 10);
   assert.deepEqual([...new Set(await statuses(times(20, get)))], [429]);
-  assert.equal((await middleware.getKey("anyone")).totalHits, 10);
-  finish();
-  await Promise.all(admitted);
-  assert.equal((await get()).status, 429);
+  assert.equal(await used(), 10);
+  fail();
+  assert.deepEqual([...new Set(await statuses(admitted))], [500]);
+  await waitFor(async () => (await used()) === undefined);
   assert.deepEqual(logged, []);
+});
+
+test("a policy of several keys is an error, because the middleware has one", async () => {
+  const by = ["user", "tenant"].map((by) => ({ fixedWindow: { limit: 10, windowMs: DAY_MS }, by }));
+  const { get, logged } = await served(limiter(by));
+  assert.equal((await get()).status, 500);
+  assert.match(logged.join(), /write keys: { user, tenant }/);
 });
 
 test("decrement outside of a request is an error", async () => {

@@ -69,13 +69,13 @@ export class TidegateStore {
     this.prefix = prefix;
   }
 
-  /** Compares the numbers of the middleware with the policy's. A store that is down is no error yet. */
+  /** Compares the numbers of the middleware with the policy's. If the store is down or cannot peek, the first decision does. */
   async init({ windowMs, limit, passOnStoreError = false }: StoreContext): Promise<void> {
     [this.#windowMs, this.#passes] = [windowMs, passOnStoreError];
     this.#limit = typeof limit === "number" ? limit : undefined;
     const verdict = await this.#peek("init");
     if (!verdict.error) this.#counted(verdict);
-    else if (!OF_THE_STORE.includes(verdict.error.kind)) throw verdict.error;
+    else if (verdict.error.kind === "invalid") throw verdict.error;
   }
 
   /** Decides on a request of this key. */
