@@ -48,4 +48,5 @@ rm -rf dist.old
 if [ -e dist ]; then mv dist dist.old; fi
 mv "$new" dist
 rm -rf dist.old
-exec node pack.mjs
+node pack.mjs
+exec node commonjs.mjs

@@ -11,8 +11,8 @@ import { freePort, upstash } from "./test/servers.mjs";
 const HELP = `Usage: cargo make frameworks [APP]...
 
 Installs each example app of adapters/npm/examples with the packed package, type-checks it, builds it without any secret, and runs
-it on a real redis-server behind Upstash's REST protocol. With a limit of 2, the third request must be denied, and another client
-must not be affected. An app with a script "dev" also runs in its development server. The logs are target/frameworks/<app>.log.
+it on a real redis-server behind Upstash's REST protocol, or on its own memory. With a limit of 2, the third request must be denied, and
+another client must not be affected. An app with a script "dev" also runs in its development server. The logs are target/frameworks/<app>.log.
 
 Apps: ${Object.keys(APPS).join(", ")}`;
 
@@ -76,7 +76,7 @@ function pack() {
 }
 
 /** Takes an app through all steps, and stops at the first that fails. */
-async function tried(name, { framework, version, runtime, paths = ["/api/hello"], from = name, env: more, serve = "npm start" }) {
+async function tried(name, { framework, version, runtime, paths = ["/api/hello"], from = name, env: more, serve = "npm start", requests = admitsTwo }) {
   const [cwd, log] = [path.join(work, from), path.join(work, `${name}.log`)];
   rmSync(log, { force: true });
   if (!installed.has(from)) {
@@ -91,8 +91,9 @@ async function tried(name, { framework, version, runtime, paths = ["/api/hello"]
     "type-checks": scripts.check && (() => run("npm run check", options)),
     builds: scripts.build && (() => run("npm run build", options)),
     runs: async () => {
-      await served(serve, options, paths);
-      if (scripts.dev && from === name) await served("npm run dev", options, paths.slice(0, 1), { knowsClients: false });
+      await served(serve, options, (port, path) => requests(port, path, { cwd }), paths);
+      const inDevelopment = (port, path) => admitsTwo(port, path, { knowsClients: false });
+      if (scripts.dev && from === name) await served("npm run dev", options, inDevelopment, paths.slice(0, 1));
     },
   };
   const row = { from, runtime };
@@ -124,7 +125,7 @@ async function install(from, options) {
 }
 
 /** Serves an app, and sends it the requests. */
-async function served(command, { cwd, env, log }, paths, expected) {
+async function served(command, { cwd, env, log }, requests, paths) {
   const port = await freePort();
   const secrets = { UPSTASH_REDIS_REST_URL: server.url, UPSTASH_REDIS_REST_TOKEN: server.token };
   const app = start(command, { cwd, env: { ...env, ...secrets, PORT: port, HOST: "127.0.0.1" }, log });
@@ -132,7 +133,7 @@ async function served(command, { cwd, env, log }, paths, expected) {
     await ready(port, app);
     for (const path of paths) {
       await server.command("FLUSHALL");
-      await admitsTwo(port, path, expected);
+      await requests(port, path);
     }
   } finally {
     await app.stop();

@@ -1,6 +1,9 @@
 // The apps of `cargo make frameworks`, in `examples/<name>` or `examples/<from>`.
 //
-// `version` is the package whose version the table shows. `env` is set for all steps, and `serve` starts the app.
+// `version` is the package whose version the table shows. `env` is set for all steps, and `serve` starts the app. `requests` sends
+// the app its requests and checks the answers.
+
+import { answersMessages, admitsTwo, settles } from "./requests.mjs";
 
 const PAGES = ["/api/hello", "/page"];
 
@@ -26,6 +29,18 @@ export const APPS = {
   astro: { framework: "Astro", version: "astro", runtime: "Node.js", paths: PAGES },
   express: { framework: "Express", version: "express", runtime: "Node.js" },
   fastify: { framework: "Fastify", version: "fastify", runtime: "Node.js" },
+  koa: { framework: "Koa", version: "koa", runtime: "Node.js" },
+  nestjs: { framework: "NestJS, in CommonJS", version: "@nestjs/core", runtime: "Node.js" },
+  trpc: {
+    framework: "tRPC",
+    version: "@trpc/server",
+    runtime: "Node.js",
+    requests: (port, path) => admitsTwo(port, path, { error: ({ error }) => error.data.code === "TOO_MANY_REQUESTS" }),
+  },
+  elysia: { framework: "Elysia", version: "elysia", runtime: "Bun" },
+  "aws-lambda": { framework: "AWS Lambda, API Gateway", version: "@types/aws-lambda", runtime: "Node.js" },
+  websocket: { framework: "WebSocket, ws", version: "ws", runtime: "Node.js", requests: answersMessages },
+  "ai-sdk": { framework: "AI SDK", version: "ai", runtime: "Node.js", paths: ["/api/chat"], requests: settles },
   deno: { framework: "Deno.serve", version: "deno", runtime: "Deno" },
   bun: { framework: "Bun.serve", version: "bun", runtime: "Bun" },
   netlify: { framework: "Netlify Edge, edge-bundler", version: "@netlify/edge-bundler", runtime: "Deno" },

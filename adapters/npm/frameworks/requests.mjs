@@ -1,7 +1,10 @@
 // The requests to a running app.
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { get } from "node:http";
+import { createRequire } from "node:module";
+import path from "node:path";
 
 /** The fields in which platforms tell the client's address. No limiter may read `x-forwarded-for`. */
 const fields = (address) => ({
@@ -42,8 +45,8 @@ export async function ready(port, server) {
   throw new Error(server.running ? "the app does not answer on /" : "the app has ended");
 }
 
-/** Of three requests, two pass. If the app knows its clients, another one is not affected. */
-export async function admitsTwo(port, path, { knowsClients = true } = {}) {
+/** Of three requests, two pass. If the app knows its clients, another one is not affected. `error` tells a denial by its body. */
+export async function admitsTwo(port, path, { knowsClients = true, error = ({ error }) => error === "rate_limited" } = {}) {
   const responses = [];
   for (let nth = 0; nth < 3; nth++) responses.push(await ask(port, path, 1));
   const [first, , third] = responses;
@@ -52,7 +55,49 @@ export async function admitsTwo(port, path, { knowsClients = true } = {}) {
   assert.deepEqual(responses.map(({ headers }) => headers["x-ratelimit-remaining"]), ["1", "0", "0"], path);
   assert.ok(responses.every(({ headers }) => headers["ratelimit"] && headers["ratelimit-policy"]), `${path}: ratelimit is missing`);
   assert.match(first.body, /hello/, path);
-  assert.equal(JSON.parse(third.body).error, "rate_limited", path);
+  assert.ok(error(JSON.parse(third.body)), `${path}: ${third.body}`);
   assert.ok(Number(third.headers["retry-after"]) > 0, `${path}: retry-after is missing`);
   if (knowsClients && process.platform === "linux") assert.equal((await ask(port, path, 2)).status, 200, `${path}: another client`);
+}
+
+/**
+ * Of a user's messages, two pass on each connection, and three on all. A denied message is not charged to either. It opens the
+ * connections with the app's own `ws`.
+ */
+export async function answersMessages(port, _path, { cwd }) {
+  const { WebSocket } = createRequire(path.join(cwd, "index.js"))("ws");
+  const connect = async (user) => {
+    const socket = new WebSocket(`ws://127.0.0.1:${port}/?user=${user}`);
+    await once(socket, "open");
+    return async () => {
+      socket.send("you");
+      const [message] = await once(socket, "message");
+      return String(message);
+    };
+  };
+  const [first, second, other] = [await connect("one"), await connect("one"), await connect("two")];
+  const hello = "hello, you";
+  assert.deepEqual([await first(), await first()], [hello, hello]);
+  for (let nth = 0; nth < 3; nth++) {
+    const { error, retryAfterMs } = JSON.parse(await first());
+    assert.ok(error === "rate_limited" && retryAfterMs > 0, "a third message on one connection");
+  }
+  assert.equal(await second(), hello, "what was denied is not charged to the user");
+  assert.equal(JSON.parse(await second()).error, "rate_limited", "a fourth message of one user");
+  assert.equal(await other(), hello, "another user");
+}
+
+/** Of 1,000 tokens, each request is charged an estimate of 400, which its stream settles to 150. So the sixth is denied. */
+export async function settles(port, path) {
+  const ask = (user) => fetch(`http://127.0.0.1:${port}${path}`, { method: "POST", headers: { "x-user": user }, body: "?".repeat(400) });
+  for (const remaining of ["600", "450", "300", "150", "0"]) {
+    const response = await ask("one");
+    assert.deepEqual([response.status, response.headers.get("x-ratelimit-remaining")], [200, remaining], path);
+    assert.equal(await response.text(), "hello");
+  }
+  const denied = await ask("one");
+  assert.equal(denied.status, 429);
+  assert.ok(Number(denied.headers.get("retry-after")) > 0, "retry-after is missing");
+  assert.equal((await denied.json()).error, "rate_limited");
+  assert.equal((await ask("two")).status, 200, "another user");
 }

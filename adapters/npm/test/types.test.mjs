@@ -30,6 +30,11 @@ const run = (...command) =>
     execFile(process.execPath, command, { cwd: folder }, (error, out, err) => (error ? reject(new Error(`${command.join(" ")}\n${out}${err}`)) : resolve(out)));
   });
 
+// A package of CommonJS, whose `.ts` files are what `.cts` files are elsewhere.
+mkdirSync(path.join(folder, "commonjs"));
+writeFileSync(path.join(folder, "commonjs/package.json"), JSON.stringify({ type: "commonjs" }));
+cpSync(path.join(folder, "commonjs.cts"), path.join(folder, "commonjs/index.ts"));
+
 const TYPESCRIPTS = ["typescript", "typescript-6", "typescript-7"];
 const APPLICATIONS = {
   node: { files: ["application.ts", "commonjs.cts", "node.ts"], types: ["node"] },
@@ -54,11 +59,24 @@ describe("applications are type-checked", { concurrency: 2 }, () => {
   for (const typescript of TYPESCRIPTS) test(typescript, () => check(typescript, Object.fromEntries(kinds)));
 });
 
-/** The snippets of a README, each as a module. */
-function snippets(readme) {
-  const found = readFileSync(path.join(root, readme), "utf8").matchAll(/^```(js|ts)\n(.*?)^```$/gms);
+describe("applications in CommonJS are type-checked", { concurrency: 2 }, () => {
+  const options = { files: ["commonjs.cts", "commonjs/index.ts"], types: ["node"], target: "ES2022", lib: ["ES2022"] };
+  // In `node16` and `node18`, only what is declared as CommonJS can be required.
+  const kinds = ["node16", "node18", "node20", "nodenext"].map((module) => [`commonjs.${module}`, { ...options, module }]);
+  // The resolution before `exports`, which TypeScript 7 no longer has.
+  const classic = { ...options, module: "commonjs", moduleResolution: "node10", ignoreDeprecations: "6.0" };
+  const classics = { typescript: { ...classic, ignoreDeprecations: "5.0" }, "typescript-6": classic };
+  for (const typescript of TYPESCRIPTS) {
+    const all = classics[typescript] ? [...kinds, ["commonjs.node10", classics[typescript]]] : kinds;
+    test(typescript, () => check(typescript, Object.fromEntries(all)));
+  }
+});
+
+/** The snippets of a page, each as a module. */
+function snippets(page) {
+  const found = readFileSync(path.join(root, page), "utf8").matchAll(/^```(js|ts)\n(.*?)^```$/gms);
   return Array.from(found, ([, language, snippet], nth) => {
-    const name = `${readme.replace(/\W+/g, "-")}-${nth}.${language}`;
+    const name = `${page.replace(/\W+/g, "-")}-${nth}.${language}`;
     const imports = snippet.match(/^import .*$/gm) ?? [];
     const body = snippet.replace(/^import .*$/gm, "");
     const whole = /^export /m.test(body) ? body : `export async function snippet() {\n${body}}\n`;
@@ -67,8 +85,8 @@ function snippets(readme) {
   });
 }
 
-test("the snippets of the READMEs are type-checked", async () => {
-  const files = ["README.md", "../../README.md"].flatMap(snippets);
+test("the snippets of the READMEs and of docs/ are type-checked", async () => {
+  const files = ["README.md", "docs/testing.md", "../../README.md"].flatMap(snippets);
   assert.ok(files.length > 1);
   // A snippet in JavaScript does not say the types of its parameters.
   const options = { types: ["node"], allowJs: true, checkJs: true, noImplicitAny: false, module: "nodenext" };
@@ -106,5 +124,4 @@ test("publint finds nothing", async () => {
   assert.deepEqual(messages, []);
 });
 
-// The profile leaves out what only packages in CommonJS support: `require` before Node.js 20.19, and TypeScript's `node10`.
-test("attw finds nothing", () => run(path.join(modules, "@arethetypeswrong/cli/dist/index.js"), tarball, "--profile", "esm-only"));
+test("attw finds nothing", () => run(path.join(modules, "@arethetypeswrong/cli/dist/index.js"), tarball));

@@ -36,25 +36,25 @@ export interface Options {
   /** What happens to a request when the store fails (`unavailable` or `timeout`): `open` admits it, `closed` rejects it. */
   failMode: "open" | "closed";
   /** Identifies the sender of a request. If it returns undefined, the client's address counts. The deadline does not cover it. */
-  identify?: (request: Request) => Identity | undefined | Promise<Identity | undefined>;
+  identify?: ((request: Request) => Identity | undefined | Promise<Identity | undefined>) | undefined;
   /** What happens if `identify` throws: count the request by the client's `address`, or `reject` it. Default: `address`. */
-  onIdentifyError?: "address" | "reject";
+  onIdentifyError?: "address" | "reject" | undefined;
   /** Called for every failure, for your log or metrics. It is not awaited, and what it throws is ignored. */
-  onError?: (event: ErrorEvent) => unknown;
+  onError?: ((event: ErrorEvent) => unknown) | undefined;
   /** Called for every verdict, for your log or metrics. It is not awaited, and what it throws is ignored. */
-  onVerdict?: (verdict: Verdict, request: Request | undefined) => unknown;
+  onVerdict?: ((verdict: Verdict, request: Request | undefined) => unknown) | undefined;
   /** Denies a key that was denied before without asking the store, until its wait is over. Default: off. */
-  denyCache?: boolean | { holdMs?: number; capacity?: number };
+  denyCache?: boolean | { holdMs?: number | undefined; capacity?: number | undefined } | undefined;
   /** The longest that a decision may take, in milliseconds. */
-  deadlineMs?: number;
+  deadlineMs?: number | undefined;
   /** How many leading bits of an IPv6 address identify a client, 48 to 128. Default: 64. */
-  ipv6Prefix?: number;
+  ipv6Prefix?: number | undefined;
   /** On `spin`, read the address from `true-client-ip`. Only safe if every request comes through Akamai. */
-  trustTrueClientIp?: boolean;
+  trustTrueClientIp?: boolean | undefined;
   /** The format of a denial's body. Default: `json`. */
-  body?: "json" | "problem";
+  body?: "json" | "problem" | undefined;
   /** Whether a response tells by `x-tidegate-failed-open` that the request passed because the store failed. Default: true. */
-  failedOpenHeader?: boolean;
+  failedOpenHeader?: boolean | undefined;
 }
 
 const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"] as const;

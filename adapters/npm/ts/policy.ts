@@ -22,7 +22,7 @@ interface Algorithms {
   tokenBucket: Bucket;
   leakyBucket: Bucket;
   /** The most requests in flight. Each holds a slot until it is released, or its lifetime is over. */
-  concurrency: { limit: number; lifetimeMs: number; returnsCost?: boolean };
+  concurrency: { limit: number; lifetimeMs: number; returnsCost?: boolean | undefined };
   /** Blocks a key that another quota has denied: first for the base, then `factor` times longer each time, up to the cap. */
   penalty: { baseMs: number; factor: number; capMs: number };
 }
@@ -41,7 +41,7 @@ export type Algorithm = {
  * `name` is what response fields show, and `by` the dimension by whose key the quota counts. Without `by`, it counts by the
  * request's sender.
  */
-export type Quota = string | (Algorithm & { name?: string; by?: string });
+export type Quota = string | (Algorithm & { name?: string | undefined; by?: string | undefined });
 
 /** One to eight quotas that are decided in one step. If one denies a request, none is charged. */
 export interface Policy {
@@ -49,9 +49,9 @@ export interface Policy {
   name: string;
   quotas: readonly Quota[];
   /** Whether denied requests are charged, too, so that a client which keeps retrying stays denied. Default: false. */
-  chargeDenied?: boolean;
+  chargeDenied?: boolean | undefined;
   /** The dimension whose key selects where the others are counted, for stores that keep each policy in one place. */
-  groupBy?: string;
+  groupBy?: string | undefined;
 }
 
 /** A quota for the WebAssembly. */

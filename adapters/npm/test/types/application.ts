@@ -1,13 +1,13 @@
 // An application in TypeScript, for any runtime. Without an error in the next line, `@ts-expect-error` is one itself.
 
-import { type CheckOptions, type ErrorEvent, type Policy, Tidegate, TidegateError, type Verdict } from "@tidegate/edge";
-import { type DenoKv, Tidegate as OnDenoKv } from "@tidegate/edge/deno-kv";
-import { limit as hono } from "@tidegate/edge/hono";
+import { type CheckOptions, type ErrorEvent, type Options, type Policy, type Quota, Tidegate, TidegateError, type UpstashOptions, type Verdict } from "@tidegate/edge";
+import { type DenoKv, type DenoKvOptions, Tidegate as OnDenoKv } from "@tidegate/edge/deno-kv";
+import { type GuardOptions, limit as hono } from "@tidegate/edge/hono";
 import { Tidegate as InMemory } from "@tidegate/edge/memory";
 import { limit as netlify } from "@tidegate/edge/netlify";
-import { Tidegate as OnBlobs } from "@tidegate/edge/netlify-blobs";
+import { type BlobsOptions, Tidegate as OnBlobs } from "@tidegate/edge/netlify-blobs";
 import { limit as reactRouter } from "@tidegate/edge/react-router";
-import { Tidegate as OnRedis } from "@tidegate/edge/redis";
+import { type RedisOptions, Tidegate as OnRedis } from "@tidegate/edge/redis";
 import { limit as sveltekit } from "@tidegate/edge/sveltekit";
 import { type Context, Hono } from "hono";
 
@@ -94,6 +94,30 @@ export async function handle(tidegate: InMemory, request: Request): Promise<Resp
   return verdict.onto(new Response(verdict.quotas.map(({ name, remaining }) => `${name} ${remaining}`).join()));
 }
 export const onError = ({ kind, message }: ErrorEvent) => console.warn(kind, message);
+
+// With `exactOptionalPropertyTypes`, an optional field takes what a configuration may lack only if its type says `| undefined`.
+declare const configured: { on: boolean; name: string | undefined; ms: number | undefined; known(request: Request): string | undefined };
+const { on, name, ms, known } = configured;
+export const fromConfiguration = new InMemory({
+  ...common,
+  policy: { name: "api", quotas: [{ fixedWindow: { limit: 10, windowMs: 1000 }, name, by: name }], chargeDenied: on ? true : undefined, groupBy: name },
+  denyCache: on ? { holdMs: ms, capacity: ms } : undefined,
+  deadlineMs: ms,
+  identify: on ? (request) => ({ subject: known(request), apiKey: name }) : undefined,
+  onIdentifyError: on ? "reject" : undefined,
+  onError: on ? console.warn : undefined,
+  body: on ? "problem" : undefined,
+});
+hono(fromConfiguration, { check: on ? () => ({ peer: name }) : undefined, denied: undefined, refund: undefined, peer: on ? () => name : undefined });
+
+/** The optional fields that do not take `undefined`. */
+type Exact<T> = T extends object ? { [Name in keyof T]-?: {} extends Pick<T, Name> ? (undefined extends Required<T>[Name] ? never : Name) : never }[keyof T] : never;
+type None<T extends never> = T;
+type Fields = Options | UpstashOptions | RedisOptions | BlobsOptions | DenoKvOptions | GuardOptions | Policy | Exclude<Options["denyCache"], boolean | undefined>;
+type Name = Pick<Exclude<Quota, string>, "name" | "by">;
+export type EachTakesUndefined = None<Exact<Fields | Name>>;
+// @ts-expect-error
+export type IsFound = None<Exact<{ name?: string }>>;
 
 // The middlewares that need no declarations of their framework, and Hono's, whose declarations need no others.
 type Env = { Bindings: { NAME: string }; Variables: { user: string } };

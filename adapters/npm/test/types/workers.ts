@@ -1,8 +1,8 @@
 // The stores of Cloudflare in a Worker.
 
-import { Tidegate as Objects, TidegateObject } from "@tidegate/edge/cloudflare";
-import { Tidegate as Kv } from "@tidegate/edge/cloudflare-kv";
-import { Tidegate as RateLimited } from "@tidegate/edge/cloudflare-ratelimit";
+import { type Leases, type ObjectOptions, Tidegate as Objects, TidegateObject } from "@tidegate/edge/cloudflare";
+import { type KvOptions, Tidegate as Kv } from "@tidegate/edge/cloudflare-kv";
+import { type RateLimitOptions, Tidegate as RateLimited } from "@tidegate/edge/cloudflare-ratelimit";
 
 export { TidegateObject };
 
@@ -11,6 +11,11 @@ interface Env {
   COUNTS: KVNamespace;
   LIMITER: RateLimit;
 }
+
+// With `exactOptionalPropertyTypes`, each optional field takes `undefined`, too.
+type Exact<T> = T extends object ? { [Name in keyof T]-?: {} extends Pick<T, Name> ? (undefined extends Required<T>[Name] ? never : Name) : never }[keyof T] : never;
+type None<T extends never> = T;
+export type EachTakesUndefined = None<Exact<ObjectOptions | Leases | KvOptions | RateLimitOptions>>;
 
 const policy = { name: "api", quotas: ["10 / 10 s"] };
 

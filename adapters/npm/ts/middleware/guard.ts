@@ -7,14 +7,14 @@ export interface GuardOptions<Context = unknown, Received extends Request = Requ
    * Chooses the key or the cost of a request. `null` exempts the request from the limit. If it throws, the response is a 400.
    * `context` is what the framework passes to its own middleware.
    */
-  check?: (request: Received, context: Context) => CheckOptions | null | undefined | Promise<CheckOptions | null | undefined>;
+  check?: ((request: Received, context: Context) => CheckOptions | null | undefined | Promise<CheckOptions | null | undefined>) | undefined;
   /**
    * Makes the response to a request that a limit denied. The rate limit fields are added to it. After an error, such as a store
    * that is down, the response remains the verdict's own.
    */
-  denied?: (verdict: Verdict, request: Received) => Response | Promise<Response>;
+  denied?: ((verdict: Verdict, request: Received) => Response | Promise<Response>) | undefined;
   /** How much of its cost to refund a request after its response, as `(response) => (response.status === 304 ? 1 : 0)`. */
-  refund?: (response: Response) => number;
+  refund?: ((response: Response) => number) | undefined;
 }
 
 /** The limiter of all requests, or a function that chooses it for each, for example by the client's plan. */

@@ -17,7 +17,7 @@ export type { GuardOptions };
  */
 export function limit<E extends Env = any>(
   tidegate: Limiting<Context<E>>,
-  options: GuardOptions<Context<E>> & { peer?: (context: Context<E>) => string | undefined } = {},
+  options: GuardOptions<Context<E>> & { peer?: ((context: Context<E>) => string | undefined) | undefined } = {},
 ): MiddlewareHandler<E> {
   return async (context, next) => {
     let passed = false;

@@ -3,7 +3,7 @@ import { guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard
 /** The part of a Netlify edge function's context that is used. */
 export interface NetlifyContext {
   next(): Promise<Response>;
-  waitUntil?: WaitUntil;
+  waitUntil?: WaitUntil | undefined;
 }
 
 /**

@@ -23,7 +23,7 @@ export interface NodeResponse {
 /** How a server's requests are limited. */
 export interface NodeGuardOptions<Received extends NodeRequest> extends Omit<GuardOptions<Received>, "check" | "refund"> {
   /** Chooses the key or the cost of a request. `null` exempts it from the limit. If it throws, the response is a 400. */
-  check?: (request: Received) => CheckOptions | null | undefined | Promise<CheckOptions | null | undefined>;
+  check?: ((request: Received) => CheckOptions | null | undefined | Promise<CheckOptions | null | undefined>) | undefined;
 }
 
 /** Methods that no `Request` has. */

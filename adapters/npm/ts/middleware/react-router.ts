@@ -8,7 +8,7 @@ import { guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard
 export function limit<Rest extends unknown[]>(
   tidegate: Limiting<Rest>,
   handler: (request: Request, ...rest: Rest) => Response | Promise<Response>,
-  options: GuardOptions<Rest> & { waitUntil?: WaitUntil } = {},
+  options: GuardOptions<Rest> & { waitUntil?: WaitUntil | undefined } = {},
 ) {
   const limited = (request: Request, ...rest: Rest): Promise<Response> =>
     guard(tidegate, request, () => handler(request, ...rest), options, { context: rest, waitUntil: options.waitUntil });
@@ -28,7 +28,7 @@ export interface MiddlewareArguments {
  */
 export function limitRoute<Args extends MiddlewareArguments>(
   tidegate: Limiting<Args>,
-  options: GuardOptions<Args> & { waitUntil?: WaitUntil } = {},
+  options: GuardOptions<Args> & { waitUntil?: WaitUntil | undefined } = {},
 ) {
   return (args: Args, next: () => Promise<Response>): Promise<Response> =>
     guard(tidegate, args.request, next, options, { context: args, waitUntil: options.waitUntil });

@@ -22,13 +22,13 @@ export interface KvOptions extends Omit<Options, "platform"> {
   /** `env.COUNTS`, the binding of the namespace. If it is missing, the first check reports it. */
   namespace: Kv | undefined;
   /** Default: `cloudflare`. */
-  platform?: Platform;
+  platform?: Platform | undefined;
   /** For how long a location caches what it has read, in seconds. At least 30, the default. */
-  cacheTtlS?: number;
+  cacheTtlS?: number | undefined;
   /** Keeps work alive after the response. Default: `waitUntil` of `cloudflare:workers`. */
-  waitUntil?: (work: Promise<unknown>) => void;
+  waitUntil?: ((work: Promise<unknown>) => void) | undefined;
   /** How long to wait after a response until the counts may be written again. Default: 25,000. */
-  lingerMs?: number;
+  lingerMs?: number | undefined;
 }
 
 const engine = start(module, glue);

@@ -19,7 +19,7 @@ export interface RateLimitOptions extends Omit<Options, "platform"> {
   /** `env.LIMITER`, the binding. If it is missing, the first check reports it. */
   binding: Binding | undefined;
   /** Default: `cloudflare`. */
-  platform?: Platform;
+  platform?: Platform | undefined;
 }
 
 const engine = start(module, glue);

@@ -18,17 +18,17 @@ export interface ObjectOptions extends Omit<Options, "platform"> {
   /** `env.TIDEGATE`, the binding of the namespace. If it is missing, the first check reports it. */
   namespace: Objects | undefined;
   /** Default: `cloudflare`. */
-  platform?: Platform;
+  platform?: Platform | undefined;
   /** Admits requests from leases, which need no call of the object. See `Leases`. Default: false. */
-  leases?: boolean | Leases;
+  leases?: boolean | Leases | undefined;
   /** Counts all keys in this many objects. Default: 0, one object for each key. */
-  shards?: number;
+  shards?: number | undefined;
   /** Where to create objects, such as `weur`. The platform reads it at an object's first call. Default: near that call. */
-  locationHint?: string;
+  locationHint?: string | undefined;
   /** Whose clock decides. Default: `object`. */
-  clock?: "caller" | "object";
+  clock?: "caller" | "object" | undefined;
   /** Keeps every state for at least this long. Only for tests whose time stands still. */
-  minTtlMs?: number;
+  minTtlMs?: number | undefined;
 }
 
 /**
@@ -37,9 +37,9 @@ export interface ObjectOptions extends Omit<Options, "platform"> {
  */
 export interface Leases {
   /** Default: 10. */
-  slice?: number;
+  slice?: number | undefined;
   /** At most a minute. Default: 2,000. */
-  lifetimeMs?: number;
+  lifetimeMs?: number | undefined;
 }
 
 /** An object as a Worker calls it. */

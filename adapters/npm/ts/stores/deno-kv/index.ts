@@ -31,7 +31,7 @@ export interface DenoKvOptions extends Options {
   /** `await Deno.openKv()`. */
   kv: DenoKv;
   /** Keeps every state for at least this long. Only for tests whose time stands still. */
-  minTtlMs?: number;
+  minTtlMs?: number | undefined;
 }
 
 const engine = start(module, glue);

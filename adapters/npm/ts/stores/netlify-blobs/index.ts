@@ -16,7 +16,7 @@ export interface BlobsOptions extends Options {
   /** `getStore({ name: "tidegate", consistency: "strong" })` of `@netlify/blobs`. */
   blobs: object;
   /** How the site reads. Default: `strong`. */
-  consistency?: "strong" | "eventual";
+  consistency?: "strong" | "eventual" | undefined;
 }
 
 const engine = start(module, glue);

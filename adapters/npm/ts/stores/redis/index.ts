@@ -20,9 +20,9 @@ export type RedisClient =
 export interface RedisOptions extends Options {
   client: RedisClient;
   /** Whose clock decides. Default: `server`, the database's, which is one clock for all hosts. */
-  clock?: "caller" | "server";
+  clock?: "caller" | "server" | undefined;
   /** Keeps every state for at least this long. Only for tests whose time stands still. */
-  minTtlMs?: number;
+  minTtlMs?: number | undefined;
 }
 
 type Run = (command: Command) => Promise<unknown>;

@@ -19,13 +19,13 @@ export interface UpstashOptions extends Options {
   /** The database's `UPSTASH_REDIS_REST_TOKEN`. If it is missing, the first check reports it. */
   token: string | undefined;
   /** Allow an `http://` URL to a host other than this machine. It sends the token in clear text. Default: false. */
-  allowInsecureHttp?: boolean;
+  allowInsecureHttp?: boolean | undefined;
   /** Whose clock decides. Default: `server`, the database's, which is one clock for all hosts. */
-  clock?: "caller" | "server";
+  clock?: "caller" | "server" | undefined;
   /** Whether the script locks only its own keys. Default: true on `*.upstash.io`, false elsewhere. */
-  keyLocking?: boolean;
+  keyLocking?: boolean | undefined;
   /** Keeps every state for at least this long. Only for tests whose time stands still. */
-  minTtlMs?: number;
+  minTtlMs?: number | undefined;
 }
 
 /** Environment variables by name. */

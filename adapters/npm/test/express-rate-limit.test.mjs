@@ -1,0 +1,195 @@
+// The store for express-rate-limit, in servers of Express.
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { after, test } from "node:test";
+import { Tidegate as OnUpstash } from "@tidegate/edge";
+import { TidegateStore } from "@tidegate/edge/express-rate-limit";
+import { Tidegate } from "@tidegate/edge/memory";
+import { Tidegate as OnRedis } from "@tidegate/edge/redis";
+import express from "express";
+import { rateLimit } from "express-rate-limit";
+import { Redis } from "ioredis";
+import { freePort, redisServer } from "./servers.mjs";
+
+const DAY_MS = 86_400_000;
+let named = 0;
+const limiter = (quotas, more = {}) =>
+  new Tidegate({ platform: "direct", failMode: "closed", onError: () => {}, policy: { name: `erl-${(named += 1)}`, quotas }, ...more });
+const tenADay = () => limiter([{ fixedWindow: { limit: 10, windowMs: DAY_MS } }]);
+/** A limiter whose store is down. */
+const down = async (failMode) =>
+  new OnUpstash({ url: `http://127.0.0.1:${await freePort()}`, token: "secret", platform: "direct", failMode, onError: () => {}, policy: { name: "down", quotas: ["10 / d"] } });
+
+const servers = new Set();
+after(() => servers.forEach((server) => (server.closeAllConnections(), server.close())));
+
+/** An app that is limited by express-rate-limit. `logged` has what that package logs. */
+async function served(tidegate, options = {}, handler = (_req, res) => res.send("hello"), prefix = undefined) {
+  const logged = [];
+  const log = (error) => logged.push(error.message);
+  const limits = { windowMs: DAY_MS, limit: 10, standardHeaders: "draft-8", logger: { error: log, warn: log } };
+  const middleware = rateLimit({ ...limits, keyGenerator: (req) => req.get("x-user") ?? "anyone", ...options, store: new TidegateStore(tidegate, { prefix }) });
+  const app = express();
+  app.use(middleware);
+  app.use(handler);
+  app.use((error, _req, res, _next) => res.status(500).send(error.message));
+  const server = app.listen(0, "127.0.0.1");
+  servers.add(server);
+  await once(server, "listening");
+  const get = (user = "anyone") => fetch(`http://127.0.0.1:${server.address().port}/`, { headers: { "x-user": user } });
+  return { get, middleware, logged };
+}
+const statuses = async (responses) => (await Promise.all(responses)).map(({ status }) => status);
+/** Waits for what happens soon. The time limit of the tests ends it. */
+async function waitFor(condition) {
+  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 5));
+}
+const times = (count, get) => Array.from({ length: count }, () => get());
+
+test("of 60 requests at once, exactly 10 are admitted, and the fields are those of the policy", async () => {
+  const { get, logged } = await served(tenADay());
+  const responses = await Promise.all(times(60, get));
+  assert.equal(responses.filter(({ status }) => status === 200).length, 10);
+  const remaining = responses.filter(({ status }) => status === 200).map(({ headers }) => Number(headers.get("x-ratelimit-remaining")));
+  assert.deepEqual(remaining.sort((a, b) => a - b), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  for (const { status, headers } of responses) {
+    assert.equal(headers.get("x-ratelimit-limit"), "10");
+    assert.match(headers.get("ratelimit"), /^"10-in-1day"; r=\d; t=\d+$/);
+    if (status !== 429) continue;
+    const seconds = Number(headers.get("retry-after"));
+    assert.ok(seconds > 0 && seconds <= DAY_MS / 1000, `retry-after: ${seconds}`);
+  }
+  assert.equal((await get("another")).status, 200);
+  assert.deepEqual(logged, []);
+});
+
+test("two apps that count in one Redis admit exactly 10", async () => {
+  const redis = await redisServer();
+  const client = new Redis(redis.url);
+  const options = { client, platform: "direct", failMode: "closed", deadlineMs: 20_000, policy: { name: "shared", quotas: [{ fixedWindow: { limit: 10, windowMs: DAY_MS } }] } };
+  const [one, other] = [await served(new OnRedis(options)), await served(new OnRedis(options))];
+  const all = await statuses([...times(30, one.get), ...times(30, other.get)]);
+  assert.equal(all.filter((status) => status === 200).length, 10);
+  client.disconnect();
+  await redis.stop();
+});
+
+test("a denial tells when the next request is admitted", async () => {
+  const { get } = await served(limiter(["2 burst, 1 / min"]), { windowMs: 120_000, limit: 2 });
+  assert.deepEqual(await statuses([get(), get()]), [200, 200]);
+  const denied = await get();
+  assert.equal(denied.status, 429);
+  const seconds = Number(denied.headers.get("retry-after"));
+  assert.ok(seconds > 50 && seconds <= 60, `the bucket gets one back in a minute, not at its end in two: ${seconds}`);
+});
+
+test("a second quota of the policy denies, too", async () => {
+  const { get } = await served(limiter(["10 / d", { fixedWindow: { limit: 2, windowMs: 3_600_000 } }]));
+  assert.deepEqual(await statuses(times(3, get)), [200, 200, 429]);
+});
+
+test("resetKey removes the counts of a key, and getKey tells them", async () => {
+  const { get, middleware } = await served(tenADay());
+  assert.equal(await middleware.getKey("anyone"), undefined);
+  await Promise.all(times(11, get));
+  assert.equal((await middleware.getKey("anyone")).totalHits, 10);
+  await middleware.resetKey("anyone");
+  assert.equal(await middleware.getKey("anyone"), undefined);
+  assert.equal((await get()).status, 200);
+});
+
+test("skipSuccessfulRequests refunds what succeeded", async () => {
+  const handler = (req, res) => res.status(req.get("x-user") === "fails" ? 400 : 200).end();
+  const { get, middleware, logged } = await served(tenADay(), { skipSuccessfulRequests: true }, handler);
+  for (let nth = 0; nth < 30; nth++) assert.equal((await get("succeeds")).status, 200);
+  for (let nth = 0; nth < 30; nth++) assert.equal((await get("fails")).status, nth < 10 ? 400 : 429);
+  assert.equal(await middleware.getKey("succeeds"), undefined);
+  assert.deepEqual(logged, []);
+});
+
+test("skipFailedRequests refunds each request that failed, and no denied one, because none is charged", async () => {
+  let fail;
+  const failed = new Promise((resolve) => (fail = resolve));
+  const { get, middleware, logged } = await served(tenADay(), { skipFailedRequests: true }, async (_req, res) => (await failed, res.status(500).end()));
+  const used = async () => (await middleware.getKey("anyone"))?.totalHits;
+  const admitted = times(10, get);
+  await waitFor(async () => (await used()) === 10);
+  assert.deepEqual([...new Set(await statuses(times(20, get)))], [429]);
+  assert.equal(await used(), 10);
+  fail();
+  assert.deepEqual([...new Set(await statuses(admitted))], [500]);
+  await waitFor(async () => (await used()) === undefined);
+  assert.deepEqual(logged, []);
+});
+
+test("a policy of several keys is an error, because the middleware has one", async () => {
+  const by = ["user", "tenant"].map((by) => ({ fixedWindow: { limit: 10, windowMs: DAY_MS }, by }));
+  const { get, logged } = await served(limiter(by));
+  assert.equal((await get()).status, 500);
+  assert.match(logged.join(), /write keys: { user, tenant }/);
+});
+
+test("decrement outside of a request is an error", async () => {
+  const error = { name: "TidegateError", kind: "unsupported" };
+  await assert.rejects(new TidegateStore(tenADay()).decrement("anyone"), error);
+});
+
+test("numbers that differ from the policy's are logged at start, and no request passes", async () => {
+  for (const [options, message] of [
+    [{ limit: 11 }, "limit: 11 is not the policy's; write rateLimit({ limit: 10, windowMs: 86400000, store })"],
+    [{ windowMs: 60_000 }, "windowMs: 60000 is not the policy's; write rateLimit({ limit: 10, windowMs: 86400000, store })"],
+  ]) {
+    const { get, logged } = await served(tenADay(), options);
+    assert.deepEqual(logged, [message]);
+    const response = await get();
+    assert.deepEqual([response.status, await response.text()], [500, message]);
+    const passing = await served(tenADay(), { ...options, passOnStoreError: true });
+    assert.equal((await passing.get()).status, 429);
+  }
+});
+
+test("a limit that is a function lowers the policy's, and cannot raise it", async () => {
+  const { get, logged } = await served(tenADay(), { limit: (req) => (req.get("x-user") === "free" ? 3 : 1_000) });
+  assert.equal((await statuses(times(20, () => get("free")))).filter((status) => status === 200).length, 3);
+  assert.equal((await statuses(times(20, () => get("paid")))).filter((status) => status === 200).length, 10);
+  assert.deepEqual(logged, []);
+});
+
+test("a store that is down: failMode decides first, then passOnStoreError", async () => {
+  const open = await served(await down("open"));
+  assert.deepEqual(await statuses(times(12, open.get)), Array(12).fill(200));
+  const closed = await served(await down("closed"));
+  assert.equal((await closed.get()).status, 500);
+  const passing = await served(await down("closed"), { passOnStoreError: true });
+  assert.equal((await passing.get()).status, 200);
+  assert.match(passing.logged.join(), /unavailable|could not|failed|connect/i);
+});
+
+test("passOnStoreError passes no error that a client can cause", async () => {
+  const [keyGenerator, passOnStoreError] = [() => "\ud83d", true];
+  const passing = await served(tenADay(), { keyGenerator, passOnStoreError });
+  assert.equal((await passing.get()).status, 429);
+  const failing = await served(tenADay(), { keyGenerator });
+  assert.equal((await failing.get()).status, 500);
+});
+
+test("what cannot work is an error of the constructor", () => {
+  const slots = limiter([{ concurrency: { limit: 2, lifetimeMs: 60_000 } }]);
+  assert.throws(() => new TidegateStore(slots), /@tidegate\/edge\/node/);
+  assert.throws(() => new TidegateStore(undefined), /new TidegateStore\(tidegate\)/);
+});
+
+test("two stores with prefixes limit one request", async () => {
+  const tidegate = tenADay();
+  const logged = [];
+  const options = { windowMs: DAY_MS, limit: 10, keyGenerator: () => "anyone", logger: { error: (error) => logged.push(error), warn: (error) => logged.push(error) } };
+  const all = ["minute:", "login:"].map((prefix) => rateLimit({ ...options, store: new TidegateStore(tidegate, { prefix }) }));
+  const app = express().use(all, (_req, res) => res.send("hello"));
+  const server = app.listen(0, "127.0.0.1");
+  servers.add(server);
+  await once(server, "listening");
+  assert.equal((await fetch(`http://127.0.0.1:${server.address().port}/`)).status, 200);
+  assert.equal((await all[0].getKey("anyone")).totalHits, 1);
+  assert.deepEqual(logged, []);
+});

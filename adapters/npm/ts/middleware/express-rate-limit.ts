@@ -1,0 +1,148 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { invalid, TidegateError } from "../error.js";
+import type { Limiter } from "../limiter.js";
+import type { QuotaStatus, Verdict } from "../verdict.js";
+
+/** What the store reads of the options of express-rate-limit. */
+export interface StoreContext {
+  windowMs: number;
+  /** A number, or a function that chooses it for each request. */
+  limit: unknown;
+  passOnStoreError?: boolean | undefined;
+}
+
+/** What express-rate-limit is told about a key. */
+export interface ClientInfo {
+  totalHits: number;
+  resetTime: Date;
+}
+
+/** How a store names its keys. */
+export interface TidegateStoreOptions {
+  /** Put before each key. Stores whose middlewares see the same request need different prefixes. Default: none. */
+  prefix?: string | undefined;
+}
+
+/** The only failures that `passOnStoreError` lets through. A client can cause others. */
+const OF_THE_STORE = ["unavailable", "timeout"];
+
+/** Any request, for `peek`, which is given its key. */
+const ANY_REQUEST = "http://localhost";
+
+/**
+ * A store for express-rate-limit 8:
+ *
+ *     const tidegate = new Tidegate({ client, platform: "direct", failMode: "open", policy: { name: "api", quotas: ["100 / min"] } });
+ *     app.use(rateLimit({ windowMs: 60_000, limit: 100, store: new TidegateStore(tidegate) }));
+ *
+ * The limiter decides, and the middleware is told a count that agrees with the decision: above its limit if the request is denied.
+ * So one quota of the policy must have the middleware's `limit`, and its `windowMs` in whole seconds. Otherwise `init` rejects,
+ * express-rate-limit logs that, and each request fails. A `limit` that is a function is not compared, and can only lower the
+ * policy's limit.
+ *
+ * If the store fails, a limiter with `failMode: "open"` admits the request, and one with `closed` makes `increment` throw, so
+ * that `passOnStoreError` decides. That option lets nothing else through: after an error that a client can cause, a request is
+ * denied.
+ *
+ * A denied request is not charged. `skipFailedRequests` and `skipSuccessfulRequests` refund exactly what their request was charged.
+ */
+export class TidegateStore {
+  /** Counts are shared with other stores of the same policy. */
+  readonly localKeys = false;
+  /** What is put before each key. */
+  readonly prefix: string;
+  readonly #tidegate: Limiter;
+  /** The verdict on the request whose response is being made. express-rate-limit refunds a key, not a request. */
+  readonly #current = new AsyncLocalStorage<{ verdict?: Verdict }>();
+  #limit: number | undefined;
+  #windowMs = 0;
+  #passes = false;
+
+  constructor(tidegate: Limiter, { prefix = "" }: TidegateStoreOptions = {}) {
+    if (typeof (tidegate as Partial<Limiter> | undefined)?.limit !== "function") {
+      throw invalid("tidegate", "not a limiter; write new TidegateStore(tidegate)");
+    }
+    if (tidegate.holdsSlots) {
+      throw invalid("policy", "a store cannot release the slots of a concurrency limit; use limit of @tidegate/edge/node");
+    }
+    this.#tidegate = tidegate;
+    this.prefix = prefix;
+  }
+
+  /** Compares the numbers of the middleware with the policy's. If the store is down or cannot peek, the first decision does. */
+  async init({ windowMs, limit, passOnStoreError = false }: StoreContext): Promise<void> {
+    [this.#windowMs, this.#passes] = [windowMs, passOnStoreError];
+    this.#limit = typeof limit === "number" ? limit : undefined;
+    const verdict = await this.#peek("init");
+    if (!verdict.error) this.#counted(verdict);
+    else if (verdict.error.kind === "invalid") throw verdict.error;
+  }
+
+  /** Decides on a request of this key. */
+  async increment(key: string): Promise<ClientInfo> {
+    const current: { verdict?: Verdict } = {};
+    // The caller goes on in this context, and so do its listeners, which call `decrement`.
+    this.#current.enterWith(current);
+    const verdict = await this.#tidegate.limit(this.prefix + key);
+    current.verdict = verdict;
+    if (verdict.failedOpen) return { totalHits: 1, resetTime: after(this.#windowMs) };
+    try {
+      if (verdict.error) throw verdict.error;
+      const { limit, remaining, resetAfterMs } = this.#counted(verdict);
+      if (!verdict.allowed) return { totalHits: this.#above(limit), resetTime: after(verdict.retryAfterMs ?? this.#windowMs) };
+      if (verdict.delayMs > 0) await new Promise((resolve) => setTimeout(resolve, verdict.delayMs));
+      return { totalHits: Math.max(limit - (remaining ?? 0), 1), resetTime: after(resetAfterMs ?? this.#windowMs) };
+    } catch (thrown) {
+      if (!this.#passes || OF_THE_STORE.includes(TidegateError.from(thrown).kind)) throw thrown;
+      return { totalHits: this.#above(0), resetTime: after(this.#windowMs) };
+    }
+  }
+
+  /** Refunds the request whose response is being made. Does nothing if it was not charged. */
+  async decrement(_key: string): Promise<void> {
+    const verdict = this.#current.getStore()?.verdict;
+    if (!verdict) throw new TidegateError("unsupported", "decrement: only express-rate-limit can call it, while it handles a request");
+    await this.#tidegate.refund(verdict);
+  }
+
+  /** Removes the counts of a key. */
+  async resetKey(key: string): Promise<void> {
+    await this.#tidegate.reset(this.prefix + key);
+  }
+
+  /** What a key has used, without charging it. Undefined if it is unused. */
+  async get(key: string): Promise<ClientInfo | undefined> {
+    const verdict = await this.#peek(key);
+    if (verdict.error) throw verdict.error;
+    const { limit, remaining, resetAfterMs } = this.#counted(verdict);
+    const totalHits = limit - (remaining ?? 0);
+    return totalHits > 0 ? { totalHits, resetTime: after(resetAfterMs ?? this.#windowMs) } : undefined;
+  }
+
+  #peek(key: string): Promise<Verdict> {
+    return this.#tidegate.peek(new Request(ANY_REQUEST), { key: this.prefix + key });
+  }
+
+  /** A count that the middleware denies. A function may choose any limit. */
+  #above(limit: number): number {
+    return this.#limit === undefined ? Number.MAX_SAFE_INTEGER : Math.max(limit, this.#limit) + 1;
+  }
+
+  /** The quota with the numbers of the middleware, or the one that decided if the middleware's limit is a function. */
+  #counted(verdict: Verdict): QuotaStatus {
+    const { quotas, binding } = verdict;
+    if (this.#limit === undefined) return quotas[binding]!;
+    const seconds = Math.ceil(this.#windowMs / 1_000);
+    const told = [...(verdict.headers["ratelimit-policy"] ?? "").matchAll(/"([^"]+)";q=(\d+);w=(\d+)/g)];
+    const [, name] = told.find(([, , q, w]) => Number(q) === this.#limit && Number(w) === seconds) ?? [];
+    const quota = quotas.find((quota) => quota.name === name);
+    if (quota) return quota;
+    const [field, given] = told.some(([, , q]) => Number(q) === this.#limit) ? ["windowMs", this.#windowMs] : ["limit", this.#limit];
+    const right = told.map(([, , q, w]) => `limit: ${q}, windowMs: ${Number(w) * 1_000}`).join(" or ");
+    throw new TidegateError("misconfigured", `${field}: ${given} is not the policy's; write rateLimit({ ${right}, store })`, field);
+  }
+}
+
+function after(ms: number): Date {
+  return new Date(Date.now() + ms);
+}
