@@ -16,28 +16,28 @@ const WHAT_WAS_CHARGED = -1;
 /** How to decide on one request. A request with an invalid value is rejected: the verdict's response is a 400. */
 export interface CheckOptions {
   /** Count this key instead of the request's sender: any well-formed text, such as `tenant:42`. */
-  key?: string;
+  key?: string | undefined;
   /** The key of each dimension of the policy, as `{ user: "user:7", tenant: "tenant:42" }`. Quotas without `by` count by `key`. */
-  keys?: Keys;
+  keys?: Keys | undefined;
   /** The client's address from the host's own API or socket, for the platforms `direct` and `fastly`. */
   peer?: string | undefined;
   /** The cost of the request, a whole number. Default: 1. */
-  cost?: number;
+  cost?: number | undefined;
   /**
    * The estimated cost of a request whose cost is known only afterwards: a whole number of at least 1, in place of `cost`.
    * Settle it to the actual cost with `settle`. The package makes the token of the charge.
    */
-  estimate?: number;
+  estimate?: number | undefined;
   /** How long an `estimate` can be settled, in milliseconds. Default: 600,000, ten minutes. */
-  settleWithinMs?: number;
+  settleWithinMs?: number | undefined;
   /** The time of the request, in milliseconds since the epoch, if the caller's clock decides. Default: `Date.now()`. */
-  now?: number;
+  now?: number | undefined;
   /**
    * Charges all checks with this token once, for `ttlMs` milliseconds. The others are `replayed`; with another cost, the
    * error is `token_reused`. A client that chooses its own token can repeat a request that was admitted for free, so use it
    * only for operations that do nothing the second time.
    */
-  idempotency?: { token: string; ttlMs: number };
+  idempotency?: { token: string; ttlMs: number } | undefined;
 }
 
 /** A check's options, or a function that returns or promises them. */
@@ -151,7 +151,7 @@ export abstract class Limiter {
    * Returns what a request of cost 0 would get now. Returns `verdict` itself if nothing was charged, because the request was
    * rejected or the store failed. Throws a `TidegateError`: `unknown_charge` if it is too late.
    */
-  settle(verdict: Verdict, actual: { cost: number; now?: number }): Promise<Verdict> {
+  settle(verdict: Verdict, actual: { cost: number; now?: number | undefined }): Promise<Verdict> {
     return this.#settle("settle", verdict, () => whole("cost", actual?.cost), actual?.now);
   }
 
@@ -169,7 +169,7 @@ export abstract class Limiter {
    * `settle` and `refund` give them back, too. A request that is never released holds its slots for their lifetime.
    * Otherwise it is like `settle`: it throws `unknown_charge` if the lifetime is over.
    */
-  release(verdict: Verdict, options?: { now?: number }): Promise<Verdict> {
+  release(verdict: Verdict, options?: { now?: number | undefined }): Promise<Verdict> {
     return this.#settle("release", verdict, () => WHAT_WAS_CHARGED, options?.now);
   }
 
@@ -179,7 +179,7 @@ export abstract class Limiter {
    *
    * A request that was charged under a token is settled to the rest, so it is refunded once, also if its verdict is `replayed`.
    */
-  async refund(verdict: Verdict, { cost = verdict.charge?.cost ?? 1, now = Date.now() }: { cost?: number; now?: number } = {}): Promise<void> {
+  async refund(verdict: Verdict, { cost = verdict.charge?.cost ?? 1, now = Date.now() }: { cost?: number | undefined; now?: number | undefined } = {}): Promise<void> {
     const { key, keys = key, status, charge } = verdict;
     if (keys === undefined || status !== "allowed" || charge?.cost === 0) return;
     await this.#told("refund", () => {

@@ -1,6 +1,6 @@
 // An application in TypeScript, for any runtime. Without an error in the next line, `@ts-expect-error` is one itself.
 
-import { type CheckOptions, type ErrorEvent, type Options, type Policy, type Quota, Tidegate, TidegateError, type UpstashOptions, type Verdict } from "@tidegate/edge";
+import { type CheckOptions, type ErrorEvent, type LimitOptions, type Options, type Policy, type Quota, Tidegate, TidegateError, type UpstashOptions, type Verdict } from "@tidegate/edge";
 import { type DenoKv, type DenoKvOptions, Tidegate as OnDenoKv } from "@tidegate/edge/deno-kv";
 import { type GuardOptions, limit as hono } from "@tidegate/edge/hono";
 import { Tidegate as InMemory } from "@tidegate/edge/memory";
@@ -113,7 +113,7 @@ hono(fromConfiguration, { check: on ? () => ({ peer: name }) : undefined, denied
 /** The optional fields that do not take `undefined`. */
 type Exact<T> = T extends object ? { [Name in keyof T]-?: {} extends Pick<T, Name> ? (undefined extends Required<T>[Name] ? never : Name) : never }[keyof T] : never;
 type None<T extends never> = T;
-type Fields = Options | UpstashOptions | RedisOptions | BlobsOptions | DenoKvOptions | GuardOptions | Policy | Exclude<Options["denyCache"], boolean | undefined>;
+type Fields = CheckOptions | LimitOptions | Options | UpstashOptions | RedisOptions | BlobsOptions | DenoKvOptions | GuardOptions | Policy | Exclude<Options["denyCache"], boolean | undefined>;
 type Name = Pick<Exclude<Quota, string>, "name" | "by">;
 export type EachTakesUndefined = None<Exact<Fields | Name>>;
 // @ts-expect-error
