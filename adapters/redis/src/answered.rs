@@ -2,6 +2,12 @@
 
 use tidegate_core::{Error, ErrorKind};
 
+/// Maps an error by its text.
+pub(crate) fn refused(text: &str, key: &str) -> Error {
+    let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
+    answered(code, detail, key)
+}
+
 /// Maps an error by its first word, `code`, and the rest of its text.
 pub(crate) fn answered(code: &str, detail: &str, key: &str) -> Error {
     match code {

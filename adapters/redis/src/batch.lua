@@ -1,7 +1,9 @@
--- Several decisions in one step: `decide` is decide.lua as a function. A failed decision does not affect the others.
+-- Several decisions in one step: `decide` is decide.lua as a function, and `plain` is plain.lua. A failed decision does not affect
+-- the others.
 --
 -- KEYS     those of each decision, one after another
--- ARGV     for each decision: the number of its keys and of its arguments, then its arguments
+-- ARGV     for each decision: the number of its keys and of its arguments, then its arguments, which are those of decide.lua or of
+--          plain.lua
 -- Answers  a list of what decide.lua answers, with `-` in front of the text of an error
 local answers, key, argument = {}, 0, 0
 while argument < #ARGV do
@@ -13,7 +15,13 @@ while argument < #ARGV do
     arguments[place] = ARGV[argument + 2 + place]
   end
   key, argument = key + #keys, argument + 2 + #arguments
-  local done, answer = pcall(decide, keys, arguments)
+  -- A kind has two letters. A mode has one, and also the quotas of at least two dimensions.
+  local done, answer = pcall(#arguments[1] == 2 and plain or decide, keys, arguments)
+  if answer == '' then
+    local kind, limit, unit, cost, refill, now, ttl_min = unpack(arguments)
+    arguments = { 'c', now or 'server', cost, ttl_min or '1', kind, limit, unit, refill or '0' }
+    done, answer = pcall(decide, keys, arguments)
+  end
   if type(answer) == 'table' then
     done, answer = false, answer.err
   end

@@ -5,6 +5,7 @@
 mod answered;
 #[cfg(feature = "resp")]
 mod batch;
+mod call;
 #[cfg(feature = "cluster")]
 mod cluster;
 #[cfg(feature = "resp")]
@@ -52,3 +53,10 @@ pub use settings::Clock;
 #[cfg(feature = "resp")]
 pub use store::{Redis, RedisLimiter};
 pub use tidegate_core::prelude::*;
+
+/// The commands and answers, for hosts that carry them by themselves. This may change with any version.
+#[doc(hidden)]
+pub mod wire {
+    pub use crate::call::Call;
+    pub use crate::script::Script;
+}

@@ -6,7 +6,8 @@ use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
 use tidegate_core::{Capabilities, Error, ErrorKind, Keys, MaybeSend, MaybeSync, Millis, Policy};
 
 use crate::answered::answered;
-use crate::script::{Call, SCRIPT, SCRIPT_SHA1, state_keys};
+use crate::call::{Call, state_keys};
+use crate::script::Script;
 use crate::settings::Clock;
 
 /// A connection to a Redis server, on hosts that bring their own Redis client.
@@ -92,12 +93,10 @@ impl<C: Connection> RedisOver<C> {
         AtomicLimiter::new(self)
     }
 
-    async fn run(&self, call: &Call<'_>, name: &str, script: &str) -> Result<Answer, Error> {
-        let mut words = Vec::new();
-        call.words(name, script, |word| words.push(word.to_string()));
-        // The first word is the command's own name.
-        let command = words.remove(0);
-        self.connection.send(&command, words).await
+    async fn run(&self, call: &Call<'_>, script: Script, name: &str, text: &str) -> Result<Answer, Error> {
+        let mut words = vec![text.to_owned()];
+        call.words(script, |word| words.push(word.to_owned()));
+        self.connection.send(name, words).await
     }
 }
 
@@ -106,16 +105,23 @@ impl<C: Connection> Atomic for RedisOver<C> {
         Capabilities::EXACT
     }
 
-    /// Sends one `EVALSHA`. If the server does not know the script, one `EVAL` follows, which also stores the script.
+    /// Sends one `EVALSHA`. If the server does not know the script, one `EVAL` follows, which also stores the script. If the
+    /// short script has no answer, the same follows with the general one.
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-        let call = Call::new(operation, self.clock == Clock::Server, self.min_ttl)?;
-        let mut answer = self.run(&call, "EVALSHA", SCRIPT_SHA1).await?;
-        if matches!(&answer, Answer::Error { code, .. } if code == "NOSCRIPT") {
-            answer = self.run(&call, "EVAL", SCRIPT).await?;
-        }
-        match answer {
-            Answer::Text(bytes) => call.answer(&bytes),
-            other => Err(unexpected(&other, &call.keys[0])),
+        let call = Call::new(operation, self.clock, self.min_ttl)?;
+        let mut script = call.script();
+        loop {
+            let mut answer = self.run(&call, script, "EVALSHA", script.sha1(false)).await?;
+            if matches!(&answer, Answer::Error { code, .. } if code == "NOSCRIPT") {
+                answer = self.run(&call, script, "EVAL", script.text(false)).await?;
+            }
+            match answer {
+                Answer::Text(bytes) => match call.answer(script, &bytes)? {
+                    Some(applied) => return Ok(applied),
+                    None => script = Script::General,
+                },
+                other => return Err(unexpected(&other, &call.keys[0])),
+            }
         }
     }
 

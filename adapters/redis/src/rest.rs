@@ -1,4 +1,4 @@
-//! Runs the script over Upstash's REST protocol (<https://upstash.com/docs/redis/features/restapi>), with one HTTP
+//! Runs the scripts over Upstash's REST protocol (<https://upstash.com/docs/redis/features/restapi>), with one HTTP
 //! request per decision. Natively it uses `reqwest`, on WebAssembly the host's HTTP client.
 
 mod config;

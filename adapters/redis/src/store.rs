@@ -8,12 +8,12 @@ use tidegate_core::{Capabilities, Dimensions, Error, Key, Keys, Policy};
 use tokio::time::Instant;
 
 use crate::answered::answered;
+use crate::call::{Call, state_keys};
 use crate::config::Config;
 use crate::connection::Links;
 use crate::error;
 use crate::explain::Explanation;
-use crate::script::{Call, SCRIPT, SCRIPT_SHA1, state_keys};
-use crate::settings::Clock;
+use crate::script::Script;
 
 /// A limiter on Redis: exact at any concurrency, in one round trip.
 pub type RedisLimiter = AtomicLimiter<Redis>;
@@ -106,20 +106,26 @@ impl Atomic for Redis {
         Capabilities::EXACT.dimensions(dimensions)
     }
 
-    /// Sends one `EVALSHA`. If the server does not have the script, sends one `EVAL`, which also loads it.
+    /// Sends one `EVALSHA`. If the server does not have the script, sends one `EVAL`, which also loads it. If the short script has no
+    /// answer, does the same with the general one.
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-        let call = Call::new(operation, self.config.clock == Clock::Server, self.config.min_ttl)?;
-        let deadline = self.deadline();
-        let mut answer = self.links.send(&command(&call, "EVALSHA", SCRIPT_SHA1), deadline).await?;
-        if let Value::ServerError(error) = &answer
-            && error.kind() == Some(ServerErrorKind::NoScript)
-        {
-            answer = self.links.send(&command(&call, "EVAL", SCRIPT), deadline).await?;
-        }
-        match answer {
-            Value::BulkString(bytes) => call.answer(&bytes),
-            Value::ServerError(error) => Err(refused(&error, &call.keys[0])),
-            other => Err(self.nonsense(&other)),
+        let call = Call::new(operation, self.config.clock, self.config.min_ttl)?;
+        let (deadline, mut script) = (self.deadline(), call.script());
+        loop {
+            let mut answer = self.links.send(&command(&call, script, "EVALSHA", script.sha1(false)), deadline).await?;
+            if let Value::ServerError(error) = &answer
+                && error.kind() == Some(ServerErrorKind::NoScript)
+            {
+                answer = self.links.send(&command(&call, script, "EVAL", script.text(false)), deadline).await?;
+            }
+            match answer {
+                Value::BulkString(bytes) => match call.answer(script, &bytes)? {
+                    Some(applied) => return Ok(applied),
+                    None => script = Script::General,
+                },
+                Value::ServerError(error) => return Err(refused(&error, &call.keys[0])),
+                other => return Err(self.nonsense(&other)),
+            }
         }
     }
 
@@ -142,10 +148,11 @@ fn refused(error: &ServerError, key: &str) -> Error {
     answered(error.code(), error.details().unwrap_or_default(), key)
 }
 
-fn command(call: &Call<'_>, name: &str, script: &str) -> Cmd {
-    let count = call.word_count();
-    let mut command = Cmd::with_capacity(count, script.len() + 2 * call.keys[0].len() + 16 * count);
-    call.words(name, script, |word| {
+fn command(call: &Call<'_>, script: Script, name: &str, text: &str) -> Cmd {
+    let count = 2 + call.word_count(script);
+    let mut command = Cmd::with_capacity(count, text.len() + 2 * call.keys[0].len() + 16 * count);
+    command.arg(name).arg(text);
+    call.words(script, |word| {
         command.arg(word);
     });
     command

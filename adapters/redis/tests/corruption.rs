@@ -4,7 +4,7 @@
 
 mod support;
 
-use support::{NOW, Server, key};
+use support::{NOW, Server, key, one_of_each};
 use tidegate_core::{Check, ErrorKind, Key, Keys, Limiter, Millis, Policy, Quota, Refund};
 
 #[tokio::test]
@@ -105,6 +105,67 @@ async fn a_foreign_value_is_corrupt_and_left_unchanged() {
     for stored in ["a", "x", "a@1 1", "a@x 1 ", "a@1 1 tb1", "atb1 0 0;", "d@1 1 fw1 0 0;"] {
         redis::cmd("SET").arg(&keys[0]).arg(stored).exec(&mut connection).unwrap();
         assert_eq!(limiter.check(once).await.unwrap_err().kind(), ErrorKind::Corrupt, "{stored}");
+    }
+}
+
+/// The short script leaves such a value to the general one, whose error is that of a peek.
+#[tokio::test]
+async fn a_plain_check_of_a_foreign_value_is_corrupt_too() {
+    let server = Server::start();
+    let mut connection = server.connection();
+    let (limiter, key) = (server.limiter(), key());
+    let (now, far, over) = (NOW.get(), (1_u64 << 48) - 16_656, (1_u64 << 51) + 1);
+    for policy in one_of_each(10) {
+        let name = format!("{{tg1:api:{}60000:ip:192.0.2.1}}", policy.quotas()[0].rule().code());
+        let mut met = 0;
+        for part in ["fw1", "sw1", "tb1", "lb1", "fw2", " fw1", ""] {
+            for numbers in [
+                "1 60000",
+                "60001 1",
+                "60000",
+                "-1 1",
+                "1e3 1",
+                "0x10 1",
+                "60000 1 1 1",
+                &format!("{far} 1"),
+                &format!("{over} {now}"),
+                &format!("{now} {over}"),
+                &format!("{now} {over} {over}"),
+                &format!("{now} 1 {over}"),
+                &format!("60000 {over} 1"),
+                &"9".repeat(400),
+                &format!("{now} {}{now}", "0".repeat(60)),
+            ] {
+                for end in [";", "", "; ", ";;", ";tb1 0 0;"] {
+                    let stored = format!("{part} {numbers}{end}");
+                    redis::cmd("SET").arg(&name).arg(&stored).exec(&mut connection).unwrap();
+                    let check = Check::new(&policy, &key, NOW);
+                    // Some are states of this policy. Those are read the same way.
+                    match limiter.peek(check).await {
+                        Ok(peeked) => {
+                            assert_eq!(
+                                limiter.check(check).await.unwrap().is_allowed(),
+                                peeked.is_allowed(),
+                                "{stored}"
+                            );
+                        }
+                        Err(expected) => {
+                            let error = limiter.check(check).await.unwrap_err();
+                            assert_eq!((error.kind(), error.to_string()), (ErrorKind::Corrupt, expected.to_string()));
+                            let after: String = redis::cmd("GET").arg(&name).query(&mut connection).unwrap();
+                            assert_eq!(after, stored);
+                            met += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(met > 500, "{met}");
+        redis::cmd("DEL").arg(&name).exec(&mut connection).unwrap();
+        redis::cmd("RPUSH").arg(&name).arg("1").exec(&mut connection).unwrap();
+        let error = limiter.check(Check::new(&policy, &key, NOW)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+        redis::cmd("DEL").arg(&name).exec(&mut connection).unwrap();
     }
 }
 

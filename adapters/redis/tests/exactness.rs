@@ -51,6 +51,29 @@ async fn a_flushed_script_changes_nothing() {
     assert_eq!(admissions, 700);
 }
 
+/// The short script has no answer for a state that is far ahead. The general one has, loaded or not.
+#[tokio::test]
+async fn a_state_that_is_ahead_is_decided_on_by_the_general_script() {
+    let server = Server::start();
+    let (limiter, mut connection) = (server.limiter(), server.connection());
+    let (policy, key, name) = (bucket(5), key(), "{tg1:api:tb60000:ip:192.0.2.1}");
+    for is_flushed in [true, false, true] {
+        if is_flushed {
+            redis::cmd("SCRIPT").arg("FLUSH").exec(&mut connection).unwrap();
+        }
+        let ahead = format!("tb1 60000 {};", NOW.get() + 90_000);
+        redis::cmd("SET").arg(name).arg(ahead).exec(&mut connection).unwrap();
+        assert_eq!(limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().binding().remaining(), Some(3));
+        let moved_back: String = redis::cmd("GET").arg(name).query(&mut connection).unwrap();
+        assert_eq!(moved_back, format!("tb1 120000 {};", NOW.get() + 60_000));
+        // Up to a minute ahead, it is usual between hosts.
+        redis::cmd("CONFIG").arg("RESETSTAT").exec(&mut connection).unwrap();
+        assert_eq!(limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().binding().remaining(), Some(2));
+        let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
+        assert!(stats.contains("cmdstat_evalsha:calls=1,"), "{stats}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_killed_server_is_unavailable_without_a_wait_and_never_overadmits() {
     let mut server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
@@ -136,8 +159,9 @@ async fn a_decision_is_one_command() {
     let limiter = server.limiter();
     let mut connection = server.connection();
     let (policy, key) = (bucket(5), key());
-    // The first run loads the script.
+    // The first run of each script loads it.
     limiter.check(Check::new(&policy, &key, NOW)).await.unwrap();
+    limiter.peek(Check::new(&policy, &key, NOW)).await.unwrap();
     redis::cmd("CONFIG").arg("RESETSTAT").exec(&mut connection).unwrap();
     for place in 0..10 {
         let token = format!("request-{}", place / 2);

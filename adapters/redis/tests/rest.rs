@@ -57,6 +57,7 @@ async fn a_decision_takes_one_request_and_one_command() {
     }
     limiter.reset(&policy, (&key).into()).await.unwrap();
     limiter.check(check).await.unwrap();
+    limiter.peek(check).await.unwrap();
     redis::cmd("CONFIG").arg("RESETSTAT").exec(&mut connection).unwrap();
     let before = endpoint.front.requests();
     for place in 0..10 {
@@ -70,6 +71,26 @@ async fn a_decision_takes_one_request_and_one_command() {
     let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
     assert!(stats.contains("cmdstat_evalsha:calls=40,"), "{stats}");
     assert!(!stats.contains("cmdstat_eval:") && !stats.contains("cmdstat_multi"), "{stats}");
+}
+
+/// Each script is sent when it is missing, also if the short one has no answer.
+#[tokio::test]
+async fn a_state_that_is_ahead_takes_one_request_more() {
+    let server = Server::start();
+    let endpoint = Endpoint::start(&server).await;
+    let limiter = endpoint.limiter_with(|config| config.key_locking(true));
+    let mut connection = server.connection();
+    let (policy, key) = (bucket(5), key());
+    for requests in [2, 2, 4, 2] {
+        if requests == 4 {
+            redis::cmd("SCRIPT").arg("FLUSH").exec(&mut connection).unwrap();
+        }
+        let ahead = format!("tb1 60000 {}", NOW.get() + 90_000);
+        redis::cmd("SET").arg("{tg1:api:tb60000:ip:192.0.2.1}").arg(ahead + ";").exec(&mut connection).unwrap();
+        let before = endpoint.front.requests();
+        assert_eq!(limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().binding().remaining(), Some(3));
+        assert_eq!(endpoint.front.requests() - before, requests);
+    }
 }
 
 #[tokio::test]

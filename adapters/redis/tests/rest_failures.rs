@@ -12,7 +12,8 @@ use serde_json::json;
 use support::rest::TOKEN;
 use support::{NOW, bucket, key};
 use tidegate_core::{Check, Decision, Error, ErrorKind, Limiter, Millis};
-use tidegate_redis::{Clock, LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, Rest, RestConfig, RestLimiter, SCRIPT, SCRIPT_SHA1};
+use tidegate_redis::wire::Script;
+use tidegate_redis::{Clock, Rest, RestConfig, RestLimiter};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use wiremock::matchers::{body_string_contains, header, header_exists, method, path};
@@ -180,7 +181,8 @@ async fn the_script_is_sent_first_and_when_it_is_missing_within_the_one_deadline
         let error = json!({ "error": "NOSCRIPT No matching script. Please use EVAL." });
         ResponseTemplate::new(400).set_body_json(error)
     };
-    for (script, sha1, locking) in [(SCRIPT, SCRIPT_SHA1, false), (LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, true)] {
+    for locking in [false, true] {
+        let (script, sha1) = (Script::Plain.text(locking), Script::Plain.sha1(locking));
         let server = MockServer::start().await;
         let evalsha = Mock::given(body_string_contains("[\"EVALSHA\""));
         evalsha.and(body_string_contains(sha1)).respond_with(noscript()).expect(1).mount(&server).await;

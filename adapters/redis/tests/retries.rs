@@ -23,6 +23,8 @@ async fn a_retry_after_a_lost_answer_is_charged_once() {
     let check = Check::new(&policy, &key, NOW);
     let once = check.cost(3).idempotent("request-1", Millis::from_secs(60));
     assert_eq!(limiter.check(check).await.unwrap().binding().remaining(), Some(9));
+    // This loads the general script, which a check with a token runs.
+    assert_eq!(limiter.peek(check).await.unwrap().binding().remaining(), Some(9));
 
     deaf.store(true, Ordering::Relaxed);
     assert_eq!(limiter.check(once).await.unwrap_err().kind(), ErrorKind::Timeout);

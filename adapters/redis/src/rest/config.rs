@@ -5,7 +5,6 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tidegate_core::{Error, Millis};
 
-use crate::script::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1};
 use crate::settings::{Clock, DEFAULT_DEADLINE, check_deadline, invalid};
 
 /// The database's REST endpoint, and how to use it.
@@ -78,8 +77,8 @@ impl RestConfig {
         self
     }
 
-    /// Sets whether the script locks only its own keys ([`LOCKING_SCRIPT`]) and not the whole database. By default it
-    /// does on Upstash's own hosts (`*.upstash.io`). Other endpoints usually pass commands on to a stock Redis, which
+    /// Sets whether a script locks only its own keys ([`LOCKING_SCRIPT`](crate::LOCKING_SCRIPT)) and not the whole database. By
+    /// default it does on Upstash's own hosts (`*.upstash.io`). Other endpoints usually pass commands on to a stock Redis, which
     /// rejects the flag.
     #[must_use]
     pub const fn key_locking(mut self, yes: bool) -> Self {
@@ -104,13 +103,9 @@ impl RestConfig {
         self
     }
 
-    /// The script and its SHA-1.
-    pub(crate) fn script(&self) -> (&'static str, &'static str) {
-        if self.key_locking.unwrap_or_else(|| is_upstash(&self.url)) {
-            (LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1)
-        } else {
-            (SCRIPT, SCRIPT_SHA1)
-        }
+    /// Whether the scripts lock only their own keys.
+    pub(crate) fn locks_keys(&self) -> bool {
+        self.key_locking.unwrap_or_else(|| is_upstash(&self.url))
     }
 
     /// What errors call the database.

@@ -12,10 +12,10 @@ use super::json::{self, Reply};
 use super::native::Native;
 use super::transport::Transport;
 use super::{error, reply};
-use crate::answered::answered;
+use crate::answered::refused;
+use crate::call::{Call, state_keys};
 use crate::progress::Progress;
-use crate::script::{Call, LOCKING_SCRIPT, batch_script, state_keys};
-use crate::settings::Clock;
+use crate::script::{Script, batch_script};
 
 /// A limiter over Upstash's REST protocol: exact at any concurrency, with one HTTP request for a decision.
 #[cfg(not(target_arch = "wasm32"))]
@@ -39,8 +39,8 @@ pub struct Rest<T> {
     config: RestConfig,
     transport: T,
     progress: Progress,
-    /// Whether the database has run the script before, so that its SHA-1 suffices.
-    has_script: AtomicBool,
+    /// Whether the database has run each [`Script`] before, so that its SHA-1 suffices.
+    has_script: [AtomicBool; 2],
 }
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -62,7 +62,7 @@ impl<T: Transport> Rest<T> {
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn over(transport: T, config: RestConfig) -> Result<Self, Error> {
         config.check()?;
-        Ok(Self { config, transport, progress: Progress::default(), has_script: AtomicBool::new(false) })
+        Ok(Self { config, transport, progress: Progress::default(), has_script: Default::default() })
     }
 
     /// Wraps this store in a limiter.
@@ -74,7 +74,7 @@ impl<T: Transport> Rest<T> {
     /// The script for several decisions in one command: see [`batch_script`](crate::batch_script).
     #[must_use]
     pub fn batch_script(&self) -> String {
-        batch_script(self.config.script().0 == LOCKING_SCRIPT)
+        batch_script(self.config.locks_keys())
     }
 
     /// Checks that the database answers (`PING`), for example at start-up.
@@ -108,6 +108,28 @@ impl<T: Transport> Rest<T> {
         }
     }
 
+    async fn run(&self, call: &Call<'_>, script: Script, deadline: &T::Deadline) -> Result<Reply, Error> {
+        let (has_script, key_locking) = (&self.has_script[script as usize], self.config.locks_keys());
+        let command = |name, text| {
+            json::command(|word| {
+                word(name);
+                word(text);
+                call.words(script, word);
+            })
+        };
+        if has_script.load(Ordering::Relaxed) {
+            let reply = self.ask(command("EVALSHA", script.sha1(key_locking)), deadline).await?;
+            if !matches!(&reply, Reply::Error(text) if text.starts_with("NOSCRIPT")) {
+                return Ok(reply);
+            }
+        }
+        let reply = self.ask(command("EVAL", script.text(key_locking)), deadline).await?;
+        if matches!(reply, Reply::Text(_)) {
+            has_script.store(true, Ordering::Relaxed);
+        }
+        Ok(reply)
+    }
+
     /// The endpoint's text, shortened and without the token, for an error message.
     fn shown(&self, text: &str) -> String {
         let token = &self.config.token;
@@ -126,8 +148,7 @@ impl<T: Transport> Rest<T> {
             );
             return Error::new(ErrorKind::Refused, message);
         }
-        let (code, detail) = text.split_once(' ').unwrap_or((&text, ""));
-        answered(code, detail, key)
+        refused(&text, key)
     }
 }
 
@@ -137,27 +158,19 @@ impl<T: Transport> Atomic for Rest<T> {
     }
 
     /// Sends one `EVALSHA`. If the database does not have the script, or until it has answered once, sends one `EVAL`, which also
-    /// loads it: the first decision must not take twice as long as others.
+    /// loads it: the first decision must not take twice as long as others. If the short script has no answer, does the same
+    /// with the general one.
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-        let call = Call::new(operation, self.config.clock == Clock::Server, self.config.min_ttl)?;
-        let deadline = self.deadline();
-        let (script, sha1) = self.config.script();
-        let run = |name, script| self.ask(json::command(|word| call.words(name, script, word)), &deadline);
-        let lacks_script = |reply: &Reply| matches!(reply, Reply::Error(text) if text.starts_with("NOSCRIPT"));
-        let known = match self.has_script.load(Ordering::Relaxed) {
-            true => Some(run("EVALSHA", sha1).await?).filter(|reply| !lacks_script(reply)),
-            false => None,
-        };
-        let reply = match known {
-            Some(reply) => reply,
-            None => run("EVAL", script).await?,
-        };
-        match reply {
-            Reply::Text(text) => {
-                self.has_script.store(true, Ordering::Relaxed);
-                call.answer(text.as_bytes())
+        let call = Call::new(operation, self.config.clock, self.config.min_ttl)?;
+        let (deadline, mut script) = (self.deadline(), call.script());
+        loop {
+            match self.run(&call, script, &deadline).await? {
+                Reply::Text(text) => match call.answer(script, text.as_bytes())? {
+                    Some(applied) => return Ok(applied),
+                    None => script = Script::General,
+                },
+                other => return Err(self.not_what_was_asked_for(other, &call.keys[0])),
             }
-            other => Err(self.not_what_was_asked_for(other, &call.keys[0])),
         }
     }
 

@@ -1,0 +1,255 @@
+//! A call of a script: its keys and arguments, and its answer, which are the same over any transport.
+
+use tidegate_core::algorithm::MAX_UNITS;
+use tidegate_core::internal::sha256;
+use tidegate_core::store::{Applied, Operation};
+use tidegate_core::{
+    ChargeId, Check, Error, ErrorKind, Keys, MAX_CLOCK_SKEW, Millis, Policy, Rule, Settle, UnixMillis,
+};
+
+use crate::answered;
+use crate::script::Script;
+use crate::settings::Clock;
+use crate::state;
+
+/// An operation on its way to the server.
+#[derive(Debug)]
+pub struct Call<'a> {
+    operation: Operation<'a>,
+    /// The general script's name for the operation.
+    mode: &'static str,
+    clock: Clock,
+    ttl_min: Millis,
+    /// The keys of the states, one for each dimension.
+    pub(crate) keys: Vec<String>,
+    /// The key of the first answer to an idempotency token.
+    pub(crate) once: Option<String>,
+}
+
+impl<'a> Call<'a> {
+    /// A call of `operation`. What it stores is kept for at least `ttl_min`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for an operation that the scripts do not know.
+    pub fn new(operation: Operation<'a>, clock: Clock, ttl_min: Millis) -> Result<Self, Error> {
+        let mode = match operation {
+            Operation::Check(check) if check.policy.charges_denied() => "d",
+            Operation::Check(_) => "c",
+            Operation::Peek(_) => "p",
+            Operation::Refund(_) => "r",
+            Operation::Settle(_) => "s",
+            _ => return Err(Error::new(ErrorKind::Unsupported, "no script knows this operation")),
+        };
+        let names = state_keys(operation.policy(), operation.keys())?;
+        let token = match operation {
+            Operation::Check(check) => check.idempotency.map(|idempotency| idempotency.token),
+            Operation::Settle(settle) => Some(settle.token),
+            _ => None,
+        };
+        let once = token.map(|token| once_key(&names, token));
+        Ok(Self { operation, mode, clock, ttl_min, keys: names.rows, once })
+    }
+
+    /// The script to run first. If it has [no answer](Self::answer), the general one has.
+    #[must_use]
+    pub fn script(&self) -> Script {
+        if self.is_plain() { Script::Plain } else { Script::General }
+    }
+
+    /// Whether this is a check by one window or bucket, with numbers that allow for plain.lua's arithmetic.
+    fn is_plain(&self) -> bool {
+        /// What Lua's `..` prints as a whole number, with all its digits.
+        const PRINTED: u64 = 100_000_000_000_000;
+        let Operation::Check(Check { policy, cost, now, idempotency: None, .. }) = self.operation else {
+            return false;
+        };
+        let ([quota], [_]) = (policy.quotas(), policy.dimensions()) else { return false };
+        let [limit, unit, _] = quota.rule().parameters();
+        let (product, ahead) = (limit.saturating_mul(unit), MAX_CLOCK_SKEW.get());
+        let is_counted = limit < 1 << 31 && unit < (PRINTED - ahead) / 2;
+        let is_small = match quota.rule() {
+            Rule::FixedWindow(_) => is_counted,
+            Rule::SlidingWindow(_) => is_counted && product <= MAX_UNITS,
+            Rule::TokenBucket(_) | Rule::LeakyBucket(_) => product < PRINTED - ahead,
+            _ => false,
+        };
+        let is_early = self.clock == Clock::Server || now.get() < PRINTED;
+        is_small && is_early && (1..=limit).contains(&cost) && !policy.charges_denied()
+    }
+
+    /// Passes what follows a script or its SHA-1 in a command: the number of keys, the keys, and `ARGV`.
+    pub fn words(&self, script: Script, mut give: impl FnMut(&str)) {
+        let mut digits = itoa::Buffer::new();
+        let mut number = |value: u64, give: &mut dyn FnMut(&str)| give(digits.format(value));
+        number((self.keys.len() + usize::from(self.once.is_some())) as u64, &mut give);
+        for key in self.keys.iter().chain(&self.once) {
+            give(key);
+        }
+        match script {
+            Script::Plain => self.give_plain(&mut number, &mut give),
+            Script::General => self.give_general(&mut number, &mut give),
+        }
+    }
+
+    fn give_plain(&self, number: &mut Number<'_>, give: &mut dyn FnMut(&str)) {
+        for quota in self.operation.policy().quotas() {
+            let [limit, unit, refill] = quota.rule().parameters();
+            give(quota.rule().code());
+            for word in [limit, unit, self.operation.cost()] {
+                number(word, give);
+            }
+            let (server_clock, has_ttl_min) = (self.clock == Clock::Server, self.ttl_min.get() > 1);
+            if refill > 0 || has_ttl_min || !server_clock {
+                number(refill, give);
+            }
+            if has_ttl_min || !server_clock {
+                self.give_now(number, give);
+            }
+            if has_ttl_min {
+                number(ttl(self.ttl_min), give);
+            }
+        }
+    }
+
+    fn give_general(&self, number: &mut Number<'_>, give: &mut dyn FnMut(&str)) {
+        match self.operation.policy().dimensions() {
+            [_] => give(self.mode),
+            dimensions => {
+                let counts = dimensions.iter().map(|dimension| dimension.quotas().len().to_string());
+                give(&std::iter::once(self.mode.to_string()).chain(counts).collect::<String>());
+            }
+        }
+        self.give_now(number, give);
+        match self.operation {
+            Operation::Settle(Settle { cost: None, .. }) => give("-"),
+            Operation::Settle(Settle { cost: Some(cost), .. }) => number(cost, give),
+            _ => number(self.operation.cost(), give),
+        }
+        number(ttl(self.ttl_min), give);
+        for quota in self.operation.policy().quotas() {
+            give(quota.rule().code());
+            for parameter in quota.rule().parameters() {
+                number(parameter, give);
+            }
+        }
+        match self.operation {
+            Operation::Refund(refund) => number(refund.charged_at.get(), give),
+            Operation::Check(check) => {
+                if let Some(idempotency) = check.remembered() {
+                    number(ttl(idempotency.ttl), give);
+                    self.give_id(check.charge_id(), give);
+                }
+            }
+            Operation::Settle(settle) => self.give_id(settle.charge_id(), give),
+            _ => {}
+        }
+    }
+
+    fn give_now(&self, number: &mut Number<'_>, give: &mut dyn FnMut(&str)) {
+        match self.clock {
+            Clock::Server => give("server"),
+            Clock::Caller => number(self.operation.now().get(), give),
+        }
+    }
+
+    fn give_id(&self, id: ChargeId, give: &mut dyn FnMut(&str)) {
+        if self.operation.policy().has_slots() {
+            give(&id.to_string());
+        }
+    }
+
+    /// The most words that [`Call::words`] passes.
+    #[cfg(feature = "resp")]
+    pub(crate) fn word_count(&self, script: Script) -> usize {
+        let arguments = match script {
+            Script::Plain => 7,
+            Script::General => 4 + 4 * self.operation.policy().quotas().len() + 2,
+        };
+        1 + self.keys.len() + 1 + arguments
+    }
+
+    /// Reads the answer of a script. Returns `None` if the state is not one for [`Script::Plain`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] for anything that is not an answer of this script.
+    pub fn answer(&self, script: Script, bytes: &[u8]) -> Result<Option<Applied>, Error> {
+        if bytes.is_empty() && script == Script::Plain {
+            return Ok(None);
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| no_answer(bytes))?;
+        let (admitted, replayed, rest) = match text.split_at_checked(1) {
+            Some(("a", rest)) => (true, false, rest),
+            Some(("d", rest)) => (false, false, rest),
+            Some(("r", rest)) => (true, true, rest),
+            _ => return Err(no_answer(bytes)),
+        };
+        let (mut now, mut cost) = (self.operation.now(), self.operation.cost());
+        let mut state = rest;
+        if let Some(known) = rest.strip_prefix('@') {
+            let mut words = known.splitn(3, ' ');
+            let mut number = || words.next().and_then(|word| word.parse().ok()).ok_or_else(|| no_answer(bytes));
+            now = UnixMillis::new(number()?);
+            cost = number()?;
+            state = words.next().ok_or_else(|| no_answer(bytes))?;
+        } else if self.clock == Clock::Server || self.once.is_some() {
+            return Err(no_answer(bytes));
+        }
+        let previous = if state.is_empty() { None } else { Some(state::parse(self.operation.policy(), state)?) };
+        Ok(Some(Applied::Before { previous, now, cost, admitted, replayed }))
+    }
+
+    /// Maps an error that the server answered, by its text.
+    #[must_use]
+    pub fn refused(&self, text: &str) -> Error {
+        answered::refused(text, &self.keys[0])
+    }
+}
+
+/// Passes a number as a word.
+type Number<'a> = dyn FnMut(u64, &mut dyn FnMut(&str)) + 'a;
+
+/// The names of what is stored for one request.
+pub(crate) struct Names {
+    /// The part in braces, which puts all into one cluster slot.
+    tag: String,
+    /// The key of each dimension's state.
+    pub(crate) rows: Vec<String>,
+}
+
+/// The keys of the states: the core's storage keys, whose common start is in braces.
+pub(crate) fn state_keys(policy: &Policy, keys: Keys<'_>) -> Result<Names, Error> {
+    let names = keys.storage_keys(policy)?;
+    let place = names.place();
+    let braced = |row: &String| match place {
+        Some(place) => format!("{{{place}}}{}", &row[place.len()..]),
+        None => format!("{{{row}}}"),
+    };
+    let tag = place.unwrap_or(&names.rows()[0]);
+    Ok(Names { tag: format!("{{{tag}}}"), rows: names.rows().iter().map(braced).collect() })
+}
+
+/// The key of a token's first answer. Its length is bounded, whatever the token's length. It depends on the keys of all rows.
+fn once_key(names: &Names, token: &str) -> String {
+    use std::fmt::Write as _;
+    let hash = match &names.rows[..] {
+        [row] if *row == names.tag => sha256(token.as_bytes()),
+        rows => sha256(format!("{}\n{token}", rows.join("\n")).as_bytes()),
+    };
+    let mut name = String::with_capacity(names.tag.len() + 38);
+    name.push_str(&names.tag);
+    name.push_str(":once:");
+    for byte in &hash[..16] {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}
+
+/// A span as a TTL: at least 1 ms, and not too long. Redis would reject others after the charge was made.
+fn ttl(span: Millis) -> u64 {
+    span.get().clamp(1, UnixMillis::MAX.get())
+}
+
+fn no_answer(bytes: &[u8]) -> Error {
+    let shown: String = String::from_utf8_lossy(bytes).chars().take(60).collect();
+    Error::new(ErrorKind::Corrupt, format!("{shown:?} is not an answer of Tidegate's script; is this a Redis server?"))
+}
