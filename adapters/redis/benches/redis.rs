@@ -309,7 +309,7 @@ fn ceiling(server: &Server) -> Result<()> {
     let decide = ["1", "{bench:ours}", "c", &at, "1", "1", "tb", "1000000000", "1000", "1000000"];
     let bucket = ["1", "{bench:least}", "1000000000", "1000000", "1000", &at, "1"];
     for (name, sha1, arguments) in [
-        ("the script alone, 50 pipelined", &plain, &short[..]),
+        ("the script of a plain check alone, 50 pipelined", &plain, &short[..]),
         ("the general script alone, 50 pipelined", &general, &decide),
     ] {
         let measured = Measurement::new("redis", name, Unit::PerSecond).aim(Aim::Ratio(0.8));

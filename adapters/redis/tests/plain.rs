@@ -43,9 +43,9 @@ impl Case {
             call.words(script, |word| words.push(word.to_owned()));
             let name = words[1].clone();
             if self.stored.is_empty() {
-                into.cmd("DEL").arg(&name).ignore();
+                into.cmd("DEL").arg(&name);
             } else {
-                into.cmd("SET").arg(&name).arg(&self.stored).ignore();
+                into.cmd("SET").arg(&name).arg(&self.stored);
             }
             command.arg(&words);
             into.add_command(command);
