@@ -19,7 +19,8 @@ use peer::Peer;
 use support::Server;
 use tidegate_core::{Check, Fallback, Key, Limiter, Millis, Policy, Quota, UnixMillis};
 use tidegate_measured::{Aim, At, Measurement, ROUNDS, Unit, median, shortened};
-use tidegate_redis::{Config, Redis, RedisLimiter, SCRIPT, SCRIPT_SHA1};
+use tidegate_redis::wire::Script;
+use tidegate_redis::{Config, Redis, RedisLimiter};
 use tokio::runtime::{Builder, Runtime};
 
 const IN_FLIGHT: u32 = 64;
@@ -299,19 +300,26 @@ async fn decide(limiter: Arc<RedisLimiter>, policy: Arc<Policy>, place: u32, unt
     decisions
 }
 
-/// The script alone, driven by redis-benchmark, alternating with a minimal token bucket.
+/// Each script alone, driven by redis-benchmark, alternating with a minimal token bucket.
 fn ceiling(server: &Server) -> Result<()> {
-    assert_eq!(load(server, SCRIPT), SCRIPT_SHA1);
+    let (plain, general) = [Script::Plain, Script::General].map(|script| load(server, script.text(false))).into();
     let least = load(server, include_str!("bucket.lua"));
     let at = now().get().to_string();
-    let decide = ["1", "{bench:ours}", "c", &at, "1", "1", "tb", "1000000000", "1000000", "1000"];
+    let short = ["1", "{bench:short}", "tb", "1000000000", "1000", "1", "1000000", &at];
+    let decide = ["1", "{bench:ours}", "c", &at, "1", "1", "tb", "1000000000", "1000", "1000000"];
     let bucket = ["1", "{bench:least}", "1000000000", "1000000", "1000", &at, "1"];
-    let measured = Measurement::new("redis", "the script alone, 50 pipelined", Unit::PerSecond).aim(Aim::Ratio(0.8));
-    measured.beside(
-        "the minimal bucket script",
-        || run_script(server, SCRIPT_SHA1, &decide),
-        || run_script(server, &least, &bucket),
-    )
+    for (name, sha1, arguments) in [
+        ("the script of a plain check alone, 50 pipelined", &plain, &short[..]),
+        ("the general script alone, 50 pipelined", &general, &decide),
+    ] {
+        let measured = Measurement::new("redis", name, Unit::PerSecond).aim(Aim::Ratio(0.8));
+        measured.beside(
+            "the minimal bucket script",
+            || run_script(server, sha1, arguments),
+            || run_script(server, &least, &bucket),
+        )?;
+    }
+    Ok(())
 }
 
 /// Runs of the script per second.

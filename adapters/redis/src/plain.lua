@@ -4,8 +4,8 @@
 -- ARGV     kind, limit, unit, cost, then as far as they are needed: refill, now, ttl_min, all as in decide.lua. Nothing for
 --          `now` is the clock of this server. `cost` is from 1 to the limit. script.rs keeps the numbers so small that doubles
 --          are exact here: what `..` prints is below 10^14, counts of a window below 2^31, and limit * unit at most 2^51
--- Answers  as decide.lua does, or an empty text if this is a case for decide.lua: a state that is corrupt or too long, or whose
---          window begins after `now`, or which is more than a minute ahead. Nothing is written then.
+-- Answers  as decide.lua does, or an empty text if this is a case for decide.lua: a state that is corrupt, or more than a minute
+--          ahead. Nothing is written then.
 --
 -- It is written for speed. A number as an argument of redis.call costs a quarter of a microsecond more than its text.
 -- `%d` is faster than `..`, and correct only below 2^31.
@@ -62,10 +62,14 @@ elseif kind == 'fw' then
     end
     local began = start + 0
     if began ~= current then
-      if began > current or began % unit ~= 0 or used + 0 > 2251799813685248 then
+      if began > at + 60000 or began % unit ~= 0 or used + 0 > 2251799813685248 then
         return ''
       end
-      start, used = nil, 0
+      if began > current then
+        current = began
+      else
+        start, used = nil, 0
+      end
     end
   end
   used = used + cost
@@ -85,16 +89,20 @@ else
     end
     local began = start + 0
     if began ~= current then
-      if began > current or began % unit ~= 0 or previous + 0 > 2251799813685248 or used + 0 > 2251799813685248 then
+      if began > at + 60000 or began % unit ~= 0 or previous + 0 > 2251799813685248 or used + 0 > 2251799813685248 then
         return ''
       end
-      start, previous, used = nil, current - began == unit and used or '0', 0
+      if began > current then
+        current = began
+      else
+        start, previous, used = nil, current - began == unit and used or '0', 0
+      end
     end
   end
   used = used + cost
   local left = current + unit - at
   -- The right side is at most 2^51, and negative above the limit. Products that are rounded are larger.
-  if previous * left <= (limit - used) * unit then
+  if previous * (left < unit and left or unit) <= (limit - used) * unit then
     life = left + unit
     after = 'sw1 ' .. (start or current) .. ' ' .. previous .. format(' %d;', used)
   elseif used > 2251799813685248 or previous + 0 > 2251799813685248 then

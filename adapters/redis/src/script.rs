@@ -1,6 +1,6 @@
 //! The texts of the scripts.
 
-/// The Lua script that decides: `src/decide.lua` without comments and indentation, with the same line numbers. The
+/// The Lua script that takes every call: `src/decide.lua` without comments and indentation, with the same line numbers. The
 /// first lines of that file describe the keys, arguments and answer.
 pub const SCRIPT: &str = Script::General.text(false);
 
@@ -38,10 +38,10 @@ impl Script {
     #[must_use]
     pub const fn sha1(self, key_locking: bool) -> &'static str {
         match (self, key_locking) {
-            (Self::General, false) => "94ffd2c7570af7e6c0a01f7229e61eecd69538dc",
-            (Self::General, true) => "ea22f2e50e048eecb9bf1e24f1359841bf2e98e8",
-            (Self::Plain, false) => "4bdaa4d1b06faccdc706b2d5c8ceb6936528e87c",
-            (Self::Plain, true) => "1c58ee5eafccbe96bcebf1d8fd9c2219b1bb5680",
+            (Self::General, false) => "faa63d075ca43d0e2968c3a53513347de2d386c8",
+            (Self::General, true) => "425331be8f301c557d8bfc73239f5ad1afcef855",
+            (Self::Plain, false) => "2ddeef6b952fb67cd63326a7e0bb212c815af21e",
+            (Self::Plain, true) => "d3c1b894330bf8df6aecc77672df1498da259be2",
         }
     }
 }

@@ -9,14 +9,14 @@
 //! | `cc1 <id>:<at>:<cost> <id>:<at>:<cost> …;` | concurrency limit |
 //! | `pn1 <violations> <until>;` | penalty |
 //!
-//! The digit is the version of the format. Only the script writes it.
+//! The digit is the version of the format. Only the scripts write it.
 
 use tidegate_core::algorithm::{
     BucketState, LogEntry, LogState, PenaltyState, SlidingState, Slot, SlotsState, WindowState,
 };
 use tidegate_core::{ChargeId, Error, ErrorKind, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
-/// Parses a text that the script wrote. [`Policy::verify`] checks whether the state is plausible.
+/// Parses a text that a script wrote. [`Policy::verify`] checks whether the state is plausible.
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`] for anything else.

@@ -43,9 +43,9 @@ impl Case {
             call.words(script, |word| words.push(word.to_owned()));
             let name = words[1].clone();
             if self.stored.is_empty() {
-                into.cmd("DEL").arg(&name).ignore();
+                into.cmd("DEL").arg(&name);
             } else {
-                into.cmd("SET").arg(&name).arg(&self.stored).ignore();
+                into.cmd("SET").arg(&name).arg(&self.stored);
             }
             command.arg(&words);
             into.add_command(command);
@@ -91,7 +91,7 @@ fn rules() -> impl Strategy<Value = (usize, u64, u64, u64)> {
         3 => (0..4_usize, 1..12_u64, 1..30_u64, 1..5_u64),
         3 => (0..4_usize, 1..100_000_u64, 1_000..100_000_000_u64, 1..100_000_u64),
         1 => ((0..2_usize), Just((1 << 31) - 1), 1..40_u64, Just(1)),
-        1 => (Just(0_usize), 1..(1_u64 << 31), Just(49_999_999_999_999), Just(1)),
+        1 => (Just(0_usize), 1..(1_u64 << 31), Just(49_999_999_969_999), Just(1)),
         1 => ((1..2_usize), Just(1 << 20), (1_u64 << 31) - 2..=1 << 31, Just(1)),
         1 => ((2..4_usize), 1..5_u64, 19_999_999_900_000..99_999_999_940_000_u64, 1..5_u64),
         1 => ((2..4_usize), Just(99_999), Just(999_999_999), 1..MAX_UNITS),
@@ -113,13 +113,17 @@ fn quota(kind: usize, limit: u64, unit: u64, refill: u64) -> Option<Quota> {
 fn state(kind: usize, limit: u64, unit: u64, refill: u64, now: u64) -> BoxedStrategy<(String, bool)> {
     if kind < 2 {
         let starts = prop_oneof![6 => Just((0_u64, 0)), 4 => (0..4_u64, Just(0)), 1 => (0..4_u64, 0..2_u64)];
-        let is_ahead = prop_oneof![9 => Just(false), 1 => Just(true)];
-        return (starts, is_ahead, near(limit), near(limit))
-            .prop_map(move |((ago, off), is_ahead, used, previous)| {
+        // In windows.
+        let minute = 60_000 / unit;
+        let ahead = prop_oneof![8 => Just(0), 1 => 1..4_u64, 1 => minute.saturating_sub(1)..=minute + 1];
+        return (starts, ahead, near(limit), near(limit))
+            .prop_map(move |((ago, off), ahead, used, previous)| {
                 let current = now - now % unit;
-                let start = current.saturating_sub(ago * unit) + off + if is_ahead { unit } else { 0 };
-                let sound =
-                    start.is_multiple_of(unit) && start <= current && used < MAX_UNITS - limit && previous <= MAX_UNITS;
+                let start = (current + ahead * unit).saturating_sub(ago * unit) + off;
+                let sound = start.is_multiple_of(unit)
+                    && start <= now + 60_000
+                    && used < MAX_UNITS - limit
+                    && previous <= MAX_UNITS;
                 if kind == 0 {
                     (format!("fw1 {start} {used};"), sound)
                 } else {
@@ -305,7 +309,11 @@ fn faults_of_the_short_script_are_noticed() {
         ("at - at % unit, '0', 0, nil", "at, '0', 0, nil"),
         ("start, used = nil, 0", "start = nil"),
         ("start, used = nil, 0", "used = 0"),
-        ("began > current or", ""),
+        ("began > at + 60000 or", ""),
+        ("began > at + 60000 or", "began > at + 60001 or"),
+        ("began > at + 60000 or", "began > current or"),
+        ("if began > current then", "if false then"),
+        ("current = began\n", "\n"),
         ("or began % unit ~= 0", ""),
         ("or used + 0 > 2251799813685248 then", "then"),
         ("or previous + 0 > 2251799813685248 or", "or"),
@@ -315,10 +323,14 @@ fn faults_of_the_short_script_are_noticed() {
         ("current - began == unit and used or '0'", "used"),
         ("current - began == unit and used or '0'", "'0'"),
         ("current - began == unit and used or '0'", "current - began == unit and previous or '0'"),
-        ("previous * left <= (limit - used) * unit", "previous * left < (limit - used) * unit"),
-        ("previous * left <= (limit - used) * unit", "previous * left <= limit * unit"),
-        ("previous * left <= (limit - used) * unit", "previous * unit <= (limit - used) * unit"),
-        ("previous * left <= (limit - used) * unit", "previous * (unit - left) <= (limit - used) * unit"),
+        (
+            "(left < unit and left or unit) <= (limit - used) * unit",
+            "(left < unit and left or unit) < (limit - used) * unit",
+        ),
+        ("(left < unit and left or unit) <= (limit - used) * unit", "(left < unit and left or unit) <= limit * unit"),
+        ("(left < unit and left or unit) <= (limit - used) * unit", "unit <= (limit - used) * unit"),
+        ("(left < unit and left or unit) <= (limit - used) * unit", "(unit - left) <= (limit - used) * unit"),
+        ("(left < unit and left or unit)", "left"),
         ("life = left + unit", "life = left"),
         ("life = current + unit - at", "life = 1"),
         ("if #stored == 64 then", "if false then"),

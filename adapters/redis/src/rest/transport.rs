@@ -42,7 +42,7 @@ use tidegate_core::{MaybeSend, MaybeSync, Millis};
 /// # }
 /// ```
 pub trait Transport: MaybeSend + MaybeSync {
-    /// The deadline of a call, including its second request. `()` if the host enforces the deadline.
+    /// The deadline of a call, including its further requests. `()` if the host enforces the deadline.
     type Deadline: MaybeSend + MaybeSync;
 
     /// Returns the deadline of a call that begins now.
