@@ -168,34 +168,14 @@ impl<'a> Call<'a> {
         1 + self.keys.len() + 1 + arguments
     }
 
-    /// Reads the answer of a script. Returns `None` if the state is not one for [`Script::Plain`].
+    /// Reads the answer of a script; see [`answer`].
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] for anything that is not an answer of this script.
     pub fn answer(&self, script: Script, bytes: &[u8]) -> Result<Option<Applied>, Error> {
-        if bytes.is_empty() && script == Script::Plain {
-            return Ok(None);
-        }
-        let text = std::str::from_utf8(bytes).map_err(|_| no_answer(bytes))?;
-        let (admitted, replayed, rest) = match text.split_at_checked(1) {
-            Some(("a", rest)) => (true, false, rest),
-            Some(("d", rest)) => (false, false, rest),
-            Some(("r", rest)) => (true, true, rest),
-            _ => return Err(no_answer(bytes)),
-        };
-        let (mut now, mut cost) = (self.operation.now(), self.operation.cost());
-        let mut state = rest;
-        if let Some(known) = rest.strip_prefix('@') {
-            let mut words = known.splitn(3, ' ');
-            let mut number = || words.next().and_then(|word| word.parse().ok()).ok_or_else(|| no_answer(bytes));
-            now = UnixMillis::new(number()?);
-            cost = number()?;
-            state = words.next().ok_or_else(|| no_answer(bytes))?;
-        } else if self.clock == Clock::Server || self.once.is_some() {
-            return Err(no_answer(bytes));
-        }
-        let previous = if state.is_empty() { None } else { Some(state::parse(self.operation.policy(), state)?) };
-        Ok(Some(Applied::Before { previous, now, cost, admitted, replayed }))
+        // With a token, the script tells the first call's time and cost.
+        let tells = self.clock == Clock::Server || self.once.is_some();
+        answer(&self.operation, tells, script, bytes)
     }
 
     /// Maps an error that the server answered, by its text.
@@ -203,6 +183,37 @@ impl<'a> Call<'a> {
     pub fn refused(&self, text: &str) -> Error {
         answered::refused(text, &self.keys[0])
     }
+}
+
+/// Reads the answer of a script to an operation. Returns `None` if the state is not one for [`Script::Plain`]. `tells` is whether
+/// the answer has the time and the cost, because the caller cannot know them.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] for anything that is not an answer of this script.
+pub fn answer(operation: &Operation<'_>, tells: bool, script: Script, bytes: &[u8]) -> Result<Option<Applied>, Error> {
+    if bytes.is_empty() && script == Script::Plain {
+        return Ok(None);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| no_answer(bytes))?;
+    let (admitted, replayed, rest) = match text.split_at_checked(1) {
+        Some(("a", rest)) => (true, false, rest),
+        Some(("d", rest)) => (false, false, rest),
+        Some(("r", rest)) => (true, true, rest),
+        _ => return Err(no_answer(bytes)),
+    };
+    let (mut now, mut cost) = (operation.now(), operation.cost());
+    let mut state = rest;
+    if let Some(known) = rest.strip_prefix('@') {
+        let mut words = known.splitn(3, ' ');
+        let mut number = || words.next().and_then(|word| word.parse().ok()).ok_or_else(|| no_answer(bytes));
+        now = UnixMillis::new(number()?);
+        cost = number()?;
+        state = words.next().ok_or_else(|| no_answer(bytes))?;
+    } else if tells {
+        return Err(no_answer(bytes));
+    }
+    let previous = if state.is_empty() { None } else { Some(state::parse(operation.policy(), state)?) };
+    Ok(Some(Applied::Before { previous, now, cost, admitted, replayed }))
 }
 
 /// Passes a number as a word.

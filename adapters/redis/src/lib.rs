@@ -57,6 +57,6 @@ pub use tidegate_core::prelude::*;
 /// The commands and answers, for hosts that carry them by themselves. This may change with any version.
 #[doc(hidden)]
 pub mod wire {
-    pub use crate::call::Call;
+    pub use crate::call::{Call, answer};
     pub use crate::script::Script;
 }
