@@ -1,6 +1,8 @@
 //! The decision of a limiter.
 
 mod codec;
+#[cfg(feature = "gate")]
+pub(crate) mod told;
 
 use core::fmt;
 

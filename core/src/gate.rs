@@ -159,6 +159,14 @@ impl<'s> Gate<'s> {
         self
     }
 
+    /// Sets the seed of the random times that [`Rules::spread_retry_after`] adds. By default, each process draws its own. The
+    /// target `wasm32-unknown-unknown` has no random numbers: set a seed there.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.draws = Draws::seeded(seed);
+        self
+    }
+
     /// Whether the [events](Gate::events) go to a log, so that an adapter need not log failures itself.
     #[must_use]
     pub fn logs(&self) -> bool {
@@ -332,6 +340,17 @@ impl<'s> Gate<'s> {
         let mut others = found.into_iter();
         let first = others.next().ok_or_else(|| Error::new(ErrorKind::Invalid, "no rule limits the request"))?;
         Ok(Pending { others: others.collect(), ..first })
+    }
+
+    /// The token that [`prepare`](Gate::prepare) verifies, if the request has one. A host that verifies signatures asynchronously
+    /// does it first, and then gives what it has found by its [`VerifyToken`].
+    #[must_use]
+    pub fn token(&self, request: &Request<'_>) -> Option<String> {
+        let rules = self.rules();
+        let tokens = rules.tokens().filter(|_| rules.find(request).is_some())?;
+        let is_denied =
+            sender::address(request, &self.client_ip).is_some_and(|(address, _)| rules.denied().has_address(address));
+        if is_denied { None } else { tokens.of(request) }
     }
 
     fn refused(&self, request: &Request<'_>, rule: &Rule, outcome: Outcome, refusal: Refusal) -> Prepared {

@@ -1,5 +1,8 @@
 //! Policies, validated at construction.
 
+#[cfg(feature = "gate")]
+mod parts;
+
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -8,6 +11,9 @@ use alloc::vec::Vec;
 use crate::dimension::Dimension;
 use crate::quota::{Quota, Rule, checked_name};
 use crate::{Error, Millis};
+
+#[cfg(feature = "gate")]
+pub use self::parts::PolicyParts;
 
 /// One to eight quotas that are decided together, all or nothing. If one of them denies, none is charged.
 ///

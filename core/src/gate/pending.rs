@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::responses::Responses;
 use super::{OnFailure, Verdict};
 use crate::dimension::OwnKeys;
-use crate::{Error, ErrorKind, Key, Millis, Policy, UnixMillis};
+use crate::{Dimension, Error, ErrorKind, Key, Keys, Millis, Policy, UnixMillis};
 
 /// What [`Gate::prepare`](super::Gate::prepare) finds.
 #[derive(Debug)]
@@ -132,6 +132,29 @@ pub struct Hold {
 }
 
 impl Hold {
+    /// What is charged in each store, by its place: the policy and the key of each dimension.
+    #[doc(hidden)]
+    pub fn charges(&self) -> impl Iterator<Item = (usize, &Policy, Vec<(&str, &Key)>)> {
+        [self].into_iter().chain(&self.others).map(|Self { store, policy, keys, .. }| {
+            let dimensions = policy.dimensions().iter();
+            let key = |dimension: &Dimension| keys.of(dimension);
+            let named = dimensions.filter_map(|dimension| Some((dimension.name(), key(dimension)?)));
+            (*store, &**policy, named.collect())
+        })
+    }
+
+    /// The hold with these charges. `None` without any, or if one lacks a key.
+    #[doc(hidden)]
+    pub fn of_charges(token: &str, charges: Vec<(usize, Arc<Policy>, Vec<(&str, &Key)>)>) -> Option<Self> {
+        let mut holds = Vec::with_capacity(charges.len());
+        for (store, policy, given) in charges {
+            let keys = OwnKeys::new(&policy, |dimension| Keys::from(&given[..]).of(dimension).cloned()).ok()?;
+            holds.push(Self { store, policy, keys, token: Some(token.into()), others: Vec::new() });
+        }
+        let first = (!holds.is_empty()).then(|| holds.remove(0))?;
+        Some(Self { others: holds, ..first })
+    }
+
     /// The policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {

@@ -331,6 +331,18 @@ impl Rules {
         self.tokens.as_ref()
     }
 
+    /// The header fields that the rules read beside `host`, in lower case, for runtimes where copying every field of a request is
+    /// expensive. [`ClientIpSource::fields`](crate::ClientIpSource::fields) are read, too.
+    #[must_use]
+    pub fn fields(&self) -> Vec<&str> {
+        let matched = self.rules.iter().flat_map(|rule| &rule.pattern.headers).map(|name| &**name);
+        let token = self.tokens.iter().map(|tokens| tokens.expected.header());
+        let mut found: Vec<&str> = matched.chain(self.api_key_header.as_deref()).chain(token).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
     /// What is probably a mistake, each with its position: a rule that no request reaches, two rules of which only their order
     /// in the file decides, a limit without a rule, a tier without a limit.
     #[must_use]
