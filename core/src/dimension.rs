@@ -35,12 +35,11 @@ impl Dimension {
     /// The same dimension with other quotas. With a suffix, it has counts of its own.
     #[cfg(feature = "std")]
     pub(crate) fn with(&self, suffix: &str, quotas: &[Quota]) -> Self {
-        let scope = self.id.split(':').next().unwrap_or_default();
-        Self::of_scope([scope, suffix].concat(), self.first, quotas)
+        Self::of_scope([self.scope(), suffix].concat(), self.first, quotas)
     }
 
     /// What its id begins with: the policy that counts, and the name.
-    #[cfg(feature = "gate")]
+    #[cfg(feature = "std")]
     pub(crate) fn scope(&self) -> &str {
         self.id.split(':').next().unwrap_or_default()
     }

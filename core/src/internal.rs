@@ -2,7 +2,7 @@
 
 #[cfg(feature = "gate")]
 pub use crate::decision::told::Told;
-#[cfg(feature = "gate")]
+#[cfg(feature = "std")]
 pub use crate::policy::PolicyParts;
 pub use crate::sha256::sha256;
 pub use crate::sorted_map::SortedMap;

@@ -1,6 +1,6 @@
 //! Policies, validated at construction.
 
-#[cfg(feature = "gate")]
+#[cfg(feature = "std")]
 mod parts;
 
 use alloc::boxed::Box;
@@ -12,7 +12,7 @@ use crate::dimension::Dimension;
 use crate::quota::{Quota, Rule, checked_name};
 use crate::{Error, Millis};
 
-#[cfg(feature = "gate")]
+#[cfg(feature = "std")]
 pub use self::parts::PolicyParts;
 
 /// One to eight quotas that are decided together, all or nothing. If one of them denies, none is charged.

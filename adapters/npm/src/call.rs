@@ -115,8 +115,11 @@ fn named<'a>(policy: &'a Policy, keys: &'a [Key]) -> Vec<(&'a str, &'a Key)> {
     policy.dimensions().iter().map(|dimension| dimension.name()).zip(keys).collect()
 }
 
-/// A sender's text is a key already. Any other text becomes one.
+/// A sender's text is a key already, and so is that of a gate's key, after U+0001. Any other text becomes one.
 fn key_of(text: &str) -> Key {
+    if let Some(key) = text.strip_prefix('\u{1}').and_then(Key::from_text) {
+        return key;
+    }
     let of_sender = ["sub:", "key:", "ip:"].iter().any(|start| text.starts_with(start));
     Key::from_text(text).filter(|_| of_sender).unwrap_or_else(|| Key::new(text))
 }

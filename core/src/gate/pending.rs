@@ -49,7 +49,10 @@ impl Pending {
         self.all().any(|one| one.hold.policy.has_slots())
     }
 
-    pub(super) fn is_alone(&self) -> bool {
+    /// Whether one store decides by all rules that apply.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
         self.others.is_empty()
     }
 
@@ -76,6 +79,12 @@ impl Pending {
             other.hold.token = Some(token.clone());
         }
         self.hold.token = Some(token);
+    }
+
+    /// What the request costs.
+    #[must_use]
+    pub const fn cost(&self) -> u64 {
+        self.cost
     }
 
     /// Sets the cost.
@@ -145,8 +154,11 @@ impl Hold {
 
     /// The hold with these charges. `None` without any, or if one lacks a key.
     #[doc(hidden)]
-    pub fn of_charges(token: &str, charges: Vec<(usize, Arc<Policy>, Vec<(&str, &Key)>)>) -> Option<Self> {
-        let mut holds = Vec::with_capacity(charges.len());
+    pub fn of_charges<'a>(
+        token: &str,
+        charges: impl IntoIterator<Item = (usize, Arc<Policy>, Vec<(&'a str, &'a Key)>)>,
+    ) -> Option<Self> {
+        let mut holds = Vec::new();
         for (store, policy, given) in charges {
             let keys = OwnKeys::new(&policy, |dimension| Keys::from(&given[..]).of(dimension).cloned()).ok()?;
             holds.push(Self { store, policy, keys, token: Some(token.into()), others: Vec::new() });
