@@ -115,20 +115,17 @@ fn named<'a>(policy: &'a Policy, keys: &'a [Key]) -> Vec<(&'a str, &'a Key)> {
     policy.dimensions().iter().map(|dimension| dimension.name()).zip(keys).collect()
 }
 
-/// A sender's text is a key already, and so is that of a gate's key, after U+0001. Any other text becomes one.
-fn key_of(text: &str) -> Key {
-    if let Some(key) = text.strip_prefix('\u{1}').and_then(Key::from_text) {
-        return key;
-    }
+/// A sender's text is a key already, and so is every one that a gate sends. Any other text becomes one.
+fn key_of(text: &str, is_of_gate: bool) -> Key {
     let of_sender = ["sub:", "key:", "ip:"].iter().any(|start| text.starts_with(start));
-    Key::from_text(text).filter(|_| of_sender).unwrap_or_else(|| Key::new(text))
+    Key::from_text(text).filter(|_| of_sender || is_of_gate).unwrap_or_else(|| Key::new(text))
 }
 
 #[wasm_bindgen]
 impl Caller {
     /// Adds a key to the next call, for each dimension of the policy but the last, in order.
     pub fn beside(&mut self, key: &str) {
-        self.keys.push(key_of(key));
+        self.keys.push(key_of(key, self.limit.is_of_gate));
     }
 
     /// Decides on a request. If `peeks` is set, charges nothing. The result is the verdict.

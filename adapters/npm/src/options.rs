@@ -123,6 +123,11 @@ impl Options {
         Ok(source.trust_true_client_ip(self.trust_true_client_ip()))
     }
 
+    /// Whether a gate made the policy.
+    pub(crate) fn is_of_gate(&self) -> bool {
+        self.scopes().is_some()
+    }
+
     #[cfg_attr(feature = "memory", expect(dead_code, reason = "memory needs no time"))]
     pub(crate) fn deadline(&self) -> Millis {
         Millis::new(whole(self.deadline_ms()))

@@ -81,7 +81,7 @@ pub(super) fn verdict(
     }
     if let Some(held) = hold.filter(|_| verdict.decision().is_some()) {
         holding(&mut out, held, policies);
-        let _ = write!(out, r#","cost":{cost}"#);
+        let _ = write!(out, r#","slots":{},"cost":{cost}"#, held.has_slots());
     }
     if !events.is_empty() {
         let _ = write!(out, r#","events":[{}]"#, events.trim_end_matches(','));

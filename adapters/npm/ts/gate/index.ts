@@ -129,6 +129,7 @@ export class Gate {
   #fields: string[] = [];
   #warnings: readonly string[] = [];
   #algorithms: string[] | null = null;
+  #holdsSlots = false;
   #isSeeded = false;
 
   private constructor(rules: unknown, options: GateOptions) {
@@ -189,7 +190,8 @@ export class Gate {
     for (const [store, policy] of read.probes) this.#rules.store(store, ...this.#stores.probe(store, policy));
     const loaded = JSON.parse(told(() => this.#rules.load())) as { fields: string[]; policies: [number, number, Written | null][] };
     [this.#warnings, this.#algorithms, this.#fields] = [read.warnings, read.tokens, loaded.fields];
-    for (const [store, policy, written] of loaded.policies) this.#stores.prepare(store, policy, written);
+    const limiters = loaded.policies.map(([store, policy, written]) => this.#stores.prepare(store, policy, written));
+    this.#holdsSlots = limiters.some((limiter) => limiter.holdsSlots);
   }
 
   /** What is probably a mistake in the rules, each with its position. */
@@ -268,8 +270,13 @@ export class Gate {
     await this.settle(verdict, now === undefined ? { cost: Math.max(rest, 0) } : { cost: Math.max(rest, 0), now });
   }
 
+  /** Whether a limit of the rules is a concurrency limit, so that requests hold a slot until they are released. */
+  get holdsSlots(): boolean {
+    return this.#holdsSlots;
+  }
+
   #begin(caller: RulesCaller, request: Request, read: ReturnType<typeof readOptions>, explains: boolean): string {
-    const { headers, method, url } = request;
+    const { headers, method, url } = Object(request) as Request;
     if (typeof (headers as Partial<Headers> | undefined)?.get !== "function" || typeof url !== "string") {
       throw invalid("request", "no Request with Headers; write check(new Request(url, { headers }))");
     }

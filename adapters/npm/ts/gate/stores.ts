@@ -64,14 +64,14 @@ export class Stores {
   }
 
   /** Makes the limiter of a policy, so that what is wrong with it is known before the first request. */
-  prepare(store: number, policy: number, written: Written | null): void {
-    this.#of(store, policy, written);
+  prepare(store: number, policy: number, written: Written | null): Limiter {
+    return this.#of(store, policy, written);
   }
 
   /** Decides on a request, in the numbers of `src/rules/host.rs`. */
   async check([store, policy, written, keys, cost, now, token, ttlMs = 0]: Asked): Promise<Float64Array> {
     const idempotency = token === null ? {} : { idempotency: { token, ttlMs } };
-    const verdict = await this.#of(store, policy, written).limit(ready(keys), { cost, now, ...idempotency });
+    const verdict = await this.#of(store, policy, written).limit(keys, { cost, now, ...idempotency });
     if (verdict.error) throw verdict.error;
     return numbers(verdict);
   }
@@ -79,7 +79,7 @@ export class Stores {
   /** Settles a charge to its cost, or to what was charged if that is negative. */
   async settle([store, policy, written, keys, cost, now, token]: Asked): Promise<Float64Array> {
     const limiter = this.#of(store, policy, written);
-    const charged = { keys: ready(keys), status: "allowed", charge: { token, cost: 1 } } as unknown as Verdict;
+    const charged = { keys, status: "allowed", charge: { token, cost: 1 } } as unknown as Verdict;
     return numbers(await (cost < 0 ? limiter.release(charged, { now }) : limiter.settle(charged, { cost, now })));
   }
 
@@ -100,11 +100,6 @@ export class Stores {
   #make(store: number, written: Written): Limiter {
     return this.#makes[store]!({ policy: policyOf(written), platform: this.#platform, failMode: "closed", onError: () => undefined });
   }
-}
-
-/** Keys whose text is that of a key already, so that the limiter does not encode it again. */
-function ready(keys: Keys): Keys {
-  return Object.fromEntries(Object.entries(keys).map(([name, key]) => [name, `\u0001${key}`]));
 }
 
 function numbers(verdict: Verdict): Float64Array {

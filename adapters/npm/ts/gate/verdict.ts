@@ -36,6 +36,7 @@ export interface Told {
   rule?: string;
   decision?: [binding: number, retryAfterMs: number | null, delayMs: number, decidedAtMs: number, origin: string, replayed: boolean, ...quotas: unknown[]];
   hold?: Held[];
+  slots?: boolean;
   token?: string;
   cost?: number;
 }
@@ -68,6 +69,11 @@ export class GateVerdict {
   /** Whether a quota denied the request. */
   get limited(): boolean {
     return this.outcome === "denied" || this.outcome === "never_admissible";
+  }
+
+  /** Whether the request holds a slot of a concurrency limit until it is released. */
+  get holdsSlots(): boolean {
+    return this.#told.slots ?? false;
   }
 
   /** Whether the request may go on only because a store failed. */
