@@ -180,9 +180,12 @@ impl Shared {
 
     fn fields_of(&self, rules: &Rules) -> Rc<[Box<str>]> {
         let own = ["host"].into_iter().chain(self.settings.client_ip.fields().iter().copied());
-        let mut fields: Vec<Box<str>> = own.chain(rules.fields()).map(Into::into).collect();
-        fields.sort_unstable();
-        fields.dedup();
+        let mut fields: Vec<Box<str>> = own.map(Into::into).collect();
+        for name in rules.fields() {
+            if !fields.iter().any(|known| **known == *name) {
+                fields.push(name.into());
+            }
+        }
         fields.into()
     }
 
