@@ -103,9 +103,7 @@ impl RulesGate {
         out.push_str(r#","probes":["#);
         let mut comma = "";
         for (place, (name, _)) in self.shared.settings.stores.iter().enumerate() {
-            let uses = |rule: &&tidegate_core::gate::Rule| rule.store().map_or(place == 0, |store| store == name);
-            let policy = rules.rules().iter().filter(uses).find_map(|rule| rule.policies().next());
-            if let Some(policy) = policy {
+            if let Some(policy) = rules.policies_of(name, place == 0).next() {
                 let _ = write!(out, "{comma}[{place},");
                 policies::write(&mut out, &policies::of_first_dimension(policy).map_err(thrown)?);
                 out.push(']');
@@ -143,6 +141,22 @@ impl RulesGate {
             comma = ",";
         });
         out.push_str("]}");
+        Ok(out)
+    }
+
+    /// What proposed limits would have changed, as JSON: for each its store, the limit in whose place it is tried, and how often
+    /// both admitted, both denied, only the proposal denied, only the current limit denied, and the proposal failed.
+    pub fn shadows(&self) -> Result<String, JsValue> {
+        let mut out = String::from("[");
+        for (place, (store, limit, counts)) in self.shared.gate().map_err(thrown)?.shadows().into_iter().enumerate() {
+            out.push_str(if place == 0 { "[" } else { ",[" });
+            text(&mut out, &store);
+            out.push(',');
+            text(&mut out, &limit);
+            let (one, other) = (counts.only_proposal_denies, counts.only_current_denies);
+            let _ = write!(out, ",{},{},{one},{other},{}]", counts.both_admit, counts.both_deny, counts.failed);
+        }
+        out.push(']');
         Ok(out)
     }
 

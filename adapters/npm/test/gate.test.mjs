@@ -358,6 +358,64 @@ describe("a store that is down", () => {
   });
 });
 
+describe("limiters around stores, by the table `stores`", () => {
+  /** A store that can be switched off. */
+  const store = (Store = Memory, options = {}) => {
+    const state = { isDown: false, calls: 0 };
+    class Switched extends Store {
+      async limit(...asked) {
+        state.calls += 1;
+        if (!state.isDown) return super.limit(...asked);
+        return { error: new TidegateError("unavailable", "switched off") };
+      }
+    }
+    return { state, make: (limit) => new Switched({ ...options, ...limit }) };
+  };
+  const rules = (stores) => {
+    const [api, proposal, flood] = [10, 3, 20].map((limit) => Object.entries(limits(window(limit)))[0]);
+    return { stores: stores(api[0], proposal[0], flood[0]), limits: Object.fromEntries([api, proposal, flood]), rules: [{ limits: [api[0]] }] };
+  };
+  const origins = async (gate, count, now = NOW) => {
+    const found = {};
+    for (let nth = 0; nth < count; nth++) {
+      const { allowed, origin } = await check(gate, request(), { now });
+      const name = `${allowed ? "allowed" : "denied"} by ${origin}`;
+      found[name] = (found[name] ?? 0) + 1;
+    }
+    return found;
+  };
+
+  test("another store replaces one that is down, and denials are cached", async () => {
+    // Two stores of one process would count together.
+    const main = store(OnRedis, { client, clock: "caller", minTtlMs: 3_600_000, deadlineMs: 20_000 });
+    const gate = gateOf(rules(() => ({ main: { fallback: "memory", deny_cache: true } })), { stores: { main: main.make, memory: memory.default } });
+    assert.deepEqual(await origins(gate, 20), { "allowed by store": 10, "denied by store": 1, "denied by deny_cache": 9 });
+    main.state.isDown = true;
+    assert.deepEqual(await origins(gate, 5, NOW + 60_000), { "allowed by fallback": 1, "denied by fallback": 4 });
+    main.state.isDown = false;
+    assert.deepEqual(await origins(gate, 12, NOW + 62_000), { "allowed by store": 10, "denied by store": 1, "denied by deny_cache": 1 });
+  });
+
+  test("a near store is asked first, and a proposal is tried", async () => {
+    const [main, near] = [store(), store()];
+    const around = (api, proposal, flood) => ({ main: { near: { store: "near", limit: flood }, shadow: { [api]: proposal } } });
+    const gate = gateOf(rules(around), { stores: { main: main.make, near: near.make } });
+    assert.deepEqual(await origins(gate, 50), { "allowed by store": 10, "denied by store": 10, "denied by near": 30 });
+    assert.deepEqual([near.state.calls, main.state.calls], [50, 40]);
+    const [{ bothAdmit, onlyProposalDenies, bothDeny, failed, store: name }] = gate.shadows;
+    assert.deepEqual([bothAdmit, onlyProposalDenies, bothDeny, failed, name], [3, 7, 10, 0, "main"]);
+    assert.match(await gate.explain(request()), /store    the first, limit-\d+ tried in place of limit-\d+, after near by limit-\d+\n/);
+    assert.deepEqual(gate.warnings, []);
+  });
+
+  test("a mistake is an error at load", () => {
+    const wrong = (stores) => () => gateOf(rules(stores), { stores: { main: memory.default, memory: memory.default } });
+    assert.throws(wrong(() => ({ main: { deny_cash: true } })), /rules\.json:4:20: unknown field `deny_cash`; did you mean "deny_cache"/);
+    assert.throws(wrong(() => ({ main: { fallback: "memroy" } })), /stores\.main\.fallback: there is no store "memroy"; did you mean "memory"/);
+    assert.throws(wrong(() => ({ mian: { deny_cache: true } })), /stores: there is no store "mian"; did you mean "main"/);
+  });
+});
+
 describe("events", () => {
   test("go to every sink, without keys and secrets", async () => {
     const [lines, points, counted, recorded] = [[], [], [], []];

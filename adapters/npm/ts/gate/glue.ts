@@ -6,6 +6,7 @@ export interface RulesGate {
   store(place: number, numbers: Uint32Array, formula: string): void;
   load(): string;
   seed(random: Uint8Array, every: number): void;
+  shadows(): string;
   caller(): RulesCaller;
 }
 

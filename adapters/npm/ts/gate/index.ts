@@ -31,6 +31,19 @@ export interface GateErrorEvent {
   failedOpen: boolean;
 }
 
+/** How often a proposed limit would have decided differently. */
+export interface ShadowCounts {
+  store: string;
+  /** The limit in whose place it is tried. */
+  limit: string;
+  bothAdmit: number;
+  bothDeny: number;
+  onlyProposalDenies: number;
+  onlyCurrentDenies: number;
+  /** Checks of the proposal that failed. */
+  failed: number;
+}
+
 /** The options of a gate. */
 export interface GateOptions {
   /** The platform in front of the app. It determines where the client's address comes from. */
@@ -197,6 +210,12 @@ export class Gate {
   /** What is probably a mistake in the rules, each with its position. */
   get warnings(): readonly string[] {
     return this.#warnings;
+  }
+
+  /** What the proposed limits of the table `stores` would have changed so far. */
+  get shadows(): readonly ShadowCounts[] {
+    const counted = JSON.parse(told(() => this.#rules.shadows())) as [string, string, number, number, number, number, number][];
+    return counted.map(([store, limit, bothAdmit, bothDeny, onlyProposalDenies, onlyCurrentDenies, failed]) => ({ store, limit, bothAdmit, bothDeny, onlyProposalDenies, onlyCurrentDenies, failed }));
   }
 
   /**
