@@ -27,7 +27,7 @@ optimize() {
 # Built beside it and swapped at the end, because a guest of another run may be loading it.
 new=dist.new
 rm -rf "$new"
-for store in redis versioned memory object kv rate-limit; do
+for store in redis versioned memory object kv rate-limit rules; do
     cargo build --quiet --package tidegate-npm --no-default-features --features "$store" --profile npm --target wasm32-unknown-unknown
     built=${CARGO_TARGET_DIR:-$root/target}/wasm32-unknown-unknown/npm
     "$wasm_bindgen" --target bundler --no-typescript --out-dir "$built/bound" --out-name tidegate "$built/tidegate_npm.wasm"

@@ -18,13 +18,21 @@ export function bundled(contents, conditions) {
     format: "esm",
     platform: "browser",
     conditions,
-    external: ["*?module", "node:*", "cloudflare:*", "crypto"],
+    external: ["*?module", "node:*", "cloudflare:*", "crypto", "jose"],
   });
   return outputFiles[0].contents;
 }
 
 /** The weight of all parts, each gzipped. */
 export const kib = (...parts) => parts.reduce((sum, part) => sum + gzipSync(part, { level: 9 }).length, 0) / 1024;
+
+/** The weight of the gate, beside those of its stores: without what it shares with the memory's. */
+export function weightOfGate() {
+  const [wasm, store] = [kib(readFileSync(path.join(import.meta.dirname, "dist/rules/tidegate.wasm"))), weight("memory")];
+  const entries = ["gate", "stores/memory"].map((entry) => `export * as ${entry.slice(-4)} from "./dist/${entry}/index.js"`);
+  const script = kib(bundled(entries.join("\n"), ["edge-light"])) - store.script;
+  return { wasm, script, total: wasm + script };
+}
 
 /** The weight of a store in an application's output. */
 export function weight(entry) {

@@ -19,9 +19,9 @@ lint() {
     fi
 }
 
-# The npm package is built once for each store.
+# The npm package is built once for each store, and once for the gate.
 npm_stores() {
-    for store in redis versioned memory object kv rate-limit; do
+    for store in redis versioned memory object kv rate-limit rules; do
         lint wasm32-unknown-unknown --package tidegate-npm --no-default-features --features "$store" || return
     done
 }

@@ -35,11 +35,16 @@ impl Dimension {
     /// The same dimension with other quotas. With a suffix, it has counts of its own.
     #[cfg(feature = "std")]
     pub(crate) fn with(&self, suffix: &str, quotas: &[Quota]) -> Self {
-        let scope = self.id.split(':').next().unwrap_or_default();
-        Self::of_scope([scope, suffix].concat(), self.first, quotas)
+        Self::of_scope([self.scope(), suffix].concat(), self.first, quotas)
     }
 
-    fn of_scope(scope: String, first: usize, quotas: &[Quota]) -> Self {
+    /// What its id begins with: the policy that counts, and the name.
+    #[cfg(feature = "std")]
+    pub(crate) fn scope(&self) -> &str {
+        self.id.split(':').next().unwrap_or_default()
+    }
+
+    pub(crate) fn of_scope(scope: String, first: usize, quotas: &[Quota]) -> Self {
         let mut id = scope;
         for (place, quota) in quotas.iter().enumerate() {
             let [_, unit, _] = quota.rule().parameters();
@@ -169,6 +174,14 @@ impl OwnKeys {
         }
     }
 
+    /// The key of a dimension of the policy.
+    pub(crate) fn of(&self, dimension: &Dimension) -> Option<&Key> {
+        match self {
+            Self::One(key) => Some(key),
+            Self::Many(_) => self.as_keys().of(dimension).ok(),
+        }
+    }
+
     pub(crate) fn any(&self, is: impl Fn(&Key) -> bool) -> bool {
         match self {
             Self::One(key) => is(key),
@@ -257,11 +270,12 @@ impl<'a> Keys<'a> {
             }
         };
         let mut found = keys.iter().filter(|(name, _)| *name == dimension.name()).map(|(_, key)| *key);
-        match (found.next(), found.next()) {
-            (Some(key), None) => Ok(key),
-            (None, _) => Err(missing(dimension)),
-            _ => Err(Error::invalid(format!("keys: {:?} has two keys; give one", dimension.name()))),
+        let key = found.next().ok_or_else(|| missing(dimension))?;
+        // A caller may give the key of each dimension, and those of joined policies may have one name.
+        if found.any(|other| other != key) {
+            return Err(Error::invalid(format!("keys: {:?} has two keys; give one", dimension.name())));
         }
+        Ok(key)
     }
 
     /// The names of what a store keeps for these keys.

@@ -44,6 +44,7 @@ mod responses;
 mod rules;
 mod sender;
 mod sink;
+mod stores;
 mod tally;
 mod token;
 mod verdict;
@@ -70,21 +71,30 @@ use self::names::Instead;
 use self::responses::Draws;
 use self::rules::{Applied, placed};
 use self::sender::Sender;
+use self::stores::{Composed, composed};
 use crate::{
     Check, ClientIpSource, Decision, Dimension, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, Millis, Policy,
-    Settle, UnixMillis,
+    Settle, ShadowCounts, UnixMillis,
 };
 
 /// Applies rules to requests. See the [module](self) for an example.
 ///
 /// `'s` is the lifetime of the stores, which is `'static` unless they borrow something.
 pub struct Gate<'s> {
-    rules: RwLock<Arc<Rules>>,
-    stores: Vec<(Box<str>, Box<dyn ErasedLimiter + 's>)>,
+    state: RwLock<State<'s>>,
+    stores: Vec<(Box<str>, Arc<dyn ErasedLimiter + 's>)>,
     client_ip: ClientIpSource,
     settle_within: Millis,
     draws: Draws,
     events: Option<Events>,
+}
+
+/// What a reload replaces.
+#[derive(Clone, Default)]
+struct State<'s> {
+    rules: Arc<Rules>,
+    /// For each store, what is asked for its decisions.
+    asked: Arc<[Composed<'s>]>,
 }
 
 impl<'s> Gate<'s> {
@@ -111,13 +121,14 @@ impl<'s> Gate<'s> {
         stores: impl IntoIterator<Item = (&'a str, Box<dyn ErasedLimiter + 's>)>,
         client_ip: ClientIpSource,
     ) -> Result<Self, Error> {
-        let stores: Vec<(Box<str>, _)> = stores.into_iter().map(|(name, store)| (name.into(), store)).collect();
+        let stores: Vec<(Box<str>, Arc<_>)> =
+            stores.into_iter().map(|(name, store)| (name.into(), store.into())).collect();
         if stores.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "stores: none; give at least one"));
         }
         let settle_within = Self::DEFAULT_SETTLE_WITHIN;
         let gate =
-            Self { rules: RwLock::default(), stores, client_ip, settle_within, draws: Draws::default(), events: None };
+            Self { state: RwLock::default(), stores, client_ip, settle_within, draws: Draws::default(), events: None };
         gate.reload(rules)?;
         Ok(gate)
     }
@@ -129,8 +140,9 @@ impl<'s> Gate<'s> {
     /// As [`Gate::with_stores`]. The old rules then remain.
     #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
     pub fn reload(&self, rules: Rules) -> Result<(), Error> {
-        let rules = self.fitted(rules)?;
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        let asked = composed(rules.stores(), &self.stores, &self.asked())?;
+        let rules = Arc::new(self.fitted(rules, &asked)?);
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = State { rules, asked: asked.into() };
         Ok(())
     }
 
@@ -159,6 +171,14 @@ impl<'s> Gate<'s> {
         self
     }
 
+    /// Sets the seed of the random times that [`Rules::spread_retry_after`] adds. By default, each process draws its own. The
+    /// target `wasm32-unknown-unknown` has no random numbers: set a seed there.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.draws = Draws::seeded(seed);
+        self
+    }
+
     /// Whether the [events](Gate::events) go to a log, so that an adapter need not log failures itself.
     #[must_use]
     pub fn logs(&self) -> bool {
@@ -171,7 +191,7 @@ impl<'s> Gate<'s> {
     /// [`Unsupported`](ErrorKind::Unsupported) with the first rule whose store does not.
     pub fn can_settle(&self) -> Result<(), Error> {
         for rule in self.rules().rules() {
-            let can = self.stores[self.store(rule)?].1.erased_capabilities();
+            let can = self.asked()[self.store(rule)?].limiter.capabilities();
             let able = can.require(can.costs, "a cost other than 1");
             let able = able.and_then(|()| can.require(can.idempotency, "settlements"));
             able.map_err(|error| Error::new(error.kind(), format!("rule {:?}: {error}", rule.name())))?;
@@ -188,11 +208,27 @@ impl<'s> Gate<'s> {
     /// The rules.
     #[must_use]
     pub fn rules(&self) -> Arc<Rules> {
-        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).rules)
+    }
+
+    /// For each store, what is asked for its decisions.
+    fn asked(&self) -> Arc<[Composed<'s>]> {
+        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).asked)
+    }
+
+    /// What the proposed limits of the table `stores` would have changed, with the names of the store and of the limit in whose place
+    /// each is tried. The counts begin anew if a [reload](Gate::reload) changes what is around the store.
+    #[must_use]
+    pub fn shadows(&self) -> Vec<(Box<str>, Box<str>, ShadowCounts)> {
+        let asked = self.asked();
+        let all = self.stores.iter().zip(&*asked);
+        all.flat_map(|((store, _), asked)| asked.shadows().map(|(limit, counts)| (store.clone(), limit, counts)))
+            .collect()
     }
 
     /// The rules for these stores, each of which must support the limits of its rules.
-    fn fitted(&self, mut rules: Rules) -> Result<Rules, Error> {
+    fn fitted(&self, mut rules: Rules, asked: &[Composed<'s>]) -> Result<Rules, Error> {
+        rules.set_first_store(&self.stores[0].0);
         if rules.tokens().is_some_and(|tokens| tokens.verifier.is_none()) {
             let message = "tokens: no keys are given that could verify them; call Rules::verify_tokens";
             return Err(Error::new(ErrorKind::Invalid, message));
@@ -210,7 +246,8 @@ impl<'s> Gate<'s> {
             }
         }
         for rule in rules.rules_mut() {
-            let can = self.stores[self.store(rule)?].1.erased_capabilities();
+            let asked = &asked[self.store(rule)?];
+            let can = asked.limiter.capabilities();
             if can.dimensions == Dimensions::Grouped {
                 rule.place_by_key();
             }
@@ -220,6 +257,7 @@ impl<'s> Gate<'s> {
             for policy in rule.policies() {
                 let suits =
                     can.supports_policy(policy).and_then(|()| can.require(can.costs || rule.cost == 1, "a cost"));
+                let suits = suits.and_then(|()| asked.rules().map_or(Ok(()), |rules| rules.suits(policy)));
                 suits.map_err(|error| Error::new(error.kind(), format!("rule {:?}: {error}", rule.name())))?;
             }
         }
@@ -312,7 +350,7 @@ impl<'s> Gate<'s> {
         if applied.is_one() {
             return Some((store, policy));
         }
-        let can = self.stores[store].1.erased_capabilities();
+        let can = self.asked()[store].limiter.capabilities();
         let policy = if can.dimensions == Dimensions::Grouped { placed(policy) } else { policy };
         can.supports_policy(&policy).is_ok().then_some((store, policy))
     }
@@ -332,6 +370,17 @@ impl<'s> Gate<'s> {
         let mut others = found.into_iter();
         let first = others.next().ok_or_else(|| Error::new(ErrorKind::Invalid, "no rule limits the request"))?;
         Ok(Pending { others: others.collect(), ..first })
+    }
+
+    /// The token that [`prepare`](Gate::prepare) verifies, if the request has one. A host that verifies signatures asynchronously
+    /// does it first, and then gives what it has found by its [`VerifyToken`].
+    #[must_use]
+    pub fn token(&self, request: &Request<'_>) -> Option<String> {
+        let rules = self.rules();
+        let tokens = rules.tokens().filter(|_| rules.find(request).is_some())?;
+        let is_denied =
+            sender::address(request, &self.client_ip).is_some_and(|(address, _)| rules.denied().has_address(address));
+        if is_denied { None } else { tokens.of(request) }
     }
 
     fn refused(&self, request: &Request<'_>, rule: &Rule, outcome: Outcome, refusal: Refusal) -> Prepared {
@@ -354,7 +403,7 @@ impl<'s> Gate<'s> {
                 for charged in [pending].into_iter().chain(&pending.others[..place]) {
                     let settle = Settle::new(&charged.hold.policy, charged.hold.keys.as_keys(), "", 0, charged.now);
                     if let Ok(token) = charged.hold.token() {
-                        let _ = self.stores[charged.hold.store].1.erased_settle(Settle { token, ..settle }).await;
+                        let _ = self.asked()[charged.hold.store].limiter.settle(Settle { token, ..settle }).await;
                     }
                 }
                 return next;
@@ -373,7 +422,7 @@ impl<'s> Gate<'s> {
             check = check.idempotent(token, pending.remembered_for());
         }
         let started = self.events.as_ref().and_then(Events::started);
-        let verdict = match self.stores[*store].1.erased_check(check).await {
+        let verdict = match self.asked()[*store].limiter.check(check).await {
             Ok(decision) => verdict::decided(pending, decision, &self.draws),
             Err(error) => Verdict::failed(*on_failure, error),
         };
@@ -404,7 +453,7 @@ impl<'s> Gate<'s> {
         let mut settled = None;
         for Hold { store, policy, keys, .. } in [hold].into_iter().chain(&hold.others) {
             let release = Settle::release(policy, keys.as_keys(), token, now);
-            let decided = self.stores[*store].1.erased_settle(Settle { cost, ..release }).await;
+            let decided = self.asked()[*store].limiter.settle(Settle { cost, ..release }).await;
             settled = Some(match (settled, decided) {
                 (None | Some(Ok(_)), Err(error)) => Err(error),
                 (Some(first), _) => first,

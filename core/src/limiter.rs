@@ -4,10 +4,10 @@ mod accuracy;
 mod call;
 mod capabilities;
 #[cfg(feature = "std")]
-mod deny_cache;
+pub(crate) mod deny_cache;
 mod erased;
 #[cfg(feature = "std")]
-mod fallback;
+pub(crate) mod fallback;
 #[cfg(feature = "std")]
 mod shadow;
 #[cfg(feature = "std")]

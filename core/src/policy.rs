@@ -1,5 +1,8 @@
 //! Policies, validated at construction.
 
+#[cfg(feature = "std")]
+mod parts;
+
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -8,6 +11,9 @@ use alloc::vec::Vec;
 use crate::dimension::Dimension;
 use crate::quota::{Quota, Rule, checked_name};
 use crate::{Error, Millis};
+
+#[cfg(feature = "std")]
+pub use self::parts::PolicyParts;
 
 /// One to eight quotas that are decided together, all or nothing. If one of them denies, none is charged.
 ///
@@ -283,6 +289,16 @@ impl Policy {
         Ok(self)
     }
 
+    /// Whether a request of this cost fits into the unused quotas.
+    #[cfg(feature = "std")]
+    pub(crate) fn can_hold(&self, cost: u64) -> bool {
+        self.quotas.iter().all(|quota| match quota.rule() {
+            // One request takes one slot, whatever it costs.
+            Rule::Concurrency(_) | Rule::Penalty(_) => true,
+            rule => cost <= rule.limit(),
+        })
+    }
+
     /// Whether one key selects where all is stored.
     pub(crate) const fn has_place(&self) -> bool {
         self.dimensions.len() == 1 || self.group.is_some() || self.place_by_key
@@ -397,4 +413,38 @@ fn place(quotas: &mut Vec<Quota>, quota: Quota) {
         None => quotas.len(),
     };
     quotas.insert(place, quota);
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::{Policy, Quota};
+    use crate::algorithm::Concurrency;
+    use crate::{Error, Millis, Rule, UnixMillis};
+
+    #[test]
+    fn what_a_policy_can_hold_is_what_it_admits_when_unused() -> Result<(), Error> {
+        let minute = Millis::from_secs(60);
+        let slots = Rule::Concurrency(Concurrency::new(2, minute)?);
+        let quotas = [
+            Quota::fixed_window(3, minute)?,
+            Quota::sliding_window(3, minute)?,
+            Quota::sliding_log(3, minute)?,
+            Quota::token_bucket(3, 7, minute)?,
+            Quota::leaky_bucket(3, 1, minute)?,
+            slots.into(),
+        ];
+        let penalty = Quota::penalty(Millis::new(1), 2, Millis::new(2))?;
+        let mut policies = Vec::new();
+        for quota in quotas {
+            policies.push(Policy::new("one", [quota.clone()])?);
+            policies.push(Policy::new("two", [quota, penalty.clone()])?);
+        }
+        for policy in policies {
+            for cost in 0..6 {
+                let admits = policy.peek(&policy.initial_state(), UnixMillis::new(1_000_000), cost).is_allowed();
+                assert_eq!(policy.can_hold(cost), admits, "{policy:?} {cost}");
+            }
+        }
+        Ok(())
+    }
 }

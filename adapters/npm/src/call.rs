@@ -113,10 +113,10 @@ fn named<'a>(policy: &'a Policy, keys: &'a [Key]) -> Vec<(&'a str, &'a Key)> {
     policy.dimensions().iter().map(|dimension| dimension.name()).zip(keys).collect()
 }
 
-/// A sender's text is a key already. Any other text becomes one.
-pub(crate) fn key_of(text: &str) -> Key {
-    let of_sender = ["sub:", "key:", "ip:"].iter().any(|start| text.starts_with(start));
-    let key = if of_sender { Key::from_text(text) } else { None };
+/// A sender's text is a key already, and so is every one that a gate sends. Any other text becomes one.
+pub(crate) fn key_of(text: &str, is_of_gate: bool) -> Key {
+    let is_key = is_of_gate || ["sub:", "key:", "ip:"].iter().any(|start| text.starts_with(start));
+    let key = if is_key { Key::from_text(text) } else { None };
     key.unwrap_or_else(|| Key::new(text))
 }
 
@@ -129,7 +129,7 @@ impl Caller {
 
     /// Adds a key to the next call, for each dimension of the policy but the last, in order.
     pub fn beside(&mut self, key: &str) {
-        self.keys.push(key_of(key));
+        self.keys.push(key_of(key, self.limit.is_of_gate));
     }
 
     /// Decides on a request. If `peeks` is set, charges nothing.

@@ -36,7 +36,7 @@ impl Gate {
         let body_format = if options.problem() { BodyFormat::Problem } else { BodyFormat::Json };
         let policy = options.policy()?;
         limiter.capabilities().supports_policy(&policy).map_err(|error| misplaced("policy: ", error))?;
-        let limit = Limit { policy, limiter, body_format, wire };
+        let limit = Limit { policy, limiter, body_format, wire, is_of_gate: options.is_of_gate() };
         Ok(Self { source: options.source()?, limit: Rc::new(limit) })
     }
 

@@ -18,4 +18,6 @@ pub(crate) struct Limit {
     pub(crate) limiter: Cached,
     pub(crate) body_format: BodyFormat,
     pub(crate) wire: Rc<Wire>,
+    /// Whether a gate made the policy, and makes the keys.
+    pub(crate) is_of_gate: bool,
 }

@@ -76,7 +76,8 @@ impl Gate {
     /// [`Caller`]: crate::Caller
     pub fn decide(&self, length: usize, cost: f64, now: f64) -> bool {
         let policy = &self.limit.policy;
-        let key = numbers::with_bytes(length, |bytes| str::from_utf8(bytes).map(key_of));
+        let key =
+            numbers::with_bytes(length, |bytes| str::from_utf8(bytes).map(|text| key_of(text, self.limit.is_of_gate)));
         let Ok(key) = key else { return false };
         let check = Check::new(policy, &key, UnixMillis::new(whole(now))).cost(whole(cost));
         let decision = made([0; 2]).decide(check);

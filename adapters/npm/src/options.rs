@@ -1,6 +1,7 @@
 //! The options. The TypeScript has checked their types and filled in the defaults.
 
 use tidegate_core::algorithm::Concurrency;
+use tidegate_core::internal::PolicyParts;
 use tidegate_core::{ClientIpSource, Ipv6Prefix, Millis, Policy, Quota, Rule};
 use wasm_bindgen::prelude::*;
 
@@ -22,6 +23,17 @@ extern "C" {
 
     #[wasm_bindgen(method, getter)]
     fn quotas(this: &Options) -> Vec<QuotaOptions>;
+
+    /// In a policy of a gate, the scopes of its quotas, separated by commas.
+    #[wasm_bindgen(method, getter)]
+    fn scopes(this: &Options) -> Option<String>;
+
+    /// In a policy of a gate, the place of the group's dimension, or -1.
+    #[wasm_bindgen(method, getter, js_name = groupAt)]
+    fn group_at(this: &Options) -> i32;
+
+    #[wasm_bindgen(method, getter, js_name = placeByKey)]
+    fn place_by_key(this: &Options) -> bool;
 
     #[wasm_bindgen(method, getter)]
     fn platform(this: &Options) -> String;
@@ -86,6 +98,17 @@ impl Options {
             quotas.push(options.named(quota).map_err(|error| misplaced(&place, error))?);
         }
         let place = |error| misplaced("policy.", error);
+        if let Some(scopes) = self.scopes() {
+            let parts = PolicyParts {
+                name: self.name(),
+                quotas,
+                scopes: scopes.split(',').map(Into::into).collect(),
+                group: usize::try_from(self.group_at()).ok(),
+                place_by_key: self.place_by_key(),
+                charge_denied: self.charge_denied(),
+            };
+            return parts.join().map_err(place);
+        }
         let policy = Policy::new(&self.name(), quotas).map_err(place)?.charge_denied(self.charge_denied());
         match self.group_by() {
             Some(dimension) => policy.group_by(&dimension).map_err(place),
@@ -98,6 +121,11 @@ impl Options {
         let source = ClientIpSource::new(self.platform().parse().map_err(|error| misplaced("", error))?);
         let source = source.ipv6_prefix(prefix.map_err(|error| misplaced("", error))?);
         Ok(source.trust_true_client_ip(self.trust_true_client_ip()))
+    }
+
+    /// Whether a gate made the policy.
+    pub(crate) fn is_of_gate(&self) -> bool {
+        self.scopes().is_some()
     }
 
     #[cfg_attr(feature = "memory", expect(dead_code, reason = "memory needs no time"))]

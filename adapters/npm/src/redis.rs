@@ -121,7 +121,7 @@ impl Gate {
     /// The words after the script in the command of a plain check, one on each line. Empty if a check of this cost is none.
     pub fn plain(&self, key: &str, cost: f64, now: f64) -> String {
         let Store { clock, min_ttl, .. } = self.store();
-        let key = key_of(key);
+        let key = key_of(key, self.limit.is_of_gate);
         let check = Check::new(&self.limit.policy, &key, UnixMillis::new(whole(now))).cost(whole(cost));
         let mut words = String::new();
         if let Ok(call) = Call::new(Operation::Check(check), *clock, *min_ttl)

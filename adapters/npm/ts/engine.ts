@@ -1,11 +1,10 @@
 import { TidegateError } from "./error.js";
-import type { Engine } from "./glue.js";
 
 /** What a store's module exports: the module that a bundler has compiled, or a function that compiles it. */
 export type Loaded = WebAssembly.Module | (() => WebAssembly.Module);
 
 /** Starts the WebAssembly at once: the module is compiled already, or small enough to be compiled synchronously. */
-export function start<E extends Engine>(loaded: Loaded, imports: E & { start(exports: WebAssembly.Exports): void }): E {
+export function start<E extends object>(loaded: Loaded, imports: E & { start(exports: WebAssembly.Exports): void }): E {
   try {
     const module = typeof loaded === "function" ? loaded() : loaded;
     const { exports } = new WebAssembly.Instance(module, { a: imports as unknown as WebAssembly.ModuleImports });

@@ -54,6 +54,20 @@ export interface Policy {
   groupBy?: string | undefined;
 }
 
+/**
+ * Marks a policy of the gate. It has what no application writes: quotas of several limits, each with its limit's own counts, and
+ * where a store keeps them.
+ */
+export const PARTS = Symbol.for("@tidegate/edge/parts");
+
+/** What the core's `PolicyParts` has beside a policy's options. */
+export interface Parts {
+  /** The scope of each quota, separated by commas. */
+  scopes: string;
+  groupAt: number;
+  placeByKey: boolean;
+}
+
 /** A quota for the WebAssembly. */
 export interface ReadyQuota {
   algorithm: number;
@@ -95,6 +109,7 @@ export function policy(value: unknown) {
   if (!Array.isArray(quotas)) throw invalid("policy.quotas", `not an array; write [${EXAMPLE}]`);
   const checked = quotas.map((value, place) => quota(value, `policy.quotas[${place}]`));
   return {
+    ...((value as { [PARTS]?: Parts })[PARTS] ?? { scopes: undefined, groupAt: -1, placeByKey: false }),
     name: fields.need("name", fields.text("name", NAME), NAME),
     chargeDenied: fields.flag("chargeDenied") ?? false,
     groupBy: fields.text("groupBy", NAME),

@@ -22,6 +22,11 @@ declare module "#*/module" {
   export default module;
 }
 
+declare module "#rules/glue" {
+  export const RulesGate: import("./gate/glue.js").RulesEngine["RulesGate"];
+  export function start(exports: WebAssembly.Exports): void;
+}
+
 declare module "#*/glue" {
   type Engine = import("./glue.js").Engine;
   export const Gate: Engine["Gate"];

@@ -59,6 +59,14 @@ class Timed extends Kv {
     return verdict;
   }
 
+  /** How a gate checks. */
+  async limit(keys, options) {
+    Timed.#now = options.now;
+    const verdict = await super.limit(keys, options);
+    await this.write(options.now);
+    return verdict;
+  }
+
   peek(request, options) {
     Timed.#now = options.now;
     return super.peek(request, options);

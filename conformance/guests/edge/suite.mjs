@@ -1,6 +1,11 @@
 // The routes of the conformance suite, which take the time from the request. A deployed guest answers them only with a key.
 // conformance/guests/protocol describes the messages.
 
+import { Gate } from "@tidegate/edge/gate";
+
+/** For rules with tokens. No request of the suite has one. */
+const KEYS = { keys: [{ kty: "oct", k: "A".repeat(43) }] };
+
 const JSON_TYPE = { "content-type": "application/json" };
 
 /**
@@ -25,6 +30,18 @@ export function suite(make) {
     const name = JSON.stringify(policy);
     if (!limiters.has(name)) limiters.set(name, make({ policy: policyOf(policy), platform: "direct", onError: () => undefined }));
     return limiters.get(name);
+  };
+
+  /** The stores of all gates are the same. Each gate has its rules, and the platform whose requests it gets. */
+  const gates = new Map();
+  const gateOf = ({ rules, sender }) => {
+    const { platform, ipv6_prefix: ipv6Prefix = 64, trust_true_client_ip: trustTrueClientIp = false } = sender;
+    const name = JSON.stringify([rules, platform, ipv6Prefix, trustTrueClientIp]);
+    if (!gates.has(name)) {
+      const stores = { default: make };
+      gates.set(name, Gate.fromRules(rules, { platform, ipv6Prefix, trustTrueClientIp, stores, keys: KEYS, onError: () => undefined }));
+    }
+    return gates.get(name);
   };
 
   const routes = {
@@ -52,7 +69,12 @@ export function suite(make) {
       await limiterOf(call.policy).reset(keys);
       return answer("done");
     },
-    gate: () => failure(503, { kind: "unsupported", message: "the npm package has no rules files" }),
+    async gate(call) {
+      const { sender, tier, bot_score: botScore, keys = {}, cost, token, now_ms: now } = call;
+      if (call.claims) return failure(503, { kind: "unsupported", message: "these requests have claims, and no token" });
+      const options = { peer: sender.peer, subject: sender.subject, tier, botScore, keys, cost, token, now };
+      return judged(await gateOf(call).check(arrived(call), options));
+    },
     async identify({ platform, peer, ipv6_prefix, trust_true_client_ip, headers, subject, api_key }) {
       const policy = { name: "identify", quotas: ["1 / s"] };
       const options = { policy, platform, onError: () => undefined, trustTrueClientIp: trust_true_client_ip, identify: () => ({ subject, apiKey: api_key }) };
@@ -112,6 +134,20 @@ function decided(verdict) {
   const { headers, status: code } = verdict.response ?? verdict.onto(new Response());
   headers.set("content-type", "application/json");
   return new Response(JSON.stringify({ decision: { status, binding, quotas, retry_after_ms, delay_ms, replayed } }), { status: code, headers });
+}
+
+/** A request as it arrived: a `Request` would change its path. */
+function arrived({ method, path, host = "", sender }) {
+  return { method, url: `https://${host}${path}`, headers: new Headers(sender.headers) };
+}
+
+/** The answer to a request for a gate. */
+function judged(verdict) {
+  const { headers, status } = verdict.response ?? verdict.onto(new Response());
+  if (verdict.error) return failure(status, verdict.error);
+  headers.set("content-type", "application/json");
+  const remaining = verdict.quotas[verdict.binding]?.remaining ?? undefined;
+  return new Response(JSON.stringify({ verdict: { passes: verdict.allowed, remaining } }), { status, headers });
 }
 
 function failure(status, { kind = "invalid", message }) {

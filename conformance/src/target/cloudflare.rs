@@ -149,7 +149,6 @@ impl Target for Cloudflare {
     fn facts(&self) -> Facts<'_> {
         let is_javascript = self.guest == Guest::JavaScript;
         Facts {
-            has_gate: !is_javascript,
             makes_tokens: is_javascript,
             runtime: Some("workerd"),
             provider: Some("cloudflare"),

@@ -139,7 +139,6 @@ impl Target for JavaScript {
     fn facts(&self) -> Facts<'_> {
         Facts {
             forgets_on_virtual_time: matches!(self.store, Kind::Memory),
-            has_gate: false,
             makes_tokens: true,
             runtime: self.key,
             provider: matches!(self.store, Kind::Upstash).then_some("upstash"),

@@ -69,6 +69,15 @@ impl Decision {
     }
 }
 
+impl QuotaStatus {
+    /// With what another program says of it.
+    pub(super) fn told(limit: u64, remaining: Option<u64>, reset_after: Option<u64>) -> Self {
+        let (used, drain) = (reset_after.unwrap_or_default(), u64::from(reset_after.is_some()));
+        let standing = |room| Standing { limit, room, unit: 1, used, drain, lag: Millis::ZERO };
+        Self { limit, standing: remaining.map(standing) }
+    }
+}
+
 fn read(mut rest: &[u8], count: usize) -> Option<Decision> {
     let (flags, after) = rest.split_first()?;
     rest = after;
@@ -88,9 +97,7 @@ fn read(mut rest: &[u8], count: usize) -> Option<Decision> {
     let mut quotas = Vec::with_capacity(count);
     for _ in 0..count {
         let (limit, room, reset) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
-        let (used, drain) = (reset.saturating_sub(1), reset.min(1));
-        let standing = Standing { limit, room: room.saturating_sub(1), unit: 1, used, drain, lag: Millis::ZERO };
-        quotas.push(QuotaStatus { limit, standing: (room > 0).then_some(standing) });
+        quotas.push(QuotaStatus::told(limit, room.checked_sub(1), reset.checked_sub(1)));
     }
     let quotas = quotas.into_iter().collect();
     let replay = flags & REPLAY != 0;

@@ -12,7 +12,6 @@
 //! [`UNKNOWN`] stands for a number that is unknown. Whole numbers up to 2^53 are exact.
 
 use super::{Decision, Origin, QuotaStatus, Status};
-use crate::algorithm::Standing;
 use crate::few::Few;
 use crate::{Millis, UnixMillis};
 
@@ -51,11 +50,9 @@ pub fn take(numbers: &[f64]) -> Option<Decision> {
     let (facts, quotas) = numbers.split_at_checked(QUOTAS_AT)?;
     let (quotas, []) = quotas.as_chunks::<EACH>() else { return None };
     let binding = usize::try_from(whole(facts[1])).ok().filter(|place| *place < quotas.len())?;
-    let quota = |[limit, remaining, reset]: &[f64; EACH]| {
-        let (limit, used, drain) = (whole(*limit), whole(*reset), u64::from(*reset != UNKNOWN));
-        let standing = Standing { limit, room: whole(*remaining), unit: 1, used, drain, lag: Millis::ZERO };
-        QuotaStatus { limit, standing: (*remaining != UNKNOWN).then_some(standing) }
-    };
+    let known = |number: f64| (number != UNKNOWN).then(|| whole(number));
+    let quota =
+        |[limit, remaining, reset]: &[f64; EACH]| QuotaStatus::told(whole(*limit), known(*remaining), known(*reset));
     let quotas = match quotas {
         [only] => Few::One(quota(only)),
         _ => quotas.iter().map(quota).collect(),
@@ -64,7 +61,7 @@ pub fn take(numbers: &[f64]) -> Option<Decision> {
         status: *STATUSES.get(usize::try_from(whole(facts[0])).ok()?)?,
         quotas,
         binding,
-        retry_after: (facts[2] != UNKNOWN).then(|| Millis::new(whole(facts[2]))),
+        retry_after: known(facts[2]).map(Millis::new),
         delay: Millis::new(whole(facts[3])),
         decided_at: UnixMillis::new(whole(facts[4])),
         origin: *ORIGINS.get(usize::try_from(whole(facts[5])).ok()?)?,

@@ -7,6 +7,7 @@ use super::OnFailure;
 use super::request::Request;
 use super::rules::{Applied, Rule, Rules};
 use super::sender::Sender;
+use super::stores::StoreRules;
 use super::token::InvalidToken;
 use crate::{ClientIpSource, Error, Key, KeySource, Policy, Quota};
 
@@ -58,6 +59,8 @@ pub struct Explanation<'r> {
     pub listed: Option<Listed>,
     /// The address of the challenge that the request has to pass.
     pub challenge: Option<&'r str>,
+    /// What is around its store.
+    around: Option<&'r StoreRules>,
     /// What happens if the store fails.
     pub on_failure: OnFailure,
     /// Why the rules that apply cannot be decided together. They are then decided one after another.
@@ -112,6 +115,7 @@ impl Rules {
             rule,
             also,
             others,
+            around: rule.and_then(|rule| self.around(rule)),
             challenge: applied.as_ref().and_then(Applied::challenge).map(|(_, address)| address),
             on_failure: applied.as_ref().map(|applied| applied.on_failure(sender.tier())).unwrap_or_default(),
             unsupported,
@@ -169,7 +173,11 @@ impl fmt::Display for Explanation<'_> {
                 }
             }
         }
-        writeln!(f, "store    {}", rule.store().unwrap_or("the first"))?;
+        write!(f, "store    {}", rule.store().unwrap_or("the first"))?;
+        match self.around {
+            Some(around) => writeln!(f, "{around}")?,
+            None => writeln!(f)?,
+        }
         writeln!(
             f,
             "failure  {}",

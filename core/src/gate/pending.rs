@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::responses::Responses;
 use super::{OnFailure, Verdict};
 use crate::dimension::OwnKeys;
-use crate::{Error, ErrorKind, Key, Millis, Policy, UnixMillis};
+use crate::{Dimension, Error, ErrorKind, Key, Keys, Millis, Policy, UnixMillis};
 
 /// What [`Gate::prepare`](super::Gate::prepare) finds.
 #[derive(Debug)]
@@ -49,7 +49,10 @@ impl Pending {
         self.all().any(|one| one.hold.policy.has_slots())
     }
 
-    pub(super) fn is_alone(&self) -> bool {
+    /// Whether one store decides by all rules that apply.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
         self.others.is_empty()
     }
 
@@ -76,6 +79,12 @@ impl Pending {
             other.hold.token = Some(token.clone());
         }
         self.hold.token = Some(token);
+    }
+
+    /// What the request costs.
+    #[must_use]
+    pub const fn cost(&self) -> u64 {
+        self.cost
     }
 
     /// Sets the cost.
@@ -132,6 +141,32 @@ pub struct Hold {
 }
 
 impl Hold {
+    /// What is charged in each store, by its place: the policy and the key of each dimension.
+    #[doc(hidden)]
+    pub fn charges(&self) -> impl Iterator<Item = (usize, &Policy, Vec<(&str, &Key)>)> {
+        [self].into_iter().chain(&self.others).map(|Self { store, policy, keys, .. }| {
+            let dimensions = policy.dimensions().iter();
+            let key = |dimension: &Dimension| keys.of(dimension);
+            let named = dimensions.filter_map(|dimension| Some((dimension.name(), key(dimension)?)));
+            (*store, &**policy, named.collect())
+        })
+    }
+
+    /// The hold with these charges. `None` without any, or if one lacks a key.
+    #[doc(hidden)]
+    pub fn of_charges<'a>(
+        token: &str,
+        charges: impl IntoIterator<Item = (usize, Arc<Policy>, Vec<(&'a str, &'a Key)>)>,
+    ) -> Option<Self> {
+        let mut holds = Vec::new();
+        for (store, policy, given) in charges {
+            let keys = OwnKeys::new(&policy, |dimension| Keys::from(&given[..]).of(dimension).cloned()).ok()?;
+            holds.push(Self { store, policy, keys, token: Some(token.into()), others: Vec::new() });
+        }
+        let first = (!holds.is_empty()).then(|| holds.remove(0))?;
+        Some(Self { others: holds, ..first })
+    }
+
     /// The policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {

@@ -25,6 +25,10 @@ impl Default for Draws {
 }
 
 impl Draws {
+    pub(super) const fn seeded(seed: u64) -> Self {
+        Self(AtomicU64::new(seed))
+    }
+
     /// The denial to show a client, if it is not the decision itself.
     pub(super) fn later(&self, decision: &Decision, most: Millis) -> Option<Decision> {
         if most == Millis::ZERO || decision.retry_after().is_none() {

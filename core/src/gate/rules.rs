@@ -15,6 +15,7 @@ use super::names::Instead;
 use super::path::{in_lower_case, readings};
 use super::request::Request;
 use super::responses::Responses;
+use super::stores::StoreRules;
 use super::token::{TokenRules, Tokens, VerifyToken};
 use crate::{BodyFormat, Error, Key, Millis, Policy};
 
@@ -87,6 +88,47 @@ use crate::{BodyFormat, Error, Key, Millis, Policy};
 ///
 /// Some routers, such as Hono and Express, take the first route that matches, whatever its path. Register the more specific ones
 /// first, so that they choose as the rules do.
+///
+/// # Stores
+/// The table `stores` puts limiters around the stores of a gate, by their names:
+///
+/// ```
+/// use tidegate_core::gate::{Gate, Rules};
+/// use tidegate_core::{ClientIpSource, ErasedLimiter, MemoryLimiter, Platform};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// let rules = Rules::parse("rules.json", r#"{
+///     "stores": { "main": {
+///         "fallback": { "store": "memory", "percent": 10, "at_most_ms": 300000 },
+///         "deny_cache": true,
+///         "shadow": { "api": "next" },
+///         "near": { "store": "location", "limit": "flood" }
+///     } },
+///     "limits": {
+///         "api": { "quotas": [{ "algorithm": "fixed_window", "limit": 100, "window_ms": 60000 }] },
+///         "next": { "quotas": [{ "algorithm": "fixed_window", "limit": 80, "window_ms": 60000 }] },
+///         "flood": { "quotas": [{ "algorithm": "fixed_window", "limit": 500, "window_ms": 10000 }] }
+///     },
+///     "rules": [{ "limits": ["api"], "on_failure": "open" }]
+/// }"#)?;
+/// let store = || Box::new(MemoryLimiter::new()) as Box<dyn ErasedLimiter>;
+/// let stores = [("main", store()), ("memory", store()), ("location", store())];
+/// let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Cloudflare))?;
+/// assert_eq!(gate.shadows()[0].2.only_proposal_denies, 0);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// - `fallback`: another store that decides while this one is down, by a share of each limit; see [`Fallback`](crate::Fallback).
+///   Its name alone is enough.
+/// - `deny_cache`: `true`, or a table of `hold_ms` and `capacity`; see [`DenyCache`](crate::DenyCache). What replaces a store that is
+///   down is not cached.
+/// - `shadow`: limits that are tried in place of others, and do not decide; see [`Shadow`](crate::Shadow) and
+///   [`Gate::shadows`](super::Gate::shadows). A proposal is for the rules whose only limit is the current one, and for senders of all
+///   tiers.
+/// - `near`: a store that is asked first, by a limit of its own; see [`Tiered`](crate::Tiered).
+///
+/// The cache is around the store and its replacement, the proposals are around the cache, and the near store comes first. A reload that
+/// does not change what is around a store keeps its counts.
 #[derive(Debug, Default)]
 pub struct Rules {
     matcher: Matcher,
@@ -101,6 +143,9 @@ pub struct Rules {
     /// The place of each valid key's tier, sorted by the key.
     api_keys: Vec<ValidKey>,
     tokens: Option<Tokens>,
+    stores: Vec<StoreRules>,
+    /// The name of the gate's first store, once it is known.
+    first_store: Option<Box<str>>,
     responses: Responses,
     allowed: List,
     denied: List,
@@ -321,6 +366,35 @@ impl Rules {
         self
     }
 
+    /// What is around the stores.
+    pub(super) fn stores(&self) -> &[StoreRules] {
+        &self.stores
+    }
+
+    pub(super) fn set_first_store(&mut self, name: &str) {
+        self.first_store = Some(name.into());
+    }
+
+    /// What is around the store of a rule.
+    pub(super) fn around(&self, rule: &Rule) -> Option<&StoreRules> {
+        let name = rule.store().or(self.first_store.as_deref())?;
+        self.stores.iter().find(|store| *store.name == *name)
+    }
+
+    /// The policies by which a store is asked to decide, as the rules have them. `is_first` says that it is the gate's first.
+    #[doc(hidden)]
+    pub fn policies_of<'a>(&'a self, store: &'a str, is_first: bool) -> impl Iterator<Item = &'a Policy> {
+        let replaces =
+            |main: &str| self.stores.iter().any(|rules| *rules.name == *main && rules.fallback() == Some(store));
+        let asks = move |rule: &&Rule| match rule.store() {
+            Some(main) => main == store || replaces(main),
+            None => is_first || self.stores.iter().any(|rules| rules.fallback() == Some(store)),
+        };
+        let near = self.stores.iter().filter_map(StoreRules::near);
+        let near = near.filter(move |(near, _)| *near == store).map(|(_, policy)| policy);
+        self.rules.iter().filter(asks).flat_map(Rule::policies).chain(near)
+    }
+
     /// What the file expects of tokens, if it has the table `tokens`.
     #[must_use]
     pub fn expected_tokens(&self) -> Option<&TokenRules> {
@@ -329,6 +403,22 @@ impl Rules {
 
     pub(super) const fn tokens(&self) -> Option<&Tokens> {
         self.tokens.as_ref()
+    }
+
+    /// The header fields that the rules read beside `host`, in lower case, for runtimes where copying every field of a request is
+    /// expensive. [`ClientIpSource::fields`](crate::ClientIpSource::fields) are read, too.
+    #[must_use]
+    pub fn fields(&self) -> Vec<&str> {
+        let matched = self.rules.iter().flat_map(|rule| &rule.pattern.headers).map(|name| &**name);
+        let token = self.tokens.iter().map(|tokens| tokens.expected.header());
+        // Sorting would take more code than there are fields.
+        let mut found = Vec::new();
+        for name in matched.chain(self.api_key_header.as_deref()).chain(token) {
+            if !found.contains(&name) {
+                found.push(name);
+            }
+        }
+        found
     }
 
     /// What is probably a mistake, each with its position: a rule that no request reaches, two rules of which only their order

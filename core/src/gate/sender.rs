@@ -10,6 +10,16 @@ use super::token::{Claims, InvalidToken};
 use crate::dimension::OwnKeys;
 use crate::{ClientIp, ClientIpSource, Dimension, Error, Key, Keys, Policy};
 
+/// The address of a request, and the client that it belongs to.
+pub(super) fn address(request: &Request<'_>, source: &ClientIpSource) -> Option<(IpAddr, ClientIp)> {
+    let found = source.client(request.peer, |read| {
+        for (place, field) in source.fields().iter().enumerate() {
+            request.headers().values(field, &mut |value| read(place, value));
+        }
+    });
+    found.ok()
+}
+
 /// The sender of a request.
 pub(super) struct Sender<'r> {
     rules: &'r Rules,
@@ -23,12 +33,7 @@ pub(super) struct Sender<'r> {
 
 impl<'r> Sender<'r> {
     pub(super) fn of(request: &Request<'_>, rules: &'r Rules, source: &ClientIpSource) -> Self {
-        let address = source.client(request.peer, |read| {
-            for (place, field) in source.fields().iter().enumerate() {
-                request.headers().values(field, &mut |value| read(place, value));
-            }
-        });
-        let address = address.ok();
+        let address = address(request, source);
         let is_denied = address.as_ref().is_some_and(|(address, _)| rules.denied().has_address(*address));
         // A signature costs more than everything else here.
         let claims = rules.tokens().filter(|_| !is_denied).and_then(|tokens| tokens.verify(request));

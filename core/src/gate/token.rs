@@ -1,5 +1,7 @@
 //! Signed tokens: what the rules expect of them, and what a valid one claims.
 
+mod payload;
+
 use std::fmt;
 use std::format_args as args;
 use std::sync::Arc;
@@ -113,6 +115,12 @@ impl TokenRules {
         &self.audience
     }
 
+    /// The algorithms with which tokens may be signed.
+    #[must_use]
+    pub fn algorithms(&self) -> &[Box<str>] {
+        &self.algorithms
+    }
+
     /// How long before `nbf` and after `exp` a token is valid.
     #[must_use]
     pub const fn leeway(&self) -> Millis {
@@ -149,7 +157,7 @@ fn bearer(value: &[u8], needs_scheme: bool) -> Option<Result<String, InvalidToke
     let fits = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     Some(match str::from_utf8(token) {
         Ok(text) if text.len() <= LEN_MAX && token.iter().all(fits) => Ok(text.to_string()),
-        _ => Err(InvalidToken("it is not a signed token")),
+        _ => Err(InvalidToken::NOT_SIGNED),
     })
 }
 
@@ -171,6 +179,11 @@ impl<V: VerifyToken + ?Sized> VerifyToken for Arc<V> {
 /// Why a token is invalid. For logs and explanations: a client is not told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InvalidToken(pub &'static str);
+
+impl InvalidToken {
+    /// Something else than a signed token.
+    pub const NOT_SIGNED: Self = Self("it is not a signed token");
+}
 
 impl fmt::Display for InvalidToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -214,6 +227,11 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
+    /// The token of a request, if it has one that can be verified.
+    pub(super) fn of(&self, request: &Request<'_>) -> Option<String> {
+        self.expected.find(request)?.ok()
+    }
+
     /// What the token of a request claims. `None` without a token.
     pub(super) fn verify(&self, request: &Request<'_>) -> Option<Result<Claims, InvalidToken>> {
         let token = match self.expected.find(request)? {

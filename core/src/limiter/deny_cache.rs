@@ -60,12 +60,18 @@ struct Denial {
     decision: Decision,
 }
 
+/// The default of [`DenyCache::hold`].
+pub(crate) const HOLD: Millis = Millis::from_secs(10);
+
+/// The default of [`DenyCache::capacity`].
+pub(crate) const CAPACITY: usize = 1_024;
+
 impl<L: Limiter> DenyCache<L> {
     /// The default [hold](Self::hold).
-    pub const DEFAULT_HOLD: Millis = Millis::from_secs(10);
+    pub const DEFAULT_HOLD: Millis = HOLD;
 
     /// The default [capacity](Self::capacity).
-    pub const DEFAULT_CAPACITY: usize = 1_024;
+    pub const DEFAULT_CAPACITY: usize = CAPACITY;
 
     /// A cache in front of `limiter`.
     pub fn new(limiter: L) -> Self {
@@ -109,7 +115,8 @@ impl<L: Limiter> DenyCache<L> {
 
     fn remember(&self, name: String, check: &Check<'_>, decision: &Decision, forgotten: u64) {
         let (Status::Denied, Some(wait)) = (decision.status(), decision.retry_after()) else { return };
-        if !may_be_recalled(check) {
+        // What replaces a store that is down does not know what the store would say.
+        if !may_be_recalled(check) || decision.origin() == Origin::Fallback {
             return;
         }
         let mut memory = self.memory();

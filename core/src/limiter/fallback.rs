@@ -69,28 +69,41 @@ pub struct Fallback<L, B = MemoryLimiter> {
     is_used: AtomicBool,
 }
 
+/// The default of [`Fallback::at_most`].
+pub(crate) const AT_MOST: Millis = Millis::from_secs(300);
+
 impl<L: Limiter> Fallback<L> {
     /// The default of [`Fallback::at_most`]: five minutes.
-    pub const DEFAULT_AT_MOST: Millis = Millis::from_secs(300);
+    pub const DEFAULT_AT_MOST: Millis = AT_MOST;
 
     /// A limiter that admits `percent` of each limit while `store` does not answer.
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) for a percentage of 0 or above 100.
     pub fn new(store: L, percent: u8) -> Result<Self, Error> {
+        Self::by(store, percent, MemoryLimiter::new())
+    }
+}
+
+impl<L: Limiter, B: Limiter> Fallback<L, B> {
+    /// One with another limiter that decides in an outage; see [`Fallback::backup`].
+    pub(crate) fn by(store: L, percent: u8, backup: B) -> Result<Self, Error> {
         if !(1..=100).contains(&percent) {
             return Err(Error::new(
                 ErrorKind::Invalid,
                 alloc::format!("percent: {percent} is out of range; write 1 to 100"),
             ));
         }
-        let (backup, breaker) = (MemoryLimiter::new(), Breaker::new(Self::DEFAULT_AT_MOST));
-        let (sole, observer) = (Sole::default(), Observer::default());
+        let accuracy = backup.capabilities().accuracy;
+        if !accuracy.is_within_limit_of_each_location() {
+            let message =
+                alloc::format!("backup: its accuracy is \"{accuracy}\"; use one of at most the limit x locations");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let (breaker, sole, observer) = (Breaker::new(AT_MOST), Sole::default(), Observer::default());
         Ok(Self { store, backup, percent, breaker, sole, observer, is_used: AtomicBool::new(false) })
     }
-}
 
-impl<L: Limiter, B: Limiter> Fallback<L, B> {
     /// Sets how long after its first failure a store is replaced. Checks then fail with the store's error, until it answers
     /// again.
     #[must_use]
@@ -114,14 +127,8 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
     /// [`Unsupported`](ErrorKind::Unsupported) for a limiter that may admit more than the limit at each location, because the
     /// bound would not hold.
     pub fn backup<O: Limiter>(self, backup: O) -> Result<Fallback<L, O>, Error> {
-        let accuracy = backup.capabilities().accuracy;
-        if !accuracy.is_within_limit_of_each_location() {
-            let message =
-                alloc::format!("backup: its accuracy is \"{accuracy}\"; use one of at most the limit x locations");
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
         let Self { store, percent, breaker, sole, observer, .. } = self;
-        Ok(Fallback { store, backup, percent, breaker, sole, observer, is_used: AtomicBool::new(false) })
+        Ok(Fallback { breaker, sole, observer, ..Fallback::by(store, percent, backup)? })
     }
 
     /// Calls a function when the store has failed too often to be asked, and when it answers again.
@@ -189,8 +196,7 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
     /// The decision of `backup` on a check. A cost that only the store can admit is denied until the store is asked again.
     fn alone(&self, check: &Check<'_>, decided: Decision) -> Decision {
         let decided = decided.with_origin(Origin::Fallback);
-        let fits = || check.policy.peek(&check.policy.initial_state(), check.now, check.cost).is_allowed();
-        if decided.status() == Status::NeverAdmissible && fits() {
+        if decided.status() == Status::NeverAdmissible && check.policy.can_hold(check.cost) {
             return decided.denied_for(self.breaker.asks_after(check.now).max(Millis::new(1)));
         }
         decided

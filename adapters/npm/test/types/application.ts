@@ -2,6 +2,7 @@
 
 import { type CheckOptions, type ErrorEvent, type LimitOptions, type Options, type Policy, type Quota, Tidegate, TidegateError, type UpstashOptions, type Verdict } from "@tidegate/edge";
 import { type DenoKv, type DenoKvOptions, Tidegate as OnDenoKv } from "@tidegate/edge/deno-kv";
+import { Gate, type GateCheckOptions, type GateVerdict, jsonLines } from "@tidegate/edge/gate";
 import { type GuardOptions, limit as hono } from "@tidegate/edge/hono";
 import { Tidegate as InMemory } from "@tidegate/edge/memory";
 import { limit as netlify } from "@tidegate/edge/netlify";
@@ -133,3 +134,28 @@ export const node = reactRouter(tidegate, async (_: Request, tenant: string) => 
 // @ts-expect-error
 reactRouter(tidegate, (_: Request, tenant: string) => new Response(tenant), { check: (_, [tenant]) => ({ cost: tenant }) });
 export const kit = sveltekit(tidegate, { check: (request, event) => ({ key: request.url + event.getClientAddress() }) });
+
+// A gate, and the middlewares with it.
+export const gate = Gate.fromRules({ rules: [] }, {
+  platform: "vercel",
+  stores: { default: (limit) => new Tidegate({ url: undefined, token: undefined, ...limit }), near: (limit) => new InMemory({ ...limit, denyCache: true }) },
+  keys: { keys: [{ kty: "oct", k: "secret" }] },
+  onEvent: [jsonLines(), ({ rule, outcome, remaining = 0 }) => console.log(rule, outcome, remaining.toFixed())],
+});
+export async function decide(request: Request): Promise<Response> {
+  const options: GateCheckOptions = { tier: "pro", keys: { tenant: "tenant:7" }, peer: undefined };
+  const verdict: GateVerdict = await gate.check(request, options);
+  return verdict.response ?? verdict.onto(new Response(`${verdict.rule} ${verdict.outcome === "unlimited"}`));
+}
+export const gated = [
+  hono(gate, { check: (_, context) => ({ tier: context.req.path }), denied: ({ outcome }) => new Response(outcome) }),
+  hono<Env, Gate>(gate, { check: (_, context) => ({ subject: context.get("user") }) }),
+  netlify(gate, { check: () => ({ botScore: 3 }) }),
+  netlify(async () => gate),
+];
+// @ts-expect-error
+netlify(gate, { check: () => ({ idempotency: { token: "a", ttlMs: 1 } }) });
+// @ts-expect-error
+gate.check(new Request("https://example.com"), { teir: "pro" });
+// @ts-expect-error
+Gate.fromRules({}, { platform: "vercel", stores: { default: () => tidegate, other: 7 } });

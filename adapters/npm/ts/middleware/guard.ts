@@ -1,33 +1,44 @@
+import type { Gate, GateCheckOptions } from "../gate/index.js";
+import type { GateVerdict } from "../gate/verdict.js";
 import type { CheckOptions, Limiter } from "../limiter.js";
 import type { Verdict } from "../verdict.js";
 
-/** How a framework's requests are limited. */
-export interface GuardOptions<Context = unknown, Received extends Request = Request> {
+/** What decides on requests. */
+export type Decider = Limiter | Gate;
+
+/** The options of a check by a limiter or a gate. */
+export type CheckOptionsOf<By extends Decider> = By extends Gate ? GateCheckOptions : CheckOptions;
+
+/** The verdict of a limiter or a gate. */
+export type VerdictOf<By extends Decider> = By extends Gate ? GateVerdict : Verdict;
+
+/** How a framework's requests are limited, by a limiter or a gate. */
+export interface GuardOptions<Context = unknown, Received extends Request = Request, By extends Decider = Limiter> {
   /**
    * Chooses the key or the cost of a request. `null` exempts the request from the limit. If it throws, the response is a 400.
    * `context` is what the framework passes to its own middleware.
    */
-  check?: ((request: Received, context: Context) => CheckOptions | null | undefined | Promise<CheckOptions | null | undefined>) | undefined;
+  check?: ((request: Received, context: Context) => CheckOptionsOf<By> | null | undefined | Promise<CheckOptionsOf<By> | null | undefined>) | undefined;
   /**
    * Makes the response to a request that a limit denied. The rate limit fields are added to it. After an error, such as a store
    * that is down, the response remains the verdict's own.
    */
-  denied?: ((verdict: Verdict, request: Received) => Response | Promise<Response>) | undefined;
+  denied?: ((verdict: VerdictOf<By>, request: Received) => Response | Promise<Response>) | undefined;
   /** How much of its cost to refund a request after its response, as `(response) => (response.status === 304 ? 1 : 0)`. */
   refund?: ((response: Response) => number) | undefined;
 }
 
-/** The limiter of all requests, or a function that chooses it for each, for example by the client's plan. */
-export type Limiting<Context, Received extends Request = Request> =
-  | Limiter
-  | ((request: Received, context: Context) => Limiter | Promise<Limiter>);
+/** The limiter or the gate of all requests, or a function that chooses it for each, for example by the client's plan. */
+export type Limiting<Context, Received extends Request = Request, By extends Decider = Limiter> =
+  | By
+  | ((request: Received, context: Context) => By | Promise<By>);
 
 /** The limiter of a request. */
-export async function limiterOf<Context, Received extends Request>(
-  limiting: Limiting<Context, Received>,
+export async function limiterOf<Context, Received extends Request, By extends Decider>(
+  limiting: Limiting<Context, Received, By>,
   request: Received,
   context: Context,
-): Promise<Limiter> {
+): Promise<By> {
   return typeof limiting === "function" ? limiting(request, context) : limiting;
 }
 
@@ -35,19 +46,21 @@ export async function limiterOf<Context, Received extends Request>(
 export type WaitUntil = (work: Promise<unknown>) => void;
 
 /** The verdict on a request, after the delay that a leaky bucket asks for. Undefined if the request is exempt. */
-export async function judge<Context, Received extends Request>(
-  tidegate: Limiter,
+export async function judge<Context, Received extends Request, By extends Decider>(
+  tidegate: By,
   request: Received,
-  options: Pick<GuardOptions<Context, Received>, "check">,
+  options: Pick<GuardOptions<Context, Received, By>, "check" | "refund">,
   context: Context,
   peer?: string | null,
-): Promise<Verdict | undefined> {
-  let chosen: CheckOptions | (() => never);
+): Promise<VerdictOf<By> | undefined> {
+  let chosen: object | (() => never);
   try {
     const said = await options.check?.(request, context);
     if (said === null) return undefined;
+    // A gate refunds what it has charged under a token.
+    const token = options.refund && isGate(tidegate) ? { token: crypto.randomUUID() } : {};
     // Null says that the middleware finds no address. The limiter decides whether one is needed.
-    chosen = { ...said, peer: said?.peer ?? (peer as string | undefined) };
+    chosen = { ...token, ...said, peer: said?.peer ?? (peer as string | undefined) };
   } catch (thrown) {
     chosen = () => {
       throw thrown;
@@ -55,14 +68,29 @@ export async function judge<Context, Received extends Request>(
   }
   const verdict = await tidegate.check(request, chosen);
   if (verdict.delayMs > 0) await new Promise((resolve) => setTimeout(resolve, verdict.delayMs));
-  return verdict;
+  return verdict as VerdictOf<By>;
+}
+
+function isGate(tidegate: Decider): tidegate is Gate {
+  return "reload" in tidegate;
+}
+
+/** Whether an admitted request holds a slot until it is released. */
+export function holdsSlot(tidegate: Decider, verdict: Verdict | GateVerdict): boolean {
+  return "holdsSlots" in verdict ? verdict.holdsSlots : tidegate.holdsSlots;
+}
+
+/** Gives back the slots of a request that has ended, and a part of its cost. */
+export function giveBack(tidegate: Decider, verdict: Verdict | GateVerdict, cost: number): Promise<unknown> {
+  const { refund, release } = tidegate as { refund(verdict: unknown, part: { cost: number }): Promise<void>; release(verdict: unknown): Promise<unknown> };
+  return cost > 0 ? refund.call(tidegate, verdict, { cost }) : release.call(tidegate, verdict);
 }
 
 /** The response to a request that may not go on. Undefined if it may. */
-export async function refusal<Received extends Request>(
-  verdict: Verdict,
+export async function refusal<Received extends Request, By extends Decider>(
+  verdict: VerdictOf<By>,
   request: Received,
-  { denied }: Pick<GuardOptions<unknown, Received>, "denied">,
+  { denied }: Pick<GuardOptions<never, Received, By>, "denied">,
 ): Promise<Response | undefined> {
   const { response } = verdict;
   return response && denied && verdict.limited ? verdict.onto(await denied(verdict, request)) : response;
@@ -74,11 +102,11 @@ export async function refusal<Received extends Request>(
  * If the policy has a concurrency limit, the request gives back its slot when the response's body has been sent, has failed or
  * is no longer wanted, and when the app throws.
  */
-export async function guard<Context>(
-  limiting: Limiting<Context>,
+export async function guard<Context, By extends Decider>(
+  limiting: Limiting<Context, Request, By>,
   request: Request,
   app: () => Response | Promise<Response>,
-  options: GuardOptions<Context>,
+  options: GuardOptions<Context, Request, By>,
   host: { context: Context; waitUntil?: WaitUntil | undefined; peer?: string | undefined },
 ): Promise<Response> {
   const tidegate = await limiterOf(limiting, request, host.context);
@@ -86,9 +114,10 @@ export async function guard<Context>(
   if (verdict === undefined) return app();
   const refused = await refusal(verdict, request, options);
   if (refused) return refused;
+  const holds = holdsSlot(tidegate, verdict);
   // This is not awaited. If it fails, `onError` is called, and the client has less left than it should for a while.
   const after = (sent: Promise<void>, cost: number) => {
-    const work = sent.then<unknown>(() => (cost > 0 ? tidegate.refund(verdict, { cost }) : tidegate.release(verdict)));
+    const work = sent.then<unknown>(() => giveBack(tidegate, verdict, cost));
     const quiet = work.catch(() => undefined);
     host.waitUntil?.(quiet);
   };
@@ -98,16 +127,16 @@ export async function guard<Context>(
     response = verdict.onto(await app());
     cost = options.refund?.(response) ?? 0;
   } catch (thrown) {
-    if (tidegate.holdsSlots) after(Promise.resolve(), 0);
+    if (holds) after(Promise.resolve(), 0);
     throw thrown;
   }
   // Nobody reads the body of a response to HEAD.
-  if ((tidegate.holdsSlots || cost > 0) && response.body && request.method !== "HEAD") {
+  if ((holds || cost > 0) && response.body && request.method !== "HEAD") {
     const { sent, body } = watched(response.body);
     after(sent, cost);
     return new Response(body, response);
   }
-  if (tidegate.holdsSlots || cost > 0) after(Promise.resolve(), cost);
+  if (holds || cost > 0) after(Promise.resolve(), cost);
   return response;
 }
 

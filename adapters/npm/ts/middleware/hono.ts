@@ -1,5 +1,6 @@
 import type { Context, Env, MiddlewareHandler } from "hono";
-import { guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
+import type { Limiter } from "../limiter.js";
+import { type Decider, guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
 
 export type { GuardOptions };
 
@@ -15,9 +16,9 @@ export type { GuardOptions };
  *     import { getConnInfo } from "@hono/node-server/conninfo";
  *     app.use("/api/*", limit(tidegate, { peer: (context) => getConnInfo(context).remote.address }));
  */
-export function limit<E extends Env = any>(
-  tidegate: Limiting<Context<E>>,
-  options: GuardOptions<Context<E>> & { peer?: ((context: Context<E>) => string | undefined) | undefined } = {},
+export function limit<E extends Env = any, By extends Decider = Limiter>(
+  tidegate: Limiting<Context<E>, Request, By>,
+  options: GuardOptions<Context<E>, Request, By> & { peer?: ((context: Context<E>) => string | undefined) | undefined } = {},
 ): MiddlewareHandler<E> {
   return async (context, next) => {
     let passed = false;

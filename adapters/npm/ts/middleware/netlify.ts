@@ -1,4 +1,5 @@
-import { guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
+import type { Limiter } from "../limiter.js";
+import { type Decider, guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
 
 /** The part of a Netlify edge function's context that is used. */
 export interface NetlifyContext {
@@ -12,7 +13,10 @@ export interface NetlifyContext {
  *     export default limit(tidegate);
  *     export const config = { path: "/api/*" };
  */
-export function limit<Context extends NetlifyContext>(tidegate: Limiting<Context>, options: GuardOptions<Context> = {}) {
+export function limit<Context extends NetlifyContext, By extends Decider = Limiter>(
+  tidegate: Limiting<Context, Request, By>,
+  options: GuardOptions<Context, Request, By> = {},
+) {
   return (request: Request, context: Context): Promise<Response> =>
     guard(tidegate, request, () => context.next(), options, { context, waitUntil: context.waitUntil?.bind(context) });
 }

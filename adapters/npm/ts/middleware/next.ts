@@ -1,6 +1,6 @@
 import { invalid } from "../error.js";
 import type { Limiter } from "../limiter.js";
-import { type GuardOptions, judge, type Limiting, limiterOf, refusal } from "./guard.js";
+import { type Decider, type GuardOptions, judge, type Limiting, limiterOf, refusal } from "./guard.js";
 
 /**
  * A Next.js proxy for the paths that `config.matcher` names, in `proxy.ts`:
@@ -16,9 +16,9 @@ import { type GuardOptions, judge, type Limiting, limiterOf, refusal } from "./g
  * Next.js does not tell a proxy when the response has ended. So a policy with a concurrency limit throws here. Call `check` and
  * `release` in the route handler instead.
  */
-export function limit<Received extends Request = Request, Event = unknown>(
-  tidegate: Limiting<Event | undefined, Received>,
-  options: Omit<GuardOptions<Event | undefined, Received>, "refund"> = {},
+export function limit<Received extends Request = Request, Event = unknown, By extends Decider = Limiter>(
+  tidegate: Limiting<Event | undefined, Received, By>,
+  options: Omit<GuardOptions<Event | undefined, Received, By>, "refund"> = {},
 ) {
   if (typeof tidegate !== "function") releasable(tidegate);
   return async (request: Received, event?: Event): Promise<Response> => {
@@ -29,7 +29,7 @@ export function limit<Received extends Request = Request, Event = unknown>(
   };
 }
 
-function releasable(tidegate: Limiter): Limiter {
+function releasable<By extends Decider>(tidegate: By): By {
   if (!tidegate.holdsSlots) return tidegate;
   throw invalid("policy", "a proxy cannot release the slots of a concurrency limit; call check and release in the route handler");
 }

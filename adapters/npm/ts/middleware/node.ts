@@ -1,5 +1,5 @@
-import type { CheckOptions } from "../limiter.js";
-import { type GuardOptions, judge, type Limiting, limiterOf, refusal } from "./guard.js";
+import type { Limiter } from "../limiter.js";
+import { type CheckOptionsOf, type Decider, giveBack, type GuardOptions, holdsSlot, judge, type Limiting, limiterOf, refusal } from "./guard.js";
 
 /** What the middleware needs of Node.js's `IncomingMessage`. Express's requests have an `ip` in addition. */
 export interface NodeRequest {
@@ -21,9 +21,9 @@ export interface NodeResponse {
 }
 
 /** How a server's requests are limited. */
-export interface NodeGuardOptions<Received extends NodeRequest> extends Omit<GuardOptions<Received>, "check" | "refund"> {
+export interface NodeGuardOptions<Received extends NodeRequest, By extends Decider = Limiter> extends Omit<GuardOptions<Received, Request, By>, "check" | "refund"> {
   /** Chooses the key or the cost of a request. `null` exempts it from the limit. If it throws, the response is a 400. */
-  check?: ((request: Received) => CheckOptions | null | undefined | Promise<CheckOptions | null | undefined>) | undefined;
+  check?: ((request: Received) => CheckOptionsOf<By> | null | undefined | Promise<CheckOptionsOf<By> | null | undefined>) | undefined;
 }
 
 /** Methods that no `Request` has. */
@@ -37,7 +37,10 @@ const NO_METHODS = ["CONNECT", "TRACE", "TRACK"];
  * The client's address is `req.ip`, which Express finds by its setting `trust proxy`, or else that of the socket. If the policy has a
  * concurrency limit, the request gives back its slot when the response has been sent, or its connection is closed.
  */
-export function limit<Received extends NodeRequest, Sent extends NodeResponse>(limiting: Limiting<Received>, options: NodeGuardOptions<Received> = {}) {
+export function limit<Received extends NodeRequest, Sent extends NodeResponse, By extends Decider = Limiter>(
+  limiting: Limiting<Received, Request, By>,
+  options: NodeGuardOptions<Received, By> = {},
+) {
   return async (req: Received, res: Sent, next: (error?: unknown) => void): Promise<void> => {
     try {
       const request = requestOf(req);
@@ -55,8 +58,8 @@ export function limit<Received extends NodeRequest, Sent extends NodeResponse>(l
       // The fields of another limiter may be there already.
       const fields = Object.keys(verdict.headers).flatMap((name) => (res.getHeader(name) === undefined ? [] : [[name, String(res.getHeader(name))] as [string, string]]));
       verdict.onto(new Response(null, { headers: fields })).headers.forEach((value, name) => res.setHeader(name, value));
-      if (tidegate.holdsSlots) {
-        const release = () => void tidegate.release(verdict).catch(() => undefined);
+      if (holdsSlot(tidegate, verdict)) {
+        const release = () => void giveBack(tidegate, verdict, 0).catch(() => undefined);
         if (res.closed) release();
         else res.once("close", release);
       }
@@ -74,6 +77,8 @@ function requestOf({ method = "GET", url = "/", headers }: NodeRequest): Request
     // HTTP/2 has pseudo-header fields, whose names are no names of `Headers`.
     if (value !== undefined && !name.startsWith(":")) init.set(name, String(value));
   }
+  const authority = headers[":authority"];
+  if (typeof authority === "string" && !init.has("host")) init.set("host", authority);
   return new Request(URL.canParse(url, "http://localhost") ? new URL(url, "http://localhost") : "http://localhost", {
     method: NO_METHODS.includes(method.toUpperCase()) ? "GET" : method,
     headers: init,

@@ -1,14 +1,15 @@
-import { guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
+import type { Limiter } from "../limiter.js";
+import { type Decider, guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
 
 /**
  * Limits the request handler of React Router or Remix:
  *
  *     export default limit(tidegate, createRequestHandler(build));
  */
-export function limit<Rest extends unknown[]>(
-  tidegate: Limiting<Rest>,
+export function limit<Rest extends unknown[], By extends Decider = Limiter>(
+  tidegate: Limiting<Rest, Request, By>,
   handler: (request: Request, ...rest: Rest) => Response | Promise<Response>,
-  options: GuardOptions<Rest> & { waitUntil?: WaitUntil | undefined } = {},
+  options: GuardOptions<Rest, Request, By> & { waitUntil?: WaitUntil | undefined } = {},
 ) {
   const limited = (request: Request, ...rest: Rest): Promise<Response> =>
     guard(tidegate, request, () => handler(request, ...rest), options, { context: rest, waitUntil: options.waitUntil });
@@ -26,9 +27,9 @@ export interface MiddlewareArguments {
  *
  *     export const middleware = [limitRoute(tidegate)];
  */
-export function limitRoute<Args extends MiddlewareArguments>(
-  tidegate: Limiting<Args>,
-  options: GuardOptions<Args> & { waitUntil?: WaitUntil | undefined } = {},
+export function limitRoute<Args extends MiddlewareArguments, By extends Decider = Limiter>(
+  tidegate: Limiting<Args, Request, By>,
+  options: GuardOptions<Args, Request, By> & { waitUntil?: WaitUntil | undefined } = {},
 ) {
   return (args: Args, next: () => Promise<Response>): Promise<Response> =>
     guard(tidegate, args.request, next, options, { context: args, waitUntil: options.waitUntil });

@@ -1,4 +1,5 @@
-import { guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
+import type { Limiter } from "../limiter.js";
+import { type Decider, guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
 
 /** The part of SvelteKit's event that is used. */
 export interface SvelteKitEvent {
@@ -12,7 +13,10 @@ export interface SvelteKitEvent {
  *
  *     export const handle = limit(tidegate);
  */
-export function limit<Event extends SvelteKitEvent>(tidegate: Limiting<Event>, options: GuardOptions<Event> = {}) {
+export function limit<Event extends SvelteKitEvent, By extends Decider = Limiter>(
+  tidegate: Limiting<Event, Request, By>,
+  options: GuardOptions<Event, Request, By> = {},
+) {
   return ({ event, resolve }: { event: Event; resolve(event: Event): Response | Promise<Response> }): Promise<Response> =>
     guard(tidegate, event.request, () => resolve(event), options, { context: event, waitUntil: waitUntil(event.platform), peer: peer(event) });
 }

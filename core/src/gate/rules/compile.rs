@@ -11,6 +11,7 @@ use crate::gate::lists::List;
 use crate::gate::matcher::{Matcher, Pattern};
 use crate::gate::names::Instead;
 use crate::gate::responses::Responses;
+use crate::gate::stores::StoreRules;
 use crate::gate::token::{TokenRules, Tokens};
 use crate::quota::checked_name;
 use crate::{BodyFormat, Error, Millis, Policy};
@@ -49,6 +50,7 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         "tokens",
         "responses",
         "lists",
+        "stores",
         "limits",
         "rules",
     ])?;
@@ -83,8 +85,19 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
     if let Some(rules) = root.field("rules") {
         rules.each(|rule| compiler.add(rule))?;
     }
+    let mut stores = Vec::new();
+    if let Some(table) = root.field("stores") {
+        table.entries(&mut |name, item| {
+            let limit = |item: &Item<'_>, name: &str| {
+                let policy = compiler.limits[compiler.named(item, name)?].policies[0].as_ref();
+                policy.ok_or_else(|| item.invalid(args!("{name:?} is unlimited")))
+            };
+            stores.push(StoreRules::new(name, item, &limit)?);
+            Ok(())
+        })?;
+    }
     if let Some(limits) = root.field("limits") {
-        compiler.warn_of_unused_limits(&limits)?;
+        compiler.warn_of_unused_limits(&limits, &stores)?;
     }
     if let Some(declared) = root.field("dimensions") {
         compiler.warn_of_unused_dimensions(&declared)?;
@@ -118,6 +131,8 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         api_key_header,
         api_keys,
         tokens,
+        stores,
+        first_store: None,
         responses,
         allowed,
         denied,
@@ -368,7 +383,11 @@ impl Compiler {
 
     /// The place of a limit.
     fn limit(&self, item: &Item<'_>) -> Result<usize, Error> {
-        let name = item.text()?;
+        self.named(item, item.text()?)
+    }
+
+    /// The place of the limit with this name. `item` is where it is written.
+    fn named(&self, item: &Item<'_>, name: &str) -> Result<usize, Error> {
         self.limits.iter().position(|limit| *limit.name == *name).ok_or_else(|| {
             let known: Vec<_> = self.limits.iter().map(|limit| &limit.name).collect();
             match &known[..] {
@@ -409,10 +428,11 @@ impl Compiler {
         }
     }
 
-    fn warn_of_unused_limits(&mut self, limits: &Item<'_>) -> Result<(), Error> {
+    fn warn_of_unused_limits(&mut self, limits: &Item<'_>, stores: &[StoreRules]) -> Result<(), Error> {
         let mut place = 0;
         limits.entries(&mut |name, limit| {
-            if !self.joined.iter().any(|joined| joined.limits.contains(&place)) {
+            let is_around = stores.iter().flat_map(StoreRules::limits).any(|used| used == name);
+            if !is_around && !self.joined.iter().any(|joined| joined.limits.contains(&place)) {
                 let warning = args!("no rule has the limit {name:?}; add it to one or delete it");
                 self.warnings.push(limit.message(warning));
             }

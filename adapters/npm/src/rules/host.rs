@@ -1,0 +1,137 @@
+//! A limiter of JavaScript as a store of the gate.
+
+use std::cell::Cell;
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+use tidegate_core::internal::numbers;
+use tidegate_core::{
+    Accuracy, Capabilities, Check, Decision, Dimensions, Drift, Error, ErrorKind, Keys, Limiter, Policy, Refund, Settle,
+};
+
+use super::policies::Policies;
+use super::told::text;
+use super::wire::{Met, Wire, unexpected};
+
+/// A store, which the host has.
+pub(super) struct Host {
+    /// Its place among the stores.
+    pub(super) place: usize,
+    pub(super) wire: Rc<Wire>,
+    pub(super) policies: Rc<Policies>,
+    pub(super) can: Rc<Cell<Capabilities>>,
+}
+
+impl Host {
+    /// Asks the host: `[verb, store, policy, the policy itself or null, keys, cost, now, token, time to live]`.
+    async fn ask(&self, verb: &str, policy: &Policy, keys: Keys<'_>, rest: &str) -> Result<Decision, Error> {
+        let mut wanted = format!(r#"["{verb}",{},"#, self.place);
+        self.policies.write_place(&mut wanted, policy);
+        wanted.push_str(",{");
+        for (place, dimension) in policy.dimensions().iter().enumerate() {
+            let key = match policy.dimensions() {
+                [_] => keys.sole(policy)?,
+                _ => keys.of(dimension)?,
+            };
+            // Nothing in a name or a key needs an escape.
+            let comma = if place == 0 { "" } else { "," };
+            let _ = write!(wanted, r#"{comma}"{}":"{}""#, dimension.name(), key.as_str());
+        }
+        wanted.push_str("},");
+        wanted.push_str(rest);
+        wanted.push(']');
+        match self.wire.ask(wanted).await {
+            Met::Numbers(numbers) => decision(&numbers, policy),
+            Met::Failed(error) => Err(error),
+            Met::Text(_) => Err(unexpected()),
+        }
+    }
+}
+
+/// The decision in numbers: see [`numbers`].
+fn decision(told: &[f64], policy: &Policy) -> Result<Decision, Error> {
+    let fits = |decision: &Decision| decision.quotas().len() == policy.quotas().len();
+    numbers::take(told).filter(fits).ok_or_else(unexpected)
+}
+
+/// A token as JSON.
+fn token(out: &mut String, token: Option<&str>) {
+    match token {
+        Some(token) => text(out, token),
+        None => out.push_str("null"),
+    }
+}
+
+impl Limiter for Host {
+    fn capabilities(&self) -> Capabilities {
+        self.can.get()
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        let mut rest = format!("{},{},", check.cost, check.now.get());
+        token(&mut rest, check.idempotency.map(|charge| charge.token));
+        let _ = write!(rest, ",{}", check.idempotency.map_or(0, |charge| charge.ttl.get()));
+        self.ask("check", check.policy, check.keys, &rest).await
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        let cost = settle.cost.map_or_else(|| "-1".into(), |cost| cost.to_string());
+        let mut rest = format!("{cost},{},", settle.now.get());
+        token(&mut rest, Some(settle.token));
+        self.ask("settle", settle.policy, settle.keys, &rest).await
+    }
+
+    async fn peek(&self, _: Check<'_>) -> Result<Decision, Error> {
+        Err(never_asked())
+    }
+
+    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
+        Err(never_asked())
+    }
+
+    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
+        Err(never_asked())
+    }
+}
+
+fn never_asked() -> Error {
+    Error::new(ErrorKind::Unsupported, "a gate asks only for decisions and settlements")
+}
+
+/// What a store supports, in numbers: the algorithms as bits; the most quotas; 0 for one dimension, 1 for grouped ones and 2 for
+/// any; the flags as bits; the round trips; and 0 for an exact store, 1 for an approximate one with this ceiling, and 2 for one
+/// limiter at each location.
+pub(super) fn capabilities(numbers: &[u32], formula: &str) -> Capabilities {
+    let Some([algorithms, quotas, dimensions, flags, trips, accuracy]) = numbers.first_chunk().copied() else {
+        return Capabilities::EXACT;
+    };
+    let has = |flag: u32| flags >> flag & 1 == 1;
+    let known = Capabilities::EXACT.algorithms.iter().enumerate();
+    let algorithms: Vec<&str> =
+        known.filter(|(place, _)| algorithms >> place & 1 == 1).map(|(_, name)| *name).collect();
+    let drift = match formula {
+        "limit" => Drift::WITHIN_LIMIT,
+        // Nothing computes the bound of a store here.
+        _ => Drift { formula: formula.to_string().leak(), ceiling: |_| u64::MAX, ..Drift::WITHIN_LIMIT },
+    };
+    Capabilities::EXACT
+        .accuracy(match accuracy {
+            0 => Accuracy::Exact,
+            1 => Accuracy::Approximate(drift),
+            _ => Accuracy::PerLocation,
+        })
+        .algorithms(algorithms.leak())
+        .max_quotas(usize::try_from(quotas).unwrap_or_default())
+        .dimensions(match dimensions {
+            0 => Dimensions::One,
+            1 => Dimensions::Grouped,
+            _ => Dimensions::Any,
+        })
+        .costs(has(0))
+        .charge_denied(has(1))
+        .peek(false)
+        .refund(false)
+        .reset(false)
+        .idempotency(has(2))
+        .round_trips(trips)
+}

@@ -1,0 +1,65 @@
+//! Policies as the host gets them: once each. Afterwards they have numbers.
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use tidegate_core::internal::PolicyParts;
+use tidegate_core::{Error, Policy, Rule};
+
+/// The policies that were named so far.
+#[derive(Default)]
+pub(super) struct Policies(RefCell<Vec<Arc<Policy>>>);
+
+impl Policies {
+    /// Appends the place of a policy, a comma, and the policy if the host does not have it yet, or else null.
+    pub(super) fn write_place(&self, out: &mut String, policy: &Policy) {
+        let mut known = self.0.borrow_mut();
+        match known.iter().position(|known| **known == *policy) {
+            Some(place) => _ = write!(out, "{place},null"),
+            None => {
+                let _ = write!(out, "{},", known.len());
+                write(out, policy);
+                known.push(Arc::new(policy.clone()));
+            }
+        }
+    }
+
+    pub(super) fn get(&self, place: usize) -> Option<Arc<Policy>> {
+        self.0.borrow().get(place).map(Arc::clone)
+    }
+}
+
+/// Appends a policy as JSON: its name, whether it charges denials, the group's place or -1, whether it is placed by its key, and
+/// for each quota the algorithm, the three parameters, the name, the dimension and the scope. Nothing in them needs an escape.
+pub(super) fn write(out: &mut String, policy: &Policy) {
+    let PolicyParts { name, quotas, scopes, group, place_by_key, charge_denied } = PolicyParts::of(policy);
+    let group = group.map_or_else(|| "-1".into(), |place| place.to_string());
+    let _ = write!(out, r#"["{name}",{charge_denied},{group},{place_by_key},["#);
+    for (place, (quota, scope)) in quotas.iter().zip(scopes).enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        let algorithm = match quota.rule() {
+            Rule::FixedWindow(_) => 0,
+            Rule::SlidingWindow(_) => 1,
+            Rule::SlidingLog(_) => 2,
+            Rule::TokenBucket(_) => 3,
+            Rule::LeakyBucket(_) => 4,
+            Rule::Concurrency(_) => 5,
+            _ => 6,
+        };
+        let [amount, span, refill] = quota.rule().parameters();
+        let (name, by) = (quota.name(), quota.dimension());
+        let _ = write!(out, r#"{comma}[{algorithm},{amount},{span},{refill},"{name}","{by}","{scope}"]"#);
+    }
+    out.push_str("]]");
+}
+
+/// The part of a policy that counts by its first key, which a store supports even if it supports only one.
+pub(super) fn of_first_dimension(policy: &Policy) -> Result<Policy, Error> {
+    let [first, _, ..] = policy.dimensions() else { return Ok(policy.clone()) };
+    let mut parts = PolicyParts::of(policy);
+    parts.quotas.truncate(first.quotas().end);
+    parts.scopes.truncate(first.quotas().end);
+    parts.group = None;
+    parts.join()
+}

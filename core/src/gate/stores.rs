@@ -1,0 +1,304 @@
+//! Limiters around the stores, as the rules describe them.
+
+use std::fmt;
+use std::format_args as args;
+use std::sync::Arc;
+
+use super::file::Item;
+use super::names::Instead;
+use crate::limiter::{deny_cache, fallback};
+use crate::{
+    DenyCache, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Limiter as _, Millis, Policy, Shadow,
+    ShadowCounts, Tiered,
+};
+
+/// What a gate asks for the decisions of a store.
+type Asked<'s> = Arc<dyn ErasedLimiter + 's>;
+
+/// The part of each limit that is admitted without the store, in percent, unless the file says otherwise.
+const PERCENT: u8 = 10;
+
+/// What is around a store, an entry of the table `stores` of a rules file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StoreRules {
+    pub(super) name: Box<str>,
+    deny_cache: Option<CacheRules>,
+    fallback: Option<FallbackRules>,
+    near: Option<NearRules>,
+    shadows: Vec<ShadowRules>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CacheRules {
+    hold: Millis,
+    capacity: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FallbackRules {
+    store: Box<str>,
+    percent: u8,
+    at_most: Millis,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NearRules {
+    store: Box<str>,
+    policy: Policy,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ShadowRules {
+    /// The name of the proposed limit.
+    limit: Box<str>,
+    /// By the name of the current limit.
+    proposal: Policy,
+}
+
+/// A limit of a file by its name: its policy without a tier.
+pub(super) type FindLimit<'a> = dyn Fn(&Item<'_>, &str) -> Result<&'a Policy, Error> + 'a;
+
+impl StoreRules {
+    pub(super) fn new(name: &str, item: &Item<'_>, limit: &FindLimit<'_>) -> Result<Self, Error> {
+        item.only(&["deny_cache", "fallback", "near", "shadow"])?;
+        let mut shadows = Vec::new();
+        if let Some(table) = item.field("shadow") {
+            table.entries(&mut |current, item| {
+                shadows.push(ShadowRules::new(current, item, limit)?);
+                Ok(())
+            })?;
+        }
+        Ok(Self {
+            name: name.into(),
+            deny_cache: item.field("deny_cache").map_or(Ok(None), |item| CacheRules::new(&item))?,
+            fallback: item.field("fallback").map(|item| FallbackRules::new(&item, name)).transpose()?,
+            near: item.field("near").map(|item| NearRules::new(&item, name, limit)).transpose()?,
+            shadows,
+        })
+    }
+
+    /// The names of the limits that it uses besides those of rules.
+    pub(super) fn limits(&self) -> impl Iterator<Item = &str> {
+        let near = self.near.iter().map(|near| near.policy.name());
+        near.chain(self.shadows.iter().map(|shadow| &*shadow.limit))
+    }
+
+    /// The store that decides in place of this one, while it is down.
+    pub(super) fn fallback(&self) -> Option<&str> {
+        self.fallback.as_ref().map(|fallback| &*fallback.store)
+    }
+
+    /// The store that is asked first, and by which policy.
+    pub(super) fn near(&self) -> Option<(&str, &Policy)> {
+        self.near.as_ref().map(|near| (&*near.store, &near.policy))
+    }
+
+    /// Checks that the store that is asked first has a key of each request by this policy.
+    pub(super) fn suits(&self, policy: &Policy) -> Result<(), Error> {
+        let Some(near) = &self.near else { return Ok(()) };
+        let name = near.policy.dimensions()[0].name();
+        if policy.dimensions().iter().any(|dimension| dimension.name() == name) {
+            return Ok(());
+        }
+        let (limit, by) = (near.policy.name(), if name.is_empty() { "sender" } else { name });
+        let message = format!("stores.{}.near: {limit:?} counts by {by:?}, and no limit of this rule does", self.name);
+        Err(Error::invalid(message))
+    }
+}
+
+impl CacheRules {
+    fn new(item: &Item<'_>) -> Result<Option<Self>, Error> {
+        let mut found = Self { hold: deny_cache::HOLD, capacity: deny_cache::CAPACITY };
+        if let Ok(is_on) = item.flag() {
+            return Ok(is_on.then_some(found));
+        }
+        item.only(&["hold_ms", "capacity"])?;
+        if let Some(item) = item.field("hold_ms") {
+            found.hold = Millis::new(item.number()?);
+            if found.hold == Millis::ZERO || found.hold > Millis::from_secs(3_600) {
+                return Err(item.invalid(args!("{} is out of range; write 1 to 3600000", found.hold.get())));
+            }
+        }
+        if let Some(item) = item.field("capacity") {
+            let keys = item.number()?;
+            let fits = usize::try_from(keys).ok().filter(|keys| (1..=1_000_000).contains(keys));
+            found.capacity = fits.ok_or_else(|| item.invalid(args!("{keys} is out of range; write 1 to 1000000")))?;
+        }
+        Ok(Some(found))
+    }
+}
+
+impl FallbackRules {
+    fn new(item: &Item<'_>, main: &str) -> Result<Self, Error> {
+        let mut found = Self { store: "".into(), percent: PERCENT, at_most: fallback::AT_MOST };
+        if let Ok(store) = item.text() {
+            found.store = other(item, store, main)?;
+            return Ok(found);
+        }
+        item.only(&["store", "percent", "at_most_ms"])?;
+        let store = item.required("store")?;
+        found.store = other(&store, store.text()?, main)?;
+        if let Some(item) = item.field("percent") {
+            let percent = item.number()?;
+            let fits = u8::try_from(percent).ok().filter(|percent| (1..=100).contains(percent));
+            found.percent = fits.ok_or_else(|| item.invalid(args!("{percent} is out of range; write 1 to 100")))?;
+        }
+        if let Some(item) = item.field("at_most_ms") {
+            found.at_most = Millis::new(item.number()?);
+        }
+        Ok(found)
+    }
+}
+
+impl NearRules {
+    fn new(item: &Item<'_>, main: &str, limit: &FindLimit<'_>) -> Result<Self, Error> {
+        item.only(&["store", "limit"])?;
+        let (store, named) = (item.required("store")?, item.required("limit")?);
+        let policy = limit(&named, named.text()?)?.clone();
+        if policy.dimensions().len() > 1 || policy.has_slots() {
+            return Err(named.invalid(args!("a limit that is asked first counts by one key, and no requests at once")));
+        }
+        Ok(Self { store: other(&store, store.text()?, main)?, policy })
+    }
+}
+
+impl ShadowRules {
+    fn new(current: &str, item: &Item<'_>, limit: &FindLimit<'_>) -> Result<Self, Error> {
+        let (current, name) = (limit(item, current)?, item.text()?);
+        let proposed = limit(item, name)?;
+        let has_key = |name: &str| current.dimensions().iter().any(|dimension| dimension.name() == name);
+        if let Some(other) = proposed.dimensions().iter().find(|dimension| !has_key(dimension.name())) {
+            let (name, by) = (current.name(), if other.name().is_empty() { "sender" } else { other.name() });
+            return Err(item.invalid(args!("it counts by {by:?}, and {name:?} does not")));
+        }
+        let proposal = Policy::new(current.name(), proposed.quotas().to_vec());
+        let proposal = proposal.map(|policy| policy.charge_denied(proposed.charges_denied()));
+        let proposal = proposal.and_then(|policy| match proposed.group() {
+            Some(group) => policy.group_by(group.name()),
+            None => Ok(policy),
+        });
+        Ok(Self { limit: name.into(), proposal: proposal.map_err(|error| item.invalid(args!("{error}")))? })
+    }
+}
+
+/// Another store than the one that it is for.
+fn other(item: &Item<'_>, name: &str, main: &str) -> Result<Box<str>, Error> {
+    if name == main {
+        return Err(item.invalid(args!("{name:?} is the store itself; write another")));
+    }
+    Ok(name.into())
+}
+
+/// A store with what is around it.
+#[derive(Clone)]
+pub(super) struct Composed<'s> {
+    rules: Option<StoreRules>,
+    pub(super) limiter: Asked<'s>,
+    /// With the name of the limit that each is about.
+    shadows: Vec<(Box<str>, Arc<Shadow<Asked<'s>>>)>,
+}
+
+/// The stores of a gate by their names.
+pub(super) type Stores<'s> = [(Box<str>, Asked<'s>)];
+
+/// Puts around each store what the rules say. What was around it before, and has the same rules, is kept with its counts.
+#[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
+pub(super) fn composed<'s>(
+    all: &[StoreRules],
+    stores: &Stores<'s>,
+    before: &[Composed<'s>],
+) -> Result<Vec<Composed<'s>>, Error> {
+    for rules in all {
+        place(stores, &rules.name, "stores")?;
+    }
+    let mut found = Vec::with_capacity(stores.len());
+    for (at, (name, store)) in stores.iter().enumerate() {
+        let rules = all.iter().find(|rules| rules.name == *name);
+        if let Some(same) = before.get(at).filter(|before| before.rules.as_ref() == rules) {
+            found.push(same.clone());
+            continue;
+        }
+        let mut composed = Composed { rules: rules.cloned(), limiter: Arc::clone(store), shadows: Vec::new() };
+        if let Some(rules) = rules {
+            rules.put_around(&mut composed, stores)?;
+        }
+        found.push(composed);
+    }
+    Ok(found)
+}
+
+impl StoreRules {
+    /// Puts around a store, from the inside: its replacement, the cache of its denials, the proposals, and what is asked first.
+    #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
+    fn put_around<'s>(&self, composed: &mut Composed<'s>, stores: &Stores<'s>) -> Result<(), Error> {
+        let named = |field: &str| format!("stores.{}.{field}", self.name);
+        let at = |field: &str, error: Error| Error::new(error.kind(), format!("{}: {error}", named(field)));
+        let limiter = &mut composed.limiter;
+        if let Some(rules) = &self.fallback {
+            let backup = place(stores, &rules.store, &named("fallback"))?;
+            let around = Fallback::by(Arc::clone(limiter), rules.percent, Arc::clone(backup));
+            *limiter = Arc::new(around.map_err(|error| at("fallback", error))?.at_most(rules.at_most));
+        }
+        if let Some(CacheRules { hold, capacity }) = self.deny_cache {
+            *limiter = Arc::new(DenyCache::new(Arc::clone(limiter)).hold(hold).capacity(capacity));
+        }
+        for rules in &self.shadows {
+            let can = limiter.capabilities();
+            let placed = match can.dimensions {
+                Dimensions::Grouped => rules.proposal.clone().place_by_key().ok(),
+                _ => None,
+            };
+            let proposal = placed.unwrap_or_else(|| rules.proposal.clone());
+            can.supports_policy(&proposal).map_err(|error| at("shadow", error))?;
+            let name = proposal.name().into();
+            let shadow = Arc::new(Shadow::new(Arc::clone(limiter), proposal));
+            *limiter = Arc::clone(&shadow) as Asked<'s>;
+            composed.shadows.push((name, shadow));
+        }
+        if let Some(rules) = &self.near {
+            let near = place(stores, &rules.store, &named("near"))?;
+            let tiered = Tiered::new(Arc::clone(near), rules.policy.clone(), Arc::clone(&composed.limiter));
+            composed.limiter = Arc::new(tiered.map_err(|error| at("near", error))?);
+        }
+        Ok(())
+    }
+}
+
+impl Composed<'_> {
+    pub(super) const fn rules(&self) -> Option<&StoreRules> {
+        self.rules.as_ref()
+    }
+
+    /// What each proposal would have changed, by the name of the limit.
+    pub(super) fn shadows(&self) -> impl Iterator<Item = (Box<str>, ShadowCounts)> {
+        self.shadows.iter().map(|(name, shadow)| (name.clone(), shadow.counts()))
+    }
+}
+
+/// The store with this name.
+fn place<'a, 's>(stores: &'a Stores<'s>, wanted: &str, field: &str) -> Result<&'a Asked<'s>, Error> {
+    stores.iter().find(|(name, _)| **name == *wanted).map(|(_, store)| store).ok_or_else(|| {
+        let known: Vec<_> = stores.iter().map(|(name, _)| name).collect();
+        let message = format!("{field}: there is no store {wanted:?}; {}", Instead::of(wanted, &known));
+        Error::new(ErrorKind::Invalid, message)
+    })
+}
+
+/// Such as `, replaced by memory (10 % of each limit) while it is down, denials cached for 10000 ms`.
+impl fmt::Display for StoreRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(FallbackRules { store, percent, at_most }) = &self.fallback {
+            write!(f, ", replaced by {store} ({percent} % of each limit, for {at_most}) while it is down")?;
+        }
+        if let Some(CacheRules { hold, .. }) = self.deny_cache {
+            write!(f, ", denials cached for {hold}")?;
+        }
+        for ShadowRules { limit, proposal } in &self.shadows {
+            write!(f, ", {limit} tried in place of {}", proposal.name())?;
+        }
+        match &self.near {
+            Some(NearRules { store, policy }) => write!(f, ", after {store} by {}", policy.name()),
+            None => Ok(()),
+        }
+    }
+}
