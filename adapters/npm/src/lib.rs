@@ -42,7 +42,7 @@ pub use call::Caller;
 pub use gate::Gate;
 #[cfg(feature = "memory")]
 pub use memory::seed;
-#[cfg(any(feature = "memory", feature = "redis"))]
+#[cfg(any(feature = "memory", feature = "redis", feature = "object"))]
 pub use numbers::bytes_at;
 #[cfg(not(feature = "rules"))]
 pub use numbers::numbers_at;

@@ -12,12 +12,12 @@ use wasm_bindgen::prelude::*;
 const LENGTH: usize = QUOTAS_AT + EACH * Policy::MAX_QUOTAS;
 
 /// The longest text that is passed as bytes.
-#[cfg(any(feature = "memory", feature = "redis"))]
-const BYTES_MAX: usize = 256;
+#[cfg(any(feature = "memory", feature = "redis", feature = "object"))]
+const BYTES_MAX: usize = 1_024;
 
 thread_local! {
     static NUMBERS: [Cell<f64>; LENGTH] = const { [const { Cell::new(0.0) }; LENGTH] };
-    #[cfg(any(feature = "memory", feature = "redis"))]
+    #[cfg(any(feature = "memory", feature = "redis", feature = "object"))]
     static BYTES: [Cell<u8>; BYTES_MAX] = const { [const { Cell::new(0) }; BYTES_MAX] };
 }
 
@@ -28,18 +28,25 @@ pub fn numbers_at() -> *const u8 {
 }
 
 /// Where the host writes the bytes of a key or of an answer.
-#[cfg(any(feature = "memory", feature = "redis"))]
+#[cfg(any(feature = "memory", feature = "redis", feature = "object"))]
 #[wasm_bindgen(js_name = bytesAt)]
 pub fn bytes_at() -> *const u8 {
     BYTES.with(|bytes| bytes.as_ptr().cast())
 }
 
 /// Reads the bytes that the host has written.
-#[cfg(any(feature = "memory", feature = "redis"))]
+#[cfg(any(feature = "memory", feature = "redis", feature = "object"))]
 pub(crate) fn with_bytes<T>(length: usize, read: impl FnOnce(&[u8]) -> T) -> T {
     BYTES.with(|written| {
-        let mut bytes = [0; BYTES_MAX];
-        let bytes = &mut bytes[..length.min(BYTES_MAX)];
+        // Most are short, and what is not used need not be cleared.
+        let (mut few, mut many);
+        let bytes: &mut [u8] = if length <= 128 {
+            few = [0; 128];
+            &mut few[..length]
+        } else {
+            many = [0; BYTES_MAX];
+            &mut many[..length.min(BYTES_MAX)]
+        };
         for (byte, cell) in bytes.iter_mut().zip(written) {
             *byte = cell.get();
         }

@@ -7,10 +7,16 @@ use tidegate_cloudflare::durable_objects::{
     Address, Clock, Config, Counter, DurableObjects, HostRows, Leases, Namespace, ObjectStorage, Placement, Reply,
     Sweep, Thrown,
 };
-use tidegate_core::{ErasedLimiter, Error, ErrorKind, Millis, UnixMillis};
+use tidegate_core::{
+    Capabilities, Check, Decision, ErasedLimiter, Error, ErrorKind, Keys, Limiter, Millis, Policy, Refund, Settle,
+    UnixMillis,
+};
 use wasm_bindgen::prelude::*;
 
+use crate::call::key_of;
 use crate::error::{misplaced, thrown};
+use crate::gate::Gate;
+use crate::numbers;
 use crate::options::{Options, whole};
 use crate::wire::{Met, Wire};
 
@@ -20,7 +26,8 @@ extern "C" {
     #[wasm_bindgen(extends = Options)]
     type Objects;
 
-    #[wasm_bindgen(method, getter, js_name = objectClock)]
+    /// Whether the object's clock decides.
+    #[wasm_bindgen(method, getter, js_name = isTimeless)]
     fn object_clock(this: &Objects) -> bool;
 
     /// The number of objects, or 0 for one for each key.
@@ -38,7 +45,11 @@ extern "C" {
     fn min_ttl_ms(this: &Objects) -> f64;
 }
 
-pub(crate) type Store = Box<dyn ErasedLimiter>;
+pub(crate) struct Store {
+    limiter: Box<dyn ErasedLimiter>,
+    /// The same objects, for the calls that the host makes by itself. None if the isolate has leases.
+    objects: Option<DurableObjects<Host>>,
+}
 
 pub(crate) fn open(options: &Options, wire: Rc<Wire>) -> Result<Store, JsValue> {
     let objects: &Objects = options.unchecked_ref();
@@ -47,12 +58,74 @@ pub(crate) fn open(options: &Options, wire: Rc<Wire>) -> Result<Store, JsValue> 
     let config = Config::default().placement(placement).clock(clock).deadline(options.deadline());
     let config = config.min_ttl(Millis::new(whole(objects.min_ttl_ms())));
     let store = DurableObjects::with_config(Host(wire), config);
-    let Some(slice) = NonZero::new(whole(objects.slice())) else { return Ok(Box::new(store.limiter())) };
+    let Some(slice) = NonZero::new(whole(objects.slice())) else {
+        return Ok(Store { limiter: Box::new(store.clone().limiter()), objects: Some(store) });
+    };
     let leases = Leases::new(store, slice, Millis::new(whole(objects.lifetime_ms())));
-    Ok(Box::new(leases.map_err(|error| misplaced("leases.", error))?))
+    Ok(Store { limiter: Box::new(leases.map_err(|error| misplaced("leases.", error))?), objects: None })
+}
+
+impl Limiter for Store {
+    fn capabilities(&self) -> Capabilities {
+        self.limiter.capabilities()
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.limiter.check(check).await
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.limiter.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.limiter.refund(refund).await
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        self.limiter.settle(settle).await
+    }
+
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.limiter.reset(policy, keys).await
+    }
+}
+
+#[wasm_bindgen]
+impl Gate {
+    /// The object of a plain check and what it is asked, on two lines. Empty if the host cannot ask by itself.
+    pub fn plain(&self, key: &str, cost: f64, now: f64) -> String {
+        let key = key_of(key, self.limit.is_of_gate);
+        let check = Check::new(&self.limit.policy, &key, UnixMillis::new(whole(now))).cost(whole(cost));
+        let objects = self.limit.limiter.limiter().objects.as_ref();
+        let asked = objects.and_then(|objects| objects.question(check).ok()).unwrap_or_default();
+        asked.rsplit_once('?').map_or_else(String::new, |(name, question)| [name, "\n", question].concat())
+    }
+
+    /// Reads the answer to a plain check, of so many bytes that the host has written. Returns 0 if it is a decision, and 2 for an
+    /// error, which [`Gate::failure`] throws.
+    pub fn read(&self, length: usize, _cost: f64, _now: f64) -> u32 {
+        self.decision(length).map_or(2, |decision| {
+            numbers::leave(&decision);
+            0
+        })
+    }
+
+    /// Throws the error of such an answer.
+    pub fn failure(&self, length: usize, _cost: f64, _now: f64) -> Result<(), JsValue> {
+        self.decision(length).map(drop).map_err(thrown)
+    }
+}
+
+impl Gate {
+    fn decision(&self, length: usize) -> Result<Decision, Error> {
+        let read = |bytes: &[u8]| Reply::from_text(&String::from_utf8_lossy(bytes)).decision(&self.limit.policy);
+        numbers::with_bytes(length, read)
+    }
 }
 
 /// The namespace, which the host has.
+#[derive(Clone)]
 struct Host(Rc<Wire>);
 
 impl Namespace for Host {

@@ -38,7 +38,8 @@ extern "C" {
     #[wasm_bindgen(method, getter, js_name = keyLocking)]
     fn key_locking(this: &Database) -> Option<bool>;
 
-    #[wasm_bindgen(method, getter, js_name = serverClock)]
+    /// Whether the server's clock decides.
+    #[wasm_bindgen(method, getter, js_name = isTimeless)]
     fn server_clock(this: &Database) -> bool;
 
     #[wasm_bindgen(method, getter, js_name = minTtlMs)]

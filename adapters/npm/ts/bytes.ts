@@ -1,7 +1,7 @@
 import type { ByteEngine } from "./glue.js";
 
 /** The most bytes that are passed so. */
-const LENGTH_MAX = 256;
+const LENGTH_MAX = 1_024;
 
 /** Writes short texts into the memory of the WebAssembly. */
 export class Bytes {

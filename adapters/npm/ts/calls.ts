@@ -40,8 +40,8 @@ export interface Shortcut {
   send(question: Question, signal: AbortSignal | undefined, isAlone: boolean): Promise<unknown> | undefined;
   /** What `send` has resolved to. */
   told(answer: unknown): ShortAnswer;
-  /** Whether `send` has thrown an error that the store answered, and nothing was charged. */
-  refused(thrown: unknown): boolean;
+  /** What `send` has thrown, if it is an answer nevertheless. Otherwise null: there is none. */
+  thrown(thrown: unknown): ShortAnswer | null;
   /** Reads the text of a decision. False if it is none, and nothing was charged. Throws if it is an error. */
   read(question: Question, text: string): boolean;
 }
@@ -217,7 +217,8 @@ export class Calls implements Runner {
     sent.then(
       (answer) => this.#answered(call, this.#shortcut!.told(answer)),
       (thrown) => {
-        if (this.#shortcut!.refused(thrown)) this.#answered(call, undefined);
+        const answer = this.#shortcut!.thrown(thrown);
+        if (answer !== null) this.#answered(call, answer);
         else this.#resume(call, () => this.#begins(call) || failed(call.caller!, thrown));
       },
     );

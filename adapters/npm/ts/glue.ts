@@ -12,11 +12,11 @@ export interface Gate {
   capabilities(): string;
   /** In the module for memory only: decides on the key of this length at `keyAt`. False if it cannot. */
   decide(length: number, cost: number, now: number): boolean;
-  /** In the module for Redis only, as all below. */
+  /** In the module for Redis only. */
   batchScript(): string;
   plainScript(): string;
   plainSha1(): string;
-  /** What follows the script in the command of a plain check, one word on each line. Empty if such a check is none. */
+  /** In the modules for Redis and objects: what a plain check asks the store, one word on each line. Empty if a check is none. */
   plain(key: string, cost: number, now: number): string;
   /** Reads the answer of so many bytes at `bytesAt`: 0 is a decision, 1 none, 2 an error, which `failure` throws. */
   read(length: number, cost: number, now: number): number;
@@ -55,7 +55,7 @@ export interface Engine {
   numbersAt(): number;
 }
 
-/** That which reads bytes of the host: at most 256. */
+/** That which reads bytes of the host: at most 1,024. */
 export interface ByteEngine extends Engine {
   bytesAt(): number;
 }
@@ -66,6 +66,6 @@ export interface MemoryEngine extends ByteEngine {
 }
 
 /** That for Durable Objects, which is the limiter's and the object's. */
-export interface ObjectEngine extends Engine {
+export interface ObjectEngine extends ByteEngine {
   ObjectCounter: new (rows: object, alarmMs: number | undefined) => ObjectCounter;
 }

@@ -33,7 +33,7 @@ declare module "#*/glue" {
   export const undecided: Engine["undecided"];
   export const memory: Engine["memory"];
   export const numbersAt: Engine["numbersAt"];
-  /** In the modules for memory and Redis only. */
+  /** In the modules for memory, Redis and objects only. */
   export const bytesAt: import("./glue.js").ByteEngine["bytesAt"];
   /** In the module for memory only. */
   export const seed: import("./glue.js").MemoryEngine["seed"];

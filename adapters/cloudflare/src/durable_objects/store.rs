@@ -83,6 +83,26 @@ impl<N: Namespace> DurableObjects<N> {
 
     /// Sends an action on a check's keys to the object that counts them.
     pub(crate) async fn ask(&self, action: Action, check: Check<'_>) -> Result<Answer, Error> {
+        let (name, body) = self.written(action, check)?;
+        self.namespace.call(self.address(&name), body).await?.answer(check.policy)
+    }
+
+    /// The name of the object that a check is for, and the call. For hosts that call objects by themselves.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for a policy of several dimensions without a group.
+    #[doc(hidden)]
+    pub fn question(&self, check: Check<'_>) -> Result<String, Error> {
+        let (name, body) = self.written(Action::Check, check)?;
+        Ok(self.address(&name).question(&body))
+    }
+
+    fn address<'a>(&'a self, name: &'a str) -> Address<'a> {
+        let Config { location_hint, deadline, .. } = &self.config;
+        Address { name, location_hint: location_hint.as_deref(), deadline: *deadline }
+    }
+
+    fn written(&self, action: Action, check: Check<'_>) -> Result<(String, Vec<u8>), Error> {
         let keys = check.keys.storage_keys(check.policy)?;
         let place = keys.place().ok_or_else(without_a_group)?;
         let once = match action {
@@ -99,10 +119,7 @@ impl<N: Namespace> DurableObjects<N> {
             min_ttl: self.config.min_ttl,
             once: once.map(|once| Once { token: Token::of(once.token), ttl: once.ttl }),
         };
-        let name = self.config.placement.object(place);
-        let (location_hint, deadline) = (self.config.location_hint.as_deref(), self.config.deadline);
-        let address = Address { name: &name, location_hint, deadline };
-        self.namespace.call(address, call.encode()).await?.answer(check.policy)
+        Ok((self.config.placement.object(place).into_owned(), call.encode()))
     }
 }
 

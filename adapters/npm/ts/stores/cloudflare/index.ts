@@ -1,8 +1,10 @@
-import { type Answer, Calls } from "../../calls.js";
+import { type Answer, Calls, type Shortcut } from "../../calls.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
+import type { Gate } from "../../glue.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
+import { Plain, type PlainOptions } from "../../plain.js";
 import { engine } from "./engine.js";
 
 export * from "../../exports.js";
@@ -76,13 +78,35 @@ export class Tidegate extends Limiter {
       apart: true,
       broken: namespace === undefined ? missing("namespace", `bind one: in wrangler.jsonc, write ${right}`) : undefined,
       shards: fields.whole("shards") ?? 0,
-      objectClock: fields.choice("clock", ["caller", "object"]) !== "caller",
+      isTimeless: fields.choice("clock", ["caller", "object"]) !== "caller",
       minTtlMs: fields.whole("minTtlMs") ?? 0,
     };
     const locationHint = fields.text("locationHint", `a location such as "weur"`);
     const hint = locationHint === undefined ? undefined : { locationHint };
-    super(engine, ready, (gate) => new Calls(gate, (wanted) => ask(namespace!, hint, wanted), ready));
+    super(engine, ready, (gate) => new Calls(gate, (wanted) => ask(namespace!, hint, wanted), { ...ready, shortcut: shortcut(namespace!, hint, gate, ready) }));
   }
+}
+
+/** Sends plain checks: the words are the object's name and its question. */
+function shortcut(namespace: Objects, hint: object | undefined, gate: Gate, options: PlainOptions): Shortcut {
+  const plain = new Plain(engine, gate, options, ([name, question]) => [name!, question!] as const);
+  return {
+    send(question) {
+      const asked = plain.of(question);
+      if (!asked) return undefined;
+      let object: Stub;
+      try {
+        object = namespace.getByName(asked[0], hint) as Stub;
+      } catch {
+        // The long way says what is wrong.
+        return undefined;
+      }
+      return object.answer(asked[1]);
+    },
+    told: (said) => (typeof said === "string" && plain.takes(said) ? said : answerOf(said)),
+    thrown: failureOf,
+    read: (question, text) => plain.read(question, text),
+  };
 }
 
 async function ask(namespace: Objects, hint: object | undefined, wanted: string): Promise<Answer> {
@@ -90,13 +114,20 @@ async function ask(namespace: Objects, hint: object | undefined, wanted: string)
   const at = text.lastIndexOf("?");
   const object = namespace.getByName(text.slice(0, at), hint) as Stub;
   try {
-    const said = await object.answer(text.slice(at + 1));
-    return [200, encoder.encode(typeof said === "string" ? said : `an answer of type ${typeof said}`)];
+    return answerOf(await object.answer(text.slice(at + 1)));
   } catch (thrown) {
-    const error = Object(thrown) as Record<string, unknown>;
-    const properties = PROPERTIES.filter((name) => error[name]).join(" ");
-    return [500, encoder.encode(String(error["message"])), properties];
+    return failureOf(thrown);
   }
+}
+
+function answerOf(said: unknown): Answer {
+  return [200, encoder.encode(typeof said === "string" ? said : `an answer of type ${typeof said}`)];
+}
+
+function failureOf(thrown: unknown): Answer {
+  const error = Object(thrown) as Record<string, unknown>;
+  const properties = PROPERTIES.filter((name) => error[name]).join(" ");
+  return [500, encoder.encode(String(error["message"])), properties];
 }
 
 function leases(value: unknown) {

@@ -6,7 +6,7 @@ import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
-import { type Command, Plain } from "./plain.js";
+import { type Command, PlainScript } from "./plain.js";
 
 export * from "../../exports.js";
 
@@ -50,7 +50,7 @@ export class Tidegate extends Limiter {
     const ready = {
       ...common(fields, 250),
       token: "",
-      serverClock: fields.choice("clock", ["caller", "server"]) !== "caller",
+      isTimeless: fields.choice("clock", ["caller", "server"]) !== "caller",
       keyLocking: false,
       minTtlMs: fields.whole("minTtlMs") ?? 0,
     };
@@ -59,27 +59,28 @@ export class Tidegate extends Limiter {
     const sends = runner(client);
     if (!sends) throw invalid("client", `not a client of Redis; write ${right}`);
     const run = afterFirstConnection(client, sends);
-    super(engine, ready, (gate) => new Calls(gate, (wanted) => ask(run, wanted), { ...ready, shortcut: shortcut(run, client, new Plain(engine, gate, ready)) }));
+    super(engine, ready, (gate) => new Calls(gate, (wanted) => ask(run, wanted), { ...ready, shortcut: shortcut(run, client, new PlainScript(engine, gate, ready)) }));
   }
 }
 
 /** Sends plain checks. */
-function shortcut(run: Run, client: unknown, plain: Plain): Shortcut {
+function shortcut(run: Run, client: unknown, plain: PlainScript): Shortcut {
   const together = written(run, Object(client) as Written);
   let hasScript = false;
   return {
     send(question, _signal, isAlone) {
-      const command = plain.command(question);
+      const command = plain.of(question);
       return command && (isAlone ? run : together)(hasScript ? command : plain.withScript(command));
     },
     told(answer) {
       hasScript = typeof answer === "string";
       return hasScript ? (answer as string) : undefined;
     },
-    refused(thrown) {
-      if (!isReply(thrown)) return false;
+    thrown(thrown) {
+      if (!isReply(thrown)) return null;
+      // Nothing was charged.
       hasScript = false;
-      return true;
+      return undefined;
     },
     read: (question, text) => plain.read(question, text),
   };

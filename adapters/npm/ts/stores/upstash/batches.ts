@@ -1,5 +1,5 @@
 import { type Answer, REQUESTS_ARE_APART } from "../../calls.js";
-import type { Command, Plain } from "../redis/plain.js";
+import type { Command, PlainScript } from "../redis/plain.js";
 
 /** Sends a command as JSON. */
 type Post = (body: string, signal: AbortSignal | undefined) => Promise<Answer>;
@@ -27,7 +27,7 @@ declare const setImmediate: ((run: () => void) => unknown) | undefined;
  */
 export class Batches {
   readonly #post: Post;
-  readonly #plain: Plain;
+  readonly #plain: PlainScript;
   readonly #script: () => string;
   readonly #statesGrow: boolean;
   #waiting: Waiting[] = [];
@@ -40,7 +40,7 @@ export class Batches {
    * Without `statesGrow`, all decisions are sent so; otherwise only plain ones. The answers contain the states, so that those of some
    * clients could make an answer too long or too late for all.
    */
-  constructor(post: Post, plain: Plain, script: () => string, { statesGrow }: { statesGrow: boolean }) {
+  constructor(post: Post, plain: PlainScript, script: () => string, { statesGrow }: { statesGrow: boolean }) {
     this.#post = post;
     this.#plain = plain;
     this.#script = script;

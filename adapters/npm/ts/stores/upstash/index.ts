@@ -6,7 +6,7 @@ import { Fields } from "../../fields.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options } from "../../options.js";
 import type { Question } from "../../question.js";
-import { Plain } from "../redis/plain.js";
+import { PlainScript } from "../redis/plain.js";
 import { Batches, type Said } from "./batches.js";
 import { Endpoint } from "./endpoint.js";
 
@@ -48,11 +48,11 @@ export class Tidegate extends Limiter {
     super(engine, ready, (gate) => {
       // Without a URL, each check ends before it asks.
       const endpoint = ready.broken ? undefined : new Endpoint(ready);
-      const plain = new Plain(engine, gate, ready);
+      const plain = new PlainScript(engine, gate, ready);
       const batches = new Batches((body, signal) => endpoint!.post(body, signal), plain, () => gate.batchScript(), ready);
       const shortcut = {
         send(question: Question, signal: AbortSignal | undefined) {
-          const command = plain.command(question);
+          const command = plain.of(question);
           return command && batches.send(command, signal);
         },
         told(said: unknown): ShortAnswer {
@@ -60,7 +60,7 @@ export class Tidegate extends Limiter {
           const { result } = said as Said;
           return typeof result === "string" ? result : undefined;
         },
-        refused: () => false,
+        thrown: () => null,
         read: (question: Question, text: string) => plain.read(question, text),
       };
       return new Calls(gate, (wanted, signal) => batches.ask(wanted, signal), { ...ready, shortcut });
@@ -96,7 +96,7 @@ function checked(options: UpstashOptions) {
     token: absent ? "" : token,
     broken: absent && missing(absent.toLowerCase(), `set ${right(absent)}`),
     allowInsecureHttp: fields.flag("allowInsecureHttp") ?? false,
-    serverClock: fields.choice("clock", ["caller", "server"]) !== "caller",
+    isTimeless: fields.choice("clock", ["caller", "server"]) !== "caller",
     keyLocking: fields.flag("keyLocking"),
     minTtlMs: fields.whole("minTtlMs") ?? 0,
   };
