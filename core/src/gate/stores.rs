@@ -8,12 +8,83 @@ use super::file::Item;
 use super::names::Instead;
 use crate::limiter::{deny_cache, fallback};
 use crate::{
-    DenyCache, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Limiter as _, Millis, Policy, Shadow,
-    ShadowCounts, Tiered,
+    BoxFuture, Capabilities, Check, Decision, DenyCache, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Keys,
+    Limiter, MaybeSend, MaybeSync, Millis, Policy, Refund, Settle, Shadow, ShadowCounts, Tiered,
 };
 
 /// What a gate asks for the decisions of a store.
-type Asked<'s> = Arc<dyn ErasedLimiter + 's>;
+#[derive(Clone)]
+pub(super) enum Asked<'s> {
+    /// The store itself.
+    Store(Arc<dyn ErasedLimiter + 's>),
+    /// A limiter around it.
+    Around(Arc<dyn Decides + 's>),
+}
+
+/// The part of a limiter that a gate uses. The rest of those around stores would be code that nobody calls, which is much in
+/// WebAssembly.
+pub(super) trait Decides: MaybeSend + MaybeSync {
+    fn can(&self) -> Capabilities;
+
+    fn decide<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<Decision, Error>>;
+
+    fn correct<'a>(&'a self, settle: Settle<'a>) -> BoxFuture<'a, Result<Decision, Error>>;
+}
+
+impl<L: Limiter> Decides for L {
+    fn can(&self) -> Capabilities {
+        self.capabilities()
+    }
+
+    fn decide<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<Decision, Error>> {
+        Box::pin(self.check(check))
+    }
+
+    fn correct<'a>(&'a self, settle: Settle<'a>) -> BoxFuture<'a, Result<Decision, Error>> {
+        Box::pin(self.settle(settle))
+    }
+}
+
+impl Limiter for Asked<'_> {
+    fn capabilities(&self) -> Capabilities {
+        match self {
+            Self::Store(store) => store.erased_capabilities(),
+            Self::Around(limiter) => limiter.can(),
+        }
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        match self {
+            Self::Store(store) => store.erased_check(check),
+            Self::Around(limiter) => limiter.decide(check),
+        }
+        .await
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        match self {
+            Self::Store(store) => store.erased_settle(settle),
+            Self::Around(limiter) => limiter.correct(settle),
+        }
+        .await
+    }
+
+    async fn peek(&self, _: Check<'_>) -> Result<Decision, Error> {
+        Err(never_asked())
+    }
+
+    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
+        Err(never_asked())
+    }
+
+    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
+        Err(never_asked())
+    }
+}
+
+fn never_asked() -> Error {
+    Error::new(ErrorKind::Unsupported, "a gate asks only for decisions and settlements")
+}
 
 /// The part of each limit that is admitted without the store, in percent, unless the file says otherwise.
 const PERCENT: u8 = 10;
@@ -199,10 +270,9 @@ pub(super) struct Composed<'s> {
 }
 
 /// The stores of a gate by their names.
-pub(super) type Stores<'s> = [(Box<str>, Asked<'s>)];
+pub(super) type Stores<'s> = [(Box<str>, Arc<dyn ErasedLimiter + 's>)];
 
 /// Puts around each store what the rules say. What was around it before, and has the same rules, is kept with its counts.
-#[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
 pub(super) fn composed<'s>(
     all: &[StoreRules],
     stores: &Stores<'s>,
@@ -218,7 +288,8 @@ pub(super) fn composed<'s>(
             found.push(same.clone());
             continue;
         }
-        let mut composed = Composed { rules: rules.cloned(), limiter: Arc::clone(store), shadows: Vec::new() };
+        let mut composed =
+            Composed { rules: rules.cloned(), limiter: Asked::Store(Arc::clone(store)), shadows: Vec::new() };
         if let Some(rules) = rules {
             rules.put_around(&mut composed, stores)?;
         }
@@ -236,11 +307,13 @@ impl StoreRules {
         let limiter = &mut composed.limiter;
         if let Some(rules) = &self.fallback {
             let backup = place(stores, &rules.store, &named("fallback"))?;
-            let around = Fallback::by(Arc::clone(limiter), rules.percent, Arc::clone(backup));
-            *limiter = Arc::new(around.map_err(|error| at("fallback", error))?.at_most(rules.at_most));
+            let around = Fallback::by(limiter.clone(), rules.percent, backup);
+            let around = around.map_err(|error| at("fallback", error))?.at_most(rules.at_most);
+            *limiter = Asked::Around(Arc::new(around));
         }
         if let Some(CacheRules { hold, capacity }) = self.deny_cache {
-            *limiter = Arc::new(DenyCache::new(Arc::clone(limiter)).hold(hold).capacity(capacity));
+            let around = DenyCache::new(limiter.clone()).hold(hold).capacity(capacity);
+            *limiter = Asked::Around(Arc::new(around));
         }
         for rules in &self.shadows {
             let can = limiter.capabilities();
@@ -251,14 +324,14 @@ impl StoreRules {
             let proposal = placed.unwrap_or_else(|| rules.proposal.clone());
             can.supports_policy(&proposal).map_err(|error| at("shadow", error))?;
             let name = proposal.name().into();
-            let shadow = Arc::new(Shadow::new(Arc::clone(limiter), proposal));
-            *limiter = Arc::clone(&shadow) as Asked<'s>;
+            let shadow = Arc::new(Shadow::new(limiter.clone(), proposal));
+            *limiter = Asked::Around(Arc::clone(&shadow) as Arc<dyn Decides + 's>);
             composed.shadows.push((name, shadow));
         }
         if let Some(rules) = &self.near {
             let near = place(stores, &rules.store, &named("near"))?;
-            let tiered = Tiered::new(Arc::clone(near), rules.policy.clone(), Arc::clone(&composed.limiter));
-            composed.limiter = Arc::new(tiered.map_err(|error| at("near", error))?);
+            let tiered = Tiered::new(near, rules.policy.clone(), limiter.clone());
+            *limiter = Asked::Around(Arc::new(tiered.map_err(|error| at("near", error))?));
         }
         Ok(())
     }
@@ -276,8 +349,9 @@ impl Composed<'_> {
 }
 
 /// The store with this name.
-fn place<'a, 's>(stores: &'a Stores<'s>, wanted: &str, field: &str) -> Result<&'a Asked<'s>, Error> {
-    stores.iter().find(|(name, _)| **name == *wanted).map(|(_, store)| store).ok_or_else(|| {
+fn place<'s>(stores: &Stores<'s>, wanted: &str, field: &str) -> Result<Asked<'s>, Error> {
+    let found = stores.iter().find(|(name, _)| **name == *wanted);
+    found.map(|(_, store)| Asked::Store(Arc::clone(store))).ok_or_else(|| {
         let known: Vec<_> = stores.iter().map(|(name, _)| name).collect();
         let message = format!("{field}: there is no store {wanted:?}; {}", Instead::of(wanted, &known));
         Error::new(ErrorKind::Invalid, message)
