@@ -122,6 +122,7 @@ impl Adapted {
         }
         dimensions.remove("");
         if let Some(rules) = rules.as_object_mut() {
+            rules.remove("stores");
             // Without tokens, nothing has to verify them. The replay gives the keys that they would have.
             rules.remove("tokens");
             rules.insert("dimensions".into(), dimensions.iter().cloned().collect());
