@@ -36,8 +36,8 @@ export type ShortAnswer = string | undefined | Answer;
 
 /** A shorter way for the usual questions, without a call of the WebAssembly that is resumed. */
 export interface Shortcut {
-  /** Sends a question, and says whether others are in flight. Undefined if it is not one of these. */
-  send(question: Question, signal: AbortSignal | undefined, isAlone: boolean): Promise<unknown> | undefined;
+  /** Sends a question, the last of so many in flight. Undefined if it is not one of these. */
+  send(question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined;
   /** What `send` has resolved to. */
   told(answer: unknown): ShortAnswer;
   /** What `send` has thrown, if it is an answer nevertheless. Otherwise null: there is none. */
@@ -211,7 +211,7 @@ export class Calls implements Runner {
 
   #start(call: Call): void {
     if (this.#silent > 0) call.cancel = new AbortController();
-    const sent = this.#shortcut?.send(call.question, call.cancel?.signal, this.#inFlight.size === 1);
+    const sent = this.#shortcut?.send(call.question, call.cancel?.signal, this.#inFlight.size);
     if (!sent) return this.#resume(call, () => this.#begins(call));
     this.#waitFor(call);
     sent.then(

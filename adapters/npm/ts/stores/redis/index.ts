@@ -68,9 +68,9 @@ function shortcut(run: Run, client: unknown, plain: PlainScript): Shortcut {
   const together = written(run, Object(client) as Written);
   let hasScript = false;
   return {
-    send(question, _signal, isAlone) {
+    send(question, _signal, inFlight) {
       const command = plain.of(question);
-      return command && (isAlone ? run : together)(hasScript ? command : plain.withScript(command));
+      return command && together(hasScript ? command : plain.withScript(command), inFlight);
     },
     told(answer) {
       hasScript = typeof answer === "string";
@@ -143,7 +143,10 @@ function runner(client: unknown): Run | undefined {
 }
 
 /** The most commands that are written at once. */
-const TOGETHER_MAX = 64;
+const TOGETHER_MAX = 32;
+
+/** The server works on what is written while the client works on the rest. So no more than this part of what is in flight is held. */
+const PART = 4;
 
 /** The part of ioredis that writes. */
 interface Written {
@@ -153,29 +156,28 @@ interface Written {
 declare const process: { nextTick?: (run: () => void) => void } | undefined;
 
 /**
- * Has ioredis write the commands that are sent in one turn of the event loop at once, as other clients do by themselves. A write is a
- * system call, which takes more than all else that the client does for a command.
+ * Has ioredis write several of the commands that are sent in one turn of the event loop at once, as other clients do by themselves. A
+ * write is a system call, which takes more than all else that the client does for a command.
  */
-function written(run: Run, client: Written): Run {
+function written(run: Run, client: Written): (command: Command, inFlight: number) => Promise<unknown> {
   const soon = typeof process === "object" ? process.nextTick : undefined;
-  if (!soon) return run;
   let corked: Written["stream"];
   let count = 0;
   const write = () => {
     corked?.uncork!();
     corked = undefined;
   };
-  return (command) => {
+  return (command, inFlight) => {
+    const most = Math.min(inFlight / PART, TOGETHER_MAX);
     const { stream } = client;
-    if (!corked && stream?.cork && stream.uncork) {
+    if (!corked && most >= 2 && soon && stream?.cork && stream.uncork) {
       [corked, count] = [stream, 0];
       stream.cork();
       soon(write);
     }
     const answer = run(command);
     count += 1;
-    // The server works meanwhile.
-    if (count === TOGETHER_MAX) write();
+    if (corked && count >= most) write();
     return answer;
   };
 }

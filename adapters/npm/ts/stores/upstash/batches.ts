@@ -106,9 +106,10 @@ export class Batches {
     return (result as unknown[]).map((one) => (typeof one === "string" && one.startsWith("-") ? { error: one.slice(1) } : { result: one }));
   }
 
-  /** Sends a command. Returns what the database says, or the answer if it is none of a database. */
+  /** Sends a command. Returns what the database says, or the answer if it is the endpoint's own. */
   async #say(command: Command, signal?: AbortSignal): Promise<Said | Answer> {
     const answer = await this.#counted(JSON.stringify(command), signal);
+    if (answer[0] !== 200 && answer[0] !== 400) return answer;
     try {
       const said = Object(JSON.parse(decoder.decode(answer[1]))) as Said;
       return "result" in said || typeof said.error === "string" ? said : answer;
