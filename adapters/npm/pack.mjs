@@ -11,8 +11,9 @@ for (const store of new Set([...Object.values(STORES), "rules"])) {
   // Edge runtimes do not compile bytes at run time. Their bundlers provide a compiled module.
   writeFileSync(`dist/${store}/module.js`, `export { default } from "./tidegate.wasm?module";\n`);
   // Elsewhere the WebAssembly is inline, so that nothing is read or fetched.
-  const bytes = `Uint8Array.from(atob("${wasm.toString("base64")}"), (byte) => byte.charCodeAt(0))`;
-  writeFileSync(`dist/${store}/inline.js`, `export default () => new WebAssembly.Module(${bytes});\n`);
+  // A `Buffer` decodes it many times as fast.
+  const decode = `(typeof Buffer === "function" ? Buffer.from(text, "base64") : Uint8Array.from(atob(text), (byte) => byte.charCodeAt(0)))`;
+  writeFileSync(`dist/${store}/inline.js`, `const text = "${wasm.toString("base64")}";\nexport default () => new WebAssembly.Module${decode};\n`);
 }
 
 for (const entry of Object.keys(STORES)) {

@@ -1,4 +1,5 @@
 import type { TidegateError } from "./error.js";
+import { onto } from "./onto.js";
 
 /** One quota's count. A number that the store does not report is null. */
 export interface QuotaStatus {
@@ -146,27 +147,7 @@ export class Verdict {
    * `Response.error()` is returned as it is.
    */
   onto(response: Response): Response {
-    try {
-      this.#into(response.headers);
-      return response;
-    } catch {
-      // `Response.error()` can be neither changed nor copied, and nobody sees its headers.
-      if (response.type === "error") return response;
-      // The headers of a fetched response cannot be changed.
-      const told = new Response(response.body, response);
-      this.#into(told.headers);
-      return told;
-    }
-  }
-
-  #into(headers: Headers): void {
-    const ours = this.headers;
-    const [left, theirs] = [ours[REMAINING], headers.get(REMAINING)].map((text) => Number(text ?? Infinity));
-    const keeps = this.allowed && headers.has(REMAINING) && (headers.has("retry-after") || theirs! < left!);
-    for (const name in ours) {
-      if (LISTS.includes(name) && headers.has(name)) headers.append(name, ours[name]!);
-      else if (!keeps) headers.set(name, ours[name]!);
-    }
+    return onto(response, this);
   }
 
   /** The verdict as plain data for a log, without the response. */
@@ -195,9 +176,6 @@ function sent(text: string): Sent {
   return { status: Number(status), headers: Object.fromEntries(fields.filter(Boolean).map(pair)), body };
 }
 
-/** The fields whose values are lists. */
-const LISTS = ["ratelimit", "ratelimit-policy"];
-const REMAINING = "x-ratelimit-remaining";
 
 function known(number: number): number | null {
   return number === UNKNOWN ? null : number;

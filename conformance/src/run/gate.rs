@@ -49,8 +49,7 @@ pub(super) async fn gate(
         },
         Ok(false) => match declined(fixture, subject, prefix).await {
             reasons if reasons.is_empty() => {
-                let cause = if target.facts().has_gate { target.facts().limited_by() } else { Cause::Adapter };
-                return plain(Verdict::Unsupported).caused(cause);
+                return plain(Verdict::Unsupported).caused(target.facts().limited_by());
             }
             reasons => Judgement { reasons, ..Judgement::default() },
         },
@@ -80,7 +79,7 @@ fn supports(target: &dyn Target, declared: &Capabilities, fixture: &GateFixture)
         (declared.costs || step.cost.is_none_or(|cost| cost == 1)) && (declared.idempotency || step.token.is_none())
     });
     match Gate::new(rules, Declared(*declared), ClientIpSource::new(Platform::Direct)) {
-        Ok(_) => Ok(takes && steps && target.facts().has_gate),
+        Ok(_) => Ok(takes && steps),
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
         Err(error) => Err(error),
     }

@@ -14,8 +14,6 @@ pub struct Facts<'a> {
     /// Whether the store expires idempotency tokens by the caller's clock. If it uses its own clock, fixtures that let a token
     /// expire are unverified.
     pub forgets_on_virtual_time: bool,
-    /// Whether the guests answer the route of the gate. If not, they answer `Unsupported`.
-    pub has_gate: bool,
     /// Whether the adapter makes a token for a request that needs one and has none. Then no request without one reaches the
     /// store, and fixtures that send one are unverified.
     pub makes_tokens: bool,
@@ -31,7 +29,7 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Of a target with a gate and nothing else that is special.
+    /// Of an ordinary target.
     #[must_use]
     pub const fn new(name: &'a str, about: &'a str, capabilities: Capabilities) -> Self {
         Self {
@@ -39,7 +37,6 @@ impl<'a> Facts<'a> {
             about,
             capabilities,
             forgets_on_virtual_time: false,
-            has_gate: true,
             makes_tokens: false,
             stub: None,
             runtime: None,

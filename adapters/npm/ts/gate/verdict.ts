@@ -1,5 +1,6 @@
 import type { TidegateError } from "../error.js";
 import type { QuotaStatus } from "../verdict.js";
+import { onto } from "../onto.js";
 
 /**
  * What a gate did with a request. `unlimited`: no limit applies to it, or its sender is on the list `allow`. `listed`: its sender
@@ -147,27 +148,7 @@ export class GateVerdict {
    * both, and the other fields are those of the limiter that denied the request, or else has fewer requests remaining.
    */
   onto(response: Response): Response {
-    try {
-      this.#into(response.headers);
-      return response;
-    } catch {
-      // `Response.error()` can be neither changed nor copied, and nobody sees its headers.
-      if (response.type === "error") return response;
-      // The headers of a fetched response cannot be changed.
-      const told = new Response(response.body, response);
-      this.#into(told.headers);
-      return told;
-    }
-  }
-
-  #into(headers: Headers): void {
-    const ours = this.headers;
-    const [left, theirs] = [ours[REMAINING], headers.get(REMAINING)].map((text) => Number(text ?? Infinity));
-    const keeps = this.allowed && headers.has(REMAINING) && (headers.has("retry-after") || theirs! < left!);
-    for (const name in ours) {
-      if (LISTS.includes(name) && headers.has(name)) headers.append(name, ours[name]!);
-      else if (!keeps) headers.set(name, ours[name]!);
-    }
+    return onto(response, this);
   }
 
   /** The verdict as plain data for a log, without the response. It has no key and no token. */
@@ -182,7 +163,3 @@ export class GateVerdict {
     return hold && { token: token!, hold };
   }
 }
-
-/** The fields whose values are lists. */
-const LISTS = ["ratelimit", "ratelimit-policy"];
-const REMAINING = "x-ratelimit-remaining";

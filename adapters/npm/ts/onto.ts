@@ -1,0 +1,27 @@
+/** The fields whose values are lists. */
+const LISTS = ["ratelimit", "ratelimit-policy"];
+const REMAINING = "x-ratelimit-remaining";
+
+/** The app's response with a verdict's fields added: see `Verdict.onto`. */
+export function onto(response: Response, { allowed, headers }: { allowed: boolean; headers: Readonly<Record<string, string>> }): Response {
+  try {
+    add(response.headers, headers, allowed);
+    return response;
+  } catch {
+    // `Response.error()` can be neither changed nor copied, and nobody sees its headers.
+    if (response.type === "error") return response;
+    // The headers of a fetched response cannot be changed.
+    const told = new Response(response.body, response);
+    add(told.headers, headers, allowed);
+    return told;
+  }
+}
+
+function add(headers: Headers, ours: Readonly<Record<string, string>>, allowed: boolean): void {
+  const [left, theirs] = [ours[REMAINING], headers.get(REMAINING)].map((text) => Number(text ?? Infinity));
+  const keeps = allowed && headers.has(REMAINING) && (headers.has("retry-after") || theirs! < left!);
+  for (const name in ours) {
+    if (LISTS.includes(name) && headers.has(name)) headers.append(name, ours[name]!);
+    else if (!keeps) headers.set(name, ours[name]!);
+  }
+}
