@@ -1,31 +1,23 @@
 import { Bytes } from "../../bytes.js";
-import type { Runner } from "../../calls.js";
 import type { Caller, Gate, MemoryEngine } from "../../glue.js";
 import { begin, type Question } from "../../question.js";
+import { Immediate } from "./immediate.js";
 
 /** Whether the counts have their random numbers: Workers have none before their first request. */
 let isSeeded = false;
 
 /** Asks the counts in the WebAssembly's memory, which answer at once. */
-export class Memory implements Runner {
+export class Memory extends Immediate {
   readonly #engine: MemoryEngine;
   readonly #gate: Gate;
   readonly #bytes: Bytes;
   #caller: Caller | undefined;
 
   constructor(engine: MemoryEngine, gate: Gate) {
+    super();
     this.#engine = engine;
     this.#gate = gate;
     this.#bytes = new Bytes(engine);
-  }
-
-  run(question: Question, done: () => void, failed: (thrown: unknown) => void): void {
-    try {
-      this.answer(question);
-    } catch (thrown) {
-      return failed(thrown);
-    }
-    done();
   }
 
   answer(question: Question): void {

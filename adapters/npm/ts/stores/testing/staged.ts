@@ -1,8 +1,8 @@
-import type { Runner } from "../../calls.js";
 import type { ErrorKind } from "../../error.js";
 import type { Engine } from "../../glue.js";
 import type { Question } from "../../question.js";
 import type { Memory } from "../memory/memory.js";
+import { Immediate } from "../memory/immediate.js";
 
 /** What a test has staged. */
 export interface Staging {
@@ -21,12 +21,13 @@ const DENIED = 1;
 let runs = 0;
 
 /** Asks the memory, as a test has staged it. */
-export class Staged implements Runner {
+export class Staged extends Immediate {
   readonly #engine: Engine;
   readonly #memory: Memory;
   readonly #staging: Staging;
 
   constructor(engine: Engine, memory: Memory, staging: Staging) {
+    super();
     this.#engine = engine;
     this.#memory = memory;
     this.#staging = staging;
@@ -34,15 +35,6 @@ export class Staged implements Runner {
 
   static next(): number {
     return (runs += 1);
-  }
-
-  run(question: Question, done: () => void, failed: (thrown: unknown) => void): void {
-    try {
-      this.answer(question);
-    } catch (thrown) {
-      return failed(thrown);
-    }
-    done();
   }
 
   answer(question: Question): void {
