@@ -1,6 +1,7 @@
 //! The store: the command of each operation, and the meaning of its answer.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::{Cmd, ServerError, ServerErrorKind, Value};
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
@@ -36,6 +37,29 @@ pub type RedisLimiter = AtomicLimiter<Redis>;
 pub struct Redis {
     config: Config,
     links: Links,
+    loaded: Loaded,
+}
+
+/// Where the short script has run, by the key's hash: in a cluster, that is a node. A call for any other key sends the script. It is
+/// small, and a burst at a server without it would make two round trips for each call.
+#[derive(Default)]
+struct Loaded([AtomicU64; 16]);
+
+impl Loaded {
+    fn place(call: &Call<'_>) -> (usize, u64) {
+        let bits = call.keys[0].bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
+        ((bits >> 6) as usize % 16, 1 << (bits % 64))
+    }
+
+    fn has(&self, call: &Call<'_>) -> bool {
+        let (word, bit) = Self::place(call);
+        self.0[word].load(Ordering::Relaxed) & bit != 0
+    }
+
+    fn add(&self, call: &Call<'_>) {
+        let (word, bit) = Self::place(call);
+        self.0[word].fetch_or(bit, Ordering::Relaxed);
+    }
 }
 
 impl Redis {
@@ -44,7 +68,7 @@ impl Redis {
     /// # Errors
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn new(config: Config) -> Result<Self, Error> {
-        Ok(Self { links: Links::new(&config)?, config })
+        Ok(Self { links: Links::new(&config)?, config, loaded: Loaded::default() })
     }
 
     /// Wraps this store in a limiter.
@@ -106,17 +130,23 @@ impl Atomic for Redis {
         Capabilities::EXACT.dimensions(dimensions)
     }
 
-    /// Sends one `EVALSHA`. If the server does not have the script, sends one `EVAL`, which also loads it. If the short script has no
-    /// answer, does the same with the general one.
+    /// Sends one `EVALSHA`, or the short script itself where it has not run before. If the server does not have the script, sends one
+    /// `EVAL`, which also loads it. If the short script has no answer, does the same with the general one.
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
         let call = Call::new(operation, self.config.clock, self.config.min_ttl)?;
         let (deadline, mut script) = (self.deadline(), call.script());
         loop {
-            let mut answer = self.links.send(&command(&call, script, "EVALSHA", script.sha1(false)), deadline).await?;
+            let whole = || command(&call, script, "EVAL", script.text(false));
+            let is_loaded = script == Script::General || self.loaded.has(&call);
+            let first = if is_loaded { command(&call, script, "EVALSHA", script.sha1(false)) } else { whole() };
+            let mut answer = self.links.send(&first, deadline).await?;
             if let Value::ServerError(error) = &answer
                 && error.kind() == Some(ServerErrorKind::NoScript)
             {
-                answer = self.links.send(&command(&call, script, "EVAL", script.text(false)), deadline).await?;
+                answer = self.links.send(&whole(), deadline).await?;
+            }
+            if !is_loaded && matches!(answer, Value::BulkString(_)) {
+                self.loaded.add(&call);
             }
             match answer {
                 Value::BulkString(bytes) => match call.answer(script, &bytes)? {
