@@ -5,6 +5,9 @@ import type { Question } from "./question.js";
 /** The most keys whose words are remembered. */
 const KEYS_MAX = 4_096;
 
+/** The longest key whose words are remembered: a client may choose a part of it. */
+const KEY_LEN_MAX = 256;
+
 /** When the words of a check are the same each time, and when it takes the long way. */
 export interface PlainOptions {
   /** Whether the store's clock decides, so that all checks of a key and a cost have the same words. */
@@ -38,7 +41,7 @@ export class Plain<T> {
   /** What is sent for a question. Undefined if it is no plain check. */
   of({ kind, key, cost, now, token }: Question): T | undefined {
     if (!this.#exists || kind !== "check" || token !== undefined) return undefined;
-    const isUsual = cost === 1 && this.#isTimeless;
+    const isUsual = cost === 1 && this.#isTimeless && key.length <= KEY_LEN_MAX;
     const known = isUsual ? this.#made.get(key) : undefined;
     if (known !== undefined) return known;
     const words = this.#gate.plain(key, cost, now);
