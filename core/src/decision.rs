@@ -7,9 +7,7 @@ use core::fmt;
 
 use crate::algorithm::Standing;
 use crate::few::Few;
-use crate::{Millis, UnixMillis};
-#[cfg(feature = "std")]
-use crate::{Policy, Quota};
+use crate::{Millis, Policy, Quota, UnixMillis};
 
 /// Whether a request is allowed.
 ///
@@ -303,6 +301,27 @@ impl Decision {
     #[cfg(feature = "std")]
     pub(crate) fn denied_for(self, wait: Millis) -> Self {
         Self { status: Status::Denied, retry_after: Some(wait), ..self }
+    }
+
+    /// The same denial with another wait.
+    pub(crate) fn waiting(mut self, wait: Millis) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// A decision that a borrower makes of a key whose counts it does not know.
+    pub(crate) fn without_store(policy: &Policy, wait: Option<Millis>, binding: usize, now: UnixMillis) -> Self {
+        let unknown = |quota: &Quota| QuotaStatus::unknown(quota.rule().limit());
+        Self {
+            status: if wait.is_some() { Status::Denied } else { Status::Allowed },
+            quotas: policy.quotas().iter().map(unknown).collect(),
+            binding,
+            retry_after: wait,
+            delay: Millis::ZERO,
+            decided_at: now,
+            origin: if wait.is_some() { Origin::DenyCache } else { Origin::Lease },
+            replay: false,
+        }
     }
 
     /// The same denial with a longer wait.

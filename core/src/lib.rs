@@ -12,12 +12,13 @@
 //! | a limiter that is exact within one process | [`MemoryLimiter`] |
 //! | limiters around limiters | [`DenyCache`], [`Fallback`], [`Tiered`], [`Sharded`], [`Shadow`] |
 //! | a limiter that is selected at run time | [`ErasedLimiter`] |
+//! | loans of a limit, which are spent without a round trip | [`lending`] |
 //! | an adapter of your own | [`store`] |
 //! | who is counted | [`Key`], [`Identity`], [`ClientIpSource`] |
 //! | what to send | [`ResponseFields`], [`Rejection`] |
 //! | a rules file, and one call from a request to its response | [`gate`] |
 //! | the errors after which a request may pass | [`ErrorKind::is_store_failure`] |
-#![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(not(any(feature = "std", feature = "lending")), no_std)]
 
 extern crate alloc;
 
@@ -38,6 +39,7 @@ mod identity;
 #[doc(hidden)]
 pub mod internal;
 mod key;
+pub mod lending;
 mod limiter;
 #[cfg(feature = "std")]
 mod memory;

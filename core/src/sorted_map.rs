@@ -87,6 +87,11 @@ impl<T> SortedMap<T> {
         self.0.retain(|held| keep(&held.1));
     }
 
+    /// The keys and their values, in the order of the keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
+        self.0.iter().map(|held| (held.0.as_str(), &held.1))
+    }
+
     /// The index of a key, or where to insert it.
     fn place(&self, key: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|held| held.0.as_str().cmp(key))

@@ -3,6 +3,7 @@
 //! | Tier | The store can | Driver |
 //! |-|-|-|
 //! | [`Atomic`] | apply a whole policy in one indivisible step | [`AtomicLimiter`] |
+//! | `Lending` | lend parts of a policy's quotas in that step | `LendingLimiter` |
 //! | [`Versioned`] | compare and swap | [`VersionedLimiter`] |
 //! | [`BestEffort`] | get and put | [`BestEffortLimiter`] |
 //! | [`Native`] | decide by itself | [`NativeLimiter`] |
@@ -47,10 +48,14 @@
 
 mod atomic;
 mod best_effort;
+#[cfg(feature = "lending")]
+mod lending;
 mod native;
 mod versioned;
 
 pub use atomic::{Applied, Atomic, AtomicLimiter, Operation};
 pub use best_effort::{BestEffort, BestEffortLimiter, LastWriterWins};
+#[cfg(feature = "lending")]
+pub use lending::{Lending, LendingLimiter, lending_capabilities};
 pub use native::{Native, NativeLimiter};
 pub use versioned::{Swap, Versioned, VersionedLimiter, VersionedValue};

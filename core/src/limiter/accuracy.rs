@@ -130,6 +130,9 @@ pub struct Drift {
     /// What each location admits beyond the ceiling while the store is down, in percent of the limit, but at least 1 of each quota:
     /// see `Fallback`.
     pub fallback_percent: u8,
+    /// How long a refund, a settlement or a reset by another may go unseen, so that a denial which it would have ended is repeated.
+    /// `None` if it is seen at once.
+    pub unseen: Option<Millis>,
 }
 
 impl Drift {
@@ -147,8 +150,13 @@ impl Drift {
     }
 
     /// At most the limit, and no early denials.
-    pub const WITHIN_LIMIT: Self =
-        Self { formula: "limit", ceiling: |load| load.limit, floor: Floor::NOTHING_HELD, fallback_percent: 0 };
+    pub const WITHIN_LIMIT: Self = Self {
+        formula: "limit",
+        ceiling: |load| load.limit,
+        floor: Floor::NOTHING_HELD,
+        fallback_percent: 0,
+        unseen: None,
+    };
 
     /// At most the limit at each location, and no early denials.
     pub const PER_LOCATION: Self = Self {

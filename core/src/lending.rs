@@ -1,0 +1,170 @@
+//! Lending: exact limits without a round trip for each request.
+//!
+//! A borrower, such as an isolate or a process, takes a loan of a row's units, spends it without asking, and returns the rest
+//! with its next question. A denial is a loan, too: until its end, only a refund, a settlement, a reset or the return of another
+//! loan changes it. The lender is the step of a store that decides on a question; the borrower is what an isolate keeps of a key.
+//! Both are pure: they have no clock, no randomness and no futures, so JavaScript drives the same code with numbers.
+//!
+//! # Ceiling
+//!
+//! The limit itself, in every interval, whatever borrowers, clocks and networks do:
+//!
+//! - A loan is charged when it is granted. A bucket does not drain below what is lent, since it would then admit both the loan
+//!   and the refill. A loan ends with the window that it is charged in, and with the first one if there are several.
+//! - Times of a loan are lengths. The borrower measures them by its own clock, from before it asked, so the loan ends there
+//!   before it ends at the lender, and no two clocks need agree. A clock that is seen to be set back is corrected by that much.
+//! - Each loan has a number that is never used again, and whatever becomes of the loan uses the number up: a return that arrives
+//!   twice, late, or in another order returns nothing. If the answer that grants a loan is lost, its units stay lent until it
+//!   ends.
+//!
+//! # Floor
+//!
+//! What lending costs: each borrower may hold [`Terms::slice`] units that the others cannot use, and as much again that it has
+//! spent without the lender's knowledge, which keeps a bucket from draining. If it dies, it does so for [`Terms::lifetime`]. A
+//! denial may miss a refund, a settlement or a reset elsewhere for as long.
+//!
+//! # Sizes
+//!
+//! The lender sees what a borrower's requests have cost in which time, and what is left. Far from the limit it lends what the
+//! borrower will probably spend until the window ends. Near the limit it lends a share of what is left, for about twice the time
+//! that it takes to spend it, and the last units not at all: they are spent one by one, where they are asked for. A key's
+//! first request gets no loan, and then loans double as they are spent: a few requests tell little of those to come.
+//!
+//! # What can be lent
+//!
+//! Policies of one key whose quotas are fixed windows, sliding windows of two counters and token buckets, and that do not charge
+//! denials: [`can_lend`]. Logs, shapers, slots, penalties and several keys cannot. Checks with an idempotency token are asked for
+//! one by one, too.
+//!
+//! ```
+//! use tidegate_core::lending::{Borrowers, Lender, Terms, Verdict};
+//! use tidegate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
+//! # fn main() -> Result<(), tidegate_core::Error> {
+//! let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
+//! let key = Key::new("user:1");
+//! // The store's side: the state of a row, and what is lent of it.
+//! let (mut state, mut lender) = (policy.initial_state(), Lender::default());
+//! // The borrower's side.
+//! let mut borrowers = Borrowers::new(Terms::new(50, Millis::from_secs(10)));
+//! let mut questions = 0;
+//! for second in 0..10 {
+//!     let check = Check::new(&policy, &key, UnixMillis::new(second * 1_000));
+//!     match borrowers.decide("user:1", &check, || ()) {
+//!         Verdict::Admit { .. } => {}
+//!         Verdict::Ask(asked) => {
+//!             questions += 1;
+//!             lender.settle(&policy, &mut state, check.now);
+//!             let answer = lender.decide(&policy, &mut state, check.now, check.cost, &asked.question);
+//!             borrowers.answered("user:1", asked.nth, Some(&answer));
+//!             assert!(answer.decision.is_allowed());
+//!         }
+//!         Verdict::AskPlainly | Verdict::Deny(_) => unreachable!(),
+//!     }
+//! }
+//! assert_eq!(questions, 4);
+//! # Ok(())
+//! # }
+//! ```
+
+mod amount;
+mod borrower;
+mod borrowers;
+mod lender;
+mod steady;
+
+pub use borrower::{Asked, Borrower, Denied, Verdict};
+pub use borrowers::Borrowers;
+pub use lender::Lender;
+
+use crate::{Decision, Millis, Policy, Rule};
+
+/// The longest life of a loan.
+pub const LIFETIME_MAX: Millis = Millis::from_secs(60);
+
+/// The most loans of one key at a time. Further borrowers get none.
+pub const LOANS_MAX: usize = 64;
+
+/// Whether loans of a policy can be granted; see the [module](self#what-can-be-lent).
+#[must_use]
+pub fn can_lend(policy: &Policy) -> bool {
+    let lendable = |rule: &Rule| matches!(rule, Rule::TokenBucket(_) | Rule::FixedWindow(_) | Rule::SlidingWindow(_));
+    policy.dimensions().len() == 1
+        && !policy.charges_denied()
+        && policy.quotas().iter().all(|quota| lendable(quota.rule()))
+}
+
+/// The upper bounds of loans, and how a borrower asks for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The most units that a borrower holds of a key.
+    pub slice: u64,
+    /// The longest life of a loan, and of a denial. A loan lives for [`LIFETIME_MAX`] at most.
+    pub lifetime: Millis,
+    /// When a question without an answer is given up.
+    pub deadline: Millis,
+    /// Whether the host asks questions that nobody waits for. If so, no request of a steady client waits.
+    pub in_background: bool,
+}
+
+impl Terms {
+    /// Loans of at most `slice` units and `lifetime`, with a deadline of two seconds, and none in the background.
+    #[must_use]
+    pub const fn new(slice: u64, lifetime: Millis) -> Self {
+        Self { slice, lifetime, deadline: Millis::from_secs(2), in_background: false }
+    }
+}
+
+/// What a borrower asks along with a check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Question {
+    /// What the borrower's requests have cost, whether admitted or not.
+    pub spent: u64,
+    /// In which time.
+    pub within: Millis,
+    /// The most units that the borrower may hold.
+    pub slice: u64,
+    /// The longest life of a loan or a denial.
+    pub lifetime: Millis,
+    /// What becomes of the borrower's last loan.
+    pub back: Option<Returned>,
+}
+
+/// What becomes of a loan. The part that is neither given back nor kept was spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// The number of the loan.
+    pub loan: u64,
+    /// Given back: the borrower will not spend it.
+    pub unspent: u64,
+    /// Kept: the borrower still spends it, and it becomes part of the next loan.
+    pub kept: u64,
+}
+
+/// A part of a quota that the borrower may spend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The number of the loan, for its return.
+    pub loan: u64,
+    /// The units, with those that the borrower kept.
+    pub units: u64,
+    /// How long they may be spent from the instant at which the borrower asked.
+    pub lasts: Millis,
+}
+
+/// The lender's answer to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The decision on the check.
+    pub decision: Decision,
+    /// The next loan. `None` also ends what the borrower kept of the last one.
+    pub granted: Option<Granted>,
+    /// How long the borrower may repeat a denial. Zero if the check was not denied.
+    pub denies_for: Millis,
+}
+
+/// The decision of a plain call, without a loan.
+impl From<Decision> for Answer {
+    fn from(decision: Decision) -> Self {
+        Self { decision, granted: None, denies_for: Millis::ZERO }
+    }
+}

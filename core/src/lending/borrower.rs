@@ -1,0 +1,304 @@
+//! What a borrower knows of one key.
+
+use super::steady::JITTER;
+use super::{Answer, Question, Returned, Terms};
+use crate::{Check, Decision, Millis, Policy, Rule, UnixMillis};
+
+/// What a borrower knows of one key: its loan, its last denial, and how much is requested.
+///
+/// All instants are by one clock that does not go back, the borrower's own. [`Borrowers`](super::Borrowers) makes one of a clock
+/// that does, and keeps the borrowers of many keys.
+#[derive(Clone, Debug)]
+pub struct Borrower {
+    /// What the loan and the denial are of.
+    policy: u64,
+    /// Whether it has a bucket.
+    drains: bool,
+    /// The number of the last question.
+    nth: u64,
+    /// Whether its answer has not come. Meanwhile, requests spend what is left, or ask plainly.
+    waits: bool,
+    asked_at: UnixMillis,
+    /// What its check costs.
+    asked_cost: u64,
+    /// What it returns, in case that it does not arrive.
+    back: Option<Returned>,
+    loan: Option<Loan>,
+    denial: Option<Denial>,
+    demand: Demand,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Loan {
+    number: u64,
+    units: u64,
+    left: u64,
+    /// What was left of it when the last question was asked, if it was kept.
+    kept: u64,
+    until: UnixMillis,
+    /// When it was last spent from.
+    used_at: UnixMillis,
+    /// Whether something is left to return when it has ended: its windows have not.
+    returns: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Denial {
+    cost: u64,
+    binding: usize,
+    until: UnixMillis,
+    /// When the check is admitted, if nothing else arrives.
+    admitted_at: UnixMillis,
+}
+
+/// What requests cost.
+#[derive(Clone, Copy, Debug)]
+struct Demand {
+    since: UnixMillis,
+    /// The last request.
+    at: UnixMillis,
+    /// Since then, without the first request.
+    spent: u64,
+    /// During the last question.
+    meanwhile: u64,
+    /// The same for earlier questions. It decays.
+    before: u64,
+}
+
+/// What a check gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is admitted, and charged already. If there is a question, it is asked with a cost of 0, in the background or not.
+    Admit {
+        /// The question for the next loan.
+        then: Option<Asked>,
+    },
+    /// It is denied, as the lender has said of an equal check.
+    Deny(Denied),
+    /// The lender decides on it, and grants a loan along with the decision.
+    Ask(Asked),
+    /// The lender decides on it. Another check's question is under way.
+    AskPlainly,
+}
+
+/// A question, and the number that its answer is told with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its number among the borrower's questions.
+    pub nth: u64,
+    /// What to ask.
+    pub question: Question,
+}
+
+/// A denial that the borrower repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// The time until the check is admitted, if nothing else arrives.
+    pub retry_after: Millis,
+    /// The index of the binding quota.
+    pub binding: usize,
+}
+
+impl Denied {
+    /// The decision, without counts.
+    #[must_use]
+    pub fn decision(&self, policy: &Policy, now: UnixMillis) -> Decision {
+        Decision::without_store(policy, Some(self.retry_after), self.binding, now)
+    }
+}
+
+impl Borrower {
+    /// A key's borrower, at its first request.
+    pub(super) fn new(check: &Check<'_>, now: UnixMillis) -> Self {
+        let demand = Demand { since: now, at: now, spent: 0, meanwhile: 0, before: 0 };
+        let mut new = Self {
+            policy: 0,
+            drains: false,
+            nth: 0,
+            waits: false,
+            asked_at: now,
+            asked_cost: 0,
+            back: None,
+            loan: None,
+            denial: None,
+            demand,
+        };
+        new.change(check);
+        new
+    }
+
+    /// Whether it is of another policy, such as the same one before a change of its limits.
+    pub(super) fn is_of_another(&self, check: &Check<'_>) -> bool {
+        self.policy != fingerprint(check.policy)
+    }
+
+    fn change(&mut self, check: &Check<'_>) {
+        self.policy = fingerprint(check.policy);
+        self.drains = check.policy.quotas().iter().any(|quota| matches!(quota.rule(), Rule::TokenBucket(_)));
+        self.denial = None;
+        // The rest of the loan is returned with the next question.
+        if let Some(loan) = &mut self.loan {
+            loan.until = UnixMillis::new(0);
+        }
+    }
+
+    /// What a check gets at `now`. A question has the next number.
+    pub(super) fn decide(&mut self, check: &Check<'_>, terms: &Terms, now: UnixMillis, nth: u64) -> Verdict {
+        let busy = self.is_waiting(terms, now);
+        self.demand.count(check.cost, busy, now, terms);
+        if self.is_of_another(check) {
+            self.change(check);
+        }
+        if let Some(loan) = &mut self.loan
+            && loan.spend(check.cost, now)
+        {
+            let mark = self.demand.units().min(loan.units / 2);
+            let low = loan.left < mark || (loan.left == mark && terms.in_background);
+            let then = (low && !busy).then(|| self.ask(terms, now, nth));
+            return Verdict::Admit { then };
+        }
+        if let Some(denial) = self.denial.filter(|denial| denial.cost == check.cost && now < denial.until) {
+            return Verdict::Deny(Denied { retry_after: denial.admitted_at.since(now), binding: denial.binding });
+        }
+        if busy { Verdict::AskPlainly } else { Verdict::Ask(self.give_up(check.cost, terms, now, nth)) }
+    }
+
+    /// A question whose request was cancelled may never end: the platform does not drop its future.
+    fn is_waiting(&self, terms: &Terms, now: UnixMillis) -> bool {
+        self.waits && now < self.asked_at + terms.deadline
+    }
+
+    pub(super) const fn is_waiting_for(&self, nth: u64) -> bool {
+        self.waits && self.nth == nth
+    }
+
+    /// Asks for the next loan before this one is spent.
+    fn ask(&mut self, terms: &Terms, now: UnixMillis, nth: u64) -> Asked {
+        self.back = self.loan.as_mut().map(|loan| {
+            loan.kept = loan.left;
+            Returned { loan: loan.number, unspent: 0, kept: loan.left }
+        });
+        self.asked(0, terms, now, nth)
+    }
+
+    /// Asks for the next loan, and returns what is left of this one.
+    pub(super) fn give_up(&mut self, cost: u64, terms: &Terms, now: UnixMillis, nth: u64) -> Asked {
+        let back = self.loan.take().map(|loan| Returned { loan: loan.number, unspent: loan.left, kept: 0 });
+        self.back = back.or(self.back);
+        self.asked(cost, terms, now, nth)
+    }
+
+    fn asked(&mut self, cost: u64, terms: &Terms, now: UnixMillis, nth: u64) -> Asked {
+        let (spent, within) = (self.demand.spent, now.since(self.demand.since));
+        let question = Question { spent, within, slice: terms.slice, lifetime: terms.lifetime, back: self.back };
+        self.demand.ask(terms, now);
+        (self.nth, self.waits, self.asked_at, self.asked_cost) = (nth, true, now, cost);
+        Asked { nth, question }
+    }
+
+    /// Takes the answer to a question, or `None` if there is none. If another question was asked since, the answer is late, and its
+    /// loan is not spent.
+    pub(super) fn answered(&mut self, nth: u64, answer: Option<&Answer>) {
+        if nth != self.nth {
+            return;
+        }
+        self.waits = false;
+        let Some(answer) = answer else { return };
+        let from = self.asked_at;
+        let spent = self.loan.map_or(0, |loan| loan.kept.saturating_sub(loan.left));
+        let used_at = self.loan.map_or(from, |loan| loan.used_at.max(from));
+        self.back = None;
+        self.loan = answer.granted.map(|granted| {
+            let unused = answer.decision.quotas().iter().filter_map(|quota| quota.reset_after()).max();
+            Loan {
+                number: granted.loan,
+                units: granted.units,
+                left: granted.units.saturating_sub(spent),
+                kept: 0,
+                until: from + Millis::new(granted.lasts.get().saturating_sub(JITTER.get())),
+                used_at,
+                returns: self.drains || unused.is_none_or(|unused| granted.lasts < unused),
+            }
+        });
+        self.denial = answer.decision.retry_after().filter(|_| answer.denies_for > Millis::ZERO).map(|wait| Denial {
+            cost: self.asked_cost,
+            binding: answer.decision.binding_index(),
+            until: from + answer.denies_for,
+            admitted_at: from + wait,
+        });
+    }
+
+    /// Whether it is idle and has something to return.
+    pub(super) fn is_due(&self, terms: &Terms, now: UnixMillis) -> bool {
+        let Some(loan) = self.loan.filter(|loan| loan.left > 0 && !self.is_waiting(terms, now)) else { return false };
+        let gap = now.since(self.demand.since).get() / self.demand.spent.max(1);
+        let idle = now >= loan.used_at + IDLE.max(Millis::new(gap.saturating_mul(IDLE_GAPS)));
+        if now < loan.until { idle } else { loan.returns }
+    }
+
+    /// Whether it knows anything that matters after `now`.
+    pub(super) fn is_of_use(&self, terms: &Terms, now: UnixMillis) -> bool {
+        let holds =
+            |loan: &Loan| now < loan.until || (loan.left > 0 && loan.returns && now < loan.until + terms.lifetime);
+        let denied = self.denial.is_some_and(|denial| now < denial.until);
+        let known = now < self.demand.at + terms.lifetime;
+        self.loan.is_some_and(|loan| holds(&loan)) || denied || known || self.is_waiting(terms, now)
+    }
+}
+
+/// A borrower is idle after this time without a request, and after so many times of the usual time between two requests.
+const IDLE: Millis = Millis::from_secs(2);
+const IDLE_GAPS: u64 = 16;
+
+impl Loan {
+    /// Spends a cost. Returns whether the loan was enough.
+    fn spend(&mut self, cost: u64, now: UnixMillis) -> bool {
+        let enough = now < self.until && self.left > 0 && self.left >= cost;
+        if enough {
+            self.left -= cost;
+            self.used_at = now;
+        }
+        enough
+    }
+}
+
+impl Demand {
+    fn count(&mut self, cost: u64, busy: bool, now: UnixMillis, terms: &Terms) {
+        if now >= self.at + terms.lifetime {
+            *self = Self { since: now, at: now, spent: 0, ..*self };
+            return;
+        }
+        // The first request begins the time.
+        self.spent = self.spent.saturating_add(cost);
+        self.at = now;
+        if busy {
+            self.meanwhile = self.meanwhile.saturating_add(cost);
+        }
+    }
+
+    /// A question begins. What is long ago counts less and less.
+    fn ask(&mut self, terms: &Terms, now: UnixMillis) {
+        self.before = self.meanwhile.max(self.before - self.before.div_ceil(8));
+        self.meanwhile = 0;
+        let within = now.since(self.since);
+        if within.get() / 2 >= terms.lifetime.get() {
+            self.spent /= 2;
+            self.since = self.since + Millis::new(within.get() / 2);
+        }
+    }
+
+    /// What requests cost during a question.
+    fn units(&self) -> u64 {
+        self.meanwhile.max(self.before)
+    }
+}
+
+/// A number that differs for policies that count differently.
+fn fingerprint(policy: &Policy) -> u64 {
+    let numbers = policy.quotas().iter().flat_map(|quota| {
+        let [a, b, c] = quota.rule().parameters();
+        [quota.rule().number().into(), a, b, c]
+    });
+    // FNV-1a, with a word in place of each byte.
+    numbers.fold(0xcbf2_9ce4_8422_2325, |hash, number| (hash ^ number).wrapping_mul(0x0100_0000_01b3))
+}

@@ -1,0 +1,128 @@
+//! The borrowers of many keys.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::borrower::{Asked, Borrower, Verdict};
+use super::steady::Steady;
+use super::{Answer, Terms};
+use crate::sorted_map::SortedMap;
+use crate::{Check, Millis, UnixMillis};
+
+/// What an isolate or a process knows of the keys that it borrows, in bounded memory: 16,384 keys. Checks of further keys are asked
+/// plainly.
+///
+/// `T` is what the host keeps beside each key, to ask a question that no check brings.
+#[derive(Debug)]
+pub struct Borrowers<T> {
+    terms: Terms,
+    clock: Steady,
+    keys: SortedMap<Kept<T>>,
+    /// The number of the last question of all keys: an answer to one of a key that was dropped is late.
+    asked: u64,
+    /// The number of keys at which those that are no longer of use are dropped.
+    sweep_at: usize,
+    swept_at: UnixMillis,
+    /// Keys that may have something to return.
+    due: Vec<String>,
+    looked_at: UnixMillis,
+}
+
+#[derive(Debug)]
+struct Kept<T> {
+    borrower: Borrower,
+    beside: T,
+}
+
+/// Fewer keys than this are never swept.
+const SWEEP_MIN: usize = 64;
+
+/// The most keys.
+const KEYS_MAX: usize = 16_384;
+
+/// The time between two looks for idle borrowers.
+const LOOK: Millis = Millis::from_secs(1);
+
+impl<T> Borrowers<T> {
+    /// No keys yet.
+    #[must_use]
+    pub fn new(terms: Terms) -> Self {
+        let never = UnixMillis::new(0);
+        let (clock, due) = (Steady::default(), Vec::new());
+        Self { terms, clock, keys: SortedMap::new(), asked: 0, sweep_at: 0, swept_at: never, due, looked_at: never }
+    }
+
+    /// The terms.
+    #[must_use]
+    pub const fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// What a check of this key gets. Its policy [can be lent](super::can_lend), and it has no token. `beside` makes what is kept
+    /// beside a new key, or one whose policy has changed.
+    pub fn decide(&mut self, key: &str, check: &Check<'_>, beside: impl FnOnce() -> T) -> Verdict {
+        let now = self.clock.read(check.now);
+        self.asked += 1;
+        if let Some(kept) = self.keys.get_mut(key) {
+            if kept.borrower.is_of_another(check) {
+                kept.beside = beside();
+            }
+            return kept.borrower.decide(check, &self.terms, now, self.asked);
+        }
+        if !self.has_room(now) {
+            return Verdict::AskPlainly;
+        }
+        let mut borrower = Borrower::new(check, now);
+        let asked = borrower.give_up(check.cost, &self.terms, now, self.asked);
+        self.keys.insert(key, Kept { borrower, beside: beside() });
+        Verdict::Ask(asked)
+    }
+
+    /// Takes the answer to a key's question. `None` if there is none: the question failed, or was dropped.
+    pub fn answered(&mut self, key: &str, nth: u64, answer: Option<&Answer>) {
+        if let Some(kept) = self.keys.get_mut(key) {
+            kept.borrower.answered(nth, answer);
+        }
+    }
+
+    /// Whether the answer to a key's question is still waited for.
+    #[must_use]
+    pub fn is_waiting(&self, key: &str, nth: u64) -> bool {
+        self.keys.get(key).is_some_and(|kept| kept.borrower.is_waiting_for(nth))
+    }
+
+    /// A question that nobody waits for, with its key: an idle borrower returns its loan. It is asked with a cost of 0. Call it again
+    /// until it returns `None`; it looks for idle borrowers once a second.
+    pub fn due(&mut self, now: UnixMillis) -> Option<(String, Asked, &T)> {
+        let now = self.clock.at_least(now);
+        if now.since(self.looked_at) >= LOOK {
+            self.looked_at = now;
+            let due = self.keys.iter().filter(|(_, kept)| kept.borrower.is_due(&self.terms, now));
+            self.due = due.map(|(key, _)| key.into()).collect();
+        }
+        let nothing = Terms { slice: 0, ..self.terms };
+        while let Some(key) = self.due.pop() {
+            let Some(kept) = self.keys.get_mut(&key).filter(|kept| kept.borrower.is_due(&nothing, now)) else {
+                continue;
+            };
+            self.asked += 1;
+            let asked = kept.borrower.give_up(0, &nothing, now, self.asked);
+            return self.keys.get(&key).map(|kept| (key, asked, &kept.beside));
+        }
+        None
+    }
+
+    /// Makes room for one more key. Keys are swept when their number has doubled since the last time; when they are as many as
+    /// there may be, once in a lifetime.
+    fn has_room(&mut self, now: UnixMillis) -> bool {
+        let full = self.keys.len() >= KEYS_MAX;
+        let due = now.since(self.swept_at) >= self.terms.lifetime;
+        if self.keys.len() >= self.sweep_at.max(SWEEP_MIN) && (due || !full) {
+            let terms = self.terms;
+            self.keys.retain(|kept| kept.borrower.is_of_use(&terms, now));
+            self.sweep_at = (self.keys.len() * 2).min(KEYS_MAX);
+            self.swept_at = now;
+        }
+        self.keys.len() < KEYS_MAX
+    }
+}

@@ -1,0 +1,227 @@
+//! What a row has lent.
+
+mod codec;
+mod settle;
+
+use alloc::vec::Vec;
+
+use super::amount::{Demand, UNITS_MAX, amount};
+use super::{Answer, Granted, LIFETIME_MAX, LOANS_MAX, Question, Returned, can_lend};
+use crate::algorithm::{Algorithm as _, Step};
+use crate::{Decision, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+
+/// The loans that the state of a row is charged with: those that have not ended, and those that may still be returned.
+///
+/// A store keeps it beside the state, and passes it through [`settle`](Self::settle) before each decision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lender {
+    /// The number of the last loan.
+    last: u64,
+    /// How many borrowers there are, in sixteenths. It follows a higher number at once and a lower one slowly.
+    borrowers: u64,
+    /// Ordered by their ends.
+    loans: Vec<Loan>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Loan {
+    number: u64,
+    units: u64,
+    until: UnixMillis,
+}
+
+/// How many loans have numbers of their own in a millisecond, so that a row that was removed does not use numbers again.
+const NUMBERS_PER_MS: u64 = 16;
+
+const SIXTEENTHS: u64 = 16;
+
+impl Lender {
+    /// Whether nothing was ever lent. Such a row needs no lender.
+    #[must_use]
+    pub const fn is_unused(&self) -> bool {
+        self.last == 0
+    }
+
+    /// When the last loan ends; the epoch if there is none.
+    #[must_use]
+    pub fn last_end(&self) -> UnixMillis {
+        self.loans.last().map_or(UnixMillis::new(0), |loan| loan.until)
+    }
+
+    /// Decides on a check, takes back the borrower's last loan and grants the next one. The state is [settled](Self::settle) at
+    /// `now`. A policy that [cannot be lent](can_lend) gets a plain decision.
+    #[must_use]
+    pub fn decide(
+        &mut self,
+        policy: &Policy,
+        state: &mut PolicyState,
+        now: UnixMillis,
+        cost: u64,
+        question: &Question,
+    ) -> Answer {
+        if !can_lend(policy) {
+            return policy.decide(state, now, cost).into();
+        }
+        let kept = question.back.and_then(|back| self.take_back(policy, state, now, back));
+        let decision = policy.decide(state, now, cost);
+        let decision = self.corrected(policy, state, now, cost, decision);
+        let lent = if decision.is_allowed() { self.lend(policy, state, now, question, kept) } else { None };
+        let granted = lent.or_else(|| kept.map(|kept| self.add(now, kept)));
+        let denies_for = decision.retry_after().map_or(Millis::ZERO, |wait| {
+            // Until the first loan ends, which may have been returned by then.
+            let first = self.loans.iter().find(|loan| loan.until > now).map_or(wait, |loan| loan.until.since(now));
+            wait.min(first).min(question.lifetime)
+        });
+        let granted =
+            granted.map(|loan| Granted { loan: loan.number, units: loan.units, lasts: loan.until.since(now) });
+        Answer { decision, granted, denies_for }
+    }
+
+    /// The decision of a policy on a settled state, with the wait that loans make longer: a bucket does not drain below them.
+    #[must_use]
+    pub fn corrected(
+        &self,
+        policy: &Policy,
+        state: &PolicyState,
+        now: UnixMillis,
+        cost: u64,
+        decision: Decision,
+    ) -> Decision {
+        let Some(mut wait) = decision.retry_after() else { return decision };
+        if self.loans.iter().all(|loan| loan.until <= now) {
+            return decision;
+        }
+        // Each round ends a loan or is the last one.
+        for _ in 0..=LOANS_MAX {
+            let (then, mut state, mut loans) = (now + wait, state.clone(), self.clone());
+            loans.settle(policy, &mut state, then);
+            let Some(more) = policy.peek(&state, then, cost).retry_after() else { break };
+            let next = loans.loans.iter().find(|loan| loan.until > then).map(|loan| loan.until.since(then));
+            let pinned = loans.pins(policy, &state, then, cost);
+            wait = wait + next.filter(|_| pinned).map_or(more, |next| more.max(next));
+        }
+        decision.waiting(wait)
+    }
+
+    /// Whether a bucket denies the cost that does not drain, because its level is what is lent of it.
+    fn pins(&self, policy: &Policy, state: &PolicyState, now: UnixMillis, cost: u64) -> bool {
+        policy.quotas().iter().zip(state.parts()).any(|(quota, part)| match (quota.rule(), part) {
+            (Rule::TokenBucket(bucket), QuotaState::Bucket(level)) => {
+                level.level <= self.lent_after(level.at).saturating_mul(bucket.per().get())
+                    && matches!(bucket.ask(level, now, cost), Step::Denied { .. })
+            }
+            _ => false,
+        })
+    }
+
+    /// Takes back the unspent part of a loan, and returns the part that is kept, which has no number any more. If the number is
+    /// used up, nothing happens.
+    fn take_back(
+        &mut self,
+        policy: &Policy,
+        state: &mut PolicyState,
+        now: UnixMillis,
+        Returned { loan, unspent, kept }: Returned,
+    ) -> Option<Loan> {
+        let place = self.loans.iter().position(|held| held.number == loan)?;
+        let loan = self.loans.remove(place);
+        let unspent = unspent.min(loan.units);
+        // It ended within its window. What a bucket has drained since may have been this loan.
+        let charged_at = UnixMillis::new(loan.until.get().saturating_sub(1));
+        policy.refund(state, charged_at, now, unspent);
+        let units = kept.min(loan.units - unspent);
+        (units > 0 && loan.until > latest(state).max(now)).then_some(Loan { units, ..loan })
+    }
+
+    /// Lends what the question asks for. What the borrower keeps becomes a part of it.
+    fn lend(
+        &mut self,
+        policy: &Policy,
+        state: &mut PolicyState,
+        now: UnixMillis,
+        question: &Question,
+        kept: Option<Loan>,
+    ) -> Option<Loan> {
+        let others = self.loans.iter().filter(|loan| loan.until > now).count();
+        if others >= LOANS_MAX {
+            return None;
+        }
+        let here = SIXTEENTHS * (others as u64 + 1);
+        self.borrowers = here.max(self.borrowers - self.borrowers.saturating_sub(here).div_ceil(2 * SIXTEENTHS));
+        let end = end(policy, state, now + question.lifetime.min(LIFETIME_MAX));
+        let pins = policy.quotas().iter().any(|quota| matches!(quota.rule(), Rule::TokenBucket(_)));
+        let (units, life) = amount(&Demand {
+            question,
+            kept: kept.map_or(0, |kept| kept.units.min(UNITS_MAX)),
+            left: left(policy, state, now).min(UNITS_MAX),
+            borrowers: self.borrowers.div_ceil(SIXTEENTHS),
+            unspent: self.loans.iter().map(|loan| loan.unspent(now)).sum(),
+            longest: end.since(now),
+            pins,
+        });
+        let until = now + life;
+        if units == 0 || until <= now || !policy.decide(state, now, units).is_allowed() {
+            return None;
+        }
+        let (more, until) = kept.map_or((0, until), |kept| (kept.units, until.max(kept.until)));
+        Some(self.add(now, Loan { number: 0, units: units + more, until }))
+    }
+
+    /// Adds a loan under a new number.
+    fn add(&mut self, now: UnixMillis, loan: Loan) -> Loan {
+        if self.loans.len() >= LOANS_MAX {
+            // The first one has ended. From now on it cannot be returned.
+            self.loans.remove(0);
+        }
+        self.last = (now.get() * NUMBERS_PER_MS).max(self.last + 1);
+        let loan = Loan { number: self.last, ..loan };
+        let place = self.loans.partition_point(|held| held.until <= loan.until);
+        self.loans.insert(place, loan);
+        loan
+    }
+
+    fn lent_after(&self, then: UnixMillis) -> u64 {
+        self.lent_between(then, UnixMillis::MAX)
+    }
+
+    /// What is lent by loans that end after `from`, at `to` at the latest.
+    fn lent_between(&self, from: UnixMillis, to: UnixMillis) -> u64 {
+        self.loans.iter().filter(|loan| from < loan.until && loan.until <= to).map(|loan| loan.units).sum()
+    }
+}
+
+impl Loan {
+    /// What is probably not spent of it, if it is spent evenly.
+    fn unspent(&self, now: UnixMillis) -> u64 {
+        let granted_at = UnixMillis::new(self.number / NUMBERS_PER_MS);
+        let (left, life) = (self.until.since(now).get(), self.until.since(granted_at).get());
+        self.units.min(UNITS_MAX) * left.min(life) / life.max(1)
+    }
+}
+
+/// The requests of cost 1 that fit.
+fn left(policy: &Policy, state: &PolicyState, now: UnixMillis) -> u64 {
+    let decision = policy.peek(state, now, 1);
+    decision.quotas().iter().filter_map(|quota| quota.remaining()).min().unwrap_or(0)
+}
+
+/// The end of the first window to end, or `latest` if that is earlier.
+fn end(policy: &Policy, state: &PolicyState, latest: UnixMillis) -> UnixMillis {
+    let ends = policy.quotas().iter().zip(state.parts()).map(|(quota, part)| match (quota.rule(), part) {
+        (Rule::FixedWindow(rule), QuotaState::Window(window)) => window.start + rule.window(),
+        (Rule::SlidingWindow(rule), QuotaState::Sliding(window)) => window.start + rule.window(),
+        _ => latest,
+    });
+    ends.fold(latest, UnixMillis::min)
+}
+
+/// The latest instant of a state. Loans that ended before it are settled.
+fn latest(state: &PolicyState) -> UnixMillis {
+    let instants = state.parts().iter().map(|part| match part {
+        QuotaState::Bucket(level) => level.at,
+        QuotaState::Window(window) => window.start,
+        QuotaState::Sliding(window) => window.start,
+        _ => UnixMillis::new(0),
+    });
+    instants.fold(UnixMillis::new(0), UnixMillis::max)
+}

@@ -1,0 +1,240 @@
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::future::Future;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::lending::{Answer, Asked, Borrowers, LIFETIME_MAX, Question, Terms, Verdict, can_lend};
+use crate::limiter::{Capabilities, Check, Limiter, Refund, Settle};
+use crate::store::{Atomic, AtomicLimiter};
+use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, MaybeSend, Millis, Policy, UnixMillis};
+
+/// A store that lends: in one step, it decides on a check, takes back a loan and grants the next one.
+pub trait Lending: Atomic {
+    /// Decides by [`Lender::decide`](crate::lending::Lender::decide), and stores the new state and the lender.
+    ///
+    /// # Errors
+    /// The reason why the store did not answer.
+    fn lend(&self, check: Check<'_>, question: Question) -> impl Future<Output = Result<Answer, Error>> + MaybeSend;
+}
+
+/// A [`Limiter`] that borrows from a [`Lending`] store, and decides without a call as long as a loan or a denial holds.
+///
+/// Keep one for the life of the isolate or process, because it holds the loans. Policies that
+/// [cannot be lent](crate::lending#what-can-be-lent), checks with a token and settlements are plain calls.
+///
+/// - **Ceiling:** the limit, as without loans. **Floor:** [`lending_capabilities`].
+/// - A decision from a loan has no `remaining`, because the borrower does not know what others have left.
+/// - If the store fails, what is left of a loan is still spent, and then checks return the error.
+/// - A reset does not recall loans: lent units stay charged until the loan ends. After a change of the limit, the next check
+///   returns the loan.
+///
+/// To keep requests from waiting for the next loan, run [`LendingLimiter::after`] after each response.
+#[derive(Debug)]
+pub struct LendingLimiter<S> {
+    calls: AtomicLimiter<S>,
+    kept: Mutex<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    borrowers: Borrowers<Option<Whose>>,
+    /// The questions that nobody waits for.
+    later: VecDeque<(String, Asked, Whose)>,
+    /// The policies of the keys.
+    policies: Vec<Arc<Policy>>,
+}
+
+/// What to ask of, without a check.
+type Whose = (Arc<Policy>, Key);
+
+/// The most policies and questions that are kept for later. Further ones are not.
+const LATER_MAX: usize = 256;
+
+/// What a [`LendingLimiter`] can, over a store that is exact and can what `store` says.
+///
+/// It never admits more than the limit. Of requests of cost 1, it admits at least as many as an exact limiter whose limit is lower
+/// by two slices per borrower, those that died included, within one lifetime of a key's first request. One slice may be unspent. The
+/// other may be spent without the store knowing, which keeps a bucket from draining. In each further lifetime, each borrower that
+/// falls silent may cost another slice. A refund, a settlement or a reset by another may go unseen for a lifetime.
+///
+/// ```
+/// use tidegate_core::store::lending_capabilities;
+/// use tidegate_core::{Capabilities, Load, Millis};
+/// let can = lending_capabilities(Capabilities::EXACT, 10, Millis::from_secs(2));
+/// let load = Load { limit: 1_000, quota: 1_000, in_flight: 500, locations: 3 };
+/// assert_eq!((can.accuracy.floor(load), can.accuracy.ceiling(load)), (940, 1_000));
+/// ```
+#[must_use]
+pub const fn lending_capabilities(store: Capabilities, slice: u64, lifetime: Millis) -> Capabilities {
+    let floor = Floor { held: slice.saturating_mul(2), within: Some(lifetime) };
+    let accuracy = Accuracy::Approximate(Drift { floor, unseen: Some(lifetime), ..Drift::WITHIN_LIMIT });
+    store.accuracy(accuracy).refund(false)
+}
+
+impl<S: Lending> LendingLimiter<S> {
+    /// A limiter that borrows from `store`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the lifetime is zero or longer than a minute, or the slice is zero.
+    pub fn new(store: S, terms: Terms) -> Result<Self, Error> {
+        if terms.lifetime == Millis::ZERO || terms.lifetime > LIFETIME_MAX {
+            let what = format!("lifetime: {} is out of range; write 1 ms to {LIFETIME_MAX}", terms.lifetime);
+            return Err(Error::new(ErrorKind::Invalid, what));
+        }
+        if terms.slice == 0 {
+            return Err(Error::new(ErrorKind::Invalid, "slice: 0 lends nothing; write at least 1"));
+        }
+        let kept = Shared { borrowers: Borrowers::new(terms), later: VecDeque::new(), policies: Vec::new() };
+        Ok(Self { calls: AtomicLimiter::new(store), kept: Mutex::new(kept) })
+    }
+
+    /// The store.
+    pub const fn store(&self) -> &S {
+        self.calls.store()
+    }
+
+    /// Asks what nobody waits for: for the next loans of busy keys, and to return those of idle ones. Run it after each response if
+    /// the terms are [in the background](Terms::in_background). `now` is the caller's clock.
+    pub async fn after(&self, now: UnixMillis) {
+        loop {
+            let Some((name, asked, whose)) = self.kept().later(now) else { return };
+            let check = Check::new(&whose.0, &whose.1, now).cost(0);
+            // If it fails, the units stay lent until the loan ends.
+            let _ = self.ask(&name, check, asked).await;
+        }
+    }
+
+    async fn ask(&self, name: &str, check: Check<'_>, asked: Asked) -> Result<Decision, Error> {
+        let mut asking = Asking { limiter: self, name, nth: asked.nth, answer: None };
+        let answer = self.store().lend(check, asked.question).await?;
+        let decision = answer.decision.clone();
+        asking.answer = Some(answer);
+        Ok(decision)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Shared> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    fn decide(&mut self, name: &str, check: &Check<'_>) -> Verdict {
+        let Self { borrowers, policies, .. } = self;
+        let in_background = borrowers.terms().in_background;
+        borrowers.decide(name, check, || if in_background { whose(policies, check) } else { None })
+    }
+
+    /// Keeps a question for later. Returns whether there was room.
+    fn keep(&mut self, name: &str, check: &Check<'_>, asked: Asked) -> bool {
+        let whose = if self.later.len() < LATER_MAX { whose(&mut self.policies, check) } else { None };
+        let Some(whose) = whose else { return false };
+        self.later.push_back((name.into(), asked, whose));
+        true
+    }
+
+    fn later(&mut self, now: UnixMillis) -> Option<(String, Asked, Whose)> {
+        while let Some((name, asked, whose)) = self.later.pop_front() {
+            if self.borrowers.is_waiting(&name, asked.nth) {
+                return Some((name, asked, whose));
+            }
+        }
+        if !self.borrowers.terms().in_background {
+            return None;
+        }
+        while let Some((name, asked, whose)) = self.borrowers.due(now) {
+            if let Some(whose) = whose.clone() {
+                return Some((name, asked, whose));
+            }
+        }
+        None
+    }
+}
+
+fn whose(policies: &mut Vec<Arc<Policy>>, check: &Check<'_>) -> Option<Whose> {
+    let key = check.keys.sole(check.policy).ok()?.clone();
+    let known = policies.iter().find(|policy| ***policy == *check.policy).cloned();
+    let policy = known.or_else(|| {
+        (policies.len() < LATER_MAX).then(|| {
+            policies.push(Arc::new(check.policy.clone()));
+            policies[policies.len() - 1].clone()
+        })
+    })?;
+    Some((policy, key))
+}
+
+/// A question under way.
+struct Asking<'a, S: Lending> {
+    limiter: &'a LendingLimiter<S>,
+    name: &'a str,
+    nth: u64,
+    answer: Option<Answer>,
+}
+
+impl<S: Lending> Drop for Asking<'_, S> {
+    /// Lets the next check ask, even if this question failed or its future was dropped.
+    fn drop(&mut self) {
+        self.limiter.kept().borrowers.answered(self.name, self.nth, self.answer.as_ref());
+    }
+}
+
+impl<S: Lending> Limiter for LendingLimiter<S> {
+    fn capabilities(&self) -> Capabilities {
+        let terms = *self.kept().borrowers.terms();
+        lending_capabilities(self.store().capabilities(), terms.slice, terms.lifetime)
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.capabilities().supports(&check)?;
+        let fits = |policy: &Policy| policy.quotas().iter().all(|quota| check.cost <= quota.rule().limit());
+        if !can_lend(check.policy) || check.idempotency.is_some() || !fits(check.policy) {
+            return self.calls.check(check).await;
+        }
+        let name = check.keys.sole(check.policy)?.storage_key(check.policy);
+        let verdict = self.kept().decide(&name, &check);
+        match verdict {
+            Verdict::Admit { then } => {
+                if let Some(asked) = then
+                    && !(self.in_background() && self.kept().keep(&name, &check, asked))
+                {
+                    // What is spent is charged already, whatever the answer is.
+                    let _ = self.ask(&name, check.cost(0), asked).await;
+                }
+                Ok(Decision::without_store(check.policy, None, 0, check.now))
+            }
+            Verdict::Deny(denied) => Ok(denied.decision(check.policy, check.now)),
+            Verdict::Ask(asked) => self.ask(&name, check, asked).await,
+            Verdict::AskPlainly => self.calls.check(check).await,
+        }
+    }
+
+    /// Returns the store's counts, in which lent units count as used.
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.calls.peek(check).await
+    }
+
+    /// Unsupported: the store cannot tell spent units from lent ones, and would return both.
+    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "loans do not support refunds: a refund would also give back what is lent",
+        ))
+    }
+
+    /// Settles the charge of a check with a token, which was a plain call.
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        self.calls.settle(settle).await
+    }
+
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.calls.reset(policy, keys).await
+    }
+}
+
+impl<S: Lending> LendingLimiter<S> {
+    fn in_background(&self) -> bool {
+        self.kept().borrowers.terms().in_background
+    }
+}
