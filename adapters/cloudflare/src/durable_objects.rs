@@ -8,7 +8,6 @@ mod config;
 mod counter;
 mod error;
 mod found;
-mod held;
 #[cfg(all(target_arch = "wasm32", feature = "worker"))]
 mod host;
 mod leases;

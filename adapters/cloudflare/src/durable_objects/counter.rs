@@ -2,15 +2,15 @@
 
 use std::mem;
 
+use tidegate_core::lending::{Answer, Lender};
 use tidegate_core::{Charge, Error, ErrorKind, Millis, Policy, UnixMillis};
 
 use crate::durable_objects::bytes::from_hex;
 use crate::durable_objects::cache::Cache;
 use crate::durable_objects::found::Found;
-use crate::durable_objects::held::{Held, can_lend};
 use crate::durable_objects::rows::{Row, Rows};
 use crate::durable_objects::token::{First, Token};
-use crate::durable_objects::wire::{Action, Answer, Call, Known, Reply};
+use crate::durable_objects::wire::{Action, Call, Known, Reply};
 
 /// The counts of one object: its rows, with recently used ones in memory.
 ///
@@ -112,8 +112,13 @@ impl<R: Rows> Counter<R> {
     fn apply(&mut self, call: &Call<'_>, clock: UnixMillis) -> Result<Answer, Error> {
         let now = call.now.unwrap_or(clock);
         match call.action {
-            Action::Check | Action::Lease { .. } => self.check(call, now, clock),
-            Action::Peek => Ok(call.policy.peek(&self.find(call, now)?.state(), now, call.cost).into()),
+            Action::Check | Action::Lend(_) => self.check(call, now, clock),
+            Action::Peek => {
+                let found = self.find(call, now)?;
+                let state = found.state();
+                let decision = call.policy.peek(&state, now, call.cost);
+                Ok(found.corrected(call, &state, now, decision).into())
+            }
             Action::Refund { charged_at } => self.refund(call, charged_at, now, clock),
             Action::Settle { token } => self.settle(call, token, Some(call.cost), now, clock),
             Action::Release { token } => self.settle(call, token, None, now, clock),
@@ -132,33 +137,27 @@ impl<R: Rows> Counter<R> {
             };
         }
         let mut found = self.find(call, now)?;
-        let lease = match call.action {
-            Action::Lease { want, lifetime, back } if can_lend(call.policy) => {
-                Some((want, lifetime, found.take_back(call.policy, now, back)))
-            }
-            _ => None,
-        };
         let mut state = found.state();
-        let decision = call.policy.decide_as(&mut state, now, call.cost, call.charge_id());
-        let lease = lease.and_then(|(want, lifetime, kept)| {
-            let lent = match decision.is_allowed() {
-                true => found.lend(call.policy, &mut state, now, want, lifetime, kept),
-                false => None,
-            };
-            lent.or(kept)
-        });
+        let answer = match call.action {
+            Action::Lend(question) => found.lend(call, &mut state, now, &question),
+            _ => {
+                let decision = call.policy.decide_as(&mut state, now, call.cost, call.charge_id());
+                found.corrected(call, &state, now, decision).into()
+            }
+        };
         let mut rows = found.rows_after(call, &state, now, clock);
         // Only a check that was admitted and charged gets a row for its token, so that the limit bounds the number of
         // these rows.
         if let Some((name, ttl)) = &once
-            && decision.is_allowed()
+            && answer.decision.is_allowed()
             && call.cost > 0
         {
-            let first = First { until: now + *ttl, cost: call.cost, settled: false, decision: decision.clone() };
+            let decision = answer.decision.clone();
+            let first = First { until: now + *ttl, cost: call.cost, settled: false, decision };
             rows.push((name, first.row(clock + (*ttl).max(call.min_ttl))));
         }
         self.save(rows, clock)?;
-        Ok(Answer { decision, lease })
+        Ok(answer)
     }
 
     fn refund(
@@ -222,10 +221,9 @@ impl<R: Rows> Counter<R> {
         // A reset carries no time, so it checks no state for plausibility, and leases that had not ended by the last call
         // count as lent.
         Ok(row.and_then(|row| {
-            let mut state = policy.decode(&row.value, UnixMillis::MAX).ok()?;
-            let held = Held::decode(&row.leased).ok()?.settle(policy, &mut state, UnixMillis::new(0));
-            let (held, state) = held.reset(policy, &state)?;
-            Some(Row { value: policy.encode(&state), leased: held.encode(), expires: row.expires })
+            let state = policy.decode(&row.value, UnixMillis::MAX).ok()?;
+            let (lender, state) = Lender::decode(&row.leased).ok()?.reset(policy, &state)?;
+            Some(Row { value: policy.encode(&state), leased: lender.encode(), expires: row.expires })
         }))
     }
 

@@ -2,23 +2,23 @@
 
 use std::borrow::Cow;
 
-use tidegate_core::{Error, Millis, Policy, PolicyState, UnixMillis};
+use tidegate_core::lending::{Answer, Lender, Question};
+use tidegate_core::{Decision, Error, Millis, Policy, PolicyState, UnixMillis};
 
-use crate::durable_objects::held::Held;
 use crate::durable_objects::rows::Row;
-use crate::durable_objects::wire::{Call, Granted, Returned};
+use crate::durable_objects::wire::Call;
 
 /// The rows of a call, decoded.
 pub(crate) struct Found {
     rows: Vec<Stored>,
 }
 
-/// A row, with its leases taken into account.
+/// A row, with its loans taken into account.
 struct Stored {
     /// When it may be removed. `None` if there is no such row, so that the state is unused.
     expires: Option<UnixMillis>,
     state: PolicyState,
-    held: Held,
+    lender: Lender,
     /// Whether the call has already changed it.
     changed: bool,
 }
@@ -34,13 +34,12 @@ impl Found {
     /// [`Corrupt`](tidegate_core::ErrorKind::Corrupt) if it is not a row of this policy.
     pub(crate) fn add(&mut self, policy: &Policy, row: Option<&Row>, now: UnixMillis) -> Result<(), Error> {
         self.rows.push(match row {
-            None => Stored { expires: None, state: policy.initial_state(), held: Held::default(), changed: false },
+            None => Stored { expires: None, state: policy.initial_state(), lender: Lender::default(), changed: false },
             Some(row) => {
                 let mut state = policy.decode(&row.value, now)?;
-                let mut held = Held::decode(&row.leased)?;
-                let changed = held.bound(now);
-                let held = held.settle(policy, &mut state, now);
-                Stored { expires: Some(row.expires), state, held, changed }
+                let mut lender = Lender::decode(&row.leased)?;
+                let changed = lender.settle(policy, &mut state, now);
+                Stored { expires: Some(row.expires), state, lender, changed }
             }
         });
         Ok(())
@@ -54,29 +53,33 @@ impl Found {
         }
     }
 
-    /// Takes back a lease of the only row, and returns what is kept of it.
-    pub(crate) fn take_back(&mut self, policy: &Policy, now: UnixMillis, back: Option<Returned>) -> Option<Granted> {
-        let ([row], Some(back)) = (&mut self.rows[..], back) else { return None };
-        let before = (row.state.clone(), row.held.clone());
-        let kept = row.held.take_back(policy, &mut row.state, now, back);
-        row.changed |= before.0 != row.state || before.1 != row.held;
-        kept
-    }
-
-    /// Lends units of the only row, whose new state this is.
+    /// Decides on a check, and answers a borrower's question. Only one row is ever lent.
     pub(crate) fn lend(
         &mut self,
-        policy: &Policy,
+        call: &Call<'_>,
         state: &mut PolicyState,
         now: UnixMillis,
-        want: u64,
-        lifetime: Millis,
-        kept: Option<Granted>,
-    ) -> Option<Granted> {
-        let [row] = &mut self.rows[..] else { return None };
-        let lent = row.held.lend(policy, state, now, want, lifetime, kept);
-        row.changed |= lent.is_some();
-        lent
+        question: &Question,
+    ) -> Answer {
+        let [row] = &mut self.rows[..] else { return call.policy.decide(state, now, call.cost).into() };
+        let before = row.lender.clone();
+        let answer = row.lender.decide(call.policy, state, now, call.cost, question);
+        row.changed |= before != row.lender;
+        answer
+    }
+
+    /// A decision on the states, with the wait that loans make longer.
+    pub(crate) fn corrected(
+        &self,
+        call: &Call<'_>,
+        state: &PolicyState,
+        now: UnixMillis,
+        decision: Decision,
+    ) -> Decision {
+        match &self.rows[..] {
+            [row] => row.lender.corrected(call.policy, state, now, call.cost, decision),
+            _ => decision,
+        }
     }
 
     /// The rows to write for the new states: those that say something else than the stored ones.
@@ -103,10 +106,10 @@ impl Found {
             if row.expires.is_none() && unused_after == Millis::ZERO {
                 continue;
             }
-            // Lent units may be spent until the last lease ends, and drain from then on.
-            let ttl = unused_after + row.held.last_end().since(now);
+            // Lent units may be spent until the last loan ends, and drain from then on.
+            let ttl = unused_after + row.lender.last_end().since(now);
             let expires = clock + ttl.max(Millis::new(1)).max(call.min_ttl);
-            rows.push((*name, Row { value: policy.encode(&state), leased: row.held.encode(), expires }));
+            rows.push((*name, Row { value: policy.encode(&state), leased: row.lender.encode(), expires }));
         }
         rows
     }

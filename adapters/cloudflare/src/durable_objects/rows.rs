@@ -72,7 +72,8 @@ impl Page {
 pub struct Row {
     /// A state as [`Policy::encode`](tidegate_core::Policy::encode) writes it, or the first answer to a token.
     pub value: Vec<u8>,
-    /// The leases of the state's quota: units (8 bytes) and end (8 bytes) of each. Empty for most rows.
+    /// What is lent of the state's quotas, as [`Lender::encode`](tidegate_core::lending::Lender::encode) writes it. Empty for rows
+    /// that never lent.
     pub leased: Vec<u8>,
     /// When the row may be removed, by the object's clock.
     pub expires: UnixMillis,

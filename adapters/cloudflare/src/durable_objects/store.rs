@@ -2,7 +2,8 @@
 
 use std::future::Future;
 
-use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
+use tidegate_core::lending::{Answer, Question};
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Lending, Operation};
 use tidegate_core::{
     Capabilities, Check, Dimensions, Error, ErrorKind, Keys, MaybeSend, MaybeSync, Millis, Policy, UnixMillis,
 };
@@ -10,7 +11,7 @@ use tidegate_core::{
 use crate::durable_objects::bytes::to_hex;
 use crate::durable_objects::config::{Clock, Config};
 use crate::durable_objects::token::Token;
-use crate::durable_objects::wire::{Action, Answer, Call, Once, Reply};
+use crate::durable_objects::wire::{Action, Call, Once, Reply};
 
 /// A limiter on Durable Objects. It is exact at any concurrency, and a decision takes one round trip.
 pub type DurableObjectsLimiter<N> = AtomicLimiter<DurableObjects<N>>;
@@ -149,6 +150,12 @@ impl<N: Namespace> Atomic for DurableObjects<N> {
     async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
         let nothing = Check::new(policy, keys, UnixMillis::new(0)).cost(0);
         self.ask(Action::Delete, nothing).await.map(drop)
+    }
+}
+
+impl<N: Namespace> Lending for DurableObjects<N> {
+    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
+        self.ask(Action::Lend(question), check).await
     }
 }
 

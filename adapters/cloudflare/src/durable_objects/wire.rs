@@ -10,12 +10,13 @@
 //! | if there is a token: its hash, time to keep its answer | 16, 8 |
 //! | for a refund: when it was charged | 8 |
 //! | for a settlement: the token's hash; the cost is the actual one | 16 |
-//! | for a lease: units, lifetime; then, for an earlier lease: units, end, given back, kept | 8, 8; 8, 8, 8, 8 or nothing |
+//! | for a question of a borrower: what it spent, in which time, the slice, the lifetime; then, of its last loan: number, given back, kept | 8, 8, 8, 8; 8, 8, 8 or nothing |
 //!
 //! | answer | bytes |
 //! |-|-|
-//! | version, flags: a lease was granted | 1, 1 |
-//! | if a lease was granted: units, end | 8, 8 |
+//! | version, flags: a loan was granted, the denial may be repeated | 1, 1 |
+//! | if a loan was granted: number, units, life | 8, 8, 8 |
+//! | if the denial may be repeated: for how long | 8 |
 //! | the decision, as [`Decision::encode`] writes it | the rest |
 //!
 //! An error is a status of 400 or 500 and the text `kind: message`, with the kind's [`ErrorKind::name`].
@@ -26,6 +27,7 @@
 
 mod policy;
 
+use tidegate_core::lending::{Answer, Granted, Question, Returned};
 use tidegate_core::{ChargeId, Decision, Error, ErrorKind, Millis, Policy, UnixMillis};
 
 use crate::durable_objects::bytes::{Reader, put, to_hex};
@@ -34,7 +36,7 @@ use crate::durable_objects::token::Token;
 pub(crate) use crate::durable_objects::wire::policy::Known;
 use crate::durable_objects::wire::policy::put_quotas;
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// An upper bound of the length of a row's name.
 const NAME_LEN_MAX: usize = 1024;
@@ -43,7 +45,8 @@ const CHARGE_DENIED: u8 = 1;
 const OBJECT_CLOCK: u8 = 2;
 const TOKEN: u8 = 4;
 
-const LEASED: u8 = 1;
+const GRANTED: u8 = 1;
+const DENIES: u8 = 2;
 
 /// One call to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,11 +80,8 @@ pub(crate) enum Action {
         token: Token,
     },
     Delete,
-    Lease {
-        want: u64,
-        lifetime: Millis,
-        back: Option<Returned>,
-    },
+    /// A check, along with a borrower's question.
+    Lend(Question),
 }
 
 /// An idempotency token, and how long its first answer is kept.
@@ -89,30 +89,6 @@ pub(crate) enum Action {
 pub(crate) struct Once {
     pub(crate) token: Token,
     pub(crate) ttl: Millis,
-}
-
-/// What an object answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) decision: Decision,
-    pub(crate) lease: Option<Granted>,
-}
-
-/// A part of a quota that was lent, until an instant by the object's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Granted {
-    pub(crate) units: u64,
-    pub(crate) until: UnixMillis,
-}
-
-/// How a lease ends. The part that is neither given back nor kept was spent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Returned {
-    pub(crate) lease: Granted,
-    /// Given back: the isolate will not spend it.
-    pub(crate) unspent: u64,
-    /// Kept: the isolate still spends it, and it becomes part of the next lease.
-    pub(crate) kept: u64,
 }
 
 /// An object's response: an HTTP status and a body.
@@ -159,10 +135,10 @@ impl<'a> Call<'a> {
         match self.action {
             Action::Refund { charged_at } => put(&mut out, [charged_at.get()]),
             Action::Settle { token } | Action::Release { token } => out.extend(token.0),
-            Action::Lease { want, lifetime, back } => {
-                put(&mut out, [want, lifetime.get()]);
-                if let Some(Returned { lease, unspent, kept }) = back {
-                    put(&mut out, [lease.units, lease.until.get(), unspent, kept]);
+            Action::Lend(Question { spent, within, slice, lifetime, back }) => {
+                put(&mut out, [spent, within.get(), slice, lifetime.get()]);
+                if let Some(Returned { loan, unspent, kept }) = back {
+                    put(&mut out, [loan, unspent, kept]);
                 }
             }
             Action::Check | Action::Peek | Action::Delete => {}
@@ -200,11 +176,7 @@ impl<'a> Call<'a> {
             2 => Action::Peek,
             3 => Action::Refund { charged_at: rest.instant()? },
             4 => Action::Delete,
-            5 => {
-                let (want, lifetime) = (rest.u64()?, rest.millis()?);
-                let back = (!rest.bytes.is_empty()).then(|| returned(&mut rest)).transpose()?;
-                Action::Lease { want, lifetime, back }
-            }
+            5 => Action::Lend(question(&mut rest)?),
             6 => Action::Settle { token: Token(rest.take()?) },
             7 => Action::Release { token: Token(rest.take()?) },
             _ => return Err(rest.error("an unknown action")),
@@ -221,50 +193,47 @@ impl Action {
             Self::Peek => 2,
             Self::Refund { .. } => 3,
             Self::Delete => 4,
-            Self::Lease { .. } => 5,
+            Self::Lend(_) => 5,
             Self::Settle { .. } => 6,
             Self::Release { .. } => 7,
         }
     }
 }
 
-impl From<Decision> for Answer {
-    fn from(decision: Decision) -> Self {
-        Self { decision, lease: None }
+fn encode(answer: &Answer) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64);
+    let denies = answer.denies_for > Millis::ZERO;
+    out.extend([VERSION, if answer.granted.is_some() { GRANTED } else { 0 } | if denies { DENIES } else { 0 }]);
+    if let Some(Granted { loan, units, lasts }) = answer.granted {
+        put(&mut out, [loan, units, lasts.get()]);
     }
+    if denies {
+        put(&mut out, [answer.denies_for.get()]);
+    }
+    out.extend(answer.decision.encode());
+    out
 }
 
-impl Answer {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64);
-        out.extend([VERSION, if self.lease.is_some() { LEASED } else { 0 }]);
-        if let Some(Granted { units, until }) = self.lease {
-            put(&mut out, [units, until.get()]);
-        }
-        out.extend(self.decision.encode());
-        out
+/// # Errors
+/// [`ErrorKind::Corrupt`] for bytes that [`encode`] does not write of a decision by this policy.
+fn decode(bytes: &[u8], policy: &Policy) -> Result<Answer, Error> {
+    let mut rest = Reader { bytes, kind: ErrorKind::Corrupt };
+    let [version, flags] = rest.take().unwrap_or_default();
+    if version != VERSION || flags & !(GRANTED | DENIES) != 0 {
+        return Err(error::not_an_answer(&to_hex(bytes)));
     }
-
-    /// # Errors
-    /// [`ErrorKind::Corrupt`] for bytes that [`Answer::encode`] does not write of a decision by this policy.
-    pub(crate) fn decode(bytes: &[u8], policy: &Policy) -> Result<Self, Error> {
-        let mut rest = Reader { bytes, kind: ErrorKind::Corrupt };
-        let [version, flags] = rest.take().unwrap_or_default();
-        if version != VERSION || flags & !LEASED != 0 {
-            return Err(error::not_an_answer(&to_hex(bytes)));
-        }
-        let lease = match flags & LEASED {
-            0 => None,
-            _ => Some(Granted { units: rest.u64()?, until: rest.instant()? }),
-        };
-        Ok(Self { decision: Decision::decode(rest.bytes, policy)?, lease })
-    }
+    let granted = match flags & GRANTED {
+        0 => None,
+        _ => Some(Granted { loan: rest.u64()?, units: rest.u64()?, lasts: rest.millis()? }),
+    };
+    let denies_for = if flags & DENIES == 0 { Millis::ZERO } else { rest.millis()? };
+    Ok(Answer { decision: Decision::decode(rest.bytes, policy)?, granted, denies_for })
 }
 
 impl Reply {
     pub(crate) fn of(answer: Result<Answer, Error>) -> Self {
         match answer {
-            Ok(answer) => Self { status: 200, body: answer.encode() },
+            Ok(answer) => Self { status: 200, body: encode(&answer) },
             Err(error) => Self::error(error),
         }
     }
@@ -311,7 +280,7 @@ impl Reply {
     /// The answer to a call with this policy.
     pub(crate) fn answer(&self, policy: &Policy) -> Result<Answer, Error> {
         if self.status == 200 {
-            return Answer::decode(&self.body, policy);
+            return decode(&self.body, policy);
         }
         let text = str::from_utf8(&self.body).unwrap_or_default();
         let known = text
@@ -338,9 +307,13 @@ fn name<'a>(rest: &mut Reader<'a>) -> Result<&'a str, Error> {
     text.ok_or_else(|| rest.error("a row's name is not printable ASCII"))
 }
 
-fn returned(rest: &mut Reader<'_>) -> Result<Returned, Error> {
-    let lease = Granted { units: rest.u64()?, until: rest.instant()? };
-    Ok(Returned { lease, unspent: rest.u64()?, kept: rest.u64()? })
+fn question(rest: &mut Reader<'_>) -> Result<Question, Error> {
+    let (spent, within, slice, lifetime) = (rest.u64()?, rest.millis()?, rest.u64()?, rest.millis()?);
+    let back = match rest.bytes {
+        [] => None,
+        _ => Some(Returned { loan: rest.u64()?, unspent: rest.u64()?, kept: rest.u64()? }),
+    };
+    Ok(Question { spent, within, slice, lifetime, back })
 }
 
 #[cfg(test)]

@@ -422,11 +422,11 @@ fn a_check_that_cannot_be_leased_is_a_plain_call() {
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     let leases = isolate(&rig, 10, 10_000);
     let window = Quota::fixed_window(100, Millis::from_secs(60)).unwrap();
-    let sliding = Quota::sliding_window(100, Millis::from_secs(60)).unwrap();
-    let bucket = Quota::token_bucket(100, 1, Millis::from_secs(60)).unwrap();
+    let log = Quota::sliding_log(100, Millis::from_secs(60)).unwrap();
+    let shaper = Quota::leaky_bucket(100, 1, Millis::from_secs(60)).unwrap();
     let policies = [
-        Policy::new("two", [window.clone(), bucket]).unwrap(),
-        Policy::new("sliding", [sliding]).unwrap(),
+        Policy::new("shaping", [window.clone(), shaper]).unwrap(),
+        Policy::new("log", [log]).unwrap(),
         Policy::new("charging", [window.clone()]).unwrap().charge_denied(true),
         Policy::new("punishing", [window.clone(), Quota::penalty(Millis::new(1), 1, Millis::new(1)).unwrap()]).unwrap(),
     ];

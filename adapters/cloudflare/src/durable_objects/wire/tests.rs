@@ -2,9 +2,10 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use proptest::prelude::*;
+use tidegate_core::lending::{Answer, Granted, Question, Returned};
 use tidegate_core::{Decision, Error, ErrorKind, Key, Millis, Policy, Quota, Rule, UnixMillis};
 
-use super::{Action, Answer, Call, Granted, Known, Once, Reply, Returned, VERSION};
+use super::{Action, Call, Known, Once, Reply, VERSION, decode};
 use crate::durable_objects::bytes::put;
 use crate::durable_objects::counter::Counter;
 use crate::durable_objects::rows::{Page, Row, Rows};
@@ -57,12 +58,14 @@ fn instant() -> impl Strategy<Value = UnixMillis> {
 }
 
 fn granted() -> impl Strategy<Value = Granted> {
-    (any::<u64>(), instant()).prop_map(|(units, until)| Granted { units, until })
+    let numbers = (any::<u64>(), any::<u64>(), any::<u64>());
+    numbers.prop_map(|(loan, units, lasts)| Granted { loan, units, lasts: Millis::new(lasts) })
 }
 
 fn action() -> impl Strategy<Value = Action> {
-    let numbers = (granted(), any::<u64>(), any::<u64>());
-    let back = numbers.prop_map(|(lease, unspent, kept)| Returned { lease, unspent, kept });
+    let numbers = (any::<u64>(), any::<u64>(), any::<u64>());
+    let back = numbers.prop_map(|(loan, unspent, kept)| Returned { loan, unspent, kept });
+    let numbers = [(); 4].map(|()| any::<u64>());
     prop_oneof![
         Just(Action::Check),
         Just(Action::Peek),
@@ -70,10 +73,8 @@ fn action() -> impl Strategy<Value = Action> {
         instant().prop_map(|charged_at| Action::Refund { charged_at }),
         any::<[u8; 16]>().prop_map(|token| Action::Settle { token: Token(token) }),
         any::<[u8; 16]>().prop_map(|token| Action::Release { token: Token(token) }),
-        (any::<u64>(), any::<u64>(), prop::option::of(back)).prop_map(|(want, lifetime, back)| Action::Lease {
-            want,
-            lifetime: Millis::new(lifetime),
-            back,
+        (numbers, prop::option::of(back)).prop_map(|([spent, within, slice, lifetime], back)| {
+            Action::Lend(Question { spent, within: Millis::new(within), slice, lifetime: Millis::new(lifetime), back })
         }),
     ]
 }
@@ -159,15 +160,21 @@ proptest! {
         for end in 0..bytes.len() {
             match Call::decode(&bytes[..end], &mut known) {
                 Err(error) => prop_assert_eq!(error.kind(), ErrorKind::Invalid),
-                // A call for a lease that returns none is valid, too.
-                Ok(shorter) => prop_assert!(matches!(shorter.action, Action::Lease { back: None, .. }), "a lease only"),
+                // A question that returns no loan is valid, too.
+                Ok(shorter) => {
+                    prop_assert!(matches!(shorter.action, Action::Lend(Question { back: None, .. })), "a question only");
+                }
             }
         }
     }
 
     #[test]
-    fn an_answer_round_trips((policy, decision) in decided(), lease in prop::option::of(granted())) {
-        let answer = Answer { decision, lease };
+    fn an_answer_round_trips(
+        (policy, decision) in decided(),
+        granted in prop::option::of(granted()),
+        denies_for: u64,
+    ) {
+        let answer = Answer { decision, granted, denies_for: Millis::new(denies_for) };
         prop_assert_eq!(Reply::of(Ok(answer.clone())).answer(&policy).expect("what was written"), answer);
     }
 
@@ -193,7 +200,7 @@ proptest! {
     fn any_bytes_get_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..200), clock in instant(), policy in policy(1..=8)) {
         let reply = Counter::new(Kept::default(), None).answer(&bytes, clock);
         prop_assert!([200, 400].contains(&reply.status));
-        let _ = Answer::decode(&bytes, &policy);
+        let _ = decode(&bytes, &policy);
     }
 
     #[test]
