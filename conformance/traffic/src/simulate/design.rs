@@ -2,6 +2,7 @@
 
 use std::num::NonZero;
 
+use tidegate_core::lending::can_lend;
 use tidegate_core::{Capabilities, Error, Limiter as _, Load, Policy, Rule};
 
 use super::ground::HOME;
@@ -75,7 +76,7 @@ impl Design {
     #[must_use]
     pub fn is_default(&self) -> bool {
         match self.model {
-            Model::Leases(slice) => slice.get() == 10,
+            Model::Leases(slice) => slice.get() == 50,
             Model::WorkersKv(seconds) => seconds == 1,
             Model::Synchronized(_) => false,
             _ => true,
@@ -108,11 +109,9 @@ impl Design {
             return Err("a simulated client has one key".into());
         }
         self.capabilities().and_then(|can| can.supports_policy(policy)).map_err(|error| error.to_string())?;
-        let leases =
-            matches!(policy.quotas(), [quota] if matches!(quota.rule(), Rule::FixedWindow(_) | Rule::TokenBucket(_)));
         match self.model {
-            Model::Leases(_) if !leases => {
-                Err("it leases one fixed window or token bucket, and asks the object otherwise".into())
+            Model::Leases(_) if !can_lend(policy) => {
+                Err("it leases windows of counters and token buckets, and asks the object otherwise".into())
             }
             Model::Binding if !PlaceCounts::offers(policy.quotas()[0].rule().window()) => {
                 Err("its periods are 10 and 60 s".into())

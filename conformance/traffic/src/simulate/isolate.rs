@@ -124,7 +124,11 @@ impl Fleet {
         let limiter: Box<dyn ErasedLimiter> = match self.model {
             Model::Objects => Box::new(objects().limiter()),
             Model::DenyCache => Box::new(DenyCache::new(objects().limiter())),
-            Model::Leases(slice) => Box::new(Leases::new(objects(), slice, Millis::from_secs(2))?),
+            Model::Leases(slice) => {
+                // As `tidegate choose` prints it, and as the suite's guest has it.
+                let lifetime = Millis::from_secs(if self.own_clocks { 60 } else { 2 });
+                Box::new(Leases::new(objects(), slice, lifetime)?)
+            }
             Model::WorkersKv(seconds) => {
                 let refresh = Millis::from_secs(seconds);
                 let config = tidegate_cloudflare::kv::Config::default().refresh(refresh).write_spacing(refresh);

@@ -126,7 +126,7 @@ static CANDIDATES: [Candidate; 15] = [
                 "worker::Env",
             ],
             limiter: "Leases::new(\n        DurableObjects::from_env(env, \"TIDEGATE\", Config::default())?,\n        \
-                      const { NonZero::new(10).unwrap() },\n        Millis::from_secs(2),\n    )?",
+                      const { NonZero::new(50).unwrap() },\n        Millis::from_secs(60),\n    )?",
             ..OBJECTS
         }),
         javascript: Some(JavaScript {
