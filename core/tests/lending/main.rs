@@ -1,0 +1,164 @@
+//! The laws of lending: whatever borrowers, clocks and networks do, the ceiling is the limit itself, and what is broken on purpose
+//! does not keep them.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod sizes;
+mod world;
+
+use proptest::prelude::*;
+use tidegate_core::lending::{Lender, Terms, can_lend};
+use tidegate_core::{ErrorKind, Millis, Policy, Quota};
+
+use crate::world::{ALL, Fault, Network, Step, WINDOWS, World, policies, steps, terms};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_interval_admits_more_than_the_algorithms_maximum(
+        policy in policies(ALL),
+        terms in terms(),
+        steps in steps(),
+    ) {
+        let mut world = World::new(policy, terms, Fault::None);
+        steps.iter().for_each(|step| world.play(step));
+        prop_assert_eq!(world.excess(), None);
+    }
+
+    #[test]
+    fn a_denial_says_when_the_check_is_admitted(policy in policies(ALL), terms in terms(), steps in steps(), cost in 1..9u64) {
+        let mut world = World::new(policy, terms, Fault::None);
+        for step in &steps {
+            world.play(step);
+            world.waits_are_right(cost);
+        }
+    }
+
+    /// Nothing is in flight, nothing is lost, and nobody else holds anything. A bucket that is lent drains less.
+    #[test]
+    fn a_lone_borrower_of_windows_decides_as_an_exact_limiter_does(
+        policy in policies(WINDOWS),
+        terms in terms(),
+        asks in prop::collection::vec((0..400u64, prop_oneof![4 => Just(1), 1 => 0..9u64]), 1..200),
+    ) {
+        let (mut world, mut exact) = (World::new(policy.clone(), terms, Fault::None), policy.initial_state());
+        for (after_ms, cost) in asks {
+            world.play(&Step::Forward(after_ms));
+            let due = policy.decide(&mut exact, world.now(), cost);
+            if due.status() == tidegate_core::Status::NeverAdmissible {
+                continue;
+            }
+            world.decided.clear();
+            world.play(&Step::Ask { borrower: 0, cost, times: 1 });
+            // A question for the next loan is a check of its own, of nothing.
+            let got = world.decided[0];
+            prop_assert_eq!((got.admitted, got.retry_after), (due.is_allowed(), due.retry_after()));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_loans_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        match Lender::decode(&bytes) {
+            Ok(lender) => prop_assert_eq!(lender.encode(), bytes),
+            Err(error) => prop_assert_eq!(error.kind(), ErrorKind::Corrupt),
+        }
+    }
+}
+
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(3_000)
+}
+
+fn of(quota: Quota) -> Policy {
+    Policy::new("api", [quota]).unwrap()
+}
+
+const MINUTE: Millis = Millis::from_secs(60);
+
+/// Whether each fault breaks its law, and the honest one does not.
+fn breaks(fault: Fault, policy: &Policy, terms: Terms, steps: &[Step], law: impl Fn(&World) -> bool) {
+    for fault in [Fault::None, fault] {
+        let mut world = World::new(policy.clone(), terms, fault);
+        steps.iter().for_each(|step| world.play(step));
+        assert_eq!(law(&world), fault == Fault::None, "{fault:?}: {:?}", world.excess());
+    }
+}
+
+fn ask(borrower: usize, times: u64) -> Step {
+    Step::Ask { borrower, cost: 1, times }
+}
+
+#[test]
+fn a_loan_that_is_spent_after_its_end_exceeds_the_limit() {
+    // A loan of one window is spent in the next one, beside the whole limit.
+    let policy = of(Quota::fixed_window(100, Millis::from_secs(10)).unwrap());
+    let steps = [ask(0, 12), Step::Forward(10_000), ask(1, 200), ask(0, 200)];
+    let keeps = |world: &World| world.excess().is_none();
+    breaks(Fault::SpentAfterItsEnd, &policy, Terms::new(50, Millis::from_secs(10)), &steps, keeps);
+}
+
+#[test]
+fn a_loan_that_is_taken_back_twice_exceeds_the_limit() {
+    let policy = of(Quota::fixed_window(100, MINUTE).unwrap());
+    let mut steps = vec![ask(0, 12)];
+    // Costs that the loan does not hold return it.
+    steps.extend([(); 3].map(|()| Step::Ask { borrower: 0, cost: 20, times: 1 }));
+    steps.extend([ask(0, 40), Step::Ask { borrower: 0, cost: 20, times: 1 }, ask(1, 200), ask(0, 200)]);
+    let keeps = |world: &World| world.excess().is_none();
+    breaks(Fault::ReturnedTwice, &policy, Terms::new(50, MINUTE), &steps, keeps);
+}
+
+#[test]
+fn a_bucket_that_drains_below_its_loans_exceeds_the_limit() {
+    let policy = of(Quota::token_bucket(100, 10, Millis::from_secs(1)).unwrap());
+    // The loan is not spent until the bucket has drained.
+    let steps = [ask(0, 12), Step::Forward(10_000), ask(1, 200), ask(0, 200)];
+    let keeps = |world: &World| world.excess().is_none();
+    breaks(Fault::DrainsBelowLoans, &policy, Terms::new(50, MINUTE), &steps, keeps);
+}
+
+#[test]
+fn a_denial_that_is_kept_past_a_refill_denies_what_is_due() {
+    let policy = of(Quota::fixed_window(5, Millis::from_secs(1)).unwrap());
+    let steps = [ask(0, 20), Step::Forward(1_000), ask(0, 5)];
+    let keeps = |world: &World| world.decided.iter().filter(|one| one.admitted && one.cost > 0).count() == 10;
+    breaks(Fault::DenialKept, &policy, Terms::new(50, MINUTE), &steps, keeps);
+}
+
+#[test]
+fn a_call_that_arrives_twice_returns_nothing_twice() {
+    let policy = of(Quota::fixed_window(100, MINUTE).unwrap());
+    let mut world = World::new(policy, Terms::new(50, MINUTE), Fault::None);
+    world.play(&ask(0, 12));
+    world.play(&ask(1, 12));
+    world.play(&Step::Network(Network { again_ms: Some(5), ..Network::default() }));
+    world.play(&Step::Ask { borrower: 0, cost: 20, times: 1 });
+    world.play(&Step::Forward(10));
+    for borrower in [1, 0, 2] {
+        world.play(&ask(borrower, 200));
+    }
+    assert_eq!(world.excess(), None);
+}
+
+#[test]
+fn what_can_be_lent() {
+    let second = Millis::from_secs(1);
+    let window = || Quota::fixed_window(5, second).unwrap();
+    let lendable = [
+        of(window()),
+        of(Quota::sliding_window(5, second).unwrap()),
+        of(Quota::token_bucket(5, 1, second).unwrap()),
+        Policy::new("api", [window().named("a").unwrap(), Quota::fixed_window(50, MINUTE).unwrap()]).unwrap(),
+    ];
+    assert!(lendable.iter().all(can_lend));
+    let by = |name: &str| window().by(name).unwrap();
+    let others = [
+        of(Quota::sliding_log(5, second).unwrap()),
+        of(Quota::leaky_bucket(5, 1, second).unwrap()),
+        of(Quota::concurrency(5, second).unwrap()),
+        of(window()).charge_denied(true),
+        Policy::new("api", [window(), Quota::penalty(second, 2, MINUTE).unwrap()]).unwrap(),
+        Policy::new("api", [by("user"), by("tenant")]).unwrap(),
+    ];
+    assert!(!others.iter().any(can_lend));
+}
