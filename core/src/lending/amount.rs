@@ -45,7 +45,7 @@ pub(super) fn amount(demand: &Demand<'_>) -> (u64, Millis) {
     let likely = likely.min(question.slice).saturating_sub(kept);
     // What all will probably spend, if they are alike, of what nobody has spent yet.
     let (all, unspent) = ((likely + kept).saturating_mul(borrowers), left + unspent + kept);
-    let is_far = likely <= left && if pins { all <= unspent / 2 } else { all <= unspent / 4 * 3 };
+    let is_far = likely <= left && if pins { all <= unspent / 2 } else { all <= unspent * 3 / 4 };
     if is_far {
         return (likely, longest);
     }

@@ -21,6 +21,8 @@ pub struct Borrower {
     asked_at: UnixMillis,
     /// What its check costs.
     asked_cost: u64,
+    /// Whether its denial is kept.
+    keeps_denial: bool,
     /// What it returns, in case that it does not arrive.
     back: Option<Returned>,
     loan: Option<Loan>,
@@ -118,6 +120,7 @@ impl Borrower {
             waits: false,
             asked_at: now,
             asked_cost: 0,
+            keeps_denial: true,
             back: None,
             loan: None,
             denial: None,
@@ -168,6 +171,12 @@ impl Borrower {
         self.waits && now < self.asked_at + terms.deadline
     }
 
+    /// Forgets the denial, because what denied may have been given back. Nor is the one kept that is under way.
+    pub(super) fn forget_denial(&mut self) {
+        self.denial = None;
+        self.keeps_denial = false;
+    }
+
     pub(super) const fn is_waiting_for(&self, nth: u64) -> bool {
         self.waits && self.nth == nth
     }
@@ -192,7 +201,7 @@ impl Borrower {
         let (spent, within) = (self.demand.spent, now.since(self.demand.since));
         let question = Question { spent, within, slice: terms.slice, lifetime: terms.lifetime, back: self.back };
         self.demand.ask(terms, now);
-        (self.nth, self.waits, self.asked_at, self.asked_cost) = (nth, true, now, cost);
+        (self.nth, self.waits, self.asked_at, self.asked_cost, self.keeps_denial) = (nth, true, now, cost, true);
         Asked { nth, question }
     }
 
@@ -220,7 +229,8 @@ impl Borrower {
                 returns: self.drains || unused.is_none_or(|unused| granted.lasts < unused),
             }
         });
-        self.denial = answer.decision.retry_after().filter(|_| answer.denies_for > Millis::ZERO).map(|wait| Denial {
+        let denied = answer.decision.retry_after().filter(|_| self.keeps_denial && answer.denies_for > Millis::ZERO);
+        self.denial = denied.map(|wait| Denial {
             cost: self.asked_cost,
             binding: answer.decision.binding_index(),
             until: from + answer.denies_for,

@@ -85,6 +85,13 @@ impl<T> Borrowers<T> {
         }
     }
 
+    /// Forgets a key's denial. Call it when a settlement or a reset may have given back what denied.
+    pub fn forget_denial(&mut self, key: &str) {
+        if let Some(kept) = self.keys.get_mut(key) {
+            kept.borrower.forget_denial();
+        }
+    }
+
     /// Whether the answer to a key's question is still waited for.
     #[must_use]
     pub fn is_waiting(&self, key: &str, nth: u64) -> bool {

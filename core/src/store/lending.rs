@@ -115,6 +115,13 @@ impl<S: Lending> LendingLimiter<S> {
         Ok(decision)
     }
 
+    /// Forgets a denial even if the call has failed, because it may have been applied.
+    fn forget_denial(&self, policy: &Policy, keys: Keys<'_>) {
+        if let Ok(key) = keys.sole(policy) {
+            self.kept().borrowers.forget_denial(&key.storage_key(policy));
+        }
+    }
+
     fn kept(&self) -> MutexGuard<'_, Shared> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -223,13 +230,17 @@ impl<S: Lending> Limiter for LendingLimiter<S> {
         ))
     }
 
-    /// Settles the charge of a check with a token, which was a plain call.
+    /// Settles the charge of a check with a token, which was a plain call. Its own denial is forgotten.
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.calls.settle(settle).await
+        let result = self.calls.settle(settle).await;
+        self.forget_denial(settle.policy, settle.keys);
+        result
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.calls.reset(policy, keys).await
+        let result = self.calls.reset(policy, keys).await;
+        self.forget_denial(policy, keys);
+        result
     }
 }
 
