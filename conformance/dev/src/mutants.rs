@@ -6,6 +6,7 @@
 
 mod gate;
 mod identity;
+mod lending;
 mod limiter;
 mod policy;
 mod wire;
@@ -36,6 +37,8 @@ pub struct Mutant {
 enum Kind {
     /// Counts wrongly. It is judged only by its decisions.
     Counts(Fault),
+    /// Lends wrongly. It is held to the bounds of lending.
+    Lends(lending::Fault),
     /// Counts correctly, but changes the reply.
     Says(fn(&mut Reply)),
     /// Counts against the wrong key.
@@ -48,11 +51,12 @@ enum Kind {
 #[must_use]
 pub fn all() -> Vec<Mutant> {
     let counts = limiter::ALL.iter().map(|(name, about, fault)| Mutant { name, about, kind: Kind::Counts(*fault) });
+    let lends = lending::ALL.iter().map(|(name, about, fault)| Mutant { name, about, kind: Kind::Lends(*fault) });
     let says = wire::ALL.iter().map(|(name, about, change)| Mutant { name, about, kind: Kind::Says(*change) });
     let identifies =
         identity::ALL.iter().map(|(name, about, key)| Mutant { name, about, kind: Kind::Identifies(*key) });
     let gates = gate::ALL.iter().map(|(name, about, wrong)| Mutant { name, about, kind: Kind::Gates(*wrong) });
-    counts.chain(says).chain(identifies).chain(gates).collect()
+    counts.chain(lends).chain(says).chain(identifies).chain(gates).collect()
 }
 
 /// Returns the fixtures that fail with the correct limiter in a mutant's place. If there are any, the suite is broken.
@@ -64,6 +68,7 @@ pub async fn false_alarms(cases: &[Prepared]) -> Vec<String> {
                 let honest = Mistaken::new(Kind::Counts(Fault::None));
                 differs(fixture, &prepared.reference, &honest, true).await
                     || differs(fixture, &prepared.reference, &Mistaken::new(Kind::Says(|_| ())), false).await
+                    || exceeds(fixture, &prepared.reference, lending::Fault::None).await
             }
             Case::Gate(fixture) => !differences(fixture, &Mistaken::new(Kind::Counts(Fault::None))).await.is_empty(),
             Case::Request(fixture) => {
@@ -85,6 +90,7 @@ pub async fn caught_by(mutant: &Mutant, cases: &[Prepared]) -> Vec<String> {
         let subject = Mistaken::new(mutant.kind);
         let caught = match (&prepared.case, mutant.kind) {
             (Case::Decision(fixture), Kind::Counts(_)) => differs(fixture, &prepared.reference, &subject, true).await,
+            (Case::Decision(fixture), Kind::Lends(fault)) => exceeds(fixture, &prepared.reference, fault).await,
             (Case::Decision(fixture), Kind::Says(_)) => differs(fixture, &prepared.reference, &subject, false).await,
             (Case::Gate(fixture), Kind::Gates(_)) => !differences(fixture, &subject).await.is_empty(),
             (Case::Request(fixture), Kind::Identifies(_)) => identify(fixture, &subject).await.is_err(),
@@ -111,6 +117,27 @@ async fn differs(fixture: &Fixture, reference: &Replay, subject: &Mistaken, deci
         one.headers.retain(|(name, _)| name == "retry-after");
     }
     judge(&Accuracy::Exact, 1, &fixture, &reference, &found).verdict == Verdict::Fail
+}
+
+/// Whether limiters that borrow leave their bounds.
+async fn exceeds(fixture: &Fixture, reference: &Replay, fault: lending::Fault) -> bool {
+    let Ok(borrowed) = lending::Borrowed::new(fault) else { return true };
+    if !borrowed.takes(fixture) {
+        return false;
+    }
+    let found = replay(fixture, &borrowed, "").await;
+    judge(&borrowed.capabilities().accuracy, lending::BORROWERS, fixture, reference, &found).verdict == Verdict::Fail
+}
+
+impl Subject for lending::Borrowed {
+    async fn send(&self, route: Route, body: Bytes, place: Place) -> Result<Reply, String> {
+        tokio::task::yield_now().await;
+        Ok(self.answer(place.location.unwrap_or(place.nth), route, &body).await)
+    }
+
+    fn isolates(&self) -> u64 {
+        lending::BORROWERS
+    }
 }
 
 /// A mutant as a subject.
