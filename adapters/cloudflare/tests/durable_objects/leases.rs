@@ -79,7 +79,8 @@ enum Step {
 
 #[derive(Clone, Debug)]
 struct Story {
-    bucket: bool,
+    /// Which quotas, of 5 kinds.
+    kind: u8,
     limit: u64,
     refill: u64,
     span_ms: u64,
@@ -114,27 +115,33 @@ fn step(cost: impl Strategy<Value = u64> + 'static, losses: bool, forward_ms: u6
 
 fn story<S: Strategy<Value = Step>>(
     step: S,
+    kinds: Range<u8>,
     limits: Range<u64>,
     lifetimes_ms: Range<u64>,
 ) -> impl Strategy<Value = Story> {
     const YEAR_MS: i64 = 365 * 86_400_000;
-    let numbers = (any::<bool>(), limits, 1..30u64, 1..3_000u64, 1..20u64, lifetimes_ms);
+    let numbers = (kinds, limits, 1..30u64, 1..3_000u64, 1..20u64, lifetimes_ms);
     let ahead_ms = prop_oneof![4 => Just(0), 2 => -2_000..2_000i64, 1 => Just(-YEAR_MS), 1 => Just(YEAR_MS)];
     let ahead_ms = [(); ISOLATES].map(|()| ahead_ms.clone());
     (numbers, ahead_ms, prop::collection::vec(step, 1..80)).prop_map(|(numbers, ahead_ms, steps)| {
-        let (bucket, limit, refill, span_ms, slice, lifetime_ms) = numbers;
-        Story { bucket, limit, refill, span_ms, slice, lifetime_ms, ahead_ms, steps }
+        let (kind, limit, refill, span_ms, slice, lifetime_ms) = numbers;
+        Story { kind, limit, refill, span_ms, slice, lifetime_ms, ahead_ms, steps }
     })
 }
 
 impl Story {
     fn policy(&self, limit: u64) -> Policy {
         let span = Millis::new(self.span_ms);
-        let quota = match self.bucket {
-            true => Quota::token_bucket(limit, self.refill, span),
-            false => Quota::fixed_window(limit, span),
+        let bucket = || Quota::token_bucket(limit, self.refill, span).unwrap();
+        let longer = || Quota::fixed_window(2 * limit, Millis::new(3 * self.span_ms)).unwrap().named("long").unwrap();
+        let quotas = match self.kind {
+            0 => vec![Quota::fixed_window(limit, span).unwrap()],
+            1 => vec![bucket()],
+            2 => vec![Quota::sliding_window(limit, span).unwrap()],
+            3 => vec![Quota::sliding_window(limit, span).unwrap(), longer()],
+            _ => vec![bucket(), longer()],
         };
-        Policy::new("api", [quota.unwrap()]).unwrap()
+        Policy::new("api", quotas).unwrap()
     }
 
     /// Plays the story by the objects' clock, and reports each request. Returns the number of deaths.
@@ -186,7 +193,7 @@ proptest! {
 
     #[test]
     fn no_interval_admits_more_than_the_algorithms_maximum(
-        story in story(step(prop_oneof![3 => Just(1), 1 => 0..9u64], true, 4_000), 1..60, 1..3_000),
+        story in story(step(prop_oneof![3 => Just(1), 1 => 0..9u64], true, 4_000), 0..5, 1..60, 1..3_000),
     ) {
         let mut admitted = Vec::new();
         story.play(|asked| if asked.admitted { admitted.push(asked) });
@@ -195,15 +202,17 @@ proptest! {
             let mut sum = 0;
             for last in admitted[place..].iter().take_while(|last| last.resets == first.resets) {
                 sum += last.cost;
-                let most = policy.quotas()[0].rule().maximum(first.at, last.at);
-                prop_assert!(sum <= most, "{sum} of at most {most} from {} to {}", first.at, last.at);
+                for quota in policy.quotas() {
+                    let most = quota.rule().maximum(first.at, last.at);
+                    prop_assert!(sum <= most, "{sum} of at most {most} from {} to {}", first.at, last.at);
+                }
             }
         }
     }
 
     #[test]
     fn leases_admit_at_least_as_much_as_an_exact_limiter_of_the_floor(
-        story in story(step(Just(1), false, 500), 150..600, 50_000..60_000),
+        story in story(step(Just(1), false, 500), 0..2, 150..600, 50_000..60_000),
     ) {
         let mut asked = Vec::new();
         // The lifetime is longer than the story.
@@ -238,11 +247,11 @@ fn in_every_order_of_events_leases_stay_within_the_limit() {
         Step::Forward(400),
         Step::Forward(1_100),
     ];
-    for bucket in [false, true] {
+    for kind in 0..5 {
         let stories = in_every_order(|choose| {
             let steps: Vec<_> = (0..5).map(|_| events[choose(events.len())].clone()).collect();
             let story = Story {
-                bucket,
+                kind,
                 limit: 4,
                 refill: 1,
                 span_ms: 2_000,
@@ -260,8 +269,10 @@ fn in_every_order_of_events_leases_stay_within_the_limit() {
             });
             for (place, first) in admitted.iter().enumerate() {
                 for (more, last) in admitted[place..].iter().enumerate() {
-                    let most = policy.quotas()[0].rule().maximum(*first, *last);
-                    assert!((more as u64) < most, "more than {most} from {first} to {last}: {:?}", story.steps);
+                    for quota in policy.quotas() {
+                        let most = quota.rule().maximum(*first, *last);
+                        assert!((more as u64) < most, "more than {most} from {first} to {last}: {:?}", story.steps);
+                    }
                 }
             }
         });
