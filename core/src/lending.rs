@@ -76,7 +76,9 @@ pub use borrower::{Asked, Borrower, Denied, Verdict};
 pub use borrowers::Borrowers;
 pub use lender::Lender;
 
-use crate::{Decision, Millis, Policy, Rule};
+use alloc::format;
+
+use crate::{Decision, Error, ErrorKind, Millis, Policy, Rule};
 
 /// The longest life of a loan.
 pub const LIFETIME_MAX: Millis = Millis::from_secs(60);
@@ -87,10 +89,39 @@ pub const LOANS_MAX: usize = 64;
 /// Whether loans of a policy can be granted; see the [module](self#what-can-be-lent).
 #[must_use]
 pub fn can_lend(policy: &Policy) -> bool {
-    let lendable = |rule: &Rule| matches!(rule, Rule::TokenBucket(_) | Rule::FixedWindow(_) | Rule::SlidingWindow(_));
     policy.dimensions().len() == 1
         && !policy.charges_denied()
-        && policy.quotas().iter().all(|quota| lendable(quota.rule()))
+        && policy.quotas().iter().all(|quota| is_lendable(quota.rule()))
+}
+
+const fn is_lendable(rule: &Rule) -> bool {
+    matches!(rule, Rule::TokenBucket(_) | Rule::FixedWindow(_) | Rule::SlidingWindow(_))
+}
+
+/// Checks that loans of a policy can be granted. Call it when the policy is loaded: otherwise its checks are asked for one by one.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] that names what cannot be lent.
+///
+/// ```
+/// use tidegate_core::{Millis, Policy, Quota, lending};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// let log = Policy::new("api", [Quota::sliding_log(100, Millis::from_secs(60))?])?;
+/// let refused = lending::supports(&log).unwrap_err();
+/// assert!(refused.to_string().contains("sliding_log"));
+/// # Ok(())
+/// # }
+/// ```
+pub fn supports(policy: &Policy) -> Result<(), Error> {
+    let refused = |what: &str| Err(Error::new(ErrorKind::Unsupported, format!("{what} cannot be lent")));
+    if let Some(quota) = policy.quotas().iter().find(|quota| !is_lendable(quota.rule())) {
+        return refused(quota.rule().name());
+    }
+    match policy.dimensions().len() {
+        1 if policy.charges_denied() => refused("a policy that charges denials"),
+        1 => Ok(()),
+        _ => refused("a policy of several keys"),
+    }
 }
 
 /// The upper bounds of loans, and how a borrower asks for them.

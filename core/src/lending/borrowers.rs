@@ -58,7 +58,8 @@ impl<T> Borrowers<T> {
         &self.terms
     }
 
-    /// What a check of this key gets. Its policy [can be lent](super::can_lend), and it has no token. `beside` makes what is kept
+    /// What a check of this key gets. Its time is read just before: one that was read long ago looks like a clock that was set back,
+    /// and loans end that much earlier. Its policy [can be lent](super::can_lend), and it has no token. `beside` makes what is kept
     /// beside a new key, or one whose policy has changed.
     pub fn decide(&mut self, key: &str, check: &Check<'_>, beside: impl FnOnce() -> T) -> Verdict {
         let now = self.clock.read(check.now);

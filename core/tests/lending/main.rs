@@ -6,7 +6,7 @@ mod sizes;
 mod world;
 
 use proptest::prelude::*;
-use tidegate_core::lending::{Lender, Terms, can_lend};
+use tidegate_core::lending::{Lender, Terms, can_lend, supports};
 use tidegate_core::{ErrorKind, Millis, Policy, Quota};
 
 use crate::world::{ALL, Fault, Network, Step, WINDOWS, World, policies, steps, terms};
@@ -150,7 +150,7 @@ fn what_can_be_lent() {
         of(Quota::token_bucket(5, 1, second).unwrap()),
         Policy::new("api", [window().named("a").unwrap(), Quota::fixed_window(50, MINUTE).unwrap()]).unwrap(),
     ];
-    assert!(lendable.iter().all(can_lend));
+    assert!(lendable.iter().all(|policy| can_lend(policy) && supports(policy).is_ok()));
     let by = |name: &str| window().by(name).unwrap();
     let others = [
         of(Quota::sliding_log(5, second).unwrap()),
@@ -160,5 +160,6 @@ fn what_can_be_lent() {
         Policy::new("api", [window(), Quota::penalty(second, 2, MINUTE).unwrap()]).unwrap(),
         Policy::new("api", [by("user"), by("tenant")]).unwrap(),
     ];
-    assert!(!others.iter().any(can_lend));
+    let refused = |policy: &Policy| supports(policy).is_err_and(|error| error.kind() == ErrorKind::Unsupported);
+    assert!(others.iter().all(|policy| !can_lend(policy) && refused(policy)));
 }
