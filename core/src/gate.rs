@@ -34,6 +34,7 @@ mod by;
 mod event;
 mod explain;
 mod file;
+mod json;
 mod lists;
 mod matcher;
 mod names;

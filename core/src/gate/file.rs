@@ -1,17 +1,16 @@
 //! The rules file: its fields, and the positions of its errors.
 
 mod node;
-mod position;
 mod quota;
+#[cfg(feature = "toml")]
+mod toml;
 
 use std::fmt;
 use std::num::NonZero;
 
 pub(super) use self::node::Item;
-use self::node::Node;
-pub(super) use self::position::Step;
-use self::position::locate;
 pub(super) use self::quota::quotas;
+use super::json::Node;
 use super::matcher::{Host, Path, Pattern};
 use super::path::{encoded, normal, segments};
 use crate::Error;
@@ -46,30 +45,32 @@ impl<'a> Source<'a> {
     pub(super) fn read(self) -> Result<File<'a>, Error> {
         let read = match self.name.rsplit_once('.') {
             #[cfg(feature = "toml")]
-            Some((_, "toml")) => toml::from_str(self.text).map_err(|error| position::of_toml(self.text, &error)),
+            Some((_, "toml")) => toml::read(self.text),
             #[cfg(not(feature = "toml"))]
             Some((_, "toml")) => {
                 let message = "this build reads no TOML; enable the feature `toml` of your platform's crate (or of tidegate-core), or write JSON";
                 return Err(Error::invalid(format!("{}: {message}", self.name)));
             }
-            Some((_, "json")) => serde_json::from_str(self.text).map_err(|error| position::of_json(&error)),
+            Some((_, "json")) => Node::of_json(self.text, true),
             _ => return Err(Error::invalid(format!("{}: end the file's name with .toml or .json", self.name))),
         };
-        let root =
-            read.map_err(|(line, column, what)| Error::invalid(format!("{}:{line}:{column}: {what}", self.name)))?;
+        let root = read.map_err(|wrong| Error::invalid(self.at(wrong.at, format_args!("{}", wrong.what))))?;
         Ok(File { source: self, root })
     }
 
-    /// A message about the value at `path`, with its position.
-    fn at(&self, path: &[Step<'_>], what: fmt::Arguments<'_>) -> String {
-        let (line, column) = locate(self, path);
+    /// A message about what is at this byte, with its line and its column in characters, both from 1.
+    fn at(&self, place: usize, what: fmt::Arguments<'_>) -> String {
+        let (mut line, mut column) = (1_usize, 1_usize);
+        for character in self.text.get(..place).unwrap_or_default().chars() {
+            (line, column) = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
+        }
         format!("{}:{line}:{column}: {what}", self.name)
     }
 }
 
 impl File<'_> {
     pub(super) const fn root(&self) -> Item<'_> {
-        Item::root(self.source, &self.root)
+        Item::of(self.source, &self.root)
     }
 }
 
