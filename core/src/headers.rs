@@ -156,7 +156,7 @@ impl ResponseFields {
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let mut start = 0;
         self.names.iter().map(move |(name, end)| {
-            let value = &self.text[start..*end];
+            let value = self.text.get(start..*end).unwrap_or_default();
             start = *end;
             (*name, value)
         })

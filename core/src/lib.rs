@@ -48,6 +48,7 @@ mod policy_serde;
 mod policy_state;
 pub mod prelude;
 mod quota;
+mod quoted;
 mod rejection;
 mod sha256;
 mod sorted_map;

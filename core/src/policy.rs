@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use crate::dimension::Dimension;
 use crate::quota::{Quota, Rule, checked_name};
+use crate::quoted::Quoted;
 use crate::{Error, Millis};
 
 #[cfg(feature = "std")]
@@ -108,7 +109,7 @@ impl Policy {
             }
             if let Some(first) = quotas[..place].iter().position(|quota| quota.name() == quotas[place].name()) {
                 return Err(Error::invalid(format!(
-                    "quotas[{place}].name: {:?} is the name of quotas[{first}] already; write another",
+                    "quotas[{place}].name: \"{}\" is the name of quotas[{first}] already; write another",
                     quotas[place].name()
                 )));
             }
@@ -180,7 +181,7 @@ impl Policy {
     }
 
     fn and(self, other: &Self) -> Result<Self, Error> {
-        let names = format!("{:?} and {:?}", self.name, other.name);
+        let names = format!("\"{}\" and \"{}\"", self.name, other.name);
         let count = self.quotas.len() + other.quotas.len();
         if count > Self::MAX_QUOTAS {
             return Err(Error::invalid(format!(
@@ -201,7 +202,7 @@ impl Policy {
         for quota in &other.quotas {
             if quotas.iter().any(|known| known.name() == quota.name()) {
                 return Err(Error::invalid(format!(
-                    "policies: two quotas are named {:?}; write different names",
+                    "policies: two quotas are named \"{}\"; write different names",
                     quota.name()
                 )));
             }
@@ -243,7 +244,7 @@ impl Policy {
     pub fn group_by(mut self, dimension: &str) -> Result<Self, Error> {
         let found = self.dimensions.iter().position(|known| known.name() == dimension);
         self.group = Some(found.ok_or_else(|| {
-            Error::invalid(format!("group_by: no quota counts by {dimension:?}; write the dimension of one"))
+            Error::invalid(format!("group_by: no quota counts by {}; write the dimension of one", Quoted(dimension)))
         })?);
         Ok(self)
     }

@@ -7,6 +7,7 @@ use alloc::string::String;
 use crate::algorithm::{
     Algorithm, Concurrency, FixedWindow, LeakyBucket, Penalty, SlidingLog, SlidingWindow, TokenBucket,
 };
+use crate::quoted::Quoted;
 use crate::{Error, Millis, UnixMillis};
 
 /// An algorithm and its parameters.
@@ -299,11 +300,8 @@ impl Quota {
     /// The same quota with `part / of` of its limit and rate, rounded down, but at least `least`. `None` if its limit would be zero.
     #[cfg(feature = "std")]
     pub(crate) fn share(&self, part: u64, of: u64, least: u64) -> Option<Self> {
-        // Limits are below 2^52, and `of` is at most 2^16.
-        let scaled = |limit: u64| {
-            let exact = u64::try_from(u128::from(limit) * u128::from(part) / u128::from(of));
-            exact.unwrap_or_default().max(least)
-        };
+        // Limits are below 2^52, `part` is at most 100, and `of` at most 2^16.
+        let scaled = |limit: u64| (limit.saturating_mul(part) / of).max(least);
         let bucket = |bucket: &TokenBucket, build: fn(u64, u64, Millis) -> Result<Self, Error>| {
             let capacity = scaled(bucket.capacity());
             let (refill, per) = (bucket.refill().checked_mul(part)?, bucket.per().get().checked_mul(of)?);
@@ -358,7 +356,8 @@ pub(crate) fn checked_name(field: &str, name: &str) -> Result<Box<str>, Error> {
     if name.is_empty() || name.len() > 32 || !name.chars().all(fits) {
         let shown: String = name.chars().take(40).collect();
         return Err(Error::invalid(format!(
-            "{field}: {shown:?} cannot be a name; write 1 to 32 of the characters a-z A-Z 0-9 - _ ."
+            "{field}: {} cannot be a name; write 1 to 32 of the characters a-z A-Z 0-9 - _ .",
+            Quoted(&shown)
         )));
     }
     Ok(name.into())

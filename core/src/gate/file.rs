@@ -14,6 +14,7 @@ use super::json::Node;
 use super::matcher::{Host, Path, Pattern};
 use super::path::{encoded, normal, segments};
 use crate::Error;
+use crate::quoted::Quoted;
 
 /// The most segments of a rule's path.
 const SEGMENTS_MAX: usize = 32;
@@ -79,7 +80,7 @@ pub(super) fn on_failure(item: &Item<'_>) -> Result<OnFailure, Error> {
     match item.text()? {
         "open" => Ok(OnFailure::Open),
         "closed" => Ok(OnFailure::Closed),
-        other => Err(item.invalid(format_args!("{other:?} is unknown; write \"open\" or \"closed\""))),
+        other => Err(item.wrong(other, format_args!("is unknown; write \"open\" or \"closed\""))),
     }
 }
 
@@ -120,7 +121,7 @@ pub(super) fn field_name(item: &Item<'_>) -> Result<Box<str>, Error> {
 
 fn parsed<T>(item: &Item<'_>, parse: fn(&str) -> Result<T, &'static str>) -> Result<T, Error> {
     let text = item.text()?;
-    parse(text).map_err(|fix| item.invalid(format_args!("{text:?}: {fix}")))
+    parse(text).map_err(|fix| item.invalid(format_args!("{}: {fix}", Quoted(text))))
 }
 
 /// Whether a text is a token as in RFC 9110, section 5.6.2.

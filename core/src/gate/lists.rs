@@ -26,9 +26,8 @@ impl List {
             }
             let is_kind = |key: &Key| ["sub:", "key:"].iter().any(|kind| key.as_str().starts_with(kind));
             let key = Key::from_text(entry).filter(is_kind).ok_or_else(|| {
-                item.invalid(args!(
-                    "{entry:?} is neither a network nor a key; write one such as 192.0.2.0/24, 2001:db8::/32 or sub:alice"
-                ))
+                let what = "is neither a network nor a key; write one such as 192.0.2.0/24, 2001:db8::/32 or sub:alice";
+                item.wrong(entry, args!("{what}"))
             })?;
             let place = found.keys.partition_point(|known| *known < key);
             found.keys.insert(place, key);

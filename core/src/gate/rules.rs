@@ -17,6 +17,7 @@ use super::request::Request;
 use super::responses::Responses;
 use super::stores::StoreRules;
 use super::token::{TokenRules, Tokens, VerifyToken};
+use crate::quoted::Quoted;
 use crate::{BodyFormat, Error, Key, Millis, Policy};
 
 /// The rules of a gate: which limits apply to which requests, at which cost, and by whose key.
@@ -226,6 +227,11 @@ impl Rule {
         self.policies.iter().flatten().map(|policy| &**policy)
     }
 
+    /// An error about this rule.
+    pub(super) fn invalid(&self, error: &Error) -> Error {
+        Error::new(error.kind(), format!("rule \"{}\": {error}", self.name))
+    }
+
     /// Places the policies of all tiers by their key, as [`placed`] does.
     pub(super) fn place_by_key(&mut self) {
         for policy in self.policies.iter_mut().flatten() {
@@ -318,15 +324,15 @@ impl Rules {
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) with the nearest name if it is not.
     pub fn declares(&self, dimension: &str) -> Result<(), Error> {
-        let known: Vec<_> = self.dimensions().collect();
+        let (known, name): (Vec<_>, _) = (self.dimensions().collect(), Quoted(dimension));
         match &known[..] {
             known if known.contains(&dimension) => Ok(()),
             [] => Err(Error::invalid(format!(
-                "key: {dimension:?} is not a dimension that the rules declare; write dimensions = [{dimension:?}] in their file"
+                "key: {name} is not a dimension that the rules declare; write dimensions = [{name}] in their file"
             ))),
             known => {
                 let instead = Instead::of(dimension, known);
-                Err(Error::invalid(format!("key: {dimension:?} is not a dimension that the rules declare; {instead}")))
+                Err(Error::invalid(format!("key: {name} is not a dimension that the rules declare; {instead}")))
             }
         }
     }

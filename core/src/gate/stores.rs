@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::file::Item;
 use super::names::Instead;
 use crate::limiter::{deny_cache, fallback};
+use crate::quoted::Quoted;
 use crate::{
     BoxFuture, Capabilities, Check, Decision, DenyCache, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Keys,
     Limiter, MaybeSend, MaybeSync, Millis, Policy, Refund, Settle, Shadow, ShadowCounts, Tiered,
@@ -172,7 +173,8 @@ impl StoreRules {
             return Ok(());
         }
         let (limit, by) = (near.policy.name(), if name.is_empty() { "sender" } else { name });
-        let message = format!("stores.{}.near: {limit:?} counts by {by:?}, and no limit of this rule does", self.name);
+        let message =
+            format!("stores.{}.near: \"{limit}\" counts by \"{by}\", and no limit of this rule does", self.name);
         Err(Error::invalid(message))
     }
 }
@@ -240,7 +242,7 @@ impl ShadowRules {
         let has_key = |name: &str| current.dimensions().iter().any(|dimension| dimension.name() == name);
         if let Some(other) = proposed.dimensions().iter().find(|dimension| !has_key(dimension.name())) {
             let (name, by) = (current.name(), if other.name().is_empty() { "sender" } else { other.name() });
-            return Err(item.invalid(args!("it counts by {by:?}, and {name:?} does not")));
+            return Err(item.invalid(args!("it counts by \"{by}\", and \"{name}\" does not")));
         }
         let proposal = Policy::new(current.name(), proposed.quotas().to_vec());
         let proposal = proposal.map(|policy| policy.charge_denied(proposed.charges_denied()));
@@ -248,14 +250,14 @@ impl ShadowRules {
             Some(group) => policy.group_by(group.name()),
             None => Ok(policy),
         });
-        Ok(Self { limit: name.into(), proposal: proposal.map_err(|error| item.invalid(args!("{error}")))? })
+        Ok(Self { limit: name.into(), proposal: proposal.map_err(|error| item.at(&error))? })
     }
 }
 
 /// Another store than the one that it is for.
 fn other(item: &Item<'_>, name: &str, main: &str) -> Result<Box<str>, Error> {
     if name == main {
-        return Err(item.invalid(args!("{name:?} is the store itself; write another")));
+        return Err(item.wrong(name, args!("is the store itself; write another")));
     }
     Ok(name.into())
 }
@@ -352,8 +354,8 @@ impl Composed<'_> {
 fn place<'s>(stores: &Stores<'s>, wanted: &str, field: &str) -> Result<Asked<'s>, Error> {
     let found = stores.iter().find(|(name, _)| **name == *wanted);
     found.map(|(_, store)| Asked::Store(Arc::clone(store))).ok_or_else(|| {
-        let known: Vec<_> = stores.iter().map(|(name, _)| name).collect();
-        let message = format!("{field}: there is no store {wanted:?}; {}", Instead::of(wanted, &known));
+        let known: Vec<&str> = stores.iter().map(|(name, _)| &**name).collect();
+        let message = format!("{field}: there is no store {}; {}", Quoted(wanted), Instead::of(wanted, &known));
         Error::new(ErrorKind::Invalid, message)
     })
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::by::DIMENSIONS;
 use super::file::{Item, field_name};
+use super::names::Instead;
 use super::request::Request;
 use crate::quota::checked_name;
 use crate::{Error, Key, MaybeSend, MaybeSync, Millis, UnixMillis};
@@ -49,7 +50,7 @@ impl TokenRules {
         let listed = item.required("algorithms")?;
         let algorithms = listed.each(|item| match item.text()? {
             known if Self::ALGORITHMS.contains(&known) => Ok(known.into()),
-            other => Err(item.invalid(args!("{other:?} is not supported; write one of {:?}", Self::ALGORITHMS))),
+            other => Err(item.wrong(other, args!("is not supported; {}", Instead::of(other, &Self::ALGORITHMS)))),
         })?;
         if algorithms.is_empty() {
             return Err(listed.invalid(args!("empty; write those with which tokens may be signed")));
@@ -71,9 +72,9 @@ impl TokenRules {
         let mut keys = Vec::new();
         if let Some(table) = item.field("keys") {
             table.entries(&mut |dimension, claim| {
-                let name = checked_name("dimension", dimension).map_err(|error| claim.invalid(args!("{error}")))?;
+                let name = checked_name("dimension", dimension).map_err(|error| claim.at(&error))?;
                 if TAKEN.contains(&dimension) || DIMENSIONS.contains(&dimension) {
-                    return Err(claim.invalid(args!("{dimension:?} has a meaning of its own; write another name")));
+                    return Err(claim.wrong(dimension, args!("has a meaning of its own; write another name")));
                 }
                 keys.push((name, claim.text()?.into()));
                 Ok(())

@@ -6,6 +6,7 @@ use super::Source;
 use crate::Error;
 use crate::gate::json::{Node, Value};
 use crate::gate::names::Instead;
+use crate::quoted::Quoted;
 
 /// A value of a file.
 #[derive(Clone, Copy)]
@@ -26,6 +27,16 @@ impl<'a> Item<'a> {
 
     pub(in crate::gate) fn invalid(&self, what: fmt::Arguments<'_>) -> Error {
         Error::invalid(self.message(what))
+    }
+
+    /// An error about a text that is written here, which begins its message.
+    pub(in crate::gate) fn wrong(&self, text: &str, what: fmt::Arguments<'_>) -> Error {
+        self.invalid(format_args!("{} {what}", Quoted(text)))
+    }
+
+    /// An error about what is written here, with its position.
+    pub(in crate::gate) fn at(&self, error: &Error) -> Error {
+        self.invalid(format_args!("{error}"))
     }
 
     fn expected(&self, what: &str) -> Error {

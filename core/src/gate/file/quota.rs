@@ -51,7 +51,7 @@ fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Quota, Error>
         }
         other => {
             let instead = Instead::of(other, &ALGORITHMS);
-            return Err(algorithm.invalid(format_args!("{other:?} is not an algorithm; {instead}")));
+            return Err(algorithm.wrong(other, format_args!("is not an algorithm; {instead}")));
         }
     };
     let named = quota.and_then(|quota| match item.field("name") {
@@ -63,5 +63,5 @@ fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Quota, Error>
         None => None,
     };
     let by = named.and_then(|quota| by.map_or(Ok(quota.clone()), |dimension| quota.by(&dimension)));
-    by.map_err(|error| item.invalid(format_args!("{error}")))
+    by.map_err(|error| item.at(&error))
 }

@@ -14,6 +14,7 @@ use crate::gate::responses::Responses;
 use crate::gate::stores::StoreRules;
 use crate::gate::token::{TokenRules, Tokens};
 use crate::quota::checked_name;
+use crate::quoted::Quoted;
 use crate::{BodyFormat, Error, Millis, Policy};
 
 /// The longest time that is added to `Retry-After`.
@@ -90,7 +91,7 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         table.entries(&mut |name, item| {
             let limit = |item: &Item<'_>, name: &str| {
                 let policy = compiler.limits[compiler.named(item, name)?].policies[0].as_ref();
-                policy.ok_or_else(|| item.invalid(args!("{name:?} is unlimited")))
+                policy.ok_or_else(|| item.wrong(name, args!("is unlimited")))
             };
             stores.push(StoreRules::new(name, item, &limit)?);
             Ok(())
@@ -144,12 +145,12 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
 fn dimensions(list: &Item<'_>) -> Result<Vec<Box<str>>, Error> {
     let mut found: Vec<Box<str>> = Vec::new();
     list.each(|item| {
-        let name = checked_name("dimension", item.text()?).map_err(|error| item.invalid(args!("{error}")))?;
+        let name = checked_name("dimension", item.text()?).map_err(|error| item.at(&error))?;
         if DIMENSIONS.contains(&&*name) {
-            return Err(item.invalid(args!("the gate itself finds the key of {name:?}; delete it here")));
+            return Err(item.invalid(args!("the gate itself finds the key of \"{name}\"; delete it here")));
         }
         if found.contains(&name) {
-            return Err(item.invalid(args!("{name:?} is written twice; write it once")));
+            return Err(item.wrong(&name, args!("is written twice; write it once")));
         }
         found.push(name);
         Ok(())
@@ -162,10 +163,14 @@ fn dimension(item: &Item<'_>, known: &Vec<&str>) -> Result<Option<Box<str>>, Err
     match item.text()? {
         SENDER => Ok(None),
         name if known.contains(&name) => Ok(Some(name.into())),
-        name => Err(item.invalid(args!(
-            "{name:?} is not a dimension; {}, or declare it as one that the application gives: dimensions = [{name:?}]",
-            Instead::of(name, known)
-        ))),
+        name => Err(item.wrong(
+            name,
+            args!(
+                "is not a dimension; {}, or declare it as one that the application gives: dimensions = [{}]",
+                Instead::of(name, known),
+                Quoted(name)
+            ),
+        )),
     }
 }
 
@@ -225,7 +230,7 @@ fn limits(limits: &Item<'_>, tiers: &[Box<str>], known: &Vec<&str>) -> Result<Ve
                 Some(dimension) => policy.group_by(dimension.as_deref().unwrap_or_default()),
                 None => Ok(policy),
             });
-            grouped.map_err(|error| item.invalid(args!("{error}")))
+            grouped.map_err(|error| item.at(&error))
         };
         let usual = policy(limit)?;
         let mut policies = vec![Some(usual.clone())];
@@ -257,7 +262,7 @@ fn responses(item: &Item<'_>) -> Result<Responses, Error> {
         found.format = match item.text()? {
             "json" => BodyFormat::Json,
             "problem" => BodyFormat::Problem,
-            other => return Err(item.invalid(args!("{other:?} is unknown; write \"json\" or \"problem\""))),
+            other => return Err(item.wrong(other, args!("is unknown; write \"json\" or \"problem\""))),
         };
     }
     if let Some(item) = item.field("spread_retry_after_ms") {
@@ -274,9 +279,7 @@ fn address(item: &Item<'_>) -> Result<Box<str>, Error> {
     let text = item.text()?;
     let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b'<' | b'>');
     if !(text.starts_with('/') || text.starts_with("https://")) || text.len() > 512 || !text.bytes().all(fits) {
-        return Err(
-            item.invalid(args!("{text:?} is not an address; write one such as /challenge or https://example.com/"))
-        );
+        return Err(item.wrong(text, args!("is not an address; write one such as /challenge or https://example.com/")));
     }
     Ok(text.into())
 }
@@ -287,9 +290,9 @@ impl Compiler {
         let place = self.rules.len();
         let name = match rule.field("name") {
             Some(item) => {
-                let name = checked_name("name", item.text()?).map_err(|error| item.invalid(args!("{error}")))?;
+                let name = checked_name("name", item.text()?).map_err(|error| item.at(&error))?;
                 if let Some(first) = self.rules.iter().position(|known| *known.name == *name) {
-                    return Err(item.invalid(args!("{name:?} is the name of rules[{first}] too; write another")));
+                    return Err(item.wrong(&name, args!("is the name of rules[{first}] too; write another")));
                 }
                 name.into_string()
             }
@@ -323,7 +326,7 @@ impl Compiler {
             let policy = self.policy(&limits, tier);
             let limits = rule.field("limits");
             let at = limits.as_ref().unwrap_or(rule);
-            policies.push(policy.map_err(|error| at.invalid(args!("{error}")))?);
+            policies.push(policy.map_err(|error| at.at(&error))?);
         }
         let on_failure = rule.field("on_failure").map_or(Ok(OnFailure::Closed), |item| on_failure(&item))?;
         let mut settle_within = None;
@@ -342,7 +345,7 @@ impl Compiler {
         let refuses_invalid_tokens = rule.field("invalid_token").map_or(Ok(false), |item| match item.text()? {
             "refuse" => Ok(true),
             "anonymous" => Ok(false),
-            other => Err(item.invalid(args!("{other:?} is unknown; write \"refuse\" or \"anonymous\""))),
+            other => Err(item.wrong(other, args!("is unknown; write \"refuse\" or \"anonymous\""))),
         })?;
         let challenge = rule.field("challenge").map(|item| address(&item)).transpose()?;
         if challenge.is_some() && !limits.is_empty() {
@@ -389,10 +392,10 @@ impl Compiler {
     /// The place of the limit with this name. `item` is where it is written.
     fn named(&self, item: &Item<'_>, name: &str) -> Result<usize, Error> {
         self.limits.iter().position(|limit| *limit.name == *name).ok_or_else(|| {
-            let known: Vec<_> = self.limits.iter().map(|limit| &limit.name).collect();
+            let known: Vec<&str> = self.limits.iter().map(|limit| &*limit.name).collect();
             match &known[..] {
-                [] => item.invalid(args!("{name:?} is not a limit; the file has none")),
-                known => item.invalid(args!("{name:?} is not a limit; {}", Instead::of(name, known))),
+                [] => item.wrong(name, args!("is not a limit; the file has none")),
+                known => item.wrong(name, args!("is not a limit; {}", Instead::of(name, known))),
             }
         })
     }
@@ -433,7 +436,7 @@ impl Compiler {
         limits.entries(&mut |name, limit| {
             let is_around = stores.iter().flat_map(StoreRules::limits).any(|used| used == name);
             if !is_around && !self.joined.iter().any(|joined| joined.limits.contains(&place)) {
-                let warning = args!("no rule has the limit {name:?}; add it to one or delete it");
+                let warning = args!("no rule has the limit \"{name}\"; add it to one or delete it");
                 self.warnings.push(limit.message(warning));
             }
             place += 1;
@@ -447,7 +450,7 @@ impl Compiler {
             let counts = |policy: &Policy| policy.dimensions().iter().any(|known| known.name() == name);
             let is_used = self.limits.iter().flat_map(|limit| limit.policies.iter().flatten()).any(counts);
             let warning =
-                || item.message(args!("no limit counts by {name:?}; delete it or write by = {name:?} in one"));
+                || item.message(args!("no limit counts by \"{name}\"; delete it or write by = \"{name}\" in one"));
             Ok((!is_used).then(warning))
         })?;
         self.warnings.extend(unused.into_iter().flatten());
@@ -471,7 +474,7 @@ impl Compiler {
             let tier = item.text()?;
             let place = self.tiers.binary_search_by(|known| (**known).cmp(tier)).ok();
             if place.is_none() {
-                let warning = args!("no limit has the tier {tier:?}, so this key has the usual limits");
+                let warning = args!("no limit has the tier {}, so this key has the usual limits", Quoted(tier));
                 self.warnings.push(item.message(warning));
             }
             let key: Box<str> = ["key:", hash].concat().into();
