@@ -166,7 +166,7 @@ export class Gate {
     this.#stores = new Stores(makes, platform);
     const settleWithinMs = fields.whole("settleWithinMs");
     if (settleWithinMs === 0) throw invalid("settleWithinMs", "0 leaves no time to settle; write at least 1");
-    this.#rules = told(() => new engine.RulesGate(Object.keys(stores as object), platform, fields.whole("ipv6Prefix") ?? 64, fields.flag("trustTrueClientIp") ?? false, settleWithinMs ?? 0));
+    this.#rules = told(() => new engine.RulesGate(Object.keys(stores as object).join("\0"), platform, fields.whole("ipv6Prefix") ?? 64, fields.flag("trustTrueClientIp") ?? false, settleWithinMs ?? 0));
     this.reload(rules as string);
   }
 
@@ -317,7 +317,7 @@ export class Gate {
       }
       const { token, hold } = held;
       const places = Uint32Array.from(hold.flatMap(([store, policy, , ...keys]) => [store, policy, keys.length / 2]));
-      const keys = hold.flatMap(([, , , ...keys]) => keys);
+      const keys = hold.flatMap(([, , , ...keys]) => keys).join("\n");
       const said = await this.#run((caller) => caller.settle(token, places, keys, units, instant), () => token);
       return new GateVerdict({ ...(JSON.parse(said) as Told), rule: verdict.rule! });
     } catch (thrown) {
