@@ -97,16 +97,13 @@ pub(super) fn pattern(rule: &Item<'_>, ignores_case: bool) -> Result<Pattern, Er
         }
     }
     if let Some(methods) = rule.field("methods") {
-        pattern.methods = methods.each(|item| parsed(item, method))?.into();
+        pattern.methods = methods.each(&mut |item| parsed(item, method))?.into();
     }
     if let Some(headers) = rule.field("headers") {
-        pattern.headers = headers.each(field_name)?.into();
+        pattern.headers = headers.each(&mut field_name)?.into();
     }
-    if let Some(item) = rule.field("bot_score_below") {
-        let score = item.number()?;
-        let fits = u8::try_from(score).ok().and_then(NonZero::new);
-        let wrong = || item.invalid(format_args!("{score} is out of range; write a whole number from 1 to 255"));
-        pattern.score_below = Some(fits.ok_or_else(wrong)?);
+    if let Some(score) = rule.number_in("bot_score_below", 1, u8::MAX.into())? {
+        pattern.score_below = u8::try_from(score).ok().and_then(NonZero::new);
     }
     Ok(pattern)
 }

@@ -18,7 +18,7 @@ pub(super) struct List {
 impl List {
     pub(super) fn new(list: &Item<'_>) -> Result<Self, Error> {
         let mut found = Self::default();
-        list.each(|item| {
+        list.each(&mut |item| {
             let entry = item.text()?;
             if let Some(network) = network(entry) {
                 found.add(network);

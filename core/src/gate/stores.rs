@@ -186,16 +186,11 @@ impl CacheRules {
             return Ok(is_on.then_some(found));
         }
         item.only(&["hold_ms", "capacity"])?;
-        if let Some(item) = item.field("hold_ms") {
-            found.hold = Millis::new(item.number()?);
-            if found.hold == Millis::ZERO || found.hold > Millis::from_secs(3_600) {
-                return Err(item.invalid(args!("{} is out of range; write 1 to 3600000", found.hold.get())));
-            }
+        if let Some(hold) = item.number_in("hold_ms", 1, 3_600_000)? {
+            found.hold = Millis::new(hold);
         }
-        if let Some(item) = item.field("capacity") {
-            let keys = item.number()?;
-            let fits = usize::try_from(keys).ok().filter(|keys| (1..=1_000_000).contains(keys));
-            found.capacity = fits.ok_or_else(|| item.invalid(args!("{keys} is out of range; write 1 to 1000000")))?;
+        if let Some(keys) = item.number_in("capacity", 1, 1_000_000)? {
+            found.capacity = usize::try_from(keys).unwrap_or(found.capacity);
         }
         Ok(Some(found))
     }
@@ -211,10 +206,8 @@ impl FallbackRules {
         item.only(&["store", "percent", "at_most_ms"])?;
         let store = item.required("store")?;
         found.store = other(&store, store.text()?, main)?;
-        if let Some(item) = item.field("percent") {
-            let percent = item.number()?;
-            let fits = u8::try_from(percent).ok().filter(|percent| (1..=100).contains(percent));
-            found.percent = fits.ok_or_else(|| item.invalid(args!("{percent} is out of range; write 1 to 100")))?;
+        if let Some(percent) = item.number_in("percent", 1, 100)? {
+            found.percent = u8::try_from(percent).unwrap_or(found.percent);
         }
         if let Some(item) = item.field("at_most_ms") {
             found.at_most = Millis::new(item.number()?);

@@ -48,7 +48,7 @@ impl TokenRules {
         };
         let text = |name: &str| item.field(name).map(|item| some(&item)).transpose();
         let listed = item.required("algorithms")?;
-        let algorithms = listed.each(|item| match item.text()? {
+        let algorithms = listed.each(&mut |item| match item.text()? {
             known if Self::ALGORITHMS.contains(&known) => Ok(known.into()),
             other => Err(item.wrong(other, args!("is not supported; {}", Instead::of(other, &Self::ALGORITHMS)))),
         })?;
@@ -57,18 +57,12 @@ impl TokenRules {
         }
         let mut issuers = Vec::new();
         if let Some(item) = item.field("issuer") {
-            issuers = item.one_or_each(some)?;
+            issuers = item.one_or_each(&mut |item| some(item))?;
             if issuers.is_empty() {
                 return Err(item.invalid(args!("empty; write the issuers whose tokens are accepted, or delete it")));
             }
         }
-        let mut leeway = Self::DEFAULT_LEEWAY;
-        if let Some(item) = item.field("leeway_ms") {
-            leeway = Millis::new(item.number()?);
-            if leeway > Millis::from_secs(600) {
-                return Err(item.invalid(args!("{} is out of range; write at most 600000", leeway.get())));
-            }
-        }
+        let leeway = item.number_in("leeway_ms", 0, 600_000)?.map_or(Self::DEFAULT_LEEWAY, Millis::new);
         let mut keys = Vec::new();
         if let Some(table) = item.field("keys") {
             table.entries(&mut |dimension, claim| {
@@ -84,7 +78,9 @@ impl TokenRules {
             header: item.field("header").map_or_else(|| Ok("authorization".into()), |header| field_name(&header))?,
             algorithms,
             issuers,
-            audience: item.field("audience").map_or(Ok(Vec::new()), |list| list.each(|one| Ok(one.text()?.into())))?,
+            audience: item
+                .field("audience")
+                .map_or(Ok(Vec::new()), |list| list.each(&mut |one| Ok(one.text()?.into())))?,
             leeway,
             subject: text("subject")?.unwrap_or_else(|| "sub".into()),
             tier: text("tier")?,

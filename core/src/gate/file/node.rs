@@ -71,10 +71,27 @@ impl<'a> Item<'a> {
         self.node.as_text().ok_or_else(|| self.expected("a text"))
     }
 
+    /// The flag of a field. False without it.
+    pub(in crate::gate) fn has(&self, name: &str) -> Result<bool, Error> {
+        self.field(name).map_or(Ok(false), |item| item.flag())
+    }
+
+    /// The number of a field, if it is there, which must be in a range.
+    pub(in crate::gate) fn number_in(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Error> {
+        let Some(item) = self.field(name) else { return Ok(None) };
+        let number = item.number()?;
+        if number < least || number > most {
+            return Err(
+                item.invalid(format_args!("{number} is out of range; write a whole number from {least} to {most}"))
+            );
+        }
+        Ok(Some(number))
+    }
+
     /// Reads each value of a list.
     pub(in crate::gate) fn each<T>(
         &self,
-        mut read: impl FnMut(&Item<'a>) -> Result<T, Error>,
+        read: &mut dyn FnMut(&Item<'a>) -> Result<T, Error>,
     ) -> Result<Vec<T>, Error> {
         let Value::List(list) = &self.node.value else { return Err(self.expected("a list")) };
         let mut found = Vec::with_capacity(list.len());
@@ -87,7 +104,7 @@ impl<'a> Item<'a> {
     /// Reads a value, or each of a list.
     pub(in crate::gate) fn one_or_each<T>(
         &self,
-        mut read: impl FnMut(&Item<'a>) -> Result<T, Error>,
+        read: &mut dyn FnMut(&Item<'a>) -> Result<T, Error>,
     ) -> Result<Vec<T>, Error> {
         if matches!(self.node.value, Value::List(_)) { self.each(read) } else { Ok(vec![read(self)?]) }
     }

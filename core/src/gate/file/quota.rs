@@ -13,7 +13,7 @@ type ReadDimension<'a> = dyn Fn(&Item<'_>) -> Result<Option<Box<str>>, Error> + 
 
 /// The quotas of a limit.
 pub(in crate::gate) fn quotas(limit: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Vec<Quota>, Error> {
-    limit.required("quotas")?.each(|item| quota(item, dimension))
+    limit.required("quotas")?.each(&mut |item| quota(item, dimension))
 }
 
 fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Quota, Error> {
@@ -41,7 +41,7 @@ fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Quota, Error>
         }
         "concurrency" => {
             only(["limit", "lifetime_ms", "returns_cost"])?;
-            let returns = item.field("returns_cost").map_or(Ok(false), |item| item.flag())?;
+            let returns = item.has("returns_cost")?;
             let rule = Concurrency::new(number("limit")?, Millis::new(number("lifetime_ms")?));
             rule.map(|rule| Rule::Concurrency(rule.returns_cost(returns)).into())
         }

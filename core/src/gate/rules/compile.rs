@@ -55,7 +55,7 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         "limits",
         "rules",
     ])?;
-    let ignores_case = root.field("case_insensitive").map_or(Ok(false), |item| item.flag())?;
+    let ignores_case = root.has("case_insensitive")?;
     let mut tokens = None;
     if let Some(item) = root.field("tokens") {
         tokens = Some(Tokens { expected: TokenRules::new(&item)?, verifier: None });
@@ -84,7 +84,7 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         warnings: Vec::new(),
     };
     if let Some(rules) = root.field("rules") {
-        rules.each(|rule| compiler.add(rule))?;
+        rules.each(&mut |rule| compiler.add(rule))?;
     }
     let mut stores = Vec::new();
     if let Some(table) = root.field("stores") {
@@ -144,7 +144,7 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
 /// The dimensions that the file declares as given by the application.
 fn dimensions(list: &Item<'_>) -> Result<Vec<Box<str>>, Error> {
     let mut found: Vec<Box<str>> = Vec::new();
-    list.each(|item| {
+    list.each(&mut |item| {
         let name = checked_name("dimension", item.text()?).map_err(|error| item.at(&error))?;
         if DIMENSIONS.contains(&&*name) {
             return Err(item.invalid(args!("the gate itself finds the key of \"{name}\"; delete it here")));
@@ -221,7 +221,7 @@ fn limits(limits: &Item<'_>, tiers: &[Box<str>], known: &Vec<&str>) -> Result<Ve
     let mut found = Vec::new();
     limits.entries(&mut |name, limit| {
         limit.only(&["quotas", "charge_denied", "group_by", "tiers"])?;
-        let charge_denied = limit.field("charge_denied").map_or(Ok(false), |item| item.flag())?;
+        let charge_denied = limit.has("charge_denied")?;
         let policy = |item: &Item<'_>| -> Result<Policy, Error> {
             let group = limit.field("group_by").map(|item| dimension(&item, known)).transpose()?;
             let quotas = quotas(item, &|item| dimension(item, known))?;
@@ -240,7 +240,7 @@ fn limits(limits: &Item<'_>, tiers: &[Box<str>], known: &Vec<&str>) -> Result<Ve
                 None => Some(usual.clone()),
                 Some(item) => {
                     item.only(&["quotas", "unlimited"])?;
-                    let unlimited = item.field("unlimited").map_or(Ok(false), |item| item.flag())?;
+                    let unlimited = item.has("unlimited")?;
                     match (item.field("quotas").is_some(), unlimited) {
                         (false, true) => None,
                         (true, false) => Some(policy(&item)?),
@@ -265,11 +265,8 @@ fn responses(item: &Item<'_>) -> Result<Responses, Error> {
             other => return Err(item.wrong(other, args!("is unknown; write \"json\" or \"problem\""))),
         };
     }
-    if let Some(item) = item.field("spread_retry_after_ms") {
-        found.spread = Millis::new(item.number()?);
-        if found.spread > SPREAD_MAX {
-            return Err(item.invalid(args!("out of range; write at most {}", SPREAD_MAX.get())));
-        }
+    if let Some(spread) = item.number_in("spread_retry_after_ms", 0, SPREAD_MAX.get())? {
+        found.spread = Millis::new(spread);
     }
     Ok(found)
 }
@@ -298,27 +295,14 @@ impl Compiler {
             }
             None => self.unnamed(rule)?,
         };
-        let mut cost = 1;
-        if let Some(item) = rule.field("cost") {
-            cost = item.number()?;
-            if cost > MAX_UNITS {
-                let message = args!("cost: {cost} is out of range; write a whole number from 0 to {MAX_UNITS}");
-                return Err(item.invalid(message));
-            }
+        let cost = rule.number_in("cost", 0, MAX_UNITS)?;
+        let estimate = rule.number_in("estimate", 1, MAX_UNITS)?;
+        if let (Some(_), Some(item)) = (cost, rule.field("estimate")) {
+            return Err(item.invalid(args!("the rule has a cost, too; write one of them")));
         }
-        let mut estimate = None;
-        if let Some(item) = rule.field("estimate") {
-            let units = item.number()?;
-            if units == 0 || units > MAX_UNITS {
-                return Err(item.invalid(args!("{units} is out of range; write a whole number from 1 to {MAX_UNITS}")));
-            }
-            if rule.field("cost").is_some() {
-                return Err(item.invalid(args!("the rule has a cost, too; write one of them")));
-            }
-            (cost, estimate) = (units, Some(units));
-        }
+        let cost = cost.or(estimate).unwrap_or(1);
         let limits = match rule.field("limits") {
-            Some(item) => item.each(|limit| self.limit(limit))?,
+            Some(item) => item.each(&mut |limit| self.limit(limit))?,
             None => Vec::new(),
         };
         let mut policies = Vec::with_capacity(1 + self.tiers.len());
@@ -329,15 +313,7 @@ impl Compiler {
             policies.push(policy.map_err(|error| at.at(&error))?);
         }
         let on_failure = rule.field("on_failure").map_or(Ok(OnFailure::Closed), |item| on_failure(&item))?;
-        let mut settle_within = None;
-        if let Some(item) = rule.field("settle_within_ms") {
-            let (span, most) = (Millis::new(item.number()?), SETTLE_WITHIN_MAX);
-            if span == Millis::ZERO || span > most {
-                let message = args!("{} is out of range; write a whole number from 1 to {}", span.get(), most.get());
-                return Err(item.invalid(message));
-            }
-            settle_within = Some(span);
-        }
+        let settle_within = rule.number_in("settle_within_ms", 1, SETTLE_WITHIN_MAX.get())?.map(Millis::new);
         let store = match rule.field("store") {
             Some(item) => Some(item.text()?.into()),
             None => None,
@@ -445,7 +421,7 @@ impl Compiler {
     }
 
     fn warn_of_unused_dimensions(&mut self, declared: &Item<'_>) -> Result<(), Error> {
-        let unused = declared.each(|item| {
+        let unused = declared.each(&mut |item| {
             let name = item.text()?;
             let counts = |policy: &Policy| policy.dimensions().iter().any(|known| known.name() == name);
             let is_used = self.limits.iter().flat_map(|limit| limit.policies.iter().flatten()).any(counts);
