@@ -149,7 +149,7 @@ pub(crate) enum OwnKeys {
 #[cfg(feature = "gate")]
 impl OwnKeys {
     /// The key that `find` returns for each dimension, or its first error.
-    pub(crate) fn new(policy: &Policy, find: impl Fn(&Dimension) -> Result<Key, Error>) -> Result<Self, Error> {
+    pub(crate) fn new(policy: &Policy, find: &dyn Fn(&Dimension) -> Result<Key, Error>) -> Result<Self, Error> {
         if let [dimension] = policy.dimensions() {
             return Ok(Self::One(find(dimension)?));
         }
