@@ -49,14 +49,15 @@ impl<L: Limiter> Decides for L {
 impl Limiter for Asked<'_> {
     fn capabilities(&self) -> Capabilities {
         match self {
-            Self::Store(store) => store.erased_capabilities(),
+            Self::Store(store) => (**store).erased_capabilities(),
             Self::Around(limiter) => limiter.can(),
         }
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         match self {
-            Self::Store(store) => store.erased_check(check),
+            // The pointer would be a limiter too, with two more futures.
+            Self::Store(store) => (**store).erased_check(check),
             Self::Around(limiter) => limiter.decide(check),
         }
         .await
@@ -64,7 +65,7 @@ impl Limiter for Asked<'_> {
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         match self {
-            Self::Store(store) => store.erased_settle(settle),
+            Self::Store(store) => (**store).erased_settle(settle),
             Self::Around(limiter) => limiter.correct(settle),
         }
         .await
