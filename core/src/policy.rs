@@ -346,6 +346,12 @@ impl Policy {
         &self.id
     }
 
+    /// Whether a key can be [blocked](Policy::block): a quota is a penalty, or a block.
+    #[must_use]
+    pub fn has_blocks(&self) -> bool {
+        self.quotas.iter().any(is_penalty)
+    }
+
     /// Whether a quota counts the requests in flight.
     #[must_use]
     pub const fn has_slots(&self) -> bool {
@@ -393,13 +399,17 @@ fn fits_beside(quotas: &[Quota], place: usize) -> Result<(), Error> {
     if !is_penalty(quota) {
         return Ok(());
     }
-    if quotas.iter().filter(beside).all(is_penalty) {
+    let punishes = matches!(quota.rule(), Rule::Penalty(rule) if rule.punishes());
+    if punishes && quotas.iter().filter(beside).all(is_penalty) {
         return Err(Error::invalid(format!(
             "quotas[{place}]: a penalty counts the denials of other quotas, and its dimension has none; write one"
         )));
     }
-    if quotas[..place].iter().filter(beside).any(is_penalty) {
-        return Err(Error::invalid(format!("quotas[{place}]: its dimension has a penalty already; leave this out")));
+    if let Some(first) = quotas[..place].iter().filter(beside).find(|other| is_penalty(other)) {
+        return Err(Error::invalid(format!(
+            "quotas[{place}]: its dimension has a {} already; leave one out: a penalty also blocks by hand",
+            first.rule().name()
+        )));
     }
     Ok(())
 }

@@ -31,7 +31,8 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// The algorithm's name in policies, fixtures and reports.
+    /// The algorithm's name in policies, fixtures and reports. A penalty that [blocks only](Penalty::blocks_only) by hand is a
+    /// `block`.
     ///
     /// ```
     /// use tidegate_core::{Millis, Quota};
@@ -47,6 +48,7 @@ impl Rule {
             Self::TokenBucket(_) => "token_bucket",
             Self::LeakyBucket(_) => "leaky_bucket",
             Self::Concurrency(_) => "concurrency",
+            Self::Penalty(rule) if !rule.punishes() => "block",
             Self::Penalty(_) => "penalty",
         }
     }
@@ -245,6 +247,15 @@ impl Quota {
     /// Those of [`Penalty::new`].
     pub fn penalty(base: Millis, factor: u64, cap: Millis) -> Result<Self, Error> {
         Penalty::new(base, factor, cap).map(|rule| Rule::Penalty(rule).into())
+    }
+
+    /// Blocks a key by hand, and at most for `cap`: it has an effect only after [`Policy::block`](crate::Policy::block). See
+    /// [`Penalty::blocks_only`].
+    ///
+    /// # Errors
+    /// Those of [`Penalty::blocks_only`].
+    pub fn block(cap: Millis) -> Result<Self, Error> {
+        Penalty::blocks_only(cap).map(|rule| Rule::Penalty(rule).into())
     }
 
     /// Counts by the key of this dimension, such as `user` or `tenant`. A [`Check`](crate::Check) has one key for each

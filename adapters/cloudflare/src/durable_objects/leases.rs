@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tidegate_core::internal::SortedMap;
 use tidegate_core::store::AtomicLimiter;
 use tidegate_core::{
-    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Floor, Keys, Limiter, Millis, Origin, Policy,
-    Refund, Settle, UnixMillis,
+    Accuracy, Block, Capabilities, Check, Decision, Drift, Error, ErrorKind, Floor, Keys, Limiter, Millis, Origin,
+    Policy, Refund, Settle, UnixMillis,
 };
 
 use crate::durable_objects::held::{LIFETIME_MAX, can_lend};
@@ -199,6 +199,11 @@ impl<N: Namespace> Limiter for Leases<N> {
     /// Settles the charge of a check with a token, which was a plain call.
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         self.calls.settle(settle).await
+    }
+
+    /// Blocks keys in their objects. A policy that can block is never leased.
+    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+        self.calls.block(block).await
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {

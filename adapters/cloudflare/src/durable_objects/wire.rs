@@ -10,6 +10,7 @@
 //! | if there is a token: its hash, time to keep its answer | 16, 8 |
 //! | for a refund: when it was charged | 8 |
 //! | for a settlement: the token's hash; the cost is the actual one | 16 |
+//! | for a block: its length, 0 to end one | 8 |
 //! | for a lease: units, lifetime; then, for an earlier lease: units, end, given back, kept | 8, 8; 8, 8, 8, 8 or nothing |
 //!
 //! | answer | bytes |
@@ -77,6 +78,10 @@ pub(crate) enum Action {
         token: Token,
     },
     Delete,
+    /// Blocks the keys, or ends their blocks.
+    Block {
+        span: Millis,
+    },
     Lease {
         want: u64,
         lifetime: Millis,
@@ -158,6 +163,7 @@ impl<'a> Call<'a> {
         }
         match self.action {
             Action::Refund { charged_at } => put(&mut out, [charged_at.get()]),
+            Action::Block { span } => put(&mut out, [span.get()]),
             Action::Settle { token } | Action::Release { token } => out.extend(token.0),
             Action::Lease { want, lifetime, back } => {
                 put(&mut out, [want, lifetime.get()]);
@@ -207,6 +213,7 @@ impl<'a> Call<'a> {
             }
             6 => Action::Settle { token: Token(rest.take()?) },
             7 => Action::Release { token: Token(rest.take()?) },
+            8 => Action::Block { span: rest.millis()? },
             _ => return Err(rest.error("an unknown action")),
         };
         rest.end()?;
@@ -224,6 +231,7 @@ impl Action {
             Self::Lease { .. } => 5,
             Self::Settle { .. } => 6,
             Self::Release { .. } => 7,
+            Self::Block { .. } => 8,
         }
     }
 }
