@@ -64,7 +64,11 @@ export function suite(make) {
       await limiterOf(call.policy).refund(verdict, { cost: call.cost, now: call.now_ms });
       return answer("done");
     },
-    block: () => failure(503, unblockable()),
+    async block(call) {
+      const { key, keys = key } = counted(call);
+      await limiterOf(call.policy).block(keys, call.block_ms, { now: call.now_ms });
+      return answer("done");
+    },
     async reset(call) {
       const { key, keys = key } = counted(call);
       await limiterOf(call.policy).reset(keys);
@@ -104,16 +108,10 @@ export function suite(make) {
 /** A policy of the suite, as the package takes it. */
 function policyOf({ name, quotas, charge_denied: chargeDenied, group_by: groupBy, ...rest }) {
   const quotaOf = ({ algorithm, name, by, ...numbers }) => {
-    if (algorithm === "block") throw unblockable();
     const renamed = Object.entries(numbers).map(([number, value]) => [camel(number), value]);
     return { [camel(algorithm)]: Object.fromEntries(renamed), name, by };
   };
   return { ...rest, name, quotas: quotas.map(quotaOf), chargeDenied, groupBy };
-}
-
-/** The package does not block keys by hand. */
-function unblockable() {
-  return Object.assign(new Error("this package does not block keys"), { kind: "unsupported" });
 }
 
 function camel(name) {

@@ -56,7 +56,6 @@ pub(super) const JS_OBJECT: Cloudflare = Cloudflare {
     name: "js-durable-object",
     about: "the npm package's Durable Objects on workerd, called from three isolates",
     guest: Guest::JavaScript,
-    capabilities: DURABLE_OBJECT.capabilities.block(false),
     ..DURABLE_OBJECT
 };
 

@@ -45,6 +45,7 @@ pub(super) fn write(out: &mut String, policy: &Policy) {
             Rule::TokenBucket(_) => 3,
             Rule::LeakyBucket(_) => 4,
             Rule::Concurrency(_) => 5,
+            Rule::Penalty(penalty) if !penalty.punishes() => 7,
             _ => 6,
         };
         let [amount, span, refill] = quota.rule().parameters();

@@ -135,6 +135,8 @@ function quotaOf([algorithm, amount, span, refill, name, by]: WrittenQuota): Quo
       return { ...common, leakyBucket: bucket };
     case 5:
       return { ...common, concurrency: { limit: amount, lifetimeMs: span, returnsCost: refill === 1 } };
+    case 7:
+      return { ...common, block: { capMs: amount } };
     default:
       return { ...common, penalty: { capMs: amount, baseMs: span, factor: refill } };
   }

@@ -45,9 +45,13 @@ impl Kind {
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {
-        let exact = Capabilities::EXACT.block(false);
-        let compare_and_swap =
-            exact.algorithms(Capabilities::COUNTING).dimensions(Dimensions::One).idempotency(false).round_trips(2);
+        let exact = Capabilities::EXACT;
+        let compare_and_swap = exact
+            .algorithms(Capabilities::COUNTING)
+            .dimensions(Dimensions::One)
+            .block(false)
+            .idempotency(false)
+            .round_trips(2);
         match self {
             Self::Upstash | Self::Redis => exact,
             Self::Memory => exact.round_trips(0),
