@@ -7,7 +7,7 @@
 --          then, for a token: the first answer to a check with an idempotency token; it begins with `s` once the charge is settled
 -- ARGV     mode, now, cost, ttl_min, then four for each quota: kind, and its three parameters
 --            mode  c check, d check that charges denials, p peek, r refund, s settle the charge of the token to `cost`,
---                  or `-` for what was charged, b block for `cost` milliseconds or end a block if it is 0; then, for several dimensions, the number of quotas of each, one digit each
+--                  or `-` for what was charged, b block for `cost` ms, or end a block; with dimensions, a digit for the quotas of each
 --            now   the caller's clock, or `server` for the clock of this server
 --          last, for a check with a token: how long to keep the answer, and the id of the charge; for a settlement: the
 --          id; for a refund: when the cost was charged
@@ -172,8 +172,8 @@ local peek, charge_denied = mode == 'p', mode == 'd'
 local fits, never, used_at_all, moved
 local after, place, life
 local admitted
--- Costs to return, each with the time of its charge. Which penalties count a violation, or are changed by hand. Whether a slot may be taken. Whether
--- a quota keeps its state unless one of these changes it.
+-- Costs to return, each with the time of its charge. Which penalties count a violation, or are changed by hand. Whether a slot
+-- may be taken. Whether a quota keeps its state unless one of these changes it.
 local returns, violated, takes, keeps = nil, nil, true, span ~= nil
 
 for pass = 1, 2 do

@@ -228,7 +228,7 @@ impl Rule {
 
     /// An error about this rule.
     pub(super) fn invalid(&self, error: &Error) -> Error {
-        Error::new(error.kind(), format!("rule \"{}\": {error}", self.name))
+        Error::new(error.kind(), format!("rule {}: {error}", Quoted(&self.name)))
     }
 
     /// Places the policies of all tiers by their key, as [`placed`] does.

@@ -7,13 +7,13 @@ use crate::{Decision, Error, Keys, Millis, Origin, Policy, Status, UnixMillis};
 
 /// A cache of denials in front of a limiter. It denies a key again, without asking the limiter, until the wait is over.
 ///
-/// A cached denial holds until its [`retry_after`](Decision::retry_after). Before that, only a refund, a reset or a block could change
-/// the limiter's answer, and each removes the denial from the cache. It holds for the same cost and an equal policy only, so a
-/// raised limit takes effect at once. The cache passes on checks with an idempotency token, which may have been
+/// A cached denial holds until its [`retry_after`](Decision::retry_after). Before that, only a refund, a reset or a block could
+/// change the limiter's answer, and each removes the denial from the cache. It holds for the same cost and an equal policy only,
+/// so a raised limit takes effect at once. The cache passes on checks with an idempotency token, which may have been
 /// admitted before, and checks of policies that [charge denials](Policy::charge_denied).
 ///
-/// The cache does not see refunds, resets and blocks in other processes. Their effect is delayed by the [hold](Self::hold) at most.
-/// If clocks differ by `d`, a denial may hold `d` too long.
+/// The cache does not see refunds, resets and blocks in other processes. Their effect is delayed by the [hold](Self::hold) at
+/// most. If clocks differ by `d`, a denial may hold `d` too long.
 ///
 /// The [origin](Decision::origin) of a cached decision is [`Origin::DenyCache`]. It has the rest of the wait, and no counts,
 /// which the cache does not know.

@@ -156,7 +156,8 @@ impl<'a> Operation<'a> {
 /// How an [`Atomic`] store applied an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// The store's decision. For a settlement, that of [`Policy::peek`] on a request of cost 0. Of a refund and a block, it is ignored.
+    /// The store's decision. For a settlement, that of [`Policy::peek`] on a request of cost 0. Of a refund and a block, it is
+    /// ignored.
     Decided(Decision),
     /// The state before the step, from which the driver computes the decision.
     Before {

@@ -152,6 +152,8 @@ export class Gate {
     if (typeof stores !== "object" || Object.keys(stores as object).length === 0) throw invalid("stores", `none; write ${STORES}`);
     const makes = Object.entries(stores as object).map(([name, make]: [string, unknown]) => {
       if (typeof make !== "function") throw invalid(`stores.${name}`, `not a function; write ${STORES}`);
+      // The WebAssembly gets all names as one text.
+      if (name.includes("\0")) throw invalid("stores", `the name ${JSON.stringify(name)} contains a NUL; write another`);
       return make as Store;
     });
     const onEvent = fields.get("onEvent");
