@@ -19,9 +19,11 @@ export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=$HOME=
 
 # optimize INPUT OUTPUT: makes a module small, and prints its new names.
 optimize() {
-    node node_modules/binaryen/bin/wasm-opt -Oz --enable-bulk-memory --enable-bulk-memory-opt --enable-multivalue \
+    node traps.mjs "$1" "$1.trapping"
+    # The first KiB of memory is the end of the stack, and no pointer to it is the sum of one below it and a number.
+    node node_modules/binaryen/bin/wasm-opt -Oz --converge --low-memory-unused --enable-bulk-memory --enable-bulk-memory-opt --enable-multivalue \
         --enable-mutable-globals --enable-nontrapping-float-to-int --enable-reference-types --enable-sign-ext --strip-debug --strip-producers --strip-target-features \
-        --minify-imports-and-exports-and-modules "$1" -o "$2"
+        --minify-imports-and-exports-and-modules "$1.trapping" -o "$2"
 }
 
 # Built beside it and swapped at the end, because a guest of another run may be loading it.
@@ -37,7 +39,7 @@ for store in redis versioned memory object kv rate-limit rules; do
     mkdir -p "$new/$store" "$built/small/$store"
     # wasm-opt takes most of the time. Its result is kept until its input, its version or its options change.
     small=$built/small/$store
-    if ! cmp -s "$built/bound/tidegate_bg.wasm" "$small/input.wasm" || [ build.sh -nt "$small/input.wasm" ] || [ package-lock.json -nt "$small/input.wasm" ]; then
+    if ! cmp -s "$built/bound/tidegate_bg.wasm" "$small/input.wasm" || [ build.sh -nt "$small/input.wasm" ] || [ traps.mjs -nt "$small/input.wasm" ] || [ package-lock.json -nt "$small/input.wasm" ]; then
         optimize "$built/bound/tidegate_bg.wasm" "$small/tidegate.wasm" >"$small/names"
         cp "$built/bound/tidegate_bg.wasm" "$small/input.wasm"
     fi

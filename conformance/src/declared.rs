@@ -29,8 +29,8 @@ impl Declared {
     /// let declared = Declared::from_json(r#"{
     ///     "accuracy": "approximate", "ceiling": "limit x locations", "floor": { "held": 10, "within_ms": 2000 },
     ///     "algorithms": ["fixed_window", "token_bucket"], "max_quotas": 1, "dimensions": "one", "costs": true,
-    ///     "charge_denied": false, "peek": true, "refund": false, "reset": false, "idempotency": false, "round_trips": 2,
-    ///     "forgets_on_virtual_time": false
+    ///     "charge_denied": false, "peek": true, "refund": false, "reset": false, "block": false, "idempotency": false,
+    ///     "round_trips": 2, "forgets_on_virtual_time": false
     /// }"#)?;
     /// let accuracy = declared.capabilities.accuracy.to_string();
     /// assert_eq!(
@@ -70,6 +70,7 @@ struct File {
     peek: Option<bool>,
     refund: Option<bool>,
     reset: Option<bool>,
+    block: Option<bool>,
     idempotency: Option<bool>,
     round_trips: Option<u32>,
     #[serde(default)]
@@ -128,6 +129,7 @@ impl File {
         capabilities.peek = self.peek.unwrap_or(capabilities.peek);
         capabilities.refund = self.refund.unwrap_or(capabilities.refund);
         capabilities.reset = self.reset.unwrap_or(capabilities.reset);
+        capabilities.block = self.block.unwrap_or(capabilities.block);
         capabilities.idempotency = self.idempotency.unwrap_or(capabilities.idempotency);
         capabilities.round_trips = self.round_trips.unwrap_or(capabilities.round_trips);
         Ok(declared)

@@ -107,6 +107,9 @@ pub struct Step {
     /// For a refund: when the cost was charged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub charged_at_ms: Option<i64>,
+    /// For a block: how long it is. 0 ends one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_ms: Option<u64>,
     /// The idempotency token. All requests of the burst share it, unless it has `{n}`, which stands for the number of the request
     /// in the burst, from 1. For a settlement or a release: the token of the charge.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,6 +140,8 @@ pub enum Op {
     Release,
     /// Return units to the quotas.
     Refund,
+    /// Block the key, or end its block.
+    Block,
     /// Forget the key's counts.
     Reset,
 }
@@ -149,6 +154,7 @@ impl fmt::Display for Op {
             Self::Settle => "settle",
             Self::Release => "release",
             Self::Refund => "refund",
+            Self::Block => "block",
             Self::Reset => "reset",
         })
     }

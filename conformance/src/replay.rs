@@ -114,6 +114,7 @@ fn call(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str, nth: u64)
         cost: step.cost,
         now_ms: fixture.instant(step.at_ms),
         charged_at_ms: step.charged_at_ms.map(|at_ms| fixture.instant(at_ms)),
+        block_ms: step.block_ms,
         token: token.map(|(text, ttl_ms)| Token { text, ttl_ms }),
         settles,
     }
@@ -127,6 +128,7 @@ pub(crate) const fn route(op: Op) -> Route {
         Op::Settle => Route::Settle,
         Op::Release => Route::Release,
         Op::Refund => Route::Refund,
+        Op::Block => Route::Block,
         Op::Reset => Route::Reset,
     }
 }

@@ -271,6 +271,7 @@ fn unsupported(target: &dyn Target, declared: &Capabilities, fixture: &Fixture) 
             Op::Peek => !declared.peek || !target.takes(policy) || lacks(declared.supports(&check)),
             Op::Settle | Op::Release => !declared.idempotency || lacks(declared.supports_policy(policy)),
             Op::Refund => !declared.refund || lacks(declared.supports_policy(policy)),
+            Op::Block => !declared.block || lacks(declared.supports_policy(policy)),
             Op::Reset => !declared.reset || lacks(declared.supports_policy(policy)),
         }
     });

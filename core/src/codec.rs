@@ -7,15 +7,15 @@
 //! | sliding log | number of entries (4), then for each: at (8), units (4) |
 //! | token bucket, leaky bucket | level (8), at (8) |
 //! | concurrency limit | number of slots (4), then for each: id (8), at (8), cost (8) |
-//! | penalty | violations (8), end of the block (8) |
+//! | penalty | violations (1), length of a block by hand (7), end of the block (8) |
 
 use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::algorithm::{
-    BucketState, Concurrency, LogEntry, LogState, MAX_UNITS, PenaltyState, SlidingLog, SlidingState, Slot, SlotsState,
-    TokenBucket, WindowState,
+    BucketState, Concurrency, LogEntry, LogState, MAX_UNITS, Penalty, PenaltyState, SlidingLog, SlidingState, Slot,
+    SlotsState, TokenBucket, WindowState,
 };
 use crate::limiter::ChargeId;
 use crate::policy::Policy;
@@ -71,7 +71,10 @@ impl Policy {
                         put(&mut out, [slot.id.get(), slot.at.get(), slot.cost]);
                     }
                 }
-                QuotaState::Penalty(PenaltyState { strikes, until }) => put(&mut out, [*strikes, until.get()]),
+                QuotaState::Penalty(PenaltyState { strikes, until, length }) => {
+                    // At most 64 violations, and at most a year.
+                    put(&mut out, [strikes | length.get() << 8, until.get()]);
+                }
             }
         }
         out
@@ -129,7 +132,11 @@ impl Policy {
                     }
                     QuotaState::Slots(SlotsState { slots })
                 }
-                Rule::Penalty(_) => QuotaState::Penalty(PenaltyState { strikes: rest.u64()?, until: rest.instant()? }),
+                Rule::Penalty(_) => {
+                    let word = rest.u64()?;
+                    let (strikes, length) = (word & 0xff, Millis::new(word >> 8));
+                    QuotaState::Penalty(PenaltyState { strikes, until: rest.instant()?, length })
+                }
             });
         }
         let left = bytes.len() - rest.at;
@@ -168,7 +175,9 @@ impl Policy {
                 (Rule::TokenBucket(rule), QuotaState::Bucket(state)) => bucket_fits(rule, state, latest),
                 (Rule::LeakyBucket(rule), QuotaState::Bucket(state)) => bucket_fits(rule.bucket(), state, latest),
                 (Rule::Concurrency(_), QuotaState::Slots(state)) => slots_fit(state, latest),
-                (Rule::Penalty(_), QuotaState::Penalty(state)) => state.strikes <= STRIKES_MAX && state.until <= latest,
+                (Rule::Penalty(_), QuotaState::Penalty(state)) => {
+                    state.strikes <= STRIKES_MAX && state.until <= latest && state.length <= Penalty::MAX_CAP
+                }
                 _ => false,
             };
             if !fits {

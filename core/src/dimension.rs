@@ -149,7 +149,7 @@ pub(crate) enum OwnKeys {
 #[cfg(feature = "gate")]
 impl OwnKeys {
     /// The key that `find` returns for each dimension, or its first error.
-    pub(crate) fn new(policy: &Policy, find: impl Fn(&Dimension) -> Result<Key, Error>) -> Result<Self, Error> {
+    pub(crate) fn new(policy: &Policy, find: &dyn Fn(&Dimension) -> Result<Key, Error>) -> Result<Self, Error> {
         if let [dimension] = policy.dimensions() {
             return Ok(Self::One(find(dimension)?));
         }
@@ -273,7 +273,7 @@ impl<'a> Keys<'a> {
         let key = found.next().ok_or_else(|| missing(dimension))?;
         // A caller may give the key of each dimension, and those of joined policies may have one name.
         if found.any(|other| other != key) {
-            return Err(Error::invalid(format!("keys: {:?} has two keys; give one", dimension.name())));
+            return Err(Error::invalid(format!("keys: \"{}\" has two keys; give one", dimension.name())));
         }
         Ok(key)
     }
@@ -317,7 +317,7 @@ impl<'a> Keys<'a> {
 }
 
 fn missing(dimension: &Dimension) -> Error {
-    Error::invalid(format!("keys: the dimension {:?} has no key; give one for each dimension", dimension.name()))
+    Error::invalid(format!("keys: the dimension \"{}\" has no key; give one for each dimension", dimension.name()))
 }
 
 fn several() -> Error {

@@ -34,6 +34,7 @@ mod by;
 mod event;
 mod explain;
 mod file;
+mod json;
 mod lists;
 mod matcher;
 mod names;
@@ -72,6 +73,7 @@ use self::responses::Draws;
 use self::rules::{Applied, placed};
 use self::sender::Sender;
 use self::stores::{Composed, composed};
+use crate::quoted::Quoted;
 use crate::{
     Check, ClientIpSource, Decision, Dimension, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, Millis, Policy,
     Settle, ShadowCounts, UnixMillis,
@@ -194,7 +196,7 @@ impl<'s> Gate<'s> {
             let can = self.asked()[self.store(rule)?].limiter.capabilities();
             let able = can.require(can.costs, "a cost other than 1");
             let able = able.and_then(|()| can.require(can.idempotency, "settlements"));
-            able.map_err(|error| Error::new(error.kind(), format!("rule {:?}: {error}", rule.name())))?;
+            able.map_err(|error| rule.invalid(&error))?;
         }
         Ok(())
     }
@@ -237,12 +239,10 @@ impl<'s> Gate<'s> {
         for rule in rules.rules() {
             let mut dimensions = rule.policies().flat_map(Policy::dimensions).map(Dimension::name);
             if let Some(name) = dimensions.find(|name| !name.is_empty() && !known.contains(name)) {
-                let message = format!(
-                    "rule {:?}: {name:?} is not a dimension; {}, or declare it with Rules::with_dimensions",
-                    rule.name(),
-                    Instead::of(name, &known)
-                );
-                return Err(Error::new(ErrorKind::Invalid, message));
+                let instead = Instead::of(name, &known);
+                let message =
+                    format!("\"{name}\" is not a dimension; {instead}, or declare it with Rules::with_dimensions");
+                return Err(rule.invalid(&Error::invalid(message)));
             }
         }
         for rule in rules.rules_mut() {
@@ -253,12 +253,12 @@ impl<'s> Gate<'s> {
             }
             let settles =
                 can.require(can.idempotency && can.costs || rule.estimate.is_none(), "settlements of an estimate");
-            settles.map_err(|error| Error::new(error.kind(), format!("rule {:?}: {error}", rule.name())))?;
+            settles.map_err(|error| rule.invalid(&error))?;
             for policy in rule.policies() {
                 let suits =
                     can.supports_policy(policy).and_then(|()| can.require(can.costs || rule.cost == 1, "a cost"));
                 let suits = suits.and_then(|()| asked.rules().map_or(Ok(()), |rules| rules.suits(policy)));
-                suits.map_err(|error| Error::new(error.kind(), format!("rule {:?}: {error}", rule.name())))?;
+                suits.map_err(|error| rule.invalid(&error))?;
             }
         }
         Ok(rules)
@@ -268,10 +268,9 @@ impl<'s> Gate<'s> {
     fn store(&self, rule: &Rule) -> Result<usize, Error> {
         let Some(wanted) = rule.store() else { return Ok(0) };
         self.stores.iter().position(|(name, _)| **name == *wanted).ok_or_else(|| {
-            let known: Vec<_> = self.stores.iter().map(|(name, _)| name).collect();
-            let message =
-                format!("rule {:?}: there is no store {wanted:?}; {}", rule.name(), Instead::of(wanted, &known));
-            Error::new(ErrorKind::Invalid, message)
+            let known: Vec<&str> = self.stores.iter().map(|(name, _)| &**name).collect();
+            let instead = Instead::of(wanted, &known);
+            rule.invalid(&Error::invalid(format!("there is no store {}; {instead}", Quoted(wanted))))
         })
     }
 

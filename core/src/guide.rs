@@ -2,7 +2,7 @@
 //!
 //! | to | read |
 //! |-|-|
-//! | choose an algorithm | [`algorithms`] |
+//! | choose an algorithm, or block a key by hand | [`algorithms`] |
 //! | choose a key: dimensions, addresses, proxies, IPv6 | [`keys`] |
 //! | limit by several keys at once | [`several_keys`] |
 //! | know what happens when the store dies | [`failures`] |

@@ -105,14 +105,15 @@ impl ResponseFields {
     #[must_use]
     pub fn with_revision(policy: &Policy, decision: &Decision, revision: RateLimitFields) -> Self {
         let mut fields = Self { names: Vec::with_capacity(7), text: String::with_capacity(128) };
-        let binding = &decision.quotas()[shown(policy, decision)];
-        fields.push_number(Self::X_RATELIMIT_LIMIT, binding.limit());
-        if let Some(remaining) = binding.remaining() {
-            fields.push_number(Self::X_RATELIMIT_REMAINING, remaining);
-        }
-        if let Some(reset_after) = binding.reset_after() {
-            let reset_at = decision.decided_at() + reset_after;
-            fields.push_number(Self::X_RATELIMIT_RESET, reset_at.as_secs_ceil());
+        if let Some(binding) = shown(policy, decision) {
+            fields.push_number(Self::X_RATELIMIT_LIMIT, binding.limit());
+            if let Some(remaining) = binding.remaining() {
+                fields.push_number(Self::X_RATELIMIT_REMAINING, remaining);
+            }
+            if let Some(reset_after) = binding.reset_after() {
+                let reset_at = decision.decided_at() + reset_after;
+                fields.push_number(Self::X_RATELIMIT_RESET, reset_at.as_secs_ceil());
+            }
         }
         match revision {
             RateLimitFields::Draft11 => {
@@ -156,7 +157,7 @@ impl ResponseFields {
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let mut start = 0;
         self.names.iter().map(move |(name, end)| {
-            let value = &self.text[start..*end];
+            let value = self.text.get(start..*end).unwrap_or_default();
             start = *end;
             (*name, value)
         })
@@ -189,14 +190,15 @@ fn seconds(span: Millis) -> u64 {
     span.as_secs_ceil().min(INTEGER_MAX)
 }
 
-/// The quota of the `x-ratelimit` fields: the binding one, or the one with the fewest remaining if that is a penalty.
-fn shown(policy: &Policy, decision: &Decision) -> usize {
+/// The quota of the `x-ratelimit` fields: the binding one, or the one with the fewest remaining if that is a penalty. `None` if
+/// there are only penalties.
+fn shown<'a>(policy: &Policy, decision: &'a Decision) -> Option<&'a QuotaStatus> {
     let counts = |place: &usize| !matches!(policy.quotas()[*place].rule(), Rule::Penalty(_));
     let fewest = || {
         let places = (0..policy.quotas().len()).filter(counts);
-        places.min_by_key(|place| decision.quotas().get(*place).and_then(QuotaStatus::remaining)).unwrap_or(0)
+        places.min_by_key(|place| decision.quotas().get(*place).and_then(QuotaStatus::remaining))
     };
-    Some(decision.binding_index()).filter(counts).unwrap_or_else(fewest)
+    decision.quotas().get(Some(decision.binding_index()).filter(counts).or_else(fewest)?)
 }
 
 /// Appends the value of `ratelimit-policy`, with the limits of the decision: a fallback has lower ones.

@@ -8,6 +8,7 @@
 //! | the formula, the bound and the state of each algorithm | [`algorithm`] |
 //! | quotas that decide together, by one key or several | [`Policy`] |
 //! | a request, its cost and its token, and what corrects the cost afterwards | [`Check`], [`Settle`] |
+//! | a key that an operator blocks | [`Block`] |
 //! | what a limiter supports, and its accuracy | [`Capabilities`], [`Accuracy`] |
 //! | a limiter that is exact within one process | [`MemoryLimiter`] |
 //! | limiters around limiters | [`DenyCache`], [`Fallback`], [`Tiered`], [`Sharded`], [`Shadow`] |
@@ -50,6 +51,7 @@ mod policy_serde;
 mod policy_state;
 pub mod prelude;
 mod quota;
+mod quoted;
 mod rejection;
 mod sha256;
 mod sorted_map;
@@ -64,8 +66,8 @@ pub use headers::{RateLimitFields, ResponseFields};
 pub use identity::Identity;
 pub use key::{Key, KeySource};
 pub use limiter::{
-    Accuracy, BoxFuture, Capabilities, ChargeId, Check, Dimensions, Drift, ErasedLimiter, Floor, Idempotency, Limiter,
-    Load, MaybeSend, MaybeSync, Refund, Settle,
+    Accuracy, Block, BoxFuture, Capabilities, ChargeId, Check, Dimensions, Drift, ErasedLimiter, Floor, Idempotency,
+    Limiter, Load, MaybeSend, MaybeSync, Refund, Settle,
 };
 #[cfg(feature = "std")]
 pub use limiter::{DenyCache, Fallback, Health, Shadow, ShadowCounts, Sharded, Tiered};

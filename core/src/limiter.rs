@@ -16,7 +16,7 @@ mod sharded;
 mod tiered;
 
 pub use accuracy::{Accuracy, Drift, Floor, Load};
-pub use call::{ChargeId, Check, Idempotency, Refund, Settle};
+pub use call::{Block, ChargeId, Check, Idempotency, Refund, Settle};
 pub use capabilities::{Capabilities, Dimensions};
 #[cfg(feature = "std")]
 pub use deny_cache::DenyCache;
@@ -33,7 +33,7 @@ pub use tiered::Tiered;
 #[cfg(feature = "std")]
 use core::future::Future;
 
-use self::capabilities::unsupported;
+use self::capabilities::{unsupported, unsupported_block};
 use crate::{Decision, Error, Keys, Policy};
 
 /// `Send` on native hosts, and no requirement on WebAssembly, where an isolate has one thread and its host's handles are not
@@ -121,7 +121,16 @@ pub trait Limiter: MaybeSend + MaybeSync {
         async { Err(unsupported("settle")) }
     }
 
-    /// Removes what these keys have used of a policy. Requires [`Capabilities::reset`]. Answers to idempotency tokens remain.
+    /// Blocks keys by hand until a given time, or ends their blocks; see [`Block`]. Requires [`Capabilities::block`].
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the policy has neither a penalty nor a block, and those of [`Limiter::check`].
+    fn block(&self, block: Block<'_>) -> impl Future<Output = Result<(), Error>> + MaybeSend {
+        let _ = block;
+        async { Err(unsupported_block()) }
+    }
+
+    /// Removes what these keys have used of a policy, and their blocks. Requires [`Capabilities::reset`]. Answers to idempotency tokens remain.
     ///
     /// # Errors
     /// As [`Limiter::check`].

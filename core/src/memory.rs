@@ -17,8 +17,8 @@ use std::sync::PoisonError;
 
 use siphasher::sip::SipHasher13;
 
-use crate::limiter::{Capabilities, Check, Limiter, Refund, Settle};
-use crate::{Decision, Dimension, Error, Key, Keys, Policy, UnixMillis};
+use crate::limiter::{Block, Capabilities, Check, Limiter, Refund, Settle};
+use crate::{Decision, Dimension, Error, ErrorKind, Key, Keys, Policy, UnixMillis};
 
 use self::shard::{Bounds, Row, Shard};
 use self::table::Fingerprint;
@@ -321,6 +321,22 @@ impl Limiter for MemoryLimiter {
         Ok(shard.peek(row, &Check::new(policy, keys, now).cost(0), self.capacity).replayed(charge.is_none()))
     }
 
+    /// Fails with [`Refused`](crate::ErrorKind::Refused) for a key that shares a state, because the shard is full: that would
+    /// block the others.
+    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+        block.verify()?;
+        let Block { policy, keys, span, now } = block;
+        if policy.dimensions().len() > 1 {
+            return self.block_several(&block);
+        }
+        let (row, mut shard) = self.shard(policy, keys)?;
+        if shard.would_share(row, self.capacity) {
+            return Err(no_own_state());
+        }
+        shard.correct(row, policy, now, self.capacity, |state| policy.block(state, now, span));
+        Ok(())
+    }
+
     /// Removes the keys' own states and keeps the answers to their idempotency tokens. A key that shares a state, because the
     /// shard is full, is not reset: that would reset the others.
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
@@ -331,6 +347,12 @@ impl Limiter for MemoryLimiter {
         shard.reset(row.own);
         Ok(())
     }
+}
+
+fn no_own_state() -> Error {
+    let message = "the memory limiter is full, and a block would be of all keys that share a state; raise \
+                   `MemoryLimiter::capacity`";
+    Error::new(ErrorKind::Refused, message)
 }
 
 /// A decision does not panic. If one did, the other keys of its shard would still be intact.

@@ -10,6 +10,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 
 use crate::client_ip::{parse_address, specified};
+use crate::quoted::Quoted;
 use crate::{ClientIp, Error, Ipv6Prefix, MissingIp, Nat64Prefix};
 
 #[cfg(feature = "proxies")]
@@ -81,7 +82,8 @@ impl FromStr for Platform {
     fn from_str(name: &str) -> Result<Self, Error> {
         Self::ALL.into_iter().find(|platform| platform.name() == name).ok_or_else(|| {
             Error::invalid(format!(
-                "platform: {name:?} is not known; write cloudflare, vercel, netlify, fastly, spin or direct"
+                "platform: {} is not known; write cloudflare, vercel, netlify, fastly, spin or direct",
+                Quoted(name)
             ))
         })
     }

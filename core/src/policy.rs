@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use crate::dimension::Dimension;
 use crate::quota::{Quota, Rule, checked_name};
+use crate::quoted::Quoted;
 use crate::{Error, Millis};
 
 #[cfg(feature = "std")]
@@ -108,7 +109,7 @@ impl Policy {
             }
             if let Some(first) = quotas[..place].iter().position(|quota| quota.name() == quotas[place].name()) {
                 return Err(Error::invalid(format!(
-                    "quotas[{place}].name: {:?} is the name of quotas[{first}] already; write another",
+                    "quotas[{place}].name: \"{}\" is the name of quotas[{first}] already; write another",
                     quotas[place].name()
                 )));
             }
@@ -180,7 +181,7 @@ impl Policy {
     }
 
     fn and(self, other: &Self) -> Result<Self, Error> {
-        let names = format!("{:?} and {:?}", self.name, other.name);
+        let names = format!("\"{}\" and \"{}\"", self.name, other.name);
         let count = self.quotas.len() + other.quotas.len();
         if count > Self::MAX_QUOTAS {
             return Err(Error::invalid(format!(
@@ -201,7 +202,7 @@ impl Policy {
         for quota in &other.quotas {
             if quotas.iter().any(|known| known.name() == quota.name()) {
                 return Err(Error::invalid(format!(
-                    "policies: two quotas are named {:?}; write different names",
+                    "policies: two quotas are named \"{}\"; write different names",
                     quota.name()
                 )));
             }
@@ -243,7 +244,7 @@ impl Policy {
     pub fn group_by(mut self, dimension: &str) -> Result<Self, Error> {
         let found = self.dimensions.iter().position(|known| known.name() == dimension);
         self.group = Some(found.ok_or_else(|| {
-            Error::invalid(format!("group_by: no quota counts by {dimension:?}; write the dimension of one"))
+            Error::invalid(format!("group_by: no quota counts by {}; write the dimension of one", Quoted(dimension)))
         })?);
         Ok(self)
     }
@@ -345,6 +346,12 @@ impl Policy {
         &self.id
     }
 
+    /// Whether a key can be [blocked](Policy::block): a quota is a penalty, or a block.
+    #[must_use]
+    pub fn has_blocks(&self) -> bool {
+        self.quotas.iter().any(is_penalty)
+    }
+
     /// Whether a quota counts the requests in flight.
     #[must_use]
     pub const fn has_slots(&self) -> bool {
@@ -392,13 +399,17 @@ fn fits_beside(quotas: &[Quota], place: usize) -> Result<(), Error> {
     if !is_penalty(quota) {
         return Ok(());
     }
-    if quotas.iter().filter(beside).all(is_penalty) {
+    let punishes = matches!(quota.rule(), Rule::Penalty(rule) if rule.punishes());
+    if punishes && quotas.iter().filter(beside).all(is_penalty) {
         return Err(Error::invalid(format!(
             "quotas[{place}]: a penalty counts the denials of other quotas, and its dimension has none; write one"
         )));
     }
-    if quotas[..place].iter().filter(beside).any(is_penalty) {
-        return Err(Error::invalid(format!("quotas[{place}]: its dimension has a penalty already; leave this out")));
+    if let Some(first) = quotas[..place].iter().filter(beside).find(|other| is_penalty(other)) {
+        return Err(Error::invalid(format!(
+            "quotas[{place}]: its dimension has a {} already; leave one out: a penalty also blocks by hand",
+            first.rule().name()
+        )));
     }
     Ok(())
 }

@@ -41,6 +41,7 @@ enum QuotaFields {
     LeakyBucket(BucketFields),
     Concurrency(ConcurrencyFields),
     Penalty(PenaltyFields),
+    Block(BlockFields),
 }
 
 #[derive(serde::Deserialize)]
@@ -61,6 +62,14 @@ struct PenaltyFields {
     by: Option<Box<str>>,
     base_ms: u64,
     factor: u64,
+    cap_ms: u64,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BlockFields {
+    name: Option<Box<str>>,
+    by: Option<Box<str>>,
     cap_ms: u64,
 }
 
@@ -119,6 +128,12 @@ impl PenaltyFields {
     }
 }
 
+impl BlockFields {
+    fn quota(self) -> Result<Quota, Error> {
+        named(Quota::block(Millis::new(self.cap_ms))?, self.name, self.by)
+    }
+}
+
 impl<'de> Deserialize<'de> for Quota {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let quota = match QuotaFields::deserialize(deserializer)? {
@@ -129,6 +144,7 @@ impl<'de> Deserialize<'de> for Quota {
             QuotaFields::LeakyBucket(fields) => fields.quota(Self::leaky_bucket),
             QuotaFields::Concurrency(fields) => fields.quota(),
             QuotaFields::Penalty(fields) => fields.quota(),
+            QuotaFields::Block(fields) => fields.quota(),
         };
         quota.map_err(D::Error::custom)
     }
@@ -143,6 +159,7 @@ impl Serialize for Quota {
             }
             Rule::TokenBucket(_) | Rule::LeakyBucket(_) => &[("capacity", limit), ("refill", last), ("per_ms", span)],
             Rule::Concurrency(_) => &[("limit", limit), ("lifetime_ms", span)],
+            Rule::Penalty(rule) if !rule.punishes() => &[("cap_ms", limit)],
             Rule::Penalty(_) => &[("base_ms", span), ("factor", last), ("cap_ms", limit)],
         };
         let mut fields = serializer.serialize_map(None)?;

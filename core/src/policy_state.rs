@@ -369,6 +369,36 @@ impl Policy {
         }
     }
 
+    /// Blocks a key by hand: every [penalty](crate::algorithm::Penalty) of the policy denies its requests until `span` after `now`,
+    /// or its cap if that is shorter. This replaces a block that there is, also by a shorter one, and a span of zero ends it. What
+    /// the key has used stays, and so do its violations: the next one blocks for as long as it would have.
+    ///
+    /// Does nothing if the policy has no penalty; see [`Policy::has_blocks`].
+    ///
+    /// ```
+    /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let policy = Policy::new("api", [
+    ///     Quota::fixed_window(100, Millis::from_secs(60))?,
+    ///     Quota::block(Millis::from_secs(86_400))?,
+    /// ])?;
+    /// let (mut state, now) = (policy.initial_state(), UnixMillis::new(0));
+    /// policy.block(&mut state, now, Millis::from_secs(3_600));
+    /// assert_eq!(policy.decide(&mut state, now, 1).retry_after(), Some(Millis::from_secs(3_600)));
+    /// policy.block(&mut state, now, Millis::ZERO);
+    /// assert!(policy.decide(&mut state, now, 1).is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn block(&self, state: &mut PolicyState, now: UnixMillis, span: Millis) {
+        self.move_back(state, now);
+        for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
+            if let (Rule::Penalty(rule), QuotaState::Penalty(state)) = (quota.rule(), state) {
+                rule.block(state, now, span);
+            }
+        }
+    }
+
     /// The time until every quota is unused, if nothing else arrives. A store must keep the state that long, and remove it
     /// afterwards; see the [contract of stores](crate::store#contract).
     ///
@@ -421,7 +451,11 @@ impl Policy {
     #[inline]
     pub(crate) fn sole_rule(&self) -> Option<&Rule> {
         match self.quotas() {
-            [quota] if !self.charges_denied() && !matches!(quota.rule(), Rule::Concurrency(_)) => Some(quota.rule()),
+            [quota] => match quota.rule() {
+                Rule::Concurrency(_) | Rule::Penalty(_) => None,
+                rule if !self.charges_denied() => Some(rule),
+                _ => None,
+            },
             _ => None,
         }
     }

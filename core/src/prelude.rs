@@ -9,8 +9,8 @@
 #[cfg(feature = "gate")]
 pub use crate::gate::{self, Events, Gate, OnFailure, Rules};
 pub use crate::{
-    BodyFormat, Check, ClientIpSource, Decision, ErasedLimiter, Error, ErrorKind, Identity, Key, Limiter, Millis,
-    Platform, Policy, Quota, Refund, Rejection, Settle, UnixMillis,
+    Block, BodyFormat, Check, ClientIpSource, Decision, ErasedLimiter, Error, ErrorKind, Identity, Key, Limiter,
+    Millis, Platform, Policy, Quota, Refund, Rejection, Settle, UnixMillis,
 };
 #[cfg(feature = "std")]
 pub use crate::{DenyCache, Fallback, MemoryLimiter, Shadow, Sharded, Tiered};

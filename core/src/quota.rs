@@ -7,6 +7,7 @@ use alloc::string::String;
 use crate::algorithm::{
     Algorithm, Concurrency, FixedWindow, LeakyBucket, Penalty, SlidingLog, SlidingWindow, TokenBucket,
 };
+use crate::quoted::Quoted;
 use crate::{Error, Millis, UnixMillis};
 
 /// An algorithm and its parameters.
@@ -30,7 +31,8 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// The algorithm's name in policies, fixtures and reports.
+    /// The algorithm's name in policies, fixtures and reports. A penalty that [blocks only](Penalty::blocks_only) by hand is a
+    /// `block`.
     ///
     /// ```
     /// use tidegate_core::{Millis, Quota};
@@ -46,6 +48,7 @@ impl Rule {
             Self::TokenBucket(_) => "token_bucket",
             Self::LeakyBucket(_) => "leaky_bucket",
             Self::Concurrency(_) => "concurrency",
+            Self::Penalty(rule) if !rule.punishes() => "block",
             Self::Penalty(_) => "penalty",
         }
     }
@@ -246,6 +249,15 @@ impl Quota {
         Penalty::new(base, factor, cap).map(|rule| Rule::Penalty(rule).into())
     }
 
+    /// Blocks a key by hand, and at most for `cap`: it has an effect only after [`Policy::block`](crate::Policy::block). See
+    /// [`Penalty::blocks_only`].
+    ///
+    /// # Errors
+    /// Those of [`Penalty::blocks_only`].
+    pub fn block(cap: Millis) -> Result<Self, Error> {
+        Penalty::blocks_only(cap).map(|rule| Rule::Penalty(rule).into())
+    }
+
     /// Counts by the key of this dimension, such as `user` or `tenant`. A [`Check`](crate::Check) has one key for each
     /// dimension of its policy. Quotas without a dimension share one that has no name.
     ///
@@ -299,11 +311,8 @@ impl Quota {
     /// The same quota with `part / of` of its limit and rate, rounded down, but at least `least`. `None` if its limit would be zero.
     #[cfg(feature = "std")]
     pub(crate) fn share(&self, part: u64, of: u64, least: u64) -> Option<Self> {
-        // Limits are below 2^52, and `of` is at most 2^16.
-        let scaled = |limit: u64| {
-            let exact = u64::try_from(u128::from(limit) * u128::from(part) / u128::from(of));
-            exact.unwrap_or_default().max(least)
-        };
+        // Limits are below 2^52, `part` is at most 100, and `of` at most 2^16.
+        let scaled = |limit: u64| (limit.saturating_mul(part) / of).max(least);
         let bucket = |bucket: &TokenBucket, build: fn(u64, u64, Millis) -> Result<Self, Error>| {
             let capacity = scaled(bucket.capacity());
             let (refill, per) = (bucket.refill().checked_mul(part)?, bucket.per().get().checked_mul(of)?);
@@ -358,7 +367,8 @@ pub(crate) fn checked_name(field: &str, name: &str) -> Result<Box<str>, Error> {
     if name.is_empty() || name.len() > 32 || !name.chars().all(fits) {
         let shown: String = name.chars().take(40).collect();
         return Err(Error::invalid(format!(
-            "{field}: {shown:?} cannot be a name; write 1 to 32 of the characters a-z A-Z 0-9 - _ ."
+            "{field}: {} cannot be a name; write 1 to 32 of the characters a-z A-Z 0-9 - _ .",
+            Quoted(&shown)
         )));
     }
     Ok(name.into())

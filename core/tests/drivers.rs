@@ -13,7 +13,7 @@ use tidegate_core::store::{
     VersionedLimiter, VersionedValue,
 };
 use tidegate_core::{
-    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis,
+    Accuracy, Block, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis,
     Policy, Quota, Refund, Settle, Status, UnixMillis,
 };
 
@@ -168,6 +168,32 @@ fn best_effort_decides_as_memory_does() {
 }
 
 #[test]
+fn a_versioned_block_is_as_memorys_and_is_kept_until_it_ends() {
+    let quotas = [Quota::fixed_window(5, Millis::from_secs(1)).unwrap(), Quota::block(Millis::from_secs(60)).unwrap()];
+    let (policy, key) = (Policy::new("api", quotas).unwrap(), Key::new("k"));
+    let (limiter, memory) = (VersionedLimiter::new(Table::default()), MemoryLimiter::new());
+    for (at_ms, span_ms) in [(0, 7_000), (2_000, 90_000), (9_000, 1), (9_001, 0), (9_002, 5), (9_003, 0), (9_004, 0)] {
+        let now = NOW + Millis::new(at_ms);
+        let block = Block::new(&policy, &key, Millis::new(span_ms), now);
+        block_on(limiter.block(block)).unwrap();
+        block_on(memory.block(block)).unwrap();
+        for after_ms in [0, 1, 4, 5, 6_999] {
+            let check = Check::new(&policy, &key, now + Millis::new(after_ms)).cost(0);
+            let (peeked, expected) = (block_on(limiter.peek(check)).unwrap(), block_on(memory.peek(check)).unwrap());
+            assert_eq!(peeked, expected, "{at_ms} + {after_ms}");
+        }
+    }
+    assert_eq!(limiter.store().writes.load(Ordering::Relaxed), 6, "what changes nothing writes nothing");
+    let without = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1)).unwrap()]).unwrap();
+    let invalid = block_on(limiter.block(Block::end(&without, &key, NOW))).unwrap_err();
+    assert_eq!(invalid.kind(), ErrorKind::Invalid);
+    // The last writer would win over a block.
+    let shelf = BestEffortLimiter::best_effort(Shelf::default());
+    let unsupported = block_on(shelf.block(Block::end(&policy, &key, NOW))).unwrap_err();
+    assert_eq!((shelf.capabilities().block, unsupported.kind()), (false, ErrorKind::Unsupported));
+}
+
+#[test]
 fn versioned_is_exact_under_concurrency() {
     let (limiter, policy, key) = (VersionedLimiter::new(Table::default()).attempts(100), policy(), Key::new("k"));
     let answers = together((0..50).map(|_| limiter.check(Check::new(&policy, &key, NOW))));
@@ -220,7 +246,7 @@ struct Disagreeing;
 
 impl Atomic for Disagreeing {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT.refund(false).peek(false).reset(false)
+        Capabilities::EXACT.refund(false).peek(false).reset(false).block(false)
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
@@ -247,6 +273,7 @@ fn an_atomic_store_that_contradicts_the_policy_is_corrupt() {
         block_on(limiter.peek(Check::new(&policy, &key, NOW))).unwrap_err(),
         block_on(limiter.refund(Refund::new(&policy, &key, 1, NOW, NOW))).unwrap_err(),
         block_on(limiter.reset(&policy, (&key).into())).unwrap_err(),
+        block_on(limiter.block(Block::end(&policy, &key, NOW))).unwrap_err(),
     ];
     assert!(unsupported.iter().all(|error| error.kind() == ErrorKind::Unsupported));
 }
@@ -278,6 +305,8 @@ fn the_decision_of_an_atomic_store_is_not_made_again() {
     assert_eq!(block_on(limiter.peek(check)).unwrap(), decision);
     assert_eq!(block_on(limiter.settle(Settle::new(&policy, &key, "t", 1, NOW))).unwrap(), decision);
     block_on(limiter.refund(Refund::new(&policy, &key, 1, NOW, NOW))).unwrap();
+    let invalid = block_on(limiter.block(Block::end(&policy, &key, NOW))).unwrap_err();
+    assert_eq!(invalid.kind(), ErrorKind::Invalid);
 }
 
 /// A platform's limiter that admits two requests.
@@ -312,6 +341,7 @@ fn a_native_decision_has_only_what_the_platform_reports() {
         block_on(limiter.peek(check)).unwrap_err(),
         block_on(limiter.reset(&window, (&key).into())).unwrap_err(),
         block_on(limiter.refund(Refund::new(&window, &key, 1, NOW, NOW))).unwrap_err(),
+        block_on(limiter.block(Block::end(&window, &key, NOW))).unwrap_err(),
     ];
     assert!(refused.iter().all(|error| error.kind() == ErrorKind::Unsupported));
 }

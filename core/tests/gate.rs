@@ -12,7 +12,7 @@ use tidegate_core::gate::{
     Event, EventSink as _, Events, Gate, OnFailure, Prepared, Reason, Request, Rule, Rules, Tally, Verdict,
 };
 use tidegate_core::{
-    ClientIpSource, Decision, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Platform, ResponseFields,
+    Block, ClientIpSource, Decision, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Platform, ResponseFields,
     UnixMillis,
 };
 
@@ -274,6 +274,17 @@ fn errors_name_the_file_the_line_the_value_and_the_fix() {
             "[limits.a]\nquotas = [{ algorithm = 'gcra' }]",
             r#"2:25: "gcra" is not an algorithm; write one of "fixed_window""#,
         ),
+        ("[limits.a]\nquotas = [{ algorithm = 'blocks', cap_ms = 1 }]", r#"did you mean "block"?"#),
+        ("[limits.a]\nquotas = [{ algorithm = 'block' }]", "missing field `cap_ms`"),
+        (
+            "[limits.a]\nquotas = [{ algorithm = 'block', cap_ms = 1, base_ms = 1 }]",
+            r#"unknown field `base_ms`; write one of "algorithm", "name", "by", "cap_ms""#,
+        ),
+        ("[limits.a]\nquotas = [{ algorithm = 'block', cap_ms = 0 }]", "cap_ms: 0 is out of range"),
+        (
+            "[limits.a]\nquotas = [QUOTA, { algorithm = 'penalty', base_ms = 0, factor = 1, cap_ms = 1 }]",
+            "or a block in place",
+        ),
         ("[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 1 }]", "2:11: missing field `window_ms`"),
         ("[[rules]]\ncost = -1", "-1 is negative; write a whole number from 0"),
         ("[api_keys]\nheader = 'x-api-key'\ntiers = { secret = 'pro' }", "3:20: this is not the hash of an API key"),
@@ -287,6 +298,29 @@ fn errors_name_the_file_the_line_the_value_and_the_fix() {
             Ok(()) => assert!(expected.is_empty(), "{text}"),
         }
     }
+}
+
+/// An operator blocks by the policies of a gate's rules, which have the same keys and counts.
+#[test]
+fn a_key_that_is_blocked_by_hand_is_refused() {
+    let text = r#"
+        limits.banned.quotas = [{ algorithm = "block", cap_ms = 86_400_000, by = "ip" }]
+        limits.api.quotas = [{ algorithm = "fixed_window", limit = 5, window_ms = 60_000, by = "ip" }]
+        rules = [{ limits = ["banned", "api"] }]
+    "#;
+    let store = MemoryLimiter::new();
+    let gate = Gate::new(parse(text).unwrap(), &store, ClientIpSource::new(Platform::Direct)).unwrap();
+    assert_eq!(outcome(&gate, &request("GET", "/")), "4 of 5");
+    let (rules, key) = (gate.rules(), Key::new("ip:192.0.2.1"));
+    let keys = [("ip", &key)];
+    let policy = rules.rules()[0].policies().next().unwrap();
+    block_on(store.block(Block::new(policy, &keys, Millis::from_secs(90), NOW))).unwrap();
+    let Verdict::Refuse(refusal) = block_on(gate.check(&request("GET", "/"))) else { panic!() };
+    assert_eq!(refusal.rejection().fields().get(ResponseFields::RETRY_AFTER), Some("90"));
+    let explained = rules.explain(&request("GET", "/"), gate.client_ip()).to_string();
+    assert!(explained.contains("banned: block by hand, of at most 86400 s, by ip"), "{explained}");
+    block_on(store.block(Block::end(policy, &keys, NOW))).unwrap();
+    assert_eq!(outcome(&gate, &request("GET", "/")), "3 of 5");
 }
 
 #[test]

@@ -160,7 +160,10 @@ fn a_mistake_is_an_error_when_the_rules_are_loaded() {
         ),
         (r#"{ "main": { "deny_cache": { "hold_ms": 0 } } }"#, "0 is out of range"),
         (r#"{ "main": { "fallback": { "percent": 10 } } }"#, "missing field `store`"),
-        (r#"{ "main": { "fallback": { "store": "other", "percent": 101 } } }"#, "101 is out of range; write 1 to 100"),
+        (
+            r#"{ "main": { "fallback": { "store": "other", "percent": 101 } } }"#,
+            "101 is out of range; write a whole number from 1 to 100",
+        ),
         (r#"{ "main": { "fallback": "main" } }"#, r#""main" is the store itself; write another"#),
         (
             r#"{ "main": { "fallback": "othr" } }"#,

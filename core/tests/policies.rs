@@ -94,11 +94,13 @@ mod json {
                 { "algorithm": "sliding_window", "limit": 5, "window_ms": 1000 },
                 { "algorithm": "sliding_log", "limit": 5, "window_ms": 1000 },
                 { "algorithm": "token_bucket", "capacity": 5, "refill": 3, "per_ms": 1000 },
-                { "algorithm": "leaky_bucket", "capacity": 5, "refill": 3, "per_ms": 1000 } ] }"#,
+                { "algorithm": "leaky_bucket", "capacity": 5, "refill": 3, "per_ms": 1000 },
+                { "algorithm": "penalty", "base_ms": 1000, "factor": 2, "cap_ms": 8000 },
+                { "algorithm": "block", "cap_ms": 9000, "by": "ip" } ] }"#,
         )
         .unwrap();
         assert!(policy.charges_denied());
-        assert_eq!(policy.id(), "api:fw1000.sw1000.sl1000.tb1000.lb1000");
+        assert_eq!(policy.id(), "api:fw1000.sw1000.sl1000.tb1000.lb1000.pn1000+api@ip:pn0");
         assert_eq!(parse(&serde_json::to_string(&policy).unwrap()).unwrap(), policy);
         let plain = Policy::new("api", [window(1, 1).unwrap()]).unwrap();
         assert_eq!(parse(&serde_json::to_string(&plain).unwrap()).unwrap(), plain);
@@ -114,6 +116,15 @@ mod json {
             (quota(r#""algorithm": "gcra", "limit": 1, "window_ms": 1"#), "unknown variant `gcra`"),
             (quota(r#""algorithm": "token_bucket", "limit": 1, "window_ms": 1"#), "unknown field `limit`"),
             (quota(r#""algorithm": "fixed_window", "limit": -1, "window_ms": 1"#), "invalid value: integer `-1`"),
+            (quota(r#""algorithm": "block", "cap_ms": 0"#), "cap_ms: 0 is out of range"),
+            (
+                quota(r#""algorithm": "block", "span_ms": 1"#),
+                "unknown field `span_ms`, expected one of `name`, `by`, `cap_ms`",
+            ),
+            (
+                quota(r#""algorithm": "penalty", "base_ms": 0, "factor": 1, "cap_ms": 1"#),
+                "or a block in place of the penalty",
+            ),
             (parse(r#"{ "name": "api", "quotas": [] }"#).unwrap_err(), "quotas: 0 is out of range"),
             (parse(r#"{ "name": "a b", "quotas": [] }"#).unwrap_err(), "name: \"a b\" cannot be a name"),
         ];

@@ -22,6 +22,7 @@ pub const CAPABILITIES: Capabilities = Capabilities::EXACT
     .accuracy(Accuracy::Approximate(DRIFT))
     .algorithms(Capabilities::COUNTING)
     .dimensions(Dimensions::One)
+    .block(false)
     .idempotency(false)
     .round_trips(2);
 

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use tidegate_core::{Check, Key, Keys, Limiter as _, Millis, Policy, Refund, Settle, UnixMillis};
+use tidegate_core::{Block, Check, Key, Keys, Limiter as _, Millis, Policy, Refund, Settle, UnixMillis};
 use wasm_bindgen::prelude::*;
 
 use crate::error::thrown;
@@ -159,6 +159,17 @@ impl Caller {
             let (charged_at, now) = (UnixMillis::new(whole(charged_at)), UnixMillis::new(whole(now)));
             let refund = Refund::new(&limit.policy, &named[..], whole(cost), charged_at, now);
             limit.limiter.refund(refund).await.map_err(thrown)?;
+            Ok(())
+        })
+    }
+
+    /// Blocks the keys for so many milliseconds. Zero ends a block.
+    pub fn block(&mut self, key: &str, span: f64, now: f64) -> Result<bool, JsValue> {
+        let (limit, keys) = self.take(key);
+        self.begin(async move {
+            let named = named(&limit.policy, &keys);
+            let (span, now) = (Millis::new(whole(span)), UnixMillis::new(whole(now)));
+            limit.limiter.block(Block::new(&limit.policy, &named[..], span, now)).await.map_err(thrown)?;
             Ok(())
         })
     }

@@ -94,7 +94,7 @@ impl Gate {
         format!(
             concat!(
                 r#"{{"class":"{}","accuracy":"{}","algorithms":["{}"],"max_quotas":{},"dimensions":"{}","costs":{},"charge_denied":{},"#,
-                r#""peek":{},"refund":{},"reset":{},"idempotency":{},"round_trips":{}}}"#,
+                r#""peek":{},"refund":{},"reset":{},"block":{},"idempotency":{},"round_trips":{}}}"#,
             ),
             can.accuracy.name(),
             can.accuracy,
@@ -106,6 +106,7 @@ impl Gate {
             can.peek,
             can.refund,
             can.reset,
+            can.block,
             can.idempotency,
             can.round_trips,
         )

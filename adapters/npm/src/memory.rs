@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use tidegate_core::{
-    Capabilities, Check, Decision, Error, Keys, Limiter, MemoryLimiter, Policy, Refund, Settle, UnixMillis,
+    Block, Capabilities, Check, Decision, Error, Keys, Limiter, MemoryLimiter, Policy, Refund, Settle, UnixMillis,
 };
 use wasm_bindgen::prelude::*;
 
@@ -61,6 +61,10 @@ impl Limiter for Store {
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         made([0; 2]).settle(settle).await
+    }
+
+    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+        made([0; 2]).block(block).await
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {

@@ -8,8 +8,8 @@ use tidegate_cloudflare::durable_objects::{
     Sweep, Thrown,
 };
 use tidegate_core::{
-    Capabilities, Check, Decision, ErasedLimiter, Error, ErrorKind, Keys, Limiter, Millis, Policy, Refund, Settle,
-    UnixMillis,
+    Block, Capabilities, Check, Decision, ErasedLimiter, Error, ErrorKind, Keys, Limiter, Millis, Policy, Refund,
+    Settle, UnixMillis,
 };
 use wasm_bindgen::prelude::*;
 
@@ -84,6 +84,10 @@ impl Limiter for Store {
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         self.limiter.settle(settle).await
+    }
+
+    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+        self.limiter.block(block).await
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {

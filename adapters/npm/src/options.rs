@@ -151,7 +151,8 @@ impl QuotaOptions {
             3 => Quota::token_bucket(amount, refill, span),
             4 => Quota::leaky_bucket(amount, refill, span),
             5 => Concurrency::new(amount, span).map(|rule| Rule::Concurrency(rule.returns_cost(refill == 1)).into()),
-            _ => Quota::penalty(span, refill, Millis::new(amount)),
+            6 => Quota::penalty(span, refill, Millis::new(amount)),
+            _ => Quota::block(Millis::new(amount)),
         }
     }
 

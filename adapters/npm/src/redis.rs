@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use tidegate_core::store::{AtomicLimiter, Operation};
 use tidegate_core::{
-    Capabilities, Check, Decision, Error, Key, Keys, Limiter, Millis, Policy, Refund, Settle, UnixMillis,
+    Block, Capabilities, Check, Decision, Error, Key, Keys, Limiter, Millis, Policy, Refund, Settle, UnixMillis,
 };
 use tidegate_redis::wire::{Call, Script, answer};
 use tidegate_redis::{Clock, NoAnswer, Response, Rest, RestConfig, Transport};
@@ -92,6 +92,10 @@ impl Limiter for Store {
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         self.rest.settle(settle).await
+    }
+
+    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+        self.rest.block(block).await
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {

@@ -55,10 +55,10 @@ pub struct RulesGate {
 
 #[wasm_bindgen]
 impl RulesGate {
-    /// A gate without rules. `settle_within` is zero for the default.
+    /// A gate without rules. `stores` are names, each but the last before a NUL. `settle_within` is zero for the default.
     #[wasm_bindgen(constructor)]
     pub fn new(
-        stores: Vec<String>,
+        stores: &str,
         platform: &str,
         ipv6_prefix: u32,
         trust_true_client_ip: bool,
@@ -68,7 +68,7 @@ impl RulesGate {
         let source = ClientIpSource::new(platform.parse().map_err(thrown)?).ipv6_prefix(prefix);
         let unknown = || Rc::new(Cell::new(Capabilities::EXACT));
         let settings = Settings {
-            stores: stores.into_iter().map(|name| (name, unknown())).collect(),
+            stores: stores.split('\0').map(|name| (name.into(), unknown())).collect(),
             client_ip: source.trust_true_client_ip(trust_true_client_ip),
             settle_within: Millis::new(whole(settle_within)),
         };
@@ -86,7 +86,7 @@ impl RulesGate {
     }
 
     /// Reads a rules file. The result is JSON: `warnings`; `tokens`, the algorithms of tokens, or null; and `probes`, for each
-    /// store that the rules use its place and a policy that it should support.
+    /// store that the rules use its place and one of its policies.
     pub fn read(&self, file: &str, text: &str) -> Result<String, JsValue> {
         let rules = Rules::parse(file, text).map_err(thrown)?;
         let mut out = String::from(r#"{"warnings":["#);
@@ -105,7 +105,7 @@ impl RulesGate {
         for (place, (name, _)) in self.shared.settings.stores.iter().enumerate() {
             if let Some(policy) = rules.policies_of(name, place == 0).next() {
                 let _ = write!(out, "{comma}[{place},");
-                policies::write(&mut out, &policies::of_first_dimension(policy).map_err(thrown)?);
+                policies::write(&mut out, policy);
                 out.push(']');
                 comma = ",";
             }

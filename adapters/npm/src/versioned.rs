@@ -119,6 +119,7 @@ impl Versioned for Values {
             .accuracy(accuracy)
             .algorithms(Capabilities::COUNTING)
             .dimensions(Dimensions::One)
+            .block(false)
             .idempotency(false)
             .round_trips(2)
     }

@@ -32,6 +32,7 @@ export interface Caller {
   refund(key: string, cost: number, chargedAt: number, now: number): boolean;
   settle(key: string, token: string, cost: number, now: number): boolean;
   reset(key: string): boolean;
+  block(key: string, span: number, now: number): boolean;
   /** In the module for Workers KV only. Leaves how long to wait until the next flush, or -1. */
   flush(now: number): boolean;
   answered(status: number, bytes: Uint8Array, version?: string | undefined): boolean;

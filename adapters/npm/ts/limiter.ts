@@ -196,6 +196,19 @@ export abstract class Limiter {
     await this.#told("reset", () => this.#numbersOf({ ...ask("reset", 0), counted: keys }));
   }
 
+  /**
+   * Denies a key, or the key of each dimension, for `ms` milliseconds, whatever it has used. A further block replaces the one before,
+   * and a block of 0 ends any block, also a penalty's:
+   *
+   *     const policy = { name: "login", quotas: ["5 / min", { block: { capMs: 86_400_000 } }] };
+   *     await tidegate.block("user:42", 3_600_000);
+   *
+   * The policy has a `block` or a `penalty`, whose `capMs` is the longest block.
+   */
+  async block(keys: string | Keys, ms: number, { now = Date.now() }: { now?: number | undefined } = {}): Promise<void> {
+    await this.#told("block", () => this.#numbersOf({ ...ask("block", whole("now", now)), counted: keys, ttlMs: whole("ms", ms) }));
+  }
+
   /** Whether the policy has a concurrency limit, so that each admitted request holds a slot until it is released. */
   get holdsSlots(): boolean {
     return this.#options.holdsSlots;

@@ -25,6 +25,8 @@ interface Algorithms {
   concurrency: { limit: number; lifetimeMs: number; returnsCost?: boolean | undefined };
   /** Blocks a key that another quota has denied: first for the base, then `factor` times longer each time, up to the cap. */
   penalty: { baseMs: number; factor: number; capMs: number };
+  /** Counts nothing: a place for the blocks that `block` sets, of at most `capMs`. A penalty takes them, too. */
+  block: { capMs: number };
 }
 
 /** One algorithm with its numbers, as `{ fixedWindow: { limit: 10, windowMs: 1000 } }`. */
@@ -91,6 +93,7 @@ const NUMBERS = {
   leakyBucket: BUCKET,
   concurrency: ["limit", "lifetimeMs", RETURNS_COST],
   penalty: ["capMs", "baseMs", "factor"],
+  block: ["capMs"],
 } as const;
 const ALGORITHMS = Object.keys(NUMBERS) as (keyof typeof NUMBERS)[];
 /** The algorithms whose state is longer, the more requests it counts. */
@@ -126,13 +129,13 @@ function quota(value: unknown, path: string): ReadyQuota {
   if (!algorithm) throw invalid(path, `no algorithm; write ${EXAMPLE}`);
   if (other) throw invalid(fields.place(other), `a quota has one algorithm, and ${algorithm} is one; write two quotas`);
   const numbers = new Fields(fields.get(algorithm), fields.place(algorithm), NUMBERS[algorithm]);
-  const [amount, span, refill] = NUMBERS[algorithm];
+  const [amount, span, refill]: readonly string[] = NUMBERS[algorithm];
   const number = (name: string) => numbers.need(name, numbers.whole(name), "a whole number");
   return {
     algorithm: ALGORITHMS.indexOf(algorithm),
     place: `${algorithm}.`,
-    amount: number(amount),
-    span: number(span),
+    amount: number(amount!),
+    span: span ? number(span) : 0,
     refill: refill === RETURNS_COST ? Number(numbers.flag(refill) ?? false) : refill ? number(refill) : 0,
     name: fields.text("name", NAME),
     by: fields.text("by", NAME),

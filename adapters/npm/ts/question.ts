@@ -4,7 +4,7 @@ import type { Keys } from "./verdict.js";
 /** What a limiter asks its store. All questions have the same fields, which V8 reads faster. */
 export interface Question {
   /** `flush` has Workers KV write what is due. Its number is how long to wait until the next time, or -1. */
-  kind: "check" | "peek" | "settle" | "refund" | "reset" | "flush";
+  kind: "check" | "peek" | "settle" | "refund" | "reset" | "block" | "flush";
   /** What the request counts against, as the verdict shows it. */
   counted: string | Keys | undefined;
   /** The key of the policy's last dimension, and those of the others in order. */
@@ -14,6 +14,7 @@ export interface Question {
   cost: number;
   now: number;
   token: string | undefined;
+  /** How long a check's token is remembered, or how long a key is blocked. */
   ttlMs: number;
   /** For a refund. */
   chargedAt: number;
@@ -37,6 +38,8 @@ export function begin(caller: Caller, { kind, key, others, cost, now, token, ttl
       return caller.settle(key, token!, cost, now);
     case "refund":
       return caller.refund(key, cost, chargedAt, now);
+    case "block":
+      return caller.block(key, ttlMs, now);
     case "reset":
       return caller.reset(key);
     case "flush":

@@ -38,6 +38,7 @@ impl<'a> Call<'a> {
             Operation::Peek(_) => "p",
             Operation::Refund(_) => "r",
             Operation::Settle(_) => "s",
+            Operation::Block(_) => "b",
             _ => return Err(Error::new(ErrorKind::Unsupported, "no script knows this operation")),
         };
         let names = state_keys(operation.policy(), operation.keys())?;
@@ -123,6 +124,7 @@ impl<'a> Call<'a> {
         match self.operation {
             Operation::Settle(Settle { cost: None, .. }) => give("-"),
             Operation::Settle(Settle { cost: Some(cost), .. }) => number(cost, give),
+            Operation::Block(block) => number(block.span.get(), give),
             _ => number(self.operation.cost(), give),
         }
         number(ttl(self.ttl_min), give);

@@ -3,10 +3,11 @@
 -- KEYS     a state for each dimension: one part for each quota, `<kind>1 <numbers>;` (1 is the version of the format)
 --            tb1 <level> <at>;   lb1 <level> <at>;   fw1 <start> <used>;   sw1 <start> <previous> <current>;
 --            sl1 <at>:<units> <at>:<units> ...;   cc1 <id>:<at>:<cost> <id>:<at>:<cost> ...;   pn1 <violations> <until>;
+--            or, if the block was set by hand, pn1 <violations> <until> <length>;
 --          then, for a token: the first answer to a check with an idempotency token; it begins with `s` once the charge is settled
 -- ARGV     mode, now, cost, ttl_min, then four for each quota: kind, and its three parameters
 --            mode  c check, d check that charges denials, p peek, r refund, s settle the charge of the token to `cost`,
---                  or `-` for what was charged; then, for several dimensions, the number of quotas of each, one digit each
+--                  or `-` for what was charged, b block for `cost` ms, or end a block; with dimensions, a digit for the quotas of each
 --            now   the caller's clock, or `server` for the clock of this server
 --          last, for a check with a token: how long to keep the answer, and the id of the charge; for a settlement: the
 --          id; for a refund: when the cost was charged
@@ -28,6 +29,8 @@ local match, format, ceil = string.match, string.format, math.ceil
 local MAX_UNITS, MAX_INSTANT = 2251799813685248, 281474976710655
 -- A log's units, and a bucket's longest debt in milliseconds.
 local MAX_LOG, MAX_DEBT = 4294967295, 31536000000
+-- A year, as in the core.
+local MAX_BLOCK = 31536000000
 -- The longest part of a state: a log of 1,000 instants and as many debts has less than 56,000 bytes.
 local MAX_PART = 65536
 -- One minute (MAX_CLOCK_SKEW) and 20 years, as in the core.
@@ -111,11 +114,17 @@ if once then
   end
 end
 cost = cost + 0
+-- How long to block. What a block does not change keeps its text, and a key without a state starts with unused quotas. So one row
+-- is treated as several are.
+local span
+if mode == 'b' then
+  span, cost, counts = cost, 0, counts or format('%d', (quotas_end - 4) / 4)
+end
 
 -- Several states are decided on as one text. A row that does not exist yet counts as unused. `kept` says which rows exist, or
 -- are used after the step, `begins` where each begins in the text, and `ended` where each ends in the text after the step.
 local stored, all, kept, begins, ended
-if rows == 1 then
+if not counts then
   stored, too_long = get(KEYS[1])
   if too_long then
     return too_long
@@ -139,7 +148,7 @@ else
     end
     all[row], quota, length = text, next_quota, length + #text
   end
-  stored = any and table.concat(all)
+  stored = (any or span) and table.concat(all)
 end
 
 local answer = stored or ''
@@ -163,9 +172,9 @@ local peek, charge_denied = mode == 'p', mode == 'd'
 local fits, never, used_at_all, moved
 local after, place, life
 local admitted
--- Costs to return, each with the time of its charge. Which penalties count a violation. Whether a slot may be taken. Whether
--- a quota keeps its state unless one of these changes it.
-local returns, violated, takes, keeps = nil, nil, true, false
+-- Costs to return, each with the time of its charge. Which penalties count a violation, or are changed by hand. Whether a slot
+-- may be taken. Whether a quota keeps its state unless one of these changes it.
+local returns, violated, takes, keeps = nil, nil, true, span ~= nil
 
 for pass = 1, 2 do
   fits, never, used_at_all, moved = true, false, false, false
@@ -434,7 +443,7 @@ for pass = 1, 2 do
         ats[slot], moved = latest, true
       end
       local instant = count > 0 and math.max(ats[count], now) or now
-      local oldest, from, returns_cost = 1, 1, ARGV[i + 3] == '1' and mode ~= 'r'
+      local oldest, from, returns_cost = 1, 1, ARGV[i + 3] == '1' and mode ~= 'r' and not span
       while oldest <= count and instant - ats[oldest] >= unit do
         if returns_cost then
           returns, moved = returns or {}, true
@@ -483,27 +492,49 @@ for pass = 1, 2 do
       after = after .. table.concat(parts) .. ';'
 
     elseif kind == 'pn' then
-      local cap, factor, strikes, ends = limit, ARGV[i + 3] + 0, 0, 0
+      local cap, factor, strikes, ends, by_hand = limit, ARGV[i + 3] + 0, 0, 0, 0
       if stored then
-        strikes, ends, place = match(stored, '^pn1 (%d+) (%d+);()', place)
-        if place then
-          strikes, ends = strikes + 0, ends + 0
+        local begins_at = place
+        strikes, ends, place = match(stored, '^pn1 (%d+) (%d+);()', begins_at)
+        if not place then
+          strikes, ends, by_hand, place = match(stored, '^pn1 (%d+) (%d+) (%d+);()', begins_at)
         end
-        if not place or strikes > 64 or ends > implausible then
+        if place then
+          strikes, ends, by_hand = strikes + 0, ends + 0, by_hand + 0
+        end
+        if not place or strikes > 64 or ends > implausible or by_hand > MAX_BLOCK then
           return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
         end
       end
-      local block = strikes > 0 and unit or 0
-      for _ = 2, strikes do
-        block = math.min(block * factor, cap)
+      local block = by_hand
+      if block == 0 and strikes > 0 then
+        block = unit
+        for _ = 2, strikes do
+          block = math.min(block * factor, cap)
+        end
       end
       -- A clock that stepped back does not make a block longer.
       local latest_end = math.min(now + math.min(block, cap), MAX_INSTANT)
       if ends > latest_end then
         ends, moved = latest_end, true
       end
-      if ends > now then
+      if span then
+        violated = violated or {}
+        violated[i] = true
+        local left = math.max(strikes - math.floor(math.max(now - ends, 0) / cap), 0)
+        if span > 0 then
+          strikes, by_hand = left, math.min(span, cap)
+          ends = math.min(now + by_hand, MAX_INSTANT)
+        elseif left > 0 then
+          -- The violations are undone from the end of the block on. A clock that steps back does not return the block.
+          ends, by_hand = math.min(ends, now), 1
+        else
+          strikes, ends, by_hand = 0, 0, 0
+        end
+      elseif ends > now then
         fits = false
+      elseif unit == 0 then
+        -- Violations do not block.
       elseif violated and violated[i] then
         local most = 1
         block = unit
@@ -515,13 +546,13 @@ for pass = 1, 2 do
         for _ = 2, strikes do
           block = math.min(block * factor, cap)
         end
-        ends = math.min(now + math.min(block, cap), MAX_INSTANT)
+        ends, by_hand = math.min(now + math.min(block, cap), MAX_INSTANT), 0
       elseif not fits and pass == 1 then
         violated = violated or {}
         violated[i] = true
       end
       unused_after = math.max(ends + strikes * cap - now, 0)
-      after = after .. format('pn1 %d %.0f;', strikes, ends)
+      after = after .. format('pn1 %d %.0f', strikes, ends) .. (by_hand > 0 and format(' %.0f;', by_hand) or ';')
 
     else
       return redis.error_reply('ERR unknown kind of quota: ' .. kind)
@@ -549,7 +580,7 @@ for pass = 1, 2 do
   end
 
   fits = fits and not denied
-  if pass == 2 or refund or overdraw or peek or fits then
+  if pass == 2 or refund or overdraw or peek or span or fits then
     admitted = pass == 1 and fits
     break
   end
@@ -569,7 +600,9 @@ for pass = 1, 2 do
 end
 
 local write = false
-if overdraw then
+if span then
+  write = after ~= stored
+elseif overdraw then
   write = true
 elseif refund then
   write = stored

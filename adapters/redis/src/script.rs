@@ -38,8 +38,8 @@ impl Script {
     #[must_use]
     pub const fn sha1(self, key_locking: bool) -> &'static str {
         match (self, key_locking) {
-            (Self::General, false) => "faa63d075ca43d0e2968c3a53513347de2d386c8",
-            (Self::General, true) => "425331be8f301c557d8bfc73239f5ad1afcef855",
+            (Self::General, false) => "eb379f062a10c111beaa37d1e1d98414f2c352cf",
+            (Self::General, true) => "29e376eae7d76be4ff1f6e5b407b1bdf9407907d",
             (Self::Plain, false) => "2ddeef6b952fb67cd63326a7e0bb212c815af21e",
             (Self::Plain, true) => "d3c1b894330bf8df6aecc77672df1498da259be2",
         }

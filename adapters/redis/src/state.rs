@@ -7,14 +7,14 @@
 //! | `sl1 <at>:<units> <at>:<units> …;` | sliding log |
 //! | `tb1 <level> <at>;`, `lb1 <level> <at>;` | token bucket, leaky bucket |
 //! | `cc1 <id>:<at>:<cost> <id>:<at>:<cost> …;` | concurrency limit |
-//! | `pn1 <violations> <until>;` | penalty |
+//! | `pn1 <violations> <until>;`, `pn1 <violations> <until> <length>;` | penalty, and one whose block was set by hand |
 //!
 //! The digit is the version of the format. Only the scripts write it.
 
 use tidegate_core::algorithm::{
     BucketState, LogEntry, LogState, PenaltyState, SlidingState, Slot, SlotsState, WindowState,
 };
-use tidegate_core::{ChargeId, Error, ErrorKind, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use tidegate_core::{ChargeId, Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
 /// Parses a text that a script wrote. [`Policy::verify`] checks whether the state is plausible.
 ///
@@ -68,7 +68,10 @@ impl Reader<'_> {
                 QuotaState::Slots(SlotsState { slots })
             }
             Rule::Penalty(_) => {
-                QuotaState::Penalty(PenaltyState { strikes: self.number(" ")?, until: self.instant(" ")? })
+                let (strikes, until) = (self.number(" ")?, self.instant(" ")?);
+                let is_by_hand = self.text[self.at..].starts_with(' ');
+                let length = if is_by_hand { Millis::new(self.number(" ")?) } else { Millis::ZERO };
+                QuotaState::Penalty(PenaltyState { strikes, until, length })
             }
             _ => return Err(self.corrupt("an algorithm that this version does not know")),
         };

@@ -5,7 +5,7 @@
 mod support;
 
 use support::{NOW, Server, key, one_of_each};
-use tidegate_core::{Check, ErrorKind, Key, Keys, Limiter, Millis, Policy, Quota, Refund};
+use tidegate_core::{Block, Check, ErrorKind, Key, Keys, Limiter, Millis, Policy, Quota, Refund};
 
 #[tokio::test]
 async fn a_foreign_value_is_corrupt_and_left_unchanged() {
@@ -240,6 +240,13 @@ async fn a_foreign_value_among_several_rows_is_corrupt_and_left_unchanged() {
         (0, "pn1 2", "pn1 65"),
         (0, "pn1 2 7", &late_block),
         (0, "pn1 2 7;", ""),
+        (0, "pn1 2 7", "pn1 2 7 31536000001"),
+        (0, "pn1 2 7", "pn1 2 7 "),
+        (0, "pn1 2 7", "pn1 2 7 -1"),
+        (0, "pn1 2 7", "pn1 2 7 1 1"),
+        (0, "pn1 2 7", "pn1 2  7"),
+        (0, "pn1 2 7", "pn1 65 7 1"),
+        (0, "pn1 2 7", &format!("pn1 2 {far} 1")),
         (0, "pn1 2 7;", "pn1 2 7;tb1 3000 7;"),
         (1, "tb1 3000 7;", "tb1 3000 7;tb1 3000 7;"),
         (1, "tb1", "fw1"),
@@ -253,6 +260,10 @@ async fn a_foreign_value_among_several_rows_is_corrupt_and_left_unchanged() {
         }
         assert_eq!(limiter.check(check).await.unwrap_err().kind(), ErrorKind::Corrupt, "{stored:?}");
         assert_eq!(limiter.peek(check).await.unwrap_err().kind(), ErrorKind::Corrupt, "{stored:?}");
+        for span in [Millis::ZERO, second] {
+            let block = Block::new(&policy, &keys, span, NOW);
+            assert_eq!(limiter.block(block).await.unwrap_err().kind(), ErrorKind::Corrupt, "{stored:?}");
+        }
         let after: Vec<String> = redis::cmd("MGET").arg(&rows).query(&mut connection).unwrap();
         assert_eq!(after, stored);
     }

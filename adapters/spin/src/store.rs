@@ -8,8 +8,10 @@ use crate::bucket::{Atomics, Bucket};
 use crate::error;
 
 /// The capabilities of [`SpinKv`]. A decision takes a get, and a set if the request is admitted.
-pub const CAPABILITIES_KV: Capabilities =
-    CAPABILITIES_ATOMICS.accuracy(Accuracy::Approximate(Drift::LAST_WRITER_WINS)).algorithms(Capabilities::COUNTING);
+pub const CAPABILITIES_KV: Capabilities = CAPABILITIES_ATOMICS
+    .accuracy(Accuracy::Approximate(Drift::LAST_WRITER_WINS))
+    .algorithms(Capabilities::COUNTING)
+    .block(false);
 
 /// The capabilities of [`SpinAtomics`]. A decision takes a read, and a swap if the request is admitted. A key's first
 /// request takes nine operations.

@@ -25,6 +25,7 @@ pub const CAPABILITIES_WINDOW: Capabilities = Capabilities::EXACT
     .costs(false)
     .charge_denied(false)
     .refund(false)
+    .block(false)
     .idempotency(false)
     .round_trips(3);
 

@@ -164,7 +164,13 @@ impl Subject for Mistaken {
             }
             (
                 Kind::Counts(_),
-                Route::Check | Route::Peek | Route::Settle | Route::Release | Route::Refund | Route::Reset,
+                Route::Check
+                | Route::Peek
+                | Route::Settle
+                | Route::Release
+                | Route::Refund
+                | Route::Block
+                | Route::Reset,
             ) => {
                 let call = serde_json::from_slice::<Call>(&body).map_err(|error| error.to_string())?;
                 self.bench.answer(route, &call).await

@@ -64,6 +64,11 @@ export function suite(make) {
       await limiterOf(call.policy).refund(verdict, { cost: call.cost, now: call.now_ms });
       return answer("done");
     },
+    async block(call) {
+      const { key, keys = key } = counted(call);
+      await limiterOf(call.policy).block(keys, call.block_ms, { now: call.now_ms });
+      return answer("done");
+    },
     async reset(call) {
       const { key, keys = key } = counted(call);
       await limiterOf(call.policy).reset(keys);

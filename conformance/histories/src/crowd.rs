@@ -1,8 +1,8 @@
-//! Histories of several users and tenants, with policies of several dimensions, concurrency limits and penalties.
+//! Histories of several users and tenants, with policies of several dimensions, concurrency limits, penalties and blocks.
 
 use proptest::prelude::*;
 use tidegate_core::algorithm::Concurrency;
-use tidegate_core::{Check, Error, Key, Limiter, Millis, Policy, Quota, Refund, Rule, Settle, UnixMillis};
+use tidegate_core::{Block, Check, Error, Key, Limiter, Millis, Policy, Quota, Refund, Rule, Settle, UnixMillis};
 
 /// A policy, and what happens to its keys.
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub enum Move {
     Refund(u64, u64),
     /// A reset.
     Reset,
+    /// A block for this many milliseconds, or its end.
+    Block(u64),
     /// Time passes, in milliseconds.
     Forward(u64),
     /// The clock steps back, in milliseconds.
@@ -56,6 +58,7 @@ fn quota() -> impl Strategy<Value = Quota> {
         }),
         (span, 1..=4u64, 1..=30u64)
             .prop_map(|(base, factor, times)| { Quota::penalty(base, factor, Millis::new(base.get() * times)) }),
+        (1..=2_000u64).prop_map(|cap| Quota::block(Millis::new(cap))),
     ];
     (rule, 0..3usize).prop_map(|(quota, dimension)| match dimension {
         0 => quota.unwrap(),
@@ -90,6 +93,7 @@ pub fn crowd() -> impl Strategy<Value = Crowd> {
         5 => (0..4u8, prop::option::of(0..20u64)).prop_map(|(token, cost)| Move::Settle(token, cost)),
         1 => (span(), cost()).prop_map(|(ago, cost)| Move::Refund(ago, cost)),
         1 => Just(Move::Reset),
+        2 => prop_oneof![1 => Just(0), 3 => 1..3_000u64, 1 => any::<u64>()].prop_map(Move::Block),
         6 => span().prop_map(Move::Forward),
         1 => span().prop_map(Move::Back),
         1 => Just(Move::Evict),
@@ -130,6 +134,7 @@ pub async fn take(limiter: &impl Limiter, policy: &Policy, step: (Who, Move), no
             done(limiter.refund(Refund::new(policy, &keys, cost, charged_at, now)).await)
         }
         Move::Reset => done(limiter.reset(policy, (&keys).into()).await),
+        Move::Block(span) => done(limiter.block(Block::new(policy, &keys, Millis::new(span), now)).await),
         Move::Forward(_) | Move::Back(_) | Move::Evict => Ok(None),
     }
 }

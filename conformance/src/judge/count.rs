@@ -17,8 +17,8 @@ pub(super) struct Count<'a> {
     pub(super) bursts: Vec<Burst<'a>>,
     /// Units refunded since the last burst.
     given_back: u64,
-    /// Whether a charge is settled, so that the counts do not follow from the checks alone.
-    settles: bool,
+    /// Whether a charge is settled or the key blocked, so that the counts do not follow from the checks alone.
+    intervenes: bool,
 }
 
 /// What was charged under a token.
@@ -95,8 +95,9 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
                     let actual = if step.op == Op::Settle { step.cost } else { charged };
                     count.given_back = count.given_back.saturating_add(charged.saturating_sub(actual));
                 }
-                count.settles = true;
+                count.intervenes = true;
             }
+            Op::Block => count.intervenes = true,
             Op::Refund => count.given_back = count.given_back.saturating_add(step.cost),
             Op::Check => {
                 let chargeable = step.remembered_ms(policy).map_or(step.burst, |ttl_ms| {
@@ -150,7 +151,7 @@ impl Count<'_> {
     /// back. Otherwise, a limiter that denies some requests may have room for more of the later ones.
     pub(super) fn earliest_is_most(&self) -> bool {
         let bursts = &self.bursts;
-        !self.settles
+        !self.intervenes
             && bursts
                 .iter()
                 .all(|one| one.policy.quotas().len() == 1 && one.given_back == 0 && one.cost == bursts[0].cost)

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use jsonwebtoken::errors::ErrorKind as Cause;
 use jsonwebtoken::{Validation, decode, decode_header};
-use serde_json::Value;
+use serde_json::value::RawValue;
 use tidegate_core::gate::{Claims, InvalidToken, TokenRules, VerifyToken};
 use tidegate_core::{Error, ErrorKind, UnixMillis};
 
@@ -89,11 +89,12 @@ impl VerifyToken for KeySet {
             return Err(InvalidToken("no key of the set fits it"));
         };
         debug_assert_eq!(name(key.algorithm()), Some(algorithm));
-        let token = decode::<Value>(token, key.decoding(), &validation(header.alg)).map_err(|error| {
+        // The text as it was signed: the gate's own reader has the claims of all hosts in one form.
+        let token = decode::<Box<RawValue>>(token, key.decoding(), &validation(header.alg)).map_err(|error| {
             let does_not_match = matches!(error.kind(), Cause::InvalidSignature);
             if does_not_match { InvalidToken("its signature does not match") } else { InvalidToken::NOT_SIGNED }
         })?;
-        Claims::of_payload(token.claims.to_string().as_bytes(), expected, now)
+        Claims::of_payload(token.claims.get().as_bytes(), expected, now)
     }
 }
 

@@ -253,6 +253,19 @@ fn an_invalid_token_gives_what_no_token_gives() {
     }
 }
 
+/// As in the npm package, so that all hosts count the same key.
+#[test]
+fn a_number_keeps_its_text_as_a_key() {
+    let gate = gate(RULES, key_set());
+    let text = with("org", json!("1.50")).to_string();
+    let number = text.replace(r#""1.50""#, "1.50");
+    for (claims, left) in [(text, 2), (number, 1)] {
+        let claims = serde_json::value::RawValue::from_string(claims).unwrap();
+        let token = encode(&Header::new(Algorithm::HS256), &claims, &EncodingKey::from_secret(SECRET)).unwrap();
+        assert_eq!(remaining(&gate, "/tenant", &token), Some(left), "{claims}");
+    }
+}
+
 #[test]
 fn a_request_has_one_token() {
     let gate = gate(RULES, key_set());

@@ -9,8 +9,11 @@ use crate::{Error, Millis, UnixMillis};
 /// key for `base`, the next for `base x factor`, then `base x factor^2`, and at most `cap`. Requests during a block are denied
 /// and are no violations. Good behaviour is rewarded: each `cap` that passes after a block without a violation undoes one.
 ///
-/// The state is the number of violations and the end of the block. A block never ends later than its length after `now`, so
-/// a clock that steps back does not make it longer.
+/// [`Policy::block`](crate::Policy::block) blocks a key by hand, for up to `cap`, and ends a block. It neither counts nor undoes
+/// a violation. [`Penalty::blocks_only`] is for policies that block by hand alone.
+///
+/// The state is the number of violations, the end of the block, and the length of a block by hand. A block never ends later than
+/// its length after `now`, so a clock that steps back does not make it longer.
 ///
 /// **At most**: what the policy's other quotas admit.
 ///
@@ -45,6 +48,8 @@ pub struct PenaltyState {
     pub strikes: u64,
     /// The end of the last block.
     pub until: UnixMillis,
+    /// The length of the last block, if it was set by hand. Zero after a violation: its number tells the length.
+    pub length: Millis,
 }
 
 impl Penalty {
@@ -55,12 +60,13 @@ impl Penalty {
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, a cap below the base, a cap above [`Penalty::MAX_CAP`], or a factor
-    /// above [`MAX_UNITS`].
+    /// above [`MAX_UNITS`]. [`Penalty::blocks_only`] has a base of zero.
     pub fn new(base: Millis, factor: u64, cap: Millis) -> Result<Self, Error> {
         let (base_ms, cap_ms, longest) = (base.get(), cap.get(), Self::MAX_CAP.get());
         if base_ms == 0 || base_ms > longest {
             return Err(Error::invalid(format!(
-                "base_ms: {base_ms} is out of range; write a whole number of milliseconds from 1 to {longest}"
+                "base_ms: {base_ms} is out of range; write a whole number of milliseconds from 1 to {longest}, or a block in \
+                 place of the penalty if violations do not block"
             )));
         }
         if factor == 0 || factor > MAX_UNITS {
@@ -77,7 +83,27 @@ impl Penalty {
         Ok(Self { base_ms, factor, cap_ms })
     }
 
-    /// The block after the first violation.
+    /// Blocks by hand alone, and at most for `cap`: its base is zero, and no violation has an effect.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a cap of zero or above [`Penalty::MAX_CAP`].
+    pub fn blocks_only(cap: Millis) -> Result<Self, Error> {
+        let (cap_ms, longest) = (cap.get(), Self::MAX_CAP.get());
+        if cap_ms == 0 || cap_ms > longest {
+            return Err(Error::invalid(format!(
+                "cap_ms: {cap_ms} is out of range; write a whole number of milliseconds from 1 to {longest}"
+            )));
+        }
+        Ok(Self { base_ms: 0, factor: 1, cap_ms })
+    }
+
+    /// Whether violations have an effect: not with [`Penalty::blocks_only`].
+    #[must_use]
+    pub const fn punishes(&self) -> bool {
+        self.base_ms > 0
+    }
+
+    /// The block after the first violation. Zero with [`Penalty::blocks_only`].
     #[must_use]
     pub const fn base(&self) -> Millis {
         Millis::new(self.base_ms)
@@ -98,15 +124,35 @@ impl Penalty {
     /// Counts a violation at `now`, unless the key is blocked.
     pub fn violate(&self, state: &mut PenaltyState, now: UnixMillis) {
         let current = self.current(state, now);
-        if current.until > now {
+        if !self.punishes() || current.until > now {
             return;
         }
         let strikes = (current.strikes + 1).min(self.most_strikes());
-        *state = PenaltyState { strikes, until: now + self.block(strikes) };
+        *state = PenaltyState { strikes, until: now + self.after(strikes), length: Millis::ZERO };
+    }
+
+    /// Blocks until `span` after `now`, or the cap if that is shorter, whatever block there is. A span of zero ends a block.
+    pub fn block(&self, state: &mut PenaltyState, now: UnixMillis, span: Millis) {
+        let PenaltyState { strikes, until, .. } = self.current(state, now);
+        let length = span.min(self.cap());
+        *state = if length > Millis::ZERO {
+            PenaltyState { strikes, until: now + length, length }
+        } else if strikes > 0 {
+            // The violations are undone from the end of the block on. The length is the least one: a clock that steps back does
+            // not return the block.
+            PenaltyState { strikes: state.strikes, until: until.min(now), length: Millis::new(1) }
+        } else {
+            PenaltyState::default()
+        };
+    }
+
+    /// The length of a state's block.
+    fn length(&self, state: &PenaltyState) -> Millis {
+        if state.length > Millis::ZERO { state.length.min(self.cap()) } else { self.after(state.strikes) }
     }
 
     /// The block after so many violations.
-    fn block(&self, strikes: u64) -> Millis {
+    fn after(&self, strikes: u64) -> Millis {
         if strikes == 0 {
             return Millis::ZERO;
         }
@@ -124,14 +170,17 @@ impl Penalty {
 
     /// The state at `now`: without the violations that have been undone, and with a block that is no longer than its length.
     fn current(&self, state: &PenaltyState, now: UnixMillis) -> PenaltyState {
-        let until = state.until.min(now + self.block(state.strikes));
+        let until = state.until.min(now + self.length(state));
         let undone = now.since(until).get() / self.cap_ms;
-        PenaltyState { strikes: state.strikes.saturating_sub(undone), until }
+        PenaltyState { strikes: state.strikes.saturating_sub(undone), until, length: state.length }
     }
 
     /// The most violations that count: one more would not block for longer.
     pub(crate) fn most_strikes(&self) -> u64 {
-        (1..).find(|strikes| self.block(*strikes) >= self.cap() || self.factor == 1).unwrap_or(1)
+        if !self.punishes() {
+            return 0;
+        }
+        (1..).find(|strikes| self.after(*strikes) >= self.cap() || self.factor == 1).unwrap_or(1)
     }
 
     /// How long a violation has an effect at most.
@@ -170,7 +219,7 @@ impl Algorithm for Penalty {
     fn overdraw(&self, _: &mut PenaltyState, _: UnixMillis, _: u64) {}
 
     fn move_back(&self, state: &mut PenaltyState, now: UnixMillis) {
-        state.until = state.until.min(now + self.block(state.strikes));
+        state.until = state.until.min(now + self.length(state));
     }
 }
 

@@ -215,9 +215,16 @@ impl fmt::Display for Numbers<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use crate::Rule;
         let rule = self.0.rule();
+        let in_unit = |span: u64| if span.is_multiple_of(1_000) { ("s", span / 1_000) } else { ("ms", span) };
+        let [limit, span, refill] = rule.parameters();
+        if let Rule::Penalty(penalty) = rule
+            && !penalty.punishes()
+        {
+            let (unit, cap) = in_unit(limit);
+            return write!(f, "{} by hand, of at most {cap} {unit}", rule.name());
+        }
         write!(f, "{} of {}", rule.name(), rule.limit())?;
-        let [_, span, refill] = rule.parameters();
-        let (unit, span) = if span % 1_000 == 0 { ("s", span / 1_000) } else { ("ms", span) };
+        let (unit, span) = in_unit(span);
         match rule {
             Rule::TokenBucket(_) | Rule::LeakyBucket(_) => write!(f, ", {refill} in {span} {unit}"),
             Rule::Penalty(_) => write!(f, ", from {span} {unit}, times {refill}"),

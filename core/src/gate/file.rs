@@ -1,20 +1,20 @@
 //! The rules file: its fields, and the positions of its errors.
 
 mod node;
-mod position;
 mod quota;
+#[cfg(feature = "toml")]
+mod toml;
 
 use std::fmt;
 use std::num::NonZero;
 
 pub(super) use self::node::Item;
-use self::node::Node;
-pub(super) use self::position::Step;
-use self::position::locate;
 pub(super) use self::quota::quotas;
+use super::json::Node;
 use super::matcher::{Host, Path, Pattern};
 use super::path::{encoded, normal, segments};
 use crate::Error;
+use crate::quoted::Quoted;
 
 /// The most segments of a rule's path.
 const SEGMENTS_MAX: usize = 32;
@@ -46,30 +46,32 @@ impl<'a> Source<'a> {
     pub(super) fn read(self) -> Result<File<'a>, Error> {
         let read = match self.name.rsplit_once('.') {
             #[cfg(feature = "toml")]
-            Some((_, "toml")) => toml::from_str(self.text).map_err(|error| position::of_toml(self.text, &error)),
+            Some((_, "toml")) => toml::read(self.text),
             #[cfg(not(feature = "toml"))]
             Some((_, "toml")) => {
                 let message = "this build reads no TOML; enable the feature `toml` of your platform's crate (or of tidegate-core), or write JSON";
                 return Err(Error::invalid(format!("{}: {message}", self.name)));
             }
-            Some((_, "json")) => serde_json::from_str(self.text).map_err(|error| position::of_json(&error)),
+            Some((_, "json")) => Node::of_json(self.text, true),
             _ => return Err(Error::invalid(format!("{}: end the file's name with .toml or .json", self.name))),
         };
-        let root =
-            read.map_err(|(line, column, what)| Error::invalid(format!("{}:{line}:{column}: {what}", self.name)))?;
+        let root = read.map_err(|wrong| Error::invalid(self.at(wrong.at, format_args!("{}", wrong.what))))?;
         Ok(File { source: self, root })
     }
 
-    /// A message about the value at `path`, with its position.
-    fn at(&self, path: &[Step<'_>], what: fmt::Arguments<'_>) -> String {
-        let (line, column) = locate(self, path);
+    /// A message about what is at this byte, with its line and its column in characters, both from 1.
+    fn at(&self, place: usize, what: fmt::Arguments<'_>) -> String {
+        let (mut line, mut column) = (1_usize, 1_usize);
+        for character in self.text.get(..place).unwrap_or_default().chars() {
+            (line, column) = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
+        }
         format!("{}:{line}:{column}: {what}", self.name)
     }
 }
 
 impl File<'_> {
     pub(super) const fn root(&self) -> Item<'_> {
-        Item::root(self.source, &self.root)
+        Item::of(self.source, &self.root)
     }
 }
 
@@ -78,7 +80,7 @@ pub(super) fn on_failure(item: &Item<'_>) -> Result<OnFailure, Error> {
     match item.text()? {
         "open" => Ok(OnFailure::Open),
         "closed" => Ok(OnFailure::Closed),
-        other => Err(item.invalid(format_args!("{other:?} is unknown; write \"open\" or \"closed\""))),
+        other => Err(item.wrong(other, format_args!("is unknown; write \"open\" or \"closed\""))),
     }
 }
 
@@ -95,16 +97,13 @@ pub(super) fn pattern(rule: &Item<'_>, ignores_case: bool) -> Result<Pattern, Er
         }
     }
     if let Some(methods) = rule.field("methods") {
-        pattern.methods = methods.each(|item| parsed(item, method))?.into();
+        pattern.methods = methods.each(&mut |item| parsed(item, method))?.into();
     }
     if let Some(headers) = rule.field("headers") {
-        pattern.headers = headers.each(field_name)?.into();
+        pattern.headers = headers.each(&mut field_name)?.into();
     }
-    if let Some(item) = rule.field("bot_score_below") {
-        let score = item.number()?;
-        let fits = u8::try_from(score).ok().and_then(NonZero::new);
-        let wrong = || item.invalid(format_args!("{score} is out of range; write a whole number from 1 to 255"));
-        pattern.score_below = Some(fits.ok_or_else(wrong)?);
+    if let Some(score) = rule.number_in("bot_score_below", 1, u8::MAX.into())? {
+        pattern.score_below = u8::try_from(score).ok().and_then(NonZero::new);
     }
     Ok(pattern)
 }
@@ -119,7 +118,7 @@ pub(super) fn field_name(item: &Item<'_>) -> Result<Box<str>, Error> {
 
 fn parsed<T>(item: &Item<'_>, parse: fn(&str) -> Result<T, &'static str>) -> Result<T, Error> {
     let text = item.text()?;
-    parse(text).map_err(|fix| item.invalid(format_args!("{text:?}: {fix}")))
+    parse(text).map_err(|fix| item.invalid(format_args!("{}: {fix}", Quoted(text))))
 }
 
 /// Whether a text is a token as in RFC 9110, section 5.6.2.

@@ -10,7 +10,7 @@ use crate::{Error, Key};
 #[derive(Debug, Default)]
 pub(super) struct List {
     /// The first and the last address of each network, disjoint and sorted. IPv4 addresses are mapped to IPv6.
-    networks: Vec<(u128, u128)>,
+    networks: Vec<(Address, Address)>,
     /// Sorted.
     keys: Vec<Key>,
 }
@@ -18,7 +18,7 @@ pub(super) struct List {
 impl List {
     pub(super) fn new(list: &Item<'_>) -> Result<Self, Error> {
         let mut found = Self::default();
-        list.each(|item| {
+        list.each(&mut |item| {
             let entry = item.text()?;
             if let Some(network) = network(entry) {
                 found.add(network);
@@ -26,9 +26,8 @@ impl List {
             }
             let is_kind = |key: &Key| ["sub:", "key:"].iter().any(|kind| key.as_str().starts_with(kind));
             let key = Key::from_text(entry).filter(is_kind).ok_or_else(|| {
-                item.invalid(args!(
-                    "{entry:?} is neither a network nor a key; write one such as 192.0.2.0/24, 2001:db8::/32 or sub:alice"
-                ))
+                let what = "is neither a network nor a key; write one such as 192.0.2.0/24, 2001:db8::/32 or sub:alice";
+                item.wrong(entry, args!("{what}"))
             })?;
             let place = found.keys.partition_point(|known| *known < key);
             found.keys.insert(place, key);
@@ -38,14 +37,14 @@ impl List {
     }
 
     /// Adds a network, joined with those that it overlaps.
-    fn add(&mut self, (mut first, mut last): (u128, u128)) {
+    fn add(&mut self, (mut first, mut last): (Address, Address)) {
         let from = self.networks.partition_point(|(_, end)| *end < first);
         let to = self.networks.partition_point(|(start, _)| *start <= last);
-        if let Some(overlap) = self.networks.get(from..to).filter(|overlap| !overlap.is_empty()) {
-            first = first.min(overlap[0].0);
-            last = last.max(overlap[overlap.len() - 1].1);
+        // What ends before the network starts before its end.
+        for (start, end) in self.networks.drain(from..to) {
+            (first, last) = (first.min(start), last.max(end));
         }
-        self.networks.splice(from..to, [(first, last)]);
+        self.networks.insert(from, (first, last));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -53,7 +52,7 @@ impl List {
     }
 
     pub(super) fn has_address(&self, address: IpAddr) -> bool {
-        let address = number(address);
+        let address = octets(address);
         let place = self.networks.partition_point(|(_, last)| *last < address);
         self.networks.get(place).is_some_and(|(first, _)| *first <= address)
     }
@@ -63,15 +62,18 @@ impl List {
     }
 }
 
-fn number(address: IpAddr) -> u128 {
+/// In the order of its bits.
+type Address = [u8; 16];
+
+fn octets(address: IpAddr) -> Address {
     match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(address) => address.to_bits(),
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
     }
 }
 
 /// The first and the last address of a network such as `192.0.2.0/24`, or of one address.
-fn network(text: &str) -> Option<(u128, u128)> {
+fn network(text: &str) -> Option<(Address, Address)> {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
         None => (text, None),
@@ -79,7 +81,12 @@ fn network(text: &str) -> Option<(u128, u128)> {
     let address: IpAddr = address.parse().ok()?;
     let length: u8 = if address.is_ipv4() { 32 } else { 128 };
     let host_bits = length.checked_sub(bits.unwrap_or(length))?;
-    let host = if host_bits == 128 { u128::MAX } else { (1 << host_bits) - 1 };
-    let first = number(address) & !host;
-    Some((first, first | host))
+    let (mut first, mut last) = (octets(address), octets(address));
+    for (place, (first, last)) in first.iter_mut().zip(&mut last).rev().enumerate() {
+        // Of the bits of the host, those in this octet.
+        let bits = usize::from(host_bits).saturating_sub(place * 8).min(8);
+        let host = u8::try_from((1_u16 << bits) - 1).unwrap_or(u8::MAX);
+        (*first, *last) = (*first & !host, *last | host);
+    }
+    Some((first, last))
 }

@@ -2,20 +2,22 @@
 
 use std::fmt;
 
+use crate::quoted::Quoted;
+
 /// The end of a message about an unknown name: the nearest known name, if one is near, and all of them.
-pub(super) struct Instead<'a, N> {
+pub(super) struct Instead<'a> {
     unknown: &'a str,
-    known: &'a [N],
+    known: &'a [&'a str],
 }
 
-impl<'a, N: AsRef<str>> Instead<'a, N> {
-    pub(super) const fn of(unknown: &'a str, known: &'a [N]) -> Self {
+impl<'a> Instead<'a> {
+    pub(super) const fn of(unknown: &'a str, known: &'a [&'a str]) -> Self {
         Self { unknown, known }
     }
 
     /// The known name that takes the fewest changes, if these are at most a third of its letters, and not all of them.
     fn nearest(&self) -> Option<&'a str> {
-        let distance = |name: &'a N| (strsim::osa_distance(self.unknown, name.as_ref()), name.as_ref());
+        let distance = |name: &&'a str| (strsim::osa_distance(self.unknown, name), *name);
         // Longer than any name: not worth the time.
         let near = self.known.iter().filter(|_| self.unknown.len() <= 64).map(distance).min()?;
         let is_near = |(changes, name): &(usize, &str)| *changes <= name.len().div_ceil(3) && *changes < name.len();
@@ -23,14 +25,14 @@ impl<'a, N: AsRef<str>> Instead<'a, N> {
     }
 }
 
-impl<N: AsRef<str>> fmt::Display for Instead<'_, N> {
+impl fmt::Display for Instead<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = self.nearest() {
-            write!(f, "did you mean {name:?}? ")?;
+            write!(f, "did you mean {}? ", Quoted(name))?;
         }
         f.write_str(if self.nearest().is_some() { "Write one of " } else { "write one of " })?;
         for (place, name) in self.known.iter().enumerate() {
-            write!(f, "{}{:?}", if place == 0 { "" } else { ", " }, name.as_ref())?;
+            write!(f, "{}{}", if place == 0 { "" } else { ", " }, Quoted(name))?;
         }
         Ok(())
     }

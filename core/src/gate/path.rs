@@ -168,26 +168,27 @@ pub(super) fn encoded(path: &str) -> String {
 /// Writes a segment without the escapes of characters that need none, and with the others in upper case. Some routers decode fewer,
 /// and match a path as it arrived.
 fn decode(segment: &str, out: &mut String) {
-    let bytes = segment.as_bytes();
-    // What is not an escape is copied as it is.
-    let (mut at, mut plain) = (0, 0);
-    while at < bytes.len() {
-        let byte = if bytes[at] == b'%' { bytes.get(at + 1..at + 3).and_then(escaped) } else { None };
-        let Some(byte) = byte else {
-            at += 1;
-            continue;
-        };
-        out.push_str(&segment[plain..at]);
-        if stays_plain(byte) && !b"/\\%".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push('%');
-            out.extend([byte >> 4, byte & 0xf].map(|digit| char::from(HEX[usize::from(digit)])));
+    let mut parts = segment.split('%');
+    out.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let byte = part.split_at_checked(2).and_then(|(digits, rest)| Some((escaped(digits.as_bytes())?, rest)));
+        match byte {
+            Some((byte, rest)) if stays_plain(byte) && !b"/\\%".contains(&byte) => {
+                out.push(char::from(byte));
+                out.push_str(rest);
+            }
+            Some((byte, rest)) => {
+                out.push('%');
+                out.extend([byte >> 4, byte & 0xf].map(|digit| char::from(HEX[usize::from(digit)])));
+                out.push_str(rest);
+            }
+            // What is not an escape is copied as it is.
+            None => {
+                out.push('%');
+                out.push_str(part);
+            }
         }
-        at += 3;
-        plain = at;
     }
-    out.push_str(&segment[plain..]);
 }
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";

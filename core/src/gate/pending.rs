@@ -160,7 +160,7 @@ impl Hold {
     ) -> Option<Self> {
         let mut holds = Vec::new();
         for (store, policy, given) in charges {
-            let keys = OwnKeys::new(&policy, |dimension| Keys::from(&given[..]).of(dimension).cloned()).ok()?;
+            let keys = OwnKeys::new(&policy, &|dimension| Keys::from(&given[..]).of(dimension).cloned()).ok()?;
             holds.push(Self { store, policy, keys, token: Some(token.into()), others: Vec::new() });
         }
         let first = (!holds.is_empty()).then(|| holds.remove(0))?;

@@ -2,6 +2,7 @@
 
 mod applied;
 mod compile;
+mod find;
 
 use std::sync::Arc;
 
@@ -12,12 +13,11 @@ use super::file::{OnFailure, Source};
 use super::lists::List;
 use super::matcher::{Matcher, Pattern};
 use super::names::Instead;
-use super::path::{in_lower_case, readings};
-use super::request::Request;
 use super::responses::Responses;
 use super::stores::StoreRules;
 use super::token::{TokenRules, Tokens, VerifyToken};
-use crate::{BodyFormat, Error, Key, Millis, Policy};
+use crate::quoted::Quoted;
+use crate::{BodyFormat, Error, Millis, Policy};
 
 /// The rules of a gate: which limits apply to which requests, at which cost, and by whose key.
 ///
@@ -57,7 +57,7 @@ use crate::{BodyFormat, Error, Key, Millis, Policy};
 /// - `ip`: the client's address.
 /// - `global`: one key that all requests share.
 /// - a name in the table `keys` of `tokens`: the claim of a valid token.
-/// - a name in the list `dimensions`: a key that the application gives with each [request](Request::keys).
+/// - a name in the list `dimensions`: a key that the application gives with each [request](super::Request::keys).
 ///
 /// Any other name is an error when the file is read. So is a policy in code that counts by a dimension of which nothing is known,
 /// when its gate is built: see [`Rules::with_dimensions`].
@@ -79,7 +79,7 @@ use crate::{BodyFormat, Error, Key, Millis, Policy};
 /// different rules has the limits of all these rules, decided together, all or nothing: with the highest cost, and refused on a
 /// store failure if one of the rules says so. If one store cannot decide by all of them in one step, they are decided one after
 /// another, that of the normal form first, until one denies; what the others have charged then stays charged, unless the request
-/// has a [token](Request::token).
+/// has a [token](super::Request::token).
 ///
 /// With `case_insensitive = true`, for a host that routes so, as Express does by default, upper and lower case do not differ.
 ///
@@ -226,6 +226,11 @@ impl Rule {
         self.policies.iter().flatten().map(|policy| &**policy)
     }
 
+    /// An error about this rule.
+    pub(super) fn invalid(&self, error: &Error) -> Error {
+        Error::new(error.kind(), format!("rule {}: {error}", Quoted(&self.name)))
+    }
+
     /// Places the policies of all tiers by their key, as [`placed`] does.
     pub(super) fn place_by_key(&mut self) {
         for policy in self.policies.iter_mut().flatten() {
@@ -289,7 +294,7 @@ impl Rules {
         Self { matcher, rules: vec![rule], ..Self::default() }
     }
 
-    /// Declares dimensions whose keys the application gives with each [request](Request::keys), `dimensions` of a file.
+    /// Declares dimensions whose keys the application gives with each [request](super::Request::keys), `dimensions` of a file.
     ///
     /// ```
     /// use tidegate_core::gate::{Gate, OnFailure, Rules};
@@ -308,7 +313,7 @@ impl Rules {
         self
     }
 
-    /// The dimensions whose keys the application gives with each [request](Request::keys).
+    /// The dimensions whose keys the application gives with each [request](super::Request::keys).
     pub fn dimensions(&self) -> impl Iterator<Item = &str> {
         self.dimensions.iter().map(|name| &**name)
     }
@@ -318,15 +323,15 @@ impl Rules {
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) with the nearest name if it is not.
     pub fn declares(&self, dimension: &str) -> Result<(), Error> {
-        let known: Vec<_> = self.dimensions().collect();
+        let (known, name): (Vec<_>, _) = (self.dimensions().collect(), Quoted(dimension));
         match &known[..] {
             known if known.contains(&dimension) => Ok(()),
             [] => Err(Error::invalid(format!(
-                "key: {dimension:?} is not a dimension that the rules declare; write dimensions = [{dimension:?}] in their file"
+                "key: {name} is not a dimension that the rules declare; write dimensions = [{name}] in their file"
             ))),
             known => {
                 let instead = Instead::of(dimension, known);
-                Err(Error::invalid(format!("key: {dimension:?} is not a dimension that the rules declare; {instead}")))
+                Err(Error::invalid(format!("key: {name} is not a dimension that the rules declare; {instead}")))
             }
         }
     }
@@ -436,86 +441,6 @@ impl Rules {
 
     pub(super) fn rules_mut(&mut self) -> &mut [Rule] {
         &mut self.rules
-    }
-
-    /// The rule for a request. If its path can be read in several ways, that of its normal form, or else the first that another
-    /// reading has; see [Paths](Self#paths).
-    #[must_use]
-    pub fn find(&self, request: &Request<'_>) -> Option<&Rule> {
-        let mut first = None;
-        readings(request.path(), &mut |path| {
-            first = self.first(request, path);
-            first.is_some()
-        });
-        first
-    }
-
-    /// The rules of all readings of a request's path.
-    pub(super) fn applied(&self, request: &Request<'_>) -> Option<Applied<'_>> {
-        let mut applied: Option<Applied<'_>> = None;
-        readings(request.path(), &mut |path| {
-            match (&mut applied, self.first(request, path)) {
-                (Some(applied), Some(rule)) => applied.add(rule),
-                (None, Some(rule)) => applied = Some(Applied::new(rule)),
-                (_, None) => {}
-            }
-            false
-        });
-        applied
-    }
-
-    /// The rule for a request whose path is read so.
-    fn first(&self, request: &Request<'_>, path: &str) -> Option<&Rule> {
-        let mut first = None;
-        self.visit(request, path, &mut |place| {
-            first = Some(&self.rules[place]);
-            true
-        });
-        first
-    }
-
-    /// All rules that match a request in some reading of its path: those of the normal form first, most specific first.
-    pub(super) fn matching(&self, request: &Request<'_>) -> Vec<&Rule> {
-        let mut places = Vec::new();
-        readings(request.path(), &mut |path| {
-            self.visit(request, path, &mut |place| {
-                if !places.contains(&place) {
-                    places.push(place);
-                }
-                false
-            });
-            false
-        });
-        places.into_iter().map(|place| &self.rules[place]).collect()
-    }
-
-    /// Calls `found` with the place of each rule for a request whose path is read so, until it returns true.
-    fn visit(&self, request: &Request<'_>, path: &str, found: &mut dyn FnMut(usize) -> bool) {
-        let path = if self.ignores_case { in_lower_case(path) } else { path.into() };
-        self.matcher.visit(request, &path, found);
-    }
-
-    /// The name of a tier by its place.
-    pub(super) fn tier_name(&self, place: usize) -> &str {
-        &self.tiers[place]
-    }
-
-    /// The place of a tier.
-    pub(super) fn tier(&self, name: &str) -> Option<usize> {
-        self.tiers.binary_search_by(|tier| (**tier).cmp(name)).ok()
-    }
-
-    /// The key of a valid API key, and its tier.
-    pub(super) fn api_key(&self, request: &Request<'_>) -> Option<(Key, Option<usize>)> {
-        let header = self.api_key_header.as_deref()?;
-        let (mut found, mut count) = (None, 0);
-        request.headers().values(header, &mut |value| {
-            count += 1;
-            let key = Key::api_key(value);
-            let place = self.api_keys.binary_search_by(|(known, _)| (**known).cmp(key.as_str()));
-            found = place.ok().map(|place| (key, self.api_keys[place].1));
-        });
-        found.filter(|_| count == 1)
     }
 
     pub(super) const fn allowed(&self) -> &List {

@@ -77,7 +77,7 @@ impl<'r> Sender<'r> {
 
     /// The key in each dimension of a policy. `given` are the application's.
     pub(super) fn keys(&self, policy: &Policy, given: &[(&str, &Key)]) -> Result<OwnKeys, Error> {
-        OwnKeys::new(policy, |dimension| self.key(dimension, given))
+        OwnKeys::new(policy, &|dimension| self.key(dimension, given))
     }
 
     /// The key in a dimension.

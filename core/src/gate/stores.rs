@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::file::Item;
 use super::names::Instead;
 use crate::limiter::{deny_cache, fallback};
+use crate::quoted::Quoted;
 use crate::{
     BoxFuture, Capabilities, Check, Decision, DenyCache, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Keys,
     Limiter, MaybeSend, MaybeSync, Millis, Policy, Refund, Settle, Shadow, ShadowCounts, Tiered,
@@ -48,14 +49,15 @@ impl<L: Limiter> Decides for L {
 impl Limiter for Asked<'_> {
     fn capabilities(&self) -> Capabilities {
         match self {
-            Self::Store(store) => store.erased_capabilities(),
+            Self::Store(store) => (**store).erased_capabilities(),
             Self::Around(limiter) => limiter.can(),
         }
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         match self {
-            Self::Store(store) => store.erased_check(check),
+            // The pointer would be a limiter too, with two more futures.
+            Self::Store(store) => (**store).erased_check(check),
             Self::Around(limiter) => limiter.decide(check),
         }
         .await
@@ -63,7 +65,7 @@ impl Limiter for Asked<'_> {
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         match self {
-            Self::Store(store) => store.erased_settle(settle),
+            Self::Store(store) => (**store).erased_settle(settle),
             Self::Around(limiter) => limiter.correct(settle),
         }
         .await
@@ -172,7 +174,8 @@ impl StoreRules {
             return Ok(());
         }
         let (limit, by) = (near.policy.name(), if name.is_empty() { "sender" } else { name });
-        let message = format!("stores.{}.near: {limit:?} counts by {by:?}, and no limit of this rule does", self.name);
+        let message =
+            format!("stores.{}.near: \"{limit}\" counts by \"{by}\", and no limit of this rule does", self.name);
         Err(Error::invalid(message))
     }
 }
@@ -184,16 +187,11 @@ impl CacheRules {
             return Ok(is_on.then_some(found));
         }
         item.only(&["hold_ms", "capacity"])?;
-        if let Some(item) = item.field("hold_ms") {
-            found.hold = Millis::new(item.number()?);
-            if found.hold == Millis::ZERO || found.hold > Millis::from_secs(3_600) {
-                return Err(item.invalid(args!("{} is out of range; write 1 to 3600000", found.hold.get())));
-            }
+        if let Some(hold) = item.number_in("hold_ms", 1, 3_600_000)? {
+            found.hold = Millis::new(hold);
         }
-        if let Some(item) = item.field("capacity") {
-            let keys = item.number()?;
-            let fits = usize::try_from(keys).ok().filter(|keys| (1..=1_000_000).contains(keys));
-            found.capacity = fits.ok_or_else(|| item.invalid(args!("{keys} is out of range; write 1 to 1000000")))?;
+        if let Some(keys) = item.number_in("capacity", 1, 1_000_000)? {
+            found.capacity = usize::try_from(keys).unwrap_or(found.capacity);
         }
         Ok(Some(found))
     }
@@ -209,10 +207,8 @@ impl FallbackRules {
         item.only(&["store", "percent", "at_most_ms"])?;
         let store = item.required("store")?;
         found.store = other(&store, store.text()?, main)?;
-        if let Some(item) = item.field("percent") {
-            let percent = item.number()?;
-            let fits = u8::try_from(percent).ok().filter(|percent| (1..=100).contains(percent));
-            found.percent = fits.ok_or_else(|| item.invalid(args!("{percent} is out of range; write 1 to 100")))?;
+        if let Some(percent) = item.number_in("percent", 1, 100)? {
+            found.percent = u8::try_from(percent).unwrap_or(found.percent);
         }
         if let Some(item) = item.field("at_most_ms") {
             found.at_most = Millis::new(item.number()?);
@@ -240,7 +236,7 @@ impl ShadowRules {
         let has_key = |name: &str| current.dimensions().iter().any(|dimension| dimension.name() == name);
         if let Some(other) = proposed.dimensions().iter().find(|dimension| !has_key(dimension.name())) {
             let (name, by) = (current.name(), if other.name().is_empty() { "sender" } else { other.name() });
-            return Err(item.invalid(args!("it counts by {by:?}, and {name:?} does not")));
+            return Err(item.invalid(args!("it counts by \"{by}\", and \"{name}\" does not")));
         }
         let proposal = Policy::new(current.name(), proposed.quotas().to_vec());
         let proposal = proposal.map(|policy| policy.charge_denied(proposed.charges_denied()));
@@ -248,14 +244,14 @@ impl ShadowRules {
             Some(group) => policy.group_by(group.name()),
             None => Ok(policy),
         });
-        Ok(Self { limit: name.into(), proposal: proposal.map_err(|error| item.invalid(args!("{error}")))? })
+        Ok(Self { limit: name.into(), proposal: proposal.map_err(|error| item.at(&error))? })
     }
 }
 
 /// Another store than the one that it is for.
 fn other(item: &Item<'_>, name: &str, main: &str) -> Result<Box<str>, Error> {
     if name == main {
-        return Err(item.invalid(args!("{name:?} is the store itself; write another")));
+        return Err(item.wrong(name, args!("is the store itself; write another")));
     }
     Ok(name.into())
 }
@@ -352,8 +348,8 @@ impl Composed<'_> {
 fn place<'s>(stores: &Stores<'s>, wanted: &str, field: &str) -> Result<Asked<'s>, Error> {
     let found = stores.iter().find(|(name, _)| **name == *wanted);
     found.map(|(_, store)| Asked::Store(Arc::clone(store))).ok_or_else(|| {
-        let known: Vec<_> = stores.iter().map(|(name, _)| name).collect();
-        let message = format!("{field}: there is no store {wanted:?}; {}", Instead::of(wanted, &known));
+        let known: Vec<&str> = stores.iter().map(|(name, _)| &**name).collect();
+        let message = format!("{field}: there is no store {}; {}", Quoted(wanted), Instead::of(wanted, &known));
         Error::new(ErrorKind::Invalid, message)
     })
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::by::DIMENSIONS;
 use super::file::{Item, field_name};
+use super::names::Instead;
 use super::request::Request;
 use crate::quota::checked_name;
 use crate::{Error, Key, MaybeSend, MaybeSync, Millis, UnixMillis};
@@ -47,33 +48,27 @@ impl TokenRules {
         };
         let text = |name: &str| item.field(name).map(|item| some(&item)).transpose();
         let listed = item.required("algorithms")?;
-        let algorithms = listed.each(|item| match item.text()? {
+        let algorithms = listed.each(&mut |item| match item.text()? {
             known if Self::ALGORITHMS.contains(&known) => Ok(known.into()),
-            other => Err(item.invalid(args!("{other:?} is not supported; write one of {:?}", Self::ALGORITHMS))),
+            other => Err(item.wrong(other, args!("is not supported; {}", Instead::of(other, &Self::ALGORITHMS)))),
         })?;
         if algorithms.is_empty() {
             return Err(listed.invalid(args!("empty; write those with which tokens may be signed")));
         }
         let mut issuers = Vec::new();
         if let Some(item) = item.field("issuer") {
-            issuers = item.one_or_each(some)?;
+            issuers = item.one_or_each(&mut |item| some(item))?;
             if issuers.is_empty() {
                 return Err(item.invalid(args!("empty; write the issuers whose tokens are accepted, or delete it")));
             }
         }
-        let mut leeway = Self::DEFAULT_LEEWAY;
-        if let Some(item) = item.field("leeway_ms") {
-            leeway = Millis::new(item.number()?);
-            if leeway > Millis::from_secs(600) {
-                return Err(item.invalid(args!("{} is out of range; write at most 600000", leeway.get())));
-            }
-        }
+        let leeway = item.number_in("leeway_ms", 0, 600_000)?.map_or(Self::DEFAULT_LEEWAY, Millis::new);
         let mut keys = Vec::new();
         if let Some(table) = item.field("keys") {
             table.entries(&mut |dimension, claim| {
-                let name = checked_name("dimension", dimension).map_err(|error| claim.invalid(args!("{error}")))?;
+                let name = checked_name("dimension", dimension).map_err(|error| claim.at(&error))?;
                 if TAKEN.contains(&dimension) || DIMENSIONS.contains(&dimension) {
-                    return Err(claim.invalid(args!("{dimension:?} has a meaning of its own; write another name")));
+                    return Err(claim.wrong(dimension, args!("has a meaning of its own; write another name")));
                 }
                 keys.push((name, claim.text()?.into()));
                 Ok(())
@@ -83,7 +78,9 @@ impl TokenRules {
             header: item.field("header").map_or_else(|| Ok("authorization".into()), |header| field_name(&header))?,
             algorithms,
             issuers,
-            audience: item.field("audience").map_or(Ok(Vec::new()), |list| list.each(|one| Ok(one.text()?.into())))?,
+            audience: item
+                .field("audience")
+                .map_or(Ok(Vec::new()), |list| list.each(&mut |one| Ok(one.text()?.into())))?,
             leeway,
             subject: text("subject")?.unwrap_or_else(|| "sub".into()),
             tier: text("tier")?,

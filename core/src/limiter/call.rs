@@ -270,6 +270,67 @@ impl<'a> Settle<'a> {
     }
 }
 
+/// A block of keys by hand, for an operator who has seen enough, or the end of one; see [`Policy::block`].
+///
+/// The block lies in the state of the policy's [penalty](crate::algorithm::Penalty), or of its [`Quota::block`](crate::Quota::block)
+/// if violations do not block. So it is decided in the same step as all else, and checks by policies without one cost nothing
+/// more. It is at most the quota's cap long. The keys of all dimensions that have such a quota are blocked.
+///
+/// ```
+/// use tidegate_core::{Block, Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// # pollster::block_on(async {
+/// let policy = Policy::new("api", [
+///     Quota::fixed_window(100, Millis::from_secs(60))?,
+///     Quota::block(Millis::from_secs(30 * 86_400))?,
+/// ])?;
+/// let (limiter, key, now) = (MemoryLimiter::new(), Key::new("sub:mallory"), UnixMillis::new(0));
+/// let day = Millis::from_secs(86_400);
+/// limiter.block(Block::new(&policy, &key, day, now)).await?;
+/// assert_eq!(limiter.check(Check::new(&policy, &key, now)).await?.retry_after(), Some(day));
+/// limiter.block(Block::end(&policy, &key, now)).await?;
+/// assert!(limiter.check(Check::new(&policy, &key, now)).await?.is_allowed());
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Block<'a> {
+    /// The policy by which the keys are checked.
+    pub policy: &'a Policy,
+    /// The keys to block.
+    pub keys: Keys<'a>,
+    /// How long from now on. Zero ends a block.
+    pub span: Millis,
+    /// The caller's clock.
+    pub now: UnixMillis,
+}
+
+impl<'a> Block<'a> {
+    /// Blocks keys for `span`, whatever block there is.
+    #[must_use]
+    pub fn new(policy: &'a Policy, keys: impl Into<Keys<'a>>, span: Millis, now: UnixMillis) -> Self {
+        Self { policy, keys: keys.into(), span, now }
+    }
+
+    /// Ends a block, also one by a violation.
+    #[must_use]
+    pub fn end(policy: &'a Policy, keys: impl Into<Keys<'a>>, now: UnixMillis) -> Self {
+        Self::new(policy, keys, Millis::ZERO, now)
+    }
+
+    pub(crate) fn verify(&self) -> Result<(), Error> {
+        if self.policy.has_blocks() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "block: the policy {:?} has no quota that blocks; add a `block`, or a `penalty` if violations are to block, too",
+            self.policy.name()
+        )))
+    }
+}
+
 fn verify_token(token: &str) -> Result<(), Error> {
     if token.trim().is_empty() {
         return Err(Error::invalid("idempotency: the token is empty; give one that is unique to the request, or none"));

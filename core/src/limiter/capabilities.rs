@@ -2,8 +2,8 @@
 
 use alloc::format;
 
-use super::Accuracy;
-use crate::{Check, Error, ErrorKind, Policy};
+use super::{Accuracy, Block};
+use crate::{Check, Error, ErrorKind, Policy, Quota, Rule};
 
 /// The features of a limiter, as data.
 ///
@@ -21,7 +21,7 @@ use crate::{Check, Error, ErrorKind, Policy};
 pub struct Capabilities {
     /// The accuracy.
     pub accuracy: Accuracy,
-    /// The supported algorithms, by [`Rule::name`](crate::Rule::name).
+    /// The supported algorithms, by [`Rule::name`](crate::Rule::name). `penalty` includes `block`.
     pub algorithms: &'static [&'static str],
     /// The most quotas a policy may have.
     pub max_quotas: usize,
@@ -37,6 +37,8 @@ pub struct Capabilities {
     pub refund: bool,
     /// Whether [`Limiter::reset`](crate::Limiter::reset) works.
     pub reset: bool,
+    /// Whether [`Limiter::block`](crate::Limiter::block) works.
+    pub block: bool,
     /// Whether [`Check::idempotent`] and [`Limiter::settle`](crate::Limiter::settle) work.
     pub idempotency: bool,
     /// The round trips to another process that a decision takes in the usual case. 0 for a store in the caller's process.
@@ -79,6 +81,7 @@ impl Capabilities {
         peek: true,
         refund: true,
         reset: true,
+        block: true,
         idempotency: true,
         round_trips: 1,
     };
@@ -93,6 +96,7 @@ impl Capabilities {
         peek: bool,
         refund: bool,
         reset: bool,
+        block: bool,
         idempotency: bool,
         round_trips: u32,
     }
@@ -134,7 +138,11 @@ impl Capabilities {
         if quotas.len() > self.max_quotas {
             return Err(unsupported(&format!("a policy of {} quotas ({} at most)", quotas.len(), self.max_quotas)));
         }
-        if let Some(quota) = quotas.iter().find(|quota| !self.algorithms.contains(&quota.rule().name())) {
+        let algorithm = |quota: &Quota| match quota.rule() {
+            Rule::Penalty(_) => "penalty",
+            rule => rule.name(),
+        };
+        if let Some(quota) = quotas.iter().find(|quota| !self.algorithms.contains(&algorithm(quota))) {
             let mut what = format!("{} (only", quota.rule().name());
             for (place, algorithm) in self.algorithms.iter().enumerate() {
                 what.push_str(if place == 0 { " " } else { ", " });
@@ -153,6 +161,15 @@ impl Capabilities {
             }
             Dimensions::One => Err(unsupported("several dimensions in one policy")),
         }
+    }
+
+    /// Checks that these features suffice for a block.
+    pub(crate) fn supports_block(&self, block: &Block<'_>) -> Result<(), Error> {
+        if !self.block {
+            return Err(unsupported_block());
+        }
+        self.supports_policy(block.policy)?;
+        block.verify()
     }
 
     pub(crate) fn require(&self, able: bool, what: &str) -> Result<(), Error> {
@@ -186,6 +203,10 @@ impl Dimensions {
             Self::Any => "any",
         }
     }
+}
+
+pub(super) fn unsupported_block() -> Error {
+    unsupported("block; block keys in one that does, such as Redis or Durable Objects, or refuse them before the check")
 }
 
 pub(super) fn unsupported(what: &str) -> Error {

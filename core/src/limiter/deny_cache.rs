@@ -2,18 +2,18 @@ use std::collections::HashMap;
 use std::string::String;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Capabilities, Check, Limiter, Refund, Settle};
+use super::{Block, Capabilities, Check, Limiter, Refund, Settle};
 use crate::{Decision, Error, Keys, Millis, Origin, Policy, Status, UnixMillis};
 
 /// A cache of denials in front of a limiter. It denies a key again, without asking the limiter, until the wait is over.
 ///
-/// A cached denial holds until its [`retry_after`](Decision::retry_after). Before that, only a refund or a reset could change
-/// the limiter's answer, and both remove the denial from the cache. It holds for the same cost and an equal policy only, so a
-/// raised limit takes effect at once. The cache passes on checks with an idempotency token, which may have been
+/// A cached denial holds until its [`retry_after`](Decision::retry_after). Before that, only a refund, a reset or a block could
+/// change the limiter's answer, and each removes the denial from the cache. It holds for the same cost and an equal policy only,
+/// so a raised limit takes effect at once. The cache passes on checks with an idempotency token, which may have been
 /// admitted before, and checks of policies that [charge denials](Policy::charge_denied).
 ///
-/// The cache does not see refunds and resets in other processes. Their effect is delayed by the [hold](Self::hold) at most.
-/// If clocks differ by `d`, a denial may hold `d` too long.
+/// The cache does not see refunds, resets and blocks in other processes. Their effect is delayed by the [hold](Self::hold) at
+/// most. If clocks differ by `d`, a denial may hold `d` too long.
 ///
 /// The [origin](Decision::origin) of a cached decision is [`Origin::DenyCache`]. It has the rest of the wait, and no counts,
 /// which the cache does not know.
@@ -47,7 +47,7 @@ pub struct DenyCache<L> {
 struct Memory {
     /// By storage key.
     denials: HashMap<String, Denial>,
-    /// The number of refunds and resets. An answer that was in flight meanwhile may be older than one of them.
+    /// The number of refunds, resets and blocks. An answer that was in flight meanwhile may be older than one of them.
     forgotten: u64,
 }
 
@@ -203,6 +203,13 @@ impl<L: Limiter> Limiter for DenyCache<L> {
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         let result = self.limiter.settle(settle).await;
         self.forget(settle.policy, settle.keys);
+        result
+    }
+
+    /// Removes the cached denial even if the call fails, because the block may have been applied, and be shorter.
+    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+        let result = self.limiter.block(block).await;
+        self.forget(block.policy, block.keys);
         result
     }
 

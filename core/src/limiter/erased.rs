@@ -3,7 +3,7 @@ use alloc::sync::Arc;
 use core::future::Future;
 use core::pin::Pin;
 
-use super::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund, Settle};
+use super::{Block, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund, Settle};
 use crate::{Decision, Error, Keys, Policy};
 
 /// A boxed future of an [`ErasedLimiter`]: `Send` on native hosts, not on WebAssembly.
@@ -55,6 +55,9 @@ pub trait ErasedLimiter: MaybeSend + MaybeSync {
     /// See [`Limiter::settle`].
     fn erased_settle<'a>(&'a self, settle: Settle<'a>) -> BoxFuture<'a, Result<Decision, Error>>;
 
+    /// See [`Limiter::block`].
+    fn erased_block<'a>(&'a self, block: Block<'a>) -> BoxFuture<'a, Result<(), Error>>;
+
     /// See [`Limiter::reset`].
     fn erased_reset<'a>(&'a self, policy: &'a Policy, keys: Keys<'a>) -> BoxFuture<'a, Result<(), Error>>;
 }
@@ -78,6 +81,10 @@ impl<L: Limiter> ErasedLimiter for L {
 
     fn erased_settle<'a>(&'a self, settle: Settle<'a>) -> BoxFuture<'a, Result<Decision, Error>> {
         Box::pin(self.settle(settle))
+    }
+
+    fn erased_block<'a>(&'a self, block: Block<'a>) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(self.block(block))
     }
 
     fn erased_reset<'a>(&'a self, policy: &'a Policy, keys: Keys<'a>) -> BoxFuture<'a, Result<(), Error>> {
@@ -104,6 +111,10 @@ impl Limiter for dyn ErasedLimiter + '_ {
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         self.erased_settle(settle).await
+    }
+
+    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+        self.erased_block(block).await
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
@@ -133,6 +144,10 @@ macro_rules! forward {
 
             async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
                 (**self).settle(settle).await
+            }
+
+            async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+                (**self).block(block).await
             }
 
             async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {

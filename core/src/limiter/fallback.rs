@@ -11,7 +11,7 @@ use self::breaker::Breaker;
 pub use self::health::Health;
 use self::health::Observer;
 use self::sole::Sole;
-use super::{Accuracy, Capabilities, Check, Drift, Limiter, MaybeSend, MaybeSync, Refund, Settle};
+use super::{Accuracy, Block, Capabilities, Check, Drift, Limiter, MaybeSend, MaybeSync, Refund, Settle};
 use crate::{Decision, Error, ErrorKind, Keys, MemoryLimiter, Millis, Origin, Policy, Status, UnixMillis};
 
 /// Decides in place of a store that does not answer. Each process then admits a share of every limit from its own memory, or by
@@ -283,6 +283,24 @@ impl<L: Limiter, B: Limiter> Limiter for Fallback<L, B> {
             (_, Some(here)) if self.sole.has(&settle) => Ok(here),
             (Asked::Failed(error) | Asked::Spared(error), _) => Err(error),
         }
+    }
+
+    /// Blocks the keys in the store, and also here if that is possible, so that an outage does not end the block in this process. If
+    /// the store fails, so does the block: repeat it.
+    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+        let answered = self.ask(block.now, self.store.block(block)).await;
+        let failed = match answered {
+            Asked::Answered(Err(error)) => return Err(error),
+            Asked::Answered(Ok(())) => None,
+            Asked::Failed(error) | Asked::Spared(error) => Some(error),
+        };
+        if self.backup.capabilities().block
+            && let Some(share) = block.policy.share(u64::from(self.percent), 100, 1)
+        {
+            self.is_used.store(true, Ordering::Relaxed);
+            self.backup.block(Block { policy: &share, ..block }).await?;
+        }
+        failed.map_or(Ok(()), Err)
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Capabilities, Check, Limiter, Refund, Settle};
+use super::{Block, Capabilities, Check, Limiter, Refund, Settle};
 use crate::{Decision, Error, Keys, Policy};
 
 /// Tries a proposed limit on the traffic of the current one, and counts the differences. Only the current limit decides.
@@ -109,6 +109,14 @@ impl<L: Limiter> Limiter for Shadow<L> {
             self.limiter.settle(Settle { policy, ..settle }).await.ok();
         }
         settled
+    }
+
+    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+        let blocked = self.limiter.block(block).await;
+        if let Some(policy) = self.proposal(block.policy) {
+            self.limiter.block(Block { policy, ..block }).await.ok();
+        }
+        blocked
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {

@@ -17,7 +17,7 @@ use crate::{Decision, Error, ErrorKind, Key, Keys, Policy};
 /// of the same cost from `p` processes, as many are admitted as by an exact limiter with a limit of `limit - 2 x n x p`.
 ///
 /// A limit below the number of rows has no part, and is [`Invalid`](ErrorKind::Invalid). A decision has no counts, because the
-/// other rows are unknown. Its `retry_after` is that of its row. There are no peeks, refunds or tokens: the rows do not know each
+/// other rows are unknown. Its `retry_after` is that of its row. There are no peeks, refunds, blocks or tokens: the rows do not know each
 /// other's charges.
 ///
 /// ```
@@ -73,7 +73,7 @@ impl<L: Limiter> Limiter for Sharded<L> {
             other => other.without_floor(),
         };
         let can = can.accuracy(accuracy).dimensions(Dimensions::One);
-        can.peek(false).refund(false).idempotency(false).algorithms(Capabilities::COUNTING)
+        can.peek(false).refund(false).block(false).idempotency(false).algorithms(Capabilities::COUNTING)
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {

@@ -1,6 +1,6 @@
 //! A cheap limiter in front of a strict one.
 
-use super::{Capabilities, Check, Limiter, Refund, Settle};
+use super::{Block, Capabilities, Check, Limiter, Refund, Settle};
 use crate::{Decision, Error, Keys, Origin, Policy};
 
 /// Asks a cheap limiter first, such as the one of a location, and the strict one only about what that admits. So a flood does
@@ -10,8 +10,8 @@ use crate::{Decision, Error, Keys, Origin, Policy};
 /// denies, the second may have admitted. A denial by the first has the [origin](Decision::origin) [`Origin::Near`], and no
 /// counts of the second. If the store of the first fails, the second decides alone.
 ///
-/// Checks with an idempotency token go to the second only, because a retry must get the first answer. So do refunds and
-/// settlements.
+/// Checks with an idempotency token go to the second only, because a retry must get the first answer. So do refunds, settlements
+/// and blocks.
 ///
 /// ```
 /// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Origin, Policy, Quota, Tiered, UnixMillis};
@@ -101,6 +101,10 @@ impl<N: Limiter, F: Limiter> Limiter for Tiered<N, F> {
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         self.far.settle(settle).await
+    }
+
+    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+        self.far.block(block).await
     }
 
     /// Resets both, if the first can.

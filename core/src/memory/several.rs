@@ -11,9 +11,9 @@ use std::vec::Vec;
 use super::answers::no_room;
 use super::shard::{Bounds, Row, Shard};
 use super::table::Fingerprint;
-use super::{MemoryLimiter, lock};
-use crate::limiter::{Check, Refund, Settle};
-use crate::{Charge, Decision, Error, Keys, Millis, Policy, PolicyState, UnixMillis};
+use super::{MemoryLimiter, lock, no_own_state};
+use crate::limiter::{Block, Check, Refund, Settle};
+use crate::{Charge, Decision, Dimension, Error, Keys, Millis, Policy, PolicyState, Rule, UnixMillis};
 
 /// The rows of one request, with their shards locked.
 struct Locked<'a> {
@@ -67,6 +67,20 @@ impl MemoryLimiter {
         }
         let standing = settle.policy.peek(&locked.state(), settle.now, 0);
         Ok(standing.replayed(charge.is_none()))
+    }
+
+    pub(super) fn block_several(&self, block: &Block<'_>) -> Result<(), Error> {
+        let Block { policy, keys, span, now } = *block;
+        let mut locked = self.lock(policy, keys)?;
+        let blocks = |dimension: &Dimension| {
+            policy.quotas()[dimension.quotas()].iter().any(|quota| matches!(quota.rule(), Rule::Penalty(_)))
+        };
+        let mut blocked = policy.dimensions().iter().zip(&locked.rows).filter(|(dimension, _)| blocks(dimension));
+        if blocked.any(|(_, (row, shard))| locked.shards[*shard].1.would_share(*row, locked.bounds.keys)) {
+            return Err(no_own_state());
+        }
+        locked.change(now, |state| policy.block(state, now, span));
+        Ok(())
     }
 
     pub(super) fn reset_several(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {

@@ -209,6 +209,11 @@ impl Shard {
         check.policy.peek(&state, check.now, check.cost)
     }
 
+    /// Whether a key has no state of its own, and would not get one.
+    pub(super) fn would_share(&self, row: Row, capacity: usize) -> bool {
+        self.states.len() >= capacity && self.states.get(row.own).is_none()
+    }
+
     /// Changes the state that a key has or shares. A key without a state starts with an unused one.
     pub(super) fn correct(
         &mut self,

@@ -1,6 +1,6 @@
 use core::future::Future;
 
-use crate::limiter::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund, Settle};
+use crate::limiter::{Block, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund, Settle};
 use crate::{Decision, Error, ErrorKind, Keys, Policy, PolicyState, Status, UnixMillis};
 
 /// A store that applies a whole policy in one indivisible step, such as a Redis script or a Durable Object.
@@ -104,6 +104,8 @@ pub enum Operation<'a> {
     /// Find the charge by its token, correct it by [`Policy::settle`], store the new state, and remember that the charge is
     /// settled. If it is settled already, change nothing.
     Settle(Settle<'a>),
+    /// Block by [`Policy::block`] and store the new state.
+    Block(Block<'a>),
 }
 
 impl<'a> Operation<'a> {
@@ -114,6 +116,7 @@ impl<'a> Operation<'a> {
             Self::Check(check) | Self::Peek(check) => check.policy,
             Self::Refund(refund) => refund.policy,
             Self::Settle(settle) => settle.policy,
+            Self::Block(block) => block.policy,
         }
     }
 
@@ -124,16 +127,17 @@ impl<'a> Operation<'a> {
             Self::Check(check) | Self::Peek(check) => check.keys,
             Self::Refund(refund) => refund.keys,
             Self::Settle(settle) => settle.keys,
+            Self::Block(block) => block.keys,
         }
     }
 
-    /// The cost of the request, or the amount to refund. 0 for a settlement.
+    /// The cost of the request, or the amount to refund. 0 for a settlement and a block.
     #[must_use]
     pub const fn cost(&self) -> u64 {
         match self {
             Self::Check(check) | Self::Peek(check) => check.cost,
             Self::Refund(refund) => refund.cost,
-            Self::Settle(_) => 0,
+            Self::Settle(_) | Self::Block(_) => 0,
         }
     }
 
@@ -144,6 +148,7 @@ impl<'a> Operation<'a> {
             Self::Check(check) | Self::Peek(check) => check.now,
             Self::Refund(refund) => refund.now,
             Self::Settle(settle) => settle.now,
+            Self::Block(block) => block.now,
         }
     }
 }
@@ -151,7 +156,8 @@ impl<'a> Operation<'a> {
 /// How an [`Atomic`] store applied an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// The store's decision. For a settlement, that of [`Policy::peek`] on a request of cost 0. Of a refund, it is ignored.
+    /// The store's decision. For a settlement, that of [`Policy::peek`] on a request of cost 0. Of a refund and a block, it is
+    /// ignored.
     Decided(Decision),
     /// The state before the step, from which the driver computes the decision.
     Before {
@@ -240,6 +246,11 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
         capabilities.require(capabilities.idempotency, "settle")?;
         capabilities.supports_policy(settle.policy)?;
         standing(settle.policy, self.store.apply(Operation::Settle(settle)).await?, 0)
+    }
+
+    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+        self.capabilities().supports_block(&block)?;
+        self.store.apply(Operation::Block(block)).await.map(drop)
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {

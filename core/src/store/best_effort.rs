@@ -133,8 +133,9 @@ pub struct LastWriterWins<S>(S);
 impl<S: BestEffort> Versioned for LastWriterWins<S> {
     type Version = ();
 
+    /// Without blocks: a request that is decided at the same time would end one.
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+        self.0.capabilities().block(false)
     }
 
     async fn read(&self, key: &str) -> Result<Option<VersionedValue<()>>, Error> {

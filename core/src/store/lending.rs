@@ -7,7 +7,7 @@ use core::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::lending::{Answer, Asked, Borrowers, LIFETIME_MAX, Question, Terms, Verdict, can_lend};
-use crate::limiter::{Capabilities, Check, Limiter, Refund, Settle};
+use crate::limiter::{Block, Capabilities, Check, Limiter, Refund, Settle};
 use crate::store::{Atomic, AtomicLimiter};
 use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, MaybeSend, Millis, Policy, UnixMillis};
 
@@ -235,6 +235,11 @@ impl<S: Lending> Limiter for LendingLimiter<S> {
         let result = self.calls.settle(settle).await;
         self.forget_denial(settle.policy, settle.keys);
         result
+    }
+
+    /// Blocks keys in the store. A policy that can block is never lent, so there is no denial to forget.
+    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+        self.calls.block(block).await
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {

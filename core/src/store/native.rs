@@ -30,13 +30,14 @@ impl Capabilities {
         peek: false,
         refund: false,
         reset: false,
+        block: false,
         idempotency: false,
         round_trips: 1,
     };
 }
 
 /// A [`Limiter`] over a [`Native`] one, for policies of one quota. Its decisions have no remaining count and no
-/// `retry_after`, because the platform does not report them. Peek, refund and reset are unsupported.
+/// `retry_after`, because the platform does not report them. Peek, refund, reset and block are unsupported.
 ///
 /// ```
 /// use tidegate_core::store::{Native, NativeLimiter};
@@ -79,7 +80,7 @@ impl<S: Native> NativeLimiter<S> {
 
 impl<S: Native> Limiter for NativeLimiter<S> {
     fn capabilities(&self) -> Capabilities {
-        self.store.capabilities().max_quotas(1).peek(false).refund(false).reset(false).idempotency(false)
+        self.store.capabilities().max_quotas(1).peek(false).refund(false).reset(false).block(false).idempotency(false)
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {

@@ -3,7 +3,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::future::Future;
 
-use crate::limiter::{Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
+use crate::limiter::{Block, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
 use crate::{Decision, Error, ErrorKind, Keys, Millis, Policy, PolicyState, UnixMillis};
 
 /// A store with compare-and-swap. `create` and `update` are separate, because on many stores a swap of an absent value is an
@@ -230,6 +230,12 @@ impl<S: Versioned> Limiter for VersionedLimiter<S> {
         capabilities.supports_policy(refund.policy)?;
         let Refund { policy, keys, cost, charged_at, now } = refund;
         self.transact(policy, keys, now, |state| policy.refund(state, charged_at, now, cost)).await
+    }
+
+    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+        self.capabilities().supports_block(&block)?;
+        let Block { policy, keys, span, now } = block;
+        self.transact(policy, keys, now, |state| policy.block(state, now, span)).await
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {

@@ -122,6 +122,7 @@ impl<R: Rows> Counter<R> {
             Action::Refund { charged_at } => self.refund(call, charged_at, now, clock),
             Action::Settle { token } => self.settle(call, token, Some(call.cost), now, clock),
             Action::Release { token } => self.settle(call, token, None, now, clock),
+            Action::Block { span } => self.block(call, span, now, clock),
             Action::Delete => self.delete(call, now, clock),
         }
     }
@@ -195,6 +196,14 @@ impl<R: Rows> Counter<R> {
         let mut rows = found.rows_after(call, &state, now, clock);
         rows.push((&name, First { settled: true, ..first }.row(expires)));
         self.save(rows, clock)?;
+        Ok(call.policy.peek(&state, now, 0).into())
+    }
+
+    fn block(&mut self, call: &Call<'_>, span: Millis, now: UnixMillis, clock: UnixMillis) -> Result<Answer, Error> {
+        let found = self.find(call, now)?;
+        let mut state = found.state();
+        call.policy.block(&mut state, now, span);
+        self.save(found.rows_after(call, &state, now, clock), clock)?;
         Ok(call.policy.peek(&state, now, 0).into())
     }
 

@@ -4,7 +4,9 @@ use std::num::NonZero;
 
 use tidegate_core::lending::Terms;
 use tidegate_core::store::{LendingLimiter, lending_capabilities};
-use tidegate_core::{Capabilities, Check, Decision, Error, Keys, Limiter, Millis, Policy, Refund, Settle, UnixMillis};
+use tidegate_core::{
+    Block, Capabilities, Check, Decision, Error, Keys, Limiter, Millis, Policy, Refund, Settle, UnixMillis,
+};
 
 use crate::durable_objects::store::{CAPABILITIES, DurableObjects, Namespace};
 
@@ -80,6 +82,10 @@ impl<N: Namespace> Limiter for Leases<N> {
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         self.limiter.settle(settle).await
+    }
+
+    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+        self.limiter.block(block).await
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {

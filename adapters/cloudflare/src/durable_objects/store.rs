@@ -135,6 +135,7 @@ impl<N: Namespace> Atomic for DurableObjects<N> {
             Operation::Check(check) => (Action::Check, check),
             Operation::Peek(_) => (Action::Peek, check),
             Operation::Refund(refund) => (Action::Refund { charged_at: refund.charged_at }, check),
+            Operation::Block(block) => (Action::Block { span: block.span }, check),
             Operation::Settle(settle) => {
                 let token = Token::of(settle.token);
                 match settle.cost {

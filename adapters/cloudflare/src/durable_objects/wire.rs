@@ -10,6 +10,7 @@
 //! | if there is a token: its hash, time to keep its answer | 16, 8 |
 //! | for a refund: when it was charged | 8 |
 //! | for a settlement: the token's hash; the cost is the actual one | 16 |
+//! | for a block: its length, 0 to end one | 8 |
 //! | for a question of a borrower: what it spent, in which time, the slice, the lifetime; then, of its last loan: number, given back, kept | 8, 8, 8, 8; 8, 8, 8 or nothing |
 //!
 //! | answer | bytes |
@@ -82,6 +83,10 @@ pub(crate) enum Action {
     Delete,
     /// A check, along with a borrower's question.
     Lend(Question),
+    /// Blocks the keys, or ends their blocks.
+    Block {
+        span: Millis,
+    },
 }
 
 /// An idempotency token, and how long its first answer is kept.
@@ -134,6 +139,7 @@ impl<'a> Call<'a> {
         }
         match self.action {
             Action::Refund { charged_at } => put(&mut out, [charged_at.get()]),
+            Action::Block { span } => put(&mut out, [span.get()]),
             Action::Settle { token } | Action::Release { token } => out.extend(token.0),
             Action::Lend(Question { spent, within, slice, lifetime, back }) => {
                 put(&mut out, [spent, within.get(), slice, lifetime.get()]);
@@ -179,6 +185,7 @@ impl<'a> Call<'a> {
             5 => Action::Lend(question(&mut rest)?),
             6 => Action::Settle { token: Token(rest.take()?) },
             7 => Action::Release { token: Token(rest.take()?) },
+            8 => Action::Block { span: rest.millis()? },
             _ => return Err(rest.error("an unknown action")),
         };
         rest.end()?;
@@ -196,6 +203,7 @@ impl Action {
             Self::Lend(_) => 5,
             Self::Settle { .. } => 6,
             Self::Release { .. } => 7,
+            Self::Block { .. } => 8,
         }
     }
 }

@@ -25,6 +25,7 @@ pub const CAPABILITIES: Capabilities = Capabilities::EXACT
     .charge_denied(false)
     .refund(false)
     .reset(false)
+    .block(false)
     .idempotency(false);
 
 /// A limiter that counts in an [`Isolate`] and shares its counts through Workers KV, or through any other [`BestEffort`] store.

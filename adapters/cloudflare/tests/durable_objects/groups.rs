@@ -3,11 +3,12 @@
 
 use std::num::NonZero;
 
-use crate::support::{Rig, START_MS};
+use crate::support::{Rig, START_MS, virtual_time};
 use pollster::block_on;
 use tidegate_cloudflare::durable_objects::{Config, DurableObjects, Leases, Placement};
 use tidegate_core::{
-    Check, Decision, Dimensions, ErrorKind, Key, Keys, Limiter, Millis, Policy, Quota, Refund, Rule, Settle, UnixMillis,
+    Block, Check, Decision, Dimensions, ErrorKind, Key, Keys, Limiter, Millis, Policy, Quota, Refund, Rule, Settle,
+    UnixMillis,
 };
 
 const SECOND: Millis = Millis::from_secs(1);
@@ -91,6 +92,36 @@ fn a_group_has_one_object_and_a_denied_user_charges_no_row() {
 }
 
 #[test]
+fn a_block_writes_the_row_of_the_key_that_is_blocked() {
+    let quotas = [
+        Quota::fixed_window(5, MINUTE).unwrap().by("user").unwrap(),
+        Quota::block(MINUTE).unwrap().by("user").unwrap(),
+        Quota::fixed_window(20, MINUTE).unwrap().by("tenant").unwrap(),
+    ];
+    let policy = Policy::new("api", quotas).unwrap().group_by("tenant").unwrap();
+    let (rig, keys) = (Rig::default(), Keyring::new());
+    let limiter = DurableObjects::with_config(&rig, virtual_time()).limiter();
+    let leases = Leases::new(DurableObjects::with_config(&rig, virtual_time()), NonZero::new(9).unwrap(), SECOND);
+    let leases = leases.unwrap();
+    let (alice, bob) = (keys.alice_of_acme(), keys.bob_of_acme());
+    let left =
+        |keys: &[(&str, &Key)], ms| block_on(limiter.check(Check::new(&policy, keys, at(ms)))).unwrap().retry_after();
+    let block = |span| block_on(leases.block(Block::new(&policy, &alice, span, at(0)))).unwrap();
+    assert!(leases.capabilities().block && limiter.capabilities().block);
+    block(SECOND);
+    assert_eq!(rig.rows_written(), 1);
+    assert_eq!(left(&alice, 999), Some(Millis::new(1)));
+    assert_eq!(rig.rows_written(), 1, "a denial writes nothing");
+    rig.evict();
+    assert_eq!((left(&alice, 999), left(&bob, 999)), (Some(Millis::new(1)), None));
+    assert_eq!(rig.rows_written(), 3);
+    block(Millis::ZERO);
+    block(Millis::ZERO);
+    assert_eq!(rig.rows_written(), 4, "what is over is not written again");
+    assert_eq!(left(&alice, 999), None);
+}
+
+#[test]
 fn all_rows_of_a_group_are_in_its_shard() {
     let (rig, policy, keys) = (Rig::default(), grouped(), Keyring::new());
     let four = Config::default().placement(Placement::Shards(NonZero::new(4).unwrap()));
@@ -108,6 +139,8 @@ fn several_dimensions_without_a_group_are_unsupported_before_any_call() {
     let (rig, policy, keys) = (Rig::default(), policy(), Keyring::new());
     let (limiter, alice) = (DurableObjects::new(&rig).limiter(), keys.alice_of_acme());
     let check = Check::new(&policy, &alice, at(0));
+    let blocked = policy.quotas().iter().cloned().chain([Quota::block(MINUTE).unwrap().by("user").unwrap()]);
+    let blocking = Policy::new("api", blocked).unwrap();
     let leases = Leases::new(DurableObjects::new(&rig), NonZero::new(10).unwrap(), SECOND).unwrap();
     let refused = [
         block_on(limiter.check(check)).unwrap_err(),
@@ -115,6 +148,7 @@ fn several_dimensions_without_a_group_are_unsupported_before_any_call() {
         block_on(limiter.refund(Refund::new(&policy, &alice, 1, at(0), at(0)))).unwrap_err(),
         block_on(limiter.settle(Settle::new(&policy, &alice, "request-1", 1, at(0)))).unwrap_err(),
         block_on(limiter.reset(&policy, Keys::from(&alice))).unwrap_err(),
+        block_on(limiter.block(Block::end(&blocking, &alice, at(0)))).unwrap_err(),
         block_on(leases.check(check)).unwrap_err(),
     ];
     for error in refused {

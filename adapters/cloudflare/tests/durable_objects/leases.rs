@@ -11,7 +11,7 @@ use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_cloudflare::durable_objects::{Address, DurableObjects, Leases, Namespace, Reply};
 use tidegate_core::{
-    Check, Decision, Error, ErrorKind, Key, Limiter, Load, Millis, Origin, Policy, Quota, Settle, UnixMillis,
+    Block, Check, Decision, Error, ErrorKind, Key, Limiter, Load, Millis, Origin, Policy, Quota, Settle, UnixMillis,
 };
 use tidegate_histories::in_every_order;
 
@@ -470,6 +470,34 @@ fn a_check_that_cannot_be_leased_is_a_plain_call() {
         assert_eq!(decision.quotas()[1].remaining(), Some(100 - request));
     }
     assert_eq!(rig.calls(), 20 + 2 + 1 + 6 + 5);
+}
+
+#[test]
+fn a_block_by_an_isolate_holds_for_all_of_them() {
+    let (rig, key, minute) = (Rig::default(), Key::new("user:1"), Millis::from_secs(60));
+    let window = Quota::fixed_window(100, minute).unwrap();
+    let policy = Policy::new("api", [window.clone(), Quota::block(minute).unwrap()]).unwrap();
+    let fleet = [isolate(&rig, 10, 10_000), isolate(&rig, 10, 10_000)];
+    let waits =
+        |now| fleet.each_ref().map(|one| block_on(one.check(Check::new(&policy, &key, now))).unwrap().retry_after());
+    let block = |span, now| block_on(fleet[0].block(Block::new(&policy, &key, span, now))).unwrap();
+    // Isolates that know the key well, and then a denial.
+    assert!((0..20).all(|ms| waits(at(ms)) == [None; 2]));
+    block(Millis::from_secs(10), at(20));
+    assert_eq!(waits(at(21)), [Some(Millis::new(9_999)); 2]);
+    rig.evict();
+    assert_eq!(waits(at(10_019)), [Some(Millis::new(1)); 2]);
+    block(minute, at(10_020));
+    assert_eq!(waits(at(10_020)), [Some(minute); 2]);
+    block(Millis::ZERO, at(10_021));
+    assert_eq!(waits(at(10_021)), [None; 2]);
+    // A policy without a block says so, and its loans stay.
+    let lent = Policy::new("lent", [window]).unwrap();
+    let ask = |now| block_on(fleet[0].check(Check::new(&lent, &key, now))).unwrap();
+    let _ = [30, 31, 32].map(|ms| ask(at(ms)));
+    let refused = block_on(fleet[0].block(Block::new(&lent, &key, minute, at(33)))).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!((33..80).all(|ms| ask(at(ms)).is_allowed()));
 }
 
 #[test]

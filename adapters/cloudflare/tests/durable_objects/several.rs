@@ -7,7 +7,7 @@ use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_cloudflare::durable_objects::{DurableObjects, Placement};
 use tidegate_core::{
-    Check, Key, Limiter, MAX_CLOCK_SKEW, MemoryLimiter, Millis, Policy, Quota, Refund, Rule, Settle, UnixMillis,
+    Block, Check, Key, Limiter, MAX_CLOCK_SKEW, MemoryLimiter, Millis, Policy, Quota, Refund, Rule, Settle, UnixMillis,
 };
 
 /// The dimensions, and two keys of each.
@@ -26,6 +26,8 @@ enum Step {
     /// Of what was charged this many checks ago.
     Refund(Who, usize, u64),
     Reset(Who),
+    /// For this many milliseconds, or the end of a block.
+    Block(Who, u64),
     Forward(u64),
     Back(u64),
     /// A change of the limit of every quota.
@@ -57,12 +59,13 @@ fn quota(dimension: &'static str) -> impl Strategy<Value = Quota> {
     })
 }
 
-/// The quotas of a dimension, perhaps with a penalty.
+/// The quotas of a dimension, perhaps with a penalty or a block.
 fn dimension(name: &'static str) -> impl Strategy<Value = Vec<Quota>> {
-    let penalty = prop::option::weighted(0.3, (1..60u64, 1..4u64, 0..90u64));
+    let penalty = prop::option::weighted(0.4, (0..60u64, 1..4u64, 1..90u64));
     (prop::collection::vec(quota(name), 1..3), penalty).prop_map(move |(mut quotas, penalty)| {
         if let Some((base, factor, more)) = penalty {
-            let penalty = Quota::penalty(Millis::new(base), factor, Millis::new(base + more));
+            let cap = Millis::new(base + more);
+            let penalty = if base < 15 { Quota::block(cap) } else { Quota::penalty(Millis::new(base), factor, cap) };
             quotas.push(penalty.unwrap().by(name).unwrap());
         }
         quotas
@@ -99,7 +102,8 @@ fn step(changes: bool) -> impl Strategy<Value = Step> {
         2 => (who.clone(), cost()).prop_map(|(who, cost)| Step::Peek(who, cost)),
         4 => (who.clone(), any::<u8>(), prop::option::of(cost())).prop_map(|(who, token, cost)| Step::Settle(who, token, cost)),
         2 => (who.clone(), 0..6usize, cost()).prop_map(|(who, ago, cost)| Step::Refund(who, ago, cost)),
-        1 => who.prop_map(Step::Reset),
+        1 => who.clone().prop_map(Step::Reset),
+        2 => (who, prop_oneof![1 => Just(0), 3 => 1..90u64, 1 => any::<u64>()]).prop_map(|(who, span)| Step::Block(who, span)),
         6 => span().prop_map(Step::Forward),
         1 => Just(Step::Evict),
         2 * changes => span().prop_map(Step::Back),
@@ -191,6 +195,18 @@ impl Story {
                     let keys = of(*who);
                     block_on(limiter.reset(&policy, (&keys).into())).unwrap();
                     block_on(memory.reset(&policy, (&keys).into())).unwrap();
+                    rows
+                }
+                Step::Block(who, span) => {
+                    let keys = of(*who);
+                    let block = Block::new(&policy, &keys, Millis::new(*span), now);
+                    let blocked = block_on(limiter.block(block)).map_err(|error| error.kind());
+                    prop_assert_eq!(
+                        blocked,
+                        block_on(memory.block(block)).map_err(|error| error.kind()),
+                        "{}",
+                        about()
+                    );
                     rows
                 }
                 Step::Forward(span) => {

@@ -122,12 +122,12 @@ impl RulesCaller {
     }
 
     /// Settles a charge of a store to its actual cost, or to what was charged if `cost` is negative. `keys` are the name and the key
-    /// of each dimension of each charge, and `places` those of its store, its policy and how many keys it has.
+    /// of each dimension of each charge, each before a line end, and `places` those of its store, its policy and how many keys it has.
     pub fn settle(
         &mut self,
         token: String,
         places: Vec<u32>,
-        keys: Vec<String>,
+        keys: String,
         cost: f64,
         now: f64,
     ) -> Result<String, JsValue> {
@@ -189,17 +189,17 @@ fn told(shared: &Shared, made: &Verdict, pending: Option<&tidegate_core::gate::P
 }
 
 /// What was charged.
-fn hold(shared: &Shared, token: &str, places: &[u32], keys: &[String]) -> Option<Hold> {
-    let mut rest = keys;
+fn hold(shared: &Shared, token: &str, places: &[u32], keys: &str) -> Option<Hold> {
+    let mut rest = keys.split('\n');
     let (mut names, mut found) = (Vec::new(), Vec::new());
     for [store, policy, count] in places.as_chunks().0 {
         let place = |number: u32| usize::try_from(number).ok();
-        let (own, others) = rest.split_at_checked(place(*count)? * 2)?;
-        rest = others;
         let policy = shared.policies.get(place(*policy)?)?;
-        let keys: Option<Vec<(&str, Key)>> =
-            own.as_chunks().0.iter().map(|[name, key]| Some((name.as_str(), Key::from_text(key)?))).collect();
-        names.push((place(*store)?, policy, keys?));
+        let mut keys: Vec<(&str, Key)> = Vec::new();
+        for _ in 0..*count {
+            keys.push((rest.next()?, Key::from_text(rest.next()?)?));
+        }
+        names.push((place(*store)?, policy, keys));
     }
     for (store, policy, keys) in &names {
         let keys: Vec<(&str, &Key)> = keys.iter().map(|(name, key)| (*name, key)).collect();

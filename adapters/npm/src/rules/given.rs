@@ -103,8 +103,9 @@ impl Given {
 
 /// The host and the path of a URL. The path has its query, which the gate ignores.
 fn parts(url: &str) -> (&str, &str) {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (host, path) = rest.split_at(end);
+    // Searching for a text takes ten times as much code as for a character.
+    let rest = url.split_once(':').and_then(|(_, rest)| rest.strip_prefix("//")).unwrap_or(url);
+    let end = rest.bytes().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+    let (host, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
     (host, if path.is_empty() { "/" } else { path })
 }

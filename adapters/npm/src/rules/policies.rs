@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use tidegate_core::internal::PolicyParts;
-use tidegate_core::{Error, Policy, Rule};
+use tidegate_core::{Policy, Rule};
 
 /// The policies that were named so far.
 #[derive(Default)]
@@ -45,6 +45,7 @@ pub(super) fn write(out: &mut String, policy: &Policy) {
             Rule::TokenBucket(_) => 3,
             Rule::LeakyBucket(_) => 4,
             Rule::Concurrency(_) => 5,
+            Rule::Penalty(penalty) if !penalty.punishes() => 7,
             _ => 6,
         };
         let [amount, span, refill] = quota.rule().parameters();
@@ -52,14 +53,4 @@ pub(super) fn write(out: &mut String, policy: &Policy) {
         let _ = write!(out, r#"{comma}[{algorithm},{amount},{span},{refill},"{name}","{by}","{scope}"]"#);
     }
     out.push_str("]]");
-}
-
-/// The part of a policy that counts by its first key, which a store supports even if it supports only one.
-pub(super) fn of_first_dimension(policy: &Policy) -> Result<Policy, Error> {
-    let [first, _, ..] = policy.dimensions() else { return Ok(policy.clone()) };
-    let mut parts = PolicyParts::of(policy);
-    parts.quotas.truncate(first.quotas().end);
-    parts.scopes.truncate(first.quotas().end);
-    parts.group = None;
-    parts.join()
 }

@@ -84,7 +84,7 @@ pub(super) fn verdict(
         let _ = write!(out, r#","slots":{},"cost":{cost}"#, held.has_slots());
     }
     if !events.is_empty() {
-        let _ = write!(out, r#","events":[{}]"#, events.trim_end_matches(','));
+        let _ = write!(out, r#","events":[{}]"#, events.strip_suffix(',').unwrap_or(events));
     }
     out.push('}');
     out

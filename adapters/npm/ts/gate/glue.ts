@@ -16,7 +16,7 @@ export interface RulesCaller {
   key(dimension: string, key: string): void;
   numbers(botScore: number, cost: number, isEstimate: boolean, needsPeer: boolean): void;
   check(method: string, url: string, fields: string, now: number, explains: boolean): string;
-  settle(token: string, places: Uint32Array, keys: string[], cost: number, now: number): string;
+  settle(token: string, places: Uint32Array, keys: string, cost: number, now: number): string;
   decided(numbers: Float64Array): string;
   told(text: string): string;
   failed(kind: string, message: string): string;
@@ -24,5 +24,5 @@ export interface RulesCaller {
 
 /** The running WebAssembly. */
 export interface RulesEngine {
-  RulesGate: new (stores: string[], platform: string, ipv6Prefix: number, trustTrueClientIp: boolean, settleWithinMs: number) => RulesGate;
+  RulesGate: new (stores: string, platform: string, ipv6Prefix: number, trustTrueClientIp: boolean, settleWithinMs: number) => RulesGate;
 }

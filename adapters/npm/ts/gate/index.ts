@@ -152,6 +152,8 @@ export class Gate {
     if (typeof stores !== "object" || Object.keys(stores as object).length === 0) throw invalid("stores", `none; write ${STORES}`);
     const makes = Object.entries(stores as object).map(([name, make]: [string, unknown]) => {
       if (typeof make !== "function") throw invalid(`stores.${name}`, `not a function; write ${STORES}`);
+      // The WebAssembly gets all names as one text.
+      if (name.includes("\0")) throw invalid("stores", `the name ${JSON.stringify(name)} contains a NUL; write another`);
       return make as Store;
     });
     const onEvent = fields.get("onEvent");
@@ -166,7 +168,7 @@ export class Gate {
     this.#stores = new Stores(makes, platform);
     const settleWithinMs = fields.whole("settleWithinMs");
     if (settleWithinMs === 0) throw invalid("settleWithinMs", "0 leaves no time to settle; write at least 1");
-    this.#rules = told(() => new engine.RulesGate(Object.keys(stores as object), platform, fields.whole("ipv6Prefix") ?? 64, fields.flag("trustTrueClientIp") ?? false, settleWithinMs ?? 0));
+    this.#rules = told(() => new engine.RulesGate(Object.keys(stores as object).join("\0"), platform, fields.whole("ipv6Prefix") ?? 64, fields.flag("trustTrueClientIp") ?? false, settleWithinMs ?? 0));
     this.reload(rules as string);
   }
 
@@ -317,7 +319,7 @@ export class Gate {
       }
       const { token, hold } = held;
       const places = Uint32Array.from(hold.flatMap(([store, policy, , ...keys]) => [store, policy, keys.length / 2]));
-      const keys = hold.flatMap(([, , , ...keys]) => keys);
+      const keys = hold.flatMap(([, , , ...keys]) => keys).join("\n");
       const said = await this.#run((caller) => caller.settle(token, places, keys, units, instant), () => token);
       return new GateVerdict({ ...(JSON.parse(said) as Told), rule: verdict.rule! });
     } catch (thrown) {

@@ -46,11 +46,13 @@ export class Stores {
     this.#limiters = makes.map(() => new Map());
   }
 
-  /** What a store supports, in the numbers of `src/rules/host.rs`. It should support this policy. */
-  probe(store: number, written: Written): [numbers: Uint32Array, formula: string] {
+  /** What a store supports, in the numbers of `src/rules/host.rs`. It should support the part of this policy that counts by its first key. */
+  probe(store: number, [name, chargeDenied, groupAt, placeByKey, quotas]: Written): [numbers: Uint32Array, formula: string] {
+    const own = quotas.filter(([, , , , , , scope]) => scope === quotas[0]![6]);
+    const alone = own.length === quotas.length ? groupAt : -1;
     let can: Record<string, unknown>;
     try {
-      can = this.#limiter(store, written).capabilities;
+      can = this.#limiter(store, [name, chargeDenied, alone, placeByKey, own]).capabilities;
     } catch (thrown) {
       // The core says which rule needs what this store lacks.
       if (TidegateError.from(thrown).kind !== "unsupported") throw thrown;
@@ -133,6 +135,8 @@ function quotaOf([algorithm, amount, span, refill, name, by]: WrittenQuota): Quo
       return { ...common, leakyBucket: bucket };
     case 5:
       return { ...common, concurrency: { limit: amount, lifetimeMs: span, returnsCost: refill === 1 } };
+    case 7:
+      return { ...common, block: { capMs: amount } };
     default:
       return { ...common, penalty: { capMs: amount, baseMs: span, factor: refill } };
   }

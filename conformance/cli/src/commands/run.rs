@@ -41,7 +41,7 @@ A declaration for --declares; only "accuracy" is required:
     "algorithms": ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency",
                    "penalty"],
     "max_quotas": 8, "dimensions": "any", "costs": true, "charge_denied": true,
-    "peek": true, "refund": true, "reset": true, "idempotency": true, "round_trips": 1,
+    "peek": true, "refund": true, "reset": true, "block": true, "idempotency": true, "round_trips": 1,
     "forgets_on_virtual_time": false
   }
 "accuracy" is "exact", "approximate" or "per_location". Only an approximate limiter has a "ceiling": "limit",

@@ -152,6 +152,7 @@ impl<'r> Planner<'r, '_> {
     fn refuse(&self, task: &Task) -> Result<(), String> {
         let reason = match (task.quota.dimension(), task.quota.rule()) {
             (_, Rule::Concurrency(_)) => "it limits requests in flight, and the platform counts arrivals",
+            (_, Rule::Penalty(rule)) if !rule.punishes() => "it blocks by hand, which happens in Tidegate",
             (_, Rule::Penalty(_)) => "it blocks whom other quotas have denied, which happens in Tidegate",
             ("global", _) => {
                 "all senders share it; the platform also counts what Tidegate denies, so one sender could use it up for all"

@@ -103,6 +103,10 @@ impl Bench {
                 self.change(&place, call, |kept| self.refund(kept, call));
                 Reply::new(200, &Answer::Done)
             }
+            Route::Block => {
+                self.change(&place, call, |kept| self.block(kept, call));
+                Reply::new(200, &Answer::Done)
+            }
             _ => {
                 self.reset(&place, call);
                 Reply::new(200, &Answer::Done)
@@ -291,6 +295,10 @@ impl Bench {
             }
             Fault::ChargesOversized if decided.status == Outcome::NeverAdmissible => kept.fill(call),
             Fault::DeniesOversized if decided.status == Outcome::NeverAdmissible => deny(decided, reset_ms),
+            Fault::StepBackExtendsBlock if kept.blocked_until.get() > call.now_ms => {
+                let left_ms = kept.blocked_until.get() - call.now_ms;
+                deny(decided, Some(decided.retry_after_ms.unwrap_or(0).max(left_ms)));
+            }
             Fault::WaitsForTheEdge if denied => decided.retry_after_ms = reset_ms,
             Fault::WaitsTooShort if denied => {
                 decided.retry_after_ms = decided.retry_after_ms.map(|wait_ms| wait_ms.saturating_sub(1));
@@ -329,6 +337,26 @@ impl Bench {
         let before = left(kept);
         call.policy.refund(&mut kept.state, charged_at, now, call.cost);
         kept.credit += call.cost.saturating_sub(left(kept).saturating_sub(before));
+    }
+
+    fn block(&self, kept: &mut Kept, call: &Call) {
+        let (now, before) = (UnixMillis::new(call.now_ms), kept.penalties());
+        let (asked, longest) = (call.block_ms.unwrap_or(0), kept.blocked_for(now));
+        let span = match self.fault {
+            Fault::BlocksNothing => return,
+            Fault::BlockNeverEnds if asked == 0 => return,
+            Fault::BlockOnlyExtends if asked > 0 => Millis::new(asked).max(longest),
+            _ => Millis::new(asked),
+        };
+        call.policy.block(&mut kept.state, now, span);
+        kept.blocked_until = if asked > 0 { now + kept.blocked_for(now) } else { UnixMillis::new(0) };
+        match self.fault {
+            Fault::BlockForgetsViolations => kept.change_penalties(|_, state| state.strikes = 0),
+            Fault::BlockIsAViolation if asked > 0 => {
+                kept.change_penalties(|place, state| state.strikes = before[place].strikes + 1);
+            }
+            _ => {}
+        }
     }
 
     fn reset(&self, place: &Place, call: &Call) {

@@ -61,6 +61,7 @@ pub(super) fn held_for_a_year(policy: &Policy) -> Policy {
 /// Replaces the caps of penalties by the largest one.
 pub(super) fn without_cap(policy: &Policy) -> Policy {
     with(policy, |quota| match quota.rule() {
+        Rule::Penalty(rule) if !rule.punishes() => Quota::block(Penalty::MAX_CAP).ok(),
         Rule::Penalty(rule) => Quota::penalty(rule.base(), rule.factor(), Penalty::MAX_CAP).ok(),
         _ => None,
     })

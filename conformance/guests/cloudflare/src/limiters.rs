@@ -8,7 +8,7 @@ use tidegate_cloudflare::kv::{Isolate, KvLimiter, Stats, WorkersKv};
 use tidegate_cloudflare::rate_limit::RateLimit;
 use tidegate_core::store::{Native, NativeLimiter};
 use tidegate_core::{
-    Capabilities, Check, Decision, Error, ErrorKind, Keys, Limiter, Millis, Policy, Refund, Settle, UnixMillis,
+    Block, Capabilities, Check, Decision, Error, ErrorKind, Keys, Limiter, Millis, Policy, Refund, Settle, UnixMillis,
 };
 use worker::wasm_bindgen::{JsCast as _, JsValue};
 use worker::{Context, Env, ObjectNamespace};
@@ -85,6 +85,10 @@ impl Limiter for Store<'_> {
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         of_each!(self, limiter => limiter.settle(settle).await)
+    }
+
+    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+        of_each!(self, limiter => limiter.block(block).await)
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {

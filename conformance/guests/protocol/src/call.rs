@@ -2,7 +2,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::{Check, Keys, Millis, Policy, Refund, Settle, UnixMillis};
+use tidegate_core::{Block, Check, Keys, Millis, Policy, Refund, Settle, UnixMillis};
 
 /// One operation on a limiter, with its arguments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,6 +24,9 @@ pub struct Call {
     /// For a refund: when the cost was charged. The default is the virtual time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged_at_ms: Option<u64>,
+    /// For a block: how long it is. 0 ends one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_ms: Option<u64>,
     /// For a check: the token that identifies retries of the same check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Token>,
@@ -58,6 +61,13 @@ impl Call {
     pub fn refund<'a>(&'a self, keys: Keys<'a>) -> Refund<'a> {
         let charged_at = UnixMillis::new(self.charged_at_ms.unwrap_or(self.now_ms));
         Refund::new(&self.policy, keys, self.cost, charged_at, UnixMillis::new(self.now_ms))
+    }
+
+    /// Builds the block, if the call says how long it is.
+    #[must_use]
+    pub fn block<'a>(&'a self, keys: Keys<'a>) -> Option<Block<'a>> {
+        let span = Millis::new(self.block_ms?);
+        Some(Block::new(&self.policy, keys, span, UnixMillis::new(self.now_ms)))
     }
 
     /// Builds the settlement, if the call names a charge.

@@ -12,7 +12,7 @@ use crate::{Identified, Judged};
 pub enum Answer {
     /// The answer to a check, a peek or a settlement.
     Decision(Decided),
-    /// The answer to a refund or a reset.
+    /// The answer to a refund, a block or a reset.
     Done,
     /// The answer of a gate.
     Verdict(Judged),
@@ -97,6 +97,9 @@ pub struct Able {
     pub refund: bool,
     /// Whether it supports resets.
     pub reset: bool,
+    /// Whether it supports blocks. A guest that does not know them leaves this out.
+    #[serde(default)]
+    pub block: bool,
     /// Whether it supports idempotency tokens, and settlements of what was charged with them.
     pub idempotency: bool,
     /// The usual number of round trips to the store per decision.
@@ -150,6 +153,7 @@ impl From<&Capabilities> for Able {
             peek: able.peek,
             refund: able.refund,
             reset: able.reset,
+            block: able.block,
             idempotency: able.idempotency,
             round_trips: able.round_trips,
         }

@@ -66,6 +66,8 @@ pub enum Route {
     Release,
     /// [`Limiter::refund`].
     Refund,
+    /// [`Limiter::block`].
+    Block,
     /// [`Limiter::reset`].
     Reset,
     /// [`Gate::check`](tidegate_core::gate::Gate::check) on a gate with the rules of the request.
@@ -78,12 +80,13 @@ pub enum Route {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Check,
         Self::Peek,
         Self::Settle,
         Self::Release,
         Self::Refund,
+        Self::Block,
         Self::Reset,
         Self::Gate,
         Self::Identify,
@@ -99,6 +102,7 @@ impl Route {
             Self::Settle => "/_tidegate/settle",
             Self::Release => "/_tidegate/release",
             Self::Refund => "/_tidegate/refund",
+            Self::Block => "/_tidegate/block",
             Self::Reset => "/_tidegate/reset",
             Self::Gate => "/_tidegate/gate",
             Self::Identify => "/_tidegate/identify",
@@ -197,6 +201,12 @@ async fn carry_out<L: Limiter>(limiter: &L, route: Route, call: &Call) -> Reply 
             }
         }
         Route::Refund => return Reply::done(limiter.refund(call.refund(keys)).await),
+        Route::Block => {
+            return match call.block(keys) {
+                Some(block) => Reply::done(limiter.block(block).await),
+                None => Reply::unreadable("block_ms: missing; write how long the block is, 0 to end one".to_string()),
+            };
+        }
         _ => return Reply::done(limiter.reset(&call.policy, keys).await),
     };
     match decided {

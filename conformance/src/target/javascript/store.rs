@@ -45,14 +45,16 @@ impl Kind {
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {
-        let compare_and_swap = Capabilities::EXACT
+        let exact = Capabilities::EXACT;
+        let compare_and_swap = exact
             .algorithms(Capabilities::COUNTING)
             .dimensions(Dimensions::One)
+            .block(false)
             .idempotency(false)
             .round_trips(2);
         match self {
-            Self::Upstash | Self::Redis => Capabilities::EXACT,
-            Self::Memory => Capabilities::EXACT.round_trips(0),
+            Self::Upstash | Self::Redis => exact,
+            Self::Memory => exact.round_trips(0),
             Self::Blobs => compare_and_swap.accuracy(Accuracy::Approximate(Drift::WITHIN_LIMIT)),
             Self::DenoKv => compare_and_swap,
         }

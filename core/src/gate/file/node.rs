@@ -1,138 +1,102 @@
-//! A file as a tree, which one visitor reads. A type for each table would take several times as much code in WebAssembly.
+//! The values of a file, as its tables are read.
 
 use std::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-
-use super::{Source, Step};
+use super::Source;
 use crate::Error;
+use crate::gate::json::{Node, Value};
 use crate::gate::names::Instead;
+use crate::quoted::Quoted;
 
 /// A value of a file.
-#[derive(Debug)]
-pub(super) enum Node {
-    Flag(bool),
-    Number(u64),
-    Text(String),
-    List(Vec<Node>),
-    /// No two have the same name.
-    Table(Vec<(String, Node)>),
-}
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader)
-    }
-}
-
-struct Reader;
-
-impl<'de> Visitor<'de> for Reader {
-    type Value = Node;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a table, a list, a text, true or false, or a whole number")
-    }
-
-    fn visit_bool<E>(self, flag: bool) -> Result<Node, E> {
-        Ok(Node::Flag(flag))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Node, E> {
-        Ok(Node::Number(number))
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Node, E> {
-        let negative = |_| E::custom(format_args!("{number} is negative; write a whole number from 0"));
-        u64::try_from(number).map(Node::Number).map_err(negative)
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Node, E> {
-        Ok(Node::Text(text.to_string()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
-        let mut found = Vec::new();
-        while let Some(value) = list.next_element()? {
-            found.push(value);
-        }
-        Ok(Node::List(found))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Node, A::Error> {
-        let mut found: Vec<(String, Node)> = Vec::new();
-        while let Some(name) = table.next_key::<String>()? {
-            // JSON allows this.
-            if found.iter().any(|(known, _)| *known == name) {
-                return Err(de::Error::custom(format_args!("{name:?} is written twice; write it once")));
-            }
-            found.push((name, table.next_value()?));
-        }
-        Ok(Node::Table(found))
-    }
-}
-
-/// A value and its place in the file.
 #[derive(Clone, Copy)]
 pub(in crate::gate) struct Item<'a> {
     source: Source<'a>,
     node: &'a Node,
-    parent: Option<(&'a Item<'a>, Step<'a>)>,
 }
 
 impl<'a> Item<'a> {
-    pub(super) const fn root(source: Source<'a>, node: &'a Node) -> Self {
-        Self { source, node, parent: None }
+    pub(super) const fn of(source: Source<'a>, node: &'a Node) -> Self {
+        Self { source, node }
     }
 
     /// A message about this value, with its position.
     pub(in crate::gate) fn message(&self, what: fmt::Arguments<'_>) -> String {
-        let mut path = Vec::new();
-        let mut here = self;
-        while let Some((parent, step)) = here.parent {
-            path.push(step);
-            here = parent;
-        }
-        path.reverse();
-        self.source.at(&path, what)
+        self.source.at(self.node.at, what)
     }
 
     pub(in crate::gate) fn invalid(&self, what: fmt::Arguments<'_>) -> Error {
         Error::invalid(self.message(what))
     }
 
+    /// An error about a text that is written here, which begins its message.
+    pub(in crate::gate) fn wrong(&self, text: &str, what: fmt::Arguments<'_>) -> Error {
+        self.invalid(format_args!("{} {what}", Quoted(text)))
+    }
+
+    /// An error about what is written here, with its position.
+    pub(in crate::gate) fn at(&self, error: &Error) -> Error {
+        self.invalid(format_args!("{error}"))
+    }
+
     fn expected(&self, what: &str) -> Error {
-        let found = match self.node {
-            Node::Flag(_) => "true or false",
-            Node::Number(_) => "a number",
-            Node::Text(_) => "a text",
-            Node::List(_) => "a list",
-            Node::Table(_) => "a table",
+        let found = match &self.node.value {
+            Value::Bare(text) if text == "true" || text == "false" => "true or false",
+            Value::Bare(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => "a number",
+            Value::Bare(text) => text,
+            Value::Text(_) => "a text",
+            Value::List(_) => "a list",
+            Value::Table(_) => "a table",
         };
         self.invalid(format_args!("expected {what}, found {found}"))
     }
 
     pub(in crate::gate) fn flag(&self) -> Result<bool, Error> {
-        if let Node::Flag(flag) = self.node { Ok(*flag) } else { Err(self.expected("true or false")) }
+        match &self.node.value {
+            Value::Bare(text) if text == "true" => Ok(true),
+            Value::Bare(text) if text == "false" => Ok(false),
+            _ => Err(self.expected("true or false")),
+        }
     }
 
     pub(in crate::gate) fn number(&self) -> Result<u64, Error> {
-        if let Node::Number(number) = self.node { Ok(*number) } else { Err(self.expected("a whole number")) }
+        let Value::Bare(text) = &self.node.value else { return Err(self.expected("a whole number")) };
+        if text.starts_with('-') {
+            return Err(self.invalid(format_args!("{text} is negative; write a whole number from 0")));
+        }
+        text.parse().map_err(|_| self.expected("a whole number"))
     }
 
     pub(in crate::gate) fn text(&self) -> Result<&'a str, Error> {
-        if let Node::Text(text) = self.node { Ok(text) } else { Err(self.expected("a text")) }
+        self.node.as_text().ok_or_else(|| self.expected("a text"))
+    }
+
+    /// The flag of a field. False without it.
+    pub(in crate::gate) fn has(&self, name: &str) -> Result<bool, Error> {
+        self.field(name).map_or(Ok(false), |item| item.flag())
+    }
+
+    /// The number of a field, if it is there, which must be in a range.
+    pub(in crate::gate) fn number_in(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Error> {
+        let Some(item) = self.field(name) else { return Ok(None) };
+        let number = item.number()?;
+        if number < least || number > most {
+            return Err(
+                item.invalid(format_args!("{number} is out of range; write a whole number from {least} to {most}"))
+            );
+        }
+        Ok(Some(number))
     }
 
     /// Reads each value of a list.
     pub(in crate::gate) fn each<T>(
         &self,
-        mut read: impl FnMut(&Item<'_>) -> Result<T, Error>,
+        read: &mut dyn FnMut(&Item<'a>) -> Result<T, Error>,
     ) -> Result<Vec<T>, Error> {
-        let Node::List(list) = self.node else { return Err(self.expected("a list")) };
+        let Value::List(list) = &self.node.value else { return Err(self.expected("a list")) };
         let mut found = Vec::with_capacity(list.len());
-        for (place, node) in list.iter().enumerate() {
-            found.push(read(&Item { source: self.source, node, parent: Some((self, Step::Place(place))) })?);
+        for node in list {
+            found.push(read(&Item::of(self.source, node))?);
         }
         Ok(found)
     }
@@ -140,19 +104,19 @@ impl<'a> Item<'a> {
     /// Reads a value, or each of a list.
     pub(in crate::gate) fn one_or_each<T>(
         &self,
-        mut read: impl FnMut(&Item<'_>) -> Result<T, Error>,
+        read: &mut dyn FnMut(&Item<'a>) -> Result<T, Error>,
     ) -> Result<Vec<T>, Error> {
-        if matches!(self.node, Node::List(_)) { self.each(read) } else { Ok(vec![read(self)?]) }
+        if matches!(self.node.value, Value::List(_)) { self.each(read) } else { Ok(vec![read(self)?]) }
     }
 
     /// Calls `read` with the name and the value of each entry of a table.
     pub(in crate::gate) fn entries(
         &self,
-        read: &mut dyn FnMut(&str, &Item<'_>) -> Result<(), Error>,
+        read: &mut dyn FnMut(&'a str, &Item<'a>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let Node::Table(table) = self.node else { return Err(self.expected("a table")) };
+        let Value::Table(table) = &self.node.value else { return Err(self.expected("a table")) };
         for (name, node) in table {
-            read(name, &Item { source: self.source, node, parent: Some((self, Step::Key(name))) })?;
+            read(name, &Item::of(self.source, node))?;
         }
         Ok(())
     }
@@ -168,14 +132,12 @@ impl<'a> Item<'a> {
     }
 
     /// A field of a table.
-    pub(in crate::gate) fn field<'b>(&'b self, name: &'b str) -> Option<Item<'b>> {
-        let Node::Table(table) = self.node else { return None };
-        let (_, node) = table.iter().find(|(known, _)| known == name)?;
-        Some(Item { source: self.source, node, parent: Some((self, Step::Key(name))) })
+    pub(in crate::gate) fn field(&self, name: &str) -> Option<Item<'a>> {
+        self.node.get(name).map(|node| Item::of(self.source, node))
     }
 
     /// A field that must be there.
-    pub(in crate::gate) fn required<'b>(&'b self, name: &'b str) -> Result<Item<'b>, Error> {
+    pub(in crate::gate) fn required(&self, name: &str) -> Result<Item<'a>, Error> {
         self.field(name).ok_or_else(|| self.invalid(format_args!("missing field `{name}`")))
     }
 }

@@ -5,24 +5,32 @@ use crate::algorithm::Concurrency;
 use crate::gate::names::Instead;
 use crate::{Error, Millis, Quota, Rule};
 
-const ALGORITHMS: [&str; 7] =
-    ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency", "penalty"];
+const ALGORITHMS: [&str; 8] = [
+    "fixed_window",
+    "sliding_window",
+    "sliding_log",
+    "token_bucket",
+    "leaky_bucket",
+    "concurrency",
+    "penalty",
+    "block",
+];
 
 /// Reads what a quota counts by: a name, or none for the sender.
 type ReadDimension<'a> = dyn Fn(&Item<'_>) -> Result<Option<Box<str>>, Error> + 'a;
 
 /// The quotas of a limit.
 pub(in crate::gate) fn quotas(limit: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Vec<Quota>, Error> {
-    limit.required("quotas")?.each(|item| quota(item, dimension))
+    limit.required("quotas")?.each(&mut |item| quota(item, dimension))
 }
 
 fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Quota, Error> {
     let algorithm = item.required("algorithm")?;
     let number = |name: &str| item.required(name)?.number();
-    let only = |fields: [&str; 3]| item.only(&["algorithm", "name", "by", fields[0], fields[1], fields[2]]);
+    let only = |fields: &[&str]| item.only(&[&["algorithm", "name", "by"], fields].concat());
     let quota = match algorithm.text()? {
         name @ ("fixed_window" | "sliding_window" | "sliding_log") => {
-            only(["limit", "window_ms", "window_ms"])?;
+            only(&["limit", "window_ms"])?;
             let (limit, window) = (number("limit")?, Millis::new(number("window_ms")?));
             match name {
                 "fixed_window" => Quota::fixed_window(limit, window),
@@ -31,7 +39,7 @@ fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Quota, Error>
             }
         }
         name @ ("token_bucket" | "leaky_bucket") => {
-            only(["capacity", "refill", "per_ms"])?;
+            only(&["capacity", "refill", "per_ms"])?;
             let (capacity, refill, per) = (number("capacity")?, number("refill")?, Millis::new(number("per_ms")?));
             if name == "token_bucket" {
                 Quota::token_bucket(capacity, refill, per)
@@ -40,18 +48,22 @@ fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Quota, Error>
             }
         }
         "concurrency" => {
-            only(["limit", "lifetime_ms", "returns_cost"])?;
-            let returns = item.field("returns_cost").map_or(Ok(false), |item| item.flag())?;
+            only(&["limit", "lifetime_ms", "returns_cost"])?;
+            let returns = item.has("returns_cost")?;
             let rule = Concurrency::new(number("limit")?, Millis::new(number("lifetime_ms")?));
             rule.map(|rule| Rule::Concurrency(rule.returns_cost(returns)).into())
         }
         "penalty" => {
-            only(["base_ms", "factor", "cap_ms"])?;
+            only(&["base_ms", "factor", "cap_ms"])?;
             Quota::penalty(Millis::new(number("base_ms")?), number("factor")?, Millis::new(number("cap_ms")?))
+        }
+        "block" => {
+            only(&["cap_ms"])?;
+            Quota::block(Millis::new(number("cap_ms")?))
         }
         other => {
             let instead = Instead::of(other, &ALGORITHMS);
-            return Err(algorithm.invalid(format_args!("{other:?} is not an algorithm; {instead}")));
+            return Err(algorithm.wrong(other, format_args!("is not an algorithm; {instead}")));
         }
     };
     let named = quota.and_then(|quota| match item.field("name") {
@@ -63,5 +75,5 @@ fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Quota, Error>
         None => None,
     };
     let by = named.and_then(|quota| by.map_or(Ok(quota.clone()), |dimension| quota.by(&dimension)));
-    by.map_err(|error| item.invalid(format_args!("{error}")))
+    by.map_err(|error| item.at(&error))
 }

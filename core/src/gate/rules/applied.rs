@@ -3,39 +3,37 @@
 use std::sync::Arc;
 
 use super::{Rule, Rules};
+use crate::few::Few;
 use crate::gate::OnFailure;
 use crate::{Error, Policy};
 
 /// The rules that apply to one request: one, unless readings of its path have different ones.
-pub(in crate::gate) struct Applied<'r> {
-    first: &'r Rule,
-    others: Vec<&'r Rule>,
-}
+pub(in crate::gate) struct Applied<'r>(Few<&'r Rule>);
 
 impl<'r> Applied<'r> {
     pub(super) const fn new(first: &'r Rule) -> Self {
-        Self { first, others: Vec::new() }
+        Self(Few::One(first))
     }
 
     /// Adds the rule of another reading, unless it applies already.
     pub(super) fn add(&mut self, rule: &'r Rule) {
         if !self.rules().any(|known| std::ptr::eq(known, rule)) {
-            self.others.push(rule);
+            self.0 = Few::Many([&*self.0, &[rule]].concat());
         }
     }
 
     /// The rules, that of the first reading first.
     pub(in crate::gate) fn rules(&self) -> impl Iterator<Item = &'r Rule> {
-        [self.first].into_iter().chain(self.others.iter().copied())
+        self.0.iter().copied()
     }
 
     pub(in crate::gate) const fn is_one(&self) -> bool {
-        self.others.is_empty()
+        matches!(self.0, Few::One(_))
     }
 
     /// The rule of the first reading.
-    pub(in crate::gate) const fn first(&self) -> &'r Rule {
-        self.first
+    pub(in crate::gate) fn first(&self) -> &'r Rule {
+        self.0[0]
     }
 
     /// The rules that limit a tier.
@@ -55,7 +53,7 @@ impl<'r> Applied<'r> {
 
     /// The highest cost of the rules that limit a tier.
     pub(in crate::gate) fn cost(&self, tier: Option<usize>) -> u64 {
-        self.limiting(tier).map(|rule| rule.cost).max().unwrap_or(self.first.cost)
+        self.limiting(tier).map(|rule| rule.cost).max().unwrap_or(self.first().cost)
     }
 
     /// Open if all rules that limit a tier are.
@@ -70,7 +68,7 @@ impl<'r> Applied<'r> {
     /// The policy of all limits for a tier, each once. `None` if there is none.
     pub(in crate::gate) fn policy(&self, rules: &Rules, tier: Option<usize>) -> Result<Option<Arc<Policy>>, Error> {
         if self.is_one() {
-            return Ok(self.first.policy(tier).cloned());
+            return Ok(self.first().policy(tier).cloned());
         }
         let mut limits = Vec::new();
         for limit in self.rules().flat_map(|rule| &rule.limits) {

@@ -14,6 +14,7 @@ use crate::gate::responses::Responses;
 use crate::gate::stores::StoreRules;
 use crate::gate::token::{TokenRules, Tokens};
 use crate::quota::checked_name;
+use crate::quoted::Quoted;
 use crate::{BodyFormat, Error, Millis, Policy};
 
 /// The longest time that is added to `Retry-After`.
@@ -54,7 +55,7 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         "limits",
         "rules",
     ])?;
-    let ignores_case = root.field("case_insensitive").map_or(Ok(false), |item| item.flag())?;
+    let ignores_case = root.has("case_insensitive")?;
     let mut tokens = None;
     if let Some(item) = root.field("tokens") {
         tokens = Some(Tokens { expected: TokenRules::new(&item)?, verifier: None });
@@ -83,14 +84,14 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         warnings: Vec::new(),
     };
     if let Some(rules) = root.field("rules") {
-        rules.each(|rule| compiler.add(rule))?;
+        rules.each(&mut |rule| compiler.add(rule))?;
     }
     let mut stores = Vec::new();
     if let Some(table) = root.field("stores") {
         table.entries(&mut |name, item| {
             let limit = |item: &Item<'_>, name: &str| {
                 let policy = compiler.limits[compiler.named(item, name)?].policies[0].as_ref();
-                policy.ok_or_else(|| item.invalid(args!("{name:?} is unlimited")))
+                policy.ok_or_else(|| item.wrong(name, args!("is unlimited")))
             };
             stores.push(StoreRules::new(name, item, &limit)?);
             Ok(())
@@ -143,13 +144,13 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
 /// The dimensions that the file declares as given by the application.
 fn dimensions(list: &Item<'_>) -> Result<Vec<Box<str>>, Error> {
     let mut found: Vec<Box<str>> = Vec::new();
-    list.each(|item| {
-        let name = checked_name("dimension", item.text()?).map_err(|error| item.invalid(args!("{error}")))?;
+    list.each(&mut |item| {
+        let name = checked_name("dimension", item.text()?).map_err(|error| item.at(&error))?;
         if DIMENSIONS.contains(&&*name) {
-            return Err(item.invalid(args!("the gate itself finds the key of {name:?}; delete it here")));
+            return Err(item.invalid(args!("the gate itself finds the key of \"{name}\"; delete it here")));
         }
         if found.contains(&name) {
-            return Err(item.invalid(args!("{name:?} is written twice; write it once")));
+            return Err(item.wrong(&name, args!("is written twice; write it once")));
         }
         found.push(name);
         Ok(())
@@ -162,10 +163,14 @@ fn dimension(item: &Item<'_>, known: &Vec<&str>) -> Result<Option<Box<str>>, Err
     match item.text()? {
         SENDER => Ok(None),
         name if known.contains(&name) => Ok(Some(name.into())),
-        name => Err(item.invalid(args!(
-            "{name:?} is not a dimension; {}, or declare it as one that the application gives: dimensions = [{name:?}]",
-            Instead::of(name, known)
-        ))),
+        name => Err(item.wrong(
+            name,
+            args!(
+                "is not a dimension; {}, or declare it as one that the application gives: dimensions = [{}]",
+                Instead::of(name, known),
+                Quoted(name)
+            ),
+        )),
     }
 }
 
@@ -216,7 +221,7 @@ fn limits(limits: &Item<'_>, tiers: &[Box<str>], known: &Vec<&str>) -> Result<Ve
     let mut found = Vec::new();
     limits.entries(&mut |name, limit| {
         limit.only(&["quotas", "charge_denied", "group_by", "tiers"])?;
-        let charge_denied = limit.field("charge_denied").map_or(Ok(false), |item| item.flag())?;
+        let charge_denied = limit.has("charge_denied")?;
         let policy = |item: &Item<'_>| -> Result<Policy, Error> {
             let group = limit.field("group_by").map(|item| dimension(&item, known)).transpose()?;
             let quotas = quotas(item, &|item| dimension(item, known))?;
@@ -225,7 +230,7 @@ fn limits(limits: &Item<'_>, tiers: &[Box<str>], known: &Vec<&str>) -> Result<Ve
                 Some(dimension) => policy.group_by(dimension.as_deref().unwrap_or_default()),
                 None => Ok(policy),
             });
-            grouped.map_err(|error| item.invalid(args!("{error}")))
+            grouped.map_err(|error| item.at(&error))
         };
         let usual = policy(limit)?;
         let mut policies = vec![Some(usual.clone())];
@@ -235,7 +240,7 @@ fn limits(limits: &Item<'_>, tiers: &[Box<str>], known: &Vec<&str>) -> Result<Ve
                 None => Some(usual.clone()),
                 Some(item) => {
                     item.only(&["quotas", "unlimited"])?;
-                    let unlimited = item.field("unlimited").map_or(Ok(false), |item| item.flag())?;
+                    let unlimited = item.has("unlimited")?;
                     match (item.field("quotas").is_some(), unlimited) {
                         (false, true) => None,
                         (true, false) => Some(policy(&item)?),
@@ -257,14 +262,11 @@ fn responses(item: &Item<'_>) -> Result<Responses, Error> {
         found.format = match item.text()? {
             "json" => BodyFormat::Json,
             "problem" => BodyFormat::Problem,
-            other => return Err(item.invalid(args!("{other:?} is unknown; write \"json\" or \"problem\""))),
+            other => return Err(item.wrong(other, args!("is unknown; write \"json\" or \"problem\""))),
         };
     }
-    if let Some(item) = item.field("spread_retry_after_ms") {
-        found.spread = Millis::new(item.number()?);
-        if found.spread > SPREAD_MAX {
-            return Err(item.invalid(args!("out of range; write at most {}", SPREAD_MAX.get())));
-        }
+    if let Some(spread) = item.number_in("spread_retry_after_ms", 0, SPREAD_MAX.get())? {
+        found.spread = Millis::new(spread);
     }
     Ok(found)
 }
@@ -274,9 +276,7 @@ fn address(item: &Item<'_>) -> Result<Box<str>, Error> {
     let text = item.text()?;
     let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b'<' | b'>');
     if !(text.starts_with('/') || text.starts_with("https://")) || text.len() > 512 || !text.bytes().all(fits) {
-        return Err(
-            item.invalid(args!("{text:?} is not an address; write one such as /challenge or https://example.com/"))
-        );
+        return Err(item.wrong(text, args!("is not an address; write one such as /challenge or https://example.com/")));
     }
     Ok(text.into())
 }
@@ -287,35 +287,22 @@ impl Compiler {
         let place = self.rules.len();
         let name = match rule.field("name") {
             Some(item) => {
-                let name = checked_name("name", item.text()?).map_err(|error| item.invalid(args!("{error}")))?;
+                let name = checked_name("name", item.text()?).map_err(|error| item.at(&error))?;
                 if let Some(first) = self.rules.iter().position(|known| *known.name == *name) {
-                    return Err(item.invalid(args!("{name:?} is the name of rules[{first}] too; write another")));
+                    return Err(item.wrong(&name, args!("is the name of rules[{first}] too; write another")));
                 }
                 name.into_string()
             }
             None => self.unnamed(rule)?,
         };
-        let mut cost = 1;
-        if let Some(item) = rule.field("cost") {
-            cost = item.number()?;
-            if cost > MAX_UNITS {
-                let message = args!("cost: {cost} is out of range; write a whole number from 0 to {MAX_UNITS}");
-                return Err(item.invalid(message));
-            }
+        let cost = rule.number_in("cost", 0, MAX_UNITS)?;
+        let estimate = rule.number_in("estimate", 1, MAX_UNITS)?;
+        if let (Some(_), Some(item)) = (cost, rule.field("estimate")) {
+            return Err(item.invalid(args!("the rule has a cost, too; write one of them")));
         }
-        let mut estimate = None;
-        if let Some(item) = rule.field("estimate") {
-            let units = item.number()?;
-            if units == 0 || units > MAX_UNITS {
-                return Err(item.invalid(args!("{units} is out of range; write a whole number from 1 to {MAX_UNITS}")));
-            }
-            if rule.field("cost").is_some() {
-                return Err(item.invalid(args!("the rule has a cost, too; write one of them")));
-            }
-            (cost, estimate) = (units, Some(units));
-        }
+        let cost = cost.or(estimate).unwrap_or(1);
         let limits = match rule.field("limits") {
-            Some(item) => item.each(|limit| self.limit(limit))?,
+            Some(item) => item.each(&mut |limit| self.limit(limit))?,
             None => Vec::new(),
         };
         let mut policies = Vec::with_capacity(1 + self.tiers.len());
@@ -323,18 +310,10 @@ impl Compiler {
             let policy = self.policy(&limits, tier);
             let limits = rule.field("limits");
             let at = limits.as_ref().unwrap_or(rule);
-            policies.push(policy.map_err(|error| at.invalid(args!("{error}")))?);
+            policies.push(policy.map_err(|error| at.at(&error))?);
         }
         let on_failure = rule.field("on_failure").map_or(Ok(OnFailure::Closed), |item| on_failure(&item))?;
-        let mut settle_within = None;
-        if let Some(item) = rule.field("settle_within_ms") {
-            let (span, most) = (Millis::new(item.number()?), SETTLE_WITHIN_MAX);
-            if span == Millis::ZERO || span > most {
-                let message = args!("{} is out of range; write a whole number from 1 to {}", span.get(), most.get());
-                return Err(item.invalid(message));
-            }
-            settle_within = Some(span);
-        }
+        let settle_within = rule.number_in("settle_within_ms", 1, SETTLE_WITHIN_MAX.get())?.map(Millis::new);
         let store = match rule.field("store") {
             Some(item) => Some(item.text()?.into()),
             None => None,
@@ -342,7 +321,7 @@ impl Compiler {
         let refuses_invalid_tokens = rule.field("invalid_token").map_or(Ok(false), |item| match item.text()? {
             "refuse" => Ok(true),
             "anonymous" => Ok(false),
-            other => Err(item.invalid(args!("{other:?} is unknown; write \"refuse\" or \"anonymous\""))),
+            other => Err(item.wrong(other, args!("is unknown; write \"refuse\" or \"anonymous\""))),
         })?;
         let challenge = rule.field("challenge").map(|item| address(&item)).transpose()?;
         if challenge.is_some() && !limits.is_empty() {
@@ -389,10 +368,10 @@ impl Compiler {
     /// The place of the limit with this name. `item` is where it is written.
     fn named(&self, item: &Item<'_>, name: &str) -> Result<usize, Error> {
         self.limits.iter().position(|limit| *limit.name == *name).ok_or_else(|| {
-            let known: Vec<_> = self.limits.iter().map(|limit| &limit.name).collect();
+            let known: Vec<&str> = self.limits.iter().map(|limit| &*limit.name).collect();
             match &known[..] {
-                [] => item.invalid(args!("{name:?} is not a limit; the file has none")),
-                known => item.invalid(args!("{name:?} is not a limit; {}", Instead::of(name, known))),
+                [] => item.wrong(name, args!("is not a limit; the file has none")),
+                known => item.wrong(name, args!("is not a limit; {}", Instead::of(name, known))),
             }
         })
     }
@@ -433,7 +412,7 @@ impl Compiler {
         limits.entries(&mut |name, limit| {
             let is_around = stores.iter().flat_map(StoreRules::limits).any(|used| used == name);
             if !is_around && !self.joined.iter().any(|joined| joined.limits.contains(&place)) {
-                let warning = args!("no rule has the limit {name:?}; add it to one or delete it");
+                let warning = args!("no rule has the limit \"{name}\"; add it to one or delete it");
                 self.warnings.push(limit.message(warning));
             }
             place += 1;
@@ -442,12 +421,12 @@ impl Compiler {
     }
 
     fn warn_of_unused_dimensions(&mut self, declared: &Item<'_>) -> Result<(), Error> {
-        let unused = declared.each(|item| {
+        let unused = declared.each(&mut |item| {
             let name = item.text()?;
             let counts = |policy: &Policy| policy.dimensions().iter().any(|known| known.name() == name);
             let is_used = self.limits.iter().flat_map(|limit| limit.policies.iter().flatten()).any(counts);
             let warning =
-                || item.message(args!("no limit counts by {name:?}; delete it or write by = {name:?} in one"));
+                || item.message(args!("no limit counts by \"{name}\"; delete it or write by = \"{name}\" in one"));
             Ok((!is_used).then(warning))
         })?;
         self.warnings.extend(unused.into_iter().flatten());
@@ -471,7 +450,7 @@ impl Compiler {
             let tier = item.text()?;
             let place = self.tiers.binary_search_by(|known| (**known).cmp(tier)).ok();
             if place.is_none() {
-                let warning = args!("no limit has the tier {tier:?}, so this key has the usual limits");
+                let warning = args!("no limit has the tier {}, so this key has the usual limits", Quoted(tier));
                 self.warnings.push(item.message(warning));
             }
             let key: Box<str> = ["key:", hash].concat().into();

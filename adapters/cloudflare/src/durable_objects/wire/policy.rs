@@ -80,6 +80,7 @@ fn quota(rest: &mut Reader<'_>) -> Result<Quota, Error> {
         4 => Quota::token_bucket(limit, last, span),
         5 => Quota::leaky_bucket(limit, last, span),
         6 => Concurrency::new(limit, span).map(|rule| Rule::Concurrency(rule.returns_cost(last == 1)).into()),
+        7 if span == Millis::ZERO && last == 1 => Quota::block(Millis::new(limit)),
         7 => Quota::penalty(span, last, Millis::new(limit)),
         _ => Err(rest.error("an unknown algorithm")),
     };

@@ -71,6 +71,7 @@ fn action() -> impl Strategy<Value = Action> {
         Just(Action::Peek),
         Just(Action::Delete),
         instant().prop_map(|charged_at| Action::Refund { charged_at }),
+        any::<u64>().prop_map(|span| Action::Block { span: Millis::new(span) }),
         any::<[u8; 16]>().prop_map(|token| Action::Settle { token: Token(token) }),
         any::<[u8; 16]>().prop_map(|token| Action::Release { token: Token(token) }),
         (numbers, prop::option::of(back)).prop_map(|([spent, within, slice, lifetime], back)| {
@@ -81,7 +82,7 @@ fn action() -> impl Strategy<Value = Action> {
 
 /// A policy as an object builds it: without names of its own.
 fn policy(quotas: RangeInclusive<usize>) -> impl Strategy<Value = Policy> {
-    let penalty = (1..1_000u64, 1..9u64, 0..1_000u64);
+    let penalty = (0..1_000u64, 1..9u64, 1..1_000u64);
     let flags = (any::<bool>(), any::<bool>(), prop::option::of(penalty));
     (prop::collection::vec(quota(), quotas), flags).prop_map(|(mut quotas, (charge_denied, returns, penalty))| {
         let first = quotas[0].dimension().to_owned();
@@ -90,7 +91,8 @@ fn policy(quotas: RangeInclusive<usize>) -> impl Strategy<Value = Policy> {
             quotas[0] = Quota::from(Rule::Concurrency(rule.returns_cost(returns))).by(&first).expect("a name");
         }
         if let (Some((base, factor, more)), 1..8) = (penalty, quotas.len()) {
-            let penalty = Quota::penalty(Millis::new(base), factor, Millis::new(base + more));
+            let cap = Millis::new(base + more);
+            let penalty = if base < 300 { Quota::block(cap) } else { Quota::penalty(Millis::new(base), factor, cap) };
             quotas.push(penalty.and_then(|penalty| penalty.by(&first)).expect("within range"));
         }
         unnamed(&Policy::new("api", quotas).expect("one to eight")).charge_denied(charge_denied)
@@ -299,7 +301,11 @@ fn the_dimensions_of_a_call_are_in_order_and_each_has_a_row() {
     for rows in [0, 1, 3] {
         assert_eq!(hostile(&valid, rows).status, 400, "{rows}");
     }
-    let invalid: [&[(u8, [u64; 3])]; 10] = [
+    assert_eq!(hostile(&[(0x07, [2_000, 0, 1])], 1).status, 200, "a block needs no other quota");
+    let invalid: [&[(u8, [u64; 3])]; 13] = [
+        &[(0x07, [2_000, 0, 0])],
+        &[(0x07, [2_000, 0, 2])],
+        &[(0x07, [0, 0, 1])],
         &[],
         &[(0x11, window)],
         &[(0x01, window), (0x21, window)],

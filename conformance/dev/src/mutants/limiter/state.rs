@@ -20,6 +20,8 @@ pub(super) struct Kept {
     limits: Vec<u64>,
     /// Refunded units that had no effect.
     pub(super) credit: u64,
+    /// When the last block by hand was to end.
+    pub(super) blocked_until: UnixMillis,
     /// Tokens gained beyond the capacity while idle.
     idle: u64,
     /// The charge of each token.
@@ -45,6 +47,7 @@ impl Kept {
             last_ms: call.now_ms,
             limits: limits(&call.policy),
             credit: 0,
+            blocked_until: UnixMillis::new(0),
             idle: 0,
             charges: HashMap::new(),
         }
@@ -105,12 +108,36 @@ impl Kept {
         decided
     }
 
+    /// The states of the penalties.
+    pub(super) fn penalties(&self) -> Vec<PenaltyState> {
+        let penalty = |part: &QuotaState| if let QuotaState::Penalty(state) = part { Some(*state) } else { None };
+        self.state.parts().iter().filter_map(penalty).collect()
+    }
+
+    /// How long the key is still blocked.
+    pub(super) fn blocked_for(&self, now: UnixMillis) -> Millis {
+        self.penalties().iter().map(|state| state.until.since(now)).max().unwrap_or_default()
+    }
+
+    /// Changes the state of each penalty.
+    pub(super) fn change_penalties(&mut self, change: impl Fn(usize, &mut PenaltyState)) {
+        let (mut parts, mut place) = (self.state.parts().to_vec(), 0);
+        for part in &mut parts {
+            if let QuotaState::Penalty(state) = part {
+                change(place, state);
+                place += 1;
+            }
+        }
+        self.state = PolicyState::from_parts(parts);
+    }
+
     /// Begins the block again if the key was blocked already.
     pub(super) fn extend_block(&mut self, policy: &Policy, before: &PolicyState, now: UnixMillis) {
         let parts = policy.quotas().iter().zip(self.state.parts()).zip(before.parts());
         let parts = parts.map(|((quota, part), before)| match (quota.rule(), part, before) {
             (Rule::Penalty(rule), QuotaState::Penalty(state), QuotaState::Penalty(before)) if before.until > now => {
                 let grown = (1..state.strikes).fold(rule.base().get(), |ms, _| ms.saturating_mul(rule.factor()));
+                let grown = if state.length > Millis::ZERO { state.length.get() } else { grown };
                 QuotaState::Penalty(PenaltyState { until: now + Millis::new(grown).min(rule.cap()), ..*state })
             }
             _ => part.clone(),

@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use tidegate_core::{
-    Accuracy, Capabilities, Check, Decision, Error, Keys, Limiter, MemoryLimiter, Policy, Refund, Settle, UnixMillis,
+    Accuracy, Block, Capabilities, Check, Decision, Error, Keys, Limiter, MemoryLimiter, Policy, Refund, Settle,
+    UnixMillis,
 };
 
 use super::late;
@@ -72,6 +73,14 @@ impl Limiter for Exact {
         self.call(|own| {
             refund.now = self.time(refund.now, own);
             self.store.refund(refund)
+        })
+        .await
+    }
+
+    async fn block(&self, mut block: Block<'_>) -> Result<(), Error> {
+        self.call(|own| {
+            block.now = self.time(block.now, own);
+            self.store.block(block)
         })
         .await
     }

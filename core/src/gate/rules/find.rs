@@ -1,0 +1,88 @@
+//! What the rules have for a request: those that match it, the tier of its sender, and its API key.
+
+use super::{Applied, Rule, Rules};
+use crate::Key;
+use crate::gate::path::{in_lower_case, readings};
+use crate::gate::request::Request;
+
+impl Rules {
+    /// The rule for a request. If its path can be read in several ways, that of its normal form, or else the first that another
+    /// reading has; see [Paths](Self#paths).
+    #[must_use]
+    pub fn find(&self, request: &Request<'_>) -> Option<&Rule> {
+        let mut first = None;
+        readings(request.path(), &mut |path| {
+            first = self.first(request, path);
+            first.is_some()
+        });
+        first
+    }
+
+    /// The rules of all readings of a request's path.
+    pub(in crate::gate) fn applied(&self, request: &Request<'_>) -> Option<Applied<'_>> {
+        let mut applied: Option<Applied<'_>> = None;
+        readings(request.path(), &mut |path| {
+            match (&mut applied, self.first(request, path)) {
+                (Some(applied), Some(rule)) => applied.add(rule),
+                (None, Some(rule)) => applied = Some(Applied::new(rule)),
+                (_, None) => {}
+            }
+            false
+        });
+        applied
+    }
+
+    /// The rule for a request whose path is read so.
+    fn first(&self, request: &Request<'_>, path: &str) -> Option<&Rule> {
+        let mut first = None;
+        self.visit(request, path, &mut |place| {
+            first = Some(&self.rules[place]);
+            true
+        });
+        first
+    }
+
+    /// All rules that match a request in some reading of its path: those of the normal form first, most specific first.
+    pub(in crate::gate) fn matching(&self, request: &Request<'_>) -> Vec<&Rule> {
+        let mut places = Vec::new();
+        readings(request.path(), &mut |path| {
+            self.visit(request, path, &mut |place| {
+                if !places.contains(&place) {
+                    places.push(place);
+                }
+                false
+            });
+            false
+        });
+        places.into_iter().map(|place| &self.rules[place]).collect()
+    }
+
+    /// Calls `found` with the place of each rule for a request whose path is read so, until it returns true.
+    fn visit(&self, request: &Request<'_>, path: &str, found: &mut dyn FnMut(usize) -> bool) {
+        let path = if self.ignores_case { in_lower_case(path) } else { path.into() };
+        self.matcher.visit(request, &path, found);
+    }
+
+    /// The name of a tier by its place.
+    pub(in crate::gate) fn tier_name(&self, place: usize) -> &str {
+        &self.tiers[place]
+    }
+
+    /// The place of a tier.
+    pub(in crate::gate) fn tier(&self, name: &str) -> Option<usize> {
+        self.tiers.binary_search_by(|tier| (**tier).cmp(name)).ok()
+    }
+
+    /// The key of a valid API key, and its tier.
+    pub(in crate::gate) fn api_key(&self, request: &Request<'_>) -> Option<(Key, Option<usize>)> {
+        let header = self.api_key_header.as_deref()?;
+        let (mut found, mut count) = (None, 0);
+        request.headers().values(header, &mut |value| {
+            count += 1;
+            let key = Key::api_key(value);
+            let place = self.api_keys.binary_search_by(|(known, _)| (**known).cmp(key.as_str()));
+            found = place.ok().map(|place| (key, self.api_keys[place].1));
+        });
+        found.filter(|_| count == 1)
+    }
+}
