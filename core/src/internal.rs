@@ -3,5 +3,6 @@
 pub use crate::decision::numbers;
 #[cfg(feature = "std")]
 pub use crate::policy::PolicyParts;
+pub use crate::quoted::Quoted;
 pub use crate::sha256::sha256;
 pub use crate::sorted_map::SortedMap;

@@ -78,7 +78,7 @@ pub use lender::Lender;
 
 use alloc::format;
 
-use crate::{Decision, Error, ErrorKind, Millis, Policy, Rule};
+use crate::{Check, Decision, Error, ErrorKind, Millis, Policy, Rule};
 
 /// The longest life of a loan.
 pub const LIFETIME_MAX: Millis = Millis::from_secs(60);
@@ -92,6 +92,13 @@ pub fn can_lend(policy: &Policy) -> bool {
     policy.dimensions().len() == 1
         && !policy.charges_denied()
         && policy.quotas().iter().all(|quota| is_lendable(quota.rule()))
+}
+
+/// Whether a check may be decided from a loan: it has no token, and no more costs than [can be lent](can_lend).
+#[must_use]
+pub fn can_borrow(check: &Check<'_>) -> bool {
+    let fits = || check.policy.quotas().iter().all(|quota| check.cost <= quota.rule().limit());
+    check.idempotency.is_none() && can_lend(check.policy) && fits()
 }
 
 const fn is_lendable(rule: &Rule) -> bool {
@@ -142,6 +149,21 @@ impl Terms {
     #[must_use]
     pub const fn new(slice: u64, lifetime: Millis) -> Self {
         Self { slice, lifetime, deadline: Millis::from_secs(2), in_background: false }
+    }
+
+    /// Whether anything can be lent on these terms.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the lifetime is zero or longer than [`LIFETIME_MAX`], or the slice is zero.
+    pub fn verify(&self) -> Result<(), Error> {
+        if self.lifetime == Millis::ZERO || self.lifetime > LIFETIME_MAX {
+            let what = format!("lifetime: {} is out of range; write 1 ms to {LIFETIME_MAX}", self.lifetime);
+            return Err(Error::new(ErrorKind::Invalid, what));
+        }
+        if self.slice == 0 {
+            return Err(Error::new(ErrorKind::Invalid, "slice: 0 lends nothing; write at least 1"));
+        }
+        Ok(())
     }
 }
 

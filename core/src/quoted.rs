@@ -4,7 +4,8 @@ use core::fmt::{self, Write as _};
 
 /// A text in quotes, with escapes for quotes, line ends and what cannot be seen. The `Debug` of texts knows all characters, and the
 /// tables take 4 KiB of WebAssembly, gzipped.
-pub(crate) struct Quoted<'a>(pub(crate) &'a str);
+#[derive(Debug)]
+pub struct Quoted<'a>(pub &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

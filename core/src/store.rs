@@ -58,4 +58,4 @@ pub use best_effort::{BestEffort, BestEffortLimiter, LastWriterWins};
 #[cfg(feature = "lending")]
 pub use lending::{Lending, LendingLimiter, lending_capabilities};
 pub use native::{Native, NativeLimiter};
-pub use versioned::{Swap, Versioned, VersionedLimiter, VersionedValue};
+pub use versioned::{Changed, Swap, Versioned, VersionedLimiter, VersionedValue};

@@ -29,7 +29,7 @@ pub use object::{Object, derive};
 pub use rows::{Page, Row, Rows};
 #[cfg(target_arch = "wasm32")]
 pub use storage::{HostRows, ObjectStorage};
-pub use store::{Address, DurableObjects, DurableObjectsLimiter, Namespace};
+pub use store::{Address, CAPABILITIES, DurableObjects, DurableObjectsLimiter, Namespace};
 pub use wire::Reply;
 
 /// Exports a Durable Object class that counts. The argument is the class's name in the wrangler configuration.

@@ -22,5 +22,9 @@ pub use error::failed;
 #[cfg(all(target_arch = "wasm32", feature = "worker"))]
 pub use host::{SharedKv, WorkersKv};
 pub use isolate::Isolate;
+#[doc(hidden)]
+pub use slot::Put;
 pub use stats::Stats;
 pub use store::{CAPABILITIES, DRIFT, KvLimiter};
+#[doc(hidden)]
+pub use value::Value;

@@ -4,19 +4,16 @@
 //! It is built once for each store, and once for the gate, because an edge runtime loads every byte before its first request.
 #![cfg(target_arch = "wasm32")]
 
-#[cfg(not(feature = "rules"))]
-mod call;
+#[cfg(feature = "object")]
+mod borrowing;
+#[cfg(feature = "rules")]
 mod error;
-#[cfg(not(feature = "rules"))]
-mod gate;
 #[cfg(feature = "kv")]
 mod kv;
 #[cfg(not(feature = "rules"))]
 mod limit;
 #[cfg(feature = "memory")]
 mod memory;
-#[cfg(not(feature = "rules"))]
-mod numbers;
 #[cfg(feature = "object")]
 mod object;
 #[cfg(not(feature = "rules"))]
@@ -27,25 +24,23 @@ mod rate_limit;
 mod redis;
 #[cfg(feature = "rules")]
 mod rules;
-#[cfg(feature = "kv")]
-mod seeded;
+#[cfg(not(feature = "rules"))]
+mod shared;
 #[cfg(not(feature = "rules"))]
 mod verdict;
 #[cfg(feature = "versioned")]
 mod versioned;
-#[cfg(not(feature = "rules"))]
-mod wire;
 
+#[cfg(feature = "kv")]
+pub use kv::seed;
 #[cfg(not(feature = "rules"))]
-pub use call::Caller;
-#[cfg(not(feature = "rules"))]
-pub use gate::Gate;
+pub use limit::Limit;
 #[cfg(feature = "memory")]
 pub use memory::seed;
-#[cfg(any(feature = "memory", feature = "redis", feature = "object"))]
-pub use numbers::bytes_at;
+#[cfg(feature = "object")]
+pub use object::ObjectCounter;
 #[cfg(not(feature = "rules"))]
-pub use numbers::numbers_at;
+pub use shared::{bytes_at, left_at, numbers_at, push};
 #[cfg(not(feature = "rules"))]
 pub use verdict::undecided;
 

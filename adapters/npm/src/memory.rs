@@ -1,18 +1,17 @@
 //! The memory of this process as the store.
 
 use std::cell::OnceCell;
-use std::rc::Rc;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
-use tidegate_core::{
-    Block, Capabilities, Check, Decision, Error, Keys, Limiter, MemoryLimiter, Policy, Refund, Settle, UnixMillis,
-};
+use tidegate_core::store::Operation;
+use tidegate_core::{Capabilities, Error, ErrorKind, Limiter, MemoryLimiter, Policy};
 use wasm_bindgen::prelude::*;
 
-use crate::call::key_of;
-use crate::gate::Gate;
-use crate::numbers;
-use crate::options::{Options, whole};
-use crate::wire::Wire;
+use crate::limit::{Asked, Limit, Question};
+use crate::options::Options;
+use crate::shared::{leave, with_text};
 
 /// The most keys with a count of their own.
 const KEYS_MAX: usize = 1_000_000;
@@ -37,54 +36,53 @@ fn made(secret: [u64; 2]) -> &'static MemoryLimiter {
 /// The counts of all limiters.
 pub(crate) struct Store;
 
-#[expect(clippy::unnecessary_wraps, reason = "the stores have one signature")]
-pub(crate) fn open(_: &Options, _: Rc<Wire>) -> Result<Store, JsValue> {
-    Ok(Store)
-}
+impl Store {
+    #[expect(clippy::unnecessary_wraps, reason = "the stores have one signature")]
+    pub(crate) fn open(_: &mut Options, _: &Policy) -> Result<Self, Error> {
+        Ok(Self)
+    }
 
-impl Limiter for Store {
-    fn capabilities(&self) -> Capabilities {
+    #[expect(clippy::unused_self, reason = "the stores have one signature")]
+    pub(crate) fn capabilities(&self) -> Capabilities {
         Capabilities::EXACT.round_trips(0)
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        made([0; 2]).decide(check)
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        made([0; 2]).peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        made([0; 2]).refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        made([0; 2]).settle(settle).await
-    }
-
-    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        made([0; 2]).block(block).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        made([0; 2]).reset(policy, keys).await
+    #[expect(clippy::unused_self, reason = "the stores have one signature")]
+    pub(crate) fn text(&self, _: u32) -> i32 {
+        0
     }
 }
 
 #[wasm_bindgen]
-impl Gate {
-    /// Decides on a request of the key whose bytes the host has written. Returns whether it is decided: if not, a [`Caller`]
-    /// finds out why.
-    ///
-    /// [`Caller`]: crate::Caller
-    pub fn decide(&self, length: usize, cost: f64, now: f64) -> bool {
-        let policy = &self.limit.policy;
-        let key =
-            numbers::with_bytes(length, |bytes| str::from_utf8(bytes).map(|text| key_of(text, self.limit.is_of_gate)));
-        let Ok(key) = key else { return false };
-        let check = Check::new(policy, &key, UnixMillis::new(whole(now))).cost(whole(cost));
-        let decision = made([0; 2]).decide(check);
-        decision.as_ref().inspect(|decision| numbers::leave(decision)).is_ok()
+impl Limit {
+    /// Answers a question at once: see [`Limit::with`]. The key has so many bytes.
+    pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64) -> i32 {
+        let memory = made([0; 2]);
+        with_text(length, |key| {
+            self.with(Question { kind, cost, now, extra }, key, &mut |asked| {
+                let decision = match asked {
+                    Asked::Operation(Operation::Check(check)) => memory.decide(check),
+                    Asked::Operation(Operation::Peek(check)) => at_once(memory.peek(check)),
+                    Asked::Operation(Operation::Settle(settle)) => at_once(memory.settle(settle)),
+                    Asked::Operation(Operation::Refund(refund)) => return at_once(memory.refund(refund)).map(|()| 0),
+                    Asked::Operation(Operation::Block(block)) => return at_once(memory.block(block)).map(|()| 0),
+                    Asked::Reset(keys) => return at_once(memory.reset(&self.policy, keys)).map(|()| 0),
+                    Asked::Operation(_) => return Err(unknown()),
+                };
+                decision.map(|decision| leave(&decision))
+            })
+        })
     }
+}
+
+/// What a future of the memory ends with, which waits for nothing.
+fn at_once<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(unknown()),
+    }
+}
+
+fn unknown() -> Error {
+    Error::new(ErrorKind::Unsupported, "the memory does not know this operation")
 }

@@ -1,160 +1,126 @@
 //! Durable Objects as the store, and the object itself. The host calls objects, and carries the events of one.
 
 use std::num::NonZero;
-use std::rc::Rc;
 
 use tidegate_cloudflare::durable_objects::{
-    Address, Clock, Config, Counter, DurableObjects, HostRows, Leases, Namespace, ObjectStorage, Placement, Reply,
-    Sweep, Thrown,
+    CAPABILITIES, Clock, Config, Counter, HostRows, ObjectStorage, Placement, Reply, Sweep, Thrown,
 };
-use tidegate_core::{
-    Block, Capabilities, Check, Decision, ErasedLimiter, Error, ErrorKind, Keys, Limiter, Millis, Policy, Refund,
-    Settle, UnixMillis,
-};
+use tidegate_core::lending::Answer;
+use tidegate_core::store::Operation;
+use tidegate_core::{Capabilities, Check, Error, ErrorKind, Policy, UnixMillis};
 use wasm_bindgen::prelude::*;
 
-use crate::call::key_of;
-use crate::error::{misplaced, thrown};
-use crate::gate::Gate;
-use crate::numbers;
-use crate::options::{Options, whole};
-use crate::wire::{Met, Wire};
-
-#[wasm_bindgen]
-extern "C" {
-    /// The options of a limiter on Durable Objects.
-    #[wasm_bindgen(extends = Options)]
-    type Objects;
-
-    /// Whether the object's clock decides.
-    #[wasm_bindgen(method, getter, js_name = isTimeless)]
-    fn object_clock(this: &Objects) -> bool;
-
-    /// The number of objects, or 0 for one for each key.
-    #[wasm_bindgen(method, getter)]
-    fn shards(this: &Objects) -> u32;
-
-    /// The largest lease, or 0 for none.
-    #[wasm_bindgen(method, getter)]
-    fn slice(this: &Objects) -> f64;
-
-    #[wasm_bindgen(method, getter, js_name = lifetimeMs)]
-    fn lifetime_ms(this: &Objects) -> f64;
-
-    #[wasm_bindgen(method, getter, js_name = minTtlMs)]
-    fn min_ttl_ms(this: &Objects) -> f64;
-}
+use crate::borrowing::{Begun, Borrowing};
+use crate::limit::{Asked, Limit, Question};
+use crate::options::Options;
+use crate::shared::{leave, leave_error, leave_number, leave_text, number, texts, told, whole, with_text};
 
 pub(crate) struct Store {
-    limiter: Box<dyn ErasedLimiter>,
-    /// The same objects, for the calls that the host makes by itself. None if the isolate has leases.
-    objects: Option<DurableObjects<Host>>,
+    config: Config,
+    borrowing: Option<Borrowing>,
 }
 
-pub(crate) fn open(options: &Options, wire: Rc<Wire>) -> Result<Store, JsValue> {
-    let objects: &Objects = options.unchecked_ref();
-    let clock = if objects.object_clock() { Clock::Object } else { Clock::Caller };
-    let placement = NonZero::new(objects.shards()).map_or(Placement::PerKey, Placement::Shards);
-    let config = Config::default().placement(placement).clock(clock).deadline(options.deadline());
-    let config = config.min_ttl(Millis::new(whole(objects.min_ttl_ms())));
-    let store = DurableObjects::with_config(Host(wire), config);
-    let Some(slice) = NonZero::new(whole(objects.slice())) else {
-        return Ok(Store { limiter: Box::new(store.clone().limiter()), objects: Some(store) });
-    };
-    let leases = Leases::new(store, slice, Millis::new(whole(objects.lifetime_ms())));
-    Ok(Store { limiter: Box::new(leases.map_err(|error| misplaced("leases.", error))?), objects: None })
-}
-
-impl Limiter for Store {
-    fn capabilities(&self) -> Capabilities {
-        self.limiter.capabilities()
+impl Store {
+    pub(crate) fn open(options: &mut Options, _: &Policy) -> Result<Self, Error> {
+        let clock = if options.flag() { Clock::Object } else { Clock::Caller };
+        let placement = u32::try_from(options.number()).ok().and_then(NonZero::new);
+        let placement = placement.map_or(Placement::PerKey, Placement::Shards);
+        let config = Config::default().placement(placement).clock(clock).min_ttl(options.millis());
+        Ok(Self { config, borrowing: Borrowing::open(options)? })
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.limiter.check(check).await
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        self.borrowing.as_ref().map_or(CAPABILITIES, |borrowing| borrowing.capabilities(CAPABILITIES))
     }
 
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.limiter.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.limiter.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.limiter.settle(settle).await
-    }
-
-    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        self.limiter.block(block).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.limiter.reset(policy, keys).await
+    #[expect(clippy::unused_self, reason = "the stores have one signature")]
+    pub(crate) fn text(&self, _: u32) -> i32 {
+        0
     }
 }
+
+/// How many kinds of questions, from 0 on, give nothing back.
+const CHECK_AND_PEEK: u32 = 2;
 
 #[wasm_bindgen]
-impl Gate {
-    /// The object of a plain check and what it is asked, on two lines. Empty if the host cannot ask by itself.
-    pub fn plain(&self, key: &str, cost: f64, now: f64) -> String {
-        let key = key_of(key, self.limit.is_of_gate);
-        let check = Check::new(&self.limit.policy, &key, UnixMillis::new(whole(now))).cost(whole(cost));
-        let objects = self.limit.limiter.limiter().objects.as_ref();
-        let asked = objects.and_then(|objects| objects.question(check).ok()).unwrap_or_default();
-        asked.rsplit_once('?').map_or_else(String::new, |(name, question)| [name, "\n", question].concat())
-    }
-
-    /// Reads the answer to a plain check, of so many bytes that the host has written. Returns 0 if it is a decision, and 2 for an
-    /// error, which [`Gate::failure`] throws.
-    pub fn read(&self, length: usize, _cost: f64, _now: f64) -> u32 {
-        self.decision(length).map_or(2, |decision| {
-            numbers::leave(&decision);
-            0
+impl Limit {
+    /// Leaves an object's name, a question mark and what it is asked. Nothing in either needs an escape. The one more number is that
+    /// of a loan's question, or 0. It is negative if the check is decided, and nobody waits for the answer. Returns 0 if
+    /// nothing is to be asked.
+    pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64) -> i32 {
+        let Store { config, borrowing } = &self.store;
+        with_text(length, |key| {
+            self.with(Question { kind, cost, now, extra }, key, &mut |asked| {
+                leave_number(0.0);
+                let question = match (asked, borrowing) {
+                    (Asked::Operation(Operation::Check(check)), Some(borrowing)) => match borrowing.begin(&check)? {
+                        Begun::Decided(decision, then) => {
+                            leave(&decision);
+                            let Some(asked) = then else { return Ok(0) };
+                            leave_number(-number(asked.nth));
+                            config.lending_question(check.cost(0), asked.question)?
+                        }
+                        Begun::Ask(asked) => {
+                            leave_number(number(asked.nth));
+                            config.lending_question(check, asked.question)?
+                        }
+                        Begun::AskPlainly => config.question(Operation::Check(check))?,
+                    },
+                    (Asked::Operation(operation), _) => config.question(operation)?,
+                    (Asked::Reset(keys), _) => config.reset_question(&self.policy, keys)?,
+                };
+                Ok(leave_text(&question))
+            })
         })
     }
 
-    /// Throws the error of such an answer.
-    pub fn failure(&self, length: usize, _cost: f64, _now: f64) -> Result<(), JsValue> {
-        self.decision(length).map(drop).map_err(thrown)
+    /// Reads an object's answer of so many bytes to the question with this number. The key is pushed if the limiter borrows.
+    pub fn read(&self, kind: u32, length: usize, nth: f64) -> i32 {
+        let answer = with_text(length, Reply::from_text).answer(&self.policy);
+        self.ended(kind, nth, answer.as_ref().ok());
+        told(answer.map(|answer| leave(&answer.decision)))
+    }
+
+    /// Ends a question without an answer, for which a text of this length is the reason. `how` has the bits 1, 2 and 4 for the
+    /// properties `overloaded`, `retryable` and `remote` of what was thrown, and 8 if the namespace did not take the call.
+    /// The key is pushed if the limiter borrows.
+    pub fn failed(&self, kind: u32, how: u32, length: usize, nth: f64) -> i32 {
+        self.ended(kind, nth, None);
+        let is = |bit: u32| how & bit != 0;
+        leave_error(&with_text(length, |message| {
+            if is(8) {
+                let what =
+                    format!("durable object: the namespace did not take the call: {message}; nothing was charged");
+                return Error::new(ErrorKind::Refused, what);
+            }
+            let message = message.to_owned();
+            Thrown { message, overloaded: is(1), retryable: is(2), remote: is(4) }.into()
+        }))
+    }
+
+    /// Leaves a key that is idle, a line end, and what [`Limit::ask`] leaves, with its number. Returns 0 if there is none.
+    pub fn due(&self, now: f64) -> i32 {
+        let Some(borrowing) = &self.store.borrowing else { return 0 };
+        let Some((key, asked)) = borrowing.due(instant(now)) else { return 0 };
+        leave_number(number(asked.nth));
+        let check = Check::new(&self.policy, &key, instant(now)).cost(0);
+        told(
+            self.store
+                .config
+                .lending_question(check, asked.question)
+                .map(|question| leave_text(&[key.as_str(), "\n", &question].concat())),
+        )
     }
 }
 
-impl Gate {
-    fn decision(&self, length: usize) -> Result<Decision, Error> {
-        let read = |bytes: &[u8]| Reply::from_text(&String::from_utf8_lossy(bytes)).decision(&self.limit.policy);
-        numbers::with_bytes(length, read)
-    }
-}
-
-/// The namespace, which the host has.
-#[derive(Clone)]
-struct Host(Rc<Wire>);
-
-impl Namespace for Host {
-    /// Asks the host to call an object: `["name?question"]`. Nothing in either needs an escape.
-    async fn call(&self, object: Address<'_>, body: Vec<u8>) -> Result<Reply, Error> {
-        match self.0.ask(["[\"", &object.question(&body), "\"]"].concat()).await {
-            Met::Answer(answer) if answer.status == 200 => {
-                Ok(Reply::from_text(&String::from_utf8_lossy(&answer.bytes)))
-            }
-            // The version is the names of the error's properties.
-            Met::Answer(answer) => {
-                let properties = answer.version.unwrap_or_default();
-                let is = |name| properties.split(' ').any(|property| property == name);
-                let message = String::from_utf8_lossy(&answer.bytes).into_owned();
-                Err(Thrown { message, overloaded: is("overloaded"), retryable: is("retryable"), remote: is("remote") }
-                    .into())
-            }
-            Met::Failed { name, message } => Err(Error::new(
-                ErrorKind::Refused,
-                format!("durable object: the namespace did not take the call: {name}: {message}; nothing was charged"),
-            )),
-            Met::Late => Err(Error::new(
-                ErrorKind::Timeout,
-                format!("durable object: no answer within {}; the request may have been charged", object.deadline),
-            )),
+impl Limit {
+    /// Notes what has become of a question about the key that is pushed.
+    fn ended(&self, kind: u32, nth: f64, answer: Option<&Answer>) {
+        let (Some(borrowing), Some(Some(key))) = (&self.store.borrowing, texts().pop()) else { return };
+        let key = self.key_of(&key);
+        borrowing.answered(&self.policy, &key, whole(nth), answer);
+        if kind >= CHECK_AND_PEEK {
+            borrowing.forget_denial(&self.policy, &key);
         }
     }
 }
@@ -171,18 +137,19 @@ impl ObjectCounter {
         Self(Counter::new(ObjectStorage::new(rows), alarm_ms.map(instant)))
     }
 
-    /// Answers a call with a text.
-    pub fn answer(&mut self, question: &str, now: f64) -> String {
-        self.0.answer_text(question, instant(now))
+    /// Answers a question of so many bytes. Leaves the answer.
+    pub fn answer(&mut self, length: usize, now: f64) -> i32 {
+        let answer = with_text(length, |question| self.0.answer_text(question, instant(now)));
+        leave_text(&answer)
     }
 
-    /// Removes a page of expired rows. Returns true if there are more, false if rows remain, and nothing if none do.
-    pub fn sweep(&mut self, now: f64) -> Result<Option<bool>, JsValue> {
-        Ok(match self.0.sweep(instant(now)).map_err(thrown)? {
-            Sweep::More => Some(true),
-            Sweep::RowsRemain => Some(false),
-            Sweep::Empty => None,
-        })
+    /// Removes a page of expired rows. Returns 2 if there are more, 1 if rows remain, and 0 if none do.
+    pub fn sweep(&mut self, now: f64) -> i32 {
+        told(self.0.sweep(instant(now)).map(|swept| match swept {
+            Sweep::More => 2,
+            Sweep::RowsRemain => 1,
+            Sweep::Empty => 0,
+        }))
     }
 }
 

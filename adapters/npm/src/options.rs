@@ -1,175 +1,103 @@
-//! The options. The TypeScript has checked their types and filled in the defaults.
+//! The options, as texts. The TypeScript has checked their types and filled in the defaults.
+
+use std::vec;
 
 use tidegate_core::algorithm::Concurrency;
 use tidegate_core::internal::PolicyParts;
-use tidegate_core::{ClientIpSource, Ipv6Prefix, Millis, Policy, Quota, Rule};
-use wasm_bindgen::prelude::*;
+use tidegate_core::{ClientIpSource, Error, Ipv6Prefix, Millis, Policy, Quota, Rule};
 
-use crate::error::misplaced;
+use crate::shared;
 
-#[wasm_bindgen]
-extern "C" {
-    /// The options of a limiter.
-    pub type Options;
-
-    #[wasm_bindgen(method, getter)]
-    fn name(this: &Options) -> String;
-
-    #[wasm_bindgen(method, getter, js_name = chargeDenied)]
-    fn charge_denied(this: &Options) -> bool;
-
-    #[wasm_bindgen(method, getter, js_name = groupBy)]
-    fn group_by(this: &Options) -> Option<String>;
-
-    #[wasm_bindgen(method, getter)]
-    fn quotas(this: &Options) -> Vec<QuotaOptions>;
-
-    /// In a policy of a gate, the scopes of its quotas, separated by commas.
-    #[wasm_bindgen(method, getter)]
-    fn scopes(this: &Options) -> Option<String>;
-
-    /// In a policy of a gate, the place of the group's dimension, or -1.
-    #[wasm_bindgen(method, getter, js_name = groupAt)]
-    fn group_at(this: &Options) -> i32;
-
-    #[wasm_bindgen(method, getter, js_name = placeByKey)]
-    fn place_by_key(this: &Options) -> bool;
-
-    #[wasm_bindgen(method, getter)]
-    fn platform(this: &Options) -> String;
-
-    #[wasm_bindgen(method, getter, js_name = ipv6Prefix)]
-    fn ipv6_prefix(this: &Options) -> u32;
-
-    #[wasm_bindgen(method, getter, js_name = trustTrueClientIp)]
-    fn trust_true_client_ip(this: &Options) -> bool;
-
-    /// Whether the body of a denial is `application/problem+json`.
-    #[wasm_bindgen(method, getter)]
-    pub(crate) fn problem(this: &Options) -> bool;
-
-    #[wasm_bindgen(method, getter, js_name = deadlineMs)]
-    fn deadline_ms(this: &Options) -> f64;
-
-    #[wasm_bindgen(method, getter, js_name = holdMs)]
-    fn hold_ms(this: &Options) -> f64;
-
-    #[wasm_bindgen(method, getter)]
-    pub(crate) fn capacity(this: &Options) -> u32;
-}
-
-#[wasm_bindgen]
-extern "C" {
-    /// A quota of a policy.
-    type QuotaOptions;
-
-    #[wasm_bindgen(method, getter)]
-    fn name(this: &QuotaOptions) -> Option<String>;
-
-    #[wasm_bindgen(method, getter)]
-    fn by(this: &QuotaOptions) -> Option<String>;
-
-    #[wasm_bindgen(method, getter)]
-    fn algorithm(this: &QuotaOptions) -> u32;
-
-    /// The place of the numbers in the quota, such as `tokenBucket.`.
-    #[wasm_bindgen(method, getter)]
-    fn place(this: &QuotaOptions) -> String;
-
-    /// The limit, the capacity, or a penalty's cap.
-    #[wasm_bindgen(method, getter)]
-    fn amount(this: &QuotaOptions) -> f64;
-
-    /// The window, the bucket's period, the lifetime of a slot, or a penalty's base.
-    #[wasm_bindgen(method, getter)]
-    fn span(this: &QuotaOptions) -> f64;
-
-    /// The refill, a penalty's factor, or 1 if a concurrency limit returns the cost.
-    #[wasm_bindgen(method, getter)]
-    fn refill(this: &QuotaOptions) -> f64;
-}
+/// The options that are not read yet, in the order in which `limiter.ts` writes them.
+pub(crate) struct Options(vec::IntoIter<Option<String>>);
 
 impl Options {
-    pub(crate) fn policy(&self) -> Result<Policy, JsValue> {
+    pub(crate) fn taken() -> Self {
+        Self(shared::texts().into_iter())
+    }
+
+    pub(crate) fn some_text(&mut self) -> Option<String> {
+        self.0.next().flatten()
+    }
+
+    pub(crate) fn text(&mut self) -> String {
+        self.some_text().unwrap_or_default()
+    }
+
+    pub(crate) fn some_number(&mut self) -> Option<u64> {
+        self.some_text()?.parse().ok()
+    }
+
+    pub(crate) fn number(&mut self) -> u64 {
+        self.some_number().unwrap_or_default()
+    }
+
+    pub(crate) fn millis(&mut self) -> Millis {
+        Millis::new(self.number())
+    }
+
+    pub(crate) fn flag(&mut self) -> bool {
+        self.number() == 1
+    }
+
+    pub(crate) fn source(&mut self) -> Result<ClientIpSource, Error> {
+        let source = ClientIpSource::new(self.text().parse()?);
+        let prefix = Ipv6Prefix::new(u8::try_from(self.number()).unwrap_or(u8::MAX))?;
+        Ok(source.ipv6_prefix(prefix).trust_true_client_ip(self.flag()))
+    }
+
+    /// The policy, and whether a gate made it: then it has scopes, separated by commas.
+    pub(crate) fn policy(&mut self) -> Result<(Policy, bool), Error> {
+        let (name, charge_denied, group_by) = (self.text(), self.flag(), self.some_text());
+        let (scopes, group, place_by_key) = (self.some_text(), self.some_number(), self.flag());
         let mut quotas = Vec::new();
-        for options in self.quotas() {
-            let place = format!("policy.quotas[{}].", quotas.len());
-            let quota = options.quota().map_err(|error| misplaced(&format!("{place}{}", options.place()), error))?;
-            quotas.push(options.named(quota).map_err(|error| misplaced(&place, error))?);
+        for nth in 0..self.number() {
+            quotas.push(self.quota(&format!("policy.quotas[{nth}]."))?);
         }
-        let place = |error| misplaced("policy.", error);
-        if let Some(scopes) = self.scopes() {
+        let place = |error| misplaced("policy.", &error);
+        if let Some(scopes) = scopes {
             let parts = PolicyParts {
-                name: self.name(),
+                name,
                 quotas,
                 scopes: scopes.split(',').map(Into::into).collect(),
-                group: usize::try_from(self.group_at()).ok(),
-                place_by_key: self.place_by_key(),
-                charge_denied: self.charge_denied(),
+                group: group.and_then(|place| usize::try_from(place).ok()),
+                place_by_key,
+                charge_denied,
             };
-            return parts.join().map_err(place);
+            return Ok((parts.join().map_err(place)?, true));
         }
-        let policy = Policy::new(&self.name(), quotas).map_err(place)?.charge_denied(self.charge_denied());
-        match self.group_by() {
-            Some(dimension) => policy.group_by(&dimension).map_err(place),
-            None => Ok(policy),
+        let policy = Policy::new(&name, quotas).map_err(place)?.charge_denied(charge_denied);
+        match group_by {
+            Some(dimension) => Ok((policy.group_by(&dimension).map_err(place)?, false)),
+            None => Ok((policy, false)),
         }
     }
 
-    pub(crate) fn source(&self) -> Result<ClientIpSource, JsValue> {
-        let prefix = Ipv6Prefix::new(u8::try_from(self.ipv6_prefix()).unwrap_or(u8::MAX));
-        let source = ClientIpSource::new(self.platform().parse().map_err(|error| misplaced("", error))?);
-        let source = source.ipv6_prefix(prefix.map_err(|error| misplaced("", error))?);
-        Ok(source.trust_true_client_ip(self.trust_true_client_ip()))
-    }
-
-    /// Whether a gate made the policy.
-    pub(crate) fn is_of_gate(&self) -> bool {
-        self.scopes().is_some()
-    }
-
-    #[cfg_attr(feature = "memory", expect(dead_code, reason = "memory needs no time"))]
-    pub(crate) fn deadline(&self) -> Millis {
-        Millis::new(whole(self.deadline_ms()))
-    }
-
-    /// A deny cache in front of a store that is asked.
-    #[cfg(not(feature = "memory"))]
-    pub(crate) fn deny_cache<S: tidegate_core::Limiter>(&self, store: S) -> tidegate_core::DenyCache<S> {
-        let cache = tidegate_core::DenyCache::new(store).hold(Millis::new(whole(self.hold_ms())));
-        cache.capacity(self.capacity() as usize)
-    }
-}
-
-impl QuotaOptions {
-    fn quota(&self) -> Result<Quota, tidegate_core::Error> {
-        let (amount, span, refill) = (whole(self.amount()), Millis::new(whole(self.span())), whole(self.refill()));
-        match self.algorithm() {
+    fn quota(&mut self, place: &str) -> Result<Quota, Error> {
+        let (name, by, algorithm) = (self.some_text(), self.some_text(), self.number());
+        // The limit, the capacity, or a penalty's cap; then the window, the bucket's period, the lifetime of a slot, or a penalty's
+        // base; then the refill, a penalty's factor, or 1 if a concurrency limit returns the cost.
+        let (inner, amount, span, last) = (self.text(), self.number(), self.millis(), self.number());
+        let quota = match algorithm {
             0 => Quota::fixed_window(amount, span),
             1 => Quota::sliding_window(amount, span),
             2 => Quota::sliding_log(amount, span),
-            3 => Quota::token_bucket(amount, refill, span),
-            4 => Quota::leaky_bucket(amount, refill, span),
-            5 => Concurrency::new(amount, span).map(|rule| Rule::Concurrency(rule.returns_cost(refill == 1)).into()),
-            6 => Quota::penalty(span, refill, Millis::new(amount)),
+            3 => Quota::token_bucket(amount, last, span),
+            4 => Quota::leaky_bucket(amount, last, span),
+            5 => Concurrency::new(amount, span).map(|rule| Rule::Concurrency(rule.returns_cost(last == 1)).into()),
+            6 => Quota::penalty(span, last, Millis::new(amount)),
             _ => Quota::block(Millis::new(amount)),
-        }
-    }
-
-    fn named(&self, quota: Quota) -> Result<Quota, tidegate_core::Error> {
-        let quota = match self.name() {
-            Some(name) => quota.named(&name)?,
-            None => quota,
         };
-        match self.by() {
-            Some(dimension) => quota.by(&dimension),
-            None => Ok(quota),
-        }
+        let named = |quota: Quota| {
+            let quota = if let Some(name) = name { quota.named(&name)? } else { quota };
+            if let Some(dimension) = by { quota.by(&dimension) } else { Ok(quota) }
+        };
+        let quota = quota.map_err(|error| misplaced(&format!("{place}{inner}"), &error))?;
+        named(quota).map_err(|error| misplaced(place, &error))
     }
 }
 
-/// A number that the TypeScript has checked: whole, not negative and below 2^53.
-#[expect(clippy::cast_possible_truncation, reason = "it is whole and below 2^53")]
-pub(crate) const fn whole(number: f64) -> u64 {
-    number as u64
+/// An error about an option. Its message begins with the option's place, which is below `place`, and a colon.
+pub(crate) fn misplaced(place: &str, error: &Error) -> Error {
+    Error::new(error.kind(), format!("{place}{error}"))
 }

@@ -2,8 +2,34 @@
 //! request, otherwise empty; then come the response fields, one on each line; for a rejected request also an empty line and the
 //! body.
 
-use tidegate_core::{BodyFormat, Decision, ErrorKind, Policy, Rejection, ResponseFields};
+use tidegate_core::{BodyFormat, Capabilities, Decision, ErrorKind, Policy, Rejection, ResponseFields};
 use wasm_bindgen::prelude::*;
+
+use crate::shared::{leave_text, with_text};
+
+/// The capabilities of a store, as JSON.
+pub(crate) fn capabilities(can: &Capabilities) -> String {
+    let algorithms = can.algorithms.join(r#"",""#);
+    format!(
+        concat!(
+            r#"{{"class":"{}","accuracy":"{}","algorithms":["{}"],"max_quotas":{},"dimensions":"{}","costs":{},"charge_denied":{},"#,
+            r#""peek":{},"refund":{},"reset":{},"block":{},"idempotency":{},"round_trips":{}}}"#,
+        ),
+        can.accuracy.name(),
+        can.accuracy,
+        algorithms,
+        can.max_quotas,
+        can.dimensions.name(),
+        can.costs,
+        can.charge_denied,
+        can.peek,
+        can.refund,
+        can.reset,
+        can.block,
+        can.idempotency,
+        can.round_trips,
+    )
+}
 
 /// The text of a decision.
 pub(crate) fn text(policy: &Policy, decision: &Decision, format: BodyFormat) -> String {
@@ -13,12 +39,16 @@ pub(crate) fn text(policy: &Policy, decision: &Decision, format: BodyFormat) -> 
     }
 }
 
-/// The text for a request that was not decided on because of an error of this kind.
+/// Leaves the text for a request that was not decided on because of an error of the kind whose name has this length.
 ///
 /// The request may go on only if the limiter fails open and the store has failed. An invalid request gets a 400, one with a
 /// reused token a 409, one whose middleware is set up wrongly a 500, everything else a 503.
 #[wasm_bindgen]
-pub fn undecided(kind: &str, fails_open: bool) -> String {
+pub fn undecided(length: usize, fails_open: bool) -> i32 {
+    leave_text(&with_text(length, |kind| of_kind(kind, fails_open)))
+}
+
+fn of_kind(kind: &str, fails_open: bool) -> String {
     const INVALID: &str = concat!("400\ncontent-type:application/json\n\n", r#"{"error":"invalid_request"}"#);
     const REUSED: &str = concat!("409\ncontent-type:application/json\n\n", r#"{"error":"token_reused"}"#);
     const MISCONFIGURED: &str =

@@ -31,6 +31,13 @@ test("a block is at most as long as the policy says", async () => {
   assert.equal((await tidegate.limit("user:1")).retryAfterMs, 3_600_000);
 });
 
+test("a limiter says what its store supports", () => {
+  const { capabilities } = new Memory({ ...COMMON, policy: policy("supported") });
+  const yes = ["costs", "charge_denied", "peek", "refund", "reset", "block", "idempotency"];
+  assert.deepEqual(Object.keys(capabilities), ["class", "accuracy", "algorithms", "max_quotas", "dimensions", ...yes, "round_trips"]);
+  assert.deepEqual(yes.filter((name) => capabilities[name] !== true), []);
+});
+
 describe("what cannot be blocked says what to write", () => {
   const without = new Memory({ ...COMMON, policy: { name: "without", quotas: ["5 / min"] } });
   test("a policy without a place for blocks", () => assert.rejects(without.block("a", 1), { kind: "invalid", message: /add a `block`/ }));

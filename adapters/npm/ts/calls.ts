@@ -1,14 +1,7 @@
-import type { Caller, Gate } from "./glue.js";
-import { begin, type Question } from "./question.js";
+import type { Core } from "./core.js";
+import { DenyCache } from "./deny_cache.js";
+import type { Question } from "./question.js";
 import type { Queue } from "./queue.js";
-
-/** A store's answer: an HTTP status, the bytes, and their version if the store reports it. */
-export type Answer = [status: number, bytes: Uint8Array, version?: string | undefined];
-
-export const NOTHING = new Uint8Array();
-
-/** Sends a request to the store. It throws if there is no answer. */
-export type Ask = (wanted: string, signal: AbortSignal | undefined) => Promise<Answer>;
 
 /**
  * The deadline is counted in this many timer steps. A busy process fires a delayed step once, however long it was busy, and
@@ -28,22 +21,18 @@ const OUTSIDE_MAX = 65_536;
 /** With that many calls in flight, those that began this many deadlines ago count no longer: their requests were cancelled. */
 const ABANDONED_AFTER = 4;
 
-/**
- * The answer to a question that took the shortcut: the text of a decision, undefined if there is none and nothing was charged, or an
- * answer whose meaning the long way finds out.
- */
-export type ShortAnswer = string | undefined | Answer;
-
-/** A shorter way for the usual questions, without a call of the WebAssembly that is resumed. */
-export interface Shortcut {
-  /** Sends a question, the last of so many in flight. Undefined if it is not one of these. */
+/** A store that is asked over the host. It throws errors in the form of the WebAssembly. */
+export interface Store {
+  /** What errors call it. */
+  readonly name: string;
+  /** Sends a question, the last of so many in flight. Undefined if it is decided without the store, and its numbers are left. */
   send(question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined;
-  /** What `send` has resolved to. */
-  told(answer: unknown): ShortAnswer;
-  /** What `send` has thrown, if it is an answer nevertheless. Otherwise null: there is none. */
-  thrown(thrown: unknown): ShortAnswer | null;
-  /** Reads the text of a decision. False if it is none, and nothing was charged. Throws if it is an error. */
-  read(question: Question, text: string): boolean;
+  /** Reads what the promise has resolved to. Undefined if the numbers of the decision are left; otherwise the store is asked again. */
+  answered(question: Question, answer: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined;
+  /** Reads what the promise was rejected with. */
+  threw(question: Question, thrown: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined;
+  /** The deadline has passed. Whether the question is decided without an answer. */
+  late?(question: Question): boolean;
 }
 
 /** How a limiter's calls are run. */
@@ -53,7 +42,19 @@ export interface CallOptions {
   apart?: boolean;
   /** Makes the calls for one key wait for each other. */
   queue?: Queue;
-  shortcut?: Shortcut | undefined;
+}
+
+/** The same, with those of the deny cache. */
+export interface StoreOptions extends CallOptions {
+  holdMs: number;
+  capacity: number;
+  chargeDenied: boolean;
+}
+
+/** Runs the calls of a limiter on a store, behind a deny cache if it has one. A policy that charges denials has none. */
+export function calls(store: Store, core: Core, options: StoreOptions): Calls {
+  const isCached = options.holdMs > 0 && !options.chargeDenied;
+  return new Calls(isCached ? new DenyCache(store, core, options) : store, options);
 }
 
 declare const EdgeRuntime: unknown;
@@ -67,7 +68,6 @@ export const REQUESTS_ARE_APART = typeof EdgeRuntime === "string" || globalThis.
 /** A call from its begin to its end. */
 class Call {
   readonly began = performance.now();
-  caller: Caller | undefined = undefined;
   cancel: AbortController | undefined = undefined;
   wasSent = false;
   wasAnswered = false;
@@ -130,13 +130,10 @@ export interface Runner {
 
 /** Runs a limiter's calls: carries each request to the store and each answer back, until the call ends or is late. */
 export class Calls implements Runner {
-  readonly #gate: Gate;
-  readonly #ask: Ask;
+  readonly #store: Store;
   readonly #deadlineMs: number;
   readonly #apart: boolean;
   readonly #queue: Queue | undefined;
-  readonly #shortcut: Shortcut | undefined;
-  readonly #idle: Caller[] = [];
   /** The number of late calls whose request the store has not answered yet. */
   #silent = 0;
   /** The number of answers from the store so far. */
@@ -151,13 +148,11 @@ export class Calls implements Runner {
   /** The timer of all calls, if they may share one. */
   readonly #timer: Timer | undefined;
 
-  constructor(gate: Gate, ask: Ask, { deadlineMs, apart = false, queue, shortcut }: CallOptions) {
-    this.#gate = gate;
-    this.#ask = ask;
+  constructor(store: Store, { deadlineMs, apart = false, queue }: CallOptions) {
+    this.#store = store;
     this.#deadlineMs = deadlineMs;
     this.#apart = apart;
     this.#queue = queue;
-    this.#shortcut = shortcut;
     const late = (call: Call) => this.#late(call);
     if (!REQUESTS_ARE_APART) this.#timer = new Timer(deadlineMs, late, () => [this.#inFlight.first, this.#outside.first]);
   }
@@ -192,7 +187,7 @@ export class Calls implements Runner {
     if (!this.#queue.enter(keyOf(call), call.start)) {
       call.start = undefined;
       this.#fail(call, crowdedOut("wait for this key"));
-    } else if (!call.caller && !call.isOver) {
+    } else if (!call.wasSent && !call.isOver) {
       this.#wait(call);
     }
   }
@@ -211,77 +206,42 @@ export class Calls implements Runner {
 
   #start(call: Call): void {
     if (this.#silent > 0) call.cancel = new AbortController();
-    const sent = this.#shortcut?.send(call.question, call.cancel?.signal, this.#inFlight.size);
-    if (!sent) return this.#resume(call, () => this.#begins(call));
-    this.#waitFor(call);
-    sent.then(
-      (answer) => this.#answered(call, this.#shortcut!.told(answer)),
-      (thrown) => {
-        const answer = this.#shortcut!.thrown(thrown);
-        if (answer !== null) this.#answered(call, answer);
-        else this.#resume(call, () => this.#begins(call) || failed(call.caller!, thrown));
-      },
-    );
+    this.#step(call, () => this.#store.send(call.question, call.cancel?.signal, this.#inFlight.size));
   }
 
-  /** Reads the answer to a question that took the shortcut. Without a decision, it takes the long way. */
-  #answered(call: Call, answer: ShortAnswer): void {
-    const isText = typeof answer === "string";
-    if (isText || !answer || answer[0] < 500) this.#answers += 1;
-    call.wasAnswered = true;
-    this.#resume(call, () => {
-      if (isText && this.#shortcut!.read(call.question, answer)) return true;
-      return this.#begins(call) || (!isText && answer !== undefined && call.caller!.answered(...answer));
-    });
-  }
-
-  #begins(call: Call): boolean {
-    return begin((call.caller ??= this.#idle.pop() ?? this.#gate.caller()), call.question);
-  }
-
-  #waitFor(call: Call): void {
-    call.wasSent = true;
-    this.#watch(call);
-  }
-
-  /** Carries the call's request to the store, and the answer back. */
-  #carry(call: Call, caller: Caller): void {
-    this.#waitFor(call);
-    this.#ask(caller.wanted(), call.cancel?.signal).then(
-      (answer) => {
-        if (answer[0] < 500) this.#answers += 1;
-        call.wasAnswered = true;
-        this.#resume(call, () => caller.answered(...answer));
-      },
-      (thrown) => this.#resume(call, () => failed(caller, thrown)),
-    );
-  }
-
-  #resume(call: Call, step: () => boolean): void {
-    if (call.isOver) {
-      this.#silent -= 1;
-      return;
-    }
-    let isDone: boolean;
+  /** Takes a step that ends the call or asks the store. */
+  #step(call: Call, step: () => Promise<unknown> | undefined): void {
+    let sent: Promise<unknown> | undefined;
     try {
-      isDone = step();
+      sent = step();
     } catch (thrown) {
       return this.#fail(call, thrown);
     }
-    if (isDone) this.#succeed(call);
-    else this.#carry(call, call.caller!);
+    if (!sent) return this.#succeed(call);
+    call.wasSent = true;
+    this.#watch(call);
+    sent.then(
+      (answer) => {
+        this.#answers += 1;
+        this.#resume(call, () => this.#store.answered(call.question, answer, call.cancel?.signal));
+      },
+      (thrown) => this.#resume(call, () => this.#store.threw(call.question, thrown, call.cancel?.signal)),
+    );
+  }
+
+  #resume(call: Call, step: () => Promise<unknown> | undefined): void {
+    call.wasAnswered = true;
+    if (call.isOver) this.#silent -= 1;
+    else this.#step(call, step);
   }
 
   #succeed(call: Call): void {
     call.done();
-    if (call.caller) this.#idle.push(call.caller);
     this.#end(call);
   }
 
   #fail(call: Call, thrown: unknown): void {
     call.failed(thrown);
-    // If anything but an error of the caller was thrown, its WebAssembly has trapped and cannot be used again.
-    if (call.caller && Array.isArray(thrown)) this.#idle.push(call.caller);
     this.#end(call);
   }
 
@@ -303,20 +263,12 @@ export class Calls implements Runner {
     const othersCame = this.#apart || call.hasWaited || this.#crowded >= call.nth;
     const isContended = call.wasAnswered || (othersCame && this.#answers > call.answersBefore);
     const charged = call.wasSent ? "the request may have been charged" : "nothing was charged";
-    let why: unknown = ["timeout", `no answer within ${this.#deadlineMs} ms; ${charged}`];
+    const within = `within ${this.#deadlineMs} ms; ${charged}`;
     if (call.wasSent) {
       this.#silent += 1;
-      try {
-        if (!call.caller) this.#begins(call);
-        // Some limiters can decide without the store.
-        if (call.caller!.late()) return this.#succeed(call);
-      } catch (thrown) {
-        why = thrown;
-      }
+      if (this.#store.late?.(call.question)) return this.#succeed(call);
     }
-    if (isContended && Array.isArray(why)) {
-      why = ["contended", `other requests kept this one from being decided within ${this.#deadlineMs} ms; ${charged}`];
-    }
+    const why = isContended ? ["contended", `other requests kept this one from being decided ${within}`] : ["timeout", `${this.#store.name}: no answer ${within}`];
     this.#fail(call, why);
     call.cancel?.abort();
   }
@@ -328,13 +280,6 @@ export class Calls implements Runner {
     }
     return this.#inFlight.size < IN_FLIGHT_MAX;
   }
-}
-
-/** Resumes a call whose request threw. */
-function failed(caller: Caller, thrown: unknown): boolean {
-  const { name, message, cause } = Object(thrown) as Partial<Error>;
-  const why = [message, (cause as Error | undefined)?.message].filter(Boolean).join(": ");
-  return caller.failed(String(name), why);
 }
 
 /** Stores that have a queue count by one key. */
@@ -404,4 +349,11 @@ function handle(timer: unknown): { ref?: () => void; unref?: () => void } {
 /** An error in the form that the WebAssembly throws. */
 function crowdedOut(where: string): [kind: string, message: string] {
   return ["contended", `too many requests ${where}; nothing was charged`];
+}
+
+/** What an error says, with its cause. */
+export function said(thrown: unknown): string {
+  const { name, message, cause } = Object(thrown) as Partial<Error>;
+  const why = [message, (cause as Error | undefined)?.message].filter(Boolean).join(": ");
+  return `${String(name)}: ${why}`;
 }

@@ -43,8 +43,6 @@ export class TidegateError extends Error {
     if (!Array.isArray(thrown)) return new TidegateError("corrupt", "the limiter itself failed", undefined, { cause: thrown });
     const [kind, message] = thrown as [ErrorKind, string];
     const renamed = message
-      .replace(/^deadline: /, "deadlineMs: ")
-      .replace("allow_insecure_http", "allowInsecureHttp")
       // The place of a wrong value, in JavaScript's names.
       .replace(/^[\w.[\]]+: /, (place) => place.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase()))
       .replace(/^(policy\.quotas\[\d\])\.returnsCost: /, "$1.concurrency.returnsCost: ");

@@ -1,10 +1,10 @@
-import type { Calls, Runner } from "./calls.js";
+import type { Runner } from "./calls.js";
+import { type Common, Core } from "./core.js";
 import { invalid, TidegateError } from "./error.js";
 import { only, whole } from "./fields.js";
-import type { Engine, Gate } from "./glue.js";
-import { Numbers } from "./numbers.js";
+import type { Engine } from "./glue.js";
 import type { Identity, Operation, Options } from "./options.js";
-import { ask, type Question } from "./question.js";
+import { ask, BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "./question.js";
 import { type Charge, type Keys, Verdict } from "./verdict.js";
 
 /** How long an estimate can be settled unless the check says otherwise: ten minutes. */
@@ -49,7 +49,7 @@ export type LimitOptions = Omit<CheckOptions, "key" | "keys" | "peer">;
 const CHECK_OPTIONS = ["key", "keys", "peer", "cost", "estimate", "settleWithinMs", "now", "idempotency"];
 
 /** The options that this class reads, with their defaults filled in. */
-type Ready = {
+interface Ready extends Common {
   identify: Options["identify"];
   onError: Options["onError"];
   onVerdict: Options["onVerdict"];
@@ -59,34 +59,25 @@ type Ready = {
   failsOpen: boolean;
   rejectsUnidentified: boolean;
   holdsSlots: boolean;
-  platform: string;
-};
+}
 
 /** A limiter of one policy for any `Request`. Make one and keep it: its connections and its deny cache live in it. */
 export abstract class Limiter {
-  readonly #engine: Engine;
-  readonly #gate: Gate;
-  readonly #numbers: Numbers;
+  readonly #core: Core;
   readonly #runner: Runner;
   readonly #options: Ready;
-  readonly #fields: string[];
-  /** The names of the policy's dimensions, in the order in which the WebAssembly gets their keys. */
-  readonly #dimensions: string[];
   /** The kinds of errors that the console has shown. */
   readonly #warned = new Set<string>();
 
-  protected constructor(engine: Engine, options: Ready, runner: (gate: Gate) => Runner) {
-    this.#engine = engine;
+  /** `own` are the store's options for the WebAssembly. */
+  protected constructor(engine: Engine, options: Ready, own: readonly (string | number | boolean | undefined)[], runner: (core: Core<never>) => Runner) {
     this.#options = options;
     try {
-      this.#gate = new engine.Gate(options);
+      this.#core = new Core(engine, options, own);
     } catch (thrown) {
       throw TidegateError.from(thrown);
     }
-    this.#numbers = new Numbers(engine, this.#gate);
-    this.#runner = runner(this.#gate);
-    this.#dimensions = this.#gate.dimensions().split(",");
-    this.#fields = this.#gate.fields().split(",").filter(Boolean);
+    this.#runner = runner(this.#core as Core<never>);
   }
 
   /**
@@ -98,12 +89,12 @@ export abstract class Limiter {
    * `options` may be a promise or a function, also an async one. If it throws, the request is rejected as invalid.
    */
   check(request: Request, options: Chosen<CheckOptions> = {}): Promise<Verdict> {
-    return this.#check(request, options, "check");
+    return this.#check(request, options, CHECK);
   }
 
   /** Decides like `check`, but charges nothing. */
   peek(request: Request, options: Chosen<CheckOptions> = {}): Promise<Verdict> {
-    return this.#check(request, options, "peek");
+    return this.#check(request, options, PEEK);
   }
 
   /**
@@ -116,7 +107,7 @@ export abstract class Limiter {
     try {
       asked = this.#named(key, options);
     } catch (thrown) {
-      return Promise.resolve(this.#undecided("check", undefined, undefined, thrown));
+      return Promise.resolve(this.#undecided(CHECK, undefined, undefined, thrown));
     }
     return this.#decide(undefined, asked);
   }
@@ -185,15 +176,15 @@ export abstract class Limiter {
     await this.#told("refund", () => {
       const [units, instant] = [whole("cost", cost), whole("now", now)];
       const asked = charge
-        ? { ...ask("settle", instant), token: charge.token, cost: Math.max(charge.cost - units, 0) }
-        : { ...ask("refund", instant), cost: units, chargedAt: verdict.decidedAtMs };
+        ? { ...ask(SETTLE, instant), token: charge.token, cost: Math.max(charge.cost - units, 0) }
+        : { ...ask(REFUND, instant), cost: units, extra: verdict.decidedAtMs };
       return this.#numbersOf({ ...asked, counted: keys });
     });
   }
 
   /** Resets the counts of a key, or of the key of each dimension. Those of a request are `Verdict.key` or `Verdict.keys`. */
   async reset(keys: string | Keys): Promise<void> {
-    await this.#told("reset", () => this.#numbersOf({ ...ask("reset", 0), counted: keys }));
+    await this.#told("reset", () => this.#numbersOf({ ...ask(RESET, 0), counted: keys }));
   }
 
   /**
@@ -206,7 +197,7 @@ export abstract class Limiter {
    * The policy has a `block` or a `penalty`, whose `capMs` is the longest block.
    */
   async block(keys: string | Keys, ms: number, { now = Date.now() }: { now?: number | undefined } = {}): Promise<void> {
-    await this.#told("block", () => this.#numbersOf({ ...ask("block", whole("now", now)), counted: keys, ttlMs: whole("ms", ms) }));
+    await this.#told("block", () => this.#numbersOf({ ...ask(BLOCK, whole("now", now)), counted: keys, extra: whole("ms", ms) }));
   }
 
   /** Whether the policy has a concurrency limit, so that each admitted request holds a slot until it is released. */
@@ -221,7 +212,7 @@ export abstract class Limiter {
 
   /** What the store supports, and how exact it is. */
   get capabilities(): Record<string, unknown> {
-    return JSON.parse(this.#gate.capabilities());
+    return this.#core.capabilities;
   }
 
   /** Decides like `limit` at once, if the store is in memory. */
@@ -231,13 +222,8 @@ export abstract class Limiter {
       asked = this.#named(key, options);
       return this.#answered(undefined, asked);
     } catch (thrown) {
-      return this.#undecided("check", undefined, asked, thrown);
+      return this.#undecided(CHECK, undefined, asked, thrown);
     }
-  }
-
-  /** Has a store of these calls write what is due. Returns how long to wait until the next time, or a negative number. */
-  protected flush(calls: Calls, now: number): Promise<number> {
-    return new Promise((resolve, reject) => calls.run(ask("flush", now), () => resolve(this.#numbers.view[0]!), reject));
   }
 
   /** Called after each decision that was made at `now`. */
@@ -247,13 +233,13 @@ export abstract class Limiter {
   #named(key: string | Keys, options: LimitOptions | undefined): Question {
     // An empty text would be one count for all whose name is missing.
     if (!key) throw invalid("key", `${key === "" ? "empty" : "missing"}; write who is counted, such as "user:42"`);
-    const asked = options === undefined && !this.holdsSlots ? ask("check", Date.now()) : read(options ?? {}, "check", this.holdsSlots).asked;
+    const asked = options === undefined && !this.holdsSlots ? ask(CHECK, Date.now()) : read(options ?? {}, CHECK, this.holdsSlots).asked;
     asked.counted = typeof key === "object" ? own(key) : key;
     return asked;
   }
 
   /** Decides on a request with its sender's keys. */
-  async #check(request: Request, options: Chosen<CheckOptions>, kind: "check" | "peek"): Promise<Verdict> {
+  async #check(request: Request, options: Chosen<CheckOptions>, kind: typeof CHECK | typeof PEEK): Promise<Verdict> {
     let asked: Question | undefined;
     try {
       const chosen = read(typeof options === "function" || "then" in Object(options) ? await given(options) : options, kind, this.holdsSlots);
@@ -273,11 +259,11 @@ export abstract class Limiter {
         this.#runner.run(
           asked,
           () => resolve(this.#verdict(request, asked)),
-          (thrown) => resolve(this.#undecided(asked.kind as "check", request, asked, thrown)),
+          (thrown) => resolve(this.#undecided(asked.kind, request, asked, thrown)),
         );
       });
     } catch (thrown) {
-      return Promise.resolve(this.#undecided(asked.kind as "check", request, asked, thrown));
+      return Promise.resolve(this.#undecided(asked.kind, request, asked, thrown));
     }
   }
 
@@ -289,15 +275,15 @@ export abstract class Limiter {
 
   /** The verdict with the numbers that the store has left. */
   #verdict(request: Request | undefined, asked: Question): Verdict {
-    return this.#judged(request, new Verdict(this.#numbers, this.#numbers.read(), asked.counted, chargeOf(asked)));
+    return this.#judged(request, new Verdict(this.#core, this.#core.read(), asked.counted, chargeOf(asked)));
   }
 
-  #undecided(operation: "check" | "peek", request: Request | undefined, asked: Question | undefined, thrown: unknown): Verdict {
+  #undecided(kind: Question["kind"], request: Request | undefined, asked: Question | undefined, thrown: unknown): Verdict {
     const error = TidegateError.from(thrown);
-    const said = this.#engine.undecided(error.kind, this.#options.failsOpen);
+    const said = this.#core.undecided(error.kind, this.#options.failsOpen);
     const shown = this.#options.failedOpenHeader ? said : said.replace(/\nx-tidegate-failed-open:.*/, "");
     const verdict = new Verdict(shown || "\n", undefined, asked?.counted, asked && chargeOf(asked), error);
-    this.#tell(operation, error, verdict.failedOpen);
+    this.#tell(kind === PEEK ? "peek" : "check", error, verdict.failedOpen);
     return this.#judged(request, verdict);
   }
 
@@ -318,8 +304,8 @@ export abstract class Limiter {
       if (!charge) throw invalid("verdict", "its check had no estimate; write check(request, { estimate })");
       try {
         const { token } = charge;
-        const numbers = await this.#numbersOf({ ...ask("settle", instant), counted: keys, token, cost: units });
-        return new Verdict(this.#numbers, numbers, keys, charge);
+        const numbers = await this.#numbersOf({ ...ask(SETTLE, instant), counted: keys, token, cost: units });
+        return new Verdict(this.#core, numbers, keys, charge);
       } catch (thrown) {
         const error = TidegateError.from(thrown);
         // A check that failed may have been charged or not.
@@ -332,12 +318,12 @@ export abstract class Limiter {
   /** Asks a question, and returns the numbers of the answer. */
   async #numbersOf(asked: Question): Promise<number[]> {
     this.#address(asked);
-    return new Promise((resolve, reject) => this.#runner.run(asked, () => resolve(this.#numbers.read()), reject));
+    return new Promise((resolve, reject) => this.#runner.run(asked, () => resolve(this.#core.read()), reject));
   }
 
   /** The keys of a request. Quotas without a dimension count by `key`, or by the sender. */
   async #counted(request: Request, { key, keys, peer }: Read): Promise<string | Keys> {
-    const names = this.#dimensions;
+    const names = this.#core.dimensions;
     if (keys === undefined && names.length === 1) return key ?? this.#sender(request, peer);
     const given = { ...keys };
     if (names.includes("") && !Object.hasOwn(given, "")) {
@@ -351,7 +337,7 @@ export abstract class Limiter {
   /** Writes the key of each dimension of the policy into a question. */
   #address(asked: Question): void {
     if (this.#options.broken) throw this.#options.broken;
-    const [names, keys] = [this.#dimensions, asked.counted];
+    const [names, keys] = [this.#core.dimensions, asked.counted];
     if (typeof keys !== "object") {
       asked.key = text("key", keys);
       if (names.length > 1) throw invalid("keys", `missing; write ${written(names)}`);
@@ -394,15 +380,15 @@ export abstract class Limiter {
   }
 
   async #sender(request: Request | undefined, peer: string | undefined): Promise<string> {
-    if (!request) throw invalid("keys", `missing; write ${written(this.#dimensions)}`);
+    if (!request) throw invalid("keys", `missing; write ${written(this.#core.dimensions)}`);
     if (typeof (request.headers as Partial<Headers> | undefined)?.get !== "function") {
       throw invalid("request", `no Request with Headers; write check(new Request(url, { headers })), or limit("user:42") for a key`);
     }
     const { identify, rejectsUnidentified, platform } = this.#options;
-    let [subject, apiKey]: (string | undefined)[] = [];
+    let sender: Identity = {};
     try {
       const identity = await identify?.(request);
-      [subject, apiKey] = [named("subject", identity), named("apiKey", identity)];
+      sender = { subject: named("subject", identity), apiKey: named("apiKey", identity) };
     } catch (cause) {
       const error = invalid("identify", "threw, or returned no well-formed text; return undefined if nobody is known", { cause });
       if (rejectsUnidentified) throw error;
@@ -410,15 +396,15 @@ export abstract class Limiter {
     }
     // The second field counts only if the first is absent.
     const told = (name: string | undefined) => (name && request.headers.get(name)) || undefined;
-    const first = told(this.#fields[0]);
-    const second = first ? undefined : told(this.#fields[1]);
-    const key = this.#gate.key(first, second, typeof peer === "string" ? peer : undefined, subject, apiKey);
-    if (key === "ip:unknown" && (peer as unknown) === null && !this.#fields.length) {
+    const first = told(this.#core.fields[0]);
+    const second = first ? undefined : told(this.#core.fields[1]);
+    const key = this.#core.key(first, second, typeof peer === "string" ? peer : undefined, sender);
+    if (key === "ip:unknown" && (peer as unknown) === null && !this.#core.fields.length) {
       const message = `peer: ${platform} needs the address of the connection; write limit(tidegate, { peer }) or { check: () => ({ peer }) }`;
       throw new TidegateError("misconfigured", message, "peer");
     }
     if (key === "ip:unknown") {
-      const where = this.#fields.length ? `tells it in ${this.#fields.join(" or ")}` : "needs it in `peer`";
+      const where = this.#core.fields.length ? `tells it in ${this.#core.fields.join(" or ")}` : "needs it in `peer`";
       const message = `no client address: ${platform} ${where}; all such requests count as ${key}`;
       this.#tell("identify", invalid("request", message), false);
     }
@@ -451,7 +437,7 @@ interface Read {
   asked: Question;
 }
 
-function read(options: unknown, kind: "check" | "peek", holdsSlots: boolean): Read {
+function read(options: unknown, kind: typeof CHECK | typeof PEEK, holdsSlots: boolean): Read {
   try {
     only(options, "", CHECK_OPTIONS);
     const { key, keys, peer, now, cost, estimate, idempotency, settleWithinMs = SETTLE_WITHIN_MS }: CheckOptions = options;
@@ -461,9 +447,9 @@ function read(options: unknown, kind: "check" | "peek", holdsSlots: boolean): Re
     const asked = ask(kind, now === undefined ? Date.now() : whole("now", now));
     if (cost !== undefined) asked.cost = whole("cost", cost);
     if (estimate !== undefined) {
-      [asked.cost, asked.ttlMs] = [some("estimate", estimate), some("settleWithinMs", settleWithinMs)];
+      [asked.cost, asked.extra] = [some("estimate", estimate), some("settleWithinMs", settleWithinMs)];
     } else if (idempotency) {
-      [asked.token, asked.ttlMs] = [token(idempotency.token), whole("idempotency.ttlMs", idempotency.ttlMs)];
+      [asked.token, asked.extra] = [token(idempotency.token), whole("idempotency.ttlMs", idempotency.ttlMs)];
     }
     // The server makes the token of an estimate: a client that chooses it could repeat a request for free.
     if (estimate !== undefined || (holdsSlots && !idempotency)) asked.token = crypto.randomUUID();

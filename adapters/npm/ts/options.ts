@@ -1,4 +1,4 @@
-import { type ErrorKind, TidegateError } from "./error.js";
+import { type ErrorKind, invalid, TidegateError } from "./error.js";
 import { Fields } from "./fields.js";
 import { type Policy, policy } from "./policy.js";
 import type { Verdict } from "./verdict.js";
@@ -68,6 +68,9 @@ export function missing(field: string, right: string): TidegateError {
   return new TidegateError("refused", `${field}: missing; ${right}; nothing was charged`, field);
 }
 
+/** An hour, as in `tidegate-redis`. */
+const DEADLINE_MS_MAX = 3_600_000;
+
 const MODES = `"open" to let requests through while the store is down, or "closed" to refuse them`;
 
 /** Checks the options of every limiter and fills in the defaults, for the WebAssembly. */
@@ -82,12 +85,18 @@ export function common(fields: Fields, deadlineMs: number, platform?: Platform) 
     rejectsUnidentified: fields.choice("onIdentifyError", ["address", "reject"]) === "reject",
     onError: fields.call("onError", "(event) => console.error(event)") as Options["onError"],
     onVerdict: fields.call("onVerdict", "(verdict) => console.log(verdict)") as Options["onVerdict"],
-    deadlineMs: fields.whole("deadlineMs") ?? deadlineMs,
+    deadlineMs: deadline(fields.whole("deadlineMs") ?? deadlineMs),
     ipv6Prefix: fields.whole("ipv6Prefix") ?? 64,
     trustTrueClientIp: fields.flag("trustTrueClientIp") ?? false,
     problem: fields.choice("body", ["json", "problem"]) === "problem",
     failedOpenHeader: fields.flag("failedOpenHeader") ?? true,
   };
+}
+
+function deadline(ms: number): number {
+  if (ms === 0) throw invalid("deadlineMs", "0 ms leaves no time for an answer; write at least 1 ms");
+  if (ms > DEADLINE_MS_MAX) throw invalid("deadlineMs", `longer than any request waits; write at most ${DEADLINE_MS_MAX} ms`);
+  return ms;
 }
 
 /** Off by default. If it is on, the defaults are those of core's `DenyCache`. */

@@ -1,4 +1,5 @@
 import type { TidegateError } from "./error.js";
+import { AT, BINDING, DELAY, EACH, ORIGIN, QUOTAS, REPLAY, STATUS, UNKNOWN, WAIT } from "./numbers.js";
 import { onto } from "./onto.js";
 
 /** One quota's count. A number that the store does not report is null. */
@@ -28,12 +29,9 @@ export interface Told {
   /** The names of the policy's quotas. */
   readonly names: readonly string[];
   /** What the client of a decision is sent, as `src/verdict.rs` writes it. */
-  text(numbers: readonly number[]): string;
+  sent(numbers: readonly number[]): string;
 }
 
-/** The places of a decision's numbers, as in `core/src/decision/numbers.rs`. */
-const [STATUS, BINDING, WAIT, DELAY, AT, ORIGIN, REPLAY, QUOTAS, EACH] = [0, 1, 2, 3, 4, 5, 6, 7, 3] as const;
-const UNKNOWN = -1;
 const STATUSES = ["allowed", "denied", "never_admissible"] as const;
 const ORIGINS = ["store", "deny_cache", "fallback", "near", "lease"] as const;
 /** Of a request that was not decided on. */
@@ -157,7 +155,7 @@ export class Verdict {
   }
 
   get #send(): Sent {
-    return (this.#sent ??= sent(typeof this.#told === "string" ? this.#told : this.#told.text(this.#numbers)));
+    return (this.#sent ??= sent(typeof this.#told === "string" ? this.#told : this.#told.sent(this.#numbers)));
   }
 }
 
@@ -175,7 +173,6 @@ function sent(text: string): Sent {
   const pair = (line: string) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1)];
   return { status: Number(status), headers: Object.fromEntries(fields.filter(Boolean).map(pair)), body };
 }
-
 
 function known(number: number): number | null {
   return number === UNKNOWN ? null : number;

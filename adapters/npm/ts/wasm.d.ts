@@ -29,14 +29,16 @@ declare module "#rules/glue" {
 
 declare module "#*/glue" {
   type Engine = import("./glue.js").Engine;
-  export const Gate: Engine["Gate"];
+  /** Each store knows the functions of its own: see `glue.ts`. */
+  export const Limit: { make(): never };
   export const undecided: Engine["undecided"];
   export const memory: Engine["memory"];
   export const numbersAt: Engine["numbersAt"];
-  /** In the modules for memory, Redis and objects only. */
-  export const bytesAt: import("./glue.js").ByteEngine["bytesAt"];
-  /** In the module for memory only. */
-  export const seed: import("./glue.js").MemoryEngine["seed"];
+  export const bytesAt: Engine["bytesAt"];
+  export const leftAt: Engine["leftAt"];
+  export const push: Engine["push"];
+  /** In the modules for memory and Workers KV only. */
+  export const seed: import("./glue.js").MemoryEngine["seed"] & import("./glue.js").KvEngine["seed"];
   /** In the module for Durable Objects only. */
   export const ObjectCounter: import("./glue.js").ObjectEngine["ObjectCounter"];
   export function start(exports: WebAssembly.Exports): void;

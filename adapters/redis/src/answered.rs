@@ -3,8 +3,15 @@
 use tidegate_core::{Error, ErrorKind};
 
 /// Maps an error by its text.
-pub(crate) fn refused(text: &str, key: &str) -> Error {
+#[must_use]
+pub fn refused(text: &str, key: &str) -> Error {
     let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
+    if detail.starts_with("Error compiling script") || has_word(detail, "shebang") {
+        let message = format!(
+            "key_locking: the database does not take the script's flag ({text}); write key_locking(false); nothing was charged"
+        );
+        return Error::new(ErrorKind::Refused, message);
+    }
     answered(code, detail, key)
 }
 
@@ -31,10 +38,14 @@ pub(crate) fn kind_of(code: &str, detail: &str) -> ErrorKind {
     match code {
         "CORRUPT" | "WRONGTYPE" => ErrorKind::Corrupt,
         // Redis 6 wraps errors of the commands that a script calls.
-        _ if detail.contains("WRONGTYPE") => ErrorKind::Corrupt,
+        _ if has_word(detail, "WRONGTYPE") => ErrorKind::Corrupt,
         "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" | "BUSY" | "READONLY"
         | "NOREPLICAS" => ErrorKind::Unavailable,
-        "ERR" if detail.contains("max number of clients") => ErrorKind::Unavailable,
+        "ERR" if detail.starts_with("max number of clients") => ErrorKind::Unavailable,
         _ => ErrorKind::Refused,
     }
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.split([' ', ':']).any(|part| part == word)
 }

@@ -1,7 +1,7 @@
 //! A call of a script: its keys and arguments, and its answer, which are the same over any transport.
 
 use tidegate_core::algorithm::MAX_UNITS;
-use tidegate_core::internal::sha256;
+use tidegate_core::internal::{Quoted, sha256};
 use tidegate_core::store::{Applied, Operation};
 use tidegate_core::{
     ChargeId, Check, Error, ErrorKind, Keys, MAX_CLOCK_SKEW, Millis, Policy, Rule, Settle, UnixMillis,
@@ -234,7 +234,7 @@ pub(crate) fn state_keys(policy: &Policy, keys: Keys<'_>) -> Result<Names, Error
     let names = keys.storage_keys(policy)?;
     let place = names.place();
     let braced = |row: &String| match place {
-        Some(place) => format!("{{{place}}}{}", &row[place.len()..]),
+        Some(place) => format!("{{{place}}}{}", row.strip_prefix(place).unwrap_or(row)),
         None => format!("{{{row}}}"),
     };
     let tag = place.unwrap_or(&names.rows()[0]);
@@ -263,6 +263,7 @@ fn ttl(span: Millis) -> u64 {
 }
 
 fn no_answer(bytes: &[u8]) -> Error {
-    let shown: String = String::from_utf8_lossy(bytes).chars().take(60).collect();
-    Error::new(ErrorKind::Corrupt, format!("{shown:?} is not an answer of Tidegate's script; is this a Redis server?"))
+    let shown: String = str::from_utf8(bytes).unwrap_or("not a text").chars().take(60).collect();
+    let what = format!("{} is not an answer of Tidegate's script; is this a Redis server?", Quoted(&shown));
+    Error::new(ErrorKind::Corrupt, what)
 }

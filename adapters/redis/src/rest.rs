@@ -2,7 +2,7 @@
 //! request per decision. Natively it uses `reqwest`, on WebAssembly the host's HTTP client.
 
 mod config;
-mod error;
+pub(crate) mod error;
 mod json;
 #[cfg(not(target_arch = "wasm32"))]
 mod native;

@@ -27,11 +27,12 @@ impl Script {
     /// The text, with or without Upstash's flag.
     #[must_use]
     pub const fn text(self, key_locking: bool) -> &'static str {
-        let text = match self {
-            Self::General => DECIDE,
-            Self::Plain => PLAIN,
-        };
-        if key_locking { text } else { text.split_at(FLAG.len()).1 }
+        match (self, key_locking) {
+            (Self::General, true) => DECIDE,
+            (Self::General, false) => const { without_flag(DECIDE) },
+            (Self::Plain, true) => PLAIN,
+            (Self::Plain, false) => const { without_flag(PLAIN) },
+        }
     }
 
     /// The SHA-1 of the text, for `EVALSHA`.
@@ -54,7 +55,7 @@ pub fn batch_script(key_locking: bool) -> String {
     for (name, one) in [("decide", Script::General), ("plain", Script::Plain)] {
         script.extend(["local function ", name, "(KEYS, ARGV)\n", one.text(false), "end\n"]);
     }
-    script.push_str(BATCH.split_at(FLAG.len()).1);
+    script.push_str(const { without_flag(BATCH) });
     script
 }
 
@@ -74,6 +75,10 @@ macro_rules! bare {
             Err(_) => panic!("not UTF-8"),
         }
     }};
+}
+
+const fn without_flag(script: &str) -> &str {
+    script.split_at(FLAG.len()).1
 }
 
 const DECIDE: &str = bare!("decide.lua");

@@ -14,6 +14,7 @@
 use tidegate_core::algorithm::{
     BucketState, LogEntry, LogState, PenaltyState, SlidingState, Slot, SlotsState, WindowState,
 };
+use tidegate_core::internal::Quoted;
 use tidegate_core::{ChargeId, Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
 /// Parses a text that a script wrote. [`Policy::verify`] checks whether the state is plausible.
@@ -21,20 +22,22 @@ use tidegate_core::{ChargeId, Error, ErrorKind, Millis, Policy, PolicyState, Quo
 /// # Errors
 /// [`ErrorKind::Corrupt`] for anything else.
 pub(crate) fn parse(policy: &Policy, text: &str) -> Result<PolicyState, Error> {
-    let mut rest = Reader { text, at: 0 };
+    let mut reader = Reader { rest: text, length: text.len() };
     let mut parts = Vec::with_capacity(policy.quotas().len());
     for quota in policy.quotas() {
-        parts.push(rest.part(quota.rule())?);
+        parts.push(reader.part(quota.rule())?);
     }
-    if rest.at < text.len() {
-        return Err(rest.corrupt("more than the policy's quotas have"));
+    if !reader.rest.is_empty() {
+        return Err(reader.corrupt("more than the policy's quotas have"));
     }
     Ok(PolicyState::from_parts(parts))
 }
 
 struct Reader<'a> {
-    text: &'a str,
-    at: usize,
+    /// What is not read yet.
+    rest: &'a str,
+    /// The length of the whole text.
+    length: usize,
 }
 
 impl Reader<'_> {
@@ -52,7 +55,7 @@ impl Reader<'_> {
             }),
             Rule::SlidingLog(_) => {
                 let mut entries = Vec::new();
-                while self.text[self.at..].starts_with(' ') {
+                while self.rest.starts_with(' ') {
                     entries.push(LogEntry { at: self.instant(" ")?, units: self.number(":")? });
                 }
                 QuotaState::Log(LogState { entries })
@@ -62,14 +65,14 @@ impl Reader<'_> {
             }
             Rule::Concurrency(_) => {
                 let mut slots = Vec::new();
-                while self.text[self.at..].starts_with(' ') {
+                while self.rest.starts_with(' ') {
                     slots.push(Slot { id: self.id(" ")?, at: self.instant(":")?, cost: self.number(":")? });
                 }
                 QuotaState::Slots(SlotsState { slots })
             }
             Rule::Penalty(_) => {
                 let (strikes, until) = (self.number(" ")?, self.instant(" ")?);
-                let is_by_hand = self.text[self.at..].starts_with(' ');
+                let is_by_hand = self.rest.starts_with(' ');
                 let length = if is_by_hand { Millis::new(self.number(" ")?) } else { Millis::ZERO };
                 QuotaState::Penalty(PenaltyState { strikes, until, length })
             }
@@ -80,27 +83,26 @@ impl Reader<'_> {
     }
 
     fn literal(&mut self, expected: &str) -> Result<(), Error> {
-        if !self.text[self.at..].starts_with(expected) {
-            return Err(self.corrupt(&format!("{expected:?} belongs here")));
-        }
-        self.at += expected.len();
+        let rest = self.rest.strip_prefix(expected);
+        self.rest = rest.ok_or_else(|| self.corrupt(&format!("{} belongs here", Quoted(expected))))?;
         Ok(())
     }
 
     fn number(&mut self, after: &str) -> Result<u64, Error> {
         self.literal(after)?;
-        let rest = &self.text[self.at..];
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let number = rest[..digits].parse().map_err(|_| self.corrupt("a whole number belongs here"))?;
-        self.at += digits;
+        let digits = self.rest.bytes().take_while(u8::is_ascii_digit).count();
+        let number = self.rest.split_at_checked(digits).and_then(|(digits, rest)| Some((digits.parse().ok()?, rest)));
+        let (number, rest) = number.ok_or_else(|| self.corrupt("a whole number belongs here"))?;
+        self.rest = rest;
         Ok(number)
     }
 
     fn id(&mut self, after: &str) -> Result<ChargeId, Error> {
         self.literal(after)?;
-        let digits = self.text.get(self.at..self.at + 16).ok_or_else(|| self.corrupt("16 digits belong here"))?;
-        let id = u64::from_str_radix(digits, 16).map_err(|_| self.corrupt("16 hexadecimal digits belong here"))?;
-        self.at += digits.len();
+        let digits = self.rest.split_at_checked(16);
+        let id = digits.and_then(|(digits, rest)| Some((u64::from_str_radix(digits, 16).ok()?, rest)));
+        let (id, rest) = id.ok_or_else(|| self.corrupt("16 hexadecimal digits belong here"))?;
+        self.rest = rest;
         Ok(ChargeId::new(id))
     }
 
@@ -115,8 +117,8 @@ impl Reader<'_> {
     fn corrupt(&self, what: &str) -> Error {
         let message = format!(
             "stored state: {what}, at character {} of {}; delete the key, or find what else writes to it",
-            self.at,
-            self.text.len()
+            self.length - self.rest.len(),
+            self.length
         );
         Error::new(ErrorKind::Corrupt, message)
     }

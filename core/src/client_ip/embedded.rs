@@ -6,6 +6,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
 use crate::Error;
+use crate::quoted::Quoted;
 
 /// The IPv4 address in an address of NAT64's well-known prefix (RFC 6052), of 6to4 (RFC 3056) or of Teredo (RFC 4380).
 ///
@@ -94,7 +95,10 @@ impl FromStr for Nat64Prefix {
     fn from_str(text: &str) -> Result<Self, Error> {
         let parts = text.split_once('/').and_then(|(network, bits)| Some((network.parse().ok()?, bits.parse().ok()?)));
         let (network, bits) = parts.ok_or_else(|| {
-            Error::invalid(format!("nat64_prefix: {text:?} is not an IPv6 prefix; write it as 2001:db8:64::/96"))
+            Error::invalid(format!(
+                "nat64_prefix: {} is not an IPv6 prefix; write it as 2001:db8:64::/96",
+                Quoted(text)
+            ))
         })?;
         Self::new(network, bits)
     }

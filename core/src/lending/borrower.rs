@@ -83,6 +83,20 @@ pub enum Verdict {
     AskPlainly,
 }
 
+impl Verdict {
+    /// The decision on a check at `now`, if the borrower makes it. It has no counts.
+    #[must_use]
+    pub fn decision(&self, policy: &Policy, now: UnixMillis) -> Option<Decision> {
+        match self {
+            Self::Admit { .. } => Some(Decision::without_store(policy, None, 0, now)),
+            Self::Deny(Denied { retry_after, binding }) => {
+                Some(Decision::without_store(policy, Some(*retry_after), *binding, now))
+            }
+            Self::Ask(_) | Self::AskPlainly => None,
+        }
+    }
+}
+
 /// A question, and the number that its answer is told with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
@@ -99,14 +113,6 @@ pub struct Denied {
     pub retry_after: Millis,
     /// The index of the binding quota.
     pub binding: usize,
-}
-
-impl Denied {
-    /// The decision, without counts.
-    #[must_use]
-    pub fn decision(&self, policy: &Policy, now: UnixMillis) -> Decision {
-        Decision::without_store(policy, Some(self.retry_after), self.binding, now)
-    }
 }
 
 impl Borrower {

@@ -4,6 +4,7 @@ use alloc::format;
 use core::fmt;
 
 use crate::algorithm::MAX_UNITS;
+use crate::quoted::Quoted;
 use crate::sha256::sha256;
 use crate::{Error, Keys, Millis, Policy, UnixMillis};
 
@@ -325,8 +326,8 @@ impl<'a> Block<'a> {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "block: the policy {:?} has no quota that blocks; add a `block`, or a `penalty` if violations are to block, too",
-            self.policy.name()
+            "block: the policy {} has no quota that blocks; add a `block`, or a `penalty` if violations are to block, too",
+            Quoted(self.policy.name())
         )))
     }
 }

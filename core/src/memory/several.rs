@@ -103,9 +103,13 @@ impl MemoryLimiter {
             fingerprint = self.mix(fingerprint, row.own);
             rows.push((row, shard));
         }
-        let mut indices: Vec<usize> = rows.iter().map(|(_, shard)| *shard).collect();
-        indices.sort_unstable();
-        indices.dedup();
+        // In order, so that no two checks wait for each other.
+        let mut indices = Vec::with_capacity(rows.len());
+        for (_, shard) in &rows {
+            if let Err(place) = indices.binary_search(shard) {
+                indices.insert(place, *shard);
+            }
+        }
         let shards: Vec<_> = indices.iter().map(|index| (*index, lock(&self.shards[*index].0))).collect();
         for (_, shard) in &mut rows {
             *shard = indices.binary_search(shard).unwrap_or_default();

@@ -7,6 +7,7 @@ use core::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::client_ip::{parse_address, specified};
+use crate::quoted::Quoted;
 use crate::{Error, MissingIp};
 
 /// The only field that is read.
@@ -78,7 +79,10 @@ impl TrustedProxies {
 fn parse_network(text: &str) -> Result<IpNet, Error> {
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     let network = network.map_err(|_| {
-        Error::invalid(format!("trusted_proxies: {text:?} is not a network; write it as 10.0.0.0/8 or 2001:db8::/48"))
+        Error::invalid(format!(
+            "trusted_proxies: {} is not a network; write it as 10.0.0.0/8 or 2001:db8::/48",
+            Quoted(text)
+        ))
     })?;
     if network.prefix_len() == 0 {
         return Err(Error::invalid(format!(

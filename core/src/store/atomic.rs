@@ -151,6 +151,19 @@ impl<'a> Operation<'a> {
             Self::Block(block) => block.now,
         }
     }
+
+    /// The decision of this operation, as a store has applied it. Of all but a check and a peek, it is that of
+    /// [`Policy::peek`] on a request of cost 0.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] if the state is not one of the policy's, or this library decides otherwise than the store did.
+    pub fn decided(&self, applied: Applied) -> Result<Decision, Error> {
+        match self {
+            Self::Check(check) => applied.decision(check),
+            Self::Peek(check) => standing(check.policy, applied, check.cost),
+            Self::Refund(_) | Self::Settle(_) | Self::Block(_) => standing(self.policy(), applied, 0),
+        }
+    }
 }
 
 /// How an [`Atomic`] store applied an operation.
@@ -216,47 +229,42 @@ impl<S: Atomic> AtomicLimiter<S> {
     }
 }
 
+impl<S: Atomic> AtomicLimiter<S> {
+    async fn apply(&self, operation: Operation<'_>) -> Result<Decision, Error> {
+        self.capabilities().supports_operation(&operation)?;
+        operation.decided(self.store.apply(operation).await?)
+    }
+}
+
 impl<S: Atomic> Limiter for AtomicLimiter<S> {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.capabilities().supports(&check)?;
-        self.store.apply(Operation::Check(check)).await?.decision(&check)
+        self.apply(Operation::Check(check)).await
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let capabilities = self.capabilities();
-        capabilities.require(capabilities.peek, "peek")?;
-        capabilities.supports_peek(&check)?;
-        standing(check.policy, self.store.apply(Operation::Peek(check)).await?, check.cost)
+        self.apply(Operation::Peek(check)).await
     }
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        let capabilities = self.capabilities();
-        capabilities.require(capabilities.refund, "refund")?;
-        capabilities.supports_policy(refund.policy)?;
+        self.capabilities().supports_operation(&Operation::Refund(refund))?;
         self.store.apply(Operation::Refund(refund)).await.map(drop)
     }
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        settle.verify()?;
-        let capabilities = self.capabilities();
-        capabilities.require(capabilities.idempotency, "settle")?;
-        capabilities.supports_policy(settle.policy)?;
-        standing(settle.policy, self.store.apply(Operation::Settle(settle)).await?, 0)
+        self.apply(Operation::Settle(settle)).await
     }
 
     async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        self.capabilities().supports_block(&block)?;
+        self.capabilities().supports_operation(&Operation::Block(block))?;
         self.store.apply(Operation::Block(block)).await.map(drop)
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let capabilities = self.capabilities();
-        capabilities.require(capabilities.reset, "reset")?;
-        capabilities.supports_policy(policy)?;
+        self.capabilities().supports_reset(policy)?;
         self.store.delete(policy, keys).await
     }
 }

@@ -1,12 +1,11 @@
 use alloc::collections::VecDeque;
-use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::lending::{Answer, Asked, Borrowers, LIFETIME_MAX, Question, Terms, Verdict, can_lend};
+use crate::lending::{Answer, Asked, Borrowers, Question, Terms, Verdict, can_borrow};
 use crate::limiter::{Block, Capabilities, Check, Limiter, Refund, Settle};
 use crate::store::{Atomic, AtomicLimiter};
 use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, MaybeSend, Millis, Policy, UnixMillis};
@@ -80,13 +79,7 @@ impl<S: Lending> LendingLimiter<S> {
     /// # Errors
     /// [`ErrorKind::Invalid`] if the lifetime is zero or longer than a minute, or the slice is zero.
     pub fn new(store: S, terms: Terms) -> Result<Self, Error> {
-        if terms.lifetime == Millis::ZERO || terms.lifetime > LIFETIME_MAX {
-            let what = format!("lifetime: {} is out of range; write 1 ms to {LIFETIME_MAX}", terms.lifetime);
-            return Err(Error::new(ErrorKind::Invalid, what));
-        }
-        if terms.slice == 0 {
-            return Err(Error::new(ErrorKind::Invalid, "slice: 0 lends nothing; write at least 1"));
-        }
+        terms.verify()?;
         let kept = Shared { borrowers: Borrowers::new(terms), later: VecDeque::new(), policies: Vec::new() };
         Ok(Self { calls: AtomicLimiter::new(store), kept: Mutex::new(kept) })
     }
@@ -195,25 +188,23 @@ impl<S: Lending> Limiter for LendingLimiter<S> {
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         self.capabilities().supports(&check)?;
-        let fits = |policy: &Policy| policy.quotas().iter().all(|quota| check.cost <= quota.rule().limit());
-        if !can_lend(check.policy) || check.idempotency.is_some() || !fits(check.policy) {
+        if !can_borrow(&check) {
             return self.calls.check(check).await;
         }
         let name = check.keys.sole(check.policy)?.storage_key(check.policy);
         let verdict = self.kept().decide(&name, &check);
-        match verdict {
-            Verdict::Admit { then } => {
-                if let Some(asked) = then
-                    && !(self.in_background() && self.kept().keep(&name, &check, asked))
-                {
-                    // What is spent is charged already, whatever the answer is.
-                    let _ = self.ask(&name, check.cost(0), asked).await;
-                }
-                Ok(Decision::without_store(check.policy, None, 0, check.now))
+        if let Some(decision) = verdict.decision(check.policy, check.now) {
+            if let Verdict::Admit { then: Some(asked) } = verdict
+                && !(self.in_background() && self.kept().keep(&name, &check, asked))
+            {
+                // What is spent is charged already, whatever the answer is.
+                let _ = self.ask(&name, check.cost(0), asked).await;
             }
-            Verdict::Deny(denied) => Ok(denied.decision(check.policy, check.now)),
+            return Ok(decision);
+        }
+        match verdict {
             Verdict::Ask(asked) => self.ask(&name, check, asked).await,
-            Verdict::AskPlainly => self.calls.check(check).await,
+            _ => self.calls.check(check).await,
         }
     }
 

@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 use core::future::Future;
 
 use crate::limiter::{Block, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
-use crate::{Decision, Error, ErrorKind, Keys, Millis, Policy, PolicyState, UnixMillis};
+use crate::store::Operation;
+use crate::{Decision, Error, ErrorKind, Keys, Millis, Policy};
 
 /// A store with compare-and-swap. `create` and `update` are separate, because on many stores a swap of an absent value is an
 /// unconditional write.
@@ -165,37 +166,19 @@ impl<S: Versioned> VersionedLimiter<S> {
     }
 
     /// Reads the state, changes it, and swaps it in if it differs.
-    async fn transact<T>(
-        &self,
-        policy: &Policy,
-        keys: Keys<'_>,
-        now: UnixMillis,
-        change: impl Fn(&mut PolicyState) -> T + MaybeSend + MaybeSync,
-    ) -> Result<T, Error>
-    where
-        T: MaybeSend,
-    {
-        let key: String = keys.sole(policy)?.storage_key(policy);
+    async fn apply(&self, operation: Operation<'_>) -> Result<Decision, Error> {
+        self.capabilities().supports_operation(&operation)?;
+        let key: String = operation.keys().sole(operation.policy())?.storage_key(operation.policy());
         for _ in 0..self.attempts.max(1) {
             let found = self.store.read(&key).await?;
-            let before = match &found {
-                Some(found) => policy.decode(&found.bytes, now)?,
-                None => policy.initial_state(),
-            };
-            let mut state = before.clone();
-            let answer = change(&mut state);
-            if state == before {
-                return Ok(answer);
-            }
-            let bytes = policy.encode(&state);
-            // A state that is unused by now still has to overwrite the stored one.
-            let ttl = policy.expires_after(&state, now) + SLACK;
+            let Changed { decision, value } = operation.change(found.as_ref().map(|found| &found.bytes[..]))?;
+            let Some((bytes, ttl)) = value else { return Ok(decision) };
             let swap = match found {
                 Some(VersionedValue { version, .. }) => self.store.update(&key, &bytes, version, ttl).await?,
                 None => self.store.create(&key, &bytes, ttl).await?,
             };
             if swap == Swap::Done {
-                return Ok(answer);
+                return Ok(decision);
             }
         }
         Err(Error::new(
@@ -205,43 +188,73 @@ impl<S: Versioned> VersionedLimiter<S> {
     }
 }
 
+/// What an operation makes of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// The decision. Of a refund or a block, it is that of [`Policy::peek`] on a request of cost 0.
+    pub decision: Decision,
+    /// The value to store in place of the one that was read, and how long to keep it. `None` if nothing changes.
+    pub value: Option<(Vec<u8>, Millis)>,
+}
+
+impl Operation<'_> {
+    /// Applies this operation to a stored value, for stores with compare-and-swap. The decision counts once the new value has been
+    /// swapped in.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] if the value is not a state of the policy's, and [`ErrorKind::Unsupported`] for a settlement: such
+    /// stores remember no charges.
+    pub fn change(&self, stored: Option<&[u8]>) -> Result<Changed, Error> {
+        let (policy, now) = (self.policy(), self.now());
+        let before = match stored {
+            Some(bytes) => policy.decode(bytes, now)?,
+            None => policy.initial_state(),
+        };
+        let mut state = before.clone();
+        let decision = match self {
+            Self::Check(check) => policy.decide(&mut state, now, check.cost),
+            Self::Peek(check) => policy.peek(&state, now, check.cost),
+            Self::Refund(refund) => {
+                policy.refund(&mut state, refund.charged_at, now, refund.cost);
+                policy.peek(&state, now, 0)
+            }
+            Self::Block(block) => {
+                policy.block(&mut state, now, block.span);
+                policy.peek(&state, now, 0)
+            }
+            Self::Settle(_) => {
+                return Err(Error::new(ErrorKind::Unsupported, "this store does not support settle"));
+            }
+        };
+        // A state that is unused by now still has to overwrite the stored one.
+        let value = (state != before).then(|| (policy.encode(&state), policy.expires_after(&state, now) + SLACK));
+        Ok(Changed { decision, value })
+    }
+}
+
 impl<S: Versioned> Limiter for VersionedLimiter<S> {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.capabilities().supports(&check)?;
-        let Check { policy, keys, cost, now, .. } = check;
-        self.transact(policy, keys, now, |state| policy.decide(state, now, cost)).await
+        self.apply(Operation::Check(check)).await
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let capabilities = self.capabilities();
-        capabilities.require(capabilities.peek, "peek")?;
-        capabilities.supports_peek(&check)?;
-        let Check { policy, keys, cost, now, .. } = check;
-        self.transact(policy, keys, now, |state| policy.peek(state, now, cost)).await
+        self.apply(Operation::Peek(check)).await
     }
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        let capabilities = self.capabilities();
-        capabilities.require(capabilities.refund, "refund")?;
-        capabilities.supports_policy(refund.policy)?;
-        let Refund { policy, keys, cost, charged_at, now } = refund;
-        self.transact(policy, keys, now, |state| policy.refund(state, charged_at, now, cost)).await
+        self.apply(Operation::Refund(refund)).await.map(drop)
     }
 
     async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        self.capabilities().supports_block(&block)?;
-        let Block { policy, keys, span, now } = block;
-        self.transact(policy, keys, now, |state| policy.block(state, now, span)).await
+        self.apply(Operation::Block(block)).await.map(drop)
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let capabilities = self.capabilities();
-        capabilities.require(capabilities.reset, "reset")?;
-        capabilities.supports_policy(policy)?;
+        self.capabilities().supports_reset(policy)?;
         self.store.delete(&keys.sole(policy)?.storage_key(policy)).await
     }
 }

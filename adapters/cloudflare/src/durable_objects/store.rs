@@ -53,8 +53,12 @@ impl Address<'_> {
     /// after the last question mark with [`Counter::answer_text`](crate::durable_objects::Counter::answer_text).
     #[must_use]
     pub fn question(&self, body: &[u8]) -> String {
-        [self.name, "?", &to_hex(body)].concat()
+        question(self.name, body)
     }
+}
+
+fn question(name: &str, body: &[u8]) -> String {
+    [name, "?", &to_hex(body)].concat()
 }
 
 impl<N: Namespace> DurableObjects<N> {
@@ -84,25 +88,73 @@ impl<N: Namespace> DurableObjects<N> {
 
     /// Sends an action on a check's keys to the object that counts them.
     pub(crate) async fn ask(&self, action: Action, check: Check<'_>) -> Result<Answer, Error> {
-        let (name, body) = self.written(action, check)?;
-        self.namespace.call(self.address(&name), body).await?.answer(check.policy)
+        let Config { location_hint, deadline, .. } = &self.config;
+        let (name, body) = self.config.written(action, check)?;
+        let address = Address { name: &name, location_hint: location_hint.as_deref(), deadline: *deadline };
+        self.namespace.call(address, body).await?.answer(check.policy)
     }
+}
 
-    /// The name of the object that a check is for, and the call. For hosts that call objects by themselves.
+/// An operation as an object gets it: what to do, with the keys and numbers of a check.
+fn asked(operation: Operation<'_>) -> Result<(Action, Check<'_>), Error> {
+    let check = Check::new(operation.policy(), operation.keys(), operation.now()).cost(operation.cost());
+    Ok(match operation {
+        Operation::Check(check) => (Action::Check, check),
+        Operation::Peek(_) => (Action::Peek, check),
+        Operation::Refund(refund) => (Action::Refund { charged_at: refund.charged_at }, check),
+        Operation::Block(block) => (Action::Block { span: block.span }, check),
+        Operation::Settle(settle) => {
+            let token = Token::of(settle.token);
+            match settle.cost {
+                Some(actual) => (Action::Settle { token }, check.cost(actual)),
+                None => (Action::Release { token }, check),
+            }
+        }
+        _ => return Err(Error::new(ErrorKind::Unsupported, "the object does not know this operation")),
+    })
+}
+
+/// A check whose keys are to be deleted.
+fn nothing<'a>(policy: &'a Policy, keys: Keys<'a>) -> Check<'a> {
+    Check::new(policy, keys, UnixMillis::new(0)).cost(0)
+}
+
+/// Calls as texts, for hosts that carry them by themselves. These may change with any version.
+impl Config {
+    /// The object that an operation is for, a question mark, and the call.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] for a policy of several dimensions without a group.
     #[doc(hidden)]
-    pub fn question(&self, check: Check<'_>) -> Result<String, Error> {
-        let (name, body) = self.written(Action::Check, check)?;
-        Ok(self.address(&name).question(&body))
+    pub fn question(&self, operation: Operation<'_>) -> Result<String, Error> {
+        let (action, check) = asked(operation)?;
+        self.question_of(action, check)
     }
 
-    fn address<'a>(&'a self, name: &'a str) -> Address<'a> {
-        let Config { location_hint, deadline, .. } = &self.config;
-        Address { name, location_hint: location_hint.as_deref(), deadline: *deadline }
+    /// The same for a reset.
+    ///
+    /// # Errors
+    /// See [`Config::question`].
+    #[doc(hidden)]
+    pub fn reset_question(&self, policy: &Policy, keys: Keys<'_>) -> Result<String, Error> {
+        self.question_of(Action::Delete, nothing(policy, keys))
     }
 
+    /// The same for a check that borrows.
+    ///
+    /// # Errors
+    /// See [`Config::question`].
+    #[doc(hidden)]
+    pub fn lending_question(&self, check: Check<'_>, question: Question) -> Result<String, Error> {
+        self.question_of(Action::Lend(question), check)
+    }
+
+    fn question_of(&self, action: Action, check: Check<'_>) -> Result<String, Error> {
+        let (name, body) = self.written(action, check)?;
+        Ok(question(&name, &body))
+    }
+
+    /// The name of the object, and the call.
     fn written(&self, action: Action, check: Check<'_>) -> Result<(String, Vec<u8>), Error> {
         let keys = check.keys.storage_keys(check.policy)?;
         let place = keys.place().ok_or_else(without_a_group)?;
@@ -116,11 +168,11 @@ impl<N: Namespace> DurableObjects<N> {
             parts: &[],
             rows: keys.rows().iter().map(String::as_str).collect(),
             cost: check.cost,
-            now: (self.config.clock == Clock::Caller).then_some(check.now),
-            min_ttl: self.config.min_ttl,
+            now: (self.clock == Clock::Caller).then_some(check.now),
+            min_ttl: self.min_ttl,
             once: once.map(|once| Once { token: Token::of(once.token), ttl: once.ttl }),
         };
-        Ok((self.config.placement.object(place).into_owned(), call.encode()))
+        Ok((self.placement.object(place).into_owned(), call.encode()))
     }
 }
 
@@ -130,27 +182,12 @@ impl<N: Namespace> Atomic for DurableObjects<N> {
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-        let check = Check::new(operation.policy(), operation.keys(), operation.now()).cost(operation.cost());
-        let (action, check) = match operation {
-            Operation::Check(check) => (Action::Check, check),
-            Operation::Peek(_) => (Action::Peek, check),
-            Operation::Refund(refund) => (Action::Refund { charged_at: refund.charged_at }, check),
-            Operation::Block(block) => (Action::Block { span: block.span }, check),
-            Operation::Settle(settle) => {
-                let token = Token::of(settle.token);
-                match settle.cost {
-                    Some(actual) => (Action::Settle { token }, check.cost(actual)),
-                    None => (Action::Release { token }, check),
-                }
-            }
-            _ => return Err(Error::new(ErrorKind::Unsupported, "the object does not know this operation")),
-        };
+        let (action, check) = asked(operation)?;
         Ok(Applied::Decided(self.ask(action, check).await?.decision))
     }
 
     async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let nothing = Check::new(policy, keys, UnixMillis::new(0)).cost(0);
-        self.ask(Action::Delete, nothing).await.map(drop)
+        self.ask(Action::Delete, nothing(policy, keys)).await.map(drop)
     }
 }
 
@@ -161,7 +198,7 @@ impl<N: Namespace> Lending for DurableObjects<N> {
 }
 
 /// An object decides exactly on all that it stores: on one key of a policy, or on all keys of a group.
-pub(crate) const CAPABILITIES: Capabilities = Capabilities::EXACT.dimensions(Dimensions::Grouped);
+pub const CAPABILITIES: Capabilities = Capabilities::EXACT.dimensions(Dimensions::Grouped);
 
 fn without_a_group() -> Error {
     let message =

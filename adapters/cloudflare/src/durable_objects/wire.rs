@@ -276,17 +276,12 @@ impl Reply {
         }
     }
 
-    /// The decision on a call with this policy. For hosts that call objects by themselves.
+    /// The answer to a call with this policy. For hosts that call objects by themselves.
     ///
     /// # Errors
     /// The object's error, or [`ErrorKind::Corrupt`] if this is no answer of an object.
     #[doc(hidden)]
-    pub fn decision(&self, policy: &Policy) -> Result<Decision, Error> {
-        self.answer(policy).map(|answer| answer.decision)
-    }
-
-    /// The answer to a call with this policy.
-    pub(crate) fn answer(&self, policy: &Policy) -> Result<Answer, Error> {
+    pub fn answer(&self, policy: &Policy) -> Result<Answer, Error> {
         if self.status == 200 {
             return decode(&self.body, policy);
         }

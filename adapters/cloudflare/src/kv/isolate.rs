@@ -85,7 +85,8 @@ impl Isolate {
     }
 
     /// Which of the key's values to read before deciding, if any. The values take turns.
-    pub(crate) fn plan(&self, check: &Check<'_>, key: &str) -> Result<Option<Value>, Error> {
+    #[doc(hidden)]
+    pub fn plan(&self, check: &Check<'_>, key: &str) -> Result<Option<Value>, Error> {
         let mut inner = self.lock();
         let Found::Slot(slot) = inner.find(check, key)? else { return Ok(None) };
         if !slot.freshness.claim(check.now, self.config.refresh) {
@@ -98,7 +99,8 @@ impl Isolate {
     }
 
     /// Takes the result of a read. A value that cannot be decoded is counted, ignored and overwritten.
-    pub(crate) fn learn(&self, check: &Check<'_>, key: &str, value: Value, answer: Result<Option<Vec<u8>>, Error>) {
+    #[doc(hidden)]
+    pub fn learn(&self, check: &Check<'_>, key: &str, value: Value, answer: Result<Option<Vec<u8>>, Error>) {
         let mut inner = self.lock();
         let Inner { slots, stats, .. } = &mut *inner;
         let Some(slot) = slots.get_mut(key) else { return };
@@ -126,7 +128,8 @@ impl Isolate {
     }
 
     /// Decides by what is known, and counts the request if it is admitted.
-    pub(crate) fn decide(&self, check: &Check<'_>, key: &str) -> Result<Decision, Error> {
+    #[doc(hidden)]
+    pub fn decide(&self, check: &Check<'_>, key: &str) -> Result<Decision, Error> {
         let mut inner = self.lock();
         let slot = match inner.find(check, key)? {
             Found::Slot(slot) => slot,
@@ -143,7 +146,8 @@ impl Isolate {
         Ok(decision)
     }
 
-    pub(crate) fn peek(&self, check: &Check<'_>, key: &str) -> Result<Decision, Error> {
+    #[doc(hidden)]
+    pub fn peek(&self, check: &Check<'_>, key: &str) -> Result<Decision, Error> {
         Ok(match self.lock().find(check, key)? {
             Found::Slot(slot) => slot.account.peek(check.now, check.cost).with_origin(slot.origin()),
             Found::Denied(decision) => decision,
@@ -151,7 +155,8 @@ impl Isolate {
     }
 
     /// The values that are due to be written.
-    pub(crate) fn plan_writes(&self, now: UnixMillis) -> Vec<Put> {
+    #[doc(hidden)]
+    pub fn plan_writes(&self, now: UnixMillis) -> Vec<Put> {
         let mut inner = self.lock();
         if inner.is_quiet(now) {
             return Vec::new();
@@ -181,7 +186,8 @@ impl Isolate {
 
     /// How long the caller should wait before it flushes again. `None` if another caller already waits, if nothing is left to
     /// write, or if the wait is longer than a Worker may run.
-    pub(crate) fn appoint(&self, now: UnixMillis) -> Option<Millis> {
+    #[doc(hidden)]
+    pub fn appoint(&self, now: UnixMillis) -> Option<Millis> {
         let mut inner = self.lock();
         if inner.is_quiet(now) && inner.flush_at > Some(now) && inner.flush_at <= inner.quiet_until {
             return None;
@@ -203,7 +209,8 @@ impl Isolate {
     }
 
     /// Takes the result of a write.
-    pub(crate) fn wrote(&self, key: &str, answer: &Result<(), Error>) {
+    #[doc(hidden)]
+    pub fn wrote(&self, key: &str, answer: &Result<(), Error>) {
         let mut inner = self.lock();
         let Inner { slots, stats, .. } = &mut *inner;
         let slot = slots.get_mut(key);

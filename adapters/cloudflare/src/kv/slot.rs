@@ -22,11 +22,16 @@ pub(crate) struct Slot {
 }
 
 /// A value to write.
-pub(crate) struct Put {
-    pub(crate) key: String,
-    pub(crate) value: Value,
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) ttl: Millis,
+#[derive(Debug)]
+pub struct Put {
+    /// The storage key whose value it is.
+    pub key: String,
+    /// Which of the key's values.
+    pub value: Value,
+    /// What to write.
+    pub bytes: Vec<u8>,
+    /// How long to keep it.
+    pub ttl: Millis,
 }
 
 impl Slot {

@@ -112,7 +112,7 @@ impl Table {
     pub(crate) fn origin(&self, key: &str) -> Origin {
         const ADDRESS: &str = "ip:";
         let groups = key.strip_prefix(ADDRESS).unwrap_or_default().match_indices(['.', ':']);
-        let mut starts = groups.map(|(at, _)| &key[..ADDRESS.len() + at]).skip(1);
+        let mut starts = groups.filter_map(|(at, _)| key.get(..ADDRESS.len() + at)).skip(1);
         let network = starts.next().unwrap_or(key);
         let site = starts.next().unwrap_or(key);
         Origin { site: self.hash(site), network: self.hash(network) }

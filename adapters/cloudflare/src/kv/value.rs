@@ -16,22 +16,34 @@ const STAY: Millis = Millis::from_secs(120);
 /// changed. Four values also accept four writes per second. Each value contains all entries that its writer knows, so an isolate
 /// need not read every value to learn of every other isolate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Value(u64);
+pub struct Value(u64);
 
 impl Value {
     pub(crate) const COUNT: usize = 4;
 
+    /// The value with this number, which counts on from the last one to the first.
+    #[must_use]
+    pub const fn numbered(number: u64) -> Self {
+        Self(number % Self::COUNT as u64)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
     /// The value that the account `id` writes at `now`.
     pub(crate) fn of(id: Id, now: UnixMillis) -> Self {
-        Self(Draws(id.0 ^ (now.get() / STAY.get())).next() % Self::COUNT as u64)
+        Self::numbered(Draws(id.0 ^ (now.get() / STAY.get())).next())
     }
 
     pub(crate) fn next(self) -> Self {
-        Self((self.0 + 1) % Self::COUNT as u64)
+        Self::numbered(self.0 + 1)
     }
 
     /// The name under which the value is stored. No key contains `#`.
-    pub(crate) fn name(self, key: &str) -> String {
+    pub fn name(self, key: &str) -> String {
         format!("{key}#{}", self.0)
     }
 }

@@ -1,5 +1,6 @@
 //! Maps errors of the REST protocol to the core's kinds.
 
+use tidegate_core::internal::Quoted;
 use tidegate_core::{Error, ErrorKind, Millis};
 
 use super::transport::NoAnswer;
@@ -24,7 +25,8 @@ pub(crate) fn no_answer(name: &str, why: NoAnswer, deadline: Millis) -> Error {
 }
 
 /// The status is not that of an answer of the script. `said` is the body.
-pub(crate) fn status(code: u16, said: &str) -> Error {
+#[must_use]
+pub fn status(code: u16, said: &str) -> Error {
     let (kind, what) = match code {
         401 | 403 => (ErrorKind::Refused, "the token is refused; write the database's UPSTASH_REDIS_REST_TOKEN"),
         // A client can cause this with enough requests.
@@ -36,13 +38,14 @@ pub(crate) fn status(code: u16, said: &str) -> Error {
         }
         _ => (ErrorKind::Corrupt, NOT_REST),
     };
-    Error::new(kind, format!("upstash: HTTP {code} {said:?}: {what}"))
+    Error::new(kind, format!("upstash: HTTP {code} {}: {what}", Quoted(said)))
 }
 
 /// The answer is not one of the script's.
-pub(crate) fn nonsense(name: &str, shown: &str) -> Error {
+#[must_use]
+pub fn nonsense(name: &str, shown: &str) -> Error {
     let why = if name == "upstash" { NOT_REST } else { "does the client change replies?" };
-    Error::new(ErrorKind::Corrupt, format!("{name}: {shown:?} is not an answer of Tidegate's script; {why}"))
+    Error::new(ErrorKind::Corrupt, format!("{name}: {} is not an answer of Tidegate's script; {why}", Quoted(shown)))
 }
 
 const NOT_REST: &str = "what listens there does not speak Upstash's REST protocol; is it UPSTASH_REDIS_REST_URL?";

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
-use tidegate_core::{Capabilities, Error, ErrorKind, Keys, Policy};
+use tidegate_core::{Capabilities, Error, Keys, Policy};
 
 use super::config::RestConfig;
 use super::json::{self, Reply};
@@ -141,13 +141,6 @@ impl<T: Transport> Rest<T> {
         let Reply::Error(text) = reply else {
             return error::nonsense(self.config.name(), &self.shown(&format!("{reply:?}")));
         };
-        if text.contains("shebang") || text.contains("compiling script") {
-            let message = format!(
-                "key_locking: the database does not take the script's flag ({text}); write key_locking(false); nothing \
-                 was charged"
-            );
-            return Error::new(ErrorKind::Refused, message);
-        }
         refused(&text, key)
     }
 }

@@ -1,12 +1,15 @@
 import * as glue from "#kv/glue";
 import module from "#kv/module";
 import { waitUntil } from "cloudflare:workers";
-import { type Answer, Calls, NOTHING } from "../../calls.js";
+import { calls } from "../../calls.js";
+import type { Core } from "../../core.js";
 import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
+import type { KvLimit } from "../../glue.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
+import { Counts } from "./counts.js";
 
 export * from "../../exports.js";
 
@@ -33,9 +36,6 @@ export interface KvOptions extends Omit<Options, "platform"> {
 
 const engine = start(module, glue);
 
-/** The longest that eight writes may take. */
-const WRITES_MS_MAX = 30_000;
-
 /**
  * A limiter on Workers KV. Each isolate counts for itself, exactly, and learns from Workers KV what others have counted, usually
  * within a minute. So in each interval at most `limit x isolates` is admitted. A decision reads a key at most once a second, and
@@ -47,7 +47,7 @@ const WRITES_MS_MAX = 30_000;
 export class Tidegate extends Limiter {
   readonly #waitUntil: (work: Promise<unknown>) => void;
   readonly #lingerMs: number;
-  readonly #writes: Calls;
+  readonly #counts: Counts;
 
   constructor(options: KvOptions) {
     const fields = new Fields(options, "", [...COMMON, "namespace", "cacheTtlS", "waitUntil", "lingerMs"]);
@@ -62,13 +62,12 @@ export class Tidegate extends Limiter {
       broken: namespace === undefined ? missing("namespace", `bind one: in wrangler.jsonc, write ${right}`) : undefined,
     };
     const cacheTtl = Math.max(fields.whole("cacheTtlS") ?? 0, 30);
-    const asks = (wanted: string) => ask(namespace!, cacheTtl, wanted);
-    let writes: Calls;
-    super(engine, ready, (gate) => {
-      writes = new Calls(gate, asks, { deadlineMs: WRITES_MS_MAX, apart: true });
-      return new Calls(gate, asks, ready);
+    let counts: Counts;
+    super(engine, ready, [], (core: Core<KvLimit>) => {
+      counts = new Counts(engine, core, namespace!, cacheTtl);
+      return calls(counts, core, ready);
     });
-    this.#writes = writes!;
+    this.#counts = counts!;
     this.#waitUntil = (fields.call("waitUntil", "(work) => context.waitUntil(work)") as KvOptions["waitUntil"]) ?? waitUntil;
     this.#lingerMs = fields.whole("lingerMs") ?? 25_000;
   }
@@ -80,29 +79,11 @@ export class Tidegate extends Limiter {
   /** Writes what was counted until `now`, until everything is written or another request does so. */
   protected async write(now: number): Promise<void> {
     for (let waited = 0; ; ) {
-      const due = await this.flush(this.#writes, now + waited);
+      const due = await this.#counts.flush(now + waited);
       const wait = Math.max(due, 1);
       if (due < 0 || waited + wait > this.#lingerMs) return;
       await new Promise((resolve) => setTimeout(resolve, wait));
       waited += wait;
     }
-  }
-}
-
-async function ask(namespace: Kv, cacheTtl: number, wanted: string): Promise<Answer> {
-  const [verb, key, bytes, expirationTtl] = JSON.parse(wanted) as [verb: string, key: string, bytes: number[], ttlS: number];
-  switch (verb) {
-    case "random":
-      return [200, crypto.getRandomValues(new Uint8Array(16))];
-    case "get": {
-      const found = await namespace.get(key, { type: "arrayBuffer", cacheTtl });
-      return found ? [200, new Uint8Array(found)] : [404, NOTHING];
-    }
-    case "put":
-      await namespace.put(key, Uint8Array.from(bytes).buffer, { expirationTtl });
-      return [200, NOTHING];
-    default:
-      await namespace.delete(key);
-      return [200, NOTHING];
   }
 }

@@ -1,11 +1,14 @@
 import * as glue from "#rate-limit/glue";
 import module from "#rate-limit/module";
-import { type Answer, Calls, NOTHING } from "../../calls.js";
+import { calls, said, type Store } from "../../calls.js";
+import type { Core } from "../../core.js";
 import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
+import type { RateLimitLimit } from "../../glue.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
+import type { Question } from "../../question.js";
 
 export * from "../../exports.js";
 
@@ -46,12 +49,35 @@ export class Tidegate extends Limiter {
       apart: true,
       broken: binding === undefined ? missing("binding", `in wrangler.jsonc, write ${right}`) : undefined,
     };
-    super(engine, ready, (gate) => new Calls(gate, (wanted) => ask(binding!, wanted), ready));
+    super(engine, ready, [], (core: Core<RateLimitLimit>) => calls(new Counter(core, binding!), core, ready));
   }
 }
 
-async function ask(binding: Binding, wanted: string): Promise<Answer> {
-  const [key] = JSON.parse(wanted) as [string];
-  const { success } = await binding.limit({ key });
-  return [success ? 200 : 429, NOTHING];
+/** Asks the binding. */
+class Counter implements Store {
+  readonly name = "Rate Limiting binding";
+  readonly #core: Core<RateLimitLimit>;
+  readonly #binding: Binding;
+
+  constructor(core: Core<RateLimitLimit>, binding: Binding) {
+    this.#core = core;
+    this.#binding = binding;
+  }
+
+  send(question: Question): Promise<boolean> {
+    const { kind, cost, now, extra } = question;
+    return this.#count(this.#core.text(this.#core.limit.ask(kind, this.#core.pass(question), cost, now, extra)));
+  }
+
+  answered({ now }: Question, answer: unknown): undefined {
+    this.#core.limit.read(Boolean(answer), now);
+  }
+
+  threw(_question: Question, thrown: unknown): undefined {
+    this.#core.took(this.#core.limit.failed(this.#core.write(said(thrown))));
+  }
+
+  async #count(key: string): Promise<boolean> {
+    return (await this.#binding.limit({ key })).success;
+  }
 }

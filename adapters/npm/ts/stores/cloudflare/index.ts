@@ -1,19 +1,16 @@
-import { type Answer, Calls, type Shortcut } from "../../calls.js";
+import { calls } from "../../calls.js";
+import type { Core } from "../../core.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import type { Gate } from "../../glue.js";
+import type { ObjectLimit } from "../../glue.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
-import { Plain, type PlainOptions } from "../../plain.js";
+import { type Objects, Stubs } from "./stubs.js";
 import { engine } from "./engine.js";
 
 export * from "../../exports.js";
 export { TidegateObject } from "./object.js";
-
-/** The part of a `DurableObjectNamespace` that is used. */
-export interface Objects {
-  getByName(name: string, options?: { locationHint?: never }): object;
-}
+export type { Objects } from "./stubs.js";
 
 /** The options of a limiter on Durable Objects. */
 export interface ObjectOptions extends Omit<Options, "platform"> {
@@ -34,25 +31,16 @@ export interface ObjectOptions extends Omit<Options, "platform"> {
 }
 
 /**
- * An isolate leases up to `slice` units of a key at a time, for up to `lifetimeMs`, and admits requests from them without a call.
- * No more than the limit is ever admitted. Up to two slices for each isolate may stay unused within a lifetime.
+ * An isolate leases units of a key, and decides on requests without a call as long as a lease or a denial holds. No more than the limit
+ * is ever admitted. Leases are as large and as long as the key's requests and what is left of its limit allow, within these bounds. Up to
+ * two slices for each isolate may stay unused within a lifetime, and a denial may miss a reset elsewhere for as long.
  */
 export interface Leases {
-  /** Default: 10. */
+  /** The most units that an isolate holds of a key. Default: 50. */
   slice?: number | undefined;
-  /** At most a minute. Default: 2,000. */
+  /** At most a minute, the default. */
   lifetimeMs?: number | undefined;
 }
-
-/** An object as a Worker calls it. */
-interface Stub {
-  answer(question: string): Promise<unknown>;
-}
-
-/** What the platform adds to its own errors. */
-const PROPERTIES = ["overloaded", "retryable", "remote"] as const;
-
-const encoder = new TextEncoder();
 
 /**
  * A limiter on Cloudflare's Durable Objects. It is exact at any concurrency, and a decision is one call of the key's object.
@@ -74,64 +62,20 @@ export class Tidegate extends Limiter {
     }
     const ready = {
       ...common(fields, 2_000, "cloudflare"),
-      ...leases(fields.get("leases")),
       apart: true,
       broken: namespace === undefined ? missing("namespace", `bind one: in wrangler.jsonc, write ${right}`) : undefined,
-      shards: fields.whole("shards") ?? 0,
       isTimeless: fields.choice("clock", ["caller", "object"]) !== "caller",
-      minTtlMs: fields.whole("minTtlMs") ?? 0,
     };
+    const { slice, lifetimeMs } = leases(fields.get("leases"));
+    const own = [ready.isTimeless, fields.whole("shards") ?? 0, fields.whole("minTtlMs") ?? 0, slice, lifetimeMs, ready.deadlineMs];
     const locationHint = fields.text("locationHint", `a location such as "weur"`);
     const hint = locationHint === undefined ? undefined : { locationHint };
-    super(engine, ready, (gate) => new Calls(gate, (wanted) => ask(namespace!, hint, wanted), { ...ready, shortcut: shortcut(namespace!, hint, gate, ready) }));
+    super(engine, ready, own, (core: Core<ObjectLimit>) => calls(new Stubs(core, namespace!, hint, { ...ready, borrows: slice > 0 }), core, ready));
   }
-}
-
-/** Sends plain checks: the words are the object's name and its question. */
-function shortcut(namespace: Objects, hint: object | undefined, gate: Gate, options: PlainOptions): Shortcut {
-  const plain = new Plain(engine, gate, options, ([name, question]) => [name!, question!] as const);
-  return {
-    send(question) {
-      const asked = plain.of(question);
-      if (!asked) return undefined;
-      let object: Stub;
-      try {
-        object = namespace.getByName(asked[0], hint) as Stub;
-      } catch {
-        // The long way says what is wrong.
-        return undefined;
-      }
-      return object.answer(asked[1]);
-    },
-    told: (said) => (typeof said === "string" && plain.takes(said) ? said : answerOf(said)),
-    thrown: failureOf,
-    read: (question, text) => plain.read(question, text),
-  };
-}
-
-async function ask(namespace: Objects, hint: object | undefined, wanted: string): Promise<Answer> {
-  const [text] = JSON.parse(wanted) as [string];
-  const at = text.lastIndexOf("?");
-  const object = namespace.getByName(text.slice(0, at), hint) as Stub;
-  try {
-    return answerOf(await object.answer(text.slice(at + 1)));
-  } catch (thrown) {
-    return failureOf(thrown);
-  }
-}
-
-function answerOf(said: unknown): Answer {
-  return [200, encoder.encode(typeof said === "string" ? said : `an answer of type ${typeof said}`)];
-}
-
-function failureOf(thrown: unknown): Answer {
-  const error = Object(thrown) as Record<string, unknown>;
-  const properties = PROPERTIES.filter((name) => error[name]).join(" ");
-  return [500, encoder.encode(String(error["message"])), properties];
 }
 
 function leases(value: unknown) {
-  const on = { slice: 10, lifetimeMs: 2_000 };
+  const on = { slice: 50, lifetimeMs: 60_000 };
   if (value === undefined || value === false) return { ...on, slice: 0 };
   if (value === true) return on;
   const fields = new Fields(value, "leases", ["slice", "lifetimeMs"]);

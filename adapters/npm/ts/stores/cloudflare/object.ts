@@ -2,7 +2,13 @@ import { ObjectRows } from "#object/rows";
 import { DurableObject } from "cloudflare:workers";
 import { TidegateError } from "../../error.js";
 import type { ObjectCounter } from "../../glue.js";
+import { Shared } from "../../shared.js";
 import { engine } from "./engine.js";
+
+const shared = new Shared(engine);
+
+/** What remains after a sweep, as in `src/object.rs`. */
+const [NOTHING, MORE] = [0, 2] as const;
 
 /**
  * The Durable Object that counts. Export it from the Worker's main module, and declare it with SQLite storage:
@@ -24,17 +30,17 @@ export class TidegateObject extends DurableObject {
   override async alarm(): Promise<void> {
     const counter = await this.#wake();
     for (;;) {
-      const more = this.#swept(counter);
+      const remains = this.#swept(counter);
       // In the same step as the sweep that found no row: no event comes between.
-      if (more === undefined) return this.ctx.storage.deleteAll();
-      if (!more) return;
+      if (remains === NOTHING) return this.ctx.storage.deleteAll();
+      if (remains !== MORE) return;
       await new Promise((resolve) => setTimeout(resolve, 0));
     }
   }
 
   #answer(counter: ObjectCounter, question: string): string {
     try {
-      return counter.answer(question, Date.now());
+      return shared.text(counter.answer(shared.write(question), Date.now()));
     } catch (trap) {
       // What is stored is consistent, so a new counter can go on.
       this.#counter = undefined;
@@ -42,9 +48,9 @@ export class TidegateObject extends DurableObject {
     }
   }
 
-  #swept(counter: ObjectCounter): boolean | undefined {
+  #swept(counter: ObjectCounter): number {
     try {
-      return counter.sweep(Date.now());
+      return shared.took(counter.sweep(Date.now()));
     } catch (thrown) {
       throw TidegateError.from(thrown);
     }

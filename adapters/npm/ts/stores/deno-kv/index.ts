@@ -1,13 +1,15 @@
 import * as glue from "#versioned/glue";
 import module from "#versioned/module";
-import { type Answer, CONFLICT_PAUSE_MS_MAX, pause, type Wanted } from "../../versioned.js";
-import { Calls, NOTHING } from "../../calls.js";
+import { calls } from "../../calls.js";
+import type { Core } from "../../core.js";
 import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
+import type { VersionedLimit } from "../../glue.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import { Queue } from "../../queue.js";
+import { pause, type Values, Versioned } from "../../versioned.js";
 
 export * from "../../exports.js";
 
@@ -51,40 +53,39 @@ const ATTEMPTS = 64;
 export class Tidegate extends Limiter {
   constructor(options: DenoKvOptions) {
     const fields = new Fields(options, "", [...COMMON, "kv", "minTtlMs"]);
-    const ready = { ...common(fields, 2_000), queue: new Queue(), storeName: "deno kv", readsLastWrite: true, minTtlMs: fields.whole("minTtlMs") ?? 0 };
+    const ready = { ...common(fields, 2_000), queue: new Queue() };
     const right = "await Deno.openKv()";
     const kv = fields.need("kv", fields.get("kv"), right) as DenoKv;
     if ((["get", "atomic", "delete"] as const).some((name) => typeof kv[name] !== "function")) throw invalid("kv", `not a store; write ${right}`);
-    super(engine, ready, (gate) => new Calls(gate, (wanted) => ask(kv, wanted), ready));
+    const [readsLastWrite, minTtlMs] = [true, fields.whole("minTtlMs") ?? 0];
+    super(engine, ready, [readsLastWrite, minTtlMs], (core: Core<VersionedLimit>) => calls(new Versioned("deno kv", core, values(kv)), core, ready));
   }
 }
 
-async function ask(kv: DenoKv, wanted: string): Promise<Answer> {
+function values(kv: DenoKv): Values {
+  const nameOf = (name: string): Name => ["tidegate", name];
+  return {
+    read: (name) =>
+      whileLocked(async () => {
+        const { value, versionstamp } = await kv.get(nameOf(name), { consistency: "strong" });
+        return versionstamp === null ? undefined : { bytes: value instanceof Uint8Array ? value : new Uint8Array(0), version: versionstamp };
+      }),
+    write: (name, bytes, version, ttlMs) =>
+      whileLocked(async () => {
+        const write = kv.atomic().check({ key: nameOf(name), versionstamp: version ?? null });
+        return (await write.set(nameOf(name), bytes, { expireIn: ttlMs }).commit()).ok;
+      }),
+    delete: (name) => whileLocked(() => kv.delete(nameOf(name))),
+  };
+}
+
+async function whileLocked<T>(use: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await askOnce(kv, wanted);
+      return await use();
     } catch (thrown) {
       if (attempt === ATTEMPTS || (thrown as Error | undefined)?.message !== LOCKED) throw thrown;
-      await pause(CONFLICT_PAUSE_MS_MAX);
+      await pause();
     }
   }
-}
-
-async function askOnce(kv: DenoKv, wanted: string): Promise<Answer> {
-  const [verb, key, bytes, version, ttlMs] = JSON.parse(wanted) as Wanted;
-  const name = ["tidegate", key] as const;
-  if (verb === "read") {
-    const { value, versionstamp } = await kv.get(name, { consistency: "strong" });
-    if (versionstamp === null) return [404, NOTHING];
-    return [200, value instanceof Uint8Array ? value : NOTHING, versionstamp];
-  }
-  if (verb === "delete") {
-    await kv.delete(name);
-    return [200, NOTHING];
-  }
-  const write = kv.atomic().check({ key: name, versionstamp: version });
-  const { ok } = await write.set(name, Uint8Array.from(bytes), { expireIn: ttlMs }).commit();
-  if (ok) return [200, NOTHING];
-  await pause(CONFLICT_PAUSE_MS_MAX);
-  return [412, NOTHING];
 }

@@ -1,7 +1,9 @@
 import * as glue from "#memory/glue";
 import module from "#memory/module";
+import type { Core } from "../../core.js";
 import { start } from "../../engine.js";
 import { Fields } from "../../fields.js";
+import type { MemoryLimit } from "../../glue.js";
 import { Limiter, type LimitOptions } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import type { Keys, Verdict } from "../../verdict.js";
@@ -21,7 +23,7 @@ const engine = start(module, glue);
  */
 export class Tidegate extends Limiter {
   constructor(options: Options) {
-    super(engine, common(new Fields(options, "", COMMON), 1_000), (gate) => new Memory(engine, gate));
+    super(engine, common(new Fields(options, "", COMMON), 1_000), [], (core: Core<MemoryLimit>) => new Memory(engine, core));
   }
 
   /** Decides like `limit`, without a promise. */

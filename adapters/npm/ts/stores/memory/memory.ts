@@ -1,6 +1,6 @@
-import { Bytes } from "../../bytes.js";
-import type { Caller, Gate, MemoryEngine } from "../../glue.js";
-import { begin, type Question } from "../../question.js";
+import type { Core } from "../../core.js";
+import type { MemoryEngine, MemoryLimit } from "../../glue.js";
+import type { Question } from "../../question.js";
 import { Immediate } from "./immediate.js";
 
 /** Whether the counts have their random numbers: Workers have none before their first request. */
@@ -9,27 +9,18 @@ let isSeeded = false;
 /** Asks the counts in the WebAssembly's memory, which answer at once. */
 export class Memory extends Immediate {
   readonly #engine: MemoryEngine;
-  readonly #gate: Gate;
-  readonly #bytes: Bytes;
-  #caller: Caller | undefined;
+  readonly #core: Core<MemoryLimit>;
 
-  constructor(engine: MemoryEngine, gate: Gate) {
+  constructor(engine: MemoryEngine, core: Core<MemoryLimit>) {
     super();
     this.#engine = engine;
-    this.#gate = gate;
-    this.#bytes = new Bytes(engine);
+    this.#core = core;
   }
 
   answer(question: Question): void {
     if (!isSeeded) this.#seed();
-    if (question.kind === "check" && question.token === undefined && question.others.length === 0) {
-      const length = this.#bytes.write(question.key);
-      if (length >= 0 && this.#gate.decide(length, question.cost, question.now)) return;
-    }
-    const caller = this.#caller ?? this.#gate.caller();
-    this.#caller = undefined;
-    begin(caller, question);
-    this.#caller = caller;
+    const { kind, cost, now, extra } = question;
+    this.#core.took(this.#core.limit.ask(kind, this.#core.pass(question), cost, now, extra));
   }
 
   #seed(): void {

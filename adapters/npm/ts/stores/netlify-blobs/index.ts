@@ -1,13 +1,15 @@
 import * as glue from "#versioned/glue";
 import module from "#versioned/module";
-import { Calls, NOTHING } from "../../calls.js";
+import { calls } from "../../calls.js";
+import type { Core } from "../../core.js";
 import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
+import type { VersionedLimit } from "../../glue.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import { Queue } from "../../queue.js";
-import { type Answer, CONFLICT_PAUSE_MS_MAX, pause, type Wanted } from "../../versioned.js";
+import { type Values, Versioned } from "../../versioned.js";
 
 export * from "../../exports.js";
 
@@ -40,33 +42,32 @@ interface Blobs {
 export class Tidegate extends Limiter {
   constructor(options: BlobsOptions) {
     const fields = new Fields(options, "", [...COMMON, "blobs", "consistency"]);
-    // A read near the client may return an old value. Blobs do not expire.
-    const ready = { ...common(fields, 2_000), queue: new Queue(), storeName: "blobs", readsLastWrite: false, minTtlMs: 0 };
+    const ready = { ...common(fields, 2_000), queue: new Queue() };
     const right = `getStore({ name: "tidegate", consistency: "strong" }) of @netlify/blobs`;
     const blobs = fields.need("blobs", fields.get("blobs"), right) as Blobs;
     if ((["getWithMetadata", "set", "delete"] as const).some((name) => typeof blobs[name] !== "function")) {
       throw invalid("blobs", `not a store; write ${right}`);
     }
     const consistency = fields.choice("consistency", ["strong", "eventual"]) ?? "strong";
-    super(engine, ready, (gate) => new Calls(gate, (wanted) => ask(blobs, consistency, wanted), ready));
+    // A read near the client may return an old value. Blobs do not expire.
+    const [readsLastWrite, minTtlMs] = [false, 0];
+    super(engine, ready, [readsLastWrite, minTtlMs], (core: Core<VersionedLimit>) => calls(new Versioned("blobs", core, values(blobs, consistency)), core, ready));
   }
 }
 
 /** Writes only if nothing was stored, or over the version that was read, so that nothing is admitted twice. */
-async function ask(blobs: Blobs, consistency: string, wanted: string): Promise<Answer> {
-  const [verb, name, bytes, version] = JSON.parse(wanted) as Wanted;
-  if (verb === "read") {
-    const found = await blobs.getWithMetadata(name, { type: "arrayBuffer", consistency });
-    if (!found) return [404, NOTHING];
-    return [200, new Uint8Array(found.data), typeof found.etag === "string" ? found.etag : undefined];
-  }
-  if (verb === "delete") {
-    await blobs.delete(name);
-    return [200, NOTHING];
-  }
-  const condition = version === null ? { onlyIfNew: true } : { onlyIfMatch: version };
-  const written = await blobs.set(name, Uint8Array.from(bytes).buffer, condition);
-  if (written?.modified !== false) return [written?.modified === true ? 200 : 0, NOTHING];
-  await pause(CONFLICT_PAUSE_MS_MAX);
-  return [412, NOTHING];
+function values(blobs: Blobs, consistency: string): Values {
+  return {
+    async read(name) {
+      const found = await blobs.getWithMetadata(name, { type: "arrayBuffer", consistency });
+      return found ? { bytes: new Uint8Array(found.data), version: typeof found.etag === "string" ? found.etag : undefined } : undefined;
+    },
+    async write(name, bytes, version) {
+      const written = await blobs.set(name, bytes.buffer, version === undefined ? { onlyIfNew: true } : { onlyIfMatch: version });
+      return typeof written?.modified === "boolean" ? written.modified : undefined;
+    },
+    async delete(name) {
+      await blobs.delete(name);
+    },
+  };
 }

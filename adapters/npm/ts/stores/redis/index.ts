@@ -1,12 +1,15 @@
 import * as glue from "#redis/glue";
 import module from "#redis/module";
-import { type Answer, Calls, type Shortcut } from "../../calls.js";
+import { calls, said } from "../../calls.js";
+import type { Core } from "../../core.js";
 import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
+import type { RedisLimit } from "../../glue.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
-import { type Command, PlainScript } from "./plain.js";
+import type { Question } from "../../question.js";
+import { type Command, lost, Scripts } from "./scripts.js";
 
 export * from "../../exports.js";
 
@@ -49,9 +52,7 @@ export class Tidegate extends Limiter {
     const fields = new Fields(options, "", [...COMMON, "client", "clock", "minTtlMs"]);
     const ready = {
       ...common(fields, 250),
-      token: "",
       isTimeless: fields.choice("clock", ["caller", "server"]) !== "caller",
-      keyLocking: false,
       minTtlMs: fields.whole("minTtlMs") ?? 0,
     };
     const right = "a client of ioredis, node-redis or Bun";
@@ -59,42 +60,33 @@ export class Tidegate extends Limiter {
     const sends = runner(client);
     if (!sends) throw invalid("client", `not a client of Redis; write ${right}`);
     const run = afterFirstConnection(client, sends);
-    super(engine, ready, (gate) => new Calls(gate, (wanted) => ask(run, wanted), { ...ready, shortcut: shortcut(run, client, new PlainScript(engine, gate, ready)) }));
+    const [isRest, keyLocking] = [false, false];
+    super(engine, ready, [isRest, keyLocking, ready.isTimeless, ready.minTtlMs], (core: Core<RedisLimit>) => calls(new Client(core, ready, run, client), core, ready));
   }
 }
 
-/** Sends plain checks. */
-function shortcut(run: Run, client: unknown, plain: PlainScript): Shortcut {
-  const together = written(run, Object(client) as Written);
-  let hasScript = false;
-  return {
-    send(question, _signal, inFlight) {
-      const command = plain.of(question);
-      return command && together(hasScript ? command : plain.withScript(command), inFlight);
-    },
-    told(answer) {
-      hasScript = typeof answer === "string";
-      return hasScript ? (answer as string) : undefined;
-    },
-    thrown(thrown) {
-      if (!isReply(thrown)) return null;
-      // Nothing was charged.
-      hasScript = false;
-      return undefined;
-    },
-    read: (question, text) => plain.read(question, text),
-  };
-}
+/** A server behind a client. */
+class Client extends Scripts {
+  readonly name = "redis";
+  readonly #run: (command: Command, inFlight: number) => Promise<unknown>;
 
-async function ask(run: Run, wanted: string): Promise<Answer> {
-  let said: { result: unknown } | { error: string };
-  try {
-    said = { result: await run(JSON.parse(wanted) as string[]) };
-  } catch (thrown) {
-    if (!isReply(thrown)) throw thrown;
-    said = { error: thrown.message };
+  constructor(core: Core<RedisLimit>, options: { isTimeless: boolean }, run: Run, client: unknown) {
+    super(core, options);
+    this.#run = written(run, Object(client) as Written);
   }
-  return [200, new TextEncoder().encode(JSON.stringify(said))];
+
+  protected override carry(command: Command, question: Question, _signal: AbortSignal | undefined, inFlight: number): Promise<unknown> {
+    return this.#run(this.asSent(command, question), inFlight);
+  }
+
+  override answered(question: Question, result: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
+    return this.took(question, result, signal);
+  }
+
+  override threw(question: Question, thrown: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
+    if (isReply(thrown)) return this.refused(question, thrown.message, signal);
+    throw lost(this.name, said(thrown));
+  }
 }
 
 /** Whether this is an error that the server has answered. */

@@ -1,8 +1,10 @@
 import * as glue from "#memory/glue";
 import module from "#memory/module";
+import type { Core } from "../../core.js";
 import { start } from "../../engine.js";
 import { type ErrorKind, invalid } from "../../error.js";
 import { Fields, whole } from "../../fields.js";
+import type { MemoryLimit } from "../../glue.js";
 import { Limiter, type LimitOptions } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import type { Keys, Verdict } from "../../verdict.js";
@@ -42,7 +44,7 @@ export class Tidegate extends Limiter {
     const fields = new Fields(options, "", [...COMMON, "now"]);
     const ready = common(new Fields({ failMode: "closed", ...without(options, "now") }, "", COMMON), 1_000, "direct");
     const staging: Staging = { now: fields.whole("now") ?? Date.now(), run: 0, denied: new Map(), failure: undefined };
-    super(engine, ready, (gate) => new Staged(engine, new Memory(engine, gate), staging));
+    super(engine, ready, [], (core: Core<MemoryLimit>) => new Staged(core, new Memory(engine, core), staging));
     this.#staging = staging;
     this.restart();
   }

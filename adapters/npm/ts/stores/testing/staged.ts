@@ -1,6 +1,7 @@
 import type { ErrorKind } from "../../error.js";
-import type { Engine } from "../../glue.js";
-import type { Question } from "../../question.js";
+import type { Core } from "../../core.js";
+import { DENIED, STATUS, WAIT } from "../../numbers.js";
+import { CHECK, PEEK, type Question } from "../../question.js";
 import type { Memory } from "../memory/memory.js";
 import { Immediate } from "../memory/immediate.js";
 
@@ -14,21 +15,17 @@ export interface Staging {
   failure: ErrorKind | undefined;
 }
 
-/** The places of a decision's status and wait among its numbers. */
-const [STATUS, WAIT] = [0, 2];
-const DENIED = 1;
-
 let runs = 0;
 
 /** Asks the memory, as a test has staged it. */
 export class Staged extends Immediate {
-  readonly #engine: Engine;
+  readonly #core: Core;
   readonly #memory: Memory;
   readonly #staging: Staging;
 
-  constructor(engine: Engine, memory: Memory, staging: Staging) {
+  constructor(core: Core, memory: Memory, staging: Staging) {
     super();
-    this.#engine = engine;
+    this.#core = core;
     this.#memory = memory;
     this.#staging = staging;
   }
@@ -40,13 +37,13 @@ export class Staged extends Immediate {
   answer(question: Question): void {
     const { failure, now, run, denied } = this.#staging;
     if (failure) throw [failure, `testing: ${failure}, as the test has it`];
-    const isCheck = question.kind === "check" || question.kind === "peek";
+    const isCheck = question.kind === CHECK || question.kind === PEEK;
     const ends = ["", question.key, ...question.others].map((key) => denied.get(key) ?? 0);
     const wait = isCheck ? Math.max(...ends) - now : 0;
     const own = (key: string) => `${run}|${key}`;
-    this.#memory.answer({ ...question, kind: wait > 0 ? "peek" : question.kind, key: own(question.key), others: question.others.map(own), now });
+    this.#memory.answer({ ...question, kind: wait > 0 ? PEEK : question.kind, key: own(question.key), others: question.others.map(own), now });
     if (wait <= 0) return;
-    const numbers = new Float64Array(this.#engine.memory().buffer, this.#engine.numbersAt(), WAIT + 1);
+    const { numbers } = this.#core;
     numbers[STATUS] = DENIED;
     numbers[WAIT] = wait;
   }

@@ -1,5 +1,4 @@
-import type { Answer } from "../../calls.js";
-import { invalid } from "../../error.js";
+import type { Place } from "./place.js";
 
 /** The longest answer that is read, as in `tidegate-redis`. */
 const ANSWER_LEN_MAX = 1 << 20;
@@ -16,6 +15,12 @@ const NOT_CACHED = { next: { revalidate: 0 } };
  */
 const REPEATS = "Deno" in globalThis;
 
+/** What the endpoint answers. */
+export interface Answer {
+  status: number;
+  text: string;
+}
+
 /** A database's REST endpoint, over the host's `fetch`. */
 export class Endpoint {
   readonly #url: string;
@@ -23,15 +28,14 @@ export class Endpoint {
   readonly #answering: RequestRedirect;
   #redirect: RequestRedirect = "manual";
 
-  constructor({ url, token }: { url: string | undefined; token: string | undefined }) {
-    if (!url || !takes(url, {})) throw invalid("url", "not a URL; write https://<database>.upstash.io");
+  constructor({ url, token }: Place) {
     this.#url = url;
     this.#headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
     this.#answering = takes(url, { redirect: "error" }) ? "error" : "manual";
   }
 
   /**
-   * Sends a command once.
+   * Sends a command once. Throws what says that the endpoint has failed.
    *
    * Redirects are never followed. With `redirect: "error"`, the host need not keep a copy of the body, which on Node.js saves
    * a tenth of the request's time. But the status of a redirect, which says what is wrong, is then hidden. So "error" is used
@@ -44,9 +48,11 @@ export class Endpoint {
       const response = await fetch(this.#url, signal ? { ...init, signal } : init);
       const token = response.headers.get(SYNC_TOKEN);
       if (token) this.#headers[SYNC_TOKEN] = token;
-      const answer: Answer = [response.status, await bytes(response)];
+      const { status } = response;
+      const text = await textOf(response);
       this.#redirect = response.ok ? this.#answering : "manual";
-      return answer;
+      if (status >= 500) throw { status, text } satisfies Answer;
+      return { status, text };
     } catch (thrown) {
       this.#redirect = "manual";
       throw thrown;
@@ -63,27 +69,20 @@ function takes(url: string, init: RequestInit): boolean {
   }
 }
 
-/** The body, or the beginning of a body that is too long. */
-async function bytes(response: Response): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
+/** The body, or what to say of one that is too long. */
+async function textOf(response: Response): Promise<string> {
+  const decoder = new TextDecoder();
+  let [text, length] = ["", 0];
   const reader = response.body?.getReader();
   while (reader) {
     const { value, done } = await reader.read();
     if (done) break;
-    chunks.push(value);
+    text += decoder.decode(value, { stream: true });
     length += value.length;
     if (length > ANSWER_LEN_MAX) {
       reader.cancel().catch(() => undefined);
-      break;
+      return "an answer of more than a megabyte";
     }
   }
-  if (chunks.length === 1) return chunks[0]!;
-  const all = new Uint8Array(length);
-  let at = 0;
-  for (const chunk of chunks) {
-    all.set(chunk, at);
-    at += chunk.length;
-  }
-  return all;
+  return text + decoder.decode();
 }

@@ -1,14 +1,14 @@
 import * as glue from "#redis/glue";
 import module from "#redis/module";
-import { type Answer, Calls, type ShortAnswer } from "../../calls.js";
+import { calls } from "../../calls.js";
+import type { Core } from "../../core.js";
 import { start } from "../../engine.js";
 import { Fields } from "../../fields.js";
+import type { RedisLimit } from "../../glue.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options } from "../../options.js";
-import type { Question } from "../../question.js";
-import { PlainScript } from "../redis/plain.js";
-import { Batches, type Said } from "./batches.js";
-import { Endpoint } from "./endpoint.js";
+import { checkedPlace } from "./place.js";
+import { Rest } from "./rest.js";
 
 export * from "../../exports.js";
 
@@ -45,26 +45,8 @@ const engine = start(module, glue);
 export class Tidegate extends Limiter {
   constructor(options: UpstashOptions) {
     const ready = checked(options);
-    super(engine, ready, (gate) => {
-      // Without a URL, each check ends before it asks.
-      const endpoint = ready.broken ? undefined : new Endpoint(ready);
-      const plain = new PlainScript(engine, gate, ready);
-      const batches = new Batches((body, signal) => endpoint!.post(body, signal), plain, () => gate.batchScript(), ready);
-      const shortcut = {
-        send(question: Question, signal: AbortSignal | undefined) {
-          const command = plain.of(question);
-          return command && batches.send(command, signal);
-        },
-        told(said: unknown): ShortAnswer {
-          if (Array.isArray(said)) return said as Answer;
-          const { result } = said as Said;
-          return typeof result === "string" ? result : undefined;
-        },
-        thrown: () => null,
-        read: (question: Question, text: string) => plain.read(question, text),
-      };
-      return new Calls(gate, (wanted, signal) => batches.ask(wanted, signal), { ...ready, shortcut });
-    });
+    const isRest = true;
+    super(engine, ready, [isRest, ready.keyLocking, ready.isTimeless, ready.minTtlMs], (core: Core<RedisLimit>) => calls(new Rest(core, ready), core, ready));
   }
 
   /**
@@ -89,15 +71,16 @@ function checked(options: UpstashOptions) {
   const fields = new Fields(options, "", [...COMMON, "url", "token", "allowInsecureHttp", "clock", "keyLocking", "minTtlMs"]);
   const right = (name: string) => `the database's UPSTASH_REDIS_REST_${name}`;
   const [url, token] = [fields.text("url", right("URL")), fields.text("token", right("TOKEN"))];
+  const ready = common(fields, 250);
+  const allowInsecureHttp = fields.flag("allowInsecureHttp") ?? false;
   const absent = !url ? "URL" : !token ? "TOKEN" : undefined;
+  const place = absent ? undefined : checkedPlace(url!, token!, allowInsecureHttp);
   return {
-    ...common(fields, 250),
-    url: absent ? undefined : url,
-    token: absent ? "" : token,
+    ...ready,
+    place,
     broken: absent && missing(absent.toLowerCase(), `set ${right(absent)}`),
-    allowInsecureHttp: fields.flag("allowInsecureHttp") ?? false,
     isTimeless: fields.choice("clock", ["caller", "server"]) !== "caller",
-    keyLocking: fields.flag("keyLocking"),
+    keyLocking: fields.flag("keyLocking") ?? place?.isUpstash ?? false,
     minTtlMs: fields.whole("minTtlMs") ?? 0,
   };
 }

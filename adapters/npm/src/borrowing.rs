@@ -1,0 +1,73 @@
+//! What this isolate or process has borrowed of a store that lends: see [`tidegate_core::lending`].
+
+use std::cell::RefCell;
+
+use tidegate_core::lending::{Answer, Asked, Borrowers, Terms, Verdict, can_borrow};
+use tidegate_core::store::lending_capabilities;
+use tidegate_core::{Capabilities, Check, Decision, Error, Key, Policy, UnixMillis};
+
+use crate::options::{Options, misplaced};
+
+pub(crate) struct Borrowing(RefCell<Borrowers<Key>>);
+
+/// What a check gets.
+pub(crate) enum Begun {
+    /// The decision, and what to ask without having anybody wait.
+    Decided(Decision, Option<Asked>),
+    /// What to ask along with the check.
+    Ask(Asked),
+    /// The store decides.
+    AskPlainly,
+}
+
+impl Borrowing {
+    /// The largest loan, or 0 for none, its life, and when a question is given up.
+    pub(crate) fn open(options: &mut Options) -> Result<Option<Self>, Error> {
+        let (slice, lifetime, deadline) = (options.number(), options.millis(), options.millis());
+        if slice == 0 {
+            return Ok(None);
+        }
+        let terms = Terms { deadline, in_background: true, ..Terms::new(slice, lifetime) };
+        terms.verify().map_err(|error| misplaced("leases.", &error))?;
+        Ok(Some(Self(RefCell::new(Borrowers::new(terms)))))
+    }
+
+    /// What a limiter that borrows from a store supports.
+    pub(crate) fn capabilities(&self, store: Capabilities) -> Capabilities {
+        let borrowers = self.0.borrow();
+        lending_capabilities(store, borrowers.terms().slice, borrowers.terms().lifetime)
+    }
+
+    pub(crate) fn begin(&self, check: &Check<'_>) -> Result<Begun, Error> {
+        if !can_borrow(check) {
+            return Ok(Begun::AskPlainly);
+        }
+        let Check { policy, now, .. } = *check;
+        let key = check.keys.sole(policy)?;
+        let name = key.storage_key(policy);
+        let verdict = self.0.borrow_mut().decide(&name, check, || key.clone());
+        Ok(match (verdict.decision(policy, now), verdict) {
+            (Some(decision), Verdict::Admit { then }) => Begun::Decided(decision, then),
+            (Some(decision), _) => Begun::Decided(decision, None),
+            (None, Verdict::Ask(asked)) => Begun::Ask(asked),
+            (None, _) => Begun::AskPlainly,
+        })
+    }
+
+    /// Takes the answer to a key's question, or notes that there is none. A number of 0 is that of a plain call.
+    pub(crate) fn answered(&self, policy: &Policy, key: &Key, nth: u64, answer: Option<&Answer>) {
+        if nth > 0 {
+            self.0.borrow_mut().answered(&key.storage_key(policy), nth, answer);
+        }
+    }
+
+    /// Forgets a key's denial, because a settlement, a block or a reset may have been applied.
+    pub(crate) fn forget_denial(&self, policy: &Policy, key: &Key) {
+        self.0.borrow_mut().forget_denial(&key.storage_key(policy));
+    }
+
+    /// What an idle key is to return, and the key.
+    pub(crate) fn due(&self, now: UnixMillis) -> Option<(Key, Asked)> {
+        self.0.borrow_mut().due(now).map(|(_, asked, key)| (key.clone(), asked))
+    }
+}
