@@ -5,7 +5,6 @@ use std::num::NonZero;
 use tidegate_cloudflare::durable_objects::{
     CAPABILITIES, Clock, Config, Counter, HostRows, ObjectStorage, Placement, Reply, Sweep, Thrown,
 };
-use tidegate_core::lending::Answer;
 use tidegate_core::store::Operation;
 use tidegate_core::{Capabilities, Check, Error, ErrorKind, Policy, UnixMillis};
 use wasm_bindgen::prelude::*;
@@ -39,9 +38,6 @@ impl Store {
     }
 }
 
-/// How many kinds of questions, from 0 on, give nothing back.
-const CHECK_AND_PEEK: u32 = 2;
-
 #[wasm_bindgen]
 impl Limit {
     /// Leaves an object's name, a question mark and what it is asked. Nothing in either needs an escape. The one more number is that
@@ -74,23 +70,22 @@ impl Limit {
         })
     }
 
-    /// Reads an object's answer of so many bytes to the question with this number. The key is pushed if the limiter borrows.
-    pub fn read(&self, kind: u32, length: usize, nth: f64) -> i32 {
+    /// Reads an object's answer of so many bytes to the question with this number. Its key is pushed.
+    pub fn read(&self, length: usize, nth: f64) -> i32 {
         let answer = with_text(length, Reply::from_text).answer(&self.policy);
-        self.ended(kind, nth, answer.as_ref().ok());
+        if let (Some(borrowing), Some(Some(key)), Ok(answer)) = (&self.store.borrowing, texts().pop(), &answer) {
+            borrowing.answered(&self.policy, &self.key_of(&key), whole(nth), Some(answer));
+        }
         told(answer.map(|answer| leave(&answer.decision)))
     }
 
-    /// Ends a question without an answer, for which a text of this length is the reason. `how` has the bits 1, 2 and 4 for the
+    /// Leaves the error of a call without an answer, for which a text of this length is the reason. `how` has the bits 1, 2 and 4 for the
     /// properties `overloaded`, `retryable` and `remote` of what was thrown, and 8 if the namespace did not take the call.
-    /// The key is pushed if the limiter borrows.
-    pub fn failed(&self, kind: u32, how: u32, length: usize, nth: f64) -> i32 {
-        self.ended(kind, nth, None);
+    pub fn failed(&self, how: u32, length: usize) -> i32 {
         let is = |bit: u32| how & bit != 0;
         leave_error(&with_text(length, |message| {
             if is(8) {
-                let what =
-                    format!("durable object: the namespace did not take the call: {message}; nothing was charged");
+                let what = format!("durable object: the namespace did not take the call: {message}; nothing was charged");
                 return Error::new(ErrorKind::Refused, what);
             }
             let message = message.to_owned();
@@ -110,18 +105,6 @@ impl Limit {
                 .lending_question(check, asked.question)
                 .map(|question| leave_text(&[key.as_str(), "\n", &question].concat())),
         )
-    }
-}
-
-impl Limit {
-    /// Notes what has become of a question about the key that is pushed.
-    fn ended(&self, kind: u32, nth: f64, answer: Option<&Answer>) {
-        let (Some(borrowing), Some(Some(key))) = (&self.store.borrowing, texts().pop()) else { return };
-        let key = self.key_of(&key);
-        borrowing.answered(&self.policy, &key, whole(nth), answer);
-        if kind >= CHECK_AND_PEEK {
-            borrowing.forget_denial(&self.policy, &key);
-        }
     }
 }
 

@@ -302,7 +302,7 @@ async fn decide(limiter: Arc<RedisLimiter>, policy: Arc<Policy>, place: u32, unt
 
 /// Each script alone, driven by redis-benchmark, alternating with a minimal token bucket.
 fn ceiling(server: &Server) -> Result<()> {
-    let (plain, general) = [Script::Plain, Script::General].map(|script| load(server, script.text(false))).into();
+    let (plain, general) = [Script::Plain, Script::General].map(|script| load(server, &script.text(false))).into();
     let least = load(server, include_str!("bucket.lua"));
     let at = now().get().to_string();
     let short = ["1", "{bench:short}", "tb", "1000000000", "1000", "1", "1000000", &at];
