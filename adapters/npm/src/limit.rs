@@ -180,7 +180,7 @@ impl Limit {
         };
         // The memory does so by itself.
         #[cfg(not(feature = "memory"))]
-        self.store.capabilities().supports_operation(&operation)?;
+        operation.verify(&self.store.capabilities())?;
         answer(Asked::Operation(operation))
     }
 }

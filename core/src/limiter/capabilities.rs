@@ -3,7 +3,6 @@
 use alloc::format;
 
 use super::{Accuracy, Block};
-use crate::store::Operation;
 use crate::{Check, Error, ErrorKind, Policy, Quota, Rule};
 
 /// The features of a limiter, as data.
@@ -161,30 +160,6 @@ impl Capabilities {
                 self.require(policy.has_place(), "several dimensions without a group; write group_by")
             }
             Dimensions::One => Err(unsupported("several dimensions in one policy")),
-        }
-    }
-
-    /// Checks that these features suffice for an operation, and that the operation is valid.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unsupported`] that names the first missing feature, and [`ErrorKind::Invalid`].
-    pub fn supports_operation(&self, operation: &Operation<'_>) -> Result<(), Error> {
-        match operation {
-            Operation::Check(check) => self.supports(check),
-            Operation::Peek(check) => {
-                self.require(self.peek, "peek")?;
-                self.supports_peek(check)
-            }
-            Operation::Refund(refund) => {
-                self.require(self.refund, "refund")?;
-                self.supports_policy(refund.policy)
-            }
-            Operation::Settle(settle) => {
-                settle.verify()?;
-                self.require(self.idempotency, "settle")?;
-                self.supports_policy(settle.policy)
-            }
-            Operation::Block(block) => self.supports_block(block),
         }
     }
 

@@ -152,6 +152,30 @@ impl<'a> Operation<'a> {
         }
     }
 
+    /// Checks that a store with these features can apply this operation, and that it is valid.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] that names the first missing feature, and [`ErrorKind::Invalid`].
+    pub fn verify(&self, can: &Capabilities) -> Result<(), Error> {
+        match self {
+            Self::Check(check) => can.supports(check),
+            Self::Peek(check) => {
+                can.require(can.peek, "peek")?;
+                can.supports_peek(check)
+            }
+            Self::Refund(refund) => {
+                can.require(can.refund, "refund")?;
+                can.supports_policy(refund.policy)
+            }
+            Self::Settle(settle) => {
+                settle.verify()?;
+                can.require(can.idempotency, "settle")?;
+                can.supports_policy(settle.policy)
+            }
+            Self::Block(block) => can.supports_block(block),
+        }
+    }
+
     /// The decision of this operation, as a store has applied it. Of all but a check and a peek, it is that of
     /// [`Policy::peek`] on a request of cost 0.
     ///
@@ -231,7 +255,7 @@ impl<S: Atomic> AtomicLimiter<S> {
 
 impl<S: Atomic> AtomicLimiter<S> {
     async fn apply(&self, operation: Operation<'_>) -> Result<Decision, Error> {
-        self.capabilities().supports_operation(&operation)?;
+        operation.verify(&self.capabilities())?;
         operation.decided(self.store.apply(operation).await?)
     }
 }
@@ -250,7 +274,7 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
     }
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.capabilities().supports_operation(&Operation::Refund(refund))?;
+        Operation::Refund(refund).verify(&self.capabilities())?;
         self.store.apply(Operation::Refund(refund)).await.map(drop)
     }
 
@@ -259,7 +283,7 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
     }
 
     async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        self.capabilities().supports_operation(&Operation::Block(block))?;
+        Operation::Block(block).verify(&self.capabilities())?;
         self.store.apply(Operation::Block(block)).await.map(drop)
     }
 

@@ -167,7 +167,7 @@ impl<S: Versioned> VersionedLimiter<S> {
 
     /// Reads the state, changes it, and swaps it in if it differs.
     async fn apply(&self, operation: Operation<'_>) -> Result<Decision, Error> {
-        self.capabilities().supports_operation(&operation)?;
+        operation.verify(&self.capabilities())?;
         let key: String = operation.keys().sole(operation.policy())?.storage_key(operation.policy());
         for _ in 0..self.attempts.max(1) {
             let found = self.store.read(&key).await?;
