@@ -1,25 +1,17 @@
 //! What this isolate or process has borrowed of a store that lends: see [`tidegate_core::lending`].
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 
-use tidegate_core::lending::{Answer, Asked, Borrowers, Question, Terms, Verdict, can_borrow};
+use tidegate_core::lending::{Answer, Asked, Borrowers, Terms, Verdict, can_borrow};
 use tidegate_core::store::lending_capabilities;
 use tidegate_core::{Capabilities, Check, Decision, Error, Key, Policy, UnixMillis};
 use wasm_bindgen::prelude::*;
 
 use crate::limit::Limit;
 use crate::options::{Options, misplaced};
-use crate::shared::{texts, whole};
+use crate::shared::{number, texts, whole};
 
-pub(crate) struct Borrowing {
-    borrowers: RefCell<Borrowers<Key>>,
-    /// The questions under way, the last ones at the end.
-    questions: RefCell<VecDeque<Asked>>,
-}
-
-/// The most questions under way. A platform may drop a request with its question.
-const QUESTIONS_MAX: usize = 1_024;
+pub(crate) struct Borrowing(RefCell<Borrowers<Key>>);
 
 /// What a check gets.
 pub(crate) enum Begun {
@@ -40,12 +32,12 @@ impl Borrowing {
         }
         let terms = Terms { deadline, in_background: true, ..Terms::new(slice, lifetime) };
         terms.verify().map_err(|error| misplaced("leases.", &error))?;
-        Ok(Some(Self { borrowers: RefCell::new(Borrowers::new(terms)), questions: RefCell::default() }))
+        Ok(Some(Self(RefCell::new(Borrowers::new(terms)))))
     }
 
     /// What a limiter that borrows from a store supports.
     pub(crate) fn capabilities(&self, store: Capabilities) -> Capabilities {
-        let borrowers = self.borrowers.borrow();
+        let borrowers = self.0.borrow();
         lending_capabilities(store, borrowers.terms().slice, borrowers.terms().lifetime)
     }
 
@@ -56,48 +48,36 @@ impl Borrowing {
         let Check { policy, now, .. } = *check;
         let key = check.keys.sole(policy)?;
         let name = key.storage_key(policy);
-        let verdict = self.borrowers.borrow_mut().decide(&name, check, || key.clone());
-        let begun = match (verdict.decision(policy, now), verdict) {
+        let verdict = self.0.borrow_mut().decide(&name, check, || key.clone());
+        Ok(match (verdict.decision(policy, now), verdict) {
             (Some(decision), Verdict::Admit { then }) => Begun::Decided(decision, then),
             (Some(decision), _) => Begun::Decided(decision, None),
             (None, Verdict::Ask(asked)) => Begun::Ask(asked),
             (None, _) => Begun::AskPlainly,
-        };
-        if let Begun::Decided(_, Some(asked)) | Begun::Ask(asked) = &begun {
-            self.note(*asked);
-        }
-        Ok(begun)
-    }
-
-    fn note(&self, asked: Asked) {
-        let mut questions = self.questions.borrow_mut();
-        if questions.len() >= QUESTIONS_MAX {
-            questions.pop_front();
-        }
-        questions.push_back(asked);
-    }
-
-    /// The question with this number, if it is under way.
-    pub(crate) fn question(&self, nth: u64) -> Option<Question> {
-        self.questions.borrow().iter().find(|asked| asked.nth == nth).map(|asked| asked.question)
+        })
     }
 
     /// Takes the answer to a key's question, or notes that there is none. A number of 0 is that of a plain call.
     pub(crate) fn answered(&self, policy: &Policy, key: &Key, nth: u64, answer: Option<&Answer>) {
         if nth > 0 {
-            self.questions.borrow_mut().retain(|asked| asked.nth != nth);
-            self.borrowers.borrow_mut().answered(&key.storage_key(policy), nth, answer);
+            self.0.borrow_mut().answered(&key.storage_key(policy), nth, answer);
         }
     }
 
     /// What an idle key is to return, and the key.
     pub(crate) fn due(&self, now: UnixMillis) -> Option<(Key, Asked)> {
-        let due = self.borrowers.borrow_mut().due(now).map(|(_, asked, key)| (key.clone(), asked));
-        if let Some((_, asked)) = due {
-            self.note(asked);
-        }
-        due
+        self.0.borrow_mut().due(now).map(|(_, asked, key)| (key.clone(), asked))
     }
+}
+
+/// The number of a call, as the host knows it: that of a borrower's question or 0, and which script it is, below 4.
+pub(crate) fn call_of(nth: u64, script: u64) -> f64 {
+    number(nth << 2 | script)
+}
+
+/// The number of the borrower's question in that of a call.
+pub(crate) const fn nth_of(call: f64) -> u64 {
+    whole(call) >> 2
 }
 
 /// From this kind of questions on, they give back what may have denied a check.
@@ -105,14 +85,14 @@ const SETTLE: u32 = 2;
 
 #[wasm_bindgen]
 impl Limit {
-    /// Notes what has become of a question of this kind and number about the key that is pushed: it has no answer, or it has been
-    /// read.
-    pub fn ended(&self, kind: u32, nth: f64) {
+    /// Notes that a call of this number, for a question of this kind about the key that is pushed, has ended: without an answer, or it has
+    /// been read.
+    pub fn ended(&self, kind: u32, call: f64) {
         let (Some(borrowing), Some(Some(key))) = (&self.store.borrowing, texts().pop()) else { return };
         let key = self.key_of(&key);
-        borrowing.answered(&self.policy, &key, whole(nth), None);
+        borrowing.answered(&self.policy, &key, nth_of(call), None);
         if kind >= SETTLE {
-            borrowing.borrowers.borrow_mut().forget_denial(&key.storage_key(&self.policy));
+            borrowing.0.borrow_mut().forget_denial(&key.storage_key(&self.policy));
         }
     }
 }

@@ -9,14 +9,14 @@ use tidegate_core::store::Operation;
 use tidegate_core::{Capabilities, Check, Error, ErrorKind, Policy, UnixMillis};
 use wasm_bindgen::prelude::*;
 
-use crate::borrowing::{Begun, Borrowing};
+use crate::borrowing::{Begun, Borrowing, call_of, nth_of};
 use crate::limit::{Asked, Limit, Question};
 use crate::options::Options;
-use crate::shared::{leave, leave_error, leave_number, leave_text, number, texts, told, whole, with_text};
+use crate::shared::{leave, leave_error, leave_number, leave_text, texts, told, whole, with_text};
 
 pub(crate) struct Store {
     config: Config,
-    borrowing: Option<Borrowing>,
+    pub(crate) borrowing: Option<Borrowing>,
 }
 
 impl Store {
@@ -53,11 +53,11 @@ impl Limit {
                         Begun::Decided(decision, then) => {
                             leave(&decision);
                             let Some(asked) = then else { return Ok(0) };
-                            leave_number(-number(asked.nth));
+                            leave_number(-call_of(asked.nth, 0));
                             config.lending_question(check.cost(0), asked.question)?
                         }
                         Begun::Ask(asked) => {
-                            leave_number(number(asked.nth));
+                            leave_number(call_of(asked.nth, 0));
                             config.lending_question(check, asked.question)?
                         }
                         Begun::AskPlainly => config.question(Operation::Check(check))?,
@@ -70,11 +70,11 @@ impl Limit {
         })
     }
 
-    /// Reads an object's answer of so many bytes to the question with this number. Its key is pushed.
-    pub fn read(&self, length: usize, nth: f64) -> i32 {
+    /// Reads an object's answer of so many bytes to the call with this number. The key is pushed if the limiter borrows.
+    pub fn read(&self, length: usize, call: f64) -> i32 {
         let answer = with_text(length, Reply::from_text).answer(&self.policy);
         if let (Some(borrowing), Some(Some(key)), Ok(answer)) = (&self.store.borrowing, texts().pop(), &answer) {
-            borrowing.answered(&self.policy, &self.key_of(&key), whole(nth), Some(answer));
+            borrowing.answered(&self.policy, &self.key_of(&key), nth_of(call), Some(answer));
         }
         told(answer.map(|answer| leave(&answer.decision)))
     }
@@ -85,7 +85,8 @@ impl Limit {
         let is = |bit: u32| how & bit != 0;
         leave_error(&with_text(length, |message| {
             if is(8) {
-                let what = format!("durable object: the namespace did not take the call: {message}; nothing was charged");
+                let what =
+                    format!("durable object: the namespace did not take the call: {message}; nothing was charged");
                 return Error::new(ErrorKind::Refused, what);
             }
             let message = message.to_owned();
@@ -97,7 +98,7 @@ impl Limit {
     pub fn due(&self, now: f64) -> i32 {
         let Some(borrowing) = &self.store.borrowing else { return 0 };
         let Some((key, asked)) = borrowing.due(instant(now)) else { return 0 };
-        leave_number(number(asked.nth));
+        leave_number(call_of(asked.nth, 0));
         let check = Check::new(&self.policy, &key, instant(now)).cost(0);
         told(
             self.store

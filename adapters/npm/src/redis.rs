@@ -1,21 +1,22 @@
 //! Redis as the store: Upstash over REST, or any server behind a client of JavaScript.
 
 use tidegate_core::store::Operation;
-use tidegate_core::{Capabilities, Check, Error, ErrorKind, Key, Millis, Policy, UnixMillis};
-use tidegate_redis::wire::{Call, Script, answer, nonsense, refused, status};
+use tidegate_core::{Capabilities, Check, Error, Key, Millis, Policy, UnixMillis};
+use tidegate_redis::wire::{Call, Script, answer, nonsense, question, refused, status};
 use tidegate_redis::{Clock, batch_script};
 use wasm_bindgen::prelude::*;
 
-use crate::borrowing::{Begun, Borrowing};
+use crate::borrowing::{Begun, Borrowing, call_of, nth_of};
 use crate::limit::{Asked, Limit, Question};
 use crate::options::Options;
-use crate::shared::{leave, leave_error, leave_number, leave_text, number, texts, told, whole, with_bytes, with_text};
+use crate::shared::{leave, leave_error, leave_number, leave_text, texts, told, whole, with_bytes, with_text};
 
 /// How long a text of the server is shown.
 const SHOWN_MAX: usize = 200;
 
 /// The scripts, by their numbers.
 const SCRIPTS: [Script; 3] = [Script::General, Script::Plain, Script::Lending];
+const LENDING: u64 = Script::Lending as u64;
 
 pub(crate) struct Store {
     clock: Clock,
@@ -52,8 +53,9 @@ impl Store {
 
 #[wasm_bindgen]
 impl Limit {
-    /// Leaves what a question asks: see [`leave_words`], whose line is empty. The one more number is negative if the check is decided, and nobody
-    /// waits for the answer. Returns 0 if nothing is to be asked. If `is_lent` is set, the state has loans, which only one script takes.
+    /// Leaves the words after a script, one on each line. The one more number is that of the call, and negative if the check is decided
+    /// and nobody waits for the answer. Returns 0 if nothing is to be asked. If `is_lent` is set, the state has loans, which
+    /// only one script takes.
     pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64, is_lent: bool) -> i32 {
         let Store { clock, min_ttl, borrowing, .. } = &self.store;
         with_text(length, |key| {
@@ -62,42 +64,48 @@ impl Limit {
                     Asked::Operation(operation) => operation,
                     Asked::Reset(keys) => {
                         let call = Call::reset(&self.policy, keys)?;
-                        return Ok(leave_words("", &call, Script::Lending, 0.0));
+                        return Ok(leave_words(None, &call, Script::Lending, 0));
                     }
                 };
                 if let (Operation::Check(check), Some(borrowing), false) = (operation, borrowing, is_lent) {
-                    let (check, asked, sign) = match borrowing.begin(&check)? {
+                    match borrowing.begin(&check)? {
                         Begun::Decided(decision, None) => return Ok(leave(&decision)),
                         Begun::Decided(decision, Some(asked)) => {
                             leave(&decision);
-                            (check.cost(0), Some(asked), -1.0)
+                            let call = Call::lend(check.cost(0), asked.question, *clock, *min_ttl)?;
+                            let length = leave_words(None, &call, Script::Lending, asked.nth);
+                            leave_number(-call_of(asked.nth, LENDING));
+                            return Ok(length);
                         }
-                        Begun::Ask(asked) => (check, Some(asked), 1.0),
-                        Begun::AskPlainly => (check, None, 0.0),
-                    };
-                    if let Some(asked) = asked {
-                        let call = Call::lend(check, asked.question, *clock, *min_ttl)?;
-                        return Ok(leave_words("", &call, Script::Lending, sign * number(asked.nth)));
+                        Begun::Ask(asked) => {
+                            let call = Call::lend(check, asked.question, *clock, *min_ttl)?;
+                            return Ok(leave_words(None, &call, Script::Lending, asked.nth));
+                        }
+                        Begun::AskPlainly => {}
                     }
                 }
                 let call = Call::new(operation, *clock, *min_ttl)?;
                 let script = if is_lent { Script::Lending } else { call.script_where(borrowing.is_some()) };
-                Ok(leave_words("", &call, script, 0.0))
+                Ok(leave_words(None, &call, script, 0))
             })
         })
     }
 
-    /// Reads an answer of so many bytes to the script of this number, and to the borrower's question of this number. Returns 0 if there
-    /// is a decision, and 1 if the state has loans. The keys are pushed, unless it is a plain check.
-    pub fn read(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64, script: usize, nth: f64) -> i32 {
-        let script = SCRIPTS.get(script).copied().unwrap_or(Script::General);
+    /// Reads an answer of so many bytes to the call of which [`Limit::ask`] left this number, without its sign. Returns 0 if there is a
+    /// decision, and 1 if the state has loans. The keys are pushed if there is a token, or the limiter borrows. The
+    /// answer to a borrower's question comes after that question, which is a word of the call, and a line end.
+    pub fn read(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64, call: f64) -> i32 {
+        let (nth, place) = (nth_of(call), (whole(call) & 3) as usize);
+        let script = SCRIPTS.get(place).copied().unwrap_or(Script::Lending);
         self.with(Question { kind, cost, now, extra }, Key::missing_ip().as_str(), &mut |asked| {
             let Asked::Operation(operation) = asked else { return Ok(0) };
-            if let (Operation::Check(check), Some(borrowing), true) = (operation, &self.store.borrowing, nth > 0.0) {
-                let question = borrowing.question(whole(nth)).ok_or_else(too_late)?;
-                let call = Call::lend(check, question, self.store.clock, self.store.min_ttl)?;
-                let answer = with_bytes(length, |bytes| call.lent(bytes))?;
-                borrowing.answered(&self.policy, check.keys.sole(&self.policy)?, whole(nth), Some(&answer));
+            if let (Operation::Check(check), Some(borrowing), true) = (operation, &self.store.borrowing, nth > 0) {
+                let answer = with_text(length, |text| {
+                    let (asked, answer) = text.split_once('\n').unwrap_or_default();
+                    let question = question(asked).unwrap_or_default();
+                    Call::lend(check, question, self.store.clock, self.store.min_ttl)?.lent(answer.as_bytes())
+                })?;
+                borrowing.answered(&self.policy, check.keys.sole(&self.policy)?, nth, Some(&answer));
                 return Ok(leave(&answer.decision));
             }
             let has_token = matches!(&operation, Operation::Check(check) if check.idempotency.is_some());
@@ -128,29 +136,25 @@ impl Limit {
         let now = UnixMillis::new(whole(now));
         let Some((key, asked)) = borrowing.due(now) else { return 0 };
         let check = Check::new(&self.policy, &key, now).cost(0);
-        told(Call::lend(check, asked.question, self.store.clock, self.store.min_ttl).map(|call| {
-            leave_words(key.as_str(), &call, Script::Lending, number(asked.nth))
-        }))
+        told(
+            Call::lend(check, asked.question, self.store.clock, self.store.min_ttl)
+                .map(|call| leave_words(Some(&key), &call, Script::Lending, asked.nth)),
+        )
     }
 }
 
-/// Leaves a line, and the words after a script, one on each line. The one more number is that of the script, and four times that
-/// of the borrower's question.
-fn leave_words(line: &str, call: &Call<'_>, script: Script, nth: f64) -> i32 {
+/// Leaves a key, if there is one, and the words after a script, one on each line. The one more number is that of the call.
+fn leave_words(key: Option<&Key>, call: &Call<'_>, script: Script, nth: u64) -> i32 {
     let mut words = String::with_capacity(256);
-    words.push_str(line);
-    words.push('\n');
-    call.words(script, |word| {
+    let mut push = |word: &str| {
         words.push_str(word);
         words.push('\n');
-    });
+    };
+    if let Some(key) = key {
+        push(key.as_str());
+    }
+    call.words(script, push);
     words.pop();
-    let place = SCRIPTS.iter().position(|known| *known == script).unwrap_or_default();
-    let script = number(place as u64).copysign(nth);
-    leave_number(4.0 * nth + script);
+    leave_number(call_of(nth, script as u64));
     leave_text(&words)
-}
-
-fn too_late() -> Error {
-    Error::new(ErrorKind::Timeout, "the answer came after its question was given up; the request may have been charged")
 }

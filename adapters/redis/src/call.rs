@@ -310,6 +310,16 @@ fn utf8(bytes: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(bytes).map_err(|_| no_answer(bytes))
 }
 
+/// The question that is a word of [`Script::Lending`]. `None` if it is none.
+#[must_use]
+pub fn question(word: &str) -> Option<Question> {
+    let mut numbers = word.split(' ').map(|digits| digits.parse::<u64>().ok());
+    let mut next = || numbers.next().flatten();
+    let (spent, within, slice, lifetime) = (next()?, Millis::new(next()?), next()?, Millis::new(next()?));
+    let back = next().and_then(|loan| Some(Returned { loan, unspent: next()?, kept: next()? }));
+    Some(Question { spent, within, slice, lifetime, back })
+}
+
 /// A question as a word of [`Script::Lending`].
 fn asked(question: Question) -> String {
     let Question { spent, within, slice, lifetime, back } = question;
