@@ -35,6 +35,7 @@ pub trait Lending: Atomic {
 #[derive(Debug)]
 pub struct LendingLimiter<S> {
     calls: AtomicLimiter<S>,
+    terms: Terms,
     kept: Mutex<Shared>,
 }
 
@@ -88,7 +89,7 @@ impl<S: Lending> LendingLimiter<S> {
             return Err(Error::new(ErrorKind::Invalid, "slice: 0 lends nothing; write at least 1"));
         }
         let kept = Shared { borrowers: Borrowers::new(terms), later: VecDeque::new(), policies: Vec::new() };
-        Ok(Self { calls: AtomicLimiter::new(store), kept: Mutex::new(kept) })
+        Ok(Self { calls: AtomicLimiter::new(store), terms, kept: Mutex::new(kept) })
     }
 
     /// The store.
@@ -189,8 +190,7 @@ impl<S: Lending> Drop for Asking<'_, S> {
 
 impl<S: Lending> Limiter for LendingLimiter<S> {
     fn capabilities(&self) -> Capabilities {
-        let terms = *self.kept().borrowers.terms();
-        lending_capabilities(self.store().capabilities(), terms.slice, terms.lifetime)
+        lending_capabilities(self.store().capabilities(), self.terms.slice, self.terms.lifetime)
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
@@ -204,7 +204,7 @@ impl<S: Lending> Limiter for LendingLimiter<S> {
         match verdict {
             Verdict::Admit { then } => {
                 if let Some(asked) = then
-                    && !(self.in_background() && self.kept().keep(&name, &check, asked))
+                    && !(self.terms.in_background && self.kept().keep(&name, &check, asked))
                 {
                     // What is spent is charged already, whatever the answer is.
                     let _ = self.ask(&name, check.cost(0), asked).await;
@@ -246,11 +246,5 @@ impl<S: Lending> Limiter for LendingLimiter<S> {
         let result = self.calls.reset(policy, keys).await;
         self.forget_denial(policy, keys);
         result
-    }
-}
-
-impl<S: Lending> LendingLimiter<S> {
-    fn in_background(&self) -> bool {
-        self.kept().borrowers.terms().in_background
     }
 }
