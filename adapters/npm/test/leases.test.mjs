@@ -1,7 +1,9 @@
 // Leases on Redis, over REST and over a client: fewer calls, and never more than the limit.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { after, beforeEach, describe, test } from "node:test";
+import { promisify } from "node:util";
 import { Tidegate as OnUpstash } from "@tidegate/edge";
 import { Tidegate as OnRedis } from "@tidegate/edge/redis";
 import { Redis } from "ioredis";
@@ -108,6 +110,18 @@ test("a wrong option says where it is", () => {
     assert.throws(() => stores.redis({ policy, leases }), ({ kind, field: found }) => kind === "invalid" && found === field, field);
   }
   assert.throws(() => stores.redis({ policy, waitUntil: 7 }), { field: "waitUntil" });
+});
+
+test("where requests are apart, leases say that they need waitUntil", async () => {
+  const script = `
+    globalThis.EdgeRuntime = "edge-runtime";
+    const { Tidegate } = await import("@tidegate/edge");
+    const options = { url: "https://eu1.upstash.io", token: "t", platform: "vercel", failMode: "closed", policy: { name: "api", quotas: ["1 / s"] }, leases: true };
+    new Tidegate({ ...options, waitUntil: () => undefined });
+    new Tidegate({ ...options, leases: false });
+    try { new Tidegate(options) } catch (error) { console.log(error.kind, error.message) }`;
+  const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "--eval", script], { cwd: import.meta.dirname });
+  assert.equal(stdout, "invalid waitUntil: missing; leases need it on this runtime: write waitUntil: (work) => context.waitUntil(work)\n");
 });
 
 test("what is lent is spent while the server is down, and then the fail mode decides", async () => {
