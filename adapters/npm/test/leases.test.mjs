@@ -103,8 +103,8 @@ test("a wrong option says where it is", () => {
     [{ slices: 1 }, "leases.slices"],
     [{ slice: 0 }, "leases.slice"],
     [{ slice: 1.5 }, "leases.slice"],
-    [{ lifetimeMs: 0 }, "leases.lifetime"],
-    [{ lifetimeMs: 60_001 }, "leases.lifetime"],
+    [{ lifetimeMs: 0 }, "leases.lifetimeMs"],
+    [{ lifetimeMs: 60_001 }, "leases.lifetimeMs"],
     ["yes", "leases"],
   ]) {
     assert.throws(() => stores.redis({ policy, leases }), ({ kind, field: found }) => kind === "invalid" && found === field, field);

@@ -20,6 +20,7 @@ export interface Question {
   /** What the store notes of the call that is on its way. */
   note: number;
   noted: unknown;
+  /** How the store has sent it. */
   way: string;
   /** How many denials the deny cache had forgotten when this was asked. */
   forgotten: number;
