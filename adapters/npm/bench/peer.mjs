@@ -81,6 +81,13 @@ for (const inFlight of [1, 8, 64, 512]) {
   await repeat(3, () => peer.limit("blocked"));
   counted("commands billed for a denial, with both deny caches", await billed(() => own.check(request)), await billed(() => peer.limit("blocked")));
 }
+
+{
+  // A leased verdict does not know what remains.
+  const own = ours({ fixedWindow: { limit: 10_000, windowMs: 60_000 } }, { leases: true });
+  const leased = async () => check((await own.limit("leased")).allowed, 1);
+  counted("commands billed for a decision, fixed window, with leases", await billed(leased), await billed(rows[0][2]));
+}
 await server.stop();
 
 function counted(name, our, their) {

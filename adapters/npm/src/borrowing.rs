@@ -5,8 +5,11 @@ use std::cell::RefCell;
 use tidegate_core::lending::{Answer, Asked, Borrowers, Terms, Verdict, can_borrow};
 use tidegate_core::store::lending_capabilities;
 use tidegate_core::{Capabilities, Check, Decision, Error, Key, Policy, UnixMillis};
+use wasm_bindgen::prelude::*;
 
+use crate::limit::Limit;
 use crate::options::{Options, misplaced};
+use crate::shared::{number, texts, whole};
 
 pub(crate) struct Borrowing(RefCell<Borrowers<Key>>);
 
@@ -61,13 +64,35 @@ impl Borrowing {
         }
     }
 
-    /// Forgets a key's denial, because a settlement, a block or a reset may have been applied.
-    pub(crate) fn forget_denial(&self, policy: &Policy, key: &Key) {
-        self.0.borrow_mut().forget_denial(&key.storage_key(policy));
-    }
-
     /// What an idle key is to return, and the key.
     pub(crate) fn due(&self, now: UnixMillis) -> Option<(Key, Asked)> {
         self.0.borrow_mut().due(now).map(|(_, asked, key)| (key.clone(), asked))
+    }
+}
+
+/// The number of a call, as the host knows it: that of a borrower's question or 0, and which script it is, below 4.
+pub(crate) fn call_of(nth: u64, script: u64) -> f64 {
+    number(nth << 2 | script)
+}
+
+/// The number of the borrower's question in that of a call.
+pub(crate) const fn nth_of(call: f64) -> u64 {
+    whole(call) >> 2
+}
+
+/// From this kind of questions on, they give back what may have denied a check.
+const SETTLE: u32 = 2;
+
+#[wasm_bindgen]
+impl Limit {
+    /// Notes that a call of this number, for a question of this kind about the key that is pushed, has ended: without an answer, or it has
+    /// been read.
+    pub fn ended(&self, kind: u32, call: f64) {
+        let (Some(borrowing), Some(Some(key))) = (&self.store.borrowing, texts().pop()) else { return };
+        let key = self.key_of(&key);
+        borrowing.answered(&self.policy, &key, nth_of(call), None);
+        if kind >= SETTLE {
+            borrowing.0.borrow_mut().forget_denial(&key.storage_key(&self.policy));
+        }
     }
 }

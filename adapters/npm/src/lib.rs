@@ -4,7 +4,7 @@
 //! It is built once for each store, and once for the gate, because an edge runtime loads every byte before its first request.
 #![cfg(target_arch = "wasm32")]
 
-#[cfg(feature = "object")]
+#[cfg(any(feature = "object", feature = "redis"))]
 mod borrowing;
 #[cfg(feature = "rules")]
 mod error;

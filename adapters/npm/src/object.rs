@@ -5,19 +5,18 @@ use std::num::NonZero;
 use tidegate_cloudflare::durable_objects::{
     CAPABILITIES, Clock, Config, Counter, HostRows, ObjectStorage, Placement, Reply, Sweep, Thrown,
 };
-use tidegate_core::lending::Answer;
 use tidegate_core::store::Operation;
 use tidegate_core::{Capabilities, Check, Error, ErrorKind, Policy, UnixMillis};
 use wasm_bindgen::prelude::*;
 
-use crate::borrowing::{Begun, Borrowing};
+use crate::borrowing::{Begun, Borrowing, call_of, nth_of};
 use crate::limit::{Asked, Limit, Question};
 use crate::options::Options;
-use crate::shared::{leave, leave_error, leave_number, leave_text, number, texts, told, whole, with_text};
+use crate::shared::{leave, leave_error, leave_number, leave_text, texts, told, whole, with_text};
 
 pub(crate) struct Store {
     config: Config,
-    borrowing: Option<Borrowing>,
+    pub(crate) borrowing: Option<Borrowing>,
 }
 
 impl Store {
@@ -39,9 +38,6 @@ impl Store {
     }
 }
 
-/// How many kinds of questions, from 0 on, give nothing back.
-const CHECK_AND_PEEK: u32 = 2;
-
 #[wasm_bindgen]
 impl Limit {
     /// Leaves an object's name, a question mark and what it is asked. Nothing in either needs an escape. The one more number is that
@@ -57,11 +53,11 @@ impl Limit {
                         Begun::Decided(decision, then) => {
                             leave(&decision);
                             let Some(asked) = then else { return Ok(0) };
-                            leave_number(-number(asked.nth));
+                            leave_number(-call_of(asked.nth, 0));
                             config.lending_question(check.cost(0), asked.question)?
                         }
                         Begun::Ask(asked) => {
-                            leave_number(number(asked.nth));
+                            leave_number(call_of(asked.nth, 0));
                             config.lending_question(check, asked.question)?
                         }
                         Begun::AskPlainly => config.question(Operation::Check(check))?,
@@ -74,18 +70,18 @@ impl Limit {
         })
     }
 
-    /// Reads an object's answer of so many bytes to the question with this number. The key is pushed if the limiter borrows.
-    pub fn read(&self, kind: u32, length: usize, nth: f64) -> i32 {
+    /// Reads an object's answer of so many bytes to the call with this number. The key is pushed if the limiter borrows.
+    pub fn read(&self, length: usize, call: f64) -> i32 {
         let answer = with_text(length, Reply::from_text).answer(&self.policy);
-        self.ended(kind, nth, answer.as_ref().ok());
+        if let (Some(borrowing), Some(Some(key)), Ok(answer)) = (&self.store.borrowing, texts().pop(), &answer) {
+            borrowing.answered(&self.policy, &self.key_of(&key), nth_of(call), Some(answer));
+        }
         told(answer.map(|answer| leave(&answer.decision)))
     }
 
-    /// Ends a question without an answer, for which a text of this length is the reason. `how` has the bits 1, 2 and 4 for the
+    /// Leaves the error of a call without an answer, for which a text of this length is the reason. `how` has the bits 1, 2 and 4 for the
     /// properties `overloaded`, `retryable` and `remote` of what was thrown, and 8 if the namespace did not take the call.
-    /// The key is pushed if the limiter borrows.
-    pub fn failed(&self, kind: u32, how: u32, length: usize, nth: f64) -> i32 {
-        self.ended(kind, nth, None);
+    pub fn failed(&self, how: u32, length: usize) -> i32 {
         let is = |bit: u32| how & bit != 0;
         leave_error(&with_text(length, |message| {
             if is(8) {
@@ -102,7 +98,7 @@ impl Limit {
     pub fn due(&self, now: f64) -> i32 {
         let Some(borrowing) = &self.store.borrowing else { return 0 };
         let Some((key, asked)) = borrowing.due(instant(now)) else { return 0 };
-        leave_number(number(asked.nth));
+        leave_number(call_of(asked.nth, 0));
         let check = Check::new(&self.policy, &key, instant(now)).cost(0);
         told(
             self.store
@@ -110,18 +106,6 @@ impl Limit {
                 .lending_question(check, asked.question)
                 .map(|question| leave_text(&[key.as_str(), "\n", &question].concat())),
         )
-    }
-}
-
-impl Limit {
-    /// Notes what has become of a question about the key that is pushed.
-    fn ended(&self, kind: u32, nth: f64, answer: Option<&Answer>) {
-        let (Some(borrowing), Some(Some(key))) = (&self.store.borrowing, texts().pop()) else { return };
-        let key = self.key_of(&key);
-        borrowing.answered(&self.policy, &key, whole(nth), answer);
-        if kind >= CHECK_AND_PEEK {
-            borrowing.forget_denial(&self.policy, &key);
-        }
     }
 }
 

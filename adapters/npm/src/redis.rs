@@ -1,86 +1,113 @@
 //! Redis as the store: Upstash over REST, or any server behind a client of JavaScript.
 
 use tidegate_core::store::Operation;
-use tidegate_core::{Capabilities, Error, Key, Millis, Policy};
-use tidegate_redis::wire::{Call, Script, answer, keys, nonsense, refused, status};
+use tidegate_core::{Capabilities, Check, Error, Key, Millis, Policy, UnixMillis};
+use tidegate_redis::wire::{Call, Script, answer, nonsense, question, refused, status};
 use tidegate_redis::{Clock, batch_script};
 use wasm_bindgen::prelude::*;
 
+use crate::borrowing::{Begun, Borrowing, call_of, nth_of};
 use crate::limit::{Asked, Limit, Question};
 use crate::options::Options;
-use crate::shared::{leave, leave_error, leave_number, leave_text, with_bytes, with_text};
+use crate::shared::{leave, leave_error, leave_number, leave_text, texts, told, whole, with_bytes, with_text};
 
 /// How long a text of the server is shown.
 const SHOWN_MAX: usize = 200;
+
+/// The scripts, by their numbers.
+const SCRIPTS: [Script; 3] = [Script::General, Script::Plain, Script::Lending];
+const LENDING: u64 = Script::Lending as u64;
 
 pub(crate) struct Store {
     clock: Clock,
     min_ttl: Millis,
     key_locking: bool,
+    pub(crate) borrowing: Option<Borrowing>,
     /// What errors call the database.
     name: &'static str,
 }
 
 impl Store {
-    #[expect(clippy::unnecessary_wraps, reason = "the stores have one signature")]
     pub(crate) fn open(options: &mut Options, _: &Policy) -> Result<Self, Error> {
         let name = if options.flag() { "upstash" } else { "redis" };
         let key_locking = options.flag();
         let clock = if options.flag() { Clock::Server } else { Clock::Caller };
-        Ok(Self { clock, min_ttl: options.millis(), key_locking, name })
+        Ok(Self { clock, min_ttl: options.millis(), key_locking, borrowing: Borrowing::open(options)?, name })
     }
 
-    #[expect(clippy::unused_self, reason = "the stores have one signature")]
-    pub(crate) const fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        let exact = Capabilities::EXACT;
+        self.borrowing.as_ref().map_or(exact, |borrowing| borrowing.capabilities(exact))
     }
 
-    /// The scripts: 4 and 5 the general one and its SHA-1, 6 and 7 the one for plain checks, 8 that for several decisions.
+    /// From 4 on, the scripts and their SHA-1 by turns, and at last the script for several decisions.
     pub(crate) fn text(&self, which: u32) -> i32 {
         let locking = self.key_locking;
-        match which {
-            4 => leave_text(Script::General.text(locking)),
-            5 => leave_text(Script::General.sha1(locking)),
-            6 => leave_text(Script::Plain.text(locking)),
-            7 => leave_text(Script::Plain.sha1(locking)),
-            _ => leave_text(&batch_script(locking)),
+        match SCRIPTS.get((which / 2 - 2) as usize) {
+            Some(script) if which.is_multiple_of(2) => leave_text(&script.text(locking)),
+            Some(script) => leave_text(script.sha1(locking)),
+            None => leave_text(&batch_script(locking)),
         }
     }
 }
 
 #[wasm_bindgen]
 impl Limit {
-    /// Leaves what a question asks: the words after the script in a command, one on each line. The one more number is 1 for the
-    /// script for plain checks, and 0 for the general one, which takes every question if `is_general` is set. For a reset, the
-    /// words are those after `DEL`.
-    pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64, is_general: bool) -> i32 {
-        let Store { clock, min_ttl, .. } = self.store;
+    /// Leaves the words after a script, one on each line. The one more number is that of the call, and negative if the check is decided
+    /// and nobody waits for the answer. Returns 0 if nothing is to be asked. If `is_lent` is set, the state has loans, which
+    /// only one script takes.
+    pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64, is_lent: bool) -> i32 {
+        let Store { clock, min_ttl, borrowing, .. } = &self.store;
         with_text(length, |key| {
             self.with(Question { kind, cost, now, extra }, key, &mut |asked| {
                 let operation = match asked {
                     Asked::Operation(operation) => operation,
-                    Asked::Reset(all) => return Ok(leave_text(&keys(&self.policy, all)?.join("\n"))),
+                    Asked::Reset(keys) => {
+                        let call = Call::reset(&self.policy, keys)?;
+                        return Ok(leave_words(None, &call, Script::Lending, 0));
+                    }
                 };
-                let call = Call::new(operation, clock, min_ttl)?;
-                let script = if is_general { Script::General } else { call.script() };
-                let mut words = String::with_capacity(256);
-                call.words(script, |word| {
-                    words.push_str(word);
-                    words.push('\n');
-                });
-                words.pop();
-                leave_number(f64::from(u8::from(script == Script::Plain)));
-                Ok(leave_text(&words))
+                if let (Operation::Check(check), Some(borrowing), false) = (operation, borrowing, is_lent) {
+                    match borrowing.begin(&check)? {
+                        Begun::Decided(decision, None) => return Ok(leave(&decision)),
+                        Begun::Decided(decision, Some(asked)) => {
+                            leave(&decision);
+                            let call = Call::lend(check.cost(0), asked.question, *clock, *min_ttl)?;
+                            let length = leave_words(None, &call, Script::Lending, asked.nth);
+                            leave_number(-call_of(asked.nth, LENDING));
+                            return Ok(length);
+                        }
+                        Begun::Ask(asked) => {
+                            let call = Call::lend(check, asked.question, *clock, *min_ttl)?;
+                            return Ok(leave_words(None, &call, Script::Lending, asked.nth));
+                        }
+                        Begun::AskPlainly => {}
+                    }
+                }
+                let call = Call::new(operation, *clock, *min_ttl)?;
+                let script = if is_lent { Script::Lending } else { call.script_where(borrowing.is_some()) };
+                Ok(leave_words(None, &call, script, 0))
             })
         })
     }
 
-    /// Reads an answer of so many bytes. Returns 0 if there is a decision, and 1 if the general script has to decide. The key of a
-    /// plain check is not needed.
-    pub fn read(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64, is_plain: bool) -> i32 {
-        let script = if is_plain { Script::Plain } else { Script::General };
+    /// Reads an answer of so many bytes to the call of which [`Limit::ask`] left this number, without its sign. Returns 0 if there is a
+    /// decision, and 1 if the state has loans. The keys are pushed if there is a token, or the limiter borrows. The
+    /// answer to a borrower's question comes after that question, which is a word of the call, and a line end.
+    pub fn read(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64, call: f64) -> i32 {
+        let (nth, place) = (nth_of(call), (whole(call) & 3) as usize);
+        let script = SCRIPTS.get(place).copied().unwrap_or(Script::Lending);
         self.with(Question { kind, cost, now, extra }, Key::missing_ip().as_str(), &mut |asked| {
             let Asked::Operation(operation) = asked else { return Ok(0) };
+            if let (Operation::Check(check), Some(borrowing), true) = (operation, &self.store.borrowing, nth > 0) {
+                let answer = with_text(length, |text| {
+                    let (asked, answer) = text.split_once('\n').unwrap_or_default();
+                    let question = question(asked).unwrap_or_default();
+                    Call::lend(check, question, self.store.clock, self.store.min_ttl)?.lent(answer.as_bytes())
+                })?;
+                borrowing.answered(&self.policy, check.keys.sole(&self.policy)?, nth, Some(&answer));
+                return Ok(leave(&answer.decision));
+            }
             let has_token = matches!(&operation, Operation::Check(check) if check.idempotency.is_some());
             let tells = self.store.clock == Clock::Server || has_token || matches!(operation, Operation::Settle(_));
             match with_bytes(length, |bytes| answer(&operation, tells, script, bytes))? {
@@ -93,7 +120,7 @@ impl Limit {
     /// Leaves the error of an answer whose text is pushed: an HTTP status of the endpoint, 1 for an error of the server, and 0 for an
     /// answer that no script gives. The first of the keys is pushed, too, if it is known.
     pub fn failed(&self, what: u16) -> i32 {
-        let mut texts = crate::shared::texts().into_iter().map(Option::unwrap_or_default);
+        let mut texts = texts().into_iter().map(Option::unwrap_or_default);
         let (text, key) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
         let shown: String = text.chars().take(SHOWN_MAX).collect();
         leave_error(&match what {
@@ -102,4 +129,32 @@ impl Limit {
             code => status(code, &shown),
         })
     }
+
+    /// Leaves a key that is idle, and then what [`Limit::ask`] leaves, each on a line. Returns 0 if there is none.
+    pub fn due(&self, now: f64) -> i32 {
+        let Some(borrowing) = &self.store.borrowing else { return 0 };
+        let now = UnixMillis::new(whole(now));
+        let Some((key, asked)) = borrowing.due(now) else { return 0 };
+        let check = Check::new(&self.policy, &key, now).cost(0);
+        told(
+            Call::lend(check, asked.question, self.store.clock, self.store.min_ttl)
+                .map(|call| leave_words(Some(&key), &call, Script::Lending, asked.nth)),
+        )
+    }
+}
+
+/// Leaves a key, if there is one, and the words after a script, one on each line. The one more number is that of the call.
+fn leave_words(key: Option<&Key>, call: &Call<'_>, script: Script, nth: u64) -> i32 {
+    let mut words = String::with_capacity(256);
+    let mut push = |word: &str| {
+        words.push_str(word);
+        words.push('\n');
+    };
+    if let Some(key) = key {
+        push(key.as_str());
+    }
+    call.words(script, push);
+    words.pop();
+    leave_number(call_of(nth, script as u64));
+    leave_text(&words)
 }

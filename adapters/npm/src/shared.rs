@@ -118,10 +118,7 @@ pub(crate) fn leave(decision: &Decision) -> i32 {
 
 /// A number for the host.
 #[allow(clippy::cast_precision_loss, reason = "all are below 2^53")]
-#[cfg_attr(
-    any(feature = "memory", feature = "rate-limit", feature = "redis"),
-    expect(dead_code, reason = "other stores do")
-)]
+#[cfg_attr(any(feature = "memory", feature = "rate-limit"), expect(dead_code, reason = "other stores do"))]
 pub(crate) const fn number(number: u64) -> f64 {
     number as f64
 }

@@ -167,7 +167,7 @@ export default {
   const { ask } = await worker(wrong, { ...OBJECT, kvNamespaces: ["COUNTS"] });
   const said = JSON.parse((await ask("/")).body);
   assert.match(said.objects, /^invalid namespace: not a namespace of Durable Objects; in wrangler.jsonc, write "durable_objects"/);
-  assert.match(said.leases, /^invalid leases\.lifetime: .*is out of range/);
+  assert.match(said.leases, /^invalid leases\.lifetimeMs: .*is out of range/);
   assert.match(said.kv, /^invalid namespace: not a namespace of Workers KV/);
   assert.match(said.kvLog, /^unsupported policy: this store does not support sliding_log/);
   assert.match(said.rateLimit, /^invalid binding: not a Rate Limiting binding/);

@@ -71,12 +71,17 @@ export class Core<L extends Limit = Limit> extends Shared implements Told {
   }
 
   /** Passes the keys and the token of a question. Returns the length of a key that is alone. */
-  pass({ key, others, token }: Question): number {
-    if (token === undefined && others.length === 0) return this.write(key);
+  pass(question: Question): number {
+    if (question.token === undefined && question.others.length === 0) return this.write(question.key);
+    this.pushAll(question);
+    return 0;
+  }
+
+  /** Adds the token and the keys of a question to the texts that the next call takes. */
+  pushAll({ key, others, token }: Question): void {
     if (token !== undefined) this.push(token);
     for (const other of others) this.push(other);
     this.push(key);
-    return 0;
   }
 
   /** A copy of the last decision's numbers. */

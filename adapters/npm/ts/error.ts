@@ -43,6 +43,7 @@ export class TidegateError extends Error {
     if (!Array.isArray(thrown)) return new TidegateError("corrupt", "the limiter itself failed", undefined, { cause: thrown });
     const [kind, message] = thrown as [ErrorKind, string];
     const renamed = message
+      .replace(/^leases\.lifetime: /, "leases.lifetimeMs: ")
       // The place of a wrong value, in JavaScript's names.
       .replace(/^[\w.[\]]+: /, (place) => place.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase()))
       .replace(/^(policy\.quotas\[\d\])\.returnsCost: /, "$1.concurrency.returnsCost: ");

@@ -17,17 +17,21 @@ export interface MemoryLimit extends Limit {
   ask(...question: Asking): number;
 }
 
-export interface RedisLimit extends Limit {
-  ask(...question: [...Asking, isGeneral: boolean]): number;
-  read(...answer: [...Asking, isPlain: boolean]): number;
+/** Of a store that may lend. Its calls have numbers. */
+export interface AskingLimit extends Limit {
+  ask(...question: [...Asking, isLent: boolean]): number;
+  due(now: number): number;
+  ended(kind: number, call: number): void;
+}
+
+export interface RedisLimit extends AskingLimit {
+  read(...answer: [...Asking, call: number]): number;
   failed(what: number): number;
 }
 
-export interface ObjectLimit extends Limit {
-  ask(...question: Asking): number;
-  read(kind: number, length: number, nth: number): number;
-  failed(kind: number, how: number, length: number, nth: number): number;
-  due(now: number): number;
+export interface ObjectLimit extends AskingLimit {
+  read(length: number, call: number): number;
+  failed(how: number, length: number): number;
 }
 
 export interface VersionedLimit extends Limit {

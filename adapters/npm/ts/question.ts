@@ -20,6 +20,8 @@ export interface Question {
   /** What the store notes of the call that is on its way. */
   note: number;
   noted: unknown;
+  /** How the store has sent it. */
+  way: string;
   /** How many denials the deny cache had forgotten when this was asked. */
   forgotten: number;
 }
@@ -28,5 +30,5 @@ const NO_OTHERS: readonly string[] = [];
 
 /** A question of cost 1 without a token. */
 export function ask(kind: Question["kind"], now: number): Question {
-  return { kind, counted: undefined, key: "", others: NO_OTHERS, cost: 1, now, token: undefined, extra: 0, note: 0, noted: undefined, forgotten: 0 };
+  return { kind, counted: undefined, key: "", others: NO_OTHERS, cost: 1, now, token: undefined, extra: 0, note: 0, noted: undefined, way: "", forgotten: 0 };
 }

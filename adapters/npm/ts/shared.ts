@@ -72,9 +72,14 @@ export class Shared {
   /** Throws the error that a call has left, if what it returned is negative. */
   took(returned: number): number {
     if (returned >= 0) return returned;
+    throw this.error(returned);
+  }
+
+  /** The error that a call has left: its kind and its message. */
+  error(returned: number): [kind: string, message: string] {
     const text = this.text(-1 - returned);
     const end = text.indexOf("\n");
-    throw [text.slice(0, end), text.slice(end + 1)];
+    return [text.slice(0, end), text.slice(end + 1)];
   }
 
   #left(length: number): Uint8Array<ArrayBuffer> {

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use peer::Peer;
 use support::Server;
-use tidegate_core::{Check, Fallback, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::lending::Terms;
+use tidegate_core::{Check, Fallback, Key, Keys, Limiter, Millis, Policy, Quota, UnixMillis};
 use tidegate_measured::{Aim, At, Measurement, ROUNDS, Unit, median, shortened};
 use tidegate_redis::wire::Script;
 use tidegate_redis::{Config, Redis, RedisLimiter};
@@ -32,7 +33,7 @@ fn main() -> Result<()> {
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
-    // `-- latency throughput quotas dimensions ceiling outage` selects what to run.
+    // `-- latency throughput lending quotas dimensions ceiling outage` selects what to run.
     let named = |name: &str| {
         let mut names = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).peekable();
         names.peek().is_none() || names.any(|argument| argument == name)
@@ -41,6 +42,7 @@ fn main() -> Result<()> {
     for (name, measure) in [
         ("latency", latency as fn(&Server) -> Result<()>),
         ("throughput", throughput),
+        ("lending", lending),
         ("quotas", quotas),
         ("dimensions", dimensions),
         ("ceiling", ceiling),
@@ -54,8 +56,12 @@ fn main() -> Result<()> {
 }
 
 fn policy() -> Policy {
+    named("bench")
+}
+
+fn named(name: &str) -> Policy {
     let quota = Quota::token_bucket(1_000_000_000, 1_000_000, Millis::from_secs(1)).unwrap();
-    Policy::new("bench", [quota]).unwrap()
+    Policy::new(name, [quota]).unwrap()
 }
 
 /// The same bucket several times, for one key.
@@ -230,6 +236,26 @@ fn throughput(server: &Server) -> Result<()> {
     Ok(())
 }
 
+/// Decisions of 1,000 keys by a limiter that borrows, alternating with one that does not.
+fn lending(server: &Server) -> Result<()> {
+    const KEYS: usize = 1_000;
+    let store = || Redis::new(Config::new(server.url())).unwrap();
+    for (name, runtimes) in [
+        ("decisions a second of 1,000 keys with loans of 100, current_thread", [current_thread(), current_thread()]),
+        ("decisions a second of 1,000 keys with loans of 100, multi_thread", [multi_thread(), multi_thread()]),
+    ] {
+        let [lent, asked] = runtimes;
+        let terms = Terms::new(100, Millis::from_secs(10));
+        // Each on rows of its own, because a plain check of a lent row costs more.
+        let leased = Load::of(lent, "lent", KEYS, async || store().lending(terms).unwrap());
+        let plain = Load::of(asked, "asked", KEYS, async || store().limiter());
+        let measured =
+            Measurement::new("redis", name, Unit::PerSecond).at(At::InFlight(IN_FLIGHT)).aim(Aim::Ratio(5.0));
+        measured.beside("without loans", || leased.per_second(IN_FLIGHT), || plain.per_second(IN_FLIGHT))?;
+    }
+    Ok(())
+}
+
 /// Decisions of several quotas, alternating with a union of limiters, which charges one by one.
 fn quotas(server: &Server) -> Result<()> {
     let mut peer = Peer::start(server.port)?;
@@ -250,30 +276,42 @@ fn quotas(server: &Server) -> Result<()> {
 fn dimensions(server: &Server) -> Result<()> {
     let one = Load::new(server, multi_thread(), policy());
     let three = Load::new(server, multi_thread(), of_three_dimensions());
-    let us = |load: &Load| 1e6 / load.per_second(IN_FLIGHT);
+    let us = |load: &Load<_>| 1e6 / load.per_second(IN_FLIGHT);
     let measured =
         Measurement::new("redis", "a decision over three keys, 64 in flight", Unit::Us).aim(Aim::Ratio(1.35));
     measured.beside("over one key", || us(&three), || us(&one))
 }
 
 /// A limiter with its runtime and its connections, which last for all rounds.
-struct Load {
-    limiter: Arc<RedisLimiter>,
+struct Load<L> {
+    limiter: Arc<L>,
     policy: Arc<Policy>,
     runtime: Runtime,
+    /// How many keys each request in flight takes in turn.
+    keys: usize,
 }
 
-impl Load {
+impl Load<RedisLimiter> {
     fn new(server: &Server, runtime: Runtime, policy: Policy) -> Self {
         // The connections belong to the runtime.
         let limiter = runtime.block_on(async { server.limiter() });
-        Self { limiter: Arc::new(limiter), policy: Arc::new(policy), runtime }
+        Self { limiter: Arc::new(limiter), policy: Arc::new(policy), runtime, keys: 1 }
+    }
+}
+
+impl<L: Limiter + 'static> Load<L> {
+    fn of(runtime: Runtime, policy: &str, keys: usize, limiter: impl AsyncFnOnce() -> L) -> Self {
+        let limiter = Arc::new(runtime.block_on(limiter()));
+        Self { limiter, policy: Arc::new(named(policy)), runtime, keys }
     }
 
     fn per_second(&self, in_flight: u32) -> f64 {
         let run = async |duration: Duration| {
             let began = Instant::now();
-            let decide = |place| decide(Arc::clone(&self.limiter), Arc::clone(&self.policy), place, began + duration);
+            let decide = |place| {
+                let (limiter, policy) = (Arc::clone(&self.limiter), Arc::clone(&self.policy));
+                decide(limiter, policy, place, self.keys, began + duration)
+            };
             let workers: Vec<_> = (0..in_flight).map(|place| tokio::spawn(decide(place))).collect();
             let mut decisions = 0_u32;
             for worker in workers {
@@ -288,21 +326,36 @@ impl Load {
     }
 }
 
-async fn decide(limiter: Arc<RedisLimiter>, policy: Arc<Policy>, place: u32, until: Instant) -> u32 {
-    let [user, tenant, all] =
-        [format!("user-{place}"), format!("tenant-{}", place % 5), "all".to_owned()].map(Key::new);
-    let keys = [("", &user), ("user", &user), ("tenant", &tenant), ("all", &all)];
+/// The tasks of a runtime are polled in turn. One that never waits lets the others run after so many decisions.
+const YIELD_AFTER: usize = 64;
+
+async fn decide(limiter: Arc<impl Limiter>, policy: Arc<Policy>, place: u32, keys: usize, until: Instant) -> u32 {
+    let [tenant, all] = [format!("tenant-{}", place % 5), "all".to_owned()].map(Key::new);
+    let users: Vec<_> = match keys {
+        1 => vec![Key::new(format!("user-{place}"))],
+        keys => (0..keys).map(|user| Key::new(format!("user-{user}"))).collect(),
+    };
     let mut decisions = 0;
-    while Instant::now() < until {
-        assert!(limiter.check(Check::new(&policy, &keys, now())).await.unwrap().is_allowed());
+    // Each request in flight begins with another key.
+    for nth in (place as usize * 16).. {
+        if Instant::now() >= until {
+            break;
+        }
+        let user = &users[nth % users.len()];
+        let several = [("", user), ("user", user), ("tenant", &tenant), ("all", &all)];
+        let keys = if keys > 1 { Keys::from(user) } else { Keys::from(&several) };
+        assert!(limiter.check(Check::new(&policy, keys, now())).await.unwrap().is_allowed());
         decisions += 1;
+        if nth % YIELD_AFTER == 0 {
+            tokio::task::yield_now().await;
+        }
     }
     decisions
 }
 
 /// Each script alone, driven by redis-benchmark, alternating with a minimal token bucket.
 fn ceiling(server: &Server) -> Result<()> {
-    let (plain, general) = [Script::Plain, Script::General].map(|script| load(server, script.text(false))).into();
+    let (plain, general) = [Script::Plain, Script::General].map(|script| load(server, &script.text(false))).into();
     let least = load(server, include_str!("bucket.lua"));
     let at = now().get().to_string();
     let short = ["1", "{bench:short}", "tb", "1000000000", "1000", "1", "1000000", &at];

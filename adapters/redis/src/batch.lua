@@ -1,5 +1,5 @@
--- Several decisions in one step: `decide` is decide.lua as a function, and `plain` is plain.lua. A failed decision does not affect
--- the others.
+-- Several decisions in one step: `decide` is decide.lua as a function, `plain` is plain.lua, and `lend` is lend.lua. A failed decision
+-- does not affect the others.
 --
 -- KEYS     those of each decision, one after another
 -- ARGV     for each decision: the number of its keys and of its arguments, then its arguments, which are those of decide.lua or of
@@ -16,11 +16,14 @@ while argument < #ARGV do
   end
   key, argument = key + #keys, argument + 2 + #arguments
   -- A kind has two letters. A mode has one, and also the quotas of at least two dimensions.
-  local done, answer = pcall(#arguments[1] == 2 and plain or decide, keys, arguments)
-  if answer == '' then
+  local done, answer = pcall(#arguments[1] == 2 and plain or decide, keys, arguments, redis)
+  if answer == '' and #arguments[1] == 2 then
     local kind, limit, unit, cost, refill, now, ttl_min = unpack(arguments)
     arguments = { 'c', now or 'server', cost, ttl_min or '1', kind, limit, unit, refill or '0' }
-    done, answer = pcall(decide, keys, arguments)
+    done, answer = pcall(decide, keys, arguments, redis)
+  end
+  if answer == '' then
+    done, answer = pcall(lend, keys, { '', unpack(arguments) })
   end
   if type(answer) == 'table' then
     done, answer = false, answer.err

@@ -2,6 +2,7 @@
 
 use tidegate_core::algorithm::MAX_UNITS;
 use tidegate_core::internal::{Quoted, sha256};
+use tidegate_core::lending::{Answer, Granted, Lender, Question, Returned, can_lend};
 use tidegate_core::store::{Applied, Operation};
 use tidegate_core::{
     ChargeId, Check, Error, ErrorKind, Keys, MAX_CLOCK_SKEW, Millis, Policy, Rule, Settle, UnixMillis,
@@ -24,6 +25,8 @@ pub struct Call<'a> {
     pub(crate) keys: Vec<String>,
     /// The key of the first answer to an idempotency token.
     pub(crate) once: Option<String>,
+    /// What a borrower asks.
+    question: Option<Question>,
 }
 
 impl<'a> Call<'a> {
@@ -48,13 +51,38 @@ impl<'a> Call<'a> {
             _ => None,
         };
         let once = token.map(|token| once_key(&names, token));
-        Ok(Self { operation, mode, clock, ttl_min, keys: names.rows, once })
+        Ok(Self { operation, mode, clock, ttl_min, keys: names.rows, once, question: None })
     }
 
-    /// The script to run first. If it has [no answer](Self::answer), the general one has.
+    /// A call of a check along with a borrower's question, for [`Script::Lending`]. A token is ignored.
+    ///
+    /// # Errors
+    /// As [`Call::new`].
+    pub fn lend(mut check: Check<'a>, question: Question, clock: Clock, ttl_min: Millis) -> Result<Self, Error> {
+        check.idempotency = None;
+        Ok(Self { question: Some(question), ..Self::new(Operation::Check(check), clock, ttl_min)? })
+    }
+
+    /// A call that removes the states of keys, for [`Script::Lending`]. What is lent stays charged.
+    ///
+    /// # Errors
+    /// As [`Call::new`].
+    pub fn reset(policy: &'a Policy, keys: Keys<'a>) -> Result<Self, Error> {
+        let nothing = Operation::Peek(Check::new(policy, keys, UnixMillis::new(0)).cost(0));
+        Ok(Self { mode: "x", ..Self::new(nothing, Clock::Caller, Millis::ZERO)? })
+    }
+
+    /// The script to run first. If it has [no answer](Self::answer), [`Script::Lending`] has.
     #[must_use]
     pub fn script(&self) -> Script {
         if self.is_plain() { Script::Plain } else { Script::General }
+    }
+
+    /// The same, where states probably have loans if `lends`.
+    #[must_use]
+    pub fn script_where(&self, lends: bool) -> Script {
+        let may_be_lent = lends && self.once.is_none() && can_lend(self.operation.policy());
+        if may_be_lent { Script::Lending } else { self.script() }
     }
 
     /// Whether this is a check by one window or bucket, with numbers that allow for plain.lua's arithmetic.
@@ -89,6 +117,10 @@ impl<'a> Call<'a> {
         match script {
             Script::Plain => self.give_plain(&mut number, &mut give),
             Script::General => self.give_general(&mut number, &mut give),
+            Script::Lending => {
+                give(&self.question.map(asked).unwrap_or_default());
+                self.give_general(&mut number, &mut give);
+            }
         }
     }
 
@@ -165,12 +197,12 @@ impl<'a> Call<'a> {
     pub(crate) fn word_count(&self, script: Script) -> usize {
         let arguments = match script {
             Script::Plain => 7,
-            Script::General => 4 + 4 * self.operation.policy().quotas().len() + 2,
+            Script::General | Script::Lending => 5 + 4 * self.operation.policy().quotas().len() + 2,
         };
         1 + self.keys.len() + 1 + arguments
     }
 
-    /// Reads the answer of a script; see [`answer`].
+    /// Reads the answer of a script, but for those to [questions](Self::lent); see [`answer`].
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] for anything that is not an answer of this script.
@@ -180,6 +212,30 @@ impl<'a> Call<'a> {
         answer(&self.operation, tells, script, bytes)
     }
 
+    /// Reads the answer of [`Script::Lending`] to a borrower's question.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] for anything that is not an answer of this script, or if this library lends otherwise.
+    pub fn lent(&self, bytes: &[u8]) -> Result<Answer, Error> {
+        let (text, question) = (utf8(bytes)?, self.question.unwrap_or_default());
+        let (told, granted) = text.rsplit_once('>').ok_or_else(|| no_answer(bytes))?;
+        let Told { admitted, now, cost, state, .. } = told_by(&self.operation, self.clock == Clock::Server, told)?;
+        let policy = self.operation.policy();
+        let (mut state, mut lender) = match state {
+            "" => (policy.initial_state(), Lender::default()),
+            text => state::parse(policy, text)?,
+        };
+        policy.verify(&state, now)?;
+        lender.settle(policy, &mut state, now);
+        let answer = lender.decide(policy, &mut state, now, cost, &question);
+        let until = |granted: Granted| (now + granted.lasts).get();
+        let expected = answer.granted.map(|granted| format!("{}:{}:{}", granted.loan, granted.units, until(granted)));
+        if admitted != answer.decision.is_allowed() || granted != expected.as_deref().unwrap_or_default() {
+            return Err(disagreement(granted, expected.as_deref()));
+        }
+        Ok(answer)
+    }
+
     /// Maps an error that the server answered, by its text.
     #[must_use]
     pub fn refused(&self, text: &str) -> Error {
@@ -187,35 +243,91 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Reads the answer of a script to an operation. Returns `None` if the state is not one for [`Script::Plain`]. `tells` is whether
+/// Reads the answer of a script to an operation. Returns `None` if the state is not one for this script. `tells` is whether
 /// the answer has the time and the cost, because the caller cannot know them.
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`] for anything that is not an answer of this script.
 pub fn answer(operation: &Operation<'_>, tells: bool, script: Script, bytes: &[u8]) -> Result<Option<Applied>, Error> {
-    if bytes.is_empty() && script == Script::Plain {
+    if bytes.is_empty() && script != Script::Lending {
         return Ok(None);
     }
-    let text = std::str::from_utf8(bytes).map_err(|_| no_answer(bytes))?;
+    let Told { admitted, replayed, now, cost, state } = told_by(operation, tells, utf8(bytes)?)?;
+    let before = |previous| Applied::Before { previous, now, cost, admitted, replayed };
+    if state.is_empty() {
+        return Ok(Some(before(None)));
+    }
+    let policy = operation.policy();
+    let (mut state, mut lender) = state::parse(policy, state)?;
+    if lender.is_unused() {
+        return Ok(Some(before(Some(state))));
+    }
+    policy.verify(&state, now)?;
+    lender.settle(policy, &mut state, now);
+    let decision = match operation {
+        Operation::Check(check) => {
+            let decision = before(Some(state.clone())).decision(check)?;
+            let _ = policy.decide_as(&mut state, now, cost, check.charge_id());
+            decision
+        }
+        _ => policy.peek(&state, now, cost),
+    };
+    // Loans keep a bucket from draining, so the wait may be longer.
+    Ok(Some(Applied::Decided(lender.corrected(policy, &state, now, cost, decision))))
+}
+
+/// What a script has answered.
+struct Told<'a> {
+    admitted: bool,
+    replayed: bool,
+    now: UnixMillis,
+    cost: u64,
+    state: &'a str,
+}
+
+fn told_by<'a>(operation: &Operation<'_>, tells: bool, text: &'a str) -> Result<Told<'a>, Error> {
+    let wrong = || no_answer(text.as_bytes());
     let (admitted, replayed, rest) = match text.split_at_checked(1) {
         Some(("a", rest)) => (true, false, rest),
         Some(("d", rest)) => (false, false, rest),
         Some(("r", rest)) => (true, true, rest),
-        _ => return Err(no_answer(bytes)),
+        _ => return Err(wrong()),
     };
-    let (mut now, mut cost) = (operation.now(), operation.cost());
-    let mut state = rest;
+    let (mut now, mut cost, mut state) = (operation.now(), operation.cost(), rest);
     if let Some(known) = rest.strip_prefix('@') {
         let mut words = known.splitn(3, ' ');
-        let mut number = || words.next().and_then(|word| word.parse().ok()).ok_or_else(|| no_answer(bytes));
+        let mut number = || words.next().and_then(|word| word.parse().ok()).ok_or_else(wrong);
         now = UnixMillis::new(number()?);
         cost = number()?;
-        state = words.next().ok_or_else(|| no_answer(bytes))?;
+        state = words.next().ok_or_else(wrong)?;
     } else if tells {
-        return Err(no_answer(bytes));
+        return Err(wrong());
     }
-    let previous = if state.is_empty() { None } else { Some(state::parse(operation.policy(), state)?) };
-    Ok(Some(Applied::Before { previous, now, cost, admitted, replayed }))
+    Ok(Told { admitted, replayed, now, cost, state })
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, Error> {
+    std::str::from_utf8(bytes).map_err(|_| no_answer(bytes))
+}
+
+/// The question that is a word of [`Script::Lending`]. `None` if it is none.
+#[must_use]
+pub fn question(word: &str) -> Option<Question> {
+    let mut numbers = word.split(' ').map(|digits| digits.parse::<u64>().ok());
+    let mut next = || numbers.next().flatten();
+    let (spent, within, slice, lifetime) = (next()?, Millis::new(next()?), next()?, Millis::new(next()?));
+    let back = next().and_then(|loan| Some(Returned { loan, unspent: next()?, kept: next()? }));
+    Some(Question { spent, within, slice, lifetime, back })
+}
+
+/// A question as a word of [`Script::Lending`].
+fn asked(question: Question) -> String {
+    let Question { spent, within, slice, lifetime, back } = question;
+    let mut word = format!("{spent} {} {slice} {}", within.get(), lifetime.get());
+    if let Some(Returned { loan, unspent, kept }) = back {
+        word.push_str(&format!(" {loan} {unspent} {kept}"));
+    }
+    word
 }
 
 /// Passes a number as a word.
@@ -260,6 +372,15 @@ fn once_key(names: &Names, token: &str) -> String {
 /// A span as a TTL: at least 1 ms, and not too long. Redis would reject others after the charge was made.
 fn ttl(span: Millis) -> u64 {
     span.get().clamp(1, UnixMillis::MAX.get())
+}
+
+fn disagreement(granted: &str, expected: Option<&str>) -> Error {
+    let (granted, expected) = (Quoted(granted), Quoted(expected.unwrap_or_default()));
+    let what = format!(
+        "the server and this library disagree on a loan (granted by the server: {granted}, here: {expected}); do all \
+         clients of this server run the same version of Tidegate?"
+    );
+    Error::new(ErrorKind::Corrupt, what)
 }
 
 fn no_answer(bytes: &[u8]) -> Error {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use redis::Value;
+use tidegate_core::lending::Lender;
 use tidegate_core::{Decision, Error, Millis, Policy, UnixMillis};
 
 use crate::{error, state};
@@ -36,12 +37,13 @@ impl Explanation {
             other => return Err(error::nonsense(other)),
         };
         let now = instant(time).ok_or_else(|| error::nonsense(time))?;
-        let state = match &stored {
+        let (mut state, mut lender) = match &stored {
             Some(text) => state::parse(policy, text)?,
-            None => policy.initial_state(),
+            None => (policy.initial_state(), Lender::default()),
         };
         policy.verify(&state, now)?;
-        let decision = policy.peek(&state, now, 1);
+        lender.settle(policy, &mut state, now);
+        let decision = lender.corrected(policy, &state, now, 1, policy.peek(&state, now, 1));
         Ok(Self { key, stored, ttl, policy: policy.clone(), decision })
     }
 

@@ -57,19 +57,9 @@ pub use tidegate_core::prelude::*;
 /// The commands and answers, for hosts that carry them by themselves. This may change with any version.
 #[doc(hidden)]
 pub mod wire {
-    use tidegate_core::{Error, Keys, Policy};
-
     pub use crate::answered::refused;
-    pub use crate::call::{Call, answer};
+    pub use crate::call::{Call, answer, question};
     #[cfg(feature = "rest")]
     pub use crate::rest::error::{nonsense, status};
     pub use crate::script::Script;
-
-    /// The keys of the states.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`](tidegate_core::ErrorKind::Invalid) if a dimension has no key.
-    pub fn keys(policy: &Policy, keys: Keys<'_>) -> Result<Vec<String>, Error> {
-        crate::call::state_keys(policy, keys).map(|names| names.rows)
-    }
 }

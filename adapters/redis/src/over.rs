@@ -6,7 +6,7 @@ use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
 use tidegate_core::{Capabilities, Error, ErrorKind, Keys, MaybeSend, MaybeSync, Millis, Policy};
 
 use crate::answered::answered;
-use crate::call::{Call, state_keys};
+use crate::call::Call;
 use crate::script::Script;
 use crate::settings::Clock;
 
@@ -93,10 +93,27 @@ impl<C: Connection> RedisOver<C> {
         AtomicLimiter::new(self)
     }
 
-    async fn run(&self, call: &Call<'_>, script: Script, name: &str, text: &str) -> Result<Answer, Error> {
-        let mut words = vec![text.to_owned()];
-        call.words(script, |word| words.push(word.to_owned()));
-        self.connection.send(name, words).await
+    /// Sends one `EVALSHA`. If the server does not know the script, one `EVAL` follows, which also stores the script. If the
+    /// script has no answer, the same follows with the one that takes every call.
+    async fn run(&self, call: &Call<'_>, mut script: Script) -> Result<Applied, Error> {
+        let send = async |script, name: &str, text: &str| {
+            let mut words = vec![text.to_owned()];
+            call.words(script, |word| words.push(word.to_owned()));
+            self.connection.send(name, words).await
+        };
+        loop {
+            let mut answer = send(script, "EVALSHA", script.sha1(false)).await?;
+            if matches!(&answer, Answer::Error { code, .. } if code == "NOSCRIPT") {
+                answer = send(script, "EVAL", &script.text(false)).await?;
+            }
+            match answer {
+                Answer::Text(bytes) => match call.answer(script, &bytes)? {
+                    Some(applied) => return Ok(applied),
+                    None => script = Script::Lending,
+                },
+                other => return Err(unexpected(&other, &call.keys[0])),
+            }
+        }
     }
 }
 
@@ -105,32 +122,13 @@ impl<C: Connection> Atomic for RedisOver<C> {
         Capabilities::EXACT
     }
 
-    /// Sends one `EVALSHA`. If the server does not know the script, one `EVAL` follows, which also stores the script. If the
-    /// short script has no answer, the same follows with the general one.
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
         let call = Call::new(operation, self.clock, self.min_ttl)?;
-        let mut script = call.script();
-        loop {
-            let mut answer = self.run(&call, script, "EVALSHA", script.sha1(false)).await?;
-            if matches!(&answer, Answer::Error { code, .. } if code == "NOSCRIPT") {
-                answer = self.run(&call, script, "EVAL", script.text(false)).await?;
-            }
-            match answer {
-                Answer::Text(bytes) => match call.answer(script, &bytes)? {
-                    Some(applied) => return Ok(applied),
-                    None => script = Script::General,
-                },
-                other => return Err(unexpected(&other, &call.keys[0])),
-            }
-        }
+        self.run(&call, call.script()).await
     }
 
     async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let keys = state_keys(policy, keys)?.rows;
-        match self.connection.send("DEL", keys.clone()).await? {
-            Answer::Integer(_) => Ok(()),
-            other => Err(unexpected(&other, &keys[0])),
-        }
+        self.run(&Call::reset(policy, keys)?, Script::Lending).await.map(drop)
     }
 }
 

@@ -1,15 +1,17 @@
 //! The texts of the scripts.
 
-/// The Lua script that takes every call: `src/decide.lua` without comments and indentation, with the same line numbers. The
-/// first lines of that file describe the keys, arguments and answer.
-pub const SCRIPT: &str = Script::General.text(false);
+use std::borrow::Cow;
+
+/// The Lua script that takes every call, but for those of a state with loans: `src/numbers.lua` and `src/decide.lua` without comments
+/// and indentation. The first lines of that file describe the keys, arguments and answer.
+pub const SCRIPT: &str = body(GENERAL);
 
 /// The SHA-1 of [`SCRIPT`], for `EVALSHA`.
 pub const SCRIPT_SHA1: &str = Script::General.sha1(false);
 
 /// [`SCRIPT`] under Upstash's flag: it then locks the keys that it is given, and not the whole database
 /// (<https://upstash.com/docs/redis/features/key-locking>). Stock Redis rejects the flag.
-pub const LOCKING_SCRIPT: &str = Script::General.text(true);
+pub const LOCKING_SCRIPT: &str = GENERAL;
 
 /// The SHA-1 of [`LOCKING_SCRIPT`].
 pub const LOCKING_SCRIPT_SHA1: &str = Script::General.sha1(true);
@@ -17,21 +19,24 @@ pub const LOCKING_SCRIPT_SHA1: &str = Script::General.sha1(true);
 /// A script that decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
-    /// `src/decide.lua`, which takes every call.
+    /// `src/decide.lua`, which takes every call, and answers an empty text if the state has loans.
     General,
     /// `src/plain.lua`, which takes plain checks only, and answers an empty text if the state is not the usual one.
     Plain,
+    /// `src/lend.lua` around `src/decide.lua`, which takes every call, the questions of borrowers, and resets.
+    Lending,
 }
 
 impl Script {
     /// The text, with or without Upstash's flag.
     #[must_use]
-    pub const fn text(self, key_locking: bool) -> &'static str {
+    pub fn text(self, key_locking: bool) -> Cow<'static, str> {
         match (self, key_locking) {
-            (Self::General, true) => DECIDE,
-            (Self::General, false) => const { without_flag(DECIDE) },
-            (Self::Plain, true) => PLAIN,
-            (Self::Plain, false) => const { without_flag(PLAIN) },
+            (Self::General, true) => GENERAL.into(),
+            (Self::General, false) => const { body(GENERAL) }.into(),
+            (Self::Plain, true) => PLAIN.into(),
+            (Self::Plain, false) => const { body(PLAIN) }.into(),
+            (Self::Lending, _) => (begin(key_locking) + const { body(LEND) }).into(),
         }
     }
 
@@ -39,10 +44,12 @@ impl Script {
     #[must_use]
     pub const fn sha1(self, key_locking: bool) -> &'static str {
         match (self, key_locking) {
-            (Self::General, false) => "eb379f062a10c111beaa37d1e1d98414f2c352cf",
-            (Self::General, true) => "29e376eae7d76be4ff1f6e5b407b1bdf9407907d",
+            (Self::General, false) => "baa17acd62afe5c0ceabef416842add587b2ec3e",
+            (Self::General, true) => "0eda8b74dc30781c0ed77c7458d848c619ecf6a5",
             (Self::Plain, false) => "2ddeef6b952fb67cd63326a7e0bb212c815af21e",
             (Self::Plain, true) => "d3c1b894330bf8df6aecc77672df1498da259be2",
+            (Self::Lending, false) => "61d6e0d0b62c12cab61d30e6c9f20c27f23631a7",
+            (Self::Lending, true) => "f9c25ac7a9dcd953987c5917a1296bc5a154d773",
         }
     }
 }
@@ -51,20 +58,32 @@ impl Script {
 /// begins with Upstash's flag. No two of its keys may be in different slots of a cluster.
 #[must_use]
 pub fn batch_script(key_locking: bool) -> String {
-    let mut script = String::from(if key_locking { FLAG } else { "" });
-    for (name, one) in [("decide", Script::General), ("plain", Script::Plain)] {
-        script.extend(["local function ", name, "(KEYS, ARGV)\n", one.text(false), "end\n"]);
+    let mut script = begin(key_locking);
+    for (name, text) in [("plain", const { body(PLAIN) }), ("lend", const { body(LEND) })] {
+        script.extend(["local function ", name, "(KEYS, ARGV)\n", text, "end\n"]);
     }
-    script.push_str(const { without_flag(BATCH) });
+    script.push_str(const { body(BATCH) });
     script
+}
+
+/// What the scripts around `src/decide.lua` begin with: that script as a function of its keys, its arguments and the server.
+fn begin(key_locking: bool) -> String {
+    let numbers = if key_locking { NUMBERS } else { const { body(NUMBERS) } };
+    let decide = const { GENERAL.split_at(NUMBERS.len()).1 };
+    [numbers, "local function decide(KEYS, ARGV, redis)\n", decide, "end\n"].concat()
+}
+
+/// A text without the flag.
+const fn body(text: &'static str) -> &'static str {
+    text.split_at(FLAG.len()).1
 }
 
 const FLAG: &str = "#!lua flags=allow-key-locking\n";
 
-/// The flag, and a file of Lua without comments and indentation.
+/// The flag, and files of Lua without comments and indentation.
 macro_rules! bare {
-    ($file:literal) => {{
-        const LUA: &[u8] = concat!("#!lua flags=allow-key-locking\n", include_str!($file)).as_bytes();
+    ($($file:literal),+) => {{
+        const LUA: &[u8] = concat!("#!lua flags=allow-key-locking\n", $(include_str!($file)),+).as_bytes();
         const BARE: [u8; bare(LUA, &mut [])] = {
             let mut out = [0; bare(LUA, &mut [])];
             bare(LUA, &mut out);
@@ -77,12 +96,10 @@ macro_rules! bare {
     }};
 }
 
-const fn without_flag(script: &str) -> &str {
-    script.split_at(FLAG.len()).1
-}
-
-const DECIDE: &str = bare!("decide.lua");
+const NUMBERS: &str = bare!("numbers.lua");
+const GENERAL: &str = bare!("numbers.lua", "decide.lua");
 const PLAIN: &str = bare!("plain.lua");
+const LEND: &str = bare!("lend.lua");
 const BATCH: &str = bare!("batch.lua");
 
 /// Writes a file of Lua without comments and indentation, as far as there is room. Returns its full length then.
@@ -116,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_sha1_matches_the_script() {
-        for script in [Script::General, Script::Plain] {
+        for script in [Script::General, Script::Plain, Script::Lending] {
             for key_locking in [false, true] {
                 let digest = Sha1::digest(script.text(key_locking).as_bytes());
                 let digest = digest.iter().fold(String::new(), |mut hex, byte| {

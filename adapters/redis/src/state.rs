@@ -8,6 +8,7 @@
 //! | `tb1 <level> <at>;`, `lb1 <level> <at>;` | token bucket, leaky bucket |
 //! | `cc1 <id>:<at>:<cost> <id>:<at>:<cost> …;` | concurrency limit |
 //! | `pn1 <violations> <until>;`, `pn1 <violations> <until> <length>;` | penalty, and one whose block was set by hand |
+//! | `ln1 <last> <borrowers> <number>:<units>:<until> …;` | what is lent of the state, after all else |
 //!
 //! The digit is the version of the format. Only the scripts write it.
 
@@ -15,22 +16,24 @@ use tidegate_core::algorithm::{
     BucketState, LogEntry, LogState, PenaltyState, SlidingState, Slot, SlotsState, WindowState,
 };
 use tidegate_core::internal::Quoted;
+use tidegate_core::lending::Lender;
 use tidegate_core::{ChargeId, Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
-/// Parses a text that a script wrote. [`Policy::verify`] checks whether the state is plausible.
+/// Parses a text that a script wrote, and what is lent of it. [`Policy::verify`] checks whether the state is plausible.
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`] for anything else.
-pub(crate) fn parse(policy: &Policy, text: &str) -> Result<PolicyState, Error> {
+pub(crate) fn parse(policy: &Policy, text: &str) -> Result<(PolicyState, Lender), Error> {
     let mut reader = Reader { rest: text, length: text.len() };
     let mut parts = Vec::with_capacity(policy.quotas().len());
     for quota in policy.quotas() {
         parts.push(reader.part(quota.rule())?);
     }
+    let lender = reader.lender()?;
     if !reader.rest.is_empty() {
         return Err(reader.corrupt("more than the policy's quotas have"));
     }
-    Ok(PolicyState::from_parts(parts))
+    Ok((PolicyState::from_parts(parts), lender))
 }
 
 struct Reader<'a> {
@@ -80,6 +83,19 @@ impl Reader<'_> {
         };
         self.literal(";")?;
         Ok(state)
+    }
+
+    fn lender(&mut self) -> Result<Lender, Error> {
+        if !self.rest.starts_with("ln1") {
+            return Ok(Lender::default());
+        }
+        self.literal("ln1")?;
+        let mut numbers = vec![self.number(" ")?, self.number(" ")?];
+        while self.rest.starts_with(' ') {
+            numbers.extend([self.number(" ")?, self.number(":")?, self.number(":")?]);
+        }
+        self.literal(";")?;
+        Lender::from_numbers(&numbers)
     }
 
     fn literal(&mut self, expected: &str) -> Result<(), Error> {
@@ -144,7 +160,7 @@ mod tests {
             ],
         )?;
         let text = "tb1 3000 7;fw1 1000 3;sw1 2000 1 2;sl1 5:1 9:2;lb1 0 8;";
-        assert_eq!(parse(&policy, text)?.parts().len(), 5);
+        assert_eq!(parse(&policy, text)?.0.parts().len(), 5);
         assert!(parse(&policy, "tb1 3000 7;fw1 1000 3;sw1 2000 1 2;sl1;lb1 0 8;").is_ok());
         let corrupt = |text: &str| parse(&policy, text).is_err_and(|error| error.kind() == ErrorKind::Corrupt);
         for end in 0..text.len() {
@@ -153,6 +169,25 @@ mod tests {
         for (from, to) in [("tb1", "tb2"), ("7;", "7;;"), ("3000", "-3"), ("7", "é")] {
             let garbled = text.replacen(from, to, 1);
             assert!(corrupt(&garbled), "{garbled}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn parses_what_is_lent() -> Result<(), tidegate_core::Error> {
+        let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1))?])?;
+        let loans = "ln1 288000000 16 16000:2:1500 288000000:1:2000;";
+        let (_, lender) = parse(&policy, &format!("fw1 1000 3;{loans}"))?;
+        assert_eq!(lender.numbers(), [288_000_000, 16, 16_000, 2, 1_500, 288_000_000, 1, 2_000]);
+        assert!(parse(&policy, "fw1 1000 3;")?.1.is_unused());
+        for end in 1..loans.len() {
+            assert!(parse(&policy, &format!("fw1 1000 3;{}", &loans[..end])).is_err(), "{}", &loans[..end]);
+        }
+        for (from, to) in
+            [("ln1", "ln2"), (":1500", ":2500"), ("288000000 16", "0 16"), ("16000", "288000001"), (";", ";;")]
+        {
+            let garbled = loans.replacen(from, to, 1);
+            assert!(parse(&policy, &format!("fw1 1000 3;{garbled}")).is_err(), "{garbled}");
         }
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! The store: the command of each operation, and the meaning of its answer.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redis::{Cmd, ServerError, ServerErrorKind, Value};
-use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
-use tidegate_core::{Capabilities, Dimensions, Error, Key, Keys, Policy};
+use tidegate_core::lending::{Answer, Question, Terms, can_lend};
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Lending, LendingLimiter, Operation};
+use tidegate_core::{Capabilities, Check, Dimensions, Error, Key, Keys, Policy};
 use tokio::time::Instant;
 
 use crate::answered::answered;
@@ -38,6 +39,8 @@ pub struct Redis {
     config: Config,
     links: Links,
     loaded: Loaded,
+    /// Whether borrowers ask: then plain checks probably find loans.
+    lends: AtomicBool,
 }
 
 /// Where the short script has run, by the key's hash: in a cluster, that is a node. A call for any other key sends the script. It is
@@ -68,13 +71,31 @@ impl Redis {
     /// # Errors
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn new(config: Config) -> Result<Self, Error> {
-        Ok(Self { links: Links::new(&config)?, config, loaded: Loaded::default() })
+        Ok(Self { links: Links::new(&config)?, config, loaded: Loaded::default(), lends: AtomicBool::new(false) })
     }
 
     /// Wraps this store in a limiter.
     #[must_use]
     pub const fn limiter(self) -> RedisLimiter {
         AtomicLimiter::new(self)
+    }
+
+    /// Wraps this store in a limiter that borrows parts of a limit from the server, and decides without a call as long as a loan or a
+    /// denial holds. See [`LendingLimiter`].
+    ///
+    /// ```
+    /// use tidegate_core::lending::Terms;
+    /// use tidegate_redis::{Config, Millis, Redis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let limiter = Redis::new(Config::new("redis://127.0.0.1:6379"))?.lending(Terms::new(50, Millis::from_secs(10)))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for terms that cannot be.
+    pub fn lending(self, terms: Terms) -> Result<LendingLimiter<Self>, Error> {
+        LendingLimiter::new(self, terms)
     }
 
     /// Checks that the server answers (`PING`), for example at start-up. Connects if necessary.
@@ -123,22 +144,20 @@ impl Redis {
     }
 }
 
-impl Atomic for Redis {
-    /// A cluster needs a [group](Policy::group_by) for several dimensions, because a script runs on the keys of one slot.
-    fn capabilities(&self) -> Capabilities {
-        let dimensions = if self.config.cluster { Dimensions::Grouped } else { Dimensions::Any };
-        Capabilities::EXACT.dimensions(dimensions)
-    }
-
+impl Redis {
     /// Sends one `EVALSHA`, or the short script itself where it has not run before. If the server does not have the script, sends one
-    /// `EVAL`, which also loads it. If the short script has no answer, does the same with the general one.
-    async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-        let call = Call::new(operation, self.config.clock, self.config.min_ttl)?;
-        let (deadline, mut script) = (self.deadline(), call.script());
+    /// `EVAL`, which also loads it. If the script has no answer to read, does the same with the one that takes every call.
+    async fn run<T>(
+        &self,
+        call: &Call<'_>,
+        mut script: Script,
+        read: impl Fn(Script, &[u8]) -> Result<Option<T>, Error>,
+    ) -> Result<T, Error> {
+        let deadline = self.deadline();
         loop {
-            let whole = || command(&call, script, "EVAL", script.text(false));
-            let is_loaded = script == Script::General || self.loaded.has(&call);
-            let first = if is_loaded { command(&call, script, "EVALSHA", script.sha1(false)) } else { whole() };
+            let whole = || command(call, script, "EVAL", &script.text(false));
+            let is_loaded = script != Script::Plain || self.loaded.has(call);
+            let first = if is_loaded { command(call, script, "EVALSHA", script.sha1(false)) } else { whole() };
             let mut answer = self.links.send(&first, deadline).await?;
             if let Value::ServerError(error) = &answer
                 && error.kind() == Some(ServerErrorKind::NoScript)
@@ -146,25 +165,47 @@ impl Atomic for Redis {
                 answer = self.links.send(&whole(), deadline).await?;
             }
             if !is_loaded && matches!(answer, Value::BulkString(_)) {
-                self.loaded.add(&call);
+                self.loaded.add(call);
             }
             match answer {
-                Value::BulkString(bytes) => match call.answer(script, &bytes)? {
-                    Some(applied) => return Ok(applied),
-                    None => script = Script::General,
+                Value::BulkString(bytes) => match read(script, &bytes)? {
+                    Some(answer) => return Ok(answer),
+                    None => script = Script::Lending,
                 },
                 Value::ServerError(error) => return Err(refused(&error, &call.keys[0])),
                 other => return Err(self.nonsense(&other)),
             }
         }
     }
+}
+
+impl Atomic for Redis {
+    /// A cluster needs a [group](Policy::group_by) for several dimensions, because a script runs on the keys of one slot.
+    fn capabilities(&self) -> Capabilities {
+        let dimensions = if self.config.cluster { Dimensions::Grouped } else { Dimensions::Any };
+        Capabilities::EXACT.dimensions(dimensions)
+    }
+
+    async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
+        let call = Call::new(operation, self.config.clock, self.config.min_ttl)?;
+        let script = call.script_where(self.lends.load(Ordering::Relaxed));
+        self.run(&call, script, |script, bytes| call.answer(script, bytes)).await
+    }
 
     async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let keys = state_keys(policy, keys)?.rows;
-        match self.ask(redis::cmd("DEL").arg(&keys), &keys[0]).await? {
-            Value::Int(_) => Ok(()),
-            other => Err(self.nonsense(&other)),
+        let call = Call::reset(policy, keys)?;
+        self.run(&call, Script::Lending, |script, bytes| call.answer(script, bytes)).await.map(drop)
+    }
+}
+
+impl Lending for Redis {
+    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
+        if !can_lend(check.policy) {
+            return Ok(self.apply(Operation::Check(check)).await?.decision(&check)?.into());
         }
+        self.lends.store(true, Ordering::Relaxed);
+        let call = Call::lend(check, question, self.config.clock, self.config.min_ttl)?;
+        self.run(&call, Script::Lending, |_, bytes| call.lent(bytes).map(Some)).await
     }
 }
 

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use support::{MIN_TTL, NOW, Server, bucket, one_of_each};
-use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis, Policy, Quota};
+use tidegate_core::lending::Terms;
+use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis, Origin, Policy, Quota};
 use tidegate_redis::{Config, Redis, RedisLimiter};
 
 fn cli(port: u16, arguments: &[&str]) -> String {
@@ -117,6 +118,27 @@ async fn a_dead_cluster_is_unavailable_without_a_wait() {
     let error = limiter.check(Check::new(&bucket(1), &support::key(), NOW)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(began.elapsed() < support::AT_ONCE, "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn limiters_borrow_from_every_node() {
+    let nodes = cluster();
+    let config = || Config::cluster(nodes.iter().map(Server::url)).min_ttl(MIN_TTL).deadline(support::DEADLINE);
+    let terms = Terms::new(20, Millis::from_secs(10));
+    let limiters: Vec<_> = (0..2).map(|_| Redis::new(config()).unwrap().lending(terms).unwrap()).collect();
+    let policy = Policy::new("api", [Quota::fixed_window(500, Millis::from_secs(86_400)).unwrap()]).unwrap();
+    for user in 0..8 {
+        let (key, mut admitted, mut lent) = (Key::new(format!("user-{user}")), 0, 0);
+        for place in 0..1_200 {
+            let decision = limiters[place / 20 % 2].check(Check::new(&policy, &key, NOW)).await.unwrap();
+            admitted += u64::from(decision.is_allowed());
+            lent += u64::from(decision.is_allowed() && decision.origin() == Origin::Lease);
+        }
+        assert!((460..=500).contains(&admitted) && lent > 250, "{admitted}, {lent} of them lent");
+    }
+    for node in &nodes {
+        assert_ne!(cli(node.port, &["DBSIZE"]).trim(), "0");
+    }
 }
 
 /// All rows of a group are in one slot, so one script decides on them.

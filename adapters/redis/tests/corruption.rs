@@ -5,6 +5,8 @@
 mod support;
 
 use support::{NOW, Server, key, one_of_each};
+use tidegate_core::lending::Question;
+use tidegate_core::store::Lending as _;
 use tidegate_core::{Block, Check, ErrorKind, Key, Keys, Limiter, Millis, Policy, Quota, Refund};
 
 #[tokio::test]
@@ -209,6 +211,65 @@ async fn a_value_longer_than_any_state_is_refused_unread() {
     let full = format!("sl1{instants};");
     redis::cmd("SET").arg("{tg1:log:sl1000:ip:192.0.2.1}").arg(&full).exec(&mut connection).unwrap();
     assert!(!limiter.check(Check::new(&log, &user, NOW)).await.unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn foreign_loans_are_corrupt_and_left_unchanged() {
+    let server = Server::start();
+    let mut connection = server.connection();
+    let (limiter, key, second) = (server.limiter(), key(), Millis::from_secs(1));
+    let policy = Policy::new("api", [Quota::fixed_window(10, second).unwrap()]).unwrap();
+    let name = "{tg1:api:fw1000:ip:192.0.2.1}";
+    let (now, last) = (NOW.get(), 16 * NOW.get());
+    let good = format!("fw1 {now} 6;ln1 {last} 32 {}:1:{} {last}:2:{};", last - 16, now + 400, now + 900);
+    let garbled = (name.len()..good.len()).map(|end| good[..end].to_owned());
+    let garbled = garbled.filter(|text| text.contains('l') && !text.ends_with(';'));
+    let replaced = [
+        ("ln1", "ln2"),
+        ("ln1", "ln1 "),
+        (" 32 ", " 1041 "),
+        (" 32 ", " -1 "),
+        (" 32 ", " 1e1 "),
+        (":1:", ":2251799813685249:"),
+        (":1:", ":1.5:"),
+        (":1:", "::"),
+        ("400 ", "400"),
+        ("900;", "900; "),
+        ("900;", "900;ln1 1 16;"),
+        ("900;", "900;fw1 0 0;"),
+        (&format!("fw1 {now} 6;"), ""),
+        (&format!("ln1 {last}"), "ln1 0"),
+        (&format!("ln1 {last}"), "ln1 9007199254740994"),
+    ]
+    .map(|(from, to)| {
+        let text = good.replacen(from, to, 1);
+        assert_ne!(text, good, "{from}");
+        text
+    });
+    let check = Check::new(&policy, &key, NOW);
+    let question = Question { spent: 9, slice: 9, lifetime: second, ..Question::default() };
+    for stored in garbled.chain(replaced) {
+        redis::cmd("SET").arg(name).arg(&stored).exec(&mut connection).unwrap();
+        let refund = Refund::new(&policy, &key, 1, NOW, NOW);
+        let lent = limiter.store().lend(check, question).await.map(drop);
+        for refused in [
+            lent,
+            limiter.check(check).await.map(drop),
+            limiter.check(check.idempotent("token", second)).await.map(drop),
+            limiter.peek(check).await.map(drop),
+            limiter.refund(refund).await,
+            limiter.store().explain(&policy, &key).await.map(drop),
+        ] {
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::Corrupt, "{stored}");
+        }
+        let after: String = redis::cmd("GET").arg(name).query(&mut connection).unwrap();
+        assert_eq!(after, stored);
+        limiter.reset(&policy, (&key).into()).await.unwrap();
+        let after: Option<String> = redis::cmd("GET").arg(name).query(&mut connection).unwrap();
+        assert_eq!(after, None, "a reset removes what cannot be read");
+    }
+    redis::cmd("SET").arg(name).arg(&good).exec(&mut connection).unwrap();
+    assert!(limiter.check(check).await.unwrap().is_allowed());
 }
 
 #[tokio::test]

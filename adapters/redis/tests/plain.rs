@@ -216,7 +216,7 @@ fn compare(case: &Case, [plain, general]: [Outcome; 2]) -> Result<bool, TestCase
 /// Runs both scripts on the same states, with `plain` as the short one. Returns how many checks the short one answered.
 fn hold(connection: &mut redis::Connection, plain: &str, cases: u32, rng_seed: RngSeed) -> Result<u32, String> {
     let (sha1, key) = (load(connection, plain), key());
-    load(connection, Script::General.text(false));
+    load(connection, &Script::General.text(false));
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 0, rng_seed, ..Config::default() };
     let (mut runner, answered) = (TestRunner::new(config), std::cell::Cell::new(0));
     let connection = std::cell::RefCell::new(connection);
@@ -236,7 +236,7 @@ fn hold(connection: &mut redis::Connection, plain: &str, cases: u32, rng_seed: R
 /// The same by the server's clock, on states of the current time. Runs in different milliseconds are not compared.
 fn hold_by_the_servers_clock(connection: &mut redis::Connection, plain: &str) -> Result<u32, String> {
     let (sha1, key, mut compared) = (load(connection, plain), key(), 0);
-    load(connection, Script::General.text(false));
+    load(connection, &Script::General.text(false));
     let rules: Vec<_> = (0..4).map(|kind| Policy::new("api", [quota(kind, 5, 7_000, 3).unwrap()]).unwrap()).collect();
     // The digits of a second's fraction differ in number.
     let until = Instant::now() + Duration::from_millis(1_100);
@@ -273,9 +273,9 @@ fn hold_by_the_servers_clock(connection: &mut redis::Connection, plain: &str) ->
 fn both_scripts_do_the_same() {
     let server = Server::start();
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(20_000);
-    let answered = hold(&mut server.connection(), Script::Plain.text(false), cases, RngSeed::Random).unwrap();
+    let answered = hold(&mut server.connection(), &Script::Plain.text(false), cases, RngSeed::Random).unwrap();
     assert!(answered > cases / 2, "only {answered} checks were answered");
-    let compared = hold_by_the_servers_clock(&mut server.connection(), Script::Plain.text(false)).unwrap();
+    let compared = hold_by_the_servers_clock(&mut server.connection(), &Script::Plain.text(false)).unwrap();
     assert!(compared > 100, "{compared}");
 }
 

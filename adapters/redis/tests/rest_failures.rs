@@ -186,7 +186,6 @@ async fn the_script_is_sent_first_and_when_it_is_missing_within_the_one_deadline
         let server = MockServer::start().await;
         let evalsha = Mock::given(body_string_contains("[\"EVALSHA\""));
         evalsha.and(body_string_contains(sha1)).respond_with(noscript()).expect(1).mount(&server).await;
-        let script = script.to_owned();
         let same = move |request: &Request| {
             serde_json::from_slice::<Vec<String>>(&request.body)
                 .is_ok_and(|words| words[0] == "EVAL" && words[1] == script)

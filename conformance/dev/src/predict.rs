@@ -51,7 +51,7 @@ fn emulator(target: &str) -> Option<Emulator> {
         | "spin-redis" => of(Model::Exact),
         "fallback" => of(Model::Fallback(10)),
         "cloudflare-do" | "js-durable-object" => of(Model::Objects),
-        "cloudflare-do-leased" => of(Model::Leases(NonZero::new(10)?)),
+        "cloudflare-do-leased" | "redis-leased" | "upstash-leased" => of(Model::Leases(NonZero::new(10)?)),
         "cloudflare-kv" | "js-kv" => apart(Model::WorkersKv(1)),
         "cloudflare-ratelimit" => apart(Model::Binding),
         "fastly-kv" => apart(Model::FastlyKv),

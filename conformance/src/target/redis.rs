@@ -1,10 +1,11 @@
-//! `redis` and `redis-cluster`: real servers on loopback, three guests on one store.
+//! `redis`, `redis-cluster` and `redis-leased`: real servers on loopback, three guests on one store.
 
 pub(super) mod server;
 
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
-use tidegate_core::{Capabilities, Dimensions};
+use tidegate_core::store::lending_capabilities;
+use tidegate_core::{Capabilities, Dimensions, Millis};
 use tidegate_traffic::operation::{Operation, Operations};
 
 use self::server::{Counts, Servers};
@@ -22,11 +23,32 @@ pub(super) const WITH_REDIS: &[&str] = &["redis"];
 
 /// One server.
 pub(super) const SINGLE: Redis =
-    Redis { name: "redis", about: "one redis-server, three guests", nodes: 1, fallback_percent: 0 };
+    Redis { name: "redis", about: "one redis-server, three guests", nodes: 1, fallback_percent: 0, lends: false };
 
 /// Three servers that share the slots.
 pub(super) const CLUSTER: Redis =
     Redis { name: "redis-cluster", about: "a Redis cluster of three nodes, three guests", nodes: 3, ..SINGLE };
+
+/// One server, from which guests borrow.
+pub(super) const LEASED: Redis = Redis {
+    name: "redis-leased",
+    about: "one redis-server, with loans of ten for each of three guests",
+    lends: true,
+    ..SINGLE
+};
+
+/// The most units that a guest borrows of a key, for two seconds of virtual time.
+const SLICE: u64 = 10;
+
+/// The capabilities of such a guest over an exact store.
+pub(super) const fn leased(exact: Capabilities) -> Capabilities {
+    lending_capabilities(exact, SLICE, Millis::from_secs(2))
+}
+
+/// The option of such a guest.
+pub(super) fn lend() -> [String; 2] {
+    ["--lend".to_string(), SLICE.to_string()]
+}
 
 /// One server, whose guests decide themselves while it does not answer.
 pub(super) const FALLBACK: Redis = Redis {
@@ -43,6 +65,7 @@ pub(super) struct Redis {
     nodes: usize,
     /// What each guest admits of a limit while the store does not answer. 0 without a fallback.
     fallback_percent: u8,
+    lends: bool,
 }
 
 impl Target for Redis {
@@ -50,6 +73,7 @@ impl Target for Redis {
         let dimensions = if self.nodes > 1 { Dimensions::Grouped } else { Dimensions::Any };
         let exact = Capabilities::EXACT.dimensions(dimensions);
         let capabilities = match self.fallback_percent {
+            0 if self.lends => leased(exact),
             0 => exact,
             percent => exact.accuracy(exact.accuracy.with_fallback(percent)),
         };
@@ -73,6 +97,9 @@ impl Target for Redis {
             let mut args = vec!["--store".to_string(), store.to_string()];
             if self.fallback_percent > 0 {
                 args.extend(["--fallback".to_string(), self.fallback_percent.to_string()]);
+            }
+            if self.lends {
+                args.extend(lend());
             }
             args.extend(servers.urls().flat_map(|url| ["--url".to_string(), url]));
             let (guests, addresses) = process::guests(GUESTS, &program, &args).await?;

@@ -1,4 +1,4 @@
-//! `upstash-rest`: Upstash's REST protocol over a real redis-server, three guests on one endpoint.
+//! `upstash-rest` and `upstash-leased`: Upstash's REST protocol over a real redis-server, three guests on one endpoint.
 
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use super::memory::NATIVE_GUEST;
 use super::process::Process;
 use super::redis::server::{self, Counts, Servers};
-use super::redis::{GUESTS, WITH_REDIS};
+use super::redis::{GUESTS, WITH_REDIS, leased, lend};
 use super::{Emulator, Facts, Running, Store, Target, build, process};
 use crate::fixture::Disturb;
 use crate::subject::{Http, Version};
@@ -23,13 +23,28 @@ pub(super) const TOKEN: &str = "conformance";
 /// The limit of open files of each process: a connection for each request of the largest burst, and more.
 const FILES: u64 = 16_384;
 
+/// Guests that ask for each decision.
+pub(super) const REST: UpstashRest = UpstashRest {
+    name: "upstash-rest",
+    about: "Upstash's REST protocol over one redis-server, three guests",
+    lends: false,
+};
+
+/// Guests that borrow from the database.
+pub(super) const LEASED: UpstashRest =
+    UpstashRest { name: "upstash-leased", about: "the same, with loans of ten for each of the guests", lends: true };
+
 #[derive(Debug)]
-pub(super) struct UpstashRest;
+pub(super) struct UpstashRest {
+    name: &'static str,
+    about: &'static str,
+    lends: bool,
+}
 
 impl Target for UpstashRest {
     fn facts(&self) -> Facts<'_> {
-        let about = "Upstash's REST protocol over one redis-server, three guests";
-        let facts = Facts::new("upstash-rest", about, Capabilities::EXACT);
+        let capabilities = if self.lends { leased(Capabilities::EXACT) } else { Capabilities::EXACT };
+        let facts = Facts::new(self.name, self.about, capabilities);
         Facts { provider: Some("upstash"), needs: &[Group::Redis], ..facts }
     }
 
@@ -45,7 +60,10 @@ impl Target for UpstashRest {
         async {
             let guest = build::program(NATIVE_GUEST, WITH_REDIS).await?;
             let (store, url) = Fronted::start().await?;
-            let args = ["--store", self.name(), "--url", &url, "--token", TOKEN].map(str::to_string);
+            let mut args = ["--store", REST.name, "--url", &url, "--token", TOKEN].map(str::to_string).to_vec();
+            if self.lends {
+                args.extend(lend());
+            }
             let (guests, addresses) = process::guests(GUESTS, &guest, &args).await?;
             Ok(Running::new(Http::new(&addresses, Version::Http2), guests, Some(Box::new(store))))
         }

@@ -34,6 +34,7 @@ pub trait Lending: Atomic {
 #[derive(Debug)]
 pub struct LendingLimiter<S> {
     calls: AtomicLimiter<S>,
+    terms: Terms,
     kept: Mutex<Shared>,
 }
 
@@ -81,7 +82,7 @@ impl<S: Lending> LendingLimiter<S> {
     pub fn new(store: S, terms: Terms) -> Result<Self, Error> {
         terms.verify()?;
         let kept = Shared { borrowers: Borrowers::new(terms), later: VecDeque::new(), policies: Vec::new() };
-        Ok(Self { calls: AtomicLimiter::new(store), kept: Mutex::new(kept) })
+        Ok(Self { calls: AtomicLimiter::new(store), terms, kept: Mutex::new(kept) })
     }
 
     /// The store.
@@ -182,8 +183,7 @@ impl<S: Lending> Drop for Asking<'_, S> {
 
 impl<S: Lending> Limiter for LendingLimiter<S> {
     fn capabilities(&self) -> Capabilities {
-        let terms = *self.kept().borrowers.terms();
-        lending_capabilities(self.store().capabilities(), terms.slice, terms.lifetime)
+        lending_capabilities(self.store().capabilities(), self.terms.slice, self.terms.lifetime)
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
@@ -195,7 +195,7 @@ impl<S: Lending> Limiter for LendingLimiter<S> {
         let verdict = self.kept().decide(&name, &check);
         if let Some(decision) = verdict.decision(check.policy, check.now) {
             if let Verdict::Admit { then: Some(asked) } = verdict
-                && !(self.in_background() && self.kept().keep(&name, &check, asked))
+                && !(self.terms.in_background && self.kept().keep(&name, &check, asked))
             {
                 // What is spent is charged already, whatever the answer is.
                 let _ = self.ask(&name, check.cost(0), asked).await;
@@ -237,11 +237,5 @@ impl<S: Lending> Limiter for LendingLimiter<S> {
         let result = self.calls.reset(policy, keys).await;
         self.forget_denial(policy, keys);
         result
-    }
-}
-
-impl<S: Lending> LendingLimiter<S> {
-    fn in_background(&self) -> bool {
-        self.kept().borrowers.terms().in_background
     }
 }

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
-use tidegate_core::{Capabilities, Error, Keys, Policy};
+use tidegate_core::lending::{self, Question, Terms, can_lend};
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Lending, LendingLimiter, Operation};
+use tidegate_core::{Capabilities, Check, Error, Keys, Policy};
 
 use super::config::RestConfig;
 use super::json::{self, Reply};
@@ -13,7 +14,7 @@ use super::native::Native;
 use super::transport::Transport;
 use super::{error, reply};
 use crate::answered::refused;
-use crate::call::{Call, state_keys};
+use crate::call::Call;
 use crate::progress::Progress;
 use crate::script::{Script, batch_script};
 
@@ -40,7 +41,9 @@ pub struct Rest<T> {
     transport: T,
     progress: Progress,
     /// Whether the database has run each [`Script`] before, so that its SHA-1 suffices.
-    has_script: [AtomicBool; 2],
+    has_script: [AtomicBool; 3],
+    /// Whether borrowers ask: then plain checks probably find loans.
+    lends: AtomicBool,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -62,13 +65,28 @@ impl<T: Transport> Rest<T> {
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn over(transport: T, config: RestConfig) -> Result<Self, Error> {
         config.check()?;
-        Ok(Self { config, transport, progress: Progress::default(), has_script: Default::default() })
+        Ok(Self {
+            config,
+            transport,
+            progress: Progress::default(),
+            has_script: Default::default(),
+            lends: AtomicBool::new(false),
+        })
     }
 
     /// Wraps this store in a limiter.
     #[must_use]
     pub const fn limiter(self) -> AtomicLimiter<Self> {
         AtomicLimiter::new(self)
+    }
+
+    /// Wraps this store in a limiter that borrows parts of a limit from the database, and decides without a request as long as a loan
+    /// or a denial holds. See [`LendingLimiter`].
+    ///
+    /// # Errors
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for terms that cannot be.
+    pub fn lending(self, terms: Terms) -> Result<LendingLimiter<Self>, Error> {
+        LendingLimiter::new(self, terms)
     }
 
     /// The script for several decisions in one command: see [`batch_script`](crate::batch_script).
@@ -108,9 +126,30 @@ impl<T: Transport> Rest<T> {
         }
     }
 
-    async fn run(&self, call: &Call<'_>, script: Script, deadline: &T::Deadline) -> Result<Reply, Error> {
+    /// Sends one `EVALSHA`. If the database does not have the script, or until it has answered once, sends one `EVAL`, which also
+    /// loads it: the first decision must not take twice as long as others. If the script has no answer to read, does the same with the
+    /// one that takes every call.
+    async fn run<R>(
+        &self,
+        call: &Call<'_>,
+        mut script: Script,
+        read: impl Fn(Script, &[u8]) -> Result<Option<R>, Error>,
+    ) -> Result<R, Error> {
+        let deadline = self.deadline();
+        loop {
+            match self.run_once(call, script, &deadline).await? {
+                Reply::Text(text) => match read(script, text.as_bytes())? {
+                    Some(answer) => return Ok(answer),
+                    None => script = Script::Lending,
+                },
+                other => return Err(self.not_what_was_asked_for(other, &call.keys[0])),
+            }
+        }
+    }
+
+    async fn run_once(&self, call: &Call<'_>, script: Script, deadline: &T::Deadline) -> Result<Reply, Error> {
         let (has_script, key_locking) = (&self.has_script[script as usize], self.config.locks_keys());
-        let command = |name, text| {
+        let command = |name, text: &str| {
             json::command(|word| {
                 word(name);
                 word(text);
@@ -123,7 +162,7 @@ impl<T: Transport> Rest<T> {
                 return Ok(reply);
             }
         }
-        let reply = self.ask(command("EVAL", script.text(key_locking)), deadline).await?;
+        let reply = self.ask(command("EVAL", &script.text(key_locking)), deadline).await?;
         if matches!(reply, Reply::Text(_)) {
             has_script.store(true, Ordering::Relaxed);
         }
@@ -150,31 +189,26 @@ impl<T: Transport> Atomic for Rest<T> {
         Capabilities::EXACT
     }
 
-    /// Sends one `EVALSHA`. If the database does not have the script, or until it has answered once, sends one `EVAL`, which also
-    /// loads it: the first decision must not take twice as long as others. If the short script has no answer, does the same
-    /// with the general one.
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
         let call = Call::new(operation, self.config.clock, self.config.min_ttl)?;
-        let (deadline, mut script) = (self.deadline(), call.script());
-        loop {
-            match self.run(&call, script, &deadline).await? {
-                Reply::Text(text) => match call.answer(script, text.as_bytes())? {
-                    Some(applied) => return Ok(applied),
-                    None => script = Script::General,
-                },
-                other => return Err(self.not_what_was_asked_for(other, &call.keys[0])),
-            }
-        }
+        let script = call.script_where(self.lends.load(Ordering::Relaxed));
+        self.run(&call, script, |script, bytes| call.answer(script, bytes)).await
     }
 
     async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let keys = state_keys(policy, keys)?.rows;
-        let command =
-            json::command(|word| std::iter::once("DEL").chain(keys.iter().map(String::as_str)).for_each(word));
-        match self.ask(command, &self.deadline()).await? {
-            Reply::Integer => Ok(()),
-            other => Err(self.not_what_was_asked_for(other, &keys[0])),
+        let call = Call::reset(policy, keys)?;
+        self.run(&call, Script::Lending, |script, bytes| call.answer(script, bytes)).await.map(drop)
+    }
+}
+
+impl<T: Transport> Lending for Rest<T> {
+    async fn lend(&self, check: Check<'_>, question: Question) -> Result<lending::Answer, Error> {
+        if !can_lend(check.policy) {
+            return Ok(self.apply(Operation::Check(check)).await?.decision(&check)?.into());
         }
+        self.lends.store(true, Ordering::Relaxed);
+        let call = Call::lend(check, question, self.config.clock, self.config.min_ttl)?;
+        self.run(&call, Script::Lending, |_, bytes| call.lent(bytes).map(Some)).await
     }
 }
 

@@ -55,6 +55,9 @@ struct Args {
     /// While the store does not answer, admit this percentage of every limit from this process's memory.
     #[arg(long, value_name = "PERCENT")]
     fallback: Option<u8>,
+    /// Borrow up to this number of units of a key from Redis or Upstash, and decide without a call as long as a loan holds.
+    #[arg(long, value_name = "UNITS")]
+    lend: Option<u64>,
     /// Answer the conformance suite's routes on virtual time, and exit when standard input closes.
     #[arg(long)]
     test_mode: bool,
@@ -82,6 +85,7 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
         urls: &args.url,
         token,
         fallback: args.fallback,
+        lend: args.lend,
         test_mode: args.test_mode,
     })
     .await?;

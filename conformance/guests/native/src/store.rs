@@ -32,6 +32,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) token: Option<String>,
     /// The percentage of each limit to admit while the store does not answer.
     pub(crate) fallback: Option<u8>,
+    /// The most units of a key to borrow.
+    pub(crate) lend: Option<u64>,
     pub(crate) test_mode: bool,
 }
 

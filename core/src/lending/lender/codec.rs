@@ -12,14 +12,34 @@ use crate::{Error, ErrorKind, UnixMillis};
 const NUMBER_MAX: u64 = 1 << 53;
 
 impl Lender {
-    /// Encodes the lender, for stores of bytes.
+    /// The last number and the borrowers, then for each loan its number, units and end. Empty if nothing was ever lent.
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+    pub fn numbers(&self) -> Vec<u64> {
         if self.is_unused() {
             return Vec::new();
         }
         let loans = self.loans.iter().flat_map(|loan| [loan.number, loan.units, loan.until.get()]);
-        [self.last, self.borrowers].into_iter().chain(loans).flat_map(u64::to_le_bytes).collect()
+        [self.last, self.borrowers].into_iter().chain(loans).collect()
+    }
+
+    /// A lender of its [numbers](Lender::numbers).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] for other numbers.
+    pub fn from_numbers(numbers: &[u64]) -> Result<Self, Error> {
+        if numbers.is_empty() {
+            return Ok(Self::default());
+        }
+        read(numbers).ok_or_else(|| {
+            let what = format!("stored loans: {} numbers are not those of loans; delete the key", numbers.len());
+            Error::new(ErrorKind::Corrupt, what)
+        })
+    }
+
+    /// Encodes the lender, for stores of bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        self.numbers().into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
     /// Decodes what [`Lender::encode`] wrote.
@@ -27,35 +47,25 @@ impl Lender {
     /// # Errors
     /// [`ErrorKind::Corrupt`] for other bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        if bytes.is_empty() {
-            return Ok(Self::default());
-        }
-        read(bytes).ok_or_else(|| {
+        let (numbers, rest) = bytes.as_chunks();
+        if !rest.is_empty() {
             let what = format!("stored loans: {} bytes are not those of loans; delete the key", bytes.len());
-            Error::new(ErrorKind::Corrupt, what)
-        })
+            return Err(Error::new(ErrorKind::Corrupt, what));
+        }
+        Self::from_numbers(&numbers.iter().map(|number| u64::from_le_bytes(*number)).collect::<Vec<_>>())
     }
 }
 
-fn read(bytes: &[u8]) -> Option<Lender> {
-    let mut rest = bytes;
-    let mut next = || {
-        let (taken, left) = rest.split_first_chunk()?;
-        rest = left;
-        Some(u64::from_le_bytes(*taken))
-    };
-    let (last, borrowers) = (next()?, next()?);
-    let mut lender = Lender { last, borrowers, loans: Vec::new() };
-    while let Some(number) = next() {
-        let (units, until) = (next()?, next()?);
-        lender.loans.push(Loan { number, units, until: UnixMillis::new(until) });
-        let fits = (1..=last).contains(&number) && until <= UnixMillis::MAX.get();
-        if !fits || lender.loans.len() > LOANS_MAX {
-            return None;
-        }
-    }
-    let sum = lender.loans.iter().try_fold(0u64, |sum, loan| sum.checked_add(loan.units))?;
-    let few = borrowers <= SIXTEENTHS * (LOANS_MAX as u64 + 1);
-    let fits = (1..=NUMBER_MAX).contains(&last) && few && sum <= MAX_UNITS && rest.is_empty();
-    (fits && lender.loans.is_sorted_by_key(|loan| loan.until)).then_some(lender)
+fn read(numbers: &[u64]) -> Option<Lender> {
+    let ([last, borrowers], rest) = numbers.split_first_chunk().map(|(head, rest)| (*head, rest))?;
+    let (loans, []) = rest.as_chunks() else { return None };
+    let loans = loans.iter().map(|[number, units, until]| {
+        let fits = (1..=last).contains(number) && *until <= UnixMillis::MAX.get();
+        fits.then_some(Loan { number: *number, units: *units, until: UnixMillis::new(*until) })
+    });
+    let loans = loans.collect::<Option<Vec<_>>>()?;
+    let sum = loans.iter().try_fold(0u64, |sum, loan| sum.checked_add(loan.units))?;
+    let few = loans.len() <= LOANS_MAX && borrowers <= SIXTEENTHS * (LOANS_MAX as u64 + 1);
+    let fits = (1..=NUMBER_MAX).contains(&last) && few && sum <= MAX_UNITS;
+    (fits && loans.is_sorted_by_key(|loan| loan.until)).then_some(Lender { last, borrowers, loans })
 }

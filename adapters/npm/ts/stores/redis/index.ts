@@ -6,12 +6,14 @@ import { start } from "../../engine.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import type { RedisLimit } from "../../glue.js";
+import { type LeaseOptions, type Lending, lending } from "../../leases.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import type { Question } from "../../question.js";
 import { type Command, lost, Scripts } from "./scripts.js";
 
 export * from "../../exports.js";
+export type { LeaseOptions, Leases } from "../../leases.js";
 
 /** A client of Redis: `new Redis()` of ioredis, `await createClient().connect()` of node-redis, or `new RedisClient()` of Bun. */
 export type RedisClient =
@@ -20,7 +22,7 @@ export type RedisClient =
   | { send(command: string, args: string[]): Promise<unknown> };
 
 /** The options of a limiter on Redis. */
-export interface RedisOptions extends Options {
+export interface RedisOptions extends Options, LeaseOptions {
   client: RedisClient;
   /** Whose clock decides. Default: `server`, the database's, which is one clock for all hosts. */
   clock?: "caller" | "server" | undefined;
@@ -49,9 +51,10 @@ const ERROR_REPLY = /^[A-Z][A-Z0-9]+ /;
  */
 export class Tidegate extends Limiter {
   constructor(options: RedisOptions) {
-    const fields = new Fields(options, "", [...COMMON, "client", "clock", "minTtlMs"]);
+    const fields = new Fields(options, "", [...COMMON, "client", "clock", "minTtlMs", "leases", "waitUntil"]);
     const ready = {
       ...common(fields, 250),
+      ...lending(fields),
       isTimeless: fields.choice("clock", ["caller", "server"]) !== "caller",
       minTtlMs: fields.whole("minTtlMs") ?? 0,
     };
@@ -61,7 +64,8 @@ export class Tidegate extends Limiter {
     if (!sends) throw invalid("client", `not a client of Redis; write ${right}`);
     const run = afterFirstConnection(client, sends);
     const [isRest, keyLocking] = [false, false];
-    super(engine, ready, [isRest, keyLocking, ready.isTimeless, ready.minTtlMs], (core: Core<RedisLimit>) => calls(new Client(core, ready, run, client), core, ready));
+    const own = [isRest, keyLocking, ready.isTimeless, ready.minTtlMs, ready.slice, ready.lifetimeMs, ready.deadlineMs];
+    super(engine, ready, own, (core: Core<RedisLimit>) => calls(new Client(core, ready, run, client), core, ready));
   }
 }
 
@@ -70,20 +74,20 @@ class Client extends Scripts {
   readonly name = "redis";
   readonly #run: (command: Command, inFlight: number) => Promise<unknown>;
 
-  constructor(core: Core<RedisLimit>, options: { isTimeless: boolean }, run: Run, client: unknown) {
+  constructor(core: Core<RedisLimit>, options: Lending & { isTimeless: boolean }, run: Run, client: unknown) {
     super(core, options);
     this.#run = written(run, Object(client) as Written);
   }
 
   protected override carry(command: Command, question: Question, _signal: AbortSignal | undefined, inFlight: number): Promise<unknown> {
-    return this.#run(this.asSent(command, question), inFlight);
+    return this.#run(this.alone(command, question), inFlight);
   }
 
-  override answered(question: Question, result: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
+  protected override read(question: Question, result: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
     return this.took(question, result, signal);
   }
 
-  override threw(question: Question, thrown: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
+  protected override failed(question: Question, thrown: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
     if (isReply(thrown)) return this.refused(question, thrown.message, signal);
     throw lost(this.name, said(thrown));
   }

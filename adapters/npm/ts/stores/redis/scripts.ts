@@ -1,17 +1,20 @@
-import type { Store } from "../../calls.js";
+import { type Asked, Asking } from "../../asking.js";
 import type { Core } from "../../core.js";
 import type { RedisLimit } from "../../glue.js";
-import { type Question, RESET } from "../../question.js";
-import { Words } from "../../words.js";
+import type { Lending } from "../../leases.js";
+import type { Question } from "../../question.js";
 
 /** A command, as its words. */
 export type Command = readonly string[];
 
-/** The texts of `src/redis.rs`: for each script itself and its SHA-1, and the script for several decisions. */
-const [GENERAL, PLAIN, BATCH] = [4, 6, 8] as const;
+/**
+ * A call's number is that of its script, and `QUESTION` times that of a borrower's question. The scripts are 0 to 2: the general one, that
+ * for plain checks, and that for states with loans.
+ */
+const [LENDING, SCRIPTS, QUESTION] = [2, 3, 4] as const;
 
-/** The script that a command has, and how it was sent: by its SHA-1, in full, or among others. */
-const [IS_PLAIN, IN_FULL, AMONG_OTHERS] = [1, 2, 4] as const;
+/** The texts of `src/redis.rs` begin here: each script, and after it its SHA-1. */
+const TEXTS = 4;
 
 /** What `failed` of the WebAssembly takes in place of an HTTP status. */
 const [NONSENSE, ERROR_REPLY] = [0, 1] as const;
@@ -19,75 +22,78 @@ const [NONSENSE, ERROR_REPLY] = [0, 1] as const;
 /** How much of an answer that no script gives is shown. */
 const SHOWN_MAX = 200;
 
-/** A question's command, with the SHA-1 of its script. */
-interface Made {
-  command: Command;
-  isPlain: boolean;
-}
+/** How a command was sent: by the SHA-1 of its script, with the script itself, or among others. */
+type Way = "sha1" | "full" | "joined";
 
 /** Asks a server that runs the scripts. */
-export abstract class Scripts implements Store {
-  abstract readonly name: string;
-  readonly #core: Core<RedisLimit>;
-  readonly #words: Words<Made>;
+export abstract class Scripts extends Asking<Command, RedisLimit> {
   readonly #sha1: readonly string[];
-  /** Whether the server has each script: the general one, and that for plain checks. */
-  readonly #has = [false, false];
+  /** Whether the server has each script. */
+  readonly #has = [false, false, false];
 
-  constructor(core: Core<RedisLimit>, { isTimeless }: { isTimeless: boolean }) {
-    this.#core = core;
-    this.#words = new Words(isTimeless);
-    this.#sha1 = [GENERAL, PLAIN].map((script) => core.describe(script + 1));
+  constructor(core: Core<RedisLimit>, options: Lending & { isTimeless: boolean }) {
+    super(core, options);
+    this.#sha1 = this.#has.map((_, script) => core.describe(TEXTS + 2 * script + 1));
   }
 
-  /** Sends a command of a question. Calls `asSent` if it is the question's alone. */
+  /** Sends a command. */
   protected abstract carry(command: Command, question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown>;
-  abstract answered(question: Question, answer: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined;
-  abstract threw(question: Question, thrown: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined;
 
-  send(question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> {
-    return this.#send(question, this.#words.get(question) ?? this.#make(question, false), signal, inFlight);
+  protected override asked(_kind: Question["kind"], text: string, call: number): Command {
+    return ["EVALSHA", this.#sha1[scriptOf(call)]!, ...text.split("\n")];
+  }
+
+  protected override call(question: Question, { what, call }: Asked<Command>, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> {
+    question.note = call;
+    question.noted = what;
+    question.way = "sha1" satisfies Way;
+    return this.carry(what, question, signal, inFlight);
   }
 
   /** The command as it is sent alone: with the script itself, unless the server has it. */
-  protected asSent(command: Command, question: Question): Command {
-    if (question.kind === RESET || this.#has[question.note & IS_PLAIN]) return command;
-    question.note |= IN_FULL;
-    return ["EVAL", this.#core.describe(question.note & IS_PLAIN ? PLAIN : GENERAL), ...command.slice(2)];
+  protected alone(command: Command, question: Question): Command {
+    const script = scriptOf(question.note);
+    if (this.#has[script]) return command;
+    question.way = "full" satisfies Way;
+    return ["EVAL", this.core.describe(TEXTS + 2 * script), ...command.slice(2)];
+  }
+
+  /** Whether a command may be sent among others. Those know the words of two scripts. */
+  protected mayJoin({ note }: Question): boolean {
+    return note < LENDING;
   }
 
   /** Notes that the command is sent among others. */
   protected joins(question: Question): void {
-    question.note |= AMONG_OTHERS;
+    question.way = "joined" satisfies Way;
   }
 
   /** The script for several decisions. */
   protected get batchScript(): string {
-    return this.#core.describe(BATCH);
+    return this.core.describe(TEXTS + 2 * SCRIPTS);
   }
 
   /** Reads a result. */
   protected took(question: Question, result: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
     const { kind, cost, now, extra, note } = question;
-    if (kind === RESET && Number.isSafeInteger(result)) return undefined;
-    if (kind === RESET || typeof result !== "string") throw this.failure(NONSENSE, JSON.stringify({ result }) ?? "");
-    const isPlain = (note & IS_PLAIN) !== 0;
-    if (!(note & AMONG_OTHERS)) this.#has[Number(isPlain)] = true;
-    if (question.token !== undefined) this.#core.pass(question);
-    const read = this.#core.limit.read(kind, this.#core.write(result), cost, now, extra, isPlain);
-    if (this.#core.took(read) === 0) return undefined;
-    return this.#send(question, this.#make(question, true), signal, 1);
+    if (typeof result !== "string") throw this.failure(NONSENSE, JSON.stringify({ result }) ?? "");
+    if (question.way !== "joined") this.#has[scriptOf(note)] = true;
+    this.about(question);
+    const text = note >= QUESTION ? `${questionOf(question.noted as Command)}\n${result}` : result;
+    const read = this.core.limit.read(kind, this.core.write(text), cost, now, extra, note);
+    if (this.core.took(read) === 0) return undefined;
+    // The state has loans.
+    return this.call(question, this.ask(question, true)!, signal, 1);
   }
 
   /** Reads an error that the server has answered. Nothing was charged. */
   protected refused(question: Question, text: string, signal: AbortSignal | undefined): Promise<unknown> | undefined {
-    const { note } = question;
-    const { command, isPlain } = question.noted as Made;
-    if (text.startsWith("NOSCRIPT") && question.kind !== RESET && !(note & (IN_FULL | AMONG_OTHERS))) {
-      this.#has[Number(isPlain)] = false;
+    const command = question.noted as Command;
+    if (text.startsWith("NOSCRIPT") && question.way === "sha1") {
+      this.#has[scriptOf(question.note)] = false;
       return this.carry(command, question, signal, 1);
     }
-    throw this.failure(ERROR_REPLY, text, command[question.kind === RESET ? 1 : 3]);
+    throw this.failure(ERROR_REPLY, text, command[3]);
   }
 
   /** The error of an answer that is none of the scripts'. */
@@ -97,30 +103,19 @@ export abstract class Scripts implements Store {
 
   /** The error of an HTTP status, or of one of the numbers above. */
   protected failure(what: number, text: string, key?: string): unknown {
-    this.#core.push(text.slice(0, SHOWN_MAX));
-    if (key !== undefined) this.#core.push(key);
-    try {
-      return this.#core.took(this.#core.limit.failed(what));
-    } catch (error) {
-      return error;
-    }
+    this.core.push(text.slice(0, SHOWN_MAX));
+    if (key !== undefined) this.core.push(key);
+    return this.core.error(this.core.limit.failed(what));
   }
+}
 
-  #send(question: Question, made: Made, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> {
-    question.note = Number(made.isPlain);
-    question.noted = made;
-    return this.carry(made.command, question, signal, inFlight);
-  }
+function scriptOf(call: number): number {
+  return call % QUESTION;
+}
 
-  #make(question: Question, isGeneral: boolean): Made {
-    const { kind, cost, now, extra } = question;
-    const words = this.#core.text(this.#core.limit.ask(kind, this.#core.pass(question), cost, now, extra, isGeneral)).split("\n");
-    if (kind === RESET) return { command: ["DEL", ...words], isPlain: false };
-    const isPlain = this.#core.extra === 1;
-    const made = { command: ["EVALSHA", this.#sha1[Number(isPlain)]!, ...words], isPlain };
-    if (!isGeneral) this.#words.set(question, made);
-    return made;
-  }
+/** The borrower's question in a command: the word after its keys. */
+function questionOf(command: Command): string {
+  return command[3 + Number(command[2])]!;
 }
 
 /** The error of a command that got no answer. What was thrown may contain the token, and does not say whether it was sent. */

@@ -5,15 +5,17 @@ import type { Core } from "../../core.js";
 import { start } from "../../engine.js";
 import { Fields } from "../../fields.js";
 import type { RedisLimit } from "../../glue.js";
+import { type LeaseOptions, lending } from "../../leases.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options } from "../../options.js";
 import { checkedPlace } from "./place.js";
 import { Rest } from "./rest.js";
 
 export * from "../../exports.js";
+export type { LeaseOptions, Leases } from "../../leases.js";
 
 /** The options of a limiter on Upstash. */
-export interface UpstashOptions extends Options {
+export interface UpstashOptions extends Options, LeaseOptions {
   /** The database's `UPSTASH_REDIS_REST_URL`. If it is missing, the first check reports it, so that a build needs no secrets. */
   url: string | undefined;
   /** The database's `UPSTASH_REDIS_REST_TOKEN`. If it is missing, the first check reports it. */
@@ -46,7 +48,8 @@ export class Tidegate extends Limiter {
   constructor(options: UpstashOptions) {
     const ready = checked(options);
     const isRest = true;
-    super(engine, ready, [isRest, ready.keyLocking, ready.isTimeless, ready.minTtlMs], (core: Core<RedisLimit>) => calls(new Rest(core, ready), core, ready));
+    const own = [isRest, ready.keyLocking, ready.isTimeless, ready.minTtlMs, ready.slice, ready.lifetimeMs, ready.deadlineMs];
+    super(engine, ready, own, (core: Core<RedisLimit>) => calls(new Rest(core, ready), core, ready));
   }
 
   /**
@@ -68,7 +71,7 @@ export class Tidegate extends Limiter {
 
 /** Checks the options and fills in the defaults, for the WebAssembly. */
 function checked(options: UpstashOptions) {
-  const fields = new Fields(options, "", [...COMMON, "url", "token", "allowInsecureHttp", "clock", "keyLocking", "minTtlMs"]);
+  const fields = new Fields(options, "", [...COMMON, "url", "token", "allowInsecureHttp", "clock", "keyLocking", "minTtlMs", "leases", "waitUntil"]);
   const right = (name: string) => `the database's UPSTASH_REDIS_REST_${name}`;
   const [url, token] = [fields.text("url", right("URL")), fields.text("token", right("TOKEN"))];
   const ready = common(fields, 250);
@@ -77,6 +80,7 @@ function checked(options: UpstashOptions) {
   const place = absent ? undefined : checkedPlace(url!, token!, allowInsecureHttp);
   return {
     ...ready,
+    ...lending(fields),
     place,
     broken: absent && missing(absent.toLowerCase(), `set ${right(absent)}`),
     isTimeless: fields.choice("clock", ["caller", "server"]) !== "caller",

@@ -1,6 +1,7 @@
 import { said } from "../../calls.js";
 import type { Core } from "../../core.js";
 import type { RedisLimit } from "../../glue.js";
+import type { Lending } from "../../leases.js";
 import type { Question } from "../../question.js";
 import { type Command, lost, Scripts } from "../redis/scripts.js";
 import { Batches, type Said } from "./batches.js";
@@ -8,7 +9,7 @@ import { type Answer, Endpoint } from "./endpoint.js";
 import type { Place } from "./place.js";
 
 /** The options of a database over REST. */
-interface RestOptions {
+interface RestOptions extends Lending {
   /** Undefined if each check ends before it asks. */
   place: Place | undefined;
   isTimeless: boolean;
@@ -33,21 +34,21 @@ export class Rest extends Scripts {
 
   /** The answers contain the states, so that long ones of some clients could make the answer to several too long or too late for all. */
   protected override carry(command: Command, question: Question, signal: AbortSignal | undefined): Promise<unknown> {
-    if (command[0] !== "EVALSHA" || this.#statesGrow || this.#batches.isAlone(signal)) {
-      return this.#batches.say(this.asSent(command, question), signal);
+    if (this.#statesGrow || !this.mayJoin(question) || this.#batches.isAlone(signal)) {
+      return this.#batches.say(this.alone(command, question), signal);
     }
     this.joins(question);
     return this.#batches.join(command);
   }
 
-  override answered(question: Question, answer: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
+  protected override read(question: Question, answer: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
     const { result, error } = answer as Said;
     if (result !== undefined) return this.took(question, result, signal);
     if (typeof error === "string") return this.refused(question, error, signal);
-    return this.threw(question, answer);
+    return this.failed(question, answer);
   }
 
-  override threw(_question: Question, thrown: unknown): never {
+  protected override failed(_question: Question, thrown: unknown): never {
     const { status, text } = Object(thrown) as Answer;
     if (typeof status !== "number") {
       const why = said(thrown);

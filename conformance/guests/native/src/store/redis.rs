@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tidegate_core::lending::Terms;
+use tidegate_core::store::{AtomicLimiter, Lending, LendingLimiter};
 use tidegate_core::{ErasedLimiter, Error, ErrorKind, Millis};
 use tidegate_redis::{Clock, Config, Redis, Rest, RestConfig};
 
@@ -17,12 +19,15 @@ const TEST_DEADLINE: Millis = Millis::from_secs(10);
 /// The same with a fallback, which must not wait for a store that hangs for a second.
 const FALLBACK_DEADLINE: Millis = Millis::new(500);
 
+/// The longest life of a loan.
+const LIFETIME: Millis = Millis::from_secs(2);
+
 pub(super) async fn open(opening: &Opening<'_>) -> Result<Arc<dyn ErasedLimiter>, Error> {
     let deadline = if opening.fallback.is_some() { FALLBACK_DEADLINE } else { TEST_DEADLINE };
     let config = match (opening.name, opening.urls) {
         (StoreName::UpstashRest, [url]) => {
             let token = opening.token.clone().unwrap_or_default();
-            return rest(RestConfig::new(url, token), opening.test_mode, deadline).await;
+            return rest(RestConfig::new(url, token), opening, deadline).await;
         }
         (StoreName::Redis, [url]) => Config::new(url),
         (StoreName::RedisCluster, [_, ..]) => Config::cluster(opening.urls),
@@ -31,14 +36,22 @@ pub(super) async fn open(opening: &Opening<'_>) -> Result<Arc<dyn ErasedLimiter>
     let test = |config: Config| config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(deadline);
     let redis = Redis::new(if opening.test_mode { test(config) } else { config })?;
     redis.ping().await?;
-    Ok(Arc::new(redis.limiter()))
+    limiter(redis, opening.lend)
 }
 
-async fn rest(config: RestConfig, test_mode: bool, deadline: Millis) -> Result<Arc<dyn ErasedLimiter>, Error> {
+/// A limiter that borrows up to so many units of a key, or one that does not borrow.
+fn limiter(store: impl Lending + 'static, lend: Option<u64>) -> Result<Arc<dyn ErasedLimiter>, Error> {
+    Ok(match lend {
+        Some(slice) => Arc::new(LendingLimiter::new(store, Terms::new(slice, LIFETIME))?),
+        None => Arc::new(AtomicLimiter::new(store)),
+    })
+}
+
+async fn rest(config: RestConfig, opening: &Opening<'_>, deadline: Millis) -> Result<Arc<dyn ErasedLimiter>, Error> {
     // Tests use the script that Upstash gets.
     let test =
         |config: RestConfig| config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(deadline).key_locking(true);
-    let rest = Rest::new(if test_mode { test(config) } else { config })?;
+    let rest = Rest::new(if opening.test_mode { test(config) } else { config })?;
     rest.ping().await?;
-    Ok(Arc::new(rest.limiter()))
+    limiter(rest, opening.lend)
 }

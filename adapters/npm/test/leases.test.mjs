@@ -1,0 +1,140 @@
+// Leases on Redis, over REST and over a client: fewer calls, and never more than the limit.
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { after, beforeEach, describe, test } from "node:test";
+import { promisify } from "node:util";
+import { Tidegate as OnUpstash } from "@tidegate/edge";
+import { Tidegate as OnRedis } from "@tidegate/edge/redis";
+import { Redis } from "ioredis";
+import { upstash } from "./servers.mjs";
+
+const server = await upstash();
+const client = new Redis(server.redis);
+after(async () => {
+  client.disconnect();
+  await server.stop();
+});
+beforeEach(() => server.command("FLUSHALL"));
+
+const common = { platform: "direct", failMode: "closed", deadlineMs: 20_000, onError: () => {}, leases: true };
+const stores = {
+  upstash: (more) => new OnUpstash({ ...common, url: server.url, token: server.token, ...more }),
+  redis: (more) => new OnRedis({ ...common, client, ...more }),
+};
+const policyOf = (quota, name = "api") => ({ name, quotas: [quota] });
+const rules = {
+  "a fixed window": { fixedWindow: { limit: 500, windowMs: 86_400_000 } },
+  "a sliding window": { slidingWindow: { limit: 500, windowMs: 86_400_000 } },
+  "a bucket": { tokenBucket: { capacity: 500, refill: 1, perMs: 86_400_000 } },
+};
+
+for (const [store, make] of Object.entries(stores)) {
+  describe(store, () => {
+    for (const [name, quota] of Object.entries(rules)) {
+      test(`of 1,000 requests to three borrowers and one limiter without leases, 500 pass by ${name}`, async () => {
+        const all = [true, true, true, false].map((leases) => make({ leases, policy: policyOf(quota) }));
+        let admitted = 0;
+        for (let nth = 0; nth < 1_000; nth++) admitted += Number((await all[nth % 4].limit("user:1")).allowed);
+        assert.ok(admitted <= 500, `${admitted} of 500`);
+        // What the others hold when the last request comes is unused.
+        assert.ok(admitted >= 470, `${admitted} of 500`);
+      });
+    }
+
+    test("with concurrency, no more than the limit passes", async () => {
+      const all = [true, true].map(() => make({ policy: policyOf(rules["a bucket"], "burst") }));
+      const verdicts = await Promise.all(Array.from({ length: 2_000 }, (_, nth) => all[nth % 2].limit("user:1")));
+      const admitted = verdicts.filter(({ allowed }) => allowed).length;
+      assert.ok(admitted <= 500 && admitted >= 350, `${admitted} of 500`);
+      assert.deepEqual(verdicts.filter(({ error }) => error), []);
+    });
+
+    test("a steady client far from its limit asks once for many requests, and denials ask nothing", async () => {
+      const tidegate = make({ policy: policyOf({ fixedWindow: { limit: 100_000, windowMs: 86_400_000 } }, "far") });
+      const origins = {};
+      for (let nth = 0; nth < 1_000; nth++) {
+        const { origin } = await tidegate.limit("user:1");
+        origins[origin] = (origins[origin] ?? 0) + 1;
+      }
+      assert.ok(origins.lease > 900, JSON.stringify(origins));
+      const near = make({ policy: policyOf({ fixedWindow: { limit: 2, windowMs: 86_400_000 } }, "near") });
+      for (let nth = 0; nth < 3; nth++) await near.limit("user:1");
+      const before = await server.billed();
+      for (let nth = 0; nth < 50; nth++) {
+        const { allowed, origin, retryAfterMs } = await near.limit("user:1");
+        assert.deepEqual([allowed, origin, retryAfterMs > 0], [false, "deny_cache", true]);
+      }
+      assert.equal(await server.billed(), before);
+    });
+
+    test("a reset ends the borrower's own denial", async () => {
+      const tidegate = make({ policy: policyOf({ fixedWindow: { limit: 1, windowMs: 86_400_000 } }, "reset") });
+      const seen = [];
+      for (let nth = 0; nth < 3; nth++) seen.push((await tidegate.limit("user:1")).allowed);
+      await tidegate.reset("user:1");
+      seen.push((await tidegate.limit("user:1")).allowed);
+      assert.deepEqual(seen, [true, false, false, true]);
+    });
+
+    test("checks with a token, and policies that cannot be lent, are plain calls", async () => {
+      const tidegate = make({ policy: policyOf({ fixedWindow: { limit: 10, windowMs: 86_400_000 } }, "plain") });
+      const charged = await tidegate.limit("user:1", { estimate: 6 });
+      assert.equal(charged.origin, "store");
+      await tidegate.settle(charged, { cost: 10 });
+      assert.equal((await tidegate.limit("user:1")).allowed, false);
+      const log = make({ policy: policyOf({ slidingLog: { limit: 3, windowMs: 86_400_000 } }, "log") });
+      const verdicts = [];
+      for (let nth = 0; nth < 4; nth++) verdicts.push(await log.limit("user:1"));
+      assert.deepEqual(verdicts.map(({ allowed, origin }) => [allowed, origin]), [[true, "store"], [true, "store"], [true, "store"], [false, "store"]]);
+    });
+
+    test("a refund is unsupported, because it would also give back what is lent", async () => {
+      const tidegate = make({ policy: policyOf({ fixedWindow: { limit: 10, windowMs: 86_400_000 } }, "refund") });
+      const verdict = await tidegate.limit("user:1");
+      await assert.rejects(tidegate.refund(verdict), { kind: "unsupported" });
+    });
+  });
+}
+
+test("a wrong option says where it is", () => {
+  const policy = policyOf(rules["a bucket"]);
+  for (const [leases, field] of [
+    [{ slices: 1 }, "leases.slices"],
+    [{ slice: 0 }, "leases.slice"],
+    [{ slice: 1.5 }, "leases.slice"],
+    [{ lifetimeMs: 0 }, "leases.lifetimeMs"],
+    [{ lifetimeMs: 60_001 }, "leases.lifetimeMs"],
+    ["yes", "leases"],
+  ]) {
+    assert.throws(() => stores.redis({ policy, leases }), ({ kind, field: found }) => kind === "invalid" && found === field, field);
+  }
+  assert.throws(() => stores.redis({ policy, waitUntil: 7 }), { field: "waitUntil" });
+});
+
+test("where requests are apart, leases say that they need waitUntil", async () => {
+  const script = `
+    globalThis.EdgeRuntime = "edge-runtime";
+    const { Tidegate } = await import("@tidegate/edge");
+    const options = { url: "https://eu1.upstash.io", token: "t", platform: "vercel", failMode: "closed", policy: { name: "api", quotas: ["1 / s"] }, leases: true };
+    new Tidegate({ ...options, waitUntil: () => undefined });
+    new Tidegate({ ...options, leases: false });
+    try { new Tidegate(options) } catch (error) { console.log(error.kind, error.message) }`;
+  const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "--eval", script], { cwd: import.meta.dirname });
+  assert.equal(stdout, "invalid waitUntil: missing; leases need it on this runtime: write waitUntil: (work) => context.waitUntil(work)\n");
+});
+
+test("what is lent is spent while the server is down, and then the fail mode decides", async () => {
+  const sent = { isDown: false };
+  const shaky = { call: (...words) => (sent.isDown ? Promise.reject(new Error("connect ECONNREFUSED")) : client.call(...words)) };
+  const tidegate = new OnRedis({ ...common, client: shaky, policy: policyOf({ fixedWindow: { limit: 100_000, windowMs: 86_400_000 } }, "down") });
+  for (let nth = 0; nth < 200; nth++) await tidegate.limit("user:1");
+  sent.isDown = true;
+  const verdicts = [];
+  for (let nth = 0; nth < 100; nth++) verdicts.push(await tidegate.limit("user:1"));
+  const lent = verdicts.filter(({ allowed }) => allowed).length;
+  assert.ok(lent >= 1 && lent <= 50, `${lent}`);
+  assert.equal(verdicts.at(-1).error.kind, "unavailable");
+  sent.isDown = false;
+  assert.equal((await tidegate.limit("user:1")).allowed, true);
+});

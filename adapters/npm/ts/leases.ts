@@ -1,0 +1,66 @@
+import { REQUESTS_ARE_APART } from "./calls.js";
+import { invalid } from "./error.js";
+import { Fields } from "./fields.js";
+
+/**
+ * An isolate or a process leases units of a key, and decides on requests without a call as long as a lease or a denial holds. No more
+ * than the limit is ever admitted. Leases are as large and as long as the key's requests and what is left of its limit allow, within these
+ * bounds. Up to two slices for each isolate may stay unused within a lifetime, and a denial may miss a reset elsewhere for as long.
+ *
+ * Policies of one key by fixed windows, sliding windows and token buckets are leased. Checks of others, and those with a token or an
+ * estimate, ask as they do without leases.
+ */
+export interface Leases {
+  /** The most units that an isolate holds of a key. Default: 50. */
+  slice?: number | undefined;
+  /** At most a minute, the default. */
+  lifetimeMs?: number | undefined;
+}
+
+/** The options of stores that lend. */
+export interface LeaseOptions {
+  /** Admits and denies requests from leases, which need no call of the store. See `Leases`. Default: false. */
+  leases?: boolean | Leases | undefined;
+  /**
+   * Keeps work alive after the response, such as `(work) => context.waitUntil(work)`: the next lease of a busy key is asked for then, and
+   * those of idle keys are returned. Leases need it on Cloudflare and in Vercel's edge runtime. Elsewhere such work goes on by itself.
+   */
+  waitUntil?: ((work: Promise<unknown>) => void) | undefined;
+}
+
+/** The options of a store that calls for what is lent. */
+export interface Lending {
+  /** 0 without leases. */
+  slice: number;
+  lifetimeMs: number;
+  keepAlive: (work: Promise<unknown>) => void;
+}
+
+const RIGHT = "(work) => context.waitUntil(work)";
+
+/** Reads the options. `known` is how work is kept alive if the option does not say so. */
+export function lending(fields: Fields, known?: (work: Promise<unknown>) => void): Lending {
+  const sizes = leases(fields.get("leases"));
+  const given = known ?? (fields.call("waitUntil", RIGHT) as LeaseOptions["waitUntil"]);
+  if (sizes.slice > 0 && !given && REQUESTS_ARE_APART) {
+    throw invalid("waitUntil", `missing; leases need it on this runtime: write waitUntil: ${RIGHT}`);
+  }
+  const keepAlive = (work: Promise<unknown>) => {
+    try {
+      given?.(work);
+    } catch {
+      // Outside of a request, work goes on as long as the isolate does.
+    }
+  };
+  return { ...sizes, keepAlive };
+}
+
+function leases(value: unknown): { slice: number; lifetimeMs: number } {
+  const on = { slice: 50, lifetimeMs: 60_000 };
+  if (value === undefined || value === false) return { ...on, slice: 0 };
+  if (value === true) return on;
+  const fields = new Fields(value, "leases", ["slice", "lifetimeMs"]);
+  const { slice, lifetimeMs } = { slice: fields.whole("slice") ?? on.slice, lifetimeMs: fields.whole("lifetimeMs") ?? on.lifetimeMs };
+  if (slice === 0) throw invalid("leases.slice", "0 lends nothing; write at least 1, or leave out leases");
+  return { slice, lifetimeMs };
+}

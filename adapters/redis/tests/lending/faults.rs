@@ -1,0 +1,94 @@
+//! The comparison notices faults of the script.
+
+use proptest::test_runner::RngSeed;
+use tidegate_redis::wire::Script;
+
+use crate::hold;
+use crate::support::Server;
+
+#[test]
+fn faults_of_the_lending_script_are_noticed() {
+    let server = Server::start();
+    let mut connection = server.connection();
+    let (text, mut unnoticed) = (Script::Lending.text(false), Vec::new());
+    for (from, to) in [
+        // Reading.
+        ("number < 1 or number > last + 0", "number < 1"),
+        ("ends > MAX_INSTANT or ends < before", "ends < before"),
+        ("ends > MAX_INSTANT or ends < before", "ends > MAX_INSTANT"),
+        ("#loans > LOANS_MAX or", ""),
+        ("borrowers <= SIXTEENTHS * (LOANS_MAX + 1)", "true"),
+        // Settling.
+        ("from < loan[3] and loan[3] <= to", "from <= loan[3] and loan[3] <= to"),
+        ("from < loan[3] and loan[3] <= to", "from < loan[3] and loan[3] < to"),
+        ("from < loan[3] and loan[3] <= to", "from < loan[3]"),
+        ("max(drained, min(units * part.unit, MAX_UNITS))", "max(drained, 0)"),
+        ("units = units - loan[2]\n", ""),
+        ("since < loan[3] and loan[3] <= at", "loan[3] <= at"),
+        ("part.used = max(part.used, lent(part.at, part.at + part.unit))\n", ""),
+        ("part.previous = max(part.previous, lent(max(part.at - part.unit, 0), part.at))\n", ""),
+        ("ceil(part.limit * part.unit / part.refill)", "0"),
+        ("matters = loan[3] > start\n", "matters = loan[3] > start + 1\n"),
+        ("matters = loan[3] > max(start - part.unit, 0)", "matters = loan[3] > start"),
+        ("loan[3] > now + LIFETIME_MAX + MAX_SKEW", "false"),
+        ("if mode ~= 'p' and", "if"),
+        // Taking back.
+        ("table.remove(loans, place)\nchanged = true", "changed = true"),
+        ("table.remove(loans, place)\nchanged = true", "table.remove(loans, place)"),
+        ("unspent = min(unspent, units)\n", ""),
+        ("format('%.0f', max(ends - 1, 0))", "format('%.0f', ends)"),
+        ("kept = min(kept, units - unspent)", "kept = min(kept, units)"),
+        ("ends > max(latest(), now) and", "ends > now and"),
+        ("ends > max(latest(), now) and", "ends > latest() and"),
+        // Lending.
+        ("others >= LOANS_MAX", "others > LOANS_MAX"),
+        ("SIXTEENTHS * (others + 1)", "SIXTEENTHS * others"),
+        ("/ (2 * SIXTEENTHS)", "/ SIXTEENTHS"),
+        ("changed = changed or borrowers ~= before\n", ""),
+        ("ends = min(ends, part.at + part.unit)\n", ""),
+        ("room = max(part.limit - part.used - weight, 0)", "room = max(part.limit - part.used, 0)"),
+        ("pins, room = true,", "pins, room = false,"),
+        ("left = min(left, room)", "left = room"),
+        ("min(loan[2], UNITS_MAX) * min(left, life)", "min(loan[2], UNITS_MAX) * left"),
+        ("min(max(asked.within, 1), WITHIN_MAX)", "max(asked.within, 1)"),
+        ("2 * floor(math.sqrt(expected)) + 2", "2 * floor(math.sqrt(expected)) + 1"),
+        ("min(floor(left / (4 * shared_by)), floor(spent / 4))", "floor(spent / 4)"),
+        ("spent < FEW and", "spent <= FEW and"),
+        ("ceil(2 * spent / 3)", "floor(2 * spent / 3)"),
+        ("max(min(likely, asked.slice) - kept, 0)", "max(likely - kept, 0)"),
+        ("max(min(likely, asked.slice) - kept, 0)", "min(likely, asked.slice)"),
+        ("(likely + kept) * shared_by", "likely * shared_by"),
+        ("left + others_unspent + kept", "left + kept"),
+        ("pins and nobody_spent / 2 or", ""),
+        ("nobody_spent * 3 / 4", "nobody_spent / 2"),
+        ("likely <= left and all", "all"),
+        ("min(likely, floor(left / (2 * shared_by)))", "min(likely, floor(left / shared_by))"),
+        ("max(LIFE_MIN, floor(2 *", "max(LIFE_MIN, floor(3 *"),
+        ("max(LIFE_MIN, floor(", "max(0, floor("),
+        ("units == 0 or ends <= now or sub(ask('c', now_text, units), 1, 1) ~= 'a'", "units == 0 or ends <= now"),
+        ("units == 0 or ends <= now or", "units == 0 or"),
+        ("add(units + kept[1], max(ends, kept[2]))", "add(units + kept[1], ends)"),
+        ("add(units + kept[1], max(ends, kept[2]))", "add(units, max(ends, kept[2]))"),
+        ("or kept and add(kept[1], kept[2])", ""),
+        ("verdict == 'a' and lend(asked, kept)", "lend(asked, kept)"),
+        ("max(now * NUMBERS_PER_MS, last + 1), true", "last + 1, true"),
+        ("max(now * NUMBERS_PER_MS, last + 1), true", "now * NUMBERS_PER_MS, true"),
+        ("loans[place - 1][3] > ends", "loans[place - 1][3] >= ends"),
+        ("min(asked.lifetime, LIFETIME_MAX)", "asked.lifetime"),
+        // Resetting.
+        ("part.level = min(part.level, units * part.unit)\n", ""),
+        ("part.used, part.previous = min(part.used, units), 0", "part.used = min(part.used, units)"),
+        ("part.used, part.previous = min(part.used, units), 0", "part.previous = 0"),
+        ("if loan[3] > since then", "if true then"),
+        // Writing.
+        ("max(loans[#loans][3] - now, 0)", "0"),
+        ("redis.call('SET', name, text, 'KEEPTTL')\n", "\n"),
+        ("sub(answer, 1, #answer - #before) .. raw", "answer"),
+    ] {
+        assert!(text.contains(from), "{from} is not in lend.lua");
+        if hold(&mut connection, &text.replacen(from, to, 1), 1_000, RngSeed::Fixed(1)).is_ok() {
+            unnoticed.push((from, to));
+        }
+    }
+    assert!(unnoticed.is_empty(), "{unnoticed:#?}");
+}

@@ -1,0 +1,48 @@
+//! Loans on a real server: the lending script answers and stores what the core's lender does.
+
+#![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
+
+mod faults;
+mod limiters;
+mod model;
+mod replay;
+mod story;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::cell::{Cell, RefCell};
+
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+use support::Server;
+use tidegate_core::Key;
+use tidegate_redis::wire::Script;
+
+use crate::replay::Replay;
+
+fn load(connection: &mut redis::Connection, text: &str) -> String {
+    redis::cmd("SCRIPT").arg("LOAD").arg(text).query(connection).unwrap()
+}
+
+/// Replays random stories with `lending` as the lending script. Returns the number of questions.
+fn hold(connection: &mut redis::Connection, lending: &str, cases: u32, rng_seed: RngSeed) -> Result<u64, String> {
+    redis::cmd("FLUSHALL").exec(connection).unwrap();
+    let sha1s = [load(connection, &Script::General.text(false)), load(connection, lending)];
+    let shrinks = if rng_seed == RngSeed::Random { Config::default().max_shrink_iters } else { 0 };
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: shrinks, rng_seed, ..Config::default() };
+    let (nth, asked, connection) = (Cell::new(0), Cell::new(0), RefCell::new(connection));
+    let held = TestRunner::new(config).run(&story::story(), |story| {
+        nth.set(nth.get() + 1);
+        let (key, sha1s) = (Key::new(format!("case-{}", nth.get())), [&*sha1s[0], &sha1s[1]]);
+        asked.set(asked.get() + Replay::run(&mut connection.borrow_mut(), sha1s, key, &story)?);
+        Ok(())
+    });
+    held.map(|()| asked.get()).map_err(|failure| failure.to_string())
+}
+
+#[test]
+fn the_script_lends_as_the_core_does() {
+    let server = Server::start();
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(600);
+    let asked = hold(&mut server.connection(), &Script::Lending.text(false), cases, RngSeed::Random).unwrap();
+    assert!(asked > u64::from(cases) * 10, "only {asked} questions");
+}
