@@ -19,7 +19,7 @@ use tidegate_conformance::report::{FixtureReport, TargetReport};
 use tidegate_conformance::run;
 use tidegate_conformance::subject::{Place, Subject};
 use tidegate_conformance::target::Target;
-use tidegate_core::{Accuracy, UnixMillis};
+use tidegate_core::{Accuracy, Capabilities, Dimensions, UnixMillis};
 use tidegate_guest_protocol::{Call, Reply, Route, serve};
 use tidegate_traffic::operation::Operations;
 use tidegate_traffic::simulate::{Fleet, Isolate, Model, World};
@@ -73,7 +73,7 @@ fn emulator(target: &str) -> Option<Emulator> {
 pub async fn predict(target: &dyn Target, cases: &[Prepared]) -> Result<Option<TargetReport>, String> {
     let Some(emulator) = emulator(target.name()) else { return Ok(None) };
     let declared = target.facts().capabilities;
-    let predicted = |prepared: &&Prepared| is_predicted(target, &prepared.case);
+    let predicted = |prepared: &&Prepared| is_predicted(target, emulator.model, &prepared.case);
     let mut report = TargetReport::new(target.name(), &declared.accuracy);
     for one in cases.iter().filter(predicted) {
         // Each in a world of its own, which begins when the fixture does.
@@ -89,9 +89,17 @@ pub async fn predict(target: &dyn Target, cases: &[Prepared]) -> Result<Option<T
     Ok(Some(report.concluded(&declared.accuracy, target.facts().stub)))
 }
 
-fn is_predicted(target: &dyn Target, case: &Case) -> bool {
+fn is_predicted(target: &dyn Target, model: Model, case: &Case) -> bool {
     let Case::Decision(fixture) = case else { return false };
-    fixture.steps.iter().all(|step| step.disturb.is_none()) && run::supports(target, fixture)
+    let is_modelled = || match model {
+        // The lender of the model is an object, and knows only the keys of one group.
+        Model::Leases(_) => {
+            let object = Capabilities::EXACT.dimensions(Dimensions::Grouped);
+            fixture.steps_with_policy().all(|(_, _, policy)| object.supports_policy(policy).is_ok())
+        }
+        _ => true,
+    };
+    fixture.steps.iter().all(|step| step.disturb.is_none()) && run::supports(target, fixture) && is_modelled()
 }
 
 /// A fleet as a subject of the suite. Each request is a future of its own, and they interleave on virtual time.
