@@ -89,10 +89,12 @@ impl Limit {
     /// been read.
     pub fn ended(&self, kind: u32, call: f64) {
         let (Some(borrowing), Some(Some(key))) = (&self.store.borrowing, texts().pop()) else { return };
-        let key = self.key_of(&key);
-        borrowing.answered(&self.policy, &key, nth_of(call), None);
-        if kind >= SETTLE {
-            borrowing.0.borrow_mut().forget_denial(&key.storage_key(&self.policy));
+        // An idle key is known by its own text, not by the application's. No two keys have a question of one number.
+        for key in [Some(self.key_of(&key)), Key::from_text(&key)].into_iter().flatten() {
+            borrowing.answered(&self.policy, &key, nth_of(call), None);
+            if kind >= SETTLE {
+                borrowing.0.borrow_mut().forget_denial(&key.storage_key(&self.policy));
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use tidegate_core::{ClientIpSource, Error, Ipv6Prefix, Millis, Policy, Quota, Ru
 
 use crate::shared;
 
-/// The options that are not read yet, in the order in which `limiter.ts` writes them.
+/// The options that are not read yet, in the order in which `core.ts` writes them, and after them those of the store.
 pub(crate) struct Options(vec::IntoIter<Option<String>>);
 
 impl Options {

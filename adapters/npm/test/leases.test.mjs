@@ -97,6 +97,30 @@ for (const [store, make] of Object.entries(stores)) {
   });
 }
 
+test("an idle key returns its lease, and goes on borrowing, whatever characters it has", async () => {
+  for (const key of ["user:1", "tenant:a* b\n", "sub:ä"]) {
+    const asked = [];
+    const watched = { call: (...words) => (asked.push(words), client.call(...words)) };
+    const policy = policyOf({ fixedWindow: { limit: 1_000, windowMs: 86_400_000 } }, `idle-${key.length}`);
+    const leased = new OnRedis({ ...common, client: watched, clock: "caller", minTtlMs: 3_600_000, policy });
+    const plain = new OnRedis({ ...common, client, clock: "caller", minTtlMs: 3_600_000, policy, leases: false });
+    let now = 1_800_000_000_000;
+    const used = async () => 1_000 - (await plain.peek(new Request("https://example.com/"), { key, now })).quotas[0].remaining;
+    for (let nth = 0; nth < 100; nth++) await leased.limit(key, { now: (now += 10) });
+    const lent = (await used()) - 100;
+    assert.ok(lent > 0, `${key}: ${lent} units are lent`);
+    // A minute is the longest that a lease lasts; an idle one is returned earlier.
+    now += 40_000;
+    await leased.limit("another", { now });
+    for (let tries = 0; (await used()) > 100 && tries < 100; tries++) await new Promise((resolve) => setTimeout(resolve, 10));
+    assert.equal(await used(), 100, key);
+    // The key is asked for with a borrower's question again, and not plainly.
+    asked.length = 0;
+    await leased.limit(key, { now: (now += 10) });
+    assert.match(asked[0][3 + Number(asked[0][2])], /^\d+ \d+ 50 60000/, key);
+  }
+});
+
 test("a wrong option says where it is", () => {
   const policy = policyOf(rules["a bucket"]);
   for (const [leases, field] of [

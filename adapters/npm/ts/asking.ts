@@ -18,13 +18,15 @@ export abstract class Asking<T, L extends AskingLimit> implements Store {
   readonly #words: Words<Asked<T>>;
   readonly #borrows: boolean;
   readonly #keepAlive: Lending["keepAlive"];
+  readonly #deadlineMs: number;
 
-  constructor(core: Core<L>, { isTimeless, slice, keepAlive }: Lending & { isTimeless: boolean }) {
+  constructor(core: Core<L>, { isTimeless, slice, keepAlive, deadlineMs }: Lending & { isTimeless: boolean }) {
     this.core = core;
     this.#borrows = slice > 0;
     // What a borrower asks is something else each time.
     this.#words = new Words(isTimeless && !this.#borrows);
     this.#keepAlive = keepAlive;
+    this.#deadlineMs = deadlineMs;
   }
 
   /** What a question asks, by the text and the number that the WebAssembly has left. */
@@ -108,19 +110,25 @@ export abstract class Asking<T, L extends AskingLimit> implements Store {
     }
   }
 
-  /** Asks what nobody waits for. If it fails, what is lent stays lent until its end. */
   #inBackground(question: Question, asked: Asked<T>): void {
-    this.#keepAlive(this.#finish(question, () => this.#guarded(question, () => this.call(question, asked, undefined, 1))).catch(() => undefined));
+    this.#keepAlive(this.#finish(question, asked));
   }
 
-  async #finish(question: Question, step: () => Promise<unknown> | undefined): Promise<void> {
-    for (let sent = step(); sent; ) {
-      const [answer, thrown] = await sent.then(
-        (answer) => [answer, undefined] as const,
-        (thrown: unknown) => [undefined, { thrown }] as const,
-      );
-      sent = thrown ? this.threw(question, thrown.thrown, undefined) : this.answered(question, answer, undefined);
+  /** Asks what nobody waits for. If it fails, what is lent stays lent until its end. */
+  async #finish(question: Question, asked: Asked<T>): Promise<void> {
+    const signal = AbortSignal.timeout(this.#deadlineMs);
+    try {
+      for (let sent = this.call(question, asked, signal, 1); sent; ) {
+        const [answer, thrown] = await sent.then(
+          (answer) => [answer, undefined] as const,
+          (thrown: unknown) => [undefined, { thrown }] as const,
+        );
+        sent = thrown ? this.failed(question, thrown.thrown, signal) : this.read(question, answer, signal);
+      }
+    } catch {
+      // Nobody waits for it.
     }
+    this.#end(question);
   }
 }
 

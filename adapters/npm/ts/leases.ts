@@ -30,6 +30,7 @@ export interface LeaseOptions {
 
 /** The options of a store that calls for what is lent. */
 export interface Lending {
+  deadlineMs: number;
   /** 0 without leases. */
   slice: number;
   lifetimeMs: number;
@@ -39,7 +40,7 @@ export interface Lending {
 const RIGHT = "(work) => context.waitUntil(work)";
 
 /** Reads the options. `known` is how work is kept alive if the option does not say so. */
-export function lending(fields: Fields, known?: (work: Promise<unknown>) => void): Lending {
+export function lending(fields: Fields, known?: (work: Promise<unknown>) => void): Omit<Lending, "deadlineMs"> {
   const sizes = leases(fields.get("leases"));
   const given = known ?? (fields.call("waitUntil", RIGHT) as LeaseOptions["waitUntil"]);
   if (sizes.slice > 0 && !given && REQUESTS_ARE_APART) {
