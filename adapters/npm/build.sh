@@ -29,7 +29,7 @@ optimize() {
 # Built beside it and swapped at the end, because a guest of another run may be loading it.
 new=dist.new
 rm -rf "$new"
-for store in redis versioned memory object kv rate-limit rules; do
+for store in redis versioned memory object kv rate-limit rules rules-toml; do
     # A decision in memory is nothing but this code, which servers load from a disk. Elsewhere every byte is loaded before the first
     # request, and a decision is a round trip.
     case $store in memory) level=3 ;; *) level=z ;; esac

@@ -1,12 +1,12 @@
 // Writes the two modules that load the package's WebAssembly, and prints the size of each store's package.
 
 import { readFileSync, writeFileSync } from "node:fs";
-import { bundled, kib, STORES, weight, weightOfGate } from "./weigh.mjs";
+import { bundled, GATES, kib, STORES, weight, weightOfGate } from "./weigh.mjs";
 
 const KIB_MAX = 60;
 let tooHeavy = false;
 
-for (const store of new Set([...Object.values(STORES), "rules"])) {
+for (const store of new Set([...Object.values(STORES), ...Object.values(GATES)])) {
   const wasm = readFileSync(`dist/${store}/tidegate.wasm`);
   // Edge runtimes do not compile bytes at run time. Their bundlers provide a compiled module.
   writeFileSync(`dist/${store}/module.js`, `export { default } from "./tidegate.wasm?module";\n`);
@@ -23,6 +23,8 @@ for (const entry of Object.keys(STORES)) {
   console.log(`${entry}: WebAssembly ${light} KiB + JavaScript ${heavy} KiB = ${total.toFixed(1)} KiB gzipped, of ${KIB_MAX}; as one file ${one} KiB`);
   tooHeavy ||= total > KIB_MAX;
 }
-const gate = weightOfGate();
-console.log(`gate: WebAssembly ${gate.wasm.toFixed(1)} KiB + JavaScript ${gate.script.toFixed(1)} KiB = ${gate.total.toFixed(1)} KiB gzipped, beside its stores`);
+for (const entry of Object.keys(GATES)) {
+  const gate = weightOfGate(entry);
+  console.log(`${entry}: WebAssembly ${gate.wasm.toFixed(1)} KiB + JavaScript ${gate.script.toFixed(1)} KiB = ${gate.total.toFixed(1)} KiB gzipped, beside its stores`);
+}
 if (tooHeavy) console.log(`more than ${KIB_MAX} KiB: see README.md`);

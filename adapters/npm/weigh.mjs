@@ -8,6 +8,9 @@ import { buildSync } from "esbuild";
 /** The entries of the stores, and the module that each loads. */
 export const STORES = { cloudflare: "object", "cloudflare-kv": "kv", "cloudflare-ratelimit": "rate-limit", upstash: "redis", redis: "redis", "netlify-blobs": "versioned", "deno-kv": "versioned", memory: "memory" };
 
+/** The entries of the gates, and the module that each loads. */
+export const GATES = { gate: "rules", "gate/toml": "rules-toml" };
+
 /** Bundles what an ES module imports, as a user's bundler does with these conditions. */
 export function bundled(contents, conditions) {
   const { outputFiles } = buildSync({
@@ -26,10 +29,11 @@ export function bundled(contents, conditions) {
 /** The weight of all parts, each gzipped. */
 export const kib = (...parts) => parts.reduce((sum, part) => sum + gzipSync(part, { level: 9 }).length, 0) / 1024;
 
-/** The weight of the gate, beside those of its stores: without what it shares with the memory's. */
-export function weightOfGate() {
-  const [wasm, store] = [kib(readFileSync(path.join(import.meta.dirname, "dist/rules/tidegate.wasm"))), weight("memory")];
-  const entries = ["gate", "stores/memory"].map((entry) => `export * as ${entry.slice(-4)} from "./dist/${entry}/index.js"`);
+/** The weight of a gate, beside those of its stores: without what it shares with the memory's. */
+export function weightOfGate(entry) {
+  const [wasm, store] = [kib(readFileSync(path.join(import.meta.dirname, `dist/${GATES[entry]}/tidegate.wasm`))), weight("memory")];
+  const file = entry === "gate" ? "gate/index.js" : `${entry}.js`;
+  const entries = [file, "stores/memory/index.js"].map((file, place) => `export * as m${place} from "./dist/${file}"`);
   const script = kib(bundled(entries.join("\n"), ["edge-light"])) - store.script;
   return { wasm, script, total: wasm + script };
 }

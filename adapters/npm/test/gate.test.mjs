@@ -74,7 +74,7 @@ describe("a rules file", () => {
       assert.match(error(rules, { stores: { default: memory.default, main: memory.default } }) ?? "", message);
     }
     assert.match(error("{", { name: "limits/edge.json" }), /limits\/edge\.json:1:/);
-    assert.match(error("rules = []", { name: "rules.toml" }), /rules\.toml: TOML is not read here/);
+    assert.match(error("rules = []", { name: "rules.toml" }), /^invalid: name: rules\.toml: this Gate reads JSON; import the Gate of "@tidegate\/edge\/gate\/toml"/);
   });
 
   test("a wrong option is an error", () => {

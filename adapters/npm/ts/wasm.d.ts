@@ -27,6 +27,10 @@ declare module "#rules/glue" {
   export function start(exports: WebAssembly.Exports): void;
 }
 
+declare module "#rules-toml/glue" {
+  export * from "#rules/glue";
+}
+
 declare module "#*/glue" {
   type Engine = import("./glue.js").Engine;
   /** Each store knows the functions of its own: see `glue.ts`. */

@@ -1,16 +1,16 @@
-import type { Gate, GateCheckOptions } from "../gate/index.js";
+import type { BaseGate, GateCheckOptions } from "../gate/gate.js";
 import type { GateVerdict } from "../gate/verdict.js";
 import type { CheckOptions, Limiter } from "../limiter.js";
 import type { Verdict } from "../verdict.js";
 
 /** What decides on requests. */
-export type Decider = Limiter | Gate;
+export type Decider = Limiter | BaseGate;
 
 /** The options of a check by a limiter or a gate. */
-export type CheckOptionsOf<By extends Decider> = By extends Gate ? GateCheckOptions : CheckOptions;
+export type CheckOptionsOf<By extends Decider> = By extends BaseGate ? GateCheckOptions : CheckOptions;
 
 /** The verdict of a limiter or a gate. */
-export type VerdictOf<By extends Decider> = By extends Gate ? GateVerdict : Verdict;
+export type VerdictOf<By extends Decider> = By extends BaseGate ? GateVerdict : Verdict;
 
 /** How a framework's requests are limited, by a limiter or a gate. */
 export interface GuardOptions<Context = unknown, Received extends Request = Request, By extends Decider = Limiter> {
@@ -71,7 +71,7 @@ export async function judge<Context, Received extends Request, By extends Decide
   return verdict as VerdictOf<By>;
 }
 
-function isGate(tidegate: Decider): tidegate is Gate {
+function isGate(tidegate: Decider): tidegate is BaseGate {
   return "reload" in tidegate;
 }
 
