@@ -12,12 +12,9 @@ pub(super) use self::node::Item;
 pub(super) use self::quota::quotas;
 use super::json::Node;
 use super::matcher::{Host, Path, Pattern};
-use super::path::{encoded, normal, segments};
+use super::path::{SEGMENTS_MAX, encoded, normal, segments};
 use crate::Error;
 use crate::quoted::Quoted;
-
-/// The most segments of a rule's path.
-const SEGMENTS_MAX: usize = 32;
 
 /// What to do with a request if the store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

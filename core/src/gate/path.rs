@@ -3,11 +3,24 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+/// The most segments of a rule's path.
+pub(super) const SEGMENTS_MAX: usize = 32;
+
+/// The segments of a path that a reading keeps. No rule tells those behind apart: one sees whether its path ends, and whether a slash
+/// comes last.
+const KEPT: usize = SEGMENTS_MAX + 2;
+
 /// A path in its normal form (RFC 3986, section 6.2.2): characters that need no percent-encoding are decoded, escapes are in
 /// upper case, and `.` and `..` are resolved. A backslash counts as a slash, as in browsers and WHATWG URLs. Empty segments are
-/// left out. An escaped slash stays as it is, because it is not a separator.
+/// left out. An escaped slash stays as it is, because it is not a separator. Of a longer path than a rule can have, only the beginning
+/// is kept.
 pub(super) fn normal(path: &str) -> Cow<'_, str> {
-    if is_normal(path) { Cow::Borrowed(path) } else { Cow::Owned(Reading::ALL.of(without_query(path))) }
+    if is_normal(path) {
+        return Cow::Borrowed(path);
+    }
+    let mut out = String::with_capacity(path.len() + 1);
+    Reading::ALL.write(&parts(without_query(path), true), &mut out);
+    Cow::Owned(out)
 }
 
 /// Calls `found` with the path as each server may read it, until it returns true: the normal form first, the path as it arrived
@@ -19,11 +32,20 @@ pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str) -> bool) {
     }
     let path = without_query(path);
     let all = Reading::needed(path);
+    // A client chooses how long the path is, so it is taken apart once, and not for each reading.
+    let (one, other) = (parts(path, false), if all & BACKSLASHES == 0 { Vec::new() } else { parts(path, true) });
+    let mut reading = String::new();
     // All subsets, the largest first.
     let mut steps = all;
     loop {
         let has = |step| steps & step != 0;
-        if (has(DOTS) || !has(ESCAPED_DOTS)) && found(&Reading(steps).of(path)) || steps == 0 {
+        if has(DOTS) || !has(ESCAPED_DOTS) {
+            Reading(steps).write(if has(BACKSLASHES) { &other } else { &one }, &mut reading);
+            if found(&reading) {
+                return;
+            }
+        }
+        if steps == 0 {
             return;
         }
         steps = (steps - 1) & all;
@@ -100,32 +122,52 @@ impl Reading {
         self.0 & step != 0
     }
 
-    /// The path after these steps.
-    fn of(self, path: &str) -> String {
-        let is_separator = |letter| letter == '/' || (letter == '\\' && self.does(BACKSLASHES));
-        let path = path.strip_prefix(is_separator).unwrap_or(path);
-        let mut out = String::with_capacity(path.len() + 1);
-        let mut rest = path.split(is_separator).peekable();
-        while let Some(segment) = rest.next() {
-            match dots(segment).filter(|(_, is_escaped)| self.does(DOTS) && (!is_escaped || self.does(ESCAPED_DOTS))) {
-                Some((count, _)) => {
-                    if count == 2 {
-                        out.truncate(out.rfind('/').unwrap_or_default());
+    /// Writes the first segments of the path after these steps.
+    fn write(self, parts: &[Part<'_>], out: &mut String) {
+        out.clear();
+        // How many segments there are. Only the first are written.
+        let mut count = 0;
+        let add = |text: &str, count: &mut usize, out: &mut String| {
+            if *count < KEPT {
+                out.push('/');
+                out.push_str(text);
+            }
+            *count += 1;
+        };
+        for (place, part) in parts.iter().enumerate() {
+            match part.dots.filter(|(_, is_escaped)| self.does(DOTS) && (!is_escaped || self.does(ESCAPED_DOTS))) {
+                Some((dots, _)) => {
+                    if dots == 2 && count > 0 {
+                        count -= 1;
+                        if count < KEPT {
+                            out.truncate(out.rfind('/').unwrap_or_default());
+                        }
                     }
                     // Dots at the end leave a slash there.
-                    if rest.peek().is_none() && !self.does(MERGE) {
-                        out.push('/');
+                    if place + 1 == parts.len() && !self.does(MERGE) {
+                        add("", &mut count, out);
                     }
                 }
-                None if segment.is_empty() && self.does(MERGE) => {}
-                None => {
-                    out.push('/');
-                    if self.does(DECODE) { decode(segment, &mut out) } else { out.push_str(segment) }
-                }
+                None if part.text.is_empty() && self.does(MERGE) => {}
+                None => add(if self.does(DECODE) { &part.decoded } else { part.text }, &mut count, out),
             }
         }
-        out
     }
+}
+
+/// A segment of a path as it arrived.
+struct Part<'a> {
+    text: &'a str,
+    /// The text without escapes that are not needed.
+    decoded: Cow<'a, str>,
+    dots: Option<(u8, bool)>,
+}
+
+/// The segments of a path, without the first separator.
+fn parts(path: &str, takes_backslashes: bool) -> Vec<Part<'_>> {
+    let is_separator = |letter| letter == '/' || (letter == '\\' && takes_backslashes);
+    let part = |text| Part { text, decoded: decoded(text), dots: dots(text) };
+    path.strip_prefix(is_separator).unwrap_or(path).split(is_separator).map(part).collect()
 }
 
 /// How many dots a segment is, if it is one or two, and whether one is escaped.
@@ -165,9 +207,13 @@ pub(super) fn encoded(path: &str) -> String {
     out
 }
 
-/// Writes a segment without the escapes of characters that need none, and with the others in upper case. Some routers decode fewer,
-/// and match a path as it arrived.
-fn decode(segment: &str, out: &mut String) {
+/// A segment without the escapes of characters that need none, and with the others in upper case. Some routers decode fewer, and match
+/// a path as it arrived.
+fn decoded(segment: &str) -> Cow<'_, str> {
+    if !segment.contains('%') {
+        return Cow::Borrowed(segment);
+    }
+    let mut out = String::with_capacity(segment.len());
     let mut parts = segment.split('%');
     out.push_str(parts.next().unwrap_or_default());
     for part in parts {
@@ -189,6 +235,7 @@ fn decode(segment: &str, out: &mut String) {
             }
         }
     }
+    Cow::Owned(out)
 }
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
@@ -201,7 +248,7 @@ fn escaped(digits: &[u8]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{encoded, normal, readings, segments};
+    use super::{KEPT, encoded, normal, readings, segments};
 
     #[test]
     fn equivalent_paths_have_the_same_segments() {
@@ -253,6 +300,18 @@ mod tests {
             assert!(expected.iter().all(|reading| found.iter().any(|known| known == reading)), "{path}: {found:?}");
         }
         assert_eq!(all("/a\\..//%2e/b%20?").len(), 24);
+    }
+
+    #[test]
+    fn of_a_long_path_the_beginning_is_kept() {
+        let long = "/a".repeat(40);
+        let kept = "/a".repeat(KEPT);
+        assert_eq!(all(&long), [&*long], "nothing is to be done");
+        assert_eq!(normal(&(long.clone() + "/")), kept);
+        // What is behind still counts: here it leads back to the first segments.
+        assert_eq!(normal(&(long.clone() + &"/..".repeat(39))), "/a");
+        assert_eq!(normal(&(long.clone() + &"/..".repeat(8) + "/b")), "/a".repeat(32) + "/b");
+        assert_eq!(normal(&(long + &"/..".repeat(50) + "/b/./c")), "/b/c");
     }
 
     #[test]
