@@ -32,6 +32,7 @@ impl Capabilities {
         reset: false,
         block: false,
         idempotency: false,
+        lends: false,
         round_trips: 1,
     };
 }
