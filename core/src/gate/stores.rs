@@ -386,8 +386,9 @@ impl Composed<'_> {
     #[cfg(feature = "lending")]
     #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
     fn put_borrowers(&mut self) -> Result<(), Error> {
-        // A store that does not lend is an error that names its rule.
-        if !self.leases.is_empty() && self.limiter.capabilities().lends {
+        let can = self.limiter.capabilities();
+        // A store that neither borrows by itself nor lends is an error that names its rule.
+        if !self.leases.is_empty() && can.lends && !can.borrows {
             self.limiter = Asked::Around(Arc::new(Borrowing::new(self.limiter.clone(), &self.leases)?));
         }
         Ok(())
@@ -403,11 +404,12 @@ impl Composed<'_> {
     }
 }
 
-/// Checks that a store lends of a limit.
+/// Checks that a limit with a lease can be decided from loans of a store.
 pub(super) fn lends(limit: &str, (name, store): &(Box<str>, Arc<dyn ErasedLimiter + '_>)) -> Result<(), Error> {
     let refused = |what: String| Err(Error::new(ErrorKind::Unsupported, format!("limit \"{limit}\": {what}")));
-    match store.erased_capabilities().lends {
-        true if cfg!(feature = "lending") => Ok(()),
+    let can = store.erased_capabilities();
+    match can.lends {
+        lends if can.borrows || (lends && cfg!(feature = "lending")) => Ok(()),
         true => refused("this build cannot borrow; enable the feature `lending` of tidegate-core".into()),
         false => refused(format!(
             "the store \"{name}\" does not lend; delete lease, or count in a store that does, such as Redis or Durable Objects"

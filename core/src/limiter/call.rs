@@ -35,7 +35,7 @@ pub struct Check<'a> {
     /// The token under which retries of this check are the same check.
     pub idempotency: Option<Idempotency<'a>>,
     /// The terms on which the check may be decided from a loan. A gate gives them to the checks of its limits that have a `lease`. A
-    /// limiter that does not borrow ignores them.
+    /// limiter that does not [borrow](super::Capabilities::borrows) ignores them.
     pub lease: Option<Terms>,
 }
 

@@ -43,6 +43,8 @@ pub struct Capabilities {
     pub idempotency: bool,
     /// Whether [`Limiter::lend`](crate::Limiter::lend) works.
     pub lends: bool,
+    /// Whether checks that have a [lease](Check::lease), and no others, are decided from loans.
+    pub borrows: bool,
     /// The round trips to another process that a decision takes in the usual case. 0 for a store in the caller's process.
     pub round_trips: u32,
 }
@@ -87,6 +89,7 @@ impl Capabilities {
         block: true,
         idempotency: true,
         lends: false,
+        borrows: false,
         round_trips: 1,
     };
 
@@ -103,6 +106,7 @@ impl Capabilities {
         block: bool,
         idempotency: bool,
         lends: bool,
+        borrows: bool,
         round_trips: u32,
     }
 

@@ -198,7 +198,7 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
     /// Decides on a check in place of the store, which has failed or was spared.
     async fn replace(&self, check: Check<'_>, error: Error, is_spared: bool) -> Result<Decision, Error> {
         let Some(share) = self.share(check.policy, check.now) else { return Err(error) };
-        let shared = Check { policy: &share, ..check };
+        let shared = Check { policy: &share, lease: None, ..check };
         if self.backup.capabilities().supports(&shared).is_err() {
             return Err(error);
         }

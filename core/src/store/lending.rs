@@ -60,7 +60,7 @@ const LATER_MAX: usize = 256;
 pub const fn lending_capabilities(store: Capabilities, slice: u64, lifetime: Millis) -> Capabilities {
     let floor = Floor { held: slice.saturating_mul(2), within: Some(lifetime) };
     let accuracy = Accuracy::Approximate(Drift { floor, unseen: Some(lifetime), ..Drift::WITHIN_LIMIT });
-    store.accuracy(accuracy).refund(false).lends(false)
+    store.accuracy(accuracy).refund(false).lends(false).borrows(false)
 }
 
 impl<L: Limiter> LendingLimiter<L> {

@@ -33,6 +33,7 @@ impl Capabilities {
         block: false,
         idempotency: false,
         lends: false,
+        borrows: false,
         round_trips: 1,
     };
 }

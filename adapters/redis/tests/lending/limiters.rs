@@ -256,6 +256,6 @@ async fn what_cannot_be_lent_is_a_plain_call() {
         assert_eq!(decision.binding().remaining(), Some(left));
     }
     let question = tidegate_core::lending::Question::default();
-    let answer = limiter.store().lend(Check::new(&log, &key, at(0)), question).await.unwrap();
+    let answer = limiter.lender().lend(Check::new(&log, &key, at(0)), question).await.unwrap();
     assert!(!answer.decision.is_allowed() && answer.granted.is_none());
 }

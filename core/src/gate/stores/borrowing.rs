@@ -30,7 +30,7 @@ impl Limiter for Borrowing<'_> {
     fn capabilities(&self) -> Capabilities {
         let slice = self.borrowers.iter().map(|(terms, _)| terms.slice).max().unwrap_or_default();
         let lifetime = self.borrowers.iter().map(|(terms, _)| terms.lifetime).max().unwrap_or_default();
-        lending_capabilities(self.store.capabilities(), slice, lifetime)
+        lending_capabilities(self.store.capabilities(), slice, lifetime).borrows(true)
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
