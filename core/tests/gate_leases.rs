@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 
 use pollster::block_on;
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
-use tidegate_core::lending::{Answer, Lender, Question};
-use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
+use tidegate_core::lending::{Answer, Lender, Question, Terms};
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, Operation};
 use tidegate_core::{
-    Capabilities, Check, ClientIpSource, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Keys, MemoryLimiter,
-    Millis, Origin, Platform, Policy, PolicyState, UnixMillis,
+    Capabilities, Check, ClientIpSource, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Key, Keys,
+    Limiter as _, MemoryLimiter, Millis, Origin, Platform, Policy, PolicyState, Quota, UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -196,6 +196,24 @@ fn a_fallback_in_code_lends_too() {
     let gate = Gate::new(rules, limiter, ClientIpSource::new(Platform::Cloudflare)).unwrap();
     assert!(ask(&gate, "/", 100).1[&Origin::Lease] > 50);
     assert!(store.calls().1 > 0);
+}
+
+/// A fallback may also be around a limiter that borrows.
+#[test]
+fn a_loan_says_nothing_about_whether_the_store_is_up() {
+    let store = Store::default();
+    let borrowing =
+        LendingLimiter::new(AtomicLimiter::new(store.clone()), Terms::new(50, Millis::from_secs(10))).unwrap();
+    let limiter = Fallback::new(borrowing, 10).unwrap();
+    let policy = Policy::new("api", [Quota::fixed_window(300, Millis::from_secs(60)).unwrap()]).unwrap();
+    let origin = |key: &str| {
+        let key = Key::new(key);
+        block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap().origin()
+    };
+    assert!((0..40).filter(|_| origin("sub:alice") == Origin::Lease).count() > 20);
+    store.is_down(true);
+    assert_eq!((origin("sub:bob"), origin("sub:alice")), (Origin::Fallback, Origin::Lease));
+    assert!(limiter.down_for(NOW).is_some());
 }
 
 #[test]

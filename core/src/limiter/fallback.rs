@@ -167,7 +167,7 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
     }
 
     /// Asks the store, if the breaker lets it.
-    async fn ask<T>(&self, now: UnixMillis, call: impl Future<Output = Result<T, Error>>) -> Asked<T> {
+    async fn ask<T: Answers>(&self, now: UnixMillis, call: impl Future<Output = Result<T, Error>>) -> Asked<T> {
         if !self.breaker.may_ask(now) {
             let message = "the store has failed repeatedly, and is not asked at the moment";
             return Asked::Spared(Error::new(ErrorKind::Unavailable, message));
@@ -176,6 +176,7 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
         let change = match &answered {
             // These say nothing about the store.
             Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported) => None,
+            Ok(answer) if !answer.is_of_the_store() => None,
             Err(error) if error.kind().is_store_failure() => self.breaker.failed(now, error.kind()),
             _ => self.breaker.answered(now),
         };
@@ -223,6 +224,24 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
     /// The same part, if anything may have been charged by it.
     fn used_share(&self, policy: &Policy) -> Option<Policy> {
         if self.is_used.load(Ordering::Relaxed) { policy.share(u64::from(self.percent), 100, 1) } else { None }
+    }
+}
+
+/// What a store answers.
+trait Answers {
+    /// Whether the store has answered, and not a borrower by itself.
+    fn is_of_the_store(&self) -> bool {
+        true
+    }
+}
+
+impl Answers for () {}
+
+impl Answers for Answer {}
+
+impl Answers for Decision {
+    fn is_of_the_store(&self) -> bool {
+        self.origin() != Origin::Lease
     }
 }
 
