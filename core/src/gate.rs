@@ -72,7 +72,8 @@ use self::names::Instead;
 use self::responses::Draws;
 use self::rules::{Applied, placed};
 use self::sender::Sender;
-use self::stores::{Composed, composed};
+use self::stores::{Composed, composed, lends};
+use crate::lending::Terms;
 use crate::quoted::Quoted;
 use crate::{
     Check, ClientIpSource, Decision, Dimension, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, Millis, Policy,
@@ -142,7 +143,8 @@ impl<'s> Gate<'s> {
     /// As [`Gate::with_stores`]. The old rules then remain.
     #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
     pub fn reload(&self, rules: Rules) -> Result<(), Error> {
-        let asked = composed(rules.stores(), &self.stores, &self.asked())?;
+        let leases = |store: usize| self.leases(&rules, store);
+        let asked = composed(rules.stores(), &self.stores, &leases, &self.asked())?;
         let rules = Arc::new(self.fitted(rules, &asked)?);
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = State { rules, asked: asked.into() };
         Ok(())
@@ -246,7 +248,12 @@ impl<'s> Gate<'s> {
             }
         }
         for rule in rules.rules_mut() {
-            let asked = &asked[self.store(rule)?];
+            let store = self.store(rule)?;
+            if rule.lease.is_some() {
+                let name = rule.policies().next().map_or("", Policy::name);
+                lends(name, &self.stores[store]).map_err(|error| rule.invalid(&error))?;
+            }
+            let asked = &asked[store];
             let can = asked.limiter.capabilities();
             if can.dimensions == Dimensions::Grouped {
                 rule.place_by_key();
@@ -262,6 +269,17 @@ impl<'s> Gate<'s> {
             }
         }
         Ok(rules)
+    }
+
+    /// The terms on which limits of a store are lent, each once.
+    fn leases(&self, rules: &Rules, store: usize) -> Vec<Terms> {
+        let mut found = Vec::new();
+        for rule in rules.rules().iter().filter(|rule| self.store(rule).is_ok_and(|place| place == store)) {
+            if let Some(terms) = rule.lease.filter(|terms| !found.contains(terms)) {
+                found.push(terms);
+            }
+        }
+        found
     }
 
     /// The place of a rule's store.
@@ -313,6 +331,7 @@ impl<'s> Gate<'s> {
                 rule: rule.shared_name(),
                 hold: Hold { store, policy, keys, token: request.token.map(Into::into), others: Vec::new() },
                 cost: request.cost.unwrap_or(cost),
+                lease: rule.lease,
                 on_failure,
                 settle_within,
                 settle_within_usually: self.settle_within,
@@ -415,8 +434,8 @@ impl<'s> Gate<'s> {
 
     /// Asks one store for the decision by one policy.
     async fn decide_alone(&self, pending: &Pending) -> Verdict {
-        let Pending { hold: Hold { store, policy, keys, token, .. }, cost, on_failure, now, .. } = pending;
-        let mut check = Check::new(policy, keys.as_keys(), *now).cost(*cost);
+        let Pending { hold: Hold { store, policy, keys, token, .. }, cost, lease, on_failure, now, .. } = pending;
+        let mut check = Check { lease: *lease, ..Check::new(policy, keys.as_keys(), *now).cost(*cost) };
         if let Some(token) = token {
             check = check.idempotent(token, pending.remembered_for());
         }

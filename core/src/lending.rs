@@ -78,10 +78,8 @@ pub use lender::Lender;
 
 use alloc::format;
 
-use crate::{Check, Decision, Error, ErrorKind, Millis, Policy, Rule};
-
-/// The longest life of a loan.
-pub const LIFETIME_MAX: Millis = Millis::from_secs(60);
+pub use crate::limiter::{Answer, Granted, LIFETIME_MAX, Question, Returned, Terms};
+use crate::{Check, Error, ErrorKind, Policy, Rule};
 
 /// The most loans of one key at a time. Further borrowers get none.
 pub const LOANS_MAX: usize = 64;
@@ -108,7 +106,7 @@ const fn is_lendable(rule: &Rule) -> bool {
 /// Checks that loans of a policy can be granted. Call it when the policy is loaded: otherwise its checks are asked for one by one.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] that names what cannot be lent.
+/// [`ErrorKind::Unsupported`] that names what cannot be lent, and what to write instead.
 ///
 /// ```
 /// use tidegate_core::{Millis, Policy, Quota, lending};
@@ -120,104 +118,14 @@ const fn is_lendable(rule: &Rule) -> bool {
 /// # }
 /// ```
 pub fn supports(policy: &Policy) -> Result<(), Error> {
-    let refused = |what: &str| Err(Error::new(ErrorKind::Unsupported, format!("{what} cannot be lent")));
+    let refused =
+        |what: &str, fix: &str| Err(Error::new(ErrorKind::Unsupported, format!("{what} cannot be lent; {fix}")));
     if let Some(quota) = policy.quotas().iter().find(|quota| !is_lendable(quota.rule())) {
-        return refused(quota.rule().name());
+        return refused(quota.rule().name(), "write token_bucket, fixed_window or sliding_window");
     }
     match policy.dimensions().len() {
-        1 if policy.charges_denied() => refused("a policy that charges denials"),
+        1 if policy.charges_denied() => refused("a policy that charges denials", "delete charge_denied"),
         1 => Ok(()),
-        _ => refused("a policy of several keys"),
-    }
-}
-
-/// The upper bounds of loans, and how a borrower asks for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
-    /// The most units that a borrower holds of a key.
-    pub slice: u64,
-    /// The longest life of a loan, and of a denial. A loan lives for [`LIFETIME_MAX`] at most.
-    pub lifetime: Millis,
-    /// When a question without an answer is given up.
-    pub deadline: Millis,
-    /// Whether the host asks questions that nobody waits for. If so, no request of a steady client waits.
-    pub in_background: bool,
-}
-
-impl Terms {
-    /// Loans of at most `slice` units and `lifetime`, with a deadline of two seconds, and none in the background.
-    #[must_use]
-    pub const fn new(slice: u64, lifetime: Millis) -> Self {
-        Self { slice, lifetime, deadline: Millis::from_secs(2), in_background: false }
-    }
-
-    /// Whether anything can be lent on these terms.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`] if the lifetime is zero or longer than [`LIFETIME_MAX`], or the slice is zero.
-    pub fn verify(&self) -> Result<(), Error> {
-        if self.lifetime == Millis::ZERO || self.lifetime > LIFETIME_MAX {
-            let what = format!("lifetime: {} is out of range; write 1 ms to {LIFETIME_MAX}", self.lifetime);
-            return Err(Error::new(ErrorKind::Invalid, what));
-        }
-        if self.slice == 0 {
-            return Err(Error::new(ErrorKind::Invalid, "slice: 0 lends nothing; write at least 1"));
-        }
-        Ok(())
-    }
-}
-
-/// What a borrower asks along with a check.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Question {
-    /// What the borrower's requests have cost, whether admitted or not.
-    pub spent: u64,
-    /// In which time.
-    pub within: Millis,
-    /// The most units that the borrower may hold.
-    pub slice: u64,
-    /// The longest life of a loan or a denial.
-    pub lifetime: Millis,
-    /// What becomes of the borrower's last loan.
-    pub back: Option<Returned>,
-}
-
-/// What becomes of a loan. The part that is neither given back nor kept was spent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Returned {
-    /// The number of the loan.
-    pub loan: u64,
-    /// Given back: the borrower will not spend it.
-    pub unspent: u64,
-    /// Kept: the borrower still spends it, and it becomes part of the next loan.
-    pub kept: u64,
-}
-
-/// A part of a quota that the borrower may spend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Granted {
-    /// The number of the loan, for its return.
-    pub loan: u64,
-    /// The units, with those that the borrower kept.
-    pub units: u64,
-    /// How long they may be spent from the instant at which the borrower asked.
-    pub lasts: Millis,
-}
-
-/// The lender's answer to a question.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The decision on the check.
-    pub decision: Decision,
-    /// The next loan. `None` also ends what the borrower kept of the last one.
-    pub granted: Option<Granted>,
-    /// How long the borrower may repeat a denial. Zero if the check was not denied.
-    pub denies_for: Millis,
-}
-
-/// The decision of a plain call, without a loan.
-impl From<Decision> for Answer {
-    fn from(decision: Decision) -> Self {
-        Self { decision, granted: None, denies_for: Millis::ZERO }
+        _ => refused("a policy of several keys", "count all its quotas by one dimension"),
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod deny_cache;
 mod erased;
 #[cfg(feature = "std")]
 pub(crate) mod fallback;
+mod loan;
 #[cfg(feature = "std")]
 mod shadow;
 #[cfg(feature = "std")]
@@ -23,6 +24,7 @@ pub use deny_cache::DenyCache;
 pub use erased::{BoxFuture, ErasedLimiter};
 #[cfg(feature = "std")]
 pub use fallback::{Fallback, Health};
+pub use loan::{Answer, Granted, LIFETIME_MAX, Question, Returned, Terms};
 #[cfg(feature = "std")]
 pub use shadow::{Shadow, ShadowCounts};
 #[cfg(feature = "std")]
@@ -33,6 +35,7 @@ pub use tiered::Tiered;
 #[cfg(feature = "std")]
 use core::future::Future;
 
+pub(crate) use self::capabilities::unsupported_loans;
 use self::capabilities::{unsupported, unsupported_block};
 use crate::{Decision, Error, Keys, Policy};
 
@@ -95,6 +98,17 @@ pub trait Limiter: MaybeSend + MaybeSync {
     /// [`Unsupported`](crate::ErrorKind::Unsupported) for a feature that [`Limiter::capabilities`] does not declare, or the
     /// reason why the store did not answer.
     fn check(&self, check: Check<'_>) -> impl Future<Output = Result<Decision, Error>> + MaybeSend;
+
+    /// Decides on a check, takes back a loan of its key and grants the next one, in one step. Requires [`Capabilities::lends`].
+    ///
+    /// A borrower asks it, such as `LendingLimiter` with the feature `lending`.
+    ///
+    /// # Errors
+    /// As [`Limiter::check`].
+    fn lend(&self, check: Check<'_>, question: Question) -> impl Future<Output = Result<Answer, Error>> + MaybeSend {
+        let _ = (check, question);
+        async { Err(unsupported_loans()) }
+    }
 
     /// Returns what [`Limiter::check`] would, and charges nothing. Requires [`Capabilities::peek`].
     ///

@@ -3,7 +3,7 @@
 //! | Tier | The store can | Driver |
 //! |-|-|-|
 //! | [`Atomic`] | apply a whole policy in one indivisible step | [`AtomicLimiter`] |
-//! | `Lending` | lend parts of a policy's quotas in that step | `LendingLimiter` |
+//! | [`Atomic::lend`] | lend parts of a policy's quotas in that step | `LendingLimiter`, with the feature `lending` |
 //! | [`Versioned`] | compare and swap | [`VersionedLimiter`] |
 //! | [`BestEffort`] | get and put | [`BestEffortLimiter`] |
 //! | [`Native`] | decide by itself | [`NativeLimiter`] |
@@ -56,6 +56,6 @@ mod versioned;
 pub use atomic::{Applied, Atomic, AtomicLimiter, Operation};
 pub use best_effort::{BestEffort, BestEffortLimiter, LastWriterWins};
 #[cfg(feature = "lending")]
-pub use lending::{Lending, LendingLimiter, lending_capabilities};
+pub use lending::{LendingLimiter, lending_capabilities};
 pub use native::{Native, NativeLimiter};
 pub use versioned::{Changed, Swap, Versioned, VersionedLimiter, VersionedValue};

@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use tidegate_core::gate::{Events, Gate, Rules};
+use tidegate_core::lending::Terms;
 use tidegate_core::{Capabilities, ClientIpSource, ErasedLimiter, Error, Ipv6Prefix, Millis, Policy};
 use wasm_bindgen::prelude::*;
 
@@ -105,7 +106,7 @@ impl RulesGate {
         for (place, (name, _)) in self.shared.settings.stores.iter().enumerate() {
             if let Some(policy) = rules.policies_of(name, place == 0).next() {
                 let _ = write!(out, "{comma}[{place},");
-                policies::write(&mut out, policy);
+                policies::write(&mut out, policy, None);
                 out.push(']');
                 comma = ",";
             }
@@ -134,9 +135,9 @@ impl RulesGate {
         *shared.fields.borrow_mut() = fields;
         out.push_str(r#"],"policies":["#);
         let mut comma = "";
-        shared.each_policy(&mut |store, policy| {
+        shared.each_policy(&mut |store, policy, lease| {
             let _ = write!(out, "{comma}[{store},");
-            shared.policies.write_place(&mut out, policy);
+            shared.policies.write_place(&mut out, policy, lease);
             out.push(']');
             comma = ",";
         });
@@ -222,13 +223,13 @@ impl Shared {
         Ok(())
     }
 
-    /// Calls `tell` with the place of the store and each policy of each rule.
-    fn each_policy(&self, tell: &mut dyn FnMut(usize, &Policy)) {
+    /// Calls `tell` with the place of the store and each policy of each rule, and the terms on which it is lent.
+    fn each_policy(&self, tell: &mut dyn FnMut(usize, &Policy, Option<Terms>)) {
         let Ok(gate) = self.gate() else { return };
         for rule in gate.rules().rules() {
             let named = |name: &str| self.settings.stores.iter().position(|(known, _)| known == name);
             let store = rule.store().and_then(named).unwrap_or_default();
-            rule.policies().for_each(|policy| tell(store, policy));
+            rule.policies().for_each(|policy| tell(store, policy, rule.lease()));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redis::{Cmd, ServerError, ServerErrorKind, Value};
 use tidegate_core::lending::{Answer, Question, Terms, can_lend};
-use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Lending, LendingLimiter, Operation};
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, Operation};
 use tidegate_core::{Capabilities, Check, Dimensions, Error, Key, Keys, Policy};
 use tokio::time::Instant;
 
@@ -94,8 +94,8 @@ impl Redis {
     ///
     /// # Errors
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for terms that cannot be.
-    pub fn lending(self, terms: Terms) -> Result<LendingLimiter<Self>, Error> {
-        LendingLimiter::new(self, terms)
+    pub fn lending(self, terms: Terms) -> Result<LendingLimiter<RedisLimiter>, Error> {
+        LendingLimiter::new(self.limiter(), terms)
     }
 
     /// Checks that the server answers (`PING`), for example at start-up. Connects if necessary.
@@ -183,7 +183,7 @@ impl Atomic for Redis {
     /// A cluster needs a [group](Policy::group_by) for several dimensions, because a script runs on the keys of one slot.
     fn capabilities(&self) -> Capabilities {
         let dimensions = if self.config.cluster { Dimensions::Grouped } else { Dimensions::Any };
-        Capabilities::EXACT.dimensions(dimensions)
+        Capabilities::EXACT.dimensions(dimensions).lends(true)
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
@@ -192,13 +192,6 @@ impl Atomic for Redis {
         self.run(&call, script, |script, bytes| call.answer(script, bytes)).await
     }
 
-    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let call = Call::reset(policy, keys)?;
-        self.run(&call, Script::Lending, |script, bytes| call.answer(script, bytes)).await.map(drop)
-    }
-}
-
-impl Lending for Redis {
     async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
         if !can_lend(check.policy) {
             return Ok(self.apply(Operation::Check(check)).await?.decision(&check)?.into());
@@ -206,6 +199,11 @@ impl Lending for Redis {
         self.lends.store(true, Ordering::Relaxed);
         let call = Call::lend(check, question, self.config.clock, self.config.min_ttl)?;
         self.run(&call, Script::Lending, |_, bytes| call.lent(bytes).map(Some)).await
+    }
+
+    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        let call = Call::reset(policy, keys)?;
+        self.run(&call, Script::Lending, |script, bytes| call.answer(script, bytes)).await.map(drop)
     }
 }
 

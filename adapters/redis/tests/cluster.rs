@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use support::{MIN_TTL, NOW, Server, bucket, one_of_each};
+use tidegate_core::gate::{Gate, Request, Rules, Verdict};
 use tidegate_core::lending::Terms;
-use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis, Origin, Policy, Quota};
+use tidegate_core::{Check, ClientIpSource, ErrorKind, Key, Limiter, Millis, Origin, Platform, Policy, Quota};
 use tidegate_redis::{Config, Redis, RedisLimiter};
 
 fn cli(port: u16, arguments: &[&str]) -> String {
@@ -135,6 +136,35 @@ async fn limiters_borrow_from_every_node() {
             lent += u64::from(decision.is_allowed() && decision.origin() == Origin::Lease);
         }
         assert!((460..=500).contains(&admitted) && lent > 250, "{admitted}, {lent} of them lent");
+    }
+    for node in &nodes {
+        assert_ne!(cli(node.port, &["DBSIZE"]).trim(), "0");
+    }
+}
+
+/// A gate places what it counts by its key, so that a node decides.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_gate_borrows_from_every_node() {
+    const NO_HEADERS: [(&str, &str); 0] = [];
+    let nodes = cluster();
+    let gate = || {
+        let rules = r#"{ "limits": { "api": { "lease": { "slice": 20, "lifetime_ms": 10000 },
+            "quotas": [{ "algorithm": "fixed_window", "limit": 500, "window_ms": 86400000 }] } }, "rules": [{ "limits": ["api"] }] }"#;
+        let config = Config::cluster(nodes.iter().map(Server::url)).min_ttl(MIN_TTL).deadline(support::DEADLINE);
+        let store = Redis::new(config).unwrap().limiter();
+        Gate::new(Rules::parse("rules.json", rules).unwrap(), store, ClientIpSource::new(Platform::Direct)).unwrap()
+    };
+    let gates = [gate(), gate()];
+    for user in 0..8 {
+        let (subject, mut passed, mut lent) = (format!("user-{user}"), 0, 0);
+        for place in 0..1_200 {
+            let request = Request::new("GET", "/", &NO_HEADERS, NOW).subject(&subject);
+            let verdict = gates[place / 20 % 2].check(&request).await;
+            let is_lent = verdict.decision().is_some_and(|decision| decision.origin() == Origin::Lease);
+            let passes = matches!(verdict, Verdict::Pass(_));
+            (passed, lent) = (passed + u64::from(passes), lent + u64::from(passes && is_lent));
+        }
+        assert!((460..=500).contains(&passed) && lent > 250, "{passed}, {lent} of them lent");
     }
     for node in &nodes {
         assert_ne!(cli(node.port, &["DBSIZE"]).trim(), "0");

@@ -6,7 +6,6 @@ mod support;
 
 use support::{NOW, Server, key, one_of_each};
 use tidegate_core::lending::Question;
-use tidegate_core::store::Lending as _;
 use tidegate_core::{Block, Check, ErrorKind, Key, Keys, Limiter, Millis, Policy, Quota, Refund};
 
 #[tokio::test]
@@ -251,7 +250,7 @@ async fn foreign_loans_are_corrupt_and_left_unchanged() {
     for stored in garbled.chain(replaced) {
         redis::cmd("SET").arg(name).arg(&stored).exec(&mut connection).unwrap();
         let refund = Refund::new(&policy, &key, 1, NOW, NOW);
-        let lent = limiter.store().lend(check, question).await.map(drop);
+        let lent = limiter.lend(check, question).await.map(drop);
         for refused in [
             lent,
             limiter.check(check).await.map(drop),

@@ -198,6 +198,33 @@ fn check_says_whether_a_file_is_valid() -> Result<()> {
 }
 
 #[test]
+fn a_lease_is_shown_with_its_bounds() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let lease = "by = \"room\" }]\nlease = { slice = 20 }";
+    fs::write(folder.path().join("rules.toml"), RULES.replacen("by = \"room\" }]", lease, 1))?;
+    let printed = |args: &[&str]| -> Result<String> {
+        let output = Command::new(env!("CARGO_BIN_EXE_tidegate")).current_dir(folder.path()).args(args).output()?;
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    assert_eq!(
+        printed(&["check", "rules.toml"])?,
+        "rules.toml: 4 rules, 0 warnings\nlimit rooms: decided from loans of at most 20 units, for at most 60000 ms\n"
+    );
+    let bounds = json!({ "slice": 20, "lifetime_ms": 60_000 });
+    let checked: Value = serde_json::from_str(&printed(&["check", "rules.toml", "--json"])?)?;
+    assert_eq!(checked["leases"], json!({ "rooms": bounds }));
+
+    let request = ["explain", "--rules", "rules.toml", "--request", "GET /rooms/7", "--key", "room=room:7"];
+    assert!(printed(&request)?.contains("\nlease    at most 20 units, for at most 60000 ms\n"));
+    let explained: Value = serde_json::from_str(&printed(&[&request[..], &["--json"]].concat())?)?;
+    assert_eq!(explained["lease"], bounds);
+    let other = ["explain", "--rules", "rules.toml", "--request", "GET /", "--json"];
+    assert_eq!(serde_json::from_str::<Value>(&printed(&other)?)?["lease"], Value::Null);
+    Ok(())
+}
+
+#[test]
 fn the_schema_accepts_what_is_read() -> Result<()> {
     let schema: Value = serde_json::from_str(&fs::read_to_string(workspace().join("core/rules.schema.json"))?)?;
     let fixtures: Value = serde_json::from_str(&fs::read_to_string(workspace().join("fixtures/schema.json"))?)?;
@@ -218,6 +245,17 @@ fn the_schema_accepts_what_is_read() -> Result<()> {
         limits(json!({ "quotas": [{ "algorithm": "block" }] })),
         limits(json!({ "quotas": [{ "algorithm": "block", "cap_ms": 0 }] })),
         limits(json!({ "quotas": [quota, { "algorithm": "penalty", "base_ms": 0, "factor": 1, "cap_ms": 1 }] })),
+        limits(json!({ "quotas": [quota], "lease": true })),
+        limits(json!({ "quotas": [quota], "lease": false })),
+        limits(json!({ "quotas": [quota], "lease": {} })),
+        limits(json!({ "quotas": [quota], "lease": { "slice": 1, "lifetime_ms": 60_000 } })),
+        limits(json!({ "quotas": [quota], "lease": { "slice": 2_251_799_813_685_248_u64, "lifetime_ms": 1 } })),
+        limits(json!({ "quotas": [quota], "lease": { "slice": 0 } })),
+        limits(json!({ "quotas": [quota], "lease": { "slice": 2_251_799_813_685_249_u64 } })),
+        limits(json!({ "quotas": [quota], "lease": { "lifetime_ms": 0 } })),
+        limits(json!({ "quotas": [quota], "lease": { "lifetime_ms": 60_001 } })),
+        limits(json!({ "quotas": [quota], "lease": { "units": 1 } })),
+        limits(json!({ "quotas": [quota], "lease": "yes" })),
         limits(json!({ "quotas": [] })),
         limits(json!({ "quotas": [quota], "tiers": { "a": {} } })),
         limits(json!({ "quotas": [quota], "tiers": { "a": { "quotas": [quota], "unlimited": true } } })),

@@ -9,6 +9,7 @@ use super::rules::{Applied, Rule, Rules};
 use super::sender::Sender;
 use super::stores::StoreRules;
 use super::token::InvalidToken;
+use crate::lending::Terms;
 use crate::{ClientIpSource, Error, Key, KeySource, Policy, Quota};
 
 /// Which rule, keys and limits apply to a request, and why. [`Rules::explain`] makes it. Its text is for people; see the
@@ -69,6 +70,8 @@ pub struct Explanation<'r> {
     pub cost: u64,
     /// The policy. `None` if the request is not limited.
     pub policy: Option<Arc<Policy>>,
+    /// The terms on which it may be decided from loans, if its limits have a lease.
+    pub lease: Option<Terms>,
     /// The key of each dimension of the policy, in its order.
     pub keys: Vec<Result<Key, Error>>,
 }
@@ -126,6 +129,7 @@ impl Rules {
             tier: sender.tier().map(|place| self.tier_name(place)),
             listed,
             cost: request.cost.or(cost).unwrap_or(1),
+            lease: policy.as_ref().and(rule).and_then(Rule::lease),
             policy,
             keys,
         }
@@ -177,6 +181,9 @@ impl fmt::Display for Explanation<'_> {
         match self.around {
             Some(around) => writeln!(f, "{around}")?,
             None => writeln!(f)?,
+        }
+        if let Some(terms) = self.lease {
+            writeln!(f, "lease    {terms}")?;
         }
         writeln!(
             f,

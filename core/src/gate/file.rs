@@ -1,5 +1,6 @@
 //! The rules file: its fields, and the positions of its errors.
 
+mod lease;
 mod node;
 mod quota;
 #[cfg(feature = "toml")]
@@ -8,6 +9,7 @@ mod toml;
 use std::fmt;
 use std::num::NonZero;
 
+pub(super) use self::lease::lease;
 pub(super) use self::node::Item;
 pub(super) use self::quota::quotas;
 use super::json::Node;

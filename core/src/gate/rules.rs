@@ -16,6 +16,7 @@ use super::names::Instead;
 use super::responses::Responses;
 use super::stores::StoreRules;
 use super::token::{TokenRules, Tokens, VerifyToken};
+use crate::lending::Terms;
 use crate::quoted::Quoted;
 use crate::{BodyFormat, Error, Millis, Policy};
 
@@ -129,6 +130,42 @@ use crate::{BodyFormat, Error, Millis, Policy};
 ///
 /// The cache is around the store and its replacement, the proposals are around the cache, and the near store comes first. A reload that
 /// does not change what is around a store keeps its counts.
+///
+/// # Leases
+/// A limit with a `lease` may be decided from loans: the gate takes a part of the limit from the store, spends it without asking, and
+/// repeats denials. See [`lending`](crate::lending) for the bounds and the sizes.
+///
+/// ```
+/// use tidegate_core::gate::Rules;
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// let rules = Rules::parse("rules.json", r#"{
+///     "limits": {
+///         "api": { "quotas": [{ "algorithm": "token_bucket", "capacity": 1000, "refill": 100, "per_ms": 1000 }], "lease": true },
+///         "login": { "quotas": [{ "algorithm": "sliding_log", "limit": 5, "window_ms": 60000 }] }
+///     },
+///     "rules": [{ "path": "/api/*", "limits": ["api"] }, { "path": "/login", "limits": ["login"] }]
+/// }"#)?;
+/// let (limit, terms) = rules.leases().next().unwrap();
+/// assert_eq!((limit, terms.to_string()), ("api", "at most 50 units, for at most 60000 ms".to_string()));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// - `true` stands for the table `{ slice = 50, lifetime_ms = 60_000 }`: the most units of a key that one process or isolate holds, and
+///   how long a loan or a denial lasts at most. A lifetime is a minute at most.
+/// - **Cost:** never more than the limit is admitted, and perhaps less: up to two slices for each process within a lifetime, and a
+///   denial may miss a reset elsewhere for a lifetime.
+/// - It is an error if the limit [cannot be lent](crate::lending#what-can-be-lent), if its rule has other limits or an `estimate`,
+///   or, when the gate is built, if the store does not [lend](crate::Capabilities::lends). Limits without a lease are never lent.
+/// - Requests with a [token](super::Request::token) are asked for one by one. If several rules apply to the readings of a path, a limit
+///   with a lease is decided alone, one after another with the others.
+/// - A store may refuse to decide by a limit that it lends together with others. So before a limit gets a lease, no process that is still
+///   running may have it in a rule with others.
+/// - While the store is down, loans are spent first, and then its `fallback` decides. Denials are cached as those of the store. A limit
+///   that is asked first (`near`) or is tried (`shadow`) cannot have a lease. A proposal in the place of one that has a lease is asked
+///   for with each request.
+/// - The request that needs a loan waits for it, and nobody returns the loans of a process that ends. A reload that changes the terms
+///   of a store, or what is around it, also ends its loans. Their units count as used until the lifetime ends.
 #[derive(Debug, Default)]
 pub struct Rules {
     matcher: Matcher,
@@ -138,6 +175,8 @@ pub struct Rules {
     dimensions: Vec<Box<str>>,
     /// The policies of each limit, as in a rule.
     limits: Vec<Vec<Option<Policy>>>,
+    /// The limits that have a lease, by their names.
+    leases: Vec<(Box<str>, Terms)>,
     tiers: Vec<Box<str>>,
     api_key_header: Option<Box<str>>,
     /// The place of each valid key's tier, sorted by the key.
@@ -165,6 +204,7 @@ pub struct Rule {
     store: Option<Box<str>>,
     pub(super) on_failure: OnFailure,
     pub(super) settle_within: Option<Millis>,
+    pub(super) lease: Option<Terms>,
     pub(super) refuses_invalid_tokens: bool,
     challenge: Option<Box<str>>,
     /// The places of its limits.
@@ -213,6 +253,12 @@ impl Rule {
     #[must_use]
     pub const fn settle_within(&self) -> Option<Millis> {
         self.settle_within
+    }
+
+    /// The terms on which its decisions may be made from loans, if its limit has a [lease](Rules#leases).
+    #[must_use]
+    pub const fn lease(&self) -> Option<Terms> {
+        self.lease
     }
 
     /// The address of the challenge that requests have to pass first.
@@ -286,6 +332,7 @@ impl Rules {
             store: None,
             on_failure,
             settle_within: None,
+            lease: None,
             refuses_invalid_tokens: false,
             challenge: None,
             limits: Box::default(),
@@ -334,6 +381,11 @@ impl Rules {
                 Err(Error::invalid(format!("key: {name} is not a dimension that the rules declare; {instead}")))
             }
         }
+    }
+
+    /// The limits that have a [lease](Rules#leases), by their names.
+    pub fn leases(&self) -> impl Iterator<Item = (&str, Terms)> {
+        self.leases.iter().map(|(name, terms)| (&**name, *terms))
     }
 
     /// All dimensions that have a key: the gate's own, the tokens' claims and the application's.

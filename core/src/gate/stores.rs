@@ -1,11 +1,19 @@
 //! Limiters around the stores, as the rules describe them.
 
+#[cfg(feature = "lending")]
+mod borrowing;
+
 use std::fmt;
 use std::format_args as args;
 use std::sync::Arc;
 
+#[cfg(feature = "lending")]
+use self::borrowing::Borrowing;
 use super::file::Item;
 use super::names::Instead;
+use crate::lending::Terms;
+#[cfg(feature = "lending")]
+use crate::lending::{Answer, Question};
 use crate::limiter::{deny_cache, fallback};
 use crate::quoted::Quoted;
 use crate::{
@@ -29,6 +37,9 @@ pub(super) trait Decides: MaybeSend + MaybeSync {
 
     fn decide<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<Decision, Error>>;
 
+    #[cfg(feature = "lending")]
+    fn grant<'a>(&'a self, check: Check<'a>, question: Question) -> BoxFuture<'a, Result<Answer, Error>>;
+
     fn correct<'a>(&'a self, settle: Settle<'a>) -> BoxFuture<'a, Result<Decision, Error>>;
 }
 
@@ -39,6 +50,11 @@ impl<L: Limiter> Decides for L {
 
     fn decide<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<Decision, Error>> {
         Box::pin(self.check(check))
+    }
+
+    #[cfg(feature = "lending")]
+    fn grant<'a>(&'a self, check: Check<'a>, question: Question) -> BoxFuture<'a, Result<Answer, Error>> {
+        Box::pin(self.lend(check, question))
     }
 
     fn correct<'a>(&'a self, settle: Settle<'a>) -> BoxFuture<'a, Result<Decision, Error>> {
@@ -59,6 +75,15 @@ impl Limiter for Asked<'_> {
             // The pointer would be a limiter too, with two more futures.
             Self::Store(store) => (**store).erased_check(check),
             Self::Around(limiter) => limiter.decide(check),
+        }
+        .await
+    }
+
+    #[cfg(feature = "lending")]
+    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
+        match self {
+            Self::Store(store) => (**store).erased_lend(check, question),
+            Self::Around(limiter) => limiter.grant(check, question),
         }
         .await
     }
@@ -260,6 +285,8 @@ fn other(item: &Item<'_>, name: &str, main: &str) -> Result<Box<str>, Error> {
 #[derive(Clone)]
 pub(super) struct Composed<'s> {
     rules: Option<StoreRules>,
+    /// The terms on which limits are lent.
+    leases: Vec<Terms>,
     pub(super) limiter: Asked<'s>,
     /// With the name of the limit that each is about.
     shadows: Vec<(Box<str>, Arc<Shadow<Asked<'s>>>)>,
@@ -268,10 +295,12 @@ pub(super) struct Composed<'s> {
 /// The stores of a gate by their names.
 pub(super) type Stores<'s> = [(Box<str>, Arc<dyn ErasedLimiter + 's>)];
 
-/// Puts around each store what the rules say. What was around it before, and has the same rules, is kept with its counts.
+/// Puts around each store what the rules say. What was around it before, and has the same rules, is kept with its counts and loans.
+/// `leases` are the terms on which limits of the store at a place are lent, each once.
 pub(super) fn composed<'s>(
     all: &[StoreRules],
     stores: &Stores<'s>,
+    leases: &dyn Fn(usize) -> Vec<Terms>,
     before: &[Composed<'s>],
 ) -> Result<Vec<Composed<'s>>, Error> {
     for rules in all {
@@ -279,13 +308,19 @@ pub(super) fn composed<'s>(
     }
     let mut found = Vec::with_capacity(stores.len());
     for (at, (name, store)) in stores.iter().enumerate() {
-        let rules = all.iter().find(|rules| rules.name == *name);
-        if let Some(same) = before.get(at).filter(|before| before.rules.as_ref() == rules) {
+        let (rules, leases) = (all.iter().find(|rules| rules.name == *name), leases(at));
+        let is_same = |before: &&Composed<'s>| before.rules.as_ref() == rules && before.leases == leases;
+        if let Some(same) = before.get(at).filter(is_same) {
             found.push(same.clone());
             continue;
         }
-        let mut composed =
-            Composed { rules: rules.cloned(), limiter: Asked::Store(Arc::clone(store)), shadows: Vec::new() };
+        let limiter = Asked::Store(Arc::clone(store));
+        let mut composed = Composed { rules: rules.cloned(), leases, limiter, shadows: Vec::new() };
+        if let Some(rules) = rules {
+            rules.put_fallback(&mut composed, stores)?;
+        }
+        #[cfg(feature = "lending")]
+        composed.put_borrowers()?;
         if let Some(rules) = rules {
             rules.put_around(&mut composed, stores)?;
         }
@@ -295,18 +330,31 @@ pub(super) fn composed<'s>(
 }
 
 impl StoreRules {
-    /// Puts around a store, from the inside: its replacement, the cache of its denials, the proposals, and what is asked first.
+    /// The path of a field.
+    fn named(&self, field: &str) -> String {
+        format!("stores.{}.{field}", self.name)
+    }
+
+    /// An error about a field.
+    fn at(&self, field: &str, error: &Error) -> Error {
+        Error::new(error.kind(), format!("{}: {error}", self.named(field)))
+    }
+
+    /// Puts a replacement around a store.
+    #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
+    fn put_fallback<'s>(&self, composed: &mut Composed<'s>, stores: &Stores<'s>) -> Result<(), Error> {
+        let Some(rules) = &self.fallback else { return Ok(()) };
+        let backup = place(stores, &rules.store, &self.named("fallback"))?;
+        let around = Fallback::by(composed.limiter.clone(), rules.percent, backup);
+        let around = around.map_err(|error| self.at("fallback", &error))?.at_most(rules.at_most);
+        composed.limiter = Asked::Around(Arc::new(around));
+        Ok(())
+    }
+
+    /// Puts around a store, from the inside: the cache of its denials, the proposals, and what is asked first.
     #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
     fn put_around<'s>(&self, composed: &mut Composed<'s>, stores: &Stores<'s>) -> Result<(), Error> {
-        let named = |field: &str| format!("stores.{}.{field}", self.name);
-        let at = |field: &str, error: Error| Error::new(error.kind(), format!("{}: {error}", named(field)));
         let limiter = &mut composed.limiter;
-        if let Some(rules) = &self.fallback {
-            let backup = place(stores, &rules.store, &named("fallback"))?;
-            let around = Fallback::by(limiter.clone(), rules.percent, backup);
-            let around = around.map_err(|error| at("fallback", error))?.at_most(rules.at_most);
-            *limiter = Asked::Around(Arc::new(around));
-        }
         if let Some(CacheRules { hold, capacity }) = self.deny_cache {
             let around = DenyCache::new(limiter.clone()).hold(hold).capacity(capacity);
             *limiter = Asked::Around(Arc::new(around));
@@ -318,22 +366,34 @@ impl StoreRules {
                 _ => None,
             };
             let proposal = placed.unwrap_or_else(|| rules.proposal.clone());
-            can.supports_policy(&proposal).map_err(|error| at("shadow", error))?;
+            can.supports_policy(&proposal).map_err(|error| self.at("shadow", &error))?;
             let name = proposal.name().into();
             let shadow = Arc::new(Shadow::new(limiter.clone(), proposal));
             *limiter = Asked::Around(Arc::clone(&shadow) as Arc<dyn Decides + 's>);
             composed.shadows.push((name, shadow));
         }
         if let Some(rules) = &self.near {
-            let near = place(stores, &rules.store, &named("near"))?;
+            let near = place(stores, &rules.store, &self.named("near"))?;
             let tiered = Tiered::new(near, rules.policy.clone(), limiter.clone());
-            *limiter = Asked::Around(Arc::new(tiered.map_err(|error| at("near", error))?));
+            *limiter = Asked::Around(Arc::new(tiered.map_err(|error| self.at("near", &error))?));
         }
         Ok(())
     }
 }
 
 impl Composed<'_> {
+    /// Puts the borrowers of its limits around a store, outside of its replacement: they spend their loans while the store is down.
+    #[cfg(feature = "lending")]
+    #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
+    fn put_borrowers(&mut self) -> Result<(), Error> {
+        let can = self.limiter.capabilities();
+        // A store that neither borrows by itself nor lends is an error that names its rule.
+        if !self.leases.is_empty() && can.lends && !can.borrows {
+            self.limiter = Asked::Around(Arc::new(Borrowing::new(self.limiter.clone(), &self.leases)?));
+        }
+        Ok(())
+    }
+
     pub(super) const fn rules(&self) -> Option<&StoreRules> {
         self.rules.as_ref()
     }
@@ -341,6 +401,19 @@ impl Composed<'_> {
     /// What each proposal would have changed, by the name of the limit.
     pub(super) fn shadows(&self) -> impl Iterator<Item = (Box<str>, ShadowCounts)> {
         self.shadows.iter().map(|(name, shadow)| (name.clone(), shadow.counts()))
+    }
+}
+
+/// Checks that a limit with a lease can be decided from loans of a store.
+pub(super) fn lends(limit: &str, (name, store): &(Box<str>, Arc<dyn ErasedLimiter + '_>)) -> Result<(), Error> {
+    let refused = |what: String| Err(Error::new(ErrorKind::Unsupported, format!("limit \"{limit}\": {what}")));
+    let can = store.erased_capabilities();
+    match can.lends {
+        lends if can.borrows || (lends && cfg!(feature = "lending")) => Ok(()),
+        true => refused("this build cannot borrow; enable the feature `lending` of tidegate-core".into()),
+        false => refused(format!(
+            "the store \"{name}\" does not lend; delete lease, or count in a store that does, such as Redis or Durable Objects"
+        )),
     }
 }
 

@@ -3,6 +3,7 @@
 use alloc::format;
 use core::fmt;
 
+use super::Terms;
 use crate::algorithm::MAX_UNITS;
 use crate::quoted::Quoted;
 use crate::sha256::sha256;
@@ -33,13 +34,16 @@ pub struct Check<'a> {
     pub now: UnixMillis,
     /// The token under which retries of this check are the same check.
     pub idempotency: Option<Idempotency<'a>>,
+    /// The terms on which the check may be decided from a loan. A gate gives them to the checks of its limits that have a `lease`. A
+    /// limiter that does not [borrow](super::Capabilities::borrows) ignores them.
+    pub lease: Option<Terms>,
 }
 
 impl<'a> Check<'a> {
     /// A request of cost 1. `keys` is a `&Key`, or one for each dimension of the policy; see [`Keys`].
     #[must_use]
     pub fn new(policy: &'a Policy, keys: impl Into<Keys<'a>>, now: UnixMillis) -> Self {
-        Self { policy, keys: keys.into(), cost: 1, now, idempotency: None }
+        Self { policy, keys: keys.into(), cost: 1, now, idempotency: None, lease: None }
     }
 
     /// Sets the cost.

@@ -41,6 +41,10 @@ pub struct Capabilities {
     pub block: bool,
     /// Whether [`Check::idempotent`] and [`Limiter::settle`](crate::Limiter::settle) work.
     pub idempotency: bool,
+    /// Whether [`Limiter::lend`](crate::Limiter::lend) works.
+    pub lends: bool,
+    /// Whether checks that have a [lease](Check::lease), and no others, are decided from loans.
+    pub borrows: bool,
     /// The round trips to another process that a decision takes in the usual case. 0 for a store in the caller's process.
     pub round_trips: u32,
 }
@@ -62,7 +66,8 @@ impl Capabilities {
     pub const COUNTING: &'static [&'static str] =
         &["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"];
 
-    /// Every feature, exactly, in one round trip: the most that an [`Atomic`](crate::store::Atomic) store supports.
+    /// Every feature but loans, exactly, in one round trip: the most that an [`Atomic`](crate::store::Atomic) store supports by
+    /// its two required operations. One that [lends](crate::store::Atomic::lend) says so with [`Capabilities::lends`].
     pub const EXACT: Self = Self {
         accuracy: Accuracy::Exact,
         algorithms: &[
@@ -83,6 +88,8 @@ impl Capabilities {
         reset: true,
         block: true,
         idempotency: true,
+        lends: false,
+        borrows: false,
         round_trips: 1,
     };
 
@@ -98,6 +105,8 @@ impl Capabilities {
         reset: bool,
         block: bool,
         idempotency: bool,
+        lends: bool,
+        borrows: bool,
         round_trips: u32,
     }
 
@@ -181,10 +190,24 @@ impl Capabilities {
         block.verify()
     }
 
+    /// Checks that these features suffice for a check along with a borrower's question.
+    pub(crate) fn supports_loan(&self, check: &Check<'_>) -> Result<(), Error> {
+        self.requires_loans()?;
+        self.supports(check)
+    }
+
+    /// Checks that a limiter with these features lends.
+    pub(crate) fn requires_loans(&self) -> Result<(), Error> {
+        self.require(self.lends, LOANS)
+    }
+
     pub(crate) fn require(&self, able: bool, what: &str) -> Result<(), Error> {
         if able { Ok(()) } else { Err(unsupported(what)) }
     }
 }
+
+/// What a store that cannot lend is told not to support.
+const LOANS: &str = "loans; count in one that lends, such as Redis or Durable Objects";
 
 /// The policies with several [dimensions](Policy#dimensions) that a limiter supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -216,6 +239,10 @@ impl Dimensions {
 
 pub(super) fn unsupported_block() -> Error {
     unsupported("block; block keys in one that does, such as Redis or Durable Objects, or refuse them before the check")
+}
+
+pub(crate) fn unsupported_loans() -> Error {
+    unsupported(LOANS)
 }
 
 pub(super) fn unsupported(what: &str) -> Error {

@@ -168,7 +168,7 @@ impl Memory {
 
 impl<L: Limiter> Limiter for DenyCache<L> {
     fn capabilities(&self) -> Capabilities {
-        self.limiter.capabilities()
+        self.limiter.capabilities().lends(false)
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {

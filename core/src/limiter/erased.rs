@@ -3,7 +3,7 @@ use alloc::sync::Arc;
 use core::future::Future;
 use core::pin::Pin;
 
-use super::{Block, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund, Settle};
+use super::{Answer, Block, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Question, Refund, Settle};
 use crate::{Decision, Error, Keys, Policy};
 
 /// A boxed future of an [`ErasedLimiter`]: `Send` on native hosts, not on WebAssembly.
@@ -46,6 +46,9 @@ pub trait ErasedLimiter: MaybeSend + MaybeSync {
     /// See [`Limiter::check`].
     fn erased_check<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<Decision, Error>>;
 
+    /// See [`Limiter::lend`].
+    fn erased_lend<'a>(&'a self, check: Check<'a>, question: Question) -> BoxFuture<'a, Result<Answer, Error>>;
+
     /// See [`Limiter::peek`].
     fn erased_peek<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<Decision, Error>>;
 
@@ -69,6 +72,10 @@ impl<L: Limiter> ErasedLimiter for L {
 
     fn erased_check<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<Decision, Error>> {
         Box::pin(self.check(check))
+    }
+
+    fn erased_lend<'a>(&'a self, check: Check<'a>, question: Question) -> BoxFuture<'a, Result<Answer, Error>> {
+        Box::pin(self.lend(check, question))
     }
 
     fn erased_peek<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<Decision, Error>> {
@@ -99,6 +106,10 @@ impl Limiter for dyn ErasedLimiter + '_ {
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         self.erased_check(check).await
+    }
+
+    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
+        self.erased_lend(check, question).await
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
@@ -132,6 +143,10 @@ macro_rules! forward {
 
             async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
                 (**self).check(check).await
+            }
+
+            async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
+                (**self).lend(check, question).await
             }
 
             async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {

@@ -11,7 +11,9 @@ use self::breaker::Breaker;
 pub use self::health::Health;
 use self::health::Observer;
 use self::sole::Sole;
-use super::{Accuracy, Block, Capabilities, Check, Drift, Limiter, MaybeSend, MaybeSync, Refund, Settle};
+use super::{
+    Accuracy, Answer, Block, Capabilities, Check, Drift, Limiter, MaybeSend, MaybeSync, Question, Refund, Settle,
+};
 use crate::{Decision, Error, ErrorKind, Keys, MemoryLimiter, Millis, Origin, Policy, Status, UnixMillis};
 
 /// Decides in place of a store that does not answer. Each process then admits a share of every limit from its own memory, or by
@@ -165,7 +167,7 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
     }
 
     /// Asks the store, if the breaker lets it.
-    async fn ask<T>(&self, now: UnixMillis, call: impl Future<Output = Result<T, Error>>) -> Asked<T> {
+    async fn ask<T: Answers>(&self, now: UnixMillis, call: impl Future<Output = Result<T, Error>>) -> Asked<T> {
         if !self.breaker.may_ask(now) {
             let message = "the store has failed repeatedly, and is not asked at the moment";
             return Asked::Spared(Error::new(ErrorKind::Unavailable, message));
@@ -174,6 +176,7 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
         let change = match &answered {
             // These say nothing about the store.
             Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported) => None,
+            Ok(answer) if !answer.is_of_the_store() => None,
             Err(error) if error.kind().is_store_failure() => self.breaker.failed(now, error.kind()),
             _ => self.breaker.answered(now),
         };
@@ -193,6 +196,22 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
         share
     }
 
+    /// Decides on a check in place of the store, which has failed or was spared.
+    async fn replace(&self, check: Check<'_>, error: Error, is_spared: bool) -> Result<Decision, Error> {
+        let Some(share) = self.share(check.policy, check.now) else { return Err(error) };
+        let shared = Check { policy: &share, lease: None, ..check };
+        if self.backup.capabilities().supports(&shared).is_err() {
+            return Err(error);
+        }
+        let decided = self.backup.check(shared).await?;
+        self.breaker.replaced();
+        // A replay may be of a charge that the store has, too.
+        if is_spared && decided.is_allowed() && !decided.is_replay() {
+            self.sole.add(&check);
+        }
+        Ok(self.alone(&check, decided))
+    }
+
     /// The decision of `backup` on a check. A cost that only the store can admit is denied until the store is asked again.
     fn alone(&self, check: &Check<'_>, decided: Decision) -> Decision {
         let decided = decided.with_origin(Origin::Fallback);
@@ -205,6 +224,24 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
     /// The same part, if anything may have been charged by it.
     fn used_share(&self, policy: &Policy) -> Option<Policy> {
         if self.is_used.load(Ordering::Relaxed) { policy.share(u64::from(self.percent), 100, 1) } else { None }
+    }
+}
+
+/// What a store answers.
+trait Answers {
+    /// Whether the store has answered, and not a borrower by itself.
+    fn is_of_the_store(&self) -> bool {
+        true
+    }
+}
+
+impl Answers for () {}
+
+impl Answers for Answer {}
+
+impl Answers for Decision {
+    fn is_of_the_store(&self) -> bool {
+        self.origin() != Origin::Lease
     }
 }
 
@@ -227,23 +264,20 @@ impl<L: Limiter, B: Limiter> Limiter for Fallback<L, B> {
             self.sole.forget(&check);
             self.store.check(check).await
         };
-        let (error, is_spared) = match self.ask(check.now, asking).await {
-            Asked::Answered(answer) => return answer,
-            Asked::Failed(error) => (error, false),
-            Asked::Spared(error) => (error, true),
-        };
-        let Some(share) = self.share(check.policy, check.now) else { return Err(error) };
-        let shared = Check { policy: &share, ..check };
-        if self.backup.capabilities().supports(&shared).is_err() {
-            return Err(error);
+        match self.ask(check.now, asking).await {
+            Asked::Answered(answer) => answer,
+            Asked::Failed(error) => self.replace(check, error, false).await,
+            Asked::Spared(error) => self.replace(check, error, true).await,
         }
-        let decided = self.backup.check(shared).await?;
-        self.breaker.replaced();
-        // A replay may be of a charge that the store has, too.
-        if is_spared && decided.is_allowed() && !decided.is_replay() {
-            self.sole.add(&check);
+    }
+
+    /// What decides in place of the store lends nothing.
+    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
+        match self.ask(check.now, self.store.lend(check, question)).await {
+            Asked::Answered(answer) => answer,
+            Asked::Failed(error) => self.replace(check, error, false).await.map(Answer::from),
+            Asked::Spared(error) => self.replace(check, error, true).await.map(Answer::from),
         }
-        Ok(self.alone(&check, decided))
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {

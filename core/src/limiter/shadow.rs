@@ -8,7 +8,7 @@ use crate::{Decision, Error, Keys, Policy};
 /// Tries a proposed limit on the traffic of the current one, and counts the differences. Only the current limit decides.
 ///
 /// A check by a policy of the proposal's name is made again by the proposal, on counts of its own. So each such check takes
-/// two calls to the store, one after the other. A failure of the second is counted, and not returned.
+/// two calls to the store, one after the other, and the proposal's is never decided from a loan. A failure of the second is counted, and not returned.
 ///
 /// ```
 /// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Shadow, UnixMillis};
@@ -72,13 +72,13 @@ impl<L: Limiter> Shadow<L> {
 
 impl<L: Limiter> Limiter for Shadow<L> {
     fn capabilities(&self) -> Capabilities {
-        self.limiter.capabilities()
+        self.limiter.capabilities().lends(false)
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         let decision = self.limiter.check(check).await?;
         if let Some(policy) = self.proposal(check.policy) {
-            let proposed = self.limiter.check(Check { policy, ..check }).await;
+            let proposed = self.limiter.check(Check { policy, lease: None, ..check }).await;
             let place = match (decision.is_allowed(), proposed.map(|proposed| proposed.is_allowed())) {
                 (true, Ok(true)) => 0,
                 (false, Ok(false)) => 1,

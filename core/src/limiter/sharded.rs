@@ -73,7 +73,13 @@ impl<L: Limiter> Limiter for Sharded<L> {
             other => other.without_floor(),
         };
         let can = can.accuracy(accuracy).dimensions(Dimensions::One);
-        can.peek(false).refund(false).block(false).idempotency(false).algorithms(Capabilities::COUNTING)
+        can.peek(false)
+            .refund(false)
+            .block(false)
+            .idempotency(false)
+            .lends(false)
+            .borrows(false)
+            .algorithms(Capabilities::COUNTING)
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {

@@ -72,7 +72,7 @@ impl<N: Limiter, F: Limiter> Limiter for Tiered<N, F> {
     /// Those of the second limiter. The first may deny early, so there is no least number of admissions.
     fn capabilities(&self) -> Capabilities {
         let can = self.far.capabilities();
-        can.accuracy(can.accuracy.without_floor())
+        can.accuracy(can.accuracy.without_floor()).lends(false)
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {

@@ -1,6 +1,8 @@
 use core::future::Future;
 
-use crate::limiter::{Block, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund, Settle};
+use crate::limiter::{
+    Answer, Block, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Question, Refund, Settle, unsupported_loans,
+};
 use crate::{Decision, Error, ErrorKind, Keys, Policy, PolicyState, Status, UnixMillis};
 
 /// A store that applies a whole policy in one indivisible step, such as a Redis script or a Durable Object.
@@ -83,6 +85,16 @@ pub trait Atomic: MaybeSend + MaybeSync {
     /// settlement whose token is not remembered. Otherwise the reason why the store did not answer. [`ErrorKind::Timeout`] if
     /// it may have applied the operation.
     fn apply(&self, operation: Operation<'_>) -> impl Future<Output = Result<Applied, Error>> + MaybeSend;
+
+    /// Decides on a check by [`Lender::decide`](crate::lending::Lender::decide), and stores the new state and the lender. Requires
+    /// [`Capabilities::lends`].
+    ///
+    /// # Errors
+    /// The reason why the store did not answer.
+    fn lend(&self, check: Check<'_>, question: Question) -> impl Future<Output = Result<Answer, Error>> + MaybeSend {
+        let _ = (check, question);
+        async { Err(unsupported_loans()) }
+    }
 
     /// Removes the states of these keys. It keeps the answers that are remembered under their idempotency tokens.
     ///
@@ -267,6 +279,11 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         self.apply(Operation::Check(check)).await
+    }
+
+    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
+        self.capabilities().supports_loan(&check)?;
+        self.store.lend(check, question).await
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {

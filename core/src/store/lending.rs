@@ -2,24 +2,13 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::lending::{Answer, Asked, Borrowers, Question, Terms, Verdict, can_borrow};
+use crate::lending::{Answer, Asked, Borrowers, Terms, Verdict, can_borrow};
 use crate::limiter::{Block, Capabilities, Check, Limiter, Refund, Settle};
-use crate::store::{Atomic, AtomicLimiter};
-use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, MaybeSend, Millis, Policy, UnixMillis};
+use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, Millis, Origin, Policy, UnixMillis};
 
-/// A store that lends: in one step, it decides on a check, takes back a loan and grants the next one.
-pub trait Lending: Atomic {
-    /// Decides by [`Lender::decide`](crate::lending::Lender::decide), and stores the new state and the lender.
-    ///
-    /// # Errors
-    /// The reason why the store did not answer.
-    fn lend(&self, check: Check<'_>, question: Question) -> impl Future<Output = Result<Answer, Error>> + MaybeSend;
-}
-
-/// A [`Limiter`] that borrows from a [`Lending`] store, and decides without a call as long as a loan or a denial holds.
+/// A [`Limiter`] that borrows from one that [lends](Capabilities::lends), and decides without a call as long as a loan or a denial holds.
 ///
 /// Keep one for the life of the isolate or process, because it holds the loans. Policies that
 /// [cannot be lent](crate::lending#what-can-be-lent), checks with a token and settlements are plain calls.
@@ -32,8 +21,8 @@ pub trait Lending: Atomic {
 ///
 /// To keep requests from waiting for the next loan, run [`LendingLimiter::after`] after each response.
 #[derive(Debug)]
-pub struct LendingLimiter<S> {
-    calls: AtomicLimiter<S>,
+pub struct LendingLimiter<L> {
+    lender: L,
     terms: Terms,
     kept: Mutex<Shared>,
 }
@@ -71,23 +60,25 @@ const LATER_MAX: usize = 256;
 pub const fn lending_capabilities(store: Capabilities, slice: u64, lifetime: Millis) -> Capabilities {
     let floor = Floor { held: slice.saturating_mul(2), within: Some(lifetime) };
     let accuracy = Accuracy::Approximate(Drift { floor, unseen: Some(lifetime), ..Drift::WITHIN_LIMIT });
-    store.accuracy(accuracy).refund(false)
+    store.accuracy(accuracy).refund(false).lends(false).borrows(false)
 }
 
-impl<S: Lending> LendingLimiter<S> {
-    /// A limiter that borrows from `store`.
+impl<L: Limiter> LendingLimiter<L> {
+    /// A limiter that borrows from `lender`, such as an [`AtomicLimiter`](super::AtomicLimiter) of a store that lends.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if the lifetime is zero or longer than a minute, or the slice is zero.
-    pub fn new(store: S, terms: Terms) -> Result<Self, Error> {
+    /// [`ErrorKind::Unsupported`] if it does not lend, and [`ErrorKind::Invalid`] if the lifetime is zero or longer than a minute, or
+    /// the slice is zero.
+    pub fn new(lender: L, terms: Terms) -> Result<Self, Error> {
+        lender.capabilities().requires_loans()?;
         terms.verify()?;
         let kept = Shared { borrowers: Borrowers::new(terms), later: VecDeque::new(), policies: Vec::new() };
-        Ok(Self { calls: AtomicLimiter::new(store), terms, kept: Mutex::new(kept) })
+        Ok(Self { lender, terms, kept: Mutex::new(kept) })
     }
 
-    /// The store.
-    pub const fn store(&self) -> &S {
-        self.calls.store()
+    /// The limiter that lends.
+    pub const fn lender(&self) -> &L {
+        &self.lender
     }
 
     /// Asks what nobody waits for: for the next loans of busy keys, and to return those of idle ones. Run it after each response if
@@ -103,14 +94,15 @@ impl<S: Lending> LendingLimiter<S> {
 
     async fn ask(&self, name: &str, check: Check<'_>, asked: Asked) -> Result<Decision, Error> {
         let mut asking = Asking { limiter: self, name, nth: asked.nth, answer: None };
-        let answer = self.store().lend(check, asked.question).await?;
+        let answer = self.lender.lend(check, asked.question).await?;
         let decision = answer.decision.clone();
-        asking.answer = Some(answer);
+        // What decides in place of a store that is down does not know the loans. They go on as if the question had failed.
+        asking.answer = (decision.origin() != Origin::Fallback).then_some(answer);
         Ok(decision)
     }
 
     /// Forgets a denial even if the call has failed, because it may have been applied.
-    fn forget_denial(&self, policy: &Policy, keys: Keys<'_>) {
+    pub(crate) fn forget_denial(&self, policy: &Policy, keys: Keys<'_>) {
         if let Ok(key) = keys.sole(policy) {
             self.kept().borrowers.forget_denial(&key.storage_key(policy));
         }
@@ -167,29 +159,29 @@ fn whose(policies: &mut Vec<Arc<Policy>>, check: &Check<'_>) -> Option<Whose> {
 }
 
 /// A question under way.
-struct Asking<'a, S: Lending> {
-    limiter: &'a LendingLimiter<S>,
+struct Asking<'a, L: Limiter> {
+    limiter: &'a LendingLimiter<L>,
     name: &'a str,
     nth: u64,
     answer: Option<Answer>,
 }
 
-impl<S: Lending> Drop for Asking<'_, S> {
+impl<L: Limiter> Drop for Asking<'_, L> {
     /// Lets the next check ask, even if this question failed or its future was dropped.
     fn drop(&mut self) {
         self.limiter.kept().borrowers.answered(self.name, self.nth, self.answer.as_ref());
     }
 }
 
-impl<S: Lending> Limiter for LendingLimiter<S> {
+impl<L: Limiter> Limiter for LendingLimiter<L> {
     fn capabilities(&self) -> Capabilities {
-        lending_capabilities(self.store().capabilities(), self.terms.slice, self.terms.lifetime)
+        lending_capabilities(self.lender.capabilities(), self.terms.slice, self.terms.lifetime)
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         self.capabilities().supports(&check)?;
         if !can_borrow(&check) {
-            return self.calls.check(check).await;
+            return self.lender.check(check).await;
         }
         let name = check.keys.sole(check.policy)?.storage_key(check.policy);
         let verdict = self.kept().decide(&name, &check);
@@ -204,13 +196,13 @@ impl<S: Lending> Limiter for LendingLimiter<S> {
         }
         match verdict {
             Verdict::Ask(asked) => self.ask(&name, check, asked).await,
-            _ => self.calls.check(check).await,
+            _ => self.lender.check(check).await,
         }
     }
 
     /// Returns the store's counts, in which lent units count as used.
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.calls.peek(check).await
+        self.lender.peek(check).await
     }
 
     /// Unsupported: the store cannot tell spent units from lent ones, and would return both.
@@ -223,18 +215,18 @@ impl<S: Lending> Limiter for LendingLimiter<S> {
 
     /// Settles the charge of a check with a token, which was a plain call. Its own denial is forgotten.
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        let result = self.calls.settle(settle).await;
+        let result = self.lender.settle(settle).await;
         self.forget_denial(settle.policy, settle.keys);
         result
     }
 
     /// Blocks keys in the store. A policy that can block is never lent, so there is no denial to forget.
     async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        self.calls.block(block).await
+        self.lender.block(block).await
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let result = self.calls.reset(policy, keys).await;
+        let result = self.lender.reset(policy, keys).await;
         self.forget_denial(policy, keys);
         result
     }

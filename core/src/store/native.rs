@@ -32,6 +32,8 @@ impl Capabilities {
         reset: false,
         block: false,
         idempotency: false,
+        lends: false,
+        borrows: false,
         round_trips: 1,
     };
 }

@@ -8,7 +8,7 @@ use tidegate_core::{
     Block, Capabilities, Check, Decision, Error, Keys, Limiter, Millis, Policy, Refund, Settle, UnixMillis,
 };
 
-use crate::durable_objects::store::{CAPABILITIES, DurableObjects, Namespace};
+use crate::durable_objects::store::{CAPABILITIES, DurableObjects, DurableObjectsLimiter, Namespace};
 
 /// A limiter that leases parts of a quota from the key's object, and decides without a call as long as a lease or a denial holds.
 ///
@@ -16,7 +16,7 @@ use crate::durable_objects::store::{CAPABILITIES, DurableObjects, Namespace};
 /// `static` or a `thread_local`, because it holds the leases.
 #[derive(Debug)]
 pub struct Leases<N> {
-    limiter: LendingLimiter<DurableObjects<N>>,
+    limiter: LendingLimiter<DurableObjectsLimiter<N>>,
 }
 
 /// The capabilities of [`Leases`] with a slice and a lifetime: those of every limiter that [borrows](lending_capabilities).
@@ -54,7 +54,7 @@ impl<N: Namespace> Leases<N> {
 
     fn with_terms(store: DurableObjects<N>, terms: Terms) -> Result<Self, Error> {
         let deadline = store.config().deadline;
-        Ok(Self { limiter: LendingLimiter::new(store, Terms { deadline, ..terms })? })
+        Ok(Self { limiter: LendingLimiter::new(store.limiter(), Terms { deadline, ..terms })? })
     }
 
     /// What is left to do after a response: see [`LendingLimiter::after`].

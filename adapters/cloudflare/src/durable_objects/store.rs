@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use tidegate_core::lending::{Answer, Question};
-use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Lending, Operation};
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
 use tidegate_core::{
     Capabilities, Check, Dimensions, Error, ErrorKind, Keys, MaybeSend, MaybeSync, Millis, Policy, UnixMillis,
 };
@@ -186,19 +186,17 @@ impl<N: Namespace> Atomic for DurableObjects<N> {
         Ok(Applied::Decided(self.ask(action, check).await?.decision))
     }
 
+    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
+        self.ask(Action::Lend(question), check).await
+    }
+
     async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
         self.ask(Action::Delete, nothing(policy, keys)).await.map(drop)
     }
 }
 
-impl<N: Namespace> Lending for DurableObjects<N> {
-    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
-        self.ask(Action::Lend(question), check).await
-    }
-}
-
 /// An object decides exactly on all that it stores: on one key of a policy, or on all keys of a group.
-pub const CAPABILITIES: Capabilities = Capabilities::EXACT.dimensions(Dimensions::Grouped);
+pub const CAPABILITIES: Capabilities = Capabilities::EXACT.dimensions(Dimensions::Grouped).lends(true);
 
 fn without_a_group() -> Error {
     let message =

@@ -3,6 +3,7 @@
 
 mod bounds;
 mod differential;
+mod gate;
 mod groups;
 mod leases;
 mod rows;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use tidegate_core::internal::numbers;
+use tidegate_core::lending::Terms;
 use tidegate_core::{
     Accuracy, Capabilities, Check, Decision, Dimensions, Drift, Error, ErrorKind, Keys, Limiter, Policy, Refund, Settle,
 };
@@ -24,9 +25,15 @@ pub(super) struct Host {
 
 impl Host {
     /// Asks the host: `[verb, store, policy, the policy itself or null, keys, cost, now, token, time to live]`.
-    async fn ask(&self, verb: &str, policy: &Policy, keys: Keys<'_>, rest: &str) -> Result<Decision, Error> {
+    async fn ask(
+        &self,
+        verb: &str,
+        (policy, lease): (&Policy, Option<Terms>),
+        keys: Keys<'_>,
+        rest: &str,
+    ) -> Result<Decision, Error> {
         let mut wanted = format!(r#"["{verb}",{},"#, self.place);
-        self.policies.write_place(&mut wanted, policy);
+        self.policies.write_place(&mut wanted, policy, lease);
         wanted.push_str(",{");
         for (place, dimension) in policy.dimensions().iter().enumerate() {
             let key = match policy.dimensions() {
@@ -63,22 +70,23 @@ fn token(out: &mut String, token: Option<&str>) {
 }
 
 impl Limiter for Host {
+    /// The host finds out whether the store borrows when it makes the limiter of a policy with a lease.
     fn capabilities(&self) -> Capabilities {
-        self.can.get()
+        self.can.get().borrows(true)
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         let mut rest = format!("{},{},", check.cost, check.now.get());
         token(&mut rest, check.idempotency.map(|charge| charge.token));
         let _ = write!(rest, ",{}", check.idempotency.map_or(0, |charge| charge.ttl.get()));
-        self.ask("check", check.policy, check.keys, &rest).await
+        self.ask("check", (check.policy, check.lease), check.keys, &rest).await
     }
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         let cost = settle.cost.map_or_else(|| "-1".into(), |cost| cost.to_string());
         let mut rest = format!("{cost},{},", settle.now.get());
         token(&mut rest, Some(settle.token));
-        self.ask("settle", settle.policy, settle.keys, &rest).await
+        self.ask("settle", (settle.policy, None), settle.keys, &rest).await
     }
 
     async fn peek(&self, _: Check<'_>) -> Result<Decision, Error> {

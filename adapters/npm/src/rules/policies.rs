@@ -5,34 +5,36 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use tidegate_core::internal::PolicyParts;
+use tidegate_core::lending::Terms;
 use tidegate_core::{Policy, Rule};
 
-/// The policies that were named so far.
+/// The policies that were named so far, and the terms on which they are lent.
 #[derive(Default)]
-pub(super) struct Policies(RefCell<Vec<Arc<Policy>>>);
+pub(super) struct Policies(RefCell<Vec<(Arc<Policy>, Option<Terms>)>>);
 
 impl Policies {
     /// Appends the place of a policy, a comma, and the policy if the host does not have it yet, or else null.
-    pub(super) fn write_place(&self, out: &mut String, policy: &Policy) {
+    pub(super) fn write_place(&self, out: &mut String, policy: &Policy, lease: Option<Terms>) {
         let mut known = self.0.borrow_mut();
-        match known.iter().position(|known| **known == *policy) {
+        match known.iter().position(|(known, terms)| *terms == lease && **known == *policy) {
             Some(place) => _ = write!(out, "{place},null"),
             None => {
                 let _ = write!(out, "{},", known.len());
-                write(out, policy);
-                known.push(Arc::new(policy.clone()));
+                write(out, policy, lease);
+                known.push((Arc::new(policy.clone()), lease));
             }
         }
     }
 
     pub(super) fn get(&self, place: usize) -> Option<Arc<Policy>> {
-        self.0.borrow().get(place).map(Arc::clone)
+        self.0.borrow().get(place).map(|(policy, _)| Arc::clone(policy))
     }
 }
 
-/// Appends a policy as JSON: its name, whether it charges denials, the group's place or -1, whether it is placed by its key, and
-/// for each quota the algorithm, the three parameters, the name, the dimension and the scope. Nothing in them needs an escape.
-pub(super) fn write(out: &mut String, policy: &Policy) {
+/// Appends a policy as JSON: its name, whether it charges denials, the group's place or -1, whether it is placed by its key,
+/// for each quota the algorithm, the three parameters, the name, the dimension and the scope, and the slice and the lifetime of its
+/// loans or null. Nothing in them needs an escape.
+pub(super) fn write(out: &mut String, policy: &Policy, lease: Option<Terms>) {
     let PolicyParts { name, quotas, scopes, group, place_by_key, charge_denied } = PolicyParts::of(policy);
     let group = group.map_or_else(|| "-1".into(), |place| place.to_string());
     let _ = write!(out, r#"["{name}",{charge_denied},{group},{place_by_key},["#);
@@ -52,5 +54,8 @@ pub(super) fn write(out: &mut String, policy: &Policy) {
         let (name, by) = (quota.name(), quota.dimension());
         let _ = write!(out, r#"{comma}[{algorithm},{amount},{span},{refill},"{name}","{by}","{scope}"]"#);
     }
-    out.push_str("]]");
+    let _ = match lease {
+        Some(terms) => write!(out, "],[{},{}]]", terms.slice, terms.lifetime.get()),
+        None => write!(out, "],null]"),
+    };
 }

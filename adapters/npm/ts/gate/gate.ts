@@ -140,12 +140,11 @@ export abstract class BaseGate {
     const platform = fields.need("platform", fields.choice("platform", PLATFORMS), PLATFORMS.join(" or "));
     const stores = fields.need("stores", fields.get("stores"), STORES);
     if (typeof stores !== "object" || Object.keys(stores as object).length === 0) throw invalid("stores", `none; write ${STORES}`);
-    const makes = Object.entries(stores as object).map(([name, make]: [string, unknown]) => {
+    for (const [name, make] of Object.entries(stores as Record<string, unknown>)) {
       if (typeof make !== "function") throw invalid(`stores.${name}`, `not a function; write ${STORES}`);
       // The WebAssembly gets all names as one text.
       if (name.includes("\0")) throw invalid("stores", `the name ${JSON.stringify(name)} contains a NUL; write another`);
-      return make as Store;
-    });
+    }
     const onEvent = fields.get("onEvent");
     const sinks = (onEvent === undefined ? [] : Array.isArray(onEvent) ? onEvent : [onEvent]) as unknown[];
     if (!sinks.every((sink) => typeof sink === "function")) throw invalid("onEvent", "not a function; write (event) => console.log(event)");
@@ -156,7 +155,7 @@ export abstract class BaseGate {
     this.#tokens = keys === undefined ? undefined : new Tokens(keys);
     this.#readsToml = ending === "toml";
     this.#name = fields.text("name", `rules.${ending}`) ?? `rules.${ending}`;
-    this.#stores = new Stores(makes, platform);
+    this.#stores = new Stores(stores as Record<string, Store>, platform);
     const settleWithinMs = fields.whole("settleWithinMs");
     if (settleWithinMs === 0) throw invalid("settleWithinMs", "0 leaves no time to settle; write at least 1");
     this.#rules = told(() => new engine.RulesGate(Object.keys(stores as object).join("\0"), platform, fields.whole("ipv6Prefix") ?? 64, fields.flag("trustTrueClientIp") ?? false, settleWithinMs ?? 0));

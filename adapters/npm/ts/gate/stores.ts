@@ -12,13 +12,15 @@ export interface Limit {
   failMode: "closed";
   /** The gate tells of failures. */
   onError: () => void;
+  /** The bounds of its loans, if the limit has a `lease`: the option `leases` of a store that lends. */
+  leases?: { slice: number; lifetimeMs: number };
 }
 
 /** Makes the limiter of a policy on a store. */
 export type Store = (limit: Limit) => Limiter;
 
 /** A policy as the WebAssembly writes it: see `src/rules/policies.rs`. */
-export type Written = [name: string, chargeDenied: boolean, groupAt: number, placeByKey: boolean, quotas: WrittenQuota[]];
+export type Written = [name: string, chargeDenied: boolean, groupAt: number, placeByKey: boolean, quotas: WrittenQuota[], lease: [slice: number, lifetimeMs: number] | null];
 type WrittenQuota = [algorithm: number, amount: number, span: number, refill: number, name: string, by: string, scope: string];
 
 /** A question about a request, as the WebAssembly writes it: see `src/rules/host.rs`. */
@@ -31,19 +33,21 @@ const DIMENSIONS = ["one", "grouped", "any"];
 const CLASSES = ["exact", "approximate", "per_location"];
 
 /** What a store is asked about, if it does not take the policies of the rules. */
-const ANY: Written = ["probe", false, -1, false, [[0, 1, 60_000, 0, "probe", "", "probe"]]];
+const ANY: Written = ["probe", false, -1, false, [[0, 1, 60_000, 0, "probe", "", "probe"]], null];
 
 /** The limiters that count for a gate: one for each policy on each store. */
 export class Stores {
+  readonly #names: string[];
   readonly #makes: Store[];
   readonly #platform: Platform;
   readonly #policies: Written[] = [];
   readonly #limiters: Map<string, Limiter>[];
 
-  constructor(makes: Store[], platform: Platform) {
-    this.#makes = makes;
+  constructor(makes: Record<string, Store>, platform: Platform) {
+    this.#names = Object.keys(makes);
+    this.#makes = Object.values(makes);
     this.#platform = platform;
-    this.#limiters = makes.map(() => new Map());
+    this.#limiters = this.#makes.map(() => new Map());
   }
 
   /** What a store supports, in the numbers of `src/rules/host.rs`. It should support the part of this policy that counts by its first key. */
@@ -52,7 +56,7 @@ export class Stores {
     const alone = own.length === quotas.length ? groupAt : -1;
     let can: Record<string, unknown>;
     try {
-      can = this.#limiter(store, [name, chargeDenied, alone, placeByKey, own]).capabilities;
+      can = this.#limiter(store, [name, chargeDenied, alone, placeByKey, own, null]).capabilities;
     } catch (thrown) {
       // The core says which rule needs what this store lacks.
       if (TidegateError.from(thrown).kind !== "unsupported") throw thrown;
@@ -100,7 +104,24 @@ export class Stores {
   }
 
   #make(store: number, written: Written): Limiter {
-    return this.#makes[store]!({ policy: policyOf(written), platform: this.#platform, failMode: "closed", onError: () => undefined });
+    const limit: Limit = { policy: policyOf(written), platform: this.#platform, failMode: "closed", onError: () => undefined };
+    const lease = written[5];
+    return lease ? this.#borrowing(store, limit, lease) : this.#makes[store]!(limit);
+  }
+
+  /** A limiter that borrows. A store that does not know the option, or a function that does not pass it on, is an error. */
+  #borrowing(store: number, limit: Limit, [slice, lifetimeMs]: [number, number]): Limiter {
+    const refused = `limit "${limit.policy.name}": it has a lease, and the store "${this.#names[store]}" does not borrow; delete lease, or write a store that has the option "leases", as in (limit) => new Tidegate({ ...limit, waitUntil })`;
+    let limiter: Limiter;
+    try {
+      limiter = this.#makes[store]!({ ...limit, leases: { slice, lifetimeMs } });
+    } catch (cause) {
+      if (TidegateError.from(cause).field !== "leases") throw cause;
+      throw new TidegateError("unsupported", refused, "leases", { cause });
+    }
+    const accuracy = String((limiter.capabilities as Record<string, unknown>)["accuracy"]);
+    if (!accuracy.includes(`limit - ${2 * slice} x locations`)) throw new TidegateError("unsupported", refused, "leases");
+    return limiter;
   }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_core::lending::{self, Question, Terms, can_lend};
-use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Lending, LendingLimiter, Operation};
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, Operation};
 use tidegate_core::{Capabilities, Check, Error, Keys, Policy};
 
 use super::config::RestConfig;
@@ -85,8 +85,8 @@ impl<T: Transport> Rest<T> {
     ///
     /// # Errors
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for terms that cannot be.
-    pub fn lending(self, terms: Terms) -> Result<LendingLimiter<Self>, Error> {
-        LendingLimiter::new(self, terms)
+    pub fn lending(self, terms: Terms) -> Result<LendingLimiter<AtomicLimiter<Self>>, Error> {
+        LendingLimiter::new(self.limiter(), terms)
     }
 
     /// The script for several decisions in one command: see [`batch_script`](crate::batch_script).
@@ -186,7 +186,7 @@ impl<T: Transport> Rest<T> {
 
 impl<T: Transport> Atomic for Rest<T> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT
+        Capabilities::EXACT.lends(true)
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
@@ -195,13 +195,6 @@ impl<T: Transport> Atomic for Rest<T> {
         self.run(&call, script, |script, bytes| call.answer(script, bytes)).await
     }
 
-    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let call = Call::reset(policy, keys)?;
-        self.run(&call, Script::Lending, |script, bytes| call.answer(script, bytes)).await.map(drop)
-    }
-}
-
-impl<T: Transport> Lending for Rest<T> {
     async fn lend(&self, check: Check<'_>, question: Question) -> Result<lending::Answer, Error> {
         if !can_lend(check.policy) {
             return Ok(self.apply(Operation::Check(check)).await?.decision(&check)?.into());
@@ -209,6 +202,11 @@ impl<T: Transport> Lending for Rest<T> {
         self.lends.store(true, Ordering::Relaxed);
         let call = Call::lend(check, question, self.config.clock, self.config.min_ttl)?;
         self.run(&call, Script::Lending, |_, bytes| call.lent(bytes).map(Some)).await
+    }
+
+    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        let call = Call::reset(policy, keys)?;
+        self.run(&call, Script::Lending, |script, bytes| call.answer(script, bytes)).await.map(drop)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_core::lending::Terms;
-use tidegate_core::store::{Lending, LendingLimiter};
+use tidegate_core::store::{Atomic, AtomicLimiter, LendingLimiter};
 use tidegate_core::{Check, Decision, Key, Limiter, Millis, Origin, Policy, Quota, Settle, UnixMillis};
 use tidegate_redis::{Clock, Config, Redis, batch_script};
 
@@ -16,8 +16,8 @@ fn store(server: &Server) -> Redis {
     Redis::new(config).unwrap()
 }
 
-fn borrowing(store: impl Lending) -> LendingLimiter<impl Lending> {
-    LendingLimiter::new(store, Terms::new(20, Millis::from_secs(10))).unwrap()
+fn borrowing<S: Atomic>(store: S) -> LendingLimiter<AtomicLimiter<S>> {
+    LendingLimiter::new(AtomicLimiter::new(store), Terms::new(20, Millis::from_secs(10))).unwrap()
 }
 
 fn lendable(limit: u64) -> Vec<Policy> {
@@ -256,6 +256,6 @@ async fn what_cannot_be_lent_is_a_plain_call() {
         assert_eq!(decision.binding().remaining(), Some(left));
     }
     let question = tidegate_core::lending::Question::default();
-    let answer = limiter.store().lend(Check::new(&log, &key, at(0)), question).await.unwrap();
+    let answer = limiter.lender().lend(Check::new(&log, &key, at(0)), question).await.unwrap();
     assert!(!answer.decision.is_allowed() && answer.granted.is_none());
 }

@@ -1,8 +1,10 @@
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::json;
 use tidegate_conformance::output::{errln, outln};
 use tidegate_core::gate::Rules;
+use tidegate_core::lending::Terms;
 
 use crate::program::rules::text;
 use crate::program::{Failure, counted};
@@ -51,11 +53,19 @@ pub(super) fn say(file: &str, read: &Result<Rules, tidegate_core::Error>) {
             for warning in rules.warnings() {
                 errln!("warning: {warning}");
             }
-            let (rules, warnings) = (rules.rules().len(), rules.warnings().len());
-            outln!("{file}: {}, {}", counted(rules, "rule"), counted(warnings, "warning"));
+            let (count, warnings) = (rules.rules().len(), rules.warnings().len());
+            outln!("{file}: {}, {}", counted(count, "rule"), counted(warnings, "warning"));
+            for (limit, terms) in rules.leases() {
+                outln!("limit {limit}: decided from loans of {terms}");
+            }
         }
         Err(error) => errln!("error: {error}"),
     }
+}
+
+/// A lease, as in a file.
+pub(super) fn lease(terms: Terms) -> serde_json::Value {
+    json!({ "slice": terms.slice, "lifetime_ms": terms.lifetime.get() })
 }
 
 fn as_json(file: &str, read: &Result<Rules, tidegate_core::Error>) -> serde_json::Value {
@@ -65,6 +75,7 @@ fn as_json(file: &str, read: &Result<Rules, tidegate_core::Error>) -> serde_json
             "valid": true,
             "rules": rules.rules().iter().map(|rule| rule.name()).collect::<Vec<_>>(),
             "dimensions": rules.dimensions().collect::<Vec<_>>(),
+            "leases": rules.leases().map(|(limit, terms)| (limit, lease(terms))).collect::<BTreeMap<_, _>>(),
             "warnings": rules.warnings(),
         }),
         Err(error) => json!({ "file": file, "valid": false, "error": error.to_string(), "warnings": [] }),

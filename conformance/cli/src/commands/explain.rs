@@ -117,6 +117,7 @@ fn as_json(explanation: &Explanation<'_>) -> Value {
         "cost": explanation.cost,
         "policy": explanation.policy.as_deref(),
         "keys": keys,
+        "lease": explanation.lease.map(check::lease),
         "store": explanation.rule.and_then(|rule| rule.store()),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tidegate_core::gate::Rules;
 
 use super::Failure;
@@ -19,7 +19,8 @@ pub(crate) fn source(file: &Path) -> Result<Source, Failure> {
     Source::parse(&name, &text(file)?).map_err(Failure::Usage)
 }
 
-/// Reads a rules file as data, and has all its limits count in one store, because a target is one store.
+/// Reads a rules file as data, and has all its limits count in one store, because a target is one store. None is lent: a fixture says
+/// exactly what a limit admits, and with loans that is the most.
 pub(crate) fn for_one_store(file: &Path) -> Result<Value, Failure> {
     read(file)?;
     let text = text(file)?;
@@ -29,6 +30,9 @@ pub(crate) fn for_one_store(file: &Path) -> Result<Value, Failure> {
     };
     for rule in rules.get_mut("rules").and_then(Value::as_array_mut).into_iter().flatten() {
         rule.as_object_mut().map(|rule| rule.remove("store"));
+    }
+    for limit in rules.get_mut("limits").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+        limit.as_object_mut().map(|limit| limit.remove("lease"));
     }
     Ok(rules)
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_conformance::fixture::{Fixture, Op};
 use tidegate_core::lending::{Answer, Granted, Lender, Question, Terms};
-use tidegate_core::store::{Applied, Atomic, Lending, LendingLimiter, Operation};
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, Operation};
 use tidegate_core::{
     Capabilities, Check, Dimensions, Error, ErrorKind, Key, Keys, Limiter as _, Millis, Policy, PolicyState, UnixMillis,
 };
@@ -37,7 +37,7 @@ pub(super) const BORROWERS: u64 = 3;
 
 /// Their limiters, over one store.
 pub(super) struct Borrowed {
-    limiters: Vec<LendingLimiter<Store>>,
+    limiters: Vec<LendingLimiter<AtomicLimiter<Store>>>,
 }
 
 impl Borrowed {
@@ -45,7 +45,7 @@ impl Borrowed {
         let store = Store { fault, rows: Arc::default() };
         // A fixture knows only what holds for a lifetime.
         let terms = Terms::new(4, Millis::from_secs(60));
-        let limiters = (0..BORROWERS).map(|_| LendingLimiter::new(store.clone(), terms));
+        let limiters = (0..BORROWERS).map(|_| LendingLimiter::new(AtomicLimiter::new(store.clone()), terms));
         Ok(Self { limiters: limiters.collect::<Result<_, _>>()? })
     }
 
@@ -101,7 +101,7 @@ impl Store {
 
 impl Atomic for Store {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT.dimensions(Dimensions::One).idempotency(false)
+        Capabilities::EXACT.dimensions(Dimensions::One).idempotency(false).lends(true)
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
@@ -118,19 +118,6 @@ impl Atomic for Store {
         })
     }
 
-    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let name = keys.sole(policy)?.storage_key(policy);
-        let mut rows = self.rows();
-        if let Some((state, lender)) = rows.remove(&name)
-            && let Some((lender, state)) = lender.reset(policy, &state)
-        {
-            rows.insert(name, (state, lender));
-        }
-        Ok(())
-    }
-}
-
-impl Lending for Store {
     async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
         let Check { policy, now, cost, .. } = check;
         self.step(&check, |state, lender| {
@@ -147,5 +134,16 @@ impl Lending for Store {
             }
             answer
         })
+    }
+
+    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        let name = keys.sole(policy)?.storage_key(policy);
+        let mut rows = self.rows();
+        if let Some((state, lender)) = rows.remove(&name)
+            && let Some((lender, state)) = lender.reset(policy, &state)
+        {
+            rows.insert(name, (state, lender));
+        }
+        Ok(())
     }
 }

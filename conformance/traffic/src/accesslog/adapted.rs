@@ -76,6 +76,8 @@ impl Adapted {
         let mut dimensions = BTreeSet::new();
         let mut left_out = Vec::new();
         for (name, limit) in tables(&mut rules, "limits") {
+            // What a limit admits without loans is what it may admit with them.
+            limit.remove("lease");
             let by_address = named_quotas(&name, limit);
             if remove_slots(limit) {
                 notes.push(Note::not_applied(

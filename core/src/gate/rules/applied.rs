@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Rule, Rules};
 use crate::few::Few;
 use crate::gate::OnFailure;
-use crate::{Error, Policy};
+use crate::{Error, ErrorKind, Policy};
 
 /// The rules that apply to one request: one, unless readings of its path have different ones.
 pub(in crate::gate) struct Applied<'r>(Few<&'r Rule>);
@@ -66,9 +66,18 @@ impl<'r> Applied<'r> {
     }
 
     /// The policy of all limits for a tier, each once. `None` if there is none.
+    ///
+    /// # Errors
+    /// If no policy can be of all of them. A store decides by a limit that it lends alone.
     pub(in crate::gate) fn policy(&self, rules: &Rules, tier: Option<usize>) -> Result<Option<Arc<Policy>>, Error> {
         if self.is_one() {
             return Ok(self.first().policy(tier).cloned());
+        }
+        if self.rules().any(|rule| rule.lease.is_some()) {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "a limit with a lease does not decide together with others",
+            ));
         }
         let mut limits = Vec::new();
         for limit in self.rules().flat_map(|rule| &rule.limits) {

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use super::{Rule, Rules, ValidKey};
 use crate::algorithm::MAX_UNITS;
 use crate::gate::by::{DIMENSIONS, SENDER};
-use crate::gate::file::{Item, OnFailure, Source, field_name, on_failure, pattern, quotas};
+use crate::gate::file::{Item, OnFailure, Source, field_name, lease, on_failure, pattern, quotas};
 use crate::gate::lists::List;
 use crate::gate::matcher::{Matcher, Pattern};
 use crate::gate::names::Instead;
 use crate::gate::responses::Responses;
 use crate::gate::stores::StoreRules;
 use crate::gate::token::{TokenRules, Tokens};
+use crate::lending::{self, Terms};
 use crate::quota::checked_name;
 use crate::quoted::Quoted;
 use crate::{BodyFormat, Error, Millis, Policy};
@@ -93,7 +94,16 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
                 let policy = compiler.limits[compiler.named(item, name)?].policies[0].as_ref();
                 policy.ok_or_else(|| item.wrong(name, args!("is unlimited")))
             };
-            stores.push(StoreRules::new(name, item, &limit)?);
+            let rules = StoreRules::new(name, item, &limit)?;
+            let leased = compiler.limits.iter().filter(|limit| limit.lease.is_some());
+            if let Some(Limit { name, .. }) =
+                leased.into_iter().find(|limit| rules.limits().any(|used| *used == *limit.name))
+            {
+                return Err(item.invalid(args!(
+                    "what is asked first or tried is never lent; delete lease from the limit \"{name}\""
+                )));
+            }
+            stores.push(rules);
             Ok(())
         })?;
     }
@@ -121,12 +131,14 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         }
     }
     let Compiler { tiers, matcher, rules, warnings, limits, .. } = compiler;
+    let leases = limits.iter().filter_map(|limit| Some((limit.name.clone(), limit.lease?))).collect();
     let limits = limits.into_iter().map(|limit| limit.policies).collect();
     Ok(Rules {
         matcher,
         ignores_case,
         rules,
         limits,
+        leases,
         dimensions,
         tiers,
         api_key_header,
@@ -178,6 +190,7 @@ fn dimension(item: &Item<'_>, known: &Vec<&str>) -> Result<Option<Box<str>>, Err
 struct Limit {
     name: Box<str>,
     policies: Vec<Option<Policy>>,
+    lease: Option<Terms>,
 }
 
 /// The policy of a combination of limits, for a tier.
@@ -220,7 +233,7 @@ fn tiers(limits: &Item<'_>) -> Result<Vec<Box<str>>, Error> {
 fn limits(limits: &Item<'_>, tiers: &[Box<str>], known: &Vec<&str>) -> Result<Vec<Limit>, Error> {
     let mut found = Vec::new();
     limits.entries(&mut |name, limit| {
-        limit.only(&["quotas", "charge_denied", "group_by", "tiers"])?;
+        limit.only(&["quotas", "charge_denied", "group_by", "lease", "tiers"])?;
         let charge_denied = limit.has("charge_denied")?;
         let policy = |item: &Item<'_>| -> Result<Policy, Error> {
             let group = limit.field("group_by").map(|item| dimension(&item, known)).transpose()?;
@@ -249,10 +262,21 @@ fn limits(limits: &Item<'_>, tiers: &[Box<str>], known: &Vec<&str>) -> Result<Ve
                 }
             });
         }
-        found.push(Limit { name: name.into(), policies });
+        let lease = match limit.field("lease") {
+            Some(item) => leased(&item, policies.iter().flatten())?,
+            None => None,
+        };
+        found.push(Limit { name: name.into(), policies, lease });
         Ok(())
     })?;
     Ok(found)
+}
+
+/// The terms on which a limit is lent. `policies` are those of all tiers.
+fn leased<'a>(item: &Item<'_>, mut policies: impl Iterator<Item = &'a Policy>) -> Result<Option<Terms>, Error> {
+    let terms = lease(item)?;
+    let refused = terms.and_then(|_| policies.find_map(|policy| lending::supports(policy).err()));
+    refused.map_or(Ok(terms), |error| Err(item.invalid(args!("{error}, or delete lease"))))
 }
 
 fn responses(item: &Item<'_>) -> Result<Responses, Error> {
@@ -312,6 +336,10 @@ impl Compiler {
             let at = limits.as_ref().unwrap_or(rule);
             policies.push(policy.map_err(|error| at.at(&error))?);
         }
+        let lease = match rule.field("limits") {
+            Some(item) => self.lease(&limits, estimate).map_err(|error| item.at(&error))?,
+            None => None,
+        };
         let on_failure = rule.field("on_failure").map_or(Ok(OnFailure::Closed), |item| on_failure(&item))?;
         let settle_within = rule.number_in("settle_within_ms", 1, SETTLE_WITHIN_MAX.get())?.map(Millis::new);
         let store = match rule.field("store") {
@@ -339,6 +367,7 @@ impl Compiler {
             store,
             on_failure,
             settle_within,
+            lease,
             refuses_invalid_tokens,
             challenge,
             limits,
@@ -388,6 +417,18 @@ impl Compiler {
         let policy = if limited.is_empty() { None } else { Some(Arc::new(Policy::join(limited)?)) };
         self.joined.push(Joined { limits: limits.to_vec(), tier, policy: policy.clone() });
         Ok(policy)
+    }
+
+    /// The terms on which the limits of a rule are lent, if they have a lease.
+    fn lease(&self, limits: &[usize], estimate: Option<u64>) -> Result<Option<Terms>, Error> {
+        let mut all = limits.iter().map(|limit| &self.limits[*limit]);
+        let Some(Limit { name, lease, .. }) = all.find(|limit| limit.lease.is_some()) else { return Ok(None) };
+        let refused = |why: &str| Err(Error::invalid(format!("{why}, or delete lease from the limit \"{name}\"")));
+        match (limits, estimate) {
+            ([_], None) => Ok(*lease),
+            ([_], Some(_)) => refused("an estimate is never lent; write cost"),
+            _ => refused("limits that decide together cannot be lent; write a rule with this limit alone"),
+        }
     }
 
     /// Warns of rules for the same hosts and paths, of which one hides the other or only their order decides.

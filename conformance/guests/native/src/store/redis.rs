@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_core::lending::Terms;
-use tidegate_core::store::{AtomicLimiter, Lending, LendingLimiter};
+use tidegate_core::store::{Atomic, AtomicLimiter, LendingLimiter};
 use tidegate_core::{ErasedLimiter, Error, ErrorKind, Millis};
 use tidegate_redis::{Clock, Config, Redis, Rest, RestConfig};
 
@@ -40,10 +40,11 @@ pub(super) async fn open(opening: &Opening<'_>) -> Result<Arc<dyn ErasedLimiter>
 }
 
 /// A limiter that borrows up to so many units of a key, or one that does not borrow.
-fn limiter(store: impl Lending + 'static, lend: Option<u64>) -> Result<Arc<dyn ErasedLimiter>, Error> {
+fn limiter(store: impl Atomic + 'static, lend: Option<u64>) -> Result<Arc<dyn ErasedLimiter>, Error> {
+    let limiter = AtomicLimiter::new(store);
     Ok(match lend {
-        Some(slice) => Arc::new(LendingLimiter::new(store, Terms::new(slice, LIFETIME))?),
-        None => Arc::new(AtomicLimiter::new(store)),
+        Some(slice) => Arc::new(LendingLimiter::new(limiter, Terms::new(slice, LIFETIME))?),
+        None => Arc::new(limiter),
     })
 }
 

@@ -1,0 +1,22 @@
+//! The lease of a limit.
+
+use super::Item;
+use crate::algorithm::MAX_UNITS;
+use crate::lending::{LIFETIME_MAX, Terms};
+use crate::{Error, Millis};
+
+/// Reads `true`, `false`, or a table of the bounds.
+pub(in crate::gate) fn lease(item: &Item<'_>) -> Result<Option<Terms>, Error> {
+    let mut terms = Terms::default();
+    if let Ok(is_on) = item.flag() {
+        return Ok(is_on.then_some(terms));
+    }
+    item.only(&["slice", "lifetime_ms"])?;
+    if let Some(slice) = item.number_in("slice", 1, MAX_UNITS)? {
+        terms.slice = slice;
+    }
+    if let Some(lifetime) = item.number_in("lifetime_ms", 1, LIFETIME_MAX.get())? {
+        terms.lifetime = Millis::new(lifetime);
+    }
+    Ok(Some(terms))
+}
