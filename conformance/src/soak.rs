@@ -115,6 +115,10 @@ impl Plan {
     /// Generates what these capabilities allow. In a round with a fault, time does not step back. If some answers are errors,
     /// all checks are alike, because only then the bounds around errors are known.
     fn random(random: &mut ChaCha8Rng, declared: &Capabilities, can: impl Fn(Disturb) -> bool) -> Self {
+        let holds = matches!(declared.accuracy, Accuracy::Approximate(drift) if drift.floor.held > 0);
+        if can(Disturb::Kill) && random.random_ratio(if holds { 4 } else { 1 }, 8) {
+            return Self::of_kills(random, declared);
+        }
         let faults = [Disturb::ScriptFlush, Disturb::Restart, Disturb::Hang, Disturb::LoseAnswers, Disturb::Evict];
         let faults: Vec<_> = faults.into_iter().filter(|fault| can(*fault)).collect();
         let fault =
@@ -157,6 +161,37 @@ impl Plan {
                 continue;
             }
             plan.steps.push(step.into());
+        }
+        plan
+    }
+
+    /// Generates a round in which the processes that ask the store are killed now and then, with what they have borrowed. A few keys
+    /// are busy, and their limit is large, so that it is more than all dead borrowers together may hold. All checks are alike, as
+    /// only then the floor is known.
+    fn of_kills(random: &mut ChaCha8Rng, declared: &Capabilities) -> Self {
+        let algorithms: Vec<_> = ["fixed_window", "sliding_window", "token_bucket"]
+            .iter()
+            .filter(|name| declared.algorithms.contains(name))
+            .collect();
+        let algorithm = algorithms[random.random_range(0..algorithms.len())];
+        let limit = random.random_range(400..1_200);
+        let policy = json!({ "name": "soak", "quotas": [sized(random, algorithm, 0, limit)] });
+        let mut plan =
+            Self { policy, locations: 1, keys: random.random_range(1..=3), steps: Vec::new(), faults: Vec::new() };
+        let mut at_ms = 0_i64;
+        for nth in 0..random.random_range(8..24) {
+            at_ms += match random.random_range(0..8) {
+                0 => random.random_range(1_000..90_000),
+                1..5 => random.random_range(1..700),
+                _ => 0,
+            };
+            let key = format!("user:{}", random.random_range(0..plan.keys));
+            let mut step = json!({ "at_ms": at_ms, "key": key, "burst": random.random_range(20..400) });
+            if nth > 0 && random.random_ratio(1, 4) {
+                step["disturb"] = json!(Disturb::Kill);
+                plan.faults.push(Disturb::Kill.name());
+            }
+            plan.steps.push(step);
         }
         plan
     }
@@ -233,6 +268,10 @@ fn quota(random: &mut ChaCha8Rng, algorithm: &str, nth: usize) -> Value {
         1 => random.random_range(100..400),
         _ => random.random_range(5..100),
     };
+    sized(random, algorithm, nth, limit)
+}
+
+fn sized(random: &mut ChaCha8Rng, algorithm: &str, nth: usize, limit: u64) -> Value {
     let window_ms = [1_000, 10_000, 60_000][random.random_range(0..3)];
     let name = format!("q{nth}");
     match algorithm {
