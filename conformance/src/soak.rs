@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
 use serde_json::{Map, Value, json};
-use tidegate_core::{Accuracy, Capabilities, Drift};
+use tidegate_core::lending::LIFETIME_MAX;
+use tidegate_core::{Accuracy, Capabilities, Drift, Quota};
 
 use crate::fixture::{Case, Disturb, Op, parse};
 use crate::judge::Verdict;
@@ -167,32 +168,36 @@ impl Plan {
 
     /// Generates a round in which the processes that ask the store are killed now and then, with what they have borrowed. A few keys
     /// are busy, and their limit is large, so that it is more than all dead borrowers together may hold. All checks are alike, as
-    /// only then the floor is known.
+    /// only then the floor is known. At last, each key is asked for more than its limit when nothing counts any more.
     fn of_kills(random: &mut ChaCha8Rng, declared: &Capabilities) -> Self {
-        let algorithms: Vec<_> = ["fixed_window", "sliding_window", "token_bucket"]
-            .iter()
-            .filter(|name| declared.algorithms.contains(name))
-            .collect();
+        let algorithms = ["fixed_window", "sliding_window", "token_bucket"];
+        let algorithms: Vec<_> = algorithms.iter().filter(|name| declared.algorithms.contains(name)).collect();
         let algorithm = algorithms[random.random_range(0..algorithms.len())];
         let limit = random.random_range(400..1_200);
-        let policy = json!({ "name": "soak", "quotas": [sized(random, algorithm, 0, limit)] });
+        let quota = sized(random, algorithm, 0, limit);
+        let window_ms = Quota::deserialize(&quota).map_or(0, |quota| quota.rule().window().get());
+        let policy = json!({ "name": "soak", "quotas": [quota] });
         let mut plan =
-            Self { policy, locations: 1, keys: random.random_range(1..=3), steps: Vec::new(), faults: Vec::new() };
-        let mut at_ms = 0_i64;
-        for nth in 0..random.random_range(8..24) {
+            Self { policy, locations: 1, keys: random.random_range(1..=2), steps: Vec::new(), faults: Vec::new() };
+        let mut at_ms = 0;
+        for nth in 0..random.random_range(12..32) {
             at_ms += match random.random_range(0..8) {
                 0 => random.random_range(1_000..90_000),
                 1..5 => random.random_range(1..700),
                 _ => 0,
             };
             let key = format!("user:{}", random.random_range(0..plan.keys));
-            let mut step = json!({ "at_ms": at_ms, "key": key, "burst": random.random_range(20..400) });
-            if nth > 0 && random.random_ratio(1, 4) {
+            let mut step = json!({ "at_ms": at_ms, "key": key, "burst": random.random_range(20..100) });
+            if nth > 0 && random.random_bool(0.5) {
                 step["disturb"] = json!(Disturb::Kill);
                 plan.faults.push(Disturb::Kill.name());
             }
             plan.steps.push(step);
         }
+        at_ms += LIFETIME_MAX.get() + 2 * window_ms;
+        plan.steps.extend(
+            (0..plan.keys).map(|key| json!({ "at_ms": at_ms, "key": format!("user:{key}"), "burst": limit + 50 })),
+        );
         plan
     }
 
