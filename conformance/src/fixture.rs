@@ -174,6 +174,9 @@ pub enum Disturb {
     LoseAnswers,
     /// Before the burst, while it is idle, what counts is dropped from the platform's memory. What is stored stays.
     Evict,
+    /// Before the burst, while they are idle, the processes that ask the store are killed, and others take their places. What they had
+    /// borrowed is not returned.
+    Kill,
 }
 
 impl Disturb {
@@ -186,6 +189,7 @@ impl Disturb {
             Self::Hang => "hang",
             Self::LoseAnswers => "lose_answers",
             Self::Evict => "evict",
+            Self::Kill => "kill",
         }
     }
 

@@ -172,8 +172,8 @@ async fn burst(
     };
     let Some(disturb) = step.disturb else { return answers.await };
     let (disturbed, mut answers) = match disturb {
-        // A platform evicts only what is idle.
-        Disturb::Evict => (subject.disturb(disturb).await, answers.await),
+        // A platform evicts only what is idle. Of a process that is killed during a request, nobody knows what it has decided.
+        Disturb::Evict | Disturb::Kill => (subject.disturb(disturb).await, answers.await),
         // The requests gather at a store that does not answer.
         Disturb::Hang | Disturb::LoseAnswers => join(subject.disturb(disturb), answers).await,
         Disturb::Restart | Disturb::ScriptFlush => {
@@ -197,6 +197,7 @@ const fn name(disturb: Disturb) -> &'static str {
         Disturb::Hang => "halting the store",
         Disturb::LoseAnswers => "losing the store's answers",
         Disturb::Evict => "evicting what counts",
+        Disturb::Kill => "killing what asks the store",
     }
 }
 

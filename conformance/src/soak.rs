@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
 use serde_json::{Map, Value, json};
-use tidegate_core::{Accuracy, Capabilities, Drift};
+use tidegate_core::lending::LIFETIME_MAX;
+use tidegate_core::{Accuracy, Capabilities, Drift, Quota};
 
 use crate::fixture::{Case, Disturb, Op, parse};
 use crate::judge::Verdict;
@@ -115,6 +116,10 @@ impl Plan {
     /// Generates what these capabilities allow. In a round with a fault, time does not step back. If some answers are errors,
     /// all checks are alike, because only then the bounds around errors are known.
     fn random(random: &mut ChaCha8Rng, declared: &Capabilities, can: impl Fn(Disturb) -> bool) -> Self {
+        let holds = matches!(declared.accuracy, Accuracy::Approximate(drift) if drift.floor.held > 0);
+        if can(Disturb::Kill) && random.random_ratio(if holds { 4 } else { 1 }, 8) {
+            return Self::of_kills(random, declared);
+        }
         let faults = [Disturb::ScriptFlush, Disturb::Restart, Disturb::Hang, Disturb::LoseAnswers, Disturb::Evict];
         let faults: Vec<_> = faults.into_iter().filter(|fault| can(*fault)).collect();
         let fault =
@@ -158,6 +163,41 @@ impl Plan {
             }
             plan.steps.push(step.into());
         }
+        plan
+    }
+
+    /// Generates a round in which the processes that ask the store are killed now and then, with what they have borrowed. A few keys
+    /// are busy, and their limit is large, so that it is more than all dead borrowers together may hold. All checks are alike, as
+    /// only then the floor is known. At last, each key is asked for more than its limit when nothing counts any more.
+    fn of_kills(random: &mut ChaCha8Rng, declared: &Capabilities) -> Self {
+        let algorithms = ["fixed_window", "sliding_window", "token_bucket"];
+        let algorithms: Vec<_> = algorithms.iter().filter(|name| declared.algorithms.contains(name)).collect();
+        let algorithm = algorithms[random.random_range(0..algorithms.len())];
+        let limit = random.random_range(400..1_200);
+        let quota = sized(random, algorithm, 0, limit);
+        let window_ms = Quota::deserialize(&quota).map_or(0, |quota| quota.rule().window().get());
+        let policy = json!({ "name": "soak", "quotas": [quota] });
+        let mut plan =
+            Self { policy, locations: 1, keys: random.random_range(1..=2), steps: Vec::new(), faults: Vec::new() };
+        let mut at_ms = 0;
+        for nth in 0..random.random_range(12..32) {
+            at_ms += match random.random_range(0..8) {
+                0 => random.random_range(1_000..90_000),
+                1..5 => random.random_range(1..700),
+                _ => 0,
+            };
+            let key = format!("user:{}", random.random_range(0..plan.keys));
+            let mut step = json!({ "at_ms": at_ms, "key": key, "burst": random.random_range(20..100) });
+            if nth > 0 && random.random_bool(0.5) {
+                step["disturb"] = json!(Disturb::Kill);
+                plan.faults.push(Disturb::Kill.name());
+            }
+            plan.steps.push(step);
+        }
+        at_ms += LIFETIME_MAX.get() + 2 * window_ms;
+        plan.steps.extend(
+            (0..plan.keys).map(|key| json!({ "at_ms": at_ms, "key": format!("user:{key}"), "burst": limit + 50 })),
+        );
         plan
     }
 
@@ -233,6 +273,10 @@ fn quota(random: &mut ChaCha8Rng, algorithm: &str, nth: usize) -> Value {
         1 => random.random_range(100..400),
         _ => random.random_range(5..100),
     };
+    sized(random, algorithm, nth, limit)
+}
+
+fn sized(random: &mut ChaCha8Rng, algorithm: &str, nth: usize, limit: u64) -> Value {
     let window_ms = [1_000, 10_000, 60_000][random.random_range(0..3)];
     let name = format!("q{nth}");
     match algorithm {

@@ -32,7 +32,7 @@ pub use outside::Outside;
 pub use process::guard;
 pub(crate) use process::told;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -159,10 +159,12 @@ pub struct Emulator {
 /// A running target. Dropping it ends every process that it started, the guests before their store.
 pub struct Running {
     http: Http,
-    guests: Vec<process::Process>,
+    guests: RefCell<Vec<process::Process>>,
+    /// How to start the guests again, if they can be killed.
+    again: Option<process::Again>,
     store: Option<Box<dyn Store>>,
-    /// Whether the guests may be down. This is so while the store restarts or is evicted, if the guests run in the same
-    /// process.
+    /// Whether the guests may be down. This is so while they are replaced, or while the store restarts or is evicted, if the guests
+    /// run in the same process.
     down: Cell<bool>,
 }
 
@@ -187,7 +189,12 @@ impl Running {
     /// `store` is `None` if the store cannot be controlled from outside. `guests` is empty if they run in the store's
     /// process.
     fn new(http: Http, guests: Vec<process::Process>, store: Option<Box<dyn Store>>) -> Self {
-        Self { http, guests, store, down: Cell::new(false) }
+        Self { http, guests: RefCell::new(guests), again: None, store, down: Cell::new(false) }
+    }
+
+    /// The same, with guests that can be killed.
+    fn replaceable(self, again: process::Again) -> Self {
+        Self { again: Some(again), ..self }
     }
 
     /// Opens all connections, and checks that the guests declare the target's capabilities.
@@ -211,7 +218,7 @@ impl Running {
 
     /// Stops every process that it started, and waits until they have ended.
     pub async fn stop(self) {
-        for guest in self.guests {
+        for guest in self.guests.into_inner() {
             guest.stop().await;
         }
         if let Some(store) = self.store {
@@ -261,7 +268,7 @@ impl Subject for Running {
             let mut settled = 0;
             while settled < PROBES {
                 let place = Place { location: Some(process), nth: settled };
-                let reply = self.http.send(Route::Peek, probe(settled), place).await?;
+                let reply = self.send(Route::Peek, probe(settled), place).await?;
                 settled = if is_down(&reply) { 0 } else { settled + 1 };
                 if settled == 0 && began.elapsed() > RECOVERY_MAX {
                     let said = String::from_utf8_lossy(&reply.body).into_owned();
@@ -281,12 +288,17 @@ impl Subject for Running {
     }
 
     async fn disturb(&self, disturb: Disturb) -> Result<(), String> {
-        let Some(store) = &self.store else {
-            return Err("the target has no store that can be reached from outside".into());
-        };
-        let ends_guests = matches!(disturb, Disturb::Restart | Disturb::Evict) && self.guests.is_empty();
+        let together = matches!(disturb, Disturb::Restart | Disturb::Evict) && self.guests.borrow().is_empty();
+        let ends_guests = together || disturb == Disturb::Kill;
         self.down.set(ends_guests);
-        store.disturb(disturb).await?;
+        match (&self.again, &self.store) {
+            (Some(again), _) if disturb == Disturb::Kill => {
+                let guests = again.replace(self.guests.take()).await?;
+                self.guests.replace(guests);
+            }
+            (_, Some(store)) => store.disturb(disturb).await?,
+            (_, None) => return Err("the target has no store that can be reached from outside".into()),
+        }
         // The next steps test what the store kept, not how fast the guests reconnect.
         if disturb.interrupts() || ends_guests {
             self.settle().await?;

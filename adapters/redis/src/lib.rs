@@ -52,6 +52,8 @@ pub use script::{LOCKING_SCRIPT, LOCKING_SCRIPT_SHA1, SCRIPT, SCRIPT_SHA1, batch
 pub use settings::Clock;
 #[cfg(feature = "resp")]
 pub use store::{Redis, RedisLimiter};
+#[cfg(any(feature = "resp", feature = "rest"))]
+pub use tidegate_core::lending::Terms;
 pub use tidegate_core::prelude::*;
 
 /// The commands and answers, for hosts that carry them by themselves. This may change with any version.

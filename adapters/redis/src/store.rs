@@ -84,8 +84,7 @@ impl Redis {
     /// denial holds. See [`LendingLimiter`].
     ///
     /// ```
-    /// use tidegate_core::lending::Terms;
-    /// use tidegate_redis::{Config, Millis, Redis};
+    /// use tidegate_redis::{Config, Millis, Redis, Terms};
     /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let limiter = Redis::new(Config::new("redis://127.0.0.1:6379"))?.lending(Terms::new(50, Millis::from_secs(10)))?;
     /// # Ok(())

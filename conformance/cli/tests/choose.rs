@@ -98,7 +98,7 @@ fn one_process_needs_no_store_and_several_need_a_server() -> Result<()> {
     let (one, _) = choose(&["--places", "fra", "--isolates", "1", "--seconds", "60"])?;
     assert!(one.contains("Use memory: 0 % over the limit") && one.contains("MemoryLimiter::new()"), "{one}");
     let (several, _) = choose(&["--places", "fra", "--seconds", "60"])?;
-    assert!(several.contains("Use redis-deny-cache: 0 % over the limit"), "{several}");
+    assert!(several.contains("Use redis-leased: 0 % over the limit"), "{several}");
     assert!(several.contains("not memory: ") && several.contains("Redis::new(Config::new(url))"), "{several}");
     Ok(())
 }

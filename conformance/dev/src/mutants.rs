@@ -135,6 +135,10 @@ impl Subject for lending::Borrowed {
         Ok(self.answer(place.location.unwrap_or(place.nth), route, &body).await)
     }
 
+    async fn disturb(&self, _: Disturb) -> Result<(), String> {
+        self.kill().map_err(|error| error.to_string())
+    }
+
     fn isolates(&self) -> u64 {
         lending::BORROWERS
     }

@@ -51,7 +51,8 @@ fn emulator(target: &str) -> Option<Emulator> {
         | "spin-redis" => of(Model::Exact),
         "fallback" => of(Model::Fallback(10)),
         "cloudflare-do" | "js-durable-object" => of(Model::Objects),
-        "cloudflare-do-leased" | "redis-leased" | "upstash-leased" => of(Model::Leases(NonZero::new(10)?)),
+        "cloudflare-do-leased" => of(Model::Leases(NonZero::new(10)?)),
+        "redis-leased" | "upstash-leased" => of(Model::ExactLeases(NonZero::new(10)?)),
         "cloudflare-kv" | "js-kv" => apart(Model::WorkersKv(1)),
         "cloudflare-ratelimit" => apart(Model::Binding),
         "fastly-kv" => apart(Model::FastlyKv),
@@ -92,8 +93,8 @@ pub async fn predict(target: &dyn Target, cases: &[Prepared]) -> Result<Option<T
 fn is_predicted(target: &dyn Target, model: Model, case: &Case) -> bool {
     let Case::Decision(fixture) = case else { return false };
     let is_modelled = || match model {
-        // The lender of the model is an object, and knows only the keys of one group.
-        Model::Leases(_) => {
+        // The lender of the models is an object's counter, which knows only the keys of one group.
+        Model::Leases(_) | Model::ExactLeases(_) => {
             let object = Capabilities::EXACT.dimensions(Dimensions::Grouped);
             fixture.steps_with_policy().all(|(_, _, policy)| object.supports_policy(policy).is_ok())
         }

@@ -28,6 +28,9 @@ pub mod netlify_upstash;
 pub mod netlify_upstash_deny_cache;
 #[cfg(not(target_arch = "wasm32"))]
 #[rustfmt::skip]
+pub mod netlify_upstash_leased;
+#[cfg(not(target_arch = "wasm32"))]
+#[rustfmt::skip]
 pub mod server_memory;
 #[cfg(not(target_arch = "wasm32"))]
 #[rustfmt::skip]
@@ -37,10 +40,16 @@ pub mod server_redis;
 pub mod server_redis_deny_cache;
 #[cfg(not(target_arch = "wasm32"))]
 #[rustfmt::skip]
+pub mod server_redis_leased;
+#[cfg(not(target_arch = "wasm32"))]
+#[rustfmt::skip]
 pub mod server_upstash;
 #[cfg(not(target_arch = "wasm32"))]
 #[rustfmt::skip]
 pub mod server_upstash_deny_cache;
+#[cfg(not(target_arch = "wasm32"))]
+#[rustfmt::skip]
+pub mod server_upstash_leased;
 #[cfg(target_os = "wasi")]
 #[rustfmt::skip]
 pub mod spin_akamai_kv;
@@ -53,3 +62,6 @@ pub mod vercel_upstash;
 #[cfg(not(target_arch = "wasm32"))]
 #[rustfmt::skip]
 pub mod vercel_upstash_deny_cache;
+#[cfg(not(target_arch = "wasm32"))]
+#[rustfmt::skip]
+pub mod vercel_upstash_leased;

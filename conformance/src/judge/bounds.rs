@@ -1,8 +1,8 @@
 //! Floors and ceilings.
 
-use tidegate_core::{Accuracy, Drift, Floor, Load, UnixMillis};
+use tidegate_core::{Accuracy, Drift, Floor, Load, Rule, UnixMillis};
 
-use super::count::{self, Count};
+use super::count::{self, Burst, Count, exact};
 use super::stretch::Stretch;
 use crate::fixture::{Disturb, Fixture};
 use crate::replay::Replay;
@@ -27,16 +27,18 @@ pub(super) struct Bounds {
 /// admitted the most on its own, whichever is larger. An isolate that replaces an evicted one counts as one more location.
 ///
 /// **Floor.** If admitting early admits the most, then by any instant at least as much is admitted as by an exact
-/// limiter with the limit that [`Accuracy::floor`] returns. Otherwise, a limiter that holds nothing back never denies a
+/// limiter with the limit that [`Accuracy::floor`] returns, where each borrower that has replaced a killed one counts as one more
+/// location. If that holds for a key's first seconds only, it holds again whenever the key is unused again. Otherwise, a limiter that holds nothing back never denies a
 /// single sequential client on one isolate what the reference admits. In every case, a key gets at least one admission
-/// if the reference admits any. If the store is killed, halted or cut off, only this last rule applies, because some answers are errors.
+/// if the reference admits any. Until the store has been killed, halted or cut off for the last time, only this last rule applies, because
+/// some answers are errors.
 pub(super) fn of(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &Replay, found: &Replay) -> Bounds {
     let mut bounds = Bounds { by_step: vec![(0, 0); fixture.steps.len()], ceiling_tested: false, broken: Vec::new() };
     let evicted = fixture.steps.iter().any(|step| step.disturb == Some(Disturb::Evict));
     let alone = isolates == 1 && fixture.locations == 1 && !evicted;
     // With several locations, one isolate serves each.
     let isolates = if fixture.locations > 1 { 1 } else { isolates };
-    let killed = fixture.is_interrupted();
+    let last_fault = fixture.steps.iter().rposition(|step| step.disturb.is_some_and(Disturb::interrupts));
     for mut count in count::of(fixture, reference, found) {
         let steps_back = !count.bursts.is_sorted_by_key(|burst| burst.at);
         if alone {
@@ -45,7 +47,7 @@ pub(super) fn of(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, referenc
         let earliest_is_most = count.earliest_is_most();
         let start_ms = fixture.start_ms;
         let judged =
-            Judged { accuracy, isolates, alone, killed, steps_back, earliest_is_most, start_ms, count: &count };
+            Judged { accuracy, isolates, alone, last_fault, steps_back, earliest_is_most, start_ms, count: &count };
         let offered: u64 = count.bursts.iter().map(|burst| burst.offered).sum();
         let ceilings = judged.ceilings(&mut bounds.broken);
         let floors = judged.floors(&mut bounds.broken);
@@ -68,7 +70,8 @@ struct Judged<'a> {
     isolates: u64,
     /// Whether one isolate serves all requests.
     alone: bool,
-    killed: bool,
+    /// The last step in which the store was killed, halted or cut off.
+    last_fault: Option<usize>,
     /// Whether the clock steps back.
     steps_back: bool,
     earliest_is_most: bool,
@@ -114,9 +117,10 @@ impl Judged<'_> {
     /// The units that the reference admits by the end of each burst: with one count for all locations, or at the
     /// location that admits the most with a count of its own, whichever is more.
     fn reference(&self) -> Vec<u64> {
-        let (together, apart) = (self.count.exact(|limit| limit, false), self.count.exact(|limit| limit, true));
+        let bursts = &self.count.bursts;
+        let (together, apart) = (exact(bursts, |limit| limit, false), exact(bursts, |limit| limit, true));
         let requests = together.into_iter().zip(apart).map(|(together, apart)| together.max(apart));
-        requests.zip(&self.count.bursts).map(|(requests, burst)| requests.saturating_mul(burst.cost)).collect()
+        requests.zip(bursts).map(|(requests, burst)| requests.saturating_mul(burst.cost)).collect()
     }
 
     /// The ceiling if an exact limiter has admitted `limit`, or `None` if the ceiling depends on races.
@@ -136,36 +140,67 @@ impl Judged<'_> {
 
     /// The fewest requests that must be admitted by the end of each burst.
     fn floors(&self, broken: &mut Vec<String>) -> Vec<u64> {
-        let owed = self.owed();
-        let mut admitted = 0;
-        for (burst, owed) in self.count.bursts.iter().zip(&owed) {
-            admitted += burst.admitted;
-            if admitted < *owed {
-                let (keys, accuracy) = (&self.count.keys, self.accuracy);
-                broken.push(format!("{keys}: admitted {admitted}, but the floor is {owed} ({accuracy})"));
-                break;
+        let (mut all, mut under) = (Vec::new(), None);
+        for bursts in self.count.bursts.chunk_by(|before, burst| !self.is_unused_again(before, burst)) {
+            let (owed, before) = (self.owed(bursts), all.last().copied().unwrap_or(0));
+            let mut admitted = 0;
+            for (burst, owed) in bursts.iter().zip(&owed) {
+                admitted += burst.admitted;
+                if admitted < *owed {
+                    let from_ms = i128::from(bursts[0].at.get()) - i128::from(self.start_ms);
+                    let (keys, accuracy) = (&self.count.keys, self.accuracy);
+                    under.get_or_insert_with(|| {
+                        format!(
+                            "{keys}: admitted {admitted}, but the floor is {owed} from {from_ms} ms on ({accuracy})"
+                        )
+                    });
+                }
             }
+            all.extend(owed.iter().map(|owed| before + owed));
         }
-        owed
+        broken.extend(under);
+        all
     }
 
-    /// What [`floors`](Self::floors) checks.
-    fn owed(&self) -> Vec<u64> {
-        let bursts = &self.count.bursts;
+    /// Whether a burst finds its key unused, so that the floor holds from there as it does for a new key: what was lent before has
+    /// ended, and it counts no more.
+    fn is_unused_again(&self, before: &Burst<'_>, burst: &Burst<'_>) -> bool {
+        let Accuracy::Approximate(Drift { floor: Floor { within: Some(within), .. }, .. }) = self.accuracy else {
+            return false;
+        };
+        // Then there is one quota.
+        if !self.earliest_is_most {
+            return false;
+        }
+        let rule = |burst: &Burst<'_>| burst.policy.quotas()[0].rule().clone();
+        match (rule(before), rule(burst)) {
+            (_, Rule::FixedWindow(rule)) => {
+                before.at.get() / rule.window().get() != burst.at.get() / rule.window().get()
+            }
+            (earlier, later) => {
+                let window = earlier.window().max(later.window());
+                burst.at.since(before.at) >= *within + window + window
+            }
+        }
+    }
+
+    /// What [`floors`](Self::floors) checks for bursts from an unused key on.
+    fn owed(&self, bursts: &[Burst<'_>]) -> Vec<u64> {
         let mut all = Stretch::default();
         bursts.iter().rev().for_each(|burst| all.extend(burst));
-        let floor = |limit| self.accuracy.floor(all.load(limit, limit, self.isolates));
-        let exact = || {
+        let floor = |limit| self.accuracy.floor(all.load_of_borrowers(limit, self.isolates));
+        let by_the_reference = || {
             bursts.iter().scan(0, |sum, burst| {
                 *sum += burst.exact;
                 Some(*sum)
             })
         };
         let lone = self.alone && all.in_flight == 1 && floor(1) == 1;
-        let mut owed = if self.earliest_is_most && !self.killed {
-            self.count.exact(floor, false)
-        } else if lone && !self.killed {
-            exact().collect()
+        let killed = self.last_fault.is_some_and(|place| bursts[0].step <= place);
+        let mut owed = if self.earliest_is_most && !killed {
+            exact(bursts, floor, false)
+        } else if lone && !killed {
+            by_the_reference().collect()
         } else {
             vec![0; bursts.len()]
         };
@@ -177,9 +212,9 @@ impl Judged<'_> {
         }
         // After the clock has stepped back, an exact limiter may admit less than one that stays at the later time.
         if self.steps_back {
-            owed.iter_mut().zip(exact()).for_each(|(owed, exact)| *owed = (*owed).min(exact));
+            owed.iter_mut().zip(by_the_reference()).for_each(|(owed, exact)| *owed = (*owed).min(exact));
         }
-        if let (Some(owed), Some(exact)) = (owed.last_mut(), exact().last()) {
+        if let (Some(owed), Some(exact)) = (owed.last_mut(), by_the_reference().last()) {
             *owed = (*owed).max(exact.min(1));
         }
         owed

@@ -40,6 +40,8 @@ pub(super) struct Burst<'a> {
     pub(super) location: u64,
     /// The number of evictions before.
     pub(super) evictions: u64,
+    /// How often those that ask the store were killed before.
+    pub(super) kills: u64,
     pub(super) cost: u64,
     pub(super) offered: u64,
     /// How many requests can be charged. Requests with the same token are charged once; a repeated token is not
@@ -66,9 +68,10 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
     let mut counts: Vec<Count<'a>> = Vec::new();
     let mut current: BTreeMap<(&str, String), usize> = BTreeMap::new();
     let mut charges: BTreeMap<(&str, String, String), Charge> = BTreeMap::new();
-    let mut evictions = 0;
+    let (mut evictions, mut kills) = (0, 0);
     for (place, step, policy) in fixture.steps_with_policy() {
         evictions += u64::from(step.disturb == Some(Disturb::Evict));
+        kills += u64::from(step.disturb == Some(Disturb::Kill));
         let keys = step.keys_in_words();
         let name = (policy.id(), keys.clone());
         let now_ms = fixture.instant(step.at_ms);
@@ -121,6 +124,7 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
                     at: UnixMillis::new(now_ms),
                     location: step.location,
                     evictions,
+                    kills,
                     cost: step.cost,
                     offered: step.burst,
                     chargeable,
@@ -174,26 +178,25 @@ impl Count<'_> {
             }
         }
     }
+}
 
-    /// The requests that an exact limiter admits by the end of each burst. With `apart`, each location has its own
-    /// limiter, and the one that admits the most counts.
-    pub(super) fn exact(&self, limit: impl Fn(u64) -> u64, apart: bool) -> Vec<u64> {
-        let mut by_location: BTreeMap<u64, (PolicyState, u64)> = BTreeMap::new();
-        let mut most = 0;
-        let admitted = self.bursts.iter().map(|burst| {
-            let quotas = burst.policy.quotas().iter().map(|quota| quota.with_limit(limit(quota.rule().limit())));
-            let policy =
-                quotas.collect::<Result<Vec<_>, _>>().and_then(|quotas| Policy::new(burst.policy.name(), quotas));
-            // A limit of 0 is not a valid policy, and admits nothing.
-            let Ok(policy) = policy else { return most };
-            let policy = policy.charge_denied(burst.policy.charges_denied());
-            let location = if apart { burst.location } else { 0 };
-            let (state, sum) = by_location.entry(location).or_insert_with(|| (policy.initial_state(), 0));
-            let allowed = |_: &u64| policy.decide(state, burst.at, burst.cost).is_allowed();
-            *sum += (0..burst.chargeable).filter(allowed).count() as u64;
-            most = most.max(*sum);
-            most
-        });
-        admitted.collect()
-    }
+/// The requests of bursts that an exact limiter admits by the end of each. With `apart`, each location has its own limiter, and
+/// the one that admits the most counts.
+pub(super) fn exact(bursts: &[Burst<'_>], limit: impl Fn(u64) -> u64, apart: bool) -> Vec<u64> {
+    let mut by_location: BTreeMap<u64, (PolicyState, u64)> = BTreeMap::new();
+    let mut most = 0;
+    let admitted = bursts.iter().map(|burst| {
+        let quotas = burst.policy.quotas().iter().map(|quota| quota.with_limit(limit(quota.rule().limit())));
+        let policy = quotas.collect::<Result<Vec<_>, _>>().and_then(|quotas| Policy::new(burst.policy.name(), quotas));
+        // A limit of 0 is not a valid policy, and admits nothing.
+        let Ok(policy) = policy else { return most };
+        let policy = policy.charge_denied(burst.policy.charges_denied());
+        let location = if apart { burst.location } else { 0 };
+        let (state, sum) = by_location.entry(location).or_insert_with(|| (policy.initial_state(), 0));
+        let allowed = |_: &u64| policy.decide(state, burst.at, burst.cost).is_allowed();
+        *sum += (0..burst.chargeable).filter(allowed).count() as u64;
+        most = most.max(*sum);
+        most
+    });
+    admitted.collect()
 }

@@ -15,6 +15,8 @@ pub(super) struct Stretch<'a> {
     locations: BTreeSet<u64>,
     /// The locations, each with the number of evictions before.
     lives: BTreeSet<(u64, u64)>,
+    /// The same, each with how often those that ask the store were killed before.
+    borrowers: BTreeSet<(u64, u64)>,
     /// The size of the largest burst. No more requests are in flight, because each step waits for the previous one.
     pub(super) in_flight: u64,
     /// The number of requests for each cost.
@@ -38,6 +40,7 @@ impl<'a> Stretch<'a> {
         self.interval = Some((first.min(burst.at), last.max(burst.at)));
         self.locations.insert(burst.location);
         self.lives.insert((burst.location, burst.evictions));
+        self.borrowers.insert((burst.location, burst.kills));
         self.in_flight = self.in_flight.max(burst.offered);
         *self.offered.entry(burst.cost).or_default() += burst.chargeable;
         *self.offered.entry(0).or_default() += burst.offered - burst.chargeable;
@@ -62,6 +65,11 @@ impl<'a> Stretch<'a> {
     pub(super) fn load_of_all(&self, limit: u64, quota: u64, isolates: u64) -> Load {
         // Several locations have one isolate each.
         Load { locations: self.lives.len() as u64 * isolates, ..self.load(limit, quota, isolates) }
+    }
+
+    /// The same, where each one that has replaced a killed one counts as one more location: what was lent to the dead stays lent.
+    pub(super) fn load_of_borrowers(&self, limit: u64, isolates: u64) -> Load {
+        Load { locations: self.borrowers.len() as u64 * isolates, ..self.load(limit, limit, isolates) }
     }
 
     /// The most units that may be admitted: the lowest ceiling of any quota.

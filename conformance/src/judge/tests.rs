@@ -293,10 +293,56 @@ fn leased_units_may_be_spent_later_in_the_same_window() {
         { "at_ms": 1000, "burst": 9, "key": "k" }"#,
     );
     let late = admitting(&LEASES, &text, &[3, 1, 4]);
-    assert_eq!((late.verdict, late.floor, late.ceiling), (Verdict::Pass, 3, 8), "{late:?}");
+    // Each window owes three.
+    assert_eq!((late.verdict, late.floor, late.ceiling), (Verdict::Pass, 6, 8), "{late:?}");
     assert!(!admitting(&LEASES, &text, &[3, 2, 3]).reasons.is_empty());
     let early = admitting(&LEASES, &text, &[2, 2, 4]);
     assert!(early.reasons[0].contains("admitted 2, but the floor is 3"), "{early:?}");
+}
+
+#[test]
+fn the_floor_holds_again_when_the_key_is_unused_again() {
+    let window = r#"{ "algorithm": "fixed_window", "limit": 4, "window_ms": 1000 }"#;
+    let text = steps(window, r#"{ "at_ms": 0, "burst": 9, "key": "k" }, { "at_ms": 1000, "burst": 9, "key": "k" }"#);
+    // What the first window admits beyond its floor does not pay for the second one.
+    let under = admitting(&LEASES, &text, &[4, 2]);
+    assert!(under.reasons[0].contains("admitted 2, but the floor is 3 from 1000 ms on"), "{under:?}");
+    // A bucket is full four seconds after it was drained, and loans of the first burst end half a second after it.
+    let at = |ms: u64| {
+        steps(
+            BUCKET,
+            &format!(r#"{{ "at_ms": 0, "burst": 9, "key": "k" }}, {{ "at_ms": {ms}, "burst": 9, "key": "k" }}"#),
+        )
+    };
+    assert_eq!(admitting(&LEASES, &at(8_499), &[4, 2]).verdict, Verdict::Pass);
+    assert!(!admitting(&LEASES, &at(8_500), &[4, 2]).reasons.is_empty());
+    assert_eq!(admitting(&LEASES, &at(8_500), &[4, 3]).verdict, Verdict::Pass);
+}
+
+#[test]
+fn each_borrower_that_has_replaced_a_killed_one_holds_as_much() {
+    let window = r#"{ "algorithm": "fixed_window", "limit": 8, "window_ms": 1000 }"#;
+    let killed = |at_ms: u64| {
+        let first = r#"{ "at_ms": 0, "burst": 2, "key": "k" }"#;
+        steps(window, &format!(r#"{first}, {{ "at_ms": {at_ms}, "burst": 20, "key": "k", "disturb": "kill" }}"#))
+    };
+    let (as_many, fewer) = (admitting(&LEASES, &killed(0), &[2, 4]), admitting(&LEASES, &killed(0), &[2, 3]));
+    assert_eq!((as_many.verdict, as_many.floor), (Verdict::Pass, 6), "{as_many:?}");
+    assert!(fewer.reasons[0].contains("admitted 5, but the floor is 6"), "{fewer:?}");
+    // The next window is not that of the dead.
+    assert!(!admitting(&LEASES, &killed(1_000), &[2, 6]).reasons.is_empty());
+    assert_eq!(admitting(&LEASES, &killed(1_000), &[2, 7]).verdict, Verdict::Pass);
+}
+
+#[test]
+fn after_a_fault_the_floor_holds_again_when_the_key_is_unused_again() {
+    let window = r#"{ "algorithm": "fixed_window", "limit": 4, "window_ms": 1000 }"#;
+    let text = steps(
+        window,
+        r#"{ "at_ms": 0, "burst": 9, "key": "k", "disturb": "hang" }, { "at_ms": 1000, "burst": 9, "key": "k" }"#,
+    );
+    assert_eq!(admitting(&LEASES, &text, &[1, 3]).verdict, Verdict::Pass);
+    assert!(!admitting(&LEASES, &text, &[4, 2]).reasons.is_empty());
 }
 
 #[test]

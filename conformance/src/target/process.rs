@@ -94,6 +94,11 @@ impl Process {
         drop(pipes);
         let _ended_or_late = tokio::time::timeout(PATIENCE, child.wait()).await;
     }
+
+    /// Kills the process, and waits until it has ended.
+    async fn kill(mut self) -> Result<(), String> {
+        self.child.kill().await.map_err(|error| error.to_string())
+    }
 }
 
 /// Starts a program under [`guard`]. When this process ends, the program ends and its folder is removed.
@@ -186,6 +191,32 @@ pub(super) async fn guests(
     args: &[String],
 ) -> Result<(Vec<Process>, Vec<String>), String> {
     Ok(try_join_all((0..count).map(|_| guest(program, args))).await?.into_iter().unzip())
+}
+
+/// How to start guests again, each at its address.
+#[derive(Debug)]
+pub(super) struct Again {
+    program: PathBuf,
+    args: Vec<String>,
+    addresses: Vec<String>,
+}
+
+impl Again {
+    /// Guests that take an address with `--listen`.
+    pub(super) fn new(program: &Path, args: &[String], addresses: &[String]) -> Self {
+        Self { program: program.into(), args: args.into(), addresses: addresses.into() }
+    }
+
+    /// Kills guests, and starts others in their places.
+    pub(super) async fn replace(&self, guests: Vec<Process>) -> Result<Vec<Process>, String> {
+        try_join_all(guests.into_iter().map(Process::kill)).await?;
+        let start = async |address: &String| {
+            let listen = ["--listen", address.trim_start_matches("http://")].map(str::to_string);
+            let (process, _) = guest(&self.program, &[&self.args[..], &listen].concat()).await?;
+            Ok(process)
+        };
+        try_join_all(self.addresses.iter().map(start)).await
+    }
 }
 
 /// Starts a guest and waits for its address, or its addresses on one line.

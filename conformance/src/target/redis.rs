@@ -10,7 +10,8 @@ use tidegate_traffic::operation::{Operation, Operations};
 
 use self::server::{Counts, Servers};
 use super::memory::NATIVE_GUEST;
-use super::{Emulator, Facts, Running, Store, Target, build, process};
+use super::process::{self, Again};
+use super::{Emulator, Facts, Running, Store, Target, build};
 use crate::fixture::Disturb;
 use crate::subject::{Http, Version};
 use crate::target::Group;
@@ -81,7 +82,7 @@ impl Target for Redis {
     }
 
     fn can(&self, disturb: Disturb) -> bool {
-        server::can(disturb)
+        disturb == Disturb::Kill || server::can(disturb)
     }
 
     fn emulator(&self) -> Result<Emulator, String> {
@@ -103,7 +104,8 @@ impl Target for Redis {
             }
             args.extend(servers.urls().flat_map(|url| ["--url".to_string(), url]));
             let (guests, addresses) = process::guests(GUESTS, &program, &args).await?;
-            Ok(Running::new(Http::new(&addresses, Version::Http2), guests, Some(Box::new(servers))))
+            let again = Again::new(&program, &args, &addresses);
+            Ok(Running::new(Http::new(&addresses, Version::Http2), guests, Some(Box::new(servers))).replaceable(again))
         }
         .boxed_local()
     }
@@ -116,7 +118,7 @@ impl Store for Servers {
             Disturb::Restart => self.restart().boxed_local(),
             Disturb::Hang => self.hang().boxed_local(),
             Disturb::LoseAnswers => self.lose_answers().boxed_local(),
-            Disturb::Evict => async { Err("a server is not evicted".into()) }.boxed_local(),
+            Disturb::Evict | Disturb::Kill => async { Err("a server is not evicted".into()) }.boxed_local(),
         }
     }
 

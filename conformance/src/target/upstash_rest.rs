@@ -7,10 +7,10 @@ use tidegate_traffic::operation::{Operation, Operations};
 use tokio::sync::Mutex;
 
 use super::memory::NATIVE_GUEST;
-use super::process::Process;
+use super::process::{self, Again, Process};
 use super::redis::server::{self, Counts, Servers};
 use super::redis::{GUESTS, WITH_REDIS, leased, lend};
-use super::{Emulator, Facts, Running, Store, Target, build, process};
+use super::{Emulator, Facts, Running, Store, Target, build};
 use crate::fixture::Disturb;
 use crate::subject::{Http, Version};
 use crate::target::Group;
@@ -49,7 +49,7 @@ impl Target for UpstashRest {
     }
 
     fn can(&self, disturb: Disturb) -> bool {
-        server::can(disturb)
+        disturb == Disturb::Kill || server::can(disturb)
     }
 
     fn emulator(&self) -> Result<Emulator, String> {
@@ -65,7 +65,8 @@ impl Target for UpstashRest {
                 args.extend(lend());
             }
             let (guests, addresses) = process::guests(GUESTS, &guest, &args).await?;
-            Ok(Running::new(Http::new(&addresses, Version::Http2), guests, Some(Box::new(store))))
+            let again = Again::new(&guest, &args, &addresses);
+            Ok(Running::new(Http::new(&addresses, Version::Http2), guests, Some(Box::new(store))).replaceable(again))
         }
         .boxed_local()
     }

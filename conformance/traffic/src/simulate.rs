@@ -5,9 +5,9 @@
 //! the network and the store need, so requests overtake each other as they would in reality. The same seed gives the same run.
 //!
 //! The [`designs`] are the adapters as they are published, over [simulated stores](Model): Durable Objects with and without leases,
-//! Workers KV, the Rate Limiting binding, Fastly's KV Store, that of Akamai Functions. Redis and Upstash run the core's algorithm at
-//! one place, as their script does. Beside them are designs that are often recommended: a counter in Workers KV, a count for each
-//! location, and counts that are synchronized after the fact.
+//! Workers KV, the Rate Limiting binding, Fastly's KV Store, that of Akamai Functions. Redis and Upstash decide and lend as the
+//! core does, at one place, as their scripts do. Beside them are designs that are often recommended: a counter in Workers KV, a
+//! count for each location, and counts that are synchronized after the fact.
 //!
 //! [`Assumed`] is what platforms document, or a guess, and [`Faults`] is what goes wrong. [`Fleet::emulated`] has the stores as local emulators
 //! run them, so that predictions can be compared with what those did.

@@ -26,6 +26,7 @@ fn faults_of_the_lending_script_are_noticed() {
         ("units = units - loan[2]\n", ""),
         ("since < loan[3] and loan[3] <= at", "loan[3] <= at"),
         ("part.used = max(part.used, lent(part.at, part.at + part.unit))\n", ""),
+        ("loans = kept\nend\n", "end\n"),
         ("part.previous = max(part.previous, lent(max(part.at - part.unit, 0), part.at))\n", ""),
         ("ceil(part.limit * part.unit / part.refill)", "0"),
         ("matters = loan[3] > start\n", "matters = loan[3] > start + 1\n"),
@@ -33,6 +34,7 @@ fn faults_of_the_lending_script_are_noticed() {
         ("loan[3] > now + LIFETIME_MAX + MAX_SKEW", "false"),
         ("if mode ~= 'p' and", "if"),
         // Taking back.
+        ("loan[1] == number", "loan[1] <= number"),
         ("table.remove(loans, place)\nchanged = true", "changed = true"),
         ("table.remove(loans, place)\nchanged = true", "table.remove(loans, place)"),
         ("unspent = min(unspent, units)\n", ""),
@@ -75,6 +77,7 @@ fn faults_of_the_lending_script_are_noticed() {
         ("max(now * NUMBERS_PER_MS, last + 1), true", "now * NUMBERS_PER_MS, true"),
         ("loans[place - 1][3] > ends", "loans[place - 1][3] >= ends"),
         ("min(asked.lifetime, LIFETIME_MAX)", "asked.lifetime"),
+        ("granted[1], granted[2], granted[3]", "granted[1], granted[2], granted[3] + 1"),
         // Resetting.
         ("part.level = min(part.level, units * part.unit)\n", ""),
         ("part.used, part.previous = min(part.used, units), 0", "part.used = min(part.used, units)"),

@@ -1,3 +1,4 @@
+mod candidates;
 mod code;
 mod platform;
 
@@ -7,7 +8,8 @@ use std::io::{self, IsTerminal as _};
 use tidegate_conformance::output::{errln, outln};
 use tidegate_traffic::simulate::{Outcome, designs, percent};
 
-use self::code::{Code, candidates};
+use self::candidates::candidates;
+use self::code::Code;
 use self::platform::Platform;
 use super::ask::ask;
 use super::simulate::{FleetArgs, outcomes, table};

@@ -1,13 +1,14 @@
 //! Limiters that lend wrongly.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_conformance::fixture::{Fixture, Op};
+use tidegate_conformance::fixture::{Disturb, Fixture, Op};
 use tidegate_core::lending::{Answer, Granted, Lender, Question, Terms};
-use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, Operation};
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, Operation, lending_capabilities};
 use tidegate_core::{
-    Capabilities, Check, Dimensions, Error, ErrorKind, Key, Keys, Limiter as _, Millis, Policy, PolicyState, UnixMillis,
+    Capabilities, Check, Dimensions, Error, ErrorKind, Key, Keys, Millis, Policy, PolicyState, UnixMillis,
 };
 use tidegate_guest_protocol::{Reply, Route, serve};
 
@@ -16,6 +17,8 @@ use tidegate_guest_protocol::{Reply, Route, serve};
 pub(super) enum Fault {
     None,
     SpentAfterItsEnd,
+    OutlivesItsWindow,
+    DeadKeepTheirs,
     ReturnedTwice,
     DrainsBelowLoans,
     DenialKept,
@@ -23,6 +26,16 @@ pub(super) enum Fault {
 
 pub(super) const ALL: &[(&str, &str, Fault)] = &[
     ("loan-spent-after-its-end", "a loan of one window is spent in the next one", Fault::SpentAfterItsEnd),
+    (
+        "loan-outlives-its-window",
+        "a loan lives for its whole lifetime, also beyond the window that it is charged to",
+        Fault::OutlivesItsWindow,
+    ),
+    (
+        "loans-of-the-dead-stay",
+        "what was lent to a borrower that died counts as used when the loan has ended",
+        Fault::DeadKeepTheirs,
+    ),
     ("loan-returned-twice", "what a borrower did not spend is taken back twice", Fault::ReturnedTwice),
     (
         "bucket-drains-below-loans",
@@ -37,25 +50,34 @@ pub(super) const BORROWERS: u64 = 3;
 
 /// Their limiters, over one store.
 pub(super) struct Borrowed {
-    limiters: Vec<LendingLimiter<AtomicLimiter<Store>>>,
+    store: Store,
+    limiters: RefCell<Vec<Arc<LendingLimiter<AtomicLimiter<Store>>>>>,
 }
+
+/// A fixture knows only what holds for a lifetime.
+const TERMS: Terms = Terms::new(4, Millis::from_secs(60));
 
 impl Borrowed {
     pub(super) fn new(fault: Fault) -> Result<Self, Error> {
         let store = Store { fault, rows: Arc::default() };
-        // A fixture knows only what holds for a lifetime.
-        let terms = Terms::new(4, Millis::from_secs(60));
-        let limiters = (0..BORROWERS).map(|_| LendingLimiter::new(AtomicLimiter::new(store.clone()), terms));
-        Ok(Self { limiters: limiters.collect::<Result<_, _>>()? })
+        let limiters = RefCell::new(store.borrowers()?);
+        Ok(Self { store, limiters })
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {
-        self.limiters[0].capabilities()
+        lending_capabilities(self.store.capabilities(), TERMS.slice, TERMS.lifetime)
     }
 
     pub(super) async fn answer(&self, nth: u64, route: Route, body: &[u8]) -> Reply {
         let place = usize::try_from(nth % BORROWERS).unwrap_or_default();
-        serve(&self.limiters[place], route, body).await
+        let limiter = Arc::clone(&self.limiters.borrow()[place]);
+        serve(&limiter, route, body).await
+    }
+
+    /// Drops all borrowers with what they hold, and makes others.
+    pub(super) fn kill(&self) -> Result<(), Error> {
+        self.limiters.replace(self.store.borrowers()?);
+        Ok(())
     }
 
     /// Whether the limiters take all of a fixture, which disturbs no store.
@@ -66,13 +88,21 @@ impl Borrowed {
             let mut check = Check::new(policy, &key, UnixMillis::new(0));
             check.cost = step.cost;
             let asked = matches!(step.op, Op::Check | Op::Peek | Op::Reset) && step.token.is_none();
-            asked && step.disturb.is_none() && can.supports(&check).is_ok()
+            asked && step.disturb.is_none_or(|disturb| disturb == Disturb::Kill) && can.supports(&check).is_ok()
         })
     }
 }
 
-/// States and what is lent of them, by storage key.
-type Rows = HashMap<String, (PolicyState, Lender)>;
+/// Rows by storage key.
+type Rows = HashMap<String, Row>;
+
+/// A state, and what is lent of it.
+struct Row {
+    state: PolicyState,
+    lender: Lender,
+    /// The loans whose fate was not told, by their numbers: those of the dead remain.
+    untold: HashMap<u64, u64>,
+}
 
 #[derive(Clone)]
 struct Store {
@@ -81,21 +111,33 @@ struct Store {
 }
 
 impl Store {
+    fn borrowers(&self) -> Result<Vec<Arc<LendingLimiter<AtomicLimiter<Self>>>>, Error> {
+        let new = |_| LendingLimiter::new(AtomicLimiter::new(self.clone()), TERMS).map(Arc::new);
+        (0..BORROWERS).map(new).collect()
+    }
+
     fn rows(&self) -> MutexGuard<'_, Rows> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Performs a step on a check's row, which is brought to the check's time.
-    fn step<T>(&self, check: &Check<'_>, step: impl FnOnce(&mut PolicyState, &mut Lender) -> T) -> Result<T, Error> {
-        let name = check.keys.sole(check.policy)?.storage_key(check.policy);
+    fn step<T>(&self, check: &Check<'_>, step: impl FnOnce(&mut Row) -> T) -> Result<T, Error> {
+        let Check { policy, now, .. } = *check;
+        let name = check.keys.sole(policy)?.storage_key(policy);
         let mut rows = self.rows();
-        let (state, lender) = rows.entry(name).or_insert_with(|| (check.policy.initial_state(), Lender::default()));
+        let new = || Row { state: policy.initial_state(), lender: Lender::default(), untold: HashMap::new() };
+        let row = rows.entry(name).or_insert_with(new);
         if self.fault == Fault::DrainsBelowLoans {
-            Lender::default().settle(check.policy, state, check.now);
+            Lender::default().settle(policy, &mut row.state, now);
         } else {
-            lender.settle(check.policy, state, check.now);
+            row.lender.settle(policy, &mut row.state, now);
         }
-        Ok(step(state, lender))
+        let is_unused =
+            policy.peek(&row.state, now, 1).quotas().iter().all(|quota| quota.remaining() == Some(quota.limit()));
+        if self.fault == Fault::DeadKeepTheirs && is_unused {
+            let _ = policy.decide(&mut row.state, now, row.untold.values().sum());
+        }
+        Ok(step(row))
     }
 }
 
@@ -112,7 +154,7 @@ impl Atomic for Store {
             Operation::Peek(_) => true,
             _ => return Err(Error::new(ErrorKind::Unsupported, "an unknown operation")),
         };
-        self.step(&check, |state, lender| {
+        self.step(&check, |Row { state, lender, .. }| {
             let decision = if is_peek { policy.peek(state, now, cost) } else { policy.decide(state, now, cost) };
             Applied::Decided(lender.corrected(policy, state, now, cost, decision))
         })
@@ -120,12 +162,19 @@ impl Atomic for Store {
 
     async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
         let Check { policy, now, cost, .. } = check;
-        self.step(&check, |state, lender| {
-            if let (Fault::ReturnedTwice, Some(back)) = (self.fault, question.back) {
-                policy.refund(state, now, now, back.unspent);
+        self.step(&check, |Row { state, lender, untold }| {
+            if let Some(back) = question.back {
+                untold.remove(&back.loan);
+                if self.fault == Fault::ReturnedTwice {
+                    policy.refund(state, now, now, back.unspent);
+                }
             }
             let mut answer = lender.decide(policy, state, now, cost, &question);
+            untold.extend(answer.granted.map(|granted| (granted.loan, granted.units)));
             match (self.fault, &mut answer) {
+                (Fault::OutlivesItsWindow, Answer { granted: Some(Granted { lasts, .. }), .. }) => {
+                    *lasts = question.lifetime;
+                }
                 (Fault::SpentAfterItsEnd, Answer { granted: Some(Granted { lasts, .. }), .. }) => {
                     *lasts = Millis::new(10 * lasts.get());
                 }
@@ -139,10 +188,10 @@ impl Atomic for Store {
     async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
         let name = keys.sole(policy)?.storage_key(policy);
         let mut rows = self.rows();
-        if let Some((state, lender)) = rows.remove(&name)
+        if let Some(Row { state, lender, untold }) = rows.remove(&name)
             && let Some((lender, state)) = lender.reset(policy, &state)
         {
-            rows.insert(name, (state, lender));
+            rows.insert(name, Row { state, lender, untold });
         }
         Ok(())
     }

@@ -52,8 +52,8 @@ impl Bench {
             Disturb::Restart => self.down_for.set(20),
             Disturb::LoseAnswers => self.lost_for.set(20),
             Disturb::ScriptFlush => self.replay_next.set(true),
-            // It answers late or counts on, and it answers.
-            Disturb::Hang | Disturb::Evict => {}
+            // It answers late or counts on, and it answers. Nothing is kept outside of it.
+            Disturb::Hang | Disturb::Evict | Disturb::Kill => {}
         }
     }
 

@@ -1,6 +1,8 @@
 //! Tests that the fixtures hold approximate limiters to their bounds.
 
-use tidegate_conformance::fixture::{Case, load, shipped};
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
+use tidegate_conformance::fixture::{Case, Disturb, load, shipped};
 use tidegate_conformance::judge::{Verdict, judge};
 use tidegate_conformance::reference::Prepared;
 use tidegate_conformance::replay::replay;
@@ -8,11 +10,12 @@ use tidegate_conformance::report::FixtureReport;
 use tidegate_conformance::run::prepare;
 use tidegate_conformance::soak::{Round, Tally};
 use tidegate_conformance::subject::{InProcess, Subject};
-use tidegate_conformance::target::Outside;
-use tidegate_core::{Accuracy, Drift, Limiter as _, MemoryLimiter};
+use tidegate_conformance::target::{Emulator, Facts, Outside, Running, Target};
+use tidegate_core::{Accuracy, Capabilities, Drift, Limiter as _, MemoryLimiter};
 
+use super::lending::Borrowed;
 use super::limiter::Fault;
-use super::{Kind, Mistaken};
+use super::{Kind, Mistaken, lending};
 
 const WITHIN: Accuracy = Accuracy::Approximate(Drift::WITHIN_LIMIT);
 
@@ -50,12 +53,36 @@ async fn failed(fault: Fault, cases: &[Prepared]) -> Vec<&str> {
     failed
 }
 
+/// A target in this process whose borrowers can be killed.
+struct Mortal(Capabilities);
+
+impl Target for Mortal {
+    fn facts(&self) -> Facts<'_> {
+        Facts::new("mortal", "borrowers that can be killed", self.0)
+    }
+
+    fn can(&self, disturb: Disturb) -> bool {
+        disturb == Disturb::Kill
+    }
+
+    fn emulator(&self) -> Result<Emulator, String> {
+        Err("it is in this process".into())
+    }
+
+    fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
+        async { Err("it is in this process".into()) }.boxed_local()
+    }
+}
+
 /// The first of 20 rounds that fails.
 async fn first_violation(subject: &impl Subject) -> Option<FixtureReport> {
-    let target = Outside::here("soaked", MemoryLimiter::new().capabilities());
+    first_violation_of(&Outside::here("soaked", MemoryLimiter::new().capabilities()), subject).await
+}
+
+async fn first_violation_of(target: &dyn Target, subject: &impl Subject) -> Option<FixtureReport> {
     let mut tally = Tally::default();
     for number in 0..20 {
-        let report = Round { seed: 7, number }.play(&target, subject, &mut tally).await.expect("a round");
+        let report = Round { seed: 7, number }.play(target, subject, &mut tally).await.expect("a round");
         if report.verdict == Verdict::Fail {
             return Some(report);
         }
@@ -73,6 +100,17 @@ async fn random_traffic_finds_what_is_broken_and_nothing_else() {
     assert_eq!((&found.id, &found.smallest), (&again.id, &again.smallest));
     let steps = found.smallest.expect("a counterexample").fixture["steps"].as_array().map_or(0, Vec::len);
     assert!(steps <= 2, "{steps}");
+}
+
+#[tokio::test]
+async fn random_traffic_with_kills_finds_loans_that_the_dead_keep() {
+    let found = async |fault| {
+        let borrowed = Borrowed::new(fault).expect("terms that can be");
+        first_violation_of(&Mortal(borrowed.capabilities()), &borrowed).await
+    };
+    assert_eq!(found(lending::Fault::None).await, None);
+    let report = found(lending::Fault::DeadKeepTheirs).await.expect("a violation");
+    assert!(report.reasons[0].contains("but the floor is"), "{report:?}");
 }
 
 #[tokio::test]

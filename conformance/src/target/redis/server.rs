@@ -62,7 +62,7 @@ fn missing() -> String {
 
 /// Whether a server, or the endpoint in front of it, can be disturbed in this way.
 pub(in crate::target) fn can(disturb: Disturb) -> bool {
-    disturb != Disturb::Evict
+    !matches!(disturb, Disturb::Evict | Disturb::Kill)
 }
 
 impl Servers {

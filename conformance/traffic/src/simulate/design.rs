@@ -55,10 +55,15 @@ pub fn designs() -> Vec<Design> {
     ] {
         add(name, about, String::new(), provider, model);
     }
-    for slice in [1, 2, 5, 10, 20, 50] {
-        let Some(slice) = NonZero::new(slice) else { continue };
-        let about = "tidegate-cloudflare, objects with leases";
-        add("durable-object-leased", about, format!("slice {slice}"), cloudflare, Model::Leases(slice));
+    let leased: [(_, _, _, fn(NonZero<u64>) -> Model); 3] = [
+        ("durable-object-leased", "tidegate-cloudflare, objects with leases", cloudflare, Model::Leases),
+        ("redis-leased", "tidegate-redis, one server at the first place that lends", None, Model::ExactLeases),
+        ("upstash-leased", "the same over REST", upstash, Model::ExactLeases),
+    ];
+    for (name, about, provider, model) in leased {
+        for slice in [1, 2, 5, 10, 20, 50].into_iter().filter_map(NonZero::new) {
+            add(name, about, format!("slice {slice}"), provider, model(slice));
+        }
     }
     for seconds in [1, 5, 30] {
         let about = "tidegate-cloudflare, counts in each isolate and in Workers KV";
@@ -76,7 +81,7 @@ impl Design {
     #[must_use]
     pub fn is_default(&self) -> bool {
         match self.model {
-            Model::Leases(slice) => slice.get() == 50,
+            Model::Leases(slice) | Model::ExactLeases(slice) => slice.get() == 50,
             Model::WorkersKv(seconds) => seconds == 1,
             Model::Synchronized(_) => false,
             _ => true,
@@ -110,8 +115,8 @@ impl Design {
         }
         self.capabilities().and_then(|can| can.supports_policy(policy)).map_err(|error| error.to_string())?;
         match self.model {
-            Model::Leases(_) if !can_lend(policy) => {
-                Err("it leases windows of counters and token buckets, and asks the object otherwise".into())
+            Model::Leases(_) | Model::ExactLeases(_) if !can_lend(policy) => {
+                Err("it leases windows of counters and token buckets, and asks the store otherwise".into())
             }
             Model::Binding if !PlaceCounts::offers(policy.quotas()[0].rule().window()) => {
                 Err("its periods are 10 and 60 s".into())

@@ -153,7 +153,7 @@ impl Assumed {
                  (https://techdocs.akamai.com/akamai-functions/docs/use-the-key-value-store). That this takes {} ms is a guess.",
                 ms(self.akamai_replication_us)
             ),
-            "Redis and Upstash decide as the core does, which the conformance suite shows, and answer without further delay. A \
+            "Redis and Upstash decide and lend as the core does, which the conformance suite shows, and answer without further delay. A \
              decision writes, so a read replica serves none."
                 .into(),
         ];

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use tidegate_cloudflare::durable_objects::{Clock, Config, DurableObjects, Leases};
+use tidegate_cloudflare::durable_objects::{Clock, DurableObjects, Leases};
 use tidegate_cloudflare::kv::{Isolate as Counts, KvLimiter};
 use tidegate_core::store::{NativeLimiter, VersionedLimiter};
 use tidegate_core::{
@@ -18,7 +18,7 @@ use super::after::After;
 use super::ground::{Assumed, Faults, Ground, HOME};
 use super::model::Model;
 use super::place::Places;
-use super::stores::{Exact, Kv, Object, Objects, PlaceCounts, Replicas, Timed, Values, Window};
+use super::stores::{Counted, Counters, Exact, Host, Kv, PlaceCounts, Replicas, Timed, Values, Window};
 use super::world::World;
 use crate::operation::Operations;
 
@@ -31,7 +31,7 @@ pub struct Fleet {
     ground: Ground,
     /// Whether stores decide by their own clocks, where they have one.
     own_clocks: bool,
-    objects: Shared<Object>,
+    counters: Shared<Counted>,
     values: Shared<Values>,
     totals: Shared<Total>,
     /// One for each place.
@@ -74,7 +74,7 @@ impl Fleet {
             model,
             ground: ground.clone(),
             own_clocks,
-            objects: Arc::default(),
+            counters: Arc::default(),
             values: Arc::default(),
             totals: Arc::default(),
             exact: (0..places).map(|_| Arc::new(MemoryLimiter::with_shards(1))).collect(),
@@ -104,11 +104,14 @@ impl Fleet {
     pub fn isolate(&mut self, place: usize) -> Result<Isolate, Error> {
         self.isolates += 1;
         let ground = self.ground.clone();
-        let objects = || {
-            let objects = Objects { ground: ground.clone(), place, all: Arc::clone(&self.objects) };
+        let counters = |host: Host| {
+            let counters = Counters { ground: ground.clone(), place, host, all: Arc::clone(&self.counters) };
             let clock = if self.own_clocks { Clock::default() } else { Clock::Caller };
-            DurableObjects::with_config(objects, Config::default().clock(clock))
+            DurableObjects::with_config(counters, host.config(&ground.assumed).clock(clock))
         };
+        let objects = || counters(Host::Objects);
+        // As `tidegate choose` prints it, and as the suite's guests have it.
+        let lifetime = Millis::from_secs(if self.own_clocks { 60 } else { 2 });
         let exact = |home: usize| Exact {
             ground: ground.clone(),
             place,
@@ -124,11 +127,8 @@ impl Fleet {
         let limiter: Box<dyn ErasedLimiter> = match self.model {
             Model::Objects => Box::new(objects().limiter()),
             Model::DenyCache => Box::new(DenyCache::new(objects().limiter())),
-            Model::Leases(slice) => {
-                // As `tidegate choose` prints it, and as the suite's guest has it.
-                let lifetime = Millis::from_secs(if self.own_clocks { 60 } else { 2 });
-                Box::new(Leases::new(objects(), slice, lifetime)?)
-            }
+            Model::Leases(slice) => Box::new(Leases::new(objects(), slice, lifetime)?),
+            Model::ExactLeases(slice) => Box::new(Leases::new(counters(Host::Server), slice, lifetime)?),
             Model::WorkersKv(seconds) => {
                 let refresh = Millis::from_secs(seconds);
                 let config = tidegate_cloudflare::kv::Config::default().refresh(refresh).write_spacing(refresh);

@@ -17,6 +17,8 @@ pub enum Model {
     Exact,
     /// The same, with a deny cache in each isolate.
     ExactDenyCache,
+    /// The same, with loans of this size: `tidegate-redis` that lends.
+    ExactLeases(NonZero<u64>),
     /// In memory that all isolates share.
     Memory,
     /// In the memory of each isolate or process, without the others: the core's `MemoryLimiter`.
@@ -51,6 +53,7 @@ impl Model {
                 | Self::Leases(_)
                 | Self::Exact
                 | Self::ExactDenyCache
+                | Self::ExactLeases(_)
                 | Self::Fallback(_)
                 | Self::PerPlace
         )

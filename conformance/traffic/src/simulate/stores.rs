@@ -1,15 +1,15 @@
 //! Stores in a [`World`](super::World), with the behaviour that their platforms document. Each counts its operations.
 
 mod binding;
+mod counters;
 mod exact;
 mod kv;
-mod objects;
 mod replicas;
 
 pub(super) use self::binding::{PlaceCounts, Window};
+pub(super) use self::counters::{Counted, Counters, Host};
 pub(super) use self::exact::Exact;
 pub(super) use self::kv::{Kv, Values};
-pub(super) use self::objects::{Object, Objects};
 pub(super) use self::replicas::{Replicas, Timed};
 
 use tidegate_core::{Error, ErrorKind};

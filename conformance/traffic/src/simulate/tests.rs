@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidegate_core::{Millis, Policy, Quota, Rule};
 
 use super::{Assumed, Faults, Outcome, Places, Setup, Traffic, designs, simulate};
+use crate::operation::Operation;
 
 fn setup(quota: Quota, places: &[&str], traffic: Traffic) -> Setup {
     Setup {
@@ -73,9 +74,22 @@ fn reports_every_100_ms_exceed_the_limit_by_some_percent_and_leases_do_not() {
     let reported = run(&setup, "synchronized", "every 100 ms");
     assert!((6.0..14.0).contains(&reported.overshoot_percent()), "{}", reported.overshoot_percent());
     assert!(reported.overshoot_percent() < run(&setup, "synchronized", "every 1000 ms").overshoot_percent());
-    let leased = run(&setup, "durable-object-leased", "slice 10");
-    assert_eq!(leased.over, 0);
-    assert!(leased.round_trips < 1.0, "{}", leased.round_trips);
+    for design in ["durable-object-leased", "redis-leased"] {
+        let leased = run(&setup, design, "slice 10");
+        assert_eq!(leased.over, 0);
+        assert!(leased.round_trips < 1.0, "{design}: {}", leased.round_trips);
+    }
+}
+
+/// A script call that lends costs no more commands than one that decides, and there are far fewer of them.
+#[test]
+fn loans_of_upstash_cost_a_fraction_of_its_decisions() {
+    let setup = setup(window(1_000, 60), &["iad", "fra"], one_client(10.0, 2, 120));
+    let (each, leased) = (run(&setup, "upstash", ""), run(&setup, "upstash-leased", "slice 50"));
+    assert_eq!((leased.over, leased.under, leased.exact), (0, 0, each.exact));
+    assert_eq!((each.round_trips, each.usd_per_million), (1.0, Some(8.0)));
+    let calls = leased.operations[&Operation::ScriptCall];
+    assert!(calls < 0.2 && leased.operations[&Operation::RedisCommand] <= 4.0 * calls + 0.001, "{leased:?}");
 }
 
 #[test]
@@ -116,9 +130,10 @@ fn what_never_exceeds_a_limit_is_as_the_adapters_declare() {
     let mut strict: Vec<&str> =
         designs().iter().filter(|design| design.is_strict(2)).map(|design| design.name).collect();
     strict.dedup();
-    let objects = ["durable-object", "durable-object-deny-cache", "durable-object-leased"];
+    let objects = ["durable-object", "durable-object-deny-cache"];
     let servers = ["redis", "redis-deny-cache", "upstash", "upstash-deny-cache"];
-    assert_eq!(strict, [&objects[..2], &servers, &objects[2..]].concat());
+    let leased = ["durable-object-leased", "redis-leased", "upstash-leased"];
+    assert_eq!(strict, [&objects[..], &servers, &leased].concat());
     // The memory of one process is all there is.
     assert!(designs().iter().any(|design| design.name == "memory" && design.is_strict(1)));
 }
@@ -184,8 +199,9 @@ fn an_outage_is_an_error_or_a_share_of_the_limit() {
 fn lost_messages_and_wrong_clocks_never_make_exact_designs_exceed_the_limit() {
     let mut setup = setup(window(50, 10), &["iad", "fra", "sin"], one_client(50.0, 3, 60));
     setup.faults = Faults { loss: 0.05, clock_skew_ms: 3_000, outages: Vec::new() };
-    for design in ["durable-object", "durable-object-deny-cache", "durable-object-leased", "redis", "upstash"] {
-        let parameter = if design == "durable-object-leased" { "slice 10" } else { "" };
+    let leased = ["durable-object-leased", "redis-leased", "upstash-leased"];
+    for design in ["durable-object", "durable-object-deny-cache", "redis", "upstash"].into_iter().chain(leased) {
+        let parameter = if leased.contains(&design) { "slice 10" } else { "" };
         let outcome = run(&setup, design, parameter);
         assert!(outcome.over == 0 && outcome.under > 0 && !outcome.errors.is_empty(), "{outcome:?}");
     }
