@@ -26,6 +26,12 @@ impl Policies {
         }
     }
 
+    /// The same for a policy that the host has already, on whatever terms.
+    pub(super) fn write_known(&self, out: &mut String, policy: &Policy) {
+        let lease = self.0.borrow().iter().find(|(known, _)| **known == *policy).and_then(|(_, lease)| *lease);
+        self.write_place(out, policy, lease);
+    }
+
     pub(super) fn get(&self, place: usize) -> Option<Arc<Policy>> {
         self.0.borrow().get(place).map(|(policy, _)| Arc::clone(policy))
     }

@@ -129,7 +129,7 @@ fn holding(out: &mut String, held: &Hold, policies: &Policies) {
     out.push_str(r#","hold":["#);
     for (place, (store, policy, keys)) in held.charges().enumerate() {
         let _ = write!(out, r#"{}[{store},"#, if place == 0 { "" } else { "," });
-        policies.write_place(out, policy, None);
+        policies.write_known(out, policy);
         for (name, key) in keys {
             let _ = write!(out, r#","{name}","{key}""#);
         }

@@ -1,0 +1,78 @@
+// A gate whose rules have limits with and without a lease.
+
+import assert from "node:assert/strict";
+import { after, beforeEach, describe, test } from "node:test";
+import { Gate, TidegateError } from "@tidegate/edge/gate";
+import { Tidegate as Memory } from "@tidegate/edge/memory";
+import { Tidegate as OnRedis } from "@tidegate/edge/redis";
+import { Redis } from "ioredis";
+import { redisServer } from "./servers.mjs";
+
+const server = await redisServer();
+const client = new Redis(server.url);
+after(async () => {
+  client.disconnect();
+  await server.stop();
+});
+beforeEach(() => server.command("FLUSHALL"));
+
+const quotas = [{ algorithm: "token_bucket", capacity: 500, refill: 1, per_ms: 86_400_000 }];
+const rules = {
+  limits: { api: { quotas, lease: { slice: 20, lifetime_ms: 10_000 } }, plain: { quotas } },
+  rules: [{ limits: ["api"] }, { path: "/plain", limits: ["plain"] }],
+};
+const onRedis = (limit) => new OnRedis({ client, deadlineMs: 20_000, ...limit });
+const gateOn = (store, more) => Gate.fromRules({ ...rules, ...more }, { platform: "cloudflare", stores: { redis: store, memory: (limit) => new Memory(limit) } });
+const request = (path) => new Request(`https://example.com${path}`, { headers: { "cf-connecting-ip": "192.0.2.1" } });
+
+/** How many requests pass, and the origins of their decisions. */
+async function ask(gate, path, count, options) {
+  let passed = 0;
+  const origins = {};
+  for (let nth = 0; nth < count; nth++) {
+    const { outcome, origin } = await gate.check(request(path), options);
+    passed += Number(outcome === "allowed");
+    origins[origin] = (origins[origin] ?? 0) + 1;
+  }
+  return { passed, origins };
+}
+
+describe("a limit with a lease", () => {
+  test("is decided from loans, and one without never is", async () => {
+    const gate = gateOn(onRedis);
+    const { passed, origins } = await ask(gate, "/", 200);
+    assert.equal(passed, 200);
+    assert.ok(origins.lease > 150, JSON.stringify(origins));
+    assert.deepEqual(await ask(gate, "/plain", 200), { passed: 200, origins: { store: 200 } });
+    assert.deepEqual(await ask(gate, "/", 3, { token: "once" }), { passed: 3, origins: { store: 3 } });
+  });
+
+  test("never passes more requests of two gates than its limit", async () => {
+    const gates = [gateOn(onRedis), gateOn(onRedis)];
+    let passed = 0;
+    for (let nth = 0; nth < 60; nth++) for (const gate of gates) passed += (await ask(gate, "/", 10)).passed;
+    assert.ok(passed <= 500 && passed >= 420, `${passed} of 500`);
+  });
+
+  test("is settled, and explained with its bounds", async () => {
+    const gate = gateOn(onRedis);
+    const verdict = await gate.check(request("/"), { estimate: 5 });
+    await gate.settle(verdict, { cost: 2 });
+    assert.match(await gate.explain(request("/")), /\nlease {4}at most 20 units, for at most 10000 ms\n/);
+  });
+
+  test("on a store that does not borrow is an error", () => {
+    const refused = /^limit "api": it has a lease, and the store "(redis|memory)" does not borrow; delete lease/;
+    const thrown = (store, more) => assert.throws(() => gateOn(store, more), (error) => error instanceof TidegateError && error.kind === "unsupported" && refused.test(error.message));
+    thrown((limit) => new Memory(limit));
+    thrown(({ leases, ...limit }) => onRedis(limit));
+    thrown(onRedis, { rules: [{ limits: ["api"], store: "memory" }] });
+  });
+
+  test("keeps its replacement from borrowing", async () => {
+    const down = (limit) => new OnRedis({ client: { call: () => Promise.reject(new Error("connect ECONNREFUSED")) }, ...limit });
+    const gate = gateOn(down, { stores: { redis: { fallback: { store: "memory", percent: 100 } } } });
+    const { passed, origins } = await ask(gate, "/", 10);
+    assert.deepEqual({ passed, origins }, { passed: 10, origins: { fallback: 10 } });
+  });
+});
