@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use tidegate_core::store::BestEffort;
@@ -18,15 +18,17 @@ pub(in crate::simulate) struct Kv {
 /// What is stored under a key, and what each location has cached of it.
 #[derive(Debug, Default)]
 pub(in crate::simulate) struct Values {
-    writes: Vec<Write>,
+    /// In order. The first is the last that all places see, or the first of all.
+    writes: VecDeque<Write>,
     written: u64,
+    /// The generation of each place's own last write.
+    own: HashMap<usize, u64>,
     cached: HashMap<usize, (u64, Option<Vec<u8>>)>,
 }
 
 #[derive(Debug)]
 pub(super) struct Write {
     at_us: u64,
-    place: usize,
     /// `None` is a deletion.
     pub(super) value: Option<Vec<u8>>,
     until_us: u64,
@@ -37,18 +39,23 @@ pub(super) struct Write {
 impl Values {
     /// The newest value that a place sees. It sees its own writes at once.
     pub(super) fn seen(&self, place: usize, now_us: u64, replication_us: u64) -> Option<&Write> {
-        let sees = |write: &&Write| write.place == place || write.at_us.saturating_add(replication_us) <= now_us;
-        self.writes.iter().rev().find(sees).filter(|write| write.until_us > now_us && write.value.is_some())
+        let first = self.writes.front()?.generation;
+        let replicated = |write: &Write| write.at_us.saturating_add(replication_us) <= now_us;
+        let replicated = self.writes.partition_point(replicated).checked_sub(1);
+        let own = self.own.get(&place).and_then(|generation| usize::try_from(generation.checked_sub(first)?).ok());
+        let write = &self.writes[replicated.max(own)?];
+        (write.until_us > now_us && write.value.is_some()).then_some(write)
     }
 
     pub(super) fn write(&mut self, at_us: u64, place: usize, value: Option<Vec<u8>>, ttl: Millis, replication_us: u64) {
         // What nobody can see any more.
-        if let Some(last) = self.writes.iter().rposition(|write| write.at_us.saturating_add(replication_us) <= at_us) {
-            self.writes.drain(..last);
+        while self.writes.get(1).is_some_and(|write| write.at_us.saturating_add(replication_us) <= at_us) {
+            self.writes.pop_front();
         }
         self.written += 1;
+        self.own.insert(place, self.written);
         let until_us = at_us.saturating_add(ttl.get().saturating_mul(1_000));
-        self.writes.push(Write { at_us, place, value, until_us, generation: self.written });
+        self.writes.push_back(Write { at_us, value, until_us, generation: self.written });
     }
 }
 
@@ -92,7 +99,7 @@ impl BestEffort for Kv {
         let write = |now| {
             let mut all = locked(&self.all);
             let values = all.entry(key.to_owned()).or_default();
-            let throttled = values.writes.last().is_some_and(|write| now - write.at_us < kv_spacing_us);
+            let throttled = values.writes.back().is_some_and(|write| now - write.at_us < kv_spacing_us);
             if !throttled {
                 values.write(now, self.place, Some(bytes.into()), ttl, kv_replication_us);
                 values.cached.remove(&self.place);
