@@ -172,7 +172,7 @@ impl Judged<'_> {
         if !self.earliest_is_most {
             return false;
         }
-        let rule = |burst: &Burst<'_>| burst.policy.quotas()[0].rule().clone();
+        let rule = |burst: &Burst<'_>| *burst.policy.quotas()[0].rule();
         match (rule(before), rule(burst)) {
             (_, Rule::FixedWindow(rule)) => {
                 before.at.get() / rule.window().get() != burst.at.get() / rule.window().get()

@@ -55,10 +55,12 @@ pub fn designs() -> Vec<Design> {
     ] {
         add(name, about, String::new(), provider, model);
     }
-    let leased: [(_, _, _, fn(NonZero<u64>) -> Model); 3] = [
-        ("durable-object-leased", "tidegate-cloudflare, objects with leases", cloudflare, Model::Leases),
-        ("redis-leased", "tidegate-redis, one server at the first place that lends", None, Model::ExactLeases),
-        ("upstash-leased", "the same over REST", upstash, Model::ExactLeases),
+    let of_objects: fn(NonZero<u64>) -> Model = Model::Leases;
+    let of_server: fn(NonZero<u64>) -> Model = Model::ExactLeases;
+    let leased = [
+        ("durable-object-leased", "tidegate-cloudflare, objects with leases", cloudflare, of_objects),
+        ("redis-leased", "tidegate-redis, one server at the first place that lends", None, of_server),
+        ("upstash-leased", "the same over REST", upstash, of_server),
     ];
     for (name, about, provider, model) in leased {
         for slice in [1, 2, 5, 10, 20, 50].into_iter().filter_map(NonZero::new) {
