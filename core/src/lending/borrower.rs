@@ -19,8 +19,9 @@ pub struct Borrower {
     /// Whether its answer has not come. Meanwhile, requests spend what is left, or ask plainly.
     waits: bool,
     asked_at: UnixMillis,
-    /// What its check costs.
+    /// What its check costs, and by which policy it is.
     asked_cost: u64,
+    asked_policy: u64,
     /// Whether its denial is kept.
     keeps_denial: bool,
     /// What it returns, in case that it does not arrive.
@@ -126,6 +127,7 @@ impl Borrower {
             waits: false,
             asked_at: now,
             asked_cost: 0,
+            asked_policy: 0,
             keeps_denial: true,
             back: None,
             loan: None,
@@ -144,8 +146,12 @@ impl Borrower {
     fn change(&mut self, check: &Check<'_>) {
         self.policy = fingerprint(check.policy);
         self.drains = check.policy.quotas().iter().any(|quota| matches!(quota.rule(), Rule::TokenBucket(_)));
+        self.end();
+    }
+
+    /// Ends the denial and the loan, whose rest is returned with the next question.
+    const fn end(&mut self) {
         self.denial = None;
-        // The rest of the loan is returned with the next question.
         if let Some(loan) = &mut self.loan {
             loan.until = UnixMillis::new(0);
         }
@@ -207,7 +213,8 @@ impl Borrower {
         let (spent, within) = (self.demand.spent, now.since(self.demand.since));
         let question = Question { spent, within, slice: terms.slice, lifetime: terms.lifetime, back: self.back };
         self.demand.ask(terms, now);
-        (self.nth, self.waits, self.asked_at, self.asked_cost, self.keeps_denial) = (nth, true, now, cost, true);
+        (self.nth, self.waits, self.asked_at, self.keeps_denial) = (nth, true, now, true);
+        (self.asked_cost, self.asked_policy) = (cost, self.policy);
         Asked { nth, question }
     }
 
@@ -242,6 +249,10 @@ impl Borrower {
             until: from + answer.denies_for,
             admitted_at: from + wait,
         });
+        // The policy has changed since, as between two tiers of a client.
+        if self.asked_policy != self.policy {
+            self.end();
+        }
     }
 
     /// Whether it is idle and has something to return.

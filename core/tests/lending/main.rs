@@ -6,8 +6,8 @@ mod sizes;
 mod world;
 
 use proptest::prelude::*;
-use tidegate_core::lending::{Lender, Terms, can_lend, supports};
-use tidegate_core::{ErrorKind, Millis, Policy, Quota};
+use tidegate_core::lending::{Borrowers, Lender, Question, Terms, Verdict, can_lend, supports};
+use tidegate_core::{Check, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
 
 use crate::world::{ALL, Fault, Network, Step, WINDOWS, World, policies, steps, terms};
 
@@ -63,6 +63,37 @@ proptest! {
             Err(error) => prop_assert_eq!(error.kind(), ErrorKind::Corrupt),
         }
     }
+}
+
+/// As with two tiers of one client. The answer to one comes while the other is asked about.
+#[test]
+fn what_is_lent_by_one_policy_is_not_spent_by_another() {
+    let (pro, free) = (of(Quota::fixed_window(1_000, MINUTE).unwrap()), of(Quota::fixed_window(10, MINUTE).unwrap()));
+    let (key, now) = (Key::new("sub:alice"), UnixMillis::new(1_800_000_000_000));
+    let (mut lender, mut state) = (Lender::default(), pro.initial_state());
+    let mut borrowers = Borrowers::new(Terms::new(50, MINUTE));
+    let Verdict::Ask(first) = borrowers.decide("row", &Check::new(&pro, &key, now), || ()) else { panic!() };
+    let answer = lender.decide(&pro, &mut state, now, 1, &Question { spent: 100, ..first.question });
+    let granted = answer.granted.unwrap();
+    assert!(granted.units > 1, "{granted:?}");
+    assert_eq!(borrowers.decide("row", &Check::new(&free, &key, now), || ()), Verdict::AskPlainly);
+    borrowers.answered("row", first.nth, Some(&answer));
+    let Verdict::Ask(second) = borrowers.decide("row", &Check::new(&free, &key, now), || ()) else {
+        panic!("the loan of the other policy was spent")
+    };
+    let back = second.question.back.unwrap();
+    assert_eq!((back.loan, back.unspent), (granted.loan, granted.units), "it is returned");
+
+    // Nor does a denial by the one hold for the other.
+    borrowers.answered("row", second.nth, None);
+    let Verdict::Ask(third) = borrowers.decide("row", &Check::new(&free, &key, now), || ()) else { panic!() };
+    let mut full = free.initial_state();
+    let _ = free.decide(&mut full, now, 10);
+    let denied = Lender::default().decide(&free, &mut full, now, 1, &third.question);
+    assert!(!denied.decision.is_allowed() && denied.denies_for > Millis::ZERO, "{denied:?}");
+    assert_eq!(borrowers.decide("row", &Check::new(&pro, &key, now), || ()), Verdict::AskPlainly);
+    borrowers.answered("row", third.nth, Some(&denied));
+    assert!(matches!(borrowers.decide("row", &Check::new(&pro, &key, now), || ()), Verdict::Ask(_)));
 }
 
 fn cases() -> u32 {
