@@ -28,10 +28,10 @@ pub(super) struct Bounds {
 ///
 /// **Floor.** If admitting early admits the most, then by any instant at least as much is admitted as by an exact
 /// limiter with the limit that [`Accuracy::floor`] returns, where each borrower that has replaced a killed one counts as one more
-/// location. If that holds for a key's first seconds only, it holds again whenever the key is unused again. Otherwise, a limiter that holds nothing back never denies a
-/// single sequential client on one isolate what the reference admits. In every case, a key gets at least one admission
-/// if the reference admits any. Until the store has been killed, halted or cut off for the last time, only this last rule applies, because
-/// some answers are errors.
+/// location. If that holds for a key's first seconds only, it holds again whenever the key is unused again. Otherwise, a
+/// limiter that holds nothing back never denies a single sequential client on one isolate what the reference admits. In
+/// every case, a key gets at least one admission if the reference admits any. Until the store has been killed, halted or cut
+/// off for the last time, only this last rule applies, because some answers are errors.
 pub(super) fn of(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &Replay, found: &Replay) -> Bounds {
     let mut bounds = Bounds { by_step: vec![(0, 0); fixture.steps.len()], ceiling_tested: false, broken: Vec::new() };
     let evicted = fixture.steps.iter().any(|step| step.disturb == Some(Disturb::Evict));

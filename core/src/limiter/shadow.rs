@@ -8,7 +8,8 @@ use crate::{Decision, Error, Keys, Policy};
 /// Tries a proposed limit on the traffic of the current one, and counts the differences. Only the current limit decides.
 ///
 /// A check by a policy of the proposal's name is made again by the proposal, on counts of its own. So each such check takes
-/// two calls to the store, one after the other, and the proposal's is never decided from a loan. A failure of the second is counted, and not returned.
+/// two calls to the store, one after the other, and the proposal's is never decided from a loan. A failure of the second is
+/// counted, and not returned.
 ///
 /// ```
 /// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Shadow, UnixMillis};
