@@ -34,7 +34,7 @@ pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str) -> bool) {
     let all = Reading::needed(path);
     // A client chooses how long the path is, so it is taken apart once, and not for each reading.
     let (one, other) = (parts(path, false), if all & BACKSLASHES == 0 { Vec::new() } else { parts(path, true) });
-    let mut reading = String::new();
+    let mut reading = String::with_capacity(path.len() + 1);
     // All subsets, the largest first.
     let mut steps = all;
     loop {
@@ -167,7 +167,10 @@ struct Part<'a> {
 fn parts(path: &str, takes_backslashes: bool) -> Vec<Part<'_>> {
     let is_separator = |letter| letter == '/' || (letter == '\\' && takes_backslashes);
     let part = |text| Part { text, decoded: decoded(text), dots: dots(text) };
-    path.strip_prefix(is_separator).unwrap_or(path).split(is_separator).map(part).collect()
+    let path = path.strip_prefix(is_separator).unwrap_or(path);
+    let mut parts = Vec::with_capacity(1 + path.bytes().filter(|byte| matches!(byte, b'/' | b'\\')).count());
+    parts.extend(path.split(is_separator).map(part));
+    parts
 }
 
 /// How many dots a segment is, if it is one or two, and whether one is escaped.
