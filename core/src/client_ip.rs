@@ -217,14 +217,15 @@ impl StdError for MissingIp {}
 /// The single address in a header's value.
 pub(crate) fn parse_address(value: &[u8]) -> Result<IpAddr, MissingIp> {
     let value = value.trim_ascii();
-    if value.is_empty() {
-        return Err(MissingIp::Absent);
+    let text = str::from_utf8(value).ok();
+    // The usual value first: it has no port, and nothing else to look for.
+    let address = text.and_then(|text| plain_v4(text).or_else(|| v4_with_port(text)).or_else(|| v6(text)));
+    match address {
+        Some(address) => specified(address),
+        None if value.is_empty() => Err(MissingIp::Absent),
+        None if value.contains(&b',') => Err(MissingIp::Ambiguous),
+        None => Err(MissingIp::Unreadable),
     }
-    if value.contains(&b',') {
-        return Err(MissingIp::Ambiguous);
-    }
-    let address = str::from_utf8(value).ok().and_then(|text| v4(text).or_else(|| v6(text)));
-    address.ok_or(MissingIp::Unreadable).and_then(specified)
 }
 
 /// The address, with an IPv4-mapped one as IPv4, unless it is unspecified.
@@ -233,14 +234,15 @@ pub(crate) fn specified(address: IpAddr) -> Result<IpAddr, MissingIp> {
     if address.is_unspecified() { Err(MissingIp::Unreadable) } else { Ok(address) }
 }
 
-fn v4(text: &str) -> Option<IpAddr> {
-    let address = match text.split_once(':') {
-        Some((address, port)) if is_port(port) => address,
-        Some(_) => return None,
-        None => text,
-    };
-    // The standard parser rejects leading zeros, which some programs read as octal.
-    address.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
+/// The standard parser rejects leading zeros, which some programs read as octal.
+fn plain_v4(text: &str) -> Option<IpAddr> {
+    text.parse().ok().map(IpAddr::V4)
+}
+
+/// An IPv4 address with a port.
+fn v4_with_port(text: &str) -> Option<IpAddr> {
+    let (address, port) = text.split_once(':')?;
+    if is_port(port) { plain_v4(address) } else { None }
 }
 
 fn v6(text: &str) -> Option<IpAddr> {

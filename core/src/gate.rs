@@ -84,7 +84,7 @@ use crate::{
 ///
 /// `'s` is the lifetime of the stores, which is `'static` unless they borrow something.
 pub struct Gate<'s> {
-    state: RwLock<State<'s>>,
+    state: RwLock<Arc<State<'s>>>,
     stores: Vec<(Box<str>, Arc<dyn ErasedLimiter + 's>)>,
     client_ip: ClientIpSource,
     settle_within: Millis,
@@ -93,11 +93,11 @@ pub struct Gate<'s> {
 }
 
 /// What a reload replaces.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct State<'s> {
     rules: Arc<Rules>,
     /// For each store, what is asked for its decisions.
-    asked: Arc<[Composed<'s>]>,
+    asked: Vec<Composed<'s>>,
 }
 
 impl<'s> Gate<'s> {
@@ -144,9 +144,9 @@ impl<'s> Gate<'s> {
     #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
     pub fn reload(&self, rules: Rules) -> Result<(), Error> {
         let leases = |store: usize| self.leases(&rules, store);
-        let asked = composed(rules.stores(), &self.stores, &leases, &self.asked())?;
+        let asked = composed(rules.stores(), &self.stores, &leases, &self.state().asked)?;
         let rules = Arc::new(self.fitted(rules, &asked)?);
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = State { rules, asked: asked.into() };
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(State { rules, asked });
         Ok(())
     }
 
@@ -194,8 +194,9 @@ impl<'s> Gate<'s> {
     /// # Errors
     /// [`Unsupported`](ErrorKind::Unsupported) with the first rule whose store does not.
     pub fn can_settle(&self) -> Result<(), Error> {
-        for rule in self.rules().rules() {
-            let can = self.asked()[self.store(rule)?].limiter.capabilities();
+        let State { rules, asked } = &*self.state();
+        for rule in rules.rules() {
+            let can = asked[self.store(rule)?].limiter.capabilities();
             let able = can.require(can.costs, "a cost other than 1");
             let able = able.and_then(|()| can.require(can.idempotency, "settlements"));
             able.map_err(|error| rule.invalid(&error))?;
@@ -212,20 +213,19 @@ impl<'s> Gate<'s> {
     /// The rules.
     #[must_use]
     pub fn rules(&self) -> Arc<Rules> {
-        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).rules)
+        Arc::clone(&self.state().rules)
     }
 
-    /// For each store, what is asked for its decisions.
-    fn asked(&self) -> Arc<[Composed<'s>]> {
-        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).asked)
+    fn state(&self) -> Arc<State<'s>> {
+        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What the proposed limits of the table `stores` would have changed, with the names of the store and of the limit in whose place
     /// each is tried. The counts begin anew if a [reload](Gate::reload) changes what is around the store.
     #[must_use]
     pub fn shadows(&self) -> Vec<(Box<str>, Box<str>, ShadowCounts)> {
-        let asked = self.asked();
-        let all = self.stores.iter().zip(&*asked);
+        let state = self.state();
+        let all = self.stores.iter().zip(&state.asked);
         all.flat_map(|((store, _), asked)| asked.shadows().map(|(limit, counts)| (store.clone(), limit, counts)))
             .collect()
     }
@@ -294,18 +294,22 @@ impl<'s> Gate<'s> {
 
     /// Decides on a request.
     pub async fn check(&self, request: &Request<'_>) -> Verdict {
-        match self.prepare(request) {
+        let state = self.state();
+        match self.prepare_by(&state, request) {
             Prepared::Decided(verdict) => verdict,
-            Prepared::Pending(pending) => self.decide(&pending).await,
+            Prepared::Pending(pending) => self.decide_by(&state, &pending).await,
         }
     }
 
     /// Finds what applies to a request, and asks no store yet. For a caller that has to know the limits, or to keep the
     /// [hold](Pending::hold), before the store decides.
     pub fn prepare(&self, request: &Request<'_>) -> Prepared {
-        let rules = self.rules();
+        self.prepare_by(&self.state(), request)
+    }
+
+    fn prepare_by(&self, State { rules, asked }: &State<'s>, request: &Request<'_>) -> Prepared {
         let Some(applied) = rules.applied(request) else { return Prepared::Decided(Verdict::Pass(Pass::unlimited())) };
-        let sender = Sender::of(request, &rules, &self.client_ip);
+        let sender = Sender::of(request, rules, &self.client_ip);
         if sender.is_on(rules.denied()) {
             return self.refused(request, applied.first(), Outcome::Listed, Refusal::forbidden());
         }
@@ -342,7 +346,7 @@ impl<'s> Gate<'s> {
                 others: Vec::new(),
             })
         };
-        let found = match self.together(&rules, &applied, tier) {
+        let found = match self.together(rules, asked, &applied, tier) {
             Some(charged) => pending(rule, charged, applied.cost(tier)),
             None => self.one_by_one(&applied, tier, pending),
         };
@@ -358,7 +362,13 @@ impl<'s> Gate<'s> {
     }
 
     /// The store and the policy of all rules that apply and limit a tier, if one store can decide by all of them at once.
-    fn together(&self, rules: &Rules, applied: &Applied<'_>, tier: Option<usize>) -> Option<(usize, Arc<Policy>)> {
+    fn together(
+        &self,
+        rules: &Rules,
+        asked: &[Composed<'_>],
+        applied: &Applied<'_>,
+        tier: Option<usize>,
+    ) -> Option<(usize, Arc<Policy>)> {
         let mut stores = applied.limiting(tier).map(|rule| self.store(rule).ok());
         let store = stores.next()??;
         if !stores.all(|other| other == Some(store)) {
@@ -368,7 +378,7 @@ impl<'s> Gate<'s> {
         if applied.is_one() {
             return Some((store, policy));
         }
-        let can = self.asked()[store].limiter.capabilities();
+        let can = asked[store].limiter.capabilities();
         let policy = if can.dimensions == Dimensions::Grouped { placed(policy) } else { policy };
         can.supports_policy(&policy).is_ok().then_some((store, policy))
     }
@@ -410,18 +420,27 @@ impl<'s> Gate<'s> {
 
     /// Asks the store for the decision on a request.
     pub async fn decide(&self, pending: &Pending) -> Verdict {
-        let mut verdict = self.decide_alone(pending).await;
+        self.decide_by(&self.state(), pending).await
+    }
+
+    async fn decide_by(&self, state: &State<'s>, pending: &Pending) -> Verdict {
+        let verdict = self.decide_alone(state, pending).await;
+        if pending.is_alone() { verdict } else { self.decide_others(state, pending, verdict).await }
+    }
+
+    /// Decides by the rules that one store cannot decide by together with the first, until one denies.
+    async fn decide_others(&self, state: &State<'s>, pending: &Pending, mut verdict: Verdict) -> Verdict {
         for (place, other) in pending.others.iter().enumerate() {
             if matches!(verdict, Verdict::Refuse(_)) {
                 break;
             }
-            let next = self.decide_alone(other).await;
+            let next = self.decide_alone(state, other).await;
             if matches!(next, Verdict::Refuse(_)) {
                 // What the others have charged is returned if it has a token, and otherwise stays charged.
                 for charged in [pending].into_iter().chain(&pending.others[..place]) {
                     let settle = Settle::new(&charged.hold.policy, charged.hold.keys.as_keys(), "", 0, charged.now);
                     if let Ok(token) = charged.hold.token() {
-                        let _ = self.asked()[charged.hold.store].limiter.settle(Settle { token, ..settle }).await;
+                        let _ = state.asked[charged.hold.store].limiter.settle(Settle { token, ..settle }).await;
                     }
                 }
                 return next;
@@ -433,14 +452,14 @@ impl<'s> Gate<'s> {
     }
 
     /// Asks one store for the decision by one policy.
-    async fn decide_alone(&self, pending: &Pending) -> Verdict {
+    async fn decide_alone(&self, state: &State<'s>, pending: &Pending) -> Verdict {
         let Pending { hold: Hold { store, policy, keys, token, .. }, cost, lease, on_failure, now, .. } = pending;
         let mut check = Check { lease: *lease, ..Check::new(policy, keys.as_keys(), *now).cost(*cost) };
         if let Some(token) = token {
             check = check.idempotent(token, pending.remembered_for());
         }
         let started = self.events.as_ref().and_then(Events::started);
-        let verdict = match self.asked()[*store].limiter.check(check).await {
+        let verdict = match state.asked[*store].limiter.check(check).await {
             Ok(decision) => verdict::decided(pending, decision, &self.draws),
             Err(error) => Verdict::failed(*on_failure, error),
         };
@@ -468,10 +487,11 @@ impl<'s> Gate<'s> {
 
     async fn settle_all(&self, hold: &Hold, cost: Option<u64>, now: UnixMillis) -> Result<Decision, Error> {
         let token = hold.token()?;
+        let state = self.state();
         let mut settled = None;
         for Hold { store, policy, keys, .. } in [hold].into_iter().chain(&hold.others) {
             let release = Settle::release(policy, keys.as_keys(), token, now);
-            let decided = self.asked()[*store].limiter.settle(Settle { cost, ..release }).await;
+            let decided = state.asked[*store].limiter.settle(Settle { cost, ..release }).await;
             settled = Some(match (settled, decided) {
                 (None | Some(Ok(_)), Err(error)) => Err(error),
                 (Some(first), _) => first,

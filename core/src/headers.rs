@@ -1,7 +1,7 @@
 //! The response fields of a decision.
 
 use alloc::string::String;
-use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::{Decision, ErrorKind, Millis, Origin, Policy, QuotaStatus, Rule};
 
@@ -68,9 +68,49 @@ pub enum RateLimitFields {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseFields {
-    /// The name of each field, and where its value ends in `text`.
-    names: Vec<(&'static str, usize)>,
+    /// How many fields there are.
+    count: u8,
+    names: [Field; Field::COUNT],
+    /// Where the value of each field ends in `text`, which is a few hundred bytes at most.
+    ends: [u16; Field::COUNT],
     text: String,
+}
+
+/// A field of a response. None occurs twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Field {
+    #[default]
+    Limit,
+    Remaining,
+    Reset,
+    RateLimitPolicy,
+    RateLimit,
+    RetryAfter,
+    Origin,
+    FailedOpen,
+    ContentType,
+    #[cfg(feature = "gate")]
+    WwwAuthenticate,
+}
+
+impl Field {
+    const COUNT: usize = 10;
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Limit => ResponseFields::X_RATELIMIT_LIMIT,
+            Self::Remaining => ResponseFields::X_RATELIMIT_REMAINING,
+            Self::Reset => ResponseFields::X_RATELIMIT_RESET,
+            Self::RateLimitPolicy => ResponseFields::RATELIMIT_POLICY,
+            Self::RateLimit => ResponseFields::RATELIMIT,
+            Self::RetryAfter => ResponseFields::RETRY_AFTER,
+            Self::Origin => ResponseFields::X_TIDEGATE_ORIGIN,
+            Self::FailedOpen => ResponseFields::X_TIDEGATE_FAILED_OPEN,
+            Self::ContentType => ResponseFields::CONTENT_TYPE,
+            #[cfg(feature = "gate")]
+            Self::WwwAuthenticate => ResponseFields::WWW_AUTHENTICATE,
+        }
+    }
 }
 
 impl ResponseFields {
@@ -104,30 +144,30 @@ impl ResponseFields {
     /// The fields of a decision on `policy`, with the given revision of the IETF fields.
     #[must_use]
     pub fn with_revision(policy: &Policy, decision: &Decision, revision: RateLimitFields) -> Self {
-        let mut fields = Self { names: Vec::with_capacity(7), text: String::with_capacity(128) };
+        let mut fields = Self { text: String::with_capacity(128), ..Self::default() };
         if let Some(binding) = shown(policy, decision) {
-            fields.push_number(Self::X_RATELIMIT_LIMIT, binding.limit());
+            fields.push_number(Field::Limit, binding.limit());
             if let Some(remaining) = binding.remaining() {
-                fields.push_number(Self::X_RATELIMIT_REMAINING, remaining);
+                fields.push_number(Field::Remaining, remaining);
             }
             if let Some(reset_after) = binding.reset_after() {
                 let reset_at = decision.decided_at() + reset_after;
-                fields.push_number(Self::X_RATELIMIT_RESET, reset_at.as_secs_ceil());
+                fields.push_number(Field::Reset, reset_at.as_secs_ceil());
             }
         }
         match revision {
             RateLimitFields::Draft11 => {
                 push_policy(&mut fields.text, policy, decision);
-                fields.end(Self::RATELIMIT_POLICY);
+                fields.end(Field::RateLimitPolicy);
                 push_limits(&mut fields.text, policy, decision);
-                fields.end(Self::RATELIMIT);
+                fields.end(Field::RateLimit);
             }
         }
         if let Some(secs) = retry_after_secs(decision) {
-            fields.push_number(Self::RETRY_AFTER, secs);
+            fields.push_number(Field::RetryAfter, secs);
         }
         if decision.origin() == Origin::Fallback {
-            fields.push(Self::X_TIDEGATE_ORIGIN, Origin::Fallback.name());
+            fields.push(Field::Origin, Origin::Fallback.name());
         }
         fields
     }
@@ -143,7 +183,7 @@ impl ResponseFields {
     #[must_use]
     pub fn failed_open(kind: ErrorKind) -> Self {
         let mut fields = Self::default();
-        fields.push(Self::X_TIDEGATE_FAILED_OPEN, kind.name());
+        fields.push(Field::FailedOpen, kind.name());
         fields
     }
 
@@ -155,28 +195,48 @@ impl ResponseFields {
 
     /// The lower-case name and the value of each field. Names are unique.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.spans().map(|(name, span)| (name, self.text.get(span).unwrap_or_default()))
+    }
+
+    /// All values, one after another, and the name of each field with where its value is, for a host whose fields can share memory.
+    ///
+    /// ```
+    /// use tidegate_core::{ErrorKind, ResponseFields};
+    /// let (text, mut fields) = ResponseFields::failed_open(ErrorKind::Timeout).into_text();
+    /// assert_eq!(fields.next(), Some(("x-tidegate-failed-open", 0..7)));
+    /// assert_eq!(text, "timeout");
+    /// ```
+    pub fn into_text(self) -> (String, impl Iterator<Item = (&'static str, Range<usize>)>) {
+        let spans = self.spans();
+        (self.text, spans)
+    }
+
+    fn spans(&self) -> impl Iterator<Item = (&'static str, Range<usize>)> + use<> {
         let mut start = 0;
-        self.names.iter().map(move |(name, end)| {
-            let value = self.text.get(start..*end).unwrap_or_default();
-            start = *end;
-            (*name, value)
+        self.names.into_iter().zip(self.ends).take(usize::from(self.count)).map(move |(name, end)| {
+            let span = start..usize::from(end);
+            start = span.end;
+            (name.name(), span)
         })
     }
 
-    pub(crate) fn push(&mut self, name: &'static str, value: &str) {
+    pub(crate) fn push(&mut self, field: Field, value: &str) {
         self.text.push_str(value);
-        self.end(name);
+        self.end(field);
     }
 
-    fn push_number(&mut self, name: &'static str, value: u64) {
-        self.push(name, itoa::Buffer::new().format(value));
+    fn push_number(&mut self, field: Field, value: u64) {
+        self.push(field, itoa::Buffer::new().format(value));
     }
 
-    /// Makes what was written since the last field the value of `name`, unless that is nothing: an empty list has no field.
-    fn end(&mut self, name: &'static str) {
-        let start = self.names.last().map_or(0, |(_, end)| *end);
-        if self.text.len() > start {
-            self.names.push((name, self.text.len()));
+    /// Makes what was written since the last field the value of this one, unless that is nothing: an empty list has no field.
+    fn end(&mut self, field: Field) {
+        let place = usize::from(self.count);
+        let start = place.checked_sub(1).map_or(0, |last| self.ends[last]);
+        let end = u16::try_from(self.text.len()).unwrap_or(u16::MAX);
+        if end > start && place < Field::COUNT {
+            (self.names[place], self.ends[place]) = (field, end);
+            self.count += 1;
         }
     }
 }

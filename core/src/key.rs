@@ -1,12 +1,12 @@
 //! Keys, which identify who is counted.
 
-use alloc::boxed::Box;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
 use core::net::IpAddr;
 use core::str;
+
+use smol_str::{SmolStr, format_smolstr};
 
 use crate::sha256::sha256;
 use crate::{ClientIp, Policy};
@@ -45,7 +45,7 @@ const START_LEN_MAX: usize = Key::LEN_MAX - 1 - 64;
 /// assert_eq!(Key::new([b'x'; 10_000]).as_str().len(), Key::LEN_MAX);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(Box<str>);
+pub struct Key(SmolStr);
 
 impl Key {
     /// The maximum length of a key, in bytes.
@@ -112,19 +112,21 @@ impl Key {
     /// ```
     #[must_use]
     pub fn ip(ip: &ClientIp) -> Self {
-        let IpAddr::V4(address) = ip.address() else { return Self(format!("{CLIENT_IP}{ip}").into()) };
-        let octets = address.octets();
-        let digits = |octet: &u8| 1 + usize::from(*octet > 9) + usize::from(*octet > 99);
-        // The exact length, so that nothing is allocated again.
-        let mut text = String::with_capacity(CLIENT_IP.len() + "...".len() + octets.iter().map(digits).sum::<usize>());
-        text.push_str(CLIENT_IP);
-        for (place, octet) in octets.iter().enumerate() {
+        let IpAddr::V4(address) = ip.address() else { return Self(format_smolstr!("{CLIENT_IP}{ip}")) };
+        let mut text = [0; "ip:255.255.255.255".len()];
+        let mut len = 0;
+        let mut add = |part: &str| {
+            text[len..len + part.len()].copy_from_slice(part.as_bytes());
+            len += part.len();
+        };
+        add(CLIENT_IP);
+        for (place, octet) in address.octets().iter().enumerate() {
             if place > 0 {
-                text.push('.');
+                add(".");
             }
-            text.push_str(itoa::Buffer::new().format(*octet));
+            add(itoa::Buffer::new().format(*octet));
         }
-        Self(text.into())
+        Self(str::from_utf8(&text[..len]).unwrap_or_default().into())
     }
 
     /// The key of all clients whose address is missing. They share one count.
@@ -139,7 +141,7 @@ impl Key {
     /// ```
     #[must_use]
     pub fn missing_ip() -> Self {
-        Self(MISSING_IP.into())
+        Self(SmolStr::new_static(MISSING_IP))
     }
 
     /// The key with this text, as [`Key::as_str`] returned it, possibly in another process. `None` if no key has it.
@@ -170,7 +172,7 @@ impl Key {
 
     /// The key as text: printable ASCII of at most [`Key::LEN_MAX`] bytes, without characters that a store treats specially.
     #[must_use]
-    pub const fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 

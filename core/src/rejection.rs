@@ -3,6 +3,7 @@
 use alloc::string::String;
 use core::fmt::Write as _;
 
+use crate::headers::Field;
 use crate::{Decision, ErrorKind, Policy, QuotaStatus, ResponseFields, Status};
 
 /// The format of a denial's body.
@@ -130,12 +131,12 @@ impl Rejection {
     #[cfg(feature = "gate")]
     pub(crate) fn unauthorized() -> Self {
         let mut fields = ResponseFields::default();
-        fields.push(ResponseFields::WWW_AUTHENTICATE, r#"Bearer error="invalid_token""#);
+        fields.push(Field::WwwAuthenticate, r#"Bearer error="invalid_token""#);
         Self::new(401, fields, BodyFormat::Json, r#"{"error":"invalid_token"}"#.into())
     }
 
     fn new(status_code: u16, mut fields: ResponseFields, format: BodyFormat, body: String) -> Self {
-        fields.push(ResponseFields::CONTENT_TYPE, format.media_type());
+        fields.push(Field::ContentType, format.media_type());
         Self { status_code, fields, body }
     }
 

@@ -95,6 +95,9 @@ impl<T> SortedMap<T> {
 
     /// The index of a key, or where to insert it.
     fn place(&self, key: &str) -> Result<usize, usize> {
+        if self.is_empty() {
+            return Err(0);
+        }
         let sought = hash(key);
         self.0.binary_search_by(|(hash, held)| hash.cmp(&sought).then_with(|| held.0.as_str().cmp(key)))
     }

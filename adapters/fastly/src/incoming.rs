@@ -22,7 +22,7 @@ use tidegate_core::{ResponseFields, UnixMillis};
 ///     let rules = Rules::parse("rules.json", include_str!("../examples/rules.json"))?;
 ///     let gate = Gate::new(rules, Kv::open("tidegate")?.limiter(), ClientIpSource::new(Platform::Fastly))?;
 ///     match tidegate_fastly::check(&gate, &request) {
-///         Ok(pass) => Ok(tidegate_fastly::with_fields(request.send("origin")?, pass.fields())),
+///         Ok(pass) => Ok(tidegate_fastly::with_fields(request.send("origin")?, &pass.fields())),
 ///         Err(refused) => Ok(refused),
 ///     }
 /// }

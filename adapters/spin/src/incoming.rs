@@ -22,7 +22,7 @@ use tidegate_core::{ResponseFields, UnixMillis};
 ///     let store = SpinAtomics::open("default")?.limiter();
 ///     let gate = Gate::new(rules, store, ClientIpSource::new(Platform::Spin))?;
 ///     Ok(match tidegate_spin::check(&gate, &request).await {
-///         Ok(pass) => tidegate_spin::with_fields(Response::new(200, "hello\n"), pass.fields()),
+///         Ok(pass) => tidegate_spin::with_fields(Response::new(200, "hello\n"), &pass.fields()),
 ///         Err(refused) => refused,
 ///     })
 /// }

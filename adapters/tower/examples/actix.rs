@@ -54,7 +54,7 @@ async fn limit(
             // A request that a leaky bucket admits waits for its turn.
             actix_web::rt::time::sleep(Duration::from_millis(pass.delay().get())).await;
             let mut response = next.call(request).await?.map_into_boxed_body();
-            add(response.headers_mut(), pass.fields());
+            add(response.headers_mut(), &pass.fields());
             Ok(response)
         }
         Verdict::Refuse(refusal) => {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tidegate_core::gate::{OnFailure, Prepared, Refusal};
@@ -142,7 +143,7 @@ fn rejected<R>(verdict: &Verdict, refusal: &Refusal, is_grpc: bool) -> Response<
     let text = if is_grpc { String::new() } else { rejection.body().to_string() };
     let mut response = Response::new(ResponseBody::of_text(text));
     response.extensions_mut().insert(verdict.clone());
-    write(rejection.fields(), response.headers_mut());
+    write(rejection.fields().clone(), response.headers_mut());
     if is_grpc {
         grpc::write(refusal, response.headers_mut());
     } else {
@@ -152,11 +153,13 @@ fn rejected<R>(verdict: &Verdict, refusal: &Refusal, is_grpc: bool) -> Response<
     response
 }
 
-/// Sets the fields, replacing those of the inner service.
-fn write(fields: &ResponseFields, headers: &mut HeaderMap) {
-    for (name, value) in fields.iter() {
+/// Sets the fields, replacing those of the inner service. Their values share memory.
+fn write(fields: ResponseFields, headers: &mut HeaderMap) {
+    let (text, fields) = fields.into_text();
+    let text = Bytes::from(text);
+    for (name, span) in fields {
         // Every value is visible ASCII, so this does not fail.
-        if let Ok(value) = HeaderValue::from_str(value) {
+        if let Ok(value) = HeaderValue::from_maybe_shared(text.slice(span)) {
             headers.insert(HeaderName::from_static(name), value);
         }
     }

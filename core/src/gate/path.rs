@@ -60,7 +60,22 @@ pub(super) fn in_lower_case(path: &str) -> Cow<'_, str> {
 /// The segments of a path. A slash at the end is followed by an empty one.
 pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> + Clone {
     let path = path.strip_prefix('/').unwrap_or(path);
-    path.split('/').skip(usize::from(path.is_empty()))
+    Segments(Some(path).filter(|path| !path.is_empty()))
+}
+
+/// What is left of a path. Segments are short, so that a plain loop finds their end sooner than `str::split` does.
+#[derive(Clone)]
+struct Segments<'p>(Option<&'p str>);
+
+impl<'p> Iterator for Segments<'p> {
+    type Item = &'p str;
+
+    fn next(&mut self) -> Option<&'p str> {
+        let path = self.0?;
+        let end = path.bytes().position(|byte| byte == b'/');
+        self.0 = end.map(|end| &path[end + 1..]);
+        Some(&path[..end.unwrap_or(path.len())])
+    }
 }
 
 /// Whether all servers read a path alike. It may be false for one that they do.

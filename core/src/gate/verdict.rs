@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::responses::{Draws, Responses};
 use super::{Hold, InvalidToken, OnFailure, Pending};
-use crate::{Decision, Error, Millis, Rejection, ResponseFields};
+use crate::{Decision, Error, Millis, Policy, Rejection, ResponseFields};
 
 /// What to do with a request.
 #[derive(Clone, Debug)]
@@ -18,40 +18,44 @@ pub enum Verdict {
 /// A request to pass on.
 #[derive(Clone, Debug)]
 pub struct Pass {
-    fields: ResponseFields,
-    decision: Option<Decision>,
-    hold: Option<Hold>,
+    decided: Option<(Arc<Policy>, Decision)>,
+    /// Boxed, because most requests have none, and a verdict is moved more often than it is made.
+    hold: Option<Box<Hold>>,
     error: Option<Arc<Error>>,
 }
 
 impl Pass {
-    pub(super) fn unlimited() -> Self {
-        Self { fields: ResponseFields::default(), decision: None, hold: None, error: None }
+    pub(super) const fn unlimited() -> Self {
+        Self { decided: None, hold: None, error: None }
     }
 
-    /// The fields to add to the response.
+    /// The fields to add to the response. They are written anew by each call.
     #[must_use]
-    pub const fn fields(&self) -> &ResponseFields {
-        &self.fields
+    pub fn fields(&self) -> ResponseFields {
+        match (&self.decided, &self.error) {
+            (Some((policy, decision)), _) => ResponseFields::new(policy, decision),
+            (None, Some(error)) => ResponseFields::failed_open(error.kind()),
+            (None, None) => ResponseFields::default(),
+        }
     }
 
     /// The decision. `None` if no limit applies, or if the store failed.
     #[must_use]
-    pub const fn decision(&self) -> Option<&Decision> {
-        self.decision.as_ref()
+    pub fn decision(&self) -> Option<&Decision> {
+        self.decided.as_ref().map(|(_, decision)| decision)
     }
 
     /// How long to wait before passing the request on; see [`Decision::delay`].
     #[must_use]
     pub fn delay(&self) -> Millis {
-        self.decision.as_ref().map_or(Millis::ZERO, Decision::delay)
+        self.decision().map_or(Millis::ZERO, Decision::delay)
     }
 
     /// What was charged under the request's [token](super::Request::token), to be [settled](super::Gate::settle) or
     /// [released](super::Gate::release).
     #[must_use]
-    pub const fn hold(&self) -> Option<&Hold> {
-        self.hold.as_ref()
+    pub fn hold(&self) -> Option<&Hold> {
+        self.hold.as_deref()
     }
 
     /// The failure of the store, if the request passes because the rule [opens](OnFailure::Open).
@@ -65,7 +69,8 @@ impl Pass {
 #[derive(Clone, Debug)]
 pub struct Refusal {
     reason: Reason,
-    rejection: Rejection,
+    /// Boxed, so that a pass is not as large.
+    rejection: Box<Rejection>,
 }
 
 /// Why a request is refused.
@@ -85,21 +90,25 @@ pub enum Reason {
 }
 
 impl Refusal {
+    fn new(reason: Reason, rejection: Rejection) -> Self {
+        Self { reason, rejection: Box::new(rejection) }
+    }
+
     pub(super) fn forbidden() -> Self {
-        Self { reason: Reason::Listed, rejection: Rejection::forbidden() }
+        Self::new(Reason::Listed, Rejection::forbidden())
     }
 
     pub(super) fn challenged(address: &str) -> Self {
-        Self { reason: Reason::Challenged(address.into()), rejection: Rejection::challenged(address) }
+        Self::new(Reason::Challenged(address.into()), Rejection::challenged(address))
     }
 
     pub(super) fn unauthorized(invalid: InvalidToken) -> Self {
-        Self { reason: Reason::InvalidToken(invalid), rejection: Rejection::unauthorized() }
+        Self::new(Reason::InvalidToken(invalid), Rejection::unauthorized())
     }
 
     /// The response to send.
     #[must_use]
-    pub const fn rejection(&self) -> &Rejection {
+    pub fn rejection(&self) -> &Rejection {
         &self.rejection
     }
 
@@ -112,7 +121,7 @@ impl Refusal {
     /// The response to send, for building a platform's response.
     #[must_use]
     pub fn into_rejection(self) -> Rejection {
-        self.rejection
+        *self.rejection
     }
 }
 
@@ -121,10 +130,10 @@ pub(super) fn decided(pending: &Pending, decision: Decision, draws: &Draws) -> V
     let (policy, Responses { format, spread }) = (pending.policy(), pending.responses);
     let later = draws.later(&decision, spread);
     match Rejection::denied(policy, later.as_ref().unwrap_or(&decision), format) {
-        Some(rejection) => Verdict::Refuse(Refusal { reason: Reason::Denied(decision), rejection }),
+        Some(rejection) => Verdict::Refuse(Refusal::new(Reason::Denied(decision), rejection)),
         None => {
-            let fields = ResponseFields::new(policy, &decision);
-            Verdict::Pass(Pass { fields, decision: Some(decision), hold: pending.hold(), error: None })
+            let decided = Some((Arc::clone(&pending.hold.policy), decision));
+            Verdict::Pass(Pass { decided, hold: pending.hold().map(Box::new), error: None })
         }
     }
 }
@@ -142,8 +151,8 @@ impl Verdict {
 
     /// The same, with what all rules that apply have charged.
     pub(super) fn holding(mut self, pending: &Pending) -> Self {
-        if let (Self::Pass(pass), false) = (&mut self, pending.is_alone()) {
-            pass.hold = pending.hold().filter(|_| pass.decision.is_some());
+        if let Self::Pass(pass) = &mut self {
+            pass.hold = pending.hold().filter(|_| pass.decided.is_some()).map(Box::new);
         }
         self
     }
@@ -154,21 +163,20 @@ impl Verdict {
     pub fn failed(on_failure: OnFailure, error: Error) -> Self {
         let (kind, error) = (error.kind(), Arc::new(error));
         if on_failure == OnFailure::Open && kind.is_store_failure() {
-            let fields = ResponseFields::failed_open(kind);
-            return Self::Pass(Pass { fields, decision: None, hold: None, error: Some(error) });
+            return Self::Pass(Pass { decided: None, hold: None, error: Some(error) });
         }
-        Self::Refuse(Refusal { reason: Reason::Failed(error), rejection: Rejection::unavailable(kind) })
+        Self::Refuse(Refusal::new(Reason::Failed(error), Rejection::unavailable(kind)))
     }
 
     /// The verdict on a request that the server is not set up to decide on: a 500.
     #[must_use]
     pub fn misconfigured(error: Error) -> Self {
-        Self::Refuse(Refusal { reason: Reason::Failed(Arc::new(error)), rejection: Rejection::misconfigured() })
+        Self::Refuse(Refusal::new(Reason::Failed(Arc::new(error)), Rejection::misconfigured()))
     }
 
     /// The decision. `None` if no limit applies, the sender is refused before any, or the limiter failed.
     #[must_use]
-    pub const fn decision(&self) -> Option<&Decision> {
+    pub fn decision(&self) -> Option<&Decision> {
         match self {
             Self::Pass(pass) => pass.decision(),
             Self::Refuse(Refusal { reason: Reason::Denied(decision), .. }) => Some(decision),

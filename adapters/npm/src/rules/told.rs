@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use tidegate_core::gate::{Hold, Pending, Reason, Verdict};
-use tidegate_core::{Decision, Error, Policy, ResponseFields};
+use tidegate_core::{Decision, Error, Policy, Rejection, ResponseFields};
 
 use super::policies::Policies;
 
@@ -57,11 +57,11 @@ pub(super) fn verdict(
         let _ = write!(out, r#","status":{},"body":"#, rejection.status_code());
         text(&mut out, rejection.body());
     }
-    let none = ResponseFields::default();
-    let fields = match verdict {
+    let passed = match verdict {
         Verdict::Pass(pass) => pass.fields(),
-        Verdict::Refuse(_) => rejection.map_or(&none, |rejection| rejection.fields()),
+        Verdict::Refuse(_) => ResponseFields::default(),
     };
+    let fields = rejection.map_or(&passed, Rejection::fields);
     out.push_str(r#","fields":{"#);
     for (place, (name, value)) in fields.iter().enumerate() {
         let _ = write!(out, r#"{}"{name}":"#, if place == 0 { "" } else { "," });

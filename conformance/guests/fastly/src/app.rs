@@ -48,7 +48,7 @@ pub(crate) fn answer(request: Request) -> Response {
 fn limited(limiter: &impl Limiter, policy: Policy, request: &Request) -> Result<Response, Error> {
     let gate = Gate::new(Rules::all(policy, OnFailure::Closed), limiter, ClientIpSource::new(Platform::Fastly))?;
     Ok(match check(&gate, request) {
-        Ok(pass) => with_fields(Response::from_body("allowed\n"), pass.fields()),
+        Ok(pass) => with_fields(Response::from_body("allowed\n"), &pass.fields()),
         Err(refused) => refused,
     })
 }

@@ -123,7 +123,7 @@ fn reply(verdict: Verdict) -> Reply {
     let (status, answer, fields) = match verdict {
         Verdict::Pass(pass) => {
             let remaining = pass.decision().and_then(left);
-            (200, Answer::Verdict(Judged { passes: true, remaining }), pass.fields().clone())
+            (200, Answer::Verdict(Judged { passes: true, remaining }), pass.fields())
         }
         Verdict::Refuse(refusal) => {
             let answer = match refusal.reason() {

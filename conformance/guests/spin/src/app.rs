@@ -21,7 +21,7 @@ pub(crate) async fn limited<L: Limiter>(limiter: &L, policy: &str, request: &Inc
         }
     };
     match check(&gate, request).await {
-        Ok(pass) => with_fields(response(200, [], "allowed\n".into()), pass.fields()),
+        Ok(pass) => with_fields(response(200, [], "allowed\n".into()), &pass.fields()),
         Err(refused) => refused,
     }
 }

@@ -25,7 +25,7 @@ async fn fetch(request: Request, env: Env, _context: Context) -> worker::Result<
     static GATE: PerIsolate<Gate<'static>> = PerIsolate::new();
     let gate = GATE.get_or_make(|| gate(&env)).map_err(|error| error.to_string())?;
     match check(gate, &request).await? {
-        Ok(pass) => with_fields(Response::ok("hello\n")?, pass.fields()),
+        Ok(pass) => with_fields(Response::ok("hello\n")?, &pass.fields()),
         Err(refused) => Ok(refused),
     }
 }

@@ -9,7 +9,7 @@ mod app {
         let rules = Rules::parse("rules.json", include_str!("../../rules.json"))?;
         let gate = Gate::new(rules, Kv::open("tidegate")?.limiter(), ClientIpSource::new(Platform::Fastly))?;
         Ok(match check(&gate, request) {
-            Ok(pass) => with_fields(Response::from_body("hello\n"), pass.fields()),
+            Ok(pass) => with_fields(Response::from_body("hello\n"), &pass.fields()),
             Err(refused) => refused,
         })
     }

@@ -19,7 +19,7 @@ async fn answer(request: &IncomingRequest) -> Result<Response, Error> {
     let rules = Rules::parse("rules.json", include_str!("../../rules.json"))?;
     let gate = Gate::new(rules, SpinAtomics::open("default")?.limiter(), ClientIpSource::new(Platform::Spin))?;
     Ok(match check(&gate, request).await {
-        Ok(pass) => with_fields(Response::new(200, "hello\n"), pass.fields()),
+        Ok(pass) => with_fields(Response::new(200, "hello\n"), &pass.fields()),
         Err(refused) => refused,
     })
 }
