@@ -148,7 +148,7 @@ impl Limit {
         told(self.operate(question, Keys::from(&named[..]), token.as_deref(), answer))
     }
 
-    fn operate(
+    pub(crate) fn operate(
         &self,
         question: Question,
         keys: Keys<'_>,

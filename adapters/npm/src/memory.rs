@@ -1,17 +1,17 @@
 //! The memory of this process as the store.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use tidegate_core::store::Operation;
-use tidegate_core::{Capabilities, Error, ErrorKind, Limiter, MemoryLimiter, Policy};
+use tidegate_core::{Capabilities, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Policy};
 use wasm_bindgen::prelude::*;
 
 use crate::limit::{Asked, Limit, Question};
 use crate::options::Options;
-use crate::shared::{leave, with_text};
+use crate::shared::{leave, told, with_text};
 
 /// The most keys with a count of their own.
 const KEYS_MAX: usize = 1_000_000;
@@ -33,13 +33,17 @@ fn made(secret: [u64; 2]) -> &'static MemoryLimiter {
     MEMORY.with(|memory| *memory.get_or_init(make))
 }
 
-/// The counts of all limiters.
-pub(crate) struct Store;
+/// The counts are those of all limiters.
+#[derive(Default)]
+pub(crate) struct Store {
+    /// Keys that the host calls by their number.
+    keys: RefCell<Vec<Key>>,
+}
 
 impl Store {
     #[expect(clippy::unnecessary_wraps, reason = "the stores have one signature")]
     pub(crate) fn open(_: &mut Options, _: &Policy) -> Result<Self, Error> {
-        Ok(Self)
+        Ok(Self::default())
     }
 
     #[expect(clippy::unused_self, reason = "the stores have one signature")]
@@ -57,22 +61,47 @@ impl Store {
 impl Limit {
     /// Answers a question at once: see [`Limit::with`]. The key has so many bytes.
     pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64) -> i32 {
-        let memory = made([0; 2]);
         with_text(length, |key| {
-            self.with(Question { kind, cost, now, extra }, key, &mut |asked| {
-                let decision = match asked {
-                    Asked::Operation(Operation::Check(check)) => memory.decide(check),
-                    Asked::Operation(Operation::Peek(check)) => at_once(memory.peek(check)),
-                    Asked::Operation(Operation::Settle(settle)) => at_once(memory.settle(settle)),
-                    Asked::Operation(Operation::Refund(refund)) => return at_once(memory.refund(refund)).map(|()| 0),
-                    Asked::Operation(Operation::Block(block)) => return at_once(memory.block(block)).map(|()| 0),
-                    Asked::Reset(keys) => return at_once(memory.reset(&self.policy, keys)).map(|()| 0),
-                    Asked::Operation(_) => return Err(unknown()),
-                };
-                decision.map(|decision| leave(&decision))
-            })
+            self.with(Question { kind, cost, now, extra }, key, &mut |asked| answer(&self.policy, asked))
         })
     }
+
+    /// Answers a question about the only key of a policy by its number.
+    #[wasm_bindgen(js_name = askKnown)]
+    pub fn ask_known(&self, kind: u32, number: usize, cost: f64, now: f64, extra: f64) -> i32 {
+        let keys = self.store.keys.borrow();
+        let key = keys.get(number).ok_or_else(unknown);
+        told(key.and_then(|key| {
+            self.operate(Question { kind, cost, now, extra }, Keys::from(key), None, &mut |asked| {
+                answer(&self.policy, asked)
+            })
+        }))
+    }
+
+    /// Gives the next number to the key with so many bytes. The first is 0.
+    pub fn know(&self, length: usize) {
+        self.store.keys.borrow_mut().push(with_text(length, |key| self.key_of(key)));
+    }
+
+    /// Takes the numbers of all keys back.
+    pub fn forget(&self) {
+        self.store.keys.take();
+    }
+}
+
+/// Asks the counts. The host has drawn their secret.
+fn answer(policy: &Policy, asked: Asked<'_>) -> Result<i32, Error> {
+    let memory = made([0; 2]);
+    let decision = match asked {
+        Asked::Operation(Operation::Check(check)) => memory.decide(check),
+        Asked::Operation(Operation::Peek(check)) => at_once(memory.peek(check)),
+        Asked::Operation(Operation::Settle(settle)) => at_once(memory.settle(settle)),
+        Asked::Operation(Operation::Refund(refund)) => return at_once(memory.refund(refund)).map(|()| 0),
+        Asked::Operation(Operation::Block(block)) => return at_once(memory.block(block)).map(|()| 0),
+        Asked::Reset(keys) => return at_once(memory.reset(policy, keys)).map(|()| 0),
+        Asked::Operation(_) => return Err(unknown()),
+    };
+    decision.map(|decision| leave(&decision))
 }
 
 /// What a future of the memory ends with, which waits for nothing.

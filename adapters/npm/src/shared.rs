@@ -19,8 +19,8 @@ const SHORT_MAX: usize = 128;
 thread_local! {
     /// A decision, and one more number.
     static NUMBERS: [Cell<f64>; LENGTH + 1] = const { [const { Cell::new(0.0) }; LENGTH + 1] };
-    static SHORT: [Cell<u8>; SHORT_MAX] = const { [const { Cell::new(0) }; SHORT_MAX] };
-    static LONG: RefCell<Vec<Cell<u8>>> = const { RefCell::new(Vec::new()) };
+    static SHORT: RefCell<[u8; SHORT_MAX]> = const { RefCell::new([0; SHORT_MAX]) };
+    static LONG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static LEFT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static TEXTS: RefCell<Vec<Option<String>>> = const { RefCell::new(Vec::new()) };
 }
@@ -39,9 +39,9 @@ pub fn bytes_at(length: usize) -> *const u8 {
     }
     LONG.with_borrow_mut(|bytes| {
         if bytes.len() < length {
-            bytes.resize(length, Cell::new(0));
+            bytes.resize(length, 0);
         }
-        bytes.as_ptr().cast()
+        bytes.as_mut_ptr()
     })
 }
 
@@ -63,15 +63,13 @@ pub(crate) fn texts() -> Vec<Option<String>> {
     TEXTS.take()
 }
 
-/// Reads the bytes that the host has written.
+/// Reads the bytes that the host has written. It writes only between calls.
 pub(crate) fn with_bytes<T>(length: usize, read: impl FnOnce(&[u8]) -> T) -> T {
-    if length > SHORT_MAX {
-        let long: Vec<u8> = LONG.with_borrow(|written| written.iter().take(length).map(Cell::get).collect());
-        return read(&long);
+    if length <= SHORT_MAX {
+        SHORT.with_borrow(|bytes| read(bytes.get(..length).unwrap_or_default()))
+    } else {
+        LONG.with_borrow(|bytes| read(bytes.get(..length).unwrap_or_default()))
     }
-    let mut short = [0; SHORT_MAX];
-    SHORT.with(|written| short.iter_mut().zip(written).take(length).for_each(|(byte, cell)| *byte = cell.get()));
-    read(&short[..length])
 }
 
 /// Reads the text that the host has written.

@@ -239,6 +239,18 @@ test("a middleware may choose the limiter, and so the policy, of each request", 
   assert.equal((await broken.fetch(request)).status, 500);
 });
 
+test("memory: each key keeps its count, also when the keys that the WebAssembly knows by number change", () => {
+  const policy = { name: "numbers", quotas: [{ fixedWindow: { limit: 2, windowMs: 600_000 } }] };
+  const tidegate = new Tidegate({ platform: "direct", failMode: "closed", policy });
+  // The first 4,096 keys get numbers. After 65,536 questions about others, the next keys get them, here in the middle of a round.
+  const keys = Array.from({ length: 50_000 }, (_, nth) => `user:${nth}`);
+  const lefts = (now) => [...new Set(keys.map((key) => tidegate.decide(key, { now }).quotas[0].remaining))];
+  const now = 1_800_000_000_000;
+  assert.deepEqual([lefts(now), lefts(now), lefts(now)], [[1], [0], [0]]);
+  assert.ok(keys.every((key) => tidegate.decide(key, { now }).status === "denied"));
+  assert.deepEqual(lefts(now + 600_000), [1]);
+});
+
 test("memory: limiters of one policy share their counts in a process, and others do not", async () => {
   const policy = { name: "shared", quotas: ["2 / d"] };
   const make = () => new Tidegate({ platform: "vercel", failMode: "closed", policy, onError: () => {} });

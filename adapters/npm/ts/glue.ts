@@ -15,6 +15,9 @@ type Asking = [kind: number, length: number, cost: number, now: number, extra: n
 
 export interface MemoryLimit extends Limit {
   ask(...question: Asking): number;
+  askKnown(kind: number, key: number, cost: number, now: number, extra: number): number;
+  know(length: number): void;
+  forget(): void;
 }
 
 /** Of a store that may lend. Its calls have numbers. */
