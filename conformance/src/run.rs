@@ -1,9 +1,12 @@
 //! Runs fixtures on targets.
 
 mod gate;
+mod session;
 mod shrink;
 
 pub use gate::differences;
+
+use self::session::Session;
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -19,12 +22,12 @@ use crate::json;
 use crate::judge::{self, Judgement, Verdict, judge, unanswered};
 use crate::reference::{self, Prepared};
 use crate::replay::{self, Replay, replay};
-use crate::report::{Bucket, Cause, FixtureReport, Latency, Status, TargetReport};
+use crate::report::{Cause, FixtureReport, Latency, Status, TargetReport};
 use crate::subject::{Place, Subject};
 use crate::target::{Running, Target, logged};
 
-/// The most failed fixtures of a target that are reduced. The others usually fail for the same reason.
-const REDUCED_MAX: usize = 5;
+/// A target that has died this often is not started again.
+const DEATHS_MAX: usize = 3;
 
 /// Computes the reference's answers, and rejects fixtures that contradict them.
 ///
@@ -62,6 +65,8 @@ pub async fn prepare_all(cases: Vec<Case>) -> Vec<Prepared> {
 }
 
 /// Starts a target, runs fixtures on it, and stops it. Calls `done` after each fixture.
+///
+/// If the target dies, it is started again for the next fixture, a few times.
 pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMut(&FixtureReport)) -> TargetReport {
     let declared = target.facts().capabilities;
     let mut report = TargetReport::new(target.name(), &declared.accuracy);
@@ -70,12 +75,25 @@ pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMu
         Ok(emulator) => report.emulator = Some(emulator),
         Err(reason) => return report.ended(Status::Unavailable, reason),
     }
-    let running = match start(target).await {
+    let mut running = match start(target).await {
         Ok(running) => running,
         Err(reason) => return report.ended(Status::Fail, reason),
     };
-    let began = Instant::now();
-    fixtures(target, &running, cases, &mut report, &mut done).await;
+    let (began, mut session, mut deaths) = (Instant::now(), Session::default(), 0);
+    while let Err(reason) = session.replay(target, &running, cases, &mut report, &mut done).await {
+        running.stop().await;
+        deaths += 1;
+        let again = if deaths < DEATHS_MAX { start(target).await } else { Err("it was not started again".into()) };
+        running = match again {
+            Ok(running) => running,
+            Err(why) => {
+                let left = cases.len() - report.fixtures.len();
+                let reason = format!("died {deaths} times: {reason}; {why}, so {left} fixtures were not tried");
+                return report.ended(Status::Fail, reason);
+            }
+        };
+    }
+    session.conclude(target, &mut report);
     running.stop().await;
     report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.concluded(&declared.accuracy, target.facts().stub)
@@ -99,7 +117,7 @@ pub async fn start(target: &dyn Target) -> Result<Running, String> {
     Ok(running)
 }
 
-/// Replays fixtures on a running target, and adds the results to its report.
+/// Replays fixtures on a running target, and adds the results to its report. Those after its death are missing there.
 pub async fn fixtures(
     target: &dyn Target,
     subject: &impl Subject,
@@ -107,22 +125,9 @@ pub async fn fixtures(
     report: &mut TargetReport,
     done: &mut impl FnMut(&FixtureReport),
 ) {
-    let declared = target.facts().capabilities;
-    let (mut latencies, mut reduced) = (Vec::new(), 0);
-    for (place, prepared) in cases.iter().enumerate() {
-        let prefix = prefix(place);
-        let mut one = case(target, &declared, subject, prepared, &prefix, &mut latencies).await;
-        if let (Verdict::Fail, Case::Decision(fixture)) = (one.verdict, &prepared.case)
-            && reduced < REDUCED_MAX
-        {
-            reduced += 1;
-            one.smallest = shrink::smallest(&declared, fixture, subject, &prefix).await;
-        }
-        done(&one);
-        report.fixtures.push(one);
-    }
-    report.latency = Bucket::of(&latencies);
-    report.count_operations(target.facts().provider);
+    let mut session = Session::default();
+    let _dead = session.replay(target, subject, cases, report, done).await;
+    session.conclude(target, report);
 }
 
 /// Replays one fixture on a running target, and judges it by these capabilities. If it fails, it is reduced.

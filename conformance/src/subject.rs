@@ -29,6 +29,11 @@ pub trait Subject {
         async { Ok(()) }
     }
 
+    /// Whether it still answers at all. Asked after a fixture has failed.
+    fn alive(&self) -> impl Future<Output = Result<(), String>> {
+        async { Ok(()) }
+    }
+
     /// How many isolates or processes serve a fixture with one location.
     fn isolates(&self) -> u64 {
         1

@@ -279,6 +279,14 @@ impl Subject for Running {
         Ok(())
     }
 
+    async fn alive(&self) -> Result<(), String> {
+        let answered = self.http.warm_up().await;
+        answered.map_err(|error| {
+            let ended = self.guests.borrow_mut().iter_mut().find_map(process::Process::ended);
+            ended.unwrap_or(error)
+        })
+    }
+
     fn isolates(&self) -> u64 {
         self.http.sharing() as u64
     }
@@ -307,3 +315,6 @@ impl Subject for Running {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

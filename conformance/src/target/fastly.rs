@@ -121,7 +121,7 @@ async fn serve_app(package: &str, manifest: &Path, more: &[&str]) -> Result<(pro
     let mut command = Command::new(host);
     command.arg(format!("--guest={}", app.display())).arg(format!("--manifest={}", manifest.display())).args(more);
     let host = process::Process::spawn(command)?;
-    let addresses = host.line().await.map_err(|error| format!("tidegate-host-fastly: {error}"))?;
+    let addresses = host.first_line().await.map_err(|error| format!("tidegate-host-fastly: {error}"))?;
     Ok((host, addresses.split_whitespace().map(ToString::to_string).collect()))
 }
 

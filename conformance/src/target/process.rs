@@ -12,8 +12,12 @@ use tokio::sync::Mutex;
 
 use super::logs::Log;
 
-/// How long to wait for a line from a process, or for its end after its pipe is closed.
+/// How long to wait for an answer from a process, or for its end after its pipe is closed.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long to wait for the first line of a process. A host compiles its app first, which takes long on a busy machine. If the process
+/// exits, nobody waits.
+const START_PATIENCE: Duration = Duration::from_secs(180);
 
 /// The least free space of a folder in memory.
 #[cfg(target_os = "linux")]
@@ -69,21 +73,32 @@ impl Process {
         }
     }
 
+    /// Returns the first line that the process prints.
+    pub(super) async fn first_line(&self) -> Result<String, String> {
+        self.line(START_PATIENCE).await
+    }
+
     /// Returns the next line that the process prints.
-    pub(super) async fn line(&self) -> Result<String, String> {
+    async fn line(&self, patience: Duration) -> Result<String, String> {
         let mut pipes = self.pipes.lock().await;
-        match tokio::time::timeout(PATIENCE, pipes.1.next_line()).await {
+        match tokio::time::timeout(patience, pipes.1.next_line()).await {
             Ok(Ok(Some(line))) => Ok(line),
             Ok(_) => Err(format!("it exited without printing a line{}", self.log.last_lines())),
-            Err(_) => Err(format!("it printed nothing within {PATIENCE:?}{}", self.log.last_lines())),
+            Err(_) => Err(format!("it printed nothing within {patience:?}{}", self.log.last_lines())),
         }
+    }
+
+    /// How the process has ended, and what it said last. `None` while it runs.
+    pub(super) fn ended(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok().flatten()?;
+        Some(format!("its process has ended ({status}){}", self.log.last_lines()))
     }
 
     /// Sends a line to the process, and waits for the answer.
     pub(super) async fn tell(&self, word: &str) -> Result<String, String> {
         let written = self.pipes.lock().await.0.write_all(format!("{word}\n").as_bytes()).await;
         written.map_err(|error| error.to_string())?;
-        self.line().await
+        self.line(PATIENCE).await
     }
 }
 
@@ -96,7 +111,7 @@ impl Process {
     }
 
     /// Kills the process, and waits until it has ended.
-    async fn kill(mut self) -> Result<(), String> {
+    pub(super) async fn kill(mut self) -> Result<(), String> {
         self.child.kill().await.map_err(|error| error.to_string())
     }
 }
@@ -107,7 +122,7 @@ pub(super) async fn guarded(folder: &Path, program: &str, args: &[String]) -> Re
     let mut command = Command::new(tidegate);
     command.arg("guard").arg(folder).arg("--").arg(program).args(args);
     let process = Process::spawn(command)?;
-    process.line().await.map_err(|error| format!("{program}: {error}"))?;
+    process.first_line().await.map_err(|error| format!("{program}: {error}"))?;
     Ok(process)
 }
 
@@ -225,6 +240,6 @@ pub(super) async fn guest(program: &Path, args: &[String]) -> Result<(Process, S
     // Do not kill it on drop. It ends when its pipe closes, and then ends its own children.
     command.args(args).arg("--test-mode");
     let process = Process::spawn(command)?;
-    let address = process.line().await.map_err(|error| format!("{}: {error}", program.display()))?;
+    let address = process.first_line().await.map_err(|error| format!("{}: {error}", program.display()))?;
     Ok((process, address))
 }
