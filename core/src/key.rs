@@ -1,12 +1,11 @@
 //! Keys, which identify who is counted.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
 use core::net::IpAddr;
 use core::str;
-
-use smol_str::{SmolStr, format_smolstr};
 
 use crate::sha256::sha256;
 use crate::{ClientIp, Policy};
@@ -21,6 +20,12 @@ const HASH_MARK: char = '~';
 
 /// The length of the readable start of a key that is too long, without the mark and the 64 hex digits of SHA-256.
 const START_LEN_MAX: usize = Key::LEN_MAX - 1 - 64;
+
+/// Up to 23 bytes lie in the key itself.
+#[cfg(not(target_arch = "wasm32"))]
+type Text = smol_str::SmolStr;
+#[cfg(target_arch = "wasm32")]
+type Text = alloc::boxed::Box<str>;
 
 /// The key that a request counts against.
 ///
@@ -45,7 +50,7 @@ const START_LEN_MAX: usize = Key::LEN_MAX - 1 - 64;
 /// assert_eq!(Key::new([b'x'; 10_000]).as_str().len(), Key::LEN_MAX);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(SmolStr);
+pub struct Key(Text);
 
 impl Key {
     /// The maximum length of a key, in bytes.
@@ -112,7 +117,7 @@ impl Key {
     /// ```
     #[must_use]
     pub fn ip(ip: &ClientIp) -> Self {
-        let IpAddr::V4(address) = ip.address() else { return Self(format_smolstr!("{CLIENT_IP}{ip}")) };
+        let IpAddr::V4(address) = ip.address() else { return Self(format!("{CLIENT_IP}{ip}").into()) };
         let mut text = [0; "ip:255.255.255.255".len()];
         let mut len = 0;
         let mut add = |part: &str| {
@@ -141,7 +146,7 @@ impl Key {
     /// ```
     #[must_use]
     pub fn missing_ip() -> Self {
-        Self(SmolStr::new_static(MISSING_IP))
+        Self(MISSING_IP.into())
     }
 
     /// The key with this text, as [`Key::as_str`] returned it, possibly in another process. `None` if no key has it.

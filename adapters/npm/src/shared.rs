@@ -19,10 +19,15 @@ const SHORT_MAX: usize = 128;
 thread_local! {
     /// A decision, and one more number.
     static NUMBERS: [Cell<f64>; LENGTH + 1] = const { [const { Cell::new(0.0) }; LENGTH + 1] };
-    static SHORT: RefCell<[u8; SHORT_MAX]> = const { RefCell::new([0; SHORT_MAX]) };
-    static LONG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static WRITTEN: RefCell<Written> = const { RefCell::new(Written { short: [0; SHORT_MAX], long: Vec::new() }) };
     static LEFT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static TEXTS: RefCell<Vec<Option<String>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What the host has written last. It writes only between calls.
+struct Written {
+    short: [u8; SHORT_MAX],
+    long: Vec<u8>,
 }
 
 /// Where the numbers of the last decision are. After them comes one more number, which some functions leave.
@@ -34,14 +39,14 @@ pub fn numbers_at() -> *const u8 {
 /// Where so many bytes are to be written.
 #[wasm_bindgen(js_name = bytesAt)]
 pub fn bytes_at(length: usize) -> *const u8 {
-    if length <= SHORT_MAX {
-        return SHORT.with(|bytes| bytes.as_ptr().cast());
-    }
-    LONG.with_borrow_mut(|bytes| {
-        if bytes.len() < length {
-            bytes.resize(length, 0);
+    WRITTEN.with_borrow_mut(|written| {
+        if length <= SHORT_MAX {
+            return written.short.as_mut_ptr();
         }
-        bytes.as_mut_ptr()
+        if written.long.len() < length {
+            written.long.resize(length, 0);
+        }
+        written.long.as_mut_ptr()
     })
 }
 
@@ -63,13 +68,12 @@ pub(crate) fn texts() -> Vec<Option<String>> {
     TEXTS.take()
 }
 
-/// Reads the bytes that the host has written. It writes only between calls.
+/// Reads the bytes that the host has written.
 pub(crate) fn with_bytes<T>(length: usize, read: impl FnOnce(&[u8]) -> T) -> T {
-    if length <= SHORT_MAX {
-        SHORT.with_borrow(|bytes| read(bytes.get(..length).unwrap_or_default()))
-    } else {
-        LONG.with_borrow(|bytes| read(bytes.get(..length).unwrap_or_default()))
-    }
+    WRITTEN.with_borrow(|written| {
+        let all: &[u8] = if length <= SHORT_MAX { &written.short } else { &written.long };
+        read(all.get(..length).unwrap_or_default())
+    })
 }
 
 /// Reads the text that the host has written.

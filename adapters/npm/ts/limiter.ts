@@ -103,6 +103,7 @@ export abstract class Limiter {
    *     const { allowed, retryAfterMs } = await tidegate.limit("user:42", { cost: 3 });
    */
   limit(key: string | Keys, options?: LimitOptions): Promise<Verdict> {
+    if (this.#runner.answer) return Promise.resolve(this.decideNow(key, options));
     let asked: Question;
     try {
       asked = this.#named(key, options);
