@@ -19,8 +19,7 @@ export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=$HOME=
 
 # optimize INPUT OUTPUT STORE: makes a module small, and prints its new names.
 optimize() {
-    # A decision in memory takes a fifth less time, and no more bytes.
-    case $3 in memory) passes=-O3 ;; *) passes=-Oz ;; esac
+    case $3 in memory | tcp) passes=-O3 ;; *) passes=-Oz ;; esac
     node traps.mjs "$1" "$1.trapping"
     # The first KiB of memory is the end of the stack, and no pointer to it is the sum of one below it and a number.
     node node_modules/binaryen/bin/wasm-opt "$passes" --converge --low-memory-unused --enable-bulk-memory --enable-bulk-memory-opt --enable-multivalue \
@@ -31,11 +30,12 @@ optimize() {
 # Built beside it and swapped at the end, because a guest of another run may be loading it.
 new=dist.new
 rm -rf "$new"
-for store in redis versioned memory object kv rate-limit rules rules-toml; do
-    # A decision in memory is nothing but this code, which servers load from a disk. Elsewhere every byte is loaded before the first
-    # request, and a decision is a round trip.
-    case $store in memory) level=3 own=s ;; *) level=z own=z ;; esac
-    CARGO_PROFILE_NPM_OPT_LEVEL=$level cargo build --quiet --config "profile.npm.package.tidegate-npm.opt-level = '$own'" --package tidegate-npm --no-default-features --features "$store" --profile npm --target wasm32-unknown-unknown
+for store in redis tcp versioned memory object kv rate-limit rules rules-toml; do
+    # For speed: a decision in memory is nothing but this code, a local Redis answers in microseconds, and servers load both from a disk.
+    # Elsewhere every byte is loaded before the first request, and a decision is a round trip.
+    case $store in memory | tcp) level=3 own=s ;; *) level=z own=z ;; esac
+    case $store in tcp) feature=redis ;; *) feature=$store ;; esac
+    CARGO_PROFILE_NPM_OPT_LEVEL=$level cargo build --quiet --config "profile.npm.package.tidegate-npm.opt-level = '$own'" --package tidegate-npm --no-default-features --features "$feature" --profile npm --target wasm32-unknown-unknown
     built=${CARGO_TARGET_DIR:-$root/target}/wasm32-unknown-unknown/npm
     "$wasm_bindgen" --target bundler --no-typescript --out-dir "$built/bound" --out-name tidegate "$built/tidegate_npm.wasm"
     mkdir -p "$new/$store" "$built/small/$store"

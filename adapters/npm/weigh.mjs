@@ -6,7 +6,7 @@ import { gzipSync } from "node:zlib";
 import { buildSync } from "esbuild";
 
 /** The entries of the stores, and the module that each loads. */
-export const STORES = { cloudflare: "object", "cloudflare-kv": "kv", "cloudflare-ratelimit": "rate-limit", upstash: "redis", redis: "redis", "netlify-blobs": "versioned", "deno-kv": "versioned", memory: "memory" };
+export const STORES = { cloudflare: "object", "cloudflare-kv": "kv", "cloudflare-ratelimit": "rate-limit", upstash: "redis", redis: "tcp", "netlify-blobs": "versioned", "deno-kv": "versioned", memory: "memory" };
 
 /** The entries of the gates, and the module that each loads. */
 export const GATES = { gate: "rules", "gate/toml": "rules-toml" };

@@ -4,7 +4,7 @@ use std::cell::{OnceCell, RefCell};
 
 use tidegate_cloudflare::kv::{CAPABILITIES, Config, Isolate, Put, Value, failed};
 use tidegate_core::store::Operation;
-use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Policy, UnixMillis};
+use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Policy, UnixMillis};
 use wasm_bindgen::prelude::*;
 
 use crate::limit::{Asked, Limit, Question};
@@ -60,7 +60,7 @@ impl Limit {
     /// as the one more number.
     pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64) -> i32 {
         with_text(length, |key| {
-            self.with(Question { kind, cost, now, extra }, key, &mut |asked| {
+            self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |asked| {
                 let (check, peeks) = check_of(&asked)?;
                 let key = asked.keys().sole(&self.policy)?.storage_key(&self.policy);
                 match made(0).plan(&check, &key)? {
@@ -132,7 +132,7 @@ impl Limit {
 
 impl Limit {
     fn learn(&self, question: Question, value: f64, read: &Read<'_>) -> i32 {
-        self.with(question, "", &mut |asked| {
+        self.with(question, Key::missing_ip(), &mut |asked| {
             let (check, peeks) = check_of(&asked)?;
             let key = asked.keys().sole(&self.policy)?.storage_key(&self.policy);
             let answer = match read {

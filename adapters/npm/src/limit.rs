@@ -135,10 +135,9 @@ impl Limit {
     ///
     /// If no text was pushed, the key is `key`. Otherwise the texts are a token, if there is one, and a key for each dimension of the
     /// policy, in order.
-    pub(crate) fn with(&self, question: Question, key: &str, answer: &mut Answer<'_>) -> i32 {
+    pub(crate) fn with(&self, question: Question, key: Key, answer: &mut Answer<'_>) -> i32 {
         let mut texts = shared::texts();
         if texts.is_empty() {
-            let key = self.key_of(key);
             return told(self.operate(question, Keys::from(&key), None, answer));
         }
         let dimensions = self.policy.dimensions();

@@ -62,7 +62,7 @@ impl Limit {
     /// Answers a question at once: see [`Limit::with`]. The key has so many bytes.
     pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64) -> i32 {
         with_text(length, |key| {
-            self.with(Question { kind, cost, now, extra }, key, &mut |asked| answer(&self.policy, asked))
+            self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |asked| answer(&self.policy, asked))
         })
     }
 

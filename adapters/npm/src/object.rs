@@ -46,7 +46,7 @@ impl Limit {
     pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64) -> i32 {
         let Store { config, borrowing } = &self.store;
         with_text(length, |key| {
-            self.with(Question { kind, cost, now, extra }, key, &mut |asked| {
+            self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |asked| {
                 leave_number(0.0);
                 let question = match (asked, borrowing) {
                     (Asked::Operation(Operation::Check(check)), Some(borrowing)) => match borrowing.begin(&check)? {

@@ -54,7 +54,7 @@ impl Limit {
     /// Leaves the key under which the binding is to count a request.
     pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64) -> i32 {
         with_text(length, |key| {
-            self.with(Question { kind, cost, now, extra }, key, &mut |asked| {
+            self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |asked| {
                 Ok(leave_text(&asked.keys().sole(&self.policy)?.storage_key(&self.policy)))
             })
         })

@@ -59,7 +59,7 @@ impl Limit {
     pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64, is_lent: bool) -> i32 {
         let Store { clock, min_ttl, borrowing, .. } = &self.store;
         with_text(length, |key| {
-            self.with(Question { kind, cost, now, extra }, key, &mut |asked| {
+            self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |asked| {
                 let operation = match asked {
                     Asked::Operation(operation) => operation,
                     Asked::Reset(keys) => {
@@ -97,7 +97,7 @@ impl Limit {
     pub fn read(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64, call: f64) -> i32 {
         let (nth, place) = (nth_of(call), (whole(call) & 3) as usize);
         let script = SCRIPTS.get(place).copied().unwrap_or(Script::Lending);
-        self.with(Question { kind, cost, now, extra }, Key::missing_ip().as_str(), &mut |asked| {
+        self.with(Question { kind, cost, now, extra }, Key::missing_ip(), &mut |asked| {
             let Asked::Operation(operation) = asked else { return Ok(0) };
             if let (Operation::Check(check), Some(borrowing), true) = (operation, &self.store.borrowing, nth > 0) {
                 let answer = with_text(length, |text| {

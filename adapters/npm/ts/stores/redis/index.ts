@@ -1,5 +1,5 @@
-import * as glue from "#redis/glue";
-import module from "#redis/module";
+import * as glue from "#tcp/glue";
+import module from "#tcp/module";
 import { calls, said } from "../../calls.js";
 import type { Core } from "../../core.js";
 import { start } from "../../engine.js";
