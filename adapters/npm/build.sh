@@ -17,9 +17,8 @@ use_rust_for wasm32-unknown-unknown
 # The package must not contain paths of this machine. SHA-256 hashes only policies and secrets, so the small version suffices.
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=$HOME=. --remap-path-prefix=$(cd "$root" && pwd)=. --cfg sha2_backend_soft=\"compact\""
 
-# optimize INPUT OUTPUT STORE: makes a module small, and prints its new names.
+# optimize INPUT OUTPUT: runs `$passes` over a module, and prints its new names.
 optimize() {
-    case $3 in memory | tcp) passes=-O3 ;; *) passes=-Oz ;; esac
     node traps.mjs "$1" "$1.trapping"
     # The first KiB of memory is the end of the stack, and no pointer to it is the sum of one below it and a number.
     node node_modules/binaryen/bin/wasm-opt "$passes" --converge --low-memory-unused --enable-bulk-memory --enable-bulk-memory-opt --enable-multivalue \
@@ -33,7 +32,7 @@ rm -rf "$new"
 for store in redis tcp versioned memory object kv rate-limit rules rules-toml; do
     # For speed: a decision in memory is nothing but this code, a local Redis answers in microseconds, and servers load both from a disk.
     # Elsewhere every byte is loaded before the first request, and a decision is a round trip.
-    case $store in memory | tcp) level=3 own=s ;; *) level=z own=z ;; esac
+    case $store in memory | tcp) level=3 own=s passes=-O3 ;; *) level=z own=z passes=-Oz ;; esac
     case $store in tcp) feature=redis ;; *) feature=$store ;; esac
     CARGO_PROFILE_NPM_OPT_LEVEL=$level cargo build --quiet --config "profile.npm.package.tidegate-npm.opt-level = '$own'" --package tidegate-npm --no-default-features --features "$feature" --profile npm --target wasm32-unknown-unknown
     built=${CARGO_TARGET_DIR:-$root/target}/wasm32-unknown-unknown/npm
@@ -42,7 +41,7 @@ for store in redis tcp versioned memory object kv rate-limit rules rules-toml; d
     # wasm-opt takes most of the time. Its result is kept until its input, its version or its options change.
     small=$built/small/$store
     if ! cmp -s "$built/bound/tidegate_bg.wasm" "$small/input.wasm" || [ build.sh -nt "$small/input.wasm" ] || [ traps.mjs -nt "$small/input.wasm" ] || [ package-lock.json -nt "$small/input.wasm" ]; then
-        optimize "$built/bound/tidegate_bg.wasm" "$small/tidegate.wasm" "$store" >"$small/names"
+        optimize "$built/bound/tidegate_bg.wasm" "$small/tidegate.wasm" >"$small/names"
         cp "$built/bound/tidegate_bg.wasm" "$small/input.wasm"
     fi
     cp "$small/tidegate.wasm" "$new/$store/tidegate.wasm"

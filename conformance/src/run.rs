@@ -83,12 +83,14 @@ pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMu
     while let Err(reason) = session.replay(target, &running, cases, &mut report, &mut done).await {
         running.stop().await;
         deaths += 1;
-        let again = if deaths < DEATHS_MAX { start(target).await } else { Err("it was not started again".into()) };
-        running = match again {
+        let end = || Err(format!("it is not started again after {DEATHS_MAX} deaths"));
+        running = match if deaths < DEATHS_MAX { start(target).await } else { end() } {
             Ok(running) => running,
             Err(why) => {
                 let left = cases.len() - report.fixtures.len();
-                let reason = format!("died {deaths} times: {reason}; {why}, so {left} fixtures were not tried");
+                session.conclude(target, &mut report);
+                report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                let reason = format!("died in {reason}; {why}, so {left} fixtures were not tried");
                 return report.ended(Status::Fail, reason);
             }
         };
