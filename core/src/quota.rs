@@ -258,6 +258,24 @@ impl Quota {
         Penalty::blocks_only(cap).map(|rule| Rule::Penalty(rule).into())
     }
 
+    /// The quota whose algorithm has this [number](Rule::number) and these [parameters](Rule::parameters). `None` if there is none.
+    #[cfg(feature = "gate")]
+    pub(crate) fn from_parameters(number: u8, [limit, span, last]: [u64; 3]) -> Option<Self> {
+        let span = Millis::new(span);
+        let quota = match number {
+            1 => Self::fixed_window(limit, span),
+            2 => Self::sliding_window(limit, span),
+            3 => Self::sliding_log(limit, span),
+            4 => Self::token_bucket(limit, last, span),
+            5 => Self::leaky_bucket(limit, last, span),
+            6 => Concurrency::new(limit, span).map(|rule| Rule::Concurrency(rule.returns_cost(last == 1)).into()),
+            7 if span == Millis::ZERO => Self::block(Millis::new(limit)),
+            7 => Self::penalty(span, last, Millis::new(limit)),
+            _ => return None,
+        };
+        quota.ok()
+    }
+
     /// Counts by the key of this dimension, such as `user` or `tenant`. A [`Check`](crate::Check) has one key for each
     /// dimension of its policy. Quotas without a dimension share one that has no name.
     ///

@@ -3,6 +3,7 @@
 use std::format_args as args;
 use std::net::IpAddr;
 
+use super::bytes::bytes_of_fields;
 use super::file::Item;
 use crate::{Error, Key};
 
@@ -14,6 +15,8 @@ pub(super) struct List {
     /// Sorted.
     keys: Vec<Key>,
 }
+
+bytes_of_fields!(List { networks, keys });
 
 impl List {
     pub(super) fn new(list: &Item<'_>) -> Result<Self, Error> {

@@ -2,6 +2,7 @@
 
 mod applied;
 mod compile;
+mod compiled;
 mod find;
 
 use std::sync::Arc;
@@ -9,12 +10,13 @@ use std::sync::Arc;
 pub(super) use self::applied::Applied;
 use self::compile::compile;
 use super::by::DIMENSIONS;
+use super::bytes::{self, bytes_of_fields};
 use super::file::{OnFailure, Source};
 use super::lists::List;
 use super::matcher::{Matcher, Pattern};
 use super::names::Instead;
 use super::responses::Responses;
-use super::stores::StoreRules;
+use super::stores::{Compose, StoreRules, compose};
 use super::token::{TokenRules, Tokens, VerifyToken};
 use crate::lending::Terms;
 use crate::quoted::Quoted;
@@ -183,6 +185,8 @@ pub struct Rules {
     api_keys: Vec<ValidKey>,
     tokens: Option<Tokens>,
     stores: Vec<StoreRules>,
+    /// What puts something around the stores. `None` if nothing is.
+    compose: Option<Compose>,
     /// The name of the gate's first store, once it is known.
     first_store: Option<Box<str>>,
     responses: Responses,
@@ -212,6 +216,21 @@ pub struct Rule {
     /// For requests without a tier, then for each tier. `None` if it is unlimited.
     policies: Box<[Option<Arc<Policy>>]>,
 }
+
+bytes_of_fields!(Rule {
+    name,
+    pattern,
+    cost,
+    estimate,
+    store,
+    on_failure,
+    settle_within,
+    lease,
+    refuses_invalid_tokens,
+    challenge,
+    limits,
+    policies,
+});
 
 impl Rule {
     /// The name, or else its methods and paths, such as `POST /login`.
@@ -303,6 +322,59 @@ impl Rules {
     /// [`Invalid`](crate::ErrorKind::Invalid) with the file, the line, the column, the value and what to write instead.
     pub fn parse(file: &str, text: &str) -> Result<Self, Error> {
         compile(Source { name: file, text })
+    }
+
+    /// The rules as bytes, for [`Rules::from_bytes`]. What verifies [tokens](Rules::verify_tokens) is no part of them.
+    ///
+    /// The macro `rules!` of the crate `tidegate-rules` does it when an application is compiled.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        bytes::to_bytes(self)
+    }
+
+    /// The rules of which [`Rules::to_bytes`] made these bytes. So an application needs no code that reads rules files and reports
+    /// their mistakes.
+    ///
+    /// ```
+    /// use tidegate_core::gate::Rules;
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let rules = Rules::parse("rules.json", r#"{
+    ///     "limits": { "api": { "quotas": [{ "algorithm": "fixed_window", "limit": 100, "window_ms": 60000 }] } },
+    ///     "rules": [{ "path": "/api/*", "limits": ["api"] }]
+    /// }"#)?;
+    /// let same = Rules::from_bytes(&rules.to_bytes())?;
+    /// assert_eq!(same.rules()[0].name(), "/api/*");
+    /// assert!(Rules::from_bytes(b"something else").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the bytes are damaged, or another version of this library made them.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        let rules = bytes::from_bytes::<Self>(bytes)?;
+        Ok(Self { compose: Some(compose), ..rules })
+    }
+
+    /// Like [`Rules::from_bytes`], for rules that put nothing around their stores, so that the code for it is not linked.
+    ///
+    /// # Errors
+    /// Also [`Invalid`](crate::ErrorKind::Invalid) if the rules are not [plain](Rules::is_plain).
+    #[doc(hidden)]
+    pub fn from_plain_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        let rules = bytes::from_bytes::<Self>(bytes)?;
+        if rules.is_plain() {
+            Ok(rules)
+        } else {
+            Err(Error::invalid("rules: stores or leases; call Rules::from_bytes"))
+        }
+    }
+
+    /// Whether the rules put nothing around their stores.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.stores.is_empty() && self.leases.is_empty()
     }
 
     /// One rule for every request.
@@ -426,6 +498,10 @@ impl Rules {
     /// What is around the stores.
     pub(super) fn stores(&self) -> &[StoreRules] {
         &self.stores
+    }
+
+    pub(super) const fn compose(&self) -> Option<Compose> {
+        self.compose
     }
 
     pub(super) fn set_first_store(&mut self, name: &str) {

@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 #[cfg(feature = "lending")]
 use self::borrowing::Borrowing;
+use super::bytes::bytes_of_fields;
 use super::file::Item;
 use super::names::Instead;
+use super::rules::Rules;
 use crate::lending::Terms;
 #[cfg(feature = "lending")]
 use crate::lending::{Answer, Question};
@@ -152,6 +154,12 @@ struct ShadowRules {
     /// By the name of the current limit.
     proposal: Policy,
 }
+
+bytes_of_fields!(StoreRules { name, deny_cache, fallback, near, shadows });
+bytes_of_fields!(CacheRules { hold, capacity });
+bytes_of_fields!(FallbackRules { store, percent, at_most });
+bytes_of_fields!(NearRules { store, policy });
+bytes_of_fields!(ShadowRules { limit, proposal });
 
 /// A limit of a file by its name: its policy without a tier.
 pub(super) type FindLimit<'a> = dyn Fn(&Item<'_>, &str) -> Result<&'a Policy, Error> + 'a;
@@ -295,17 +303,22 @@ pub(super) struct Composed<'s> {
 /// The stores of a gate by their names.
 pub(super) type Stores<'s> = [(Box<str>, Arc<dyn ErasedLimiter + 's>)];
 
+/// [`compose`], for rules that put something around a store. Others need none of its code.
+pub(super) type Compose = for<'s> fn(&mut Composed<'s>, &Stores<'s>) -> Result<(), Error>;
+
 /// Puts around each store what the rules say. What was around it before, and has the same rules, is kept with its counts and loans.
 /// `leases` are the terms on which limits of the store at a place are lent, each once.
 pub(super) fn composed<'s>(
-    all: &[StoreRules],
+    rules: &Rules,
     stores: &Stores<'s>,
     leases: &dyn Fn(usize) -> Vec<Terms>,
     before: &[Composed<'s>],
 ) -> Result<Vec<Composed<'s>>, Error> {
+    let all = rules.stores();
     for rules in all {
         place(stores, &rules.name, "stores")?;
     }
+    let compose = rules.compose();
     let mut found = Vec::with_capacity(stores.len());
     for (at, (name, store)) in stores.iter().enumerate() {
         let (rules, leases) = (all.iter().find(|rules| rules.name == *name), leases(at));
@@ -316,17 +329,26 @@ pub(super) fn composed<'s>(
         }
         let limiter = Asked::Store(Arc::clone(store));
         let mut composed = Composed { rules: rules.cloned(), leases, limiter, shadows: Vec::new() };
-        if let Some(rules) = rules {
-            rules.put_fallback(&mut composed, stores)?;
-        }
-        #[cfg(feature = "lending")]
-        composed.put_borrowers()?;
-        if let Some(rules) = rules {
-            rules.put_around(&mut composed, stores)?;
+        if let Some(compose) = compose {
+            compose(&mut composed, stores)?;
         }
         found.push(composed);
     }
     Ok(found)
+}
+
+/// Puts around a store what its rules and leases say.
+pub(super) fn compose<'s>(composed: &mut Composed<'s>, stores: &Stores<'s>) -> Result<(), Error> {
+    let rules = composed.rules.clone();
+    if let Some(rules) = &rules {
+        rules.put_fallback(composed, stores)?;
+    }
+    #[cfg(feature = "lending")]
+    composed.put_borrowers()?;
+    match rules {
+        Some(rules) => rules.put_around(composed, stores),
+        None => Ok(()),
+    }
 }
 
 impl StoreRules {

@@ -7,6 +7,7 @@ use std::format_args as args;
 use std::sync::Arc;
 
 use super::by::DIMENSIONS;
+use super::bytes::bytes_of_fields;
 use super::file::{Item, field_name};
 use super::names::Instead;
 use super::request::Request;
@@ -32,6 +33,8 @@ pub struct TokenRules {
     /// Dimensions, and the claim that has the key of each.
     keys: Vec<(Box<str>, Box<str>)>,
 }
+
+bytes_of_fields!(TokenRules { header, algorithms, issuers, audience, leeway, subject, tier, keys });
 
 impl TokenRules {
     /// The algorithms that a rules file may allow, by their names in RFC 7518 and RFC 8037.

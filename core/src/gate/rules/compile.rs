@@ -11,7 +11,7 @@ use crate::gate::lists::List;
 use crate::gate::matcher::{Matcher, Pattern};
 use crate::gate::names::Instead;
 use crate::gate::responses::Responses;
-use crate::gate::stores::StoreRules;
+use crate::gate::stores::{StoreRules, compose};
 use crate::gate::token::{TokenRules, Tokens};
 use crate::lending::{self, Terms};
 use crate::quota::checked_name;
@@ -145,6 +145,7 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         api_keys,
         tokens,
         stores,
+        compose: Some(compose),
         first_store: None,
         responses,
         allowed,

@@ -13,9 +13,10 @@ use tidegate_cloudflare::durable_objects::{Config, DurableObjects, Leases};
 use tidegate_cloudflare::kv::{self, SharedKv};
 use tidegate_cloudflare::rate_limit::RateLimit;
 use tidegate_cloudflare::{
-    AnalyticsSink, ClientIpSource, ErasedLimiter, Error, Events, Fallback, Gate, Millis, PerIsolate, Platform, Rules,
-    check, with_fields,
+    AnalyticsSink, ClientIpSource, ErasedLimiter, Error, Events, Fallback, Gate, Millis, PerIsolate, Platform, check,
+    with_fields,
 };
+use tidegate_rules::rules;
 use worker::{Context, Env, Request, Response, event};
 
 tidegate_cloudflare::durable_object!(Tidegate);
@@ -40,7 +41,7 @@ fn gate(env: &Env) -> Result<Gate<'static>, Error> {
         ("leased", Box::new(Leases::new(objects()?, slice, Millis::from_secs(2))?)),
         ("location", Box::new(Fallback::new(location, 100)?.backup(counts)?)),
     ];
-    let rules = Rules::parse("rules.json", include_str!("../rules.json"))?;
+    let rules = rules!("rules.json")?;
     let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Cloudflare))?;
     // Without a dataset, there are no events.
     let (Ok(dataset), Ok(secret)) = (env.analytics_engine("EVENTS"), env.secret("KEY_SECRET")) else { return Ok(gate) };

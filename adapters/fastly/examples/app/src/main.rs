@@ -3,10 +3,11 @@
 #[cfg(target_os = "wasi")]
 mod app {
     use fastly::{Error, Request, Response};
-    use tidegate_fastly::{ClientIpSource, Gate, Kv, Platform, Rules, check, with_fields};
+    use tidegate_fastly::{ClientIpSource, Gate, Kv, Platform, check, with_fields};
+    use tidegate_rules::rules;
 
     pub(crate) fn answer(request: &Request) -> Result<Response, Error> {
-        let rules = Rules::parse("rules.json", include_str!("../../rules.json"))?;
+        let rules = rules!("../rules.json")?;
         let gate = Gate::new(rules, Kv::open("tidegate")?.limiter(), ClientIpSource::new(Platform::Fastly))?;
         Ok(match check(&gate, request) {
             Ok(pass) => with_fields(Response::from_body("hello\n"), &pass.fields()),

@@ -4,7 +4,8 @@
 
 use spin_sdk::http::{IncomingRequest, Response, ResponseOutparam};
 use spin_sdk::http_component;
-use tidegate_spin::{ClientIpSource, Error, Gate, Platform, Rules, SpinAtomics, check, respond, with_fields};
+use tidegate_rules::rules;
+use tidegate_spin::{ClientIpSource, Error, Gate, Platform, SpinAtomics, check, respond, with_fields};
 
 #[http_component]
 async fn handle(request: IncomingRequest, out: ResponseOutparam) {
@@ -16,7 +17,7 @@ async fn handle(request: IncomingRequest, out: ResponseOutparam) {
 }
 
 async fn answer(request: &IncomingRequest) -> Result<Response, Error> {
-    let rules = Rules::parse("rules.json", include_str!("../../rules.json"))?;
+    let rules = rules!("../rules.json")?;
     let gate = Gate::new(rules, SpinAtomics::open("default")?.limiter(), ClientIpSource::new(Platform::Spin))?;
     Ok(match check(&gate, request).await {
         Ok(pass) => with_fields(Response::new(200, "hello\n"), &pass.fields()),

@@ -1,0 +1,73 @@
+//! Rules that were compiled before, as bytes.
+
+use super::{Rule, Rules};
+use crate::gate::bytes::{Bytes, Reader, Writer};
+use crate::gate::matcher::Matcher;
+use crate::gate::token::Tokens;
+
+impl Bytes for Rules {
+    fn write(&self, to: &mut Writer) {
+        let Self {
+            // Made of the rules.
+            matcher: _,
+            ignores_case,
+            rules,
+            dimensions,
+            limits,
+            leases,
+            tiers,
+            api_key_header,
+            api_keys,
+            tokens,
+            stores,
+            // Known to the program.
+            compose: _,
+            first_store: _,
+            responses,
+            allowed,
+            denied,
+            warnings,
+        } = self;
+        ignores_case.write(to);
+        rules.write(to);
+        dimensions.write(to);
+        limits.write(to);
+        leases.write(to);
+        tiers.write(to);
+        api_key_header.write(to);
+        api_keys.write(to);
+        tokens.as_ref().map(|tokens| tokens.expected.clone()).write(to);
+        stores.write(to);
+        responses.write(to);
+        allowed.write(to);
+        denied.write(to);
+        warnings.write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let (ignores_case, rules) = (Bytes::read(from)?, Vec::<Rule>::read(from)?);
+        let mut matcher = Matcher::default();
+        for (place, rule) in rules.iter().enumerate() {
+            matcher.add(&rule.pattern, place);
+        }
+        Some(Self {
+            matcher,
+            ignores_case,
+            rules,
+            dimensions: Bytes::read(from)?,
+            limits: Bytes::read(from)?,
+            leases: Bytes::read(from)?,
+            tiers: Bytes::read(from)?,
+            api_key_header: Bytes::read(from)?,
+            api_keys: Bytes::read(from)?,
+            tokens: Option::read(from)?.map(|expected| Tokens { expected, verifier: None }),
+            stores: Bytes::read(from)?,
+            compose: None,
+            first_store: None,
+            responses: Bytes::read(from)?,
+            allowed: Bytes::read(from)?,
+            denied: Bytes::read(from)?,
+            warnings: Bytes::read(from)?,
+        })
+    }
+}
