@@ -16,6 +16,23 @@ use tidegate_measured::{Aim, Measurement, Unit, ns_per_call};
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const HEADERS: [(&str, &str); 3] = [("host", "www.example.com"), ("accept", "*/*"), ("cf-connecting-ip", "192.0.2.1")];
 
+/// As in the examples of the adapters.
+const FILE: &str = r#"{
+    "limits": {
+        "login": { "quotas": [{ "algorithm": "sliding_log", "limit": 5, "window_ms": 60000, "by": "ip" }] },
+        "api": {
+            "quotas": [{ "algorithm": "token_bucket", "capacity": 20, "refill": 10, "per_ms": 1000 }],
+            "tiers": { "pro": { "quotas": [{ "algorithm": "token_bucket", "capacity": 200, "refill": 100, "per_ms": 1000 }] } }
+        },
+        "site": { "quotas": [{ "algorithm": "fixed_window", "limit": 100, "window_ms": 60000 }] }
+    },
+    "rules": [
+        { "path": "/login", "methods": ["POST"], "limits": ["login"] },
+        { "path": "/api/*", "limits": ["api"] },
+        { "limits": ["site"] }
+    ]
+}"#;
+
 fn main() -> Result<()> {
     let gate = gate(
         "rules = [{ path = '/api/*', limits = ['api'] }]
@@ -33,6 +50,12 @@ fn main() -> Result<()> {
         peer,
         || ns_per_call(10_000, || check(&gate, &request).fields()),
         alone,
+    )?;
+    let bytes = Rules::parse("rules.json", FILE).unwrap().to_bytes();
+    Measurement::new("gate", "rules that were compiled before, three of them", Unit::Ns).beside(
+        "reading their file",
+        || ns_per_call(1_000, || Rules::from_plain_bytes(black_box(&bytes)).unwrap()),
+        || ns_per_call(1_000, || Rules::parse("rules.json", black_box(FILE)).unwrap()),
     )?;
     let rules = thousand();
     let long = "/api/v7/things42/{}/%2e%2e".repeat(300);
