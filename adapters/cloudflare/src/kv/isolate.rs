@@ -3,7 +3,8 @@
 //! This is a state machine without I/O and without a clock. [`Isolate::plan`] says what to read, [`Isolate::learn`] takes the
 //! result, [`Isolate::decide`] decides, [`Isolate::plan_writes`] says what to write, and [`Isolate::wrote`] takes the result.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +15,7 @@ use crate::kv::coarse::Coarse;
 use crate::kv::config::Config;
 use crate::kv::draws::Draws;
 use crate::kv::error;
-use crate::kv::pace::PAUSE_MAX;
+use crate::kv::pace::is_due;
 use crate::kv::record::{self, Id};
 use crate::kv::slot::{Put, Slot};
 use crate::kv::stats::Stats;
@@ -23,7 +24,7 @@ use crate::kv::value::Value;
 
 /// The maximum number of writes per flush. A Worker on the free plan has 50 operations per invocation.
 const PUTS_MAX: usize = 8;
-/// The maximum number of waiting keys that a flush examines.
+/// The maximum number of keys that a flush takes from those that wait, most of which it writes.
 const LOOKS_MAX: usize = 64;
 /// The longest wait for another flush. The platform stops work 30 s after the response.
 pub(crate) const LINGER_MAX: Millis = Millis::from_secs(25);
@@ -46,14 +47,12 @@ struct Inner {
     id: Id,
     slots: Table,
     coarse: Coarse,
-    /// Keys with counts to write. The first has waited longest.
-    unwritten: VecDeque<String>,
+    /// Keys with counts to write, and since when each may be written. The first is due first.
+    unwritten: BinaryHeap<Reverse<(UnixMillis, String)>>,
     policies: Vec<Arc<Policy>>,
     draws: Draws,
     /// When the next flush is due that a caller waits for.
     flush_at: Option<UnixMillis>,
-    /// Until when none of the keys in `unwritten` may be written, if that is known of all of them.
-    quiet_until: Option<UnixMillis>,
     stats: Stats,
 }
 
@@ -67,11 +66,10 @@ impl Isolate {
             id: Id(draws.next()),
             slots: Table::new(config.keys_max, draws.next()),
             coarse: Coarse::default(),
-            unwritten: VecDeque::new(),
+            unwritten: BinaryHeap::new(),
             policies: Vec::new(),
             draws,
             flush_at: None,
-            quiet_until: None,
             stats: Stats::default(),
         };
         Self { config, inner: Mutex::new(inner) }
@@ -123,7 +121,7 @@ impl Isolate {
         let lost = lost && slot.pace.is_settled(check.now);
         slot.account.learn(check.now, found);
         if lost {
-            inner.enqueue(key, self.config.keys_max);
+            inner.enqueue(key, check.now, self.config.keys_max);
         }
     }
 
@@ -141,7 +139,7 @@ impl Isolate {
         let before = slot.account.total();
         let decision = slot.account.decide(check.now, check.cost).with_origin(slot.origin());
         if slot.account.total() != before {
-            inner.enqueue(key, self.config.keys_max);
+            inner.enqueue(key, check.now, self.config.keys_max);
         }
         Ok(decision)
     }
@@ -158,25 +156,24 @@ impl Isolate {
     #[doc(hidden)]
     pub fn plan_writes(&self, now: UnixMillis) -> Vec<Put> {
         let mut inner = self.lock();
-        if inner.is_quiet(now) {
-            return Vec::new();
-        }
         let Inner { slots, unwritten, stats, draws, .. } = &mut *inner;
+        let spacing = self.config.write_spacing;
         let mut puts = Vec::new();
-        for _ in 0..unwritten.len().min(LOOKS_MAX) {
-            if puts.len() == PUTS_MAX {
+        for _ in 0..LOOKS_MAX {
+            let has_due = unwritten.peek().is_some_and(|Reverse((due, _))| is_due(*due, now, spacing));
+            if !has_due || puts.len() == PUTS_MAX {
                 break;
             }
-            let Some(key) = unwritten.pop_front() else { break };
+            let Some(Reverse((_, key))) = unwritten.pop() else { break };
             let Some(slot) = slots.get_mut(&key) else { continue };
-            if !slot.account.is_worth_writing(now) {
-                slot.waits = false;
-            } else if slot.pace.wait(now) > Millis::ZERO {
-                unwritten.push_back(key);
-            } else {
-                slot.waits = false;
+            // A key that was forgotten while it waited may wait twice.
+            if !slot.waits || !is_due(slot.pace.due(), now, spacing) {
+                continue;
+            }
+            slot.waits = false;
+            if slot.account.is_worth_writing(now) {
                 let writers = slot.account.entries().count().div_ceil(Value::COUNT);
-                slot.pace.tried(now, self.config.write_spacing, writers, draws.next());
+                slot.pace.tried(now, spacing, writers, draws.next());
                 stats.writes += 1;
                 puts.push(slot.put(key, now));
             }
@@ -189,22 +186,13 @@ impl Isolate {
     #[doc(hidden)]
     pub fn appoint(&self, now: UnixMillis) -> Option<Millis> {
         let mut inner = self.lock();
-        if inner.is_quiet(now) && inner.flush_at > Some(now) && inner.flush_at <= inner.quiet_until {
-            return None;
-        }
-        let Inner { slots, unwritten, flush_at, quiet_until, .. } = &mut *inner;
-        let mut soonest = None;
-        for slot in unwritten.iter().take(LOOKS_MAX).filter_map(|key| slots.get(key)) {
-            let wait = slot.pace.wait(now);
-            soonest = Some(soonest.map_or(wait, |soonest: Millis| soonest.min(wait)));
-        }
-        *quiet_until = soonest.filter(|_| unwritten.len() <= LOOKS_MAX).map(|wait| now + wait);
-        let wait = soonest.filter(|wait| *wait <= LINGER_MAX)?;
+        let Reverse((due, _)) = inner.unwritten.peek()?;
+        let wait = if is_due(*due, now, self.config.write_spacing) { Millis::ZERO } else { due.since(now) };
         let at = now + wait;
-        if flush_at.is_some_and(|other| other > now && other <= at) {
+        if wait > LINGER_MAX || inner.flush_at.is_some_and(|other| other > now && other <= at) {
             return None;
         }
-        *flush_at = Some(at);
+        inner.flush_at = Some(at);
         Some(wait)
     }
 
@@ -225,7 +213,8 @@ impl Isolate {
         } else {
             slot.pace.failed();
         }
-        inner.enqueue(key, self.config.keys_max);
+        let tried = slot.pace.due();
+        inner.enqueue(key, tried, self.config.keys_max);
     }
 
     /// A panic of another thread leaves the counts usable, because each step leaves them consistent.
@@ -242,11 +231,6 @@ enum Found<'a> {
 }
 
 impl Inner {
-    /// Whether no key may be written yet. A clock that was set back must not block writes until it has caught up.
-    fn is_quiet(&self, now: UnixMillis) -> bool {
-        self.quiet_until.is_some_and(|until| until > now && until.since(now) <= PAUSE_MAX)
-    }
-
     fn find(&mut self, check: &Check<'_>, key: &str) -> Result<Found<'_>, Error> {
         if self.slots.get(key).is_none()
             && let Some(denied) = self.add(check, key)?
@@ -287,21 +271,21 @@ impl Inner {
         Ok(None)
     }
 
-    /// Adds a key to those whose counts wait to be written.
-    fn enqueue(&mut self, key: &str, keys_max: usize) {
-        let waits = self.slots.get_mut(key).map(|slot| std::mem::replace(&mut slot.waits, true));
-        if waits != Some(false) {
+    /// Adds a key to those whose counts wait to be written, from this instant on.
+    fn enqueue(&mut self, key: &str, since: UnixMillis, keys_max: usize) {
+        let Some(slot) = self.slots.get_mut(key) else { return };
+        if std::mem::replace(&mut slot.waits, true) {
             return;
         }
+        let due = slot.pace.due().max(since);
         // Some waiting keys may have been forgotten. There are this many only if nobody flushes.
         if self.unwritten.len() >= keys_max
-            && let Some(oldest) = self.unwritten.pop_front()
+            && let Some(Reverse((_, oldest))) = self.unwritten.pop()
             && let Some(slot) = self.slots.get_mut(&oldest)
         {
             slot.waits = false;
         }
-        self.unwritten.push_back(key.to_owned());
-        self.quiet_until = None;
+        self.unwritten.push(Reverse((due, key.to_owned())));
     }
 }
 
@@ -353,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_time_ends_with_another_key_and_with_a_clock_that_is_set_back() {
+    fn a_key_waits_for_its_turn_but_not_for_another_key_or_a_clock_that_was_set_back() {
         let isolate = Isolate::new(7, Config::default());
         let policy = Policy::new("api", [Quota::fixed_window(9, Millis::from_secs(86_400)).unwrap()]).unwrap();
         let charge = |key: &str, now| {
@@ -369,12 +353,10 @@ mod tests {
         charge("a", now);
         assert_eq!(flush(now), 1);
         charge("a", now);
-        // The key was just written, so it waits, and the flush knows.
-        assert_eq!((flush(now), isolate.lock().is_quiet(now)), (0, true));
+        assert_eq!(flush(now), 0);
         charge("b", now);
-        assert_eq!(flush(now), 1);
+        assert_eq!((flush(now), flush(now)), (1, 0));
         let hour = Millis::from_secs(3_600);
-        assert_eq!((flush(now), isolate.lock().is_quiet(now)), (0, true));
         assert_eq!(flush(UnixMillis::new(now.get() - hour.get())), 1);
         charge("a", now);
         assert_eq!(flush(now), 1);

@@ -5,6 +5,12 @@ use tidegate_core::{Millis, UnixMillis};
 /// The longest pause between two attempts to write a key.
 pub(crate) const PAUSE_MAX: Millis = Millis::from_secs(32);
 
+/// Whether a key may be written that was due at an instant. If that is longer ahead than any pause, the clock was set back, which must
+/// not block writes until it has caught up.
+pub(crate) fn is_due(at: UnixMillis, now: UnixMillis, spacing: Millis) -> bool {
+    at <= now || at.since(now) > PAUSE_MAX + spacing
+}
+
 /// How long to wait for replication before writing a count again that a read did not find.
 const REPLICATION: Millis = Millis::from_secs(5);
 
@@ -21,13 +27,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// How long until the key may be written.
-    pub(crate) fn wait(&self, now: UnixMillis) -> Millis {
-        match self.last_try {
-            // A clock that was set back must not block writes until it has caught up.
-            Some(last) if last.since(now) <= PAUSE_MAX => (last + self.pause).since(now),
-            _ => Millis::ZERO,
-        }
+    /// When the key may be written.
+    pub(crate) fn due(&self) -> UnixMillis {
+        self.last_try.map_or_else(UnixMillis::default, |last| last + self.pause)
     }
 
     /// Records an attempt. On average, the next one is due after each of the `writers` has had a turn.
