@@ -145,7 +145,7 @@ impl<'s> Gate<'s> {
     #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
     pub fn reload(&self, rules: Rules) -> Result<(), Error> {
         let leases = |store: usize| self.leases(&rules, store);
-        let asked = composed(&rules, &self.stores, &leases, &self.state().asked)?;
+        let asked = composed(rules.stores(), rules.compose(), &self.stores, &leases, &self.state().asked)?;
         let rules = Arc::new(self.fitted(rules, &asked)?);
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(State { rules, asked });
         Ok(())

@@ -12,7 +12,6 @@ use self::borrowing::Borrowing;
 use super::bytes::bytes_of_fields;
 use super::file::Item;
 use super::names::Instead;
-use super::rules::Rules;
 use crate::lending::Terms;
 #[cfg(feature = "lending")]
 use crate::lending::{Answer, Question};
@@ -309,16 +308,15 @@ pub(super) type Compose = for<'s> fn(&mut Composed<'s>, &Stores<'s>) -> Result<(
 /// Puts around each store what the rules say. What was around it before, and has the same rules, is kept with its counts and loans.
 /// `leases` are the terms on which limits of the store at a place are lent, each once.
 pub(super) fn composed<'s>(
-    rules: &Rules,
+    all: &[StoreRules],
+    compose: Option<Compose>,
     stores: &Stores<'s>,
     leases: &dyn Fn(usize) -> Vec<Terms>,
     before: &[Composed<'s>],
 ) -> Result<Vec<Composed<'s>>, Error> {
-    let all = rules.stores();
     for rules in all {
         place(stores, &rules.name, "stores")?;
     }
-    let compose = rules.compose();
     let mut found = Vec::with_capacity(stores.len());
     for (at, (name, store)) in stores.iter().enumerate() {
         let (rules, leases) = (all.iter().find(|rules| rules.name == *name), leases(at));
