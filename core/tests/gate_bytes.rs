@@ -32,12 +32,15 @@ const ALL: &str = r#"{
         "log": { "quotas": [{ "algorithm": "sliding_log", "limit": 9, "window_ms": 60000, "by": "global" }] },
         "next": { "quotas": [{ "algorithm": "sliding_log", "limit": 8, "window_ms": 60000, "by": "global" }] },
         "flood": { "quotas": [{ "algorithm": "fixed_window", "limit": 1000, "window_ms": 60000 }] },
+        "a-limit-whose-name-is-as-long-as": { "quotas": [{ "algorithm": "fixed_window", "limit": 2, "window_ms": 5 },
+            { "algorithm": "fixed_window", "limit": 3, "window_ms": 7 }] },
         "unused": { "quotas": [{ "algorithm": "fixed_window", "limit": 1, "window_ms": 1 }] }
     },
     "rules": [
         { "name": "sign-in", "host": "Example.com", "path": "/Login", "methods": ["POST", "PUT"], "limits": ["login", "log"], "estimate": 3,
             "invalid_token": "refuse", "settle_within_ms": 5000 },
         { "host": "*.example.com", "path": "/api/{id}/*", "headers": ["X-A", "x-b"], "bot_score_below": 30, "limits": ["api"], "on_failure": "open", "store": "main" },
+        { "path": "/long", "limits": ["a-limit-whose-name-is-as-long-as"] },
         { "path": "/orgs", "limits": ["org"], "cost": 0 },
         { "path": "/slots", "limits": ["slots"], "cost": 2251799813685248 },
         { "path": "/bots", "challenge": "/challenge" },

@@ -299,7 +299,9 @@ impl Bytes for Quota {
     fn read(from: &mut Reader<'_>) -> Option<Self> {
         let (name, dimension) = (String::read(from)?, String::read(from)?);
         let (number, parameters) = (u8::read(from)?, <[u64; 3]>::read(from)?);
-        let quota = Self::from_parameters(number, parameters)?.named(&name).ok()?;
+        let mut quota = Self::from_parameters(number, parameters)?;
+        // The name that a policy gives may be longer than one that a caller gives.
+        quota.name_it(name);
         if dimension.is_empty() { Some(quota) } else { quota.by(&dimension).ok() }
     }
 }

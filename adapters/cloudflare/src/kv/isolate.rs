@@ -167,7 +167,13 @@ impl Isolate {
             let Some(Reverse((_, key))) = unwritten.pop() else { break };
             let Some(slot) = slots.get_mut(&key) else { continue };
             // A key that was forgotten while it waited may wait twice.
-            if !slot.waits || !is_due(slot.pace.due(), now, spacing) {
+            if !slot.waits {
+                continue;
+            }
+            // It waits for its turn, too, if a wrong clock has said since when it waits.
+            let due = slot.pace.due();
+            if !is_due(due, now, spacing) {
+                unwritten.push(Reverse((due, key)));
                 continue;
             }
             slot.waits = false;
@@ -360,5 +366,13 @@ mod tests {
         assert_eq!(flush(UnixMillis::new(now.get() - hour.get())), 1);
         charge("a", now);
         assert_eq!(flush(now), 1);
+        // A clock that is ahead for one request delays no write for longer than a pause.
+        let (isolate, key) = (Isolate::new(7, Config::default()), Key::new("c"));
+        let charge = |now| isolate.decide(&Check::new(&policy, &key, now), &key.storage_key(&policy)).unwrap();
+        charge(now);
+        assert_eq!(isolate.plan_writes(now).len(), 1);
+        charge(now + hour);
+        assert_eq!(isolate.plan_writes(now).len(), 0);
+        assert_eq!(isolate.plan_writes(now + Millis::from_secs(60)).len(), 1);
     }
 }
