@@ -26,27 +26,37 @@ optimize() {
         --minify-imports-and-exports-and-modules "$1.trapping" -o "$2"
 }
 
+# finish STORE: makes a module that was bound small, and puts it and its glue into the package.
+finish() {
+    small=$built/small/$1
+    # wasm-opt takes most of the time. Its result is kept until its input, its version or its options change.
+    if ! cmp -s "$small/bound/tidegate_bg.wasm" "$small/input.wasm" || [ build.sh -nt "$small/input.wasm" ] || [ traps.mjs -nt "$small/input.wasm" ] || [ package-lock.json -nt "$small/input.wasm" ]; then
+        optimize "$small/bound/tidegate_bg.wasm" "$small/tidegate.wasm" >"$small/names"
+        cp "$small/bound/tidegate_bg.wasm" "$small/input.wasm"
+    fi
+    cp "$small/tidegate.wasm" "$new/$1/tidegate.wasm"
+    node rename.mjs "$small/names" "$small/bound/tidegate_bg.js" "$new/$1/glue.js"
+}
+
 # Built beside it and swapped at the end, because a guest of another run may be loading it.
 new=dist.new
 rm -rf "$new"
+built=${CARGO_TARGET_DIR:-$root/target}/wasm32-unknown-unknown/npm
+finishing=
 for store in redis tcp versioned memory object kv rate-limit rules rules-toml; do
     # For speed: a decision in memory is nothing but this code, a local Redis answers in microseconds, and servers load both from a disk.
     # Elsewhere every byte is loaded before the first request, and a decision is a round trip.
     case $store in memory | tcp) level=3 own=s passes=-O3 ;; *) level=z own=z passes=-Oz ;; esac
     case $store in tcp) feature=redis ;; *) feature=$store ;; esac
     CARGO_PROFILE_NPM_OPT_LEVEL=$level cargo build --quiet --config "profile.npm.package.tidegate-npm.opt-level = '$own'" --package tidegate-npm --no-default-features --features "$feature" --profile npm --target wasm32-unknown-unknown
-    built=${CARGO_TARGET_DIR:-$root/target}/wasm32-unknown-unknown/npm
-    "$wasm_bindgen" --target bundler --no-typescript --out-dir "$built/bound" --out-name tidegate "$built/tidegate_npm.wasm"
     mkdir -p "$new/$store" "$built/small/$store"
-    # wasm-opt takes most of the time. Its result is kept until its input, its version or its options change.
-    small=$built/small/$store
-    if ! cmp -s "$built/bound/tidegate_bg.wasm" "$small/input.wasm" || [ build.sh -nt "$small/input.wasm" ] || [ traps.mjs -nt "$small/input.wasm" ] || [ package-lock.json -nt "$small/input.wasm" ]; then
-        optimize "$built/bound/tidegate_bg.wasm" "$small/tidegate.wasm" >"$small/names"
-        cp "$built/bound/tidegate_bg.wasm" "$small/input.wasm"
-    fi
-    cp "$small/tidegate.wasm" "$new/$store/tidegate.wasm"
-    node rename.mjs "$small/names" "$built/bound/tidegate_bg.js" "$new/$store/glue.js"
+    "$wasm_bindgen" --target bundler --no-typescript --out-dir "$built/small/$store/bound" --out-name tidegate "$built/tidegate_npm.wasm"
+    # One is made small while the next is compiled: each keeps one core busy.
+    [ -z "$finishing" ] || wait "$finishing"
+    finish "$store" &
+    finishing=$!
 done
+wait "$finishing"
 cp ../cloudflare/src/durable_objects/rows.js "$new/object/rows.js"
 # node_modules/.bin/tsc can be another version: the tests have several.
 node node_modules/typescript/bin/tsc --outDir "$new"

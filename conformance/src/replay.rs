@@ -61,7 +61,7 @@ impl Answered {
         let failure = |message| Answer::Error(Failure { kind: NO_ANSWER.into(), message });
         match reply {
             Ok(Reply { status, headers, body }) => {
-                let answer = serde_json::from_slice(&body).unwrap_or_else(|error| {
+                let answer = Answer::from_body(&body).unwrap_or_else(|error| {
                     failure(format!("status {status}, and the body is not an answer: {error}"))
                 });
                 Self { status, headers, answer }
@@ -96,7 +96,7 @@ pub async fn replay(fixture: &Fixture, subject: &impl Subject, prefix: &str) -> 
 /// The bodies of a step's requests: one that all have, or one for each.
 pub(crate) fn bodies(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str) -> Vec<Bytes> {
     let count = if step.token.as_deref().is_some_and(has_number) { step.burst } else { 1 };
-    let body = |nth| serde_json::to_vec(&call(fixture, step, policy, prefix, nth)).unwrap_or_default().into();
+    let body = |nth| call(fixture, step, policy, prefix, nth).to_body().into();
     (0..count).map(body).collect()
 }
 

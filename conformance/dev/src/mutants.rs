@@ -176,7 +176,7 @@ impl Subject for Mistaken {
                 | Route::Block
                 | Route::Reset,
             ) => {
-                let call = serde_json::from_slice::<Call>(&body).map_err(|error| error.to_string())?;
+                let call = Call::from_body(&body).map_err(|error| error.to_string())?;
                 self.bench.answer(route, &call).await
             }
             (Kind::Gates(wrong), Route::Gate) => {

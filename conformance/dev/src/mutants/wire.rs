@@ -24,7 +24,7 @@ pub(super) const ALL: &[(&str, &str, Change)] = &[
 ];
 
 fn wait_ms(reply: &Reply) -> Option<u64> {
-    match serde_json::from_slice(&reply.body) {
+    match Answer::from_body(&reply.body) {
         Ok(Answer::Decision(decision)) => decision.retry_after_ms,
         _ => None,
     }
@@ -65,7 +65,7 @@ fn reset_relative(reply: &mut Reply) {
 
 /// Fails open on every error.
 fn error_as_admission(reply: &mut Reply) {
-    if let Ok(Answer::Error(_)) = serde_json::from_slice(&reply.body) {
+    if let Ok(Answer::Error(_)) = Answer::from_body(&reply.body) {
         let quotas = vec![Counted { limit: 1, remaining: None, reset_after_ms: None }];
         let (status, retry_after_ms) = (Outcome::Allowed, None);
         let admitted = Decided { status, binding: 0, quotas, retry_after_ms, delay_ms: 0, replayed: false };

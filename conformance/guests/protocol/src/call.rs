@@ -1,5 +1,6 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::{Block, Check, Keys, Millis, Policy, Refund, Settle, UnixMillis};
@@ -46,6 +47,20 @@ pub struct Token {
 }
 
 impl Call {
+    /// Reads a request's body.
+    ///
+    /// # Errors
+    /// What is wrong with the JSON, and where.
+    pub fn from_body(body: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(body)
+    }
+
+    /// Writes a request's body.
+    #[must_use]
+    pub fn to_body(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
     /// Builds the check.
     #[must_use]
     pub fn check<'a>(&'a self, keys: Keys<'a>) -> Check<'a> {

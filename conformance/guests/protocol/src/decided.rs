@@ -24,6 +24,16 @@ pub enum Answer {
     Error(Failure),
 }
 
+impl Answer {
+    /// Reads a reply's body.
+    ///
+    /// # Errors
+    /// What is wrong with the JSON, and where.
+    pub fn from_body(body: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(body)
+    }
+}
+
 /// A [`Decision`] without its time and origin.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Decided {

@@ -27,7 +27,7 @@
 //! assert_eq!(pollster::block_on(serve(&limiter, route, body)).status, 200);
 //! let reply = pollster::block_on(serve(&limiter, route, body));
 //! assert_eq!(reply.status, 429);
-//! let Ok(Answer::Decision(decision)) = serde_json::from_slice(&reply.body) else { panic!() };
+//! let Ok(Answer::Decision(decision)) = Answer::from_body(&reply.body) else { panic!() };
 //! assert_eq!(decision.retry_after_ms, Some(750));
 //! ```
 #![no_std]
@@ -50,7 +50,6 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use serde::de::DeserializeOwned;
 use tidegate_core::{Decision, Error, ErrorKind, Key, Keys, Limiter, Policy, ResponseFields};
 
 /// A route of a guest in test mode.
@@ -169,16 +168,16 @@ impl Reply {
 /// Answers one request of the suite.
 pub async fn serve<L: Limiter>(limiter: &L, route: Route, body: &[u8]) -> Reply {
     match route {
-        Route::Identify => match read::<Arrival>(body) {
+        Route::Identify => match read(serde_json::from_slice::<Arrival>(body)) {
             Ok(arrival) => arrival.identify(),
             Err(refused) => refused,
         },
-        Route::Gate => match read::<Gated>(body) {
+        Route::Gate => match read(serde_json::from_slice::<Gated>(body)) {
             Ok(gated) => gated.decide(limiter).await,
             Err(refused) => refused,
         },
         Route::Capabilities => Reply::new(200, &Answer::Capabilities((&limiter.capabilities()).into())),
-        _ => match read::<Call>(body) {
+        _ => match read(Call::from_body(body)) {
             Ok(call) => carry_out(limiter, route, &call).await,
             Err(refused) => refused,
         },
@@ -215,6 +214,6 @@ async fn carry_out<L: Limiter>(limiter: &L, route: Route, call: &Call) -> Reply 
     }
 }
 
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Reply> {
-    serde_json::from_slice(body).map_err(|error| Reply::unreadable(format!("the request's body: {error}")))
+fn read<T>(body: serde_json::Result<T>) -> Result<T, Reply> {
+    body.map_err(|error| Reply::unreadable(format!("the request's body: {error}")))
 }
