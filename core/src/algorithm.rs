@@ -162,12 +162,6 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// The number of requests of cost 1 that fit now.
-    #[must_use]
-    pub(crate) const fn remaining(&self) -> u64 {
-        self.room / self.unit
-    }
-
     /// The time until the quota is unused, rounded up to the millisecond.
     #[must_use]
     pub(crate) fn reset_after(&self) -> Millis {

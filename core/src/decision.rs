@@ -103,54 +103,52 @@ impl Origin {
 /// # }
 /// ```
 #[derive(Clone, Copy)]
-pub struct QuotaStatus {
-    limit: u64,
-    /// Rounded on demand, because most callers only need the status.
-    standing: Option<Standing>,
-}
+pub struct QuotaStatus(
+    /// Rounded on demand, because most callers only need the status. If the unit is 0, nothing but the limit is known.
+    Standing,
+);
 
 impl QuotaStatus {
     /// Of a key that a penalty blocks.
     pub(crate) const fn blocked(wait: Millis) -> Self {
-        let standing = Standing { limit: 1, room: 0, unit: 1, used: wait.get(), drain: 1, lag: Millis::ZERO };
-        Self { limit: 1, standing: Some(standing) }
+        Self(Standing { limit: 1, room: 0, unit: 1, used: wait.get(), drain: 1, lag: Millis::ZERO })
     }
 
     pub(crate) const fn unknown(limit: u64) -> Self {
-        Self { limit, standing: None }
+        Self(Standing { limit, room: 0, unit: 0, used: 0, drain: 0, lag: Millis::ZERO })
     }
 
     /// The most that is admitted at once.
     #[must_use]
     pub const fn limit(&self) -> u64 {
-        self.limit
+        self.0.limit
     }
 
     /// The number of further requests of cost 1 that would be admitted at this instant. `None` for a penalty that does not
     /// block.
     #[must_use]
-    pub fn remaining(&self) -> Option<u64> {
-        self.standing.map(|standing| standing.remaining())
+    pub const fn remaining(&self) -> Option<u64> {
+        self.0.room.checked_div(self.0.unit)
     }
 
     /// The time until the quota is completely unused, if no other request arrives. `None` for a concurrency limit, because
     /// nobody knows when a request ends.
     #[must_use]
     pub fn reset_after(&self) -> Option<Millis> {
-        self.standing.filter(|standing| standing.drain > 0).map(|standing| standing.reset_after())
+        if self.0.drain > 0 { Some(self.0.reset_after()) } else { None }
     }
 }
 
 impl From<Standing> for QuotaStatus {
     fn from(standing: Standing) -> Self {
-        Self { limit: standing.limit, standing: Some(standing) }
+        Self(standing)
     }
 }
 
 /// Compares the visible values.
 impl PartialEq for QuotaStatus {
     fn eq(&self, other: &Self) -> bool {
-        (self.limit, self.remaining(), self.reset_after()) == (other.limit, other.remaining(), other.reset_after())
+        (self.limit(), self.remaining(), self.reset_after()) == (other.limit(), other.remaining(), other.reset_after())
     }
 }
 
@@ -159,7 +157,7 @@ impl Eq for QuotaStatus {}
 impl fmt::Debug for QuotaStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QuotaStatus")
-            .field("limit", &self.limit)
+            .field("limit", &self.limit())
             .field("remaining", &self.remaining())
             .field("reset_after", &self.reset_after())
             .finish()
@@ -209,7 +207,7 @@ impl Decision {
     pub fn native(allowed: bool, limit: u64, now: UnixMillis) -> Self {
         Self {
             status: if allowed { Status::Allowed } else { Status::Denied },
-            quotas: Few::One(QuotaStatus { limit, standing: None }),
+            quotas: Few::one(QuotaStatus::unknown(limit)),
             binding: 0,
             retry_after: None,
             delay: Millis::ZERO,
@@ -342,7 +340,7 @@ impl Decision {
     #[cfg(feature = "std")]
     pub(crate) fn recalled(&self, denied_at: UnixMillis, now: UnixMillis) -> Self {
         let elapsed = now.since(denied_at);
-        let unknown = |status: &QuotaStatus| QuotaStatus { limit: status.limit, standing: None };
+        let unknown = |status: &QuotaStatus| QuotaStatus::unknown(status.limit());
         Self {
             quotas: self.quotas.iter().map(unknown).collect(),
             retry_after: self.retry_after.map(|wait| Millis::new(wait.get().saturating_sub(elapsed.get()))),

@@ -287,7 +287,7 @@ impl<'a> Keys<'a> {
             return self.placed_by_key(policy);
         }
         if let ([dimension], Ok(key)) = (policy.dimensions(), self.sole(policy)) {
-            return Ok(StorageKeys { group: None, rows: Few::One(dimension.storage_key(key)) });
+            return Ok(StorageKeys { group: None, rows: Few::one(dimension.storage_key(key)) });
         }
         let group = match policy.group() {
             Some(group) => Some((group, group.storage_key(self.of(group)?))),
@@ -302,7 +302,7 @@ impl<'a> Keys<'a> {
                 None => dimension.storage_key(key),
             });
         }
-        Ok(StorageKeys { group: group.map(|(_, place)| place), rows: Few::Many(rows) })
+        Ok(StorageKeys { group: group.map(|(_, place)| place), rows: rows.into_iter().collect() })
     }
 
     /// The same for a [`Policy::place_by_key`], whose dimensions have one key.

@@ -1,21 +1,38 @@
-//! One value inline, or several in a vector: most policies have one quota, which needs no allocation.
+//! One or two values inline, or more in a vector: most policies have one quota or two, which need no allocation.
 
 use alloc::vec::Vec;
+use core::iter;
 use core::ops::Deref;
 use core::slice;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Few<T> {
+pub(crate) struct Few<T>(Inner<T>);
+
+/// The variant follows from the number of values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Inner<T> {
     One(T),
+    Two([T; 2]),
     Many(Vec<T>),
 }
 
+impl<T> Few<T> {
+    #[inline]
+    pub(crate) const fn one(value: T) -> Self {
+        Self(Inner::One(value))
+    }
+}
+
 impl<T> FromIterator<T> for Few<T> {
+    #[inline]
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
-        match <[T; 1]>::try_from(Vec::from_iter(values)) {
-            Ok([value]) => Self::One(value),
-            Err(values) => Self::Many(values),
-        }
+        let mut values = values.into_iter();
+        let Some(first) = values.next() else { return Self(Inner::Many(Vec::new())) };
+        let Some(second) = values.next() else { return Self::one(first) };
+        Self(match values.next() {
+            None => Inner::Two([first, second]),
+            Some(third) => Inner::Many(iter::chain([first, second, third], values).collect()),
+        })
     }
 }
 
@@ -24,9 +41,10 @@ impl<T> Deref for Few<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        match self {
-            Self::One(value) => slice::from_ref(value),
-            Self::Many(values) => values,
+        match &self.0 {
+            Inner::One(value) => slice::from_ref(value),
+            Inner::Two(values) => values,
+            Inner::Many(values) => values,
         }
     }
 }

@@ -1,11 +1,15 @@
 //! A policy's state, and the step in which all its quotas decide.
 
+mod rule;
+
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::algorithm::{
-    Algorithm, BucketState, Inspect, LogState, PenaltyState, SlidingState, SlotsState, Standing, Step, WindowState,
-};
+use self::rule::charge_all;
+#[cfg(feature = "std")]
+pub(crate) use self::rule::decide_alone;
+
+use crate::algorithm::{BucketState, LogState, PenaltyState, SlidingState, SlotsState, Step, WindowState};
 use crate::decision::{Decision, Origin, QuotaStatus, Status};
 use crate::few::Few;
 use crate::limiter::ChargeId;
@@ -81,89 +85,6 @@ impl PolicyState {
     }
 }
 
-/// Calls a method of a rule's algorithm with the rule's state.
-///
-/// A state of another kind than the rule's gives `$none`. [`Policy::verify`] rejects such states beforehand.
-macro_rules! dispatch {
-    ($rule:expr, $state:expr, |$algorithm:ident, $inner:ident| $call:expr, $none:expr) => {
-        match ($rule, $state) {
-            (Rule::TokenBucket($algorithm), QuotaState::Bucket($inner)) => $call,
-            (Rule::LeakyBucket($algorithm), QuotaState::Bucket($inner)) => $call,
-            (Rule::FixedWindow($algorithm), QuotaState::Window($inner)) => $call,
-            (Rule::SlidingWindow($algorithm), QuotaState::Sliding($inner)) => $call,
-            (Rule::SlidingLog($algorithm), QuotaState::Log($inner)) => $call,
-            (Rule::Concurrency($algorithm), QuotaState::Slots($inner)) => $call,
-            (Rule::Penalty($algorithm), QuotaState::Penalty($inner)) => $call,
-            _ => $none,
-        }
-    };
-}
-
-impl Rule {
-    fn initial_state(&self) -> QuotaState {
-        match self {
-            Self::FixedWindow(_) => QuotaState::Window(WindowState::default()),
-            Self::SlidingWindow(_) => QuotaState::Sliding(SlidingState::default()),
-            Self::SlidingLog(_) => QuotaState::Log(LogState::default()),
-            Self::TokenBucket(_) | Self::LeakyBucket(_) => QuotaState::Bucket(BucketState::default()),
-            Self::Concurrency(_) => QuotaState::Slots(SlotsState::default()),
-            Self::Penalty(_) => QuotaState::Penalty(PenaltyState::default()),
-        }
-    }
-
-    #[inline]
-    fn ask(&self, state: &QuotaState, now: UnixMillis, cost: u64) -> Step {
-        dispatch!(self, state, |rule, inner| rule.ask(inner, now, cost), Step::Never)
-    }
-
-    #[inline]
-    fn charge(&self, state: &mut QuotaState, now: UnixMillis, cost: u64, id: ChargeId) {
-        if let (Self::Concurrency(rule), QuotaState::Slots(state)) = (self, &mut *state) {
-            return rule.take(state, id, now, cost);
-        }
-        dispatch!(self, state, |rule, inner| rule.charge(inner, now, cost), ());
-    }
-
-    fn refund(&self, state: &mut QuotaState, charged_at: UnixMillis, now: UnixMillis, cost: u64) {
-        dispatch!(self, state, |rule, inner| rule.refund(inner, charged_at, now, cost), ());
-    }
-
-    fn overdraw(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) {
-        dispatch!(self, state, |rule, inner| rule.overdraw(inner, now, cost), ());
-    }
-
-    fn move_back(&self, state: &mut QuotaState, now: UnixMillis) {
-        dispatch!(self, state, |rule, inner| rule.move_back(inner, now), ());
-    }
-
-    #[inline]
-    fn decide_alone(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) -> Decision {
-        let misplaced = || decision_of_one(Step::Never, self.nothing_left(), now);
-        dispatch!(self, state, |rule, inner| decide_alone(rule, inner, now, cost), misplaced())
-    }
-
-    #[inline]
-    fn standing(&self, state: &QuotaState, now: UnixMillis) -> Standing {
-        dispatch!(self, state, |rule, inner| rule.standing(inner, now), self.nothing_left())
-    }
-
-    fn status(&self, state: &QuotaState, now: UnixMillis) -> QuotaStatus {
-        match (self, state) {
-            (Self::Penalty(rule), QuotaState::Penalty(state)) => match rule.ask(state, now, 1) {
-                Step::Denied { retry_after } => QuotaStatus::blocked(retry_after),
-                _ => QuotaStatus::unknown(1),
-            },
-            // A slot may be given back at any time.
-            (Self::Concurrency(_), _) => Standing { drain: 0, ..self.standing(state, now) }.into(),
-            _ => self.standing(state, now).into(),
-        }
-    }
-
-    fn nothing_left(&self) -> Standing {
-        Standing { limit: self.limit(), room: 0, unit: 1, used: 0, drain: 1, lag: Millis::ZERO }
-    }
-}
-
 /// What a request was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Charge {
@@ -183,6 +104,11 @@ struct Answer {
     /// `None` if it is unknown.
     retry_after: Option<Millis>,
     delay: Millis,
+}
+
+impl Answer {
+    const ALLOWED: Self =
+        Self { status: Status::Allowed, binding: None, retry_after: Some(Millis::ZERO), delay: Millis::ZERO };
 }
 
 impl Policy {
@@ -243,6 +169,9 @@ impl Policy {
     /// Decides as [`Policy::decide`] does, on the request of a charge. The slots that it takes belong to this charge.
     #[must_use]
     pub fn decide_as(&self, state: &mut PolicyState, now: UnixMillis, cost: u64, id: ChargeId) -> Decision {
+        if let Some(delay) = charge_all(self.quotas(), &mut state.0, now, cost) {
+            return self.explain(state, now, &Answer { delay, ..Answer::ALLOWED });
+        }
         self.move_back(state, now);
         self.return_expired(state, now);
         let mut answer = self.ask(state, now, cost);
@@ -462,8 +391,7 @@ impl Policy {
 
     #[inline]
     fn ask(&self, state: &PolicyState, now: UnixMillis, cost: u64) -> Answer {
-        let mut answer =
-            Answer { status: Status::Allowed, binding: None, retry_after: Some(Millis::ZERO), delay: Millis::ZERO };
+        let mut answer = Answer::ALLOWED;
         for (place, (quota, state)) in self.quotas().iter().zip(state.0.iter()).enumerate() {
             match quota.rule().ask(state, now, cost) {
                 Step::Admitted { delay } => answer.delay = answer.delay.max(delay),
@@ -511,24 +439,4 @@ impl Policy {
             quotas,
         }
     }
-}
-
-/// Decides by the only rule of a policy. Most policies have one rule, and this path is optimized for them.
-#[inline]
-pub(crate) fn decide_alone<A: Inspect>(rule: &A, state: &mut A::State, now: UnixMillis, cost: u64) -> Decision {
-    rule.move_back(state, now);
-    let step = rule.step(state, now, cost);
-    decision_of_one(step, rule.standing(state, now), now)
-}
-
-#[inline]
-fn decision_of_one(step: Step, standing: Standing, now: UnixMillis) -> Decision {
-    let (status, retry_after, delay) = match step {
-        Step::Admitted { delay } => (Status::Allowed, None, delay),
-        Step::Denied { retry_after } => (Status::Denied, Some(retry_after), Millis::ZERO),
-        Step::Busy => (Status::Denied, None, Millis::ZERO),
-        Step::Never => (Status::NeverAdmissible, None, Millis::ZERO),
-    };
-    let quotas = Few::One(standing.into());
-    Decision { status, quotas, binding: 0, retry_after, delay, decided_at: now, origin: Origin::Store, replay: false }
 }

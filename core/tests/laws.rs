@@ -318,6 +318,28 @@ proptest! {
         }
     }
 
+    /// Quotas whose states are small are charged in one step each. Beside a log, whose state is not, they are asked first.
+    #[test]
+    fn quotas_decide_the_same_beside_a_log_that_never_denies(
+        quotas in proptest::collection::vec(quota(), 1..=4),
+        arrivals in proptest::collection::vec((0..200_000u64, 0..=13u64), 1..60),
+    ) {
+        let log = Quota::sliding_log(1_000, Millis::new(1)).unwrap();
+        let alone = Policy::new("law", quotas.clone()).unwrap();
+        let beside = Policy::new("law", quotas.iter().cloned().chain([log])).unwrap();
+        let (mut one, mut other) = (alone.initial_state(), beside.initial_state());
+        // The clock also steps back, by more than the skew that is allowed.
+        for (at, cost) in arrivals {
+            let now = UnixMillis::new(if at < 190_000 { at % 200 } else { at });
+            let (found, expected) = (alone.decide(&mut one, now, cost), beside.decide(&mut other, now, cost));
+            prop_assert_eq!(found.status(), expected.status());
+            prop_assert_eq!((found.retry_after(), found.delay()), (expected.retry_after(), expected.delay()));
+            prop_assert_eq!(found.binding_index(), expected.binding_index());
+            prop_assert_eq!(found.quotas(), &expected.quotas()[..quotas.len()]);
+            prop_assert_eq!(one.parts(), &other.parts()[..quotas.len()]);
+        }
+    }
+
     #[test]
     fn a_refund_never_leaves_more_than_the_limit(
         policy in policy(), start in start(), arrivals in arrivals(), later in 0..=60u64, cost in 0..=20u64, which in any::<prop::sample::Index>()

@@ -52,7 +52,7 @@ impl Options {
         let (scopes, group, place_by_key) = (self.some_text(), self.some_number(), self.flag());
         let mut quotas = Vec::new();
         for nth in 0..self.number() {
-            quotas.push(self.quota(&format!("policy.quotas[{nth}]."))?);
+            quotas.push(self.quota(&format!("policy.quotas[{nth}]."), scopes.is_some())?);
         }
         let place = |error| misplaced("policy.", &error);
         if let Some(scopes) = scopes {
@@ -73,7 +73,8 @@ impl Options {
         }
     }
 
-    fn quota(&mut self, place: &str) -> Result<Quota, Error> {
+    /// A quota. If `made`, a policy gave it its name.
+    fn quota(&mut self, place: &str, made: bool) -> Result<Quota, Error> {
         let (name, by, algorithm) = (self.some_text(), self.some_text(), self.number());
         // The limit, the capacity, or a penalty's cap; then the window, the bucket's period, the lifetime of a slot, or a penalty's
         // base; then the refill, a penalty's factor, or 1 if a concurrency limit returns the cost.
@@ -89,7 +90,11 @@ impl Options {
             _ => Quota::block(Millis::new(amount)),
         };
         let named = |quota: Quota| {
-            let quota = if let Some(name) = name { quota.named(&name)? } else { quota };
+            let quota = match name {
+                Some(name) if made => PolicyParts::named(quota, &name),
+                Some(name) => quota.named(&name)?,
+                None => quota,
+            };
             if let Some(dimension) = by { quota.by(&dimension) } else { Ok(quota) }
         };
         let quota = quota.map_err(|error| misplaced(&format!("{place}{inner}"), &error))?;

@@ -215,6 +215,13 @@ describe("a decision", () => {
     assert.equal(undeclared.http?.status, 400);
   });
 
+  test("the longest name of a limit with several quotas", async () => {
+    const name = `limit-${"x".repeat(26)}`;
+    const gate = gateOf(rulesOf({ [name]: { quotas: [window(3), window(5, { window_ms: 3_600_000 })] } }));
+    const { quotas } = await check(gate);
+    assert.deepEqual(quotas.map((quota) => quota.name), [`${name}-1`, `${name}-2`]);
+  });
+
   test("a bot score selects a rule", async () => {
     const [bots, all] = [limits(window(1)), limits(window(5))].map(Object.keys);
     const gate = gateOf({ limits: { [bots]: { quotas: [window(1)] }, [all]: { quotas: [window(5)] } }, rules: [{ limits: [...all] }, { bot_score_below: 30, limits: [...bots] }] });

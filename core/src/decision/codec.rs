@@ -73,8 +73,8 @@ impl QuotaStatus {
     /// With what another program says of it.
     pub(super) fn told(limit: u64, remaining: Option<u64>, reset_after: Option<u64>) -> Self {
         let (used, drain) = (reset_after.unwrap_or_default(), u64::from(reset_after.is_some()));
-        let standing = |room| Standing { limit, room, unit: 1, used, drain, lag: Millis::ZERO };
-        Self { limit, standing: remaining.map(standing) }
+        let standing = |room| Self(Standing { limit, room, unit: 1, used, drain, lag: Millis::ZERO });
+        remaining.map_or(Self::unknown(limit), standing)
     }
 }
 

@@ -39,7 +39,7 @@ pub fn put(decision: &Decision, mut set: impl FnMut(usize, f64)) {
     set(6, if decision.replay { 1.0 } else { 0.0 });
     for (nth, quota) in decision.quotas.iter().enumerate() {
         let at = QUOTAS_AT + EACH * nth;
-        set(at, number(quota.limit));
+        set(at, number(quota.limit()));
         set(at + 1, quota.remaining().map_or(UNKNOWN, number));
         set(at + 2, quota.reset_after().map_or(UNKNOWN, |span| number(span.get())));
     }
@@ -54,7 +54,7 @@ pub fn take(numbers: &[f64]) -> Option<Decision> {
     let quota =
         |[limit, remaining, reset]: &[f64; EACH]| QuotaStatus::told(whole(*limit), known(*remaining), known(*reset));
     let quotas = match quotas {
-        [only] => Few::One(quota(only)),
+        [only] => Few::one(quota(only)),
         _ => quotas.iter().map(quota).collect(),
     };
     Some(Decision {

@@ -41,6 +41,13 @@ impl PolicyParts {
         }
     }
 
+    /// A quota with the name that a policy gave it. That may be longer than one that a caller gives.
+    #[must_use]
+    pub fn named(mut quota: Quota, name: &str) -> Quota {
+        quota.name_it(name.to_string());
+        quota
+    }
+
     /// The policy with these parts, which are those of a policy.
     ///
     /// # Errors

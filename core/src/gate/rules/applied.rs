@@ -12,13 +12,13 @@ pub(in crate::gate) struct Applied<'r>(Few<&'r Rule>);
 
 impl<'r> Applied<'r> {
     pub(super) const fn new(first: &'r Rule) -> Self {
-        Self(Few::One(first))
+        Self(Few::one(first))
     }
 
     /// Adds the rule of another reading, unless it applies already.
     pub(super) fn add(&mut self, rule: &'r Rule) {
         if !self.rules().any(|known| std::ptr::eq(known, rule)) {
-            self.0 = Few::Many([&*self.0, &[rule]].concat());
+            self.0 = self.rules().chain([rule]).collect();
         }
     }
 
@@ -27,8 +27,8 @@ impl<'r> Applied<'r> {
         self.0.iter().copied()
     }
 
-    pub(in crate::gate) const fn is_one(&self) -> bool {
-        matches!(self.0, Few::One(_))
+    pub(in crate::gate) fn is_one(&self) -> bool {
+        self.0.len() == 1
     }
 
     /// The rule of the first reading.

@@ -1,0 +1,155 @@
+//! A rule with its state: the algorithm that both belong to.
+
+use super::QuotaState;
+use crate::algorithm::{
+    Algorithm as _, BucketState, Inspect, LogState, PenaltyState, SlidingState, SlotsState, Standing, Step, WindowState,
+};
+use crate::decision::{Decision, Origin, QuotaStatus, Status};
+use crate::few::Few;
+use crate::limiter::ChargeId;
+use crate::quota::{Quota, Rule};
+use crate::{Millis, UnixMillis};
+
+/// Calls a method of a rule's algorithm with the rule's state.
+///
+/// A state of another kind than the rule's gives `$none`. [`Policy::verify`] rejects such states beforehand.
+macro_rules! dispatch {
+    ($rule:expr, $state:expr, |$algorithm:ident, $inner:ident| $call:expr, $none:expr) => {
+        match ($rule, $state) {
+            (Rule::TokenBucket($algorithm), QuotaState::Bucket($inner)) => $call,
+            (Rule::LeakyBucket($algorithm), QuotaState::Bucket($inner)) => $call,
+            (Rule::FixedWindow($algorithm), QuotaState::Window($inner)) => $call,
+            (Rule::SlidingWindow($algorithm), QuotaState::Sliding($inner)) => $call,
+            (Rule::SlidingLog($algorithm), QuotaState::Log($inner)) => $call,
+            (Rule::Concurrency($algorithm), QuotaState::Slots($inner)) => $call,
+            (Rule::Penalty($algorithm), QuotaState::Penalty($inner)) => $call,
+            _ => $none,
+        }
+    };
+}
+
+impl Rule {
+    pub(super) fn initial_state(&self) -> QuotaState {
+        match self {
+            Self::FixedWindow(_) => QuotaState::Window(WindowState::default()),
+            Self::SlidingWindow(_) => QuotaState::Sliding(SlidingState::default()),
+            Self::SlidingLog(_) => QuotaState::Log(LogState::default()),
+            Self::TokenBucket(_) | Self::LeakyBucket(_) => QuotaState::Bucket(BucketState::default()),
+            Self::Concurrency(_) => QuotaState::Slots(SlotsState::default()),
+            Self::Penalty(_) => QuotaState::Penalty(PenaltyState::default()),
+        }
+    }
+
+    #[inline]
+    pub(super) fn ask(&self, state: &QuotaState, now: UnixMillis, cost: u64) -> Step {
+        dispatch!(self, state, |rule, inner| rule.ask(inner, now, cost), Step::Never)
+    }
+
+    #[inline]
+    pub(super) fn charge(&self, state: &mut QuotaState, now: UnixMillis, cost: u64, id: ChargeId) {
+        if let (Self::Concurrency(rule), QuotaState::Slots(state)) = (self, &mut *state) {
+            return rule.take(state, id, now, cost);
+        }
+        dispatch!(self, state, |rule, inner| rule.charge(inner, now, cost), ());
+    }
+
+    /// Charges the request if it fits, after [`Rule::move_back`].
+    #[inline]
+    fn step(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) -> Step {
+        let misplaced = Step::Never;
+        dispatch!(
+            self,
+            state,
+            |rule, inner| {
+                rule.move_back(inner, now);
+                rule.step(inner, now, cost)
+            },
+            misplaced
+        )
+    }
+
+    pub(super) fn refund(&self, state: &mut QuotaState, charged_at: UnixMillis, now: UnixMillis, cost: u64) {
+        dispatch!(self, state, |rule, inner| rule.refund(inner, charged_at, now, cost), ());
+    }
+
+    pub(super) fn overdraw(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) {
+        dispatch!(self, state, |rule, inner| rule.overdraw(inner, now, cost), ());
+    }
+
+    pub(super) fn move_back(&self, state: &mut QuotaState, now: UnixMillis) {
+        dispatch!(self, state, |rule, inner| rule.move_back(inner, now), ());
+    }
+
+    #[inline]
+    pub(super) fn decide_alone(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) -> Decision {
+        let misplaced = || decision_of_one(Step::Never, self.nothing_left(), now);
+        dispatch!(self, state, |rule, inner| decide_alone(rule, inner, now, cost), misplaced())
+    }
+
+    #[inline]
+    pub(super) fn standing(&self, state: &QuotaState, now: UnixMillis) -> Standing {
+        dispatch!(self, state, |rule, inner| rule.standing(inner, now), self.nothing_left())
+    }
+
+    pub(super) fn status(&self, state: &QuotaState, now: UnixMillis) -> QuotaStatus {
+        match (self, state) {
+            (Self::Penalty(rule), QuotaState::Penalty(state)) => match rule.ask(state, now, 1) {
+                Step::Denied { retry_after } => QuotaStatus::blocked(retry_after),
+                _ => QuotaStatus::unknown(1),
+            },
+            // A slot may be given back at any time.
+            (Self::Concurrency(_), _) => Standing { drain: 0, ..self.standing(state, now) }.into(),
+            _ => self.standing(state, now).into(),
+        }
+    }
+
+    fn nothing_left(&self) -> Standing {
+        Standing { limit: self.limit(), room: 0, unit: 1, used: 0, drain: 1, lag: Millis::ZERO }
+    }
+}
+
+impl QuotaState {
+    /// A copy, if that takes no allocation.
+    const fn copied(&self) -> Option<Self> {
+        match self {
+            Self::Window(state) => Some(Self::Window(*state)),
+            Self::Sliding(state) => Some(Self::Sliding(*state)),
+            Self::Bucket(state) => Some(Self::Bucket(*state)),
+            Self::Log(_) | Self::Slots(_) | Self::Penalty(_) => None,
+        }
+    }
+}
+
+/// Charges all quotas, each in one step, and returns how long to delay the request. `None` changes nothing: a quota does not admit
+/// the request, or one is there whose state cannot be put back so cheaply, or that needs more than a step.
+pub(super) fn charge_all(quotas: &[Quota], states: &mut [QuotaState], now: UnixMillis, cost: u64) -> Option<Millis> {
+    let ([quota, quotas @ ..], [state, states @ ..]) = (quotas, states) else { return Some(Millis::ZERO) };
+    let before = state.copied()?;
+    if let Step::Admitted { delay } = quota.rule().step(state, now, cost)
+        && let Some(others) = charge_all(quotas, states, now, cost)
+    {
+        return Some(delay.max(others));
+    }
+    *state = before;
+    None
+}
+
+/// Decides by the only rule of a policy. Most policies have one rule, and this path is optimized for them.
+#[inline]
+pub(crate) fn decide_alone<A: Inspect>(rule: &A, state: &mut A::State, now: UnixMillis, cost: u64) -> Decision {
+    rule.move_back(state, now);
+    let step = rule.step(state, now, cost);
+    decision_of_one(step, rule.standing(state, now), now)
+}
+
+#[inline]
+fn decision_of_one(step: Step, standing: Standing, now: UnixMillis) -> Decision {
+    let (status, retry_after, delay) = match step {
+        Step::Admitted { delay } => (Status::Allowed, None, delay),
+        Step::Denied { retry_after } => (Status::Denied, Some(retry_after), Millis::ZERO),
+        Step::Busy => (Status::Denied, None, Millis::ZERO),
+        Step::Never => (Status::NeverAdmissible, None, Millis::ZERO),
+    };
+    let quotas = Few::one(standing.into());
+    Decision { status, quotas, binding: 0, retry_after, delay, decided_at: now, origin: Origin::Store, replay: false }
+}
