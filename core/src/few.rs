@@ -1,7 +1,6 @@
 //! One or two values inline, or more in a vector: most policies have one quota or two, which need no allocation.
 
 use alloc::vec::Vec;
-use core::iter;
 use core::ops::Deref;
 use core::slice;
 
@@ -31,7 +30,7 @@ impl<T> FromIterator<T> for Few<T> {
         let Some(second) = values.next() else { return Self::one(first) };
         Self(match values.next() {
             None => Inner::Two([first, second]),
-            Some(third) => Inner::Many(iter::chain([first, second, third], values).collect()),
+            Some(third) => Inner::Many([first, second, third].into_iter().chain(values).collect()),
         })
     }
 }

@@ -1,10 +1,11 @@
 //! An app that is ready to be instantiated.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::sync::Arc;
 
 use wasmtime::component::{Component, Linker, ResourceTable};
-use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
+use wasmtime::{Cache, CacheConfig, Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
 use wasmtime_wasi::WasiCtx;
 use wasmtime_wasi_http::WasiHttpCtx;
 use wasmtime_wasi_http::p2::bindings::ProxyPre;
@@ -70,7 +71,8 @@ fn link(bytes: &[u8]) -> wasmtime::Result<ProxyPre<Instance>> {
     ProxyPre::new(linker.instantiate_pre(&component)?)
 }
 
-/// Instances come from a pool, so starting one takes microseconds.
+/// Instances come from a pool, so starting one takes microseconds. Compiling a component takes seconds, so the result is kept beside
+/// this program.
 fn engine() -> wasmtime::Result<Engine> {
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(INSTANCES_MAX)
@@ -80,6 +82,9 @@ fn engine() -> wasmtime::Result<Engine> {
         .total_core_instances(INSTANCES_MAX * PARTS_MAX);
     let mut config = Config::new();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    let mut cache = CacheConfig::new();
+    cache.with_directory(env::current_exe()?.with_file_name("compiled"));
+    config.cache(Some(Cache::new(cache)?));
     Engine::new(&config)
 }
 

@@ -6,6 +6,8 @@
 //!   run between two operations of a request.
 //! - A swap compares with the value that was read last. If there was none, it overwrites.
 //! - Incrementing a value that is not 8 bytes poisons the lock: every later operation fails until the host restarts.
+//!
+//! On demand, it performs writes and answers them with an error, as a store across a network may.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -20,6 +22,10 @@ use tokio::task::block_in_place;
 pub(crate) struct Database {
     connection: Mutex<Option<Connection>>,
     operations: AtomicU64,
+    /// How many of the next writes are made and not answered.
+    to_lose: AtomicU64,
+    /// How many were.
+    lost: AtomicU64,
     pause: Duration,
     /// Removed when the database is closed.
     _temporary: Option<TempDir>,
@@ -58,6 +64,8 @@ impl Database {
         Ok(Self {
             connection: Mutex::new(Some(connection)),
             operations: AtomicU64::new(0),
+            to_lose: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
             pause,
             _temporary: temporary,
         })
@@ -66,6 +74,17 @@ impl Database {
     /// Returns the number of operations so far.
     pub(crate) fn operations(&self) -> u64 {
         self.operations.load(Ordering::Relaxed)
+    }
+
+    /// Makes the next `count` writes, and answers them with an error. Returns how many answers were lost so far.
+    pub(crate) fn lose(&self, count: u64) -> u64 {
+        self.to_lose.store(count, Ordering::Relaxed);
+        self.lost()
+    }
+
+    /// Returns how many answers were lost so far.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// Waits before an operation, as if the store were across a network, so that concurrent requests really overlap.
@@ -87,12 +106,22 @@ impl Database {
         })
     }
 
+    /// The answer to a write, unless it is to be lost.
+    fn written<T>(&self, answer: T) -> Result<T, Failure> {
+        let one_less = |left: u64| left.checked_sub(1);
+        if self.to_lose.try_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err() {
+            return Ok(answer);
+        }
+        self.lost.fetch_add(1, Ordering::Relaxed);
+        Err(Failure::Told("the connection ended before the answer".into()))
+    }
+
     pub(crate) fn get(&self, store: &str, key: &str) -> Result<Option<Vec<u8>>, Failure> {
         self.operate(|connection| read(connection, store, key))
     }
 
     pub(crate) fn set(&self, store: &str, key: &str, value: &[u8]) -> Result<(), Failure> {
-        self.operate(|connection| write(connection, store, key, value))
+        self.operate(|connection| self.written(write(connection, store, key, value)?))
     }
 
     pub(crate) fn delete(&self, store: &str, key: &str) -> Result<(), Failure> {
@@ -121,16 +150,17 @@ impl Database {
             let sum = before.wrapping_add(delta);
             write(&transaction, store, key, &sum.to_le_bytes())?;
             transaction.commit()?;
-            Ok(sum)
+            self.written(sum)
         })
     }
 
     /// Writes if the stored value is `old`, or if `old` is `None`. Returns whether it wrote.
     pub(crate) fn swap(&self, store: &str, key: &str, old: Option<&[u8]>, value: &[u8]) -> Result<bool, Failure> {
         self.operate(|connection| {
-            let Some(old) = old else { return write(connection, store, key, value).map(|()| true) };
+            let Some(old) = old else { return self.written(write(connection, store, key, value).map(|()| true)?) };
             let sql = "UPDATE spin_key_value SET value = ?3 WHERE store = ?1 AND key = ?2 AND value = ?4";
-            Ok(connection.prepare_cached(sql)?.execute(params![store, key, value, old])? == 1)
+            let has_written = connection.prepare_cached(sql)?.execute(params![store, key, value, old])? == 1;
+            if has_written { self.written(true) } else { Ok(false) }
         })
     }
 }
@@ -176,6 +206,20 @@ mod tests {
         assert_eq!(told(database.get("another", "k")), None);
         told(database.delete("s", "k"));
         assert!(!told(database.swap("s", "k", Some(b""), b"4")));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_write_whose_answer_is_lost_is_made() {
+        let database = Database::open(None, Duration::ZERO).unwrap();
+        assert_eq!(database.lose(3), 0);
+        assert!(matches!(database.set("s", "k", b"1"), Err(Failure::Told(_))));
+        assert!(matches!(database.swap("s", "k", Some(b"1"), b"2"), Err(Failure::Told(_))));
+        // Nothing is written here, so no answer is lost.
+        assert!(!told(database.swap("s", "k", Some(b"1"), b"3")));
+        assert!(matches!(database.increment("s", "n", 2), Err(Failure::Told(_))));
+        assert_eq!(told(database.get("s", "k")), Some(b"2".to_vec()));
+        assert_eq!(told(database.increment("s", "n", 2)), 4);
+        assert_eq!(database.lost(), 3);
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,8 @@
 //!
 //! It prints its address, and ends when its standard input closes. A line `operations` on standard input prints the
 //! number of operations on the key-value stores so far. A line `set STORE KEY TEXT` writes a row, as another program
-//! might. The rows are in an SQLite database in `--state-dir`, or in a temporary folder. With `--pause-ms`, each
+//! might. A line `lose COUNT` makes the stores answer the next `COUNT` writes with an error, although they are made; it
+//! prints how many answers were lost so far, as `lost` does. The rows are in an SQLite database in `--state-dir`, or in a temporary folder. With `--pause-ms`, each
 //! operation waits first. `--test-mode` is short for `--env=TIDEGATE_TEST_MODE=on`, or with the key in the
 //! variable `TIDEGATE_SUITE_KEY` for that.
 //!
@@ -81,6 +82,8 @@ fn answer(database: &Database, line: &str) -> String {
             Ok(()) => "set".into(),
             Err(_) => "the store failed".into(),
         },
-        _ => format!("{line:?} is not a command; write `operations` or `set STORE KEY TEXT`"),
+        [Some("lose"), Some(count), None, _] if let Ok(count) = count.parse() => database.lose(count).to_string(),
+        [Some("lost"), None, ..] => database.lost().to_string(),
+        _ => format!("{line:?} is not a command; write `operations`, `set STORE KEY TEXT`, `lose COUNT` or `lost`"),
     }
 }
