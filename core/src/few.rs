@@ -11,6 +11,8 @@ pub(crate) struct Few<T>(Inner<T>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Inner<T> {
     One(T),
+    /// WebAssembly does without, because the code would weigh more than an allocation takes.
+    #[cfg(not(target_arch = "wasm32"))]
     Two([T; 2]),
     Many(Vec<T>),
 }
@@ -23,6 +25,7 @@ impl<T> Few<T> {
 }
 
 impl<T> FromIterator<T> for Few<T> {
+    #[cfg(not(target_arch = "wasm32"))]
     #[inline]
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         let mut values = values.into_iter();
@@ -31,6 +34,14 @@ impl<T> FromIterator<T> for Few<T> {
         Self(match values.next() {
             None => Inner::Two([first, second]),
             Some(third) => Inner::Many([first, second, third].into_iter().chain(values).collect()),
+        })
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        Self(match <[T; 1]>::try_from(Vec::from_iter(values)) {
+            Ok([value]) => Inner::One(value),
+            Err(values) => Inner::Many(values),
         })
     }
 }
@@ -42,6 +53,7 @@ impl<T> Deref for Few<T> {
     fn deref(&self) -> &[T] {
         match &self.0 {
             Inner::One(value) => slice::from_ref(value),
+            #[cfg(not(target_arch = "wasm32"))]
             Inner::Two(values) => values,
             Inner::Many(values) => values,
         }

@@ -169,7 +169,9 @@ impl Policy {
     /// Decides as [`Policy::decide`] does, on the request of a charge. The slots that it takes belong to this charge.
     #[must_use]
     pub fn decide_as(&self, state: &mut PolicyState, now: UnixMillis, cost: u64, id: ChargeId) -> Decision {
-        if let Some(delay) = charge_all(self.quotas(), &mut state.0, now, cost) {
+        if !cfg!(target_arch = "wasm32")
+            && let Some(delay) = charge_all(self.quotas(), &mut state.0, now, cost)
+        {
             return self.explain(state, now, &Answer { delay, ..Answer::ALLOWED });
         }
         self.move_back(state, now);

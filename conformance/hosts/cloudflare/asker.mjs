@@ -5,8 +5,8 @@ import { DurableObject } from "cloudflare:workers";
 
 let question;
 
-/** The start of the answer to an admitted check: version 3, no lease, and the status 0. */
-const ADMITTED = /^030000/;
+/** The start of the answer to an admitted check: any version, neither a loan nor a denial, and the status 0. */
+const ADMITTED = /^..0000/;
 
 /** Stands in for Tidegate's object once, and records what it is asked. It fails, because the answer does not matter. */
 export class Recorder extends DurableObject {

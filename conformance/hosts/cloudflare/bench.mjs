@@ -80,6 +80,12 @@ const { values: args, positionals: only } = parseArgs({
     keys: { type: "string", default: "1000000" },
   },
 });
+const MEASUREMENTS = ["speed", "size", "start", "keys"];
+const unknown = only.find((name) => !MEASUREMENTS.includes(name));
+if (unknown !== undefined) {
+  console.error(`bench.mjs: ${unknown} is not measured; write ${MEASUREMENTS.join(", ")}, or nothing for all but keys`);
+  process.exit(2);
+}
 const named = (name) => only.length === 0 || only.includes(name);
 
 if (only.includes("keys")) await keys();
