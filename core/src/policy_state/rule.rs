@@ -56,7 +56,6 @@ impl Rule {
     /// Charges the request if it fits, after [`Rule::move_back`].
     #[inline]
     fn step(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) -> Step {
-        let misplaced = Step::Never;
         dispatch!(
             self,
             state,
@@ -64,7 +63,7 @@ impl Rule {
                 rule.move_back(inner, now);
                 rule.step(inner, now, cost)
             },
-            misplaced
+            Step::Never
         )
     }
 
