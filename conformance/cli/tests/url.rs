@@ -32,8 +32,6 @@ async fn run(urls: &[&str], declaration: &str) -> Result<(Option<i32>, String)> 
     std::fs::write(&file, declaration)?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.arg("run").args(urls.iter().flat_map(|url| ["--url", url]));
-    command
-        .args(["token-bucket/*", "race/last-token", "gate/*", "requests/*"].iter().flat_map(|some| ["--filter", some]));
     command.arg("--declares").arg(&file).arg("--out").arg(folder.path());
     let output = command.output().await?;
     let mut said = String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned();

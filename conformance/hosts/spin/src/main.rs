@@ -6,12 +6,14 @@
 //!     [--pause-ms=N] [--state-dir=DIR] [--test-mode]
 //! ```
 //!
-//! It prints its address, and ends when its standard input closes. A line `operations` on standard input prints the
-//! number of operations on the key-value stores so far. A line `set STORE KEY TEXT` writes a row, as another program
-//! might. A line `lose COUNT` makes the stores answer the next `COUNT` writes with an error, although they are made; it
-//! prints how many answers were lost so far, as `lost` does. The rows are in an SQLite database in `--state-dir`, or in a temporary folder. With `--pause-ms`, each
-//! operation waits first. `--test-mode` is short for `--env=TIDEGATE_TEST_MODE=on`, or with the key in the
-//! variable `TIDEGATE_SUITE_KEY` for that.
+//! It prints its address, and ends when its standard input closes. It answers lines on standard input:
+//! - `operations`: the number of operations on the key-value stores so far.
+//! - `set STORE KEY TEXT` writes a row, as another program might.
+//! - `lose COUNT`: the next `COUNT` writes are made, and answered with an error. `lost` is how many were so far.
+//!
+//! The rows are in an SQLite database in `--state-dir`, or in a temporary folder. With `--pause-ms`, each operation waits
+//! first. `--test-mode` is short for `--env=TIDEGATE_TEST_MODE=on`, or with the key in the variable `TIDEGATE_SUITE_KEY`
+//! for that.
 //!
 //! It behaves like Spin 4 in everything that an adapter can observe:
 //! - `spin-client-addr` follows the fields that the client sent.
