@@ -17,16 +17,16 @@ use_rust_for wasm32-unknown-unknown
 # The package must not contain paths of this machine. SHA-256 hashes only policies and secrets, so the small version suffices.
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=$HOME=. --remap-path-prefix=$(cd "$root" && pwd)=. --cfg sha2_backend_soft=\"compact\""
 
-# optimize INPUT OUTPUT: runs `$passes` over a module, and prints its new names.
+# optimize INPUT OUTPUT: makes a module small, and prints its new names.
 optimize() {
     node traps.mjs "$1" "$1.trapping"
     # The first KiB of memory is the end of the stack, and no pointer to it is the sum of one below it and a number.
-    node node_modules/binaryen/bin/wasm-opt "$passes" --converge --low-memory-unused --enable-bulk-memory --enable-bulk-memory-opt --enable-multivalue \
+    node node_modules/binaryen/bin/wasm-opt -Oz --converge --low-memory-unused --enable-bulk-memory --enable-bulk-memory-opt --enable-multivalue \
         --enable-mutable-globals --enable-nontrapping-float-to-int --enable-reference-types --enable-sign-ext --strip-debug --strip-producers --strip-target-features \
         --minify-imports-and-exports-and-modules "$1.trapping" -o "$2"
 }
 
-# finish STORE: makes a module that was bound small, and puts it and its glue into the package.
+# finish MODULE: makes a module that was bound small, and puts it and its glue into the package.
 finish() {
     small=$built/small/$1
     # wasm-opt takes most of the time. Its result is kept until its input, its version or its options change.
@@ -42,22 +42,33 @@ finish() {
 new=dist.new
 rm -rf "$new"
 built=${CARGO_TARGET_DIR:-$root/target}/wasm32-unknown-unknown/npm
+# compile MODULE: compiles a module and binds it to JavaScript.
+compile() {
+    cargo build --quiet --package tidegate-npm --no-default-features --features "$1" --profile npm --target wasm32-unknown-unknown
+    mkdir -p "$built/small/$1"
+    "$wasm_bindgen" --target bundler --no-typescript --out-dir "$built/small/$1/bound" --out-name tidegate "$built/tidegate_npm.wasm"
+}
+
 finishing=
-for store in redis tcp versioned memory object kv rate-limit rules rules-toml; do
-    # For speed: a decision in memory is nothing but this code, a local Redis answers in microseconds, and servers load both from a disk.
-    # Elsewhere every byte is loaded before the first request, and a decision is a round trip.
-    case $store in memory | tcp) level=3 own=s passes=-O3 ;; *) level=z own=z passes=-Oz ;; esac
-    case $store in tcp) feature=redis ;; *) feature=$store ;; esac
-    CARGO_PROFILE_NPM_OPT_LEVEL=$level cargo build --quiet --config "profile.npm.package.tidegate-npm.opt-level = '$own'" --package tidegate-npm --no-default-features --features "$feature" --profile npm --target wasm32-unknown-unknown
-    mkdir -p "$new/$store" "$built/small/$store"
-    "$wasm_bindgen" --target bundler --no-typescript --out-dir "$built/small/$store/bound" --out-name tidegate "$built/tidegate_npm.wasm"
+for module in rules rules-toml; do
+    compile "$module"
+    mkdir -p "$new/$module"
     # One is made small while the next is compiled: each keeps one core busy.
     [ -z "$finishing" ] || wait "$finishing"
-    finish "$store" &
+    finish "$module" &
     finishing=$!
 done
+# What the tests hold the TypeScript to.
+rm -rf reference
+for module in memory redis versioned object kv; do
+    compile "$module"
+    mkdir -p "reference/$module"
+    cp "$built/small/$module/bound/tidegate_bg.wasm" "reference/$module/tidegate.wasm"
+    node rename.mjs "" "$built/small/$module/bound/tidegate_bg.js" "reference/$module/glue.js"
+done
 wait "$finishing"
-cp ../cloudflare/src/durable_objects/rows.js "$new/object/rows.js"
+mkdir -p "$new/redis"
+node scripts.mjs "$new/redis/scripts.js"
 # node_modules/.bin/tsc can be another version: the tests have several.
 node node_modules/typescript/bin/tsc --outDir "$new"
 rm -rf dist.old

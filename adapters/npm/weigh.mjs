@@ -5,8 +5,8 @@ import path from "node:path";
 import { gzipSync } from "node:zlib";
 import { buildSync } from "esbuild";
 
-/** The entries of the stores, and the module that each loads. */
-export const STORES = { cloudflare: "object", "cloudflare-kv": "kv", "cloudflare-ratelimit": "rate-limit", upstash: "redis", redis: "tcp", "netlify-blobs": "versioned", "deno-kv": "versioned", memory: "memory" };
+/** The entries of the stores. */
+export const STORES = ["cloudflare", "cloudflare-kv", "cloudflare-ratelimit", "upstash", "redis", "netlify-blobs", "deno-kv", "memory"];
 
 /** The entries of the gates, and the module that each loads. */
 export const GATES = { gate: "rules", "gate/toml": "rules-toml" };
@@ -29,18 +29,14 @@ export function bundled(contents, conditions) {
 /** The weight of all parts, each gzipped. */
 export const kib = (...parts) => parts.reduce((sum, part) => sum + gzipSync(part, { level: 9 }).length, 0) / 1024;
 
+/** The weight of a store in an application's output. */
+export const weightOfStore = (entry) => kib(bundled(`export * from "./dist/stores/${entry}/index.js"`, ["edge-light"]));
+
 /** The weight of a gate, beside those of its stores: without what it shares with the memory's. */
 export function weightOfGate(entry) {
-  const [wasm, store] = [kib(readFileSync(path.join(import.meta.dirname, `dist/${GATES[entry]}/tidegate.wasm`))), weight("memory")];
+  const wasm = kib(readFileSync(path.join(import.meta.dirname, `dist/${GATES[entry]}/tidegate.wasm`)));
   const file = entry === "gate" ? "gate/index.js" : `${entry}.js`;
   const entries = [file, "stores/memory/index.js"].map((file, place) => `export * as m${place} from "./dist/${file}"`);
-  const script = kib(bundled(entries.join("\n"), ["edge-light"])) - store.script;
-  return { wasm, script, total: wasm + script };
-}
-
-/** The weight of a store in an application's output. */
-export function weight(entry) {
-  const module = readFileSync(path.join(import.meta.dirname, `dist/${STORES[entry]}/tidegate.wasm`));
-  const [wasm, script] = [kib(module), kib(bundled(`export * from "./dist/stores/${entry}/index.js"`, ["edge-light"]))];
+  const script = kib(bundled(entries.join("\n"), ["edge-light"])) - weightOfStore("memory");
   return { wasm, script, total: wasm + script };
 }

@@ -21,7 +21,7 @@ lint() {
 
 # The npm package is built once for each store, and once for the gate.
 npm_stores() {
-    for store in redis versioned memory object kv rate-limit rules rules-toml; do
+    for store in versioned kv rules rules-toml redis memory object; do
         lint wasm32-unknown-unknown --package tidegate-npm --no-default-features --features "$store" || return
     done
 }

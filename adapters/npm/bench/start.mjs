@@ -3,7 +3,7 @@
 import { execFileSync } from "node:child_process";
 import { inTurn, median, record, shortened } from "../../../conformance/measured/measured.mjs";
 import { upstash as endpoint } from "../test/servers.mjs";
-import { bundled, kib, STORES, weight } from "../weigh.mjs";
+import { bundled, kib, STORES, weightOfStore } from "../weigh.mjs";
 
 const PEER = "@upstash/ratelimit 2.2.0 and @upstash/redis 1.39.0";
 /** Processes in a round. */
@@ -11,8 +11,8 @@ const STARTS = 10;
 
 const upstash = `export { Ratelimit } from "@upstash/ratelimit"; export { Redis } from "@upstash/redis";`;
 const peer = { name: PEER, values: [kib(bundled(upstash, ["edge-light"]))] };
-for (const entry of Object.keys(STORES)) {
-  const ours = [weight(entry).total];
+for (const entry of STORES) {
+  const ours = [weightOfStore(entry)];
   record({ group: "size, gzipped", name: `the npm package, ${entry}`, unit: "KiB", aim: { value: 60 }, ours, ...(entry === "upstash" && { peer }) });
 }
 

@@ -44,11 +44,6 @@ impl Store {
     pub(crate) const fn capabilities(&self) -> Capabilities {
         CAPABILITIES
     }
-
-    #[expect(clippy::unused_self, reason = "the stores have one signature")]
-    pub(crate) fn text(&self, _: u32) -> i32 {
-        0
-    }
 }
 
 /// A value of the namespace as it was read.

@@ -1,7 +1,8 @@
-//! The WebAssembly of the npm package `@tidegate/edge`: it checks quotas and keys, decides on a store, and writes responses.
-//! The TypeScript beside it reads the options and the fields of a `Request`, and returns the verdicts.
+//! The WebAssembly of the npm package `@tidegate/edge`: the gate, and what decides by the stored bytes of Workers KV and of stores with
+//! conditional writes. The TypeScript beside it does the rest.
 //!
-//! It is built once for each store, and once for the gate, because an edge runtime loads every byte before its first request.
+//! It is built once for each of them, because an edge runtime loads every byte before its first request. The feature `reference` is for
+//! the tests: it has what the TypeScript does by itself, too.
 #![cfg(target_arch = "wasm32")]
 
 #[cfg(any(feature = "object", feature = "redis"))]
@@ -18,16 +19,14 @@ mod memory;
 mod object;
 #[cfg(not(feature = "rules"))]
 mod options;
-#[cfg(feature = "rate-limit")]
-mod rate_limit;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "reference")]
+mod reference;
 #[cfg(feature = "rules")]
 mod rules;
 #[cfg(not(feature = "rules"))]
 mod shared;
-#[cfg(not(feature = "rules"))]
-mod verdict;
 #[cfg(feature = "versioned")]
 mod versioned;
 
@@ -39,10 +38,10 @@ pub use limit::Limit;
 pub use memory::seed;
 #[cfg(feature = "object")]
 pub use object::ObjectCounter;
+#[cfg(feature = "reference")]
+pub use reference::undecided;
 #[cfg(not(feature = "rules"))]
 pub use shared::{bytes_at, left_at, numbers_at, push};
-#[cfg(not(feature = "rules"))]
-pub use verdict::undecided;
 
 #[cfg(feature = "rules")]
 pub use rules::{RulesCaller, RulesGate};
@@ -53,8 +52,6 @@ use kv as store;
 use memory as store;
 #[cfg(feature = "object")]
 use object as store;
-#[cfg(feature = "rate-limit")]
-use rate_limit as store;
 #[cfg(feature = "redis")]
 use redis as store;
 #[cfg(feature = "versioned")]

@@ -1,25 +1,20 @@
 //! A limiter of one policy, as functions of numbers: what a question asks its store, and what the store's answer means. The host
 //! carries both, so WebAssembly never waits, and needs no promises, closures or objects of JavaScript.
 
-use std::net::IpAddr;
-
 use tidegate_core::store::Operation;
-use tidegate_core::{
-    Block, BodyFormat, Check, ClientIpSource, Error, Identity, Key, Keys, Millis, Policy, Refund, Settle, UnixMillis,
-};
+use tidegate_core::{Block, Check, Error, Key, Keys, Millis, Policy, Refund, Settle, UnixMillis};
 use wasm_bindgen::prelude::*;
 
 use crate::options::{Options, misplaced};
 use crate::shared::{self, leave_error, leave_text, told, whole};
 use crate::store::Store;
-use crate::verdict;
 
 /// A limiter of one policy.
 #[wasm_bindgen]
 pub struct Limit {
-    source: ClientIpSource,
+    #[cfg(feature = "reference")]
+    pub(crate) sender: crate::reference::Sender,
     pub(crate) policy: Policy,
-    body_format: BodyFormat,
     /// Whether a gate made the policy, and makes the keys.
     is_of_gate: bool,
     pub(crate) store: Store,
@@ -28,12 +23,18 @@ pub struct Limit {
 impl Limit {
     fn open() -> Result<Self, Error> {
         let mut options = Options::taken();
-        let source = options.source()?;
-        let body_format = if options.flag() { BodyFormat::Problem } else { BodyFormat::Json };
+        #[cfg(feature = "reference")]
+        let sender = crate::reference::Sender::open(&mut options)?;
         let (policy, is_of_gate) = options.policy()?;
         let store = Store::open(&mut options, &policy)?;
         store.capabilities().supports_policy(&policy).map_err(|error| misplaced("policy: ", &error))?;
-        Ok(Self { source, policy, body_format, is_of_gate, store })
+        Ok(Self {
+            #[cfg(feature = "reference")]
+            sender,
+            policy,
+            is_of_gate,
+            store,
+        })
     }
 
     /// A sender's text is a key already, and so is every one that a gate sends. Any other text becomes one.
@@ -51,52 +52,30 @@ impl Limit {
         Self::open().map_err(|error| shared::leave_number(f64::from(-1 - leave_error(&error)))).ok()
     }
 
-    /// Leaves a text: 0 the names of the policy's dimensions, 1 those of its quotas, and 2 the header fields that contain the
-    /// client's address, all separated by commas; 3 the store's capabilities, as JSON; from 4 on those of the store.
-    pub fn text(&self, which: u32) -> i32 {
-        match which {
-            0 => leave_list(self.policy.dimensions().iter().map(|dimension| dimension.name())),
-            1 => leave_list(self.policy.quotas().iter().map(|quota| quota.name())),
-            2 => leave_list(self.source.fields().iter().copied()),
-            3 => leave_text(&verdict::capabilities(&self.store.capabilities())),
-            _ => self.store.text(which),
-        }
+    /// Leaves the store's capabilities, as JSON.
+    pub fn capabilities(&self) -> i32 {
+        let can = self.store.capabilities();
+        let algorithms = can.algorithms.join(r#"",""#);
+        leave_text(&format!(
+            concat!(
+                r#"{{"class":"{}","accuracy":"{}","algorithms":["{}"],"max_quotas":{},"dimensions":"{}","costs":{},"charge_denied":{},"#,
+                r#""peek":{},"refund":{},"reset":{},"block":{},"idempotency":{},"round_trips":{}}}"#,
+            ),
+            can.accuracy.name(),
+            can.accuracy,
+            algorithms,
+            can.max_quotas,
+            can.dimensions.name(),
+            can.costs,
+            can.charge_denied,
+            can.peek,
+            can.refund,
+            can.reset,
+            can.block,
+            can.idempotency,
+            can.round_trips,
+        ))
     }
-
-    /// Leaves the key that a request counts against. The texts are the values of two header fields, the address of the connection, a
-    /// subject, and an API key.
-    pub fn key(&self) -> i32 {
-        let mut texts = shared::texts().into_iter();
-        let mut next = || texts.next().flatten();
-        let (first, second, peer, subject, api_key) = (next(), next(), next(), next(), next());
-        // Anything but one address counts as missing: a list may contain what the client wrote.
-        let peer = peer.and_then(|peer| peer.parse::<IpAddr>().ok());
-        let values = [first.as_deref(), second.as_deref()];
-        let headers = self.source.fields().iter().zip(values).filter_map(|(name, value)| Some((name, value?)));
-        let client_ip = self.source.find(headers, peer).ok();
-        let identity = Identity { subject: subject.as_deref(), api_key: api_key.as_deref(), client_ip };
-        leave_text(identity.resolve().as_str())
-    }
-
-    /// Leaves what the client of the decision in the numbers is sent: see [`undecided`](crate::undecided).
-    pub fn told(&self) -> i32 {
-        let decision = shared::found(self.policy.quotas().len());
-        leave_text(
-            &decision.map_or_else(String::new, |decision| verdict::text(&self.policy, &decision, self.body_format)),
-        )
-    }
-}
-
-/// Leaves texts with commas between them.
-fn leave_list<'a>(texts: impl Iterator<Item = &'a str>) -> i32 {
-    let mut list = String::new();
-    for (place, text) in texts.enumerate() {
-        if place > 0 {
-            list.push(',');
-        }
-        list.push_str(text);
-    }
-    leave_text(&list)
 }
 
 /// A question of the host's.
@@ -118,7 +97,7 @@ pub(crate) enum Asked<'a> {
 
 impl<'a> Asked<'a> {
     /// The keys that it is about.
-    #[cfg(any(feature = "kv", feature = "rate-limit", feature = "versioned"))]
+    #[cfg(any(feature = "kv", feature = "versioned"))]
     pub(crate) const fn keys(&self) -> Keys<'a> {
         match self {
             Self::Operation(operation) => operation.keys(),

@@ -1,17 +1,17 @@
 //! The memory of this process as the store.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use tidegate_core::store::Operation;
-use tidegate_core::{Capabilities, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Policy};
+use tidegate_core::{Capabilities, Error, ErrorKind, Limiter, MemoryLimiter, Policy};
 use wasm_bindgen::prelude::*;
 
 use crate::limit::{Asked, Limit, Question};
 use crate::options::Options;
-use crate::shared::{leave, told, with_text};
+use crate::shared::{leave, with_text};
 
 /// The most keys with a count of their own.
 const KEYS_MAX: usize = 1_000_000;
@@ -34,26 +34,17 @@ fn made(secret: [u64; 2]) -> &'static MemoryLimiter {
 }
 
 /// The counts are those of all limiters.
-#[derive(Default)]
-pub(crate) struct Store {
-    /// Keys that the host calls by their number.
-    keys: RefCell<Vec<Key>>,
-}
+pub(crate) struct Store;
 
 impl Store {
     #[expect(clippy::unnecessary_wraps, reason = "the stores have one signature")]
     pub(crate) fn open(_: &mut Options, _: &Policy) -> Result<Self, Error> {
-        Ok(Self::default())
+        Ok(Self)
     }
 
     #[expect(clippy::unused_self, reason = "the stores have one signature")]
     pub(crate) fn capabilities(&self) -> Capabilities {
         Capabilities::EXACT.round_trips(0)
-    }
-
-    #[expect(clippy::unused_self, reason = "the stores have one signature")]
-    pub(crate) fn text(&self, _: u32) -> i32 {
-        0
     }
 }
 
@@ -64,28 +55,6 @@ impl Limit {
         with_text(length, |key| {
             self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |asked| answer(&self.policy, asked))
         })
-    }
-
-    /// Answers a question about the only key of a policy by its number.
-    #[wasm_bindgen(js_name = askKnown)]
-    pub fn ask_known(&self, kind: u32, number: usize, cost: f64, now: f64, extra: f64) -> i32 {
-        let keys = self.store.keys.borrow();
-        let key = keys.get(number).ok_or_else(unknown);
-        told(key.and_then(|key| {
-            self.operate(Question { kind, cost, now, extra }, Keys::from(key), None, &mut |asked| {
-                answer(&self.policy, asked)
-            })
-        }))
-    }
-
-    /// Gives the next number to the key with so many bytes. The first is 0.
-    pub fn know(&self, length: usize) {
-        self.store.keys.borrow_mut().push(with_text(length, |key| self.key_of(key)));
-    }
-
-    /// Takes the numbers of all keys back.
-    pub fn forget(&self) {
-        self.store.keys.take();
     }
 }
 

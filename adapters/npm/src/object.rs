@@ -31,11 +31,6 @@ impl Store {
     pub(crate) fn capabilities(&self) -> Capabilities {
         self.borrowing.as_ref().map_or(CAPABILITIES, |borrowing| borrowing.capabilities(CAPABILITIES))
     }
-
-    #[expect(clippy::unused_self, reason = "the stores have one signature")]
-    pub(crate) fn text(&self, _: u32) -> i32 {
-        0
-    }
 }
 
 #[wasm_bindgen]

@@ -4,11 +4,11 @@ use std::vec;
 
 use tidegate_core::algorithm::Concurrency;
 use tidegate_core::internal::PolicyParts;
-use tidegate_core::{ClientIpSource, Error, Ipv6Prefix, Millis, Policy, Quota, Rule};
+use tidegate_core::{Error, Millis, Policy, Quota, Rule};
 
 use crate::shared;
 
-/// The options that are not read yet, in the order in which `core.ts` writes them, and after them those of the store.
+/// The options that are not read yet, in the order in which `wasm_limit.ts` writes them, and after them those of the store.
 pub(crate) struct Options(vec::IntoIter<Option<String>>);
 
 impl Options {
@@ -38,12 +38,6 @@ impl Options {
 
     pub(crate) fn flag(&mut self) -> bool {
         self.number() == 1
-    }
-
-    pub(crate) fn source(&mut self) -> Result<ClientIpSource, Error> {
-        let source = ClientIpSource::new(self.text().parse()?);
-        let prefix = Ipv6Prefix::new(u8::try_from(self.number()).unwrap_or(u8::MAX))?;
-        Ok(source.ipv6_prefix(prefix).trust_true_client_ip(self.flag()))
     }
 
     /// The policy, and whether a gate made it: then it has scopes, separated by commas.

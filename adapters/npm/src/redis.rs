@@ -2,8 +2,8 @@
 
 use tidegate_core::store::Operation;
 use tidegate_core::{Capabilities, Check, Error, Key, Millis, Policy, UnixMillis};
+use tidegate_redis::Clock;
 use tidegate_redis::wire::{Call, Script, answer, nonsense, question, refused, status};
-use tidegate_redis::{Clock, batch_script};
 use wasm_bindgen::prelude::*;
 
 use crate::borrowing::{Begun, Borrowing, call_of, nth_of};
@@ -21,7 +21,6 @@ const LENDING: u64 = Script::Lending as u64;
 pub(crate) struct Store {
     clock: Clock,
     min_ttl: Millis,
-    key_locking: bool,
     pub(crate) borrowing: Option<Borrowing>,
     /// What errors call the database.
     name: &'static str,
@@ -30,24 +29,13 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) fn open(options: &mut Options, _: &Policy) -> Result<Self, Error> {
         let name = if options.flag() { "upstash" } else { "redis" };
-        let key_locking = options.flag();
         let clock = if options.flag() { Clock::Server } else { Clock::Caller };
-        Ok(Self { clock, min_ttl: options.millis(), key_locking, borrowing: Borrowing::open(options)?, name })
+        Ok(Self { clock, min_ttl: options.millis(), borrowing: Borrowing::open(options)?, name })
     }
 
     pub(crate) fn capabilities(&self) -> Capabilities {
         let exact = Capabilities::EXACT;
         self.borrowing.as_ref().map_or(exact, |borrowing| borrowing.capabilities(exact))
-    }
-
-    /// From 4 on, the scripts and their SHA-1 by turns, and at last the script for several decisions.
-    pub(crate) fn text(&self, which: u32) -> i32 {
-        let locking = self.key_locking;
-        match SCRIPTS.get((which / 2 - 2) as usize) {
-            Some(script) if which.is_multiple_of(2) => leave_text(&script.text(locking)),
-            Some(script) => leave_text(script.sha1(locking)),
-            None => leave_text(&batch_script(locking)),
-        }
     }
 }
 

@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::error::Error as _;
 
-use tidegate_core::internal::numbers::{EACH, QUOTAS_AT, put, take};
+use tidegate_core::internal::numbers::{EACH, QUOTAS_AT, put};
 use tidegate_core::{Decision, Error, Policy};
 use wasm_bindgen::prelude::*;
 
@@ -112,6 +112,17 @@ pub(crate) fn told(result: Result<i32, Error>) -> i32 {
     result.unwrap_or_else(|error| leave_error(&error))
 }
 
+/// The decision that the host has written, of so many quotas.
+#[cfg(feature = "reference")]
+pub(crate) fn found(quotas: usize) -> Option<Decision> {
+    use tidegate_core::internal::numbers::take;
+
+    let mut all = [0.0; LENGTH];
+    let all = all.get_mut(..QUOTAS_AT + EACH * quotas)?;
+    NUMBERS.with(|numbers| all.iter_mut().zip(numbers).for_each(|(number, written)| *number = written.get()));
+    take(all)
+}
+
 /// Leaves a decision for the host.
 pub(crate) fn leave(decision: &Decision) -> i32 {
     NUMBERS.with(|numbers| put(decision, |place, number| numbers[place].set(number)));
@@ -120,7 +131,7 @@ pub(crate) fn leave(decision: &Decision) -> i32 {
 
 /// A number for the host.
 #[allow(clippy::cast_precision_loss, reason = "all are below 2^53")]
-#[cfg_attr(any(feature = "memory", feature = "rate-limit"), expect(dead_code, reason = "other stores do"))]
+#[cfg_attr(feature = "memory", expect(dead_code, reason = "other stores do"))]
 pub(crate) const fn number(number: u64) -> f64 {
     number as f64
 }
@@ -128,14 +139,6 @@ pub(crate) const fn number(number: u64) -> f64 {
 /// Leaves one more number for the host.
 pub(crate) fn leave_number(number: f64) {
     NUMBERS.with(|numbers| numbers[LENGTH].set(number));
-}
-
-/// The decision that the host has written, of so many quotas.
-pub(crate) fn found(quotas: usize) -> Option<Decision> {
-    let mut all = [0.0; LENGTH];
-    let all = all.get_mut(..QUOTAS_AT + EACH * quotas)?;
-    NUMBERS.with(|numbers| all.iter_mut().zip(numbers).for_each(|(number, written)| *number = written.get()));
-    take(all)
 }
 
 /// A number that the TypeScript has checked: whole, not negative and below 2^53.

@@ -32,11 +32,6 @@ impl Store {
             .idempotency(false)
             .round_trips(2)
     }
-
-    #[expect(clippy::unused_self, reason = "the stores have one signature")]
-    pub(crate) fn text(&self, _: u32) -> i32 {
-        0
-    }
 }
 
 #[wasm_bindgen]

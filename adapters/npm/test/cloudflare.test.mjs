@@ -172,7 +172,7 @@ export default {
   assert.match(said.kvLog, /^unsupported policy: this store does not support sliding_log/);
   assert.match(said.rateLimit, /^invalid binding: not a Rate Limiting binding/);
   assert.match(said.window, /^unsupported policy.quotas\[0\]: the binding counts one fixed window; write one quota/);
-  assert.match(said.period, /^invalid policy.quotas\[0\].fixedWindow.period: /);
+  assert.match(said.period, /^invalid policy.quotas\[0\].fixedWindow.windowMs: .*cannot count 1000 ms/);
 });
 
 test("Workers KV: an isolate admits exactly the limit, and writes its counts after the response", async () => {
@@ -197,11 +197,11 @@ test("the Rate Limiting binding counts by the client's address", async () => {
   assert.equal((await ask("/", "192.0.2.2")).status, 200);
 });
 
-test("WebAssembly that cannot be started is an error that says what to do", async () => {
+test("WebAssembly of a gate that cannot be started is an error that says what to do", async () => {
   const imports = `
 export default {
   async fetch() {
-    const { kind, message } = await import("@tidegate/edge/memory").catch((error) => error);
+    const { kind, message } = await import("@tidegate/edge/gate").catch((error) => error);
     return new Response(kind + " " + message);
   },
 };`;

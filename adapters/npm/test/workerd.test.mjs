@@ -1,7 +1,6 @@
 // The package on workerd, the runtime of Cloudflare Workers, loaded as wrangler loads it.
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { test } from "node:test";
@@ -33,13 +32,9 @@ test("Cloudflare: a Worker limits several requests by the address from Cloudflar
     write: false,
     format: "esm",
     conditions: ["workerd"],
-    external: ["*?module"],
   });
   const miniflare = new Miniflare({
-    modules: [
-      { type: "ESModule", path: "worker.mjs", contents: outputFiles[0].text },
-      { type: "CompiledWasm", path: "tidegate.wasm?module", contents: readFileSync(path.join(folder, "../dist/redis/tidegate.wasm")) },
-    ],
+    modules: [{ type: "ESModule", path: "worker.mjs", contents: outputFiles[0].text }],
     compatibilityDate: "2025-06-01",
     bindings: { url: server.url, token: server.token },
     cf: false,

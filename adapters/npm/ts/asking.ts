@@ -1,36 +1,46 @@
 import type { Store } from "./calls.js";
 import type { Core } from "./core.js";
-import type { AskingLimit } from "./glue.js";
+import { withoutCounts } from "./core/decide.js";
+import { canBorrow } from "./core/lending/borrower.js";
+import { Borrowers } from "./core/lending/borrowers.js";
+import type { LoanAnswer, LoanQuestion } from "./core/lending/lender.js";
 import type { Lending } from "./leases.js";
+import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, UNKNOWN } from "./numbers.js";
 import { ask, CHECK, type Question, SETTLE } from "./question.js";
-import { Words } from "./words.js";
+import { KEY_LEN_MAX, Words } from "./words.js";
 
-/** What a store is asked, and the number of that call in the WebAssembly. */
+/** What a store is asked: its words, and a borrower's question among them, with its number. */
 export interface Asked<T> {
   readonly what: T;
-  readonly call: number;
+  readonly loan: Loan | undefined;
 }
 
-/** A store that is asked in the words of the WebAssembly, and may lend. `T` is what it is asked. */
-export abstract class Asking<T, L extends AskingLimit> implements Store {
+interface Loan {
+  readonly nth: number;
+  readonly question: LoanQuestion;
+}
+
+/** A store that is asked in words, and may lend. `T` is what it is asked. */
+export abstract class Asking<T> implements Store {
   abstract readonly name: string;
-  protected readonly core: Core<L>;
+  protected readonly core: Core;
   readonly #words: Words<Asked<T>>;
-  readonly #borrows: boolean;
+  /** What this isolate or process has borrowed, with each key as the application gives it. */
+  readonly #borrowers: Borrowers<string> | undefined;
   readonly #keepAlive: Lending["keepAlive"];
   readonly #deadlineMs: number;
 
-  constructor(core: Core<L>, { isTimeless, slice, keepAlive, deadlineMs }: Lending & { isTimeless: boolean }) {
+  constructor(core: Core, { isTimeless, slice, lifetimeMs, keepAlive, deadlineMs }: Lending & { isTimeless: boolean }) {
     this.core = core;
-    this.#borrows = slice > 0;
+    if (slice > 0) this.#borrowers = new Borrowers({ slice, lifetime: lifetimeMs, deadline: deadlineMs });
     // What a borrower asks is something else each time.
-    this.#words = new Words(isTimeless && !this.#borrows);
+    this.#words = new Words(isTimeless && slice === 0);
     this.#keepAlive = keepAlive;
     this.#deadlineMs = deadlineMs;
   }
 
-  /** What a question asks, by the text and the number that the WebAssembly has left. */
-  protected abstract asked(kind: Question["kind"], text: string, call: number): T;
+  /** What to ask of a question, along with a borrower's. `isLent` tells that its state has loans. */
+  protected abstract words(question: Question, loan: LoanQuestion | undefined, isLent: boolean): T;
   /** Sends it. */
   protected abstract call(question: Question, asked: Asked<T>, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined;
   /** Reads an answer: see `Store`. */
@@ -38,11 +48,16 @@ export abstract class Asking<T, L extends AskingLimit> implements Store {
   /** Reads what was thrown: see `Store`. */
   protected abstract failed(question: Question, thrown: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined;
 
+  /** Whether states probably have loans. */
+  protected get borrows(): boolean {
+    return this.#borrowers !== undefined;
+  }
+
   send(question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined {
     const known = this.#words.get(question);
     if (known) return this.call(question, known, signal, inFlight);
-    const asked = this.ask(question, false);
-    if (this.#borrows) this.#returnIdle(question.now);
+    const asked = this.#ask(question);
+    if (this.#borrowers) this.#returnIdle(this.#borrowers, question.now);
     return asked && this.#guarded(question, () => this.call(question, asked, signal, inFlight));
   }
 
@@ -55,35 +70,56 @@ export abstract class Asking<T, L extends AskingLimit> implements Store {
   }
 
   late(question: Question): boolean {
-    if (this.#borrows) this.#end(question);
+    this.#end(question);
     return false;
   }
 
-  /** What a question asks. Undefined if it is decided. `isLent` tells that its state has loans. */
-  protected ask(question: Question, isLent: boolean): Asked<T> | undefined {
-    const { kind, cost, now, extra } = question;
-    const { core } = this;
-    const length = core.took(core.limit.ask(kind, core.pass(question), cost, now, extra, isLent));
-    if (length === 0) return undefined;
-    const call = Math.abs(core.extra);
-    const isDecided = core.extra < 0;
-    const asked = { what: this.asked(kind, core.text(length), call), call };
-    if (isDecided) {
-      this.#inBackground({ ...question, cost: 0 }, asked);
-      return undefined;
-    }
-    if (!isLent) this.#words.set(question, asked);
+  /** Takes the answer to a borrower's question, and leaves its decision. */
+  protected lent(question: Question, { nth }: Loan, answer: LoanAnswer): void {
+    this.#borrowers?.answered(this.#nameOf(question), nth, answer);
+    this.core.decision = answer.decision;
+  }
+
+  /** What a question asks. Undefined if it is decided. */
+  #ask(question: Question): Asked<T> | undefined {
+    this.core.verify(question);
+    const borrowers = this.#borrowers;
+    if (borrowers && this.#mayBorrow(question)) return this.#borrow(borrowers, question);
+    const asked = { what: this.words(question, undefined, false), loan: undefined };
+    this.#words.set(question, asked);
     return asked;
   }
 
-  /** Passes the keys that an answer is about. */
-  protected about(question: Question): void {
-    if (this.#borrows || question.token !== undefined) this.core.pushAll(question);
+  #mayBorrow({ kind, cost, key, token }: Question): boolean {
+    return kind === CHECK && key.length <= KEY_LEN_MAX && canBorrow(this.core.policy, cost, token);
+  }
+
+  #borrow(borrowers: Borrowers<string>, question: Question): Asked<T> | undefined {
+    const { core } = this;
+    const { now, cost, key } = question;
+    const verdict = borrowers.decide(this.#nameOf(question), core.policy, cost, now, key);
+    switch (verdict.kind) {
+      case "admit":
+        core.decision = withoutCounts(core.policy, ALLOWED, 0, UNKNOWN, now, FROM_LEASE);
+        if (verdict.then) this.#inBackground({ ...question, cost: 0 }, verdict.then);
+        return undefined;
+      case "deny":
+        core.decision = withoutCounts(core.policy, DENIED, verdict.binding, verdict.retryAfter, now, FROM_DENY_CACHE);
+        return undefined;
+      case "ask":
+        return { what: this.words(question, verdict.asked.question, false), loan: verdict.asked };
+      default:
+        return { what: this.words(question, undefined, false), loan: undefined };
+    }
+  }
+
+  #nameOf(question: Question): string {
+    return this.core.storage(question).rows[0]!;
   }
 
   /** A step of a call, which ends it if it throws. A settlement, a block or a reset is noted, too. */
   #guarded(question: Question, step: () => Promise<unknown> | undefined): Promise<unknown> | undefined {
-    if (!this.#borrows) return step();
+    if (!this.#borrowers) return step();
     let isOver = true;
     try {
       const sent = step();
@@ -94,24 +130,25 @@ export abstract class Asking<T, L extends AskingLimit> implements Store {
     }
   }
 
-  #end({ kind, key, note }: Question): void {
-    this.core.push(key);
-    this.core.limit.ended(kind, note);
+  /** Notes that a call has ended: without an answer, or it has been read. */
+  #end(question: Question): void {
+    if (!this.#borrowers) return;
+    const name = this.#nameOf(question);
+    const { loan } = (question.noted ?? {}) as Partial<Asked<T>>;
+    if (loan) this.#borrowers.answered(name, loan.nth, undefined);
+    // It gives back what may have denied a check.
+    if (question.kind >= SETTLE) this.#borrowers.forgetDenial(name);
   }
 
   /** Has idle keys return what they hold. */
-  #returnIdle(now: number): void {
-    const { core } = this;
-    for (let length = core.took(core.limit.due(now)); length > 0; length = core.took(core.limit.due(now))) {
-      const [call, text] = [core.extra, core.text(length)];
-      const end = text.indexOf("\n");
-      const question = { ...ask(CHECK, now), cost: 0, key: text.slice(0, end) };
-      this.#inBackground(question, { what: this.asked(CHECK, text.slice(end + 1), call), call });
+  #returnIdle(borrowers: Borrowers<string>, now: number): void {
+    for (let due = borrowers.due(now); due; due = borrowers.due(now)) {
+      this.#inBackground({ ...ask(CHECK, now), cost: 0, key: due.beside }, due.asked);
     }
   }
 
-  #inBackground(question: Question, asked: Asked<T>): void {
-    this.#keepAlive(this.#finish(question, asked));
+  #inBackground(question: Question, loan: Loan): void {
+    this.#keepAlive(this.#finish(question, { what: this.words(question, loan.question, false), loan }));
   }
 
   /** Asks what nobody waits for. If it fails, what is lent stays lent until its end. */
@@ -131,4 +168,3 @@ export abstract class Asking<T, L extends AskingLimit> implements Store {
     this.#end(question);
   }
 }
-

@@ -21,7 +21,7 @@ const OUTSIDE_MAX = 65_536;
 /** With that many calls in flight, those that began this many deadlines ago count no longer: their requests were cancelled. */
 const ABANDONED_AFTER = 4;
 
-/** A store that is asked over the host. It throws errors in the form of the WebAssembly. */
+/** A store that is asked over the host. It throws errors as a kind and a message. */
 export interface Store {
   /** What errors call it. */
   readonly name: string;
@@ -346,7 +346,7 @@ function handle(timer: unknown): { ref?: () => void; unref?: () => void } {
   return Object(timer) as { ref?: () => void; unref?: () => void };
 }
 
-/** An error in the form that the WebAssembly throws. */
+/** An error as a kind and a message. */
 function crowdedOut(where: string): [kind: string, message: string] {
   return ["contended", `too many requests ${where}; nothing was charged`];
 }

@@ -1,113 +1,100 @@
-import type { Engine, Limit } from "./glue.js";
+import { AddressSource } from "./core/address.js";
+import { type Capabilities, supports, supportsPolicy } from "./core/capabilities.js";
+import { type Decision, NO_CHARGE } from "./core/decide.js";
+import { digest, keyOf, senderKey } from "./core/key.js";
+import { type Dimension, type MakeRule, Policy, type ReadyPolicy } from "./core/policy.js";
+import { type Sent, sent, undecided } from "./core/sent.js";
 import type { Identity } from "./options.js";
-import type { ReadyQuota } from "./policy.js";
 import type { Question } from "./question.js";
-import { Shared } from "./shared.js";
 import type { Told } from "./verdict.js";
 
-/** How many numbers a decision has, besides three for each quota. */
-const FACTS = 7;
-
-/** An option, as the WebAssembly gets it. */
-type Given = string | number | boolean | undefined;
-
 /** The options that all stores have. */
-export interface Common {
+export interface Common extends ReadyPolicy {
   platform: string;
   ipv6Prefix: number;
   trustTrueClientIp: boolean;
   problem: boolean;
-  name: string;
-  chargeDenied: boolean;
-  groupBy: string | undefined;
-  scopes: string | undefined;
-  groupAt: number;
-  placeByKey: boolean;
-  quotas: readonly ReadyQuota[];
+  failedOpenHeader: boolean;
 }
 
-/** What `text` of the WebAssembly leaves. */
-const [DIMENSIONS, QUOTAS, FIELDS, CAPABILITIES] = [0, 1, 2, 3] as const;
+/** Where a store keeps the states of a question's keys. */
+export interface Names {
+  /** What the names of all begin with. Undefined if they have nothing in common. */
+  place: string | undefined;
+  /** The name of each dimension's state. */
+  rows: readonly string[];
+}
 
-/** The core's side of a limiter: its policy, its keys, and what its decisions mean. */
-export class Core<L extends Limit = Limit> extends Shared implements Told {
-  readonly limit: L;
+/** A limiter's policy, its keys, and what its decisions mean. */
+export class Core implements Told {
+  readonly policy: Policy;
+  readonly capabilities: Capabilities;
   /** The names of the policy's quotas. */
   readonly names: readonly string[];
-  /** Those of its dimensions, in the order in which the WebAssembly gets their keys. */
+  /** Those of its dimensions, in the order of a question's keys. */
   readonly dimensions: readonly string[];
   /** The header fields that contain the client's address. */
   readonly fields: readonly string[];
-  readonly #engine: Engine<L>;
-  readonly #count: number;
+  /** The last decision. A store leaves it here. */
+  decision: Decision = [];
+  readonly #source: AddressSource;
+  readonly #options: Common;
 
-  /** `own` are the store's options, in the order in which it reads them. Throws what is wrong with them. */
-  constructor(engine: Engine<L>, options: Common, own: readonly Given[]) {
-    super(engine);
-    this.#engine = engine;
-    for (const given of [...written(options), ...own]) this.push(given === undefined ? given : String(typeof given === "boolean" ? Number(given) : given));
-    const limit = engine.Limit.make();
-    if (!limit) this.took(-1 - this.extra);
-    this.limit = limit!;
-    this.names = this.describe(QUOTAS).split(",");
-    this.dimensions = this.describe(DIMENSIONS).split(",");
-    this.fields = this.describe(FIELDS).split(",").filter(Boolean);
-    this.#count = FACTS + 3 * this.names.length;
+  /** Throws what is wrong with the options. */
+  constructor(options: Common, capabilities: Capabilities, makeRule: MakeRule) {
+    this.#options = options;
+    this.#source = new AddressSource(options.platform, options.ipv6Prefix, options.trustTrueClientIp);
+    this.policy = new Policy(options, makeRule);
+    this.capabilities = capabilities;
+    supportsPolicy(capabilities, this.policy);
+    this.names = this.policy.quotas.map(({ name }) => name);
+    this.dimensions = this.policy.dimensions.map(({ name }) => name);
+    this.fields = this.#source.fields;
   }
 
-  /** A text about the policy or its store. */
-  describe(which: number): string {
-    return this.text(this.limit.text(which));
-  }
-
-  get capabilities(): Record<string, unknown> {
-    return JSON.parse(this.describe(CAPABILITIES)) as Record<string, unknown>;
-  }
-
-  /** The key that a request counts against. */
+  /** The key of the sender of a request. */
   key(first: string | undefined, second: string | undefined, peer: string | undefined, { subject, apiKey }: Identity): string {
-    for (const text of [first, second, peer, subject, apiKey]) this.push(text);
-    return this.text(this.limit.key());
+    return senderKey(subject, apiKey, subject || apiKey ? undefined : this.#source.find(first, second, peer));
   }
 
-  /** Passes the keys and the token of a question. Returns the length of a key that is alone. */
-  pass(question: Question): number {
-    if (question.token === undefined && question.others.length === 0) return this.write(question.key);
-    this.pushAll(question);
-    return 0;
+  /** The key of a text of a question. */
+  keyOf(text: string): string {
+    return keyOf(text, this.policy.isOfGate);
   }
 
-  /** Adds the token and the keys of a question to the texts that the next call takes. */
-  pushAll({ key, others, token }: Question): void {
-    if (token !== undefined) this.push(token);
-    for (const other of others) this.push(other);
-    this.push(key);
+  /** The id of a question's charge, which its slots have. */
+  chargeId({ token }: Question): string {
+    return token !== undefined && this.policy.holdsSlots ? digest(token).slice(0, 16) : NO_CHARGE;
   }
 
-  /** A copy of the last decision's numbers. */
-  read(): number[] {
-    const n = this.numbers;
-    if (this.#count === 10) return [n[0]!, n[1]!, n[2]!, n[3]!, n[4]!, n[5]!, n[6]!, n[7]!, n[8]!, n[9]!];
-    return Array.from(n.subarray(0, this.#count));
+  /** Throws if the store cannot answer a question. */
+  verify(question: Question): void {
+    supports(this.capabilities, this.policy, question);
   }
 
-  sent(numbers: readonly number[]): string {
-    this.numbers.set(numbers);
-    return this.text(this.limit.told());
+  /** Where the states of a question's keys are. */
+  storage({ key, others }: Question): Names {
+    const { dimensions, group, placeByKey } = this.policy;
+    const keys = [...others, key].map((text) => this.keyOf(text));
+    const [first] = dimensions as [Dimension];
+    if (placeByKey) {
+      const place = `tg1:@${first.name}:${keys[0]}`;
+      return { place, rows: dimensions.map(({ id }) => `${place}|${id}`) };
+    }
+    const own = dimensions.map(({ id }, nth) => `tg1:${id}:${keys[nth]}`);
+    if (dimensions.length === 1) return { place: own[0], rows: own };
+    if (!group) return { place: undefined, rows: own };
+    const place = own[dimensions.indexOf(group)]!;
+    return { place, rows: dimensions.map((dimension, nth) => (dimension === group ? place : `${place}|${dimension.id}:${keys[nth]}`)) };
+  }
+
+  /** What the client of a decision is sent. */
+  sent(decision: Decision): Sent {
+    return sent(this.policy, decision, this.#options.problem);
   }
 
   /** What the client of a request is sent that was not decided on, because of an error of this kind. */
-  undecided(kind: string, failsOpen: boolean): string {
-    return this.text(this.#engine.undecided(this.write(kind), failsOpen));
+  undecided(kind: string, failsOpen: boolean): Sent {
+    return undecided(kind, failsOpen, this.#options.failedOpenHeader);
   }
-}
-
-/** The options of all stores, in the order in which `src/limit.rs` reads them. */
-function written(options: Common): Given[] {
-  const { platform, ipv6Prefix, trustTrueClientIp, problem, name, chargeDenied, groupBy, scopes, groupAt, placeByKey, quotas } = options;
-  const group = groupAt < 0 ? undefined : groupAt;
-  return [
-    ...[platform, ipv6Prefix, trustTrueClientIp, problem, name, chargeDenied, groupBy, scopes, group, placeByKey, quotas.length],
-    ...quotas.flatMap(({ name, by, algorithm, place, amount, span, refill }) => [name, by, algorithm, place, amount, span, refill]),
-  ];
 }

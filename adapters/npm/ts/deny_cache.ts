@@ -1,5 +1,6 @@
 import type { Store } from "./calls.js";
 import type { Core } from "./core.js";
+import type { Decision } from "./core/decide.js";
 import { AT, DENIED, EACH, FROM_DENY_CACHE, ORIGIN, QUOTAS, STATUS, UNKNOWN, WAIT } from "./numbers.js";
 import { CHECK, type Question, SETTLE } from "./question.js";
 
@@ -8,7 +9,7 @@ interface Denial {
   cost: number;
   from: number;
   until: number;
-  numbers: readonly number[];
+  decision: Decision;
 }
 
 /**
@@ -73,27 +74,27 @@ export class DenyCache implements Store {
     if (now >= denial.until) return !this.#denials.delete(name);
     if (token !== undefined || denial.cost !== cost || denial.from > now) return false;
     const elapsed = now - denial.from;
-    const { numbers } = this.#core;
-    numbers.set(denial.numbers);
-    numbers[WAIT] = Math.max(denial.numbers[WAIT]! - elapsed, 0);
-    numbers[AT] = denial.numbers[AT]! + elapsed;
-    numbers[ORIGIN] = FROM_DENY_CACHE;
+    const recalled = [...denial.decision];
+    recalled[WAIT] = Math.max(recalled[WAIT]! - elapsed, 0);
+    recalled[AT]! += elapsed;
+    recalled[ORIGIN] = FROM_DENY_CACHE;
     // The counts have changed since, and are not known.
-    for (let at = QUOTAS; at < denial.numbers.length; at += EACH) numbers.fill(UNKNOWN, at + 1, at + EACH);
+    for (let at = QUOTAS; at < recalled.length; at += EACH) recalled.fill(UNKNOWN, at + 1, at + EACH);
+    this.#core.decision = recalled;
     return true;
   }
 
   #remember({ token, cost, now, forgotten, ...keys }: Question): void {
-    const { numbers } = this.#core;
-    const wait = numbers[WAIT]!;
+    const { decision } = this.#core;
+    const wait = decision[WAIT]!;
     // An answer that was on its way while others were forgotten may be older than what has changed them.
-    if (numbers[STATUS] !== DENIED || wait === UNKNOWN || token !== undefined || forgotten !== this.#forgotten) return;
+    if (decision[STATUS] !== DENIED || wait === UNKNOWN || token !== undefined || forgotten !== this.#forgotten) return;
     const [denials, name] = [this.#denials, nameOf(keys)];
     if (denials.size >= this.#capacity && !denials.has(name)) {
       for (const [name, { until }] of denials) if (now >= until) denials.delete(name);
       if (denials.size >= this.#capacity) denials.clear();
     }
-    denials.set(name, { cost, from: now, until: now + Math.min(wait, this.#holdMs), numbers: this.#core.read() });
+    denials.set(name, { cost, from: now, until: now + Math.min(wait, this.#holdMs), decision });
   }
 
   #forget(keys: Question): void {

@@ -37,16 +37,13 @@ export class TidegateError extends Error {
     super(message, options);
   }
 
-  /** Converts what was thrown: an array from the WebAssembly, or anything else, which is a bug in this package. */
+  /** Converts what was thrown: an error as a kind and a message, or anything else, which is a bug in this package. */
   static from(thrown: unknown): TidegateError {
     if (thrown instanceof TidegateError) return thrown;
     if (!Array.isArray(thrown)) return new TidegateError("corrupt", "the limiter itself failed", undefined, { cause: thrown });
     const [kind, message] = thrown as [ErrorKind, string];
-    const renamed = message
-      .replace(/^leases\.lifetime: /, "leases.lifetimeMs: ")
-      // The place of a wrong value, in JavaScript's names.
-      .replace(/^[\w.[\]]+: /, (place) => place.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase()))
-      .replace(/^(policy\.quotas\[\d\])\.returnsCost: /, "$1.concurrency.returnsCost: ");
+    // The place of a wrong value, in JavaScript's names.
+    const renamed = message.replace(/^[\w.[\]]+: /, (place) => place.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase()));
     return new TidegateError(kind, renamed, kind === "invalid" ? /^([\w.[\]]+): /.exec(renamed)?.[1] : undefined);
   }
 }

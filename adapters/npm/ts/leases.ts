@@ -62,6 +62,9 @@ function leases(value: unknown): { slice: number; lifetimeMs: number } {
   if (value === true) return on;
   const fields = new Fields(value, "leases", ["slice", "lifetimeMs"]);
   const { slice, lifetimeMs } = { slice: fields.whole("slice") ?? on.slice, lifetimeMs: fields.whole("lifetimeMs") ?? on.lifetimeMs };
+  if (lifetimeMs === 0 || lifetimeMs > on.lifetimeMs) {
+    throw invalid("leases.lifetimeMs", `${lifetimeMs} ms is out of range; write 1 ms to ${on.lifetimeMs} ms`);
+  }
   if (slice === 0) throw invalid("leases.slice", "0 lends nothing; write at least 1, or leave out leases");
   return { slice, lifetimeMs };
 }

@@ -1,8 +1,10 @@
 import type { Runner } from "./calls.js";
 import { type Common, Core } from "./core.js";
+import type { Capabilities } from "./core/capabilities.js";
+import type { Decision } from "./core/decide.js";
+import type { MakeRule } from "./core/policy.js";
 import { invalid, TidegateError } from "./error.js";
 import { only, whole } from "./fields.js";
-import type { Engine } from "./glue.js";
 import type { Identity, Operation, Options } from "./options.js";
 import { ask, BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "./question.js";
 import { type Charge, type Keys, Verdict } from "./verdict.js";
@@ -53,12 +55,10 @@ interface Ready extends Common {
   identify: Options["identify"];
   onError: Options["onError"];
   onVerdict: Options["onVerdict"];
-  failedOpenHeader: boolean;
   /** Why the limiter cannot decide, for example because a variable is missing. */
   broken?: TidegateError | undefined;
   failsOpen: boolean;
   rejectsUnidentified: boolean;
-  holdsSlots: boolean;
 }
 
 /** A limiter of one policy for any `Request`. Make one and keep it: its connections and its deny cache live in it. */
@@ -69,15 +69,15 @@ export abstract class Limiter {
   /** The kinds of errors that the console has shown. */
   readonly #warned = new Set<string>();
 
-  /** `own` are the store's options for the WebAssembly. */
-  protected constructor(engine: Engine, options: Ready, own: readonly (string | number | boolean | undefined)[], runner: (core: Core<never>) => Runner) {
+  /** `capabilities` are those of the store, `makeRule` makes what it counts by, and `runner` asks it. */
+  protected constructor(options: Ready, capabilities: Capabilities, makeRule: MakeRule, runner: (core: Core) => Runner) {
     this.#options = options;
     try {
-      this.#core = new Core(engine, options, own);
+      this.#core = new Core(options, capabilities, makeRule);
+      this.#runner = runner(this.#core);
     } catch (thrown) {
       throw TidegateError.from(thrown);
     }
-    this.#runner = runner(this.#core as Core<never>);
   }
 
   /**
@@ -179,13 +179,13 @@ export abstract class Limiter {
       const asked = charge
         ? { ...ask(SETTLE, instant), token: charge.token, cost: Math.max(charge.cost - units, 0) }
         : { ...ask(REFUND, instant), cost: units, extra: verdict.decidedAtMs };
-      return this.#numbersOf({ ...asked, counted: keys });
+      return this.#decisionOf({ ...asked, counted: keys });
     });
   }
 
   /** Resets the counts of a key, or of the key of each dimension. Those of a request are `Verdict.key` or `Verdict.keys`. */
   async reset(keys: string | Keys): Promise<void> {
-    await this.#told("reset", () => this.#numbersOf({ ...ask(RESET, 0), counted: keys }));
+    await this.#told("reset", () => this.#decisionOf({ ...ask(RESET, 0), counted: keys }));
   }
 
   /**
@@ -198,12 +198,12 @@ export abstract class Limiter {
    * The policy has a `block` or a `penalty`, whose `capMs` is the longest block.
    */
   async block(keys: string | Keys, ms: number, { now = Date.now() }: { now?: number | undefined } = {}): Promise<void> {
-    await this.#told("block", () => this.#numbersOf({ ...ask(BLOCK, whole("now", now)), counted: keys, extra: whole("ms", ms) }));
+    await this.#told("block", () => this.#decisionOf({ ...ask(BLOCK, whole("now", now)), counted: keys, extra: whole("ms", ms) }));
   }
 
   /** Whether the policy has a concurrency limit, so that each admitted request holds a slot until it is released. */
   get holdsSlots(): boolean {
-    return this.#options.holdsSlots;
+    return this.#core.policy.holdsSlots;
   }
 
   /** The key that a request counts against: a verified subject, an API key, the client's address, or `ip:unknown`. */
@@ -212,7 +212,7 @@ export abstract class Limiter {
   }
 
   /** What the store supports, and how exact it is. */
-  get capabilities(): Record<string, unknown> {
+  get capabilities(): Capabilities {
     return this.#core.capabilities;
   }
 
@@ -274,16 +274,14 @@ export abstract class Limiter {
     return this.#verdict(request, asked);
   }
 
-  /** The verdict with the numbers that the store has left. */
+  /** The verdict with the decision that the store has left. */
   #verdict(request: Request | undefined, asked: Question): Verdict {
-    return this.#judged(request, new Verdict(this.#core, this.#core.read(), asked.counted, chargeOf(asked)));
+    return this.#judged(request, new Verdict(this.#core, this.#core.decision, asked.counted, chargeOf(asked)));
   }
 
   #undecided(kind: Question["kind"], request: Request | undefined, asked: Question | undefined, thrown: unknown): Verdict {
     const error = TidegateError.from(thrown);
-    const said = this.#core.undecided(error.kind, this.#options.failsOpen);
-    const shown = this.#options.failedOpenHeader ? said : said.replace(/\nx-tidegate-failed-open:.*/, "");
-    const verdict = new Verdict(shown || "\n", undefined, asked?.counted, asked && chargeOf(asked), error);
+    const verdict = new Verdict(this.#core.undecided(error.kind, this.#options.failsOpen), undefined, asked?.counted, asked && chargeOf(asked), error);
     this.#tell(kind === PEEK ? "peek" : "check", error, verdict.failedOpen);
     return this.#judged(request, verdict);
   }
@@ -305,8 +303,8 @@ export abstract class Limiter {
       if (!charge) throw invalid("verdict", "its check had no estimate; write check(request, { estimate })");
       try {
         const { token } = charge;
-        const numbers = await this.#numbersOf({ ...ask(SETTLE, instant), counted: keys, token, cost: units });
-        return new Verdict(this.#core, numbers, keys, charge);
+        const decision = await this.#decisionOf({ ...ask(SETTLE, instant), counted: keys, token, cost: units });
+        return new Verdict(this.#core, decision, keys, charge);
       } catch (thrown) {
         const error = TidegateError.from(thrown);
         // A check that failed may have been charged or not.
@@ -316,10 +314,10 @@ export abstract class Limiter {
     });
   }
 
-  /** Asks a question, and returns the numbers of the answer. */
-  async #numbersOf(asked: Question): Promise<number[]> {
+  /** Asks a question, and returns the decision. */
+  async #decisionOf(asked: Question): Promise<Decision> {
     this.#address(asked);
-    return new Promise((resolve, reject) => this.#runner.run(asked, () => resolve(this.#core.read()), reject));
+    return new Promise((resolve, reject) => this.#runner.run(asked, () => resolve(this.#core.decision), reject));
   }
 
   /** The keys of a request. Quotas without a dimension count by `key`, or by the sender. */

@@ -4,8 +4,10 @@ export const [STATUS, BINDING, WAIT, DELAY, AT, ORIGIN, REPLAY, QUOTAS, EACH] = 
 /** In place of a number that is not known. */
 export const UNKNOWN = -1;
 
-/** A status: denied. */
-export const DENIED = 1;
+/** The statuses. */
+export const STATUSES = ["allowed", "denied", "never_admissible"] as const;
+export const [ALLOWED, DENIED, NEVER_ADMISSIBLE] = [0, 1, 2] as const;
 
-/** An origin: the deny cache. */
-export const FROM_DENY_CACHE = 1;
+/** Where decisions are made, and the places of those that this package makes itself. */
+export const ORIGINS = ["store", "deny_cache", "fallback", "near", "lease"] as const;
+export const [FROM_STORE, FROM_DENY_CACHE, FROM_LEASE] = [0, 1, 4] as const;

@@ -73,7 +73,7 @@ const DEADLINE_MS_MAX = 3_600_000;
 
 const MODES = `"open" to let requests through while the store is down, or "closed" to refuse them`;
 
-/** Checks the options of every limiter and fills in the defaults, for the WebAssembly. */
+/** Checks the options of every limiter and fills in the defaults. */
 export function common(fields: Fields, deadlineMs: number, platform?: Platform) {
   const failMode = fields.need("failMode", fields.choice("failMode", ["open", "closed"]), MODES);
   return {

@@ -1,3 +1,4 @@
+import type { ReadyPolicy, ReadyQuota } from "./core/policy.js";
 import { invalid } from "./error.js";
 import { Fields } from "./fields.js";
 
@@ -70,21 +71,9 @@ export interface Parts {
   placeByKey: boolean;
 }
 
-/** A quota for the WebAssembly. */
-export interface ReadyQuota {
-  algorithm: number;
-  /** The place of the numbers, for errors about them. */
-  place: string;
-  amount: number;
-  span: number;
-  refill: number;
-  name: string | undefined;
-  by: string | undefined;
-}
-
 const [WINDOW, BUCKET] = [["limit", "windowMs"], ["capacity", "perMs", "refill"]] as const;
 const RETURNS_COST = "returnsCost";
-/** The numbers of each algorithm, in the order in which the WebAssembly gets them. */
+/** The numbers of each algorithm: the amount, the span and one more, as `ReadyQuota` has them. */
 const NUMBERS = {
   fixedWindow: WINDOW,
   slidingWindow: WINDOW,
@@ -105,8 +94,8 @@ const TEXT = /^\s*(?:(\d+)\s*burst\s*,\s*)?(\d+)\s*(?:\/|per\b)\s*(\d+)?\s*(?:(m
 const NAME = "a text of 1 to 32 of the characters a-z A-Z 0-9 - _ .";
 const EXAMPLE = `"10 / 10 s" or { tokenBucket: { capacity: 20, refill: 10, perMs: 1000 } }`;
 
-/** Checks a policy, for the WebAssembly. */
-export function policy(value: unknown) {
+/** Reads a policy. Whether its numbers are right is for `core/policy.ts`. */
+export function policy(value: unknown): ReadyPolicy & { statesGrow: boolean } {
   const fields = new Fields(value, "policy", ["name", "quotas", "chargeDenied", "groupBy"]);
   const quotas = fields.need("quotas", fields.get("quotas"), `[${EXAMPLE}]`);
   if (!Array.isArray(quotas)) throw invalid("policy.quotas", `not an array; write [${EXAMPLE}]`);
@@ -117,7 +106,6 @@ export function policy(value: unknown) {
     chargeDenied: fields.flag("chargeDenied") ?? false,
     groupBy: fields.text("groupBy", NAME),
     quotas: checked,
-    holdsSlots: checked.some(({ algorithm }) => ALGORITHMS[algorithm] === "concurrency"),
     statesGrow: checked.some(({ algorithm }) => GROWING.includes(ALGORITHMS[algorithm]!)),
   };
 }

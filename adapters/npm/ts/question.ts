@@ -1,6 +1,7 @@
+import { MAX_INSTANT } from "./core/exact.js";
 import type { Keys } from "./verdict.js";
 
-/** The kinds of questions, by their numbers in `src/limit.rs`. */
+/** The kinds of questions, by their numbers in `src/limit.rs`. From `SETTLE` on, they give back what may have denied a check. */
 export const [CHECK, PEEK, SETTLE, REFUND, BLOCK, RESET] = [0, 1, 2, 3, 4, 5] as const;
 
 /** What a limiter asks its store. All questions have the same fields, which V8 reads faster. */
@@ -30,5 +31,5 @@ const NO_OTHERS: readonly string[] = [];
 
 /** A question of cost 1 without a token. */
 export function ask(kind: Question["kind"], now: number): Question {
-  return { kind, counted: undefined, key: "", others: NO_OTHERS, cost: 1, now, token: undefined, extra: 0, note: 0, noted: undefined, way: "", forgotten: 0 };
+  return { kind, counted: undefined, key: "", others: NO_OTHERS, cost: 1, now: Math.min(now, MAX_INSTANT), token: undefined, extra: 0, note: 0, noted: undefined, way: "", forgotten: 0 };
 }

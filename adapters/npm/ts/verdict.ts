@@ -1,5 +1,7 @@
+import type { Decision } from "./core/decide.js";
+import type { Sent } from "./core/sent.js";
 import type { TidegateError } from "./error.js";
-import { AT, BINDING, DELAY, EACH, ORIGIN, QUOTAS, REPLAY, STATUS, UNKNOWN, WAIT } from "./numbers.js";
+import { AT, BINDING, DELAY, EACH, ORIGIN, ORIGINS, QUOTAS, REPLAY, STATUS, STATUSES, UNKNOWN, WAIT } from "./numbers.js";
 import { onto } from "./onto.js";
 
 /** One quota's count. A number that the store does not report is null. */
@@ -28,20 +30,18 @@ export interface Charge {
 export interface Told {
   /** The names of the policy's quotas. */
   readonly names: readonly string[];
-  /** What the client of a decision is sent, as `src/verdict.rs` writes it. */
-  sent(numbers: readonly number[]): string;
+  /** What the client of a decision is sent. */
+  sent(decision: Decision): Sent;
 }
 
-const STATUSES = ["allowed", "denied", "never_admissible"] as const;
-const ORIGINS = ["store", "deny_cache", "fallback", "near", "lease"] as const;
 /** Of a request that was not decided on. */
-const UNDECIDED: readonly number[] = [UNKNOWN, 0, UNKNOWN, 0, 0, UNKNOWN, 0];
+const UNDECIDED: Decision = [UNKNOWN, 0, UNKNOWN, 0, 0, UNKNOWN, 0];
 
 /** The outcome for a request: whether it may go on, why, and what to send to the client. */
 export class Verdict {
-  /** What to tell of a decision, or the text for the client if there was none. */
-  readonly #told: Told | string;
-  readonly #numbers: readonly number[];
+  /** What to tell of a decision. Undefined if there was none. */
+  readonly #told: Told | undefined;
+  readonly #numbers: Decision;
   /** What the client is sent. It is written on demand, because most callers need little of it. */
   #sent: Sent | undefined;
 
@@ -58,11 +58,13 @@ export class Verdict {
   /** Why the request was not decided on. */
   readonly error: TidegateError | undefined;
 
-  constructor(told: Told | string, numbers: readonly number[] | undefined, counted: string | Keys | undefined, charge?: Charge, error?: TidegateError) {
-    this.#told = told;
-    this.#numbers = numbers ?? UNDECIDED;
-    this.status = numbers ? STATUSES[numbers[STATUS] as 0 | 1 | 2] : "undecided";
-    this.allowed = numbers ? numbers[STATUS] === 0 : (told as string).startsWith("\n");
+  /** `told` tells of a decision, or is what the client is sent if there was none. */
+  constructor(told: Told | Sent, decision: Decision | undefined, counted: string | Keys | undefined, charge?: Charge, error?: TidegateError) {
+    this.#numbers = decision ?? UNDECIDED;
+    if (decision) this.#told = told as Told;
+    else this.#sent = told as Sent;
+    this.status = decision ? STATUSES[decision[STATUS] as 0 | 1 | 2] : "undecided";
+    this.allowed = decision ? decision[STATUS] === 0 : (told as Sent).status === 0;
     const isKey = typeof counted === "string";
     this.key = isKey ? counted : undefined;
     this.keys = isKey ? undefined : counted;
@@ -116,7 +118,7 @@ export class Verdict {
   /** Each quota's count after the decision, those of one dimension side by side. Empty if there was no decision. */
   get quotas(): readonly QuotaStatus[] {
     const [told, numbers] = [this.#told, this.#numbers];
-    if (typeof told === "string") return [];
+    if (!told) return [];
     return told.names.map((name, nth) => {
       const at = QUOTAS + EACH * nth;
       return { name, limit: numbers[at]!, remaining: known(numbers[at + 1]!), resetAfterMs: known(numbers[at + 2]!) };
@@ -155,23 +157,8 @@ export class Verdict {
   }
 
   get #send(): Sent {
-    return (this.#sent ??= sent(typeof this.#told === "string" ? this.#told : this.#told.sent(this.#numbers)));
+    return (this.#sent ??= this.#told!.sent(this.#numbers));
   }
-}
-
-/** A status of 0 stands for the app's own. */
-interface Sent {
-  status: number;
-  headers: Readonly<Record<string, string>>;
-  body: string;
-}
-
-/** Reads what a client is sent: the status, the fields and the body. */
-function sent(text: string): Sent {
-  const [head, body = ""] = text.split("\n\n", 2) as [string, string?];
-  const [status, ...fields] = head.split("\n");
-  const pair = (line: string) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1)];
-  return { status: Number(status), headers: Object.fromEntries(fields.filter(Boolean).map(pair)), body };
 }
 
 function known(number: number): number | null {

@@ -3,8 +3,8 @@ import { CHECK, type Question } from "./question.js";
 /** The most keys whose words are remembered. */
 const KEYS_MAX = 4_096;
 
-/** The longest key whose words are remembered: a client may choose a part of it. */
-const KEY_LEN_MAX = 256;
+/** The longest key that is remembered as it is given: a client may choose a part of it. */
+export const KEY_LEN_MAX = 256;
 
 /** What the usual checks ask their store: if the store's clock decides, it is the same each time for a key. */
 export class Words<T> {

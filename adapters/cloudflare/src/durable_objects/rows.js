@@ -1,4 +1,4 @@
-// The rows of an object in its SQLite storage, for this crate and for the npm package.
+// The rows of an object in its SQLite storage. `rows.ts` of the npm package does the same.
 
 /** The number of rows that a sweep reads before other events have a turn: some 5 ms, or 20 where all have expired. */
 const PAGE_ROWS = 1_000;

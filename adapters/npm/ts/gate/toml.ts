@@ -1,6 +1,6 @@
 import * as glue from "#rules-toml/glue";
 import module from "#rules-toml/module";
-import { start } from "../engine.js";
+import { start } from "./engine.js";
 import { BaseGate, type GateOptions } from "./gate.js";
 
 export * from "./gate.js";

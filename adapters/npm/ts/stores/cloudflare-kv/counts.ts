@@ -1,92 +1,134 @@
 import { said, type Store } from "../../calls.js";
 import type { Core } from "../../core.js";
-import type { KvEngine, KvLimit } from "../../glue.js";
-import type { Question } from "../../question.js";
+import { type Capabilities, EXACT } from "../../core/capabilities.js";
+import { MAX_INSTANT } from "../../core/exact.js";
+import type { Policy } from "../../core/policy.js";
+import { PEEK, type Question } from "../../question.js";
 import type { Kv } from "./index.js";
+import { type Asked, Isolate } from "./isolate.js";
+
+/** What isolates support that share their counts through Workers KV. */
+export const SHARED: Capabilities = {
+  ...EXACT,
+  class: "approximate",
+  accuracy: "approximate: limit <= admitted <= limit x locations",
+  algorithms: ["fixed_window", "sliding_window", "token_bucket"],
+  dimensions: "one",
+  charge_denied: false,
+  refund: false,
+  reset: false,
+  block: false,
+  idempotency: false,
+};
 
 /** The longest that the writes of a flush may take. */
 const WRITES_MS_MAX = 30_000;
 
-/** Whether the isolate's counts have their random numbers: Workers have none before their first request. */
-let isSeeded = false;
+/** The most policies that are shared. */
+const POLICIES_MAX = 64;
+
+/** The counts of all limiters, so that two of the same policy count together. Workers have no randomness before their first request. */
+let isolate: Isolate | undefined;
+
+/** The one copy of each policy that all its keys share: an application may make a limiter for each request. */
+const policies = new Map<string, Policy>();
 
 /** Asks the isolate's counts, and carries what they read and write. */
 export class Counts implements Store {
   readonly name = "Workers KV";
-  readonly #engine: KvEngine;
-  readonly #core: Core<KvLimit>;
+  readonly #core: Core;
+  readonly #policy: Policy;
   readonly #namespace: Kv;
   readonly #cacheTtl: number;
 
-  constructor(engine: KvEngine, core: Core<KvLimit>, namespace: Kv, cacheTtl: number) {
-    this.#engine = engine;
+  constructor(core: Core, namespace: Kv, cacheTtl: number) {
     this.#core = core;
+    this.#policy = shared(core.policy);
     this.#namespace = namespace;
     this.#cacheTtl = cacheTtl;
   }
 
   send(question: Question): Promise<unknown> | undefined {
-    if (!isSeeded) this.#seed();
-    const { kind, cost, now, extra } = question;
-    const length = this.#core.took(this.#core.limit.ask(kind, this.#core.pass(question), cost, now, extra));
-    if (length === 0) return undefined;
-    question.note = this.#core.extra;
-    return this.#get(this.#core.text(length));
+    this.#core.verify(question);
+    isolate ??= seeded();
+    const asked = this.#asked(question);
+    const answer = isolate.ask(asked);
+    if (typeof answer !== "number") return this.#leave(answer);
+    question.note = answer;
+    return this.#get(named(asked.name, answer));
   }
 
-  answered({ kind, key, cost, now, note }: Question, found: unknown): undefined {
-    this.#core.push(key);
-    const length = found instanceof ArrayBuffer ? this.#core.writeBytes(new Uint8Array(found)) : -1;
-    this.#core.took(this.#core.limit.read(kind, length, cost, now, note));
+  answered(question: Question, found: unknown): undefined {
+    return this.#learn(question, found instanceof ArrayBuffer ? found : null);
   }
 
-  threw(question: Question, thrown: unknown): undefined {
-    this.#core.took(this.#alone(question, said(thrown)));
+  threw(question: Question): undefined {
+    return this.#learn(question, undefined);
   }
 
   late(question: Question): boolean {
-    return this.#alone(question, "no answer in time") === 0;
+    try {
+      this.#learn(question, undefined);
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   /** Writes what is due. Returns how long to wait until the next time, or a negative number if another request does it. */
   async flush(now: number): Promise<number> {
-    if (!isSeeded) return -1;
-    const [core, { limit }] = [this.#core, this.#core];
-    const puts = Array.from({ length: limit.due(now) }, (_, nth) => {
-      const bytes = core.bytes(limit.put(nth));
-      const [expirationTtl, [key, name]] = [core.extra, core.text(limit.putNames(nth)).split("\n")];
-      return { key: key!, name: name!, bytes, expirationTtl };
-    });
+    if (!isolate) return -1;
+    const instant = Math.min(now, MAX_INSTANT);
     const until = Date.now() + WRITES_MS_MAX;
-    for (const { key, name, bytes, expirationTtl } of puts) {
-      let why: string | undefined;
+    for (const { name, value, bytes, ttlS } of isolate.planWrites(instant)) {
+      let thrown: string | undefined;
       try {
-        await within(until - Date.now(), this.#namespace.put(name, bytes.buffer, { expirationTtl }));
-      } catch (thrown) {
-        why = said(thrown);
+        await within(until - Date.now(), this.#namespace.put(named(name, value), bytes, { expirationTtl: ttlS }));
+      } catch (error) {
+        thrown = said(error);
       }
-      core.push(key);
-      if (why !== undefined) core.push(why);
-      limit.wrote();
+      isolate.wrote(name, thrown);
     }
-    return limit.appoint(now);
+    return isolate.appoint(instant);
   }
 
   async #get(name: string): Promise<ArrayBuffer | null> {
     return this.#namespace.get(name, { type: "arrayBuffer", cacheTtl: this.#cacheTtl });
   }
 
-  /** Decides without a value. */
-  #alone({ kind, key, cost, now, note }: Question, why: string): number {
-    this.#core.push(key);
-    return this.#core.limit.failed(kind, this.#core.write(why), cost, now, note);
+  /** Decides by what was read: null if there is no value, and undefined if it is unknown. */
+  #learn(question: Question, found: ArrayBuffer | null | undefined): undefined {
+    return this.#leave(isolate!.learnt(this.#asked(question), question.note, found));
   }
 
-  #seed(): void {
-    const [a, b] = crypto.getRandomValues(new Uint32Array(2));
-    this.#engine.seed(a!, b!);
-    isSeeded = true;
+  #asked({ key: text, kind, now, cost }: Question): Asked {
+    const [policy, key] = [this.#policy, this.#core.keyOf(text)];
+    return { policy, key, name: `tg1:${policy.id}:${key}`, now, cost, peeks: kind === PEEK };
   }
+
+  #leave(decision: Core["decision"]): undefined {
+    this.#core.decision = decision;
+  }
+}
+
+/** The name of one of a key's values. No key has a `#`. */
+function named(name: string, value: number): string {
+  return `${name}#${value}`;
+}
+
+function seeded(): Isolate {
+  const [high, low] = crypto.getRandomValues(new Uint32Array(2));
+  return new Isolate((BigInt(high!) << 32n) | BigInt(low!));
+}
+
+/** The copy of a policy that all its limiters share. */
+function shared(policy: Policy): Policy {
+  const numbers = policy.id + JSON.stringify(policy.quotas);
+  const known = policies.get(numbers);
+  if (known) return known;
+  if (policies.size >= POLICIES_MAX) policies.clear();
+  policies.set(numbers, policy);
+  return policy;
 }
 
 /** Waits for work, for so many milliseconds at most. */

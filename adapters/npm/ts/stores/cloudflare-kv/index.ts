@@ -1,15 +1,11 @@
-import * as glue from "#kv/glue";
-import module from "#kv/module";
 import { waitUntil } from "cloudflare:workers";
 import { calls } from "../../calls.js";
-import type { Core } from "../../core.js";
-import { start } from "../../engine.js";
+import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import type { KvLimit } from "../../glue.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
-import { Counts } from "./counts.js";
+import { Counts, SHARED } from "./counts.js";
 
 export * from "../../exports.js";
 
@@ -33,8 +29,6 @@ export interface KvOptions extends Omit<Options, "platform"> {
   /** How long to wait after a response until the counts may be written again. Default: 25,000. */
   lingerMs?: number | undefined;
 }
-
-const engine = start(module, glue);
 
 /**
  * A limiter on Workers KV. Each isolate counts for itself, exactly, and learns from Workers KV what others have counted, usually
@@ -63,8 +57,8 @@ export class Tidegate extends Limiter {
     };
     const cacheTtl = Math.max(fields.whole("cacheTtlS") ?? 0, 30);
     let counts: Counts;
-    super(engine, ready, [], (core: Core<KvLimit>) => {
-      counts = new Counts(engine, core, namespace!, cacheTtl);
+    super(ready, SHARED, anyRule, (core) => {
+      counts = new Counts(core, namespace!, cacheTtl);
       return calls(counts, core, ready);
     });
     this.#counts = counts!;

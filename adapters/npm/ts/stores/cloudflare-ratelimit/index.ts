@@ -1,12 +1,13 @@
-import * as glue from "#rate-limit/glue";
-import module from "#rate-limit/module";
 import { calls, said, type Store } from "../../calls.js";
 import type { Core } from "../../core.js";
-import { start } from "../../engine.js";
+import { NATIVE } from "../../core/capabilities.js";
+import type { ReadyQuota } from "../../core/policy.js";
+import type { Rule } from "../../core/rules/rule.js";
+import { FIXED_WINDOW, fixedWindow } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import type { RateLimitLimit } from "../../glue.js";
 import { Limiter } from "../../limiter.js";
+import { ALLOWED, DENIED, FROM_STORE, UNKNOWN } from "../../numbers.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
 import type { Question } from "../../question.js";
 
@@ -25,7 +26,10 @@ export interface RateLimitOptions extends Omit<Options, "platform"> {
   platform?: Platform | undefined;
 }
 
-const engine = start(module, glue);
+/** The periods that the platform offers. */
+const PERIODS_MS = [10_000, 60_000];
+
+const RIGHT = "the binding counts one fixed window; write one quota with its numbers, such as { fixedWindow: { limit: 100, windowMs: 60000 } }";
 
 /**
  * A limiter on Cloudflare's Rate Limiting binding, which counts at each location for itself and costs nothing. The policy has one
@@ -49,32 +53,44 @@ export class Tidegate extends Limiter {
       apart: true,
       broken: binding === undefined ? missing("binding", `in wrangler.jsonc, write ${right}`) : undefined,
     };
-    super(engine, ready, [], (core: Core<RateLimitLimit>) => calls(new Counter(core, binding!), core, ready));
+    super(ready, NATIVE, ruleOf, (core) => calls(new Counter(core, binding!), core, ready));
   }
+}
+
+/** The binding has the numbers, of which the policy has a copy. */
+function ruleOf(ready: ReadyQuota, path: string): Rule {
+  if (ready.algorithm !== FIXED_WINDOW) throw ["unsupported", `${path.slice(0, -1)}: ${RIGHT}`];
+  const rule = fixedWindow(ready, path);
+  if (PERIODS_MS.includes(rule.unit)) return rule;
+  throw invalid(`${path}${ready.place}windowMs`, `the Rate Limiting binding cannot count ${rule.unit} ms; write 10000 or 60000, or count in Durable Objects`);
 }
 
 /** Asks the binding. */
 class Counter implements Store {
   readonly name = "Rate Limiting binding";
-  readonly #core: Core<RateLimitLimit>;
+  readonly #core: Core;
   readonly #binding: Binding;
 
-  constructor(core: Core<RateLimitLimit>, binding: Binding) {
+  constructor(core: Core, binding: Binding) {
     this.#core = core;
     this.#binding = binding;
   }
 
   send(question: Question): Promise<boolean> {
-    const { kind, cost, now, extra } = question;
-    return this.#count(this.#core.text(this.#core.limit.ask(kind, this.#core.pass(question), cost, now, extra)));
+    this.#core.verify(question);
+    return this.#count(this.#core.storage(question).rows[0]!);
   }
 
-  answered({ now }: Question, answer: unknown): undefined {
-    this.#core.limit.read(Boolean(answer), now);
+  answered({ now }: Question, isAdmitted: unknown): undefined {
+    const { limit } = this.#core.policy.quotas[0]!.rule;
+    this.#core.decision = [isAdmitted ? ALLOWED : DENIED, 0, UNKNOWN, 0, now, FROM_STORE, 0, limit, UNKNOWN, UNKNOWN];
   }
 
-  threw(_question: Question, thrown: unknown): undefined {
-    this.#core.took(this.#core.limit.failed(this.#core.write(said(thrown))));
+  threw(_question: Question, thrown: unknown): never {
+    const why = said(thrown);
+    // A client can cause the first two, with enough requests or an odd key.
+    const kind = /429|too many/i.test(why) ? "contended" : /invalid|bad rate limit|must be|TypeError|RangeError/i.test(why) ? "refused" : "unavailable";
+    throw [kind, `${this.name}: call failed: ${why}; the request may have been counted`];
   }
 
   async #count(key: string): Promise<boolean> {

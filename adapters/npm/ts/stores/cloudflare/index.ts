@@ -1,14 +1,13 @@
 import { waitUntil } from "cloudflare:workers";
 import { calls } from "../../calls.js";
-import type { Core } from "../../core.js";
+import { type Capabilities, EXACT, lends } from "../../core/capabilities.js";
+import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import type { ObjectLimit } from "../../glue.js";
 import { type Leases, lending } from "../../leases.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
 import { type Objects, Stubs } from "./stubs.js";
-import { engine } from "./engine.js";
 
 export * from "../../exports.js";
 export { TidegateObject } from "./object.js";
@@ -32,6 +31,9 @@ export interface ObjectOptions extends Omit<Options, "platform"> {
   /** Keeps every state for at least this long. Only for tests whose time stands still. */
   minTtlMs?: number | undefined;
 }
+
+/** An object decides exactly on all that it stores: on one key of a policy, or on all keys of a group. */
+const CAPABILITIES: Capabilities = { ...EXACT, dimensions: "grouped" };
 
 /**
  * A limiter on Cloudflare's Durable Objects. It is exact at any concurrency, and a decision is one call of the key's object.
@@ -57,10 +59,11 @@ export class Tidegate extends Limiter {
       broken: namespace === undefined ? missing("namespace", `bind one: in wrangler.jsonc, write ${right}`) : undefined,
       ...lending(fields, waitUntil),
       isTimeless: fields.choice("clock", ["caller", "object"]) !== "caller",
+      shards: fields.whole("shards") ?? 0,
+      minTtlMs: fields.whole("minTtlMs") ?? 0,
     };
-    const own = [ready.isTimeless, fields.whole("shards") ?? 0, fields.whole("minTtlMs") ?? 0, ready.slice, ready.lifetimeMs, ready.deadlineMs];
     const locationHint = fields.text("locationHint", `a location such as "weur"`);
     const hint = locationHint === undefined ? undefined : { locationHint };
-    super(engine, ready, own, (core: Core<ObjectLimit>) => calls(new Stubs(core, namespace!, hint, ready), core, ready));
+    super(ready, lends(CAPABILITIES, ready), anyRule, (core) => calls(new Stubs(core, namespace!, hint, ready), core, ready));
   }
 }

@@ -1,14 +1,8 @@
-import { ObjectRows } from "#object/rows";
 import { DurableObject } from "cloudflare:workers";
+import { MAX_INSTANT } from "../../core/exact.js";
 import { TidegateError } from "../../error.js";
-import type { ObjectCounter } from "../../glue.js";
-import { Shared } from "../../shared.js";
-import { engine } from "./engine.js";
-
-const shared = new Shared(engine);
-
-/** What remains after a sweep, as in `src/object.rs`. */
-const [NOTHING, MORE] = [0, 2] as const;
+import { Counter, MORE, NOTHING } from "./counter.js";
+import { Rows, type Storage } from "./rows.js";
 
 /**
  * The Durable Object that counts. Export it from the Worker's main module, and declare it with SQLite storage:
@@ -19,18 +13,18 @@ const [NOTHING, MORE] = [0, 2] as const;
  */
 export class TidegateObject extends DurableObject {
   /** Undefined until the first event: whether an alarm is pending can only be asked asynchronously. */
-  #counter: ObjectCounter | undefined;
+  #counter: Counter | undefined;
 
   /** Answers a call of a limiter in one step. The platform holds the answer until what it wrote is durable. */
   answer(question: string): string | Promise<string> {
-    return this.#counter ? this.#answer(this.#counter, question) : this.#wake().then((counter) => this.#answer(counter, question));
+    return this.#counter ? this.#counter.answer(question, clock()) : this.#wake().then((counter) => counter.answer(question, clock()));
   }
 
   /** Removes expired rows, a page at a time, and all storage if none are left, so that the object ceases to exist. */
   override async alarm(): Promise<void> {
     const counter = await this.#wake();
     for (;;) {
-      const remains = this.#swept(counter);
+      const remains = swept(counter);
       // In the same step as the sweep that found no row: no event comes between.
       if (remains === NOTHING) return this.ctx.storage.deleteAll();
       if (remains !== MORE) return;
@@ -38,28 +32,22 @@ export class TidegateObject extends DurableObject {
     }
   }
 
-  #answer(counter: ObjectCounter, question: string): string {
-    try {
-      return shared.text(counter.answer(shared.write(question), Date.now()));
-    } catch (trap) {
-      // What is stored is consistent, so a new counter can go on.
-      this.#counter = undefined;
-      throw trap;
-    }
-  }
-
-  #swept(counter: ObjectCounter): number {
-    try {
-      return shared.took(counter.sweep(Date.now()));
-    } catch (thrown) {
-      throw TidegateError.from(thrown);
-    }
-  }
-
-  async #wake(): Promise<ObjectCounter> {
+  async #wake(): Promise<Counter> {
     if (this.#counter) return this.#counter;
     const alarm = await this.ctx.storage.getAlarm();
     // Another event may have made it meanwhile.
-    return (this.#counter ??= new engine.ObjectCounter(new ObjectRows(this.ctx.storage), alarm ?? undefined));
+    return (this.#counter ??= new Counter(new Rows(this.ctx.storage as unknown as Storage), alarm ?? undefined));
+  }
+}
+
+function clock(): number {
+  return Math.min(Date.now(), MAX_INSTANT);
+}
+
+function swept(counter: Counter): number {
+  try {
+    return counter.sweep(clock());
+  } catch (thrown) {
+    throw TidegateError.from(thrown);
   }
 }

@@ -1,9 +1,12 @@
-import { Asking, type Asked } from "../../asking.js";
+import { type Asked, Asking } from "../../asking.js";
 import { said } from "../../calls.js";
 import type { Core } from "../../core.js";
-import type { ObjectLimit } from "../../glue.js";
+import { digest } from "../../core/key.js";
+import type { LoanQuestion } from "../../core/lending/lender.js";
 import type { Lending } from "../../leases.js";
 import type { Question } from "../../question.js";
+import { lost } from "./errors.js";
+import { readAnswer, type WireOptions, writtenCall, writtenQuotas } from "./wire.js";
 
 /** The part of a `DurableObjectNamespace` that is used. */
 export interface Objects {
@@ -18,52 +21,63 @@ interface Stub {
 /** An object, and what it is asked. */
 type Words = readonly [name: string, question: string];
 
-/** What the platform adds to its own errors. Each is one bit for the WebAssembly. */
-const PROPERTIES = ["overloaded", "retryable", "remote"] as const;
-
-/** The bit for a namespace that did not take the call. */
-const NOT_TAKEN = 1 << PROPERTIES.length;
+/** The options of a limiter that asks objects. */
+export interface StubOptions extends Lending, WireOptions {
+  /** In how many objects all keys are counted. 0 for one object for each key. */
+  shards: number;
+}
 
 /** Asks the objects of a namespace. */
-export class Stubs extends Asking<Words, ObjectLimit> {
+export class Stubs extends Asking<Words> {
   readonly name = "durable object";
   readonly #namespace: Objects;
   readonly #hint: object | undefined;
+  readonly #options: StubOptions;
+  /** Those of the policy, as calls have them. */
+  readonly #quotas: string;
 
-  constructor(core: Core<ObjectLimit>, namespace: Objects, hint: object | undefined, options: Lending & { isTimeless: boolean }) {
+  constructor(core: Core, namespace: Objects, hint: object | undefined, options: StubOptions) {
     super(core, options);
     this.#namespace = namespace;
     this.#hint = hint;
+    this.#options = options;
+    this.#quotas = writtenQuotas(core.policy);
   }
 
-  protected override asked(_kind: Question["kind"], text: string): Words {
-    const at = text.lastIndexOf("?");
-    return [text.slice(0, at), text.slice(at + 1)];
+  protected override words(question: Question, loan: LoanQuestion | undefined): Words {
+    const { place, rows } = this.core.storage(question);
+    // The capabilities leave no policy without a place.
+    return [objectOf(place!, this.#options.shards), writtenCall(this.core, question, loan, this.#quotas, rows, this.#options)];
   }
 
-  protected override call(question: Question, { what: [name, text], call }: Asked<Words>): Promise<unknown> {
-    question.note = call;
+  protected override call(question: Question, asked: Asked<Words>): Promise<unknown> {
+    question.noted = asked;
+    const [name, text] = asked.what;
     try {
       const object = this.#namespace.getByName(name, this.#hint as undefined) as Stub;
       return object.answer(text);
     } catch (thrown) {
-      throw this.#error(NOT_TAKEN, said(thrown));
+      throw ["refused", `durable object: the namespace did not take the call: ${said(thrown)}; nothing was charged`];
     }
   }
 
   protected override read(question: Question, answer: unknown): undefined {
-    const text = typeof answer === "string" ? answer : `an answer of type ${typeof answer}`;
-    this.about(question);
-    this.core.took(this.core.limit.read(this.core.write(text), question.note));
+    const { loan } = question.noted as Asked<Words>;
+    const read = readAnswer(typeof answer === "string" ? answer : `an answer of type ${typeof answer}`, this.core.policy);
+    if (loan) this.lent(question, loan, read);
+    else this.core.decision = read.decision;
   }
 
   protected override failed(_question: Question, thrown: unknown): never {
-    const error = Object(thrown) as Record<string, unknown>;
-    const how = PROPERTIES.reduce((bits, name, place) => bits | (error[name] ? 1 << place : 0), 0);
-    throw this.#error(how, String(error["message"]));
+    throw lost(Object(thrown) as Record<string, unknown>);
   }
+}
 
-  #error(how: number, why: string): unknown {
-    return this.core.error(this.core.limit.failed(how, this.core.write(why)));
-  }
+/** The name of the object that counts what has this storage key. That of a shard contains the number of shards. */
+export function objectOf(place: string, shards: number): string {
+  if (shards === 0 || shards >= 2 ** 32) return place;
+  // The first eight bytes of the hash are a number, whose low byte comes first.
+  const bytes = digest(place).slice(0, 16).match(/../g)!;
+  const shard = bytes.reduceRight((rest, byte) => (rest * 256 + parseInt(byte, 16)) % shards, 0);
+  return `tg1:shard:${shard}of${shards}`;
 }

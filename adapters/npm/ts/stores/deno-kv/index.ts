@@ -1,15 +1,11 @@
-import * as glue from "#versioned/glue";
-import module from "#versioned/module";
 import { calls } from "../../calls.js";
-import type { Core } from "../../core.js";
-import { start } from "../../engine.js";
+import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import type { VersionedLimit } from "../../glue.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import { Queue } from "../../queue.js";
-import { pause, type Values, Versioned } from "../../versioned.js";
+import { pause, type Values, Versioned, versioned } from "../../versioned.js";
 
 export * from "../../exports.js";
 
@@ -36,8 +32,6 @@ export interface DenoKvOptions extends Options {
   minTtlMs?: number | undefined;
 }
 
-const engine = start(module, glue);
-
 /** The error if another process uses the store's file at this moment. Then nothing was read or written. */
 const LOCKED = "database is locked";
 
@@ -58,7 +52,7 @@ export class Tidegate extends Limiter {
     const kv = fields.need("kv", fields.get("kv"), right) as DenoKv;
     if ((["get", "atomic", "delete"] as const).some((name) => typeof kv[name] !== "function")) throw invalid("kv", `not a store; write ${right}`);
     const [readsLastWrite, minTtlMs] = [true, fields.whole("minTtlMs") ?? 0];
-    super(engine, ready, [readsLastWrite, minTtlMs], (core: Core<VersionedLimit>) => calls(new Versioned("deno kv", core, values(kv)), core, ready));
+    super(ready, versioned(readsLastWrite), anyRule, (core) => calls(new Versioned("deno kv", core, values(kv), minTtlMs), core, ready));
   }
 }
 

@@ -1,17 +1,12 @@
-import * as glue from "#memory/glue";
-import module from "#memory/module";
-import type { Core } from "../../core.js";
-import { start } from "../../engine.js";
+import { EXACT } from "../../core/capabilities.js";
+import { anyRule } from "../../core/rules/make.js";
 import { Fields } from "../../fields.js";
-import type { MemoryLimit } from "../../glue.js";
 import { Limiter, type LimitOptions } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import type { Keys, Verdict } from "../../verdict.js";
 import { Memory } from "./memory.js";
 
 export * from "../../exports.js";
-
-const engine = start(module, glue);
 
 /**
  * A limiter in the memory of this process: for development, tests, and applications of one process. It is exact, and a decision
@@ -23,7 +18,7 @@ const engine = start(module, glue);
  */
 export class Tidegate extends Limiter {
   constructor(options: Options) {
-    super(engine, common(new Fields(options, "", COMMON), 1_000), [], (core: Core<MemoryLimit>) => new Memory(engine, core));
+    super(common(new Fields(options, "", COMMON), 1_000), { ...EXACT, round_trips: 0 }, anyRule, (core) => new Memory(core));
   }
 
   /** Decides like `limit`, without a promise. */

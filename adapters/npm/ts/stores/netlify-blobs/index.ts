@@ -1,15 +1,11 @@
-import * as glue from "#versioned/glue";
-import module from "#versioned/module";
 import { calls } from "../../calls.js";
-import type { Core } from "../../core.js";
-import { start } from "../../engine.js";
+import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import type { VersionedLimit } from "../../glue.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import { Queue } from "../../queue.js";
-import { type Values, Versioned } from "../../versioned.js";
+import { type Values, Versioned, versioned } from "../../versioned.js";
 
 export * from "../../exports.js";
 
@@ -20,8 +16,6 @@ export interface BlobsOptions extends Options {
   /** How the site reads. Default: `strong`. */
   consistency?: "strong" | "eventual" | undefined;
 }
-
-const engine = start(module, glue);
 
 /** The part of a store of `@netlify/blobs` that is used. */
 interface Blobs {
@@ -49,9 +43,9 @@ export class Tidegate extends Limiter {
       throw invalid("blobs", `not a store; write ${right}`);
     }
     const consistency = fields.choice("consistency", ["strong", "eventual"]) ?? "strong";
-    // A read near the client may return an old value. Blobs do not expire.
-    const [readsLastWrite, minTtlMs] = [false, 0];
-    super(engine, ready, [readsLastWrite, minTtlMs], (core: Core<VersionedLimit>) => calls(new Versioned("blobs", core, values(blobs, consistency)), core, ready));
+    // A read near the client may return an old value.
+    const readsLastWrite = false;
+    super(ready, versioned(readsLastWrite), anyRule, (core) => calls(new Versioned("blobs", core, values(blobs, consistency)), core, ready));
   }
 }
 

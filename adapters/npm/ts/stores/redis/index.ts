@@ -1,16 +1,15 @@
-import * as glue from "#tcp/glue";
-import module from "#tcp/module";
 import { calls, said } from "../../calls.js";
 import type { Core } from "../../core.js";
-import { start } from "../../engine.js";
+import { EXACT, lends } from "../../core/capabilities.js";
+import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import type { RedisLimit } from "../../glue.js";
-import { type LeaseOptions, type Lending, lending } from "../../leases.js";
+import { type LeaseOptions, lending } from "../../leases.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import type { Question } from "../../question.js";
-import { type Command, lost, Scripts } from "./scripts.js";
+import { lost } from "./errors.js";
+import { type Command, type ScriptOptions, Scripts } from "./scripts.js";
 
 export * from "../../exports.js";
 export type { LeaseOptions, Leases } from "../../leases.js";
@@ -31,8 +30,6 @@ export interface RedisOptions extends Options, LeaseOptions {
 }
 
 type Run = (command: Command) => Promise<unknown>;
-
-const engine = start(module, glue);
 
 /** How Redis begins an error. The errors of a connection begin otherwise. */
 const ERROR_REPLY = /^[A-Z][A-Z0-9]+ /;
@@ -57,15 +54,14 @@ export class Tidegate extends Limiter {
       ...lending(fields),
       isTimeless: fields.choice("clock", ["caller", "server"]) !== "caller",
       minTtlMs: fields.whole("minTtlMs") ?? 0,
+      keyLocking: false,
     };
     const right = "a client of ioredis, node-redis or Bun";
     const client = fields.need("client", fields.get("client"), right);
     const sends = runner(client);
     if (!sends) throw invalid("client", `not a client of Redis; write ${right}`);
     const run = afterFirstConnection(client, sends);
-    const [isRest, keyLocking] = [false, false];
-    const own = [isRest, keyLocking, ready.isTimeless, ready.minTtlMs, ready.slice, ready.lifetimeMs, ready.deadlineMs];
-    super(engine, ready, own, (core: Core<RedisLimit>) => calls(new Client(core, ready, run, client), core, ready));
+    super(ready, lends(EXACT, ready), anyRule, (core) => calls(new Client(core, ready, run, client), core, ready));
   }
 }
 
@@ -74,7 +70,7 @@ class Client extends Scripts {
   readonly name = "redis";
   readonly #run: (command: Command, inFlight: number) => Promise<unknown>;
 
-  constructor(core: Core<RedisLimit>, options: Lending & { isTimeless: boolean }, run: Run, client: unknown) {
+  constructor(core: Core, options: ScriptOptions, run: Run, client: unknown) {
     super(core, options);
     this.#run = written(run, Object(client) as Written);
   }

@@ -1,10 +1,7 @@
-import * as glue from "#memory/glue";
-import module from "#memory/module";
-import type { Core } from "../../core.js";
-import { start } from "../../engine.js";
+import { EXACT } from "../../core/capabilities.js";
+import { anyRule } from "../../core/rules/make.js";
 import { type ErrorKind, invalid } from "../../error.js";
 import { Fields, whole } from "../../fields.js";
-import type { MemoryLimit } from "../../glue.js";
 import { Limiter, type LimitOptions } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import type { Keys, Verdict } from "../../verdict.js";
@@ -22,8 +19,6 @@ export interface TestOptions extends Omit<Options, "platform" | "failMode"> {
   /** The time at the beginning, in milliseconds since the epoch. Default: the real time. */
   now?: number | undefined;
 }
-
-const engine = start(module, glue);
 
 const KINDS: readonly ErrorKind[] = ["unavailable", "timeout", "contended", "refused", "corrupt"];
 
@@ -44,7 +39,7 @@ export class Tidegate extends Limiter {
     const fields = new Fields(options, "", [...COMMON, "now"]);
     const ready = common(new Fields({ failMode: "closed", ...without(options, "now") }, "", COMMON), 1_000, "direct");
     const staging: Staging = { now: fields.whole("now") ?? Date.now(), run: 0, denied: new Map(), failure: undefined };
-    super(engine, ready, [], (core: Core<MemoryLimit>) => new Staged(core, new Memory(engine, core), staging));
+    super(ready, { ...EXACT, round_trips: 0 }, anyRule, (core) => new Staged(core, new Memory(core), staging));
     this.#staging = staging;
     this.restart();
   }

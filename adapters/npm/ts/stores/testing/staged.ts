@@ -43,8 +43,7 @@ export class Staged extends Immediate {
     const own = (key: string) => `${run}|${key}`;
     this.#memory.answer({ ...question, kind: wait > 0 ? PEEK : question.kind, key: own(question.key), others: question.others.map(own), now });
     if (wait <= 0) return;
-    const { numbers } = this.#core;
-    numbers[STATUS] = DENIED;
-    numbers[WAIT] = wait;
+    const { decision } = this.#core;
+    [decision[STATUS], decision[WAIT]] = [DENIED, wait];
   }
 }

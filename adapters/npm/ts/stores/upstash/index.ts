@@ -1,10 +1,7 @@
-import * as glue from "#redis/glue";
-import module from "#redis/module";
 import { calls } from "../../calls.js";
-import type { Core } from "../../core.js";
-import { start } from "../../engine.js";
+import { EXACT, lends } from "../../core/capabilities.js";
+import { anyRule } from "../../core/rules/make.js";
 import { Fields } from "../../fields.js";
-import type { RedisLimit } from "../../glue.js";
 import { type LeaseOptions, lending } from "../../leases.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options } from "../../options.js";
@@ -35,8 +32,6 @@ export type Environment = Readonly<Record<string, unknown>>;
 
 declare const process: { env: Environment } | undefined;
 
-const engine = start(module, glue);
-
 /**
  * A limiter on Upstash. It is exact at any concurrency, and a decision is one HTTP request.
  *
@@ -47,9 +42,7 @@ const engine = start(module, glue);
 export class Tidegate extends Limiter {
   constructor(options: UpstashOptions) {
     const ready = checked(options);
-    const isRest = true;
-    const own = [isRest, ready.keyLocking, ready.isTimeless, ready.minTtlMs, ready.slice, ready.lifetimeMs, ready.deadlineMs];
-    super(engine, ready, own, (core: Core<RedisLimit>) => calls(new Rest(core, ready), core, ready));
+    super(ready, lends(EXACT, ready), anyRule, (core) => calls(new Rest(core, ready), core, ready));
   }
 
   /**
@@ -69,7 +62,7 @@ export class Tidegate extends Limiter {
   }
 }
 
-/** Checks the options and fills in the defaults, for the WebAssembly. */
+/** Checks the options and fills in the defaults. */
 function checked(options: UpstashOptions) {
   const fields = new Fields(options, "", [...COMMON, "url", "token", "allowInsecureHttp", "clock", "keyLocking", "minTtlMs", "leases", "waitUntil"]);
   const right = (name: string) => `the database's UPSTASH_REDIS_REST_${name}`;

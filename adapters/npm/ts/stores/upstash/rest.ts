@@ -1,18 +1,16 @@
 import { said } from "../../calls.js";
 import type { Core } from "../../core.js";
-import type { RedisLimit } from "../../glue.js";
-import type { Lending } from "../../leases.js";
 import type { Question } from "../../question.js";
-import { type Command, lost, Scripts } from "../redis/scripts.js";
+import { lost, status } from "../redis/errors.js";
+import { type Command, type ScriptOptions, Scripts } from "../redis/scripts.js";
 import { Batches, type Said } from "./batches.js";
 import { type Answer, Endpoint } from "./endpoint.js";
 import type { Place } from "./place.js";
 
 /** The options of a database over REST. */
-interface RestOptions extends Lending {
+interface RestOptions extends ScriptOptions {
   /** Undefined if each check ends before it asks. */
   place: Place | undefined;
-  isTimeless: boolean;
   /** Whether a state is longer, the more requests it counts. */
   statesGrow: boolean;
 }
@@ -24,7 +22,7 @@ export class Rest extends Scripts {
   readonly #token: string;
   readonly #statesGrow: boolean;
 
-  constructor(core: Core<RedisLimit>, options: RestOptions) {
+  constructor(core: Core, options: RestOptions) {
     super(core, options);
     const endpoint = options.place && new Endpoint(options.place);
     this.#batches = new Batches((body, signal) => endpoint!.post(body, signal), () => this.batchScript);
@@ -49,11 +47,11 @@ export class Rest extends Scripts {
   }
 
   protected override failed(_question: Question, thrown: unknown): never {
-    const { status, text } = Object(thrown) as Answer;
-    if (typeof status !== "number") {
+    const answer = Object(thrown) as Answer;
+    if (typeof answer.status !== "number") {
       const why = said(thrown);
       throw lost(this.name, this.#token ? why.replaceAll(this.#token, "…") : why);
     }
-    throw status === 200 || status === 400 ? this.nonsense(text) : this.failure(status, text);
+    throw answer.status === 200 || answer.status === 400 ? this.nonsense(answer.text) : status(answer.status, answer.text);
   }
 }

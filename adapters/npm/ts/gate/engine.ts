@@ -1,4 +1,4 @@
-import { TidegateError } from "./error.js";
+import { TidegateError } from "../error.js";
 
 /** What a store's module exports: the module that a bundler has compiled, or a function that compiles it. */
 export type Loaded = WebAssembly.Module | (() => WebAssembly.Module);

@@ -1,0 +1,113 @@
+import { invalid } from "../error.js";
+import { BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "../question.js";
+import { MAX_UNITS } from "./exact.js";
+import { blocks, type Policy } from "./policy.js";
+
+/** What a store supports, and how exact it is. */
+export type Capabilities = {
+  readonly class: "exact" | "approximate" | "per_location";
+  /** How many requests it admits, beside the limit. */
+  readonly accuracy: string;
+  readonly algorithms: readonly string[];
+  readonly max_quotas: number;
+  readonly dimensions: "one" | "grouped" | "any";
+  readonly costs: boolean;
+  readonly charge_denied: boolean;
+  readonly peek: boolean;
+  readonly refund: boolean;
+  readonly reset: boolean;
+  readonly block: boolean;
+  readonly idempotency: boolean;
+  readonly round_trips: number;
+};
+
+/** The algorithms that count. */
+export const COUNTING = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"];
+
+/** Those of a store that decides each request in one step. */
+export const EXACT: Capabilities = {
+  class: "exact",
+  accuracy: "exact: admitted = limit",
+  algorithms: [...COUNTING, "concurrency", "penalty"],
+  max_quotas: 8,
+  dimensions: "any",
+  costs: true,
+  charge_denied: true,
+  peek: true,
+  refund: true,
+  reset: true,
+  block: true,
+  idempotency: true,
+  round_trips: 1,
+};
+
+/** Those of a platform's own limiter, which counts one fixed window at each location. */
+export const NATIVE: Capabilities = {
+  class: "per_location",
+  accuracy: "per location: limit <= admitted <= limit x locations",
+  algorithms: ["fixed_window"],
+  max_quotas: 1,
+  dimensions: "one",
+  costs: false,
+  charge_denied: false,
+  peek: false,
+  refund: false,
+  reset: false,
+  block: false,
+  idempotency: false,
+  round_trips: 1,
+};
+
+/** Those of a limiter that borrows at most `slice` units from such a store: loans may be unused, and a refund would also give back what is lent. */
+export function lends(store: Capabilities, { slice, lifetimeMs }: { slice: number; lifetimeMs: number }): Capabilities {
+  if (slice === 0) return store;
+  const accuracy = `approximate: limit - ${2 * slice} x locations (in the first ${lifetimeMs} ms) <= admitted <= limit`;
+  return { ...store, class: "approximate", accuracy, refund: false };
+}
+
+/** Throws if a store cannot count by a policy. */
+export function supportsPolicy(can: Capabilities, { quotas, dimensions, group, placeByKey, chargeDenied, holdsSlots }: Policy): void {
+  if (quotas.length > can.max_quotas) throw unsupported("policy: ", `a policy of ${quotas.length} quotas (${can.max_quotas} at most)`);
+  const other = quotas.find(({ rule }) => !can.algorithms.includes(blocks(rule) ? "penalty" : rule.name));
+  if (other) throw unsupported("policy: ", `${other.rule.name} (only ${can.algorithms.join(", ")})`);
+  if (chargeDenied && !can.charge_denied) throw unsupported("policy: ", "chargeDenied");
+  if (holdsSlots && !can.idempotency) throw unsupported("policy: ", "a concurrency limit, whose slots have tokens");
+  if (dimensions.length === 1 || can.dimensions === "any") return;
+  if (can.dimensions === "one") throw unsupported("policy: ", "several dimensions in one policy");
+  if (!group && !placeByKey) throw unsupported("policy: ", "several dimensions without a group; write groupBy");
+}
+
+/** Throws if a store cannot answer a question. */
+export function supports(can: Capabilities, policy: Policy, { kind, cost, token }: Question): void {
+  // Such a token would be that of many requests.
+  if (token?.trim() === "") throw invalid("idempotency", "the token is empty; give one that is unique to the request, or none");
+  switch (kind) {
+    case PEEK:
+      need(can.peek, "peek");
+      break;
+    case SETTLE:
+      if (cost > MAX_UNITS) throw invalid("cost", `${cost} is out of range; write a whole number from 0 to ${MAX_UNITS}`);
+      return need(can.idempotency, "settle");
+    case REFUND:
+      return need(can.refund, "refund");
+    case RESET:
+      return need(can.reset, "reset");
+    case BLOCK:
+      need(can.block, "block; block keys in one that does, such as Redis or Durable Objects, or refuse them before the check");
+      if (policy.hasBlocks) return;
+      throw invalid("block", `the policy "${policy.name}" has no quota that blocks; add a \`block\`, or a \`penalty\` if violations are to block, too`);
+  }
+  if (cost !== 1) need(can.costs, "a cost other than 1");
+  if (token !== undefined) need(can.idempotency, "an idempotency token");
+  if (kind === CHECK && token === undefined && policy.holdsSlots) {
+    throw invalid("idempotency", "a policy with a concurrency limit needs a token, which names the slot; give one");
+  }
+}
+
+function need(able: boolean, what: string): void {
+  if (!able) throw unsupported("", what);
+}
+
+function unsupported(place: string, what: string): unknown {
+  return ["unsupported", `${place}this store does not support ${what}`];
+}

@@ -1,0 +1,70 @@
+import { sha256 } from "./sha256.js";
+
+/** The longest key. */
+const LEN_MAX = 128;
+
+/** The longest readable start of a key that ends with a mark and a hash. */
+const START_LEN_MAX = LEN_MAX - 65;
+
+/** What a sender's key begins with. */
+const SENDERS = /^(?:sub|key|ip):/;
+
+const encoder = new TextEncoder();
+
+/** The key of a text. What begins like a sender's key is one already, if it can be one, and so is every text of a gate. */
+export function keyOf(text: string, isOfGate: boolean): string {
+  if (stays(text)) return text;
+  return (isOfGate || SENDERS.test(text)) && isKey(text) ? text : encoded(encoder.encode(text));
+}
+
+/** The key of a text, whatever it begins with. */
+function newKey(text: string): string {
+  return stays(text) ? text : encoded(encoder.encode(text));
+}
+
+/** The key of a verified subject, an API key or an address, in this order. */
+export function senderKey(subject: string | undefined, apiKey: string | undefined, address: string | undefined): string {
+  if (subject) return newKey(`sub:${subject}`);
+  if (apiKey) return `key:${digest(apiKey).slice(0, 32)}`;
+  return address ? `ip:${address}` : "ip:unknown";
+}
+
+/** The SHA-256 of a text, as hexadecimal digits. */
+export function digest(text: string): string {
+  return sha256(encoder.encode(text));
+}
+
+/** Whether a text is a key as it is. A slash stays only between others, because some stores take it for the end of a folder's name. */
+function stays(text: string): boolean {
+  return text.length <= LEN_MAX && /^[\w.:@=+/-]*$/.test(text) && !/(?:^|[^A-Za-z\d:])\/|\/(?![A-Za-z\d:])/.test(text);
+}
+
+/** Whether a text is what became of another one. */
+function isKey(text: string): boolean {
+  const mark = text.indexOf("~");
+  if (mark < 0) return isEncoded(text);
+  const start = text.slice(0, mark);
+  // The character after the start decides whether a slash at its end was encoded.
+  return start.length <= START_LEN_MAX && (isEncoded(start) || isEncoded(`${start}a`)) && /^[\da-f]{64}$/.test(text.slice(mark + 1));
+}
+
+function isEncoded(text: string): boolean {
+  if (!/^(?:[\0-$&-\x7f]|%[\dA-F]{2})*$/.test(text)) return false;
+  const bytes = text.replace(/%(..)/g, (_, digits: string) => String.fromCharCode(parseInt(digits, 16)));
+  return encoded(Uint8Array.from(bytes, (byte) => byte.charCodeAt(0))) === text;
+}
+
+/** Encodes the bytes that cannot stay, and ends with a hash if that is too long. */
+function encoded(bytes: Uint8Array): string {
+  const joins = (byte: number | undefined) => byte !== undefined && /[A-Za-z\d:]/.test(String.fromCharCode(byte));
+  let [text, start] = ["", ""];
+  for (let at = 0; at < bytes.length; at++) {
+    const byte = bytes[at]!;
+    const character = String.fromCharCode(byte);
+    const isKept = character === "/" ? joins(bytes[at - 1]) && joins(bytes[at + 1]) : /[\w.:@=+-]/.test(character);
+    text += isKept ? character : `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
+    if (text.length <= START_LEN_MAX) start = text;
+    if (text.length > LEN_MAX) return `${start}~${sha256(bytes)}`;
+  }
+  return text;
+}

@@ -1,0 +1,258 @@
+import { BINDING, EACH, QUOTAS, UNKNOWN, WAIT } from "../../numbers.js";
+import type { Decision } from "../decide.js";
+import { later, since } from "../exact.js";
+import type { Policy } from "../policy.js";
+import { TokenBucket } from "../rules/buckets.js";
+import type { LoanQuestion, Returned } from "./amount.js";
+import { canLend, type LoanAnswer } from "./lender.js";
+
+/** How far readings of one clock may come in the wrong order. The borrower's clock may lag by this, so whatever ends by it ends earlier. */
+export const JITTER = 20;
+
+/** A borrower is idle after this time without a request, and after so many times of the usual time between two requests. */
+const [IDLE, IDLE_GAPS] = [2_000, 16] as const;
+
+/** The upper bounds of loans, and how a borrower asks for them. */
+export interface Terms {
+  /** The most units that a borrower holds of a key. */
+  readonly slice: number;
+  /** The longest life of a loan, and of a denial. */
+  readonly lifetime: number;
+  /** When a question without an answer is given up. */
+  readonly deadline: number;
+}
+
+/** A question, and the number that its answer is told with. */
+export interface Asked {
+  nth: number;
+  question: LoanQuestion;
+}
+
+/** What a check gets. */
+export type Verdict =
+  /** It is admitted, and charged already. The next question is asked with a cost of 0, and nobody waits for its answer. */
+  | { kind: "admit"; then: Asked | undefined }
+  /** It is denied, as the lender has said of an equal check. */
+  | { kind: "deny"; binding: number; retryAfter: number }
+  /** The lender decides on it, and grants a loan along with the decision. */
+  | { kind: "ask"; asked: Asked }
+  /** The lender decides on it. Another check's question is under way. */
+  | { kind: "plain" };
+
+interface Loan {
+  readonly number: number;
+  readonly units: number;
+  left: number;
+  /** What was left of it when the last question was asked, if it was kept. */
+  kept: number;
+  until: number;
+  /** When it was last spent from. */
+  usedAt: number;
+  /** Whether something is left to return when it has ended: its windows have not. */
+  readonly returns: boolean;
+}
+
+interface Denial {
+  readonly cost: number;
+  readonly binding: number;
+  readonly until: number;
+  /** When the check is admitted, if nothing else arrives. */
+  readonly admittedAt: number;
+}
+
+/** Whether a check may be decided from a loan. */
+export function canBorrow(policy: Policy, cost: number, token: string | undefined): boolean {
+  return token === undefined && canLend(policy) && policy.quotas.every(({ rule }) => cost <= rule.limit);
+}
+
+/** What a borrower knows of one key. All instants are by one clock that does not go back, the borrower's own. */
+export class Borrower {
+  /** What the loan and the denial are of. */
+  #policy: string;
+  /** Whether it has a bucket. */
+  #drains = false;
+  /** The number of the last question, and whether its answer has not come. Meanwhile, requests spend what is left, or ask plainly. */
+  #nth = 0;
+  #waits = false;
+  #askedAt: number;
+  #askedCost = 0;
+  #askedPolicy = "";
+  /** Whether its denial is kept. */
+  #keepsDenial = true;
+  /** What it returns, in case that it does not arrive. */
+  #back: Returned | undefined;
+  #loan: Loan | undefined;
+  #denial: Denial | undefined;
+  /** When the requests began that are counted, and the last of them. */
+  #since: number;
+  #at: number;
+  /** What they cost, without the first one. */
+  #spent = 0;
+  /** What they cost during the last question, and during earlier ones, which decays. */
+  #meanwhile = 0;
+  #before = 0;
+
+  /** A key's borrower, at its first request. */
+  constructor(policy: Policy, now: number) {
+    this.#askedAt = this.#since = this.#at = now;
+    this.#policy = this.#change(policy);
+  }
+
+  /** Whether it is of another policy, such as the same one before a change of its limits. */
+  isOfAnother(policy: Policy): boolean {
+    return this.#policy !== identity(policy);
+  }
+
+  /** What a check gets at `now`. A question has the number `nth`. */
+  decide(policy: Policy, cost: number, terms: Terms, now: number, nth: number): Verdict {
+    const isBusy = this.#isWaiting(terms, now);
+    this.#count(cost, isBusy, terms, now);
+    if (this.isOfAnother(policy)) this.#policy = this.#change(policy);
+    const [loan, denial] = [this.#loan, this.#denial];
+    if (loan && now < loan.until && loan.left > 0 && loan.left >= cost) {
+      [loan.left, loan.usedAt] = [loan.left - cost, now];
+      const isLow = loan.left <= Math.min(Math.max(this.#meanwhile, this.#before), Math.floor(loan.units / 2));
+      return { kind: "admit", then: isLow && !isBusy ? this.#ask(loan, terms, now, nth) : undefined };
+    }
+    if (denial && denial.cost === cost && now < denial.until) {
+      return { kind: "deny", binding: denial.binding, retryAfter: since(denial.admittedAt, now) };
+    }
+    return isBusy ? { kind: "plain" } : { kind: "ask", asked: this.giveUp(cost, terms, now, nth) };
+  }
+
+  /** Forgets the denial, because what denied may have been given back. Nor is the one kept that is under way. */
+  forgetDenial(): void {
+    this.#denial = undefined;
+    this.#keepsDenial = false;
+  }
+
+  /** Whether the answer to this question is still waited for. */
+  isWaitingFor(nth: number): boolean {
+    return this.#waits && this.#nth === nth;
+  }
+
+  /** Asks for the next loan, and returns what is left of this one. */
+  giveUp(cost: number, terms: Terms, now: number, nth: number): Asked {
+    if (this.#loan) this.#back = { loan: this.#loan.number, unspent: this.#loan.left, kept: 0 };
+    this.#loan = undefined;
+    return this.#asked(cost, terms, now, nth);
+  }
+
+  /**
+   * Takes the answer to a question, or none if there is none. If another question was asked since, the answer is late, and its loan is not
+   * spent.
+   */
+  answered(nth: number, answer: LoanAnswer | undefined): void {
+    if (nth !== this.#nth) return;
+    this.#waits = false;
+    if (!answer) return;
+    const { decision, granted, deniesFor } = answer;
+    const [from, last, wait] = [this.#askedAt, this.#loan, decision[WAIT]!];
+    this.#back = undefined;
+    this.#loan = granted && {
+      number: granted.loan,
+      units: granted.units,
+      left: since(granted.units, last ? since(last.kept, last.left) : 0),
+      kept: 0,
+      until: later(from, since(granted.lasts, JITTER)),
+      usedAt: Math.max(last?.usedAt ?? 0, from),
+      returns: this.#drains || outlives(decision, granted.lasts),
+    };
+    this.#denial =
+      wait !== UNKNOWN && this.#keepsDenial
+        ? { cost: this.#askedCost, binding: decision[BINDING]!, until: later(from, deniesFor), admittedAt: later(from, wait) }
+        : undefined;
+    // The policy has changed since, as between two tiers of a client.
+    if (this.#askedPolicy !== this.#policy) this.#end();
+  }
+
+  /** Whether it is idle and has something to return. */
+  isDue(terms: Terms, now: number): boolean {
+    const loan = this.#loan;
+    if (!loan || loan.left === 0 || this.#isWaiting(terms, now)) return false;
+    const gap = Math.floor(since(now, this.#since) / Math.max(this.#spent, 1));
+    return now < loan.until ? now >= later(loan.usedAt, Math.max(IDLE, gap * IDLE_GAPS)) : loan.returns;
+  }
+
+  /** Whether it knows anything that matters after `now`. */
+  isOfUse(terms: Terms, now: number): boolean {
+    // A denial ends within a lifetime of the last request.
+    if (now < later(this.#at, terms.lifetime) || this.#isWaiting(terms, now)) return true;
+    const loan = this.#loan;
+    return loan !== undefined && (now < loan.until || (loan.left > 0 && loan.returns && now < later(loan.until, terms.lifetime)));
+  }
+
+  /** A question whose request was cancelled may never end. */
+  #isWaiting({ deadline }: Terms, now: number): boolean {
+    return this.#waits && now < later(this.#askedAt, deadline);
+  }
+
+  /** Takes another policy. Returns its identity. */
+  #change(policy: Policy): string {
+    this.#drains = policy.quotas.some(({ rule }) => rule instanceof TokenBucket);
+    this.#end();
+    return identity(policy);
+  }
+
+  /** Ends the denial and the loan, whose rest is returned with the next question. */
+  #end(): void {
+    this.#denial = undefined;
+    if (this.#loan) this.#loan.until = 0;
+  }
+
+  /** Asks for the next loan before this one is spent. */
+  #ask(loan: Loan, terms: Terms, now: number, nth: number): Asked {
+    loan.kept = loan.left;
+    this.#back = { loan: loan.number, unspent: 0, kept: loan.left };
+    return this.#asked(0, terms, now, nth);
+  }
+
+  #asked(cost: number, { slice, lifetime }: Terms, now: number, nth: number): Asked {
+    const within = since(now, this.#since);
+    const question = { spent: this.#spent, within, slice, lifetime, back: this.#back };
+    // What is long ago counts less and less.
+    this.#before = Math.max(this.#meanwhile, this.#before - Math.ceil(this.#before / 8));
+    this.#meanwhile = 0;
+    const half = Math.floor(within / 2);
+    if (half >= lifetime) [this.#spent, this.#since] = [Math.floor(this.#spent / 2), this.#since + half];
+    [this.#nth, this.#waits, this.#askedAt, this.#keepsDenial] = [nth, true, now, true];
+    [this.#askedCost, this.#askedPolicy] = [cost, this.#policy];
+    return { nth, question };
+  }
+
+  #count(cost: number, isBusy: boolean, { lifetime }: Terms, now: number): void {
+    const isFirst = now >= later(this.#at, lifetime);
+    this.#at = now;
+    if (isFirst) {
+      // The first request begins the time.
+      [this.#since, this.#spent] = [now, 0];
+      return;
+    }
+    this.#spent = sum(this.#spent, cost);
+    if (isBusy) this.#meanwhile = sum(this.#meanwhile, cost);
+  }
+}
+
+/** Whether a quota is still used when what was granted ends. */
+function outlives(decision: Decision, lasts: number): boolean {
+  let unused = UNKNOWN as number;
+  for (let at = QUOTAS; at < decision.length; at += EACH) unused = Math.max(unused, decision[at + 2]!);
+  return unused === UNKNOWN || lasts < unused;
+}
+
+/** No lender tells apart what is more. */
+function sum(one: number, other: number): number {
+  return Math.min(one + other, Number.MAX_SAFE_INTEGER);
+}
+
+const identities = new WeakMap<Policy, string>();
+
+/** A text that differs for policies that count differently. */
+function identity(policy: Policy): string {
+  let text = identities.get(policy);
+  if (text === undefined) {
+    text = policy.quotas.map(({ rule: { code, amount, unit, last } }) => [code, amount, unit, last]).join();
+    identities.set(policy, text);
+  }
+  return text;
+}

@@ -1,0 +1,114 @@
+import { later, since } from "../exact.js";
+import type { Policy } from "../policy.js";
+import { type Asked, Borrower, JITTER, type Terms, type Verdict } from "./borrower.js";
+import type { LoanAnswer } from "./lender.js";
+
+/** Fewer keys than this are never swept. */
+const SWEEP_MIN = 64;
+
+/** The most keys. */
+const KEYS_MAX = 16_384;
+
+/** The time between two looks for idle borrowers. */
+const LOOK = 1_000;
+
+/**
+ * What an isolate or a process knows of the keys that it borrows, in bounded memory: checks of further keys ask plainly. `T` is what the
+ * host keeps beside each key, to ask a question that no check brings.
+ */
+export class Borrowers<T> {
+  readonly #terms: Terms;
+  readonly #keys = new Map<string, { borrower: Borrower; beside: T }>();
+  /** The number of the last question of all keys: an answer to one of a key that was dropped is late. */
+  #asked = 0;
+  /** The number of keys at which those that are no longer of use are dropped. */
+  #sweepAt = SWEEP_MIN;
+  #sweptAt = 0;
+  /** Keys that may have something to return. */
+  #due: string[] = [];
+  #lookedAt = 0;
+  /** A clock that does not go back: the latest instant, and by how much the clock was set back. */
+  #latest = 0;
+  #behind = 0;
+
+  constructor(terms: Terms) {
+    this.#terms = terms;
+  }
+
+  /**
+   * What a check of this key gets. Its time is read just before, its policy can be lent, and it has no token. `beside` is kept beside a
+   * new key, or one whose policy has changed.
+   */
+  decide(key: string, policy: Policy, cost: number, told: number, beside: T): Verdict {
+    const now = this.#read(told);
+    const nth = ++this.#asked;
+    const kept = this.#keys.get(key);
+    if (kept) {
+      if (kept.borrower.isOfAnother(policy)) kept.beside = beside;
+      return kept.borrower.decide(policy, cost, this.#terms, now, nth);
+    }
+    if (!this.#hasRoom(now)) return { kind: "plain" };
+    const borrower = new Borrower(policy, now);
+    this.#keys.set(key, { borrower, beside });
+    return { kind: "ask", asked: borrower.giveUp(cost, this.#terms, now, nth) };
+  }
+
+  /** Takes the answer to a key's question, or notes that there is none: it failed, or was dropped. */
+  answered(key: string, nth: number, answer: LoanAnswer | undefined): void {
+    this.#keys.get(key)?.borrower.answered(nth, answer);
+  }
+
+  /** Forgets a key's denial. Call it when a settlement or a reset may have given back what denied. */
+  forgetDenial(key: string): void {
+    this.#keys.get(key)?.borrower.forgetDenial();
+  }
+
+  /** Whether the answer to a key's question is still waited for. */
+  isWaiting(key: string, nth: number): boolean {
+    return this.#keys.get(key)?.borrower.isWaitingFor(nth) ?? false;
+  }
+
+  /**
+   * A question that nobody waits for, with its key: an idle borrower returns its loan. It is asked with a cost of 0. Call it again until
+   * it returns nothing. It looks for idle borrowers once a second.
+   */
+  due(told: number): { key: string; asked: Asked; beside: T } | undefined {
+    const now = Math.max(this.#latest, later(told, this.#behind));
+    if (since(now, this.#lookedAt) >= LOOK) {
+      this.#lookedAt = now;
+      this.#due = [];
+      for (const [key, { borrower }] of this.#keys) if (borrower.isDue(this.#terms, now)) this.#due.push(key);
+    }
+    for (let key = this.#due.pop(); key !== undefined; key = this.#due.pop()) {
+      const kept = this.#keys.get(key);
+      if (!kept?.borrower.isDue(this.#terms, now)) continue;
+      return { key, asked: kept.borrower.giveUp(0, { ...this.#terms, slice: 0 }, now, ++this.#asked), beside: kept.beside };
+    }
+    return undefined;
+  }
+
+  /**
+   * The time by a clock that may be set. When it is set back, this one goes on from where it was; when it is set forward, so is this one.
+   */
+  #read(told: number): number {
+    const now = later(told, this.#behind);
+    const back = since(this.#latest, now);
+    if (back > JITTER) this.#behind += back;
+    this.#latest = Math.max(this.#latest, now);
+    return this.#latest;
+  }
+
+  /**
+   * Makes room for one more key. Keys are swept when their number has doubled since the last time; when they are as many as there may be,
+   * once in a lifetime.
+   */
+  #hasRoom(now: number): boolean {
+    const keys = this.#keys;
+    if (keys.size >= this.#sweepAt && (keys.size < KEYS_MAX || since(now, this.#sweptAt) >= this.#terms.lifetime)) {
+      for (const [key, { borrower }] of keys) if (!borrower.isOfUse(this.#terms, now)) keys.delete(key);
+      this.#sweepAt = Math.min(Math.max(keys.size * 2, SWEEP_MIN), KEYS_MAX);
+      this.#sweptAt = now;
+    }
+    return keys.size < KEYS_MAX;
+  }
+}

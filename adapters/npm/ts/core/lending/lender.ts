@@ -1,0 +1,287 @@
+import { ALLOWED, STATUS, UNKNOWN, WAIT } from "../../numbers.js";
+import { copied, decide, type Decision, peek, refund } from "../decide.js";
+import { later, MAX_INSTANT, MAX_SKEW, MAX_UNITS, since } from "../exact.js";
+import type { Policy } from "../policy.js";
+import type { BucketState, Rule, State } from "../rules/rule.js";
+import { amount, LIFETIME_MAX, type LoanQuestion, type Returned, UNITS_MAX } from "./amount.js";
+
+export type { LoanQuestion } from "./amount.js";
+
+// The lender of `tidegate-core`, on doubles. It is held to it by `test/core-lending.test.mjs`.
+
+/** The most loans of one key at a time. Further borrowers get none. */
+const LOANS_MAX = 64;
+
+/** How many loans have numbers of their own in a millisecond, so that a row that was removed does not use numbers again. */
+const NUMBERS_PER_MS = 16;
+
+const SIXTEENTHS = 16;
+
+/** The codes of the rules that can be lent. */
+const LENDABLE = ["fw", "sw", "tb"];
+
+/** A part of a quota that the borrower may spend. */
+export interface Granted {
+  /** The number of the loan, for its return. */
+  loan: number;
+  /** The units, with those that the borrower kept. */
+  units: number;
+  /** How long they may be spent from the instant at which the borrower asked. */
+  lasts: number;
+}
+
+/** The lender's answer to a question. */
+export interface LoanAnswer {
+  decision: Decision;
+  /** The next loan. Without one, what the borrower kept of the last one ends, too. */
+  granted: Granted | undefined;
+  /** How long the borrower may repeat a denial. 0 if the check was not denied. */
+  deniesFor: number;
+}
+
+interface Loan {
+  readonly number: number;
+  readonly units: number;
+  readonly until: number;
+}
+
+/** Whether loans of a policy can be granted. */
+export function canLend({ dimensions, chargeDenied, quotas }: Policy): boolean {
+  return dimensions.length === 1 && !chargeDenied && quotas.every(({ rule }) => LENDABLE.includes(rule.code));
+}
+
+/** The loans that the state of a row is charged with. A store keeps them beside the state, and settles them before each decision. */
+export class Lender {
+  /** Whether it must be stored, and not only because time has passed. */
+  changed = false;
+  /** The number of the last loan. */
+  #last = 0;
+  /** How many borrowers there are, in sixteenths. It follows a higher number at once and a lower one slowly. */
+  #borrowers = 0;
+  /** Ordered by their ends. */
+  #loans: Loan[] = [];
+
+  /** A lender of its `numbers`. Throws for others. */
+  static fromNumbers(numbers: readonly number[]): Lender {
+    const lender = new Lender();
+    const [last, borrowers] = numbers;
+    if (last === undefined) return lender;
+    // A number that is missing is not in any range.
+    let [fits, sum] = [last >= 1 && last <= Number.MAX_SAFE_INTEGER && borrowers! <= SIXTEENTHS * (LOANS_MAX + 1), 0];
+    for (let at = 2; fits && at < numbers.length; at += 3) {
+      const loan = { number: numbers[at]!, units: numbers[at + 1]!, until: numbers[at + 2]! };
+      sum += loan.units;
+      fits = loan.number >= 1 && loan.number <= last && loan.until >= lender.lastEnd && loan.until <= MAX_INSTANT && sum <= MAX_UNITS;
+      lender.#loans.push(loan);
+    }
+    if (!fits || lender.#loans.length > LOANS_MAX) {
+      throw ["corrupt", `stored loans: ${numbers.length} numbers are not those of loans; delete the key`];
+    }
+    [lender.#last, lender.#borrowers] = [last, borrowers!];
+    return lender;
+  }
+
+  /** The last number and the borrowers, then for each loan its number, units and end. None if nothing was ever lent. */
+  get numbers(): number[] {
+    return this.isUnused ? [] : [this.#last, this.#borrowers, ...this.#loans.flatMap(({ number, units, until }) => [number, units, until])];
+  }
+
+  /** Whether nothing was ever lent. Such a row needs no lender. */
+  get isUnused(): boolean {
+    return this.#last === 0;
+  }
+
+  /** When the last loan ends; 0 if there is none. */
+  get lastEnd(): number {
+    return this.#loans.at(-1)?.until ?? 0;
+  }
+
+  /**
+   * Brings a state to `now`, and forgets the loans that do not matter any more then. Ends that a wrong clock has set are moved to the
+   * latest that is possible: the loans would hold a bucket's level for as long as that clock was ahead.
+   */
+  settle(policy: Policy, states: State[], now: number): void {
+    const latest = later(now, LIFETIME_MAX + MAX_SKEW);
+    if (this.lastEnd > latest) {
+      this.#loans = this.#loans.map((loan) => ({ ...loan, until: Math.min(loan.until, latest) }));
+      this.changed = true;
+    }
+    this.#bring(policy, states, now);
+  }
+
+  /**
+   * Decides on a check, takes back the borrower's last loan and grants the next one. The state is settled at `now`. A policy that cannot
+   * be lent gets a plain decision.
+   */
+  decide(policy: Policy, states: State[], now: number, cost: number, question: LoanQuestion): LoanAnswer {
+    if (!canLend(policy)) return { decision: decide(policy, states, now, cost), granted: undefined, deniesFor: 0 };
+    const { back, lifetime } = question;
+    const kept = back && this.#takeBack(policy, states, now, back);
+    const decision = this.corrected(policy, states, now, cost, decide(policy, states, now, cost));
+    const lent = decision[STATUS] === ALLOWED ? this.#lend(policy, states, now, question, kept) : undefined;
+    const loan = lent ?? (kept && this.#add(now, kept.units, kept.until));
+    const wait = decision[WAIT]!;
+    return {
+      decision,
+      granted: loan && { loan: loan.number, units: loan.units, lasts: since(loan.until, now) },
+      // Until the first loan ends, which may have been returned by then.
+      deniesFor: wait === UNKNOWN ? 0 : Math.min(wait, (this.#firstEnd(now) ?? Infinity) - now, lifetime),
+    };
+  }
+
+  /** Gives a decision on a settled state the wait that loans make longer: a bucket does not drain below them. */
+  corrected(policy: Policy, states: readonly State[], now: number, cost: number, decision: Decision): Decision {
+    let wait = decision[WAIT]!;
+    if (wait === UNKNOWN || this.lastEnd <= now) return decision;
+    // Each round ends a loan or is the last one.
+    for (let round = 0; round <= LOANS_MAX; round++) {
+      const [then, after, loans] = [later(now, wait), copied(policy.quotas, states), new Lender()];
+      loans.#loans = this.#loans;
+      loans.settle(policy, after, then);
+      const more = peek(policy, after, then, cost)[WAIT]!;
+      if (more === UNKNOWN) break;
+      const next = loans.#firstEnd(then);
+      wait += next !== undefined && loans.#pins(policy, after, then, cost) ? Math.max(more, next - then) : more;
+    }
+    decision[WAIT] = wait;
+    return decision;
+  }
+
+  /** Resets the state but for what is lent, which may still be spent. Returns false if nothing is, so that the row can be removed. */
+  reset(policy: Policy, states: State[]): boolean {
+    // A reset carries no time, so a window's loans count as lent until the window ends.
+    this.#bring(policy, states, 0);
+    policy.quotas.forEach(({ rule }, nth) => {
+      const state = states[nth]!;
+      if ("at" in state) state.level = Math.min(state.level, this.#lent(state.at) * rule.unit);
+      else if ("used" in state) state.used = Math.min(state.used, this.#lent(state.start));
+      else if ("current" in state) [state.current, state.previous] = [Math.min(state.current, this.#lent(state.start)), 0];
+    });
+    const from = latest(states);
+    this.#loans = this.#loans.filter(({ until }) => until > from);
+    return this.#loans.length > 0;
+  }
+
+  /** Until a loan's end, a bucket did not drain below what was lent. Nor is a window used less than that, whose charges were refunded. */
+  #bring({ quotas }: Policy, states: readonly State[], now: number): void {
+    if (this.#loans.length === 0) return;
+    quotas.forEach(({ rule }, nth) => {
+      const state = states[nth]!;
+      if ("at" in state) return this.#drain(rule, state, now);
+      if (!("start" in state)) return;
+      const used = this.#lent(state.start, later(state.start, rule.unit));
+      if ("used" in state) {
+        state.used = Math.max(state.used, used);
+      } else {
+        state.current = Math.max(state.current, used);
+        state.previous = Math.max(state.previous, this.#lent(since(state.start, rule.unit), state.start));
+      }
+    });
+    this.#loans = this.#loans.filter(({ until }) => quotas.some(({ rule }, nth) => matters(rule, states[nth]!, until, now)));
+  }
+
+  /** Drains a bucket to `now`, or to what was lent if that is more, at each instant. */
+  #drain(rule: Rule, state: BucketState, now: number): void {
+    const [settled, end] = [state.at, Math.max(now, state.at)];
+    let lent = this.#lent(settled);
+    for (const { units, until } of this.#loans) {
+      if (settled >= until || until > end) continue;
+      drain(rule, state, until, lent);
+      lent -= units;
+    }
+    drain(rule, state, end, lent);
+  }
+
+  /** Whether a bucket denies the cost that does not drain, because its level is what is lent of it. */
+  #pins({ quotas }: Policy, states: readonly State[], now: number, cost: number): boolean {
+    return quotas.some(({ rule }, nth) => {
+      const state = states[nth]!;
+      return "at" in state && state.level <= this.#lent(state.at) * rule.unit && rule.ask(state, now, cost) > 0;
+    });
+  }
+
+  /** Takes back the unspent part of a loan, and returns the part that is kept. If the number is used up, nothing happens. */
+  #takeBack(policy: Policy, states: State[], now: number, back: Returned): Loan | undefined {
+    const place = this.#loans.findIndex(({ number }) => number === back.loan);
+    if (place < 0) return undefined;
+    const loan = this.#loans.splice(place, 1)[0]!;
+    this.changed = true;
+    const unspent = Math.min(back.unspent, loan.units);
+    // It ended within its window. What a bucket has drained since may have been this loan.
+    refund(policy, states, since(loan.until, 1), now, unspent);
+    const units = Math.min(back.kept, loan.units - unspent);
+    return units > 0 && loan.until > Math.max(latest(states), now) ? { ...loan, units } : undefined;
+  }
+
+  /** Lends what the question asks for. What the borrower keeps becomes a part of it. */
+  #lend(policy: Policy, states: State[], now: number, question: LoanQuestion, kept: Loan | undefined): Loan | undefined {
+    let [others, unspent] = [0, 0];
+    for (const loan of this.#loans) {
+      if (loan.until > now) others += 1;
+      // What is probably not spent of it, if it is spent evenly. The end is two minutes away at most, so the product is exact.
+      const life = since(loan.until, Math.floor(loan.number / NUMBERS_PER_MS));
+      unspent += Math.floor((Math.min(loan.units, UNITS_MAX) * Math.min(since(loan.until, now), life)) / Math.max(life, 1));
+    }
+    if (others >= LOANS_MAX) return undefined;
+    const [before, here] = [this.#borrowers, SIXTEENTHS * (others + 1)];
+    this.#borrowers = Math.max(here, before - Math.ceil(since(before, here) / (2 * SIXTEENTHS)));
+    this.changed ||= this.#borrowers !== before;
+    // What is left, the end of the first window to end, and whether there is a bucket. The decision has moved back what was ahead.
+    let [left, end, pins] = [UNITS_MAX, later(now, Math.min(question.lifetime, LIFETIME_MAX)), false];
+    policy.quotas.forEach(({ rule }, nth) => {
+      const state = states[nth]!;
+      left = Math.min(left, rule.remaining(state, now));
+      if ("start" in state) end = Math.min(end, later(state.start, rule.unit));
+      else pins = true;
+    });
+    const still = Math.min(kept?.units ?? 0, UNITS_MAX);
+    const [units, life] = amount(question, still, left, Math.ceil(this.#borrowers / SIXTEENTHS), unspent, since(end, now), pins);
+    const until = later(now, life);
+    if (units === 0 || until <= now || decide(policy, states, now, units)[STATUS] !== ALLOWED) return undefined;
+    return kept ? this.#add(now, units + kept.units, Math.max(until, kept.until)) : this.#add(now, units, until);
+  }
+
+  /** Adds a loan under a new number. */
+  #add(now: number, units: number, until: number): Loan {
+    // The first one has ended. From now on it cannot be returned.
+    if (this.#loans.length >= LOANS_MAX) this.#loans.shift();
+    this.#last = Math.max(now * NUMBERS_PER_MS, this.#last + 1);
+    this.changed = true;
+    const loan = { number: this.#last, units, until };
+    const place = this.#loans.findIndex((held) => held.until > until);
+    this.#loans.splice(place < 0 ? this.#loans.length : place, 0, loan);
+    return loan;
+  }
+
+  /** The end of the first loan that has not ended. */
+  #firstEnd(now: number): number | undefined {
+    return this.#loans.find(({ until }) => until > now)?.until;
+  }
+
+  /** What is lent by loans that end after `from`, at `to` at the latest. */
+  #lent(from: number, to = MAX_INSTANT): number {
+    let lent = 0;
+    for (const { units, until } of this.#loans) if (from < until && until <= to) lent += units;
+    return lent;
+  }
+}
+
+/** Whether a loan that ends then still matters to a quota. */
+function matters(rule: Rule, state: State, until: number, now: number): boolean {
+  const { window } = rule;
+  if ("at" in state) return later(until, window) > now;
+  if (!("start" in state)) return false;
+  const start = Math.max(now - (now % window), state.start);
+  return until > ("used" in state ? start : since(start, window));
+}
+
+/** The latest instant of the states. Loans that ended before it are settled. */
+function latest(states: readonly State[]): number {
+  return Math.max(...states.map((state) => ("at" in state ? state.at : "start" in state ? state.start : 0)));
+}
+
+/** Drains a bucket to a later instant, but not below what is lent until then. A product that is rounded is past either bound. */
+function drain({ unit, last }: Rule, state: BucketState, now: number, lent: number): void {
+  state.level = Math.max(state.level - (now - state.at) * last, Math.min(lent * unit, MAX_UNITS));
+  state.at = now;
+}

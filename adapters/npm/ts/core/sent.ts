@@ -1,0 +1,106 @@
+import { ALLOWED, AT, BINDING, DENIED, EACH, ORIGIN, ORIGINS, QUOTAS, STATUS, UNKNOWN, WAIT } from "../numbers.js";
+import type { Decision } from "./decide.js";
+import { later } from "./exact.js";
+import { blocks, type Policy } from "./policy.js";
+
+/** What the client of a request is sent. A status of 0 stands for the app's own. */
+export interface Sent {
+  status: number;
+  headers: Readonly<Record<string, string>>;
+  body: string;
+}
+
+/** The largest integer of a structured field (RFC 9651). */
+const INTEGER_MAX = 999_999_999_999_999;
+
+/** What the client of a decision is sent. The body of a denial is a problem of RFC 9457 if `asProblem`. */
+export function sent(policy: Policy, decision: Decision, asProblem: boolean): Sent {
+  const headers = fields(policy, decision);
+  if (decision[STATUS] === ALLOWED) return { status: 0, headers, body: "" };
+  headers["content-type"] = `application/${asProblem ? "problem+" : ""}json`;
+  return { status: 429, headers, body: JSON.stringify(asProblem ? problem(policy, decision) : error(policy, decision)) };
+}
+
+/** What the client of a request is sent that was not decided on, because of an error of this kind. `tells` whether a field says so. */
+export function undecided(kind: string, mayFailOpen: boolean, tells: boolean): Sent {
+  // Only a store that has failed opens the gate.
+  if (mayFailOpen && (kind === "unavailable" || kind === "timeout")) return { status: 0, headers: tells ? { "x-tidegate-failed-open": kind } : {}, body: "" };
+  const [status, error] = ANSWERS[kind] ?? [503, "limiter_unavailable"];
+  const body = JSON.stringify(status === 503 ? { error, kind } : { error });
+  return { status, headers: { "content-type": "application/json" }, body };
+}
+
+const ANSWERS: Readonly<Record<string, readonly [status: number, error: string]>> = {
+  invalid: [400, "invalid_request"],
+  token_reused: [409, "token_reused"],
+  misconfigured: [500, "limiter_misconfigured"],
+};
+
+function fields(policy: Policy, decision: Decision): Record<string, string> {
+  const { quotas } = policy;
+  const headers: Record<string, string> = {};
+  const retry = decision[WAIT] === UNKNOWN ? undefined : Math.max(seconds(decision[WAIT]!), 1);
+  const place = shown(policy, decision);
+  if (place >= 0) {
+    const [limit, remaining, reset] = statusAt(decision, place);
+    headers["x-ratelimit-limit"] = String(limit);
+    if (remaining !== UNKNOWN) headers["x-ratelimit-remaining"] = String(remaining);
+    if (reset !== UNKNOWN) headers["x-ratelimit-reset"] = String(Math.ceil(later(decision[AT]!, reset) / 1_000));
+  }
+  const [policies, limits]: [string[], string[]] = [[], []];
+  quotas.forEach(({ name, rule }, nth) => {
+    if (blocks(rule)) return;
+    const [limit, remaining, reset] = statusAt(decision, nth);
+    policies.push(`"${name}";q=${Math.min(limit, INTEGER_MAX)};${rule.code === "cc" ? 'qu="concurrent-requests"' : `w=${seconds(rule.window)}`}`);
+    if (remaining === UNKNOWN) return;
+    const wait = reset === UNKNOWN ? undefined : seconds(reset);
+    // Of a denial, only the quota that denies tells when to come back.
+    const told = wait !== undefined && retry !== undefined && wait > retry ? (nth === decision[BINDING] ? retry : undefined) : wait;
+    limits.push(`"${name}";r=${Math.min(remaining, INTEGER_MAX)}${told === undefined ? "" : `;t=${told}`}`);
+  });
+  if (policies.length > 0) headers["ratelimit-policy"] = policies.join(", ");
+  if (limits.length > 0) headers["ratelimit"] = limits.join(", ");
+  if (retry !== undefined) headers["retry-after"] = String(retry);
+  if (ORIGINS[decision[ORIGIN]!] === "fallback") headers["x-tidegate-origin"] = "fallback";
+  return headers;
+}
+
+/** The quota that the fields of one number are about: the one that decided, or else the first with the fewest requests remaining. */
+function shown({ quotas }: Policy, decision: Decision): number {
+  const counts = (nth: number) => !blocks(quotas[nth]!.rule);
+  if (counts(decision[BINDING]!)) return decision[BINDING]!;
+  let place = -1;
+  for (let nth = 0; nth < quotas.length; nth++) {
+    if (counts(nth) && (place < 0 || statusAt(decision, nth)[1] < statusAt(decision, place)[1])) place = nth;
+  }
+  return place;
+}
+
+function statusAt(decision: Decision, nth: number): [limit: number, remaining: number, reset: number] {
+  const at = QUOTAS + EACH * nth;
+  return [decision[at]!, decision[at + 1]!, decision[at + 2]!];
+}
+
+function seconds(ms: number): number {
+  return Math.min(Math.ceil(ms / 1_000), INTEGER_MAX);
+}
+
+function error(policy: Policy, decision: Decision) {
+  const wait = decision[WAIT]!;
+  return {
+    error: decision[STATUS] === DENIED ? "rate_limited" : "never_admissible",
+    policy: policy.name,
+    quota: policy.quotas[decision[BINDING]!]?.name,
+    retry_after_ms: wait === UNKNOWN ? undefined : wait,
+  };
+}
+
+function problem({ quotas }: Policy, decision: Decision) {
+  const isExceeded = (nth: number) => nth === decision[BINDING] || statusAt(decision, nth)[1] === 0;
+  return {
+    type: "https://iana.org/assignments/http-problem-types#quota-exceeded",
+    title: "Request cannot be satisfied as assigned quota has been exceeded",
+    status: 429,
+    "violated-policies": quotas.map(({ name }) => name).filter((_, nth) => isExceeded(nth)),
+  };
+}

@@ -1,0 +1,263 @@
+import type { Core } from "../../core.js";
+import { MAX_INSTANT } from "../../core/exact.js";
+import { digest } from "../../core/key.js";
+import type { LoanAnswer, LoanQuestion } from "../../core/lending/lender.js";
+import { Policy, type ReadyQuota } from "../../core/policy.js";
+import { anyRule } from "../../core/rules/make.js";
+import * as asked from "../../question.js";
+import { decisionOf, longs, numberOf, put, Reader, writtenDecision } from "../../core/codec.js";
+
+// Calls of an object and their answers: see `wire.rs` of `tidegate-cloudflare`.
+
+/** The version of the protocol. */
+const VERSION = 4;
+
+/** The longest name of a row. */
+const NAME_LEN_MAX = 1_024;
+
+/** The flags of a call. */
+const [CHARGE_DENIED, OBJECT_CLOCK, TOKEN, FLAGS_END] = [1, 2, 4, 8] as const;
+
+/** Those of an answer. */
+const [GRANTED, DENIES, ANSWER_FLAGS_END] = [1, 2, 4] as const;
+
+/** What an object is asked to do. */
+export const [CHECK, PEEK, REFUND, DELETE, LEND, SETTLE, RELEASE, BLOCK] = [1, 2, 3, 4, 5, 6, 7, 8] as const;
+
+/** The same by the kinds of questions. */
+const ACTIONS = [CHECK, PEEK, SETTLE, REFUND, BLOCK, DELETE] as const;
+
+/** How many digits come before a call's policy, and how many a quota has. */
+const [HEAD_AT, QUOTA_LEN] = [6, 2 * (1 + 3 * 8)] as const;
+
+/** A token's hash, in digits. */
+const [TOKEN_BYTES, TOKEN_LEN] = [16, 32] as const;
+
+/** The most policies that an object remembers. */
+const POLICIES_MAX = 32;
+
+/** How much of a text is shown. */
+const SHOWN_MAX = 200;
+
+/** The name of every policy that an object builds: it knows the numbers of a policy, and no names. */
+const NAME = "wire";
+
+/** A call of an object. */
+export interface Call {
+  readonly action: number;
+  readonly policy: Policy;
+  /** The policy of each row. */
+  readonly parts: readonly Policy[];
+  /** The names of the rows, one for each dimension. */
+  readonly rows: readonly string[];
+  readonly cost: number;
+  /** Undefined for the object's clock. */
+  readonly now: number | undefined;
+  readonly minTtl: number;
+  /** The token of a check, and how long its first answer is kept. */
+  readonly once: { readonly token: string; readonly ttl: number } | undefined;
+  /** The token of a settlement. */
+  readonly token: string;
+  /** When a refund's cost was charged, or how long to block. */
+  readonly extra: number;
+  readonly loan: LoanQuestion | undefined;
+}
+
+/** The options of calls. */
+export interface WireOptions {
+  /** Whether the object's clock decides. */
+  isTimeless: boolean;
+  minTtlMs: number;
+}
+
+const wrongCall = (what: string) => ["invalid", `durable object: ${what}`];
+const wrongAnswer = (what: string) => ["corrupt", `durable object: ${what}`];
+
+/** A token, as it is passed and stored. */
+export function hashOf(token: string): string {
+  return digest(token).slice(0, TOKEN_LEN);
+}
+
+/** The id of the charge with this token. */
+export function idOf(token: string): string {
+  return token.slice(0, 16);
+}
+
+/** The quotas of a policy, in digits. */
+export function writtenQuotas({ quotas, dimensions }: Policy): string {
+  let text = put(quotas.length, 1);
+  dimensions.forEach(({ first, end }, place) => {
+    for (const { rule } of quotas.slice(first, end)) text += put((place << 4) | numberOf(rule), 1) + longs(rule.amount, rule.unit, rule.last);
+  });
+  return text;
+}
+
+/** Writes what to ask about a question's rows. `quotas` are those of the policy, in digits. */
+export function writtenCall(
+  { policy }: Core,
+  { kind, cost, now, token, extra }: asked.Question,
+  loan: LoanQuestion | undefined,
+  quotas: string,
+  rows: readonly string[],
+  { isTimeless, minTtlMs }: WireOptions,
+): string {
+  const [isReset, isRelease] = [kind === asked.RESET, kind === asked.SETTLE && cost < 0];
+  const once = kind === asked.CHECK && !loan ? token : undefined;
+  const flags = (policy.chargeDenied ? CHARGE_DENIED : 0) | (isTimeless ? OBJECT_CLOCK : 0) | (once === undefined ? 0 : TOKEN);
+  let text = put(VERSION, 1) + put(loan ? LEND : isRelease ? RELEASE : ACTIONS[kind], 1) + put(flags, 1) + quotas;
+  for (const row of rows) {
+    text += put(row.length, 2);
+    for (let at = 0; at < row.length; at++) text += put(row.charCodeAt(at), 1);
+  }
+  text += longs(isRelease || isReset || kind === asked.BLOCK ? 0 : cost, isTimeless || isReset ? 0 : now, minTtlMs);
+  if (once !== undefined) text += hashOf(once) + longs(Math.max(extra, policy.longestSlot));
+  if (kind === asked.SETTLE) text += hashOf(token ?? "");
+  if (kind === asked.REFUND) text += longs(Math.min(extra, MAX_INSTANT));
+  if (kind === asked.BLOCK) text += longs(extra);
+  return loan ? text + writtenLoan(loan) : text;
+}
+
+function writtenLoan({ spent, within, slice, lifetime, back }: LoanQuestion): string {
+  return longs(spent, within, slice, lifetime) + (back ? longs(back.loan, back.unspent, back.kept) : "");
+}
+
+/** A policy, and those of its rows. */
+interface Built {
+  readonly policy: Policy;
+  readonly parts: readonly Policy[];
+}
+
+/** Reads calls. Most have the policy and the rows of the one before, or are the same, and need not be read anew. */
+export class Calls {
+  /** The last call, and its digits. */
+  #last: Call | undefined;
+  #text = "";
+  /** The policies of recent calls, by their digits. */
+  readonly #built = new Map<string, Built>();
+  /** The policy and the rows of the last call, and their digits. */
+  #policy: Built | undefined;
+  #rows: readonly string[] = [];
+  #head = "";
+
+  /** Reads a call. Throws if `writtenCall` does not write it. */
+  read(text: string): Call {
+    if (this.#last && this.#text === text) return this.#last;
+    const reader = new Reader(text, 0, wrongCall);
+    const [version, action] = [reader.byte(), reader.byte()];
+    if (version !== VERSION) throw reader.error("the call has another version of the protocol; deploy the Worker and its objects together");
+    const flags = reader.byte();
+    if (flags >= FLAGS_END) throw reader.error("unknown flags");
+    const { policy, parts } = this.#readHead(text, reader, (flags & CHARGE_DENIED) !== 0);
+    const [cost, now, minTtl] = [units(reader), reader.instant(), reader.long()];
+    const once = flags & TOKEN ? { token: reader.digits(TOKEN_BYTES), ttl: reader.long() } : undefined;
+    if (action < CHECK || action > BLOCK) throw reader.error("an unknown action");
+    const token = action === SETTLE || action === RELEASE ? reader.digits(TOKEN_BYTES) : "";
+    const extra = action === REFUND ? reader.instant() : action === BLOCK ? reader.long() : 0;
+    const loan = action === LEND ? loanQuestion(reader) : undefined;
+    reader.end();
+    this.#text = text;
+    const called = flags & OBJECT_CLOCK ? undefined : now;
+    return (this.#last = { action, policy, parts, rows: this.#rows, cost, now: called, minTtl, once, token, extra, loan });
+  }
+
+  /** Reads the policy and the names of the rows. */
+  #readHead(text: string, reader: Reader, chargeDenied: boolean): Built {
+    if (this.#policy?.policy.chargeDenied === chargeDenied && text.startsWith(this.#head, HEAD_AT)) {
+      reader.at += this.#head.length;
+      return this.#policy;
+    }
+    const built = this.#readPolicy(text, reader, chargeDenied);
+    this.#rows = built.parts.map(() => name(reader));
+    this.#head = text.slice(HEAD_AT, reader.at);
+    return (this.#policy = built);
+  }
+
+  #readPolicy(text: string, reader: Reader, chargeDenied: boolean): Built {
+    const count = reader.byte();
+    const digits = text.slice(reader.at, reader.at + QUOTA_LEN * count);
+    const key = `${chargeDenied}${digits}`;
+    let built = this.#built.get(key);
+    if (!built) {
+      built = build(digits, count, chargeDenied);
+      if (this.#built.size >= POLICIES_MAX) this.#built.clear();
+      this.#built.set(key, built);
+    }
+    reader.at += digits.length;
+    return built;
+  }
+}
+
+/** Builds a policy of some quotas. Throws if `writtenQuotas` does not write them so. */
+function build(digits: string, count: number, chargeDenied: boolean): Built {
+  const quotas = Array.from({ length: count }, (_, nth) => quota(new Reader(digits, nth * QUOTA_LEN, wrongCall)));
+  const policy = new Policy({ name: NAME, quotas, chargeDenied, groupBy: undefined, scopes: undefined, groupAt: -1, placeByKey: false }, anyRule);
+  if (writtenQuotas(policy) !== put(count, 1) + digits) throw wrongCall("the quotas are not in a policy's order");
+  const { dimensions } = policy;
+  const parts = dimensions.map(({ first, end }) => ({ ...policy, quotas: policy.quotas.slice(first, end) }));
+  return { policy, parts: parts.length === 1 ? [policy] : parts };
+}
+
+function quota(reader: Reader): ReadyQuota {
+  const kind = reader.byte();
+  const [amount, span, last] = [reader.long(), reader.long(), reader.long()];
+  const number = kind & 15;
+  if (number === 0 || number > 7) throw reader.error("an unknown algorithm");
+  // A block has no base. Only 1 says that a concurrency limit returns the cost.
+  const algorithm = number === 7 && span === 0 ? number : number - 1;
+  return { algorithm, place: "", amount, span, refill: number === 6 ? Number(last === 1) : last, name: undefined, by: String(kind >> 4) };
+}
+
+/** The name of a row. */
+function name(reader: Reader): string {
+  const length = reader.take(2);
+  if (length === 0 || length > NAME_LEN_MAX) throw reader.error("a row's name is empty or too long");
+  let text = "";
+  for (let nth = 0; nth < length; nth++) text += String.fromCharCode(reader.byte());
+  if (!/^[!-~]*$/.test(text)) throw reader.error("a row's name is not printable ASCII");
+  return text;
+}
+
+/** Nothing has room for more units than a double tells apart. */
+export function units(reader: Reader): number {
+  return Math.min(reader.long(), Number.MAX_SAFE_INTEGER);
+}
+
+function loanQuestion(reader: Reader): LoanQuestion {
+  const [spent, within, slice, lifetime] = [reader.long(), reader.long(), reader.long(), reader.long()];
+  const back = reader.isAtEnd() ? undefined : { loan: reader.long(), unspent: reader.long(), kept: reader.long() };
+  return { spent, within, slice, lifetime, back };
+}
+
+/** Writes an answer. */
+export function writtenAnswer({ decision, granted, deniesFor }: LoanAnswer): string {
+  const flags = (granted ? GRANTED : 0) | (deniesFor > 0 ? DENIES : 0);
+  const loan = granted ? longs(granted.loan, granted.units, granted.lasts) : "";
+  return put(VERSION, 1) + put(flags, 1) + loan + (deniesFor > 0 ? longs(deniesFor) : "") + writtenDecision(decision);
+}
+
+/** The text of an error, by the status that it would have. */
+export function writtenError(kind: string, message: string): string {
+  const isCallers = kind === "invalid" || kind === "token_reused" || kind === "unknown_charge";
+  return `${isCallers ? 400 : 500} ${kind}: ${message}`;
+}
+
+/** An error, with any status but 200. */
+const ERROR = /^(?!\+?0*200 )[^ ]* (invalid|unavailable|timeout|contended|corrupt|refused|unsupported|token_reused|unknown_charge): ([^]*)$/;
+
+/** Reads the answer to a call with this policy. Throws the object's error, or if it is no answer of an object. */
+export function readAnswer(text: string, { quotas }: Policy): LoanAnswer {
+  const [, kind, message] = ERROR.exec(text) ?? [];
+  if (kind) throw [kind, message];
+  const reader = new Reader(text, 0, wrongAnswer);
+  const [version, flags] = /^[\da-f]{4,}$/.test(text) && text.length % 2 === 0 ? [reader.byte(), reader.byte()] : [0, 0];
+  if (version !== VERSION || flags >= ANSWER_FLAGS_END) throw notAnAnswer(text);
+  const granted = flags & GRANTED ? { loan: reader.long(), units: reader.long(), lasts: reader.long() } : undefined;
+  const deniesFor = flags & DENIES ? reader.long() : 0;
+  return { decision: decisionOf(reader, quotas.length), granted, deniesFor };
+}
+
+function notAnAnswer(text: string): unknown {
+  const shown = `${/^(?:\d+ |[\da-f]*$)/.test(text) ? "" : "500 "}${text}`.slice(0, SHOWN_MAX);
+  const which = "check that the bound class is one of durable_object! in Rust or TidegateObject in JavaScript, and of this version";
+  return wrongAnswer(`unexpected answer "${shown}"; ${which}`);
+}

@@ -1,0 +1,171 @@
+import type { Core, Names } from "../../core.js";
+import { decide, type Decision, peek, unused, verify } from "../../core/decide.js";
+import { MAX_INSTANT, MAX_SKEW, MAX_UNITS } from "../../core/exact.js";
+import { digest } from "../../core/key.js";
+import { canLend, Lender, type LoanAnswer, type LoanQuestion } from "../../core/lending/lender.js";
+import type { Policy } from "../../core/policy.js";
+import { ALLOWED, DENIED, REPLAY, STATUS, UNKNOWN, WAIT } from "../../numbers.js";
+import { BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "../../question.js";
+import { parse } from "./state.js";
+
+// What the scripts are asked, and what their answers mean: see `call.rs` of `tidegate-redis`.
+
+/** The scripts: the general one, that for plain checks, and that for states with loans. */
+export const [GENERAL, PLAIN, LENDING] = [0, 1, 2] as const;
+export type Script = typeof GENERAL | typeof PLAIN | typeof LENDING;
+
+/** What Lua's `..` prints as a whole number, with all its digits. */
+const PRINTED = 100_000_000_000_000;
+
+/** The general script's names for the questions. */
+const MODES = { [CHECK]: "c", [PEEK]: "p", [SETTLE]: "s", [REFUND]: "r", [BLOCK]: "b", [RESET]: "x" } as const;
+
+/** The options that the scripts get. */
+export interface WireOptions {
+  /** Whether the server's clock decides. */
+  isTimeless: boolean;
+  minTtlMs: number;
+}
+
+/** The script to ask first. If it has no answer, `LENDING` has. `lends` if states probably have loans. */
+export function scriptFor({ policy }: Core, question: Question, { isTimeless }: WireOptions, lends: boolean): Script {
+  if (question.kind === RESET || (lends && onceToken(question) === undefined && canLend(policy))) return LENDING;
+  return isPlain(policy, question, isTimeless) ? PLAIN : GENERAL;
+}
+
+/** Whether this is a check by one window or bucket, with numbers that allow for plain.lua's arithmetic. */
+function isPlain({ quotas, chargeDenied }: Policy, { kind, token, cost, now }: Question, isTimeless: boolean): boolean {
+  const { code, amount, unit } = quotas[0]!.rule;
+  const isCounted = amount < 2 ** 31 && unit < (PRINTED - MAX_SKEW) / 2;
+  const isSmall =
+    code === "fw" ? isCounted : code === "sw" ? isCounted && amount * unit <= MAX_UNITS : (code === "tb" || code === "lb") && amount * unit < PRINTED - MAX_SKEW;
+  const isCheck = kind === CHECK && token === undefined && quotas.length === 1 && !chargeDenied;
+  return isCheck && isSmall && (isTimeless || now < PRINTED) && cost >= 1 && cost <= amount;
+}
+
+/** What follows a script in a command: the number of keys, the keys, and the arguments. */
+export function words(core: Core, question: Question, script: Script, options: WireOptions, loan?: LoanQuestion): string[] {
+  const names = core.storage(question);
+  const token = onceToken(question);
+  const rows = names.rows.map((row) => (names.place === undefined ? `{${row}}` : `{${names.place}}${row.slice(names.place.length)}`));
+  if (token !== undefined) rows.push(onceKey(names, rows, token));
+  const rest = script === PLAIN ? plain(core, question, options) : general(core, question, options);
+  if (script === LENDING) rest.unshift(loan ? loanWord(loan) : "");
+  return [String(rows.length), ...rows, ...rest];
+}
+
+function plain({ policy }: Core, { cost, now }: Question, { isTimeless, minTtlMs }: WireOptions): string[] {
+  const { code, amount, unit, last } = policy.quotas[0]!.rule;
+  const hasTtl = minTtlMs > 1;
+  const given = [code, amount, unit, cost];
+  if (last > 0 || hasTtl || !isTimeless) given.push(last);
+  if (hasTtl || !isTimeless) given.push(isTimeless ? "server" : now);
+  if (hasTtl) given.push(ttl(minTtlMs));
+  return given.map(String);
+}
+
+function general(core: Core, question: Question, { isTimeless, minTtlMs }: WireOptions): string[] {
+  const { kind, cost, now, extra, token } = question;
+  const { quotas, dimensions, chargeDenied, holdsSlots, longestSlot } = core.policy;
+  const counts = dimensions.length > 1 ? dimensions.map(({ first, end }) => end - first).join("") : "";
+  const isReset = kind === RESET;
+  const amount = kind === BLOCK ? extra : isReset ? 0 : kind === SETTLE && cost < 0 ? "-" : cost;
+  const given = [
+    ...[(kind === CHECK && chargeDenied ? "d" : MODES[kind]) + counts, isTimeless && !isReset ? "server" : isReset ? 0 : now],
+    ...[amount, isReset ? 1 : ttl(minTtlMs)],
+    ...quotas.flatMap(({ rule: { code, amount, unit, last } }) => [code, amount, unit, last]),
+  ];
+  if (kind === REFUND) given.push(Math.min(extra, MAX_INSTANT));
+  if (kind === CHECK && token !== undefined) given.push(ttl(Math.max(extra, longestSlot)));
+  if (holdsSlots && onceToken(question) !== undefined) given.push(core.chargeId(question));
+  return given.map(String);
+}
+
+/** The token under which the server remembers a charge. */
+function onceToken({ kind, token }: Question): string | undefined {
+  return kind === CHECK || kind === SETTLE ? token : undefined;
+}
+
+/** The key of a token's first answer. Its length is bounded, whatever the token's length. It depends on the keys of all rows. */
+function onceKey({ place, rows: [first] }: Names, rows: readonly string[], token: string): string {
+  const tag = `{${place ?? first}}`;
+  const isAlone = rows.length === 1 && rows[0] === tag;
+  return `${tag}:once:${digest(isAlone ? token : [...rows, token].join("\n")).slice(0, 32)}`;
+}
+
+/** A span as a TTL: at least 1 ms, and not too long. Redis would reject others after the charge was made. */
+function ttl(ms: number): number {
+  return Math.min(Math.max(ms, 1), MAX_INSTANT);
+}
+
+function loanWord({ spent, within, slice, lifetime, back }: LoanQuestion): string {
+  return [spent, within, slice, lifetime, ...(back ? [back.loan, back.unspent, back.kept] : [])].join(" ");
+}
+
+/** Reads the answer of a script. Undefined if the state is one for `LENDING`. */
+export function answer(core: Core, question: Question, script: Script, { isTimeless }: WireOptions, text: string): Decision | undefined {
+  if (text === "" && script !== LENDING) return undefined;
+  const { policy } = core;
+  const tells = isTimeless || onceToken(question) !== undefined;
+  const { isAdmitted, isReplay, now, cost, state } = told(question, tells, text);
+  const { states, loans } = state === "" ? { states: unused(policy), loans: [] } : parse(policy, state);
+  if (state !== "") verify(policy, states, now);
+  const lender = Lender.fromNumbers(loans);
+  if (!lender.isUnused) lender.settle(policy, states, now);
+  const known = (decision: Decision) => (lender.isUnused ? decision : lender.corrected(policy, states, now, cost, decision));
+  if (question.kind !== CHECK) {
+    const standing = known(peek(policy, states, now, question.kind === PEEK ? cost : 0));
+    standing[REPLAY] = Number(isReplay);
+    return standing;
+  }
+  const decision = known(decide(policy, states, now, cost, core.chargeId(question)));
+  decision[REPLAY] = Number(isReplay);
+  if (isAdmitted !== (decision[STATUS] === ALLOWED)) {
+    if (!isReplay) throw disagreement(isAdmitted);
+    // The limits have changed since the token's first answer. It holds, but its waits are unknown.
+    [decision[STATUS], decision[WAIT]] = [isAdmitted ? ALLOWED : DENIED, UNKNOWN];
+  }
+  return decision;
+}
+
+/** Reads the answer of `LENDING` to a borrower's question. Throws if this package lends otherwise. */
+export function lent({ policy }: Core, question: Question, loan: LoanQuestion, { isTimeless }: WireOptions, text: string): LoanAnswer {
+  const end = text.lastIndexOf(">");
+  if (end < 0) throw noAnswer(text);
+  const { isAdmitted, now, cost, state } = told(question, isTimeless, text.slice(0, end));
+  const { states, loans } = state === "" ? { states: unused(policy), loans: [] } : parse(policy, state);
+  verify(policy, states, now);
+  const lender = Lender.fromNumbers(loans);
+  lender.settle(policy, states, now);
+  const answer = lender.decide(policy, states, now, cost, loan);
+  const { granted, decision } = answer;
+  const expected = granted ? `${granted.loan}:${granted.units}:${Math.min(now + granted.lasts, MAX_INSTANT)}` : "";
+  if (isAdmitted === (decision[STATUS] === ALLOWED) && text.slice(end + 1) === expected) return answer;
+  throw ["corrupt", "the server and this package disagree on a loan; do all clients of this server run the same version of Tidegate?"];
+}
+
+/** What a script has answered. */
+interface Told {
+  isAdmitted: boolean;
+  isReplay: boolean;
+  now: number;
+  cost: number;
+  state: string;
+}
+
+function told({ kind, cost, now }: Question, tells: boolean, text: string): Told {
+  const [, verdict, time, units, rest] = /^([adr])(?:@(\d+) (\d+) )?([^@]*)$/.exec(text) ?? [];
+  if (!verdict || (time === undefined && tells)) throw noAnswer(text);
+  const own = kind === SETTLE || kind === BLOCK ? 0 : cost;
+  const [instant, charged] = time === undefined ? [now, own] : [Math.min(Number(time), MAX_INSTANT), Number(units)];
+  return { isAdmitted: verdict !== "d", isReplay: verdict === "r", now: instant, cost: charged, state: rest! };
+}
+
+function disagreement(isAdmitted: boolean): unknown {
+  const which = `admitted by the store: ${isAdmitted}, here: ${!isAdmitted}`;
+  return ["corrupt", `the store and this package disagree on a decision (${which}); do all clients of this store run the same version of Tidegate?`];
+}
+
+function noAnswer(text: string): unknown {
+  return ["corrupt", `${JSON.stringify(text.slice(0, 60))} is not an answer of Tidegate's script; is this a Redis server?`];
+}
