@@ -3,7 +3,7 @@ import { block, type Decision, copied, decide, decideAlone, expiresAfter, peek, 
 import { later } from "../../core/exact.js";
 import { type Dimension, Policy } from "../../core/policy.js";
 import { Penalty } from "../../core/rules/penalty.js";
-import type { State } from "../../core/rules/rule.js";
+import type { Rule, State } from "../../core/rules/rule.js";
 import { ALLOWED, REPLAY, STATUS } from "../../numbers.js";
 import { BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "../../question.js";
 import { Answers, nameOf } from "./answers.js";
@@ -51,20 +51,32 @@ export class Memory extends Immediate {
 
   answer(question: Question): void {
     const { sole } = this.#policy;
-    if (sole && question.kind === CHECK && question.token === undefined) {
-      const { now, cost } = question;
-      const [rows] = this.#rows as [Rows];
-      keys -= rows.tend(now, this.#policy.retention);
-      const place = rows.findText(question.key) ?? rows.find(this.#core.keyOf(question.key));
-      if (place !== undefined) {
-        const states = rows.states(place);
-        this.#core.decision = decideAlone(sole, states[0]!, now, cost);
-        rows.store(place, states, later(now, this.#policy.retention));
-        return;
-      }
-    }
+    if (sole && question.kind === CHECK && question.token === undefined && this.#counted(sole, question)) return;
     this.#core.verify(question);
     this.#core.decision = this.#answer(question, this.#places(question));
+  }
+
+  /** Decides on a check by the only quota. Whether the key has a count of its own. */
+  #counted(sole: Rule, { key, now, cost }: Question): boolean {
+    const [rows] = this.#rows as [Rows];
+    const { retention } = this.#policy;
+    keys -= rows.tend(now, retention);
+    let name = key;
+    let place = rows.findText(key);
+    if (place === undefined) {
+      name = this.#core.keyOf(key);
+      place = rows.find(name);
+    }
+    if (place === undefined && (wasFull || keys >= KEYS_MAX)) return false;
+    const states = place === undefined ? [sole.unused()] : rows.states(place);
+    this.#core.decision = decideAlone(sole, states[0]!, now, cost);
+    if (place !== undefined) {
+      rows.store(place, states, later(now, retention));
+    } else if (sole.resetAfter(states[0]!, now) > 0) {
+      rows.add(name, states, later(now, retention));
+      keys += 1;
+    }
+    return true;
   }
 
   #answer(question: Question, places: readonly Place[]): Decision {
