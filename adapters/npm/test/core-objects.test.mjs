@@ -225,6 +225,12 @@ class Storage {
   /** The names of the rows in order, until there are others. */
   #names = undefined;
 
+  /** Something else writes a row. */
+  write(name, row) {
+    this.rows.set(name, row);
+    this.#names = undefined;
+  }
+
   kv = {
     get: (key) => {
       this.#does("get", key);
@@ -352,13 +358,13 @@ class Objects {
 
   /** The platform deletes all that is stored. */
   forget() {
-    for (const name of this.names) for (const { kv } of this.#storages) kv.delete(name);
+    for (const { rows } of this.#storages) rows.clear();
     this.restart();
   }
 
   /** Something else writes a row. */
   write(name, row) {
-    for (const { kv } of this.#storages) kv.put(name, row);
+    for (const storage of this.#storages) storage.write(name, row);
   }
 
   fail(what) {
@@ -487,6 +493,8 @@ function garbled(random, text, isWild = false) {
   return text;
 }
 
+const bounded = (instant) => Math.min(Math.max(instant, 0), MAX_INSTANT);
+
 /** Limiters of a name, and their objects. */
 class World {
   #random;
@@ -589,8 +597,8 @@ class World {
     const random = this.#random;
     for (let times = 4; times > 0; times--) {
       const ms = random.pick(1, -1) * random.size(random.pick(100, 5_000, 100_000));
-      const asked = own.ask({ ...question, kind: PEEK, now: Math.max(question.now + ms, 0) });
-      objects.answer(asked.slice(asked.lastIndexOf("?") + 1), Math.max(this.#clock + ms, 0));
+      const asked = own.ask({ ...question, kind: PEEK, now: bounded(question.now + ms) });
+      objects.answer(asked.slice(asked.lastIndexOf("?") + 1), bounded(this.#clock + ms));
     }
   }
 
@@ -607,7 +615,6 @@ class World {
     const random = this.#random;
     const far = random.chance(0.1) ? random.size(40 * YEAR) : 0;
     const ms = random.pick(1, random.size(100), random.size(5_000), random.size(100_000), random.size(10 * 86_400_000), far);
-    const bounded = (instant) => Math.min(Math.max(instant, 0), MAX_INSTANT);
     if (random.chance(0.9)) this.#clock = bounded(this.#clock + (random.chance(0.85) ? ms : -ms));
     this.#now = random.chance(0.9) ? this.#clock : bounded(this.#clock + random.pick(1, -1) * random.size(200_000));
   }
