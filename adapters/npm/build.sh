@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the package into dist/ and prints its size: the WebAssembly, its glue and the TypeScript.
-# conformance/setup.sh installs the tools.
+# Builds the package into dist/ and prints the size of each entry. With --for-tests, also builds the core as WebAssembly into
+# reference/, to which the tests hold the TypeScript. conformance/setup.sh installs the tools.
 set -eu
 cd "$(dirname "$0")"
 root=$PWD/../..
@@ -58,14 +58,17 @@ for module in rules rules-toml; do
     finish "$module" &
     finishing=$!
 done
-# What the tests hold the TypeScript to.
-rm -rf reference
-for module in memory redis versioned object kv; do
-    compile "$module"
-    mkdir -p "reference/$module"
-    cp "$built/small/$module/bound/tidegate_bg.wasm" "reference/$module/tidegate.wasm"
-    node rename.mjs "" "$built/small/$module/bound/tidegate_bg.js" "reference/$module/glue.js"
-done
+if [ "${1-}" = --for-tests ]; then
+    rm -rf reference.new
+    for module in memory redis versioned object kv; do
+        compile "$module"
+        mkdir -p "reference.new/$module"
+        cp "$built/small/$module/bound/tidegate_bg.wasm" "reference.new/$module/tidegate.wasm"
+        node rename.mjs "" "$built/small/$module/bound/tidegate_bg.js" "reference.new/$module/glue.js"
+    done
+    rm -rf reference
+    mv reference.new reference
+fi
 wait "$finishing"
 mkdir -p "$new/redis"
 node scripts.mjs "$new/redis/scripts.js"

@@ -425,7 +425,10 @@ function large(chance) {
     const span = chance.from([1, SECOND, 60_000, DAY]);
     return [3, Math.floor(2 ** 51 / span / chance.from([1, 1, 2, 5])), span, chance.from([1, 1_000, 2 ** 20, 2 ** 30 + 1, 2 ** 40 + 7, 2 ** 50])];
   };
-  return windows(`large${(named += 1)}`, bucket(), ...(chance.once(2) ? [bucket()] : []), ...(chance.once(3) ? [[0, 5, SECOND]] : []));
+  const first = bucket();
+  // Two with the same wait, of which the first one is binding.
+  const second = chance.once(2) ? [chance.from([bucket(), first])] : [];
+  return windows(`large${(named += 1)}`, first, ...second, ...(chance.once(3) ? [[0, 5, SECOND]] : []));
 }
 
 test("isolates over one namespace decide, read and write the same", async () => {
