@@ -25,6 +25,8 @@ mod redis;
 mod reference;
 #[cfg(feature = "rules")]
 mod rules;
+#[cfg(feature = "reference")]
+mod sender;
 #[cfg(not(feature = "rules"))]
 mod shared;
 #[cfg(feature = "versioned")]

@@ -13,7 +13,7 @@ use crate::store::Store;
 #[wasm_bindgen]
 pub struct Limit {
     #[cfg(feature = "reference")]
-    pub(crate) sender: crate::reference::Sender,
+    pub(crate) sender: crate::sender::Sender,
     pub(crate) policy: Policy,
     /// Whether a gate made the policy, and makes the keys.
     is_of_gate: bool,
@@ -24,7 +24,7 @@ impl Limit {
     fn open() -> Result<Self, Error> {
         let mut options = Options::taken();
         #[cfg(feature = "reference")]
-        let sender = crate::reference::Sender::open(&mut options)?;
+        let sender = crate::sender::Sender::open(&mut options)?;
         let (policy, is_of_gate) = options.policy()?;
         let store = Store::open(&mut options, &policy)?;
         store.capabilities().supports_policy(&policy).map_err(|error| misplaced("policy: ", &error))?;

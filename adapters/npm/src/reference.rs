@@ -2,30 +2,11 @@
 
 use std::net::IpAddr;
 
-use tidegate_core::{
-    BodyFormat, ClientIpSource, Decision, Error, ErrorKind, Identity, Ipv6Prefix, Policy, Rejection, ResponseFields,
-};
+use tidegate_core::{BodyFormat, Decision, ErrorKind, Identity, Policy, Rejection, ResponseFields};
 use wasm_bindgen::prelude::*;
 
 use crate::limit::Limit;
-use crate::options::Options;
 use crate::shared::{found, leave_text, texts, with_text};
-
-/// Who sends requests, and how they are rejected.
-pub(crate) struct Sender {
-    source: ClientIpSource,
-    body_format: BodyFormat,
-}
-
-impl Sender {
-    pub(crate) fn open(options: &mut Options) -> Result<Self, Error> {
-        let source = ClientIpSource::new(options.text().parse()?);
-        let prefix = Ipv6Prefix::new(u8::try_from(options.number()).unwrap_or(u8::MAX))?;
-        let source = source.ipv6_prefix(prefix).trust_true_client_ip(options.flag());
-        let body_format = if options.flag() { BodyFormat::Problem } else { BodyFormat::Json };
-        Ok(Self { source, body_format })
-    }
-}
 
 #[wasm_bindgen]
 impl Limit {
