@@ -460,6 +460,21 @@ test("a count that a read does not find is written again when it should be there
   }
 });
 
+test("counts of others whose sum is above the largest limit", async () => {
+  const pair = await Pair.of(new Chance(SEED));
+  for (const algorithm of [0, 1]) {
+    const options = windows(`sum${algorithm}`, [algorithm, 2 ** 51, DAY]);
+    const call = (cost, now = NOW) => ({ options, question: { ...ask(CHECK, now), key: "user:1", cost } });
+    const start = NOW - (NOW % DAY);
+    const entries = [1n, 2n, 3n].map((nth) => {
+      const states = [algorithm ? { start, previous: 2 ** 51, current: 2 ** 51 } : { start, used: 2 ** 51 }];
+      return { id: nth << 32n, at: NOW, total: 2 ** 52, states };
+    });
+    pair.decide(call(1), () => encode(coreOf(options).policy, entries));
+    for (const now of [NOW, NOW + DAY, NOW + 1.5 * DAY]) for (const cost of [0, 1, 2 ** 50]) pair.decide(call(cost, now));
+  }
+});
+
 test("totals that no double holds", async () => {
   const chance = new Chance(SEED);
   const pair = await Pair.of(chance);
