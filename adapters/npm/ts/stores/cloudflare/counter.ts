@@ -8,7 +8,7 @@ import { ALLOWED, AT, REPLAY, STATUS } from "../../numbers.js";
 import { Cache } from "./cache.js";
 import { areReadable, areSame, decisionOf, lenderOf, longs, Reader, statesOf, written, writtenDecision } from "../../core/codec.js";
 import { leasedOf, type Named, type Row, rowOf, type Rows, valueOf } from "./rows.js";
-import { BLOCK, type Call, Calls, CHECK, DELETE, hashOf, idOf, LEND, PEEK, REFUND, RELEASE, units, writtenAnswer, writtenError } from "./wire.js";
+import { BLOCK, type Call, Calls, CHECK, costOf, DELETE, hashOf, idOf, LEND, PEEK, REFUND, RELEASE, writtenAnswer, writtenError } from "./wire.js";
 
 /** The least time between two sweeps. */
 const PAUSE_MIN = 60_000;
@@ -49,7 +49,8 @@ interface Read {
 /** The first answer to a check with a token, and what it charged. */
 interface First {
   readonly row: Row;
-  readonly cost: number;
+  /** The cost, in digits. */
+  readonly units: string;
   readonly isSettled: boolean;
   readonly decision: Decision;
 }
@@ -131,11 +132,11 @@ export class Counter {
   }
 
   #check(call: Call, now: number, clock: number): LoanAnswer {
-    const { policy, once, cost, loan, rows } = call;
+    const { policy, once, cost, units, loan, rows } = call;
     const name = once && onceName(once.token, rows);
     const first = name === undefined ? undefined : this.#first(name, policy, now);
     if (first) {
-      if (first.cost !== cost) throw ["token_reused", "this idempotency token belongs to a charge of another cost; use one token for each request"];
+      if (first.units !== units) throw ["token_reused", "this idempotency token belongs to a charge of another cost; use one token for each request"];
       first.decision[REPLAY] = 1;
       return plain(first.decision);
     }
@@ -152,7 +153,7 @@ export class Counter {
     const changed = this.#changed(call, found, states, now, clock);
     // Only a check that was admitted and charged gets a row for its token, so that the limit bounds the number of these rows.
     if (once && answer.decision[STATUS] === ALLOWED && cost > 0) {
-      const value = CHARGED + longs(later(now, once.ttl), cost) + writtenDecision(answer.decision);
+      const value = CHARGED + longs(later(now, once.ttl)) + units + writtenDecision(answer.decision);
       changed.push([name!, rowOf(later(clock, Math.max(once.ttl, call.minTtl)), "", value)]);
     }
     this.#save(changed, clock);
@@ -170,7 +171,7 @@ export class Counter {
       standing[REPLAY] = 1;
       return plain(standing);
     }
-    const charge = { id: idOf(token), at: first.decision[AT]!, cost: first.cost };
+    const charge = { id: idOf(token), at: first.decision[AT]!, cost: costOf(first.units) };
     const row = rowOf(first.row.expires, "", SETTLED + valueOf(first.row).slice(SETTLED.length));
     return this.#change(call, now, clock, (states) => settle(policy, states, charge, now, action === RELEASE ? charge.cost : cost), [name, row]);
   }
@@ -268,8 +269,8 @@ export class Counter {
     const reader = new Reader(valueOf(row), 0, (what) => ["corrupt", `durable object: the row of a token: ${what}`]);
     const kind = reader.digits(1);
     if (kind !== CHARGED && kind !== SETTLED) throw reader.error("it is not one");
-    const [until, cost] = [reader.instant(), units(reader)];
-    const first = { row, cost, isSettled: kind === SETTLED, decision: decisionOf(reader, quotas.length) };
+    const [until, units] = [reader.instant(), reader.digits(8)];
+    const first = { row, units, isSettled: kind === SETTLED, decision: decisionOf(reader, quotas.length) };
     return until > now ? first : undefined;
   }
 

@@ -51,6 +51,8 @@ export interface Call {
   /** The names of the rows, one for each dimension. */
   readonly rows: readonly string[];
   readonly cost: number;
+  /** The cost in digits: more than a double tells apart is the same only with the same digits. */
+  readonly units: string;
   /** Undefined for the object's clock. */
   readonly now: number | undefined;
   readonly minTtl: number;
@@ -148,7 +150,7 @@ export class Calls {
     const flags = reader.byte();
     if (flags >= FLAGS_END) throw reader.error("unknown flags");
     const { policy, parts } = this.#readHead(text, reader, (flags & CHARGE_DENIED) !== 0);
-    const [cost, now, minTtl] = [units(reader), reader.instant(), reader.long()];
+    const [units, now, minTtl] = [reader.digits(8), reader.instant(), reader.long()];
     const once = flags & TOKEN ? { token: reader.digits(TOKEN_BYTES), ttl: reader.long() } : undefined;
     if (action < CHECK || action > BLOCK) throw reader.error("an unknown action");
     const token = action === SETTLE || action === RELEASE ? reader.digits(TOKEN_BYTES) : "";
@@ -157,7 +159,8 @@ export class Calls {
     reader.end();
     this.#text = text;
     const called = flags & OBJECT_CLOCK ? undefined : now;
-    return (this.#last = { action, policy, parts, rows: this.#rows, cost, now: called, minTtl, once, token, extra, loan });
+    const [rows, cost] = [this.#rows, costOf(units)];
+    return (this.#last = { action, policy, parts, rows, cost, units, now: called, minTtl, once, token, extra, loan });
   }
 
   /** Reads the policy and the names of the rows. */
@@ -218,8 +221,8 @@ function name(reader: Reader): string {
 }
 
 /** Nothing has room for more units than a double tells apart. */
-export function units(reader: Reader): number {
-  return Math.min(reader.long(), Number.MAX_SAFE_INTEGER);
+export function costOf(units: string): number {
+  return Math.min(new Reader(units, 0, wrongCall).long(), Number.MAX_SAFE_INTEGER);
 }
 
 function loanQuestion(reader: Reader): LoanQuestion {
