@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the package into dist/ and prints the size of each entry. With --for-tests, also builds the core as WebAssembly into
-# reference/, to which the tests hold the TypeScript. conformance/setup.sh installs the tools.
+# Builds the package into dist/ and prints the size of each entry. With --for-tests, also builds the core's gate and limiters as
+# WebAssembly into reference/, with which the tests compare the TypeScript. conformance/setup.sh installs the tools.
 set -eu
 cd "$(dirname "$0")"
 root=$PWD/../..
@@ -49,18 +49,14 @@ compile() {
     "$wasm_bindgen" --target bundler --no-typescript --out-dir "$built/small/$1/bound" --out-name tidegate "$built/tidegate_npm.wasm"
 }
 
-finishing=
-for module in rules rules-toml; do
-    compile "$module"
-    mkdir -p "$new/$module"
-    # One is made small while the next is compiled: each keeps one core busy.
-    [ -z "$finishing" ] || wait "$finishing"
-    finish "$module" &
-    finishing=$!
-done
+compile toml
+mkdir -p "$new/toml"
+# It is made small while others are compiled: each keeps one core busy.
+finish toml &
+finishing=$!
 if [ "${1-}" = --for-tests ]; then
     rm -rf reference.new
-    for module in memory redis versioned object kv; do
+    for module in rules-toml memory redis versioned object kv; do
         compile "$module"
         mkdir -p "reference.new/$module"
         cp "$built/small/$module/bound/tidegate_bg.wasm" "reference.new/$module/tidegate.wasm"

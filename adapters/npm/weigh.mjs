@@ -8,8 +8,8 @@ import { buildSync } from "esbuild";
 /** The entries of the stores. */
 export const STORES = ["cloudflare", "cloudflare-kv", "cloudflare-ratelimit", "upstash", "redis", "netlify-blobs", "deno-kv", "memory"];
 
-/** The entries of the gates, and the module that each loads. */
-export const GATES = { gate: "rules", "gate/toml": "rules-toml" };
+/** The entries of the gates, and the folder of the WebAssembly that one loads. */
+export const GATES = { gate: undefined, "gate/toml": "toml" };
 
 /** Bundles what an ES module imports, as a user's bundler does with these conditions. */
 export function bundled(contents, conditions) {
@@ -34,7 +34,8 @@ export const weightOfStore = (entry) => kib(bundled(`export * from "./dist/store
 
 /** The weight of a gate, beside those of its stores: without what it shares with the memory's. */
 export function weightOfGate(entry) {
-  const wasm = kib(readFileSync(path.join(import.meta.dirname, `dist/${GATES[entry]}/tidegate.wasm`)));
+  const module = GATES[entry];
+  const wasm = module ? kib(readFileSync(path.join(import.meta.dirname, `dist/${module}/tidegate.wasm`))) : 0;
   const file = entry === "gate" ? "gate/index.js" : `${entry}.js`;
   const entries = [file, "stores/memory/index.js"].map((file, place) => `export * as m${place} from "./dist/${file}"`);
   const script = kib(bundled(entries.join("\n"), ["edge-light"])) - weightOfStore("memory");

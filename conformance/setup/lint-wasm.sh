@@ -19,16 +19,16 @@ lint() {
     fi
 }
 
-# The npm package is built once for each store, and once for the gate.
-npm_stores() {
-    for store in versioned kv rules rules-toml redis memory object; do
-        lint wasm32-unknown-unknown --package tidegate-npm --no-default-features --features "$store" || return
+# The npm package's crate has one feature for each module that is built.
+npm_modules() {
+    for module in toml rules-toml versioned kv redis memory object; do
+        lint wasm32-unknown-unknown --package tidegate-npm --no-default-features --features "$module" || return
     done
 }
 
 lint wasm32-unknown-unknown --package 'tidegate-guest-cloudflare*' --package tidegate-cloudflare --package tidegate-example-cloudflare --features tidegate-guest-cloudflare/suite &&
     lint wasm32-unknown-unknown --package tidegate-jwt --package tidegate-snippets &&
     lint wasm32-unknown-unknown --package tidegate-redis --no-default-features --features rest &&
-    npm_stores &&
+    npm_modules &&
     lint wasm32-wasip1 --package 'tidegate-guest-spin*' --package tidegate-spin --package tidegate-example-spin --package tidegate-snippets &&
     lint wasm32-wasip1 --package tidegate-guest-fastly --package tidegate-fastly --package tidegate-example-fastly --features tidegate-guest-fastly/suite

@@ -34,7 +34,7 @@ mod by;
 mod bytes;
 mod event;
 mod explain;
-mod file;
+pub(crate) mod file;
 mod json;
 mod lists;
 mod matcher;

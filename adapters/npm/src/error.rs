@@ -19,9 +19,3 @@ pub(crate) fn thrown(error: Error) -> JsValue {
         None => pair(error.kind().name(), &error.to_string()),
     }
 }
-
-/// An error about an option. Its message begins with the option's place, which is below `place`, and a colon.
-#[cfg(not(feature = "rules"))]
-pub(crate) fn misplaced(place: &str, error: Error) -> JsValue {
-    pair(error.kind().name(), &format!("{place}{error}"))
-}

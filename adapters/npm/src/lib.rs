@@ -1,40 +1,42 @@
-//! The WebAssembly of the npm package `@tidegate/edge`: the gate, and what decides by the stored bytes of Workers KV and of stores with
-//! conditional writes. The TypeScript beside it does the rest.
+//! The WebAssembly of the npm package `@tidegate/edge`. The package loads the feature `toml` alone, with which its gate reads rules
+//! files in TOML. The TypeScript beside it does the rest.
 //!
-//! It is built once for each of them, because an edge runtime loads every byte before its first request. The feature `reference` is for
-//! the tests: it has what the TypeScript does by itself, too.
+//! The other features are for the tests, which compare the TypeScript with them: `rules-toml` is the gate, and the stores have a
+//! limiter each.
 #![cfg(target_arch = "wasm32")]
 
 #[cfg(any(feature = "object", feature = "redis"))]
 mod borrowing;
-#[cfg(feature = "rules")]
+#[cfg(feature = "rules-toml")]
 mod error;
 #[cfg(feature = "kv")]
 mod kv;
-#[cfg(not(feature = "rules"))]
+#[cfg(feature = "reference")]
 mod limit;
 #[cfg(feature = "memory")]
 mod memory;
 #[cfg(feature = "object")]
 mod object;
-#[cfg(not(feature = "rules"))]
+#[cfg(feature = "reference")]
 mod options;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "reference")]
 mod reference;
-#[cfg(feature = "rules")]
+#[cfg(feature = "rules-toml")]
 mod rules;
 #[cfg(feature = "reference")]
 mod sender;
-#[cfg(not(feature = "rules"))]
+#[cfg(feature = "reference")]
 mod shared;
+#[cfg(feature = "toml")]
+mod toml;
 #[cfg(feature = "versioned")]
 mod versioned;
 
 #[cfg(feature = "kv")]
 pub use kv::seed;
-#[cfg(not(feature = "rules"))]
+#[cfg(feature = "reference")]
 pub use limit::Limit;
 #[cfg(feature = "memory")]
 pub use memory::seed;
@@ -42,11 +44,12 @@ pub use memory::seed;
 pub use object::ObjectCounter;
 #[cfg(feature = "reference")]
 pub use reference::undecided;
-#[cfg(not(feature = "rules"))]
-pub use shared::{bytes_at, left_at, numbers_at, push};
-
-#[cfg(feature = "rules")]
+#[cfg(feature = "rules-toml")]
 pub use rules::{RulesCaller, RulesGate};
+#[cfg(feature = "reference")]
+pub use shared::{bytes_at, left_at, numbers_at, push};
+#[cfg(feature = "toml")]
+pub use toml::read;
 
 #[cfg(feature = "kv")]
 use kv as store;

@@ -8,7 +8,7 @@ use tidegate_core::{Error, Millis, Policy, Quota, Rule};
 
 use crate::shared;
 
-/// The options that are not read yet, in the order in which `wasm_limit.ts` writes them, and after them those of the store.
+/// The options that are not read yet, in the order in which `test/reference.mjs` writes them, and after them those of the store.
 pub(crate) struct Options(vec::IntoIter<Option<String>>);
 
 impl Options {

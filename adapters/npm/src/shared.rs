@@ -113,7 +113,6 @@ pub(crate) fn told(result: Result<i32, Error>) -> i32 {
 }
 
 /// The decision that the host has written, of so many quotas.
-#[cfg(feature = "reference")]
 pub(crate) fn found(quotas: usize) -> Option<Decision> {
     use tidegate_core::internal::numbers::take;
 

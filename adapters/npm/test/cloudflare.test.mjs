@@ -197,11 +197,11 @@ test("the Rate Limiting binding counts by the client's address", async () => {
   assert.equal((await ask("/", "192.0.2.2")).status, 200);
 });
 
-test("WebAssembly of a gate that cannot be started is an error that says what to do", async () => {
+test("WebAssembly that cannot be started is an error that says what to do", async () => {
   const imports = `
 export default {
   async fetch() {
-    const { kind, message } = await import("@tidegate/edge/gate").catch((error) => error);
+    const { kind, message } = await import("@tidegate/edge/gate/toml").catch((error) => error);
     return new Response(kind + " " + message);
   },
 };`;

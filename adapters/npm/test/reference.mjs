@@ -14,6 +14,9 @@ export async function started(store) {
   return glue;
 }
 
+/** Starts the gate of the reference. Its classes are `RulesGate` and `RulesCaller`: see `src/rules.rs` and `src/rules/call.rs`. */
+export const startedGate = () => started("rules-toml");
+
 /** A limiter of the reference. `own` are the store's options, in the order in which it reads them. */
 export class Reference {
   constructor(engine, options, own) {

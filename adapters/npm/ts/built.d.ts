@@ -18,16 +18,17 @@ declare module "#redis/scripts" {
   export function batchScript(locking: boolean): string;
 }
 
-declare module "#*/module" {
+declare module "#toml/module" {
   const module: import("./gate/engine.js").Loaded;
   export default module;
 }
 
-declare module "#rules/glue" {
-  export const RulesGate: import("./gate/glue.js").RulesEngine["RulesGate"];
+declare module "#toml/glue" {
+  /**
+   * Reads a text in TOML. Returns JSON: a node, or a mistake if the text is wrong. A node is `[at, kind, value]`, where the kind is 0 for
+   * a number, a flag or a date, as a string, 1 for a text, 2 for a list of nodes, and 3 for a table, which is a list of pairs of a name
+   * and a node. A mistake is `{ "at": at, "what": text }`. `at` is an index of the text.
+   */
+  export function read(text: string): string;
   export function start(exports: WebAssembly.Exports): void;
-}
-
-declare module "#rules-toml/glue" {
-  export * from "#rules/glue";
 }

@@ -54,7 +54,7 @@ export class Core implements Told {
 
   /** The key of the sender of a request. */
   key(first: string | undefined, second: string | undefined, peer: string | undefined, { subject, apiKey }: Identity): string {
-    return senderKey(subject, apiKey, subject || apiKey ? undefined : this.#source.find(first, second, peer));
+    return senderKey(subject, apiKey, subject || apiKey ? undefined : this.#source.find(first, second, peer)?.name);
   }
 
   /** The key of a text of a question. */

@@ -8,6 +8,6 @@ export const UNKNOWN = -1;
 export const STATUSES = ["allowed", "denied", "never_admissible"] as const;
 export const [ALLOWED, DENIED, NEVER_ADMISSIBLE] = [0, 1, 2] as const;
 
-/** Where decisions are made, and the places of those that this package makes itself. */
+/** Where decisions are made. */
 export const ORIGINS = ["store", "deny_cache", "fallback", "near", "lease"] as const;
-export const [FROM_STORE, FROM_DENY_CACHE, FROM_LEASE] = [0, 1, 4] as const;
+export const [FROM_STORE, FROM_DENY_CACHE, FROM_FALLBACK, FROM_NEAR, FROM_LEASE] = [0, 1, 2, 3, 4] as const;

@@ -58,18 +58,10 @@ export interface Policy {
 }
 
 /**
- * Marks a policy of the gate. It has what no application writes: quotas of several limits, each with its limit's own counts, and
- * where a store keeps them.
+ * Marks a policy of the gate. It is what no application writes: quotas of several limits, each with its limit's own counts, and where a
+ * store keeps them.
  */
-export const PARTS = Symbol.for("@tidegate/edge/parts");
-
-/** What the core's `PolicyParts` has beside a policy's options. */
-export interface Parts {
-  /** The scope of each quota, separated by commas. */
-  scopes: string;
-  groupAt: number;
-  placeByKey: boolean;
-}
+const PARTS = Symbol.for("@tidegate/edge/parts");
 
 const [WINDOW, BUCKET] = [["limit", "windowMs"], ["capacity", "perMs", "refill"]] as const;
 const RETURNS_COST = "returnsCost";
@@ -96,17 +88,32 @@ const EXAMPLE = `"10 / 10 s" or { tokenBucket: { capacity: 20, refill: 10, perMs
 
 /** Reads a policy. Whether its numbers are right is for `core/policy.ts`. */
 export function policy(value: unknown): ReadyPolicy & { statesGrow: boolean } {
+  const ready = (Object(value) as { [PARTS]?: ReadyPolicy })[PARTS] ?? read(value);
+  return { ...ready, statesGrow: ready.quotas.some(({ algorithm }) => GROWING.includes(ALGORITHMS[algorithm]!)) };
+}
+
+/** A policy of the gate, as the option of a limiter. `policy` reads the same of it. */
+export function written(parts: ReadyPolicy): Policy {
+  const quotas = parts.quotas.map(({ algorithm, amount, span, refill, name, by }) => {
+    const algorithmName = ALGORITHMS[algorithm]!;
+    const numbers = NUMBERS[algorithmName].map((field, nth) => [field, field === RETURNS_COST ? refill === 1 : [amount, span, refill][nth]]);
+    return { [algorithmName]: Object.fromEntries(numbers), name, by } as unknown as Quota;
+  });
+  return { name: parts.name, quotas, chargeDenied: parts.chargeDenied, [PARTS]: parts } as Policy;
+}
+
+function read(value: unknown): ReadyPolicy {
   const fields = new Fields(value, "policy", ["name", "quotas", "chargeDenied", "groupBy"]);
   const quotas = fields.need("quotas", fields.get("quotas"), `[${EXAMPLE}]`);
   if (!Array.isArray(quotas)) throw invalid("policy.quotas", `not an array; write [${EXAMPLE}]`);
-  const checked = quotas.map((value, place) => quota(value, `policy.quotas[${place}]`));
   return {
-    ...((value as { [PARTS]?: Parts })[PARTS] ?? { scopes: undefined, groupAt: -1, placeByKey: false }),
     name: fields.need("name", fields.text("name", NAME), NAME),
+    quotas: quotas.map((value, place) => quota(value, `policy.quotas[${place}]`)),
     chargeDenied: fields.flag("chargeDenied") ?? false,
     groupBy: fields.text("groupBy", NAME),
-    quotas: checked,
-    statesGrow: checked.some(({ algorithm }) => GROWING.includes(ALGORITHMS[algorithm]!)),
+    scopes: undefined,
+    groupAt: -1,
+    placeByKey: false,
   };
 }
 

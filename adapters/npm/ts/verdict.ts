@@ -34,6 +34,9 @@ export interface Told {
   sent(decision: Decision): Sent;
 }
 
+/** Names what a gate reads: the application may have loaded this module twice. */
+export const NUMBERS = Symbol.for("@tidegate/edge/numbers");
+
 /** Of a request that was not decided on. */
 const UNDECIDED: Decision = [UNKNOWN, 0, UNKNOWN, 0, 0, UNKNOWN, 0];
 
@@ -117,12 +120,12 @@ export class Verdict {
 
   /** Each quota's count after the decision, those of one dimension side by side. Empty if there was no decision. */
   get quotas(): readonly QuotaStatus[] {
-    const [told, numbers] = [this.#told, this.#numbers];
-    if (!told) return [];
-    return told.names.map((name, nth) => {
-      const at = QUOTAS + EACH * nth;
-      return { name, limit: numbers[at]!, remaining: known(numbers[at + 1]!), resetAfterMs: known(numbers[at + 2]!) };
-    });
+    return this.#told ? statuses(this.#numbers, this.#told.names) : [];
+  }
+
+  /** The decision, for a gate. */
+  get [NUMBERS](): Decision {
+    return this.#numbers;
   }
 
   /** The response fields to add to every response to the request. */
@@ -159,6 +162,14 @@ export class Verdict {
   get #send(): Sent {
     return (this.#sent ??= this.#told!.sent(this.#numbers));
   }
+}
+
+/** The counts of a decision's quotas. Without names, they are empty. */
+export function statuses(decision: Decision, names: readonly string[] | undefined): QuotaStatus[] {
+  return Array.from({ length: (decision.length - QUOTAS) / EACH }, (_, nth) => {
+    const [limit, remaining, reset] = decision.slice(QUOTAS + EACH * nth) as [number, number, number];
+    return { name: names?.[nth] ?? "", limit, remaining: known(remaining), resetAfterMs: known(reset) };
+  });
 }
 
 function known(number: number): number | null {

@@ -322,12 +322,7 @@ function wasm(name, built, more, entry) {
 
 /** The bundled Worker with the npm package. */
 function javascript() {
-  const file = (name) => readFileSync(path.join(args.js, name));
-  const compiled = readdirSync(args.js).filter((name) => name.endsWith(".wasm"));
-  const modules = [
-    { type: "ESModule", path: "/worker.mjs", contents: String(file("worker.mjs")) },
-    ...compiled.map((name) => ({ type: "CompiledWasm", path: `/build/${name}`, contents: file(name) })),
-  ];
+  const modules = [{ type: "ESModule", path: "/worker.mjs", contents: readFileSync(path.join(args.js, "worker.mjs"), "utf8") }];
   return worker("js", { modulesRoot: "/", modules, ...TIDEGATE });
 }
 

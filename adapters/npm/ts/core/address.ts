@@ -3,7 +3,14 @@ import { invalid } from "../error.js";
 // The address of a client, from the field in which its platform tells it.
 
 /** Four octets, or eight groups of 16 bits. */
-type Address = readonly number[];
+export type Address = readonly number[];
+
+/** A client, by its address. */
+export interface Client {
+  readonly address: Address;
+  /** The part of the address that identifies the client, as a part of a key. */
+  readonly name: string;
+}
 
 /** What a field has instead of an address: nothing, or something else. */
 const [ABSENT, UNREADABLE] = ["absent", "unreadable"] as const;
@@ -38,12 +45,17 @@ export class AddressSource {
     this.#prefix = prefix;
   }
 
-  /** The address by the values of the fields, or that of the connection, as a part of a key. Undefined if there is not exactly one. */
-  find(first: string | undefined, second: string | undefined, peer: string | undefined): string | undefined {
-    const found = this.fields.length === 0 ? ofPeer(peer) : this.#told(first, second);
-    if (typeof found === "string") return undefined;
-    if (this.#platform === "cloudflare" && written(found) === WORKERS) return undefined;
-    return folded(found, this.#prefix);
+  /** The client by the values of the fields, or by the address of the connection. Undefined if there is not exactly one address. */
+  find(first: string | undefined, second: string | undefined, peer: string | undefined): Client | undefined {
+    const address = this.fields.length === 0 ? ofPeer(peer) : this.#told(first, second);
+    if (typeof address === "string" || (this.#platform === "cloudflare" && written(address) === WORKERS)) return undefined;
+    const name = folded(address, this.#prefix);
+    return name === undefined ? undefined : { address, name };
+  }
+
+  /** Whether the address is that of the connection. */
+  get readsPeer(): boolean {
+    return this.#platform === "fastly" || this.#platform === "direct";
   }
 
   #told(first: string | undefined, second: string | undefined): Address | Missing {
@@ -56,7 +68,7 @@ export class AddressSource {
 
 /** Anything but one address counts as missing: a list may contain what the client wrote. */
 function ofPeer(peer: string | undefined): Address | Missing {
-  const address = peer === undefined ? undefined : (v4(peer) ?? v6(peer));
+  const address = peer === undefined ? undefined : addressOf(peer);
   return address ? specified(address) : ABSENT;
 }
 
@@ -78,6 +90,16 @@ function withZone(text: string): Address | undefined {
 
 function isPort(digits: string): boolean {
   return Number(digits) <= 0xffff;
+}
+
+/** The address that a text is, without a port or a zone. */
+export function addressOf(text: string): Address | undefined {
+  return v4(text) ?? v6(text);
+}
+
+/** An address as one of IPv6. */
+export function mapped(address: Address): Address {
+  return address.length === 4 ? [0, 0, 0, 0, 0, 0xffff, ...octetPairs(address)] : address;
 }
 
 function v4(text: string): Address | undefined {
@@ -135,7 +157,7 @@ function isPublic([a, b]: Address): boolean {
 }
 
 /** An address as text: as RFC 5952 says for IPv6. */
-function written(address: Address): string {
+export function written(address: Address): string {
   if (address.length === 4) return address.join(".");
   const groups = address.map((group) => group.toString(16)).join(":");
   // The first of the longest runs of at least two zeros.

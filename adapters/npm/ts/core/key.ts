@@ -6,6 +6,9 @@ const LEN_MAX = 128;
 /** The longest readable start of a key that ends with a mark and a hash. */
 const START_LEN_MAX = LEN_MAX - 65;
 
+/** The key of all senders whose address nobody knows. */
+export const MISSING_IP = "ip:unknown";
+
 /** What a sender's key begins with. */
 const SENDERS = /^(?:sub|key|ip):/;
 
@@ -18,20 +21,25 @@ export function keyOf(text: string, isOfGate: boolean): string {
 }
 
 /** The key of a text, whatever it begins with. */
-function newKey(text: string): string {
+export function newKey(text: string): string {
   return stays(text) ? text : encoded(encoder.encode(text));
 }
 
 /** The key of a verified subject, an API key or an address, in this order. */
 export function senderKey(subject: string | undefined, apiKey: string | undefined, address: string | undefined): string {
   if (subject) return newKey(`sub:${subject}`);
-  if (apiKey) return `key:${digest(apiKey).slice(0, 32)}`;
-  return address ? `ip:${address}` : "ip:unknown";
+  if (apiKey) return apiKeyOf(apiKey);
+  return address ? `ip:${address}` : MISSING_IP;
 }
 
-/** The SHA-256 of a text, as hexadecimal digits. */
-export function digest(text: string): string {
-  return sha256(encoder.encode(text));
+/** The key of an API key: half of its hash. */
+export function apiKeyOf(secret: string | Uint8Array): string {
+  return `key:${digest(secret).slice(0, 32)}`;
+}
+
+/** The SHA-256 of a text or of bytes, as hexadecimal digits. */
+export function digest(given: string | Uint8Array): string {
+  return sha256(typeof given === "string" ? encoder.encode(given) : given);
 }
 
 /** Whether a text is a key as it is. A slash stays only between others, because some stores take it for the end of a folder's name. */
@@ -40,7 +48,7 @@ function stays(text: string): boolean {
 }
 
 /** Whether a text is what became of another one. */
-function isKey(text: string): boolean {
+export function isKey(text: string): boolean {
   const mark = text.indexOf("~");
   if (mark < 0) return isEncoded(text);
   const start = text.slice(0, mark);

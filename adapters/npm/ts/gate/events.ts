@@ -1,4 +1,8 @@
-import type { ErrorKind } from "../error.js";
+import type { Decision } from "../core/decide.js";
+import { digest } from "../core/key.js";
+import { type ErrorKind, type TidegateError } from "../error.js";
+import { ALLOWED, BINDING, EACH, ORIGIN, ORIGINS, QUOTAS, STATUS, STATUSES, UNKNOWN } from "../numbers.js";
+import type { Check } from "./asked.js";
 
 /** What a gate did with one request. It has no address, no subject, no API key and no token. Unknown values are left out. */
 export interface Event {
@@ -25,6 +29,76 @@ export interface Event {
   latencyUs?: number;
   /** How many requests this event stands for: more than 1 for a sample of those that were allowed. Left out if it is 1. */
   weight?: number;
+}
+
+/** What a store said of a request. */
+export interface Said {
+  readonly check: Check;
+  readonly decision?: Decision | undefined;
+  readonly error?: TidegateError | undefined;
+  /** Whether the request passes although the store has not decided. */
+  readonly isOpen: boolean;
+}
+
+/** The events of a gate. */
+export class Events {
+  readonly #sinks: readonly Sink[];
+  readonly #every: number;
+  #allowed = 0;
+  #secret: string | undefined;
+
+  /** Of the allowed requests, one in `every` has an event. */
+  constructor(sinks: readonly Sink[], every: number) {
+    this.#sinks = sinks;
+    this.#every = every;
+  }
+
+  get isEmpty(): boolean {
+    return this.#sinks.length === 0;
+  }
+
+  /** Tells what a store said, which was asked at this instant of the timer. */
+  decided(rule: string, { check, decision, error, isOpen }: Said, started: number): void {
+    if (this.isEmpty) return;
+    const latencyUs = Math.floor(performance.now() * 1_000) - Math.floor(started * 1_000);
+    const event = { atMs: check.now, rule, policy: check.policy.name };
+    if (!decision) return this.#tell({ ...event, outcome: isOpen ? "failed_open" : "failed_closed", ...(error && { error: error.kind }), latencyUs });
+    const isAllowed = decision[STATUS] === ALLOWED;
+    if (isAllowed && this.#allowed++ % this.#every > 0) return;
+    const { name, by } = check.policy.quotas[decision[BINDING]!]!;
+    const [limit, remaining] = decision.slice(QUOTAS + EACH * decision[BINDING]!);
+    this.#tell({
+      ...event,
+      outcome: STATUSES[decision[STATUS]!]!,
+      quota: name,
+      key: this.#hash(check.keys[by]!),
+      limit: limit!,
+      ...(remaining !== UNKNOWN && { remaining: remaining! }),
+      origin: ORIGINS[decision[ORIGIN]!]!,
+      latencyUs,
+      ...(isAllowed && this.#every > 1 && { weight: this.#every }),
+    });
+  }
+
+  /** Tells of a request that no store was asked about. */
+  refused(rule: string, atMs: number, outcome: Event["outcome"], error?: ErrorKind): void {
+    this.#tell({ atMs, rule, outcome, ...(error && { error }) });
+  }
+
+  #tell(event: Event): void {
+    for (const sink of this.#sinks) quietly(() => sink(event));
+  }
+
+  /** Nobody can find an address by trying all: the secret is drawn by each process. Workers have no randomness before their first request. */
+  #hash(key: string): string {
+    this.#secret ??= crypto.randomUUID();
+    return digest(this.#secret + key).slice(0, 16);
+  }
+}
+
+/** Calls a callback of the application. The async function turns anything that it throws into a rejection. */
+export function quietly(callback: () => unknown): void {
+  (async () => callback())().catch(() => undefined);
 }
 
 /** Receives events. It is not awaited, and what it throws is ignored. */
@@ -67,12 +141,4 @@ export function openTelemetry(meter: Meter): Sink {
     requests.add(weight, { rule, outcome, origin });
     if (latencyUs !== undefined) seconds.record(latencyUs / 1_000_000, { rule });
   };
-}
-
-/** An event as the WebAssembly writes it. */
-export type WrittenEvent = Omit<Event, "atMs" | "latencyUs"> & { at_ms: number; latency_us?: number };
-
-/** The event with the names of JavaScript. */
-export function eventOf({ at_ms: atMs, latency_us, ...rest }: WrittenEvent): Event {
-  return latency_us === undefined ? { atMs, ...rest } : { atMs, ...rest, latencyUs: latency_us };
 }

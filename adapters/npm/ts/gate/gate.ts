@@ -1,10 +1,23 @@
+import { AddressSource } from "../core/address.js";
+import { MISSING_IP } from "../core/key.js";
 import { type ErrorKind, invalid, TidegateError } from "../error.js";
 import { Fields, only, shown, whole } from "../fields.js";
 import type { Platform } from "../options.js";
 import type { Keys } from "../verdict.js";
-import { eventOf, type Sink, type WrittenEvent } from "./events.js";
-import type { RulesCaller, RulesEngine, RulesGate } from "./glue.js";
-import { type Store, Stores, type Written } from "./stores.js";
+import { type Composed, composed } from "./around/compose.js";
+import { type Claims, claimsOf, type Reason, tokenOf } from "./claims.js";
+import { Decider, misconfigured, response } from "./decide.js";
+import { Events, quietly, type Sink } from "./events.js";
+import { explained } from "./explain.js";
+import { Facts, type Given } from "./facts.js";
+import { fitted } from "./fit.js";
+import { compile } from "./rules/compile.js";
+import { rootOf } from "./rules/item.js";
+import { type Node, readJson } from "./rules/json.js";
+import { instead, quoted } from "./rules/names.js";
+import { policiesOf, type Rule, type Rules } from "./rules/rules.js";
+import { Sender } from "./sender.js";
+import { OwnStore, type Store } from "./stores.js";
 import { type TokenKeys, Tokens } from "./tokens.js";
 import { GateVerdict, type Told } from "./verdict.js";
 
@@ -100,66 +113,55 @@ type Chosen<T> = T | PromiseLike<T> | (() => T | PromiseLike<T>);
 
 const OPTIONS = ["platform", "stores", "name", "keys", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
 const CHECK_OPTIONS = ["peer", "subject", "apiKey", "key", "tier", "botScore", "keys", "cost", "estimate", "token", "now"];
+const NO_KEYS: Keys = {};
 const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"] as const;
-/** The options that are texts, in the order of `RulesCaller.tell`. */
-const TEXTS = ["peer", "subject", "apiKey", "key", "tier", "token"] as const;
 const STORES = "{ default: (limit) => new Tidegate(limit) }";
-
-/** Sixteen bytes for the hashes of keys, and eight for the spread of `Retry-After`. */
-const SEED_LEN = 24;
-
-/** A settlement to what was charged, in place of a cost. */
-const WHAT_WAS_CHARGED = -1;
+const SETTLE_WITHIN_MS = 600_000;
 
 /** What the console shows if there is no `onError` and no `onEvent`. A client can cause the other kinds. */
 const WARNED: ErrorKind[] = ["misconfigured", "unavailable", "timeout", "refused", "corrupt", "unsupported"];
 
 /** What a `Gate` does, whichever files it reads. */
 export abstract class BaseGate {
-  readonly #rules: RulesGate;
-  readonly #stores: Stores;
+  /** Undefined if this gate reads no TOML. */
+  readonly #readToml: ((text: string) => Node) | undefined;
+  readonly #stores: readonly OwnStore[];
+  readonly #source: AddressSource;
   readonly #tokens: Tokens | undefined;
-  readonly #options: { onError: GateOptions["onError"]; sinks: Sink[]; every: number };
-  readonly #idle: RulesCaller[] = [];
+  readonly #settleWithinMs: number;
+  readonly #events: Events;
+  readonly #onError: GateOptions["onError"];
   /** The kinds of errors that the console has shown. */
   readonly #warned = new Set<string>();
-  readonly #readsToml: boolean;
-  /** The name of the file, and that under which its text or object was read. */
   #name: string;
-  #loaded = "";
-  #text = "{}";
-  #fields: string[] = [];
-  #warnings: readonly string[] = [];
-  #algorithms: string[] | null = null;
+  #decider!: Decider;
   #holdsSlots = false;
-  #isSeeded = false;
 
-  /** `ending` is that of the name of a file whose text is given without a name. */
-  protected constructor(engine: RulesEngine, ending: "json" | "toml", rules: unknown, options: GateOptions) {
+  protected constructor(readToml: ((text: string) => Node) | undefined, rules: string | object, options: GateOptions) {
     const fields = new Fields(options, "", OPTIONS);
     const platform = fields.need("platform", fields.choice("platform", PLATFORMS), PLATFORMS.join(" or "));
     const stores = fields.need("stores", fields.get("stores"), STORES);
     if (typeof stores !== "object" || Object.keys(stores as object).length === 0) throw invalid("stores", `none; write ${STORES}`);
-    for (const [name, make] of Object.entries(stores as Record<string, unknown>)) {
+    this.#stores = Object.entries(stores as Record<string, Store>).map(([name, make]) => {
       if (typeof make !== "function") throw invalid(`stores.${name}`, `not a function; write ${STORES}`);
-      // The WebAssembly gets all names as one text.
-      if (name.includes("\0")) throw invalid("stores", `the name ${JSON.stringify(name)} contains a NUL; write another`);
-    }
+      return new OwnStore(name, make, platform);
+    });
     const onEvent = fields.get("onEvent");
     const sinks = (onEvent === undefined ? [] : Array.isArray(onEvent) ? onEvent : [onEvent]) as unknown[];
     if (!sinks.every((sink) => typeof sink === "function")) throw invalid("onEvent", "not a function; write (event) => console.log(event)");
     const every = fields.whole("sampleAllowed") ?? 1;
     if (every === 0 || every > 1_000_000) throw invalid("sampleAllowed", `${every} is out of range; write 1 to 1000000`);
-    this.#options = { onError: fields.call("onError", "(event) => console.error(event)") as GateOptions["onError"], sinks: sinks as Sink[], every };
+    this.#events = new Events(sinks as Sink[], every);
+    this.#onError = fields.call("onError", "(event) => console.error(event)") as GateOptions["onError"];
     const keys = fields.get("keys");
     this.#tokens = keys === undefined ? undefined : new Tokens(keys);
-    this.#readsToml = ending === "toml";
-    this.#name = fields.text("name", `rules.${ending}`) ?? `rules.${ending}`;
-    this.#stores = new Stores(stores as Record<string, Store>, platform);
-    const settleWithinMs = fields.whole("settleWithinMs");
-    if (settleWithinMs === 0) throw invalid("settleWithinMs", "0 leaves no time to settle; write at least 1");
-    this.#rules = told(() => new engine.RulesGate(Object.keys(stores as object).join("\0"), platform, fields.whole("ipv6Prefix") ?? 64, fields.flag("trustTrueClientIp") ?? false, settleWithinMs ?? 0));
-    this.reload(rules as string);
+    this.#settleWithinMs = fields.whole("settleWithinMs") ?? SETTLE_WITHIN_MS;
+    if (this.#settleWithinMs === 0) throw invalid("settleWithinMs", "0 leaves no time to settle; write at least 1");
+    this.#source = new AddressSource(platform, fields.whole("ipv6Prefix") ?? 64, fields.flag("trustTrueClientIp") ?? false);
+    this.#readToml = readToml;
+    const usual = `rules.${readToml ? "toml" : "json"}`;
+    this.#name = fields.text("name", usual) ?? usual;
+    this.reload(rules);
   }
 
   /**
@@ -169,36 +171,54 @@ export abstract class BaseGate {
   reload(rules: string | object, name: string = this.#name): void {
     const text = textOf(rules);
     const named = typeof rules === "string" ? name : name.replace(/\.toml$/, ".json");
-    const [oldText, oldName] = [this.#text, this.#loaded];
+    const before = this.#stores.map(({ capabilities }) => capabilities);
     try {
-      this.#load(text, named);
+      this.#load(compile(rootOf({ name: named, text }, this.#reader(named))));
     } catch (thrown) {
-      if (oldText !== "{}") this.#load(oldText, oldName);
-      throw thrown;
+      this.#stores.forEach((store, place) => (store.capabilities = before[place]!));
+      throw TidegateError.from(thrown);
     }
-    [this.#text, this.#loaded, this.#name] = [text, named, name];
+    this.#name = name;
   }
 
-  #load(text: string, name: string): void {
-    if (!this.#readsToml && name.endsWith(".toml")) throw invalid("name", `${name}: this Gate reads JSON; import the Gate of "@tidegate/edge/gate/toml" to read TOML`);
-    const read = JSON.parse(told(() => this.#rules.read(name, text))) as { warnings: string[]; tokens: string[] | null; probes: [number, Written][] };
-    if (read.tokens && !this.#tokens) throw invalid("keys", "missing, and the rules have tokens; write a JWK set, { keys: [...] }");
-    for (const [store, policy] of read.probes) this.#rules.store(store, ...this.#stores.probe(store, policy));
-    const loaded = JSON.parse(told(() => this.#rules.load())) as { fields: string[]; policies: [number, number, Written | null][] };
-    [this.#warnings, this.#algorithms, this.#fields] = [read.warnings, read.tokens, loaded.fields];
-    const limiters = loaded.policies.map(([store, policy, written]) => this.#stores.prepare(store, policy, written));
-    this.#holdsSlots = limiters.some((limiter) => limiter.holdsSlots);
+  /** What reads a file of this name. */
+  #reader(name: string): (text: string) => Node {
+    if (name.endsWith(".json")) return (text) => readJson(text, true);
+    if (!name.endsWith(".toml")) throw invalid("name", `${name}: end the file's name with .toml or .json`);
+    if (this.#readToml) return this.#readToml;
+    throw invalid("name", `${name}: this Gate reads JSON; import the Gate of "@tidegate/edge/gate/toml" to read TOML`);
+  }
+
+  #load(rules: Rules): void {
+    if (rules.tokens && !this.#tokens) throw invalid("keys", "missing, and the rules have tokens; write a JWK set, { keys: [...] }");
+    const stores = this.#stores;
+    stores.forEach((store, place) => {
+      const [policy] = policiesOf(rules, store.name, place === 0);
+      if (policy) store.probe(policy);
+    });
+    const names = stores.map(({ name }) => name);
+    const before = (this.#decider as Decider | undefined)?.composed ?? [];
+    const placeOf = ({ store }: Rule) => (store === undefined ? 0 : names.indexOf(store));
+    const leasesOf = (place: number) => {
+      const leases = rules.rules.flatMap((rule) => (rule.lease && placeOf(rule) === place ? [rule.lease] : []));
+      return [...new Map(leases.map((lease) => [JSON.stringify(lease), lease])).values()];
+    };
+    const around: readonly Composed[] = composed(rules.stores, stores, names, leasesOf, before);
+    const fitting = fitted(rules, around, stores);
+    // What is wrong with a limiter is known before the first request.
+    const limiters = fitting.rules.flatMap((rule) => rule.policies.flatMap((policy) => (policy ? stores[placeOf(rule)]!.limiter(policy, rule.lease) : [])));
+    this.#holdsSlots = limiters.some(({ holdsSlots }) => holdsSlots);
+    this.#decider = new Decider(fitting, around, names, this.#source, this.#settleWithinMs, this.#events);
   }
 
   /** What is probably a mistake in the rules, each with its position. */
   get warnings(): readonly string[] {
-    return this.#warnings;
+    return this.#decider.rules.warnings;
   }
 
   /** What the proposed limits of the table `stores` would have changed so far. */
   get shadows(): readonly ShadowCounts[] {
-    const counted = JSON.parse(told(() => this.#rules.shadows())) as [string, string, number, number, number, number, number][];
-    return counted.map(([store, limit, bothAdmit, bothDeny, onlyProposalDenies, onlyCurrentDenies, failed]) => ({ store, limit, bothAdmit, bothDeny, onlyProposalDenies, onlyCurrentDenies, failed }));
+    return this.#decider.composed.flatMap(({ shadows }, place) => shadows.map(([limit, { counts }]) => ({ store: this.#stores[place]!.name, limit, ...counts })));
   }
 
   /**
@@ -210,30 +230,26 @@ export abstract class BaseGate {
    * `options` may be a promise or a function, also an async one. If it throws, the request is rejected as invalid.
    */
   async check(request: Request, options: Chosen<GateCheckOptions> = {}): Promise<GateVerdict> {
+    let told: Told;
     try {
       const given = typeof options === "function" || "then" in Object(options) ? await chosen(options) : options;
-      const read = readOptions(given);
-      let token = read.token;
-      const said = await this.#run((caller) => this.#begin(caller, request, read, false), () => (token = crypto.randomUUID()));
-      const written = JSON.parse(said) as Told & { events?: WrittenEvent[]; error?: [ErrorKind, string] };
-      const error = written.error && TidegateError.from(written.status === 500 ? ["misconfigured", written.error[1]] : written.error);
-      if (token !== undefined) written.token = token;
-      const verdict = new GateVerdict(written, error);
-      if (error) this.#tell(error, verdict);
-      for (const event of written.events ?? []) for (const sink of this.#options.sinks) quietly(() => sink(eventOf(event)));
-      return verdict;
+      told = await this.#decide(factsOf(request, given));
     } catch (thrown) {
-      const error = TidegateError.from(thrown);
-      const verdict = new GateVerdict(undecided(error.kind), error);
-      this.#tell(error, verdict);
-      return verdict;
+      told = undecided(TidegateError.from(thrown));
     }
+    const verdict = new GateVerdict(told);
+    if (told.error) this.#tell(told.error, verdict);
+    return verdict;
   }
 
   /** Explains, for people, which rule, keys and limits apply to a request, and why. It asks no store. */
   async explain(request: Request, options: GateCheckOptions = {}): Promise<string> {
     try {
-      return await this.#run((caller) => this.#begin(caller, request, readOptions(options), true), () => crypto.randomUUID());
+      const [decider, facts] = [this.#decider, factsOf(request, options)];
+      declared(decider.rules, facts.given.keys);
+      const [applied, client] = [decider.applied(facts), decider.client(facts)];
+      const claims = applied.length > 0 ? await this.#claims(decider, facts) : undefined;
+      return explained(decider.rules, applied, facts, new Sender(decider.rules, facts, client, claims), this.#stores[0]!.name);
     } catch (thrown) {
       throw TidegateError.from(thrown);
     }
@@ -260,7 +276,7 @@ export abstract class BaseGate {
    * charged. Otherwise it is like `settle`. Does nothing for a request without a charge.
    */
   release(verdict: GateVerdict, options?: { now?: number }): Promise<GateVerdict> {
-    return verdict.charge ? this.#settle(verdict, () => WHAT_WAS_CHARGED, options?.now) : Promise.resolve(verdict);
+    return verdict.charge ? this.#settle(verdict, () => undefined, options?.now) : Promise.resolve(verdict);
   }
 
   /**
@@ -277,20 +293,37 @@ export abstract class BaseGate {
     return this.#holdsSlots;
   }
 
-  #begin(caller: RulesCaller, request: Request, read: ReturnType<typeof readOptions>, explains: boolean): string {
-    const { headers, method, url } = Object(request) as Request;
-    if (typeof (headers as Partial<Headers> | undefined)?.get !== "function" || typeof url !== "string") {
-      throw invalid("request", "no Request with Headers; write check(new Request(url, { headers }))");
-    }
-    // A value has no line end and no NUL.
-    const values = this.#fields.map((name) => headers.get(name) ?? "\0").join("\n");
-    read.texts.forEach((text, what) => text !== undefined && caller.tell(what, text));
-    for (const [name, key] of read.keys) caller.key(name, key);
-    if (read.hasNumbers) caller.numbers(read.botScore, read.cost, read.isEstimate, read.needsPeer);
-    return caller.check(method, url, values, read.now, explains);
+  async #decide(facts: Facts): Promise<Told> {
+    const [decider, { given }] = [this.#decider, facts];
+    declared(decider.rules, given.keys);
+    const [applied, client] = [decider.applied(facts), decider.client(facts)];
+    const claims = decider.rules.tokens && applied.length > 0 ? await this.#claims(decider, facts) : undefined;
+    const prepared = decider.prepare(facts, applied, client, claims);
+    if ("outcome" in prepared) return prepared;
+    const { asks, isEstimate } = prepared;
+    if (given.needsPeer && this.#source.readsPeer && asks.some(({ check }) => Object.values(check.keys).includes(MISSING_IP))) return misconfigured(prepared);
+    // The server makes the token: a client that chooses it could repeat a request for free.
+    const needsToken = isEstimate || asks.some(({ check }) => check.policy.holdsSlots);
+    return decider.decide(prepared, given.token ?? (needsToken ? crypto.randomUUID() : undefined));
   }
 
-  async #settle(verdict: GateVerdict, cost: () => number, now: number = Date.now()): Promise<GateVerdict> {
+  /** What the token of a request claims. A signature costs more than everything else, so those on the list `deny` get none verified. */
+  async #claims(decider: Decider, facts: Facts): Promise<Claims | Reason | undefined> {
+    const { tokens: expected, denied } = decider.rules;
+    const client = decider.client(facts);
+    if (!expected || (client && denied.hasAddress(client.address))) return undefined;
+    const token = tokenOf(expected, facts);
+    if (typeof token !== "object") return token;
+    try {
+      return claimsOf(await this.#tokens!.verify(token.text, expected.algorithms), expected, facts.given.now);
+    } catch (thrown) {
+      const error = TidegateError.from(thrown);
+      if (error.kind === "invalid") return error.message;
+      throw error;
+    }
+  }
+
+  async #settle(verdict: GateVerdict, cost: () => number | undefined, now: number = Date.now()): Promise<GateVerdict> {
     try {
       const [units, instant] = [cost(), whole("now", now)];
       const held = GateVerdict.held(verdict);
@@ -298,11 +331,7 @@ export abstract class BaseGate {
         if (verdict.outcome !== "allowed") return verdict;
         throw invalid("verdict", "its check had no estimate and no token; write estimate in the rule, or check(request, { estimate })");
       }
-      const { token, hold } = held;
-      const places = Uint32Array.from(hold.flatMap(([store, policy, , ...keys]) => [store, policy, keys.length / 2]));
-      const keys = hold.flatMap(([, , , ...keys]) => keys).join("\n");
-      const said = await this.#run((caller) => caller.settle(token, places, keys, units, instant), () => token);
-      return new GateVerdict({ ...(JSON.parse(said) as Told), rule: verdict.rule! });
+      return new GateVerdict({ ...(await this.#decider.settle(held.hold, held.token, units, instant)), rule: verdict.rule });
     } catch (thrown) {
       const error = TidegateError.from(thrown);
       this.#tell(error, undefined);
@@ -310,65 +339,15 @@ export abstract class BaseGate {
     }
   }
 
-  /** Runs a call: carries each question to the stores, and each answer back. */
-  async #run(begins: (caller: RulesCaller) => string, token: () => string): Promise<string> {
-    if (!this.#isSeeded) {
-      // Workers have no randomness before their first request.
-      this.#rules.seed(crypto.getRandomValues(new Uint8Array(SEED_LEN)), this.#options.sinks.length > 0 ? this.#options.every : 0);
-      this.#isSeeded = true;
-    }
-    const caller = this.#idle.pop() ?? this.#rules.caller();
-    try {
-      let said = begins(caller);
-      while (said.startsWith("[")) said = await this.#answered(caller, JSON.parse(said) as [string, ...unknown[]], token);
-      this.#idle.push(caller);
-      return said;
-    } catch (thrown) {
-      // If anything but an error of the gate was thrown, its WebAssembly has trapped and the caller cannot be used again.
-      if (Array.isArray(thrown)) this.#idle.push(caller);
-      throw thrown;
-    }
-  }
-
-  /** Answers a question of the WebAssembly, and returns what it says then. */
-  async #answered(caller: RulesCaller, [verb, ...rest]: [string, ...unknown[]], token: () => string): Promise<string> {
-    let step: () => string;
-    try {
-      if (verb === "token") {
-        const text = token();
-        step = () => caller.told(text);
-      } else if (verb === "verify") {
-        const payload = await this.#tokens!.verify(rest[0] as string, this.#algorithms ?? []);
-        step = () => caller.told(payload);
-      } else {
-        const numbers = await this.#stores[verb as "check" | "settle"](rest as never);
-        step = () => caller.decided(numbers);
-      }
-    } catch (thrown) {
-      const { kind, message } = TidegateError.from(thrown);
-      step = () => caller.failed(kind, message);
-    }
-    return step();
-  }
-
   /** Reports an error to `onError`. Without it and events, the console shows the first error of each kind that no client can cause. */
   #tell({ kind, message }: TidegateError, verdict: GateVerdict | undefined): void {
-    const { onError, sinks } = this.#options;
+    const onError = this.#onError;
     const failedOpen = verdict?.failedOpen ?? false;
     if (onError) return quietly(() => onError({ kind, message, rule: verdict?.rule, failedOpen }));
-    if (sinks.length > 0 || !WARNED.includes(kind) || this.#warned.has(kind)) return;
+    if (!this.#events.isEmpty || !WARNED.includes(kind) || this.#warned.has(kind)) return;
     this.#warned.add(kind);
     const effect = failedOpen ? "Requests pass uncounted. " : "";
     quietly(() => console.warn(`tidegate: ${message}. ${effect}This is shown once; set onError or onEvent to get every error.`));
-  }
-}
-
-/** Calls the WebAssembly, which throws the kind and the message of an error. */
-function told<T>(call: () => T): T {
-  try {
-    return call();
-  } catch (thrown) {
-    throw TidegateError.from(thrown);
   }
 }
 
@@ -388,36 +367,54 @@ async function chosen(options: Chosen<unknown>): Promise<unknown> {
   }
 }
 
+/** Throws if the rules do not declare that the application gives the keys of these dimensions. */
+function declared({ dimensions }: Rules, keys: Keys): void {
+  for (const name in keys) {
+    if (dimensions.includes(name)) continue;
+    const fix = dimensions.length > 0 ? instead(name, dimensions) : `write dimensions = [${quoted(name)}] in their file`;
+    throw invalid("key", `${quoted(name)} is not a dimension that the rules declare; ${fix}`);
+  }
+}
+
+/** A request, and what the application tells of it. */
+function factsOf(request: Request, options: unknown): Facts {
+  const given = givenBy(options);
+  const { headers, url } = Object(request) as Request;
+  if (typeof (headers as Partial<Headers> | undefined)?.get !== "function" || typeof url !== "string") {
+    throw invalid("request", "no Request with Headers; write check(new Request(url, { headers }))");
+  }
+  return new Facts(request, given);
+}
+
 /** Reads a check's options. */
-function readOptions(options: unknown) {
+function givenBy(options: unknown): Given {
   only(options, "", CHECK_OPTIONS);
-  const given = options as Record<string, unknown>;
-  const texts = TEXTS.map((name) => {
+  const of = (name: string) => options[name] ?? undefined;
+  const textOf = (name: string) => (of(name) === undefined ? undefined : text(name, of(name)));
+  const number = (name: string) => (options[name] === undefined ? undefined : whole(name, options[name]));
+  const [peer, token, keys] = [of("peer"), textOf("token"), of("keys")];
+  const given = {
     // Null says that a middleware finds no address. Anything else but an address counts as none.
-    if (name === "peer") return typeof given[name] === "string" ? given[name] : undefined;
-    return given[name] === undefined || given[name] === null ? undefined : text(name, given[name]);
-  });
-  const keys = Object.entries(Object(given["keys"]) as object).map(([name, key]) => [name, text(`keys.${name}`, key)] as const);
-  const number = (name: string) => (given[name] === undefined ? WHAT_WAS_CHARGED : whole(name, given[name]));
-  const [botScore, cost, estimate] = [number("botScore"), number("cost"), number("estimate")];
-  if (botScore > 255) throw invalid("botScore", `${botScore} is out of range; write 0 to 255`);
-  if (estimate === 0) throw invalid("estimate", "0 is out of range; write at least 1");
-  const isEstimate = estimate > 0;
-  if (isEstimate && cost >= 0) throw invalid("estimate", "it replaces cost; write check(request, { estimate })");
-  const needsPeer = given["peer"] === null;
-  const token = texts[TEXTS.indexOf("token")];
-  if (token?.trim() === "") throw invalid("token", "empty; write one that is unique to the request, or leave it out");
-  return {
-    texts,
-    keys,
+    peer: typeof peer === "string" ? peer : undefined,
+    needsPeer: options["peer"] === null,
+    subject: textOf("subject"),
+    apiKey: textOf("apiKey"),
+    key: textOf("key"),
+    tier: textOf("tier"),
     token,
-    botScore,
-    cost: isEstimate ? estimate : cost,
-    isEstimate,
-    needsPeer,
-    hasNumbers: botScore >= 0 || cost >= 0 || isEstimate || needsPeer,
-    now: given["now"] === undefined ? Date.now() : whole("now", given["now"]),
+    keys: keys === undefined ? NO_KEYS : Object.fromEntries(Object.entries(keys).map(([name, key]) => [name, text(`keys.${name}`, key)])),
+    botScore: number("botScore"),
+    cost: number("cost"),
+    isEstimate: options["estimate"] !== undefined,
+    now: options["now"] === undefined ? Date.now() : whole("now", options["now"]),
   };
+  if (given.botScore !== undefined && given.botScore > 255) throw invalid("botScore", `${given.botScore} is out of range; write 0 to 255`);
+  if (token?.trim() === "") throw invalid("token", "empty; write one that is unique to the request, or leave it out");
+  if (!given.isEstimate) return given;
+  const estimate = number("estimate");
+  if (estimate === 0) throw invalid("estimate", "0 is out of range; write at least 1");
+  if (given.cost !== undefined) throw invalid("estimate", "it replaces cost; write check(request, { estimate })");
+  return { ...given, cost: estimate };
 }
 
 /** A text that has one form in UTF-8, so that no two keys become one. The message does not repeat it: it may be a secret. */
@@ -428,12 +425,9 @@ function text(field: string, value: unknown): string {
 }
 
 /** The verdict on a request that the gate was not asked about, or that it could not answer. */
-function undecided(kind: ErrorKind): Told {
-  const said = kind === "invalid" ? { error: "invalid_request" } : { error: "limiter_unavailable", kind };
-  return { outcome: "failed_closed", fields: { "content-type": "application/json" }, status: kind === "invalid" ? 400 : 503, body: JSON.stringify(said) };
-}
-
-/** Calls a callback of the application. The async function turns anything that it throws into a rejection. */
-function quietly(callback: () => unknown): void {
-  (async () => callback())().catch(() => undefined);
+function undecided(error: TidegateError): Told {
+  const { kind } = error;
+  const isInvalid = kind === "invalid";
+  const sent = () => response(isInvalid ? 400 : 503, isInvalid ? { error: "invalid_request" } : { error: "limiter_unavailable", kind });
+  return { outcome: "failed_closed", error, sent };
 }

@@ -1,11 +1,6 @@
-import * as glue from "#rules/glue";
-import module from "#rules/module";
-import { start } from "./engine.js";
 import { BaseGate, type GateOptions } from "./gate.js";
 
 export * from "./gate.js";
-
-const engine = start(module, glue);
 
 /**
  * Applies a rules file to requests: which limits apply to which requests, at which cost, and by whose key. It is the gate of
@@ -25,6 +20,6 @@ export class Gate extends BaseGate {
    * `JSON.stringify(rules, null, 2)` of an object.
    */
   static fromRules(rules: string | object, options: GateOptions): Gate {
-    return new Gate(engine, "json", rules, options);
+    return new Gate(undefined, rules, options);
   }
 }

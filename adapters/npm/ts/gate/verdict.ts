@@ -1,6 +1,10 @@
+import type { Decision } from "../core/decide.js";
+import type { Sent } from "../core/sent.js";
 import type { TidegateError } from "../error.js";
-import type { QuotaStatus } from "../verdict.js";
+import { AT, BINDING, DELAY, ORIGIN, ORIGINS, REPLAY, UNKNOWN, WAIT } from "../numbers.js";
 import { onto } from "../onto.js";
+import { type Keys, type QuotaStatus, statuses } from "../verdict.js";
+import type { RulesPolicy } from "./policy.js";
 
 /**
  * What a gate did with a request. `unlimited`: no limit applies to it, or its sender is on the list `allow`. `listed`: its sender
@@ -25,21 +29,27 @@ export interface GateCharge {
   readonly cost: number;
 }
 
-/** A charge in one store: the places of the store and of its policy, and the name and the key of each dimension. */
-export type Held = [store: number, policy: number, known: null, ...keys: string[]];
+/** A charge in one store. */
+export interface Held {
+  /** The place of the store. */
+  readonly store: number;
+  readonly policy: RulesPolicy;
+  readonly keys: Keys;
+}
 
-/** A verdict as the WebAssembly writes it: see `src/rules/told.rs`. */
+/** What a gate says of a request. */
 export interface Told {
-  outcome: Outcome;
-  fields: Record<string, string>;
-  status?: number;
-  body?: string;
-  rule?: string;
-  decision?: [binding: number, retryAfterMs: number | null, delayMs: number, decidedAtMs: number, origin: string, replayed: boolean, ...quotas: unknown[]];
-  hold?: Held[];
-  slots?: boolean;
-  token?: string;
-  cost?: number;
+  readonly outcome: Outcome;
+  /** What the client is sent. It is written when it is read. */
+  readonly sent: () => Sent;
+  readonly rule?: string | undefined;
+  readonly decision?: Decision | undefined;
+  /** The names of the decision's quotas. Undefined if it is one of several. */
+  readonly names?: readonly string[] | undefined;
+  readonly hold?: readonly Held[] | undefined;
+  readonly token?: string | undefined;
+  readonly cost?: number;
+  readonly error?: TidegateError | undefined;
 }
 
 const PASSING: Outcome[] = ["unlimited", "allowed", "failed_open"];
@@ -47,6 +57,7 @@ const PASSING: Outcome[] = ["unlimited", "allowed", "failed_open"];
 /** The outcome for a request: whether it may go on, why, and what to send to the client. */
 export class GateVerdict {
   readonly #told: Told;
+  #sent: Sent | undefined;
 
   /** Whether the request may go on. */
   readonly allowed: boolean;
@@ -58,13 +69,13 @@ export class GateVerdict {
   /** Why the request was not decided on. */
   readonly error: TidegateError | undefined;
 
-  constructor(told: Told, error?: TidegateError) {
+  constructor(told: Told) {
     this.#told = told;
     this.allowed = PASSING.includes(told.outcome);
     this.outcome = told.outcome;
     this.rule = told.rule;
     this.charge = told.hold && { token: told.token!, cost: told.cost! };
-    this.error = error;
+    this.error = told.error;
   }
 
   /** Whether a quota denied the request. */
@@ -74,7 +85,7 @@ export class GateVerdict {
 
   /** Whether the request holds a slot of a concurrency limit until it is released. */
   get holdsSlots(): boolean {
-    return this.#told.slots ?? false;
+    return this.#told.hold?.some(({ policy }) => policy.holdsSlots) ?? false;
   }
 
   /** Whether the request may go on only because a store failed. */
@@ -84,48 +95,44 @@ export class GateVerdict {
 
   /** The index in `quotas` of the quota that decided. */
   get binding(): number {
-    return this.#told.decision?.[0] ?? 0;
+    return this.#told.decision?.[BINDING] ?? 0;
   }
 
   /** How long until the same request is admitted, if nothing else arrives. Null if it was not denied, or if that is unknown. */
   get retryAfterMs(): number | null {
-    return this.#told.decision?.[1] ?? null;
+    const wait = this.#told.decision?.[WAIT] ?? UNKNOWN;
+    return wait === UNKNOWN ? null : wait;
   }
 
   /** How long to delay an allowed request. Only a leaky bucket asks for a delay. */
   get delayMs(): number {
-    return this.#told.decision?.[2] ?? 0;
+    return this.#told.decision?.[DELAY] ?? 0;
   }
 
   /** The time of the decision, in milliseconds since the epoch by the clock that decided. Undefined if there was none. */
   get decidedAtMs(): number | undefined {
-    return this.#told.decision?.[3];
+    return this.#told.decision?.[AT];
   }
 
   /** Where the decision was made: in a `store`, or by a `deny_cache`, a `lease`, a `fallback` or a limiter that is `near`. */
   get origin(): string | undefined {
-    return this.#told.decision?.[4];
+    return this.#told.decision && ORIGINS[this.#told.decision[ORIGIN]!];
   }
 
   /** Whether this repeats the earlier answer to a check with the same token, or to a settlement of the same charge. */
   get replayed(): boolean {
-    return this.#told.decision?.[5] ?? false;
+    return this.#told.decision?.[REPLAY] === 1;
   }
 
   /** Each quota's count after the decision. Empty if there was no decision. */
   get quotas(): readonly QuotaStatus[] {
-    const facts = this.#told.decision?.slice(6) ?? [];
-    const quotas: QuotaStatus[] = [];
-    for (let at = 0; at < facts.length; at += 4) {
-      const [name, limit, remaining, resetAfterMs] = facts.slice(at, at + 4) as [string, number, number | null, number | null];
-      quotas.push({ name, limit, remaining, resetAfterMs });
-    }
-    return quotas;
+    const { decision, names } = this.#told;
+    return decision ? statuses(decision, names) : [];
   }
 
   /** The response fields to add to every response to the request. */
   get headers(): Readonly<Record<string, string>> {
-    return this.#told.fields;
+    return this.#send.headers;
   }
 
   /**
@@ -139,8 +146,7 @@ export class GateVerdict {
 
   /** The same for hosts without `Response`, such as Express and AWS Lambda. */
   get http(): { status: number; headers: Readonly<Record<string, string>>; body: string } | undefined {
-    if (this.allowed) return undefined;
-    return { status: this.#told.status ?? 503, headers: this.headers, body: this.#told.body ?? "" };
+    return this.allowed ? undefined : this.#send;
   }
 
   /**
@@ -158,8 +164,12 @@ export class GateVerdict {
   }
 
   /** What was charged, for the gate. */
-  static held(verdict: GateVerdict): { token: string; hold: Held[] } | undefined {
+  static held(verdict: GateVerdict): { token: string; hold: readonly Held[] } | undefined {
     const { token, hold } = verdict.#told;
     return hold && { token: token!, hold };
+  }
+
+  get #send(): Sent {
+    return (this.#sent ??= this.#told.sent());
   }
 }

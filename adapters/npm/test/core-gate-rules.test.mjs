@@ -1,0 +1,496 @@
+// Rules files: what the TypeScript makes of them is what the Rust does, message for message and rule for rule.
+
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { test } from "node:test";
+import { addressOf } from "../dist/core/address.js";
+import { TidegateError } from "../dist/error.js";
+import { compile } from "../dist/gate/rules/compile.js";
+import { appliedTo, costOf, matching, opens, policyFor } from "../dist/gate/rules/find.js";
+import { rootOf } from "../dist/gate/rules/item.js";
+import { field, readJson } from "../dist/gate/rules/json.js";
+import { instead, quoted } from "../dist/gate/rules/names.js";
+import { normal, readings, segments } from "../dist/gate/rules/path.js";
+import { textOf } from "../dist/gate/rules/pattern.js";
+import { policiesOf } from "../dist/gate/rules/rules.js";
+import { Chance, startedGate } from "./reference.mjs";
+
+const SEED = Number(process.env.SEED ?? 7);
+const STEPS = Number(process.env.STEPS ?? 2_000);
+const STORES = ["default", "memory", "location"];
+
+const { RulesGate } = await startedGate();
+
+/** What a failure says of where it is. */
+const place = (nth, text) => `seed ${SEED}, step ${nth}\n${text}`;
+
+/** A file with every field. */
+const EVERYTHING = {
+  $schema: "https://example.com/schema.json",
+  case_insensitive: true,
+  dimensions: ["tenant", "user"],
+  tokens: {
+    header: "X-Token",
+    algorithms: ["HS256", "EdDSA"],
+    issuer: ["https://issuer.example", "b"],
+    audience: ["a", "b"],
+    leeway_ms: 1000,
+    subject: "uid",
+    tier: "plan",
+    keys: { org: "org_id", team: "team_id" },
+  },
+  api_keys: { header: "X-Api-Key", tiers: { "2bb80d537b1da3e38bd30361aa855686": "pro", "4bb80d537b1da3e38bd30361aa855687": "nobody" } },
+  responses: { format: "problem", spread_retry_after_ms: 5000 },
+  lists: { allow: ["192.0.2.0/24", "2001:db8::/32", "sub:alice", "key:2bb80d537b1da3e38bd30361aa855686"], deny: ["203.0.113.7", "::ffff:198.51.100.0/120"] },
+  stores: {
+    default: {
+      fallback: { store: "memory", percent: 20, at_most_ms: 9000 },
+      deny_cache: { hold_ms: 500, capacity: 10 },
+      shadow: { api: "next", grouped: "grouped-next" },
+      near: { store: "location", limit: "flood" },
+    },
+    memory: { deny_cache: true, fallback: "location" },
+  },
+  limits: {
+    api: {
+      quotas: [
+        { algorithm: "token_bucket", capacity: 20, refill: 10, per_ms: 1000 },
+        { algorithm: "fixed_window", limit: 10000, window_ms: 86400000, name: "daily", by: "sender" },
+      ],
+      charge_denied: false,
+      tiers: { pro: { quotas: [{ algorithm: "sliding_window", limit: 200, window_ms: 60000 }] }, free: { unlimited: true } },
+    },
+    next: { quotas: [{ algorithm: "leaky_bucket", capacity: 8, refill: 2, per_ms: 500 }] },
+    flood: { quotas: [{ algorithm: "fixed_window", limit: 500, window_ms: 10000 }] },
+    grouped: {
+      group_by: "tenant",
+      quotas: [
+        { algorithm: "sliding_log", limit: 5, window_ms: 60000, by: "tenant" },
+        { algorithm: "penalty", base_ms: 1000, factor: 2, cap_ms: 60000, by: "tenant" },
+        { algorithm: "fixed_window", limit: 3, window_ms: 1000, by: "user" },
+      ],
+    },
+    "grouped-next": { quotas: [{ algorithm: "fixed_window", limit: 3, window_ms: 1000, by: "user" }], group_by: "user" },
+    slots: { quotas: [{ algorithm: "concurrency", limit: 4, lifetime_ms: 30000, returns_cost: true }, { algorithm: "fixed_window", limit: 5, window_ms: 1000 }] },
+    login: { quotas: [{ algorithm: "fixed_window", limit: 5, window_ms: 1000, by: "ip" }, { algorithm: "block", cap_ms: 1000, by: "ip" }] },
+    org: { quotas: [{ algorithm: "fixed_window", limit: 9, window_ms: 1000, by: "org" }, { algorithm: "fixed_window", limit: 90, window_ms: 1000, by: "global" }] },
+    lent: { quotas: [{ algorithm: "token_bucket", capacity: 1000, refill: 100, per_ms: 1000 }], lease: { slice: 20, lifetime_ms: 500 } },
+  },
+  rules: [
+    { name: "login", path: "/Login", methods: ["POST"], limits: ["login"], on_failure: "open", invalid_token: "refuse" },
+    { path: "/api/*", limits: ["api", "login"], cost: 2, settle_within_ms: 1000 },
+    { path: "/api/{id}", methods: ["GET", "PUT"], headers: ["X-Own", "accept"], limits: ["api"], estimate: 7 },
+    { path: "/api/{id}", methods: ["GET"], limits: ["api"] },
+    { path: "/api/{other}", methods: ["GET"], limits: ["next"] },
+    { host: "api.example.com", path: "/b/c", limits: ["slots"], store: "memory" },
+    { host: "*.example.com", bot_score_below: 30, challenge: "/challenge" },
+    { path: "/grouped", limits: ["grouped"] },
+    { path: "/lent", limits: ["lent"] },
+    { limits: ["org"] },
+  ],
+};
+
+const WINDOW = { algorithm: "fixed_window", limit: 5, window_ms: 1000 };
+const LOG = { ...WINDOW, algorithm: "sliding_log" };
+const BUCKET = { algorithm: "token_bucket", capacity: 5, refill: 1, per_ms: 1000 };
+const SLOTS = { algorithm: "concurrency", limit: 5, lifetime_ms: 1000 };
+const PENALTY = { algorithm: "penalty", base_ms: 5, factor: 2, cap_ms: 50 };
+
+/** Rules with these limits: each its quotas and its other fields. */
+const limited = (limits, rules = [{ limits: Object.keys(limits) }], more = {}) => ({
+  ...more,
+  limits: Object.fromEntries(Object.entries(limits).map(([name, [quotas, fields]]) => [name, { quotas, ...fields }])),
+  rules,
+});
+const ruled = (...rules) => ({ rules });
+
+/** Files with one mistake each, or with none that is far from it. */
+const MISTAKES = [
+  ...[[LOG], [WINDOW, { ...WINDOW, by: "ip" }], [SLOTS], [WINDOW, { ...BUCKET, by: "sender" }]].map((quotas) => limited({ a: [quotas, { lease: true }] })),
+  limited({ a: [[WINDOW], { lease: true, charge_denied: true }] }),
+  limited({ a: [[WINDOW], { lease: true, tiers: { pro: { quotas: [LOG] } } }] }),
+  limited({ a: [[WINDOW], { lease: false, charge_denied: true }] }),
+  ...[true, false, {}, { slice: 0 }, { slice: 1, lifetime_ms: 60_001 }, { slices: 1 }, 7].map((lease) => limited({ a: [[BUCKET], { lease }] })),
+  limited({ a: [[WINDOW], { lease: true }] }, [{ limits: ["a"], estimate: 5 }]),
+  limited({ a: [[WINDOW], { lease: true }], b: [[WINDOW]] }),
+  limited({ a: [[WINDOW], { lease: true }], b: [[WINDOW]] }, [{ limits: ["b"] }], { stores: { default: { near: { store: "memory", limit: "a" } } } }),
+  limited({ a: [[WINDOW], { lease: true }], b: [[WINDOW]] }, [{ limits: ["b"] }], { stores: { default: { shadow: { b: "a" } } } }),
+  limited({ a: [[WINDOW]], b: [[{ ...WINDOW, by: "ip" }]] }, [{ limits: ["a"] }], { stores: { default: { shadow: { a: "b" } } } }),
+  limited({ a: [[WINDOW]], b: [[WINDOW]] }, [{ limits: ["a"] }], { stores: { default: { shadow: { b: "a" }, fallback: "default" } } }),
+  ...["default", "memory"].map((store) => limited({ a: [[WINDOW]], b: [[SLOTS]] }, [], { stores: { default: { near: { store, limit: "b" } } } })),
+  ...["default", "memory"].map((store) => limited({ a: [[WINDOW]] }, [], { stores: { default: { near: { store, limit: "a" } } } })),
+  ...["x", "default", "memory"].map((store) => limited({ a: [[WINDOW]] }, [], { stores: { default: { fallback: { store, at_most_ms: 0, percent: 100 } } } })),
+  limited({ a: [[{ ...SLOTS, returns_cost: true }, { ...SLOTS, returns_cost: true }]] }),
+  limited({ a: [[WINDOW, { ...SLOTS, returns_cost: true }]] }),
+  limited({ a: [[WINDOW, { ...SLOTS, returns_cost: true, by: "ip" }]] }),
+  limited({ a: [[{ ...SLOTS, returns_cost: true }]], b: [[WINDOW]] }),
+  limited({ a: [[{ ...SLOTS, returns_cost: true }]] }),
+  ...[[PENALTY], [WINDOW, PENALTY, PENALTY], [PENALTY, WINDOW], [{ algorithm: "block", cap_ms: 5 }], [WINDOW, PENALTY, { algorithm: "block", cap_ms: 5 }]].map((quotas) => limited({ a: [quotas] })),
+  ...[8, 9].map((length) => limited({ a: [Array.from({ length }, () => WINDOW)] })),
+  limited({ a: [Array.from({ length: 5 }, () => WINDOW)], b: [Array.from({ length: 4 }, () => WINDOW)] }),
+  limited({ a: [[WINDOW], { charge_denied: true }], b: [[WINDOW]] }),
+  limited({ a: [[WINDOW], { group_by: "sender" }], b: [[WINDOW]] }),
+  limited({ a: [[WINDOW], { group_by: "ip" }] }),
+  limited({ a: [[{ ...WINDOW, by: "ip" }], { group_by: "sender" }] }),
+  limited({ a: [[{ ...WINDOW, name: "x" }]], b: [[{ ...WINDOW, name: "x" }]] }),
+  limited({ a: [[{ ...WINDOW, name: "windowMs: 7" }]] }),
+  limited({ a: [[{ ...WINDOW, name: "é".repeat(50) }]] }),
+  limited({ a: [[{ ...WINDOW, name: "groupBy" }, { ...WINDOW, name: "groupBy" }]] }),
+  limited({ ["l".repeat(32)]: [[WINDOW, BUCKET]], b: [[WINDOW, BUCKET]] }, [{ limits: ["b"] }], { stores: { default: { shadow: { b: "l".repeat(32) } } } }),
+  limited({ ["l".repeat(33)]: [[WINDOW]] }),
+  limited({ ["__proto__"]: [[WINDOW]], constructor: [[BUCKET]] }, [{ limits: ["__proto__"] }, { limits: ["constructor"], path: "/__proto__" }]),
+  limited({ a: [[{ ...BUCKET, capacity: 2 ** 50, per_ms: 4 }]] }),
+  limited({ a: [[{ ...BUCKET, capacity: 2 ** 50, per_ms: 4, refill: 2 }]] }),
+  limited({ a: [[{ ...SLOTS, limit: 1001 }]] }),
+  limited({ a: [[{ ...PENALTY, cap_ms: 4 }, WINDOW]] }),
+  limited({ a: [[{ ...PENALTY, base_ms: 0 }, WINDOW]] }),
+  limited({ a: [[{ ...PENALTY, factor: 0 }, WINDOW]] }),
+  limited({ a: [[WINDOW], { tiers: { pro: { unlimited: true, quotas: [WINDOW] }, free: {} } }] }),
+  limited({ a: [[WINDOW], { tiers: { pro: { unlimited: true } } }], b: [[WINDOW]] }),
+  limited({ a: [[WINDOW]] }, [{ limits: ["a", "a"] }]),
+  ruled({ methods: ["GET"], path: "/a" }, { methods: ["GET", "POST"], path: "/a" }, { path: "/a" }, { path: "/a", headers: ["b"] }, { path: "/a/" }),
+  ruled({ methods: ["GET", "POST"] }, { methods: ["POST", "PUT"] }, { methods: ["DELETE"] }, { bot_score_below: 5 }, { bot_score_below: 5, headers: [] }),
+  ruled({ bot_score_below: 9 }, { bot_score_below: 5 }, { headers: ["a"] }, { headers: ["b"] }, { headers: ["B", "a"] }, {}, {}, {}),
+  ruled({ path: "/{a}/x" }, { path: "/{b}/%78" }, { path: "/{}/X" }, { host: "A.b" }, { host: "a.B" }, { host: "*.a.b" }),
+  ruled({ name: "x" }, { name: "x", path: "/y" }),
+  ruled({ path: `/{a}b/${"x/".repeat(40)}{b}c` }),
+  ruled({ path: `${"/x".repeat(40)}/{b}c` }),
+  ruled({ path: "/x".repeat(32) }, { path: `${"/x".repeat(32)}/*` }, { path: "/x".repeat(33) }),
+  ...["/", "//", "c", "https://", "http://a", `/${"c".repeat(511)}`, `/${"c".repeat(512)}`, '/"', "/\\", "/<", "/é", "/ "].map((challenge) => ruled({ challenge })),
+  ...["", "a".repeat(64), "a".repeat(65), "é", "a b", "!#$%&'*+-.^_`|~"].map((name) => ruled({ headers: [name] }, { methods: [name.toUpperCase()] })),
+  ...["", "*", "*.", "*.*", "a:80", "[::1]", ".a", "a.", "a_b", "a/b", "é.com"].map((host) => ruled({ host })),
+  { api_keys: { tiers: { "2bb80d537b1da3e38bd30361aa855686": "pro" } } },
+  { api_keys: { header: "a", tiers: { "2BB80d537b1da3e38bd30361aa855686": "pro" } } },
+  { tokens: { algorithms: [] } },
+  { tokens: { algorithms: ["HS256"], issuer: [] } },
+  ...["sub", "key", "ip", "a b"].map((name) => ({ tokens: { algorithms: ["HS256"], keys: { [name]: "x" } } })),
+  ...["issuer", "subject", "tier"].map((name) => ({ tokens: { algorithms: ["HS256"], [name]: "" } })),
+  { dimensions: ["a", "a"] },
+  { dimensions: ["a", "ip"] },
+  { dimensions: ["a", ""] },
+  [],
+  7,
+];
+
+/** The rules of all tests of the gate, and a file with every field. */
+const FILES = [
+  EVERYTHING,
+  ...["../../../fixtures/gate/", "../../../fixtures/lending/"].flatMap((folder) => {
+    const here = new URL(folder, import.meta.url);
+    return readdirSync(here).map((name) => JSON.parse(readFileSync(new URL(name, here), "utf8")).rules ?? []);
+  }),
+  ...["cloudflare/examples/worker", "fastly/examples", "spin/examples"].map((folder) =>
+    JSON.parse(readFileSync(new URL(`../../${folder}/rules.json`, import.meta.url), "utf8")),
+  ),
+].filter((rules) => !Array.isArray(rules));
+
+/** What may be written in place of a value, and of a name. */
+const VALUES = [
+  ...[0, 1, 7, 60000, 1.5, -1, -0.5, 256, 2 ** 51, 2 ** 51 + 1, 31536000001, true, false, null, "", [], {}, "sender", "ip", "global", "tenant", "open", "default"],
+  ...["memory", "/a/../%62é/{x}", "/api/{id}", "/*", "/a/*/b", "/a?b", "/{a}b", "a", "/%2f/./", "/x/".repeat(33), "*.example.com", "Api.Example.com", ".a", "é\n\u202e\"\\"],
+  ...["POST", "post", "x y", "api", "apo", "next", "flood", "login", "fixed_window", "token_bucket", "concurrency", "penalty", "block", "sliding_log", "b".repeat(33), "b".repeat(90)],
+  ...["10.0.0.0/8", "10.0.0.0/33", "10.1/8", "1.2.3.4", "::1/0", "::/129", "1:2:3:4:5:6:7::/+064", "sub:a b", "sub:a%20b", "key:x", "ip:1.2.3.4", "/c", "https://e.com/ü"],
+  ...[["GET"], ["GET", "POST"], ["api"], ["api", "login"], ["lent", "api"], ["x-a"], { quotas: [] }, { unlimited: true }],
+  { algorithm: "concurrency", limit: 2, lifetime_ms: 5, returns_cost: true },
+  { algorithm: "penalty", base_ms: 5, factor: 2, cap_ms: 50 },
+  { algorithm: "block", cap_ms: 50 },
+  { algorithm: "fixed_window", limit: 2, window_ms: 5, by: "ip" },
+  { algorithm: "fixed_window", limit: 2, window_ms: 5, name: "own" },
+];
+const NAMES = ["name", "limit", "quotas", "windw_ms", "by", "é", "__proto__", "constructor", "lease", "tiers", "pro", "group_by", "store", "estimate", "cost", "charge_denied", "sub", "ip"];
+const PIECES = [...'{}[]",:\\é😀\n\t 0e-', "\\u00e9", "\\ud83d\\ude00", "\\ud83d", "\\ude00", "\\x", "18446744073709551615", "18446744073709551616", "9007199254740993", "nul", "-0", "\u0000"];
+
+/** All places of a value, each with its list or table. */
+function places(inside, found = []) {
+  for (const key of Object.keys(inside)) {
+    found.push([inside, key]);
+    if (typeof inside[key] === "object" && inside[key] !== null) places(inside[key], found);
+  }
+  return found;
+}
+
+/** Changes a value, or a name. */
+function change(rules, chance) {
+  const all = places(rules);
+  const [inside, key] = chance.from(all);
+  switch (chance.below(6)) {
+    case 0:
+      return Array.isArray(inside) ? inside.splice(key, 1) : delete inside[key];
+    case 1:
+      return Array.isArray(inside) ? inside.splice(key, 0, structuredClone(inside[key])) : (inside[chance.from(NAMES)] = structuredClone(inside[key]));
+    case 2: {
+      const [other, name] = chance.from(all);
+      return (inside[key] = structuredClone(other[name]));
+    }
+    case 3: {
+      if (typeof inside[key] !== "string" || inside[key] === "") break;
+      const at = chance.below(inside[key].length);
+      return (inside[key] = inside[key].slice(0, at) + chance.from(["", "x", inside[key].slice(at, at + 2)]) + inside[key].slice(at + 1));
+    }
+    case 4:
+      if (Array.isArray(inside)) break;
+      inside[chance.from([`${key}x`, key.slice(1), key.toUpperCase(), ...NAMES])] = inside[key];
+      return delete inside[key];
+  }
+  inside[key] = structuredClone(chance.from(VALUES));
+}
+
+/** The text of a rules file with a few mistakes. */
+function mistaken(chance) {
+  const rules = structuredClone(chance.from(chance.once(2) ? [EVERYTHING] : FILES));
+  for (let left = chance.below(4); left > 0; left--) change(rules, chance);
+  let text = JSON.stringify(rules, null, chance.from([0, 1, 2]));
+  if (chance.once(4)) {
+    const at = chance.below(text.length);
+    text = text.slice(0, at) + chance.from(PIECES) + text.slice(at + chance.below(3));
+  }
+  return chance.once(8) ? text.replace(/\d+/g, (digits) => (chance.once(40) ? chance.from(["0", "18446744073709551615", "99999999999999999999", "4503599627370496"]) : digits)) : text;
+}
+
+/** What was thrown, or what comes out. */
+function outcome(run) {
+  try {
+    return run();
+  } catch (thrown) {
+    if (Array.isArray(thrown)) return thrown;
+    assert.ok(thrown instanceof TidegateError, String(thrown?.stack ?? thrown));
+    if (thrown.message.startsWith("rules.json:")) assert.equal(thrown.field, undefined);
+    return [thrown.kind, thrown.message];
+  }
+}
+
+const rulesOf = (text) => compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)));
+const gateOf = () => new RulesGate(STORES.join("\0"), "direct", 64, false, 0);
+
+/** A policy as the reference writes it. */
+function written({ parts }) {
+  const scopes = parts.scopes.split(",");
+  const quotas = parts.quotas.map(({ algorithm, amount, span, refill, name, by }, nth) => [algorithm, amount, span, refill, name, by ?? "", scopes[nth]]);
+  return [parts.name, parts.chargeDenied, parts.groupAt, parts.placeByKey, quotas];
+}
+
+/** What the reference says of rules that it has read. */
+function told(rules) {
+  const probes = STORES.flatMap((store, nth) => policiesOf(rules, store, nth === 0).slice(0, 1).map((policy) => [nth, [...written(policy), null]]));
+  return { warnings: rules.warnings, tokens: rules.tokens?.algorithms ?? null, probes };
+}
+
+/** The policies of all rules, each with the place of its store and its lease. Undefined if the gate refuses the rules. */
+function loaded(gate) {
+  const said = outcome(() => JSON.parse(gate.load()));
+  if (Array.isArray(said)) return undefined;
+  const known = [];
+  return said.policies.map(([store, nth, policy]) => [store, (known[nth] = policy ?? known[nth])]);
+}
+
+/** The same of the rules. */
+function policies({ rules }) {
+  return rules.flatMap(({ store, lease, policies }) => {
+    const terms = lease ? [lease.slice, lease.lifetimeMs] : null;
+    return policies.filter(Boolean).map((policy) => [Math.max(STORES.indexOf(store), 0), [...written(policy), terms]]);
+  });
+}
+
+test("a rules file has the same mistakes, warnings and policies", () => {
+  const chance = new Chance(SEED);
+  const texts = [...FILES, ...MISTAKES].map((rules) => JSON.stringify(rules, null, 2));
+  let valid = 0;
+  for (let nth = 0; nth < texts.length + STEPS; nth++) {
+    const text = texts[nth] ?? mistaken(chance);
+    const gate = gateOf();
+    const [theirs, rules] = [outcome(() => JSON.parse(gate.read("rules.json", text))), outcome(() => rulesOf(text))];
+    if (Array.isArray(theirs)) {
+      assert.deepEqual(rules, theirs, place(nth, text));
+      continue;
+    }
+    assert.deepEqual(told(rules), theirs, place(nth, text));
+    const chosen = loaded(gate);
+    if (chosen) assert.deepEqual(policies(rules), chosen, place(nth, text));
+    valid += Number(chosen !== undefined);
+  }
+  const all = texts.length + STEPS;
+  assert.ok(valid > all / 20 && valid < all / 2, `${valid} of ${all} files are loaded`);
+});
+
+const SEGMENTS = ["a", "b", "A", "api", "%61", "{id}", "{x}", "é", "a%2fb", "..", "."];
+const HOSTS = ["example.com", "api.example.com", "a.b.example.com", "example.org", "__proto__", ""];
+const LIMITS = ["one", "two", "three", "four", "lent"];
+
+/** Some of these, perhaps none. */
+const some = (chance, choices) => choices.filter(() => chance.once(3));
+
+/** Rules that often match the same requests. */
+function overlapping(chance) {
+  const limit = (name, nth) => ({
+    quotas: [{ algorithm: "fixed_window", limit: nth + 1, window_ms: 1000, by: chance.from(["ip", "sender", "global"]) }],
+    charge_denied: chance.once(12),
+    tiers: chance.once(2) ? { pro: chance.once(2) ? { unlimited: true } : { quotas: [{ algorithm: "sliding_log", limit: 9, window_ms: 5, name }] } } : undefined,
+  });
+  const limits = Object.fromEntries(LIMITS.map((name, nth) => [name, limit(name, nth)]));
+  limits.lent = { quotas: [{ algorithm: "fixed_window", limit: 7, window_ms: 1000 }], lease: true };
+  const rule = () => ({
+    path: chance.once(8) ? undefined : `/${Array.from({ length: chance.below(4) }, () => chance.from(SEGMENTS)).join("/")}${chance.from(["", "", "/", "/*", "/*"])}`,
+    host: chance.once(3) ? chance.from([...HOSTS.slice(0, 4), "*.example.com", "*.com", "__proto__"]) : undefined,
+    methods: chance.once(2) ? some(chance, ["GET", "POST", "HEAD"]) : undefined,
+    headers: chance.once(3) ? some(chance, ["X-Own", "accept"]) : undefined,
+    bot_score_below: chance.once(4) ? chance.from([1, 30, 255]) : undefined,
+    limits: chance.once(8) ? ["lent"] : some(chance, LIMITS.slice(0, 4)),
+    cost: chance.once(2) ? chance.below(4) : undefined,
+    on_failure: chance.from(["open", "closed", undefined]),
+  });
+  const networks = ["192.0.2.0/24", "192.0.2.64/26", "192.0.3.0/24", "10.0.0.0/8", "2001:db8::/32", "2001:db8::/33", "::ffff:198.51.100.0/124", "::/0", "0.0.0.0/0", "203.0.113.9"];
+  const lists = { allow: some(chance, networks.slice(2)), deny: some(chance, [...networks.slice(0, 7), "203.0.113.9", "sub:al%20ice", "key:b"]) };
+  return { case_insensitive: chance.once(3), lists: chance.once(2) ? lists : undefined, limits, rules: Array.from({ length: 1 + chance.below(12) }, rule) };
+}
+
+function requested(chance) {
+  const pieces = ["a", "b", "A", "api", "%61", "%2e", "%2E%2e", "..", ".", "", "é", "%c3%a9", "a%2fb", "a\\b", "c", "%", "{x}"];
+  const path = Array.from({ length: chance.below(chance.once(20) ? 60 : 6) }, () => chance.from(["/", "/", "/", "\\", "//"]) + chance.from(pieces)).join("");
+  const has = some(chance, ["x-own", "accept"]);
+  return {
+    method: chance.from(["GET", "POST", "HEAD", "get"]),
+    host: chance.from(HOSTS),
+    path: (path.replace(/^\\/, "/") || "/") + chance.from(["", "", "", "/", "?a=/b", "#c"]),
+    botScore: chance.once(2) ? undefined : chance.from([0, 1, 29, 30, 254, 255]),
+    has: (field) => has.includes(field),
+    tier: chance.once(3) ? chance.from(["pro", "other"]) : undefined,
+    peer: chance.from(["192.0.2.70", "192.0.3.255", "192.0.4.0", "10.255.0.1", "2001:db8::1", "2001:db8:8000::", "2001:db9::", "::ffff:198.51.100.15", "198.51.100.16", "203.0.113.9"]),
+    key: chance.once(4) ? chance.from(["sub:al ice", "key:b", "sub:c"]) : undefined,
+  };
+}
+
+/** How the reference explains a request. */
+function explained(gate, fields, request) {
+  const caller = gate.caller();
+  for (const [what, text] of [[0, request.peer], [3, request.key], [4, request.tier]]) if (text !== undefined) caller.tell(what, text);
+  caller.numbers(request.botScore ?? -1, -1, false, false);
+  const values = fields.map((name) => (request.has(name) ? "x" : "\0")).join("\n");
+  return caller.check(request.method, `https://${request.host}${request.path}`, values, 0, true);
+}
+
+/** The same, but for the lines about the sender and the store, and the keys. */
+function found(rules, request) {
+  const applied = appliedTo(rules, request, request.path);
+  const named = ({ name, pattern }) => `${name}: ${textOf(pattern)}`;
+  if (applied.length === 0) return "rule     none matches: not limited\n";
+  const others = matching(rules, request, request.path).filter((rule) => !applied.includes(rule));
+  const lines = [`rule     ${named(applied[0])}`];
+  lines.push(...applied.slice(1).map((rule) => `         and, as the path can be read so, ${named(rule)}`));
+  lines.push(...others.map((rule) => `         more specific than ${named(rule)}`));
+  const isOn = (list) => list.hasAddress(addressOf(request.peer)) || (request.key !== undefined && list.hasKey(request.key.replace(" ", "%20")));
+  if (isOn(rules.denied)) return [...lines, "list     deny: refused with a 403", ""].join("\n");
+  if (isOn(rules.allowed)) return [...lines, "list     allow: not limited", ""].join("\n");
+  const place = rules.tiers.indexOf(request.tier);
+  const tier = place < 0 ? undefined : place;
+  const policy = outcome(() => policyFor(rules, applied, tier));
+  if (Array.isArray(policy)) return [...lines, `limit    those of each rule, one after another: ${policy[1]}`, ""].join("\n");
+  if (!policy) return [...lines, "limit    none", ""].join("\n");
+  lines.push(`cost     ${costOf(applied, tier)}`);
+  lines.push(...policy.quotas.map(({ name, rule, by }) => `limit    ${name}: ${rule.name} of ${rule.limit} in ${rule.unit < 1000 ? `${rule.unit} ms` : `${rule.unit / 1000} s`}, by ${by || "sender"}`));
+  lines.push(opens(applied, tier) ? "failure  open: not limited while the store is down" : "failure  closed: a 503 while the store is down", "");
+  return lines.join("\n");
+}
+
+test("the same rules apply to requests", () => {
+  const chance = new Chance(SEED);
+  const seen = {};
+  for (let nth = 0; nth < STEPS / 10; nth++) {
+    const text = JSON.stringify(overlapping(chance));
+    const gate = gateOf();
+    const theirs = outcome(() => JSON.parse(gate.read("rules.json", text)));
+    const rules = outcome(() => rulesOf(text));
+    if (Array.isArray(theirs)) {
+      assert.deepEqual(rules, theirs, place(nth, text));
+      continue;
+    }
+    assert.deepEqual(told(rules), theirs, place(nth, text));
+    const { fields } = JSON.parse(gate.load());
+    for (let left = 40; left > 0; left--) {
+      const request = requested(chance);
+      const whole = explained(gate, fields, request);
+      const expected = whole.replace(/^(?:sender|store|lease) .*\n/gm, "").replace(/^(limit .*, by \w+) = .*$/gm, "$1");
+      assert.equal(found(rules, request), expected, `${place(nth, text)}\n${JSON.stringify(request)}`);
+      for (const word of ["and, as the path", "more specific", "one after another", "allow:", "deny:", "none matches", "open:", "closed:"]) {
+        if (whole.includes(word)) seen[word] = (seen[word] ?? 0) + 1;
+      }
+    }
+  }
+  assert.equal(Object.keys(seen).length, 8, JSON.stringify(seen));
+  for (const [word, times] of Object.entries(seen)) assert.ok(times > STEPS / 100, `${word}: ${times}`);
+});
+
+/** All readings of a path. */
+function all(path) {
+  const found = [];
+  readings(path, (reading) => {
+    found.push(reading);
+    return false;
+  });
+  return found;
+}
+
+test("each step of a reading may be left out", () => {
+  const cases = {
+    "/a/b": ["/a/b"],
+    "/.well-known/x?y": ["/.well-known/x"],
+    "/": ["/"],
+    "": [""],
+    "/a/": ["/a", "/a/"],
+    "/a\\b": ["/a/b", "/a\\b"],
+    "/l%6fgin": ["/login", "/l%6fgin"],
+  };
+  for (const [path, expected] of Object.entries(cases)) assert.deepEqual(all(path), expected, path);
+  const among = {
+    "/files/..//x/y": ["/x/y", "//x/y", "/files/../x/y", "/files/..//x/y"],
+    // A WHATWG URL resolves dots and keeps empty segments.
+    "/a//../b": ["/b", "/a/b", "/a//../b"],
+    "/a/%2e%2e/l%6fgin": ["/login", "/l%6fgin", "/a/%2e%2e/l%6fgin", "/a/../login"],
+    "/api/.": ["/api", "/api/", "/api/."],
+  };
+  for (const [path, expected] of Object.entries(among)) {
+    assert.equal(all(path)[0], expected[0]);
+    for (const reading of expected) assert.ok(all(path).includes(reading), `${path}: ${reading}`);
+  }
+  assert.equal(all("/a\\..//%2e/b%20?").length, 24);
+  let count = 0;
+  readings("/a//b", () => (count += 1) > 0);
+  assert.equal(count, 1, "it stops when one is found");
+});
+
+test("equivalent paths have the same segments", () => {
+  const same = ["/api/login", "/api/login/", "//api///login", "/api/./login", "/api/x/../login", "/../api/login", "/%61pi/l%6Fgin"];
+  same.push("/%61pi/l%6fgin?next=/", "/api\\login", "/x/%2e%2E/api/login#top", "api/login");
+  for (const path of same) assert.deepEqual(segments(normal(path)), ["api", "login"], path);
+});
+
+test("of a long path the beginning is kept", () => {
+  const long = "/a".repeat(40);
+  assert.deepEqual(all(long), [long], "nothing is to be done");
+  assert.equal(normal(`${long}/`), "/a".repeat(34));
+  // What is behind still counts: here it leads back to the first segments.
+  assert.equal(normal(long + "/..".repeat(39)), "/a");
+  assert.equal(normal(`${long}${"/..".repeat(8)}/b`), `${"/a".repeat(32)}/b`);
+  assert.equal(normal(`${long}${"/..".repeat(50)}/b/./c`), "/b/c");
+});
+
+test("other escapes stay in upper case", () => {
+  const cases = { "/a%2fb": "/a%2Fb", "/it%27s%28%21%29": "/it's(!)", "/%40me%5C%22": "/@me%5C%22", "/%c3%a9": "/%C3%A9", "/%": "/%", "/%4": "/%4" };
+  Object.assign(cases, { "/%zz/%41": "/%zz/A", "/é%2e": "/é.", "/%25%32%65": "/%252e", "/a/..%2Fb": "/a/..%2Fb", "/%é": "/%é", "/a%+1": "/a%+1" });
+  for (const [path, expected] of Object.entries(cases)) assert.equal(normal(path), expected, path);
+});
+
+test("of names that are written twice, the last value counts, if they may be", () => {
+  const node = readJson('{"a": 1, "__proto__": [true], "a": "\\ud83d\\ude00\\u0000"}', false);
+  assert.deepEqual(field(node, "a"), { at: 35, text: "😀\0" });
+  assert.deepEqual(field(node, "__proto__"), { at: 22, list: [{ at: 23, bare: "true" }] });
+  assert.equal(field(node, "constructor"), undefined);
+  assert.throws(() => readJson('{"a": 1, "a": 2}', true), { at: 9, what: '"a" is written twice; write it once' });
+});
+
+test("a near name is named first, and what cannot be seen is escaped", () => {
+  const known = ["sender", "ip", "global"];
+  assert.equal(instead("ipp", known), 'did you mean "ip"? Write one of "sender", "ip", "global"');
+  assert.equal(instead("gloabl", known), 'did you mean "global"? Write one of "sender", "ip", "global"');
+  assert.equal(instead("ip".repeat(99), known), 'write one of "sender", "ip", "global"');
+  assert.equal(quoted("\u001b[31m\u0085\u202ex\ufeff\"\\\n"), String.raw`"\u{1b}[31m\u{85}\u{202e}x\u{feff}\"\\\n"`);
+});

@@ -1,0 +1,351 @@
+// The gate, held to that of `tidegate-core`: random rules, requests and stores, of which both must say the same.
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { Gate } from "@tidegate/edge/gate";
+import { SignJWT } from "jose";
+import { Tokens } from "../dist/gate/tokens.js";
+import { Chance, startedGate } from "./reference.mjs";
+
+const SEED = Number(process.env.SEED ?? 1);
+const STEPS = Number(process.env.STEPS ?? 3_000);
+/** How many requests each set of rules gets. */
+const REQUESTS = 40;
+const NOW = 1_800_000_000_000;
+const NUMBERS = Symbol.for("@tidegate/edge/numbers");
+const PARTS = Symbol.for("@tidegate/edge/parts");
+const SECRET = new Uint8Array(32).fill(7);
+const JWKS = { keys: [{ kty: "oct", k: Buffer.from(SECRET).toString("base64url") }] };
+
+const engine = await startedGate();
+const tokens = new Tokens(JWKS);
+
+const ALGORITHMS = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency", "penalty"];
+const EXACT = { class: "exact", accuracy: "exact: admitted = limit", algorithms: ALGORITHMS, max_quotas: 8, dimensions: "any", costs: true, charge_denied: true, idempotency: true, round_trips: 1 };
+const STORES = [
+  EXACT,
+  EXACT,
+  { ...EXACT, dimensions: "grouped" },
+  { ...EXACT, class: "approximate", accuracy: "approximate: 0 <= admitted <= limit", dimensions: "one", idempotency: false },
+  { ...EXACT, class: "per_location", accuracy: "per location: limit <= admitted <= limit x locations", algorithms: ["fixed_window"], max_quotas: 1, dimensions: "one", costs: false, charge_denied: false, idempotency: false },
+];
+const NAMES = ["main", "other"];
+
+class Random extends Chance {
+  pick(...choices) {
+    return this.from(choices);
+  }
+}
+
+/** What stores answer, by their number of quotas: the same for the same questions in the same order. */
+class Script {
+  constructor(seed) {
+    this.chance = new Random(seed);
+    this.asked = [];
+  }
+
+  answer(verb, store, name, keys, cost, now, token, ttlMs) {
+    this.asked.push(JSON.stringify([verb, store, name, keys, cost, now, token ?? null, ttlMs ?? null]));
+    const { chance } = this;
+    if (chance.below(4) === 0) return chance.pick("unavailable", "unavailable", "timeout", "refused", "contended", "unknown_charge", "corrupt");
+    const quotas = JSON.parse(name).quotas;
+    const status = chance.pick(0, 0, 0, 1, 1, 2);
+    const counts = Array.from({ length: quotas }, () => [chance.below(100), ...chance.pick([-1, -1], [chance.below(50), chance.pick(-1, chance.below(90_000))])]);
+    const wait = status === 1 && chance.below(5) ? 1 + chance.below(60_000) : -1;
+    return [status, chance.below(quotas), wait, status === 0 ? chance.below(2) * 20 : 0, now + chance.below(3), chance.below(5), chance.below(2), ...counts.flat()];
+  }
+}
+
+/** The gate of the core, and its stores. */
+class Reference {
+  constructor(stores, script) {
+    this.gate = new engine.RulesGate(NAMES.join("\0"), "cloudflare", 64, false, 0);
+    Object.assign(this, { stores, script, policies: [] });
+  }
+
+  load(text) {
+    const { probes } = JSON.parse(this.gate.read("rules.json", text));
+    for (const [place] of probes) this.gate.store(place, ...capabilities(this.stores[place]));
+    const { fields, policies } = JSON.parse(this.gate.load());
+    this.fields = fields;
+    for (const [, place, written] of policies) this.#policy(place, written);
+    this.gate.seed(new Uint8Array(24), 1);
+  }
+
+  async run(begins) {
+    const caller = this.gate.caller();
+    let said = begins(caller);
+    while (said.startsWith("[")) said = await this.#answered(caller, JSON.parse(said));
+    return said;
+  }
+
+  async check(request, given, explains) {
+    return this.run((caller) => {
+      ["peer", "subject", "apiKey", "key", "tier", "token"].forEach((name, what) => given[name] !== undefined && caller.tell(what, given[name]));
+      for (const [name, key] of Object.entries(given.keys ?? {})) caller.key(name, key);
+      caller.numbers(given.botScore ?? -1, given.estimate ?? given.cost ?? -1, given.estimate !== undefined, false);
+      return caller.check(request.method, request.url, this.fields.map((name) => request.headers.get(name) ?? "\0").join("\n"), given.now, explains);
+    });
+  }
+
+  #policy(place, written) {
+    if (written) this.policies[place] = written;
+    return this.policies[place];
+  }
+
+  async #answered(caller, [verb, ...rest]) {
+    if (verb === "token") return caller.told("made");
+    if (verb === "verify") {
+      const found = await tokens.verify(rest[0], ["HS256"]).then((payload) => ({ payload }), ({ kind, message }) => ({ kind, message }));
+      return found.payload === undefined ? caller.failed(found.kind, found.message) : caller.told(found.payload);
+    }
+    const [store, place, written, keys, cost, now, token, ttl] = rest;
+    const policy = this.#policy(place, written);
+    const answer = this.script.answer(verb, store, nameOf(policy), keys, cost < 0 ? null : cost, now, token ?? undefined, token === null || verb === "settle" ? undefined : ttl);
+    return typeof answer === "string" ? caller.failed(answer, `it is ${answer}`) : caller.decided(Float64Array.from(answer));
+  }
+}
+
+/** A policy as a text, from what the WebAssembly writes of it. */
+function nameOf([name, chargeDenied, groupAt, placeByKey, quotas]) {
+  return JSON.stringify({ name, chargeDenied, groupAt, placeByKey, all: quotas.map((quota) => [...quota]), quotas: quotas.length });
+}
+
+/** The same, from what the gate's TypeScript gives a limiter. */
+function nameOfParts({ name, chargeDenied, groupAt, placeByKey, quotas, scopes }) {
+  const all = quotas.map(({ algorithm, amount, span, refill, name, by }, nth) => [algorithm, amount, span, refill, name, by ?? "", scopes.split(",")[nth]]);
+  return JSON.stringify({ name, chargeDenied, groupAt, placeByKey, all, quotas: quotas.length });
+}
+
+function capabilities(can) {
+  const bits = (flags) => flags.reduce((bits, flag, place) => bits | (Number(flag) << place), 0);
+  const numbers = [bits(ALGORITHMS.map((name) => can.algorithms.includes(name))), can.max_quotas, ["one", "grouped", "any"].indexOf(can.dimensions), bits([can.costs, can.charge_denied, can.idempotency]), can.round_trips, ["exact", "approximate", "per_location"].indexOf(can.class)];
+  return [Uint32Array.from(numbers), can.accuracy.split("<= admitted <= ").pop()];
+}
+
+/** A limiter that answers by a script. */
+function limiterOf(store, can, script, { policy, leases }) {
+  const name = nameOfParts(policy[PARTS]);
+  const accuracy = leases ? `approximate: limit - ${2 * leases.slice} x locations` : can.accuracy;
+  const answered = (...asked) => {
+    const answer = script.answer(...asked);
+    return typeof answer === "string" ? { error: { kind: answer, message: `it is ${answer}` } } : { [NUMBERS]: answer };
+  };
+  const settled = async (keys, cost, now, token) => {
+    const { error, ...verdict } = answered("settle", store, name, keys, cost, now, token);
+    if (error) throw [error.kind, error.message];
+    return verdict;
+  };
+  return {
+    capabilities: { ...can, accuracy },
+    holdsSlots: false,
+    limit: async (keys, { cost, now, idempotency }) => {
+      const { error, ...verdict } = answered("check", store, name, keys, cost, now, idempotency?.token, idempotency?.ttlMs);
+      return error ? { error: [error.kind, error.message] } : verdict;
+    },
+    release: ({ keys, charge }, { now }) => settled(keys, null, now, charge.token),
+    settle: ({ keys, charge }, { cost, now }) => settled(keys, cost, now, charge.token),
+  };
+}
+
+const SEGMENTS = ["api", "login", "a", "b", "A", "%61pi", "%2e", "..", ".", "", "x%2fy", "é", "{id}", "\\a", "a;b", "%zz", "a%20b"];
+const HOSTS = ["example.com", "api.example.com", "a.b.example.com", "other.org", "EXAMPLE.com", "example.com:8080", "[::1]"];
+const ADDRESSES = ["192.0.2.1", "192.0.2.77", "198.51.100.9", "2001:db8::1", "2001:db8:1:2:3::4", "::ffff:192.0.2.1", "64:ff9b::c000:201", "2002:a00:1::", "unknown", "2a06:98c0:3600::103", " 192.0.2.1 ", "192.0.2.1:80"];
+const SECRETS = ["secret-1", "secret-2", "é", ""];
+
+function anyQuota(chance) {
+  const by = chance.pick(undefined, undefined, "ip", "global", "tenant", "org", "sender");
+  const span = chance.pick(1_000, 60_000, 1_500);
+  const limit = 1 + chance.below(20);
+  const quota = chance.pick(
+    { algorithm: "fixed_window", limit, window_ms: span },
+    { algorithm: "fixed_window", limit, window_ms: span },
+    { algorithm: "sliding_window", limit, window_ms: span },
+    { algorithm: "sliding_log", limit, window_ms: span },
+    { algorithm: "token_bucket", capacity: limit, refill: 1 + chance.below(9), per_ms: span },
+    { algorithm: "leaky_bucket", capacity: limit, refill: 1, per_ms: span },
+    { algorithm: "concurrency", limit, lifetime_ms: span, ...(chance.below(3) === 0 && { returns_cost: true }) },
+    { algorithm: "penalty", base_ms: span, factor: 2, cap_ms: span * 8 },
+    { algorithm: "block", cap_ms: span },
+  );
+  return { ...quota, ...(by && { by }), ...(chance.below(6) === 0 && { name: chance.pick("a", "b", "c", "d") }) };
+}
+
+function anyRules(chance, hashes) {
+  const quotas = () => Array.from({ length: 1 + chance.below(chance.pick(1, 1, 3)) }, () => anyQuota(chance));
+  const limits = {};
+  const count = 1 + chance.below(4);
+  for (let nth = 0; nth < count; nth++) {
+    limits[`l${nth}`] = {
+      quotas: quotas(),
+      ...(chance.below(5) === 0 && { charge_denied: true }),
+      ...(chance.below(9) === 0 && { group_by: chance.pick("tenant", "ip", "sender") }),
+      ...(chance.below(9) === 0 && { lease: chance.pick(true, false, { slice: 5 }, { lifetime_ms: 500 }) }),
+      ...(chance.below(3) === 0 && { tiers: Object.fromEntries(["pro", "free"].filter(() => chance.below(2)).map((tier) => [tier, chance.below(3) ? { quotas: quotas() } : { unlimited: true }])) }),
+    };
+  }
+  const path = () => "/" + Array.from({ length: chance.below(4) }, () => chance.pick(...SEGMENTS.slice(0, 13))).join("/") + chance.pick("", "", "/*", "/");
+  const rules = Array.from({ length: 1 + chance.below(6) }, () => ({
+    ...(chance.below(2) && { path: path() }),
+    ...(chance.below(4) === 0 && { host: chance.pick("example.com", "*.example.com", "*.b.example.com", "Other.org") }),
+    ...(chance.below(4) === 0 && { methods: chance.pick(["GET"], ["POST", "PUT"], ["HEAD"], []) }),
+    ...(chance.below(6) === 0 && { headers: ["X-A"] }),
+    ...(chance.below(6) === 0 && { bot_score_below: chance.pick(1, 30, 255) }),
+    ...(chance.below(8) ? { limits: Object.keys(limits).filter(() => chance.below(2)) } : { challenge: chance.pick("/challenge", "https://example.com/?a=b&c") }),
+    ...(chance.below(5) === 0 && { cost: chance.below(5) }),
+    ...(chance.below(7) === 0 && { estimate: 1 + chance.below(5) }),
+    ...(chance.below(3) === 0 && { store: chance.pick(...NAMES) }),
+    ...(chance.below(3) && { on_failure: chance.pick("open", "open", "closed") }),
+    ...(chance.below(6) === 0 && { settle_within_ms: 1 + chance.below(5_000) }),
+    ...(chance.below(4) === 0 && { invalid_token: chance.pick("refuse", "anonymous") }),
+  }));
+  const entries = () => Array.from({ length: chance.below(3) }, () => chance.pick("192.0.2.0/28", "198.51.100.9", "2001:db8::/32", "::/0", "sub:alice", `key:${hashes[0]}`));
+  return {
+    ...(chance.below(3) === 0 && { case_insensitive: true }),
+    ...(chance.below(4) && { dimensions: ["tenant"] }),
+    ...(chance.below(2) && { api_keys: { header: "X-Api-Key", tiers: { [hashes[0]]: "pro", [hashes[1]]: chance.pick("free", "none") } } }),
+    tokens: { algorithms: ["HS256"], keys: { org: chance.pick("org", "/o/0/id") }, ...(chance.below(2) && { issuer: chance.pick("me", ["me", "you"]) }), ...(chance.below(3) === 0 && { audience: ["here"] }), ...(chance.below(2) && { tier: "plan" }), ...(chance.below(4) === 0 && { header: "x-token" }) },
+    ...(chance.below(3) === 0 && { responses: { format: chance.pick("json", "problem") } }),
+    ...(chance.below(2) && { lists: { allow: entries(), deny: entries() } }),
+    limits,
+    rules,
+  };
+}
+
+async function anyToken(chance) {
+  if (chance.below(6) === 0) return chance.pick("x", "a.b.c", "ab,c", "");
+  const claims = { iss: chance.pick("me", "you", "them", ["me"], 5), aud: chance.pick(undefined, "here", ["here", "there"], "there"), sub: chance.pick("alice", "bob", "", undefined, 42), plan: chance.pick("pro", "free", "none", undefined), org: chance.pick("o1", 7, 1.5, "", undefined), o: [{ id: "o2" }], exp: chance.pick(NOW / 1_000 + 60, NOW / 1_000 - 61, NOW / 1_000 - 59.5, undefined, "soon", 1e300), nbf: chance.pick(undefined, undefined, NOW / 1_000 + 59, NOW / 1_000 + 61.001, -5) };
+  return new SignJWT(claims).setProtectedHeader({ alg: "HS256" }).sign(chance.below(10) ? SECRET : new Uint8Array(32));
+}
+
+async function anyRequest(chance) {
+  const headers = new Headers();
+  if (chance.below(8)) headers.set("cf-connecting-ip", chance.pick(...ADDRESSES));
+  if (chance.below(3) === 0) headers.set("x-api-key", Buffer.from(chance.pick(...SECRETS)).toString("latin1"));
+  if (chance.below(4) === 0) headers.set("x-a", "1");
+  if (chance.below(5) === 0) headers.set("host", chance.pick(...HOSTS, "\xff", "\xc3\xa9.org"));
+  if (chance.below(2)) headers.set(chance.pick("authorization", "authorization", "x-token"), `${chance.pick("Bearer ", "bearer  ", "Basic ", "")}${await anyToken(chance)}`);
+  const path = Array.from({ length: chance.below(5) }, () => chance.pick(...SEGMENTS)).join("/");
+  const url = `https://${chance.pick(...HOSTS)}/${path}${chance.pick("", "", "/", "?q=/../x", "#f")}`;
+  return { method: chance.pick("GET", "POST", "HEAD", "PUT"), url, headers };
+}
+
+function anyGiven(chance) {
+  const some = (name, ...values) => (chance.below(5) === 0 ? { [name]: chance.pick(...values) } : {});
+  return {
+    now: NOW + chance.below(1_000),
+    ...some("subject", "alice", "", "é"),
+    ...some("apiKey", ...SECRETS),
+    ...some("key", "account:42", "ip:1", "sub:x y"),
+    ...some("tier", "pro", "free", "none", ""),
+    ...some("token", "t1", "t2"),
+    ...some("botScore", 0, 29, 30, 255),
+    ...(chance.below(3) ? { keys: { tenant: chance.pick("t:1", "ü") } } : {}),
+    ...(chance.below(6) === 0 ? { keys: { tenat: "x" } } : {}),
+    ...chance.pick({}, {}, {}, { cost: chance.below(9) }, { estimate: 1 + chance.below(9) }),
+  };
+}
+
+/** A verdict of the gate, in the form of the core's. */
+function toldOf(verdict, events) {
+  const { outcome, rule, http, headers, charge, holdsSlots, error, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, quotas } = verdict;
+  const counts = quotas.flatMap(({ name, limit, remaining, resetAfterMs }) => [name, limit, remaining, resetAfterMs]);
+  return {
+    outcome,
+    ...(http?.body && { status: http.status, body: http.body }),
+    fields: headers,
+    ...(rule !== undefined && { rule }),
+    ...(decidedAtMs !== undefined && { decision: [binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, ...counts] }),
+    ...(error && { error: [error.kind, error.message] }),
+    ...(charge && { slots: holdsSlots, cost: charge.cost }),
+    ...(events.length > 0 && { events: events.map(eventOf) }),
+  };
+}
+
+/** Keys are hashed with a secret of each gate, and stores take another time. */
+function eventOf({ at_ms, atMs = at_ms, latency_us: _, latencyUs: __, key, ...rest }) {
+  return { atMs, ...rest, ...(key !== undefined && { key: /^[\da-f]{16}$/.test(key) }) };
+}
+
+describe("the gate", () => {
+  test("decides, asks, explains and tells as the core does", async () => {
+    const chance = new Random(SEED);
+    const { createHash } = await import("node:crypto");
+    const hashes = SECRETS.slice(0, 2).map((secret) => createHash("sha256").update(secret).digest("hex").slice(0, 32));
+    const seen = { errors: 0 };
+    for (let step = 0; step < STEPS; ) {
+      const stores = NAMES.map(() => chance.pick(...STORES));
+      const text = JSON.stringify(anyRules(chance, hashes), null, chance.below(2));
+      const seed = chance.below(2 ** 30);
+      const [scripts, events] = [[new Script(seed), new Script(seed)], []];
+      const reference = new Reference(stores, scripts[0]);
+      const options = { platform: "cloudflare", keys: JWKS, onError: () => undefined, onEvent: (event) => events.push(event), stores: Object.fromEntries(NAMES.map((name, place) => [name, (limit) => limiterOf(place, stores[place], scripts[1], limit)])) };
+      let gate;
+      const made = errorOf(() => (gate = Gate.fromRules(text, options)));
+      assert.deepEqual(made, errorOf(() => reference.load(text)), text);
+      step += 1;
+      if (made) {
+        seen.errors += 1;
+        continue;
+      }
+      assert.deepEqual(gate.warnings, JSON.parse(new engine.RulesGate("a", "cloudflare", 64, false, 0).read("rules.json", text)).warnings);
+      for (let nth = 0; nth < REQUESTS; nth++, step++) {
+        const [request, given] = [await anyRequest(chance), anyGiven(chance)];
+        const about = `${text}\n${JSON.stringify([request.method, request.url, [...request.headers], given])}`;
+        const explained = await outcomeOf(() => reference.check(request, given, true));
+        assert.deepEqual(await outcomeOf(() => gate.explain(request, given)), explained, about);
+        const expected = await outcomeOf(() => reference.check(request, given, false));
+        events.length = 0;
+        const verdict = await gate.check(request, given);
+        if (Array.isArray(expected)) {
+          assert.deepEqual([verdict.error.kind, verdict.error.message], expected, about);
+          continue;
+        }
+        const { hold, error, ...told } = JSON.parse(expected);
+        // Explanations make no events, but the core's come with the next verdict.
+        const wanted = { ...told, ...(told.events && { events: told.events.map(eventOf) }), ...(error && { error }) };
+        assert.deepEqual(toldOf(verdict, events), wanted, about);
+        assert.equal(verdict.charge !== undefined, hold !== undefined, about);
+        seen[verdict.outcome] = (seen[verdict.outcome] ?? 0) + 1;
+        if (hold) {
+          const isMade = given.token === undefined;
+          const [cost, now] = [chance.pick(undefined, 0, 3), NOW + 2_000];
+          const places = Uint32Array.from(hold.flatMap(([store, policy, , ...keys]) => [store, policy, keys.length / 2]));
+          const token = isMade ? "made" : given.token;
+          const settled = await outcomeOf(() => reference.run((caller) => caller.settle(token, places, hold.flatMap(([, , , ...keys]) => keys).join("\n"), cost ?? -1, now)));
+          const ours = await outcomeOf(async () => toldOf(cost === undefined ? await gate.release(verdict, { now }) : await gate.settle(verdict, { cost, now }), []));
+          if (Array.isArray(settled)) assert.deepEqual(ours, settled, about);
+          else assert.deepEqual(ours, { ...JSON.parse(settled), rule: verdict.rule }, about);
+        }
+        const unnamed = (asked) => asked.replace(/"[\da-f]{8}-[\da-f-]{27}"/, '"made"');
+        assert.deepEqual(scripts[1].asked.map(unnamed), scripts[0].asked, about);
+        for (const script of scripts) script.asked.length = 0;
+      }
+    }
+    for (const outcome of ["unlimited", "allowed", "denied", "never_admissible", "listed", "challenged", "invalid_token", "failed_open", "failed_closed"]) {
+      assert.ok(seen[outcome] > 0, `no verdict is ${outcome}: ${JSON.stringify(seen)}`);
+    }
+  });
+});
+
+function errorOf(act) {
+  try {
+    act();
+    return undefined;
+  } catch (thrown) {
+    return Array.isArray(thrown) ? [thrown[0], said(thrown[1])] : [thrown.kind, said(thrown.message)];
+  }
+}
+
+async function outcomeOf(act) {
+  try {
+    return await act();
+  } catch (thrown) {
+    return Array.isArray(thrown) ? [thrown[0], said(thrown[1])] : [thrown.kind, thrown.message];
+  }
+}
+
+/** An error as the gate says it: the place of a wrong value has JavaScript's names. */
+function said(message) {
+  return message.replace(/^[\w.[\]]+: /, (place) => place.replace(/_(\w)/g, (_, letter) => letter.toUpperCase()));
+}

@@ -1,0 +1,89 @@
+import { TidegateError } from "../../error.js";
+import type { Asked, Lease } from "../asked.js";
+import { RulesPolicy } from "../policy.js";
+import type { StoreRules } from "../rules/around.js";
+import { instead, quoted } from "../rules/names.js";
+import { DenyCache } from "./deny_cache.js";
+import { Fallback } from "./fallback.js";
+import { Shadow } from "./shadow.js";
+import { suits } from "./suits.js";
+import { Tiered } from "./tiered.js";
+
+/** A store with what is around it. */
+export interface Composed {
+  readonly rules: StoreRules | undefined;
+  /** The terms on which limits are lent. */
+  readonly leases: readonly Lease[];
+  readonly limiter: Asked;
+  /** With the name of the limit in whose place each is tried. */
+  readonly shadows: readonly (readonly [limit: string, shadow: Shadow])[];
+}
+
+/** The store of a name, which is at a field of the rules. */
+type Find = (name: string, field: string) => Asked;
+
+/**
+ * Puts around each store what the rules say. What was around it before, and has the same rules and leases, is kept with its counts.
+ * `leasesOf` are the terms on which limits of the store at a place are lent, each once. Throws what is wrong with the rules.
+ */
+export function composed(
+  all: readonly StoreRules[],
+  stores: readonly Asked[],
+  names: readonly string[],
+  leasesOf: (place: number) => readonly Lease[],
+  before: readonly Composed[],
+): Composed[] {
+  const find: Find = (name, field) => {
+    const store = stores[names.indexOf(name)];
+    if (store) return store;
+    throw TidegateError.from(["invalid", `${field}: there is no store ${quoted(name)}; ${instead(name, names)}`]);
+  };
+  for (const { name } of all) find(name, "stores");
+  return stores.map((store, place) => {
+    const [rules, leases] = [all.find(({ name }) => name === names[place]), leasesOf(place)];
+    const same = before[place];
+    if (same && textOf(same.rules, same.leases) === textOf(rules, leases)) return same;
+    return { rules, leases, ...(rules ? compose(rules, store, find) : { limiter: store, shadows: [] }) };
+  });
+}
+
+/** Puts around a store what its rules say, from the inside. */
+function compose({ name, fallback, denyCache, shadows, near }: StoreRules, store: Asked, find: Find): Pick<Composed, "limiter" | "shadows"> {
+  const fieldOf = (field: string) => `stores.${name}.${field}`;
+  let limiter = store;
+  if (fallback) {
+    const field = fieldOf("fallback");
+    const backup = find(fallback.store, field);
+    limiter = naming(field, () => new Fallback(store, backup, fallback));
+  }
+  if (denyCache) limiter = new DenyCache(limiter, denyCache);
+  const tried = shadows.map(({ proposal }) => {
+    const can = limiter.capabilities;
+    const placed = can.dimensions === "grouped" ? proposal.placed : proposal;
+    naming(fieldOf("shadow"), () => suits(can, placed));
+    const shadow = new Shadow(limiter, placed);
+    limiter = shadow;
+    return [proposal.name, shadow] as const;
+  });
+  if (near) {
+    const field = fieldOf("near");
+    const first = find(near.store, field);
+    limiter = naming(field, () => new Tiered(first, near.policy, limiter));
+  }
+  return { limiter, shadows: tried };
+}
+
+/** Names the field of an error. */
+function naming<T>(field: string, make: () => T): T {
+  try {
+    return make();
+  } catch (thrown) {
+    const { kind, message } = TidegateError.from(thrown);
+    throw TidegateError.from([kind, `${field}: ${message}`]);
+  }
+}
+
+/** The same text for equal rules and leases. */
+function textOf(...given: [rules: StoreRules | undefined, leases: readonly Lease[]]): string {
+  return JSON.stringify(given, (_, value: unknown) => (value instanceof RulesPolicy ? value.text : value));
+}

@@ -1,0 +1,146 @@
+import type { Capabilities } from "../../core/capabilities.js";
+import type { Decision } from "../../core/decide.js";
+import { TidegateError } from "../../error.js";
+import { ALLOWED, DENIED, FROM_FALLBACK, FROM_LEASE, NEVER_ADMISSIBLE, ORIGIN, REPLAY, STATUS, WAIT } from "../../numbers.js";
+import type { Asked, Check, Settlement } from "../asked.js";
+import type { RulesPolicy } from "../policy.js";
+import { Breaker } from "./breaker.js";
+import { isStoreFailure, kindOf } from "./failure.js";
+import { Sole } from "./sole.js";
+import { suits } from "./suits.js";
+
+/** What a limiter admits that admits at most the limit at each location. */
+const WITHIN_LIMIT = ["limit", "limit x locations"];
+
+/** That a store has not answered. If it was spared, it was not asked. Otherwise nobody knows what it has done. */
+class Silence {
+  constructor(
+    readonly error: unknown,
+    readonly isSpared: boolean,
+  ) {}
+}
+
+/**
+ * Decides in place of a store that does not answer, for a limited time. Another store then admits a percentage of each limit.
+ *
+ * A check that the store does not answer may have been charged there, and is then charged by the other, too. So a settlement goes
+ * wherever a charge may have been made. It does what core's `Fallback` does, to which `test/core-gate-around.test.mjs` holds it.
+ */
+export class Fallback implements Asked {
+  readonly #store: Asked;
+  readonly #backup: Asked;
+  readonly #percent: number;
+  readonly #atMostMs: number;
+  readonly #breaker = new Breaker();
+  readonly #sole = new Sole();
+  readonly #shares = new WeakMap<RulesPolicy, RulesPolicy | undefined>();
+  /** Whether the backup may have charged anything. */
+  #isUsed = false;
+
+  /** Throws if the backup may admit more than the limit at each location, because no bound would hold. */
+  constructor(store: Asked, backup: Asked, { percent, atMostMs }: { readonly percent: number; readonly atMostMs: number }) {
+    const can = backup.capabilities;
+    if (can.class === "approximate" && !WITHIN_LIMIT.includes(can.accuracy.split(" <= admitted <= ").pop()!)) {
+      throw TidegateError.from(["unsupported", `backup: its accuracy is "${can.accuracy}"; use one of at most the limit x locations`]);
+    }
+    this.#store = store;
+    this.#backup = backup;
+    this.#percent = percent;
+    this.#atMostMs = atMostMs;
+  }
+
+  get capabilities(): Capabilities {
+    return this.#store.capabilities;
+  }
+
+  async check(check: Check): Promise<Decision> {
+    const answer = await this.#ask(check.now, () => {
+      this.#sole.forget(check);
+      return this.#store.check(check);
+    });
+    return answer instanceof Silence ? this.#replace(check, answer) : answer;
+  }
+
+  async settle(settlement: Settlement): Promise<Decision> {
+    const here = await this.#settleHere(settlement);
+    try {
+      const answer = await this.#ask(settlement.now, () => this.#store.settle(settlement));
+      if (!(answer instanceof Silence)) return answer;
+      if (here && this.#sole.has(settlement)) return here;
+      throw answer.error;
+    } catch (thrown) {
+      if (here && kindOf(thrown) === "unknown_charge") return here;
+      throw thrown;
+    }
+  }
+
+  /** Asks the store, if the breaker lets it. */
+  async #ask(now: number, call: () => Promise<Decision>): Promise<Decision | Silence> {
+    const breaker = this.#breaker;
+    if (!breaker.mayAsk(now)) {
+      return new Silence(TidegateError.from(["unavailable", "the store has failed repeatedly, and is not asked at the moment"]), true);
+    }
+    try {
+      const decision = await call();
+      // A loan says nothing about the store, nor does a mistake in the question.
+      if (decision[ORIGIN] !== FROM_LEASE) breaker.answered();
+      return decision;
+    } catch (thrown) {
+      if (isStoreFailure(thrown)) {
+        breaker.failed(now);
+        return new Silence(thrown, false);
+      }
+      if (!["invalid", "unsupported"].includes(kindOf(thrown))) breaker.answered();
+      throw thrown;
+    }
+  }
+
+  /** Decides on a check in place of the store. */
+  async #replace(check: Check, { error, isSpared }: Silence): Promise<Decision> {
+    const { policy, cost, token, now } = check;
+    const share = this.#breaker.downFor(now) <= this.#atMostMs ? this.#share(policy) : undefined;
+    if (!share) throw error;
+    this.#isUsed = true;
+    if (!supports(this.#backup.capabilities, share, cost, token)) throw error;
+    const decision = [...(await this.#backup.check({ ...check, policy: share, lease: undefined }))];
+    // A replay may be of a charge that the store has, too.
+    if (isSpared && decision[STATUS] === ALLOWED && !decision[REPLAY]) this.#sole.add(check);
+    decision[ORIGIN] = FROM_FALLBACK;
+    if (decision[STATUS] === NEVER_ADMISSIBLE && policy.canHold(cost)) {
+      // Only the store can admit it, so it is denied until the store is asked again.
+      decision[STATUS] = DENIED;
+      decision[WAIT] = Math.max(this.#breaker.asksAfter(now), 1);
+    }
+    return decision;
+  }
+
+  /** Settles a charge of the backup. Undefined if it has none. */
+  async #settleHere(settlement: Settlement): Promise<Decision | undefined> {
+    const share = this.#isUsed ? this.#share(settlement.policy) : undefined;
+    if (!share) return undefined;
+    try {
+      const decision = [...(await this.#backup.settle({ ...settlement, policy: share }))];
+      decision[ORIGIN] = FROM_FALLBACK;
+      return decision;
+    } catch (thrown) {
+      if (["unknown_charge", "unsupported"].includes(kindOf(thrown))) return undefined;
+      throw thrown;
+    }
+  }
+
+  /** The part of a policy that is admitted without the store, made once. */
+  #share(policy: RulesPolicy): RulesPolicy | undefined {
+    if (!this.#shares.has(policy)) this.#shares.set(policy, policy.share(this.#percent));
+    return this.#shares.get(policy);
+  }
+}
+
+/** Whether a store can decide on a check. */
+function supports(can: Capabilities, policy: RulesPolicy, cost: number, token: string | undefined): boolean {
+  try {
+    suits(can, policy);
+  } catch {
+    return false;
+  }
+  return (can.costs || cost === 1) && (can.idempotency || token === undefined);
+}

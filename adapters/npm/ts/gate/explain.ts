@@ -1,0 +1,78 @@
+import { written } from "../core/address.js";
+import type { Rule as Algorithm } from "../core/rules/rule.js";
+import type { TidegateError } from "../error.js";
+import type { RulesPolicy } from "./policy.js";
+import { described } from "./rules/around.js";
+import { costOf, matching, opens, policyFor } from "./rules/find.js";
+import { textOf } from "./rules/pattern.js";
+import type { Rule, Rules } from "./rules/rules.js";
+import type { Facts } from "./facts.js";
+import type { Sender } from "./sender.js";
+
+/** Which rules, keys and limits apply to a request, and why, for people. `applied` are the rules, and `first` is the name of the first store. */
+export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, sender: Sender, first: string): string {
+  const [rule, ...also] = applied;
+  if (!rule) return "rule     none matches: not limited\n";
+  const named = ({ name, pattern }: Rule) => `${name}: ${textOf(pattern)}`;
+  const others = matching(rules, facts, facts.path).filter((other) => !applied.includes(other));
+  const lines = [
+    `rule     ${named(rule)}`,
+    ...also.map((other) => `         and, as the path can be read so, ${named(other)}`),
+    ...others.map((other) => `         more specific than ${named(other)}`),
+    senderLine(rules, sender),
+  ];
+  const done = (...more: readonly string[]) => [...lines, ...more, ""].join("\n");
+  if (sender.isOn(rules.denied)) return done("list     deny: refused with a 403");
+  if (sender.isOn(rules.allowed)) return done("list     allow: not limited");
+  if (typeof sender.claims === "string") {
+    const isRefused = applied.some(({ refusesInvalidTokens }) => refusesInvalidTokens);
+    lines.push(`token    invalid, because ${sender.claims}: ${isRefused ? "refused with a 401" : "ignored"}`);
+    if (isRefused) return done();
+  }
+  const challenge = applied.find(({ challenge }) => challenge !== undefined)?.challenge;
+  if (challenge !== undefined) return done(`challenge at ${challenge}: refused with a 403`);
+  let policy: RulesPolicy | undefined;
+  try {
+    policy = policyFor(rules, applied, sender.tier);
+  } catch (thrown) {
+    return done(`limit    those of each rule, one after another: ${(thrown as TidegateError).message}`);
+  }
+  if (!policy) return done("limit    none");
+  const around = rules.stores.find(({ name }) => name === (rule.store ?? first));
+  const lease = rule.lease;
+  return done(
+    `cost     ${facts.given.cost ?? costOf(applied, sender.tier)}`,
+    ...policy.dimensions.flatMap(({ name, first, end }) =>
+      policy.quotas.slice(first, end).map((quota) => `limit    ${quota.name}: ${numbersOf(quota.rule)}, by ${keyLine(sender, name)}`),
+    ),
+    `store    ${rule.store ?? "the first"}${around ? described(around) : ""}`,
+    ...(lease ? [`lease    at most ${lease.slice} units, for at most ${lease.lifetimeMs} ms`] : []),
+    `failure  ${opens(applied, sender.tier) ? "open: not limited while the store is down" : "closed: a 503 while the store is down"}`,
+  );
+}
+
+function senderLine(rules: Rules, { verified, client, claims, tier }: Sender): string {
+  const tierName = tier === undefined ? "" : `, tier ${rules.tiers[tier]}`;
+  if (verified === undefined) return `sender   ${client ? written(client.address) : "unknown: the platform reports no address"}${tierName}`;
+  const isOfToken = verified.startsWith("sub:") && typeof claims === "object";
+  const source = verified.startsWith("key:") ? "of a valid API key" : isOfToken ? "of a valid token" : "verified by the application";
+  return `sender   ${verified}, ${source}${tierName}`;
+}
+
+function keyLine(sender: Sender, dimension: string): string {
+  const name = dimension || "sender";
+  try {
+    return `${name} = ${sender.key(dimension)}`;
+  } catch (thrown) {
+    return `${name}: ${(thrown as TidegateError).message}`;
+  }
+}
+
+/** The algorithm and the numbers of a quota. */
+function numbersOf({ name, code, limit, unit, amount, last }: Algorithm): string {
+  const inUnit = (ms: number) => (ms % 1_000 === 0 ? `${ms / 1_000} s` : `${ms} ms`);
+  if (code === "pn" && unit === 0) return `${name} by hand, of at most ${inUnit(amount)}`;
+  const start = `${name} of ${limit}`;
+  if (name.endsWith("_bucket")) return `${start}, ${last} in ${inUnit(unit)}`;
+  return code === "pn" ? `${start}, from ${inUnit(unit)}, times ${last}` : `${start} in ${inUnit(unit)}`;
+}

@@ -1,0 +1,223 @@
+// Compiles a rules file: resolves names, joins limits, and reports mistakes with their positions.
+
+import { MAX_UNITS } from "../../core/exact.js";
+import { TidegateError } from "../../error.js";
+import type { Lease } from "../asked.js";
+import { RulesPolicy } from "../policy.js";
+import { limitsOf as limitsAround, type StoreRules, storeOf } from "./around.js";
+import { DIMENSIONS } from "./by.js";
+import type { Item } from "./item.js";
+import { type Limit, limitsOf, tiersOf } from "./limits.js";
+import { List } from "./lists.js";
+import { Matcher } from "./matcher.js";
+import { instead, quoted } from "./names.js";
+import { covers, fieldName, isUnorderedWith, patternOf, placeOf, precedes, short } from "./pattern.js";
+import { knownDimensions, type Responses, type Rule, type Rules } from "./rules.js";
+import { tokensOf } from "./tokens.js";
+
+/** The longest time that is added to `Retry-After`. */
+const SPREAD_MAX = 3_600_000;
+
+/** The longest time in which a charge can be settled. */
+const SETTLE_WITHIN_MAX = 7 * 86_400_000;
+
+const FIELDS = ["$schema", "case_insensitive", "dimensions", "api_keys", "tokens", "responses", "lists", "stores", "limits", "rules"];
+
+const RULE_FIELDS = [
+  ...["name", "host", "path", "methods", "headers", "bot_score_below", "limits", "cost", "estimate", "store"],
+  ...["on_failure", "settle_within_ms", "invalid_token", "challenge"],
+];
+
+/** The rules of a file. Throws what is wrong with it, with its position. */
+export function compile(root: Item): Rules {
+  root.only(FIELDS);
+  const ignoresCase = root.has("case_insensitive");
+  const fields = (name: string) => root.field(name);
+  const [tokenTable, limitTable, storeTable, declared, lists] = ["tokens", "limits", "stores", "dimensions", "lists"].map(fields);
+  const tokens = tokenTable && tokensOf(tokenTable);
+  const dimensions = declared ? dimensionsOf(declared) : [];
+  const tiers = limitTable ? tiersOf(limitTable) : [];
+  const limits = limitTable ? limitsOf(limitTable, tiers, knownDimensions({ tokens, dimensions })) : [];
+  const compiler = new Compiler(limits, tiers, ignoresCase);
+  root.field("rules")?.each((rule) => compiler.add(rule));
+  const { rules, matcher, warnings } = compiler;
+  const stores = storeTable?.entries((name, item) => compiler.store(name, item)) ?? [];
+  if (limitTable) compiler.warnOfUnusedLimits(limitTable, stores);
+  declared?.each((item) => {
+    const { text } = item;
+    const isUsed = limits.some(({ policies }) => policies.some((policy) => policy?.dimensions.some(({ name }) => name === text)));
+    if (!isUsed) warnings.push(item.message(`no limit counts by "${text}"; delete it or write by = "${text}" in one`));
+  });
+  const keys = root.field("api_keys");
+  const { apiKeyHeader, apiKeys } = keys ? apiKeysOf(keys, tiers, warnings) : { apiKeyHeader: undefined, apiKeys: new Map() };
+  const responses = responsesOf(root.field("responses"));
+  lists?.only(["allow", "deny"]);
+  const [allowed, denied] = [new List(lists?.field("allow")), new List(lists?.field("deny"))];
+  const policies = limits.map((limit) => limit.policies);
+  return { matcher, ignoresCase, rules, dimensions, limits: policies, tiers, apiKeyHeader, apiKeys, tokens, stores, responses, allowed, denied, warnings };
+}
+
+/** The dimensions that the file declares as given by the application. */
+function dimensionsOf(list: Item): string[] {
+  const found: string[] = [];
+  list.each((item) => {
+    const name = item.checkedName("dimension", item.text);
+    if (DIMENSIONS.includes(name)) throw item.invalid(`the gate itself finds the key of "${name}"; delete it here`);
+    if (found.includes(name)) throw item.wrong(name, "is written twice; write it once");
+    found.push(name);
+  });
+  return found;
+}
+
+function responsesOf(item: Item | undefined): Responses {
+  item?.only(["format", "spread_retry_after_ms"]);
+  const asProblem = item?.choice("format", "json", "problem") === "problem";
+  return { asProblem, spreadMs: item?.numberIn("spread_retry_after_ms", 0, SPREAD_MAX) ?? 0 };
+}
+
+/** The header field of API keys, and the place of each valid key's tier. */
+function apiKeysOf(item: Item, tiers: readonly string[], warnings: string[]): Pick<Rules, "apiKeyHeader" | "apiKeys"> {
+  item.only(["header", "tiers"]);
+  const header = item.field("header");
+  const apiKeyHeader = header && fieldName(header);
+  const apiKeys = new Map<string, number | undefined>();
+  const table = item.field("tiers");
+  table?.entries((hash, item) => {
+    if (!/^[\da-f]{32}$/.test(hash)) {
+      // It may be the secret itself.
+      const right = "32 hexadecimal digits in lower case, the first half of its SHA-256";
+      throw item.invalid(`this is not the hash of an API key; write ${right}`);
+    }
+    const place = tiers.indexOf(item.text);
+    if (place < 0) warnings.push(item.message(`no limit has the tier ${quoted(item.text)}, so this key has the usual limits`));
+    apiKeys.set(`key:${hash}`, place < 0 ? undefined : place);
+  });
+  if (apiKeyHeader === undefined && apiKeys.size > 0) throw item.invalid('no header; write header = "x-api-key"');
+  return { apiKeyHeader, apiKeys };
+}
+
+/** The address of a challenge, which needs no escapes in JSON. */
+function address(item: Item): string {
+  if (/^(?:\/|https:\/\/)[!#-;=?-[\]-~]*$/.test(item.text) && item.text.length <= 512) return item.text;
+  throw item.wrong(item.text, "is not an address; write one such as /challenge or https://example.com/");
+}
+
+class Compiler {
+  readonly matcher = new Matcher();
+  readonly rules: Rule[] = [];
+  readonly warnings: string[] = [];
+  readonly #limits: readonly Limit[];
+  readonly #tiers: readonly string[];
+  readonly #ignoresCase: boolean;
+  /** The places of rules by their names. */
+  readonly #names = new Map<string, number>();
+  /** Those that match the same hosts and paths. */
+  readonly #alike = new Map<string, Rule[]>();
+  /** The policies of a combination of limits. */
+  readonly #joined = new Map<string, (RulesPolicy | undefined)[]>();
+
+  constructor(limits: readonly Limit[], tiers: readonly string[], ignoresCase: boolean) {
+    this.#limits = limits;
+    this.#tiers = tiers;
+    this.#ignoresCase = ignoresCase;
+  }
+
+  add(item: Item): void {
+    item.only(RULE_FIELDS);
+    const [named, listed, challenged] = ["name", "limits", "challenge"].map((name) => item.field(name));
+    const name = named ? this.#own(named) : this.#unnamed(item);
+    const [cost, estimate] = [item.numberIn("cost", 0, MAX_UNITS), item.numberIn("estimate", 1, MAX_UNITS)];
+    if (cost !== undefined && estimate !== undefined) throw item.required("estimate").invalid("the rule has a cost, too; write one of them");
+    const limits = listed?.each((limit) => this.#place(limit, limit.text)) ?? [];
+    const policies = (listed ?? item).placing(() => this.#policies(limits));
+    const lease = listed?.placing(() => this.#lease(limits, estimate));
+    const opensOnFailure = item.choice("on_failure", "open", "closed") === "open";
+    const settleWithinMs = item.numberIn("settle_within_ms", 1, SETTLE_WITHIN_MAX);
+    const store = item.field("store")?.text;
+    const refusesInvalidTokens = item.choice("invalid_token", "refuse", "anonymous") === "refuse";
+    const challenge = challenged && address(challenged);
+    if (challenge !== undefined && limits.length > 0) throw item.invalid("a rule with a challenge passes no request; delete its limits");
+    const pattern = patternOf(item, this.#ignoresCase);
+    const told = { name, pattern, cost: cost ?? estimate ?? 1, estimate, store, opensOnFailure, settleWithinMs, lease };
+    const rule: Rule = { ...told, refusesInvalidTokens, challenge, limits, policies };
+    this.#warnOfOverlaps(item, rule);
+    this.#names.set(name, this.rules.length);
+    this.matcher.add(pattern, this.rules.length);
+    this.rules.push(rule);
+  }
+
+  store(name: string, item: Item): StoreRules {
+    const found = storeOf(name, item, (item, name) => this.#limits[this.#place(item, name)]!.policies[0]!);
+    const used = limitsAround(found);
+    const leased = this.#limits.find((limit) => limit.lease && used.includes(limit.name));
+    if (leased) throw item.invalid(`what is asked first or tried is never lent; delete lease from the limit "${leased.name}"`);
+    return found;
+  }
+
+  warnOfUnusedLimits(limits: Item, stores: readonly StoreRules[]): void {
+    const around = stores.flatMap(limitsAround);
+    const used = new Set([...around, ...this.rules.flatMap((rule) => rule.limits.map((place) => this.#limits[place]!.name))]);
+    limits.entries((name, limit) => {
+      if (!used.has(name)) this.warnings.push(limit.message(`no rule has the limit "${name}"; add it to one or delete it`));
+    });
+  }
+
+  #own(item: Item): string {
+    const name = item.checkedName("name", item.text);
+    const first = this.#names.get(name);
+    if (first !== undefined) throw item.wrong(name, `is the name of rules[${first}] too; write another`);
+    return name;
+  }
+
+  /** The name of a rule that has none: its methods and paths, such as `POST /login`. */
+  #unnamed(item: Item): string {
+    const name = short(patternOf(item, this.#ignoresCase));
+    let free = name;
+    for (let nth = 2; this.#names.has(free); nth++) free = `${name} (${nth})`;
+    return free;
+  }
+
+  /** The place of the limit with this name. `item` is where it is written. */
+  #place(item: Item, name: string): number {
+    const known = this.#limits.map((limit) => limit.name);
+    const place = known.indexOf(name);
+    if (place >= 0) return place;
+    throw item.wrong(name, `is not a limit; ${known.length > 0 ? instead(name, known) : "the file has none"}`);
+  }
+
+  /** The policies of several limits, without a tier and for each. */
+  #policies(limits: readonly number[]): readonly (RulesPolicy | undefined)[] {
+    const known = this.#joined.get(limits.join());
+    if (known) return known;
+    const joined = [undefined, ...this.#tiers].map((_, tier) => {
+      const limited = limits.flatMap((place) => this.#limits[place]!.policies[tier] ?? []);
+      return limited.length > 0 ? RulesPolicy.joined(limited) : undefined;
+    });
+    this.#joined.set(limits.join(), joined);
+    return joined;
+  }
+
+  /** The terms on which the limits of a rule are lent, if they have a lease. */
+  #lease(limits: readonly number[], estimate: number | undefined): Lease | undefined {
+    const leased = limits.map((place) => this.#limits[place]!).find(({ lease }) => lease);
+    if (!leased || (limits.length === 1 && estimate === undefined)) return leased?.lease;
+    const why =
+      limits.length > 1 ? "limits that decide together cannot be lent; write a rule with this limit alone" : "an estimate is never lent; write cost";
+    throw new TidegateError("invalid", `${why}, or delete lease from the limit "${leased.name}"`);
+  }
+
+  /** Warns of rules for the same hosts and paths, of which one hides the other or only their order decides. */
+  #warnOfOverlaps(item: Item, rule: Rule): void {
+    const { name, pattern } = rule;
+    const place = placeOf(pattern);
+    const alike = this.#alike.get(place) ?? [];
+    for (const { name: first, pattern: known } of alike) {
+      if (covers(known, pattern) && precedes(known, pattern)) {
+        this.warnings.push(item.message(`no request reaches ${name}, because ${first} matches all of them first; delete it or move it up`));
+      } else if (isUnorderedWith(known, pattern)) {
+        this.warnings.push(item.message(`${first} and ${name} match some of the same requests, and ${first} applies because it comes first`));
+      }
+    }
+    this.#alike.set(place, [...alike, rule]);
+  }
+}

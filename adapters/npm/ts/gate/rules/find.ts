@@ -1,0 +1,81 @@
+// What the rules have for a request: those that match it, and what they are together. A tier is its place, or undefined.
+
+import { TidegateError } from "../../error.js";
+import { RulesPolicy } from "../policy.js";
+import type { Matched } from "./matcher.js";
+import { inLowerCase, readings } from "./path.js";
+import type { Rule, Rules } from "./rules.js";
+
+/** The most joined policies that are remembered: a client chooses the path. */
+const JOINED_MAX = 1_024;
+
+/** The policies of rules that apply together, by the places of their limits and of the tier. */
+const joined = new WeakMap<Rules, Map<string, RulesPolicy | undefined>>();
+
+/** The rules that apply to a request: one, unless readings of its path have different ones. That of the first reading comes first. */
+export function appliedTo(rules: Rules, request: Matched, path: string): Rule[] {
+  return found(rules, request, path, true);
+}
+
+/** All rules that match a request in some reading of its path: those of the normal form first, most specific first. */
+export function matching(rules: Rules, request: Matched, path: string): Rule[] {
+  return found(rules, request, path, false);
+}
+
+function found(rules: Rules, request: Matched, path: string, isFirst: boolean): Rule[] {
+  const found: Rule[] = [];
+  const add = (place: number) => {
+    const rule = rules.rules[place]!;
+    if (!found.includes(rule)) found.push(rule);
+    return isFirst;
+  };
+  readings(path, (reading) => {
+    rules.matcher.visit(request, rules.ignoresCase ? inLowerCase(reading) : reading, add);
+    return false;
+  });
+  return found;
+}
+
+/** The policy of a rule for a tier. */
+export function policyOf(rule: Rule, tier: number | undefined): RulesPolicy | undefined {
+  return rule.policies[tier === undefined ? 0 : tier + 1];
+}
+
+/** The rules that limit a tier. */
+export function limitingOf(rules: readonly Rule[], tier: number | undefined): Rule[] {
+  return rules.filter((rule) => policyOf(rule, tier));
+}
+
+/** The highest cost of the rules that limit a tier. */
+export function costOf(applied: readonly Rule[], tier: number | undefined): number {
+  const costs = limitingOf(applied, tier).map(({ cost }) => cost);
+  return costs.length > 0 ? Math.max(...costs) : applied[0]!.cost;
+}
+
+/** Whether a store failure admits: if all rules that limit a tier say so. */
+export function opens(applied: readonly Rule[], tier: number | undefined): boolean {
+  return limitingOf(applied, tier).every(({ opensOnFailure }) => opensOnFailure);
+}
+
+/**
+ * The policy of all limits for a tier, each once. Undefined if there is none. Throws if no policy can be of all of them: a store decides by a
+ * limit that it lends alone.
+ */
+export function policyFor(rules: Rules, applied: readonly Rule[], tier: number | undefined): RulesPolicy | undefined {
+  if (applied.length === 1) return policyOf(applied[0]!, tier);
+  if (applied.some(({ lease }) => lease)) throw new TidegateError("unsupported", "a limit with a lease does not decide together with others");
+  const limits = [...new Set(applied.flatMap((rule) => rule.limits))];
+  const all = applied.find((rule) => rule.limits.length === limits.length);
+  if (all) return policyOf(all, tier);
+  const known = joined.get(rules) ?? new Map<string, RulesPolicy | undefined>();
+  joined.set(rules, known);
+  const place = tier === undefined ? 0 : tier + 1;
+  const name = `${place}:${limits.join()}`;
+  if (!known.has(name)) {
+    const policies = limits.flatMap((limit) => rules.limits[limit]![place] ?? []);
+    const policy = policies.length > 0 ? RulesPolicy.joined(policies) : undefined;
+    if (known.size >= JOINED_MAX) known.clear();
+    known.set(name, policy);
+  }
+  return known.get(name);
+}

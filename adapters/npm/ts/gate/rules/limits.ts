@@ -1,0 +1,87 @@
+import { LIFETIME_MAX } from "../../core/lending/amount.js";
+import { canLend } from "../../core/lending/lender.js";
+import { MAX_UNITS } from "../../core/exact.js";
+import type { Lease } from "../asked.js";
+import { ALGORITHMS, RulesPolicy } from "../policy.js";
+import { SENDER } from "./by.js";
+import type { Item } from "./item.js";
+import { instead, quoted } from "./names.js";
+import { quotasOf } from "./quotas.js";
+
+/** A limit: the policy without a tier, then those of all tiers. Undefined if a tier is unlimited. */
+export interface Limit {
+  readonly name: string;
+  readonly policies: readonly (RulesPolicy | undefined)[];
+  readonly lease: Lease | undefined;
+}
+
+/** The names of all tiers, sorted. */
+export function tiersOf(limits: Item): string[] {
+  const names = limits.entries((_, limit) => limit.field("tiers")?.entries((tier) => tier) ?? []);
+  return [...new Set(names.flat())].sort();
+}
+
+/** The limits of a file. `known` are all dimensions that there are. */
+export function limitsOf(limits: Item, tiers: readonly string[], known: readonly string[]): Limit[] {
+  const by = (item: Item) => dimension(item, known);
+  return limits.entries((name, limit) => {
+    limit.only(["quotas", "charge_denied", "group_by", "lease", "tiers"]);
+    const chargeDenied = limit.has("charge_denied");
+    const policy = (item: Item) => {
+      const group = limit.field("group_by");
+      const groupBy = group && by(group);
+      const quotas = quotasOf(item, by);
+      item.checkedName("name", name);
+      return item.placing(() => RulesPolicy.ofLimit(name, quotas, chargeDenied, groupBy), inFile);
+    };
+    const usual = policy(limit);
+    const own = tiers.map((tier) => {
+      const item = limit.field("tiers")?.field(tier);
+      if (!item) return usual;
+      item.only(["quotas", "unlimited"]);
+      const isUnlimited = item.has("unlimited");
+      if (isUnlimited === Boolean(item.field("quotas"))) throw item.invalid("write either quotas or unlimited = true");
+      return isUnlimited ? undefined : policy(item);
+    });
+    const policies = [usual, ...own];
+    const lease = limit.field("lease");
+    return { name, policies, lease: lease && leaseOf(lease, policies) };
+  });
+}
+
+/** The dimension that a quota counts by, or a limit is grouped by. Empty for the sender. */
+function dimension(item: Item, known: readonly string[]): string {
+  const name = item.text;
+  if (name === SENDER) return "";
+  if (known.includes(name)) return name;
+  const or = `or declare it as one that the application gives: dimensions = [${quoted(name)}]`;
+  throw item.wrong(name, `is not a dimension; ${instead(name, known)}, ${or}`);
+}
+
+/** A message about the options of a policy, with the names of a rules file. */
+function inFile(message: string): string {
+  return message.replace(/^policy\./, "").replace(/^(\S*?)(?:concurrency\.)?(returnsC|groupB)(?=\w+: )/, (_, start: string, name: string) => {
+    return start + name.replace(/[A-Z]/, (letter) => `_${letter.toLowerCase()}`);
+  });
+}
+
+/** The terms on which a limit is lent: `true`, `false`, or a table of the bounds. */
+function leaseOf(item: Item, policies: readonly (RulesPolicy | undefined)[]): Lease | undefined {
+  const { isOn } = item;
+  if (isOn === undefined) item.only(["slice", "lifetime_ms"]);
+  const slice = item.numberIn("slice", 1, MAX_UNITS) ?? 50;
+  const lifetimeMs = item.numberIn("lifetime_ms", 1, LIFETIME_MAX) ?? LIFETIME_MAX;
+  if (isOn === false) return undefined;
+  const refused = policies.find((policy) => policy && !canLend(policy));
+  if (refused) throw item.invalid(`${unlendable(refused)}, or delete lease`);
+  return { slice, lifetimeMs };
+}
+
+/** What of a policy cannot be lent, and what to write instead. */
+function unlendable({ dimensions, quotas }: RulesPolicy): string {
+  const lendable = [3, 0, 1].map((place) => ALGORITHMS[place]!);
+  const other = quotas.find(({ rule }) => !lendable.includes(rule.name));
+  if (other) return `${other.rule.name} cannot be lent; write ${lendable[0]}, ${lendable[1]} or ${lendable[2]}`;
+  if (dimensions.length > 1) return "a policy of several keys cannot be lent; count all its quotas by one dimension";
+  return "a policy that charges denials cannot be lent; delete charge_denied";
+}

@@ -1,0 +1,122 @@
+import type { Item } from "./item.js";
+import { quoted } from "./names.js";
+import { encoded, inLowerCase, normal, SEGMENTS_MAX, segments } from "./path.js";
+
+/** What a rule matches. */
+export interface Pattern {
+  /** All hosts, one, or all that end with a dot and the name. In lower case. */
+  readonly host: { readonly kind: "any" | "exact" | "below"; readonly name: string };
+  /** In its normal form. */
+  readonly path: {
+    /** Undefined for a segment of any text. */
+    readonly segments: readonly (string | undefined)[];
+    /** Whether more segments may follow. */
+    readonly isPrefix: boolean;
+  };
+  /** In upper case. Empty for all. `GET` matches `HEAD` too. */
+  readonly methods: readonly string[];
+  /** The header fields that must be present, in lower case. */
+  readonly headers: readonly string[];
+  /** The bot score that a request's must be less than. */
+  readonly scoreBelow: number | undefined;
+}
+
+/** A token as in RFC 9110, section 5.6.2. */
+const TOKEN = /^[\w!#$%&'*+.^`|~-]{1,64}$/;
+
+/** What a rule matches. */
+export function patternOf(rule: Item, ignoresCase: boolean): Pattern {
+  const [host, path] = [rule.field("host"), rule.field("path")];
+  return {
+    host: host ? hostOf(host) : { kind: "any", name: "" },
+    path: path ? pathOf(path, ignoresCase) : { segments: [], isPrefix: true },
+    methods: rule.field("methods")?.each(method) ?? [],
+    headers: rule.field("headers")?.each(fieldName) ?? [],
+    scoreBelow: rule.numberIn("bot_score_below", 1, 255),
+  };
+}
+
+/** The name of a header field, in lower case. */
+export function fieldName(item: Item): string {
+  if (TOKEN.test(item.text)) return item.text.toLowerCase();
+  throw misread(item, "cannot be the name of a header field; write one such as x-api-key");
+}
+
+function misread(item: Item, fix: string): Error {
+  return item.invalid(`${quoted(item.text)}: ${fix}`);
+}
+
+function method(item: Item): string {
+  if (TOKEN.test(item.text) && !/[a-z]/.test(item.text)) return item.text;
+  throw misread(item, "is not a method; write one in upper case, such as POST");
+}
+
+function hostOf(item: Item): Pattern["host"] {
+  const isBelow = item.text.startsWith("*.");
+  const name = isBelow ? item.text.slice(2) : item.text;
+  if (/^$|^\.|\.$|[^\w.[\]:-]/.test(name)) {
+    throw misread(item, "is not a host; write one without a port, such as api.example.com or *.example.com");
+  }
+  return { kind: isBelow ? "below" : "exact", name: name.toLowerCase() };
+}
+
+function pathOf(item: Item, ignoresCase: boolean): Pattern["path"] {
+  const { text } = item;
+  if (!text.startsWith("/")) throw misread(item, "is not a path; begin it with a slash, as in /api/*");
+  if (/[?#]/.test(text)) throw misread(item, "has a query or a fragment; rules match the path only");
+  const isPrefix = text.endsWith("/*");
+  const start = isPrefix ? text.slice(0, -2) : text;
+  if (start.includes("*")) throw misread(item, "has a star inside; write it only at the end, as in /api/*, and {name} for one segment");
+  const parts = segments(normal(encoded(start))).map((segment) => {
+    if (/^\{.*\}$/.test(segment)) return undefined;
+    if (/[{}]/.test(segment)) throw misread(item, "has a brace inside a segment; write {name} for a whole segment");
+    return ignoresCase ? inLowerCase(segment) : segment;
+  });
+  if (parts.length > SEGMENTS_MAX) throw misread(item, "has more than 32 segments; write a shorter one that ends with /*");
+  return { segments: parts, isPrefix };
+}
+
+/** Such as `GET /api/*` or `any method, api.example.com/*, with x-api-key`. */
+export function textOf(pattern: Pattern): string {
+  const { methods, headers, scoreBelow } = pattern;
+  const score = scoreBelow === undefined ? [] : [`a bot score below ${scoreBelow}`];
+  const conditions = [...headers, ...score].map((condition) => `, with ${condition}`);
+  return (methods.length > 0 ? `${methods.join(" or ")} ` : "any method, ") + placeOf(pattern) + conditions.join("");
+}
+
+/** Its methods, host and path, such as `POST /login` or `/api/*`. */
+export function short(pattern: Pattern): string {
+  return pattern.methods.length > 0 ? textOf({ ...pattern, headers: [], scoreBelow: undefined }) : placeOf(pattern);
+}
+
+/** Its host and path. The same text for the same ones. */
+export function placeOf({ host, path }: Pattern): string {
+  const end = path.isPrefix ? "/*" : path.segments.length > 0 ? "" : "/";
+  return (host.kind === "below" ? "*." : "") + host.name + path.segments.map((segment = "{}") => `/${segment}`).join("") + end;
+}
+
+// These compare two patterns of the same hosts and paths, of which the first comes first in the file.
+
+/** Whether each request that matches `two` matches `one` too. */
+export function covers(one: Pattern, two: Pattern): boolean {
+  const all = (these: readonly string[], those: readonly string[]) => these.every((name) => those.includes(name));
+  const methods = one.methods.length === 0 || (two.methods.length > 0 && all(two.methods, one.methods));
+  const scores = one.scoreBelow === undefined || (two.scoreBelow ?? Infinity) <= one.scoreBelow;
+  return methods && scores && all(one.headers, two.headers);
+}
+
+/** Whether `one` applies to a request that matches both. */
+export function precedes(one: Pattern, two: Pattern): boolean {
+  return specificity(one) >= specificity(two);
+}
+
+/** Whether only the order in the file decides on some requests that match both. */
+export function isUnorderedWith(one: Pattern, two: Pattern): boolean {
+  const meets = one.methods.length === 0 || one.methods.some((method) => two.methods.includes(method));
+  return meets && specificity(one) === specificity(two);
+}
+
+/** A pattern with methods precedes one without, then one with more headers, then one with a lower score. */
+export function specificity({ methods, headers, scoreBelow }: Pattern): number {
+  return (methods.length > 0 ? 2 ** 40 : 0) + headers.length * 2 ** 8 + (scoreBelow === undefined ? 0 : 2 ** 8 - scoreBelow);
+}

@@ -1,0 +1,50 @@
+import type { ReadyQuota } from "../../core/policy.js";
+import { anyRule } from "../../core/rules/make.js";
+import { ALGORITHMS } from "../policy.js";
+import type { Item } from "./item.js";
+import { instead } from "./names.js";
+
+/** The fields of an algorithm, and what each is of a quota. */
+type Numbers = Readonly<Record<string, "amount" | "span" | "refill">>;
+
+const WINDOW: Numbers = { limit: "amount", window_ms: "span" };
+const BUCKET: Numbers = { capacity: "amount", refill: "refill", per_ms: "span" };
+
+/** Those of each algorithm. */
+const NUMBERS: readonly Numbers[] = [
+  WINDOW,
+  WINDOW,
+  WINDOW,
+  BUCKET,
+  BUCKET,
+  { limit: "amount", lifetime_ms: "span", returns_cost: "refill" },
+  { base_ms: "span", factor: "refill", cap_ms: "amount" },
+  { cap_ms: "amount" },
+];
+
+/** The quotas of a limit. `dimension` reads what one counts by: a name, or an empty text for the sender. */
+export function quotasOf(limit: Item, dimension: (item: Item) => string): ReadyQuota[] {
+  return limit.required("quotas").each((item) => quota(item, dimension));
+}
+
+function quota(item: Item, dimension: (item: Item) => string): ReadyQuota {
+  const named = item.required("algorithm");
+  const algorithm = ALGORITHMS.indexOf(named.text);
+  if (algorithm < 0) throw named.wrong(named.text, `is not an algorithm; ${instead(named.text, ALGORITHMS)}`);
+  const numbers = NUMBERS[algorithm]!;
+  item.only(["algorithm", "name", "by", ...Object.keys(numbers)]);
+  const quota: ReadyQuota = { algorithm, place: "", amount: 0, span: 0, refill: Number(item.has("returns_cost")), name: undefined, by: undefined };
+  for (const [name, kind] of Object.entries(numbers)) if (name !== "returns_cost") quota[kind] = item.required(name).number;
+  const by = item.field("by");
+  quota.by = (by && dimension(by)) || undefined;
+  item.placing(() => anyRule(quota, ""), (message) => inFile(item, message));
+  const name = item.placing(() => item.field("name")?.text);
+  quota.name = name === undefined ? name : item.checkedName("name", name);
+  return quota;
+}
+
+/** A message about a number, with the names of a rules file, and with the number as it is written there. */
+function inFile(item: Item, message: string): string {
+  const renamed = message.replace(/\b(window|per|lifetime|base|cap)Ms\b/g, "$1_ms");
+  return renamed.replace(/^(\w+): \d+/, (_, name: string) => `${name}: ${item.required(name).node.bare}`);
+}
