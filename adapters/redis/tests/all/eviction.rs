@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use support::{NOW, Server, bucket, key};
+use crate::support::{NOW, Server, bucket, key};
 use tidegate_core::{Check, Limiter};
 use tidegate_redis::Config;
 use tracing::field::{Field, Visit};
@@ -104,6 +102,6 @@ async fn a_server_that_evicts_nothing_or_does_not_tell_is_not_warned_of() {
         .exec(&mut server.connection())
         .unwrap();
     let url = format!("redis://counter:secret@127.0.0.1:{}", server.port);
-    let configured = |_| Config::new(url).clock(tidegate_redis::Clock::Caller).deadline(support::DEADLINE);
+    let configured = |_| Config::new(url).clock(tidegate_redis::Clock::Caller).deadline(crate::support::DEADLINE);
     assert_eq!(warnings(&server, configured).await, [""; 0]);
 }

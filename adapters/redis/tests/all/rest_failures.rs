@@ -4,13 +4,11 @@
 #![cfg(feature = "rest")]
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::rest::TOKEN;
+use crate::support::{NOW, bucket, key};
 use serde_json::json;
-use support::rest::TOKEN;
-use support::{NOW, bucket, key};
 use tidegate_core::{Check, Decision, Error, ErrorKind, Limiter, Millis};
 use tidegate_redis::wire::Script;
 use tidegate_redis::{Clock, Rest, RestConfig, RestLimiter};

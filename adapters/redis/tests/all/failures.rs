@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use support::{AT_ONCE, DEADLINE, NOW, Server, bucket, free_port, key};
+use crate::support::{AT_ONCE, DEADLINE, NOW, Server, bucket, free_port, key};
 use tidegate_core::{Check, Error, ErrorKind, Limiter, Millis};
 use tidegate_redis::{Config, Redis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

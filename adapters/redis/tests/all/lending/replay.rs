@@ -9,8 +9,8 @@ use tidegate_core::{Charge, ChargeId, Check, Key, Millis, Policy, Refund, Settle
 use tidegate_redis::Clock;
 use tidegate_redis::wire::{Call, Script};
 
-use crate::model::{Found, Model, loans, written};
-use crate::story::{Flaw, Step, Story, policy};
+use super::model::{Found, Model, loans, written};
+use super::story::{Flaw, Step, Story, policy};
 
 /// No row expires while the time of a story stands still.
 const MIN_TTL: Millis = Millis::from_secs(3_600);

@@ -3,12 +3,10 @@
 #![cfg(feature = "rest")]
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
 use std::path::Path;
 
-use support::Server;
-use support::rest::{Endpoint, TOKEN};
+use crate::support::Server;
+use crate::support::rest::{Endpoint, TOKEN};
 use tokio::process::Command;
 
 #[tokio::test]

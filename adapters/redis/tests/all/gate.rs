@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
 use std::collections::HashMap;
 
-use support::{NOW, Server};
+use crate::support::{NOW, Server};
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
 use tidegate_core::{ClientIpSource, ErasedLimiter, ErrorKind, MemoryLimiter, Millis, Origin, Platform};
 
@@ -88,9 +86,10 @@ async fn gates_never_pass_more_than_the_limit_together() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gates_over_both_protocols_never_pass_more_than_the_limit_together() {
     let server = Server::start();
-    let endpoint = support::rest::Endpoint::start(&server).await;
-    let config = tidegate_redis::RestConfig::new(endpoint.url(), support::rest::TOKEN);
-    let config = config.clock(tidegate_redis::Clock::Caller).min_ttl(support::MIN_TTL).deadline(support::DEADLINE);
+    let endpoint = crate::support::rest::Endpoint::start(&server).await;
+    let config = tidegate_redis::RestConfig::new(endpoint.url(), crate::support::rest::TOKEN);
+    let config =
+        config.clock(tidegate_redis::Clock::Caller).min_ttl(crate::support::MIN_TTL).deadline(crate::support::DEADLINE);
     let rest = tidegate_redis::Rest::new(config.key_locking(true)).unwrap().limiter();
     let gates = [gate(server.limiter()), gate(rest)];
     let passed = exhaust(&gates).await;

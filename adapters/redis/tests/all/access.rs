@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
-use support::{NOW, Server, key};
+use crate::support::{NOW, Server, key};
 use tidegate_core::{Check, Error, ErrorKind, Limiter, Millis, Policy, Quota, Refund, Settle};
 use tidegate_redis::{Config, Redis};
 
-const GUIDE: &str = include_str!("../../../core/docs/replicas.md");
+const GUIDE: &str = include_str!("../../../../core/docs/replicas.md");
 
 /// Every call of a limiter.
 async fn all_calls(limiter: &impl Limiter) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tidegate_core::lending::{Borrowers, Lender, Question, Terms, Verdict, can_lend, supports};
 use tidegate_core::{Check, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
 
-use crate::world::{ALL, Fault, Network, Step, WINDOWS, World, policies, steps, terms};
+use self::world::{ALL, Fault, Network, Step, WINDOWS, World, policies, steps, terms};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]

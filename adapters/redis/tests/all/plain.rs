@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{NOW, Server, key};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 use redis::ConnectionLike as _;
-use support::{NOW, Server, key};
 use tidegate_core::algorithm::MAX_UNITS;
 use tidegate_core::store::Operation;
 use tidegate_core::{Check, Millis, Policy, Quota, UnixMillis};

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use support::{NOW, Server, admitted, bucket, burst, key, one_of_each};
+use crate::support::{NOW, Server, admitted, bucket, burst, key, one_of_each};
 use tidegate_core::algorithm::MAX_UNITS;
 use tidegate_core::{Check, ErrorKind, Key, Limiter, MAX_CLOCK_SKEW, Millis, Policy, Quota, UnixMillis};
 use tidegate_redis::{Config, Redis};
@@ -110,7 +108,7 @@ async fn a_killed_server_is_unavailable_without_a_wait_and_never_overadmits() {
         admissions += admitted;
         errors += 1;
     }
-    assert!(killed_at.elapsed() < support::AT_ONCE, "{:?}", killed_at.elapsed());
+    assert!(killed_at.elapsed() < crate::support::AT_ONCE, "{:?}", killed_at.elapsed());
     assert!(0 < admissions && admissions < 3_000, "the server was not killed during the burst: {admissions}");
 
     // While the server is down, every call fails at once and not at the deadline.
@@ -118,13 +116,13 @@ async fn a_killed_server_is_unavailable_without_a_wait_and_never_overadmits() {
     for answer in burst(&limiters, &policy, 500).await {
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable);
     }
-    assert!(down_at.elapsed() < support::AT_ONCE, "{:?}", down_at.elapsed());
+    assert!(down_at.elapsed() < crate::support::AT_ONCE, "{:?}", down_at.elapsed());
 
     server.restart();
     let up_at = Instant::now();
     for limiter in &limiters {
         while limiter.peek(Check::new(&policy, &key(), NOW)).await.is_err() {
-            assert!(up_at.elapsed() < support::AT_ONCE, "not up again after {:?}", up_at.elapsed());
+            assert!(up_at.elapsed() < crate::support::AT_ONCE, "not up again after {:?}", up_at.elapsed());
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -189,7 +187,7 @@ async fn a_decision_is_one_command() {
 #[tokio::test]
 async fn the_servers_clock_decides_and_the_callers_is_ignored() {
     let server = Server::start();
-    let limiter = Redis::new(Config::new(server.url()).deadline(support::DEADLINE)).unwrap().limiter();
+    let limiter = Redis::new(Config::new(server.url()).deadline(crate::support::DEADLINE)).unwrap().limiter();
     let policy = bucket(2);
     let now = || {
         let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();

@@ -3,13 +3,11 @@
 #![cfg(feature = "cluster")]
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use support::{MIN_TTL, NOW, Server, bucket, one_of_each};
+use crate::support::{MIN_TTL, NOW, Server, bucket, one_of_each};
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
 use tidegate_core::lending::Terms;
 use tidegate_core::{Check, ClientIpSource, ErrorKind, Key, Limiter, Millis, Origin, Platform, Policy, Quota};
@@ -39,7 +37,7 @@ fn cluster() -> Vec<Server> {
 }
 
 fn limiter(nodes: &[Server]) -> RedisLimiter {
-    let config = Config::cluster(nodes.iter().map(Server::url)).min_ttl(MIN_TTL).deadline(support::DEADLINE);
+    let config = Config::cluster(nodes.iter().map(Server::url)).min_ttl(MIN_TTL).deadline(crate::support::DEADLINE);
     Redis::new(config).unwrap().limiter()
 }
 
@@ -102,9 +100,9 @@ async fn a_cluster_is_exact_and_keeps_a_keys_parts_together() {
     let began = Instant::now();
     let error = limiters[0].check(Check::new(&policy, &key, NOW)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-    assert!(began.elapsed() < support::AT_ONCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < crate::support::AT_ONCE, "{:?}", began.elapsed());
     nodes[dead].restart();
-    let until = Instant::now() + support::AT_ONCE;
+    let until = Instant::now() + crate::support::AT_ONCE;
     while limiters[0].check(Check::new(&policy, &key, NOW)).await.is_err() {
         assert!(Instant::now() < until, "the node did not come back");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -113,18 +111,18 @@ async fn a_cluster_is_exact_and_keeps_a_keys_parts_together() {
 
 #[tokio::test]
 async fn a_dead_cluster_is_unavailable_without_a_wait() {
-    let url = format!("redis://127.0.0.1:{}", support::free_port());
-    let limiter = Redis::new(Config::cluster([url]).deadline(support::DEADLINE)).unwrap().limiter();
+    let url = format!("redis://127.0.0.1:{}", crate::support::free_port());
+    let limiter = Redis::new(Config::cluster([url]).deadline(crate::support::DEADLINE)).unwrap().limiter();
     let began = Instant::now();
-    let error = limiter.check(Check::new(&bucket(1), &support::key(), NOW)).await.unwrap_err();
+    let error = limiter.check(Check::new(&bucket(1), &crate::support::key(), NOW)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-    assert!(began.elapsed() < support::AT_ONCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < crate::support::AT_ONCE, "{:?}", began.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn limiters_borrow_from_every_node() {
     let nodes = cluster();
-    let config = || Config::cluster(nodes.iter().map(Server::url)).min_ttl(MIN_TTL).deadline(support::DEADLINE);
+    let config = || Config::cluster(nodes.iter().map(Server::url)).min_ttl(MIN_TTL).deadline(crate::support::DEADLINE);
     let terms = Terms::new(20, Millis::from_secs(10));
     let limiters: Vec<_> = (0..2).map(|_| Redis::new(config()).unwrap().lending(terms).unwrap()).collect();
     let policy = Policy::new("api", [Quota::fixed_window(500, Millis::from_secs(86_400)).unwrap()]).unwrap();
@@ -150,7 +148,7 @@ async fn a_gate_borrows_from_every_node() {
     let gate = || {
         let rules = r#"{ "limits": { "api": { "lease": { "slice": 20, "lifetime_ms": 10000 },
             "quotas": [{ "algorithm": "fixed_window", "limit": 500, "window_ms": 86400000 }] } }, "rules": [{ "limits": ["api"] }] }"#;
-        let config = Config::cluster(nodes.iter().map(Server::url)).min_ttl(MIN_TTL).deadline(support::DEADLINE);
+        let config = Config::cluster(nodes.iter().map(Server::url)).min_ttl(MIN_TTL).deadline(crate::support::DEADLINE);
         let store = Redis::new(config).unwrap().limiter();
         Gate::new(Rules::parse("rules.json", rules).unwrap(), store, ClientIpSource::new(Platform::Direct)).unwrap()
     };

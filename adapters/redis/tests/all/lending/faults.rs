@@ -3,7 +3,7 @@
 use proptest::test_runner::RngSeed;
 use tidegate_redis::wire::Script;
 
-use crate::hold;
+use super::hold;
 use crate::support::Server;
 
 #[test]

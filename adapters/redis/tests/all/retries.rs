@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
 use std::sync::atomic::Ordering;
 
-use support::{NOW, Server, bucket, deaf_proxy, key, one_of_each};
+use crate::support::{NOW, Server, bucket, deaf_proxy, key, one_of_each};
 use tidegate_core::{Check, ErrorKind, Limiter, Millis, Refund};
 use tidegate_redis::{Clock, Config, Redis};
 
@@ -16,7 +14,7 @@ async fn a_retry_after_a_lost_answer_is_charged_once() {
     let (address, deaf) = deaf_proxy(server.port).await;
     let url = format!("redis://{address}");
     let limiter =
-        Redis::new(Config::new(url).deadline(Millis::new(150)).clock(Clock::Caller).min_ttl(support::MIN_TTL))
+        Redis::new(Config::new(url).deadline(Millis::new(150)).clock(Clock::Caller).min_ttl(crate::support::MIN_TTL))
             .unwrap()
             .limiter();
     let (policy, key) = (bucket(10), key());

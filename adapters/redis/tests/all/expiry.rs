@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
 use std::time::Duration;
 
-use support::{NOW, Server, key, one_of_each};
+use crate::support::{NOW, Server, key, one_of_each};
 use tidegate_core::{Check, Limiter, Millis, Policy, Quota, Settle, UnixMillis};
 
 fn keys(connection: &mut redis::Connection) -> Vec<String> {

@@ -3,14 +3,12 @@
 #![cfg(feature = "rest")]
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use support::rest::{Endpoint, TOKEN};
-use support::{NOW, Server, admitted, bucket, burst, deaf_proxy, free_port, key, one_of_each};
+use crate::support::rest::{Endpoint, TOKEN};
+use crate::support::{NOW, Server, admitted, bucket, burst, deaf_proxy, free_port, key, one_of_each};
 use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis, Refund, UnixMillis};
 use tidegate_redis::{Clock, Rest, RestConfig};
 
@@ -98,7 +96,8 @@ async fn a_retry_after_a_lost_answer_is_charged_once() {
     let server = Server::start();
     let endpoint = Endpoint::start(&server).await;
     let (address, deaf) = deaf_proxy(endpoint.port).await;
-    let config = RestConfig::new(format!("http://{address}"), TOKEN).clock(Clock::Caller).min_ttl(support::MIN_TTL);
+    let config =
+        RestConfig::new(format!("http://{address}"), TOKEN).clock(Clock::Caller).min_ttl(crate::support::MIN_TTL);
     let limiter = Rest::new(config.deadline(Millis::from_secs(2))).unwrap().limiter();
     let (policy, key) = (bucket(10), key());
     let check = Check::new(&policy, &key, NOW);
@@ -202,15 +201,15 @@ async fn a_server_that_is_down_is_unavailable_until_it_is_up_again() {
         let began = Instant::now();
         let error = limiter.check(Check::new(&policy, &key, NOW)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-        assert!(began.elapsed() < support::AT_ONCE, "{:?}", began.elapsed());
+        assert!(began.elapsed() < crate::support::AT_ONCE, "{:?}", began.elapsed());
     }
     server.restart();
     assert!(limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().is_allowed());
 
-    let nobody = RestConfig::new(format!("http://127.0.0.1:{}", free_port()), TOKEN).deadline(support::DEADLINE);
+    let nobody = RestConfig::new(format!("http://127.0.0.1:{}", free_port()), TOKEN).deadline(crate::support::DEADLINE);
     let began = Instant::now();
     let error = Rest::new(nobody).unwrap().ping().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(error.to_string().contains("nothing was charged"), "{error}");
-    assert!(began.elapsed() < support::AT_ONCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < crate::support::AT_ONCE, "{:?}", began.elapsed());
 }

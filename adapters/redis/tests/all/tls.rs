@@ -3,12 +3,10 @@
 #![cfg(feature = "tls-rustls")]
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{NOW, Server, bucket, free_port, key};
+use crate::support::{NOW, Server, bucket, free_port, key};
 use tidegate_core::{Check, Error, ErrorKind, Limiter};
 use tidegate_redis::{Config, Redis};
 
@@ -76,7 +74,7 @@ fn only_a_trusted_certificate_is_accepted() {
 /// The part of the test that runs in the new process.
 #[tokio::main(flavor = "current_thread")]
 async fn one_check(tls_port: &str, expected: &str) {
-    let config = Config::new(format!("rediss://localhost:{tls_port}")).deadline(support::DEADLINE);
+    let config = Config::new(format!("rediss://localhost:{tls_port}")).deadline(crate::support::DEADLINE);
     assert_eq!(meet(Redis::new(config).map(Redis::limiter)).await, expected);
     #[cfg(feature = "rest")]
     assert_eq!(meet(rest::limiter(&std::env::var("HTTPS_PORT").unwrap())).await, expected);
@@ -112,8 +110,8 @@ mod rest {
     use tokio_rustls::rustls::pki_types::pem::PemObject as _;
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-    use super::support::Server;
-    use super::support::rest::{Endpoint, TOKEN};
+    use crate::support::Server;
+    use crate::support::rest::{Endpoint, TOKEN};
 
     /// Serves REST over TLS on a new thread. Returns the port.
     pub(super) fn https(server: &Server, certificate: &Path, private_key: &Path) -> u16 {
@@ -122,7 +120,7 @@ mod rest {
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
         let acceptor = TlsAcceptor::from(Arc::new(config.with_single_cert(vec![certificate], private_key).unwrap()));
-        let runtime = super::support::runtime();
+        let runtime = crate::support::runtime();
         let (endpoint, listener) = runtime
             .block_on(async { (Endpoint::start(server).await, TcpListener::bind("127.0.0.1:0").await.unwrap()) });
         let port = listener.local_addr().unwrap().port();
@@ -142,6 +140,6 @@ mod rest {
 
     pub(super) fn limiter(https_port: &str) -> Result<RestLimiter, Error> {
         let config = RestConfig::new(format!("https://localhost:{https_port}"), TOKEN);
-        Rest::new(config.deadline(super::support::DEADLINE)).map(Rest::limiter)
+        Rest::new(config.deadline(crate::support::DEADLINE)).map(Rest::limiter)
     }
 }

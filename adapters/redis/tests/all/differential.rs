@@ -3,13 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::support::{MIN_TTL, Server, runtime};
 use proptest::prop_assert_eq;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use support::{MIN_TTL, Server, runtime};
 use tidegate_core::{Check, Error, Key, Limiter, MemoryLimiter, Millis, Refund, Settle, UnixMillis};
 use tidegate_histories::crowd::{self, Crowd};
 use tidegate_histories::{History, LAST, Plausibility, Step, Steps, history};
@@ -155,6 +153,6 @@ fn a_crowd_is_decided_on_as_the_reference_does() {
 #[test]
 fn rest_decides_as_the_reference_does() {
     let (server, runtime) = (Server::start(), runtime());
-    let front = runtime.block_on(support::rest::Endpoint::start(&server));
+    let front = runtime.block_on(crate::support::rest::Endpoint::start(&server));
     replay_all(&front.limiter_with(|config| config.key_locking(true)), &runtime, 300);
 }

@@ -7,17 +7,15 @@ mod limiters;
 mod model;
 mod replay;
 mod story;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::cell::{Cell, RefCell};
 
+use crate::support::Server;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-use support::Server;
 use tidegate_core::Key;
 use tidegate_redis::wire::Script;
 
-use crate::replay::Replay;
+use self::replay::Replay;
 
 fn load(connection: &mut redis::Connection, text: &str) -> String {
     redis::cmd("SCRIPT").arg("LOAD").arg(text).query(connection).unwrap()

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
-use support::{NOW, Server, key, one_of_each};
+use crate::support::{NOW, Server, key, one_of_each};
 use tidegate_core::lending::Question;
 use tidegate_core::{Block, Check, ErrorKind, Key, Keys, Limiter, Millis, Policy, Quota, Refund};
 

@@ -91,7 +91,7 @@ fn herd(spread_ms: u64) -> Vec<usize> {
     returning
 }
 
-/// `cargo test -p tidegate-core --features toml --test responses -- --nocapture` prints the numbers.
+/// `cargo test -p tidegate-core --features toml --test all responses -- --nocapture` prints the numbers.
 #[test]
 fn denied_clients_do_not_return_together() {
     let (together, spread) = (herd(0), herd(10_000));

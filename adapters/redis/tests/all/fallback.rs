@@ -3,13 +3,11 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-mod support;
-
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use support::{NOW, Server, key};
+use crate::support::{NOW, Server, key};
 use tidegate_core::{Check, ErrorKind, Fallback, Limiter, Millis, Policy, Quota, Settle};
 
 const SLOTS: u64 = 100;

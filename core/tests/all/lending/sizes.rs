@@ -3,7 +3,7 @@
 use tidegate_core::lending::Terms;
 use tidegate_core::{Millis, Policy, Quota};
 
-use crate::world::{Fault, Step, World};
+use super::world::{Fault, Step, World};
 
 const MINUTE: Millis = Millis::from_secs(60);
 
@@ -84,7 +84,7 @@ fn in_the_background_an_idle_borrower_returns_its_loan() {
 #[test]
 fn in_the_background_no_request_of_a_steady_client_waits() {
     let mut world = world(100_000, Terms { in_background: true, ..Terms::new(1_000, MINUTE) });
-    world.play(&Step::Network(crate::world::Network { out_ms: 50, back_ms: 50, ..Default::default() }));
+    world.play(&Step::Network(super::world::Network { out_ms: 50, back_ms: 50, ..Default::default() }));
     let mut waited = Vec::new();
     for _ in 0..2_000 {
         world.decided.clear();

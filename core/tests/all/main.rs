@@ -1,0 +1,26 @@
+//! The tests of the core, as one program: each of its own would be linked with everything again.
+
+mod block;
+mod charges;
+mod client_ip;
+mod combinator_mutants;
+mod combinators;
+mod decisions;
+mod deny_cache;
+mod drivers;
+mod erased;
+mod fallback;
+mod figures;
+mod gate;
+mod gate_bytes;
+mod gate_leases;
+mod gate_stores;
+mod headers;
+mod keys;
+mod laws;
+#[cfg(feature = "lending")]
+mod lending;
+mod memory;
+mod policies;
+mod responses;
+mod sinks;
