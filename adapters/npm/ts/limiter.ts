@@ -378,33 +378,42 @@ export abstract class Limiter {
     quietly(() => console.warn(`tidegate: ${message}. ${effect}This is shown once; set onError to get every error.`, ...why));
   }
 
-  async #sender(request: Request | undefined, peer: string | undefined): Promise<string> {
+  #sender(request: Request | undefined, peer: string | undefined): string | Promise<string> {
     if (!request) throw invalid("keys", `missing; write ${written(this.#core.dimensions)}`);
     if (typeof (request.headers as Partial<Headers> | undefined)?.get !== "function") {
       throw invalid("request", `no Request with Headers; write check(new Request(url, { headers })), or limit("user:42") for a key`);
     }
-    const { identify, rejectsUnidentified, platform } = this.#options;
+    return this.#options.identify ? this.#identified(request, peer) : this.#keyOf(request, peer, {});
+  }
+
+  /** The key of who the application says has sent a request. */
+  async #identified(request: Request, peer: string | undefined): Promise<string> {
+    const { identify, rejectsUnidentified } = this.#options;
     let sender: Identity = {};
     try {
-      const identity = await identify?.(request);
+      const identity = await identify!(request);
       sender = { subject: named("subject", identity), apiKey: named("apiKey", identity) };
     } catch (cause) {
       const error = invalid("identify", "threw, or returned no well-formed text; return undefined if nobody is known", { cause });
       if (rejectsUnidentified) throw error;
       this.#tell("identify", error, false);
     }
+    return this.#keyOf(request, peer, sender);
+  }
+
+  #keyOf(request: Request, peer: string | undefined, sender: Identity): string {
     // The second field counts only if the first is absent.
     const told = (name: string | undefined) => (name && request.headers.get(name)) || undefined;
     const first = told(this.#core.fields[0]);
     const second = first ? undefined : told(this.#core.fields[1]);
     const key = this.#core.key(first, second, typeof peer === "string" ? peer : undefined, sender);
     if (key === "ip:unknown" && (peer as unknown) === null && !this.#core.fields.length) {
-      const message = `peer: ${platform} needs the address of the connection; write limit(tidegate, { peer }) or { check: () => ({ peer }) }`;
+      const message = `peer: ${this.#options.platform} needs the address of the connection; write limit(tidegate, { peer }) or { check: () => ({ peer }) }`;
       throw new TidegateError("misconfigured", message, "peer");
     }
     if (key === "ip:unknown") {
       const where = this.#core.fields.length ? `tells it in ${this.#core.fields.join(" or ")}` : "needs it in `peer`";
-      const message = `no client address: ${platform} ${where}; all such requests count as ${key}`;
+      const message = `no client address: ${this.#options.platform} ${where}; all such requests count as ${key}`;
       this.#tell("identify", invalid("request", message), false);
     }
     return key;

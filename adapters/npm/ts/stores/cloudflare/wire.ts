@@ -249,14 +249,19 @@ const ERROR = /^(?!\+?0*200 )[^ ]* (invalid|unavailable|timeout|contended|corrup
 
 /** Reads the answer to a call with this policy. Throws the object's error, or if it is no answer of an object. */
 export function readAnswer(text: string, { quotas }: Policy): LoanAnswer {
-  const [, kind, message] = ERROR.exec(text) ?? [];
-  if (kind) throw [kind, message];
+  if (text.length % 2 > 0 || !/^[\da-f]{4,}$/.test(text)) throw thrownBy(text);
   const reader = new Reader(text, 0, wrongAnswer);
-  const [version, flags] = /^[\da-f]{4,}$/.test(text) && text.length % 2 === 0 ? [reader.byte(), reader.byte()] : [0, 0];
+  const [version, flags] = [reader.byte(), reader.byte()];
   if (version !== VERSION || flags >= ANSWER_FLAGS_END) throw notAnAnswer(text);
   const granted = flags & GRANTED ? { loan: reader.long(), units: reader.long(), lasts: reader.long() } : undefined;
   const deniesFor = flags & DENIES ? reader.long() : 0;
   return { decision: decisionOf(reader, quotas.length), granted, deniesFor };
+}
+
+/** The error of an object, or that a text is none. */
+function thrownBy(text: string): unknown {
+  const [, kind, message] = ERROR.exec(text) ?? [];
+  return kind ? [kind, message] : notAnAnswer(text);
 }
 
 function notAnAnswer(text: string): unknown {
