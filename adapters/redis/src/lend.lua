@@ -8,7 +8,7 @@
 -- Answers  as decide.lua does, also before a state without loans. A question's answer ends with `>` and the next loan, if there is one
 local LIFETIME_MAX, LOANS_MAX, UNITS_MAX, NUMBERS_PER_MS, SIXTEENTHS = 60000, 64, 4294967296, 16, 16
 -- The least life of a loan near the limit, the longest time that a borrower looks back, and the most units that are a few.
-local LIFE_MIN, WITHIN_MAX, FEW = 1000, 262144, 32
+local LIFE_MIN, WITHIN_MAX, FEW, UNMISSED = 1000, 262144, 32, 4096
 local floor, max, min, sub = math.floor, math.max, math.min, string.sub
 
 local question = table.remove(ARGV, 1)
@@ -346,6 +346,7 @@ local function amount(asked, kept, left, shared_by, others_unspent, longest, pin
   local spare = min(floor(left / (4 * shared_by)), floor(spent / 4))
   local trusted = spent < FEW and ceil(2 * spent / 3) or 2 * spent
   local likely = min(max(expected + 2 * floor(math.sqrt(expected)) + 2, spare), trusted)
+  likely = max(likely, floor(left / (UNMISSED * shared_by)))
   likely = max(min(likely, asked.slice) - kept, 0)
   local all, nobody_spent = (likely + kept) * shared_by, left + others_unspent + kept
   if likely <= left and all <= floor(pins and nobody_spent / 2 or nobody_spent * 3 / 4) then

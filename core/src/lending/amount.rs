@@ -15,6 +15,9 @@ const WITHIN_MAX: Millis = Millis::new(1 << 18);
 /// Fewer units than this are a few. Then loans about double as they are spent: 1, 2, 4, 8.
 const FEW: u64 = 32;
 
+/// Nobody misses one of so many parts of what is left. It is lent before anything is known of the borrower, and not returned.
+const UNMISSED: u64 = 4_096;
+
 /// What the lender knows when it is asked for a loan.
 pub(super) struct Demand<'a> {
     pub(super) question: &'a Question,
@@ -32,6 +35,11 @@ pub(super) struct Demand<'a> {
     pub(super) pins: bool,
 }
 
+/// Whether nobody misses so many units of what is left.
+pub(super) const fn is_unmissed(units: u64, left: u64) -> bool {
+    units <= left / UNMISSED
+}
+
 /// How many more units to lend, and for how long.
 pub(super) fn amount(demand: &Demand<'_>) -> (u64, Millis) {
     let Demand { question, kept, left, borrowers, unspent, longest, pins } = *demand;
@@ -41,7 +49,7 @@ pub(super) fn amount(demand: &Demand<'_>) -> (u64, Millis) {
     // Requests do not come evenly: of independent ones, two standard deviations more than expected are enough most of the time. A few
     // requests tell little of those to come.
     let trusted = if spent < FEW { (2 * spent).div_ceil(3) } else { 2 * spent };
-    let likely = (expected + 2 * expected.isqrt() + 2).max(spare).min(trusted);
+    let likely = (expected + 2 * expected.isqrt() + 2).max(spare).min(trusted).max(left / (UNMISSED * borrowers));
     let likely = likely.min(question.slice).saturating_sub(kept);
     // What all will probably spend, if they are alike, of what nobody has spent yet.
     let (all, unspent) = ((likely + kept).saturating_mul(borrowers), left + unspent + kept);

@@ -1,5 +1,6 @@
 //! What a borrower knows of one key.
 
+use super::amount::is_unmissed;
 use super::steady::JITTER;
 use super::{Answer, Question, Returned, Terms};
 use crate::{Check, Decision, Millis, Policy, Rule, UnixMillis};
@@ -41,6 +42,8 @@ struct Loan {
     until: UnixMillis,
     /// When it was last spent from.
     used_at: UnixMillis,
+    /// Whether others would miss what is not spent of it.
+    is_missed: bool,
     /// Whether something is left to return when it has ended: its windows have not.
     returns: bool,
 }
@@ -231,7 +234,9 @@ impl Borrower {
         let used_at = self.loan.map_or(from, |loan| loan.used_at.max(from));
         self.back = None;
         self.loan = answer.granted.map(|granted| {
-            let unused = answer.decision.quotas().iter().filter_map(|quota| quota.reset_after()).max();
+            let quotas = answer.decision.quotas();
+            let unused = quotas.iter().filter_map(|quota| quota.reset_after()).max();
+            let left = quotas.iter().filter_map(|quota| quota.remaining()).min();
             Loan {
                 number: granted.loan,
                 units: granted.units,
@@ -239,6 +244,7 @@ impl Borrower {
                 kept: 0,
                 until: from + Millis::new(granted.lasts.get().saturating_sub(JITTER.get())),
                 used_at,
+                is_missed: !is_unmissed(granted.units, left.unwrap_or_default()),
                 returns: self.drains || unused.is_none_or(|unused| granted.lasts < unused),
             }
         });
@@ -257,7 +263,8 @@ impl Borrower {
 
     /// Whether it is idle and has something to return.
     pub(super) fn is_due(&self, terms: &Terms, now: UnixMillis) -> bool {
-        let Some(loan) = self.loan.filter(|loan| loan.left > 0 && !self.is_waiting(terms, now)) else { return false };
+        let is_held = |loan: &Loan| loan.left > 0 && loan.is_missed && !self.is_waiting(terms, now);
+        let Some(loan) = self.loan.filter(is_held) else { return false };
         let gap = now.since(self.demand.since).get() / self.demand.spent.max(1);
         let idle = now >= loan.used_at + IDLE.max(Millis::new(gap.saturating_mul(IDLE_GAPS)));
         if now < loan.until { idle } else { loan.returns }

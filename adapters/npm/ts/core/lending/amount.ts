@@ -13,6 +13,9 @@ const WITHIN_MAX = 2 ** 18;
 /** Fewer units than this are a few. Then loans about double as they are spent: 1, 2, 4, 8. */
 const FEW = 32;
 
+/** Nobody misses one of so many parts of what is left. It is lent before anything is known of the borrower, and not returned. */
+const UNMISSED = 4_096;
+
 /** What a borrower asks along with a check. */
 export interface LoanQuestion {
   /** What the borrower's requests have cost, whether admitted or not. */
@@ -37,6 +40,11 @@ export interface Returned {
   kept: number;
 }
 
+/** Whether nobody misses so many units of what is left. */
+export function isUnmissed(units: number, left: number): boolean {
+  return units <= Math.floor(left / UNMISSED);
+}
+
 /**
  * How many more units to lend, and for how long. The borrower still keeps `kept`, `left` are left, `borrowers` share them, others have
  * probably not spent `unspent`, and `pins` tells that lent units keep a bucket from draining.
@@ -57,8 +65,8 @@ export function amount(
   // requests tell little of those to come.
   const trusted = spent < FEW ? Math.ceil((2 * spent) / 3) : 2 * spent;
   // Below 2^52, a square root that is rounded to a double is never rounded up to a whole number.
-  const wanted = Math.min(Math.max(expected + 2 * Math.floor(Math.sqrt(expected)) + 2, spare), trusted, question.slice);
-  const likely = Math.max(wanted - kept, 0);
+  const wanted = Math.min(Math.max(expected + 2 * Math.floor(Math.sqrt(expected)) + 2, spare), trusted);
+  const likely = Math.max(Math.min(Math.max(wanted, Math.floor(left / (UNMISSED * borrowers))), question.slice) - kept, 0);
   // What all will probably spend, if they are alike, of what nobody has spent yet.
   const [all, nobodySpent] = [(likely + kept) * borrowers, left + unspent + kept];
   if (likely <= left && all <= Math.floor(pins ? nobodySpent / 2 : (nobodySpent * 3) / 4)) return [likely, longest];

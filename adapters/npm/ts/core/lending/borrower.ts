@@ -3,7 +3,7 @@ import type { Decision } from "../decide.js";
 import { later, since } from "../exact.js";
 import type { Policy } from "../policy.js";
 import { TokenBucket } from "../rules/buckets.js";
-import type { LoanQuestion, Returned } from "./amount.js";
+import { isUnmissed, type LoanQuestion, type Returned } from "./amount.js";
 import { canLend, type LoanAnswer } from "./lender.js";
 
 /** How far readings of one clock may come in the wrong order. The borrower's clock may lag by this, so whatever ends by it ends earlier. */
@@ -48,6 +48,8 @@ interface Loan {
   until: number;
   /** When it was last spent from. */
   usedAt: number;
+  /** Whether others would miss what is not spent of it. */
+  readonly isMissed: boolean;
   /** Whether something is left to return when it has ended: its windows have not. */
   readonly returns: boolean;
 }
@@ -156,6 +158,7 @@ export class Borrower {
       kept: 0,
       until: later(from, since(granted.lasts, JITTER)),
       usedAt: Math.max(last?.usedAt ?? 0, from),
+      isMissed: !isUnmissed(granted.units, remainingOf(decision)),
       returns: this.#drains || outlives(decision, granted.lasts),
     };
     this.#denial =
@@ -169,7 +172,7 @@ export class Borrower {
   /** Whether it is idle and has something to return. */
   isDue(terms: Terms, now: number): boolean {
     const loan = this.#loan;
-    if (!loan || loan.left === 0 || this.#isWaiting(terms, now)) return false;
+    if (!loan?.isMissed || loan.left === 0 || this.#isWaiting(terms, now)) return false;
     const gap = Math.floor(since(now, this.#since) / Math.max(this.#spent, 1));
     return now < loan.until ? now >= later(loan.usedAt, Math.max(IDLE, gap * IDLE_GAPS)) : loan.returns;
   }
@@ -238,6 +241,13 @@ function outlives(decision: Decision, lasts: number): boolean {
   let unused = UNKNOWN as number;
   for (let at = QUOTAS; at < decision.length; at += EACH) unused = Math.max(unused, decision[at + 2]!);
   return unused === UNKNOWN || lasts < unused;
+}
+
+/** The fewest units that remain in a quota, or 0 if that is not known. */
+function remainingOf(decision: Decision): number {
+  let fewest = Infinity;
+  for (let at = QUOTAS; at < decision.length; at += EACH) if (decision[at + 1] !== UNKNOWN) fewest = Math.min(fewest, decision[at + 1]!);
+  return fewest === Infinity ? 0 : fewest;
 }
 
 /** No lender tells apart what is more. */

@@ -57,6 +57,8 @@ fn faults_of_the_lending_script_are_noticed() {
         ("min(floor(left / (4 * shared_by)), floor(spent / 4))", "floor(spent / 4)"),
         ("spent < FEW and", "spent <= FEW and"),
         ("ceil(2 * spent / 3)", "floor(2 * spent / 3)"),
+        ("floor(left / (UNMISSED * shared_by))", "0"),
+        ("floor(left / (UNMISSED * shared_by))", "floor(left / UNMISSED)"),
         ("max(min(likely, asked.slice) - kept, 0)", "max(likely - kept, 0)"),
         ("max(min(likely, asked.slice) - kept, 0)", "min(likely, asked.slice)"),
         ("(likely + kept) * shared_by", "likely * shared_by"),
