@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds the package into dist/ and prints the size of each entry. With --for-tests, also builds the core's gate and limiters as
-# WebAssembly into reference/, with which the tests compare the TypeScript. conformance/setup.sh installs the tools.
+# Builds the package into dist/ and prints the size of each entry. The TypeScript is compiled into modules/, which tests load one by one, and
+# bundled from there. With --for-tests, also builds the core's gate and limiters as WebAssembly into reference/, with which the tests
+# compare the TypeScript. conformance/setup.sh installs the tools.
 set -eu
 cd "$(dirname "$0")"
 root=$PWD/../..
@@ -35,12 +36,14 @@ finish() {
         cp "$small/bound/tidegate_bg.wasm" "$small/input.wasm"
     fi
     cp "$small/tidegate.wasm" "$new/$1/tidegate.wasm"
-    node rename.mjs "$small/names" "$small/bound/tidegate_bg.js" "$new/$1/glue.js"
+    node rename.mjs "$small/names" "$small/bound/tidegate_bg.js" "$modules/gate/glue.js"
 }
 
 # Built beside it and swapped at the end, because a guest of another run may be loading it.
 new=dist.new
-rm -rf "$new"
+modules=modules.new
+rm -rf "$new" "$modules"
+mkdir -p "$modules/gate" "$modules/stores/redis"
 built=${CARGO_TARGET_DIR:-$root/target}/wasm32-unknown-unknown/npm
 # compile MODULE: compiles a module and binds it to JavaScript.
 compile() {
@@ -66,11 +69,12 @@ if [ "${1-}" = --for-tests ]; then
     mv reference.new reference
 fi
 wait "$finishing"
-mkdir -p "$new/redis"
-node scripts.mjs "$new/redis/scripts.js"
+node scripts.mjs "$modules/stores/redis/built.js"
 # node_modules/.bin/tsc can be another version: the tests have several.
-node node_modules/typescript/bin/tsc --outDir "$new"
-rm -rf dist.old
+node node_modules/typescript/bin/tsc --outDir "$modules" --declarationDir "$new"
+node bundle.mjs "$modules" "$new"
+rm -rf modules dist.old
+mv "$modules" modules
 if [ -e dist ]; then mv dist dist.old; fi
 mv "$new" dist
 rm -rf dist.old

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { EXACT, NATIVE } from "../dist/core/capabilities.js";
-import { TidegateError } from "../dist/error.js";
-import { composed } from "../dist/gate/around/compose.js";
-import { ALGORITHMS, RulesPolicy } from "../dist/gate/policy.js";
+import { EXACT, NATIVE } from "../modules/core/capabilities.js";
+import { TidegateError } from "../modules/error.js";
+import { composed } from "../modules/gate/around/compose.js";
+import { ALGORITHMS, RulesPolicy } from "../modules/gate/policy.js";
 import { Chance, startedGate } from "./reference.mjs";
 
 const SEED = Number(process.env.SEED ?? 7);

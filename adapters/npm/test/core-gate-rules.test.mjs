@@ -3,16 +3,16 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
-import { addressOf } from "../dist/core/address.js";
-import { TidegateError } from "../dist/error.js";
-import { compile } from "../dist/gate/rules/compile.js";
-import { appliedTo, costOf, matching, opens, policyFor } from "../dist/gate/rules/find.js";
-import { rootOf } from "../dist/gate/rules/item.js";
-import { field, readJson } from "../dist/gate/rules/json.js";
-import { instead, quoted } from "../dist/gate/rules/names.js";
-import { normal, readings, segments } from "../dist/gate/rules/path.js";
-import { textOf } from "../dist/gate/rules/pattern.js";
-import { policiesOf } from "../dist/gate/rules/rules.js";
+import { addressOf } from "../modules/core/address.js";
+import { TidegateError } from "../modules/error.js";
+import { compile } from "../modules/gate/rules/compile.js";
+import { appliedTo, costOf, matching, opens, policyFor } from "../modules/gate/rules/find.js";
+import { rootOf } from "../modules/gate/rules/item.js";
+import { field, readJson } from "../modules/gate/rules/json.js";
+import { instead, quoted } from "../modules/gate/rules/names.js";
+import { normal, readings, segments } from "../modules/gate/rules/path.js";
+import { textOf } from "../modules/gate/rules/pattern.js";
+import { policiesOf } from "../modules/gate/rules/rules.js";
 import { Chance, startedGate } from "./reference.mjs";
 
 const SEED = Number(process.env.SEED ?? 7);

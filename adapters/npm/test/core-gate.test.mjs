@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Gate } from "@tidegate/edge/gate";
 import { SignJWT } from "jose";
-import { Tokens } from "../dist/gate/tokens.js";
+import { Tokens } from "../modules/gate/tokens.js";
 import { Chance, startedGate } from "./reference.mjs";
 
 const SEED = Number(process.env.SEED ?? 1);

@@ -4,15 +4,15 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { Core } from "../dist/core.js";
-import { MAX_INSTANT } from "../dist/core/exact.js";
-import { anyRule } from "../dist/core/rules/make.js";
-import { TidegateError } from "../dist/error.js";
-import { ask, BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../dist/question.js";
-import { SHARED } from "../dist/stores/cloudflare-kv/counts.js";
-import { draws, hashOf } from "../dist/stores/cloudflare-kv/draws.js";
-import { Isolate } from "../dist/stores/cloudflare-kv/isolate.js";
-import { encode } from "../dist/stores/cloudflare-kv/record.js";
+import { Core } from "../modules/core.js";
+import { MAX_INSTANT } from "../modules/core/exact.js";
+import { anyRule } from "../modules/core/rules/make.js";
+import { TidegateError } from "../modules/error.js";
+import { ask, BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
+import { SHARED } from "../modules/stores/cloudflare-kv/counts.js";
+import { draws, hashOf } from "../modules/stores/cloudflare-kv/draws.js";
+import { Isolate } from "../modules/stores/cloudflare-kv/isolate.js";
+import { encode } from "../modules/stores/cloudflare-kv/record.js";
 import { Chance, Reference } from "./reference.mjs";
 
 const SEED = Number(process.env.SEED ?? 7);
@@ -588,7 +588,7 @@ test("the host reads and writes the same", async () => {
   const chance = new Chance(SEED);
   const seed = [chance.below(2 ** 32), chance.below(2 ** 32)];
   const theirs = new Theirs(await engine(), seed);
-  const { Counts } = await import(`../dist/stores/cloudflare-kv/counts.js?seed=${SEED}`);
+  const { Counts } = await import(`../modules/stores/cloudflare-kv/counts.js?seed=${SEED}`);
   const all = [windows("host", [0, 9, 60_000], [3, 9, 1_000, 3]), windows("host2", [1, 5, 10_000])];
   const real = crypto.getRandomValues;
   crypto.getRandomValues = (numbers) => (numbers.set(seed), numbers);

@@ -3,14 +3,14 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { copied, decide, expiresAfter, peek, refund, settle, unused, verify, withoutCounts } from "../dist/core/decide.js";
-import { later, MAX_INSTANT, MAX_UNITS, since } from "../dist/core/exact.js";
-import { canBorrow } from "../dist/core/lending/borrower.js";
-import { Borrowers } from "../dist/core/lending/borrowers.js";
-import { canLend, Lender } from "../dist/core/lending/lender.js";
-import { Policy } from "../dist/core/policy.js";
-import { anyRule } from "../dist/core/rules/make.js";
-import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, STATUS, UNKNOWN, WAIT } from "../dist/numbers.js";
+import { copied, decide, expiresAfter, peek, refund, settle, unused, verify, withoutCounts } from "../modules/core/decide.js";
+import { later, MAX_INSTANT, MAX_UNITS, since } from "../modules/core/exact.js";
+import { canBorrow } from "../modules/core/lending/borrower.js";
+import { Borrowers } from "../modules/core/lending/borrowers.js";
+import { canLend, Lender } from "../modules/core/lending/lender.js";
+import { Policy } from "../modules/core/policy.js";
+import { anyRule } from "../modules/core/rules/make.js";
+import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, STATUS, UNKNOWN, WAIT } from "../modules/numbers.js";
 import { started } from "./reference.mjs";
 
 const SEED = Number(process.env.SEED ?? 1);

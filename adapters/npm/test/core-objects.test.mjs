@@ -6,16 +6,16 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { register } from "node:module";
 import { describe, test } from "node:test";
-import { EXACT, lends } from "../dist/core/capabilities.js";
-import { MAX_INSTANT, MAX_UNITS } from "../dist/core/exact.js";
-import { anyRule } from "../dist/core/rules/make.js";
-import { Core } from "../dist/core.js";
-import { TidegateError } from "../dist/error.js";
-import { ask, BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../dist/question.js";
-import { Counter } from "../dist/stores/cloudflare/counter.js";
-import { lost } from "../dist/stores/cloudflare/errors.js";
-import { Rows } from "../dist/stores/cloudflare/rows.js";
-import { Stubs } from "../dist/stores/cloudflare/stubs.js";
+import { EXACT, lends } from "../modules/core/capabilities.js";
+import { MAX_INSTANT, MAX_UNITS } from "../modules/core/exact.js";
+import { anyRule } from "../modules/core/rules/make.js";
+import { Core } from "../modules/core.js";
+import { TidegateError } from "../modules/error.js";
+import { ask, BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
+import { Counter } from "../modules/stores/cloudflare/counter.js";
+import { lost } from "../modules/stores/cloudflare/errors.js";
+import { Rows } from "../modules/stores/cloudflare/rows.js";
+import { Stubs } from "../modules/stores/cloudflare/stubs.js";
 import { started } from "./reference.mjs";
 
 /** How the object of Rust reads and writes its rows. */
@@ -1067,7 +1067,7 @@ describe("Durable Objects", () => {
   });
 
   test("the class answers, wakes again, sweeps and ceases to exist", async () => {
-    const { Tidegate, TidegateObject } = await import("../dist/stores/cloudflare/index.js");
+    const { Tidegate, TidegateObject } = await import("../modules/stores/cloudflare/index.js");
     const namespace = new Namespace(TidegateObject);
     const quotas = ["6 / d", { concurrency: { limit: 3, lifetimeMs: 60_000 } }];
     const tidegate = new Tidegate({ namespace, failMode: "closed", policy: { name: "api", quotas } });

@@ -3,17 +3,17 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
-import { sha256 } from "../dist/core/sha256.js";
-import { block, copied, decide, refund, unused } from "../dist/core/decide.js";
-import { EXACT } from "../dist/core/capabilities.js";
-import { bytesOf, hexOf } from "../dist/core/codec.js";
-import { Core } from "../dist/core.js";
-import { anyRule } from "../dist/core/rules/make.js";
-import { TidegateError } from "../dist/error.js";
-import { ask, BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../dist/question.js";
-import { Memory } from "../dist/stores/memory/memory.js";
-import { answer, scriptFor, words } from "../dist/stores/redis/wire.js";
-import { Versioned, versioned as capabilities } from "../dist/versioned.js";
+import { sha256 } from "../modules/core/sha256.js";
+import { block, copied, decide, refund, unused } from "../modules/core/decide.js";
+import { EXACT } from "../modules/core/capabilities.js";
+import { bytesOf, hexOf } from "../modules/core/codec.js";
+import { Core } from "../modules/core.js";
+import { anyRule } from "../modules/core/rules/make.js";
+import { TidegateError } from "../modules/error.js";
+import { ask, BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
+import { Memory } from "../modules/stores/memory/memory.js";
+import { answer, scriptFor, words } from "../modules/stores/redis/wire.js";
+import { Versioned, versioned as capabilities } from "../modules/versioned.js";
 import { Chance, Reference, started } from "./reference.mjs";
 
 const SEED = Number(process.env.SEED ?? 7);

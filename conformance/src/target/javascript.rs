@@ -218,7 +218,7 @@ pub(super) async fn package() -> Result<PathBuf, String> {
 
 async fn build() -> Result<(), String> {
     let _alone = super::build::alone("guests").await?;
-    errln!("building the npm package (WebAssembly)");
+    errln!("building the npm package");
     let mut build = Command::new(workspace().join("adapters/npm/build.sh"));
     let output = build.kill_on_drop(true).output().await.map_err(|error| format!("build.sh: {error}"))?;
     if output.status.success() {

@@ -1,7 +1,7 @@
-import * as glue from "#toml/glue";
 import module from "#toml/module";
 import { start } from "./engine.js";
 import { BaseGate, type GateOptions } from "./gate.js";
+import * as glue from "./glue.js";
 import { Mistake, type Node } from "./rules/json.js";
 
 export * from "./gate.js";

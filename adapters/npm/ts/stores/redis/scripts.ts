@@ -1,4 +1,4 @@
-import { batchScript, scriptOf, sha1Of } from "#redis/scripts";
+import { batchScript, scriptOf, sha1Of } from "./built.js";
 import { type Asked, Asking } from "../../asking.js";
 import type { Core } from "../../core.js";
 import type { LoanQuestion } from "../../core/lending/lender.js";
