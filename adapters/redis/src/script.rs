@@ -48,8 +48,8 @@ impl Script {
             (Self::General, true) => "0eda8b74dc30781c0ed77c7458d848c619ecf6a5",
             (Self::Plain, false) => "2ddeef6b952fb67cd63326a7e0bb212c815af21e",
             (Self::Plain, true) => "d3c1b894330bf8df6aecc77672df1498da259be2",
-            (Self::Lending, false) => "61d6e0d0b62c12cab61d30e6c9f20c27f23631a7",
-            (Self::Lending, true) => "f9c25ac7a9dcd953987c5917a1296bc5a154d773",
+            (Self::Lending, false) => "a0c7f3a2d9ce76f09f0da3c19d68b84d4e333d3c",
+            (Self::Lending, true) => "645016596c1ae0ea8d6ca72a1ee4936bea12b915",
         }
     }
 }
