@@ -34,7 +34,7 @@ mod by;
 mod bytes;
 mod event;
 mod explain;
-pub(crate) mod file;
+mod file;
 mod json;
 mod lists;
 mod matcher;
@@ -54,6 +54,9 @@ mod verdict;
 pub use event::{Event, EventSink, Events, Outcome};
 pub use explain::{Explanation, Listed};
 pub use file::OnFailure;
+#[cfg(feature = "toml")]
+#[doc(hidden)]
+pub use file::toml_to_json;
 pub use matcher::{Host, Path, Pattern};
 pub use pending::{Hold, Pending, Prepared};
 pub use request::{Headers, Request};

@@ -1,8 +1,6 @@
 //! Code that the adapters of this workspace share. It is not part of the public API and may change in any release.
 
 pub use crate::decision::numbers;
-#[cfg(feature = "toml")]
-pub use crate::gate::file::toml_to_json;
 #[cfg(feature = "std")]
 pub use crate::policy::PolicyParts;
 pub use crate::quoted::Quoted;

@@ -1,6 +1,6 @@
 //! TOML, which the gate's TypeScript reads through this.
 
-use tidegate_core::internal::toml_to_json;
+use tidegate_core::gate::toml_to_json;
 use wasm_bindgen::prelude::*;
 
 /// Reads a text in TOML. Returns JSON: see [`toml_to_json`].
