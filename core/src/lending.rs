@@ -28,8 +28,10 @@
 //! The lender sees what a borrower's requests have cost in which time, and what is left. Far from the limit it lends what the
 //! borrower will probably spend until the window ends. Near the limit it lends a share of what is left, for about twice the time
 //! that it takes to spend it, and the last units not at all: they are spent one by one, where they are asked for. A key's
-//! first request gets no loan, and then loans double as they are spent: a few requests tell little of those to come. But a part in
-//! 4,096 of what is left is lent at once, to all borrowers together, and nobody asks to return it.
+//! first request gets no loan, and then loans double as they are spent: a few requests tell little of those to come.
+//!
+//! Of a large limit, nobody misses a small part. A borrower is lent its share of 1/4,096 of what is left at its first request, and
+//! does not return a loan of less than 1/64 of that, because the call would cost more than the units are worth.
 //!
 //! # What can be lent
 //!

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Tidegate as OnUpstash } from "@tidegate/edge";
+import { Tidegate as OnUpstash, TidegateError } from "@tidegate/edge";
 import { limit as hono } from "@tidegate/edge/hono";
 import { Tidegate } from "@tidegate/edge/memory";
 import { limit as next } from "@tidegate/edge/next";
@@ -171,6 +171,12 @@ test("without onError, the console shows once what a callback of the app threw",
   });
   assert.deepEqual(shown.length, 1);
   assert.match(shown[0], /options: reading them threw.*TypeError: Cannot read properties of undefined \(reading 'address'\)/);
+});
+
+test("options that fail like a store let no request pass", async () => {
+  const tidegate = limiter(["3 / d"], { failMode: "open" });
+  const verdict = await tidegate.check(request, () => Promise.reject(new TidegateError("unavailable", "a store of the app's")));
+  assert.deepEqual([verdict.allowed, verdict.error.kind, verdict.http.status], [false, "invalid", 400]);
 });
 
 test("the field x-tidegate-failed-open can be left out", async () => {

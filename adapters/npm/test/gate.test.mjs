@@ -16,6 +16,8 @@ import { Tidegate as OnRedis } from "@tidegate/edge/redis";
 import { Hono } from "hono";
 import { Redis } from "ioredis";
 import * as jose from "jose";
+import { RulesPolicy } from "../modules/gate/policy.js";
+import { OwnStore } from "../modules/gate/stores.js";
 import { redisServer } from "./servers.mjs";
 
 const NOW = 1_800_000_000_000;
@@ -244,6 +246,51 @@ describe("a decision", () => {
     for (const address of ["192.0.2.1, 192.0.2.2", "198.51.100.1, 192.0.2.3", "junk"]) await check(unknown, request("/", { address }));
     assert.equal((await check(unknown, request("/", { address: "::1, junk" }))).outcome, "denied");
     assert.equal((await check(unknown, request("/", { address: "192.0.2.1" }))).outcome, "allowed");
+  });
+
+  // A pattern that backtracks takes minutes for these.
+  test("a request is read in the time that its length takes", { timeout: 20_000 }, async () => {
+    const rules = { ...rulesOf(limits(window(9_000))), tokens: { algorithms: ["HS256"], header: "x-token" }, api_keys: { header: "x-api-key", tiers: {} } };
+    const gates = ["cloudflare", "spin", "vercel"].map((platform) => gateOf(rules, { platform, keys: { keys: [{ kty: "oct", k: "A".repeat(43) }] } }));
+    const [long, spaces] = [20_000, `x${" ".repeat(20_000)}x`];
+    for (const part of ["1", ":", ".", "a:1", "%", "%2e/", "/..", "//", "[", "é", "-"]) {
+      const text = part.repeat(long / part.length);
+      const headers = ["host", "cf-connecting-ip", "spin-client-addr", "x-real-ip", "x-token", "x-api-key"];
+      for (const value of [spaces, encodeURIComponent(text), `Bearer ${spaces}`, `1.2.3.4${spaces}`]) {
+        const sent = { method: "GET", url: `https://${encodeURIComponent(text)}/x`, headers: new Headers(headers.map((name) => [name, value])) };
+        for (const gate of gates) assert.equal((await check(gate, sent)).outcome, "allowed");
+      }
+      const sent = { method: "GET", url: `https://example.com/${text}`, headers: new Headers() };
+      for (const gate of gates) assert.equal((await check(gate, sent)).outcome, "allowed");
+    }
+  });
+
+  test("headers need no more than `get`", async () => {
+    const gate = gateOf({ limits: limits(window(1)), rules: [{ headers: ["x-a"], limits: [`limit-${nth}`] }] });
+    const sent = (headers) => ({ method: "GET", url: "https://example.com/", headers: { get: (name) => headers[name] ?? null } });
+    assert.equal((await check(gate, sent({ "x-a": "" }))).outcome, "allowed");
+    assert.equal((await check(gate, sent({ "x-a": "1" }))).outcome, "denied");
+    assert.equal((await check(gate, sent({}))).outcome, "unlimited");
+  });
+
+  test("a store that decides by another policy decides nothing", async () => {
+    const policy = { name: "other", quotas: ["5 / s", "9 / min"] };
+    const gate = gateOf(rulesOf(limits(window(1)), { on_failure: "open" }), { stores: { default: (limit) => new Memory({ ...limit, policy }) } });
+    const { outcome, error, http } = await check(gate);
+    assert.deepEqual([outcome, error.kind, http.status], ["failed_closed", "corrupt", 503]);
+  });
+
+  test("clients who choose which limits apply together do not make it keep ever more limiters", async () => {
+    const made = [];
+    const store = new OwnStore("main", (limit) => made.push(limit.policy.name) && new Memory(limit), "direct");
+    const policy = (name) => RulesPolicy.ofLimit(name, [{ algorithm: 0, place: "", amount: 5, span: 60_000, refill: 0 }], false, undefined);
+    const ask = (name) => store.check({ policy: policy(name), keys: { "": "k" }, cost: 1, now: NOW, token: undefined, ttlMs: 0, lease: undefined });
+    store.prepare(policy("of-the-rules"), undefined);
+    for (let nth = 0; nth <= 1_024; nth++) await ask(`other-${nth}`);
+    await ask("of-the-rules");
+    assert.equal(made.length, 1_026);
+    await ask("other-0");
+    assert.deepEqual(made.slice(-2), ["other-1024", "other-0"]);
   });
 
   test("a request or an option that is invalid is rejected, and never throws", async () => {

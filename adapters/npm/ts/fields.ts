@@ -1,3 +1,4 @@
+import { distance } from "./distance.js";
 import { invalid } from "./error.js";
 
 /** Reads one of the caller's plain objects field by field. Errors name the place of the wrong value. */
@@ -74,23 +75,9 @@ export function whole(place: string, value: unknown): number {
 
 /** The message for a name that is not known, with the nearest known name if one is near. */
 function unknown(what: string, name: string, known: readonly string[]): string {
-  const [nearest, far] = known.map((word) => [word, distance(name.slice(0, 40), word)] as const).reduce((a, b) => (b[1] < a[1] ? b : a));
+  const [nearest, far] = known.map((word) => [word, distance(name.slice(0, 40).toLowerCase(), word.toLowerCase())] as const).reduce((a, b) => (b[1] < a[1] ? b : a));
   const right = far <= 3 && far < nearest.length ? `did you mean ${JSON.stringify(nearest)}?` : `write one of: ${known.join(", ")}`;
   return `unknown ${what} ${shown(name)}; ${right}`;
-}
-
-/** The edit distance between two words, ignoring case. */
-function distance(one: string, other: string): number {
-  let row = Array.from({ length: other.length + 1 }, (_, place) => place);
-  [...one.toLowerCase()].forEach((letter, line) => {
-    const next = [line + 1];
-    [...other.toLowerCase()].forEach((wanted, column) => {
-      const swapped = row[column]! + (letter === wanted ? 0 : 1);
-      next.push(Math.min(swapped, row[column + 1]! + 1, next[column]! + 1));
-    });
-    row = next;
-  });
-  return row[other.length]!;
 }
 
 /** A value in a form that its owner recognizes, at most 40 characters long. */

@@ -5,6 +5,7 @@ import type { Decision } from "./core/decide.js";
 import type { MakeRule } from "./core/policy.js";
 import { invalid, TidegateError } from "./error.js";
 import { only, whole } from "./fields.js";
+import { type Chosen, chosen, isPromised, quietly, text } from "./given.js";
 import type { Identity, Operation, Options } from "./options.js";
 import { ask, BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "./question.js";
 import { type Charge, type Keys, Verdict } from "./verdict.js";
@@ -41,9 +42,6 @@ export interface CheckOptions {
    */
   idempotency?: { token: string; ttlMs: number } | undefined;
 }
-
-/** A check's options, or a function that returns or promises them. */
-type Chosen<T> = T | PromiseLike<T> | (() => T | PromiseLike<T>);
 
 /** The options of a decision about a key without a request. */
 export type LimitOptions = Omit<CheckOptions, "key" | "keys" | "peer">;
@@ -243,9 +241,9 @@ export abstract class Limiter {
   async #check(request: Request, options: Chosen<CheckOptions>, kind: typeof CHECK | typeof PEEK): Promise<Verdict> {
     let asked: Question | undefined;
     try {
-      const chosen = read(typeof options === "function" || "then" in Object(options) ? await given(options) : options, kind, this.holdsSlots);
-      asked = chosen.asked;
-      asked.counted = await this.#counted(request, chosen);
+      const given = read(isPromised(options) ? await chosen(options) : options, kind, this.holdsSlots);
+      asked = given.asked;
+      asked.counted = await this.#counted(request, given);
     } catch (thrown) {
       return this.#undecided(kind, request, asked, thrown);
     }
@@ -423,20 +421,6 @@ export abstract class Limiter {
 /** What the console shows if there is no `onError`. */
 const WARNED: string[] = ["misconfigured", "unavailable", "timeout", "refused", "corrupt", "unsupported", "identify", "options"];
 
-/** Calls a callback of the application. The async function turns anything that it throws into a rejection. */
-function quietly(callback: () => unknown): void {
-  (async () => callback())().catch(() => undefined);
-}
-
-/** The options that a promise or a function of the application brings. Any error makes the request invalid. */
-async function given(options: Chosen<CheckOptions>): Promise<unknown> {
-  try {
-    return await (typeof options === "function" ? options() : options);
-  } catch (cause) {
-    throw unreadable(cause);
-  }
-}
-
 /** A check's options, and the question that they make. */
 interface Read {
   key: string | undefined;
@@ -491,18 +475,6 @@ function some(field: string, value: unknown): number {
   const number = whole(field, value);
   if (number === 0) throw invalid(field, "0 is out of range; write at least 1");
   return number;
-}
-
-/** A text that has one form in UTF-8, so that no two keys become one. The message does not repeat it: it may be a secret. */
-function text(field: string, value: unknown): string {
-  if (typeof value !== "string") throw invalid(field, "not a string");
-  if (!isWellFormed(value)) throw invalid(field, "contains a lone surrogate; write well-formed text");
-  return value;
-}
-
-/** Runtimes of 2022 have no `isWellFormed` yet. */
-function isWellFormed(text: string & { isWellFormed?: () => boolean }): boolean {
-  return text.isWellFormed?.() ?? !/\p{Surrogate}/u.test(text);
 }
 
 /** A token that would make every request a retry of the first is none. */

@@ -1,6 +1,6 @@
 //! How much to lend, and for how long.
 
-use super::Question;
+use super::{LOANS_MAX, Question};
 use crate::Millis;
 
 /// The least life of a loan near the limit: a borrower far away needs some tenths of a second to hear of it.
@@ -15,7 +15,8 @@ const WITHIN_MAX: Millis = Millis::new(1 << 18);
 /// Fewer units than this are a few. Then loans about double as they are spent: 1, 2, 4, 8.
 const FEW: u64 = 32;
 
-/// Nobody misses one of so many parts of what is left. It is lent before anything is known of the borrower, and not returned.
+/// Nobody misses one of so many parts of what is left. All borrowers of a key together are lent as much before anything is known of
+/// them, and as much is not returned by those that are idle.
 const UNMISSED: u64 = 4_096;
 
 /// What the lender knows when it is asked for a loan.
@@ -35,9 +36,9 @@ pub(super) struct Demand<'a> {
     pub(super) pins: bool,
 }
 
-/// Whether nobody misses so many units of what is left.
+/// Whether nobody misses so many units of what is left, even if each borrower holds as many.
 pub(super) const fn is_unmissed(units: u64, left: u64) -> bool {
-    units <= left / UNMISSED
+    units <= left / (UNMISSED * LOANS_MAX as u64)
 }
 
 /// How many more units to lend, and for how long.

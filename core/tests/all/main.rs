@@ -1,4 +1,4 @@
-//! The tests of the core, as one program: each of its own would be linked with everything again.
+//! The tests of the core. They are one program, because each program would be compiled and linked with everything again.
 
 mod block;
 mod charges;

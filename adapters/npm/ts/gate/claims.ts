@@ -1,3 +1,4 @@
+import { trimmed } from "../core/address.js";
 import { newKey } from "../core/key.js";
 import type { Facts } from "./facts.js";
 import { field, isNumber, type Node, readJson } from "./rules/json.js";
@@ -21,8 +22,9 @@ const LEN_MAX = 8_192;
 
 /** The token of a request, or why it has none that can be valid. Undefined without a token, and with another scheme than `Bearer`. */
 export function tokenOf({ header }: TokenRules, facts: Facts): { text: string } | Reason | undefined {
-  const value = facts.field(header)?.replace(/^[ \t\n\f\r]+|[ \t\n\f\r]+$/g, "");
-  if (value === undefined) return undefined;
+  const given = facts.field(header);
+  if (given === undefined) return undefined;
+  const value = trimmed(given);
   const [scheme] = /^bearer(?= |$)[ \t\n\f\r]*/i.exec(value) ?? [];
   if (scheme === undefined && header === "authorization") return undefined;
   const text = value.slice(scheme?.length ?? 0);

@@ -1,6 +1,7 @@
 import type { Decision } from "../core/decide.js";
 import { digest } from "../core/key.js";
-import { type ErrorKind, type TidegateError } from "../error.js";
+import type { ErrorKind, TidegateError } from "../error.js";
+import { quietly } from "../given.js";
 import { ALLOWED, BINDING, EACH, ORIGIN, ORIGINS, QUOTAS, STATUS, STATUSES, UNKNOWN } from "../numbers.js";
 import type { Check } from "./asked.js";
 
@@ -94,11 +95,6 @@ export class Events {
     this.#secret ??= crypto.randomUUID();
     return digest(this.#secret + key).slice(0, 16);
   }
-}
-
-/** Calls a callback of the application. The async function turns anything that it throws into a rejection. */
-export function quietly(callback: () => unknown): void {
-  (async () => callback())().catch(() => undefined);
 }
 
 /** Receives events. It is not awaited, and what it throws is ignored. */

@@ -55,7 +55,7 @@ export class Facts implements Matched {
   }
 
   has(name: string): boolean {
-    return this.#headers.has(name);
+    return this.field(name) !== undefined;
   }
 }
 

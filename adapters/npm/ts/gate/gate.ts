@@ -1,13 +1,14 @@
-import { AddressSource } from "../core/address.js";
+import { AddressSource, type Client } from "../core/address.js";
 import { MISSING_IP } from "../core/key.js";
 import { type ErrorKind, invalid, TidegateError } from "../error.js";
 import { Fields, only, shown, whole } from "../fields.js";
+import { type Chosen, chosen, isPromised, quietly, text } from "../given.js";
 import type { Platform } from "../options.js";
 import type { Keys } from "../verdict.js";
 import { type Composed, composed } from "./around/compose.js";
 import { type Claims, claimsOf, type Reason, tokenOf } from "./claims.js";
 import { Decider, misconfigured, response } from "./decide.js";
-import { Events, quietly, type Sink } from "./events.js";
+import { Events, type Sink } from "./events.js";
 import { explained } from "./explain.js";
 import { Facts, type Given } from "./facts.js";
 import { fitted } from "./fit.js";
@@ -108,9 +109,6 @@ export interface GateCheckOptions {
   now?: number | undefined;
 }
 
-/** A check's options, or a function that returns or promises them. */
-type Chosen<T> = T | PromiseLike<T> | (() => T | PromiseLike<T>);
-
 const OPTIONS = ["platform", "stores", "name", "keys", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
 const CHECK_OPTIONS = ["peer", "subject", "apiKey", "key", "tier", "botScore", "keys", "cost", "estimate", "token", "now"];
 const NO_KEYS: Keys = {};
@@ -206,7 +204,7 @@ export abstract class BaseGate {
     const around: readonly Composed[] = composed(rules.stores, stores, names, leasesOf, before);
     const fitting = fitted(rules, around, stores);
     // What is wrong with a limiter is known before the first request.
-    const limiters = fitting.rules.flatMap((rule) => rule.policies.flatMap((policy) => (policy ? stores[placeOf(rule)]!.limiter(policy, rule.lease) : [])));
+    const limiters = fitting.rules.flatMap((rule) => rule.policies.flatMap((policy) => (policy ? stores[placeOf(rule)]!.prepare(policy, rule.lease) : [])));
     this.#holdsSlots = limiters.some(({ holdsSlots }) => holdsSlots);
     this.#decider = new Decider(fitting, around, names, this.#source, this.#settleWithinMs, this.#events);
   }
@@ -232,7 +230,7 @@ export abstract class BaseGate {
   async check(request: Request, options: Chosen<GateCheckOptions> = {}): Promise<GateVerdict> {
     let told: Told;
     try {
-      const given = typeof options === "function" || "then" in Object(options) ? await chosen(options) : options;
+      const given = isPromised(options) ? await chosen(options) : options;
       told = await this.#decide(factsOf(request, given));
     } catch (thrown) {
       told = undecided(TidegateError.from(thrown));
@@ -248,7 +246,7 @@ export abstract class BaseGate {
       const [decider, facts] = [this.#decider, factsOf(request, options)];
       declared(decider.rules, facts.given.keys);
       const [applied, client] = [decider.applied(facts), decider.client(facts)];
-      const claims = applied.length > 0 ? await this.#claims(decider, facts) : undefined;
+      const claims = applied.length > 0 ? await this.#claims(decider, facts, client) : undefined;
       return explained(decider.rules, applied, facts, new Sender(decider.rules, facts, client, claims), this.#stores[0]!.name);
     } catch (thrown) {
       throw TidegateError.from(thrown);
@@ -297,7 +295,7 @@ export abstract class BaseGate {
     const [decider, { given }] = [this.#decider, facts];
     declared(decider.rules, given.keys);
     const [applied, client] = [decider.applied(facts), decider.client(facts)];
-    const claims = decider.rules.tokens && applied.length > 0 ? await this.#claims(decider, facts) : undefined;
+    const claims = decider.rules.tokens && applied.length > 0 ? await this.#claims(decider, facts, client) : undefined;
     const prepared = decider.prepare(facts, applied, client, claims);
     if ("outcome" in prepared) return prepared;
     const { asks, isEstimate } = prepared;
@@ -308,9 +306,8 @@ export abstract class BaseGate {
   }
 
   /** What the token of a request claims. A signature costs more than everything else, so those on the list `deny` get none verified. */
-  async #claims(decider: Decider, facts: Facts): Promise<Claims | Reason | undefined> {
-    const { tokens: expected, denied } = decider.rules;
-    const client = decider.client(facts);
+  async #claims({ rules }: Decider, facts: Facts, client: Client | undefined): Promise<Claims | Reason | undefined> {
+    const { tokens: expected, denied } = rules;
     if (!expected || (client && denied.hasAddress(client.address))) return undefined;
     const token = tokenOf(expected, facts);
     if (typeof token !== "object") return token;
@@ -356,15 +353,6 @@ function textOf(rules: unknown): string {
   if (typeof rules === "string") return rules;
   if (typeof rules === "object" && rules !== null) return JSON.stringify(rules, null, 2);
   throw invalid("rules", `${shown(rules)} is neither; write the text of a rules file, or an object`);
-}
-
-/** The options that a promise or a function of the application brings. Any error makes the request invalid. */
-async function chosen(options: Chosen<unknown>): Promise<unknown> {
-  try {
-    return await (typeof options === "function" ? (options as () => unknown)() : options);
-  } catch (cause) {
-    throw invalid("options", "reading them threw", { cause });
-  }
 }
 
 /** Throws if the rules do not declare that the application gives the keys of these dimensions. */
@@ -415,13 +403,6 @@ function givenBy(options: unknown): Given {
   if (estimate === 0) throw invalid("estimate", "0 is out of range; write at least 1");
   if (given.cost !== undefined) throw invalid("estimate", "it replaces cost; write check(request, { estimate })");
   return { ...given, cost: estimate };
-}
-
-/** A text that has one form in UTF-8, so that no two keys become one. The message does not repeat it: it may be a secret. */
-function text(field: string, value: unknown): string {
-  if (typeof value !== "string") throw invalid(field, "not a string");
-  if (/\p{Surrogate}/u.test(value)) throw invalid(field, "contains a lone surrogate; write well-formed text");
-  return value;
 }
 
 /** The verdict on a request that the gate was not asked about, or that it could not answer. */

@@ -2,6 +2,7 @@ import { type Capabilities, EXACT } from "../core/capabilities.js";
 import type { Decision } from "../core/decide.js";
 import { TidegateError } from "../error.js";
 import type { Limiter } from "../limiter.js";
+import { EACH, QUOTAS } from "../numbers.js";
 import type { Platform } from "../options.js";
 import { type Policy, written } from "../policy.js";
 import { NUMBERS, type Verdict } from "../verdict.js";
@@ -20,6 +21,9 @@ export interface Limit {
   leases?: { slice: number; lifetimeMs: number };
 }
 
+/** The most limiters of policies that are not of the rules. */
+const OTHERS_MAX = 1_024;
+
 /** Makes the limiter of a policy on a store. */
 export type Store = (limit: Limit) => Limiter;
 
@@ -30,7 +34,10 @@ export class OwnStore implements Asked {
   capabilities: Capabilities = EXACT;
   readonly #make: Store;
   readonly #platform: Platform;
+  /** Those of the rules' policies. */
   readonly #limiters = new Map<string, Limiter>();
+  /** Those of other policies, such as joined ones, of which a client chooses the path. */
+  readonly #others = new Map<string, Limiter>();
 
   constructor(name: string, make: Store, platform: Platform) {
     this.name = name;
@@ -44,7 +51,7 @@ export class OwnStore implements Asked {
     const scopes = parts.scopes!.split(",").slice(0, quotas.length).join();
     const groupAt = dimensions.length === 1 ? parts.groupAt : -1;
     try {
-      this.capabilities = this.limiter(new RulesPolicy({ ...parts, quotas, scopes, groupAt }), undefined).capabilities;
+      this.capabilities = this.#limiter(new RulesPolicy({ ...parts, quotas, scopes, groupAt }), undefined).capabilities;
     } catch (thrown) {
       // The gate says which rule needs what this store lacks.
       if (TidegateError.from(thrown).kind !== "unsupported") throw thrown;
@@ -53,25 +60,35 @@ export class OwnStore implements Asked {
     }
   }
 
-  /** The limiter of a policy: one for equal policies, because its connections live in it. */
-  limiter(policy: RulesPolicy, lease: Lease | undefined): Limiter {
-    const name = lease ? `${lease.slice} ${lease.lifetimeMs} ${policy.text}` : policy.text;
-    let limiter = this.#limiters.get(name);
-    if (!limiter) this.#limiters.set(name, (limiter = this.#made(policy, lease)));
+  /** Makes the limiter of a policy of the rules, unless there is one. */
+  prepare(policy: RulesPolicy, lease: Lease | undefined): Limiter {
+    const limiter = this.#limiter(policy, lease);
+    this.#limiters.set(nameOf(policy, lease), limiter);
     return limiter;
   }
 
   async check({ policy, keys, cost, now, token, ttlMs, lease }: Check): Promise<Decision> {
     const idempotency = token === undefined ? {} : { idempotency: { token, ttlMs } };
-    return decisionOf(() => this.limiter(policy, lease).limit(keys, { cost, now, ...idempotency }));
+    return decisionOf(policy, () => this.#limiter(policy, lease).limit(keys, { cost, now, ...idempotency }));
   }
 
   async settle({ policy, keys, token, cost, now }: Settlement): Promise<Decision> {
     const charged = { keys, status: "allowed", charge: { token, cost: 1 } } as unknown as Verdict;
-    return decisionOf(() => {
-      const limiter = this.limiter(policy, undefined);
+    return decisionOf(policy, () => {
+      const limiter = this.#limiter(policy, undefined);
       return cost === undefined ? limiter.release(charged, { now }) : limiter.settle(charged, { cost, now });
     });
+  }
+
+  /** One limiter for equal policies, because its connections live in it. */
+  #limiter(policy: RulesPolicy, lease: Lease | undefined): Limiter {
+    const name = nameOf(policy, lease);
+    const known = this.#limiters.get(name) ?? this.#others.get(name);
+    if (known) return known;
+    const made = this.#made(policy, lease);
+    if (this.#others.size >= OTHERS_MAX) this.#others.clear();
+    this.#others.set(name, made);
+    return made;
   }
 
   #made(policy: RulesPolicy, lease: Lease | undefined): Limiter {
@@ -94,12 +111,18 @@ export class OwnStore implements Asked {
   }
 }
 
-/** The decision of a limiter, which the application may have made. */
-async function decisionOf(decide: () => Promise<Verdict>): Promise<Decision> {
+/** The same text for equal policies on the same terms. */
+function nameOf({ text }: RulesPolicy, lease: Lease | undefined): string {
+  return lease ? `${lease.slice} ${lease.lifetimeMs} ${text}` : text;
+}
+
+/** The decision of a limiter, which the application may have made, by this policy. */
+async function decisionOf({ quotas }: RulesPolicy, decide: () => Promise<Verdict>): Promise<Decision> {
   try {
-    const verdict = await decide();
-    if (verdict.error) throw verdict.error;
-    return verdict[NUMBERS];
+    const { error, [NUMBERS]: decision } = await decide();
+    if (error) throw error;
+    if (decision?.length === QUOTAS + EACH * quotas.length) return decision;
+    throw new TidegateError("corrupt", "the store's limiter decides by another policy; write stores: { default: (limit) => new Tidegate({ ...limit }) }");
   } catch (thrown) {
     throw TidegateError.from(thrown);
   }

@@ -1,4 +1,4 @@
-//! The tests of the adapter, as one program: each of its own would be linked with everything again.
+//! The tests of the adapter. They are one program, because each program would be compiled and linked with everything again.
 
 mod access;
 mod clients;

@@ -1,6 +1,6 @@
 //! A redis-server for one test: on a free loopback port, in a temporary directory, stopped on drop.
 
-#![allow(dead_code, reason = "each test binary uses a part of this module")]
+#![allow(dead_code, reason = "the benchmark uses a part of this module")]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub, reason = "a failing rig fails its test")]
 
 use std::net::TcpListener;

@@ -13,7 +13,13 @@ const WITHIN_MAX = 2 ** 18;
 /** Fewer units than this are a few. Then loans about double as they are spent: 1, 2, 4, 8. */
 const FEW = 32;
 
-/** Nobody misses one of so many parts of what is left. It is lent before anything is known of the borrower, and not returned. */
+/** The most loans of one key at a time. Further borrowers get none. */
+export const LOANS_MAX = 64;
+
+/**
+ * Nobody misses one of so many parts of what is left. All borrowers of a key together are lent as much before anything is known of them,
+ * and as much is not returned by those that are idle.
+ */
 const UNMISSED = 4_096;
 
 /** What a borrower asks along with a check. */
@@ -40,9 +46,9 @@ export interface Returned {
   kept: number;
 }
 
-/** Whether nobody misses so many units of what is left. */
+/** Whether nobody misses so many units of what is left, even if each borrower holds as many. */
 export function isUnmissed(units: number, left: number): boolean {
-  return units <= Math.floor(left / UNMISSED);
+  return units <= Math.floor(left / (UNMISSED * LOANS_MAX));
 }
 
 /**

@@ -3,14 +3,11 @@ import { copied, decide, type Decision, peek, refund } from "../decide.js";
 import { later, MAX_INSTANT, MAX_SKEW, MAX_UNITS, since } from "../exact.js";
 import type { Policy } from "../policy.js";
 import type { BucketState, Rule, State } from "../rules/rule.js";
-import { amount, LIFETIME_MAX, type LoanQuestion, type Returned, UNITS_MAX } from "./amount.js";
+import { amount, LIFETIME_MAX, LOANS_MAX, type LoanQuestion, type Returned, UNITS_MAX } from "./amount.js";
 
 export type { LoanQuestion } from "./amount.js";
 
 // The lender of `tidegate-core`, on doubles. It is held to it by `test/core-lending.test.mjs`.
-
-/** The most loans of one key at a time. Further borrowers get none. */
-const LOANS_MAX = 64;
 
 /** How many loans have numbers of their own in a millisecond, so that a row that was removed does not use numbers again. */
 const NUMBERS_PER_MS = 16;

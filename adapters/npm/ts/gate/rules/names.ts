@@ -1,3 +1,5 @@
+import { distance } from "../../distance.js";
+
 /** Quotes, controls, and characters that change the direction or the width of others. */
 const ESCAPED = /["\\\0-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 
@@ -20,23 +22,8 @@ function nearest(unknown: string, known: readonly string[]): string | undefined 
   if (unknown.length > 64) return undefined;
   let [near, fewest]: [string | undefined, number] = [undefined, Infinity];
   for (const name of known) {
-    const changes = distance([...unknown], [...name]);
+    const changes = distance(unknown, name);
     if (changes < fewest || (changes === fewest && name < near!)) [near, fewest] = [name, changes];
   }
   return near !== undefined && fewest <= Math.ceil(near.length / 3) && fewest < near.length ? near : undefined;
-}
-
-/** How many letters are added, left out, replaced, or swapped with the next one. */
-function distance(one: readonly string[], other: readonly string[]): number {
-  let [before, last]: [number[], number[]] = [[], [...Array(other.length + 1).keys()]];
-  one.forEach((letter, line) => {
-    const row = [line + 1];
-    other.forEach((wanted, column) => {
-      const isSwapped = line > 0 && column > 0 && one[line - 1] === wanted && letter === other[column - 1];
-      const swapped = isSwapped ? before[column - 1]! + 1 : Infinity;
-      row.push(Math.min(swapped, row[column]! + 1, last[column + 1]! + 1, last[column]! + Number(letter !== wanted)));
-    });
-    [before, last] = [last, row];
-  });
-  return last[other.length]!;
 }
