@@ -7,7 +7,7 @@ import { invalid, TidegateError } from "./error.js";
 import { only, whole } from "./fields.js";
 import { type Chosen, chosen, isPromised, quietly, text } from "./given.js";
 import type { Identity, Operation, Options } from "./options.js";
-import { ask, BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "./question.js";
+import { ask, BLOCK, CHECK, clamped, PEEK, type Question, REFUND, RESET, SETTLE } from "./question.js";
 import { type Charge, type Keys, Verdict } from "./verdict.js";
 
 /** How long an estimate can be settled unless the check says otherwise: ten minutes. */
@@ -64,6 +64,8 @@ export abstract class Limiter {
   readonly #core: Core;
   readonly #runner: Runner;
   readonly #options: Ready;
+  /** The question about a key without options. Stores that answer at once keep no question, so this one serves for all. */
+  readonly #plain = ask(CHECK, 0);
   /** The kinds of errors that the console has shown. */
   readonly #warned = new Set<string>();
 
@@ -218,7 +220,7 @@ export abstract class Limiter {
   protected decideNow(key: string | Keys, options: LimitOptions | undefined): Verdict {
     let asked: Question | undefined;
     try {
-      asked = this.#named(key, options);
+      asked = this.#named(key, options, this.#plain);
       return this.#answered(undefined, asked);
     } catch (thrown) {
       return this.#undecided(CHECK, undefined, asked, thrown);
@@ -228,11 +230,13 @@ export abstract class Limiter {
   /** Called after each decision that was made at `now`. */
   protected decided?(now: number): void;
 
-  /** The question about a key. */
-  #named(key: string | Keys, options: LimitOptions | undefined): Question {
+  /** The question about a key. `plain` may be it, if there are no options. */
+  #named(key: string | Keys, options: LimitOptions | undefined, plain?: Question): Question {
     // An empty text would be one count for all whose name is missing.
     if (!key) throw invalid("key", `${key === "" ? "empty" : "missing"}; write who is counted, such as "user:42"`);
-    const asked = options === undefined && !this.holdsSlots ? ask(CHECK, Date.now()) : read(options ?? {}, CHECK, this.holdsSlots).asked;
+    const isPlain = options === undefined && !this.holdsSlots;
+    const asked = isPlain ? (plain ?? ask(CHECK, 0)) : read(options ?? {}, CHECK, this.holdsSlots).asked;
+    if (isPlain) asked.now = clamped(Date.now());
     asked.counted = typeof key === "object" ? own(key) : key;
     return asked;
   }
@@ -334,7 +338,8 @@ export abstract class Limiter {
   /** Writes the key of each dimension of the policy into a question. */
   #address(asked: Question): void {
     if (this.#options.broken) throw this.#options.broken;
-    const [names, keys] = [this.#core.dimensions, asked.counted];
+    const names = this.#core.dimensions;
+    const keys = asked.counted;
     if (typeof keys !== "object") {
       asked.key = text("key", keys);
       if (names.length > 1) throw invalid("keys", `missing; write ${written(names)}`);

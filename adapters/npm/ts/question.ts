@@ -29,7 +29,12 @@ export interface Question {
 
 const NO_OTHERS: readonly string[] = [];
 
+/** A clock's time, or the last instant if that is earlier. */
+export function clamped(now: number): number {
+  return Math.min(now, MAX_INSTANT);
+}
+
 /** A question of cost 1 without a token. */
 export function ask(kind: Question["kind"], now: number): Question {
-  return { kind, counted: undefined, key: "", others: NO_OTHERS, cost: 1, now: Math.min(now, MAX_INSTANT), token: undefined, extra: 0, note: 0, noted: undefined, way: "", forgotten: 0 };
+  return { kind, counted: undefined, key: "", others: NO_OTHERS, cost: 1, now: clamped(now), token: undefined, extra: 0, note: 0, noted: undefined, way: "", forgotten: 0 };
 }

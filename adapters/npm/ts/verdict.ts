@@ -166,10 +166,11 @@ export class Verdict {
 
 /** The counts of a decision's quotas. Without names, they are empty. */
 export function statuses(decision: Decision, names: readonly string[] | undefined): QuotaStatus[] {
-  return Array.from({ length: (decision.length - QUOTAS) / EACH }, (_, nth) => {
-    const [limit, remaining, reset] = decision.slice(QUOTAS + EACH * nth) as [number, number, number];
-    return { name: names?.[nth] ?? "", limit, remaining: known(remaining), resetAfterMs: known(reset) };
-  });
+  const all: QuotaStatus[] = [];
+  for (let at = QUOTAS; at < decision.length; at += EACH) {
+    all.push({ name: names?.[all.length] ?? "", limit: decision[at]!, remaining: known(decision[at + 1]!), resetAfterMs: known(decision[at + 2]!) });
+  }
+  return all;
 }
 
 function known(number: number): number | null {

@@ -11,7 +11,7 @@ export { TidegateObject as Tidegate };
 const capacity = Number(env.CAPACITY ?? 5);
 const policy = { name: "api", quotas: [{ tokenBucket: { capacity, refill: Number(env.REFILL_PER_S ?? 1), perMs: 1_000 } }] };
 const slice = Number(env.SLICE ?? 10);
-const leases = { slice, lifetimeMs: 2_000 };
+const leases = { slice, lifetimeMs: Number(env.LEASE_MS ?? 2_000) };
 const { TIDEGATE, COUNTS, LIMITER_100_60 } = env;
 
 const limiters = {

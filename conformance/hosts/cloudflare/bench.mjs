@@ -35,6 +35,8 @@ const CLIENTS = 200;
 const CAPACITY = 1_000_000_000;
 /** The largest lease of an isolate: a small part of the capacity, and more than arrives during the call for the next lease. */
 const SLICE = 1_000;
+/** How long a lease lasts at most: what `leases: true` and `"lease": true` in a rules file mean. */
+const LEASE_MS = 60_000;
 const REFILL_PER_MS = 1_000;
 const PEER_NAME = "the same in JavaScript";
 const LEAST = "a minimal worker app";
@@ -42,7 +44,7 @@ const LEAST = "a minimal worker app";
 const ENTRY = path.join(import.meta.dirname, "../../guests/cloudflare/worker.mjs");
 const COMPATIBILITY_DATE = "2026-04-01";
 const TIDEGATE = {
-  bindings: { CAPACITY: `${CAPACITY}`, REFILL_PER_S: `${REFILL_PER_MS * 1_000}`, SLICE: `${SLICE}` },
+  bindings: { CAPACITY: `${CAPACITY}`, REFILL_PER_S: `${REFILL_PER_MS * 1_000}`, SLICE: `${SLICE}`, LEASE_MS: `${LEASE_MS}` },
   durableObjects: { TIDEGATE: { className: "Tidegate", useSQLite: true } },
 };
 const PEER = { bindings: { CAPACITY, REFILL_PER_MS }, durableObjects: { BUCKET: { className: "Bucket", useSQLite: true } } };

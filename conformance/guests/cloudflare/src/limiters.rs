@@ -118,14 +118,14 @@ fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
     DurableObjects::from_env(env, "TIDEGATE", config)
 }
 
-/// The leases of this isolate: up to `SLICE` units of each key at a time, for up to 2 s.
+/// The leases of this isolate: up to `SLICE` units of each key at a time, for up to `LEASE_MS` milliseconds.
 fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Error> {
     static LEASES: PerIsolate<Leases<ObjectNamespace>> = PerIsolate::new();
     LEASES.get_or_make(|| {
         let slice = NonZero::new(policies::number(env, "SLICE")?);
         let slice = slice
             .ok_or_else(|| Error::new(ErrorKind::Invalid, "variable SLICE: 0 leases nothing; write at least 1"))?;
-        Leases::new(objects(env)?, slice, Millis::from_secs(2))
+        Leases::new(objects(env)?, slice, Millis::new(policies::number(env, "LEASE_MS")?))
     })
 }
 

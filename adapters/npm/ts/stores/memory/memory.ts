@@ -58,7 +58,7 @@ export class Memory extends Immediate {
 
   /** Decides on a check by the only quota. Whether the key has a count of its own. */
   #counted(sole: Rule, { key, now, cost }: Question): boolean {
-    const [rows] = this.#rows as [Rows];
+    const rows = this.#rows[0]!;
     const { retention } = this.#policy;
     keys -= rows.tend(now, retention);
     let name = key;

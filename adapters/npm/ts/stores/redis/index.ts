@@ -138,7 +138,7 @@ function runner(client: unknown): Run | undefined {
 const TOGETHER_MAX = 32;
 
 /** The server works on what is written while the client works on the rest. So no more than this part of what is in flight is held. */
-const PART = 4;
+const PART = 3;
 
 /** The part of ioredis that writes. */
 interface Written {
