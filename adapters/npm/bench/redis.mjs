@@ -11,12 +11,15 @@ const ROUND_MS = 400;
 const LIMIT = 1_000_000_000;
 
 const server = await redisServer();
-const options = { enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0, lazyConnect: true };
-const [ourClient, theirClient] = [new Redis(server.url, options), new Redis(server.url, options)];
+const connection = { enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0, lazyConnect: true };
+const [ourClient, theirClient] = [new Redis(server.url, connection), new Redis(server.url, connection)];
 await Promise.all([ourClient.connect(), theirClient.connect()]);
 
 const policy = { name: "bench", quotas: [{ fixedWindow: { limit: LIMIT, windowMs: 60_000 } }] };
-const own = new Tidegate({ client: ourClient, platform: "direct", failMode: "closed", deadlineMs: 30_000, policy });
+const options = { client: ourClient, platform: "direct", failMode: "closed", deadlineMs: 30_000 };
+const own = new Tidegate({ ...options, policy });
+// Its name tells its counts from those of the other.
+const leased = new Tidegate({ ...options, policy: { ...policy, name: "leased" }, leases: { slice: 1_000 } });
 const peer = new RateLimiterRedis({ storeClient: theirClient, points: LIMIT, duration: 60, keyPrefix: "peer" });
 
 const asks = {
@@ -24,13 +27,19 @@ const asks = {
     const { allowed, quotas } = await own.limit("user:42");
     check(allowed && quotas[0].remaining > 0);
   },
+  leased: async () => check((await leased.limit("user:42")).allowed),
   theirs: async () => check((await peer.consume("user:42")).remainingPoints > 0),
 };
 
 for (const inFlight of [1, 8, 64, 512]) {
-  const { ours, theirs } = await inTurn({ ours: () => perSecond(asks.ours, inFlight, ROUND_MS), theirs: () => perSecond(asks.theirs, inFlight, ROUND_MS) });
+  const { ours, leased, theirs } = await inTurn({
+    ours: () => perSecond(asks.ours, inFlight, ROUND_MS),
+    leased: () => perSecond(asks.leased, inFlight, ROUND_MS),
+    theirs: () => perSecond(asks.theirs, inFlight, ROUND_MS),
+  });
   const aim = inFlight === 64 ? { aim: { ratio: 1.2 } } : {};
   record({ group: "npm", name: "decisions a second on Redis over TCP", at: { in_flight: inFlight }, unit: "1/s", ...aim, ours, peer: { name: PEER, values: theirs } });
+  record({ group: "npm", name: "decisions a second on Redis over TCP, leased", at: { in_flight: inFlight }, unit: "1/s", ours: leased, peer: { name: PEER, values: theirs } });
 }
 ourClient.disconnect();
 theirClient.disconnect();

@@ -175,7 +175,9 @@ test("senders: the same key", () => {
         const [first, second, peer] = [address(), address(), address()];
         const identity = chance.once(8) ? { subject: text(chance), apiKey: undefined } : chance.once(8) ? { subject: "", apiKey: text(chance) } : {};
         const given = [first, first ? undefined : second, peer, identity];
-        assert.equal(ours.key(...given), theirs.key(...given), `${platform} ${ipv6Prefix} ${JSON.stringify(given)}`);
+        const [told, key] = [`${platform} ${ipv6Prefix} ${JSON.stringify(given)}`, theirs.key(...given)];
+        assert.equal(ours.key(...given), key, told);
+        assert.equal(ours.key(...given), key, `${told}, once more`);
       }
     }
   }

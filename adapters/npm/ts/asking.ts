@@ -1,7 +1,7 @@
 import type { Store } from "./calls.js";
 import type { Core } from "./core.js";
 import { withoutCounts } from "./core/decide.js";
-import { canBorrow } from "./core/lending/borrower.js";
+import { type Answer, canBorrow } from "./core/lending/borrower.js";
 import { Borrowers } from "./core/lending/borrowers.js";
 import type { LoanAnswer, LoanQuestion } from "./core/lending/lender.js";
 import type { Lending } from "./leases.js";
@@ -53,6 +53,17 @@ export abstract class Asking<T> implements Store {
     return this.#borrowers !== undefined;
   }
 
+  answer(question: Question): boolean {
+    const borrowers = this.#borrowers;
+    if (!borrowers || !this.#mayBorrow(question)) return false;
+    const { now, cost } = question;
+    const answer = borrowers.answer(this.#nameOf(question), this.core.policy, cost, now);
+    if (!answer) return false;
+    this.#decided(question, answer);
+    this.#returnIdle(borrowers, now);
+    return true;
+  }
+
   send(question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined {
     const known = this.#words.get(question);
     if (known) return this.call(question, known, signal, inFlight);
@@ -95,26 +106,30 @@ export abstract class Asking<T> implements Store {
   }
 
   #borrow(borrowers: Borrowers<string>, question: Question): Asked<T> | undefined {
-    const { core } = this;
     const { now, cost, key } = question;
-    const verdict = borrowers.decide(this.#nameOf(question), core.policy, cost, now, key);
-    switch (verdict.kind) {
-      case "admit":
-        core.decision = withoutCounts(core.policy, ALLOWED, 0, UNKNOWN, now, FROM_LEASE);
-        if (verdict.then) this.#inBackground({ ...question, cost: 0 }, verdict.then);
-        return undefined;
-      case "deny":
-        core.decision = withoutCounts(core.policy, DENIED, verdict.binding, verdict.retryAfter, now, FROM_DENY_CACHE);
-        return undefined;
-      case "ask":
-        return { what: this.words(question, verdict.asked.question, false), loan: verdict.asked };
-      default:
-        return { what: this.words(question, undefined, false), loan: undefined };
+    const verdict = borrowers.decide(this.#nameOf(question), this.core.policy, cost, now, key);
+    if (verdict.kind === "admit" || verdict.kind === "deny") {
+      this.#decided(question, verdict);
+      return undefined;
     }
+    const loan = verdict.kind === "ask" ? verdict.asked : undefined;
+    return { what: this.words(question, loan?.question, false), loan };
   }
 
-  #nameOf(question: Question): string {
-    return this.core.storage(question).rows[0]!;
+  /** Leaves the decision of a borrower. */
+  #decided(question: Question, answer: Answer): void {
+    const { core } = this;
+    if (answer.kind === "deny") {
+      core.decision = withoutCounts(core.policy, DENIED, answer.binding, answer.retryAfter, question.now, FROM_DENY_CACHE);
+      return;
+    }
+    core.decision = withoutCounts(core.policy, ALLOWED, 0, UNKNOWN, question.now, FROM_LEASE);
+    if (answer.then) this.#inBackground({ ...question, cost: 0 }, answer.then);
+  }
+
+  /** The name of a key in the borrowers of this policy. */
+  #nameOf({ key }: Question): string {
+    return this.core.keyOf(key);
   }
 
   /** A step of a call, which ends it if it throws. A settlement, a block or a reset is noted, too. */

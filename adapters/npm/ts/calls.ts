@@ -25,6 +25,8 @@ const ABANDONED_AFTER = 4;
 export interface Store {
   /** What errors call it. */
   readonly name: string;
+  /** Decides a question that needs no call, and leaves its numbers. If it returns false, nothing has happened. */
+  answer?(question: Question): boolean;
   /** Sends a question, the last of so many in flight. Undefined if it is decided without the store, and its numbers are left. */
   send(question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined;
   /** Reads what the promise has resolved to. Undefined if the numbers of the decision are left; otherwise the store is asked again. */
@@ -122,10 +124,10 @@ class Line {
 
 /** Asks a store. */
 export interface Runner {
-  /** When the answer is there, `done` is called and may read its numbers. */
-  run(question: Question, done: () => void, failed: (thrown: unknown) => void): void;
-  /** If the store is in memory: leaves the numbers of the answer at once, or throws. */
-  answer?(question: Question): void;
+  /** Leaves the numbers of the answer and returns true, if it is known here. Throws an error as a kind and a message. */
+  answer(question: Question): boolean;
+  /** Asks elsewhere. When the answer is there, `done` is called and may read its numbers. A store in memory has no need of it. */
+  run?(question: Question, done: () => void, failed: (thrown: unknown) => void): void;
 }
 
 /** Runs a limiter's calls: carries each request to the store and each answer back, until the call ends or is late. */
@@ -155,6 +157,10 @@ export class Calls implements Runner {
     this.#queue = queue;
     const late = (call: Call) => this.#late(call);
     if (!REQUESTS_ARE_APART) this.#timer = new Timer(deadlineMs, late, () => [this.#inFlight.first, this.#outside.first]);
+  }
+
+  answer(question: Question): boolean {
+    return this.#store.answer?.(question) ?? false;
   }
 
   /**

@@ -20,6 +20,10 @@ export class DenyCache implements Store {
     this.#denials = new Denials(bounds);
   }
 
+  answer(question: Question): boolean {
+    return (question.kind === CHECK && this.#recall(question)) || (this.#store.answer?.(question) ?? false);
+  }
+
   send(question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined {
     if (question.kind === CHECK && this.#recall(question)) return undefined;
     question.forgotten = this.#denials.forgotten;
@@ -53,15 +57,17 @@ export class DenyCache implements Store {
     return sent;
   }
 
-  #recall({ token, cost, now, ...keys }: Question): boolean {
-    const recalled = this.#denials.recall(nameOf(keys), cost, now);
+  #recall(question: Question): boolean {
+    const { token, cost, now } = question;
+    const recalled = this.#denials.recall(nameOf(question), cost, now);
     if (!recalled || token !== undefined) return false;
     this.#core.decision = recalled;
     return true;
   }
 
-  #remember({ token, cost, now, forgotten, ...keys }: Question): void {
-    if (token === undefined) this.#denials.remember(nameOf(keys), cost, now, this.#core.decision, forgotten);
+  #remember(question: Question): void {
+    const { token, cost, now, forgotten } = question;
+    if (token === undefined) this.#denials.remember(nameOf(question), cost, now, this.#core.decision, forgotten);
   }
 
   #forget(keys: Question): void {
@@ -70,6 +76,6 @@ export class DenyCache implements Store {
   }
 }
 
-function nameOf({ key, others }: Pick<Question, "key" | "others">): string {
+function nameOf({ key, others }: Question): string {
   return others.length > 0 ? JSON.stringify([...others, key]) : key;
 }

@@ -103,7 +103,7 @@ export abstract class Limiter {
    *     const { allowed, retryAfterMs } = await tidegate.limit("user:42", { cost: 3 });
    */
   limit(key: string | Keys, options?: LimitOptions): Promise<Verdict> {
-    if (this.#runner.answer) return Promise.resolve(this.decideNow(key, options));
+    if (!this.#runner.run) return Promise.resolve(this.decideNow(key, options));
     let asked: Question;
     try {
       asked = this.#named(key, options);
@@ -221,7 +221,9 @@ export abstract class Limiter {
     let asked: Question | undefined;
     try {
       asked = this.#named(key, options, this.#plain);
-      return this.#answered(undefined, asked);
+      this.#address(asked);
+      this.#runner.answer(asked);
+      return this.#verdict(undefined, asked);
     } catch (thrown) {
       return this.#undecided(CHECK, undefined, asked, thrown);
     }
@@ -242,38 +244,41 @@ export abstract class Limiter {
   }
 
   /** Decides on a request with its sender's keys. */
-  async #check(request: Request, options: Chosen<CheckOptions>, kind: typeof CHECK | typeof PEEK): Promise<Verdict> {
+  #check(request: Request, options: Chosen<CheckOptions>, kind: typeof CHECK | typeof PEEK): Promise<Verdict> {
     let asked: Question | undefined;
+    const failed = (thrown: unknown) => this.#undecided(kind, request, asked, thrown);
+    const decide = (options: unknown): Promise<Verdict> => {
+      const given = read(options, kind, this.holdsSlots);
+      const question = (asked = given.asked);
+      const decideOn = (counted: string | Keys) => {
+        question.counted = counted;
+        return this.#decide(request, question);
+      };
+      const counted = this.#counted(request, given);
+      return counted instanceof Promise ? counted.then(decideOn).catch(failed) : decideOn(counted);
+    };
+    // What is known is not waited for.
     try {
-      const given = read(isPromised(options) ? await chosen(options) : options, kind, this.holdsSlots);
-      asked = given.asked;
-      asked.counted = await this.#counted(request, given);
+      return isPromised(options) ? chosen(options).then(decide).catch(failed) : decide(options);
     } catch (thrown) {
-      return this.#undecided(kind, request, asked, thrown);
+      return Promise.resolve(failed(thrown));
     }
-    return this.#decide(request, asked);
   }
 
   #decide(request: Request | undefined, asked: Question): Promise<Verdict> {
     try {
-      if (this.#runner.answer) return Promise.resolve(this.#answered(request, asked));
       this.#address(asked);
-      return new Promise((resolve) => {
-        this.#runner.run(
-          asked,
-          () => resolve(this.#verdict(request, asked)),
-          (thrown) => resolve(this.#undecided(asked.kind, request, asked, thrown)),
-        );
-      });
+      if (this.#runner.answer(asked)) return Promise.resolve(this.#verdict(request, asked));
     } catch (thrown) {
       return Promise.resolve(this.#undecided(asked.kind, request, asked, thrown));
     }
-  }
-
-  #answered(request: Request | undefined, asked: Question): Verdict {
-    this.#address(asked);
-    this.#runner.answer!(asked);
-    return this.#verdict(request, asked);
+    return new Promise((resolve) => {
+      this.#runner.run!(
+        asked,
+        () => resolve(this.#verdict(request, asked)),
+        (thrown) => resolve(this.#undecided(asked.kind, request, asked, thrown)),
+      );
+    });
   }
 
   /** The verdict with the decision that the store has left. */
@@ -319,20 +324,20 @@ export abstract class Limiter {
   /** Asks a question, and returns the decision. */
   async #decisionOf(asked: Question): Promise<Decision> {
     this.#address(asked);
-    return new Promise((resolve, reject) => this.#runner.run(asked, () => resolve(this.#core.decision), reject));
+    if (this.#runner.answer(asked)) return this.#core.decision;
+    return new Promise((resolve, reject) => this.#runner.run!(asked, () => resolve(this.#core.decision), reject));
   }
 
   /** The keys of a request. Quotas without a dimension count by `key`, or by the sender. */
-  async #counted(request: Request, { key, keys, peer }: Read): Promise<string | Keys> {
+  #counted(request: Request, { key, keys, peer }: Read): string | Keys | Promise<string | Keys> {
     const names = this.#core.dimensions;
     if (keys === undefined && names.length === 1) return key ?? this.#sender(request, peer);
-    const given = { ...keys };
-    if (names.includes("") && !Object.hasOwn(given, "")) {
-      given[""] = key ?? (await this.#sender(request, peer));
-    } else if (key !== undefined) {
-      throw invalid("key", `no quota counts by it; write ${written(names)}`);
+    if (!names.includes("") || Object.hasOwn(keys ?? {}, "")) {
+      if (key !== undefined) throw invalid("key", `no quota counts by it; write ${written(names)}`);
+      return keys ?? {};
     }
-    return given;
+    const sender = key ?? this.#sender(request, peer);
+    return typeof sender === "string" ? { ...keys, "": sender } : sender.then((sender) => ({ ...keys, "": sender }));
   }
 
   /** Writes the key of each dimension of the policy into a question. */

@@ -30,12 +30,17 @@ const WORKERS = "2a06:98c0:3600::103";
 const OCTET = "(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)";
 const V4 = new RegExp(`^${Array(4).fill(OCTET).join("\\.")}$`);
 
+/** How many clients are remembered, and by how long values. */
+const [KNOWN_MAX, TOLD_LEN_MAX] = [1_024, 64] as const;
+
 /** Where a platform tells the address of a client. */
 export class AddressSource {
   /** The header fields. There are none if it is the address of the connection. */
   readonly fields: readonly string[];
   readonly #platform: string;
   readonly #prefix: number;
+  /** The clients of the last values. To read an address takes longer than all else that a decision in memory does. */
+  readonly #known = new Map<string, Client>();
 
   /** `prefix` is the number of leading bits that identify a client. */
   constructor(platform: string, prefix: number, trustTrueClientIp: boolean) {
@@ -47,6 +52,17 @@ export class AddressSource {
 
   /** The client by the values of the fields, or by the address of the connection. Undefined if there is not exactly one address. */
   find(first: string | undefined, second: string | undefined, peer: string | undefined): Client | undefined {
+    const told = this.fields.length === 0 ? peer : second === undefined ? first : undefined;
+    if (told === undefined || told.length > TOLD_LEN_MAX) return this.#find(first, second, peer);
+    const known = this.#known.get(told);
+    if (known) return known;
+    const found = this.#find(first, second, peer);
+    if (this.#known.size >= KNOWN_MAX) this.#known.clear();
+    if (found) this.#known.set(told, found);
+    return found;
+  }
+
+  #find(first: string | undefined, second: string | undefined, peer: string | undefined): Client | undefined {
     const address = this.fields.length === 0 ? ofPeer(peer) : this.#told(first, second);
     if (typeof address === "string" || (this.#platform === "cloudflare" && written(address) === WORKERS)) return undefined;
     const name = folded(address, this.#prefix);

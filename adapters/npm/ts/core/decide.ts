@@ -123,8 +123,8 @@ export function verify(policy: Policy, states: readonly State[], now: number): v
 }
 
 /** A decision without counts: an admission from a lease, or a denial that holds for `wait`. */
-export function withoutCounts({ quotas }: Policy, status: number, binding: number, wait: number, now: number, origin: number): Decision {
-  return [status, binding, wait, 0, now, origin, 0, ...quotas.flatMap(({ rule }) => [rule.limit, UNKNOWN, UNKNOWN])];
+export function withoutCounts({ uncounted }: Policy, status: number, binding: number, wait: number, now: number, origin: number): Decision {
+  return [status, binding, wait, 0, now, origin, 0, ...uncounted];
 }
 
 export function moveBack({ quotas }: Policy, states: readonly State[], now: number): void {

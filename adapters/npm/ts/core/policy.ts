@@ -1,5 +1,6 @@
 import { invalid } from "../error.js";
 import { shown } from "../fields.js";
+import { UNKNOWN } from "../numbers.js";
 import type { Rule } from "./rules/rule.js";
 
 /** The most quotas of a policy. */
@@ -71,6 +72,8 @@ export class Policy {
   /** The longest lifetime of a slot, and how long a state can matter, in milliseconds. */
   readonly longestSlot: number;
   readonly retention: number;
+  /** The numbers of its quotas in a decision that does not tell what remains. */
+  readonly uncounted: readonly number[];
   /** Whether a gate made it, so that all its keys are keys already. */
   readonly isOfGate: boolean;
   readonly id: string;
@@ -96,6 +99,7 @@ export class Policy {
     this.hasBlocks = rules.some(blocks);
     this.sole = rules.length === 1 && !chargeDenied && !this.holdsSlots && !this.hasBlocks ? rules[0] : undefined;
     this.retention = Math.max(...rules.map((rule) => rule.retention));
+    this.uncounted = rules.flatMap(({ limit }) => [limit, UNKNOWN, UNKNOWN]);
     this.isOfGate = isOfGate;
     this.id = this.dimensions.map(({ id }) => id).join("+");
   }

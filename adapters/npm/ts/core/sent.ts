@@ -47,19 +47,20 @@ function fields(policy: Policy, decision: Decision): Record<string, string> {
     if (remaining !== UNKNOWN) headers["x-ratelimit-remaining"] = String(remaining);
     if (reset !== UNKNOWN) headers["x-ratelimit-reset"] = String(Math.ceil(later(decision[AT]!, reset) / 1_000));
   }
-  const [policies, limits]: [string[], string[]] = [[], []];
-  quotas.forEach(({ name, rule }, nth) => {
-    if (blocks(rule)) return;
+  let [policies, limits] = ["", ""];
+  for (let nth = 0; nth < quotas.length; nth++) {
+    const { name, rule } = quotas[nth]!;
+    if (blocks(rule)) continue;
     const [limit, remaining, reset] = statusAt(decision, nth);
-    policies.push(`"${name}";q=${Math.min(limit, INTEGER_MAX)};${rule.code === "cc" ? 'qu="concurrent-requests"' : `w=${seconds(rule.window)}`}`);
-    if (remaining === UNKNOWN) return;
+    policies += `${policies && ", "}"${name}";q=${Math.min(limit, INTEGER_MAX)};${rule.code === "cc" ? 'qu="concurrent-requests"' : `w=${seconds(rule.window)}`}`;
+    if (remaining === UNKNOWN) continue;
     const wait = reset === UNKNOWN ? undefined : seconds(reset);
     // Of a denial, only the quota that denies tells when to come back.
     const told = wait !== undefined && retry !== undefined && wait > retry ? (nth === decision[BINDING] ? retry : undefined) : wait;
-    limits.push(`"${name}";r=${Math.min(remaining, INTEGER_MAX)}${told === undefined ? "" : `;t=${told}`}`);
-  });
-  if (policies.length > 0) headers["ratelimit-policy"] = policies.join(", ");
-  if (limits.length > 0) headers["ratelimit"] = limits.join(", ");
+    limits += `${limits && ", "}"${name}";r=${Math.min(remaining, INTEGER_MAX)}${told === undefined ? "" : `;t=${told}`}`;
+  }
+  if (policies) headers["ratelimit-policy"] = policies;
+  if (limits) headers["ratelimit"] = limits;
   if (retry !== undefined) headers["retry-after"] = String(retry);
   if (ORIGINS[decision[ORIGIN]!] === "fallback") headers["x-tidegate-origin"] = "fallback";
   return headers;

@@ -28,12 +28,18 @@ export interface Asked {
   question: LoanQuestion;
 }
 
-/** What a check gets. */
-export type Verdict =
+/** What a check gets without the lender. */
+export type Answer =
   /** It is admitted, and charged already. The next question is asked with a cost of 0, and nobody waits for its answer. */
   | { kind: "admit"; then: Asked | undefined }
   /** It is denied, as the lender has said of an equal check. */
-  | { kind: "deny"; binding: number; retryAfter: number }
+  | { kind: "deny"; binding: number; retryAfter: number };
+
+const ADMITTED: Answer = { kind: "admit", then: undefined };
+
+/** What a check gets. */
+export type Verdict =
+  | Answer
   /** The lender decides on it, and grants a loan along with the decision. */
   | { kind: "ask"; asked: Asked }
   /** The lender decides on it. Another check's question is under way. */
@@ -105,20 +111,33 @@ export class Borrower {
     return this.#policy !== identity(policy);
   }
 
-  /** What a check gets at `now`. A question has the number `nth`. */
+  /** What a check gets at `now` without the lender. If that is nothing, nothing has happened. A question has the number `nth`. */
+  answer(policy: Policy, cost: number, terms: Terms, now: number, nth: number): Answer | undefined {
+    const loan = this.#loan;
+    const denial = this.#denial;
+    if (this.isOfAnother(policy)) return undefined;
+    if (loan && now < loan.until && loan.left > 0 && loan.left >= cost) {
+      const isBusy = this.#isWaiting(terms, now);
+      this.#count(cost, isBusy, terms, now);
+      loan.left -= cost;
+      loan.usedAt = now;
+      const isLow = loan.left <= Math.min(Math.max(this.#meanwhile, this.#before), Math.floor(loan.units / 2));
+      return isLow && !isBusy ? { kind: "admit", then: this.#ask(loan, terms, now, nth) } : ADMITTED;
+    }
+    if (denial && denial.cost === cost && now < denial.until) {
+      this.#count(cost, this.#isWaiting(terms, now), terms, now);
+      return { kind: "deny", binding: denial.binding, retryAfter: since(denial.admittedAt, now) };
+    }
+    return undefined;
+  }
+
+  /** What a check gets at `now`. */
   decide(policy: Policy, cost: number, terms: Terms, now: number, nth: number): Verdict {
+    const answer = this.answer(policy, cost, terms, now, nth);
+    if (answer) return answer;
     const isBusy = this.#isWaiting(terms, now);
     this.#count(cost, isBusy, terms, now);
     if (this.isOfAnother(policy)) this.#policy = this.#change(policy);
-    const [loan, denial] = [this.#loan, this.#denial];
-    if (loan && now < loan.until && loan.left > 0 && loan.left >= cost) {
-      [loan.left, loan.usedAt] = [loan.left - cost, now];
-      const isLow = loan.left <= Math.min(Math.max(this.#meanwhile, this.#before), Math.floor(loan.units / 2));
-      return { kind: "admit", then: isLow && !isBusy ? this.#ask(loan, terms, now, nth) : undefined };
-    }
-    if (denial && denial.cost === cost && now < denial.until) {
-      return { kind: "deny", binding: denial.binding, retryAfter: since(denial.admittedAt, now) };
-    }
     return isBusy ? { kind: "plain" } : { kind: "ask", asked: this.giveUp(cost, terms, now, nth) };
   }
 

@@ -1,6 +1,6 @@
 import { later, since } from "../exact.js";
 import type { Policy } from "../policy.js";
-import { type Asked, Borrower, JITTER, type Terms, type Verdict } from "./borrower.js";
+import { type Answer, type Asked, Borrower, JITTER, type Terms, type Verdict } from "./borrower.js";
 import type { LoanAnswer } from "./lender.js";
 
 /** Fewer keys than this are never swept. */
@@ -33,6 +33,15 @@ export class Borrowers<T> {
 
   constructor(terms: Terms) {
     this.#terms = terms;
+  }
+
+  /** What a check of this key gets without the lender: see `decide`. If that is nothing, nothing has happened. */
+  answer(key: string, policy: Policy, cost: number, told: number): Answer | undefined {
+    const borrower = this.#keys.get(key)?.borrower;
+    if (!borrower) return undefined;
+    const answer = borrower.answer(policy, cost, this.#terms, this.#read(told), this.#asked + 1);
+    if (answer) this.#asked += 1;
+    return answer;
   }
 
   /**

@@ -1,3 +1,4 @@
+import type { Runner } from "../../calls.js";
 import type { Core } from "../../core.js";
 import { block, type Decision, copied, decide, decideAlone, expiresAfter, peek, refund, settle, unused } from "../../core/decide.js";
 import { later } from "../../core/exact.js";
@@ -7,7 +8,6 @@ import type { Rule, State } from "../../core/rules/rule.js";
 import { ALLOWED, REPLAY, STATUS } from "../../numbers.js";
 import { BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "../../question.js";
 import { Answers, nameOf } from "./answers.js";
-import { Immediate } from "./immediate.js";
 import { Rows } from "./rows.js";
 
 /** The most keys with a count of their own. */
@@ -33,13 +33,12 @@ interface Place {
 }
 
 /** Counts in the memory of this process. */
-export class Memory extends Immediate {
+export class Memory implements Runner {
   readonly #core: Core;
   readonly #policy: Policy;
   readonly #rows: readonly Rows[];
 
   constructor(core: Core) {
-    super();
     this.#core = core;
     this.#policy = core.policy;
     this.#rows = core.policy.dimensions.map((dimension) => {
@@ -49,11 +48,12 @@ export class Memory extends Immediate {
     });
   }
 
-  answer(question: Question): void {
+  answer(question: Question): true {
     const { sole } = this.#policy;
-    if (sole && question.kind === CHECK && question.token === undefined && this.#counted(sole, question)) return;
+    if (sole && question.kind === CHECK && question.token === undefined && this.#counted(sole, question)) return true;
     this.#core.verify(question);
     this.#core.decision = this.#answer(question, this.#places(question));
+    return true;
   }
 
   /** Decides on a check by the only quota. Whether the key has a count of its own. */

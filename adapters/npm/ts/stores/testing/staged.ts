@@ -1,9 +1,9 @@
+import type { Runner } from "../../calls.js";
 import type { ErrorKind } from "../../error.js";
 import type { Core } from "../../core.js";
 import { DENIED, STATUS, WAIT } from "../../numbers.js";
 import { CHECK, PEEK, type Question } from "../../question.js";
 import type { Memory } from "../memory/memory.js";
-import { Immediate } from "../memory/immediate.js";
 
 /** What a test has staged. */
 export interface Staging {
@@ -18,13 +18,12 @@ export interface Staging {
 let runs = 0;
 
 /** Asks the memory, as a test has staged it. */
-export class Staged extends Immediate {
+export class Staged implements Runner {
   readonly #core: Core;
   readonly #memory: Memory;
   readonly #staging: Staging;
 
   constructor(core: Core, memory: Memory, staging: Staging) {
-    super();
     this.#core = core;
     this.#memory = memory;
     this.#staging = staging;
@@ -34,7 +33,7 @@ export class Staged extends Immediate {
     return (runs += 1);
   }
 
-  answer(question: Question): void {
+  answer(question: Question): true {
     const { failure, now, run, denied } = this.#staging;
     if (failure) throw [failure, `testing: ${failure}, as the test has it`];
     const isCheck = question.kind === CHECK || question.kind === PEEK;
@@ -42,8 +41,10 @@ export class Staged extends Immediate {
     const wait = isCheck ? Math.max(...ends) - now : 0;
     const own = (key: string) => `${run}|${key}`;
     this.#memory.answer({ ...question, kind: wait > 0 ? PEEK : question.kind, key: own(question.key), others: question.others.map(own), now });
-    if (wait <= 0) return;
-    const { decision } = this.#core;
-    [decision[STATUS], decision[WAIT]] = [DENIED, wait];
+    if (wait > 0) {
+      const { decision } = this.#core;
+      [decision[STATUS], decision[WAIT]] = [DENIED, wait];
+    }
+    return true;
   }
 }
