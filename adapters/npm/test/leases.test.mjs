@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import { Tidegate as OnUpstash } from "@tidegate/edge";
 import { Tidegate as OnRedis } from "@tidegate/edge/redis";
 import { Redis } from "ioredis";
-import { upstash } from "./servers.mjs";
+import { redisServer, upstash } from "./servers.mjs";
 
 const server = await upstash();
 const client = new Redis(server.redis);
@@ -134,6 +134,39 @@ test("a wrong option says where it is", () => {
     assert.throws(() => stores.redis({ policy, leases }), ({ kind, field: found }) => kind === "invalid" && found === field, field);
   }
   assert.throws(() => stores.redis({ policy, waitUntil: 7 }), { field: "waitUntil" });
+});
+
+test("requests that find a lease spent wait for the next one, and ask once together", async () => {
+  const tidegate = new OnRedis({ ...common, client, policy: policyOf({ fixedWindow: { limit: 10_000_000, windowMs: 86_400_000 } }, "hot"), leases: { slice: 200 } });
+  for (let nth = 0; nth < 400; nth++) await tidegate.limit("user:1");
+  const before = await server.calls("evalsha");
+  const ask = async () => {
+    for (let nth = 0; nth < 100; nth++) assert.equal((await tidegate.limit("user:1")).allowed, true);
+  };
+  await Promise.all(Array.from({ length: 100 }, ask));
+  const calls = (await server.calls("evalsha")) - before;
+  // 10,000 requests by leases of 200 are 50 calls. Each may come too late for some.
+  assert.ok(calls <= 500, `${calls} calls`);
+});
+
+test("requests that wait for a lease from a server that is silent end as a timeout, by which the fail mode decides", async () => {
+  const own = await redisServer();
+  const connection = new Redis(own.url);
+  try {
+    const policy = policyOf({ fixedWindow: { limit: 10_000_000, windowMs: 86_400_000 } }, "silent");
+    const tidegate = new OnRedis({ ...common, client: connection, failMode: "open", deadlineMs: 400, policy });
+    for (let nth = 0; nth < 400; nth++) await tidegate.limit("user:1");
+    own.halt();
+    const verdicts = await Promise.all(Array.from({ length: 100 }, () => tidegate.limit("user:1")));
+    const failed = verdicts.filter(({ error }) => error);
+    assert.ok(failed.length >= 50, `${failed.length}`);
+    assert.deepEqual([...new Set(failed.map(({ error, allowed }) => `${error.kind} ${allowed}`))], ["timeout true"]);
+    own.resume();
+    for (let nth = 0; nth < 100; nth++) assert.equal((await tidegate.limit("user:1")).error, undefined);
+  } finally {
+    connection.disconnect();
+    await own.stop();
+  }
 });
 
 test("where requests are apart, leases say that they need waitUntil", async () => {

@@ -44,6 +44,10 @@ export async function upstash({ profile = "dev" } = {}) {
   const { url: redis, command, stop } = await redisServer();
   const program = path.join(root, "target", profile === "dev" ? "debug" : profile, "tidegate-host-upstash-rest");
   const front = spawn(program, ["--redis", redis, "--token", token, "--test-mode"], { stdio: ["pipe", "pipe", "inherit"] });
+  const all = async () => {
+    const stats = (await command("INFO", "commandstats")).matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm);
+    return new Map([...stats].map(([, name, calls]) => [name, Number(calls)]));
+  };
   const lines = createInterface({ input: front.stdout })[Symbol.asyncIterator]();
   return {
     url: (await lines.next()).value,
@@ -53,9 +57,11 @@ export async function upstash({ profile = "dev" } = {}) {
     command,
     /** How many commands the server has run so far, also in scripts. Upstash bills them. */
     async billed() {
-      const stats = [...(await command("INFO", "commandstats")).matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)];
-      return stats.filter(([, name]) => !/^(info|ping|client|hello|script|command)/.test(name)).reduce((sum, [, , calls]) => sum + Number(calls), 0);
+      const calls = await all();
+      return [...calls].filter(([name]) => !/^(info|ping|client|hello|script|command)/.test(name)).reduce((sum, [, calls]) => sum + calls, 0);
     },
+    /** How often it has run this command. */
+    calls: async (name) => (await all()).get(name) ?? 0,
     async stop() {
       front.stdin.end();
       await Promise.all([stop(), front.exitCode ?? once(front, "exit")]);

@@ -1,4 +1,4 @@
-import type { Store } from "./calls.js";
+import { REQUESTS_ARE_APART, type Store, WAITED } from "./calls.js";
 import type { Core } from "./core.js";
 import { withoutCounts } from "./core/decide.js";
 import { type Answer, canBorrow } from "./core/lending/borrower.js";
@@ -6,7 +6,8 @@ import { Borrowers } from "./core/lending/borrowers.js";
 import type { LoanAnswer, LoanQuestion } from "./core/lending/lender.js";
 import type { Lending } from "./leases.js";
 import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, UNKNOWN } from "./numbers.js";
-import { ask, CHECK, type Question, SETTLE } from "./question.js";
+import { ask, CHECK, clamped, type Question, SETTLE } from "./question.js";
+import { Waiters } from "./waiters.js";
 import { KEY_LEN_MAX, Words } from "./words.js";
 
 /** What a store is asked: its words, and a borrower's question among them, with its number. */
@@ -27,6 +28,7 @@ export abstract class Asking<T> implements Store {
   readonly #words: Words<Asked<T>>;
   /** What this isolate or process has borrowed, with each key as the application gives it. */
   readonly #borrowers: Borrowers<string> | undefined;
+  readonly #waiters = new Waiters();
   readonly #keepAlive: Lending["keepAlive"];
   readonly #deadlineMs: number;
 
@@ -67,12 +69,17 @@ export abstract class Asking<T> implements Store {
   send(question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined {
     const known = this.#words.get(question);
     if (known) return this.call(question, known, signal, inFlight);
-    const asked = this.#ask(question);
+    const asked = this.#ask(question, true);
     if (this.#borrowers) this.#returnIdle(this.#borrowers, question.now);
+    if (asked instanceof Promise) {
+      question.note = performance.now();
+      return asked;
+    }
     return asked && this.#guarded(question, () => this.call(question, asked, signal, inFlight));
   }
 
   answered(question: Question, answer: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
+    if (answer === WAITED) return this.#goOn(question, signal);
     return this.#guarded(question, () => this.read(question, answer, signal));
   }
 
@@ -88,14 +95,15 @@ export abstract class Asking<T> implements Store {
   /** Takes the answer to a borrower's question, and leaves its decision. */
   protected lent(question: Question, { nth }: Loan, answer: LoanAnswer): void {
     this.#borrowers?.answered(this.#nameOf(question), nth, answer);
+    this.#waiters.end(nth);
     this.core.decision = answer.decision;
   }
 
-  /** What a question asks. Undefined if it is decided. */
-  #ask(question: Question): Asked<T> | undefined {
+  /** What a question asks. Undefined if it is decided, and a promise if it waits for another one's answer. */
+  #ask(question: Question, isNew: boolean): Asked<T> | Promise<unknown> | undefined {
     this.core.verify(question);
     const borrowers = this.#borrowers;
-    if (borrowers && this.#mayBorrow(question)) return this.#borrow(borrowers, question);
+    if (borrowers && this.#mayBorrow(question)) return this.#borrow(borrowers, question, isNew);
     const asked = { what: this.words(question, undefined, false), loan: undefined };
     this.#words.set(question, asked);
     return asked;
@@ -105,15 +113,27 @@ export abstract class Asking<T> implements Store {
     return kind === CHECK && key.length <= KEY_LEN_MAX && canBorrow(this.core.policy, cost, token);
   }
 
-  #borrow(borrowers: Borrowers<string>, question: Question): Asked<T> | undefined {
+  #borrow(borrowers: Borrowers<string>, question: Question, isNew: boolean): Asked<T> | Promise<unknown> | undefined {
     const { now, cost, key } = question;
-    const verdict = borrowers.decide(this.#nameOf(question), this.core.policy, cost, now, key);
+    const verdict = borrowers.decide(this.#nameOf(question), this.core.policy, cost, now, key, isNew);
     if (verdict.kind === "admit" || verdict.kind === "deny") {
       this.#decided(question, verdict);
       return undefined;
     }
+    if (verdict.kind === "plain" && isNew && !REQUESTS_ARE_APART) {
+      const ended = this.#waiters.join(verdict.nth, cost, verdict.expects);
+      if (ended) return ended;
+    }
     const loan = verdict.kind === "ask" ? verdict.asked : undefined;
     return { what: this.words(question, loan?.question, false), loan };
+  }
+
+  /** Decides after the wait for another one's answer. */
+  #goOn(question: Question, signal: AbortSignal | undefined): Promise<unknown> | undefined {
+    // What was granted may have ended meanwhile.
+    question.now = clamped(question.now + Math.ceil(performance.now() - question.note));
+    const asked = this.#ask(question, false) as Asked<T> | undefined;
+    return asked && this.#guarded(question, () => this.call(question, asked, signal, 1));
   }
 
   /** Leaves the decision of a borrower. */
@@ -150,7 +170,10 @@ export abstract class Asking<T> implements Store {
     if (!this.#borrowers) return;
     const name = this.#nameOf(question);
     const { loan } = (question.noted ?? {}) as Partial<Asked<T>>;
-    if (loan) this.#borrowers.answered(name, loan.nth, undefined);
+    if (loan) {
+      this.#borrowers.answered(name, loan.nth, undefined);
+      this.#waiters.end(loan.nth);
+    }
     // It gives back what may have denied a check.
     if (question.kind >= SETTLE) this.#borrowers.forgetDenial(name);
   }

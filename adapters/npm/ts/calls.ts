@@ -21,6 +21,9 @@ const OUTSIDE_MAX = 65_536;
 /** With that many calls in flight, those that began this many deadlines ago count no longer: their requests were cancelled. */
 const ABANDONED_AFTER = 4;
 
+/** What the promise of a call resolves to that has waited for another one's answer. The store has not answered this one. */
+export const WAITED = Symbol();
+
 /** A store that is asked over the host. It throws errors as a kind and a message. */
 export interface Store {
   /** What errors call it. */
@@ -228,15 +231,15 @@ export class Calls implements Runner {
     this.#watch(call);
     sent.then(
       (answer) => {
-        this.#answers += 1;
-        this.#resume(call, () => this.#store.answered(call.question, answer, call.cancel?.signal));
+        if (answer !== WAITED) this.#answers += 1;
+        this.#resume(call, answer !== WAITED, () => this.#store.answered(call.question, answer, call.cancel?.signal));
       },
-      (thrown) => this.#resume(call, () => this.#store.threw(call.question, thrown, call.cancel?.signal)),
+      (thrown) => this.#resume(call, true, () => this.#store.threw(call.question, thrown, call.cancel?.signal)),
     );
   }
 
-  #resume(call: Call, step: () => Promise<unknown> | undefined): void {
-    call.wasAnswered = true;
+  #resume(call: Call, isAnswered: boolean, step: () => Promise<unknown> | undefined): void {
+    call.wasAnswered ||= isAnswered;
     if (call.isOver) this.#silent -= 1;
     else this.#step(call, step);
   }

@@ -42,8 +42,8 @@ export type Verdict =
   | Answer
   /** The lender decides on it, and grants a loan along with the decision. */
   | { kind: "ask"; asked: Asked }
-  /** The lender decides on it. Another check's question is under way. */
-  | { kind: "plain" };
+  /** The lender decides on it. Another question has the number `nth`, and its answer probably grants as many units as the last one. */
+  | { kind: "plain"; nth: number; expects: number };
 
 interface Loan {
   readonly number: number;
@@ -90,6 +90,8 @@ export class Borrower {
   /** What it returns, in case that it does not arrive. */
   #back: Returned | undefined;
   #loan: Loan | undefined;
+  /** The units of the last loan. */
+  #lent = 0;
   #denial: Denial | undefined;
   /** When the requests began that are counted, and the last of them. */
   #since: number;
@@ -112,33 +114,33 @@ export class Borrower {
   }
 
   /** What a check gets at `now` without the lender. If that is nothing, nothing has happened. A question has the number `nth`. */
-  answer(policy: Policy, cost: number, terms: Terms, now: number, nth: number): Answer | undefined {
+  answer(policy: Policy, cost: number, terms: Terms, now: number, nth: number, isNew = true): Answer | undefined {
     const loan = this.#loan;
     const denial = this.#denial;
     if (this.isOfAnother(policy)) return undefined;
     if (loan && now < loan.until && loan.left > 0 && loan.left >= cost) {
       const isBusy = this.#isWaiting(terms, now);
-      this.#count(cost, isBusy, terms, now);
+      if (isNew) this.#count(cost, isBusy, terms, now);
       loan.left -= cost;
       loan.usedAt = now;
       const isLow = loan.left <= Math.min(Math.max(this.#meanwhile, this.#before), Math.floor(loan.units / 2));
       return isLow && !isBusy ? { kind: "admit", then: this.#ask(loan, terms, now, nth) } : ADMITTED;
     }
     if (denial && denial.cost === cost && now < denial.until) {
-      this.#count(cost, this.#isWaiting(terms, now), terms, now);
+      if (isNew) this.#count(cost, this.#isWaiting(terms, now), terms, now);
       return { kind: "deny", binding: denial.binding, retryAfter: since(denial.admittedAt, now) };
     }
     return undefined;
   }
 
-  /** What a check gets at `now`. */
-  decide(policy: Policy, cost: number, terms: Terms, now: number, nth: number): Verdict {
-    const answer = this.answer(policy, cost, terms, now, nth);
+  /** What a check gets at `now`. One that has waited for an answer is not new: it was counted before. */
+  decide(policy: Policy, cost: number, terms: Terms, now: number, nth: number, isNew = true): Verdict {
+    const answer = this.answer(policy, cost, terms, now, nth, isNew);
     if (answer) return answer;
     const isBusy = this.#isWaiting(terms, now);
-    this.#count(cost, isBusy, terms, now);
+    if (isNew) this.#count(cost, isBusy, terms, now);
     if (this.isOfAnother(policy)) this.#policy = this.#change(policy);
-    return isBusy ? { kind: "plain" } : { kind: "ask", asked: this.giveUp(cost, terms, now, nth) };
+    return isBusy ? { kind: "plain", nth: this.#nth, expects: this.#lent } : { kind: "ask", asked: this.giveUp(cost, terms, now, nth) };
   }
 
   /** Forgets the denial, because what denied may have been given back. Nor is the one kept that is under way. */
@@ -170,6 +172,7 @@ export class Borrower {
     const { decision, granted, deniesFor } = answer;
     const [from, last, wait] = [this.#askedAt, this.#loan, decision[WAIT]!];
     this.#back = undefined;
+    this.#lent = granted?.units ?? 0;
     this.#loan = granted && {
       number: granted.loan,
       units: granted.units,

@@ -46,17 +46,17 @@ export class Borrowers<T> {
 
   /**
    * What a check of this key gets. Its time is read just before, its policy can be lent, and it has no token. `beside` is kept beside a
-   * new key, or one whose policy has changed.
+   * new key, or one whose policy has changed. A check that has waited for an answer is not new.
    */
-  decide(key: string, policy: Policy, cost: number, told: number, beside: T): Verdict {
+  decide(key: string, policy: Policy, cost: number, told: number, beside: T, isNew = true): Verdict {
     const now = this.#read(told);
     const nth = ++this.#asked;
     const kept = this.#keys.get(key);
     if (kept) {
       if (kept.borrower.isOfAnother(policy)) kept.beside = beside;
-      return kept.borrower.decide(policy, cost, this.#terms, now, nth);
+      return kept.borrower.decide(policy, cost, this.#terms, now, nth, isNew);
     }
-    if (!this.#hasRoom(now)) return { kind: "plain" };
+    if (!this.#hasRoom(now)) return { kind: "plain", nth: 0, expects: 0 };
     const borrower = new Borrower(policy, now);
     this.#keys.set(key, { borrower, beside });
     return { kind: "ask", asked: borrower.giveUp(cost, this.#terms, now, nth) };

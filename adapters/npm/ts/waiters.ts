@@ -1,0 +1,31 @@
+import { WAITED } from "./calls.js";
+
+/** Requests that wait for the answer to another one's question, by its number. */
+export class Waiters {
+  readonly #questions = new Map<number, Waiting>();
+
+  /**
+   * Waits until a question has ended, if what its answer probably grants is enough for all that wait. If it is not, those that get
+   * nothing have waited in vain, so nobody should wait twice.
+   */
+  join(nth: number, cost: number, expects: number): Promise<typeof WAITED> | undefined {
+    const waiting = this.#questions.get(nth) ?? new Waiting();
+    if (waiting.costs + cost > expects) return undefined;
+    waiting.costs += cost;
+    this.#questions.set(nth, waiting);
+    return waiting.ended;
+  }
+
+  /** A question has ended. */
+  end(nth: number): void {
+    this.#questions.get(nth)?.end(WAITED);
+    this.#questions.delete(nth);
+  }
+}
+
+class Waiting {
+  /** What all that wait cost. */
+  costs = 0;
+  end!: (how: typeof WAITED) => void;
+  readonly ended = new Promise<typeof WAITED>((resolve) => (this.end = resolve));
+}
