@@ -52,6 +52,8 @@ mod best_effort;
 mod lending;
 mod native;
 mod versioned;
+#[cfg(feature = "lending")]
+mod waiting;
 
 pub use atomic::{Applied, Atomic, AtomicLimiter, Operation};
 pub use best_effort::{BestEffort, BestEffortLimiter, LastWriterWins};

@@ -6,9 +6,12 @@ import { Borrowers } from "./core/lending/borrowers.js";
 import type { LoanAnswer, LoanQuestion } from "./core/lending/lender.js";
 import type { Lending } from "./leases.js";
 import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, UNKNOWN } from "./numbers.js";
-import { ask, CHECK, clamped, type Question, SETTLE } from "./question.js";
+import { ask, CHECK, type Question, SETTLE } from "./question.js";
 import { Waiters } from "./waiters.js";
 import { KEY_LEN_MAX, Words } from "./words.js";
+
+/** What was granted may not be enough for all that have waited for it. After so many times, a check asks plainly. */
+const WAITS_MAX = 3;
 
 /** What a store is asked: its words, and a borrower's question among them, with its number. */
 export interface Asked<T> {
@@ -69,10 +72,10 @@ export abstract class Asking<T> implements Store {
   send(question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined {
     const known = this.#words.get(question);
     if (known) return this.call(question, known, signal, inFlight);
-    const asked = this.#ask(question, true);
+    const asked = this.#ask(question);
     if (this.#borrowers) this.#returnIdle(this.#borrowers, question.now);
     if (asked instanceof Promise) {
-      question.note = performance.now();
+      [question.note, question.noted] = [performance.now(), 1];
       return asked;
     }
     return asked && this.#guarded(question, () => this.call(question, asked, signal, inFlight));
@@ -100,10 +103,10 @@ export abstract class Asking<T> implements Store {
   }
 
   /** What a question asks. Undefined if it is decided, and a promise if it waits for another one's answer. */
-  #ask(question: Question, isNew: boolean): Asked<T> | Promise<unknown> | undefined {
+  #ask(question: Question, waited?: number, mayWait = !REQUESTS_ARE_APART): Asked<T> | Promise<unknown> | undefined {
     this.core.verify(question);
     const borrowers = this.#borrowers;
-    if (borrowers && this.#mayBorrow(question)) return this.#borrow(borrowers, question, isNew);
+    if (borrowers && this.#mayBorrow(question)) return this.#borrow(borrowers, question, waited, mayWait);
     const asked = { what: this.words(question, undefined, false), loan: undefined };
     this.#words.set(question, asked);
     return asked;
@@ -113,14 +116,14 @@ export abstract class Asking<T> implements Store {
     return kind === CHECK && key.length <= KEY_LEN_MAX && canBorrow(this.core.policy, cost, token);
   }
 
-  #borrow(borrowers: Borrowers<string>, question: Question, isNew: boolean): Asked<T> | Promise<unknown> | undefined {
+  #borrow(borrowers: Borrowers<string>, question: Question, waited: number | undefined, mayWait: boolean): Asked<T> | Promise<unknown> | undefined {
     const { now, cost, key } = question;
-    const verdict = borrowers.decide(this.#nameOf(question), this.core.policy, cost, now, key, isNew);
+    const verdict = borrowers.decide(this.#nameOf(question), this.core.policy, cost, now, key, waited);
     if (verdict.kind === "admit" || verdict.kind === "deny") {
       this.#decided(question, verdict);
       return undefined;
     }
-    if (verdict.kind === "plain" && isNew && !REQUESTS_ARE_APART) {
+    if (verdict.kind === "plain" && mayWait) {
       const ended = this.#waiters.join(verdict.nth, cost, verdict.expects);
       if (ended) return ended;
     }
@@ -130,9 +133,12 @@ export abstract class Asking<T> implements Store {
 
   /** Decides after the wait for another one's answer. */
   #goOn(question: Question, signal: AbortSignal | undefined): Promise<unknown> | undefined {
-    // What was granted may have ended meanwhile.
-    question.now = clamped(question.now + Math.ceil(performance.now() - question.note));
-    const asked = this.#ask(question, false) as Asked<T> | undefined;
+    const waits = question.noted as number;
+    const asked = this.#ask(question, Math.ceil(performance.now() - question.note), waits < WAITS_MAX);
+    if (asked instanceof Promise) {
+      question.noted = waits + 1;
+      return asked;
+    }
     return asked && this.#guarded(question, () => this.call(question, asked, signal, 1));
   }
 

@@ -4,10 +4,7 @@ import { WAITED } from "./calls.js";
 export class Waiters {
   readonly #questions = new Map<number, Waiting>();
 
-  /**
-   * Waits until a question has ended, if what its answer probably grants is enough for all that wait. If it is not, those that get
-   * nothing have waited in vain, so nobody should wait twice.
-   */
+  /** Waits until a question has ended, if what its answer probably grants is enough for all that wait. */
   join(nth: number, cost: number, expects: number): Promise<typeof WAITED> | undefined {
     const waiting = this.#questions.get(nth) ?? new Waiting();
     if (waiting.costs + cost > expects) return undefined;

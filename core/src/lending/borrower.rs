@@ -28,6 +28,8 @@ pub struct Borrower {
     /// What it returns, in case that it does not arrive.
     back: Option<Returned>,
     loan: Option<Loan>,
+    /// The units of the last loan.
+    lent: u64,
     denial: Option<Denial>,
     demand: Demand,
 }
@@ -37,6 +39,8 @@ struct Loan {
     number: u64,
     units: u64,
     left: u64,
+    /// The part of it that is for checks that have waited.
+    reserved: u64,
     /// What was left of it when the last question was asked, if it was kept.
     kept: u64,
     until: UnixMillis,
@@ -134,6 +138,7 @@ impl Borrower {
             keeps_denial: true,
             back: None,
             loan: None,
+            lent: 0,
             denial: None,
             demand,
         };
@@ -160,25 +165,45 @@ impl Borrower {
         }
     }
 
-    /// What a check gets at `now`. A question has the next number.
-    pub(super) fn decide(&mut self, check: &Check<'_>, terms: &Terms, now: UnixMillis, nth: u64) -> Verdict {
+    /// What a check gets at `now`. A question has the next number. A check that has waited until another
+    /// instant was counted before.
+    pub(super) fn decide(
+        &mut self,
+        check: &Check<'_>,
+        terms: &Terms,
+        now: UnixMillis,
+        nth: u64,
+        waited_until: Option<UnixMillis>,
+    ) -> Verdict {
         let busy = self.is_waiting(terms, now);
-        self.demand.count(check.cost, busy, now, terms);
+        if waited_until.is_none() {
+            self.demand.count(check.cost, busy, now, terms);
+        }
+        // What was granted may have ended during the wait. What is asked has the check's own time, as the lender sees it.
+        let then = waited_until.unwrap_or(now);
         if self.is_of_another(check) {
             self.change(check);
         }
         if let Some(loan) = &mut self.loan
-            && loan.spend(check.cost, now)
+            && loan.spend(check.cost, then, waited_until.is_some())
         {
-            let mark = self.demand.units().min(loan.units / 2);
-            let low = loan.left < mark || (loan.left == mark && terms.in_background);
-            let then = (low && !busy).then(|| self.ask(terms, now, nth));
+            let (mark, free) = (self.demand.units().min(loan.units / 2), loan.free());
+            let low = free < mark || (free == mark && terms.in_background);
+            let then = (low && !busy).then(|| self.ask(0, terms, now, nth));
             return Verdict::Admit { then };
         }
-        if let Some(denial) = self.denial.filter(|denial| denial.cost == check.cost && now < denial.until) {
-            return Verdict::Deny(Denied { retry_after: denial.admitted_at.since(now), binding: denial.binding });
+        if let Some(denial) = self.denial.filter(|denial| denial.cost == check.cost && then < denial.until) {
+            return Verdict::Deny(Denied { retry_after: denial.admitted_at.since(then), binding: denial.binding });
         }
-        if busy { Verdict::AskPlainly } else { Verdict::Ask(self.give_up(check.cost, terms, now, nth)) }
+        if busy {
+            return Verdict::AskPlainly;
+        }
+        let keeps = self.loan.is_some_and(|loan| loan.reserved > 0 && then < loan.until);
+        Verdict::Ask(if keeps {
+            self.ask(check.cost, terms, now, nth)
+        } else {
+            self.give_up(check.cost, terms, now, nth)
+        })
     }
 
     /// A question whose request was cancelled may never end: the platform does not drop its future.
@@ -192,17 +217,29 @@ impl Borrower {
         self.keeps_denial = false;
     }
 
+    /// Keeps units of the loan that was just granted for checks that have waited for it.
+    pub(super) fn reserve(&mut self, units: u64) {
+        if let Some(loan) = &mut self.loan {
+            loan.reserved = units.min(loan.left);
+        }
+    }
+
+    /// The number of the last question, and what its answer probably grants: as many units as the last loan had.
+    pub(super) const fn last_question(&self) -> (u64, u64) {
+        (self.nth, self.lent)
+    }
+
     pub(super) const fn is_waiting_for(&self, nth: u64) -> bool {
         self.waits && self.nth == nth
     }
 
     /// Asks for the next loan before this one is spent.
-    fn ask(&mut self, terms: &Terms, now: UnixMillis, nth: u64) -> Asked {
+    fn ask(&mut self, cost: u64, terms: &Terms, now: UnixMillis, nth: u64) -> Asked {
         self.back = self.loan.as_mut().map(|loan| {
             loan.kept = loan.left;
             Returned { loan: loan.number, unspent: 0, kept: loan.left }
         });
-        self.asked(0, terms, now, nth)
+        self.asked(cost, terms, now, nth)
     }
 
     /// Asks for the next loan, and returns what is left of this one.
@@ -233,6 +270,7 @@ impl Borrower {
         let spent = self.loan.map_or(0, |loan| loan.kept.saturating_sub(loan.left));
         let used_at = self.loan.map_or(from, |loan| loan.used_at.max(from));
         self.back = None;
+        self.lent = answer.granted.map_or(0, |granted| granted.units);
         self.loan = answer.granted.map(|granted| {
             let quotas = answer.decision.quotas();
             let unused = quotas.iter().filter_map(|quota| quota.reset_after()).max();
@@ -241,6 +279,7 @@ impl Borrower {
                 number: granted.loan,
                 units: granted.units,
                 left: granted.units.saturating_sub(spent),
+                reserved: 0,
                 kept: 0,
                 until: from + Millis::new(granted.lasts.get().saturating_sub(JITTER.get())),
                 used_at,
@@ -285,10 +324,19 @@ const IDLE: Millis = Millis::from_secs(2);
 const IDLE_GAPS: u64 = 16;
 
 impl Loan {
+    /// What is left for checks that have not waited.
+    const fn free(&self) -> u64 {
+        self.left - self.reserved
+    }
+
     /// Spends a cost. Returns whether the loan was enough.
-    fn spend(&mut self, cost: u64, now: UnixMillis) -> bool {
-        let enough = now < self.until && self.left > 0 && self.left >= cost;
+    fn spend(&mut self, cost: u64, now: UnixMillis, has_waited: bool) -> bool {
+        let left = if has_waited { self.left } else { self.free() };
+        let enough = now < self.until && left > 0 && left >= cost;
         if enough {
+            if has_waited {
+                self.reserved = self.reserved.saturating_sub(cost);
+            }
             self.left -= cost;
             self.used_at = now;
         }

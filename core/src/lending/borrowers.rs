@@ -63,12 +63,35 @@ impl<T> Borrowers<T> {
     /// beside a new key, or one whose policy has changed.
     pub fn decide(&mut self, key: &str, check: &Check<'_>, beside: impl FnOnce() -> T) -> Verdict {
         let now = self.clock.read(check.now);
+        self.verdict(key, check, now, None, beside)
+    }
+
+    /// The same for a check that was decided on before, and has waited so long until a question was [answered](Self::answered).
+    pub fn decide_after(
+        &mut self,
+        key: &str,
+        check: &Check<'_>,
+        waited: Millis,
+        beside: impl FnOnce() -> T,
+    ) -> Verdict {
+        let (now, until) = (self.clock.steady(check.now), self.clock.at_least(check.now + waited));
+        self.verdict(key, check, now, Some(until), beside)
+    }
+
+    fn verdict(
+        &mut self,
+        key: &str,
+        check: &Check<'_>,
+        now: UnixMillis,
+        waited_until: Option<UnixMillis>,
+        beside: impl FnOnce() -> T,
+    ) -> Verdict {
         self.asked += 1;
         if let Some(kept) = self.keys.get_mut(key) {
             if kept.borrower.is_of_another(check) {
                 kept.beside = beside();
             }
-            return kept.borrower.decide(check, &self.terms, now, self.asked);
+            return kept.borrower.decide(check, &self.terms, now, self.asked, waited_until);
         }
         if !self.has_room(now) {
             return Verdict::AskPlainly;
@@ -86,11 +109,25 @@ impl<T> Borrowers<T> {
         }
     }
 
+    /// Keeps units of the loan that a key was just granted for checks that have waited for it. [`decide_after`](Self::decide_after)
+    /// spends them.
+    pub fn reserve(&mut self, key: &str, units: u64) {
+        if let Some(kept) = self.keys.get_mut(key) {
+            kept.borrower.reserve(units);
+        }
+    }
+
     /// Forgets a key's denial. Call it when a settlement or a reset may have given back what denied.
     pub fn forget_denial(&mut self, key: &str) {
         if let Some(kept) = self.keys.get_mut(key) {
             kept.borrower.forget_denial();
         }
+    }
+
+    /// The number of a key's last question, and what its answer probably grants: as many units as the last loan had.
+    #[must_use]
+    pub fn last_question(&self, key: &str) -> Option<(u64, u64)> {
+        self.keys.get(key).map(|kept| kept.borrower.last_question())
     }
 
     /// Whether the answer to a key's question is still waited for.

@@ -16,7 +16,7 @@ pub(super) struct Steady {
 
 impl Steady {
     pub(super) fn read(&mut self, told: UnixMillis) -> UnixMillis {
-        let now = told + self.behind;
+        let now = self.steady(told);
         let back = self.latest.since(now);
         if back > JITTER {
             self.behind = self.behind + back;
@@ -27,7 +27,12 @@ impl Steady {
 
     /// The time, where the clock was read some time ago.
     pub(super) fn at_least(&self, told: UnixMillis) -> UnixMillis {
-        self.latest.max(told + self.behind)
+        self.latest.max(self.steady(told))
+    }
+
+    /// An earlier reading of the clock by this one, as long as it was not set back since.
+    pub(super) fn steady(&self, told: UnixMillis) -> UnixMillis {
+        told + self.behind
     }
 }
 

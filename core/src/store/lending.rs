@@ -2,8 +2,12 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::future::poll_fn;
+use core::task::Waker;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
+use super::waiting::{Questions, Wait, Waits};
 use crate::lending::{Answer, Asked, Borrowers, Terms, Verdict, can_borrow};
 use crate::limiter::{Block, Capabilities, Check, Limiter, Refund, Settle};
 use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, Millis, Origin, Policy, UnixMillis};
@@ -15,6 +19,9 @@ use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, Milli
 ///
 /// - **Ceiling:** the limit, as without loans. **Floor:** [`lending_capabilities`].
 /// - A decision from a loan has no `remaining`, because the borrower does not know what others have left.
+/// - A check that finds the loan spent while the next one is under way waits for it, if that is probably enough: of many requests at
+///   once for one key, one calls the store. It waits three times at most, and fails if the question does. Poll each check to its end or drop
+///   it: one that is left waiting in between keeps others waiting, as with an async lock. On WebAssembly, no check waits.
 /// - If the store fails, what is left of a loan is still spent, and then checks return the error.
 /// - A reset does not recall loans: lent units stay charged until the loan ends. After a change of the limit, the next check
 ///   returns the loan.
@@ -30,6 +37,7 @@ pub struct LendingLimiter<L> {
 #[derive(Debug)]
 struct Shared {
     borrowers: Borrowers<Option<Whose>>,
+    questions: Questions,
     /// The questions that nobody waits for.
     later: VecDeque<(String, Asked, Whose)>,
     /// The policies of the keys.
@@ -72,7 +80,8 @@ impl<L: Limiter> LendingLimiter<L> {
     pub fn new(lender: L, terms: Terms) -> Result<Self, Error> {
         lender.capabilities().requires_loans()?;
         terms.verify()?;
-        let kept = Shared { borrowers: Borrowers::new(terms), later: VecDeque::new(), policies: Vec::new() };
+        let (borrowers, questions) = (Borrowers::new(terms), Questions::default());
+        let kept = Shared { borrowers, questions, later: VecDeque::new(), policies: Vec::new() };
         Ok(Self { lender, terms, kept: Mutex::new(kept) })
     }
 
@@ -93,12 +102,28 @@ impl<L: Limiter> LendingLimiter<L> {
     }
 
     async fn ask(&self, name: &str, check: Check<'_>, asked: Asked) -> Result<Decision, Error> {
-        let mut asking = Asking { limiter: self, name, nth: asked.nth, answer: None };
-        let answer = self.lender.lend(check, asked.question).await?;
+        self.kept().questions.begin(asked.nth);
+        let mut asking = Asking { limiter: self, name, nth: asked.nth, outcome: None };
+        let answer = match self.lender.lend(check, asked.question).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                asking.outcome = Some(Err(error.kind()));
+                return Err(error);
+            }
+        };
         let decision = answer.decision.clone();
         // What decides in place of a store that is down does not know the loans. They go on as if the question had failed.
-        asking.answer = (decision.origin() != Origin::Fallback).then_some(answer);
+        asking.outcome = (decision.origin() != Origin::Fallback).then_some(Ok(answer));
         Ok(decision)
+    }
+
+    /// Waits until a question has ended, and returns the time that took.
+    async fn wait(&self, mut wait: Wait) -> Result<Millis, Error> {
+        let began = Instant::now();
+        poll_fn(|context| self.kept().questions.poll(&mut wait, context)).await;
+        wait.result()?;
+        // Rounded up, because what was granted may have ended within the last part.
+        Ok(Millis::new(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)))
     }
 
     /// Forgets a denial even if the call has failed, because it may have been applied.
@@ -114,10 +139,24 @@ impl<L: Limiter> LendingLimiter<L> {
 }
 
 impl Shared {
-    fn decide(&mut self, name: &str, check: &Check<'_>) -> Verdict {
+    fn decide(&mut self, name: &str, check: &Check<'_>, waited: Option<Millis>) -> Verdict {
         let Self { borrowers, policies, .. } = self;
         let in_background = borrowers.terms().in_background;
-        borrowers.decide(name, check, || if in_background { whose(policies, check) } else { None })
+        let beside = || if in_background { whose(policies, check) } else { None };
+        match waited {
+            None => borrowers.decide(name, check, beside),
+            Some(waited) => borrowers.decide_after(name, check, waited, beside),
+        }
+    }
+
+    /// What a check gets, and what it waits for if it need not ask plainly. On WebAssembly, each request is served apart.
+    fn decide_or_join(&mut self, name: &str, check: &Check<'_>, waits: Waits) -> (Verdict, Option<Wait>) {
+        let verdict = self.decide(name, check, waits.time());
+        if verdict != Verdict::AskPlainly || waits.are_over() || cfg!(target_family = "wasm") {
+            return (verdict, None);
+        }
+        let question = self.borrowers.last_question(name);
+        (verdict, question.and_then(|(nth, expected)| self.questions.join(nth, check.cost, expected)))
     }
 
     /// Keeps a question for later. Returns whether there was room.
@@ -163,13 +202,25 @@ struct Asking<'a, L: Limiter> {
     limiter: &'a LendingLimiter<L>,
     name: &'a str,
     nth: u64,
-    answer: Option<Answer>,
+    /// Its answer, or its error. None as long as there is neither.
+    outcome: Option<Result<Answer, ErrorKind>>,
 }
 
 impl<L: Limiter> Drop for Asking<'_, L> {
     /// Lets the next check ask, even if this question failed or its future was dropped.
     fn drop(&mut self) {
-        self.limiter.kept().borrowers.answered(self.name, self.nth, self.answer.as_ref());
+        let (answer, failure) = match &self.outcome {
+            Some(Ok(answer)) => (Some(answer), None),
+            Some(Err(kind)) => (None, Some(*kind)),
+            None => (None, None),
+        };
+        let mut kept = self.limiter.kept();
+        kept.borrowers.answered(self.name, self.nth, answer);
+        let (cost, wakers) = kept.questions.end(self.nth, failure);
+        // Others may run before those that have waited.
+        kept.borrowers.reserve(self.name, cost);
+        drop(kept);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -184,7 +235,12 @@ impl<L: Limiter> Limiter for LendingLimiter<L> {
             return self.lender.check(check).await;
         }
         let name = check.keys.sole(check.policy)?.storage_key(check.policy);
-        let verdict = self.kept().decide(&name, &check);
+        let mut waits = Waits::default();
+        let verdict = loop {
+            let (verdict, wait) = self.kept().decide_or_join(&name, &check, waits);
+            let Some(wait) = wait else { break verdict };
+            waits.add(self.wait(wait).await?);
+        };
         if let Some(decision) = verdict.decision(check.policy, check.now) {
             if let Verdict::Admit { then: Some(asked) } = verdict
                 && !(self.terms.in_background && self.kept().keep(&name, &check, asked))

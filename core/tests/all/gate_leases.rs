@@ -3,86 +3,19 @@
 #![cfg(all(feature = "lending", feature = "toml"))]
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use pollster::block_on;
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
-use tidegate_core::lending::{Answer, Lender, Question, Terms};
-use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, Operation};
+use tidegate_core::lending::Terms;
+use tidegate_core::store::{AtomicLimiter, LendingLimiter};
 use tidegate_core::{
-    Capabilities, Check, ClientIpSource, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Key, Keys,
-    Limiter as _, MemoryLimiter, Millis, Origin, Platform, Policy, PolicyState, Quota, UnixMillis,
+    Check, ClientIpSource, ErasedLimiter, Error, ErrorKind, Fallback, Key, Limiter as _, MemoryLimiter, Millis, Origin,
+    Platform, Policy, Quota, UnixMillis,
 };
 
+use crate::lending::store::Store;
+
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
-
-/// The state of each row, and what is lent of it.
-type Rows = HashMap<String, (PolicyState, Lender)>;
-
-/// A store that lends, counts its calls, and can be switched off.
-#[derive(Clone, Default)]
-struct Store(Arc<Inner>);
-
-#[derive(Default)]
-struct Inner {
-    rows: Mutex<Rows>,
-    is_down: AtomicBool,
-    plain: AtomicU64,
-    lent: AtomicU64,
-}
-
-impl Store {
-    fn is_down(&self, is_down: bool) {
-        self.0.is_down.store(is_down, Ordering::Relaxed);
-    }
-
-    /// How many calls were made without a question and with one since this was asked last.
-    fn calls(&self) -> (u64, u64) {
-        (self.0.plain.swap(0, Ordering::Relaxed), self.0.lent.swap(0, Ordering::Relaxed))
-    }
-
-    fn step<T>(
-        &self,
-        check: &Check<'_>,
-        calls: &AtomicU64,
-        step: impl FnOnce(&mut PolicyState, &mut Lender) -> T,
-    ) -> Result<T, Error> {
-        calls.fetch_add(1, Ordering::Relaxed);
-        if self.0.is_down.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Unavailable, "switched off"));
-        }
-        let mut rows = self.0.rows.lock().unwrap();
-        let row = rows.entry(check.keys.sole(check.policy)?.storage_key(check.policy));
-        let (state, lender) = row.or_insert_with(|| (check.policy.initial_state(), Lender::default()));
-        lender.settle(check.policy, state, check.now);
-        Ok(step(state, lender))
-    }
-}
-
-impl Atomic for Store {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT.dimensions(Dimensions::One).lends(true)
-    }
-
-    async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-        let Operation::Check(check) = operation else { panic!("{operation:?}") };
-        let Check { policy, now, cost, .. } = check;
-        self.step(&check, &self.0.plain, |state, lender| {
-            let decision = policy.decide(state, now, cost);
-            Applied::Decided(lender.corrected(policy, state, now, cost, decision))
-        })
-    }
-
-    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
-        let Check { policy, now, cost, .. } = check;
-        self.step(&check, &self.0.lent, |state, lender| lender.decide(policy, state, now, cost, &question))
-    }
-
-    async fn delete(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
-        Ok(())
-    }
-}
 
 const RULES: &str = r#"
 [limits.api]

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod sizes;
+pub(crate) mod store;
+mod waiting;
 mod world;
 
 use proptest::prelude::*;

@@ -113,32 +113,37 @@ export class Borrower {
     return this.#policy !== identity(policy);
   }
 
-  /** What a check gets at `now` without the lender. If that is nothing, nothing has happened. A question has the number `nth`. */
-  answer(policy: Policy, cost: number, terms: Terms, now: number, nth: number, isNew = true): Answer | undefined {
+  /**
+   * What a check gets at `now` without the lender. If that is nothing, nothing has happened. A question has the number `nth`. A check that
+   * has waited until another instant was counted before.
+   */
+  answer(policy: Policy, cost: number, terms: Terms, now: number, nth: number, waitedUntil?: number): Answer | undefined {
+    // What was granted may have ended during the wait. What is asked has the check's own time, as the lender sees it.
+    const then = waitedUntil ?? now;
     const loan = this.#loan;
     const denial = this.#denial;
     if (this.isOfAnother(policy)) return undefined;
-    if (loan && now < loan.until && loan.left > 0 && loan.left >= cost) {
+    if (loan && then < loan.until && loan.left > 0 && loan.left >= cost) {
       const isBusy = this.#isWaiting(terms, now);
-      if (isNew) this.#count(cost, isBusy, terms, now);
+      if (waitedUntil === undefined) this.#count(cost, isBusy, terms, now);
       loan.left -= cost;
-      loan.usedAt = now;
+      loan.usedAt = then;
       const isLow = loan.left <= Math.min(Math.max(this.#meanwhile, this.#before), Math.floor(loan.units / 2));
       return isLow && !isBusy ? { kind: "admit", then: this.#ask(loan, terms, now, nth) } : ADMITTED;
     }
-    if (denial && denial.cost === cost && now < denial.until) {
-      if (isNew) this.#count(cost, this.#isWaiting(terms, now), terms, now);
-      return { kind: "deny", binding: denial.binding, retryAfter: since(denial.admittedAt, now) };
+    if (denial && denial.cost === cost && then < denial.until) {
+      if (waitedUntil === undefined) this.#count(cost, this.#isWaiting(terms, now), terms, now);
+      return { kind: "deny", binding: denial.binding, retryAfter: since(denial.admittedAt, then) };
     }
     return undefined;
   }
 
-  /** What a check gets at `now`. One that has waited for an answer is not new: it was counted before. */
-  decide(policy: Policy, cost: number, terms: Terms, now: number, nth: number, isNew = true): Verdict {
-    const answer = this.answer(policy, cost, terms, now, nth, isNew);
+  /** What a check gets at `now`. */
+  decide(policy: Policy, cost: number, terms: Terms, now: number, nth: number, waitedUntil?: number): Verdict {
+    const answer = this.answer(policy, cost, terms, now, nth, waitedUntil);
     if (answer) return answer;
     const isBusy = this.#isWaiting(terms, now);
-    if (isNew) this.#count(cost, isBusy, terms, now);
+    if (waitedUntil === undefined) this.#count(cost, isBusy, terms, now);
     if (this.isOfAnother(policy)) this.#policy = this.#change(policy);
     return isBusy ? { kind: "plain", nth: this.#nth, expects: this.#lent } : { kind: "ask", asked: this.giveUp(cost, terms, now, nth) };
   }

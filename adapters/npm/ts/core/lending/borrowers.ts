@@ -46,15 +46,16 @@ export class Borrowers<T> {
 
   /**
    * What a check of this key gets. Its time is read just before, its policy can be lent, and it has no token. `beside` is kept beside a
-   * new key, or one whose policy has changed. A check that has waited for an answer is not new.
+   * new key, or one whose policy has changed. `waited` is how long a check that was decided on before has waited for an answer.
    */
-  decide(key: string, policy: Policy, cost: number, told: number, beside: T, isNew = true): Verdict {
-    const now = this.#read(told);
+  decide(key: string, policy: Policy, cost: number, told: number, beside: T, waited?: number): Verdict {
+    const now = waited === undefined ? this.#read(told) : later(told, this.#behind);
+    const until = waited === undefined ? undefined : Math.max(this.#latest, later(now, waited));
     const nth = ++this.#asked;
     const kept = this.#keys.get(key);
     if (kept) {
       if (kept.borrower.isOfAnother(policy)) kept.beside = beside;
-      return kept.borrower.decide(policy, cost, this.#terms, now, nth, isNew);
+      return kept.borrower.decide(policy, cost, this.#terms, now, nth, until);
     }
     if (!this.#hasRoom(now)) return { kind: "plain", nth: 0, expects: 0 };
     const borrower = new Borrower(policy, now);

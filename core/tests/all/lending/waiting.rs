@@ -1,0 +1,142 @@
+//! Checks that wait for the answer to another one's question.
+
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use tidegate_core::lending::Terms;
+use tidegate_core::store::{AtomicLimiter, LendingLimiter};
+use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter as _, Millis, Origin, Policy, Quota, UnixMillis};
+
+use super::of;
+use super::store::Store;
+
+const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+
+/// A limiter that has spent its last loan, of ten units.
+struct Spent {
+    store: Store,
+    limiter: LendingLimiter<AtomicLimiter<Store>>,
+    policy: Policy,
+    key: Key,
+}
+
+impl Spent {
+    fn new() -> Self {
+        Self::within(Millis::from_secs(10))
+    }
+
+    fn within(lifetime: Millis) -> Self {
+        let store = Store::default();
+        let terms = Terms::new(10, lifetime);
+        let limiter = LendingLimiter::new(AtomicLimiter::new(store.clone()), terms).unwrap();
+        let policy = of(Quota::fixed_window(1_000_000, Millis::from_secs(60)).unwrap());
+        let new = Self { store, limiter, policy, key: Key::new("user:1") };
+        // The first one is decided by the store, which lends ten.
+        (0..11).for_each(|_| assert!(pollster::block_on(new.check(1)).unwrap().is_allowed()));
+        new.store.calls();
+        new.store.is_silent(true);
+        new
+    }
+
+    async fn check(&self, cost: u64) -> Result<Decision, Error> {
+        self.limiter.check(Check::new(&self.policy, &self.key, NOW).cost(cost)).await
+    }
+}
+
+fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn origin(polled: Poll<Result<Decision, Error>>) -> Option<Origin> {
+    match polled {
+        Poll::Ready(result) => Some(result.unwrap().origin()),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn those_that_the_next_loan_is_enough_for_wait_for_it() {
+    let spent = Spent::new();
+    let (mut asks, mut waits) = (pin!(spent.check(1)), pin!(spent.check(9)));
+    assert_eq!((origin(poll(asks.as_mut())), origin(poll(waits.as_mut()))), (None, None));
+    assert_eq!(spent.store.calls(), (0, 0));
+    // Eleven are more than the last loan had.
+    assert_eq!(origin(poll(pin!(spent.check(2)))), Some(Origin::Store));
+    assert_eq!(spent.store.calls(), (1, 0));
+    spent.store.is_silent(false);
+    assert_eq!(origin(poll(waits.as_mut())), None);
+    assert_eq!(origin(poll(asks.as_mut())), Some(Origin::Store));
+    assert_eq!(origin(poll(waits.as_mut())), Some(Origin::Lease));
+    // Little is left, so it has asked for more.
+    assert_eq!(spent.store.calls(), (0, 2));
+}
+
+#[test]
+fn those_that_get_nothing_do_not_wait_again() {
+    let spent = Spent::new();
+    let (mut asks, mut first, mut second) = (pin!(spent.check(1)), pin!(spent.check(5)), pin!(spent.check(5)));
+    for check in [&mut asks, &mut first, &mut second] {
+        assert!(poll(check.as_mut()).is_pending());
+    }
+    // Another one spends all but one unit.
+    let others = AtomicLimiter::new(spent.store.clone());
+    let rest = Check::new(&spent.policy, &spent.key, NOW).cost(999_988);
+    assert!(pollster::block_on(others.check(rest)).unwrap().is_allowed());
+    spent.store.is_silent(false);
+    let outcome = |polled| match polled {
+        Poll::Ready(Ok(decision)) => Some((Decision::is_allowed(&decision), decision.origin())),
+        _ => None,
+    };
+    assert_eq!(outcome(poll(asks)), Some((true, Origin::Store)));
+    assert_eq!(outcome(poll(first)), Some((false, Origin::Store)));
+    assert_eq!(outcome(poll(second)), Some((false, Origin::DenyCache)));
+    assert_eq!(spent.store.calls(), (1, 2));
+}
+
+#[test]
+fn a_question_that_fails_fails_for_all_and_one_that_is_dropped_for_none() {
+    let spent = Spent::new();
+    {
+        let (mut asks, mut waits) = (pin!(spent.check(1)), pin!(spent.check(1)));
+        assert!(poll(asks.as_mut()).is_pending() && poll(waits.as_mut()).is_pending());
+        spent.store.is_down(true);
+        spent.store.is_silent(false);
+        for check in [asks, waits] {
+            let Poll::Ready(Err(error)) = poll(check) else { panic!() };
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+        }
+        assert_eq!(spent.store.calls(), (0, 1));
+    }
+    spent.store.is_down(false);
+    spent.store.is_silent(true);
+    let mut waits = pin!(spent.check(1));
+    {
+        let mut asks = pin!(spent.check(1));
+        assert!(poll(asks.as_mut()).is_pending() && poll(waits.as_mut()).is_pending());
+    }
+    spent.store.is_silent(false);
+    assert_eq!(origin(poll(waits.as_mut())), Some(Origin::Store));
+    assert_eq!(spent.store.calls(), (0, 1));
+}
+
+#[test]
+fn a_loan_that_ended_during_the_wait_is_not_spent() {
+    let spent = Spent::within(Millis::new(200));
+    let (mut asks, mut waits) = (pin!(spent.check(1)), pin!(spent.check(1)));
+    assert!(poll(asks.as_mut()).is_pending() && poll(waits.as_mut()).is_pending());
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    spent.store.is_silent(false);
+    assert_eq!([asks, waits].map(|check| origin(poll(check))), [Some(Origin::Store); 2]);
+}
+
+#[test]
+fn what_is_waited_for_is_kept_for_those_that_wait() {
+    let spent = Spent::new();
+    let (mut asks, mut waits) = (pin!(spent.check(1)), pin!(spent.check(5)));
+    assert!(poll(asks.as_mut()).is_pending() && poll(waits.as_mut()).is_pending());
+    spent.store.is_silent(false);
+    assert_eq!(origin(poll(asks.as_mut())), Some(Origin::Store));
+    // Five of ten are free. This one asks, and the five stay.
+    assert_eq!(origin(poll(pin!(spent.check(6)))), Some(Origin::Store));
+    assert_eq!(origin(poll(waits)), Some(Origin::Lease));
+}
