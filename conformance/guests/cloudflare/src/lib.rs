@@ -11,8 +11,8 @@
 //! | `/debug/kv/stats` | nothing; it shows this isolate's operations and errors on Workers KV, if `DEBUG` is `on` |
 //!
 //! The variables `CAPACITY` and `REFILL_PER_S` set the limit, except for `/ratelimit`, whose binding has its own two
-//! numbers. `SLICE` is the largest lease of an isolate, and `LEASE_MS` the longest, in milliseconds. If the binding `DENIALS` is an Analytics Engine dataset, each
-//! denial is recorded there as an event.
+//! numbers. `SLICE` is the largest lease of an isolate, and `LEASE_MS` the longest life of one, in milliseconds. If the
+//! binding `DENIALS` is an Analytics Engine dataset, each denial is recorded there as an event.
 //!
 //! If the Worker is built with the feature `suite`, and the variable `TIDEGATE_TEST_MODE` is `on` or a key, it also answers the
 //! conformance suite's routes below each path (`/do/_tidegate/check`) and takes the time from them. Never deploy it with `on`.
