@@ -31,15 +31,16 @@ const asks = {
   theirs: async () => check((await peer.consume("user:42")).remainingPoints > 0),
 };
 
-for (const inFlight of [1, 8, 64, 512]) {
-  const { ours, leased, theirs } = await inTurn({
-    ours: () => perSecond(asks.ours, inFlight, ROUND_MS),
-    leased: () => perSecond(asks.leased, inFlight, ROUND_MS),
-    theirs: () => perSecond(asks.theirs, inFlight, ROUND_MS),
-  });
-  const aim = inFlight === 64 ? { aim: { ratio: 1.2 } } : {};
-  record({ group: "npm", name: "decisions a second on Redis over TCP", at: { in_flight: inFlight }, unit: "1/s", ...aim, ours, peer: { name: PEER, values: theirs } });
-  record({ group: "npm", name: "decisions a second on Redis over TCP, leased", at: { in_flight: inFlight }, unit: "1/s", ours: leased, peer: { name: PEER, values: theirs } });
+const MEASURED = [
+  { name: "decisions a second on Redis over TCP", ask: asks.ours, aims: { 64: { ratio: 1.2 } } },
+  { name: "decisions a second on Redis over TCP, leased", ask: asks.leased, aims: {} },
+];
+// One after the other, because V8 optimises what both run for what it has run.
+for (const { name, ask, aims } of MEASURED) {
+  for (const inFlight of [1, 8, 64, 512]) {
+    const { ours, theirs } = await inTurn({ ours: () => perSecond(ask, inFlight, ROUND_MS), theirs: () => perSecond(asks.theirs, inFlight, ROUND_MS) });
+    record({ group: "npm", name, at: { in_flight: inFlight }, unit: "1/s", aim: aims[inFlight], ours, peer: { name: PEER, values: theirs } });
+  }
 }
 ourClient.disconnect();
 theirClient.disconnect();

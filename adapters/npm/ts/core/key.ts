@@ -9,13 +9,12 @@ const START_LEN_MAX = LEN_MAX - 65;
 /** The key of all senders whose address nobody knows. */
 export const MISSING_IP = "ip:unknown";
 
-/** What the characters of ASCII are in a key. A slash joins two that join. A table, because each decision looks at its key. */
-const [OTHER, STAYS, JOINS, SLASH] = [0, 1, 2, 3] as const;
+/** What the characters of ASCII are in a key: undefined if they do not stay. A slash stays between two that join. */
+const [STAYS, JOINS, SLASH] = [0, 1, 2] as const;
+// A table, because each decision looks at its key.
 const KINDS = Array.from({ length: 128 }, (_, code) => {
   const character = String.fromCharCode(code);
-  if (/[A-Za-z\d:]/.test(character)) return JOINS;
-  if (character === "/") return SLASH;
-  return /[_.@=+-]/.test(character) ? STAYS : OTHER;
+  return character === "/" ? SLASH : /[A-Za-z\d:]/.test(character) ? JOINS : /[_.@=+-]/.test(character) ? STAYS : undefined;
 });
 
 /** What a sender's key begins with. */
@@ -55,11 +54,14 @@ export function digest(given: string | Uint8Array): string {
 function stays(text: string): boolean {
   if (text.length > LEN_MAX) return false;
   for (let at = 0; at < text.length; at++) {
-    const kind = KINDS[text.charCodeAt(at)];
-    if (kind === undefined || kind === OTHER) return false;
-    if (kind === SLASH && (KINDS[text.charCodeAt(at - 1)] !== JOINS || KINDS[text.charCodeAt(at + 1)] !== JOINS)) return false;
+    if (!keeps(KINDS[text.charCodeAt(at)], text.charCodeAt(at - 1), text.charCodeAt(at + 1))) return false;
   }
   return true;
+}
+
+/** Whether a character of this kind stays between these. */
+function keeps(kind: number | undefined, before: number | undefined, after: number | undefined): boolean {
+  return kind === SLASH ? KINDS[before!] === JOINS && KINDS[after!] === JOINS : kind !== undefined;
 }
 
 /** Whether a text is what became of another one. */
@@ -79,13 +81,11 @@ function isEncoded(text: string): boolean {
 
 /** Encodes the bytes that cannot stay, and ends with a hash if that is too long. */
 function encoded(bytes: Uint8Array): string {
-  const joins = (byte: number | undefined) => byte !== undefined && /[A-Za-z\d:]/.test(String.fromCharCode(byte));
   let [text, start] = ["", ""];
   for (let at = 0; at < bytes.length; at++) {
     const byte = bytes[at]!;
-    const character = String.fromCharCode(byte);
-    const isKept = character === "/" ? joins(bytes[at - 1]) && joins(bytes[at + 1]) : /[\w.:@=+-]/.test(character);
-    text += isKept ? character : `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
+    const isKept = keeps(KINDS[byte], bytes[at - 1], bytes[at + 1]);
+    text += isKept ? String.fromCharCode(byte) : `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
     if (text.length <= START_LEN_MAX) start = text;
     if (text.length > LEN_MAX) return `${start}~${sha256(bytes)}`;
   }
