@@ -1,4 +1,4 @@
-import { REQUESTS_ARE_APART, type Store, WAITED } from "./calls.js";
+import { type Store, WAITED } from "./calls.js";
 import type { Core } from "./core.js";
 import { withoutCounts } from "./core/decide.js";
 import { type Answer, canBorrow } from "./core/lending/borrower.js";
@@ -34,14 +34,16 @@ export abstract class Asking<T> implements Store {
   readonly #waiters = new Waiters();
   readonly #keepAlive: Lending["keepAlive"];
   readonly #deadlineMs: number;
+  readonly #mayWait: boolean;
 
-  constructor(core: Core, { isTimeless, slice, lifetimeMs, keepAlive, deadlineMs }: Lending & { isTimeless: boolean }) {
+  constructor(core: Core, { isTimeless, slice, lifetimeMs, keepAlive, deadlineMs, mayWait }: Lending & { isTimeless: boolean }) {
     this.core = core;
     if (slice > 0) this.#borrowers = new Borrowers({ slice, lifetime: lifetimeMs, deadline: deadlineMs });
     // What a borrower asks is something else each time.
     this.#words = new Words(isTimeless && slice === 0);
     this.#keepAlive = keepAlive;
     this.#deadlineMs = deadlineMs;
+    this.#mayWait = mayWait;
   }
 
   /** What to ask of a question, along with a borrower's. `isLent` tells that its state has loans. */
@@ -103,7 +105,7 @@ export abstract class Asking<T> implements Store {
   }
 
   /** What a question asks. Undefined if it is decided, and a promise if it waits for another one's answer. */
-  #ask(question: Question, waited?: number, mayWait = !REQUESTS_ARE_APART): Asked<T> | Promise<unknown> | undefined {
+  #ask(question: Question, waited?: number, mayWait = this.#mayWait): Asked<T> | Promise<unknown> | undefined {
     this.core.verify(question);
     const borrowers = this.#borrowers;
     if (borrowers && this.#mayBorrow(question)) return this.#borrow(borrowers, question, waited, mayWait);

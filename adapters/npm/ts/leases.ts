@@ -36,6 +36,8 @@ export interface Lending {
   slice: number;
   lifetimeMs: number;
   keepAlive: (work: Promise<unknown>) => void;
+  /** Whether requests may wait for each other. */
+  mayWait: boolean;
 }
 
 const RIGHT = "(work) => context.waitUntil(work)";
@@ -54,7 +56,8 @@ export function lending(fields: Fields, known?: (work: Promise<unknown>) => void
       // Outside of a request, work goes on as long as the isolate does.
     }
   };
-  return { ...sizes, keepAlive };
+  // Where the host's way is known, it is Cloudflare's.
+  return { ...sizes, keepAlive, mayWait: !REQUESTS_ARE_APART && !known };
 }
 
 function leases(value: unknown): { slice: number; lifetimeMs: number } {
