@@ -74,7 +74,7 @@ impl<T> Borrowers<T> {
         waited: Millis,
         beside: impl FnOnce() -> T,
     ) -> Verdict {
-        let (now, until) = (self.clock.steady(check.now), self.clock.at_least(check.now + waited));
+        let (now, until) = (self.clock.when(check.now), self.clock.at_least(check.now + waited));
         self.verdict(key, check, now, Some(until), beside)
     }
 

@@ -16,7 +16,7 @@ pub(super) struct Steady {
 
 impl Steady {
     pub(super) fn read(&mut self, told: UnixMillis) -> UnixMillis {
-        let now = self.steady(told);
+        let now = told + self.behind;
         let back = self.latest.since(now);
         if back > JITTER {
             self.behind = self.behind + back;
@@ -27,12 +27,12 @@ impl Steady {
 
     /// The time, where the clock was read some time ago.
     pub(super) fn at_least(&self, told: UnixMillis) -> UnixMillis {
-        self.latest.max(self.steady(told))
+        self.latest.max(told + self.behind)
     }
 
-    /// An earlier reading of the clock by this one, as long as it was not set back since.
-    pub(super) fn steady(&self, told: UnixMillis) -> UnixMillis {
-        told + self.behind
+    /// When the clock told this, for an instant that was [read](Self::read). If it was set back since, a later instant.
+    pub(super) fn when(&self, told: UnixMillis) -> UnixMillis {
+        self.latest.min(told + self.behind)
     }
 }
 

@@ -28,6 +28,17 @@ proptest! {
     }
 
     #[test]
+    fn nor_does_one_if_checks_wait_for_the_answers_to_others_questions(
+        policy in policies(ALL),
+        terms in terms(),
+        steps in steps(),
+    ) {
+        let mut world = World::of_waiting(policy, terms, Fault::None);
+        steps.iter().for_each(|step| world.play(step));
+        prop_assert_eq!(world.excess(), None);
+    }
+
+    #[test]
     fn a_denial_says_when_the_check_is_admitted(policy in policies(ALL), terms in terms(), steps in steps(), cost in 1..9u64) {
         let mut world = World::new(policy, terms, Fault::None);
         for step in &steps {

@@ -79,6 +79,16 @@ struct Flight {
     back_ms: Option<u64>,
 }
 
+/// A request that waits for the answer to its borrower's question.
+struct Waiting {
+    borrower: usize,
+    life: u32,
+    nth: u64,
+    cost: u64,
+    told: UnixMillis,
+    since_ms: u64,
+}
+
 struct Back {
     borrower: usize,
     life: u32,
@@ -102,6 +112,8 @@ pub(crate) struct World {
     network: Network,
     flights: Vec<Flight>,
     backs: Vec<Back>,
+    /// None if no request waits.
+    waiting: Option<Vec<Waiting>>,
     resets: u32,
 }
 
@@ -124,8 +136,14 @@ impl World {
             network: Network::default(),
             flights: Vec::new(),
             backs: Vec::new(),
+            waiting: None,
             resets: 0,
         }
+    }
+
+    /// One in which requests wait for the answers to others' questions.
+    pub(crate) fn of_waiting(policy: Policy, terms: Terms, fault: Fault) -> Self {
+        Self { waiting: Some(Vec::new()), ..Self::new(policy, terms, fault) }
     }
 
     pub(crate) const fn now(&self) -> UnixMillis {
@@ -171,6 +189,46 @@ impl World {
         if key != "k" {
             return;
         }
+        if verdict == Verdict::AskPlainly && self.waits(borrower, cost, told) {
+            return;
+        }
+        self.follow(borrower, cost, verdict);
+        self.forward(0);
+    }
+
+    /// Has a request wait, if there is a question whose answer is probably enough.
+    fn waits(&mut self, borrower: usize, cost: u64, told: UnixMillis) -> bool {
+        let (life, since_ms) = (self.lives[borrower], self.now_ms);
+        let (Some(waiting), Some((nth, expected))) = (&mut self.waiting, self.borrowers[borrower].last_question("k"))
+        else {
+            return false;
+        };
+        let for_it = |one: &&Waiting| (one.borrower, one.life, one.nth) == (borrower, life, nth);
+        let enough = waiting.iter().filter(for_it).map(|one| one.cost).sum::<u64>() + cost <= expected;
+        if enough {
+            waiting.push(Waiting { borrower, life, nth, cost, told, since_ms });
+        }
+        enough
+    }
+
+    /// A borrower has its answer, and those that have waited for it are decided on.
+    fn answered(&mut self, borrower: usize, nth: u64, answer: &Answer) {
+        self.borrowers[borrower].answered("k", nth, Some(answer));
+        let Some(waiting) = &mut self.waiting else { return };
+        let life = self.lives[borrower];
+        let done: Vec<_> =
+            waiting.extract_if(.., |one| (one.borrower, one.life, one.nth) == (borrower, life, nth)).collect();
+        self.borrowers[borrower].reserve("k", done.iter().map(|one| one.cost).sum());
+        let (policy, key) = (self.policy.clone(), Key::new("k"));
+        for Waiting { cost, told, since_ms, .. } in done {
+            let waited = Millis::new(self.now_ms - since_ms);
+            let check = Check::new(&policy, &key, told).cost(cost);
+            let verdict = self.borrowers[borrower].decide_after("k", &check, waited, || ());
+            self.follow(borrower, cost, verdict);
+        }
+    }
+
+    fn follow(&mut self, borrower: usize, cost: u64, verdict: Verdict) {
         match verdict {
             Verdict::Admit { then } => {
                 self.record(cost, true, None);
@@ -182,7 +240,6 @@ impl World {
             Verdict::Ask(asked) => self.send(borrower, Some(asked), cost),
             Verdict::AskPlainly => self.send(borrower, None, cost),
         }
-        self.forward(0);
     }
 
     fn send(&mut self, borrower: usize, asked: Option<Asked>, cost: u64) {
@@ -216,7 +273,7 @@ impl World {
                 (_, Some(back)) if back_ms <= call_ms => {
                     let Back { borrower, life, nth, answer, .. } = self.backs.remove(back);
                     if self.lives[borrower] == life {
-                        self.borrowers[borrower].answered("k", nth, Some(&answer));
+                        self.answered(borrower, nth, &answer);
                     }
                 }
                 (Some(call), _) => self.arrive(call),

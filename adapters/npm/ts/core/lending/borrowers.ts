@@ -49,8 +49,10 @@ export class Borrowers<T> {
    * new key, or one whose policy has changed. `waited` is how long a check that was decided on before has waited for an answer.
    */
   decide(key: string, policy: Policy, cost: number, told: number, beside: T, waited?: number): Verdict {
-    const now = waited === undefined ? this.#read(told) : later(told, this.#behind);
-    const until = waited === undefined ? undefined : Math.max(this.#latest, later(now, waited));
+    const then = later(told, this.#behind);
+    // If the clock was set back since, the check was not asked later than now.
+    const now = waited === undefined ? this.#read(told) : Math.min(this.#latest, then);
+    const until = waited === undefined ? undefined : Math.max(this.#latest, later(then, waited));
     const nth = ++this.#asked;
     const kept = this.#keys.get(key);
     if (kept) {
