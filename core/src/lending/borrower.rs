@@ -165,8 +165,8 @@ impl Borrower {
         }
     }
 
-    /// What a check gets at `now`. A question has the next number. A check that has waited until another
-    /// instant was counted before.
+    /// What a check gets at `now`. A question has the next number. A check that has waited for an answer says until when: it was
+    /// counted when it came.
     pub(super) fn decide(
         &mut self,
         check: &Check<'_>,

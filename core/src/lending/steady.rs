@@ -30,7 +30,7 @@ impl Steady {
         self.latest.max(told + self.behind)
     }
 
-    /// When the clock told this, for an instant that was [read](Self::read). If it was set back since, a later instant.
+    /// The instant at which this was [read](Self::read), or a later one if the clock was set back since. Never after the latest.
     pub(super) fn when(&self, told: UnixMillis) -> UnixMillis {
         self.latest.min(told + self.behind)
     }

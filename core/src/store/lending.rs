@@ -20,8 +20,8 @@ use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, Milli
 /// - **Ceiling:** the limit, as without loans. **Floor:** [`lending_capabilities`].
 /// - A decision from a loan has no `remaining`, because the borrower does not know what others have left.
 /// - A check that finds the loan spent while the next one is under way waits for it, if that is probably enough: of many requests at
-///   once for one key, one calls the store. It waits three times at most, and fails if the question does. Poll each check to its end or drop
-///   it: one that is left waiting in between keeps others waiting, as with an async lock. On WebAssembly, no check waits.
+///   once for one key, one calls the store. It waits three times at most, and fails if the call does. Poll each check to its end, or drop
+///   it: a call that nobody polls keeps other checks waiting, as a held async lock does. On WebAssembly, no check waits.
 /// - If the store fails, what is left of a loan is still spent, and then checks return the error.
 /// - A reset does not recall loans: lent units stay charged until the loan ends. After a change of the limit, the next check
 ///   returns the loan.

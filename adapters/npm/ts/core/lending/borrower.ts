@@ -115,7 +115,7 @@ export class Borrower {
 
   /**
    * What a check gets at `now` without the lender. If that is nothing, nothing has happened. A question has the number `nth`. A check that
-   * has waited until another instant was counted before.
+   * has waited for an answer says until when: it was counted when it came.
    */
   answer(policy: Policy, cost: number, terms: Terms, now: number, nth: number, waitedUntil?: number): Answer | undefined {
     // What was granted may have ended during the wait. What is asked has the check's own time, as the lender sees it.
