@@ -21,7 +21,8 @@ use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, Milli
 /// - A decision from a loan has no `remaining`, because the borrower does not know what others have left.
 /// - A check that finds the loan spent while the next one is under way waits for it, if that is probably enough: of many requests at
 ///   once for one key, one calls the store. It waits three times at most, and fails if the call does. Poll each check to its end, or drop
-///   it: a call that nobody polls keeps other checks waiting, as a held async lock does. On WebAssembly, no check waits.
+///   it: a call that nobody polls keeps other checks waiting, as a held async lock does. On WebAssembly, and
+///   [apart](LendingLimiter::apart), no check waits.
 /// - If the store fails, what is left of a loan is still spent, and then checks return the error.
 /// - A reset does not recall loans: lent units stay charged until the loan ends. After a change of the limit, the next check
 ///   returns the loan.
@@ -38,6 +39,8 @@ pub struct LendingLimiter<L> {
 struct Shared {
     borrowers: Borrowers<Option<Whose>>,
     questions: Questions,
+    /// Whether no check waits for another's question.
+    apart: bool,
     /// The questions that nobody waits for.
     later: VecDeque<(String, Asked, Whose)>,
     /// The policies of the keys.
@@ -81,8 +84,16 @@ impl<L: Limiter> LendingLimiter<L> {
         lender.capabilities().requires_loans()?;
         terms.verify()?;
         let (borrowers, questions) = (Borrowers::new(terms), Questions::default());
-        let kept = Shared { borrowers, questions, later: VecDeque::new(), policies: Vec::new() };
+        let apart = cfg!(target_family = "wasm");
+        let kept = Shared { borrowers, questions, apart, later: VecDeque::new(), policies: Vec::new() };
         Ok(Self { lender, terms, kept: Mutex::new(kept) })
+    }
+
+    /// Has no check wait for another's call, for hosts that serve each request apart, such as Workers. Meanwhile, checks ask plainly.
+    #[must_use]
+    pub fn apart(self) -> Self {
+        self.kept().apart = true;
+        self
     }
 
     /// The limiter that lends.
@@ -149,10 +160,10 @@ impl Shared {
         }
     }
 
-    /// What a check gets, and what it waits for if it need not ask plainly. On WebAssembly, each request is served apart.
+    /// What a check gets, and what it may wait for in place of asking plainly.
     fn decide_or_join(&mut self, name: &str, check: &Check<'_>, waits: Waits) -> (Verdict, Option<Wait>) {
         let verdict = self.decide(name, check, waits.time());
-        if verdict != Verdict::AskPlainly || waits.are_over() || cfg!(target_family = "wasm") {
+        if verdict != Verdict::AskPlainly || self.apart || waits.are_over() {
             return (verdict, None);
         }
         let question = self.borrowers.last_question(name);

@@ -54,7 +54,7 @@ impl<N: Namespace> Leases<N> {
 
     fn with_terms(store: DurableObjects<N>, terms: Terms) -> Result<Self, Error> {
         let deadline = store.config().deadline;
-        Ok(Self { limiter: LendingLimiter::new(store.limiter(), Terms { deadline, ..terms })? })
+        Ok(Self { limiter: LendingLimiter::new(store.limiter(), Terms { deadline, ..terms })?.apart() })
     }
 
     /// What is left to do after a response: see [`LendingLimiter::after`].

@@ -1,12 +1,11 @@
 //! Virtual time: futures that wait for it, in the order in which they are due.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use tidegate_core::UnixMillis;
 
@@ -15,35 +14,46 @@ pub(super) const START_US: u64 = 1_800_000_000_000_000;
 
 /// A clock that stands still while anything can run.
 ///
-/// Times are microseconds. Everything that waits does so by [`World::sleep`], so a future is polled again only when it is due.
-/// [`World::run`] runs tasks without anything else. On another executor, call [`World::step`] whenever nothing can run.
+/// Times are microseconds. [`World::run`] runs tasks without anything else. On another executor, call [`World::step`] whenever nothing
+/// can run.
 #[derive(Clone, Debug, Default)]
 pub struct World(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     now: AtomicU64,
-    /// The task that is polled.
-    current: AtomicUsize,
     due: Mutex<Due>,
 }
 
 #[derive(Debug, Default)]
 struct Due {
-    /// When each waiting task is due, by time and then in the order in which they began to wait.
-    tasks: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    /// Those that another executor polls, by the order in which they began to wait.
-    wakers: HashMap<u64, Waker>,
+    /// Who waits, by the time that is waited for and then in the order in which they began to wait.
+    sleepers: BTreeMap<(u64, u64), Waker>,
     order: u64,
 }
 
 impl Default for Inner {
     fn default() -> Self {
-        Self { now: AtomicU64::new(START_US), current: AtomicUsize::new(0), due: Mutex::default() }
+        Self { now: AtomicU64::new(START_US), due: Mutex::default() }
     }
 }
 
 type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// The places of the tasks that can run, in the order in which they were woken.
+type Ready = Arc<Mutex<VecDeque<usize>>>;
+
+/// Wakes the task at a place.
+struct Place {
+    place: usize,
+    ready: Ready,
+}
+
+impl Wake for Place {
+    fn wake(self: Arc<Self>) {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner).push_back(self.place);
+    }
+}
 
 impl World {
     /// Microseconds since the epoch.
@@ -66,75 +76,60 @@ impl World {
     /// Runs the tasks that `next` brings, each at its time, in microseconds, and everything that they wait for. The times must not
     /// decrease.
     pub fn run<'a>(&self, mut next: impl FnMut() -> Option<(u64, Task<'a>)>) {
-        let mut tasks: Vec<Option<Task<'a>>> = Vec::new();
+        let ready = Ready::default();
+        let mut tasks: Vec<(Option<Task<'a>>, Waker)> = Vec::new();
         let mut free = Vec::new();
         let mut coming = next();
         loop {
-            let due = self.due().tasks.peek().map(|Reverse((at, _, place))| (*at, *place));
-            match (due, &coming) {
-                (Some((at, place)), arrival) if arrival.as_ref().is_none_or(|(arrives, _)| at <= *arrives) => {
-                    // A task may itself wait for several futures, and polls those that it is woken for.
+            let woken = ready.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let place = match (woken, self.next_due(), &coming) {
+                (Some(place), ..) => place,
+                (None, Some(at), arrival) if arrival.as_ref().is_none_or(|(arrives, _)| at <= *arrives) => {
                     let _next = self.step();
-                    if let Some(task) = tasks.get_mut(place)
-                        && self.poll(place, task)
-                    {
-                        free.push(place);
-                    }
+                    continue;
                 }
-                (_, None) => return,
-                (_, Some(_)) => {
+                (None, _, None) => return,
+                (None, _, Some(_)) => {
                     let Some((at, task)) = coming.take() else { return };
                     coming = next();
                     self.0.now.store(at.max(self.now_us()), Ordering::Relaxed);
                     let place = free.pop().unwrap_or_else(|| {
-                        tasks.push(None);
-                        tasks.len() - 1
+                        let place = tasks.len();
+                        tasks.push((None, Arc::new(Place { place, ready: Arc::clone(&ready) }).into()));
+                        place
                     });
-                    tasks[place] = Some(task);
-                    if self.poll(place, &mut tasks[place]) {
-                        free.push(place);
-                    }
+                    tasks[place].0 = Some(task);
+                    place
                 }
+            };
+            let (task, waker) = &mut tasks[place];
+            // It may have ended since it was woken.
+            let Some(running) = task else { continue };
+            if running.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {
+                *task = None;
+                free.push(place);
             }
         }
     }
 
-    /// Advances the clock to the next time for which a future on another executor waits, and wakes it. Returns whether there was
-    /// one.
+    /// Advances the clock to the next time for which a future waits, and wakes it. Returns whether there was one.
     #[must_use]
     pub fn step(&self) -> bool {
-        let mut due = self.due();
-        let Some(Reverse((at, order, _))) = due.tasks.pop() else { return false };
-        let waker = due.wakers.remove(&order);
-        drop(due);
+        let Some(((at, _), waker)) = self.due().sleepers.pop_first() else { return false };
         self.0.now.store(at, Ordering::Relaxed);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker.wake();
         true
     }
 
-    /// Polls a task. Returns whether it has ended.
-    fn poll(&self, place: usize, task: &mut Option<Task<'_>>) -> bool {
-        let Some(running) = task else { return false };
-        self.0.current.store(place, Ordering::Relaxed);
-        let ended = running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
-        if ended {
-            *task = None;
-        }
-        ended
+    fn next_due(&self) -> Option<u64> {
+        self.due().sleepers.first_key_value().map(|((at, _), _)| *at)
     }
 
     fn wake_at(&self, at: u64, waker: &Waker) {
-        let place = self.0.current.load(Ordering::Relaxed);
         let mut due = self.due();
         due.order += 1;
         let order = due.order;
-        // The tasks of `run` have none.
-        if !waker.will_wake(Waker::noop()) {
-            due.wakers.insert(order, waker.clone());
-        }
-        due.tasks.push(Reverse((at, order, place)));
+        due.sleepers.insert((at, order), waker.clone());
     }
 
     fn due(&self) -> MutexGuard<'_, Due> {
@@ -170,6 +165,7 @@ impl Future for Sleep {
 mod tests {
     use std::cell::RefCell;
 
+    use futures_util::FutureExt;
     use futures_util::future::join_all;
 
     use super::{START_US, World};
@@ -201,5 +197,22 @@ mod tests {
         });
         world.run(|| Some((START_US, Box::pin(task.take()?) as _)));
         assert!(task.is_none() && world.now_us() == START_US + 100, "{}", world.now_us() - START_US);
+    }
+
+    #[test]
+    fn a_task_that_waits_for_another_runs_as_soon_as_it_can() {
+        let (world, seen) = (World::default(), RefCell::new(Vec::new()));
+        let first = world.sleep(5).shared();
+        let mut tasks: Vec<_> = ["b", "a"]
+            .map(|name| {
+                let (world, seen, first) = (&world, &seen, first.clone());
+                async move {
+                    first.await;
+                    seen.borrow_mut().push((world.now_us() - START_US, name));
+                }
+            })
+            .into();
+        world.run(|| Some((START_US, Box::pin(tasks.pop()?) as _)));
+        assert_eq!(*seen.borrow(), [(5, "a"), (5, "b")]);
     }
 }

@@ -72,6 +72,16 @@ fn those_that_the_next_loan_is_enough_for_wait_for_it() {
 }
 
 #[test]
+fn none_waits_apart() {
+    let mut spent = Spent::new();
+    spent.limiter = spent.limiter.apart();
+    let mut asks = pin!(spent.check(1));
+    assert!(poll(asks.as_mut()).is_pending());
+    assert_eq!(origin(poll(pin!(spent.check(1)))), Some(Origin::Store));
+    assert_eq!(spent.store.calls(), (1, 0));
+}
+
+#[test]
 fn those_that_get_nothing_do_not_wait_again() {
     let spent = Spent::new();
     let (mut asks, mut first, mut second) = (pin!(spent.check(1)), pin!(spent.check(5)), pin!(spent.check(5)));
