@@ -11,6 +11,7 @@ mod group;
 mod javascript;
 mod live;
 mod logs;
+mod losing;
 mod memory;
 mod outside;
 #[doc(hidden)]

@@ -17,6 +17,11 @@ const { getStore } = await import(require.resolve("@netlify/blobs"));
 const server = spawn(process.execPath, [path.join(host, "blobs-server.mjs")], { stdio: ["pipe", "pipe", "inherit"] });
 const lines = createInterface({ input: server.stdout })[Symbol.asyncIterator]();
 const address = (await lines.next()).value;
+/** Sends the server a command. Returns its answer. */
+async function told(line) {
+  server.stdin.write(`${line}\n`);
+  return (await lines.next()).value;
+}
 after(async () => {
   server.stdin.end();
   await once(server, "exit");
@@ -92,6 +97,17 @@ for (const [where, blobs, instances, limit, deadlineMs] of [
     assert.equal(kinds.timeout, undefined, told);
   });
 }
+
+test("a write whose answer is lost is charged once, although @netlify/blobs repeats it", async () => {
+  const tidegate = limiter(store(() => undefined), 10, { deadlineMs: 20_000 })();
+  await told("lose 1");
+  const { allowed, error } = await tidegate.check(request);
+  assert.equal(await told("lost"), "1");
+  assert.deepEqual([allowed, error.kind], [true, "unavailable"]);
+  assert.match(error.message, /may have been charged \(.*repeated it\)/);
+  // The next one is the second.
+  assert.equal((await tidegate.check(request)).quotas[0].remaining, 8);
+});
 
 test("the deadline covers a key's queue, also if the store hangs", async (context) => {
   const events = [];

@@ -11,8 +11,9 @@
 // Each command on standard input is answered with a line of JSON. `counts` returns the guest's operations on its
 // bindings, and `hosts` returns the addresses at which watch.mjs answers for each isolate. `evict` drops all objects
 // from memory, `corrupt` overwrites everything that is stored, and `restart` kills workerd and starts it again. `replace`
-// does so, too, but keeps what Workers KV stores, as if all isolates had been evicted. When standard input closes, workerd
-// and this process end.
+// does so, too, but keeps what Workers KV stores, as if all isolates had been evicted. `lose COUNT` ends objects after they have stored
+// their next answers and before they return them, and `lost` returns how many answers were lost so. When standard input closes, workerd and
+// this process end.
 
 import childProcess from "node:child_process";
 import { once } from "node:events";
@@ -73,9 +74,10 @@ await miniflare.ready;
 const addresses = await Promise.all(names.map((name) => miniflare.unsafeGetDirectURL(name)));
 console.log(addresses.map((address) => address.origin).join(" "));
 
-const words = { counts, corrupt, evict, hosts, replace, restart };
-for await (const word of createInterface({ input: process.stdin })) {
-  console.log(JSON.stringify(await words[word]()));
+const words = { counts, corrupt, evict, hosts, lose, lost, replace, restart };
+for await (const line of createInterface({ input: process.stdin })) {
+  const [word, ...rest] = line.split(" ");
+  console.log(JSON.stringify(await words[word](...rest)));
 }
 setTimeout(() => process.exit(1), 5_000);
 await miniflare.dispose();
@@ -100,6 +102,14 @@ function hosts() {
 
 function evict() {
   return ask(names[0], "Host", "evict");
+}
+
+function lose(count) {
+  return ask(names[0], "Host", `lose?count=${count}`);
+}
+
+function lost() {
+  return ask(names[0], "Host", "lost");
 }
 
 /** Kills workerd with SIGKILL, and starts it again on the same addresses. */

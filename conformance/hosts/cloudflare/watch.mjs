@@ -31,6 +31,9 @@ for (const binding of Object.values(env)) {
 
 const objects = new Set();
 
+/** The answers that are still to be lost, and those that were. */
+const answers = { toLose: 0, lost: 0 };
+
 /** The guest's class. */
 export class Tidegate extends DurableObject {
   constructor(state, env) {
@@ -45,13 +48,25 @@ export class Tidegate extends DurableObject {
       // The class has no SQLite storage. A test asks what Tidegate answers then.
     }
     watch(state.storage, "setAlarm", () => (counts.alarmsSet += 1));
+    this.state = state;
     this.storage = state.storage;
     this.counted = new Counted(state, env);
   }
 
   answer(question) {
     counts.objectCalls += 1;
-    return this.counted.answer(question);
+    const answer = this.counted.answer(question);
+    return answers.toLose > 0 ? this.lose(answer) : answer;
+  }
+
+  /** Ends the object, with all its calls, when what it has answered is stored. */
+  async lose(answer) {
+    answers.toLose -= 1;
+    await answer;
+    await this.storage.sync();
+    answers.lost += 1;
+    // What the platform says then.
+    this.state.abort("Network connection lost.");
   }
 
   corrupt() {
@@ -108,6 +123,12 @@ export class Host extends WorkerEntrypoint {
       case "/corrupt":
         await Promise.all([...objects].map((id) => this.env.TIDEGATE.get(id).corrupt()));
         return Response.json({});
+      // Loses the next answers.
+      case "/lose":
+        answers.toLose = Number(new URL(request.url).searchParams.get("count"));
+        return Response.json(answers.lost);
+      case "/lost":
+        return Response.json(answers.lost);
       case "/plain":
         return Response.json({ allowed: await plain(this.env.COUNTS, new URL(request.url).searchParams) });
       default:

@@ -6,8 +6,11 @@
 // which is derived from the value and not from the file's time, because two writes may have the same time. Conditional
 // writes are atomic. A read returns no metadata.
 //
-// It prints its address. It answers each line on standard input with the number of requests so far, and ends when
-// standard input closes.
+// It prints its address, and ends when standard input closes. It answers lines on standard input:
+//
+// - `count`: with the number of requests so far.
+// - `lose COUNT`: the next `COUNT` writes are made, and answered with an error. Answered as `lost`.
+// - `lost`: how many were so far.
 
 import { createHash } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -18,6 +21,8 @@ import { BlobsServer } from "@netlify/blobs/server";
 
 class Blobs extends BlobsServer {
   requests = 0;
+  toLose = 0;
+  lost = 0;
   #last = Promise.resolve();
 
   handleRequest(request) {
@@ -26,7 +31,15 @@ class Blobs extends BlobsServer {
     if (request.method === "GET") return super.handleRequest(request);
     const answer = this.#last.then(() => super.handleRequest(request));
     this.#last = answer.catch(() => undefined);
-    return answer;
+    return answer.then((made) => this.#answered(made));
+  }
+
+  /** The answer to a write, or an error in its place. */
+  #answered(answer) {
+    if (!answer.ok || this.toLose === 0) return answer;
+    this.toLose -= 1;
+    this.lost += 1;
+    return new Response("the answer is lost", { status: 500 });
   }
 
   async get(request) {
@@ -61,7 +74,18 @@ const server = new Blobs({ directory, token: "conformance" });
 const { port } = await server.start();
 console.log(`http://127.0.0.1:${port}`);
 
-for await (const _ of createInterface({ input: process.stdin })) console.log(server.requests);
+const words = {
+  count: () => server.requests,
+  lose: (count) => {
+    server.toLose = Number(count);
+    return server.lost;
+  },
+  lost: () => server.lost,
+};
+for await (const line of createInterface({ input: process.stdin })) {
+  const [word, ...rest] = line.split(" ");
+  console.log(words[word](...rest));
+}
 await server.stop();
 rmSync(directory, { recursive: true, force: true });
 process.exit(0);

@@ -15,7 +15,7 @@ use tokio::process::Command;
 pub use self::host::Host;
 use super::build::alone;
 use super::checkout::workspace;
-use super::{Emulator, Facts, OWN_CLOCK, OWN_TOKENS, Running, Store, Target, javascript, wasm};
+use super::{Emulator, Facts, OWN_CLOCK, OWN_TOKENS, Running, Store, Target, javascript, losing, wasm};
 use crate::fixture::{Disturb, Fixture};
 use crate::output::errln;
 use crate::subject::{Http, Version};
@@ -159,7 +159,7 @@ impl Target for Cloudflare {
 
     fn can(&self, disturb: Disturb) -> bool {
         match self.counts {
-            Counts::Together => matches!(disturb, Disturb::Restart | Disturb::Evict),
+            Counts::Together => matches!(disturb, Disturb::Restart | Disturb::Evict | Disturb::LoseAnswers),
             Counts::Apart => disturb == Disturb::Evict,
             Counts::ByThePlatform => false,
         }
@@ -232,6 +232,7 @@ impl Store for Worker {
     fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
         async move {
             let word = match (disturb, self.counts) {
+                (Disturb::LoseAnswers, Counts::Together) => return losing::lose_answers(self.host.process()).await,
                 (Disturb::Restart, _) => "restart",
                 (Disturb::Evict, Counts::Together) => "evict",
                 (Disturb::Evict, _) => "replace",

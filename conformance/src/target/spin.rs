@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 pub(super) use self::redis::REDIS;
 use super::build;
 use super::checkout::workspace;
-use super::{Emulator, Facts, Running, Store, Target, process, wasm};
+use super::{Emulator, Facts, Running, Store, Target, losing, process, wasm};
 use crate::fixture::Disturb;
 use crate::subject::{Http, Version};
 use crate::target::Group;
@@ -29,10 +29,6 @@ const MANIFEST: &str = "conformance/guests/spin/spin.toml";
 
 /// How long to wait until `spin` listens. It compiles the app first.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How long to wait for the first answer that is lost, and for how long then to lose more.
-const LOSS_PATIENCE: Duration = Duration::from_secs(5);
-const LOSS: Duration = Duration::from_millis(50);
 
 /// Get and put.
 pub(super) const KV: Spin = Spin {
@@ -161,27 +157,10 @@ async fn serve_app(package: &str, manifest: &str, more: &[String]) -> Result<(pr
 /// Our host, which counts the operations on its store.
 struct Host(process::Process);
 
-impl Host {
-    /// Loses the answers of some writes of the burst that is under way, and of none that comes later.
-    async fn lose_answers(&self) -> Result<(), String> {
-        let before = self.0.tell("lose 20").await?;
-        let began = Instant::now();
-        while self.0.tell("lost").await? == before {
-            if began.elapsed() > LOSS_PATIENCE {
-                self.0.tell("lose 0").await?;
-                return Err("nothing was written, so no answer was lost".into());
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        tokio::time::sleep(LOSS).await;
-        self.0.tell("lose 0").await.map(drop)
-    }
-}
-
 impl Store for Host {
     fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
         match disturb {
-            Disturb::LoseAnswers => self.lose_answers().boxed_local(),
+            Disturb::LoseAnswers => losing::lose_answers(&self.0).boxed_local(),
             other => async move { Err(format!("this host cannot do {}", other.name())) }.boxed_local(),
         }
     }

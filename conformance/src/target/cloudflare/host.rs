@@ -82,6 +82,11 @@ impl Host {
         self.addresses.iter().map(String::as_str)
     }
 
+    /// The process of `serve.mjs`.
+    pub(super) const fn process(&self) -> &Process {
+        &self.process
+    }
+
     /// Sends a command to `serve.mjs`, and waits for the answer.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use crate::fixture::Disturb;
 use crate::target::memory::SameProcess;
 use crate::target::redis::server::{self, Servers};
 use crate::target::upstash_rest::{Fronted, TOKEN};
-use crate::target::{Emulator, Store, process};
+use crate::target::{Emulator, Store, losing, process};
 
 /// A store of the npm package.
 #[derive(Debug)]
@@ -61,7 +61,11 @@ impl Kind {
     }
 
     pub(super) fn can(&self, disturb: Disturb) -> bool {
-        matches!(self, Self::Upstash | Self::Redis) && server::can(disturb)
+        match self {
+            Self::Upstash | Self::Redis => server::can(disturb),
+            Self::Blobs => disturb == Disturb::LoseAnswers,
+            Self::DenoKv | Self::Memory => false,
+        }
     }
 
     /// The program that emulates the store, if there is one beside the runtime.
@@ -113,6 +117,13 @@ impl Kind {
 struct Blobs(process::Process);
 
 impl Store for Blobs {
+    fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        match disturb {
+            Disturb::LoseAnswers => losing::lose_answers(&self.0).boxed_local(),
+            other => async move { Err(format!("this server cannot do {}", other.name())) }.boxed_local(),
+        }
+    }
+
     /// Counts all requests: one for a denial, and two for an admission without conflicts.
     fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {
         async {

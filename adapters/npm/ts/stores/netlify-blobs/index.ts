@@ -49,6 +49,9 @@ export class Tidegate extends Limiter {
   }
 }
 
+/** `@netlify/blobs` waits for so long before it repeats a write that got no answer, or an error. */
+const REPEATS_AFTER_MS = 5_000;
+
 /** Writes only if nothing was stored, or over the version that was read, so that nothing is admitted twice. */
 function values(blobs: Blobs, consistency: string): Values {
   return {
@@ -57,8 +60,14 @@ function values(blobs: Blobs, consistency: string): Values {
       return found ? { bytes: new Uint8Array(found.data), version: typeof found.etag === "string" ? found.etag : undefined } : undefined;
     },
     async write(name, bytes, version) {
+      const began = performance.now();
       const written = await blobs.set(name, bytes.buffer, version === undefined ? { onlyIfNew: true } : { onlyIfMatch: version });
-      return typeof written?.modified === "boolean" ? written.modified : undefined;
+      const modified = typeof written?.modified === "boolean" ? written.modified : undefined;
+      if (modified === false && performance.now() - began >= REPEATS_AFTER_MS) {
+        // To decide again would charge again, if it is the first attempt that was made.
+        throw new Error("a write got no answer, and was not made when @netlify/blobs repeated it");
+      }
+      return modified;
     },
     async delete(name) {
       await blobs.delete(name);
