@@ -8,6 +8,7 @@ use http::request::Parts;
 use http::{Extensions, HeaderMap, StatusCode, Uri};
 use tidegate_core::gate::{Gate, Headers, Pending, Prepared, Request, Verdict};
 use tidegate_core::{Error, ErrorKind, Key, UnixMillis};
+use tokio::runtime::Handle;
 use tower_layer::Layer;
 
 use crate::log::Log;
@@ -187,6 +188,16 @@ impl Settings {
     pub(crate) fn tell_of_failure(&self, policy: &str, kind: ErrorKind, outcome: &'static str) {
         if !self.gate.logs() {
             self.log.undecided(policy, kind, outcome, (self.clock)());
+        }
+    }
+
+    /// Has the gate ask for the loans of later requests, in a task of its own.
+    pub(crate) fn ask_ahead(self: &Arc<Self>, pending: &Pending) {
+        if pending.has_lease()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let settings = Arc::clone(self);
+            runtime.spawn(async move { settings.gate.after((settings.clock)()).await });
         }
     }
 

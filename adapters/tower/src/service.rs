@@ -122,6 +122,7 @@ async fn decide(settings: &Arc<Settings>, head: &Parts) -> (gate::Verdict, Optio
             if let Some(charge) = &charge {
                 charge.answered(&verdict);
             }
+            settings.ask_ahead(&pending);
             (verdict, charge)
         }
         Err(error) => (gate::Verdict::failed(OnFailure::Closed, error), None),

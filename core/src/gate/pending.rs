@@ -123,6 +123,13 @@ impl Pending {
         self.estimates
     }
 
+    /// Whether a limit that applies has a [lease](super::Rules#leases), so that [`Gate::after`](super::Gate::after) may have something
+    /// to do.
+    #[must_use]
+    pub fn has_lease(&self) -> bool {
+        self.all().any(|pending| pending.lease.is_some())
+    }
+
     /// What the request is charged if it is admitted. `None` without a token.
     #[must_use]
     pub fn hold(&self) -> Option<Hold> {

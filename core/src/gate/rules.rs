@@ -166,8 +166,9 @@ use crate::{BodyFormat, Error, Millis, Policy};
 /// - While the store is down, loans are spent first, and then its `fallback` decides. Denials are cached as those of the store. A limit
 ///   that is asked first (`near`) or is tried (`shadow`) cannot have a lease. A proposal in the place of one that has a lease is asked
 ///   for with each request.
-/// - The request that needs a loan waits for it, and nobody returns the loans of a process that ends. A reload that changes the terms
-///   of a store, or what is around it, also ends its loans. Their units count as used until the lifetime ends.
+/// - The request that needs a loan waits for it, unless the host runs [`Gate::after`](super::Gate::after), as the tower layer does.
+/// - Nobody returns the loans of a process that ends. A reload that changes the terms of a store, or what is around it, also ends its
+///   loans. Their units count as used until the lifetime ends.
 #[derive(Debug, Default)]
 pub struct Rules {
     matcher: Matcher,

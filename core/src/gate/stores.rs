@@ -19,7 +19,7 @@ use crate::limiter::{deny_cache, fallback};
 use crate::quoted::Quoted;
 use crate::{
     BoxFuture, Capabilities, Check, Decision, DenyCache, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Keys,
-    Limiter, MaybeSend, MaybeSync, Millis, Policy, Refund, Settle, Shadow, ShadowCounts, Tiered,
+    Limiter, MaybeSend, MaybeSync, Millis, Policy, Refund, Settle, Shadow, ShadowCounts, Tiered, UnixMillis,
 };
 
 /// What a gate asks for the decisions of a store.
@@ -295,6 +295,8 @@ pub(super) struct Composed<'s> {
     /// The terms on which limits are lent.
     leases: Vec<Terms>,
     pub(super) limiter: Asked<'s>,
+    #[cfg(feature = "lending")]
+    borrowing: Option<Arc<Borrowing<'s>>>,
     /// With the name of the limit that each is about.
     shadows: Vec<(Box<str>, Arc<Shadow<Asked<'s>>>)>,
 }
@@ -326,7 +328,14 @@ pub(super) fn composed<'s>(
             continue;
         }
         let limiter = Asked::Store(Arc::clone(store));
-        let mut composed = Composed { rules: rules.cloned(), leases, limiter, shadows: Vec::new() };
+        let mut composed = Composed {
+            rules: rules.cloned(),
+            leases,
+            limiter,
+            #[cfg(feature = "lending")]
+            borrowing: None,
+            shadows: Vec::new(),
+        };
         if let Some(compose) = compose {
             compose(&mut composed, stores)?;
         }
@@ -401,7 +410,7 @@ impl StoreRules {
     }
 }
 
-impl Composed<'_> {
+impl<'s> Composed<'s> {
     /// Puts the borrowers of its limits around a store, outside of its replacement: they spend their loans while the store is down.
     #[cfg(feature = "lending")]
     #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
@@ -409,9 +418,21 @@ impl Composed<'_> {
         let can = self.limiter.capabilities();
         // A store that neither borrows by itself nor lends is an error that names its rule.
         if !self.leases.is_empty() && can.lends && !can.borrows {
-            self.limiter = Asked::Around(Arc::new(Borrowing::new(self.limiter.clone(), &self.leases)?));
+            let borrowing = Arc::new(Borrowing::new(self.limiter.clone(), &self.leases)?);
+            self.limiter = Asked::Around(Arc::clone(&borrowing) as Arc<dyn Decides + 's>);
+            self.borrowing = Some(borrowing);
         }
         Ok(())
+    }
+
+    /// What is left to do after a response.
+    pub(super) async fn after(&self, now: UnixMillis) {
+        #[cfg(feature = "lending")]
+        if let Some(borrowing) = &self.borrowing {
+            borrowing.after(now).await;
+        }
+        #[cfg(not(feature = "lending"))]
+        let _ = now;
     }
 
     pub(super) const fn rules(&self) -> Option<&StoreRules> {

@@ -58,6 +58,11 @@ impl<T> Borrowers<T> {
         &self.terms
     }
 
+    /// Changes the terms: from now on, the host asks questions that nobody waits for, as with [`Terms::in_background`].
+    pub const fn in_background(&mut self) {
+        self.terms.in_background = true;
+    }
+
     /// What a check of this key gets. Its time is read just before: one that was read long ago looks like a clock that was set back,
     /// and loans end that much earlier. Its policy [can be lent](super::can_lend), and it has no token. `beside` makes what is kept
     /// beside a new key, or one whose policy has changed.

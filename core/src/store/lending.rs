@@ -112,6 +112,11 @@ impl<L: Limiter> LendingLimiter<L> {
         }
     }
 
+    /// Keeps questions for [`LendingLimiter::after`] from now on.
+    pub(crate) fn in_background(&self) {
+        self.kept().borrowers.in_background();
+    }
+
     async fn ask(&self, name: &str, check: Check<'_>, asked: Asked) -> Result<Decision, Error> {
         self.kept().questions.begin(asked.nth);
         let mut asking = Asking { limiter: self, name, nth: asked.nth, outcome: None };
@@ -170,9 +175,10 @@ impl Shared {
         (verdict, question.and_then(|(nth, expected)| self.questions.join(nth, check.cost, expected)))
     }
 
-    /// Keeps a question for later. Returns whether there was room.
+    /// Keeps a question for later. Returns whether it has: there may be no later, or no room.
     fn keep(&mut self, name: &str, check: &Check<'_>, asked: Asked) -> bool {
-        let whose = if self.later.len() < LATER_MAX { whose(&mut self.policies, check) } else { None };
+        let has_room = self.borrowers.terms().in_background && self.later.len() < LATER_MAX;
+        let whose = if has_room { whose(&mut self.policies, check) } else { None };
         let Some(whose) = whose else { return false };
         self.later.push_back((name.into(), asked, whose));
         true
@@ -254,7 +260,7 @@ impl<L: Limiter> Limiter for LendingLimiter<L> {
         };
         if let Some(decision) = verdict.decision(check.policy, check.now) {
             if let Verdict::Admit { then: Some(asked) } = verdict
-                && !(self.terms.in_background && self.kept().keep(&name, &check, asked))
+                && !self.kept().keep(&name, &check, asked)
             {
                 // What is spent is charged already, whatever the answer is.
                 let _ = self.ask(&name, check.cost(0), asked).await;

@@ -86,6 +86,30 @@ fn only_limits_with_a_lease_are_decided_from_loans() {
 }
 
 #[test]
+fn a_host_that_asks_after_responses_keeps_no_request_waiting() {
+    let store = Store::default();
+    let gate = gate(&store, RULES).unwrap();
+    // From the first time on.
+    block_on(gate.after(NOW));
+    ask(&gate, "/", 40);
+    block_on(gate.after(NOW));
+    store.calls();
+    for nth in 0..100 {
+        let now = NOW + Millis::new(40 + nth);
+        assert_eq!(ask_at(&gate, now, "/", None, 1).1, HashMap::from([(Origin::Lease, 1)]));
+        assert_eq!(store.calls(), (0, 0), "request {nth} has waited");
+        block_on(gate.after(now));
+        store.calls();
+    }
+    // An idle one returns what it holds.
+    let later = NOW + Millis::from_secs(5);
+    block_on(gate.after(later));
+    assert_eq!(store.calls(), (0, 1));
+    let other = self::gate(&store, RULES).unwrap();
+    assert_eq!(ask_at(&other, later, "/", None, 300).0, 300 - 140);
+}
+
+#[test]
 fn two_gates_never_pass_more_than_the_limit_together() {
     let store = Store::default();
     let gates = [gate(&store, RULES).unwrap(), gate(&store, RULES).unwrap()];

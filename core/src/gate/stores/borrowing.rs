@@ -3,7 +3,7 @@
 use super::Asked;
 use crate::lending::Terms;
 use crate::store::{LendingLimiter, lending_capabilities};
-use crate::{Capabilities, Check, Decision, Error, Keys, Limiter, Policy, Refund, Settle};
+use crate::{Capabilities, Check, Decision, Error, Keys, Limiter, Policy, Refund, Settle, UnixMillis};
 
 /// Decides on checks that have a [lease](Check::lease) from loans, and asks the store about all others.
 pub(super) struct Borrowing<'s> {
@@ -17,6 +17,14 @@ impl<'s> Borrowing<'s> {
         let borrower = |terms: &Terms| Ok((*terms, LendingLimiter::new(store.clone(), *terms)?));
         let borrowers = leases.iter().map(borrower).collect::<Result<_, Error>>()?;
         Ok(Self { store, borrowers })
+    }
+
+    /// What is left to do after a response. From now on, it is kept for this.
+    pub(super) async fn after(&self, now: UnixMillis) {
+        for (_, borrower) in &self.borrowers {
+            borrower.in_background();
+            borrower.after(now).await;
+        }
     }
 
     fn borrower(&self, check: &Check<'_>) -> Option<&LendingLimiter<Asked<'s>>> {

@@ -1,0 +1,111 @@
+//! Limits that are decided from loans of a real redis-server, over HTTP.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[allow(unexpected_cfgs, reason = "a part of it is for a feature of the other crate")]
+#[path = "../../redis/tests/support/mod.rs"]
+mod redis_server;
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use support::server::Server;
+use tidegate_core::gate::{Gate, Rules};
+use tidegate_core::lending::{Answer, Question};
+use tidegate_core::{
+    Capabilities, Check, ClientIpSource, Decision, Error, Keys, Limiter, Platform, Policy, Refund, Settle, UnixMillis,
+};
+use tidegate_redis::RedisLimiter;
+use tidegate_tower::RateLimitLayer;
+
+/// How long the answer to a question takes.
+const DELAY: Duration = Duration::from_millis(100);
+
+/// A redis-server whose loans take long.
+struct Slow {
+    lender: RedisLimiter,
+    asked: AtomicU64,
+    answered: AtomicU64,
+}
+
+impl Slow {
+    fn answered(&self) -> u64 {
+        self.answered.load(Ordering::SeqCst)
+    }
+
+    fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst) > self.answered()
+    }
+}
+
+impl Limiter for Slow {
+    fn capabilities(&self) -> Capabilities {
+        self.lender.capabilities()
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.lender.check(check).await
+    }
+
+    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let answer = self.lender.lend(check, question).await;
+        tokio::time::sleep(DELAY).await;
+        self.answered.fetch_add(1, Ordering::SeqCst);
+        answer
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.lender.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.lender.refund(refund).await
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        self.lender.settle(settle).await
+    }
+
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.lender.reset(policy, keys).await
+    }
+}
+
+#[tokio::test]
+async fn no_request_of_a_steady_client_waits_for_a_loan() {
+    let redis = redis_server::Server::start();
+    let slow = Arc::new(Slow { lender: redis.limiter(), asked: AtomicU64::new(0), answered: AtomicU64::new(0) });
+    let rules = r#"
+        [limits.api]
+        quotas = [{ algorithm = "fixed_window", limit = 1_000, window_ms = 60_000 }]
+        lease = { slice = 20, lifetime_ms = 60_000 }
+
+        [[rules]]
+        limits = ["api"]
+    "#;
+    let rules = Rules::parse("rules.toml", rules).unwrap();
+    let gate = Gate::new(rules, Arc::clone(&slow), ClientIpSource::new(Platform::Vercel)).unwrap();
+    let layer = RateLimitLayer::new(gate).unwrap().clock(|| UnixMillis::new(1_800_000_000_000));
+    let server = Server::start(Router::new().route("/", get(async || "hello")).layer(layer)).await;
+
+    // A request that waits ends after an answer, and one that does not before the answer that it needs.
+    let mut waited = Vec::new();
+    for _ in 0..120 {
+        let answered = slow.answered();
+        let response = server.get("/", &[("x-vercel-forwarded-for", "192.0.2.1")]).await;
+        assert_eq!(response.status(), 200);
+        waited.push(slow.answered() > answered);
+        while slow.is_asked() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    let (first, steady) = waited.split_at(40);
+    assert!(first.contains(&true), "nothing is ever asked: {first:?}");
+    assert!(!steady.contains(&true), "some have waited: {steady:?}");
+    assert!(slow.answered() > 5, "{} answers", slow.answered());
+}
