@@ -7,9 +7,9 @@
 //! As in Spin, each request has a new instance of the app. So the cold start that is measured is a request that decides nothing,
 //! beside the same request to the smallest app.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -40,6 +40,7 @@ const POLICIES: [&str; 2] = [
 /// An app on the host.
 struct Host {
     child: Child,
+    lines: BufReader<ChildStdout>,
     client: Client<HttpConnector, Empty<Bytes>>,
     base: String,
 }
@@ -54,12 +55,13 @@ impl Host {
         // All clients have the same address, so the header distinguishes them.
         command.arg("--env=TRUST_TRUE_CLIENT_IP=on").args(POLICIES.map(|policy| format!("--env={policy}")));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut lines = BufReader::new(child.stdout.take().ok_or("no pipe")?);
         let mut address = String::new();
-        BufReader::new(child.stdout.as_mut().ok_or("no pipe")?).read_line(&mut address)?;
+        lines.read_line(&mut address)?;
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(idle).build(connector);
-        Ok(Self { child, client, base: address.trim().into() })
+        Ok(Self { child, lines, client, base: address.trim().into() })
     }
 
     async fn ask(&self, route: &str, client: usize) -> Result<()> {
@@ -69,6 +71,15 @@ impl Host {
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
         if status == 200 { Ok(()) } else { Err(format!("/{route} answered {status} {body:?}").into()) }
+    }
+
+    /// The microseconds that reads and writes of the store took so far.
+    fn took_us(&mut self) -> Result<[f64; 2]> {
+        writeln!(self.child.stdin.as_mut().ok_or("no pipe")?, "took")?;
+        let mut answer = String::new();
+        self.lines.read_line(&mut answer)?;
+        let (reads, writes) = answer.trim().split_once(' ').ok_or("the host answered something else")?;
+        Ok([reads.parse()?, writes.parse()?])
     }
 
     async fn per_second(&self, route: &str) -> Result<f64> {
@@ -116,8 +127,9 @@ async fn main() -> Result<()> {
             continue;
         }
         let state = tempfile::TempDir::with_prefix_in("tidegate-bench-", folder)?;
-        let host = Host::start(&program, &app, state.path(), IN_FLIGHT)?;
+        let mut host = Host::start(&program, &app, state.path(), IN_FLIGHT)?;
         latency(&host, place).await?;
+        parts(&mut host, place).await?;
         rate(&host, place).await?;
     }
     let states = [tempfile::tempdir()?, tempfile::tempdir()?];
@@ -135,6 +147,32 @@ async fn latency(host: &Host, place: &str) -> Result<()> {
         let us = |ms: &[f64]| ms.iter().map(|ms| ms * 1e3).collect::<Vec<_>>();
         let name = format!("one decision after another, by {route}, store {place}");
         Measurement::new("spin", &name, Unit::Us).record_beside(&us(ours), PEER, &us(&taken[0]))?;
+    }
+    Ok(())
+}
+
+/// What a decision spends in the store. The rest of what it takes more than a request without one is the app's own, and the calls
+/// between it and the host.
+async fn parts(host: &mut Host, place: &str) -> Result<()> {
+    for route in &ROUTES[1..] {
+        let (mut all, mut within) = (Vec::new(), [Vec::new(), Vec::new()]);
+        for _ in 0..ROUNDS {
+            let (before, began) = (host.took_us()?, Instant::now());
+            for _ in 0..shortened(CALLS) {
+                host.ask(route, 1).await?;
+            }
+            let calls = f64::from(shortened(CALLS));
+            all.push(began.elapsed().as_secs_f64() * 1e6 / calls);
+            let after = host.took_us()?;
+            within
+                .iter_mut()
+                .zip(before.iter().zip(after))
+                .for_each(|(us, (before, after))| us.push((after - before) / calls));
+        }
+        for (what, us) in ["reads", "writes"].into_iter().zip(&within) {
+            let name = format!("of a decision by {route}, store {place}: in {what} of the store");
+            Measurement::new("spin", &name, Unit::Us).record_beside(us, "the whole request", &all)?;
+        }
     }
     Ok(())
 }

@@ -12,7 +12,7 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tempfile::TempDir;
@@ -22,6 +22,8 @@ use tokio::task::block_in_place;
 pub(crate) struct Database {
     connection: Mutex<Option<Connection>>,
     operations: AtomicU64,
+    /// The microseconds that reads took, and writes, until they had the lock included.
+    took_us: [AtomicU64; 2],
     /// How many of the next writes are made and not answered.
     to_lose: AtomicU64,
     /// How many were.
@@ -29,6 +31,12 @@ pub(crate) struct Database {
     pause: Duration,
     /// Removed when the database is closed.
     _temporary: Option<TempDir>,
+}
+
+#[derive(Clone, Copy)]
+enum Operation {
+    Read,
+    Write,
 }
 
 /// Why an operation failed.
@@ -64,6 +72,7 @@ impl Database {
         Ok(Self {
             connection: Mutex::new(Some(connection)),
             operations: AtomicU64::new(0),
+            took_us: Default::default(),
             to_lose: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             pause,
@@ -74,6 +83,11 @@ impl Database {
     /// Returns the number of operations so far.
     pub(crate) fn operations(&self) -> u64 {
         self.operations.load(Ordering::Relaxed)
+    }
+
+    /// Returns the microseconds that all reads took, and all writes.
+    pub(crate) fn took_us(&self) -> [u64; 2] {
+        self.took_us.each_ref().map(|took| took.load(Ordering::Relaxed))
     }
 
     /// Makes the next `count` writes, and answers them with an error. Returns how many answers were lost so far.
@@ -94,16 +108,24 @@ impl Database {
         }
     }
 
-    fn operate<T>(&self, work: impl FnOnce(&mut Connection) -> Result<T, Failure>) -> Result<T, Failure> {
+    fn operate<T>(
+        &self,
+        what: Operation,
+        work: impl FnOnce(&mut Connection) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         self.operations.fetch_add(1, Ordering::Relaxed);
-        block_in_place(|| {
+        let began = Instant::now();
+        let done = block_in_place(|| {
             let mut connection = self.connection.lock().map_err(|_| Failure::Broken)?;
             let done = work(connection.as_mut().ok_or(Failure::Broken)?);
             if matches!(done, Err(Failure::Broken)) {
                 *connection = None;
             }
             done
-        })
+        });
+        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.took_us[what as usize].fetch_add(took, Ordering::Relaxed);
+        done
     }
 
     /// The answer to a write, unless it is to be lost.
@@ -117,15 +139,15 @@ impl Database {
     }
 
     pub(crate) fn get(&self, store: &str, key: &str) -> Result<Option<Vec<u8>>, Failure> {
-        self.operate(|connection| read(connection, store, key))
+        self.operate(Operation::Read, |connection| read(connection, store, key))
     }
 
     pub(crate) fn set(&self, store: &str, key: &str, value: &[u8]) -> Result<(), Failure> {
-        self.operate(|connection| self.written(write(connection, store, key, value)?))
+        self.operate(Operation::Write, |connection| self.written(write(connection, store, key, value)?))
     }
 
     pub(crate) fn delete(&self, store: &str, key: &str) -> Result<(), Failure> {
-        self.operate(|connection| {
+        self.operate(Operation::Write, |connection| {
             let sql = "DELETE FROM spin_key_value WHERE store = ?1 AND key = ?2";
             connection.prepare_cached(sql)?.execute([store, key])?;
             Ok(())
@@ -133,7 +155,7 @@ impl Database {
     }
 
     pub(crate) fn keys(&self, store: &str) -> Result<Vec<String>, Failure> {
-        self.operate(|connection| {
+        self.operate(Operation::Read, |connection| {
             let mut keys = connection.prepare_cached("SELECT key FROM spin_key_value WHERE store = ?1")?;
             let keys = keys.query_map([store], |row| row.get(0))?;
             Ok(keys.collect::<Result<_, _>>()?)
@@ -141,7 +163,7 @@ impl Database {
     }
 
     pub(crate) fn increment(&self, store: &str, key: &str, delta: i64) -> Result<i64, Failure> {
-        self.operate(|connection| {
+        self.operate(Operation::Write, |connection| {
             let transaction = connection.transaction()?;
             let before = match read(&transaction, store, key)? {
                 Some(value) => i64::from_le_bytes(value.try_into().map_err(|_| Failure::Broken)?),
@@ -156,7 +178,7 @@ impl Database {
 
     /// Writes if the stored value is `old`, or if `old` is `None`. Returns whether it wrote.
     pub(crate) fn swap(&self, store: &str, key: &str, old: Option<&[u8]>, value: &[u8]) -> Result<bool, Failure> {
-        self.operate(|connection| {
+        self.operate(Operation::Write, |connection| {
             let Some(old) = old else { return self.written(write(connection, store, key, value).map(|()| true)?) };
             let sql = "UPDATE spin_key_value SET value = ?3 WHERE store = ?1 AND key = ?2 AND value = ?4";
             let has_written = connection.prepare_cached(sql)?.execute(params![store, key, value, old])? == 1;

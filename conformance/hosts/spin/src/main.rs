@@ -8,6 +8,7 @@
 //!
 //! It prints its address, and ends when its standard input closes. It answers lines on standard input:
 //! - `operations`: the number of operations on the key-value stores so far.
+//! - `took`: the microseconds that all reads of them took so far, and all writes.
 //! - `set STORE KEY TEXT` writes a row, as another program might.
 //! - `lose COUNT`: the next `COUNT` writes are made, and answered with an error. `lost` is how many were so far.
 //!
@@ -80,12 +81,15 @@ fn answer(database: &Database, line: &str) -> String {
     let mut words = line.splitn(4, ' ');
     match [words.next(), words.next(), words.next(), words.next()] {
         [Some("operations"), None, ..] => database.operations().to_string(),
+        [Some("took"), None, ..] => database.took_us().map(|us| us.to_string()).join(" "),
         [Some("set"), Some(store), Some(key), Some(text)] => match database.set(store, key, text.as_bytes()) {
             Ok(()) => "set".into(),
             Err(_) => "the store failed".into(),
         },
         [Some("lose"), Some(count), None, _] if let Ok(count) = count.parse() => database.lose(count).to_string(),
         [Some("lost"), None, ..] => database.lost().to_string(),
-        _ => format!("{line:?} is not a command; write `operations`, `set STORE KEY TEXT`, `lose COUNT` or `lost`"),
+        _ => format!(
+            "{line:?} is not a command; write `operations`, `took`, `set STORE KEY TEXT`, `lose COUNT` or `lost`"
+        ),
     }
 }
