@@ -145,6 +145,22 @@ fn loans_are_spent_while_the_store_is_down_and_then_the_fallback_decides() {
     assert!((300 - 40..=300).contains(&(100 + lent + later)), "{later} after {lent}, {origins:?}");
 }
 
+/// What decides in place of the store knows nothing of what is lent.
+#[test]
+fn what_is_left_of_a_loan_is_returned_when_the_store_is_back() {
+    let store = Store::default();
+    let rules = format!("{RULES}\n[stores.main.fallback]\nstore = \"memory\"\npercent = 10\n");
+    let gate = gate(&store, &rules).unwrap();
+    assert_eq!(ask(&gate, "/", 30).0, 30);
+    store.is_down(true);
+    let headers = [("cf-connecting-ip", "192.0.2.1")];
+    let more_than_a_loan = Request::new("GET", "/", &headers, NOW + Millis::new(30)).cost(25);
+    let verdict = block_on(gate.check(&more_than_a_loan));
+    assert_eq!(verdict.decision().unwrap().origin(), Origin::Fallback);
+    store.is_down(false);
+    assert_eq!(ask_at(&gate, NOW + Millis::from_secs(5), "/", None, 400).0, 270);
+}
+
 #[test]
 fn a_fallback_in_code_lends_too() {
     let store = Store::default();
