@@ -2,6 +2,7 @@
 //! does not keep them.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod after;
 mod sizes;
 pub(crate) mod store;
 mod waiting;

@@ -1,0 +1,48 @@
+//! Questions that are kept until after the response.
+
+use pollster::block_on;
+use tidegate_core::lending::Terms;
+use tidegate_core::store::{AtomicLimiter, LendingLimiter};
+use tidegate_core::{Check, Key, Limiter as _, Millis, Policy, Quota, UnixMillis};
+
+use super::of;
+use super::store::Store;
+
+const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+
+fn limiter() -> (Store, LendingLimiter<AtomicLimiter<Store>>, Policy) {
+    let store = Store::default();
+    let terms = Terms { in_background: true, ..Terms::new(10, Millis::from_secs(10)) };
+    let limiter = LendingLimiter::new(AtomicLimiter::new(store.clone()), terms).unwrap();
+    (store, limiter, of(Quota::fixed_window(1_000, Millis::from_secs(60)).unwrap()))
+}
+
+#[test]
+fn so_many_are_kept_and_the_others_are_asked_at_once() {
+    let (store, limiter, policy) = limiter();
+    // The first request of a key gets no loan, the second one a loan of one unit, and the third one spends it.
+    for nth in 0..300 {
+        let key = Key::new(format!("user:{nth}"));
+        (0..3).for_each(|_| assert!(block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap().is_allowed()));
+    }
+    assert_eq!(store.calls(), (0, 2 * 300 + 300 - 256));
+    block_on(limiter.after(NOW));
+    assert_eq!(store.calls(), (0, 256));
+    block_on(limiter.after(NOW));
+    assert_eq!(store.calls(), (0, 0));
+}
+
+#[test]
+fn one_that_was_given_up_is_not_asked() {
+    let (store, limiter, policy) = limiter();
+    let key = Key::new("user:1");
+    let check = |now| block_on(limiter.check(Check::new(&policy, &key, now))).unwrap().is_allowed();
+    assert!(check(NOW) && check(NOW) && check(NOW));
+    store.calls();
+    // Nobody has asked it within its deadline, so the next request asks.
+    let later = NOW + Millis::from_secs(3);
+    assert!(check(later));
+    assert_eq!(store.calls(), (0, 1));
+    block_on(limiter.after(later));
+    assert_eq!(store.calls(), (0, 0));
+}
