@@ -3,7 +3,7 @@
 use pollster::block_on;
 use tidegate_core::lending::Terms;
 use tidegate_core::store::{AtomicLimiter, LendingLimiter};
-use tidegate_core::{Check, Key, Limiter as _, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Key, Keys, Limiter as _, Millis, Origin, Policy, Quota, UnixMillis};
 
 use super::of;
 use super::store::Store;
@@ -45,4 +45,30 @@ fn one_that_was_given_up_is_not_asked() {
     assert_eq!(store.calls(), (0, 1));
     block_on(limiter.after(later));
     assert_eq!(store.calls(), (0, 0));
+}
+
+#[test]
+fn what_a_loan_has_paid_for_is_not_charged_again() {
+    let (_, limiter, _) = limiter();
+    let (policy, key) = (of(Quota::fixed_window(300, Millis::from_secs(60)).unwrap()), Key::new("user:1"));
+    let admitted = (0..400).filter(|_| {
+        let decision = block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap();
+        block_on(limiter.after(NOW));
+        decision.is_allowed()
+    });
+    assert_eq!(admitted.count(), 300);
+}
+
+#[test]
+fn a_reset_forgets_the_denial() {
+    let (_, limiter, _) = limiter();
+    let (policy, key) = (of(Quota::fixed_window(1, Millis::from_secs(60)).unwrap()), Key::new("user:1"));
+    let origin = || {
+        let decision = block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap();
+        (decision.is_allowed(), decision.origin())
+    };
+    let denied = [(true, Origin::Store), (false, Origin::Store), (false, Origin::DenyCache)];
+    assert_eq!([(); 3].map(|()| origin()), denied);
+    block_on(limiter.reset(&policy, Keys::from(&key))).unwrap();
+    assert_eq!(origin(), (false, Origin::Store));
 }

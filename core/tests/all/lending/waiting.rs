@@ -1,7 +1,9 @@
 //! Checks that wait for the answer to another one's question.
 
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use tidegate_core::lending::Terms;
 use tidegate_core::store::{AtomicLimiter, LendingLimiter};
@@ -69,6 +71,10 @@ fn those_that_the_next_loan_is_enough_for_wait_for_it() {
     assert_eq!(origin(poll(waits.as_mut())), Some(Origin::Lease));
     // Little is left, so it has asked for more.
     assert_eq!(spent.store.calls(), (0, 2));
+    let others = AtomicLimiter::new(spent.store.clone());
+    let next = pollster::block_on(others.check(Check::new(&spent.policy, &spent.key, NOW))).unwrap();
+    // Two requests were decided by the store with a loan of ten each, one of two plainly, and one unit of ten was still there.
+    assert_eq!(next.quotas()[0].remaining(), Some(1_000_000 - (11 + 11 + 2 + 9 + 1)));
 }
 
 #[test]
@@ -146,7 +152,50 @@ fn what_is_waited_for_is_kept_for_those_that_wait() {
     assert!(poll(asks.as_mut()).is_pending() && poll(waits.as_mut()).is_pending());
     spent.store.is_silent(false);
     assert_eq!(origin(poll(asks.as_mut())), Some(Origin::Store));
-    // Five of ten are free. This one asks, and the five stay.
-    assert_eq!(origin(poll(pin!(spent.check(6)))), Some(Origin::Store));
+    // Five of ten are free. This one asks, and the five stay meanwhile.
+    spent.store.is_silent(true);
+    let mut more = pin!(spent.check(6));
+    assert!(poll(more.as_mut()).is_pending());
     assert_eq!(origin(poll(waits)), Some(Origin::Lease));
+    spent.store.is_silent(false);
+    assert_eq!(origin(poll(more)), Some(Origin::Store));
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicU64);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn the_task_that_has_polled_last_is_woken() {
+    let spent = Spent::new();
+    let tasks = [Arc::new(Woken::default()), Arc::new(Woken::default())];
+    let (mut asks, mut waits) = (pin!(spent.check(1)), pin!(spent.check(1)));
+    assert!(poll(asks.as_mut()).is_pending());
+    for task in &tasks {
+        assert!(waits.as_mut().poll(&mut Context::from_waker(&Arc::clone(task).into())).is_pending());
+    }
+    spent.store.is_silent(false);
+    assert!(poll(asks).is_ready());
+    assert_eq!(tasks.map(|task| task.0.load(Ordering::Relaxed)), [0, 1]);
+}
+
+#[test]
+fn after_three_waits_a_check_asks_plainly() {
+    let spent = Spent::new();
+    let mut waits = pin!(spent.check(1));
+    for _ in 0..3 {
+        // Its question is dropped before it is answered.
+        let mut asks = pin!(spent.check(1));
+        assert!(poll(asks.as_mut()).is_pending() && poll(waits.as_mut()).is_pending());
+    }
+    let mut asks = pin!(spent.check(1));
+    assert!(poll(asks.as_mut()).is_pending());
+    assert_eq!(origin(poll(waits)), Some(Origin::Store));
+    assert_eq!(spent.store.calls(), (1, 0));
 }
