@@ -112,8 +112,8 @@ impl<L: Limiter> LendingLimiter<L> {
         }
     }
 
-    /// Keeps questions for [`LendingLimiter::after`] from now on.
-    pub(crate) fn in_background(&self) {
+    /// Keeps questions for [`LendingLimiter::after`] from now on, as with [`Terms::in_background`].
+    pub fn in_background(&self) {
         self.kept().borrowers.in_background();
     }
 
