@@ -473,9 +473,11 @@ impl<'s> Gate<'s> {
         verdict
     }
 
-    /// Asks for the next loans of busy keys, and returns those of idle keys, by the limits that have a [lease](Rules#leases). Run it
-    /// after each response, in a task or in `waitUntil`: then no request of a steady client waits for a loan. From the first time on, what is to be asked is kept for the next time; a
-    /// gate for which nobody runs this asks before it answers. `now` is the caller's clock.
+    /// Asks for the next loans of busy keys, and returns those of idle keys, by the limits that have a [lease](Rules#leases).
+    ///
+    /// Run it after each response, in a task or in `waitUntil`. Then no request of a steady client waits for a loan: from the first
+    /// call on, the gate keeps its questions for the next one. A gate for which nobody calls this asks before it answers. `now` is the
+    /// caller's clock.
     pub async fn after(&self, now: UnixMillis) {
         for composed in &self.state().asked {
             composed.after(now).await;

@@ -92,6 +92,8 @@ export class Versioned implements Store {
   }
 
   threw(_question: Question, thrown: unknown): never {
+    // An error of ours.
+    if (Array.isArray(thrown)) throw thrown;
     const kind = REFUSED.includes((Object(thrown) as Partial<Error>).name!) ? "refused" : "unavailable";
     throw [kind, `${this.name}: the store has failed; if it was writing, the request may have been charged (${said(thrown)})`];
   }

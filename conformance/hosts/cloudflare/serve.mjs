@@ -12,7 +12,7 @@
 // bindings, and `hosts` returns the addresses at which watch.mjs answers for each isolate. `evict` drops all objects
 // from memory, `corrupt` overwrites everything that is stored, and `restart` kills workerd and starts it again. `replace`
 // does so, too, but keeps what Workers KV stores, as if all isolates had been evicted. `lose COUNT` ends objects after they have stored
-// their next answers and before they return them, and `lost` returns how many answers were lost so. When standard input closes, workerd and
+// their next answers and before they return them, and `lost` returns how many were so far. When standard input closes, workerd and
 // this process end.
 
 import childProcess from "node:child_process";

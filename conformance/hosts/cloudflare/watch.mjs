@@ -48,7 +48,6 @@ export class Tidegate extends DurableObject {
       // The class has no SQLite storage. A test asks what Tidegate answers then.
     }
     watch(state.storage, "setAlarm", () => (counts.alarmsSet += 1));
-    this.state = state;
     this.storage = state.storage;
     this.counted = new Counted(state, env);
   }
@@ -66,7 +65,7 @@ export class Tidegate extends DurableObject {
     await this.storage.sync();
     answers.lost += 1;
     // What the platform says then.
-    this.state.abort("Network connection lost.");
+    this.ctx.abort("Network connection lost.");
   }
 
   corrupt() {

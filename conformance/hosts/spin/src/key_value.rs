@@ -22,7 +22,7 @@ use tokio::task::block_in_place;
 pub(crate) struct Database {
     connection: Mutex<Option<Connection>>,
     operations: AtomicU64,
-    /// The microseconds that reads took, and writes, until they had the lock included.
+    /// The microseconds of reads and of writes, with their waits for the lock.
     took_us: [AtomicU64; 2],
     /// How many of the next writes are made and not answered.
     to_lose: AtomicU64,

@@ -64,8 +64,8 @@ function values(blobs: Blobs, consistency: string): Values {
       const written = await blobs.set(name, bytes.buffer, version === undefined ? { onlyIfNew: true } : { onlyIfMatch: version });
       const modified = typeof written?.modified === "boolean" ? written.modified : undefined;
       if (modified === false && performance.now() - began >= REPEATS_AFTER_MS) {
-        // To decide again would charge again, if it is the first attempt that was made.
-        throw new Error("a write got no answer, and was not made when @netlify/blobs repeated it");
+        // To decide again would charge again, if it is the first attempt that was made. The store is up, so the gate stays closed.
+        throw ["contended", "blobs: a write got no answer, and was not made when @netlify/blobs repeated it; the request may have been charged"];
       }
       return modified;
     },
