@@ -67,8 +67,9 @@ impl Config {
         self
     }
 
-    /// Sets the largest number of connections, from 1 to 64. The second is opened when a call finds the first in use. This
-    /// has no effect on a cluster, whose client holds one connection to each node.
+    /// Sets the largest number of connections, from 1 to 64. The second is opened in the background when a call finds the
+    /// first in use. If that fails, calls use the first. This has no effect on a cluster, whose client holds one connection
+    /// to each node.
     #[must_use]
     pub const fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;

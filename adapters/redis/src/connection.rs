@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use redis::{Cmd, RedisError, ServerErrorKind, Value};
 use tidegate_core::{Error, Millis};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::batch::InFlight;
 use crate::config::Config;
+use crate::deadline::{Deadline, Missed};
 use crate::dial::{Client, Connection};
 use crate::error;
 use crate::eviction::Asked;
-use crate::progress::Progress;
+use crate::overload::Progress;
 
 /// The largest number of calls in flight. Without a bound, a flood of requests would wait for its deadline in memory, and
 /// its calls would look like those to a server that is down.
@@ -25,37 +26,53 @@ const MAX_IN_FLIGHT: usize = 4_096;
 /// The pause between a failed attempt to connect and the next one.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// The same while another connection is open.
+const PAUSE_AHEAD: Duration = Duration::from_secs(1);
+
 /// Several connections to the server. While it works on the requests of one, the answers of another are read and its next
 /// requests are written.
+///
+/// While one is open, no call waits for another to open or fails because of it: the server may accept no more connections,
+/// or a flood may leave no time for it.
 pub(crate) struct Links {
-    links: Box<[Link]>,
+    links: Box<[Arc<Link>]>,
     progress: Progress,
 }
 
 impl Links {
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
         let dialing = Arc::default();
-        let links: Result<_, _> = (0..config.connections_checked()?).map(|_| Link::new(config, &dialing)).collect();
+        let links: Result<_, _> =
+            (0..config.connections_checked()?).map(|_| Link::new(config, &dialing).map(Arc::new)).collect();
         Ok(Self { links: links?, progress: Progress::default() })
     }
 
-    /// Sends one command, once, over the link with the fewest requests in flight. A lone caller always uses the first.
-    /// An error that the server returned is a [`Value::ServerError`].
-    pub(crate) async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value, Error> {
-        let Some(link) = self.links.iter().min_by_key(|link| link.in_flight.count()) else {
-            unreachable!("a checked configuration has a connection")
-        };
+    /// Sends one command, once. An error that the server returned is a [`Value::ServerError`].
+    pub(crate) async fn send(&self, command: &Cmd, deadline: Deadline) -> Result<Value, Error> {
         if self.links.iter().map(|link| link.in_flight.count()).sum::<usize>() >= MAX_IN_FLIGHT {
             return Err(error::too_many_in_flight(MAX_IN_FLIGHT));
         }
         let start = self.progress.start();
-        match link.send(command, deadline).await {
+        match self.link().send(command, deadline).await {
             Ok(value) => {
                 self.progress.answered();
                 Ok(value)
             }
             Err(error) => Err(self.progress.failed(start, error)),
         }
+    }
+
+    /// The open link with the fewest requests in flight, or the first if none is open. If it is in use, one more is opened
+    /// in the background.
+    fn link(&self) -> &Link {
+        let open = self.links.iter().filter(|link| link.is_open()).min_by_key(|link| link.in_flight.count());
+        let Some(open) = open else { return &self.links[0] };
+        if open.in_flight.count() > 0
+            && let Some(closed) = self.links.iter().find(|link| !link.is_open())
+        {
+            closed.dial_ahead();
+        }
+        open
     }
 
     /// Drops the connections after an answer that does not fit its request: the next answers may not fit either.
@@ -79,7 +96,7 @@ struct Link {
 #[derive(Default)]
 struct Dialing {
     /// Held by the caller that is connecting.
-    turn: tokio::sync::Mutex<()>,
+    turn: Arc<tokio::sync::Mutex<()>>,
     failure: Mutex<Option<Failure>>,
     eviction: Arc<Asked>,
 }
@@ -111,14 +128,14 @@ impl Link {
         })
     }
 
-    async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value, Error> {
+    async fn send(&self, command: &Cmd, deadline: Deadline) -> Result<Value, Error> {
         let _request = self.in_flight.request();
         let mut live = match self.live() {
             Some(live) => live,
             None => self.dial(deadline).await?,
         };
         let answers = live.answers.load(Ordering::Relaxed);
-        match timeout_at(deadline, live.connection.send(command)).await {
+        let missed = match deadline.until(live.connection.send(command)).await {
             Ok(Ok(value)) => {
                 live.answers.fetch_add(1, Ordering::Relaxed);
                 if let Value::ServerError(error) = &value
@@ -127,8 +144,10 @@ impl Link {
                     // The primary has become a replica. Its name may resolve to another server by now.
                     self.discard(&live);
                 }
-                Ok(value)
+                return Ok(value);
             }
+            // A cluster's client has a deadline of its own.
+            Ok(Err(error)) if error.is_timeout() && deadline.has_passed() => deadline.missed(),
             Ok(Err(error)) => {
                 if live.connection.is_lost_by(&error) {
                     self.discard(&live);
@@ -136,17 +155,21 @@ impl Link {
                 if live.dropped.load(Ordering::Relaxed) {
                     return Err(error::timeout(self.deadline));
                 }
-                Err(error::lost(error))
+                return Err(error::lost(error));
             }
-            Err(_) => {
-                // A connection that stayed silent for a whole deadline may be dead.
-                if live.answers.load(Ordering::Relaxed) == answers {
-                    live.dropped.store(true, Ordering::Relaxed);
-                    self.discard(&live);
-                }
-                Err(error::timeout(self.deadline))
-            }
+            Err(missed) => missed,
+        };
+        // A connection that stayed silent for a whole deadline may be dead.
+        if missed == Missed::Deadline && live.answers.load(Ordering::Relaxed) == answers {
+            live.dropped.store(true, Ordering::Relaxed);
+            self.discard(&live);
         }
+        Err(missed.error(error::timeout(self.deadline)))
+    }
+
+    fn is_open(&self) -> bool {
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        live.as_ref().is_some_and(|live| !live.connection.is_over())
     }
 
     fn live(&self) -> Option<Live> {
@@ -162,16 +185,17 @@ impl Link {
     }
 
     #[cold]
-    async fn dial(&self, deadline: Instant) -> Result<Live, Error> {
+    async fn dial(&self, deadline: Deadline) -> Result<Live, Error> {
         let began = Instant::now();
         let _turn = match self.dialing.turn.try_lock() {
             Ok(turn) => turn,
             // Another caller is connecting. If the server was down a moment ago, do not wait for it.
             Err(_) => match self.failed_since(None) {
                 Some(error) => return Err(error),
-                None => timeout_at(deadline, self.dialing.turn.lock())
+                None => deadline
+                    .until(self.dialing.turn.lock())
                     .await
-                    .map_err(|_| error::connect_timeout(self.deadline))?,
+                    .map_err(|missed| missed.error(error::connect_timeout(self.deadline)))?,
             },
         };
         if let Some(live) = self.live() {
@@ -180,9 +204,31 @@ impl Link {
         if let Some(error) = self.failed_since(Some(began.checked_sub(PAUSE).unwrap_or(began))) {
             return Err(error);
         }
-        let attempt = match timeout_at(deadline, self.client.connect(&self.in_flight)).await {
+        self.connect(deadline).await
+    }
+
+    /// Connects in the background, unless another is connecting or an attempt has failed lately.
+    #[cold]
+    fn dial_ahead(self: &Arc<Self>) {
+        let Ok(turn) = Arc::clone(&self.dialing.turn).try_lock_owned() else { return };
+        if self.failed_since(Instant::now().checked_sub(PAUSE_AHEAD)).is_some() || self.is_open() {
+            return;
+        }
+        let link = Arc::clone(self);
+        tokio::spawn(async move {
+            let _turn = turn;
+            // The outcome is kept for the next caller.
+            let _ = link.connect(Deadline::after(link.deadline)).await;
+        });
+    }
+
+    /// Makes an attempt to connect, in this caller's turn.
+    async fn connect(&self, deadline: Deadline) -> Result<Live, Error> {
+        let attempt = match deadline.until(self.client.connect(&self.in_flight)).await {
             Ok(attempt) => attempt.map_err(Some),
-            Err(_) => Err(None),
+            Err(Missed::Deadline) => Err(None),
+            // The next caller may have more time.
+            Err(missed) => return Err(missed.error(error::connect_timeout(self.deadline))),
         };
         let mut failure = self.dialing.failure.lock().unwrap_or_else(PoisonError::into_inner);
         match attempt {

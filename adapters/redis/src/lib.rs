@@ -12,6 +12,8 @@ mod cluster;
 mod config;
 #[cfg(feature = "resp")]
 mod connection;
+#[cfg(any(feature = "resp", all(feature = "rest", not(target_arch = "wasm32"))))]
+mod deadline;
 #[cfg(feature = "resp")]
 mod dial;
 #[cfg(feature = "resp")]
@@ -22,7 +24,7 @@ mod eviction;
 mod explain;
 mod over;
 #[cfg(any(feature = "resp", feature = "rest"))]
-mod progress;
+mod overload;
 #[cfg(feature = "rest")]
 mod rest;
 mod script;

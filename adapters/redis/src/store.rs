@@ -7,12 +7,12 @@ use redis::{Cmd, ServerError, ServerErrorKind, Value};
 use tidegate_core::lending::{Answer, Question, Terms, can_lend};
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, Operation};
 use tidegate_core::{Capabilities, Check, Dimensions, Error, Key, Keys, Policy};
-use tokio::time::Instant;
 
 use crate::answered::answered;
 use crate::call::{Call, state_keys};
 use crate::config::Config;
 use crate::connection::Links;
+use crate::deadline::Deadline;
 use crate::error;
 use crate::explain::Explanation;
 use crate::script::Script;
@@ -133,8 +133,8 @@ impl Redis {
         self.links.send(command, self.deadline()).await
     }
 
-    fn deadline(&self) -> Instant {
-        Instant::now() + self.config.deadline_duration()
+    fn deadline(&self) -> Deadline {
+        Deadline::after(self.config.deadline)
     }
 
     fn nonsense(&self, answer: &Value) -> Error {

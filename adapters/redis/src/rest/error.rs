@@ -4,24 +4,29 @@ use tidegate_core::internal::Quoted;
 use tidegate_core::{Error, ErrorKind, Millis};
 
 use super::transport::NoAnswer;
+use crate::overload::{in_this_process, no_files_left};
 
 /// The request got no answer.
 pub(crate) fn no_answer(name: &str, why: NoAnswer, deadline: Millis) -> Error {
     match why {
-        NoAnswer::NotConnected(source) => {
-            let message = format!("{name}: cannot connect; nothing was charged");
-            Error::new(ErrorKind::Unavailable, message).with_source(source)
-        }
+        NoAnswer::NotConnected(source) => no_files_left(name, &*source)
+            .unwrap_or_else(|| {
+                Error::new(ErrorKind::Unavailable, format!("{name}: cannot connect; nothing was charged"))
+            })
+            .with_source(source),
         NoAnswer::Lost(source) => {
             let message =
                 format!("{name}: no connection, or lost before the answer; the request may have been charged");
             Error::new(ErrorKind::Unavailable, message).with_source(source)
         }
-        NoAnswer::Late => {
-            let message = format!("{name}: no answer within {deadline}; the request may have been charged");
-            Error::new(ErrorKind::Timeout, message)
-        }
+        NoAnswer::Late => late(name, deadline),
+        NoAnswer::Overload => in_this_process(late(name, deadline)),
     }
+}
+
+fn late(name: &str, deadline: Millis) -> Error {
+    let message = format!("{name}: no answer within {deadline}; the request may have been charged");
+    Error::new(ErrorKind::Timeout, message)
 }
 
 /// The status is not that of an answer of the script. `said` is the body.

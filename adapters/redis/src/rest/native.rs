@@ -6,22 +6,28 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, Header
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use tidegate_core::{Error, ErrorKind, Millis};
-use tokio::time::{Duration, Instant, timeout_at};
+use tokio::sync::Semaphore;
 use tokio_rustls::rustls::RootCertStore;
 
 use super::ANSWER_LEN_MAX;
 use super::config::RestConfig;
 use super::transport::{NoAnswer, Response, Transport};
+use crate::deadline::{Deadline, Missed};
 use crate::settings::invalid;
 use crate::trust;
 
 /// The field in which Upstash reports how far a request's writes have been replicated.
 const SYNC_TOKEN: HeaderName = HeaderName::from_static("upstash-sync-token");
 
+/// The most requests in flight. Without HTTP/2, each has a connection, and a flood of them would leave none for others. Further
+/// requests wait for one of them to end.
+const IN_FLIGHT_MAX: usize = 512;
+
 /// A `reqwest` HTTP client.
 pub struct Native {
     client: Client,
     url: Url,
+    room: Semaphore,
     /// The last [`SYNC_TOKEN`] that was received.
     sync_token: Mutex<Option<HeaderValue>>,
 }
@@ -38,7 +44,7 @@ impl Native {
             .build();
         let client =
             client.map_err(|error| Error::new(ErrorKind::Invalid, "upstash: no HTTP client").with_source(error))?;
-        Ok(Self { client, url, sync_token: Mutex::default() })
+        Ok(Self { client, url, room: Semaphore::new(IN_FLIGHT_MAX), sync_token: Mutex::default() })
     }
 
     async fn send(&self, command: String) -> Result<Response, reqwest::Error> {
@@ -66,18 +72,24 @@ impl Native {
 }
 
 impl Transport for Native {
-    type Deadline = Instant;
+    type Deadline = Deadline;
 
-    fn deadline(&self, after: Millis) -> Instant {
-        Instant::now() + Duration::from_millis(after.get())
+    fn deadline(&self, after: Millis) -> Deadline {
+        Deadline::after(after)
     }
 
-    async fn post(&self, command: String, deadline: &Instant) -> Result<Response, NoAnswer> {
-        match timeout_at(*deadline, self.send(command)).await {
+    async fn post(&self, command: String, deadline: &Deadline) -> Result<Response, NoAnswer> {
+        let answered = async {
+            // A closed semaphore would let all pass, but nothing closes it.
+            let _room = self.room.acquire().await;
+            self.send(command).await
+        };
+        match deadline.until(answered).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) if error.is_connect() => Err(NoAnswer::NotConnected(error.without_url().into())),
             Ok(Err(error)) => Err(NoAnswer::Lost(error.without_url().into())),
-            Err(_) => Err(NoAnswer::Late),
+            Err(Missed::Deadline) => Err(NoAnswer::Late),
+            Err(Missed::Overload) => Err(NoAnswer::Overload),
         }
     }
 }

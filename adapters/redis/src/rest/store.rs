@@ -15,7 +15,7 @@ use super::transport::Transport;
 use super::{error, reply};
 use crate::answered::refused;
 use crate::call::Call;
-use crate::progress::Progress;
+use crate::overload::Progress;
 use crate::script::{Script, batch_script};
 
 /// A limiter over Upstash's REST protocol: exact at any concurrency, with one HTTP request for a decision.

@@ -78,4 +78,6 @@ pub enum NoAnswer {
     Lost(Box<dyn StdError + Send + Sync>),
     /// The deadline passed.
     Late,
+    /// The deadline passed in a process that is too busy to have noticed an answer. A client can cause this with enough requests.
+    Overload,
 }

@@ -203,3 +203,40 @@ async fn a_server_that_never_answers_costs_at_most_the_deadline() {
     while began.elapsed() < AT_ONCE && limiter.check(Check::new(&policy, &key, NOW)).await.is_err() {}
     assert!(limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().is_allowed());
 }
+
+/// A flood can keep a process busy. Then no deadline tells whether the server is down, so gates must not open.
+#[tokio::test]
+async fn a_process_without_time_for_an_answer_is_overloaded() {
+    let server = Server::start();
+    let limiter = server.limiter_with(|config| config.deadline(Millis::new(300)));
+    let (policy, key) = (bucket(5), key());
+    limiter.check(Check::new(&policy, &key, NOW)).await.unwrap();
+    let before = connections_received(&server);
+    let error = checked_by_a_busy_process(&limiter).await;
+    assert_eq!(error.kind(), ErrorKind::Contended, "{error:?}");
+    assert!(error.to_string().contains("this process is overloaded"), "{error}");
+    assert!(limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().is_allowed());
+    // That of the first question is one more.
+    assert_eq!(connections_received(&server), before + 1, "the connection was dropped");
+
+    // The same while it connects.
+    let limiter = server.limiter_with(|config| config.deadline(Millis::new(300)));
+    let error = checked_by_a_busy_process(&limiter).await;
+    assert_eq!(error.kind(), ErrorKind::Contended, "{error:?}");
+    assert!(error.to_string().contains("nothing was charged"), "{error}");
+    assert!(limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().is_allowed());
+}
+
+/// The error of a check whose process does other work until its deadline has passed.
+pub(crate) async fn checked_by_a_busy_process(limiter: &impl Limiter) -> Error {
+    let (policy, key) = (bucket(5), key());
+    let check = limiter.check(Check::new(&policy, &key, NOW));
+    let (checked, ()) = tokio::join!(check, async { std::thread::sleep(Duration::from_secs(1)) });
+    checked.unwrap_err()
+}
+
+fn connections_received(server: &Server) -> u64 {
+    let stats: String = redis::cmd("INFO").arg("stats").query(&mut server.connection()).unwrap();
+    let received = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+    received.unwrap().parse().unwrap()
+}

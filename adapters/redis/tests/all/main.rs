@@ -3,6 +3,7 @@
 mod access;
 mod clients;
 mod cluster;
+mod connections;
 mod corruption;
 mod differential;
 mod eviction;

@@ -4,10 +4,11 @@
 #![cfg(feature = "rest")]
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::rest::TOKEN;
-use crate::support::{NOW, bucket, key};
+use crate::support::{NOW, bucket, burst, key};
 use serde_json::json;
 use tidegate_core::{Check, Decision, Error, ErrorKind, Limiter, Millis};
 use tidegate_redis::wire::Script;
@@ -171,6 +172,35 @@ async fn a_stalled_endpoint_costs_at_most_the_deadline() {
     let (met, took) = meet(late).await;
     assert_eq!(met.unwrap_err().kind(), ErrorKind::Timeout);
     assert!(took < 2 * DEADLINE, "{took:?}");
+}
+
+/// A flood can keep a process busy. Then no deadline tells whether the endpoint is down, so gates must not open.
+#[tokio::test]
+async fn a_process_without_time_for_an_answer_is_overloaded() {
+    let server = MockServer::start().await;
+    let answer = ResponseTemplate::new(200).set_body_json(json!({ "result": "a" }));
+    Mock::given(method("POST")).respond_with(answer).mount(&server).await;
+    let config = config(&server.uri()).deadline(Millis::new(300));
+    let limiter = Rest::new(config).unwrap().limiter();
+    let error = crate::failures::checked_by_a_busy_process(&limiter).await;
+    assert_eq!(error.kind(), ErrorKind::Contended, "{error:?}");
+    assert!(error.to_string().contains("this process is overloaded"), "{error}");
+    assert!(check(&limiter).await.unwrap().is_allowed());
+}
+
+/// A flood must not take all files of the process.
+#[tokio::test]
+async fn a_flood_opens_no_more_than_512_connections() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let limiter = Rest::new(config(&url).deadline(Millis::from_secs(60))).unwrap().limiter();
+    let checks = tokio::spawn(async move { burst(&[Arc::new(limiter)], &bucket(5), 600).await });
+    let mut connections = Vec::new();
+    while let Ok(accepted) = tokio::time::timeout(DEADLINE, listener.accept()).await {
+        connections.push(accepted.unwrap());
+    }
+    checks.abort();
+    assert_eq!(connections.len(), 512);
 }
 
 #[tokio::test]
