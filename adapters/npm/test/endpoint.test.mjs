@@ -1,9 +1,11 @@
 // Endpoints that misbehave, over real connections.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { after, test } from "node:test";
+import { promisify } from "node:util";
 import { Tidegate } from "@tidegate/edge";
 
 const request = new Request("https://example.com/", { headers: { "x-vercel-forwarded-for": "192.0.2.1" } });
@@ -84,4 +86,33 @@ test("a call whose connection breaks may have been charged, and the next call op
   assert.deepEqual([error.kind, /may have been charged/.test(error.message)], ["unavailable", true]);
   serve.now = answer;
   assert.equal((await tidegate.check(request)).allowed, true);
+});
+
+test("a process without a file left to connect is overloaded, so no gate opens", async () => {
+  const server = createServer();
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const { port } = server.address();
+  server.close();
+  const script = `
+    import { closeSync, openSync } from "node:fs";
+    import { Tidegate } from "@tidegate/edge";
+    const policy = { name: "api", quotas: ["10 / 1 s"] };
+    const tidegate = new Tidegate({ url: "http://127.0.0.1:${port}", token: "secret", platform: "vercel", failMode: "open", policy, onError() {} });
+    const kindAndStatus = async () => {
+      const { error, allowed } = await tidegate.limit("a");
+      return [error.kind, allowed];
+    };
+    const told = [await kindAndStatus()];
+    const files = [];
+    try {
+      for (;;) files.push(openSync("/dev/null"));
+    } catch {}
+    told.push(await kindAndStatus());
+    files.forEach((file) => closeSync(file));
+    console.log(JSON.stringify([...told, await kindAndStatus()]));
+  `;
+  const command = ["-c", 'ulimit -n 64 && exec "$0" --input-type=module --eval "$1"', process.execPath, script];
+  const { stdout } = await promisify(execFile)("sh", command, { cwd: import.meta.dirname });
+  const [down, overloaded] = [["unavailable", true], ["contended", false]];
+  assert.deepEqual(JSON.parse(stdout), [down, overloaded, down]);
 });

@@ -366,3 +366,11 @@ export function said(thrown: unknown): string {
   const why = [message, (cause as Error | undefined)?.message].filter(Boolean).join(": ");
   return `${String(name)}: ${why}`;
 }
+
+/**
+ * The kind of a failure without an answer. A client can use up the files of a process with enough connections, so that it cannot
+ * connect to the store.
+ */
+export function kindOfLoss(said: string): "contended" | "unavailable" {
+  return /EMFILE|ENFILE|too many open files/i.test(said) ? "contended" : "unavailable";
+}

@@ -1,6 +1,6 @@
 // What stores with conditional writes share.
 
-import { said, type Store } from "./calls.js";
+import { kindOfLoss, said, type Store } from "./calls.js";
 import type { Core } from "./core.js";
 import { type Capabilities, COUNTING, EXACT } from "./core/capabilities.js";
 import { bytesOf, hexOf, statesOf, written } from "./core/codec.js";
@@ -94,8 +94,9 @@ export class Versioned implements Store {
   threw(_question: Question, thrown: unknown): never {
     // An error of ours.
     if (Array.isArray(thrown)) throw thrown;
-    const kind = REFUSED.includes((Object(thrown) as Partial<Error>).name!) ? "refused" : "unavailable";
-    throw [kind, `${this.name}: the store has failed; if it was writing, the request may have been charged (${said(thrown)})`];
+    const why = said(thrown);
+    const kind = REFUSED.includes((Object(thrown) as Partial<Error>).name!) ? "refused" : kindOfLoss(why);
+    throw [kind, `${this.name}: the store has failed; if it was writing, the request may have been charged (${why})`];
   }
 
   /** Decides by a value, and writes the new one. Undefined if it stays as it is. */

@@ -1,5 +1,7 @@
 // What the answers mean that no script gives: see `answered.rs` and `rest/error.rs` of `tidegate-redis`.
 
+import { kindOfLoss } from "../../calls.js";
+
 /** An error in the form of `TidegateError.from`. */
 export type Thrown = [kind: string, message: string];
 
@@ -55,7 +57,7 @@ export function nonsense(name: string, answer: string): Thrown {
 
 /** The error of a command that got no answer. What was thrown may contain the token, and does not say whether it was sent. */
 export function lost(name: string, said: string): Thrown {
-  return ["unavailable", `${name}: no connection, or lost before the answer; the request may have been charged (${said})`];
+  return [kindOfLoss(said), `${name}: no connection, or lost before the answer; the request may have been charged (${said})`];
 }
 
 function shown(text: string): string {
