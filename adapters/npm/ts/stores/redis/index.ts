@@ -127,7 +127,9 @@ function afterFirstConnection(client: unknown, run: Run): Run {
 
 /** How to send a command with this client. */
 function runner(client: unknown): Run | undefined {
-  const { call, send, sendCommand } = Object(client) as Record<string, ((...args: unknown[]) => Promise<unknown>) | undefined>;
+  const { call, eval: full, evalsha, send, sendCommand } = Object(client) as Record<string, ((...args: unknown[]) => Promise<unknown>) | undefined>;
+  // ioredis takes its own methods faster.
+  if (typeof evalsha === "function" && typeof full === "function") return ([name, ...args]) => (name === "evalsha" ? evalsha : full).apply(client, args);
   if (typeof call === "function") return (command) => call.apply(client, command as string[]);
   if (typeof sendCommand === "function") return (command) => sendCommand.call(client, command);
   if (typeof send === "function") return ([name, ...args]) => send.call(client, name, args);

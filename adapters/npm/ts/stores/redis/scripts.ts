@@ -41,7 +41,7 @@ export abstract class Scripts extends Asking<Call> {
 
   protected override words(question: Question, loan: LoanQuestion | undefined, isLent: boolean): Call {
     const script = loan || isLent ? LENDING : scriptFor(this.core, question, this.#options, this.borrows);
-    return { command: ["EVALSHA", sha1Of(script, this.#options.keyLocking), ...words(this.core, question, script, this.#options, loan)], script };
+    return { command: ["evalsha", sha1Of(script, this.#options.keyLocking), ...words(this.core, question, script, this.#options, loan)], script };
   }
 
   protected override call(question: Question, asked: Asked<Call>, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> {
@@ -55,7 +55,7 @@ export abstract class Scripts extends Asking<Call> {
     const { script } = callOf(question);
     if (this.#has[script]) return command;
     question.way = "full" satisfies Way;
-    return ["EVAL", scriptOf(script, this.#options.keyLocking), ...command.slice(2)];
+    return ["eval", scriptOf(script, this.#options.keyLocking), ...command.slice(2)];
   }
 
   /** Whether a command may be sent among others. Those know the words of two scripts. */

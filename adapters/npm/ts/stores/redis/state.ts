@@ -34,7 +34,7 @@ export function parse({ quotas }: Policy, text: string): { states: State[]; loan
   return { states, loans: loans ? loans[1]!.split(/[ :]/).map(Number) : [] };
 }
 
-function stateOf(code: string, [, first, second, third]: RegExpExecArray): State {
+function stateOf(code: string, { 1: first, 2: second, 3: third }: RegExpExecArray): State {
   const [a, b, c] = [Number(first), Number(second), Number(third ?? 0)];
   switch (code) {
     case "fw":

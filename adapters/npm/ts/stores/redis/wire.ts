@@ -110,9 +110,9 @@ export function answer(core: Core, question: Question, script: Script, { isTimel
   const { isAdmitted, isReplay, now, cost, state } = told(question, tells, text);
   const { states, loans } = state === "" ? { states: unused(policy), loans: [] } : parse(policy, state);
   if (state !== "") verify(policy, states, now);
-  const lender = Lender.fromNumbers(loans);
-  if (!lender.isUnused) lender.settle(policy, states, now);
-  const known = (decision: Decision) => (lender.isUnused ? decision : lender.corrected(policy, states, now, cost, decision));
+  const lender = loans.length > 0 ? Lender.fromNumbers(loans) : undefined;
+  lender?.settle(policy, states, now);
+  const known = (decision: Decision) => lender?.corrected(policy, states, now, cost, decision) ?? decision;
   if (question.kind !== CHECK) {
     const standing = known(peek(policy, states, now, question.kind === PEEK ? cost : 0));
     standing[REPLAY] = Number(isReplay);
@@ -154,7 +154,7 @@ interface Told {
 }
 
 function told({ kind, cost, now }: Question, tells: boolean, text: string): Told {
-  const [, verdict, time, units, rest] = /^([adr])(?:@(\d+) (\d+) )?([^@]*)$/.exec(text) ?? [];
+  const { 1: verdict, 2: time, 3: units, 4: rest }: Record<number, string | undefined> = /^([adr])(?:@(\d+) (\d+) )?([^@]*)$/.exec(text) ?? [];
   if (!verdict || (time === undefined && tells)) throw noAnswer(text);
   const own = kind === SETTLE || kind === BLOCK ? 0 : cost;
   const [instant, charged] = time === undefined ? [now, own] : [Math.min(Number(time), MAX_INSTANT), Number(units)];
