@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::header::HeaderValue;
-use hyper::{HeaderMap, Request};
+use hyper::{HeaderMap, Request, Response};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -28,14 +29,18 @@ impl Sender {
     }
 
     async fn send(&self, method: &str, url: &str, headers: HeaderMap, body: &[u8]) -> Result<u16> {
+        Ok(self.answer(method, url, headers, body).await?.status().as_u16())
+    }
+
+    async fn answer(&self, method: &str, url: &str, headers: HeaderMap, body: &[u8]) -> Result<Response<Incoming>> {
         let mut request = Request::builder().method(method).uri(url);
         if let Some(fields) = request.headers_mut() {
             *fields = headers;
         }
         let request = request.body(Full::new(Bytes::copy_from_slice(body)))?;
-        let status = self.0.request(request).await?.status().as_u16();
-        assert!([200, 400, 429, 503].contains(&status), "{url}: {status}");
-        Ok(status)
+        let response = self.0.request(request).await?;
+        assert!([200, 400, 429, 503].contains(&response.status().as_u16()), "{url}: {}", response.status());
+        Ok(response)
     }
 
     /// Sends a burst of identical requests, and returns how many are admitted.
@@ -147,6 +152,39 @@ async fn the_example_limits_by_its_rules() -> Result<()> {
     assert_eq!(sender.burst(&format!("{}/", bases[1]), &mallory, b"", 20).await?, 20);
     host.stop().await;
     Ok(())
+}
+
+/// With a lease in the rules and `after`, the object is asked after the response.
+#[tokio::test]
+async fn no_request_of_a_steady_client_of_the_example_waits_for_an_object() -> Result<()> {
+    let host = Host::start_app("adapters/cloudflare/examples/worker", &[]).await?;
+    let url = format!("{}/api/users", host.addresses().next().ok_or("no address")?);
+    let (sender, mut headers) = (Sender::new(), HeaderMap::new());
+    headers.insert("cf-connecting-ip", HeaderValue::from_static("192.0.2.5"));
+    headers.insert("x-api-key", HeaderValue::from_static("example-key-replace-me"));
+    let (mut waited, mut calls) = (0, 0);
+    for nth in 0..150 {
+        if nth == 30 {
+            // By now the isolate has leased as much at once as it may.
+            (waited, calls) = (0, object_calls(&host).await?);
+        }
+        let response = sender.answer("GET", &url, headers.clone(), b"").await?;
+        assert_eq!(response.status(), 200, "request {nth}");
+        // Only an object knows what is left.
+        waited += usize::from(response.headers().contains_key("ratelimit"));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let calls = object_calls(&host).await? - calls;
+    println!("/api: of 120 steady requests, {waited} have waited for the object, which was asked {calls} times");
+    assert!((10..=60).contains(&calls), "the object was asked {calls} times");
+    assert!(waited <= 3, "{waited} of 120 requests have waited for the object");
+    host.stop().await;
+    Ok(())
+}
+
+async fn object_calls(host: &Host) -> Result<u64> {
+    let counts = host.tell("counts").await?;
+    counts["objectCalls"].as_u64().ok_or_else(|| format!("no calls of objects in {counts}").into())
 }
 
 /// While the binding fails, Workers KV decides, with the same limit in each isolate.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::gate::{Gate, Headers, Pass, Request as Asked, Verdict};
 use tidegate_core::{ResponseFields, UnixMillis};
-use worker::{Date, Delay, Request, Response, console_error};
+use worker::{Context, Date, Delay, Request, Response, console_error};
 
 /// Decides on a request. The inner `Err` has the response to send in place of the Worker's.
 ///
@@ -15,6 +15,17 @@ use worker::{Date, Delay, Request, Response, console_error};
 /// The platform cannot make the response.
 pub async fn check(gate: &Gate<'_>, request: &Request) -> worker::Result<Result<Pass, Response>> {
     outcome(gate.check(&Incoming::new(request).asked()).await).await
+}
+
+/// Does what is left for a gate whose rules have a [lease](tidegate_core::gate::Rules#leases) when the response has been sent: see
+/// [`Gate::after`]. Call it for each request. A gate without leases needs none of it.
+///
+/// ```ignore
+/// let outcome = check(gate, &request).await?;
+/// after(gate, &context);
+/// ```
+pub fn after(gate: &'static Gate<'static>, context: &Context) {
+    context.wait_until(gate.after(now()));
 }
 
 /// What a gate reads of a request, for a Worker that knows more of it than the platform.
@@ -40,7 +51,7 @@ impl<'a> Incoming<'a> {
     /// The request as the gate sees it, now.
     #[must_use]
     pub fn asked(&self) -> Asked<'_> {
-        let asked = Asked::new(&self.method, &self.path, self, UnixMillis::new(Date::now().as_millis()));
+        let asked = Asked::new(&self.method, &self.path, self, now());
         let score = self.request.cf().and_then(|cf| cf.bot_management()).map(|bot| bot.score());
         match score.and_then(|score| u8::try_from(score).ok()) {
             // The platform has no score for requests from its own network, and reports 0.
@@ -90,4 +101,8 @@ pub fn with_fields(mut response: Response, fields: &ResponseFields) -> worker::R
         response.headers_mut().set(name, value)?;
     }
     Ok(response)
+}
+
+fn now() -> UnixMillis {
+    UnixMillis::new(Date::now().as_millis())
 }

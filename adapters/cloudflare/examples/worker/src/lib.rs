@@ -3,18 +3,18 @@
 //! | rule | store | because |
 //! |-|-|-|
 //! | `POST /login` | one Durable Object for each address | no attempt more, wherever it comes from |
-//! | `/api/*`, by plan | the same objects, of which each isolate leases up to ten requests for two seconds | most requests wait for no object |
+//! | `/api/*`, by plan | the same objects, from which each isolate leases up to ten requests for two seconds | most requests wait for no object |
 //! | everything else | the Rate Limiting binding, and Workers KV while that fails | it costs nothing, and keeps floods out of each location |
 #![cfg(target_arch = "wasm32")]
 
 use std::num::NonZero;
 
-use tidegate_cloudflare::durable_objects::{Config, DurableObjects, Leases};
+use tidegate_cloudflare::durable_objects::{Config, DurableObjects};
 use tidegate_cloudflare::kv::{self, SharedKv};
 use tidegate_cloudflare::rate_limit::RateLimit;
 use tidegate_cloudflare::{
-    AnalyticsSink, ClientIpSource, ErasedLimiter, Error, Events, Fallback, Gate, Millis, PerIsolate, Platform, check,
-    with_fields,
+    AnalyticsSink, ClientIpSource, ErasedLimiter, Error, Events, Fallback, Gate, Millis, PerIsolate, Platform, after,
+    check, with_fields,
 };
 use tidegate_rules::rules;
 use worker::{Context, Env, Request, Response, event};
@@ -22,25 +22,23 @@ use worker::{Context, Env, Request, Response, event};
 tidegate_cloudflare::durable_object!(Tidegate);
 
 #[event(fetch)]
-async fn fetch(request: Request, env: Env, _context: Context) -> worker::Result<Response> {
+async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
     static GATE: PerIsolate<Gate<'static>> = PerIsolate::new();
     let gate = GATE.get_or_make(|| gate(&env)).map_err(|error| error.to_string())?;
-    match check(gate, &request).await? {
+    let outcome = check(gate, &request).await?;
+    after(gate, &context);
+    match outcome {
         Ok(pass) => with_fields(Response::ok("hello\n")?, &pass.fields()),
         Err(refused) => Ok(refused),
     }
 }
 
 fn gate(env: &Env) -> Result<Gate<'static>, Error> {
-    let objects = || DurableObjects::from_env(env, "TIDEGATE", Config::default());
-    let slice = NonZero::<u64>::MIN.saturating_add(9);
+    let objects = DurableObjects::from_env(env, "TIDEGATE", Config::default())?.limiter();
     let location = RateLimit::from_env(env, "LIMITER", 100, Millis::from_secs(60))?.limiter();
     let counts = SharedKv::from_env(env, "COUNTS", kv::Config::default())?;
-    let stores: [(&str, Box<dyn ErasedLimiter>); 3] = [
-        ("strict", Box::new(objects()?.limiter())),
-        ("leased", Box::new(Leases::new(objects()?, slice, Millis::from_secs(2))?)),
-        ("location", Box::new(Fallback::new(location, 100)?.backup(counts)?)),
-    ];
+    let stores: [(&str, Box<dyn ErasedLimiter>); 2] =
+        [("objects", Box::new(objects)), ("location", Box::new(Fallback::new(location, 100)?.backup(counts)?))];
     let rules = rules!("rules.json")?;
     let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Cloudflare))?;
     // Without a dataset, there are no events.
