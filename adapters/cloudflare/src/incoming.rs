@@ -1,5 +1,7 @@
 //! A gate in front of a Worker.
 
+use std::future::Future as _;
+use std::task::{self, Waker};
 use std::time::Duration;
 
 use tidegate_core::gate::{Gate, Headers, Pass, Request as Asked, Verdict};
@@ -25,7 +27,11 @@ pub async fn check(gate: &Gate<'_>, request: &Request) -> worker::Result<Result<
 /// after(gate, &context);
 /// ```
 pub fn after(gate: &'static Gate<'static>, context: &Context) {
-    context.wait_until(gate.after(now()));
+    let mut asking = Box::pin(gate.after(now()));
+    // After most requests, there is nothing to ask, which needs no promise.
+    if asking.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_pending() {
+        context.wait_until(asking);
+    }
 }
 
 /// What a gate reads of a request, for a Worker that knows more of it than the platform.

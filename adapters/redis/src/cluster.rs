@@ -7,13 +7,14 @@ use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
 use redis::{Cmd, ConnectionInfo, ErrorKind, RedisError, ServerErrorKind, Value};
-use tidegate_core::Error;
+use tidegate_core::{Error, Millis};
 
 use crate::error;
 
 /// Creates a client that does not retry by itself, because it would replay a command whose connection was lost. [`send`]
 /// follows redirections instead.
-pub(crate) fn client(nodes: Vec<ConnectionInfo>, deadline: Duration) -> Result<ClusterClient, Error> {
+pub(crate) fn client(nodes: Vec<ConnectionInfo>, deadline: Millis) -> Result<ClusterClient, Error> {
+    let deadline = Duration::from_millis(deadline.get());
     #[cfg(feature = "tls-rustls")]
     if nodes.iter().any(|node| matches!(node.addr(), redis::ConnectionAddr::TcpTls { .. })) {
         // Has no effect if the application has chosen a provider. Without a provider, connecting would panic.

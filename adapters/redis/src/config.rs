@@ -1,7 +1,6 @@
 //! The configuration of the Redis protocol.
 
 use std::fmt;
-use std::time::Duration;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use tidegate_core::{Error, Millis};
@@ -82,10 +81,6 @@ impl Config {
     pub const fn min_ttl(mut self, min_ttl: Millis) -> Self {
         self.min_ttl = min_ttl;
         self
-    }
-
-    pub(crate) const fn deadline_duration(&self) -> Duration {
-        Duration::from_millis(self.deadline.get())
     }
 
     pub(crate) fn connections_checked(&self) -> Result<usize, Error> {

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Error, Millis};
+#[cfg(feature = "resp")]
+use tidegate_core::Error;
+use tidegate_core::Millis;
 use tokio::time::{Instant, timeout_at};
 
+#[cfg(feature = "resp")]
 use crate::overload::in_this_process;
 
 /// The deadline of a call.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "rest"), expect(unreachable_pub, reason = "only `Native` shows it"))]
 pub struct Deadline {
     at: Instant,
     after: Duration,
@@ -35,6 +39,7 @@ impl Deadline {
         timeout_at(self.at, work).await.map_err(|_| self.missed())
     }
 
+    #[cfg(feature = "resp")]
     pub(crate) fn has_passed(&self) -> bool {
         Instant::now() >= self.at
     }
@@ -45,6 +50,7 @@ impl Deadline {
     }
 }
 
+#[cfg(feature = "resp")]
 impl Missed {
     /// The error, for which `timeout` is the one of a process that is not overloaded.
     pub(crate) fn error(self, timeout: Error) -> Error {

@@ -50,7 +50,7 @@ impl Client {
         let mut infos = config.connection_infos()?;
         #[cfg(feature = "cluster")]
         if config.cluster {
-            return crate::cluster::client(infos, config.deadline_duration()).map(Box::new).map(Self::Cluster);
+            return crate::cluster::client(infos, config.deadline).map(Box::new).map(Self::Cluster);
         }
         let single = Single {
             #[cfg(feature = "tls-rustls")]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use http::request::Parts;
 use http::{Extensions, HeaderMap, StatusCode, Uri};
@@ -193,11 +194,15 @@ impl Settings {
 
     /// Has the gate ask for the loans of later requests, in a task of its own.
     pub(crate) fn ask_ahead(self: &Arc<Self>, pending: &Pending) {
-        if pending.has_lease()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            let settings = Arc::clone(self);
-            runtime.spawn(async move { settings.gate.after((settings.clock)()).await });
+        if !pending.has_lease() {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let settings = Arc::clone(self);
+        let mut asking = Box::pin(async move { settings.gate.after((settings.clock)()).await });
+        // After most requests, there is nothing to ask, which needs no task.
+        if asking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            runtime.spawn(asking);
         }
     }
 
