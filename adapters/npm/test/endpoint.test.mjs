@@ -98,18 +98,18 @@ test("a process without a file left to connect is overloaded, so no gate opens",
     import { Tidegate } from "@tidegate/edge";
     const policy = { name: "api", quotas: ["10 / 1 s"] };
     const tidegate = new Tidegate({ url: "http://127.0.0.1:${port}", token: "secret", platform: "vercel", failMode: "open", policy, onError() {} });
-    const kindAndStatus = async () => {
+    const kindAndAllowed = async () => {
       const { error, allowed } = await tidegate.limit("a");
       return [error.kind, allowed];
     };
-    const told = [await kindAndStatus()];
+    const told = [await kindAndAllowed()];
     const files = [];
     try {
       for (;;) files.push(openSync("/dev/null"));
     } catch {}
-    told.push(await kindAndStatus());
+    told.push(await kindAndAllowed());
     files.forEach((file) => closeSync(file));
-    console.log(JSON.stringify([...told, await kindAndStatus()]));
+    console.log(JSON.stringify([...told, await kindAndAllowed()]));
   `;
   const command = ["-c", 'ulimit -n 64 && exec "$0" --input-type=module --eval "$1"', process.execPath, script];
   const { stdout } = await promisify(execFile)("sh", command, { cwd: import.meta.dirname });

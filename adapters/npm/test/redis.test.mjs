@@ -5,6 +5,7 @@ import { once } from "node:events";
 import { after, beforeEach, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Tidegate } from "@tidegate/edge/redis";
+import { Redis as Upstash } from "@upstash/redis";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { redisServer } from "./servers.mjs";
@@ -123,7 +124,8 @@ test("while a server hangs, decisions fail by their deadline, and a client with 
 });
 
 test("what is not a client is an error at construction that says what to write", () => {
-  for (const client of [undefined, null, "redis://localhost", {}, { get() {} }]) {
+  const upstash = new Upstash({ url: "https://example.upstash.io", token: "secret" });
+  for (const client of [undefined, null, "redis://localhost", {}, { get() {} }, Redis, upstash]) {
     assert.throws(() => limiter(client, ["1 / s"]), { name: "TidegateError", field: "client", message: /a client of ioredis, node-redis or Bun/ });
   }
 });

@@ -128,9 +128,13 @@ function afterFirstConnection(client: unknown, run: Run): Run {
 /** How to send a command with this client. */
 function runner(client: unknown): Run | undefined {
   const { call, eval: full, evalsha, send, sendCommand } = Object(client) as Record<string, ((...args: unknown[]) => Promise<unknown>) | undefined>;
-  // ioredis takes its own methods faster.
-  if (typeof evalsha === "function" && typeof full === "function") return ([name, ...args]) => (name === "evalsha" ? evalsha : full).apply(client, args);
-  if (typeof call === "function") return (command) => call.apply(client, command as string[]);
+  // Each function has a `call`, also the class in place of a client.
+  if (typeof client === "function") return undefined;
+  if (typeof call === "function") {
+    if (typeof evalsha !== "function" || typeof full !== "function") return (command) => call.apply(client, command as string[]);
+    // ioredis takes less time for its own methods. Other clients have methods of these names, too, with arguments of other forms.
+    return ([name, ...args]) => (name === "evalsha" ? evalsha : full).apply(client, args);
+  }
   if (typeof sendCommand === "function") return (command) => sendCommand.call(client, command);
   if (typeof send === "function") return ([name, ...args]) => send.call(client, name, args);
   return undefined;
