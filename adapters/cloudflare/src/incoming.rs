@@ -1,10 +1,9 @@
 //! A gate in front of a Worker.
 
-use std::future::Future as _;
-use std::task::{self, Waker};
 use std::time::Duration;
 
 use tidegate_core::gate::{Gate, Headers, Pass, Request as Asked, Verdict};
+use tidegate_core::internal::begin;
 use tidegate_core::{ResponseFields, UnixMillis};
 use worker::{Context, Date, Delay, Request, Response, console_error};
 
@@ -19,18 +18,16 @@ pub async fn check(gate: &Gate<'_>, request: &Request) -> worker::Result<Result<
     outcome(gate.check(&Incoming::new(request).asked()).await).await
 }
 
-/// Does what is left for a gate whose rules have a [lease](tidegate_core::gate::Rules#leases) when the response has been sent: see
-/// [`Gate::after`]. Call it for each request. A gate without leases needs none of it.
+/// Asks for the next leases, if the gate's rules have a [lease](tidegate_core::gate::Rules#leases). The response does not wait for
+/// it: see [`Gate::after`]. Call this for each request.
 ///
 /// ```ignore
 /// let outcome = check(gate, &request).await?;
 /// after(gate, &context);
 /// ```
 pub fn after(gate: &'static Gate<'static>, context: &Context) {
-    let mut asking = Box::pin(gate.after(now()));
-    // After most requests, there is nothing to ask, which needs no promise.
-    if asking.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_pending() {
-        context.wait_until(asking);
+    if let Some(rest) = begin(gate.after(now())) {
+        context.wait_until(rest);
     }
 }
 

@@ -8,7 +8,7 @@ use tidegate_core::Millis;
 use tokio::time::{Instant, timeout_at};
 
 #[cfg(feature = "resp")]
-use crate::overload::in_this_process;
+use crate::overload::overloaded;
 
 /// The deadline of a call.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ pub struct Deadline {
 pub(crate) enum Missed {
     /// What it waits for has not come.
     Deadline,
-    /// This process is overloaded, so it may have come unnoticed.
+    /// This process is overloaded, so what it waits for may have come unnoticed.
     Overload,
 }
 
@@ -44,7 +44,7 @@ impl Deadline {
         Instant::now() >= self.at
     }
 
-    /// Why work that ends now has missed this deadline. A process that notices late has had no time to read the answer either.
+    /// Why work that ends now has missed this deadline. A process that notices this late has had no time to read an answer either.
     pub(crate) fn missed(&self) -> Missed {
         if self.at.elapsed() > self.after / 4 { Missed::Overload } else { Missed::Deadline }
     }
@@ -56,7 +56,7 @@ impl Missed {
     pub(crate) fn error(self, timeout: Error) -> Error {
         match self {
             Self::Deadline => timeout,
-            Self::Overload => in_this_process(timeout),
+            Self::Overload => overloaded(timeout),
         }
     }
 }

@@ -37,8 +37,8 @@ impl Progress {
 }
 
 /// The error of a call that this process had no time for.
-pub(crate) fn in_this_process(error: Error) -> Error {
-    contended(error, "this process is overloaded, so it may have come unnoticed")
+pub(crate) fn overloaded(error: Error) -> Error {
+    contended(error, "this process is overloaded, so the server may well be up")
 }
 
 /// The error of a call for which no connection could be opened, because this process or its machine has too many files open.

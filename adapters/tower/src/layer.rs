@@ -3,11 +3,11 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 
 use http::request::Parts;
 use http::{Extensions, HeaderMap, StatusCode, Uri};
 use tidegate_core::gate::{Gate, Headers, Pending, Prepared, Request, Verdict};
+use tidegate_core::internal::begin;
 use tidegate_core::{Error, ErrorKind, Key, UnixMillis};
 use tokio::runtime::Handle;
 use tower_layer::Layer;
@@ -199,10 +199,8 @@ impl Settings {
         }
         let Ok(runtime) = Handle::try_current() else { return };
         let settings = Arc::clone(self);
-        let mut asking = Box::pin(async move { settings.gate.after((settings.clock)()).await });
-        // After most requests, there is nothing to ask, which needs no task.
-        if asking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            runtime.spawn(asking);
+        if let Some(rest) = begin(async move { settings.gate.after((settings.clock)()).await }) {
+            runtime.spawn(rest);
         }
     }
 

@@ -4,7 +4,7 @@ use tidegate_core::internal::Quoted;
 use tidegate_core::{Error, ErrorKind, Millis};
 
 use super::transport::NoAnswer;
-use crate::overload::{in_this_process, no_files_left};
+use crate::overload::{no_files_left, overloaded};
 
 /// The request got no answer.
 pub(crate) fn no_answer(name: &str, why: NoAnswer, deadline: Millis) -> Error {
@@ -20,7 +20,7 @@ pub(crate) fn no_answer(name: &str, why: NoAnswer, deadline: Millis) -> Error {
             Error::new(ErrorKind::Unavailable, message).with_source(source)
         }
         NoAnswer::Late => late(name, deadline),
-        NoAnswer::Overload => in_this_process(late(name, deadline)),
+        NoAnswer::Overload => overloaded(late(name, deadline)),
     }
 }
 

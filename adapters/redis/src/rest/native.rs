@@ -19,9 +19,9 @@ use crate::trust;
 /// The field in which Upstash reports how far a request's writes have been replicated.
 const SYNC_TOKEN: HeaderName = HeaderName::from_static("upstash-sync-token");
 
-/// The most requests in flight. Without HTTP/2, each has a connection, and a flood of them would leave none for others. Further
+/// The most requests in flight. Without HTTP/2, each has a connection, and a flood would take all files of the process. Further
 /// requests wait for one of them to end.
-const IN_FLIGHT_MAX: usize = 512;
+const IN_FLIGHT_MAX: usize = 256;
 
 /// A `reqwest` HTTP client.
 pub struct Native {

@@ -180,8 +180,7 @@ async fn a_process_without_time_for_an_answer_is_overloaded() {
     let server = MockServer::start().await;
     let answer = ResponseTemplate::new(200).set_body_json(json!({ "result": "a" }));
     Mock::given(method("POST")).respond_with(answer).mount(&server).await;
-    let config = config(&server.uri()).deadline(Millis::new(300));
-    let limiter = Rest::new(config).unwrap().limiter();
+    let limiter = limiter(&server.uri());
     let error = crate::failures::checked_by_a_busy_process(&limiter).await;
     assert_eq!(error.kind(), ErrorKind::Contended, "{error:?}");
     assert!(error.to_string().contains("this process is overloaded"), "{error}");
@@ -190,17 +189,17 @@ async fn a_process_without_time_for_an_answer_is_overloaded() {
 
 /// A flood must not take all files of the process.
 #[tokio::test]
-async fn a_flood_opens_no_more_than_512_connections() {
+async fn a_flood_opens_no_more_than_256_connections() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let limiter = Rest::new(config(&url).deadline(Millis::from_secs(60))).unwrap().limiter();
-    let checks = tokio::spawn(async move { burst(&[Arc::new(limiter)], &bucket(5), 600).await });
+    let checks = tokio::spawn(async move { burst(&[Arc::new(limiter)], &bucket(5), 300).await });
     let mut connections = Vec::new();
     while let Ok(accepted) = tokio::time::timeout(DEADLINE, listener.accept()).await {
         connections.push(accepted.unwrap());
     }
     checks.abort();
-    assert_eq!(connections.len(), 512);
+    assert_eq!(connections.len(), 256);
 }
 
 #[tokio::test]
