@@ -1,6 +1,7 @@
 //! The declared capabilities of a limiter from outside this repository.
 
 use serde::Deserialize;
+use tidegate_core::internal::Instead;
 use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift, Floor, Millis};
 
 use crate::json;
@@ -162,7 +163,7 @@ fn algorithms(names: &[String]) -> Result<&'static [&'static str], String> {
     let known = Capabilities::EXACT.algorithms;
     let find = |(place, name): (usize, &String)| {
         let found = known.iter().copied().find(|known| known == name);
-        found.ok_or_else(|| format!("algorithms[{place}]: {name:?} is unknown; write one of {}", known.join(", ")))
+        found.ok_or_else(|| format!("algorithms[{place}]: {name:?} is unknown; {}", Instead::of(name, known)))
     };
     let found: Vec<&'static str> = names.iter().enumerate().map(find).collect::<Result<_, _>>()?;
     if found.is_empty() {
@@ -194,7 +195,7 @@ mod tests {
         let said = wrong(r#"{"accuracy":"exact","ceiling":"limit"}"#);
         assert_eq!(said, "ceiling: only an approximate limiter declares one; leave it out");
         let said = wrong(r#"{"accuracy":"exact","algorithms":["fixed_window","gcra"]}"#);
-        assert!(said.starts_with("algorithms[1]: \"gcra\" is unknown; write one of fixed_window"), "{said}");
+        assert!(said.starts_with("algorithms[1]: \"gcra\" is unknown; write one of \"fixed_window\""), "{said}");
         assert!(wrong(r#"{"accuracy":"exact","peak":true}"#).starts_with("peak: unknown field `peak`"));
         let said = wrong(r#"{"accuracy":"exact","dimensions":"two"}"#);
         assert!(said.starts_with("dimensions: unknown variant `two`, expected one of `one`"), "{said}");

@@ -38,7 +38,7 @@ mod file;
 mod json;
 mod lists;
 mod matcher;
-mod names;
+pub(crate) mod names;
 mod path;
 mod pending;
 mod request;
@@ -74,7 +74,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use self::names::Instead;
 use self::responses::Draws;
-use self::rules::{Applied, placed};
+use self::rules::{Applied, RuleTerms, placed};
 use self::sender::Sender;
 use self::stores::{Composed, composed, lends};
 use crate::lending::Terms;
@@ -301,7 +301,7 @@ impl<'s> Gate<'s> {
         let state = self.state();
         match self.prepare_by(&state, request) {
             Prepared::Decided(verdict) => verdict,
-            Prepared::Pending(pending) => self.decide_by(&state, &pending).await,
+            Prepared::Pending(ref pending) => self.decide_by(&state, pending).await,
         }
     }
 
@@ -327,12 +327,9 @@ impl<'s> Gate<'s> {
             return self.refused(request, rule, Outcome::Challenged, Refusal::challenged(address));
         }
         let tier = sender.tier();
-        let Some(rule) = applied.limiting(tier).next() else {
+        let Some(RuleTerms { first: rule, cost, on_failure, estimates, settle_within }) = applied.terms(tier) else {
             return Prepared::Decided(Verdict::Pass(Pass::unlimited()));
         };
-        let on_failure = applied.on_failure(tier);
-        let estimates = applied.limiting(tier).any(|rule| rule.estimate.is_some());
-        let settle_within = applied.limiting(tier).filter_map(|rule| rule.settle_within).max();
         let pending = |rule: &Rule, (store, policy): (usize, Arc<Policy>), cost: u64| {
             let keys = sender.keys(&policy, request.keys)?;
             Ok(Pending {
@@ -351,7 +348,7 @@ impl<'s> Gate<'s> {
             })
         };
         let found = match self.together(rules, asked, &applied, tier) {
-            Some(charged) => pending(rule, charged, applied.cost(tier)),
+            Some(charged) => pending(rule, charged, cost),
             None => self.one_by_one(&applied, tier, pending),
         };
         match found {

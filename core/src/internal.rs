@@ -6,6 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 
 pub use crate::decision::numbers;
+#[cfg(feature = "gate")]
+pub use crate::gate::names::Instead;
 #[cfg(feature = "std")]
 pub use crate::policy::PolicyParts;
 pub use crate::quoted::Quoted;

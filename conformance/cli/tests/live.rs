@@ -71,7 +71,7 @@ fn the_package_of_this_checkout_is_what_netlify_would_get() -> Result<()> {
 fn a_target_of_another_platform_and_a_missing_token_are_errors() -> Result<()> {
     let (output, said, _) = live(&["fastly", "--target", "cloudflare-do"], None)?;
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("its targets are fastly-kv, fastly-erl"), "{said}");
+    assert!(said.contains("not a target of --live fastly; write one of \"fastly-kv\", \"fastly-erl\""), "{said}");
     let (output, said, _) = live(&["vercel"], None)?;
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("set VERCEL_TOKEN and UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN"), "{said}");

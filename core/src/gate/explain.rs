@@ -112,7 +112,8 @@ impl Rules {
             Err(error) => (None, Some(error)),
         };
         let dimensions = policy.as_ref().map_or(&[][..], |policy| policy.dimensions());
-        let cost = applied.as_ref().map(|applied| applied.cost(sender.tier()));
+        let terms = applied.as_ref().and_then(|applied| applied.terms(sender.tier()));
+        let cost = terms.as_ref().map(|terms| terms.cost).or(rule.map(Rule::cost));
         let keys = dimensions.iter().map(|dimension| sender.key(dimension, request.keys)).collect();
         Explanation {
             rule,
@@ -120,7 +121,7 @@ impl Rules {
             others,
             around: rule.and_then(|rule| self.around(rule)),
             challenge: applied.as_ref().and_then(Applied::challenge).map(|(_, address)| address),
-            on_failure: applied.as_ref().map(|applied| applied.on_failure(sender.tier())).unwrap_or_default(),
+            on_failure: terms.map(|terms| terms.on_failure).unwrap_or_default(),
             unsupported,
             address: sender.address(),
             verified: sender.verified().cloned(),

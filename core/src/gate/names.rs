@@ -5,13 +5,16 @@ use std::fmt;
 use crate::quoted::Quoted;
 
 /// The end of a message about an unknown name: the nearest known name, if one is near, and all of them.
-pub(super) struct Instead<'a> {
+#[derive(Debug)]
+pub struct Instead<'a> {
     unknown: &'a str,
     known: &'a [&'a str],
 }
 
 impl<'a> Instead<'a> {
-    pub(super) const fn of(unknown: &'a str, known: &'a [&'a str]) -> Self {
+    /// The end of a message about a name that is none of these.
+    #[must_use]
+    pub const fn of(unknown: &'a str, known: &'a [&'a str]) -> Self {
         Self { unknown, known }
     }
 

@@ -7,7 +7,7 @@ mod find;
 
 use std::sync::Arc;
 
-pub(super) use self::applied::Applied;
+pub(super) use self::applied::{Applied, RuleTerms};
 use self::compile::compile;
 use super::by::DIMENSIONS;
 use super::bytes::{self, bytes_of_fields};

@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use tidegate_conformance::output::{err, out, outln};
 use tidegate_conformance::report::Report;
+use tidegate_core::internal::Instead;
 use wildmatch::WildMatch;
 
 use crate::compare::{self, Change, Exactness, Summary, Transition, badge, changes, html, markdown, text};
@@ -105,7 +106,8 @@ fn read(name: &str) -> Result<Vec<Run>, Failure> {
     let mut one = summary(Path::new(file))?;
     let Some(found) = one.targets.remove(target) else {
         let known: Vec<_> = one.targets.keys().map(String::as_str).collect();
-        return Err(Failure::Usage(format!("{file}: has no target {target:?}; its targets are {}", known.join(", "))));
+        let instead = Instead::of(target, &known);
+        return Err(Failure::Usage(format!("{file}: has no target {target:?}; {instead}")));
     };
     // Under one name, two targets can be compared.
     one.targets = [("target".to_string(), found)].into();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use tidegate_conformance::output::{errln, out};
 use tidegate_core::Error;
+use tidegate_core::internal::Instead;
 use tidegate_traffic::accesslog::{
     AccessReport, Adapted, Entry, Field, Fields, Outcome, Parsed, Parser, Replay, Shadow, Tally, Together, Tuned, page,
     text, tune,
@@ -202,10 +203,11 @@ fn write(report: &AccessReport, json: &str, folder: &Path) -> std::io::Result<()
 }
 
 fn field(text: &str) -> Result<(Field, String), String> {
-    let known = || Field::ALL.map(Field::name).join(", ");
-    let (name, place) = text.split_once('=').ok_or_else(|| format!("write NAME=FIELD; the names are {}", known()))?;
+    let known = Field::ALL.map(Field::name);
+    let (name, place) =
+        text.split_once('=').ok_or_else(|| format!("write NAME=FIELD; the names are {}", known.join(", ")))?;
     let field = Field::ALL.into_iter().find(|field| field.name() == name);
-    let field = field.ok_or_else(|| format!("{name:?} is unknown; the names are {}", known()))?;
+    let field = field.ok_or_else(|| format!("{name:?} is unknown; {}", Instead::of(name, &known)))?;
     if place.is_empty() {
         return Err(format!("write the field of the {name} behind the equals sign"));
     }

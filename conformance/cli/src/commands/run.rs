@@ -16,6 +16,7 @@ use tidegate_conformance::report::{MutantReport, Report, Status, TargetReport, j
 use tidegate_conformance::run;
 use tidegate_conformance::setup::Setup;
 use tidegate_conformance::target::{ALL, Deployment, Live, Outside, PLATFORMS, Target, logs_in};
+use tidegate_core::internal::Instead;
 
 use super::compare::{is_worse, read_one};
 use crate::program::{Failure, Progress, Selection, block_on, default_out, tell};
@@ -52,8 +53,8 @@ that idempotency tokens expire by the time in the request. All values above exce
 #[derive(Debug, clap::Args)]
 #[command(after_help = MORE)]
 pub(super) struct Args {
-    /// Run only this target. May be repeated. The default is all targets.
-    #[arg(long, value_name = "NAME")]
+    /// Run only these targets. May be repeated. The default is all targets.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     target: Vec<String>,
     /// Test the server at this URL instead of the targets. It must speak the guests' protocol. Repeat the
     /// option for several servers over one store.
@@ -288,8 +289,8 @@ fn platform_names() -> Vec<&'static str> {
 /// The same of a platform's own targets.
 fn of_platform(names: &[String], platform: &str, own: &[&str]) -> Result<Vec<&'static dyn Target>, Failure> {
     if let Some(name) = names.iter().find(|name| !own.contains(&name.as_str())) {
-        let own = own.join(", ");
-        return Err(Failure::Usage(format!("{name:?} is not a target of --live {platform}; its targets are {own}")));
+        let instead = Instead::of(name, own);
+        return Err(Failure::Usage(format!("{name:?} is not a target of --live {platform}; {instead}")));
     }
     let selected = own.iter().filter(|own| names.is_empty() || names.iter().any(|name| name == *own));
     named(&selected.map(|name| (*name).to_string()).collect::<Vec<_>>())
@@ -304,7 +305,7 @@ fn named_only(names: &[String]) -> Result<Vec<&str>, Failure> {
     match names.iter().find(|name| !ALL.iter().any(|target| target.name() == **name)) {
         Some(unknown) => {
             let known: Vec<&str> = ALL.iter().map(|target| target.name()).collect();
-            Err(Failure::Usage(format!("{unknown:?} is not a target; the targets are {}", known.join(", "))))
+            Err(Failure::Usage(format!("{unknown:?} is not a target; {}", Instead::of(unknown, &known))))
         }
         None => Ok(names.iter().map(String::as_str).collect()),
     }

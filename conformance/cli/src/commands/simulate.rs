@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use comfy_table::Table;
 use tidegate_conformance::output::outln;
+use tidegate_core::internal::Instead;
 use tidegate_core::{Millis, Policy, Quota};
 use tidegate_traffic::simulate::{
     Assumed, Design, Faults, Outcome, Places, Setup, Simulation, Traffic, bars, chart, designs, page, percent,
@@ -265,7 +266,7 @@ impl Args {
         let mut names: Vec<&str> = all.iter().map(|design| design.name).collect();
         names.dedup();
         if let Some(unknown) = self.design.iter().find(|name| !names.contains(&name.as_str())) {
-            return Err(format!("--design: {unknown:?} is not a design; write one of {}", names.join(", ")));
+            return Err(format!("--design: {unknown:?} is not a design; {}", Instead::of(unknown, &names)));
         }
         Ok(all
             .into_iter()

@@ -5,6 +5,7 @@ use comfy_table::presets::ASCII_MARKDOWN;
 use tidegate::program::{Failure, Selection, block_on, counted, tell};
 use tidegate_conformance::fixture::Case;
 use tidegate_conformance::output::{errln, outln};
+use tidegate_core::internal::Instead;
 
 use crate::peer::{Found, Peer, PeerReport, all};
 
@@ -105,8 +106,8 @@ fn selected(names: &[String]) -> Result<Vec<Peer>, Failure> {
     let all = all();
     if let Some(unknown) = names.iter().find(|name| !all.iter().any(|peer| peer.name == **name)) {
         let known: BTreeSet<&str> = all.iter().map(|peer| peer.name).collect();
-        let known = known.into_iter().collect::<Vec<_>>().join(", ");
-        return Err(Failure::Usage(format!("--peer {unknown:?} is unknown; the limiters are {known}")));
+        let known: Vec<&str> = known.into_iter().collect();
+        return Err(Failure::Usage(format!("--peer {unknown:?} is unknown; {}", Instead::of(unknown, &known))));
     }
     Ok(all.into_iter().filter(|peer| names.is_empty() || names.iter().any(|name| name == peer.name)).collect())
 }

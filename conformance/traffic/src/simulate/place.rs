@@ -1,5 +1,7 @@
 //! Where isolates and stores are, and how long a message takes between two places.
 
+use tidegate_core::internal::Instead;
+
 /// A region of the platforms, at its city's airport.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
@@ -77,7 +79,7 @@ impl Places {
         let known = |name: &str| {
             PLACES.iter().find(|place| place.name == name).ok_or_else(|| {
                 let all: Vec<&str> = PLACES.iter().map(|place| place.name).collect();
-                format!("{name:?} is not a known place; write some of {}, or a matrix with --latency", all.join(", "))
+                format!("{name:?} is not a known place; {}, or a matrix with --latency", Instead::of(name, &all))
             })
         };
         let places = names.into_iter().map(known).collect::<Result<Vec<_>, _>>()?;

@@ -5,7 +5,36 @@ use std::sync::Arc;
 use super::{Rule, Rules};
 use crate::few::Few;
 use crate::gate::OnFailure;
-use crate::{Error, ErrorKind, Policy};
+use crate::{Error, ErrorKind, Millis, Policy};
+
+/// What several rules say together.
+pub(in crate::gate) struct RuleTerms<'r> {
+    pub(in crate::gate) first: &'r Rule,
+    /// The highest.
+    pub(in crate::gate) cost: u64,
+    /// Open if all rules are.
+    pub(in crate::gate) on_failure: OnFailure,
+    /// Whether the cost is an estimate.
+    pub(in crate::gate) estimates: bool,
+    /// The longest.
+    pub(in crate::gate) settle_within: Option<Millis>,
+}
+
+impl<'r> RuleTerms<'r> {
+    const fn of(rule: &'r Rule) -> Self {
+        let Rule { cost, on_failure, settle_within, .. } = *rule;
+        Self { first: rule, cost, on_failure, estimates: rule.estimate.is_some(), settle_within }
+    }
+
+    fn add(&mut self, rule: &Rule) {
+        self.cost = self.cost.max(rule.cost);
+        if rule.on_failure == OnFailure::Closed {
+            self.on_failure = OnFailure::Closed;
+        }
+        self.estimates |= rule.estimate.is_some();
+        self.settle_within = self.settle_within.max(rule.settle_within);
+    }
+}
 
 /// The rules that apply to one request: one, unless readings of its path have different ones.
 pub(in crate::gate) struct Applied<'r>(Few<&'r Rule>);
@@ -51,18 +80,14 @@ impl<'r> Applied<'r> {
         self.rules().find_map(|rule| Some((rule, rule.challenge()?)))
     }
 
-    /// The highest cost of the rules that limit a tier.
-    pub(in crate::gate) fn cost(&self, tier: Option<usize>) -> u64 {
-        self.limiting(tier).map(|rule| rule.cost).max().unwrap_or(self.first().cost)
-    }
-
-    /// Open if all rules that limit a tier are.
-    pub(in crate::gate) fn on_failure(&self, tier: Option<usize>) -> OnFailure {
-        if self.limiting(tier).all(|rule| rule.on_failure == OnFailure::Open) {
-            OnFailure::Open
-        } else {
-            OnFailure::Closed
+    /// What the rules that limit a tier say together. `None` if no rule does.
+    pub(in crate::gate) fn terms(&self, tier: Option<usize>) -> Option<RuleTerms<'r>> {
+        let mut rules = self.limiting(tier);
+        let mut all = RuleTerms::of(rules.next()?);
+        for rule in rules {
+            all.add(rule);
         }
+        Some(all)
     }
 
     /// The policy of all limits for a tier, each once. `None` if there is none.
