@@ -496,7 +496,7 @@ fn a_simulation_writes_its_page_its_chart_and_its_numbers() -> Result<()> {
 
     for (wrong, why) in [
         (["--places", "iad,nowhere"], "\"nowhere\" is not a known place"),
-        (["--design", "durable-objects"], "write one of durable-object,"),
+        (["--design", "durable-objects"], "did you mean \"durable-object\"? Write one of \"durable-object\", "),
         (["--rate", "0"], "--rate: 0 is out of range"),
         (["--limit", "0"], "0 is out of range"),
         (["--latency", "no-such.csv"], "no-such.csv: "),
