@@ -124,7 +124,10 @@ fn wrong_inputs_are_named() -> Result<()> {
         (&[&good[..], &["empty.log"]].concat(), "empty.log: there is no request in it"),
         (&[&good[..], &["nowhere.log"]].concat(), "--log nowhere.log: "),
         (&vec!["--rules", "wrong.toml", "--log", "access.log"], "wrong.toml:2:"),
-        (&[&good[..], &["access.log", "--field", "tmie=at"]].concat(), "\"tmie\" is unknown; the names are time, ip"),
+        (
+            &[&good[..], &["access.log", "--field", "tmie=at"]].concat(),
+            "\"tmie\" is unknown; did you mean \"time\"? Write one of \"time\", \"ip\"",
+        ),
         (&[&good[..], &["-", "--log", "-"]].concat(), "standard input can be read once"),
         (&[&good[..], &["access.log", "--out", "rules.toml"]].concat(), "--out rules.toml: "),
     ] {

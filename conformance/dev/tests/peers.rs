@@ -54,6 +54,6 @@ fn an_unknown_limiter_is_named() -> Result<()> {
     let output = peers(&["--peer", "governer"])?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("--peer \"governer\" is unknown; the limiters are") && said.contains("governor"), "{said}");
+    assert!(said.contains("--peer \"governer\" is unknown; did you mean \"governor\"?"), "{said}");
     Ok(())
 }
