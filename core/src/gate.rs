@@ -38,7 +38,6 @@ mod file;
 mod json;
 mod lists;
 mod matcher;
-pub(crate) mod names;
 mod path;
 mod pending;
 mod request;
@@ -72,11 +71,11 @@ pub use verdict::{Pass, Reason, Refusal, Verdict};
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use self::names::Instead;
 use self::responses::Draws;
 use self::rules::{Applied, RuleTerms, placed};
 use self::sender::Sender;
 use self::stores::{Composed, composed, lends};
+use crate::instead::Instead;
 use crate::lending::Terms;
 use crate::quoted::Quoted;
 use crate::{

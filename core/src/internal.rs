@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 
 pub use crate::decision::numbers;
 #[cfg(feature = "gate")]
-pub use crate::gate::names::Instead;
+pub use crate::instead::Instead;
 #[cfg(feature = "std")]
 pub use crate::policy::PolicyParts;
 pub use crate::quoted::Quoted;

@@ -37,6 +37,8 @@ pub mod gate;
 pub mod guide;
 mod headers;
 mod identity;
+#[cfg(feature = "gate")]
+mod instead;
 #[doc(hidden)]
 pub mod internal;
 mod key;

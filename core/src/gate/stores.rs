@@ -11,7 +11,7 @@ use std::sync::Arc;
 use self::borrowing::Borrowing;
 use super::bytes::bytes_of_fields;
 use super::file::Item;
-use super::names::Instead;
+use crate::instead::Instead;
 use crate::lending::Terms;
 #[cfg(feature = "lending")]
 use crate::lending::{Answer, Question};

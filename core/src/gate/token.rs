@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::by::DIMENSIONS;
 use super::bytes::bytes_of_fields;
 use super::file::{Item, field_name};
-use super::names::Instead;
 use super::request::Request;
+use crate::instead::Instead;
 use crate::quota::checked_name;
 use crate::{Error, Key, MaybeSend, MaybeSync, Millis, UnixMillis};
 

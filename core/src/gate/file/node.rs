@@ -5,7 +5,7 @@ use std::fmt;
 use super::Source;
 use crate::Error;
 use crate::gate::json::{Node, Value};
-use crate::gate::names::Instead;
+use crate::instead::Instead;
 use crate::quoted::Quoted;
 
 /// A value of a file.

@@ -2,7 +2,7 @@
 
 use super::Item;
 use crate::algorithm::Concurrency;
-use crate::gate::names::Instead;
+use crate::instead::Instead;
 use crate::{Error, Millis, Quota, Rule};
 
 const ALGORITHMS: [&str; 8] = [
