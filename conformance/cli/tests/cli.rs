@@ -427,6 +427,7 @@ fn a_wrong_command_line_lists_the_valid_values() -> Result<()> {
     let fixtures = folder(&[("a/burst.json", BURST)])?;
     for (args, right) in [
         (["run", "--target", "memroy"], "did you mean \"memory\"? Write one of \"memory\", \"redis\""),
+        (["run", "--target", "memory,rediss"], "\"rediss\" is not a target; did you mean \"redis\"?"),
         (["run", "--require", "memroy"], "did you mean \"memory\"? Write one of \"memory\", \"redis\""),
         (["run", "--filter", "b/*"], "the groups are a (`tidegate fixtures` lists all)"),
     ] {
@@ -496,6 +497,7 @@ fn a_simulation_writes_its_page_its_chart_and_its_numbers() -> Result<()> {
 
     for (wrong, why) in [
         (["--places", "iad,nowhere"], "\"nowhere\" is not a known place"),
+        (["--design", "redis,memry"], "\"memry\" is not a design; did you mean \"memory\"?"),
         (["--design", "durable-objects"], "did you mean \"durable-object\"? Write one of \"durable-object\", "),
         (["--rate", "0"], "--rate: 0 is out of range"),
         (["--limit", "0"], "0 is out of range"),

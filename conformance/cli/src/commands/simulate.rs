@@ -21,8 +21,8 @@ Examples:
   tidegate simulate                                1,000 requests a minute for each of 50 clients, at three places
   tidegate simulate --limit 100 --places fra,iad,sin,gru,syd --rate 2000
   tidegate simulate --algorithm token_bucket --limit 20 --refill 10 --window-ms 1000
-  tidegate simulate --design durable-object-leased --design redis --json
-  tidegate simulate --design upstash --design upstash-fallback --outage 60..90 --loss 0.1
+  tidegate simulate --design durable-object-leased,redis --json
+  tidegate simulate --design upstash,upstash-fallback --outage 60..90 --loss 0.1
 
 Writes simulation.html, simulation.json, chart.svg and worst.svg, the most that each design admits, to --out. The same --seed
 gives the same numbers.
@@ -36,8 +36,8 @@ const REQUESTS_MAX: f64 = 2e7;
 pub(super) struct Args {
     #[command(flatten)]
     fleet: FleetArgs,
-    /// Simulate only this design. May be repeated.
-    #[arg(long, value_name = "NAME")]
+    /// Simulate only these designs. May be repeated. The default is all that can count by the policy.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     design: Vec<String>,
     /// The folder of the page, the chart and the numbers.
     #[arg(long, value_name = "DIR", default_value = "target/simulate")]
@@ -67,7 +67,7 @@ pub(super) struct FleetArgs {
     #[arg(long, value_name = "N")]
     refill: Option<u64>,
     /// Where isolates are. Stores of one place are at the first one.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "iad,fra,sin")]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "iad,fra,sin")]
     places: Vec<String>,
     /// Round trips in milliseconds between places, as CSV with the names in the first line and the first column. Replaces --places.
     #[arg(long, value_name = "FILE")]

@@ -18,8 +18,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Run only this limiter. May be repeated. The default is all of them.
-    #[arg(long, value_name = "NAME")]
+    /// Run only these limiters. May be repeated. The default is all of them.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     peer: Vec<String>,
     #[command(flatten)]
     selection: Selection,

@@ -9,6 +9,7 @@ use crate::{Error, ErrorKind, Millis, Policy};
 
 /// What several rules say together.
 pub(in crate::gate) struct RuleTerms<'r> {
+    /// That of the first reading of the path.
     pub(in crate::gate) first: &'r Rule,
     /// The highest.
     pub(in crate::gate) cost: u64,
