@@ -36,10 +36,10 @@ const FILE: &str = r#"{
 fn main() -> Result<()> {
     let gate = gate(
         "rules = [{ path = '/api/*', limits = ['api'] }]
-        limits.api.quotas = [{ algorithm = 'token_bucket', capacity = 1_000_000, refill = 1_000_000, per_ms = 1 }]",
+        limits.api.quotas = [{ algorithm = 'token_bucket', capacity = 1_000_000_000, refill = 1_000_000_000, per_ms = 1 }]",
     );
     let request = Request::new("GET", "/api/users/7", &HEADERS, NOW);
-    let quota = Quota::token_bucket(1_000_000, 1_000_000, Millis::new(1)).unwrap();
+    let quota = Quota::token_bucket(1_000_000_000, 1_000_000_000, Millis::new(1)).unwrap();
     let (policy, key) = (Policy::new("api", [quota]).unwrap(), Key::new("ip:192.0.2.1"));
     let memory = MemoryLimiter::new();
     let measured = Measurement::new("gate", "a request to its verdict, one rule, store in memory", Unit::Ns);
