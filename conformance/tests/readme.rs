@@ -1,11 +1,21 @@
-//! Two READMEs contain a Worker that the tests build.
+//! What the READMEs tell a newcomer to write is what is built.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// The folders whose READMEs begin with a program for any machine.
+const READMES: [&str; 7] = ["", "core", "core/jwt", "core/rules", "adapters/redis", "adapters/tower", "conformance"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
 
 #[test]
-fn the_worker_in_the_readmes_is_the_one_that_is_built() -> std::io::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+fn the_worker_in_the_readmes_is_the_one_that_is_built() -> Result<()> {
+    let root = root();
     let worker = fs::read_to_string(root.join("conformance/guests/cloudflare-one/src/lib.rs"))?;
     for file in ["README.md", "adapters/cloudflare/README.md"] {
         let readme = fs::read_to_string(root.join(file))?;
@@ -13,4 +23,75 @@ fn the_worker_in_the_readmes_is_the_one_that_is_built() -> std::io::Result<()> {
         assert!(has_worker, "copy guests/cloudflare-one/src/lib.rs into {file}");
     }
     Ok(())
+}
+
+/// In the workspace, they are examples of documentation, which use whatever the tests of their crate depend on.
+#[test]
+fn the_programs_compile_in_a_package_with_the_dependencies_that_the_readme_names() -> Result<()> {
+    let (root, workspace) = (root().canonicalize()?, Path::new(env!("CARGO_TARGET_TMPDIR")).join("newcomers"));
+    fs::create_dir_all(&workspace)?;
+    // crates.io may not have these crates in this version.
+    let mut manifest = String::from("[workspace]\nresolver = \"3\"\nmembers = [\"*\"]\n\n[patch.crates-io]\n");
+    for folder in READMES {
+        let package = workspace.join(name_of(folder));
+        write_package(&root, folder, &package)?;
+        if !folder.is_empty() {
+            manifest += &format!("{} = {{ path = {:?} }}\n", crate_of(folder), root.join(folder));
+        }
+    }
+    fs::write(workspace.join("Cargo.toml"), manifest)?;
+    fs::copy(root.join("Cargo.lock"), workspace.join("Cargo.lock"))?;
+    // What the workspace has checked with the same features is not checked again.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("..");
+    let check = ["check", "--quiet", "--workspace", "--tests", "--target-dir"];
+    let checked = Command::new(env!("CARGO")).current_dir(&workspace).args(check).arg(target).output()?;
+    let printed = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success(), "the READMEs' programs, as a newcomer copies them: {printed}");
+    Ok(())
+}
+
+fn crate_of(folder: &str) -> String {
+    format!("tidegate-{}", folder.rsplit('/').next().unwrap_or_default())
+}
+
+fn name_of(folder: &str) -> String {
+    format!("newcomer-to-{}", if folder.is_empty() { "tidegate".into() } else { crate_of(folder) })
+}
+
+/// A package of the programs of a README. They are tests, so that they can use both kinds of dependencies.
+fn write_package(root: &Path, folder: &str, package: &Path) -> Result<()> {
+    let readme = fs::read_to_string(root.join(folder).join("README.md"))?;
+    let dependencies =
+        blocks(&readme, &["toml"]).find(|block| block.starts_with('[') && block.contains("dependencies]"));
+    let dependencies = dependencies.ok_or_else(|| format!("{folder}/README.md names no dependencies"))?;
+    let head = format!("[package]\nname = \"{}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n", name_of(folder));
+    for part in ["src", "tests", "examples"] {
+        fs::create_dir_all(package.join(part))?;
+    }
+    fs::write(package.join("Cargo.toml"), format!("{head}\n{dependencies}"))?;
+    fs::write(package.join("src/lib.rs"), "")?;
+    if let Ok(rules) = fs::read(root.join(folder).join("examples/rules.toml")) {
+        fs::write(package.join("examples/rules.toml"), rules)?;
+    }
+    let mut programs = 0;
+    for program in blocks(&readme, &["rust", "rust,no_run"]) {
+        programs += 1;
+        fs::write(package.join(format!("tests/program_{programs}.rs")), unhidden(program))?;
+    }
+    assert!(programs > 0, "{folder}/README.md has no program");
+    Ok(())
+}
+
+/// The contents of the code blocks in one of these languages.
+fn blocks<'a>(readme: &'a str, languages: &'a [&str]) -> impl Iterator<Item = &'a str> {
+    readme.split("\n```").skip(1).step_by(2).filter_map(|block| {
+        let (language, code) = block.split_once('\n')?;
+        languages.contains(&language).then_some(code)
+    })
+}
+
+/// A program with the lines that documentation hides.
+fn unhidden(program: &str) -> String {
+    let lines = program.lines().map(|line| if line == "#" { "" } else { line.strip_prefix("# ").unwrap_or(line) });
+    lines.fold("#![allow(dead_code, unused_variables)]\n".into(), |text: String, line| text + line + "\n")
 }
