@@ -67,6 +67,7 @@ describe("a rules file", () => {
       [text, /^invalid: rules\.json:2:\d+: .*limit: 0 is out of range/],
       [text.replace('"fixed_window"', '"fixed_windw"'), /"fixed_windw" is not an algorithm; did you mean "fixed_window"\?/],
       ['{ "ruls": [] }', /^invalid: rules\.json:1:\d+: unknown field `ruls`; did you mean "rules"\?/],
+      [`{ "limits": { "a": { "quotas": [{ "algorithm": "block", "cap_ms": 1, "name": 5 }] } } }`, /^invalid: rules\.json:1:\d+: expected a text, found a number$/],
       ["{", /^invalid: rules\.json:1:\d+: EOF/],
       ["", /^invalid: rules\.json:1:\d+: EOF/],
       [{ rules: [{ path: "api", limits: [] }] }, /^invalid: rules\.json:4:\d+: "api": is not a path; begin it with a slash/],

@@ -277,6 +277,10 @@ fn errors_name_the_file_the_line_the_value_and_the_fix() {
         ("[limits.a]\nquotas = [{ algorithm = 'blocks', cap_ms = 1 }]", r#"did you mean "block"?"#),
         ("[limits.a]\nquotas = [{ algorithm = 'block' }]", "missing field `cap_ms`"),
         (
+            "[limits.a]\nquotas = [{ algorithm = 'block', cap_ms = 1, name = 5 }]",
+            "2:53: expected a text, found a number",
+        ),
+        (
             "[limits.a]\nquotas = [{ algorithm = 'block', cap_ms = 1, base_ms = 1 }]",
             r#"unknown field `base_ms`; write one of "algorithm", "name", "by", "cap_ms""#,
         ),
@@ -294,7 +298,11 @@ fn errors_name_the_file_the_line_the_value_and_the_fix() {
     for (text, expected) in cases {
         let error = parse(&text.replace("QUOTA", quota)).map(|_| ());
         match error {
-            Err(error) => assert!(error.to_string().contains(expected), "{text}\n{error}\n{expected}"),
+            Err(error) => {
+                let message = error.to_string();
+                assert!(message.contains(expected), "{text}\n{message}\n{expected}");
+                assert_eq!(message.matches("rules.toml:").count(), 1, "one position: {message}");
+            }
             Ok(()) => assert!(expected.is_empty(), "{text}"),
         }
     }

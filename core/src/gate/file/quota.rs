@@ -66,10 +66,11 @@ fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Quota, Error>
             return Err(algorithm.wrong(other, format_args!("is not an algorithm; {instead}")));
         }
     };
-    let named = quota.and_then(|quota| match item.field("name") {
-        Some(name) => quota.named(name.text()?),
-        None => Ok(quota),
-    });
+    let name = item.field("name").map(|name| name.text()).transpose()?;
+    let named = match name {
+        Some(name) => quota.and_then(|quota| quota.named(name)),
+        None => quota,
+    };
     let by = match item.field("by") {
         Some(item) => dimension(&item)?,
         None => None,

@@ -35,10 +35,10 @@ function quota(item: Item, dimension: (item: Item) => string): ReadyQuota {
   item.only(["algorithm", "name", "by", ...Object.keys(numbers)]);
   const quota: ReadyQuota = { algorithm, place: "", amount: 0, span: 0, refill: Number(item.has("returns_cost")), name: undefined, by: undefined };
   for (const [name, kind] of Object.entries(numbers)) if (name !== "returns_cost") quota[kind] = item.required(name).number;
+  const name = item.field("name")?.text;
   const by = item.field("by");
   quota.by = (by && dimension(by)) || undefined;
   item.placing(() => anyRule(quota, ""), (message) => inFile(item, message));
-  const name = item.placing(() => item.field("name")?.text);
   quota.name = name === undefined ? name : item.checkedName("name", name);
   return quota;
 }
