@@ -23,6 +23,7 @@ mod upstash_rest;
 mod wasm;
 
 pub(crate) use build::alone;
+pub use build::{apart_from_this, program};
 pub use checkout::workspace;
 pub use facts::Facts;
 pub use group::Group;

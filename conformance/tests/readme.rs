@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tidegate_conformance::target::apart_from_this;
+
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The folders whose READMEs begin with a program for any machine.
@@ -62,7 +64,8 @@ fn the_programs_compile_in_a_package_with_the_dependencies_that_the_readme_names
 
 /// What a command of cargo prints. An error if it fails.
 fn cargo(workspace: &Path, arguments: &[&str]) -> Result<String> {
-    let output = Command::new(env!("CARGO")).current_dir(workspace).args(arguments).output()?;
+    let mut command = Command::new(env!("CARGO"));
+    let output = apart_from_this(&mut command).current_dir(workspace).args(arguments).output()?;
     if !output.status.success() {
         return Err(format!("cargo {arguments:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
     }

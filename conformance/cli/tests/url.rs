@@ -1,9 +1,9 @@
 //! `tidegate run --url` checks a server that this repository knows nothing of.
 
-use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
+use tidegate_conformance::target::program;
 use tidegate_core::{Limiter as _, MemoryLimiter};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -12,13 +12,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Starts the native guest as a server. It ends with this test.
 async fn server() -> Result<(Child, String)> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let built = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "tidegate-guest-native", "--all-features"])
-        .status()
-        .await?;
-    assert!(built.success(), "the guest does not build");
-    let program = Path::new(env!("CARGO_BIN_EXE_tidegate")).with_file_name("tidegate-guest-native");
+    let program = program("tidegate-guest-native").await?;
     let mut guest = Command::new(program).arg("--test-mode").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut said = BufReader::new(guest.stdout.take().ok_or("no pipe")?).lines();
     let address = said.next_line().await?.ok_or("no address")?;

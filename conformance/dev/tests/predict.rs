@@ -9,16 +9,14 @@ use tidegate_conformance::judge::Verdict;
 use tidegate_conformance::reference::Prepared;
 use tidegate_conformance::report::{Report, TargetReport};
 use tidegate_conformance::run::prepare;
-use tidegate_conformance::target::{ALL, workspace};
+use tidegate_conformance::target::{ALL, program};
 use tidegate_dev::predict::predict;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Runs a target with the program for users, which cargo builds first.
-fn run(args: &[&str]) -> Result<Output> {
-    let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
-    cargo.args(["run", "--quiet", "--all-features", "--bin", "tidegate", "--", "run"]).current_dir(workspace());
-    Ok(cargo.args(args).output()?)
+/// Runs a target with the program for users.
+async fn run(args: &[&str]) -> Result<Output> {
+    Ok(Command::new(program("tidegate").await?).arg("run").args(args).output()?)
 }
 
 fn predictions(args: &[&str]) -> Result<Output> {
@@ -36,12 +34,12 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
 }
 
-#[test]
-fn a_prediction_agrees_with_a_real_run_and_a_wrong_number_is_found() -> Result<()> {
+#[tokio::test]
+async fn a_prediction_agrees_with_a_real_run_and_a_wrong_number_is_found() -> Result<()> {
     let out = tempfile::tempdir()?;
     let folder = out.path().to_string_lossy();
     let selected = ["--filter", "race/*"];
-    let output = run(&[&["--target", "redis", "--require", "all", "--out", &folder], &selected[..]].concat())?;
+    let output = run(&[&["--target", "redis", "--require", "all", "--out", &folder], &selected[..]].concat()).await?;
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
 
     let report = out.path().join("report.json");

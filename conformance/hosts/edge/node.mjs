@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { pipeline } from "node:stream/promises";
+import { text } from "node:stream/consumers";
 import { pathToFileURL } from "node:url";
 import { env, guest } from "./arguments.mjs";
 import { bundle } from "./bundle.mjs";
@@ -19,20 +19,22 @@ writeFileSync(file, await bundle(guest, { format: "esm", platform: "node", banne
 const { default: app } = await import(pathToFileURL(file));
 rmSync(folder, { recursive: true, force: true });
 
-/** Converts the request for the app. Node.js provides the fields as a flat list of names and values. */
-function received(message) {
+/**
+ * Converts the request for the app. Node.js provides the fields as a flat list of names and values. Bodies are texts, because
+ * a stream takes several times as long as the guest.
+ */
+async function received(message) {
   const { method, url, rawHeaders } = message;
   const headers = new Headers();
   for (let at = 0; at < rawHeaders.length; at += 2) headers.append(rawHeaders[at], rawHeaders[at + 1]);
-  const body = method === "GET" || method === "HEAD" ? undefined : message;
-  return new Request(`http://127.0.0.1${url}`, { method, headers, body, duplex: "half" });
+  const body = method === "GET" || method === "HEAD" ? undefined : await text(message);
+  return new Request(`http://127.0.0.1${url}`, { method, headers, body });
 }
 
 const server = createServer(async (message, answer) => {
-  const response = await app(received(message));
+  const response = await app(await received(message));
   answer.writeHead(response.status, Object.fromEntries(response.headers));
-  if (response.body) await pipeline(response.body, answer);
-  else answer.end();
+  answer.end(await response.text());
 });
 server.listen(0, "127.0.0.1", () => console.log(`http://127.0.0.1:${server.address().port}`));
 process.stdin.resume();

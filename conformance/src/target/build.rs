@@ -13,41 +13,20 @@ use crate::output::{err, errln};
 /// The programs built so far, by package.
 static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::const_new(BTreeMap::new());
 
-/// The profile of this program.
-const PROFILE: &str = if cfg!(debug_assertions) { "dev" } else { "release" };
-
-/// Builds a default member of the workspace once, and returns the path of its executable. Without `--package`, it shares the
-/// dependencies that were compiled for this program.
-pub(super) async fn default_member(package: &str) -> Result<PathBuf, String> {
-    let mut args = vec!["--bin", package, "--profile", PROFILE];
-    // Cargo keeps one executable for each profile. The package's own tests, which may follow, run the one with all features.
-    if cfg!(debug_assertions) {
-        args.push("--all-features");
-    }
-    once(package, &args, None, "executable").await
-}
-
-/// Builds a package of the workspace once, and returns the path of its executable.
-pub(super) async fn program(package: &str, features: &[&str]) -> Result<PathBuf, String> {
-    let features = features.join(",");
-    let args = ["--package", package, "--profile", PROFILE, "--features", &features];
-    let mut built = BUILT.lock().await;
-    let name = [package, &features].join("-");
-    if let Some(program) = built.get(&name) {
-        return Ok(program.clone());
-    }
-    let mut program = build(package, &args, None, "executable").await?;
-    if !features.is_empty() {
-        // Cargo uses the same path for every set of features, so another build would replace this one.
-        let own = program.with_file_name(&name);
-        // Another suite may run the file at this moment, and a file that runs cannot be written.
-        let copy = own.with_extension(std::process::id().to_string());
-        let replaced = std::fs::copy(&program, &copy).and_then(|_| std::fs::rename(&copy, &own));
-        replaced.map_err(|error| format!("{}: {error}", own.display()))?;
-        program = own;
-    }
-    built.insert(name, program.clone());
-    Ok(program)
+/// Builds a native program of the workspace once, and returns the path of its executable. It shares what was compiled for this
+/// program.
+///
+/// # Errors
+/// Says why it cannot be built.
+pub async fn program(package: &str) -> Result<PathBuf, String> {
+    // Cargo selects the features of dependencies for all that it is asked for. A released program was asked for with the
+    // default members. One with debug assertions was most likely asked for by `cargo test --workspace --all-features`, where tests
+    // have a say, too: here, any one of them.
+    let shared: &[&str] = match cfg!(debug_assertions) {
+        true => &["--workspace", "--all-features", "--test", "setup"],
+        false => &["--release"],
+    };
+    once(package, &[&["--bin", package], shared].concat(), None, "executable").await
 }
 
 /// Builds the hosts once, and returns the path of one executable. They are always optimised, because they compile the
@@ -91,6 +70,7 @@ async fn build(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted:
     // A toolchain has its own cargo.
     let own = || std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(if toolchain.is_some() { "cargo".into() } else { own() });
+    apart_from_this(build.as_std_mut());
     build.envs(toolchain).current_dir(&workspace).arg("build").args(args);
     // A first build takes a minute or two. Show its progress on a terminal only.
     if !stderr().is_terminal() {
@@ -117,6 +97,17 @@ async fn build(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted:
         found.map(PathBuf::from)
     };
     built.filter_map(program).next_back().ok_or_else(|| format!("cargo built no executable for {package}"))
+}
+
+/// Removes from a command what cargo has set for this program, if it runs it. A build script that reads such a variable, as that of
+/// `ring` does, is otherwise run again, and what depends on it is compiled again, here and when cargo is called without it.
+pub fn apart_from_this(cargo: &mut std::process::Command) -> &mut std::process::Command {
+    let is_set_by_cargo =
+        |name: &str| name == "OUT_DIR" || name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_set_by_cargo)) {
+        cargo.env_remove(name);
+    }
+    cargo
 }
 
 /// The lock file of the hosts.

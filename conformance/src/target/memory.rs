@@ -27,7 +27,7 @@ impl Target for Memory {
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
         async {
-            let program = build::default_member(NATIVE_GUEST).await?;
+            let program = build::program(NATIVE_GUEST).await?;
             let (guest, address) = process::guest(&program, &[]).await?;
             let http = Http::new(&[address], Version::Http2);
             Ok(Running::new(http, vec![guest], Some(Box::new(SameProcess))))

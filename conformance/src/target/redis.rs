@@ -9,7 +9,6 @@ use tidegate_core::{Capabilities, Dimensions, Millis};
 use tidegate_traffic::operation::{Operation, Operations};
 
 use self::server::{Counts, Servers};
-use super::memory::NATIVE_GUEST;
 use super::process::{self, Again};
 use super::{Emulator, Facts, Running, Store, Target, build};
 use crate::fixture::Disturb;
@@ -19,8 +18,8 @@ use crate::target::Group;
 /// The number of guests that share one store. A limiter that is exact in only one process fails.
 pub(super) const GUESTS: usize = 3;
 
-/// The guest's feature for counting in Redis.
-pub(super) const WITH_REDIS: &[&str] = &["redis"];
+/// The package of the guest that counts in Redis.
+pub(super) const GUEST: &str = "tidegate-guest-redis";
 
 /// One server.
 pub(super) const SINGLE: Redis =
@@ -92,7 +91,7 @@ impl Target for Redis {
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
         async {
-            let program = build::program(NATIVE_GUEST, WITH_REDIS).await?;
+            let program = build::program(GUEST).await?;
             let servers = Servers::start(self.nodes).await?;
             let store = if self.nodes > 1 { "redis-cluster" } else { "redis" };
             let mut args = vec!["--store".to_string(), store.to_string()];

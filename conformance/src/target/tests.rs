@@ -32,7 +32,7 @@ impl Target for Mortal {
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
         async {
-            let program = build::default_member(NATIVE_GUEST).await?;
+            let program = build::program(NATIVE_GUEST).await?;
             let (guest, address) = process::guest(&program, &[]).await?;
             let is_doomed = self.starts.fetch_add(1, Ordering::Relaxed) < self.deaths;
             let life = Life { guest: RefCell::new(Some(guest)), is_doomed };

@@ -6,10 +6,9 @@ use tidegate_core::Capabilities;
 use tidegate_traffic::operation::{Operation, Operations};
 use tokio::sync::Mutex;
 
-use super::memory::NATIVE_GUEST;
 use super::process::{self, Again, Process};
 use super::redis::server::{self, Counts, Servers};
-use super::redis::{GUESTS, WITH_REDIS, leased, lend};
+use super::redis::{GUEST, GUESTS, leased, lend};
 use super::{Emulator, Facts, Running, Store, Target, build};
 use crate::fixture::Disturb;
 use crate::subject::{Http, Version};
@@ -58,7 +57,7 @@ impl Target for UpstashRest {
 
     fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
         async {
-            let guest = build::program(NATIVE_GUEST, WITH_REDIS).await?;
+            let guest = build::program(GUEST).await?;
             let (store, url) = Fronted::start().await?;
             let mut args = ["--store", REST.name, "--url", &url, "--token", TOKEN].map(str::to_string).to_vec();
             if self.lends {
@@ -102,7 +101,7 @@ impl Fronted {
     /// Starts an endpoint over a server, and returns its URL.
     pub(super) async fn over(servers: Servers) -> Result<(Self, String), String> {
         let _as_it_was = rlimit::increase_nofile_limit(FILES);
-        let front = build::program(FRONT, &[]).await?;
+        let front = build::program(FRONT).await?;
         let mut args = vec!["--token".to_string(), TOKEN.to_string()];
         args.extend(servers.urls().flat_map(|url| ["--redis".to_string(), url]));
         let (front, url) = process::guest(&front, &args).await?;

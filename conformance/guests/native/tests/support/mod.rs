@@ -1,12 +1,12 @@
-//! A redis-server and the service, as processes.
+//! The service as a process. The tests of `tidegate-guest-redis` use this, too.
 
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its part of this")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A process that is killed when the test ends.
 pub struct Process(pub Child);
@@ -18,31 +18,14 @@ impl Drop for Process {
     }
 }
 
-pub fn redis() -> (Process, String) {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let port = address.port().to_string();
-    let server = Command::new("redis-server")
-        .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while TcpStream::connect(address).is_err() {
-        assert!(Instant::now() < deadline, "redis-server does not accept connections");
-        std::thread::yield_now();
-    }
-    (Process(server), address.to_string())
+pub fn rules() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../native/rules.toml")
 }
 
-pub fn service(redis: &str, args: &[&str]) -> (Process, String) {
-    let rules = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("rules.toml");
-    let mut service = Command::new(env!("CARGO_BIN_EXE_tidegate-guest-native"))
-        .args(["--store", "redis", "--url", &format!("redis://{redis}"), "--rules"])
-        .arg(rules)
-        .args(args)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+/// Starts a service, and returns its address.
+pub fn service(program: &str, args: &[&str]) -> (Process, String) {
+    let mut service =
+        Command::new(program).args(args).arg("--rules").arg(rules()).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(service.stdout.take().unwrap()).read_line(&mut line).unwrap();
     (Process(service), line.trim().trim_start_matches("http://").to_string())

@@ -1,7 +1,7 @@
 //! With `--fallback`, the service decides itself while its store hangs, without waiting for it, and asks it again afterwards.
 //! It runs against a real redis-server.
 
-#![cfg(all(feature = "redis", unix))]
+#![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;

@@ -1,6 +1,5 @@
 //! The service admits uncounted requests only while its store is down. It runs against a real redis-server.
 
-#![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
