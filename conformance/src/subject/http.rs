@@ -24,7 +24,7 @@ const CONNECTIONS_MIN: usize = 8;
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// The most idle connections of a lane.
-const POOLED_MAX: usize = 32;
+const POOLED_MAX: usize = 256;
 
 /// The version of HTTP that a guest speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -194,7 +194,7 @@ fn what_is_counted_is_charged() -> Result<()> {
         all[platform as usize] += u32::try_from(more).unwrap_or(0);
         counts.set(all);
     };
-    let strategy = (rules(), prop::collection::vec(asked(), 40));
+    let strategy = (rules(), prop::collection::vec(asked(), 100));
     let mut runner = TestRunner::new(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() });
     runner.run(&strategy, |(document, requests)| {
         let source = Source::parse("rules.json", &document.to_string()).map_err(TestCaseError::fail)?;
