@@ -68,8 +68,16 @@ fn every_snippet_is_compiled() -> Result<()> {
 fn the_dependencies_are_packages_with_the_features() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let workspace: toml::Table = fs::read_to_string(root.join("Cargo.toml"))?.parse()?;
+    let npm: Value = serde_json::from_str(&fs::read_to_string(root.join("adapters/npm/package.json"))?)?;
     for platform in PLATFORMS {
         for (design, code) in codes(platform)?.as_object().ok_or("no code")? {
+            assert_eq!(code["npm"].is_string(), code["javascript"].is_string(), "{platform} {design}: {code}");
+            if let Some(command) = code["npm"].as_str() {
+                let mut packages = command.strip_prefix("npm install ").ok_or(command)?.split_whitespace();
+                assert!(packages.clone().any(|package| npm["name"] == package), "{design}: {command}");
+                let is_known = |package: &str| npm["name"] == package || npm["devDependencies"][package].is_string();
+                assert!(packages.all(is_known), "{design}: {command}");
+            }
             let Some(cargo) = code["cargo"].as_str() else { continue };
             for (package, wanted) in cargo.parse::<toml::Table>()? {
                 let known = &workspace["workspace"]["dependencies"][&package];

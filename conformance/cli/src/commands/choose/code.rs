@@ -1,5 +1,6 @@
 //! What an application writes to use a design.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
@@ -18,6 +19,8 @@ pub(super) struct Code {
     /// The dependencies in Cargo.toml.
     cargo: Option<String>,
     rust: Option<String>,
+    /// The command that installs what the example in JavaScript imports.
+    npm: Option<String>,
     javascript: Option<String>,
 }
 
@@ -52,8 +55,22 @@ impl Code {
                 javascript.entry, javascript.before
             ))
         });
-        Self { cargo, rust, javascript }
+        let npm = javascript.as_deref().map(install);
+        Self { cargo, rust, npm, javascript }
     }
+}
+
+/// The command that installs what an example in JavaScript imports.
+fn install(javascript: &str) -> String {
+    let imported = javascript.lines().filter_map(|line| line.split_once(" from \"")?.1.strip_suffix("\";"));
+    // A name with a colon is of the runtime.
+    let modules = imported.filter(|module| !module.contains(':'));
+    let package = |module: &str| {
+        let parts = if module.starts_with('@') { 2 } else { 1 };
+        module.split('/').take(parts).collect::<Vec<_>>().join("/")
+    };
+    let packages: BTreeSet<String> = modules.map(package).collect();
+    format!("npm install {}\n", Vec::from_iter(packages).join(" "))
 }
 
 /// The imports of an example, in rustfmt's order.
@@ -68,7 +85,8 @@ fn imports(rust: &Rust) -> String {
 
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = [("Cargo.toml", &self.cargo), ("Rust", &self.rust), ("JavaScript", &self.javascript)];
+        let parts =
+            [("Cargo.toml", &self.cargo), ("Rust", &self.rust), ("npm", &self.npm), ("JavaScript", &self.javascript)];
         for (title, code) in parts {
             let Some(code) = code else { continue };
             writeln!(f, "\n{title}:")?;
