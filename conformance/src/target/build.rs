@@ -19,9 +19,8 @@ static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::const_new(BTreeMap::new(
 /// # Errors
 /// Says why it cannot be built.
 pub async fn program(package: &str) -> Result<PathBuf, String> {
-    // Cargo selects the features of dependencies for all that it is asked for. A released program was asked for with the
-    // default members. One with debug assertions was most likely asked for by `cargo test --workspace --all-features`, where tests
-    // have a say, too: here, any one of them.
+    // Cargo selects the features of dependencies for all packages of a command together. Users build this program with the default
+    // members. `cargo test --workspace --all-features` also selects what tests depend on, as this command does if it names a test.
     let shared: &[&str] = match cfg!(debug_assertions) {
         true => &["--workspace", "--all-features", "--test", "setup"],
         false => &["--release"],
@@ -99,8 +98,9 @@ async fn build(package: &str, args: &[&str], toolchain: wasm::Toolchain, wanted:
     built.filter_map(program).next_back().ok_or_else(|| format!("cargo built no executable for {package}"))
 }
 
-/// Removes from a command what cargo has set for this program, if it runs it. A build script that reads such a variable, as that of
-/// `ring` does, is otherwise run again, and what depends on it is compiled again, here and when cargo is called without it.
+/// Removes the variables that cargo sets for the programs it runs, such as tests, from a command that calls cargo. The build script of
+/// `ring` reads some of them. With other values, cargo would run it again and compile all that depends on it, in this call and
+/// in the next one outside.
 pub fn apart_from_this(cargo: &mut std::process::Command) -> &mut std::process::Command {
     let is_set_by_cargo =
         |name: &str| name == "OUT_DIR" || name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");

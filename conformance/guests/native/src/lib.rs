@@ -29,14 +29,14 @@ const TEST_SHARDS: usize = 1_024;
 pub struct Service {
     /// The rules, a file in TOML or JSON.
     #[arg(long, value_name = "FILE")]
-    pub rules: Option<PathBuf>,
+    rules: Option<PathBuf>,
     /// The platform in front of the service, which supplies the client's address: cloudflare, vercel, netlify, spin, or
     /// direct for none.
     #[arg(long, default_value = "direct")]
-    pub platform: Platform,
+    platform: Platform,
     /// The address to listen on. Port 0 selects a free port. The service prints its address on standard output.
     #[arg(long, default_value = "127.0.0.1:0")]
-    pub listen: SocketAddr,
+    listen: SocketAddr,
     /// Answer the conformance suite's routes on virtual time, and exit when standard input closes.
     #[arg(long)]
     pub test_mode: bool,

@@ -23,5 +23,5 @@ struct Args {
 async fn main() -> ExitCode {
     let Args { service } = Args::parse();
     let limiter: Arc<dyn ErasedLimiter> = Arc::new(memory(service.test_mode));
-    service.serve("tidegate-guest-native", async { Ok(limiter) }).await
+    service.serve(env!("CARGO_BIN_NAME"), async { Ok(limiter) }).await
 }

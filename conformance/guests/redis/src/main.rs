@@ -28,5 +28,5 @@ struct Args {
 async fn main() -> ExitCode {
     let Args { service, store } = Args::parse();
     let test_mode = service.test_mode;
-    service.serve("tidegate-guest-redis", store.open(test_mode)).await
+    service.serve(env!("CARGO_BIN_NAME"), store.open(test_mode)).await
 }
