@@ -23,6 +23,8 @@ const written = new Map();
 /** The cached reads of each location: `{ until, value }`. */
 const cached = new Map();
 const counts = { kvReads: 0, kvWrites: 0, kvThrottled: 0, kvKeyBytesMax: 0 };
+/** The answers to writes that are still to be lost, and those that were. */
+const answers = { toLose: 0, lost: 0 };
 
 /** A binding whose calls fail. */
 export class Failing extends WorkerEntrypoint {
@@ -80,7 +82,10 @@ function put(location, key, now, ttlSeconds, value) {
   writes.push({ at: now, location, value, until: now + ttlSeconds * 1_000 });
   written.set(key, writes);
   cached.delete(JSON.stringify([location, key]));
-  return new Response();
+  if (answers.toLose === 0) return new Response();
+  answers.toLose -= 1;
+  answers.lost += 1;
+  return refused(500, "Internal Server Error");
 }
 
 function timed(name) {
@@ -121,6 +126,12 @@ export default {
         for (const write of [...written.values()].flat()) write.value = new TextEncoder().encode("not ours");
         cached.clear();
         return Response.json({});
+      // Loses the answers to the next writes.
+      case "/lose":
+        answers.toLose = Number(new URL(request.url).searchParams.get("count"));
+        return Response.json(answers.lost);
+      case "/lost":
+        return Response.json(answers.lost);
       // The namespace outlives this process.
       case "/dump":
         return Response.json(dump());

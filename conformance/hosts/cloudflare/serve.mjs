@@ -11,9 +11,9 @@
 // Each command on standard input is answered with a line of JSON. `counts` returns the guest's operations on its
 // bindings, and `hosts` returns the addresses at which watch.mjs answers for each isolate. `evict` drops all objects
 // from memory, `corrupt` overwrites everything that is stored, and `restart` kills workerd and starts it again. `replace`
-// does so, too, but keeps what Workers KV stores, as if all isolates had been evicted. `lose COUNT` ends objects after they have stored
-// their next answers and before they return them, and `lost` returns how many were so far. When standard input closes, workerd and
-// this process end.
+// does so, too, but keeps what Workers KV stores, as if all isolates had been evicted. `lose COUNT` loses the answers to the next
+// operations that store something: objects end before they answer, and Workers KV answers a write with an error. `lost` returns how
+// many were so far. When standard input closes, workerd and this process end.
 
 import childProcess from "node:child_process";
 import { once } from "node:events";
@@ -105,11 +105,17 @@ function evict() {
 }
 
 function lose(count) {
-  return ask(names[0], "Host", `lose?count=${count}`);
+  return ofBoth(`lose?count=${count}`);
 }
 
 function lost() {
-  return ask(names[0], "Host", "lost");
+  return ofBoth("lost");
+}
+
+/** The sum of what objects and Workers KV answer. */
+async function ofBoth(question) {
+  const [objects, kv] = await Promise.all([ask(names[0], "Host", question), ask("kv", "default", question)]);
+  return objects + kv;
 }
 
 /** Kills workerd with SIGKILL, and starts it again on the same addresses. */

@@ -160,7 +160,7 @@ impl Target for Cloudflare {
     fn can(&self, disturb: Disturb) -> bool {
         match self.counts {
             Counts::Together => matches!(disturb, Disturb::Restart | Disturb::Evict | Disturb::LoseAnswers),
-            Counts::Apart => disturb == Disturb::Evict,
+            Counts::Apart => matches!(disturb, Disturb::Evict | Disturb::LoseAnswers),
             Counts::ByThePlatform => false,
         }
     }
@@ -232,7 +232,7 @@ impl Store for Worker {
     fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
         async move {
             let word = match (disturb, self.counts) {
-                (Disturb::LoseAnswers, Counts::Together) => return losing::lose_answers(self.host.process()).await,
+                (Disturb::LoseAnswers, _) => return losing::lose_answers(self.host.process()).await,
                 (Disturb::Restart, _) => "restart",
                 (Disturb::Evict, Counts::Together) => "evict",
                 (Disturb::Evict, _) => "replace",

@@ -5,12 +5,13 @@ use std::path::Path;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use tidegate_core::{Capabilities, Millis, Policy, Rule};
+use tidegate_traffic::operation::Operations;
 use tokio::process::Command;
 
 use super::build;
 use super::checkout::workspace;
-use super::{Emulator, Facts, OWN_CLOCK, Running, Target, process, wasm};
-use crate::fixture::{Fixture, Step};
+use super::{Emulator, Facts, OWN_CLOCK, Running, Store, Target, losing, process, wasm};
+use crate::fixture::{Disturb, Fixture, Step};
 use crate::subject::{Http, Version};
 use crate::target::Cause;
 use crate::target::Group;
@@ -70,6 +71,10 @@ impl Target for Fastly {
         }
     }
 
+    fn can(&self, disturb: Disturb) -> bool {
+        !self.is_the_platforms_own() && disturb == Disturb::LoseAnswers
+    }
+
     fn takes(&self, policy: &Policy) -> bool {
         let rule = policy.quotas()[0].rule();
         !self.is_the_platforms_own() || is_an_average(rule)
@@ -94,7 +99,7 @@ impl Target for Fastly {
             let pops = format!("--pops={POPS}");
             let (host, addresses) = serve(&workspace().join(MANIFEST), &[&pops, TEST_MODE]).await?;
             let addresses: Vec<_> = addresses.iter().map(|address| format!("{address}/{}", self.route)).collect();
-            Ok(Running::new(Http::new(&addresses, Version::Http1).apart(), vec![host], None))
+            Ok(Running::new(Http::new(&addresses, Version::Http1).apart(), Vec::new(), Some(Box::new(Host(host)))))
         }
         .boxed_local()
     }
@@ -123,6 +128,26 @@ async fn serve_app(package: &str, manifest: &Path, more: &[&str]) -> Result<(pro
     let host = process::Process::spawn(command)?;
     let addresses = host.first_line().await.map_err(|error| format!("tidegate-host-fastly: {error}"))?;
     Ok((host, addresses.split_whitespace().map(ToString::to_string).collect()))
+}
+
+/// The host of all PoPs.
+struct Host(process::Process);
+
+impl Store for Host {
+    fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        match disturb {
+            Disturb::LoseAnswers => losing::lose_answers(&self.0).boxed_local(),
+            other => async move { Err(format!("this host cannot do {}", other.name())) }.boxed_local(),
+        }
+    }
+
+    fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {
+        async { Err("Viceroy counts no operations".into()) }.boxed_local()
+    }
+
+    fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {
+        self.0.stop().boxed_local()
+    }
 }
 
 #[cfg(test)]

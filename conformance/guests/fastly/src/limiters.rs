@@ -12,7 +12,7 @@ use crate::settings::test_mode;
 const TEST_TTL_MIN: Millis = Millis::from_secs(3_600);
 
 /// In test mode a thousand clients write one key at once, and each must get a decision.
-const TEST_ATTEMPTS: u32 = 256;
+pub(crate) const TEST_ATTEMPTS: u32 = 256;
 
 /// Whether the time comes from the requests.
 #[cfg(feature = "suite")]

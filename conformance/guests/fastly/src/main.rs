@@ -18,6 +18,8 @@
 mod app;
 #[cfg(target_os = "wasi")]
 mod limiters;
+#[cfg(all(target_os = "wasi", feature = "suite"))]
+mod losing;
 #[cfg(target_os = "wasi")]
 mod response;
 #[cfg(target_os = "wasi")]

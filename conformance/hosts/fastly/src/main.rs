@@ -2,7 +2,13 @@
 //!
 //!     tidegate-host-fastly --guest=APP.wasm --manifest=fastly.toml [--pops=N] [--test-mode]
 //!
-//! It prints the PoPs' addresses on one line, and ends when its standard input closes. Each PoP has its own stores,
+//! It prints the PoPs' addresses on one line, and ends when its standard input closes. Each line of standard input is
+//! answered with one line:
+//!
+//! - `lose COUNT`: KV Store makes the next `COUNT` writes, and answers them with an error. Answered as `lost`.
+//! - `lost`: how many answers were lost so far.
+//!
+//! Each PoP has its own stores,
 //! filled from the manifest's `local_server`. A PoP never sees another's writes, which is the worst case of an
 //! eventually consistent store. One thread runs all instances of a PoP, because Viceroy makes a conditional write in
 //! two steps, which are atomic only on one thread. The instances take turns at each call to the platform, and
@@ -10,7 +16,10 @@
 //!
 //! Test mode adds a config store, `tidegate_test`, with `mode = "on"`.
 
+mod lost;
+
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -18,8 +27,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::{env, fs, io, thread};
 
+use hyper::server::conn::AddrStream;
+use hyper::service::{Service as _, make_service_fn, service_fn};
 use viceroy_lib::config::{FastlyConfig, UnknownImportBehavior};
 use viceroy_lib::{ExecuteCtx, ProfilingConfig, ViceroyService, WasmFeatures};
+
+use crate::lost::Answers;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -39,18 +52,21 @@ fn main() -> Result<()> {
         manifest.push_str(&test_mode_setting());
     }
     let (started, addresses) = channel();
+    let answers = Arc::<Answers>::default();
     for pop in 0..pops {
         let app = load(&guest, &manifest)?;
-        let started = started.clone();
+        let (started, answers) = (started.clone(), Arc::clone(&answers));
         thread::Builder::new().name(format!("pop {pop}")).spawn(move || {
-            if let Err(error) = serve(app, &started) {
+            if let Err(error) = serve(app, answers, &started) {
                 let _ = started.send(Err(error));
             }
         })?;
     }
     let addresses: Vec<_> = addresses.iter().take(pops).collect::<Result<_>>()?;
     println!("{}", addresses.iter().map(|address| format!("http://{address}")).collect::<Vec<_>>().join(" "));
-    io::copy(&mut io::stdin(), &mut io::sink())?;
+    for line in io::stdin().lines() {
+        println!("{}", answers.tell(&line?));
+    }
     // The PoPs' threads end with the process.
     std::process::exit(0);
 }
@@ -72,11 +88,18 @@ fn load(guest: &Path, manifest: &str) -> Result<Arc<ExecuteCtx>> {
 }
 
 /// Serves a PoP on a free port until the process ends.
-fn serve(app: Arc<ExecuteCtx>, started: &Sender<Result<SocketAddr>>) -> Result<()> {
+fn serve(app: Arc<ExecuteCtx>, answers: Arc<Answers>, started: &Sender<Result<SocketAddr>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
         let server = hyper::Server::try_bind(&(Ipv4Addr::LOCALHOST, 0).into())?.tcp_nodelay(true);
-        let server = server.serve(ViceroyService::new(app));
+        let mut app = ViceroyService::new(app);
+        let server = server.serve(make_service_fn(move |connection: &AddrStream| {
+            let (app, answers) = (app.call(connection), Arc::clone(&answers));
+            async move {
+                let app = app.await?;
+                Ok::<_, Infallible>(service_fn(move |request| Arc::clone(&answers).ask(app.clone(), request)))
+            }
+        }));
         started.send(Ok(server.local_addr()))?;
         Ok(server.await?)
     })
