@@ -171,31 +171,37 @@ impl Standing {
 
 /// Checks that `amount` x `span` is at most [`MAX_UNITS`]. The names are those of the policy's fields.
 fn checked(amount_name: &str, amount: u64, span_name: &str, span: Millis) -> Result<(), Error> {
-    checked_alone(amount_name, amount, span_name, span)?;
+    checked_span(span_name, span)?;
     let most = MAX_UNITS / span.get();
-    if amount > most {
+    if amount > most && amount <= MAX_UNITS {
         let (longest, each) = (MAX_UNITS / amount, amount.div_ceil(most));
         return Err(Error::invalid(format!(
             "{amount_name}: {amount} is out of range; write a whole number from 1 to {most}, or a {span_name} of at most \
              {longest}, or count in units of {each}"
         )));
     }
-    Ok(())
+    checked_amount(amount_name, amount, most)
 }
 
 /// Checks that each is at most [`MAX_UNITS`], for a quota that does not compute their product.
 fn checked_alone(amount_name: &str, amount: u64, span_name: &str, span: Millis) -> Result<(), Error> {
-    if span.get() == 0 || span.get() > MAX_UNITS {
+    checked_span(span_name, span)?;
+    checked_amount(amount_name, amount, MAX_UNITS)
+}
+
+fn checked_span(name: &str, span: Millis) -> Result<(), Error> {
+    let span = span.get();
+    if span == 0 || span > MAX_UNITS {
         return Err(Error::invalid(format!(
-            "{span_name}: {} is out of range; write a whole number of milliseconds from 1 to {MAX_UNITS}",
-            span.get()
+            "{name}: {span} is out of range; write a whole number of milliseconds from 1 to {MAX_UNITS}"
         )));
     }
-    if amount == 0 || amount > MAX_UNITS {
-        let most = if amount == 0 { MAX_UNITS / span.get() } else { MAX_UNITS };
-        return Err(Error::invalid(format!(
-            "{amount_name}: {amount} is out of range; write a whole number from 1 to {most}"
-        )));
+    Ok(())
+}
+
+fn checked_amount(name: &str, amount: u64, most: u64) -> Result<(), Error> {
+    if amount == 0 || amount > most {
+        return Err(Error::invalid(format!("{name}: {amount} is out of range; write a whole number from 1 to {most}")));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ pub mod numbers;
 
 use core::fmt;
 
-use crate::algorithm::Standing;
+use crate::algorithm::{Standing, Step};
 use crate::few::Few;
 use crate::{Millis, Policy, Quota, UnixMillis};
 
@@ -43,6 +43,16 @@ impl Status {
             Self::Allowed => "allowed",
             Self::Denied => "denied",
             Self::NeverAdmissible => "never_admissible",
+        }
+    }
+
+    /// The answer with this status. Only an allowed request has a delay, and only a denied one a wait.
+    #[inline]
+    pub(crate) fn step(self, delay: Millis, retry_after: Option<Millis>) -> Step {
+        match self {
+            Self::Allowed => Step::Admitted { delay },
+            Self::Denied => retry_after.map_or(Step::Busy, |retry_after| Step::Denied { retry_after }),
+            Self::NeverAdmissible => Step::Never,
         }
     }
 }
@@ -107,6 +117,17 @@ pub struct QuotaStatus(
     /// Rounded on demand, because most callers only need the status. If the unit is 0, nothing but the limit is known.
     Standing,
 );
+
+/// The status, and the wait or the delay.
+#[inline]
+fn parts(step: Step) -> (Status, u64) {
+    match step {
+        Step::Admitted { delay } => (Status::Allowed, delay.get()),
+        Step::Denied { retry_after } => (Status::Denied, retry_after.get().min(UNKNOWN - 1)),
+        Step::Busy => (Status::Denied, UNKNOWN),
+        Step::Never => (Status::NeverAdmissible, 0),
+    }
+}
 
 impl QuotaStatus {
     /// Of a key that a penalty blocks.
@@ -181,19 +202,38 @@ impl fmt::Debug for QuotaStatus {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+// At most 128 bytes, which compilers move without a call.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Decision {
-    pub(crate) status: Status,
-    pub(crate) quotas: Few<QuotaStatus>,
-    pub(crate) binding: usize,
-    pub(crate) retry_after: Option<Millis>,
-    pub(crate) delay: Millis,
-    pub(crate) decided_at: UnixMillis,
-    pub(crate) origin: Origin,
-    pub(crate) replay: bool,
+    quotas: Few<QuotaStatus>,
+    /// In milliseconds: the delay of an allowed request, or the wait of a denied one, or [`UNKNOWN`].
+    wait: u64,
+    decided_at: UnixMillis,
+    /// A policy has at most eight quotas.
+    binding: u8,
+    status: Status,
+    origin: Origin,
+    replay: bool,
 }
 
+/// The wait of a denied request that nobody knows.
+const UNKNOWN: u64 = u64::MAX;
+
 impl Decision {
+    /// The decision of the store that this answer to a request makes, with a place in `quotas` that is less than 256.
+    #[inline]
+    pub(crate) fn new(step: Step, quotas: Few<QuotaStatus>, binding: usize, decided_at: UnixMillis) -> Self {
+        let (status, wait) = parts(step);
+        let binding = u8::try_from(binding).unwrap_or(u8::MAX);
+        Self { quotas, wait, decided_at, binding, status, origin: Origin::Store, replay: false }
+    }
+
+    /// The same counts with another answer.
+    fn with_step(self, step: Step) -> Self {
+        let (status, wait) = parts(step);
+        Self { status, wait, ..self }
+    }
+
     /// The decision of a platform's own limiter, which reports only yes or no.
     ///
     /// ```
@@ -205,16 +245,8 @@ impl Decision {
     /// ```
     #[must_use]
     pub fn native(allowed: bool, limit: u64, now: UnixMillis) -> Self {
-        Self {
-            status: if allowed { Status::Allowed } else { Status::Denied },
-            quotas: Few::one(QuotaStatus::unknown(limit)),
-            binding: 0,
-            retry_after: None,
-            delay: Millis::ZERO,
-            decided_at: now,
-            origin: Origin::Store,
-            replay: false,
-        }
+        let step = if allowed { Step::Admitted { delay: Millis::ZERO } } else { Step::Busy };
+        Self::new(step, Few::one(QuotaStatus::unknown(limit)), 0, now)
     }
 
     /// Allowed, denied, or never admissible.
@@ -239,13 +271,13 @@ impl Decision {
     /// the longest wait, otherwise the one with the fewest remaining.
     #[must_use]
     pub const fn binding_index(&self) -> usize {
-        self.binding
+        self.binding as usize
     }
 
     /// The binding quota; see [`Decision::binding_index`].
     #[must_use]
     pub fn binding(&self) -> &QuotaStatus {
-        &self.quotas[self.binding]
+        &self.quotas[self.binding_index()]
     }
 
     /// The time until the same request is admitted, if no other arrives. It is denied at every instant before, and admitted
@@ -253,13 +285,13 @@ impl Decision {
     /// earlier. `None` unless denied, or if it is unknown: the platform does not report it, or a concurrency limit denies.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Millis> {
-        self.retry_after
+        if self.wait == UNKNOWN || !matches!(self.status, Status::Denied) { None } else { Some(Millis::new(self.wait)) }
     }
 
     /// How long to delay an allowed request before forwarding it. Zero unless the policy has a leaky bucket.
     #[must_use]
     pub const fn delay(&self) -> Millis {
-        self.delay
+        if self.is_allowed() { Millis::new(self.wait) } else { Millis::ZERO }
     }
 
     /// The instant of the decision, by the clock of the limiter that made it.
@@ -289,44 +321,33 @@ impl Decision {
     }
 
     /// The same counts with another status, whose wait is unknown.
-    pub(crate) fn overruled(mut self, allowed: bool) -> Self {
-        self.status = if allowed { Status::Allowed } else { Status::Denied };
-        self.retry_after = None;
-        self
+    pub(crate) fn overruled(self, allowed: bool) -> Self {
+        let delay = self.delay();
+        self.with_step(if allowed { Step::Admitted { delay } } else { Step::Busy })
     }
 
-    /// Denied for a while, although the one that decided could never admit it.
-    #[cfg(feature = "std")]
-    pub(crate) fn denied_for(self, wait: Millis) -> Self {
-        Self { status: Status::Denied, retry_after: Some(wait), ..self }
-    }
-
-    /// The same denial with another wait.
-    pub(crate) fn waiting(mut self, wait: Millis) -> Self {
-        self.retry_after = Some(wait);
-        self
+    /// The same counts, denied for this long.
+    pub(crate) fn denied_for(self, retry_after: Millis) -> Self {
+        self.with_step(Step::Denied { retry_after })
     }
 
     /// A decision that a borrower makes of a key whose counts it does not know.
     pub(crate) fn without_store(policy: &Policy, wait: Option<Millis>, binding: usize, now: UnixMillis) -> Self {
         let unknown = |quota: &Quota| QuotaStatus::unknown(quota.rule().limit());
-        Self {
-            status: if wait.is_some() { Status::Denied } else { Status::Allowed },
-            quotas: policy.quotas().iter().map(unknown).collect(),
-            binding,
-            retry_after: wait,
-            delay: Millis::ZERO,
-            decided_at: now,
-            origin: if wait.is_some() { Origin::DenyCache } else { Origin::Lease },
-            replay: false,
-        }
+        let (step, origin) = match wait {
+            Some(retry_after) => (Step::Denied { retry_after }, Origin::DenyCache),
+            None => (Step::Admitted { delay: Millis::ZERO }, Origin::Lease),
+        };
+        Self::new(step, policy.quotas().iter().map(unknown).collect(), binding, now).with_origin(origin)
     }
 
     /// The same denial with a longer wait.
     #[cfg(feature = "gate")]
-    pub(crate) fn retry_later_by(mut self, span: Millis) -> Self {
-        self.retry_after = self.retry_after.map(|wait| Millis::new(wait.get().saturating_add(span.get())));
-        self
+    pub(crate) fn retry_later_by(self, span: Millis) -> Self {
+        match self.retry_after() {
+            Some(wait) => self.denied_for(Millis::new(wait.get().saturating_add(span.get()))),
+            None => self,
+        }
     }
 
     /// The same decision for another policy, whose counts are unknown.
@@ -341,11 +362,11 @@ impl Decision {
     pub(crate) fn recalled(&self, denied_at: UnixMillis, now: UnixMillis) -> Self {
         let elapsed = now.since(denied_at);
         let unknown = |status: &QuotaStatus| QuotaStatus::unknown(status.limit());
-        Self {
-            quotas: self.quotas.iter().map(unknown).collect(),
-            retry_after: self.retry_after.map(|wait| Millis::new(wait.get().saturating_sub(elapsed.get()))),
-            decided_at: self.decided_at + elapsed,
-            ..self.clone()
+        let recalled =
+            Self { quotas: self.quotas.iter().map(unknown).collect(), decided_at: self.decided_at + elapsed, ..*self };
+        match self.retry_after() {
+            Some(wait) => recalled.denied_for(Millis::new(wait.get().saturating_sub(elapsed.get()))),
+            None => recalled,
         }
     }
 
@@ -354,5 +375,20 @@ impl Decision {
     pub fn with_origin(mut self, origin: Origin) -> Self {
         self.origin = origin;
         self
+    }
+}
+
+impl fmt::Debug for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decision")
+            .field("status", &self.status)
+            .field("quotas", &self.quotas)
+            .field("binding", &self.binding)
+            .field("retry_after", &self.retry_after())
+            .field("delay", &self.delay())
+            .field("decided_at", &self.decided_at)
+            .field("origin", &self.origin)
+            .field("replay", &self.replay)
+            .finish()
     }
 }

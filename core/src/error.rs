@@ -105,7 +105,7 @@ impl fmt::Display for ErrorKind {
 /// use tidegate_core::{ErrorKind, Millis, Quota};
 /// let error = Quota::fixed_window(0, Millis::from_secs(60)).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Invalid);
-/// assert_eq!(error.to_string(), "limit: 0 is out of range; write a whole number from 1 to 37529996894");
+/// assert_eq!(error.to_string(), "limit: 0 is out of range; write a whole number from 1 to 2251799813685248");
 /// ```
 pub struct Error(Box<Failure>);
 

@@ -356,6 +356,7 @@ fn no_own_state() -> Error {
 }
 
 /// A decision does not panic. If one did, the other keys of its shard would still be intact.
+#[inline]
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,7 @@ use self::rule::charge_all;
 pub(crate) use self::rule::decide_alone;
 
 use crate::algorithm::{BucketState, LogState, PenaltyState, SlidingState, SlotsState, Step, WindowState};
-use crate::decision::{Decision, Origin, QuotaStatus, Status};
+use crate::decision::{Decision, QuotaStatus, Status};
 use crate::few::Few;
 use crate::limiter::ChargeId;
 use crate::policy::Policy;
@@ -430,15 +430,7 @@ impl Policy {
         let quotas: Few<QuotaStatus> = quotas.map(|(quota, state)| quota.rule().status(state, now)).collect();
         let remaining = |place: &usize| quotas[*place].remaining().unwrap_or(u64::MAX);
         let fewest = || (0..quotas.len()).min_by_key(remaining).unwrap_or(0);
-        Decision {
-            status: answer.status,
-            binding: answer.binding.unwrap_or_else(fewest),
-            retry_after: answer.retry_after.filter(|_| answer.status == Status::Denied),
-            delay: if answer.status == Status::Allowed { answer.delay } else { Millis::ZERO },
-            decided_at: now,
-            origin: Origin::Store,
-            replay: false,
-            quotas,
-        }
+        let binding = answer.binding.unwrap_or_else(fewest);
+        Decision::new(answer.status.step(answer.delay, answer.retry_after), quotas, binding, now)
     }
 }

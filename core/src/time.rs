@@ -151,6 +151,7 @@ impl Add<Millis> for UnixMillis {
     type Output = Self;
 
     /// Saturates at [`UnixMillis::MAX`].
+    #[inline]
     fn add(self, span: Millis) -> Self {
         Self(self.0 + span.0.min(Self::MAX.0 - self.0))
     }

@@ -8,7 +8,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Decision, Origin, QuotaStatus, Status};
+use super::{Decision, QuotaStatus, Status};
 use crate::algorithm::Standing;
 use crate::{Error, ErrorKind, Millis, Policy, UnixMillis};
 
@@ -38,11 +38,11 @@ impl Decision {
         };
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let mut out = Vec::with_capacity(32);
-        out.push(status | flag(self.replay, REPLAY) | flag(self.retry_after.is_some(), WAITS));
-        put(&mut out, self.binding as u64);
+        out.push(status | flag(self.replay, REPLAY) | flag(self.retry_after().is_some(), WAITS));
+        put(&mut out, self.binding.into());
         put(&mut out, self.decided_at.get());
-        put(&mut out, self.delay.get());
-        if let Some(wait) = self.retry_after {
+        put(&mut out, self.delay().get());
+        if let Some(wait) = self.retry_after() {
             put(&mut out, wait.get());
         }
         let or_unknown = |value: Option<u64>| value.map_or(0, |value| value.saturating_add(1));
@@ -102,16 +102,8 @@ fn read(mut rest: &[u8], count: usize) -> Option<Decision> {
     let quotas = quotas.into_iter().collect();
     let replay = flags & REPLAY != 0;
     let is_known = *flags < 2 * WAITS && rest.is_empty();
-    is_known.then_some(Decision {
-        status,
-        quotas,
-        binding,
-        retry_after,
-        delay,
-        decided_at,
-        origin: Origin::Store,
-        replay,
-    })
+    let step = status.step(delay, retry_after);
+    is_known.then(|| Decision::new(step, quotas, binding, decided_at).replayed(replay))
 }
 
 fn put(out: &mut Vec<u8>, mut value: u64) {

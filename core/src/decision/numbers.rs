@@ -31,9 +31,9 @@ pub const EACH: usize = 3;
 #[inline]
 pub fn put(decision: &Decision, mut set: impl FnMut(usize, f64)) {
     set(0, decision.status as u8 as f64);
-    set(1, number(decision.binding as u64));
-    set(2, decision.retry_after.map_or(UNKNOWN, |span| number(span.get())));
-    set(3, number(decision.delay.get()));
+    set(1, number(decision.binding.into()));
+    set(2, decision.retry_after().map_or(UNKNOWN, |span| number(span.get())));
+    set(3, number(decision.delay().get()));
     set(4, number(decision.decided_at.get()));
     set(5, decision.origin as u8 as f64);
     set(6, if decision.replay { 1.0 } else { 0.0 });
@@ -57,16 +57,11 @@ pub fn take(numbers: &[f64]) -> Option<Decision> {
         [only] => Few::one(quota(only)),
         _ => quotas.iter().map(quota).collect(),
     };
-    Some(Decision {
-        status: *STATUSES.get(usize::try_from(whole(facts[0])).ok()?)?,
-        quotas,
-        binding,
-        retry_after: known(facts[2]).map(Millis::new),
-        delay: Millis::new(whole(facts[3])),
-        decided_at: UnixMillis::new(whole(facts[4])),
-        origin: *ORIGINS.get(usize::try_from(whole(facts[5])).ok()?)?,
-        replay: facts[6] == 1.0,
-    })
+    let status = *STATUSES.get(usize::try_from(whole(facts[0])).ok()?)?;
+    let step = status.step(Millis::new(whole(facts[3])), known(facts[2]).map(Millis::new));
+    let origin = *ORIGINS.get(usize::try_from(whole(facts[5])).ok()?)?;
+    let decision = Decision::new(step, quotas, binding, UnixMillis::new(whole(facts[4])));
+    Some(decision.with_origin(origin).replayed(facts[6] == 1.0))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "documented: exact up to 2^53")]

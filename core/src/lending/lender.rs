@@ -100,7 +100,7 @@ impl Lender {
             let pinned = loans.pins(policy, &state, then, cost);
             wait = wait + next.filter(|_| pinned).map_or(more, |next| more.max(next));
         }
-        decision.waiting(wait)
+        decision.denied_for(wait)
     }
 
     /// Whether a bucket denies the cost that does not drain, because its level is what is lent of it.

@@ -89,6 +89,7 @@ impl<'a> Check<'a> {
 
     /// The token, and how long a store remembers its charge.
     #[must_use]
+    #[inline]
     pub fn remembered(&self) -> Option<Idempotency<'a>> {
         let Idempotency { token, ttl } = self.idempotency?;
         Some(Idempotency { token, ttl: ttl.max(self.policy.longest_slot()) })

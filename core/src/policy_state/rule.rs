@@ -4,7 +4,7 @@ use super::QuotaState;
 use crate::algorithm::{
     Algorithm as _, BucketState, Inspect, LogState, PenaltyState, SlidingState, SlotsState, Standing, Step, WindowState,
 };
-use crate::decision::{Decision, Origin, QuotaStatus, Status};
+use crate::decision::{Decision, QuotaStatus};
 use crate::few::Few;
 use crate::limiter::ChargeId;
 use crate::quota::{Quota, Rule};
@@ -143,12 +143,5 @@ pub(crate) fn decide_alone<A: Inspect>(rule: &A, state: &mut A::State, now: Unix
 
 #[inline]
 fn decision_of_one(step: Step, standing: Standing, now: UnixMillis) -> Decision {
-    let (status, retry_after, delay) = match step {
-        Step::Admitted { delay } => (Status::Allowed, None, delay),
-        Step::Denied { retry_after } => (Status::Denied, Some(retry_after), Millis::ZERO),
-        Step::Busy => (Status::Denied, None, Millis::ZERO),
-        Step::Never => (Status::NeverAdmissible, None, Millis::ZERO),
-    };
-    let quotas = Few::one(standing.into());
-    Decision { status, quotas, binding: 0, retry_after, delay, decided_at: now, origin: Origin::Store, replay: false }
+    Decision::new(step, Few::one(standing.into()), 0, now)
 }

@@ -11,8 +11,9 @@ fn window(limit: u64, window_ms: u64) -> Result<Quota, tidegate_core::Error> {
 #[test]
 fn zero_and_overflowing_numbers_are_rejected_by_field_name() {
     let cases = [
-        (window(0, 1_000), "limit: 0 is out of range"),
-        (window(1, 0), "window_ms: 0 is out of range"),
+        (window(0, 1_000), "limit: 0 is out of range; write a whole number from 1 to 2251799813685248"),
+        (window(1, 0), "window_ms: 0 is out of range; write a whole number of milliseconds from 1 to 2251799813685248"),
+        (window(1, MAX_UNITS + 1), "window_ms: 2251799813685249 is out of range"),
         (window(u64::MAX, u64::MAX), "window_ms: 18446744073709551615 is out of range"),
         (window(MAX_UNITS + 1, 1_000), "limit: 2251799813685249 is out of range"),
         (Quota::sliding_window(MAX_UNITS + 1, Millis::new(1_000)), "limit: 2251799813685249 is out of range"),
@@ -20,6 +21,10 @@ fn zero_and_overflowing_numbers_are_rejected_by_field_name() {
             Quota::concurrency(MAX_UNITS / 1_000 + 1, Millis::new(1_000)),
             "limit: 2251799813686 is out of range; write a whole number from 1 to 2251799813685, or a lifetime_ms of at most 999, \
              or count in units of 2",
+        ),
+        (
+            Quota::concurrency(0, Millis::new(1_000)),
+            "limit: 0 is out of range; write a whole number from 1 to 2251799813685",
         ),
         (Quota::sliding_window(u64::MAX, Millis::new(1)), "limit: 18446744073709551615 is out of range"),
         (Quota::sliding_log(1_001, Millis::new(1)), "limit: 1001 is out of range for a sliding log"),
@@ -34,7 +39,7 @@ fn zero_and_overflowing_numbers_are_rejected_by_field_name() {
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().starts_with(expected), "{error}");
     }
-    assert!(window(MAX_UNITS / 1_000, 1_000).is_ok());
+    assert!(window(MAX_UNITS, MAX_UNITS).is_ok());
     assert!(Quota::token_bucket(MAX_UNITS, MAX_UNITS, Millis::new(1)).is_ok());
 }
 

@@ -70,18 +70,21 @@ function commonDivisor(one: number, other: number): number {
 
 function checkedAlone(place: string, amountName: string, amount: number, spanName: string, span: number): void {
   within(place, spanName, span, 1, MAX_UNITS, "");
-  if (amount > 0 && amount <= MAX_UNITS) return;
-  throw outOfRange(place, amountName, amount, `a whole number from 1 to ${amount === 0 ? Math.floor(MAX_UNITS / span) : MAX_UNITS}`);
+  checkedAmount(place, amountName, amount, MAX_UNITS);
 }
 
 /** Checks an amount and a span, whose product has a bound, too. */
 function checked(place: string, amountName: string, amount: number, spanName: string, span: number): void {
-  checkedAlone(place, amountName, amount, spanName, span);
+  within(place, spanName, span, 1, MAX_UNITS, "");
   const most = Math.floor(MAX_UNITS / span);
-  if (amount <= most) return;
+  if (amount <= most || amount > MAX_UNITS) return checkedAmount(place, amountName, amount, most);
   const longest = Math.floor(MAX_UNITS / amount);
   const right = `a whole number from 1 to ${most}, or a ${spanName} of at most ${longest}, or count in units of ${Math.ceil(amount / most)}`;
   throw outOfRange(place, amountName, amount, right);
+}
+
+function checkedAmount(place: string, name: string, amount: number, most: number): void {
+  if (amount < 1 || amount > most) throw outOfRange(place, name, amount, `a whole number from 1 to ${most}`);
 }
 
 function within(place: string, name: string, span: number, least: number, most: number, or: string): void {
