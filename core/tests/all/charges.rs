@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
+use tidegate_core::algorithm::{Concurrency, MAX_DEBT, MAX_UNITS, SlotsState};
 use tidegate_core::{
     Charge, ChargeId, Decision, Millis, Policy, PolicyState, Quota, QuotaState, Rule, Status, UnixMillis,
 };
@@ -280,4 +281,28 @@ fn what_cannot_work_is_rejected() {
         let said = error.unwrap_err().to_string();
         assert!(said.starts_with(start), "{said}");
     }
+}
+
+#[test]
+fn slots_that_have_expired_are_forgotten_and_do_not_hide_others() {
+    let limit = Concurrency::new(3, Millis::new(15)).unwrap();
+    let (mut state, id, at) = (SlotsState::default(), ChargeId::of, UnixMillis::new);
+    for (name, taken) in [("first", 0), ("second", 10), ("third", 12)] {
+        limit.take(&mut state, id(name), at(taken), 1);
+    }
+    // The first has expired, but nobody has taken a slot since.
+    assert_eq!(limit.release(&mut state, id("first"), at(16)), None);
+    assert_eq!(limit.release(&mut state, id("third"), at(16)).unwrap().at, at(12));
+    limit.take(&mut state, id("fourth"), at(16), 1);
+    assert_eq!(state.slots.iter().map(|slot| slot.at).collect::<Vec<_>>(), [at(10), at(16)]);
+}
+
+#[test]
+fn a_debt_beyond_a_year_of_the_refill_is_forgiven() {
+    let policy = Policy::new("api", [Quota::token_bucket(10, 1, Millis::from_secs(1)).unwrap()]).unwrap();
+    let (mut state, year) = (policy.initial_state(), Millis::from_secs(31_536_000));
+    assert_eq!(MAX_DEBT, year);
+    policy.settle(&mut state, &Charge { id: ChargeId::NONE, at: START, cost: 0 }, START, MAX_UNITS);
+    let wait = policy.peek(&state, START, 1).retry_after().unwrap();
+    assert_eq!(wait, Millis::new(year.get() + 1_000));
 }
