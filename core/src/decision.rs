@@ -203,13 +203,13 @@ impl fmt::Debug for QuotaStatus {
 /// # }
 /// ```
 // At most 128 bytes, which compilers move without a call.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Decision {
     quotas: Few<QuotaStatus>,
     /// In milliseconds: the delay of an allowed request, or the wait of a denied one, or [`UNKNOWN`].
     wait: u64,
     decided_at: UnixMillis,
-    /// A policy has at most eight quotas.
+    /// Or [`FEWEST`]. A policy has at most eight quotas.
     binding: u8,
     status: Status,
     origin: Origin,
@@ -219,12 +219,16 @@ pub struct Decision {
 /// The wait of a denied request that nobody knows.
 const UNKNOWN: u64 = u64::MAX;
 
+/// The binding quota is the one with the fewest remaining. To find it takes a division for each, and few callers ask.
+const FEWEST: u8 = u8::MAX;
+
 impl Decision {
-    /// The decision of the store that this answer to a request makes, with a place in `quotas` that is less than 256.
+    /// The decision of the store that this answer to a request makes, with a place in `quotas`, or `None` for the quota with the
+    /// fewest remaining.
     #[inline]
-    pub(crate) fn new(step: Step, quotas: Few<QuotaStatus>, binding: usize, decided_at: UnixMillis) -> Self {
+    pub(crate) fn new(step: Step, quotas: Few<QuotaStatus>, binding: Option<usize>, decided_at: UnixMillis) -> Self {
         let (status, wait) = parts(step);
-        let binding = u8::try_from(binding).unwrap_or(u8::MAX);
+        let binding = binding.and_then(|place| u8::try_from(place).ok()).unwrap_or(FEWEST);
         Self { quotas, wait, decided_at, binding, status, origin: Origin::Store, replay: false }
     }
 
@@ -246,7 +250,7 @@ impl Decision {
     #[must_use]
     pub fn native(allowed: bool, limit: u64, now: UnixMillis) -> Self {
         let step = if allowed { Step::Admitted { delay: Millis::ZERO } } else { Step::Busy };
-        Self::new(step, Few::one(QuotaStatus::unknown(limit)), 0, now)
+        Self::new(step, Few::one(QuotaStatus::unknown(limit)), Some(0), now)
     }
 
     /// Allowed, denied, or never admissible.
@@ -270,8 +274,12 @@ impl Decision {
     /// The index of the binding quota in [`Decision::quotas`] and in the policy's quotas. For a denial, it is the quota with
     /// the longest wait, otherwise the one with the fewest remaining.
     #[must_use]
-    pub const fn binding_index(&self) -> usize {
-        self.binding as usize
+    pub fn binding_index(&self) -> usize {
+        let remaining = |place: &usize| self.quotas[*place].remaining().unwrap_or(u64::MAX);
+        match self.binding {
+            FEWEST => (0..self.quotas.len()).min_by_key(remaining).unwrap_or(0),
+            place => place.into(),
+        }
     }
 
     /// The binding quota; see [`Decision::binding_index`].
@@ -338,7 +346,7 @@ impl Decision {
             Some(retry_after) => (Step::Denied { retry_after }, Origin::DenyCache),
             None => (Step::Admitted { delay: Millis::ZERO }, Origin::Lease),
         };
-        Self::new(step, policy.quotas().iter().map(unknown).collect(), binding, now).with_origin(origin)
+        Self::new(step, policy.quotas().iter().map(unknown).collect(), Some(binding), now).with_origin(origin)
     }
 
     /// The same denial with a longer wait.
@@ -378,12 +386,22 @@ impl Decision {
     }
 }
 
+/// Compares the visible values.
+impl PartialEq for Decision {
+    fn eq(&self, other: &Self) -> bool {
+        let rest = |one: &Self| (one.status, one.wait, one.decided_at, one.binding_index(), one.origin, one.replay);
+        self.quotas == other.quotas && rest(self) == rest(other)
+    }
+}
+
+impl Eq for Decision {}
+
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decision")
             .field("status", &self.status)
             .field("quotas", &self.quotas)
-            .field("binding", &self.binding)
+            .field("binding", &self.binding_index())
             .field("retry_after", &self.retry_after())
             .field("delay", &self.delay())
             .field("decided_at", &self.decided_at)

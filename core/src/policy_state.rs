@@ -10,8 +10,7 @@ use self::rule::charge_all;
 pub(crate) use self::rule::decide_alone;
 
 use crate::algorithm::{BucketState, LogState, PenaltyState, SlidingState, SlotsState, Step, WindowState};
-use crate::decision::{Decision, QuotaStatus, Status};
-use crate::few::Few;
+use crate::decision::{Decision, Status};
 use crate::limiter::ChargeId;
 use crate::policy::Policy;
 use crate::quota::{Quota, Rule};
@@ -427,10 +426,7 @@ impl Policy {
 
     fn explain(&self, state: &PolicyState, now: UnixMillis, answer: &Answer) -> Decision {
         let quotas = self.quotas().iter().zip(state.0.iter());
-        let quotas: Few<QuotaStatus> = quotas.map(|(quota, state)| quota.rule().status(state, now)).collect();
-        let remaining = |place: &usize| quotas[*place].remaining().unwrap_or(u64::MAX);
-        let fewest = || (0..quotas.len()).min_by_key(remaining).unwrap_or(0);
-        let binding = answer.binding.unwrap_or_else(fewest);
-        Decision::new(answer.status.step(answer.delay, answer.retry_after), quotas, binding, now)
+        let quotas = quotas.map(|(quota, state)| quota.rule().status(state, now)).collect();
+        Decision::new(answer.status.step(answer.delay, answer.retry_after), quotas, answer.binding, now)
     }
 }

@@ -39,7 +39,7 @@ impl Decision {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let mut out = Vec::with_capacity(32);
         out.push(status | flag(self.replay, REPLAY) | flag(self.retry_after().is_some(), WAITS));
-        put(&mut out, self.binding.into());
+        put(&mut out, self.binding_index() as u64);
         put(&mut out, self.decided_at.get());
         put(&mut out, self.delay().get());
         if let Some(wait) = self.retry_after() {
@@ -103,7 +103,7 @@ fn read(mut rest: &[u8], count: usize) -> Option<Decision> {
     let replay = flags & REPLAY != 0;
     let is_known = *flags < 2 * WAITS && rest.is_empty();
     let step = status.step(delay, retry_after);
-    is_known.then(|| Decision::new(step, quotas, binding, decided_at).replayed(replay))
+    is_known.then(|| Decision::new(step, quotas, Some(binding), decided_at).replayed(replay))
 }
 
 fn put(out: &mut Vec<u8>, mut value: u64) {

@@ -31,7 +31,7 @@ pub const EACH: usize = 3;
 #[inline]
 pub fn put(decision: &Decision, mut set: impl FnMut(usize, f64)) {
     set(0, decision.status as u8 as f64);
-    set(1, number(decision.binding.into()));
+    set(1, number(decision.binding_index() as u64));
     set(2, decision.retry_after().map_or(UNKNOWN, |span| number(span.get())));
     set(3, number(decision.delay().get()));
     set(4, number(decision.decided_at.get()));
@@ -60,7 +60,7 @@ pub fn take(numbers: &[f64]) -> Option<Decision> {
     let status = *STATUSES.get(usize::try_from(whole(facts[0])).ok()?)?;
     let step = status.step(Millis::new(whole(facts[3])), known(facts[2]).map(Millis::new));
     let origin = *ORIGINS.get(usize::try_from(whole(facts[5])).ok()?)?;
-    let decision = Decision::new(step, quotas, binding, UnixMillis::new(whole(facts[4])));
+    let decision = Decision::new(step, quotas, Some(binding), UnixMillis::new(whole(facts[4])));
     Some(decision.with_origin(origin).replayed(facts[6] == 1.0))
 }
 

@@ -143,5 +143,5 @@ pub(crate) fn decide_alone<A: Inspect>(rule: &A, state: &mut A::State, now: Unix
 
 #[inline]
 fn decision_of_one(step: Step, standing: Standing, now: UnixMillis) -> Decision {
-    Decision::new(step, Few::one(standing.into()), 0, now)
+    Decision::new(step, Few::one(standing.into()), Some(0), now)
 }
