@@ -118,17 +118,6 @@ pub struct QuotaStatus(
     Standing,
 );
 
-/// The status, and the wait or the delay.
-#[inline]
-fn parts(step: Step) -> (Status, u64) {
-    match step {
-        Step::Admitted { delay } => (Status::Allowed, delay.get()),
-        Step::Denied { retry_after } => (Status::Denied, retry_after.get().min(UNKNOWN - 1)),
-        Step::Busy => (Status::Denied, UNKNOWN),
-        Step::Never => (Status::NeverAdmissible, 0),
-    }
-}
-
 impl QuotaStatus {
     /// Of a key that a penalty blocks.
     pub(crate) const fn blocked(wait: Millis) -> Self {
@@ -202,7 +191,6 @@ impl fmt::Debug for QuotaStatus {
 /// # Ok(())
 /// # }
 /// ```
-// At most 128 bytes, which compilers move without a call.
 #[derive(Clone)]
 pub struct Decision {
     quotas: Few<QuotaStatus>,
@@ -215,6 +203,9 @@ pub struct Decision {
     origin: Origin,
     replay: bool,
 }
+
+// Compilers move so many bytes without a call.
+const _: () = assert!(size_of::<Decision>() <= 128);
 
 /// The wait of a denied request that nobody knows.
 const UNKNOWN: u64 = u64::MAX;
@@ -383,6 +374,17 @@ impl Decision {
     pub fn with_origin(mut self, origin: Origin) -> Self {
         self.origin = origin;
         self
+    }
+}
+
+/// The status of a decision by this answer, and its wait.
+#[inline]
+fn parts(step: Step) -> (Status, u64) {
+    match step {
+        Step::Admitted { delay } => (Status::Allowed, delay.get()),
+        Step::Denied { retry_after } => (Status::Denied, retry_after.get().min(UNKNOWN - 1)),
+        Step::Busy => (Status::Denied, UNKNOWN),
+        Step::Never => (Status::NeverAdmissible, 0),
     }
 }
 

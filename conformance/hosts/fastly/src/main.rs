@@ -8,10 +8,9 @@
 //! - `lose COUNT`: KV Store makes the next `COUNT` writes, and answers them with an error. Answered as `lost`.
 //! - `lost`: how many answers were lost so far.
 //!
-//! Each PoP has its own stores,
-//! filled from the manifest's `local_server`. A PoP never sees another's writes, which is the worst case of an
-//! eventually consistent store. One thread runs all instances of a PoP, because Viceroy makes a conditional write in
-//! two steps, which are atomic only on one thread. The instances take turns at each call to the platform, and
+//! Each PoP has its own stores, filled from the manifest's `local_server`. A PoP never sees another's writes, which is the
+//! worst case of an eventually consistent store. One thread runs all instances of a PoP, because Viceroy makes a conditional
+//! write in two steps, which are atomic only on one thread. The instances take turns at each call to the platform, and
 //! occasionally in between.
 //!
 //! Test mode adds a config store, `tidegate_test`, with `mode = "on"`.
