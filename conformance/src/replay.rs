@@ -175,7 +175,10 @@ async fn burst(
         // A platform evicts only what is idle. Of a process that is killed during a request, nobody knows what it has decided.
         Disturb::Evict | Disturb::Kill => (subject.disturb(disturb).await, answers.await),
         // The requests gather at a store that does not answer.
-        Disturb::Hang | Disturb::LoseAnswers => join(subject.disturb(disturb), answers).await,
+        Disturb::Hang | Disturb::LoseAnswers => match subject.prepare(disturb).await {
+            Ok(()) => join(subject.disturb(disturb), answers).await,
+            Err(message) => (Err(message), answers.await),
+        },
         Disturb::Restart | Disturb::ScriptFlush => {
             let disturbed = async {
                 first_answered.notified().await;

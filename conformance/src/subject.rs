@@ -19,6 +19,11 @@ pub trait Subject {
     /// Sends one request. `Err` means that there was no answer.
     fn send(&self, route: Route, body: Bytes, place: Place) -> impl Future<Output = Result<Reply, String>>;
 
+    /// Prepares a disturbance that must have begun when the first request arrives.
+    fn prepare(&self, _: Disturb) -> impl Future<Output = Result<(), String>> {
+        async { Ok(()) }
+    }
+
     /// Disturbs the store behind the limiter.
     fn disturb(&self, _: Disturb) -> impl Future<Output = Result<(), String>> {
         async { Err("the store cannot be disturbed from outside".into()) }

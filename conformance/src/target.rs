@@ -172,6 +172,14 @@ pub struct Running {
 
 /// The store of a running target, controlled from outside the guests.
 pub trait Store {
+    /// Prepares a disturbance that must have begun when the first request arrives. [`Store::disturb`] follows.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be disturbed.
+    fn prepare(&self, _: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        async { Ok(()) }.boxed_local()
+    }
+
     /// Disturbs the store, and waits until it answers again. Called only if [`Target::can`] returns true.
     ///
     /// # Errors
@@ -295,6 +303,13 @@ impl Subject for Running {
 
     async fn operations(&self) -> Option<Operations> {
         self.store.as_ref()?.operations().await.ok()
+    }
+
+    async fn prepare(&self, disturb: Disturb) -> Result<(), String> {
+        match &self.store {
+            Some(store) => store.prepare(disturb).await,
+            None => Ok(()),
+        }
     }
 
     async fn disturb(&self, disturb: Disturb) -> Result<(), String> {

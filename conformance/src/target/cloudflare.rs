@@ -2,6 +2,7 @@
 
 mod host;
 
+use std::cell::RefCell;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -215,7 +216,7 @@ impl Target for Cloudflare {
             let addresses: Vec<_> = host.addresses().map(|address| format!("{address}/{}", self.route)).collect();
             let http = Http::new(&addresses, Version::Http1);
             let http = if self.counts == Counts::Together { http } else { http.apart() };
-            let store = Worker { host, counts: self.counts };
+            let store = Worker { host, counts: self.counts, lost: RefCell::default() };
             Ok(Running::new(http, Vec::new(), Some(Box::new(store))))
         }
         .boxed_local()
@@ -226,13 +227,26 @@ impl Target for Cloudflare {
 struct Worker {
     host: Host,
     counts: Counts,
+    /// How many answers were lost when it began to lose more.
+    lost: RefCell<String>,
 }
 
 impl Store for Worker {
+    /// A burst writes a key of Workers KV once.
+    fn prepare(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        async move {
+            if disturb == Disturb::LoseAnswers {
+                self.lost.replace(losing::begin(self.host.process()).await?);
+            }
+            Ok(())
+        }
+        .boxed_local()
+    }
+
     fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
         async move {
             let word = match (disturb, self.counts) {
-                (Disturb::LoseAnswers, _) => return losing::lose_answers(self.host.process()).await,
+                (Disturb::LoseAnswers, _) => return losing::end(self.host.process(), &self.lost.take()).await,
                 (Disturb::Restart, _) => "restart",
                 (Disturb::Evict, Counts::Together) => "evict",
                 (Disturb::Evict, _) => "replace",

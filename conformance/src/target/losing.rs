@@ -15,7 +15,16 @@ const LOSS: Duration = Duration::from_millis(50);
 ///
 /// The host answers two lines with how many answers were lost so far: `lose COUNT`, after which it loses so many, and `lost`.
 pub(super) async fn lose_answers(host: &Process) -> Result<(), String> {
-    let before = host.tell(&format!("lose {COUNT}")).await?;
+    end(host, &begin(host).await?).await
+}
+
+/// Begins to lose answers, and returns what [`end`] needs. For a store that a burst writes only once: before the burst.
+pub(super) async fn begin(host: &Process) -> Result<String, String> {
+    host.tell(&format!("lose {COUNT}")).await
+}
+
+/// Waits until answers have been lost since `before`, and loses no more.
+pub(super) async fn end(host: &Process, before: &str) -> Result<(), String> {
     let (began, mut is_losing) = (Instant::now(), false);
     while !is_losing && began.elapsed() < PATIENCE {
         tokio::time::sleep(Duration::from_millis(10)).await;
