@@ -2,7 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
+
 use super::process::Process;
+use crate::fixture::Disturb;
 
 /// How many answers are lost at most.
 const COUNT: u64 = 20;
@@ -11,11 +15,17 @@ const COUNT: u64 = 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOSS: Duration = Duration::from_millis(50);
 
-/// Loses some answers to the burst that is under way, and none to what comes later.
+/// Loses some answers to the burst that is under way, and none to what comes later. That is all that the host can do.
 ///
-/// The host answers two lines with how many answers were lost so far: `lose COUNT`, after which it loses so many, and `lost`.
-pub(super) async fn lose_answers(host: &Process) -> Result<(), String> {
-    end(host, &begin(host).await?).await
+/// It answers two lines with how many answers were lost so far: `lose COUNT`, after which it loses so many, and `lost`.
+pub(super) fn disturb(host: &Process, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+    async move {
+        match disturb {
+            Disturb::LoseAnswers => end(host, &begin(host).await?).await,
+            other => Err(format!("this host cannot do {}", other.name())),
+        }
+    }
+    .boxed_local()
 }
 
 /// Begins to lose answers, and returns what [`end`] needs. For a store that a burst writes only once: before the burst.

@@ -159,10 +159,7 @@ struct Host(process::Process);
 
 impl Store for Host {
     fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
-        match disturb {
-            Disturb::LoseAnswers => losing::lose_answers(&self.0).boxed_local(),
-            other => async move { Err(format!("this host cannot do {}", other.name())) }.boxed_local(),
-        }
+        losing::disturb(&self.0, disturb)
     }
 
     fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {

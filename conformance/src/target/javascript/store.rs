@@ -118,10 +118,7 @@ struct Blobs(process::Process);
 
 impl Store for Blobs {
     fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
-        match disturb {
-            Disturb::LoseAnswers => losing::lose_answers(&self.0).boxed_local(),
-            other => async move { Err(format!("this server cannot do {}", other.name())) }.boxed_local(),
-        }
+        losing::disturb(&self.0, disturb)
     }
 
     /// Counts all requests: one for a denial, and two for an admission without conflicts.
