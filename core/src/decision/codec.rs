@@ -55,7 +55,7 @@ impl Decision {
     }
 
     /// Decodes what [`Decision::encode`] wrote of a decision by this policy, or by one of its shape. The origin is
-    /// [`Origin::Store`].
+    /// [`Origin::Store`](crate::Origin::Store).
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] for other bytes.
