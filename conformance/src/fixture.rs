@@ -170,7 +170,7 @@ pub enum Disturb {
     Restart,
     /// The store does not answer for a second.
     Hang,
-    /// The store performs requests, and their connections end before the answers are sent.
+    /// The store performs requests, and their clients get an error or nothing.
     LoseAnswers,
     /// Before the burst, while it is idle, what counts is dropped from the platform's memory. What is stored stays.
     Evict,

@@ -17,7 +17,7 @@ pub use self::host::Host;
 use super::build::alone;
 use super::checkout::workspace;
 use super::{Emulator, Facts, OWN_CLOCK, OWN_TOKENS, Running, Store, Target, javascript, losing, wasm};
-use crate::fixture::{Disturb, Fixture};
+use crate::fixture::{Disturb, Fixture, Step};
 use crate::output::errln;
 use crate::subject::{Http, Version};
 use crate::target::Cause;
@@ -94,6 +94,9 @@ const PERIOD: Millis = Millis::from_secs(60);
 
 /// The emulation's windows are the wall clock's minutes. The suite takes less than this part of one.
 const WINDOW_LEFT_MIN: Duration = Duration::from_secs(25);
+
+/// The milliseconds after a write in which the adapter may not write the key again, if no other isolate writes it.
+const KV_PAUSE_MAX: i64 = 2_000;
 
 /// The counts of the host, by their names.
 const COUNTED: [(&str, Operation); 7] = [
@@ -179,6 +182,10 @@ impl Target for Cloudflare {
                 "the platform's limits are deployed with the Worker, so a request cannot change them",
             )),
             Counts::ByThePlatform => time_passes().then_some((Cause::Emulator, OWN_CLOCK)),
+            Counts::Apart if loses_between_writes(fixture) => Some((
+                Cause::Platform,
+                "Workers KV takes one write of a key each second, so this burst makes no write whose answer could be lost",
+            )),
             _ if fixture.outlives_a_token() => Some((Cause::Emulator, OWN_CLOCK)),
             _ if fixture.lacks_a_token() && self.facts().makes_tokens => Some((Cause::Adapter, OWN_TOKENS)),
             _ => None,
@@ -221,6 +228,14 @@ impl Target for Cloudflare {
         }
         .boxed_local()
     }
+}
+
+/// Whether answers are to be lost in a burst that comes too soon after another one of its key to be written.
+fn loses_between_writes(fixture: &Fixture) -> bool {
+    let too_soon = |one: &Step, later: &Step| one.key == later.key && later.at_ms - one.at_ms < KV_PAUSE_MAX;
+    let steps = fixture.steps.iter().enumerate();
+    let mut losing = steps.filter(|(_, step)| step.disturb == Some(Disturb::LoseAnswers));
+    losing.any(|(place, step)| fixture.steps[..place].iter().any(|one| too_soon(one, step)))
 }
 
 /// The running Worker with its bindings.
