@@ -8,6 +8,9 @@ use crate::{Charge, Decision, Error, ErrorKind, Millis, UnixMillis};
 /// Buckets that a call visits in a full table to find answers that have expired.
 const VISIT_FULL: usize = 256;
 
+/// Settled answers that a sweep forgets at a time.
+const FORGET_MOST: usize = 1_000;
+
 /// The first answers to checks with an idempotency token, of a bounded number. When they are full, settled ones make room, the
 /// one that was settled first before the others.
 #[derive(Debug, Default)]
@@ -48,10 +51,10 @@ impl Answers {
             return true;
         }
         self.forget_expired(VISIT_FULL);
-        if !self.has_settled() {
+        if self.is_first_stored() != Some(true) {
             self.rows.visit(now, VISIT_FULL);
         }
-        self.rows.len() < bound || self.has_settled()
+        self.rows.len() < bound || self.is_first_stored() == Some(true)
     }
 
     /// Remembers the answer to a check with a token, if there is room.
@@ -104,32 +107,35 @@ impl Answers {
     pub(super) fn tend(&mut self, now: UnixMillis, ttl: Millis, buckets: usize) {
         self.rows.tend(now, ttl, buckets);
         self.forget_expired(buckets);
-        if self.settled.capacity() > 64 && self.settled.len() < self.settled.capacity() / 4 {
-            self.settled.shrink_to(self.settled.len() * 2);
-        }
     }
 
-    /// Removes every expired answer of a segment. `false` if there is no such segment.
+    /// Removes every expired answer of a segment, and forgets a part of those that were settled. `false` if there is no such segment
+    /// and none is left to forget.
     pub(super) fn sweep(&mut self, segment: usize, now: UnixMillis) -> bool {
         let is_one = self.rows.sweep(segment, now);
-        self.tend(now, Millis::ZERO, 0);
-        is_one
+        let is_left = self.forget_expired(FORGET_MOST);
+        is_one || is_left
     }
 
-    /// Removes the first of the settled answers that are not stored any more, at most `count`.
-    fn forget_expired(&mut self, count: usize) {
+    /// Forgets the first of the settled answers that are not stored any more, at most `count`, and returns their memory. Whether
+    /// another one is left to forget.
+    fn forget_expired(&mut self, count: usize) -> bool {
         for _ in 0..count {
-            if self.settled.is_empty() || self.has_settled() {
-                return;
+            if self.is_first_stored() != Some(false) {
+                break;
             }
             self.settled.pop_front();
         }
+        if self.settled.capacity() > 64 && self.settled.len() < self.settled.capacity() / 4 {
+            self.settled.shrink_to(self.settled.len() * 2);
+        }
+        self.is_first_stored() == Some(false)
     }
 
-    /// Whether the first of the settled answers is stored.
-    fn has_settled(&self) -> bool {
-        let first = self.settled.front().and_then(|token| self.rows.get(*token));
-        first.is_some_and(|answer| answer.is_settled)
+    /// Whether the first of the settled answers is still stored. `None` if none is settled.
+    fn is_first_stored(&self) -> Option<bool> {
+        let first = self.settled.front()?;
+        Some(self.rows.get(*first).is_some_and(|answer| answer.is_settled))
     }
 }
 

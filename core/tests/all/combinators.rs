@@ -90,6 +90,21 @@ fn a_retry_with_a_token_gets_its_first_answer_whatever_the_first_tier_says() {
 }
 
 #[test]
+fn the_second_tier_refunds_and_a_peek_asks_both() {
+    let far = Arc::new(MemoryLimiter::new());
+    let limiter = Tiered::new(MemoryLimiter::new(), policy("flood", 2), Arc::clone(&far)).unwrap();
+    let (strict, key) = (policy("api", 5), Key::new("ip:192.0.2.1"));
+    let check = Check::new(&strict, &key, at(0));
+    assert_eq!([(); 3].map(|()| block_on(limiter.check(check)).unwrap().is_allowed()), [true, true, false]);
+    block_on(limiter.refund(Refund::new(&strict, &key, 1, at(0), at(0)))).unwrap();
+    assert_eq!(block_on(far.peek(check)).unwrap().binding().remaining(), Some(4));
+    assert_eq!(block_on(limiter.peek(check)).unwrap().origin(), Origin::Near);
+    // The first tier knows no tokens.
+    let peeked = block_on(limiter.peek(check.idempotent("one", Millis::from_secs(60)))).unwrap();
+    assert_eq!((peeked.is_allowed(), peeked.origin()), (true, Origin::Store));
+}
+
+#[test]
 fn only_a_store_failure_of_the_first_tier_is_ignored() {
     for kind in ErrorKind::ALL {
         let near = Counted { fails: Some(kind), ..Counted::default() };
@@ -138,6 +153,16 @@ fn what_a_sharded_limiter_cannot_do_is_an_error() {
     assert!(check(&high).unwrap());
     let peeked = block_on(limiter.peek(Check::new(&high, &key, at(0))));
     assert_eq!(peeked.unwrap_err().kind(), ErrorKind::Unsupported);
+    let refunded = block_on(limiter.refund(Refund::new(&high, &key, 1, at(0), at(0))));
+    assert_eq!(refunded.unwrap_err().kind(), ErrorKind::Unsupported);
+}
+
+/// Each process may hold up to two units of each row that the others cannot use.
+#[test]
+fn a_sharded_limiter_declares_the_least_that_it_admits() {
+    let limiter = Sharded::new(MemoryLimiter::new(), NonZero::new(8).unwrap());
+    let load = Load { limit: 100, quota: 100, in_flight: 1, locations: 3 };
+    assert_eq!(limiter.capabilities().accuracy.floor(load), 100 - 2 * 8 * 3);
 }
 
 proptest! {

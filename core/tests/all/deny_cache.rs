@@ -220,3 +220,51 @@ fn a_full_cache_evicts_denials_that_have_ended_before_any_other() {
     }
     assert_eq!([1, 2].map(|client| ask(client, 1_001).origin()), [Origin::DenyCache; 2]);
 }
+
+/// A client's units return to all of its tenant.
+#[test]
+fn a_refund_ends_the_denials_of_all_that_share_a_key_and_of_no_others() {
+    let (store, minute) = (Store::default(), Millis::from_secs(60));
+    let limiter = DenyCache::new(&store);
+    let by = |dimension| Quota::fixed_window(2, minute).unwrap().by(dimension).unwrap();
+    let policy = Policy::new("api", [by("user"), by("tenant")]).unwrap();
+    let (tenant, users) = (Key::new("tenant:1"), ["user:1", "user:2"].map(Key::new));
+    let keys = users.each_ref().map(|user| [("user", user), ("tenant", &tenant)]);
+    let ask = |user: usize| block_on(limiter.check(Check::new(&policy, &keys[user], NOW))).unwrap();
+    assert_eq!([0, 0, 1].map(|user| ask(user).is_allowed()), [true, true, false]);
+    assert_eq!(ask(1).origin(), Origin::DenyCache);
+    block_on(limiter.refund(Refund::new(&policy, &keys[0], 1, NOW, NOW))).unwrap();
+    assert!(ask(1).is_allowed());
+
+    let (policy, [one, other]) = (&policies(1)[0], ["ip:192.0.2.1", "ip:192.0.2.2"].map(Key::new));
+    let ask = |key| block_on(limiter.check(Check::new(policy, key, NOW))).unwrap();
+    for key in [&one, &other] {
+        assert_eq!([ask(key), ask(key)].map(|decision| decision.is_allowed()), [true, false]);
+    }
+    block_on(limiter.refund(Refund::new(policy, &one, 1, NOW, NOW))).unwrap();
+    assert_eq!((ask(&one).is_allowed(), ask(&other).origin()), (true, Origin::DenyCache));
+}
+
+/// A denial that is charged extends the wait, a token may have been answered before, and another cost may fit.
+#[test]
+fn a_check_whose_answer_may_differ_reaches_the_store() {
+    let (store, policy, key) = (Store::default(), &policies(4)[0], Key::new("ip:192.0.2.1"));
+    let limiter = DenyCache::new(&store);
+    let check = Check::new(policy, &key, NOW + Millis::new(500));
+    let ask = |check| block_on(limiter.check(check)).unwrap();
+    assert_eq!(
+        [check.cost(3), check.cost(2), check.cost(2)].map(|check| ask(check).is_allowed()),
+        [true, false, false]
+    );
+    assert_eq!(store.checks.swap(0, Ordering::Relaxed), 2);
+    assert!(!ask(check.cost(2).idempotent("a", Millis::from_secs(1))).is_allowed());
+    assert!(!ask(Check::new(policy, &key, NOW).cost(2)).is_allowed());
+    assert_eq!(store.checks.swap(0, Ordering::Relaxed), 2);
+    assert!(ask(check).is_allowed());
+
+    let charging = policy.clone().charge_denied(true);
+    let key = Key::new("ip:192.0.2.2");
+    let check = Check::new(&charging, &key, NOW).cost(3);
+    assert_eq!([(); 4].map(|()| ask(check).is_allowed()), [true, false, false, false]);
+    assert_eq!(store.checks.load(Ordering::Relaxed), 5);
+}

@@ -255,6 +255,59 @@ fn a_charge_is_settled_where_it_was_made() {
     assert_eq!((settled.origin(), settled.is_replay()), (Origin::Fallback, true));
 }
 
+/// The store knows the charge, and says what is wrong with it.
+#[test]
+fn what_the_store_says_of_a_settlement_is_not_replaced() {
+    let (store, policy, key) = (Store::default(), window(100), key());
+    let limiter = Fallback::new(store.clone(), 50).unwrap();
+    let check = Check::new(&policy, &key, at(0)).idempotent("a", Millis::from_secs(60));
+    store.fail(Some(ErrorKind::Unavailable));
+    assert_eq!(block_on(limiter.check(check)).unwrap().origin(), Origin::Fallback);
+    for kind in [ErrorKind::Corrupt, ErrorKind::Invalid] {
+        store.fail(Some(kind));
+        let settled = block_on(limiter.settle(Settle::new(&policy, &key, "a", 1, at(2_000))));
+        assert_eq!(settled.unwrap_err().kind(), kind);
+    }
+}
+
+/// Two requests are admitted without the store. It is asked about one of them again, and goes down before the other one is settled.
+#[test]
+fn a_retry_that_reaches_the_store_forgets_no_other_charge_of_the_fallback() {
+    let (store, policy, key) = (Store::default(), window(100), key());
+    let limiter = Fallback::new(store.clone(), 50).unwrap();
+    let check = |token, ms| {
+        let check = Check::new(&policy, &key, at(ms)).idempotent(token, Millis::from_secs(60));
+        block_on(limiter.check(check)).unwrap().origin()
+    };
+    store.fail(Some(ErrorKind::Unavailable));
+    assert_eq!(["x", "y", "z", "a", "b"].map(|token| check(token, 0)), [Origin::Fallback; 5]);
+    store.fail(None);
+    assert_eq!(check("a", 2_000), Origin::Store);
+    store.fail(Some(ErrorKind::Unavailable));
+    let settle = |token| block_on(limiter.settle(Settle::new(&policy, &key, token, 0, at(2_100))));
+    assert_eq!(settle("b").unwrap().origin(), Origin::Fallback);
+    // Both may have this one.
+    assert_eq!(settle("a").unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+#[test]
+fn all_calls_reach_the_store_and_an_outage_replaces_checks_and_peeks_alone() {
+    let (store, policy, key) = (Store::default(), window(60), key());
+    let limiter = Fallback::new(store.clone(), 50).unwrap();
+    let peek = || block_on(limiter.peek(Check::new(&policy, &key, at(0)))).unwrap();
+    let refund = || block_on(limiter.refund(Refund::new(&policy, &key, 5, at(0), at(0))));
+    assert_eq!(admitted(&limiter, &policy, 0, 20), (20, Ok(Origin::Store)));
+    refund().unwrap();
+    assert_eq!(peek().binding().remaining(), Some(45));
+    block_on(limiter.reset(&policy, Keys::from(&key))).unwrap();
+    assert_eq!(peek().binding().remaining(), Some(60));
+    store.fail(Some(ErrorKind::Unavailable));
+    assert_eq!(refund().unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(block_on(limiter.reset(&policy, Keys::from(&key))).unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(admitted(&limiter, &policy, 0, 31), (30, Ok(Origin::Fallback)));
+    assert_eq!((peek().is_allowed(), peek().origin()), (false, Origin::Fallback));
+}
+
 #[test]
 fn a_percentage_is_from_1_to_100() {
     for percent in [0, 101] {

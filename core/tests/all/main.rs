@@ -5,6 +5,7 @@ mod charges;
 mod client_ip;
 mod combinator_mutants;
 mod combinators;
+mod corrections;
 mod decisions;
 mod deny_cache;
 mod drivers;

@@ -271,7 +271,7 @@ fn stored_answers_are_bounded_and_a_retry_beyond_the_bound_is_charged_again() {
     for token in 0..100_000 {
         ask(token);
     }
-    assert!(limiter.allocated_bytes() < 100_000, "{}", limiter.allocated_bytes());
+    assert!((12_800..100_000).contains(&limiter.allocated_bytes()), "{}", limiter.allocated_bytes());
     assert_eq!(ask(0), 999_999, "the first answers are kept");
     assert_eq!((ask(99_999), ask(99_999)), (899_999, 899_998));
 }
@@ -453,6 +453,88 @@ fn users_race_for_their_tenants_last_units() {
     assert_eq!(error.to_string(), "keys: the dimension \"tenant\" has no key; give one for each dimension");
     let twice = [("user", &user), ("user", &other), ("tenant", &other), ("all", &all)];
     assert_eq!(limiter.decide(Check::new(&policy, &twice, NOW)).unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+/// Refunds, settlements and resets of a policy by several keys correct the counts of each of them.
+#[test]
+fn the_counts_of_several_keys_are_corrected_together() {
+    let minute = Millis::from_secs(60);
+    let by = |limit, dimension| Quota::fixed_window(limit, minute).unwrap().by(dimension).unwrap();
+    let policy = Policy::new("api", [by(10, "user"), by(100, "tenant")]).unwrap();
+    let (limiter, tenant) = (MemoryLimiter::new(), Key::new("tenant:1"));
+    let users = ["user:1", "user:2"].map(Key::new);
+    let [keys, others] = users.each_ref().map(|user| [("user", user), ("tenant", &tenant)]);
+    let check = Check::new(&policy, &keys, NOW).cost(6).idempotent("a", minute);
+    let left = || {
+        let peeked = block_on(limiter.peek(Check::new(&policy, &keys, NOW))).unwrap();
+        [0, 1].map(|place| peeked.quotas()[place].remaining().unwrap())
+    };
+    assert!(limiter.decide(check).unwrap().is_allowed());
+    assert_eq!(left(), [4, 94]);
+    // A token is one of these keys alone.
+    let other = limiter.decide(Check::new(&policy, &others, NOW).cost(6).idempotent("a", minute)).unwrap();
+    assert!(other.is_allowed() && !other.is_replay());
+    let unknown = block_on(limiter.settle(Settle::new(&policy, &others, "b", 1, NOW)));
+    assert_eq!(unknown.unwrap_err().kind(), ErrorKind::UnknownCharge);
+    assert_eq!(left(), [4, 88]);
+    let settled = block_on(limiter.settle(Settle::new(&policy, &keys, "a", 2, NOW))).unwrap();
+    assert_eq!([0, 1].map(|place| settled.quotas()[place].remaining()), [Some(8), Some(92)]);
+    block_on(limiter.refund(Refund::new(&policy, &keys, 1, NOW, NOW))).unwrap();
+    assert_eq!(left(), [9, 93]);
+    block_on(limiter.reset(&policy, (&keys).into())).unwrap();
+    assert_eq!(left(), [10, 100]);
+}
+
+/// A penalty blocks for longer than any window lasts.
+#[test]
+fn a_penalty_is_kept_while_it_blocks_and_its_violations_count() {
+    let (second, hour) = (Millis::from_secs(1), Millis::from_secs(3_600));
+    let quotas = [Quota::fixed_window(1, second).unwrap(), Quota::penalty(Millis::from_secs(10), 2, hour).unwrap()];
+    let policy = Policy::new("api", quotas).unwrap();
+    let (limiter, key) = (MemoryLimiter::with_shards(1), Key::new("ip:192.0.2.1"));
+    let wait = |ms| {
+        limiter.sweep(NOW + Millis::new(ms));
+        limiter.decide(Check::new(&policy, &key, NOW + Millis::new(ms))).unwrap().retry_after()
+    };
+    assert_eq!([wait(0), wait(1)], [None, Some(Millis::from_secs(10))]);
+    assert_eq!([wait(9_000), wait(10_001)], [Some(Millis::new(1_001)), None]);
+    // The second violation blocks for longer than the first.
+    assert_eq!(wait(10_002), Some(Millis::from_secs(20)));
+}
+
+#[test]
+fn a_secret_leaves_the_other_settings_as_they_are() {
+    let policy = policy(Quota::fixed_window(1, Millis::from_secs(60)));
+    let limiter = MemoryLimiter::with_shards(1).capacity(16).secret([1, 2]);
+    assert!(limiter.is_empty());
+    for client in 0..100u64 {
+        let _ = limiter.decide(Check::new(&policy, &Key::new(format!("ip:{client}")), NOW)).unwrap();
+    }
+    assert!((16..=32).contains(&limiter.len()) && !limiter.is_empty(), "{}", limiter.len());
+}
+
+/// A sweep returns the memory of answers, too, even if a clock that was ahead remembered them.
+#[test]
+fn a_sweep_removes_answers() {
+    let (policy, year) =
+        (policy(Quota::fixed_window(1_000_000, Millis::from_secs(1))), Millis::from_secs(365 * 86_400));
+    let slots = Policy::new("slots", [Quota::concurrency(1_000, Millis::from_secs(1)).unwrap()]).unwrap();
+    for policy in [policy, slots] {
+        let (limiter, key) = (MemoryLimiter::with_shards(1), Key::new("k"));
+        for token in 0..10_000u64 {
+            let (token, now) = (token.to_string(), NOW + year);
+            let check = Check::new(&policy, &key, now).idempotent(&token, Millis::new(1));
+            assert!(limiter.decide(check).unwrap().is_allowed());
+            block_on(limiter.settle(Settle::release(&policy, &key, &token, now))).unwrap();
+        }
+        let held = limiter.allocated_bytes();
+        assert!(held > 10_000 * 128, "{held}");
+        // The expiry of a clock that is ahead is brought back to at most a minute from now, and then passes.
+        for minutes in [0, 2, 4, 6] {
+            limiter.sweep(NOW + Millis::from_secs(60 * minutes));
+        }
+        assert!(limiter.allocated_bytes() < held / 64, "{} of {held} bytes", limiter.allocated_bytes());
+    }
 }
 
 /// 2,000 requests under one token, with a limit of 5.
