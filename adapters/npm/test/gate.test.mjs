@@ -71,6 +71,7 @@ describe("a rules file", () => {
       ["{", /^invalid: rules\.json:1:\d+: EOF/],
       ["", /^invalid: rules\.json:1:\d+: EOF/],
       [{ rules: [{ path: "api", limits: [] }] }, /^invalid: rules\.json:4:\d+: "api": is not a path; begin it with a slash/],
+      [{ rules: [{ host: "example.com:8443", limits: [] }] }, /^invalid: rules\.json:4:\d+: "example\.com:8443": is not a host; write one without a port/],
       [{ ...rulesOf(limits(window(1))), rules: [{ store: "mian", limits: [] }] }, /there is no store "mian"; did you mean "main"\?/],
       [7, /^invalid: rules: 7 is neither/],
     ]) {

@@ -137,8 +137,12 @@ fn method(text: &str) -> Result<Box<str>, &'static str> {
 
 fn host(text: &str) -> Result<Host, &'static str> {
     let (domain, below) = text.strip_prefix("*.").map_or((text, false), |domain| (domain, true));
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'[' | b']' | b':');
-    if domain.is_empty() || domain.starts_with('.') || domain.ends_with('.') || !domain.bytes().all(fits) {
+    let address = domain.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let fits = match address {
+        Some(inside) => inside.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.')),
+        None => domain.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')),
+    };
+    if domain.is_empty() || domain.starts_with('.') || domain.ends_with('.') || !fits {
         return Err("is not a host; write one without a port, such as api.example.com or *.example.com");
     }
     let domain = domain.to_ascii_lowercase().into();

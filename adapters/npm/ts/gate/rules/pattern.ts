@@ -54,7 +54,7 @@ function method(item: Item): string {
 function hostOf(item: Item): Pattern["host"] {
   const isBelow = item.text.startsWith("*.");
   const name = isBelow ? item.text.slice(2) : item.text;
-  if (/^$|^\.|\.$|[^\w.[\]:-]/.test(name)) {
+  if (/^$|^\.|\.$/.test(name) || !/^([\w.-]*|\[[\da-f:.]*\])$/i.test(name)) {
     throw misread(item, "is not a host; write one without a port, such as api.example.com or *.example.com");
   }
   return { kind: isBelow ? "below" : "exact", name: name.toLowerCase() };
