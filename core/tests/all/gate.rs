@@ -3,22 +3,18 @@
 #![cfg(feature = "toml")]
 
 use std::net::IpAddr;
-use std::num::NonZero;
-use std::sync::{Arc, Mutex};
 
+use crate::gate_readings::Lesser;
 use pollster::block_on;
 use proptest::prelude::*;
-use tidegate_core::gate::{
-    Event, EventSink as _, Events, Gate, OnFailure, Prepared, Reason, Request, Rule, Rules, Tally, Verdict,
-};
+use tidegate_core::gate::{Gate, OnFailure, Prepared, Reason, Request, Rule, Rules, Verdict};
 use tidegate_core::{
-    Block, ClientIpSource, Decision, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Platform, ResponseFields,
-    UnixMillis,
+    Block, ClientIpSource, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Platform, ResponseFields, UnixMillis,
 };
 
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+pub(crate) const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
-const RULES: &str = r#"
+pub(crate) const RULES: &str = r#"
 [api_keys]
 header = "x-api-key"
 tiers = { 2bb80d537b1da3e38bd30361aa855686 = "pro" } # "secret"
@@ -64,22 +60,22 @@ name = "health"
 path = "/health"
 "#;
 
-fn parse(text: &str) -> Result<Rules, Error> {
+pub(crate) fn parse(text: &str) -> Result<Rules, Error> {
     Rules::parse("rules.toml", text)
 }
 
-fn gate() -> Gate<'static> {
+pub(crate) fn gate() -> Gate<'static> {
     Gate::new(parse(RULES).unwrap(), MemoryLimiter::new(), ClientIpSource::new(Platform::Direct)).unwrap()
 }
 
 const NO_HEADERS: [(&str, &str); 0] = [];
 
-fn request<'a>(method: &'a str, path: &'a str) -> Request<'a> {
+pub(crate) fn request<'a>(method: &'a str, path: &'a str) -> Request<'a> {
     Request::new(method, path, &NO_HEADERS, NOW).peer("192.0.2.1".parse().ok())
 }
 
 /// The limit and what remains, or the status code.
-fn outcome(gate: &Gate<'_>, request: &Request<'_>) -> String {
+pub(crate) fn outcome(gate: &Gate<'_>, request: &Request<'_>) -> String {
     match block_on(gate.check(request)) {
         Verdict::Pass(pass) => match pass.decision() {
             Some(decision) => format!("{} of {}", decision.binding().remaining().unwrap(), decision.binding().limit()),
@@ -240,74 +236,6 @@ fn a_key_of_the_application_is_required_if_a_quota_counts_by_it() {
     assert_eq!(error.to_string(), r#"keys: the dimension "tenant" has no key; give one for each dimension"#);
 }
 
-#[test]
-fn errors_name_the_file_the_line_the_value_and_the_fix() {
-    let quota = r#"{ algorithm = "fixed_window", limit = 1, window_ms = 1000 }"#;
-    let cases = [
-        (
-            "[[rules]]\nlimits = [\n  'a',\n  'b',\n]\n[limits.a]\nquotas = [QUOTA]",
-            r#"4:3: "b" is not a limit; write one of "a""#,
-        ),
-        ("[[rules]]\npath = 'api'", r#"2:8: "api": is not a path; begin it with a slash, as in /api/*"#),
-        ("[[rules]]\nmethods = ['get']", r#"2:12: "get": is not a method; write one in upper case, such as POST"#),
-        ("[[rules]]\nhost = 'a:80x'", ""),
-        ("[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 0, window_ms = 1 }]", "limit: 0 is out of range"),
-        ("[limits.a]\nquotas = []", "1:1: quotas: 0 is out of range; write 1 to 8 quotas"),
-        ("[[rules]]\n[[rules]]\ncolour = 'red'", "3:10: unknown field `colour`; write one of \"name\", \"host\""),
-        ("[[rules]]\nname = 'x'\n[[rules]]\nname = 'x'", r#"4:8: "x" is the name of rules[0] too; write another"#),
-        ("[lists]\ndeny = ['10.0.0.1', 'ip:10.0.0.1']", r#"2:21: "ip:10.0.0.1" is neither a network nor a key"#),
-        ("[lists]\nallow = ['10.0.0.0/33']", r#"2:10: "10.0.0.0/33" is neither a network nor a key"#),
-        (
-            "[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 1, window_ms = 1000, by = 'ipp' }]",
-            "2:75: \"ipp\" is not a dimension; did you mean \"ip\"? Write one of \"sender\", \"ip\", \"global\", or declare it as \
-             one that the application gives: dimensions = [\"ipp\"]",
-        ),
-        (
-            "dimensions = ['tenant']\n[limits.a]\ngroup_by = 'tennant'\nquotas = [QUOTA]",
-            "3:12: \"tennant\" is not a dimension; did you mean \"tenant\"? Write one of \"sender\", \"ip\", \"global\", \"tenant\"",
-        ),
-        ("dimensions = ['ip']", "1:15: the gate itself finds the key of \"ip\"; delete it here"),
-        ("dimensions = ['a', 'a']", "1:20: \"a\" is written twice; write it once"),
-        ("[[rules]]\ncost = '5'", "2:8: expected a whole number, found a text"),
-        ("[[rules]]\nlimits = 5", "2:10: expected a list, found a number"),
-        (
-            "[limits.a]\nquotas = [{ algorithm = 'gcra' }]",
-            r#"2:25: "gcra" is not an algorithm; write one of "fixed_window""#,
-        ),
-        ("[limits.a]\nquotas = [{ algorithm = 'blocks', cap_ms = 1 }]", r#"did you mean "block"?"#),
-        ("[limits.a]\nquotas = [{ algorithm = 'block' }]", "missing field `cap_ms`"),
-        (
-            "[limits.a]\nquotas = [{ algorithm = 'block', cap_ms = 1, name = 5 }]",
-            "2:53: expected a text, found a number",
-        ),
-        (
-            "[limits.a]\nquotas = [{ algorithm = 'block', cap_ms = 1, base_ms = 1 }]",
-            r#"unknown field `base_ms`; write one of "algorithm", "name", "by", "cap_ms""#,
-        ),
-        ("[limits.a]\nquotas = [{ algorithm = 'block', cap_ms = 0 }]", "cap_ms: 0 is out of range"),
-        (
-            "[limits.a]\nquotas = [QUOTA, { algorithm = 'penalty', base_ms = 0, factor = 1, cap_ms = 1 }]",
-            "or a block in place",
-        ),
-        ("[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 1 }]", "2:11: missing field `window_ms`"),
-        ("[[rules]]\ncost = -1", "-1 is negative; write a whole number from 0"),
-        ("[api_keys]\nheader = 'x-api-key'\ntiers = { secret = 'pro' }", "3:20: this is not the hash of an API key"),
-        ("[limits.a]\nquotas = [QUOTA]\ntiers.pro = {}", "3:13: write either quotas or unlimited = true"),
-        ("rules = [", "1:10: "),
-    ];
-    for (text, expected) in cases {
-        let error = parse(&text.replace("QUOTA", quota)).map(|_| ());
-        match error {
-            Err(error) => {
-                let message = error.to_string();
-                assert!(message.contains(expected), "{text}\n{message}\n{expected}");
-                assert_eq!(message.matches("rules.toml:").count(), 1, "one position: {message}");
-            }
-            Ok(()) => assert!(expected.is_empty(), "{text}"),
-        }
-    }
-}
-
 /// An operator blocks by the policies of a gate's rules, which have the same keys and counts.
 #[test]
 fn a_key_that_is_blocked_by_hand_is_refused() {
@@ -329,46 +257,6 @@ fn a_key_that_is_blocked_by_hand_is_refused() {
     assert!(explained.contains("banned: block by hand, of at most 86400 s, by ip"), "{explained}");
     block_on(store.block(Block::end(policy, &keys, NOW))).unwrap();
     assert_eq!(outcome(&gate, &request("GET", "/")), "3 of 5");
-}
-
-#[test]
-fn json_has_positions_too() {
-    let error = Rules::parse("rules.json", "{ \"rules\": [\n  { \"limits\": [\"a\"] } ] }").unwrap_err();
-    assert_eq!(error.to_string(), r#"rules.json:2:16: "a" is not a limit; the file has none"#);
-    let twice = r#"{ "limits": { "a": { "quotas": [] }, "a": { "quotas": [] } } }"#;
-    assert!(
-        Rules::parse("rules.json", twice).unwrap_err().to_string().contains(r#""a" is written twice; write it once"#)
-    );
-    assert!(
-        Rules::parse("rules.yaml", "").unwrap_err().to_string().contains("end the file's name with .toml or .json")
-    );
-}
-
-#[test]
-fn warnings_name_what_is_probably_a_mistake() {
-    let text = r#"
-[limits.unused]
-quotas = [{ algorithm = "fixed_window", limit = 1, window_ms = 1000 }]
-[[rules]]
-path = "/a"
-[[rules]]
-path = "/a/"
-methods = ["GET"]
-[[rules]]
-name = "hidden"
-path = "/%61"
-[[rules]]
-name = "both"
-path = "/a"
-methods = ["POST", "GET"]
-"#;
-    let expected = [
-        "rules.toml:9:1: no request reaches hidden, because /a matches all of them first; delete it or move it up",
-        "rules.toml:12:1: GET /a and both match some of the same requests, and GET /a applies because it comes first",
-        "rules.toml:2:1: no rule has the limit \"unused\"; add it to one or delete it",
-    ];
-    assert_eq!(parse(text).unwrap().warnings(), expected);
-    assert!(parse(RULES).unwrap().warnings().is_empty());
 }
 
 #[test]
@@ -394,60 +282,6 @@ fn a_policy_placed_by_key_is_stored_beside_the_others_of_that_key() {
 }
 
 #[test]
-fn each_decision_is_one_event_without_personal_data() {
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let (telling, tally) = (Arc::clone(&lines), Tally::new(10));
-    let counted = tally.clone();
-    let events = Events::new(move |event: &Event<'_>| {
-        counted.event(event);
-        telling.lock().unwrap().push(event.to_json());
-    });
-    let gate = gate().events(events.key_secret([7; 16]).timer(|| 5));
-    let post = || request("POST", "/login").subject("alice");
-    for request in
-        [post(), post(), post(), request("GET", "/health"), request("GET", "/").peer("203.0.113.7".parse().ok())]
-    {
-        outcome(&gate, &request);
-    }
-    let lines = lines.lock().unwrap().clone();
-    let at = r#"{"at_ms":1800000000000,"rule":"#;
-    let expected = [
-        r#""login","policy":"login+site","outcome":"allowed","quota":"login","key":"KEY","limit":2,"remaining":1,"latency_us":0,"origin":"store"}"#,
-        r#""login","policy":"login+site","outcome":"allowed","quota":"login","key":"KEY","limit":2,"remaining":0,"latency_us":0,"origin":"store"}"#,
-        r#""login","policy":"login+site","outcome":"denied","quota":"login","key":"KEY","limit":2,"remaining":0,"latency_us":0,"origin":"store"}"#,
-        r#""site","outcome":"listed"}"#,
-    ];
-    assert_eq!(lines.len(), expected.len(), "{lines:?}");
-    let hash = lines[0].split(r#""key":""#).nth(1).unwrap().split('"').next().unwrap();
-    for (line, expected) in lines.iter().zip(expected) {
-        assert_eq!(*line, format!("{at}{}", expected.replace("KEY", hash)));
-    }
-    let counts = tally.read();
-    assert_eq!((counts.allowed, counts.near_limit, counts.denied, counts.listed, counts.failed), (2, 1, 1, 1, 0));
-    assert_eq!(format!("{:016x}", counts.top[0].key), hash);
-}
-
-#[test]
-fn allowed_requests_are_sampled_and_failures_are_all_told() {
-    let of = |limiter: Box<dyn tidegate_core::ErasedLimiter>, tally: &Tally| {
-        let policy = tidegate_core::Quota::fixed_window(100, tidegate_core::Millis::from_secs(60)).unwrap();
-        let rules = Rules::all(tidegate_core::Policy::new("api", [policy]).unwrap(), OnFailure::Open);
-        let gate = Gate::new(rules, limiter, ClientIpSource::new(Platform::Direct)).unwrap();
-        gate.events(Events::new(tally.clone()).sample_allowed(NonZero::new(10).unwrap()))
-    };
-    let (up, down, tally) = (Box::new(MemoryLimiter::new()), Box::new(Failing(ErrorKind::Timeout)), Tally::new(10));
-    let (up, down) = (of(up, &tally), of(down, &tally));
-    for _ in 0..120 {
-        outcome(&up, &request("GET", "/"));
-    }
-    for _ in 0..7 {
-        outcome(&down, &request("GET", "/"));
-    }
-    let counts = tally.read();
-    assert_eq!((counts.allowed, counts.denied, counts.failed), (100, 20, 7));
-}
-
-#[test]
 fn a_gate_needs_a_store() {
     let source = ClientIpSource::new(Platform::Direct);
     let error = Gate::with_stores(parse(RULES).unwrap(), [], source).map(|_| ()).unwrap_err();
@@ -455,7 +289,7 @@ fn a_gate_needs_a_store() {
 }
 
 /// A limiter that always fails.
-struct Failing(ErrorKind);
+pub(crate) struct Failing(pub(crate) ErrorKind);
 
 impl tidegate_core::Limiter for Failing {
     fn capabilities(&self) -> tidegate_core::Capabilities {
@@ -617,125 +451,6 @@ fn a_quota_by_the_sender_is_one_without_a_dimension() {
         rules.unwrap().rules()[0].policies().next().unwrap().clone()
     };
     assert_eq!(quotas(", by = 'sender'"), quotas(""));
-}
-
-#[test]
-fn a_dimension_without_a_quota_is_a_warning() {
-    let warnings = parse("dimensions = ['tenant']").unwrap().warnings().to_vec();
-    assert_eq!(warnings, ["rules.toml:1:15: no limit counts by \"tenant\"; delete it or write by = \"tenant\" in one"]);
-}
-
-#[test]
-fn a_request_has_the_limits_of_each_reading_of_its_path() {
-    let rules = |on| {
-        let limit = |name: &str, limit: u32| {
-            format!(
-                "[limits.{name}]\nquotas = [{{ algorithm = \"fixed_window\", limit = {limit}, window_ms = 60_000 }}]\n"
-            )
-        };
-        let rule = |path: &str, limit: &str| format!("[[rules]]\npath = \"{path}\"\nlimits = [\"{limit}\"]\n");
-        let text = [limit("site", 1000), limit("strict", 5), rule("/*", "site"), rule(on, "strict")];
-        Gate::new(parse(&text.concat()).unwrap(), MemoryLimiter::new(), ClientIpSource::new(Platform::Cloudflare))
-            .unwrap()
-    };
-    for (on, path) in [
-        ("/files/*", "/files/..//x/y"),
-        ("/files/*", "/files/../login"),
-        ("/files/*", "/files/..\\login"),
-        ("/api/{id}", "/api/."),
-        ("/{tenant}/login", "/t\\7/login"),
-        ("/{tenant}/login", "/../login"),
-        ("/{tenant}/login", "/%2e/login"),
-        ("/login", "/l%6Fgin"),
-        ("/a/b", "/a//../b"),
-    ] {
-        let gate = rules(on);
-        let passed = (0..20).filter(|_| outcome(&gate, &request("GET", path)) != "429").count();
-        assert_eq!(passed, 5, "{on} {path}");
-    }
-}
-
-#[test]
-fn with_case_insensitive_rules_upper_and_lower_case_do_not_differ() {
-    let rules = |line: &str| parse(&format!("{line}\n[[rules]]\nname = 'login'\npath = '/Log%49n/\u{e9}/*'")).unwrap();
-    let name = |rules: &Rules, path: &str| rules.find(&request("POST", path)).map(|rule| rule.name().to_string());
-    let (strict, loose) = (rules(""), rules("case_insensitive = true"));
-    for (path, strictly) in [("/LogIn/%C3%A9/x", true), ("/LOGIN/%c3%a9", false), ("/login/%C3%A9/", false)] {
-        assert_eq!(name(&loose, path).as_deref(), Some("login"), "{path}");
-        assert_eq!(name(&strict, path).is_some(), strictly, "{path}");
-    }
-}
-
-/// A store that declares less than it can.
-struct Lesser(MemoryLimiter, tidegate_core::Capabilities);
-
-impl Limiter for Lesser {
-    fn capabilities(&self) -> tidegate_core::Capabilities {
-        self.1
-    }
-
-    async fn check(&self, check: tidegate_core::Check<'_>) -> Result<Decision, Error> {
-        self.capabilities().supports(&check)?;
-        self.0.check(check).await
-    }
-
-    async fn peek(&self, check: tidegate_core::Check<'_>) -> Result<Decision, Error> {
-        self.0.peek(check).await
-    }
-
-    async fn refund(&self, refund: tidegate_core::Refund<'_>) -> Result<(), Error> {
-        self.0.refund(refund).await
-    }
-
-    async fn settle(&self, settle: tidegate_core::Settle<'_>) -> Result<Decision, Error> {
-        self.0.settle(settle).await
-    }
-
-    async fn reset(&self, policy: &tidegate_core::Policy, keys: tidegate_core::Keys<'_>) -> Result<(), Error> {
-        self.0.reset(policy, keys).await
-    }
-}
-
-#[test]
-fn readings_that_one_store_cannot_decide_together_are_decided_one_after_another() {
-    let limit = |name: &str, limit: u32| {
-        format!("[limits.{name}]\nquotas = [{{ algorithm = 'fixed_window', limit = {limit}, window_ms = 60_000 }}]\n")
-    };
-    let rules = "[[rules]]\nlimits = ['site']\n[[rules]]\npath = '/login'\nlimits = ['login']\n";
-    let rules = parse(&[&limit("site", 4), &limit("login", 3), rules].concat()).unwrap();
-    let gate = Gate::new(
-        rules,
-        Lesser(MemoryLimiter::new(), tidegate_core::Capabilities::EXACT.max_quotas(1)),
-        ClientIpSource::new(Platform::Direct),
-    )
-    .unwrap();
-    let outcomes: Vec<_> = (0..4).map(|_| outcome(&gate, &request("POST", "//login/"))).collect();
-    assert_eq!(outcomes, ["2 of 3", "1 of 3", "0 of 3", "429"]);
-    // The rule with the fewest remaining is told, whichever was asked first.
-    assert_eq!(outcome(&gate, &request("GET", "/")), "0 of 4");
-    // With a token, what was charged before a denial is returned.
-    let other = |token| request("POST", "//login/").subject("alice").token(token);
-    let gate = {
-        let rules = "[[rules]]\nlimits = ['site']\n[[rules]]\npath = '/login'\nlimits = ['login']\n";
-        let rules = parse(&[&limit("site", 1), &limit("login", 9), rules].concat()).unwrap();
-        Gate::new(
-            rules,
-            Lesser(MemoryLimiter::new(), tidegate_core::Capabilities::EXACT.max_quotas(1)),
-            ClientIpSource::new(Platform::Direct),
-        )
-        .unwrap()
-    };
-    assert_eq!([other("a"), other("b"), other("c")].map(|one| outcome(&gate, &one)), ["0 of 1", "429", "429"]);
-    assert_eq!(outcome(&gate, &request("POST", "/login").subject("alice")), "7 of 9");
-}
-
-#[test]
-fn a_rule_without_a_name_is_called_by_its_methods_and_its_path() {
-    let text = "[[rules]]\n[[rules]]\npath = '/login'\nmethods = ['POST', 'PUT']\n[[rules]]\npath = '/login'\nmethods = ['POST', 'PUT']\n\
-        headers = ['x-a']\n[[rules]]\nhost = 'api.example.com'\npath = '/v1/*'\n";
-    let rules = parse(text).unwrap();
-    let names: Vec<&str> = rules.rules().iter().map(Rule::name).collect();
-    assert_eq!(names, ["/*", "POST or PUT /login", "POST or PUT /login (2)", "api.example.com/v1/*"]);
 }
 
 #[test]

@@ -101,3 +101,23 @@ fn denied_clients_do_not_return_together() {
     assert!(spread.iter().all(|count| *count < 185), "{spread:?}");
     assert_eq!(spread.iter().sum::<usize>(), 1_000);
 }
+
+/// The numbers are the first four of the generator's reference implementation with the seed 0.
+#[test]
+fn a_seed_repeats_the_spread() {
+    const SPLIT_MIX_64: [u64; 4] =
+        [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f, 0xf88b_b8a8_724c_81ec];
+    let gate = gate(
+        "responses.spread_retry_after_ms = 60_000
+        limits.api.quotas = [{ algorithm = 'fixed_window', limit = 1, window_ms = 60_000 }]
+        rules = [{ limits = ['api'] }]",
+    )
+    .seed(0);
+    let request = Request::new("GET", "/", &HEADERS, NOW);
+    assert!(matches!(block_on(gate.check(&request)), Verdict::Pass(_)));
+    for number in SPLIT_MIX_64 {
+        let Verdict::Refuse(refusal) = block_on(gate.check(&request)) else { panic!() };
+        let after: u64 = refusal.rejection().fields().get(ResponseFields::RETRY_AFTER).unwrap().parse().unwrap();
+        assert_eq!(after, (60_000 + number % 60_001).div_ceil(1_000));
+    }
+}

@@ -1,0 +1,259 @@
+//! The gate's files: what they may say, their errors and their warnings.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![cfg(feature = "toml")]
+
+use tidegate_core::gate::{Gate, Listed, Request, Rule, Rules};
+use tidegate_core::{ClientIpSource, ErrorKind, MemoryLimiter, Platform};
+
+use crate::gate::{NOW, RULES, outcome, parse, request};
+
+#[test]
+fn errors_name_the_file_the_line_the_value_and_the_fix() {
+    let quota = r#"{ algorithm = "fixed_window", limit = 1, window_ms = 1000 }"#;
+    let cases = [
+        (
+            "[[rules]]\nlimits = [\n  'a',\n  'b',\n]\n[limits.a]\nquotas = [QUOTA]",
+            r#"4:3: "b" is not a limit; write one of "a""#,
+        ),
+        ("[[rules]]\npath = 'api'", r#"2:8: "api": is not a path; begin it with a slash, as in /api/*"#),
+        ("[[rules]]\nmethods = ['get']", r#"2:12: "get": is not a method; write one in upper case, such as POST"#),
+        (
+            "[[rules]]\nhost = 'a:80'",
+            r#"2:8: "a:80": is not a host; write one without a port, such as api.example.com"#,
+        ),
+        ("[[rules]]\nhost = '.example.com'", "is not a host"),
+        ("[[rules]]\nhost = 'example.com.'", "is not a host"),
+        ("[[rules]]\nhost = '*.'", "is not a host"),
+        ("[[rules]]\nhost = '[::1]:80'", "is not a host"),
+        ("[[rules]]\nhost = '[example]'", "is not a host"),
+        ("[[rules]]\nhost = '[2001:db8::7]'", ""),
+        ("[[rules]]\nhost = '*.my-app_2.example'", ""),
+        ("[[rules]]\nmethods = ['']", "is not a method"),
+        ("[[rules]]\nmethods = ['A B']", "is not a method"),
+        ("[[rules]]\nmethods = ['M-SEARCH']", ""),
+        ("[[rules]]\nchallenge = 'http://example.com/'", "is not an address"),
+        ("[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 0, window_ms = 1 }]", "limit: 0 is out of range"),
+        ("[limits.a]\nquotas = []", "1:1: quotas: 0 is out of range; write 1 to 8 quotas"),
+        ("[[rules]]\n[[rules]]\ncolour = 'red'", "3:10: unknown field `colour`; write one of \"name\", \"host\""),
+        ("[[rules]]\nname = 'x'\n[[rules]]\nname = 'x'", r#"4:8: "x" is the name of rules[0] too; write another"#),
+        ("[lists]\ndeny = ['10.0.0.1', 'ip:10.0.0.1']", r#"2:21: "ip:10.0.0.1" is neither a network nor a key"#),
+        ("[lists]\nallow = ['10.0.0.0/33']", r#"2:10: "10.0.0.0/33" is neither a network nor a key"#),
+        (
+            "[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 1, window_ms = 1000, by = 'ipp' }]",
+            "2:75: \"ipp\" is not a dimension; did you mean \"ip\"? Write one of \"sender\", \"ip\", \"global\", or declare it as \
+             one that the application gives: dimensions = [\"ipp\"]",
+        ),
+        (
+            "dimensions = ['tenant']\n[limits.a]\ngroup_by = 'tennant'\nquotas = [QUOTA]",
+            "3:12: \"tennant\" is not a dimension; did you mean \"tenant\"? Write one of \"sender\", \"ip\", \"global\", \"tenant\"",
+        ),
+        ("dimensions = ['ip']", "1:15: the gate itself finds the key of \"ip\"; delete it here"),
+        ("dimensions = ['a', 'a']", "1:20: \"a\" is written twice; write it once"),
+        ("[[rules]]\ncost = '5'", "2:8: expected a whole number, found a text"),
+        ("[[rules]]\nlimits = 5", "2:10: expected a list, found a number"),
+        (
+            "[limits.a]\nquotas = [{ algorithm = 'gcra' }]",
+            r#"2:25: "gcra" is not an algorithm; write one of "fixed_window""#,
+        ),
+        ("[limits.a]\nquotas = [{ algorithm = 'blocks', cap_ms = 1 }]", r#"did you mean "block"?"#),
+        ("[limits.a]\nquotas = [{ algorithm = 'block' }]", "missing field `cap_ms`"),
+        (
+            "[limits.a]\nquotas = [{ algorithm = 'block', cap_ms = 1, name = 5 }]",
+            "2:53: expected a text, found a number",
+        ),
+        (
+            "[limits.a]\nquotas = [{ algorithm = 'block', cap_ms = 1, base_ms = 1 }]",
+            r#"unknown field `base_ms`; write one of "algorithm", "name", "by", "cap_ms""#,
+        ),
+        ("[limits.a]\nquotas = [{ algorithm = 'block', cap_ms = 0 }]", "cap_ms: 0 is out of range"),
+        (
+            "[limits.a]\nquotas = [QUOTA, { algorithm = 'penalty', base_ms = 0, factor = 1, cap_ms = 1 }]",
+            "or a block in place",
+        ),
+        ("[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 1 }]", "2:11: missing field `window_ms`"),
+        ("[[rules]]\ncost = -1", "-1 is negative; write a whole number from 0"),
+        ("[api_keys]\nheader = 'x-api-key'\ntiers = { secret = 'pro' }", "3:20: this is not the hash of an API key"),
+        ("[limits.a]\nquotas = [QUOTA]\ntiers.pro = {}", "3:13: write either quotas or unlimited = true"),
+        (
+            "[api_keys]\nheader = 'x-api-key'\ntiers = { 2BB80D537B1DA3E38BD30361AA855686 = 'pro' }",
+            "32 hexadecimal digits in lower case",
+        ),
+        ("case_insensitive = 'true'", "1:20: expected true or false, found a text"),
+        ("[[rules]]\nlimits = true", "2:10: expected a list, found true or false"),
+        ("[[rules]]\nlimits = false", "2:10: expected a list, found true or false"),
+        ("rules = [", "1:10: "),
+    ];
+    for (text, expected) in cases {
+        let error = parse(&text.replace("QUOTA", quota)).map(|_| ());
+        match error {
+            Err(error) => {
+                let message = error.to_string();
+                assert!(message.contains(expected), "{text}\n{message}\n{expected}");
+                assert_eq!(message.matches("rules.toml:").count(), 1, "one position: {message}");
+            }
+            Ok(()) => assert!(expected.is_empty(), "{text}"),
+        }
+    }
+}
+
+#[test]
+fn json_has_positions_too() {
+    let error = Rules::parse("rules.json", "{ \"rules\": [\n  { \"limits\": [\"a\"] } ] }").unwrap_err();
+    assert_eq!(error.to_string(), r#"rules.json:2:16: "a" is not a limit; the file has none"#);
+    let twice = r#"{ "limits": { "a": { "quotas": [] }, "a": { "quotas": [] } } }"#;
+    assert!(
+        Rules::parse("rules.json", twice).unwrap_err().to_string().contains(r#""a" is written twice; write it once"#)
+    );
+    assert!(
+        Rules::parse("rules.yaml", "").unwrap_err().to_string().contains("end the file's name with .toml or .json")
+    );
+}
+
+#[test]
+fn warnings_name_what_is_probably_a_mistake() {
+    let text = r#"
+[limits.unused]
+quotas = [{ algorithm = "fixed_window", limit = 1, window_ms = 1000 }]
+[[rules]]
+path = "/a"
+[[rules]]
+path = "/a/"
+methods = ["GET"]
+[[rules]]
+name = "hidden"
+path = "/%61"
+[[rules]]
+name = "both"
+path = "/a"
+methods = ["POST", "GET"]
+"#;
+    let expected = [
+        "rules.toml:9:1: no request reaches hidden, because /a matches all of them first; delete it or move it up",
+        "rules.toml:12:1: GET /a and both match some of the same requests, and GET /a applies because it comes first",
+        "rules.toml:2:1: no rule has the limit \"unused\"; add it to one or delete it",
+    ];
+    assert_eq!(parse(text).unwrap().warnings(), expected);
+    assert!(parse(RULES).unwrap().warnings().is_empty());
+}
+
+#[test]
+fn a_dimension_without_a_quota_is_a_warning() {
+    let warnings = parse("dimensions = ['tenant']").unwrap().warnings().to_vec();
+    assert_eq!(warnings, ["rules.toml:1:15: no limit counts by \"tenant\"; delete it or write by = \"tenant\" in one"]);
+}
+
+#[test]
+fn a_rule_without_a_name_is_called_by_its_methods_and_its_path() {
+    let text = "[[rules]]\n[[rules]]\npath = '/login'\nmethods = ['POST', 'PUT']\n[[rules]]\npath = '/login'\nmethods = ['POST', 'PUT']\n\
+        headers = ['x-a']\n[[rules]]\nhost = 'api.example.com'\npath = '/v1/*'\n";
+    let rules = parse(text).unwrap();
+    let names: Vec<&str> = rules.rules().iter().map(Rule::name).collect();
+    assert_eq!(names, ["/*", "POST or PUT /login", "POST or PUT /login (2)", "api.example.com/v1/*"]);
+}
+
+#[test]
+fn what_is_as_long_as_it_may_be_is_read() {
+    let path = |segments: usize| format!("[[rules]]\npath = '{}'", "/a".repeat(segments));
+    assert!(parse(&path(32)).is_ok());
+    assert!(parse(&path(33)).unwrap_err().to_string().contains("more than 32 segments"));
+    let challenge = |len: usize| format!("[[rules]]\nchallenge = '/{}'", "a".repeat(len - 1));
+    assert!(parse(&challenge(512)).is_ok());
+    assert!(parse(&challenge(513)).unwrap_err().to_string().contains("is not an address"));
+    let method = |len: usize| format!("[[rules]]\nmethods = ['{}']", "A".repeat(len));
+    assert!(parse(&method(64)).is_ok());
+    assert!(parse(&method(65)).unwrap_err().to_string().contains("is not a method"));
+}
+
+#[test]
+fn escapes_of_json_are_those_of_its_standard() {
+    let name = |text: &str| {
+        let rules = Rules::parse("rules.json", &format!(r#"{{ "rules": [{{ "path": "/{text}" }}] }}"#));
+        rules.map(|rules| rules.rules()[0].pattern().to_string())
+    };
+    for (text, path) in [
+        (r"\u0041", "/A"),
+        (r"\u006a\u006A", "/jj"),
+        (r"\uD83D\uDE00", "/%F0%9F%98%80"),
+        (r"\uDBFF\uDFFF", "/%F4%8F%BF%BF"),
+        (r"\uD7FF", "/%ED%9F%BF"),
+        (r"a\/b", "/a/b"),
+    ] {
+        assert_eq!(name(text).unwrap(), format!("any method, {path}"), "{text}");
+    }
+    for text in [r"\uD800", r"\uD800\u0041", r"\uD83D\uE000", r"\uDE00", r"\u00g0", r"\x41"] {
+        assert_eq!(name(text).unwrap_err().kind(), ErrorKind::Invalid, "{text}");
+    }
+}
+
+#[test]
+fn every_api_key_of_a_file_has_its_tier() {
+    // The hashes of "secret", "first" and "second", not in their order.
+    let text = RULES.replace(
+        r#"tiers = { 2bb80d537b1da3e38bd30361aa855686 = "pro" }"#,
+        r#"tiers = { a7937b64b8caa58f03721bb6bacf5c78 = "pro", 2bb80d537b1da3e38bd30361aa855686 = "pro", 16367aacb67a4a017c8da8ab95682ccb = "staff" }"#,
+    );
+    let gate = Gate::new(parse(&text).unwrap(), MemoryLimiter::new(), ClientIpSource::new(Platform::Direct)).unwrap();
+    for (key, expected) in
+        [("secret", "19 of 20"), ("first", "19 of 20"), ("second", "unlimited"), ("third", "9 of 10")]
+    {
+        let headers = [("x-api-key", key)];
+        let request = Request::new("GET", "/api/x", &headers, NOW).peer("192.0.2.1".parse().ok());
+        assert_eq!(outcome(&gate, &request), expected, "{key}");
+    }
+    assert_eq!(parse(&text).unwrap().fields(), ["x-api-key"]);
+}
+
+#[test]
+fn the_fields_that_rules_read_are_told_once() {
+    let text = "api_keys.header = 'X-Key'\n[[rules]]\nheaders = ['x-a', 'x-key']\n[[rules]]\nheaders = ['X-A', 'x-b']";
+    let mut fields = parse(text).unwrap().fields().into_iter().map(String::from).collect::<Vec<_>>();
+    fields.sort();
+    assert_eq!(fields, ["x-a", "x-b", "x-key"]);
+}
+
+#[test]
+fn a_host_is_compared_without_its_port_its_case_and_the_dot_of_the_root() {
+    for (field, host) in [
+        ("API.Example.COM:8443", "api.example.com"),
+        ("api.example.com.", "api.example.com"),
+        ("api.example.com.:443", "api.example.com"),
+        ("[2001:DB8::7]:80", "[2001:db8::7]"),
+        ("[2001:db8::7]", "[2001:db8::7]"),
+        ("::", "::"),
+        ("a:b", "a:b"),
+        ("", ""),
+    ] {
+        let headers = [("host", field)];
+        assert_eq!(Request::new("GET", "/", &headers, NOW).host(), host, "{field}");
+    }
+    assert_eq!(Request::new("GET", "/", &vec![("Host", "a")], NOW).host(), "a");
+}
+
+#[test]
+fn a_rule_for_get_is_one_for_head() {
+    let text =
+        "[[rules]]\nname = 'read'\nmethods = ['GET']\nheaders = ['x-a']\n[[rules]]\nname = 'write'\nmethods = ['POST']";
+    let rules = parse(text).unwrap();
+    let name = |method, headers: &[(&str, &str)]| {
+        rules.find(&Request::new(method, "/", &headers, NOW)).map(|rule| rule.name().to_string())
+    };
+    assert_eq!(["GET", "HEAD"].map(|method| name(method, &[("X-A", "")])), [Some("read".into()), Some("read".into())]);
+    assert_eq!(
+        ["POST", "PUT", "GET", "HEAD"].map(|method| name(method, &[])),
+        [Some("write".into()), None, None, None]
+    );
+}
+
+/// What is on a list is not asked for more.
+#[test]
+fn an_explanation_says_which_list_the_sender_is_on() {
+    let explained = |peer: &str| {
+        let request = request("GET", "/api/x").peer(peer.parse().ok());
+        let rules = parse(RULES).unwrap();
+        let explanation = rules.explain(&request, &ClientIpSource::new(Platform::Direct));
+        (explanation.listed, explanation.policy.is_some(), explanation.is_refused)
+    };
+    assert_eq!(explained("198.51.100.9"), (Some(Listed::Allowed), false, false));
+    assert_eq!(explained("203.0.113.7"), (Some(Listed::Denied), false, false));
+    assert_eq!(explained("192.0.2.1"), (None, true, false));
+}

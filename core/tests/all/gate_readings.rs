@@ -1,0 +1,176 @@
+//! The gate and paths that servers read in several ways: a request has the strictest of all that may apply.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![cfg(feature = "toml")]
+
+use pollster::block_on;
+use tidegate_core::gate::{Gate, Hold, Rules, Verdict};
+use tidegate_core::{
+    Capabilities, Check, ClientIpSource, Decision, ErasedLimiter, Error, ErrorKind, Keys, Limiter, MemoryLimiter,
+    Millis, Platform, Policy, Refund, Settle,
+};
+
+use crate::gate::{Failing, NOW, outcome, parse, request};
+
+#[test]
+fn a_request_has_the_limits_of_each_reading_of_its_path() {
+    let rules = |on| {
+        let limit = |name: &str, limit: u32| {
+            format!(
+                "[limits.{name}]\nquotas = [{{ algorithm = \"fixed_window\", limit = {limit}, window_ms = 60_000 }}]\n"
+            )
+        };
+        let rule = |path: &str, limit: &str| format!("[[rules]]\npath = \"{path}\"\nlimits = [\"{limit}\"]\n");
+        let text = [limit("site", 1000), limit("strict", 5), rule("/*", "site"), rule(on, "strict")];
+        Gate::new(parse(&text.concat()).unwrap(), MemoryLimiter::new(), ClientIpSource::new(Platform::Cloudflare))
+            .unwrap()
+    };
+    for (on, path) in [
+        ("/files/*", "/files/..//x/y"),
+        ("/files/*", "/files/../login"),
+        ("/files/*", "/files/..\\login"),
+        ("/api/{id}", "/api/."),
+        ("/{tenant}/login", "/t\\7/login"),
+        ("/{tenant}/login", "/../login"),
+        ("/{tenant}/login", "/%2e/login"),
+        ("/login", "/l%6Fgin"),
+        ("/a/b", "/a//../b"),
+    ] {
+        let gate = rules(on);
+        let passed = (0..20).filter(|_| outcome(&gate, &request("GET", path)) != "429").count();
+        assert_eq!(passed, 5, "{on} {path}");
+    }
+}
+
+#[test]
+fn with_case_insensitive_rules_upper_and_lower_case_do_not_differ() {
+    let rules = |line: &str| parse(&format!("{line}\n[[rules]]\nname = 'login'\npath = '/Log%49n/\u{e9}/*'")).unwrap();
+    let name = |rules: &Rules, path: &str| rules.find(&request("POST", path)).map(|rule| rule.name().to_string());
+    let (strict, loose) = (rules(""), rules("case_insensitive = true"));
+    for (path, strictly) in [("/LogIn/%C3%A9/x", true), ("/LOGIN/%c3%a9", false), ("/login/%C3%A9/", false)] {
+        assert_eq!(name(&loose, path).as_deref(), Some("login"), "{path}");
+        assert_eq!(name(&strict, path).is_some(), strictly, "{path}");
+    }
+}
+
+/// A store that declares less than it can.
+pub(crate) struct Lesser(pub(crate) MemoryLimiter, pub(crate) Capabilities);
+
+impl Limiter for Lesser {
+    fn capabilities(&self) -> Capabilities {
+        self.1
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.capabilities().supports(&check)?;
+        self.0.check(check).await
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.0.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.0.refund(refund).await
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        self.0.settle(settle).await
+    }
+
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.0.reset(policy, keys).await
+    }
+}
+
+#[test]
+fn readings_that_one_store_cannot_decide_together_are_decided_one_after_another() {
+    let limit = |name: &str, limit: u32| {
+        format!("[limits.{name}]\nquotas = [{{ algorithm = 'fixed_window', limit = {limit}, window_ms = 60_000 }}]\n")
+    };
+    let rules = "[[rules]]\nlimits = ['site']\n[[rules]]\npath = '/login'\nlimits = ['login']\n";
+    let rules = parse(&[&limit("site", 4), &limit("login", 3), rules].concat()).unwrap();
+    let gate = Gate::new(
+        rules,
+        Lesser(MemoryLimiter::new(), Capabilities::EXACT.max_quotas(1)),
+        ClientIpSource::new(Platform::Direct),
+    )
+    .unwrap();
+    let outcomes: Vec<_> = (0..4).map(|_| outcome(&gate, &request("POST", "//login/"))).collect();
+    assert_eq!(outcomes, ["2 of 3", "1 of 3", "0 of 3", "429"]);
+    // The rule with the fewest remaining is told, whichever was asked first.
+    assert_eq!(outcome(&gate, &request("GET", "/")), "0 of 4");
+    // With a token, what was charged before a denial is returned.
+    let other = |token| request("POST", "//login/").subject("alice").token(token);
+    let gate = {
+        let rules = "[[rules]]\nlimits = ['site']\n[[rules]]\npath = '/login'\nlimits = ['login']\n";
+        let rules = parse(&[&limit("site", 1), &limit("login", 9), rules].concat()).unwrap();
+        Gate::new(
+            rules,
+            Lesser(MemoryLimiter::new(), Capabilities::EXACT.max_quotas(1)),
+            ClientIpSource::new(Platform::Direct),
+        )
+        .unwrap()
+    };
+    assert_eq!([other("a"), other("b"), other("c")].map(|one| outcome(&gate, &one)), ["0 of 1", "429", "429"]);
+    assert_eq!(outcome(&gate, &request("POST", "/login").subject("alice")), "7 of 9");
+}
+
+/// A limit of 100 for all paths, and one of 50 beside it for `/login`. The rules are written so.
+fn site_and_login(site: &str, login: &str) -> Rules {
+    let limit = |name: &str, limit: u32| {
+        format!("[limits.{name}]\nquotas = [{{ algorithm = 'fixed_window', limit = {limit}, window_ms = 60_000 }}]\n")
+    };
+    let rules = format!("[[rules]]\n{site}\n[[rules]]\npath = '/login'\n{login}\n");
+    parse(&[&limit("site", 100), &limit("login", 50), &*rules].concat()).unwrap()
+}
+
+fn gate(rules: Rules, limiter: impl Limiter + 'static) -> Gate<'static> {
+    Gate::new(rules, limiter, ClientIpSource::new(Platform::Direct)).unwrap()
+}
+
+#[test]
+fn the_terms_are_the_strictest_of_all_rules_that_apply() {
+    let (site, both) = ("limits = ['site']", "limits = ['login', 'site']");
+    let strict = "cost = 5\nsettle_within_ms = 3_000";
+    let loose = "cost = 2\non_failure = 'open'\nsettle_within_ms = 1_000";
+    for (site, login, left) in [
+        (format!("{site}\n{loose}"), format!("{both}\n{strict}"), "93 of 100"),
+        (format!("{site}\n{strict}"), format!("{both}\n{loose}"), "90 of 100"),
+    ] {
+        let rules = || site_and_login(&site, &login);
+        let counted = gate(rules(), MemoryLimiter::new());
+        assert_eq!(outcome(&counted, &request("POST", "//login")), "45 of 50");
+        // Both rules have the limit of all paths, which is charged once.
+        assert_eq!(outcome(&counted, &request("GET", "/")), left);
+        let Verdict::Pass(pass) = block_on(counted.check(&request("POST", "//login").token("one"))) else { panic!() };
+        let settled = block_on(counted.settle(pass.hold().unwrap(), 0, NOW + Millis::new(2_999))).unwrap();
+        assert_eq!(settled.binding().remaining(), Some(45));
+
+        let failing = || gate(rules(), Failing(ErrorKind::Unavailable));
+        assert_eq!(outcome(&failing(), &request("POST", "//login")), "503");
+    }
+}
+
+#[test]
+fn readings_whose_rules_have_other_stores_are_charged_in_each() {
+    let stores = || {
+        let of = |name| (name, Box::new(MemoryLimiter::new()) as Box<dyn ErasedLimiter>);
+        let rules = site_and_login("limits = ['site']", "limits = ['login']\nstore = 'second'");
+        Gate::with_stores(rules, [of("first"), of("second")], ClientIpSource::new(Platform::Direct)).unwrap()
+    };
+    let gate = stores();
+    assert_eq!(outcome(&gate, &request("POST", "//login")), "49 of 50");
+    assert_eq!(outcome(&gate, &request("GET", "/")), "98 of 100");
+    assert_eq!(outcome(&gate, &request("POST", "/login")), "48 of 50");
+
+    // What is charged in both is settled in both, also by a host that keeps the charges itself.
+    let Verdict::Pass(pass) = block_on(gate.check(&request("POST", "//login").token("one"))) else { panic!() };
+    let hold = pass.hold().unwrap();
+    let charges = hold.charges().map(|(store, policy, keys)| (store, policy.clone().into(), keys));
+    let kept = Hold::of_charges("one", charges).unwrap();
+    assert_eq!(kept.charges().count(), 2);
+    block_on(gate.settle(&kept, 0, NOW)).unwrap();
+    assert_eq!(outcome(&gate, &request("GET", "/")), "97 of 100");
+    assert_eq!(outcome(&gate, &request("POST", "/login")), "47 of 50");
+    assert!(Hold::of_charges("one", []).is_none());
+}
