@@ -111,6 +111,10 @@ fn a_log_keeps_a_debt_apart_from_what_was_charged_before() {
     assert_eq!(left(&policy, &state, at(999)).0, Some(4));
     assert_eq!(left(&policy, &state, at(1_000)).0, Some(6));
     assert_eq!(left(&policy, &state, at(1_500)).0, Some(10));
+    // One of the same instant is charged with the rest.
+    let mut state = charged(&policy, &[(0, 2)]);
+    settle(&policy, &mut state, 2, 0, 6);
+    assert_eq!((left(&policy, &state, at(999)).0, left(&policy, &state, at(1_000)).0), (Some(4), Some(10)));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Decisions as bytes.
+//! Decisions as bytes, and when two are equal.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
@@ -68,4 +68,22 @@ fn what_the_platform_does_not_report_stays_unknown_and_the_origin_is_the_store()
     assert_eq!(Decision::decode(&native.encode(), &policy).unwrap(), native);
     let leased = native.with_origin(Origin::Lease);
     assert_eq!(Decision::decode(&leased.encode(), &policy).unwrap().origin(), Origin::Store);
+}
+
+#[test]
+fn decisions_are_equal_if_all_that_is_visible_is() {
+    let policy = |limit| Policy::new("api", [Quota::fixed_window(limit, Millis::new(1_000)).unwrap()]).unwrap();
+    let of = |limit, costs: &[u64], ms| {
+        let (policy, now) = (policy(limit), UnixMillis::new(ms));
+        let mut state = policy.initial_state();
+        costs.iter().map(|cost| policy.decide(&mut state, now, *cost)).last().unwrap()
+    };
+    let one = of(9, &[1], 0);
+    assert_eq!(one, of(9, &[1], 0));
+    for other in
+        [of(9, &[2], 0), of(8, &[1], 0), of(9, &[1], 1), of(9, &[9, 1], 0), one.clone().with_origin(Origin::Lease)]
+    {
+        assert_ne!(one, other);
+    }
+    assert_ne!(one.quotas(), of(9, &[2], 0).quotas());
 }

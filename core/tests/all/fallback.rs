@@ -308,6 +308,18 @@ fn all_calls_reach_the_store_and_an_outage_replaces_checks_and_peeks_alone() {
     assert_eq!((peek().is_allowed(), peek().origin()), (false, Origin::Fallback));
 }
 
+/// By hand: 10 % of 60 are 6 units at each location, and of 5 units still 1. `limit` is what an interval admits of `quota`.
+#[test]
+fn the_declared_ceiling_has_the_share_of_each_location() {
+    let ceiling = |percent, limit, quota| {
+        let limiter = Fallback::new(Store::default(), percent).unwrap();
+        limiter.capabilities().accuracy.ceiling(Load { limit, quota, in_flight: 1, locations: 3 })
+    };
+    assert_eq!((ceiling(10, 60, 60), ceiling(100, 60, 60), ceiling(10, 5, 5)), (60 + 3 * 6, 60 + 3 * 60, 5 + 3));
+    // Two windows admit 120, and a share of each.
+    assert_eq!((ceiling(10, 120, 60), ceiling(10, 10, 5)), (120 + 3 * 12, 10 + 3 * 2));
+}
+
 #[test]
 fn a_percentage_is_from_1_to_100() {
     for percent in [0, 101] {

@@ -467,3 +467,21 @@ fn a_rule_may_give_an_estimate_if_its_store_can_settle_it() {
     let unable = Gate::new(parse(text).unwrap(), unable, ClientIpSource::new(Platform::Direct)).err().unwrap();
     assert_eq!(unable.to_string(), "rule \"/*\": this store does not support settlements of an estimate");
 }
+
+#[test]
+fn a_rule_may_give_a_cost_if_its_store_counts_costs() {
+    let of = |cost: u64, can| {
+        let text = format!(
+            "[[rules]]\nlimits = ['a']\ncost = {cost}\n[limits.a]\nquotas = [{{ algorithm = 'fixed_window', limit = 10, window_ms = 60_000 }}]"
+        );
+        let rules = parse(&text).unwrap();
+        assert_eq!(rules.rules()[0].cost(), cost);
+        Gate::new(rules, Lesser(MemoryLimiter::new(), can), ClientIpSource::new(Platform::Direct)).map(|_| ())
+    };
+    let (able, unable) = (tidegate_core::Capabilities::EXACT, tidegate_core::Capabilities::EXACT.costs(false));
+    assert!(of(1, able).is_ok() && of(2, able).is_ok() && of(1, unable).is_ok());
+    for cost in [0, 2] {
+        let error = of(cost, unable).unwrap_err().to_string();
+        assert_eq!(error, "rule \"/*\": this store does not support a cost");
+    }
+}

@@ -88,6 +88,7 @@ fn errors_name_the_file_the_line_the_value_and_the_fix() {
         match error {
             Err(error) => {
                 let message = error.to_string();
+                assert!(!expected.is_empty(), "{text}\n{message}");
                 assert!(message.contains(expected), "{text}\n{message}\n{expected}");
                 assert_eq!(message.matches("rules.toml:").count(), 1, "one position: {message}");
             }
@@ -138,7 +139,8 @@ methods = ["POST", "GET"]
 
 #[test]
 fn a_dimension_without_a_quota_is_a_warning() {
-    let warnings = parse("dimensions = ['tenant']").unwrap().warnings().to_vec();
+    let used = "limits.a.quotas = [{ algorithm = 'fixed_window', limit = 1, window_ms = 1, by = 'user' }]\nrules = [{ limits = ['a'] }]";
+    let warnings = parse(&format!("dimensions = ['tenant', 'user']\n{used}")).unwrap().warnings().to_vec();
     assert_eq!(warnings, ["rules.toml:1:15: no limit counts by \"tenant\"; delete it or write by = \"tenant\" in one"]);
 }
 

@@ -461,7 +461,8 @@ fn the_counts_of_several_keys_are_corrected_together() {
     let minute = Millis::from_secs(60);
     let by = |limit, dimension| Quota::fixed_window(limit, minute).unwrap().by(dimension).unwrap();
     let policy = Policy::new("api", [by(10, "user"), by(100, "tenant")]).unwrap();
-    let (limiter, tenant) = (MemoryLimiter::new(), Key::new("tenant:1"));
+    // The answers to the tokens of all keys are in one shard.
+    let (limiter, tenant) = (MemoryLimiter::with_shards(1), Key::new("tenant:1"));
     let users = ["user:1", "user:2"].map(Key::new);
     let [keys, others] = users.each_ref().map(|user| [("user", user), ("tenant", &tenant)]);
     let check = Check::new(&policy, &keys, NOW).cost(6).idempotent("a", minute);
@@ -488,18 +489,18 @@ fn the_counts_of_several_keys_are_corrected_together() {
 /// A penalty blocks for longer than any window lasts.
 #[test]
 fn a_penalty_is_kept_while_it_blocks_and_its_violations_count() {
-    let (second, hour) = (Millis::from_secs(1), Millis::from_secs(3_600));
-    let quotas = [Quota::fixed_window(1, second).unwrap(), Quota::penalty(Millis::from_secs(10), 2, hour).unwrap()];
+    let (second, hour, day) = (Millis::from_secs(1), Millis::from_secs(3_600), Millis::from_secs(86_400));
+    let quotas = [Quota::fixed_window(1, second).unwrap(), Quota::penalty(hour, 2, day).unwrap()];
     let policy = Policy::new("api", quotas).unwrap();
     let (limiter, key) = (MemoryLimiter::with_shards(1), Key::new("ip:192.0.2.1"));
     let wait = |ms| {
         limiter.sweep(NOW + Millis::new(ms));
         limiter.decide(Check::new(&policy, &key, NOW + Millis::new(ms))).unwrap().retry_after()
     };
-    assert_eq!([wait(0), wait(1)], [None, Some(Millis::from_secs(10))]);
-    assert_eq!([wait(9_000), wait(10_001)], [Some(Millis::new(1_001)), None]);
+    assert_eq!([wait(0), wait(1)], [None, Some(hour)]);
+    assert_eq!([wait(3_000_000), wait(3_600_001)], [Some(Millis::new(600_001)), None]);
     // The second violation blocks for longer than the first.
-    assert_eq!(wait(10_002), Some(Millis::from_secs(20)));
+    assert_eq!(wait(3_600_002), Some(Millis::from_secs(7_200)));
 }
 
 #[test]

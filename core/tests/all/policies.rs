@@ -1,8 +1,8 @@
 //! Policies: construction and its errors, JSON, and the combined decision of several quotas.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use tidegate_core::algorithm::MAX_UNITS;
-use tidegate_core::{ChargeId, ErrorKind, Millis, Policy, Quota, Status, UnixMillis};
+use tidegate_core::algorithm::{Concurrency, MAX_UNITS};
+use tidegate_core::{ChargeId, Check, ErrorKind, Key, MemoryLimiter, Millis, Policy, Quota, Rule, Status, UnixMillis};
 
 fn window(limit: u64, window_ms: u64) -> Result<Quota, tidegate_core::Error> {
     Quota::fixed_window(limit, Millis::new(window_ms))
@@ -183,4 +183,83 @@ fn large_limits_are_exact() {
     }
     let bucket = Quota::token_bucket(10_000_000, 10_000_000, month).unwrap();
     assert_eq!(bucket.rule().parameters(), [10_000_000, 1_296, 5]);
+}
+
+/// What can never be admitted has no wait, whichever other quota denies it, too.
+#[test]
+fn never_admissible_prevails_over_denied() {
+    let quotas = [window(2, 60_000).unwrap(), window(1, 1).unwrap(), window(2, 90_000).unwrap()];
+    for order in [[0, 1, 2], [1, 0, 2], [0, 2, 1]] {
+        let policy = Policy::new("api", order.map(|place| quotas[place].clone())).unwrap();
+        let mut state = policy.initial_state();
+        let mut decide = |ms, cost| policy.decide(&mut state, UnixMillis::new(ms), cost);
+        assert_eq!([decide(0, 1), decide(1, 1)].map(|decision| decision.is_allowed()), [true, true]);
+        let never = decide(2, 2);
+        assert_eq!((never.status(), never.retry_after()), (Status::NeverAdmissible, None));
+        assert_eq!(policy.quotas()[never.binding_index()].rule().limit(), 1);
+    }
+}
+
+#[test]
+fn of_equal_waits_the_first_is_told() {
+    let quota = |name| window(1, 1_000).unwrap().named(name).unwrap();
+    let policy = Policy::new("api", [quota("one"), quota("two")]).unwrap();
+    let (mut state, now) = (policy.initial_state(), UnixMillis::new(0));
+    assert!(policy.decide(&mut state, now, 1).is_allowed());
+    assert_eq!(policy.decide(&mut state, now, 1).binding_index(), 0);
+}
+
+#[test]
+fn a_penalty_is_decided_after_what_it_punishes() {
+    let penalty = Quota::penalty(Millis::from_secs(10), 2, Millis::from_secs(60)).unwrap();
+    let policy = Policy::new("api", [penalty, window(1, 1_000).unwrap()]).unwrap();
+    assert!(matches!(policy.quotas()[1].rule(), Rule::Penalty(_)));
+    let (mut state, now) = (policy.initial_state(), UnixMillis::new(0));
+    assert!(policy.decide(&mut state, now, 1).is_allowed());
+    let denied = policy.decide(&mut state, now, 1);
+    assert_eq!(denied.retry_after(), Some(Millis::from_secs(10)));
+    // A block has nothing left until it ends.
+    let blocked = policy.decide(&mut state, UnixMillis::new(2_000), 1);
+    let status = blocked.quotas()[1];
+    assert_eq!((status.remaining(), status.reset_after()), (Some(0), Some(Millis::from_secs(8))));
+    assert_eq!(policy.peek(&state, UnixMillis::new(10_000), 1).quotas()[1].remaining(), None);
+}
+
+/// Nobody knows when a slot is given back.
+#[test]
+fn slots_have_no_reset() {
+    let policy = Policy::new("api", [Quota::concurrency(2, Millis::from_secs(30)).unwrap()]).unwrap();
+    let (mut state, now) = (policy.initial_state(), UnixMillis::new(0));
+    let taken = policy.decide_as(&mut state, now, 1, ChargeId::of("request-1"));
+    assert_eq!((taken.binding().remaining(), taken.binding().reset_after()), (Some(1), None));
+}
+
+#[test]
+fn policies_that_cannot_decide_together_are_not_joined() {
+    let one = |name: &str| Policy::new("api", [window(1, 1_000).unwrap().named(name).unwrap()]).unwrap();
+    let many = |names: std::ops::Range<u32>| {
+        Policy::new("many", names.map(|name| window(1, 1_000).unwrap().named(&format!("q{name}")).unwrap())).unwrap()
+    };
+    assert_eq!(Policy::join([&many(0..4), &many(4..8)]).unwrap().quotas().len(), 8);
+    let by = |name: &str, dimension: &str| window(1, 1_000).unwrap().named(name).unwrap().by(dimension).unwrap();
+    let grouped = Policy::new("grouped", [by("u", "user"), by("t", "tenant")]).unwrap().group_by("tenant").unwrap();
+    let returns = Rule::Concurrency(Concurrency::new(1, Millis::from_secs(1)).unwrap().returns_cost(true));
+    let returns = Policy::new("returns", [Quota::from(returns), window(1, 1_000).unwrap()]).unwrap();
+    for (policies, expected) in [
+        ([&many(0..4), &many(4..9)], "have 9 quotas; at most 8 decide together"),
+        ([&one("a"), &one("b").charge_denied(true)], "only one of \"api\" and \"api\" charges denials"),
+        ([&one("a"), &one("a")], "two quotas are named \"a\""),
+        ([&one("a"), &grouped], "has a group"),
+        ([&grouped, &one("a")], "has a group"),
+        ([&one("a"), &returns], "returns_cost needs a policy of its own"),
+    ] {
+        let error = Policy::join(policies).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let slots = Policy::new("slots", [Quota::concurrency(1, Millis::from_secs(1)).unwrap()]).unwrap();
+    for policies in [[&one("a"), &slots], [&slots, &one("a")]] {
+        let (policy, key) = (Policy::join(policies).unwrap(), Key::new("user:1"));
+        let check = Check::new(&policy, &key, UnixMillis::new(0));
+        assert_eq!(MemoryLimiter::new().decide(check).unwrap_err().kind(), ErrorKind::Invalid, "a slot needs a token");
+    }
 }

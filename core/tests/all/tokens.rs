@@ -85,6 +85,9 @@ fn a_token_is_for_its_audience() {
             Verdict::Pass(_) => false,
         };
         assert_ne!(refused, is_valid, "{expected} {claimed}");
+        // Only the rule that says so refuses.
+        let explained = |path| gate.rules().explain(&request(path), gate.client_ip()).is_refused;
+        assert_eq!([explained("/strict"), explained("/")], [refused, false]);
     }
 }
 
@@ -105,6 +108,9 @@ fn the_token_to_verify_is_that_of_a_request_with_a_rule() {
     let gate = gate("", "");
     assert_eq!(gate.token(&request("/")).as_deref(), Some("a.b.c"));
     assert_eq!(gate.token(&Request::new("GET", "/", &[("x-other", "a.b.c")], NOW)), None);
+    // A field of its own needs no scheme.
+    let own = self::gate("header = 'x-token'", "");
+    assert_eq!(own.token(&Request::new("GET", "/", &[("x-token", "a.b.c")], NOW)).as_deref(), Some("a.b.c"));
     // An empty token is an invalid one.
     for (value, found) in [
         ("bearer a.b.c", Some("a.b.c")),
