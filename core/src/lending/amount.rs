@@ -62,3 +62,79 @@ pub(super) fn amount(demand: &Demand<'_>) -> (u64, Millis) {
     let spent_within = 2 * (units + kept) * within / spent.max(1);
     (units, LIFE_MIN.max(Millis::new(spent_within)).min(longest))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Demand, amount, is_unmissed};
+    use crate::Millis;
+    use crate::lending::Question;
+
+    const MINUTE: Millis = Millis::from_secs(60);
+
+    /// A question of a borrower that has spent so many units in so many milliseconds.
+    fn question(spent: u64, within: u64) -> Question {
+        Question { slice: 1_000, lifetime: MINUTE, spent, within: Millis::new(within), back: None }
+    }
+
+    /// The only borrower of a window with so much left.
+    fn alone(question: &Question, left: u64) -> Demand<'_> {
+        Demand { question, kept: 0, left, borrowers: 1, unspent: 0, longest: MINUTE, pins: false }
+    }
+
+    #[test]
+    fn loans_of_a_few_units_grow_as_they_are_spent() {
+        for (spent, units) in [(1, 1), (2, 2), (3, 2), (8, 6), (31, 21)] {
+            assert_eq!(amount(&alone(&question(spent, 1_000), 1_000)), (units, MINUTE), "{spent}");
+        }
+    }
+
+    #[test]
+    fn far_from_the_limit_a_loan_is_what_its_life_probably_takes() {
+        // 32 are expected, and two standard deviations of 5, and 2.
+        assert_eq!(amount(&alone(&question(32, 60_000), 1_000)), (44, MINUTE));
+        // At most twice what was spent.
+        assert_eq!(amount(&alone(&question(64, 10_000), 1_000)), (128, MINUTE));
+        // 10 are expected, but a quarter of what was spent can be spared, or a quarter of a part of what is left.
+        let (asked, longest) = (question(100, 60_000), Millis::from_secs(6));
+        assert_eq!(amount(&Demand { longest, ..alone(&asked, 1_000) }), (25, longest));
+        assert_eq!(amount(&Demand { longest, borrowers: 3, ..alone(&asked, 240) }), (20, longest));
+        // What is kept is a part of it, and no loan is larger than asked for.
+        let asked = question(32, 60_000);
+        assert_eq!(amount(&Demand { kept: 10, ..alone(&asked, 1_000) }), (34, MINUTE));
+        let small = Question { slice: 40, ..asked };
+        assert_eq!(amount(&alone(&small, 1_000)), (40, MINUTE));
+    }
+
+    #[test]
+    fn what_nobody_misses_is_lent_before_anything_is_known() {
+        let asked = question(1, 1_000);
+        assert_eq!(amount(&alone(&asked, 4_096 * 50)), (50, MINUTE));
+        assert_eq!(amount(&Demand { borrowers: 2, ..alone(&asked, 4_096 * 50) }), (25, MINUTE));
+        assert!(is_unmissed(50, 4_096 * 64 * 50) && !is_unmissed(51, 4_096 * 64 * 50));
+    }
+
+    #[test]
+    fn near_the_limit_loans_are_smaller_and_shorter() {
+        let (asked, at_once) = (question(64, 10_000), question(64, 100));
+        let near = |demand| {
+            let (units, life) = amount(&demand);
+            (units, life.get())
+        };
+        // Half of what is left, for twice as long as it was spent in.
+        assert_eq!(near(alone(&asked, 100)), (50, 15_625));
+        assert_eq!(near(Demand { borrowers: 2, ..alone(&asked, 100) }), (25, 7_812));
+        assert_eq!(near(Demand { kept: 10, ..alone(&asked, 100) }), (50, 18_750));
+        assert_eq!(near(Demand { longest: Millis::new(9_000), ..alone(&asked, 100) }).1, 9_000);
+        assert_eq!(near(alone(&at_once, 100)), (50, 1_000));
+        // Where it begins: three quarters of what nobody has spent, and half of it in a bucket that loans keep from draining.
+        assert_eq!(near(alone(&asked, 171)), (128, 60_000));
+        assert_eq!(near(alone(&asked, 170)), (85, 26_562));
+        assert_eq!(near(Demand { pins: true, ..alone(&asked, 256) }), (128, 60_000));
+        assert_eq!(near(Demand { pins: true, ..alone(&asked, 255) }), (127, 39_687));
+        // What others hold unspent counts, but cannot be lent.
+        assert_eq!(near(Demand { unspent: 43, ..alone(&asked, 128) }), (128, 60_000));
+        assert_eq!(near(Demand { unspent: 1_000, ..alone(&asked, 127) }), (63, 19_687));
+        assert_eq!(near(Demand { borrowers: 2, unspent: 43, ..alone(&asked, 300) }), (128, 60_000));
+        assert_eq!(near(Demand { borrowers: 2, unspent: 41, ..alone(&asked, 300) }), (75, 23_437));
+    }
+}
