@@ -145,6 +145,21 @@ fn a_corrupt_row_is_an_error_and_is_left_unchanged() {
 }
 
 #[test]
+fn a_reset_removes_a_row_that_is_no_row_and_none_of_a_storage_that_fails() {
+    let (rig, policy, key) = (Rig::default(), five_a_minute(), Key::new("user:1"));
+    let limiter = DurableObjects::new(&rig).limiter();
+    let reset = || block_on(limiter.reset(&policy, (&key).into())).map_err(|error| error.kind());
+    let rows = || rig.sum(|rows| rows.rows.len() as u64);
+    (0..5).for_each(|_| assert!(check(&rig, &policy, &key, 0)));
+    rig.edit(|rows| rows.unreadable = Some(ErrorKind::Unavailable));
+    assert_eq!((reset(), rows()), (Err(ErrorKind::Unavailable), 1));
+    rig.edit(|rows| rows.unreadable = Some(ErrorKind::Corrupt));
+    assert_eq!((reset(), rows()), (Ok(()), 0));
+    rig.edit(|rows| rows.unreadable = None);
+    assert!(check(&rig, &policy, &key, 0));
+}
+
+#[test]
 fn keys_of_one_shard_share_an_object_and_nothing_else() {
     let (rig, policy) = (Rig::default(), five_a_minute());
     let config = Config::default().placement(Placement::Shards(NonZero::new(4).unwrap()));

@@ -33,6 +33,8 @@ pub struct Memory {
     pub pages: u64,
     /// Whether every write fails.
     pub full: bool,
+    /// How every read fails.
+    pub unreadable: Option<ErrorKind>,
 }
 
 impl Memory {
@@ -44,7 +46,7 @@ impl Memory {
 impl Rows for Memory {
     fn load(&self, key: &str) -> Result<Option<Row>, Error> {
         self.loads.set(self.loads.get() + 1);
-        Ok(self.rows.get(key).cloned())
+        self.unreadable.map_or_else(|| Ok(self.rows.get(key).cloned()), |kind| Err(Error::new(kind, "on demand")))
     }
 
     fn save(&mut self, rows: &[(&str, Row)]) -> Result<(), Error> {
