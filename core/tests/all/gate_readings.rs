@@ -11,6 +11,19 @@ use tidegate_core::{
 
 use crate::gate::{Failing, NOW, outcome, parse, request};
 
+/// Rules with a limit for all paths and one for `/login`, of so many requests a minute. The rules have these lines.
+fn site_and_login(limits: [u32; 2], site: &str, login: &str) -> Rules {
+    let limit = |name: &str, limit: u32| {
+        format!("[limits.{name}]\nquotas = [{{ algorithm = 'fixed_window', limit = {limit}, window_ms = 60_000 }}]\n")
+    };
+    let rules = format!("[[rules]]\n{site}\n[[rules]]\npath = '/login'\n{login}\n");
+    parse(&[&limit("site", limits[0]), &limit("login", limits[1]), &*rules].concat()).unwrap()
+}
+
+fn gate(rules: Rules, limiter: impl Limiter + 'static) -> Gate<'static> {
+    Gate::new(rules, limiter, ClientIpSource::new(Platform::Direct)).unwrap()
+}
+
 #[test]
 fn a_request_has_the_limits_of_each_reading_of_its_path() {
     let rules = |on| {
@@ -84,48 +97,20 @@ impl Limiter for Lesser {
 
 #[test]
 fn readings_that_one_store_cannot_decide_together_are_decided_one_after_another() {
-    let limit = |name: &str, limit: u32| {
-        format!("[limits.{name}]\nquotas = [{{ algorithm = 'fixed_window', limit = {limit}, window_ms = 60_000 }}]\n")
+    let gate = |limits| {
+        let rules = site_and_login(limits, "limits = ['site']", "limits = ['login']");
+        gate(rules, Lesser(MemoryLimiter::new(), Capabilities::EXACT.max_quotas(1)))
     };
-    let rules = "[[rules]]\nlimits = ['site']\n[[rules]]\npath = '/login'\nlimits = ['login']\n";
-    let rules = parse(&[&limit("site", 4), &limit("login", 3), rules].concat()).unwrap();
-    let gate = Gate::new(
-        rules,
-        Lesser(MemoryLimiter::new(), Capabilities::EXACT.max_quotas(1)),
-        ClientIpSource::new(Platform::Direct),
-    )
-    .unwrap();
-    let outcomes: Vec<_> = (0..4).map(|_| outcome(&gate, &request("POST", "//login/"))).collect();
+    let few = gate([4, 3]);
+    let outcomes: Vec<_> = (0..4).map(|_| outcome(&few, &request("POST", "//login/"))).collect();
     assert_eq!(outcomes, ["2 of 3", "1 of 3", "0 of 3", "429"]);
     // The rule with the fewest remaining is told, whichever was asked first.
-    assert_eq!(outcome(&gate, &request("GET", "/")), "0 of 4");
+    assert_eq!(outcome(&few, &request("GET", "/")), "0 of 4");
     // With a token, what was charged before a denial is returned.
     let other = |token| request("POST", "//login/").subject("alice").token(token);
-    let gate = {
-        let rules = "[[rules]]\nlimits = ['site']\n[[rules]]\npath = '/login'\nlimits = ['login']\n";
-        let rules = parse(&[&limit("site", 1), &limit("login", 9), rules].concat()).unwrap();
-        Gate::new(
-            rules,
-            Lesser(MemoryLimiter::new(), Capabilities::EXACT.max_quotas(1)),
-            ClientIpSource::new(Platform::Direct),
-        )
-        .unwrap()
-    };
-    assert_eq!([other("a"), other("b"), other("c")].map(|one| outcome(&gate, &one)), ["0 of 1", "429", "429"]);
-    assert_eq!(outcome(&gate, &request("POST", "/login").subject("alice")), "7 of 9");
-}
-
-/// A limit of 100 for all paths, and one of 50 beside it for `/login`. The rules are written so.
-fn site_and_login(site: &str, login: &str) -> Rules {
-    let limit = |name: &str, limit: u32| {
-        format!("[limits.{name}]\nquotas = [{{ algorithm = 'fixed_window', limit = {limit}, window_ms = 60_000 }}]\n")
-    };
-    let rules = format!("[[rules]]\n{site}\n[[rules]]\npath = '/login'\n{login}\n");
-    parse(&[&limit("site", 100), &limit("login", 50), &*rules].concat()).unwrap()
-}
-
-fn gate(rules: Rules, limiter: impl Limiter + 'static) -> Gate<'static> {
-    Gate::new(rules, limiter, ClientIpSource::new(Platform::Direct)).unwrap()
+    let one = gate([1, 9]);
+    assert_eq!(["a", "b", "c"].map(|token| outcome(&one, &other(token))), ["0 of 1", "429", "429"]);
+    assert_eq!(outcome(&one, &request("POST", "/login").subject("alice")), "7 of 9");
 }
 
 #[test]
@@ -137,7 +122,7 @@ fn the_terms_are_the_strictest_of_all_rules_that_apply() {
         (format!("{site}\n{loose}"), format!("{both}\n{strict}"), "93 of 100"),
         (format!("{site}\n{strict}"), format!("{both}\n{loose}"), "90 of 100"),
     ] {
-        let rules = || site_and_login(&site, &login);
+        let rules = || site_and_login([100, 50], &site, &login);
         let counted = gate(rules(), MemoryLimiter::new());
         assert_eq!(outcome(&counted, &request("POST", "//login")), "45 of 50");
         // Both rules have the limit of all paths, which is charged once.
@@ -146,19 +131,17 @@ fn the_terms_are_the_strictest_of_all_rules_that_apply() {
         let settled = block_on(counted.settle(pass.hold().unwrap(), 0, NOW + Millis::new(2_999))).unwrap();
         assert_eq!(settled.binding().remaining(), Some(45));
 
-        let failing = || gate(rules(), Failing(ErrorKind::Unavailable));
-        assert_eq!(outcome(&failing(), &request("POST", "//login")), "503");
+        let failing = gate(rules(), Failing(ErrorKind::Unavailable));
+        assert_eq!(outcome(&failing, &request("POST", "//login")), "503");
     }
 }
 
 #[test]
 fn readings_whose_rules_have_other_stores_are_charged_in_each() {
-    let stores = || {
-        let of = |name| (name, Box::new(MemoryLimiter::new()) as Box<dyn ErasedLimiter>);
-        let rules = site_and_login("limits = ['site']", "limits = ['login']\nstore = 'second'");
-        Gate::with_stores(rules, [of("first"), of("second")], ClientIpSource::new(Platform::Direct)).unwrap()
-    };
-    let gate = stores();
+    let of = |name| (name, Box::new(MemoryLimiter::new()) as Box<dyn ErasedLimiter>);
+    let rules = site_and_login([100, 50], "limits = ['site']", "limits = ['login']\nstore = 'second'");
+    let source = ClientIpSource::new(Platform::Direct);
+    let gate = Gate::with_stores(rules, [of("first"), of("second")], source).unwrap();
     assert_eq!(outcome(&gate, &request("POST", "//login")), "49 of 50");
     assert_eq!(outcome(&gate, &request("GET", "/")), "98 of 100");
     assert_eq!(outcome(&gate, &request("POST", "/login")), "48 of 50");

@@ -472,7 +472,7 @@ fn the_counts_of_several_keys_are_corrected_together() {
     };
     assert!(limiter.decide(check).unwrap().is_allowed());
     assert_eq!(left(), [4, 94]);
-    // A token is one of these keys alone.
+    // A token belongs to its keys: with another user, it is a new one.
     let other = limiter.decide(Check::new(&policy, &others, NOW).cost(6).idempotent("a", minute)).unwrap();
     assert!(other.is_allowed() && !other.is_replay());
     let unknown = block_on(limiter.settle(Settle::new(&policy, &others, "b", 1, NOW)));
@@ -486,7 +486,7 @@ fn the_counts_of_several_keys_are_corrected_together() {
     assert_eq!(left(), [10, 100]);
 }
 
-/// A penalty blocks for longer than any window lasts.
+/// A block of an hour outlives the window of a second beside it.
 #[test]
 fn a_penalty_is_kept_while_it_blocks_and_its_violations_count() {
     let (second, hour, day) = (Millis::from_secs(1), Millis::from_secs(3_600), Millis::from_secs(86_400));
@@ -530,7 +530,7 @@ fn a_sweep_removes_answers() {
         }
         let held = limiter.allocated_bytes();
         assert!(held > 10_000 * 128, "{held}");
-        // The expiry of a clock that is ahead is brought back to at most a minute from now, and then passes.
+        // What a clock that is ahead remembered expires a minute or so after the next sweep.
         for minutes in [0, 2, 4, 6] {
             limiter.sweep(NOW + Millis::from_secs(60 * minutes));
         }

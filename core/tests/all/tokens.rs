@@ -102,9 +102,12 @@ fn what_is_expected_of_tokens_is_told() {
     assert_eq!(rules.fields(), ["x-token"]);
 }
 
-/// A host that verifies signatures asynchronously asks for the token first. That of a sender who is refused anyway is not verified.
+/// A host that verifies signatures asynchronously asks for the token first.
 #[test]
-fn the_token_to_verify_is_that_of_a_request_with_a_rule() {
+fn the_token_to_verify_is_that_of_a_sender_who_is_not_refused_anyway() {
+    let denying = self::gate("[lists]\ndeny = ['192.0.2.1']", "");
+    assert_eq!(denying.token(&request("/")), None);
+    assert!(denying.token(&request("/").peer("192.0.2.2".parse().ok())).is_some());
     let gate = gate("", "");
     assert_eq!(gate.token(&request("/")).as_deref(), Some("a.b.c"));
     assert_eq!(gate.token(&Request::new("GET", "/", &[("x-other", "a.b.c")], NOW)), None);
