@@ -96,7 +96,7 @@ fn charged(rules: &Rules, document: &Value, asked: &Asked) -> Vec<String> {
     limits.map(ToString::to_string).collect()
 }
 
-/// What the files of an export say, as far as they are data: to read them for each request would take most of the time.
+/// The files of an export, parsed once for many requests. `Null` for Fastly's, which are VCL.
 fn read(export: &Export) -> std::result::Result<Vec<Value>, String> {
     let data = |content: &str| match export.platform {
         Platform::Cloudflare | Platform::Vercel => serde_json::from_str(content).map_err(|error| error.to_string()),
@@ -106,14 +106,14 @@ fn read(export: &Export) -> std::result::Result<Vec<Value>, String> {
     export.files.iter().map(|file| data(&file.content)).collect()
 }
 
-/// The limits whose rules of the platform count a request. `read` is what the files say.
-fn counted(export: &Export, read: &[Value], asked: &Asked) -> std::result::Result<Vec<String>, String> {
+/// The limits whose rules of the platform count a request. `files` is what [`read`] returns.
+fn counted(export: &Export, files: &[Value], asked: &Asked) -> std::result::Result<Vec<String>, String> {
     let (method, host, path, header, address, _) = asked;
     let clean = path.split('?').next().unwrap_or_default();
     let mut found = Vec::new();
     // The name of a limit is the second word of what describes its rule, without its quota.
     let limit = |about: &str| about.split(&[' ', ',', '/'][..]).nth(1).unwrap_or_default().to_string();
-    for (file, data) in export.files.iter().zip(read) {
+    for (file, data) in export.files.iter().zip(files) {
         match export.platform {
             Platform::Cloudflare => {
                 // What the zone normalizes.
