@@ -71,6 +71,19 @@ test("blockUntilReady waits as long as the verdict says, and returns the denial 
   assert.equal((await tidegate.blockUntilReady("k", 1_000, { cost: 2 })).status, "never_admissible");
 });
 
+test("blockUntilReady waits for longer than a timer can, in parts", async (t) => {
+  const tidegate = limiter([{ slidingLog: { limit: 1, windowMs: 40 * 86_400_000 } }]);
+  assert.equal((await tidegate.blockUntilReady("k", 0)).allowed, true);
+  const waits = [];
+  t.mock.method(globalThis, "setTimeout", (run, ms) => {
+    waits.push(ms);
+    if (waits.length === 2) throw new Error("enough");
+    setImmediate(run);
+  });
+  await assert.rejects(tidegate.blockUntilReady("k", Number.MAX_SAFE_INTEGER), { message: "enough" });
+  assert.deepEqual(waits, [2 ** 31 - 1, 2 ** 31 - 1]);
+});
+
 test("the options of a check may be a promise or a function, also an async one", async () => {
   for (const wrap of [(options) => options, (options) => () => options, (options) => async () => options, (options) => Promise.resolve(options)]) {
     const tidegate = limiter(["3 / d"]);

@@ -13,6 +13,9 @@ import { type Charge, type Keys, Verdict } from "./verdict.js";
 /** How long an estimate can be settled unless the check says otherwise: ten minutes. */
 const SETTLE_WITHIN_MS = 600_000;
 
+/** The longest time of a timer, some 25 days. A longer one ends at once. */
+const TIMEOUT_MS_MAX = 2 ** 31 - 1;
+
 /** A settlement to what was charged, in place of a cost. */
 const WHAT_WAS_CHARGED = -1;
 
@@ -115,7 +118,8 @@ export abstract class Limiter {
 
   /**
    * Decides like `limit`, and waits until the key is admitted, for at most `timeoutMs`. It asks again only when time has
-   * replenished what the request needs, and returns the last verdict if that is too late. Then nothing is charged.
+   * replenished what the request needs, and returns the last verdict if that is too late. Then nothing is charged. A leaky bucket
+   * admits before its delay: hold the request for `verdict.delayMs`, as after `limit`.
    */
   async blockUntilReady(key: string | Keys, timeoutMs: number, options?: LimitOptions): Promise<Verdict> {
     const until = Date.now() + whole("timeoutMs", timeoutMs);
@@ -123,7 +127,7 @@ export abstract class Limiter {
       const verdict = await this.limit(key, options);
       const wait = verdict.retryAfterMs;
       if (!verdict.limited || wait === null || Date.now() + wait > until) return verdict;
-      await new Promise((resolve) => setTimeout(resolve, wait));
+      await new Promise((resolve) => setTimeout(resolve, Math.min(wait, TIMEOUT_MS_MAX)));
     }
   }
 

@@ -66,6 +66,18 @@ mod tests {
             ("\"CORRUPT\": quotas[0]".into(), "CORRUPT"),
             ("WRONGTYPE: Operation against a key".into(), "WRONGTYPE"),
             ("NOAUTH: Authentication required.".into(), "NOAUTH"),
+            ("ExecAbort: it was discarded".into(), "EXECABORT"),
+            ("TryAgain: a slot moves".into(), "TRYAGAIN"),
+            ("ClusterDown: the cluster is down".into(), "CLUSTERDOWN"),
+            ("MasterDown: no link with the master".into(), "MASTERDOWN"),
+            ("CrossSlot: keys of several slots".into(), "CROSSSLOT"),
+            ("ReadOnly: a replica".into(), "READONLY"),
+            ("Moved: 3999 127.0.0.1:6381".into(), "MOVED"),
+            ("Ask: 3999 127.0.0.1:6381".into(), "ASK"),
+            ("NotBusy: no script runs".into(), "NOTBUSY"),
+            ("NoSub: no subscription".into(), "NOSUB"),
+            ("NoPerm: this user may not".into(), "NOPERM"),
+            (format!("{old}PermissionDenied: this user may not"), "NOPERM"),
         ] {
             let (found, detail) = read(&text).unwrap_or_default();
             assert_eq!(found, code, "{text}");

@@ -54,6 +54,29 @@ fn a_decision_takes_the_documented_operations_and_a_denial_writes_nothing() {
 }
 
 #[test]
+fn a_reset_forgets_the_key() {
+    let (policy, key) = (fixed(1), Key::new("ip:192.0.2.1"));
+    let check = Check::new(&policy, &key, NOW);
+    let model = Model::default();
+    let limiter = SpinKv::new(&model).limiter();
+    for _ in 0..2 {
+        assert!(block_on(limiter.check(check)).unwrap().is_allowed());
+        block_on(limiter.reset(&policy, (&key).into())).unwrap();
+        assert!(model.keys().is_empty());
+    }
+    // Nothing is elected again: the row stays, without a state.
+    let model = Model::default();
+    let limiter = SpinAtomics::new(&model).limiter();
+    for operations in [(5, 4), (4, 1), (4, 1)] {
+        model.operations();
+        assert!(block_on(limiter.check(check)).unwrap().is_allowed());
+        assert_eq!(model.operations(), operations);
+        block_on(limiter.reset(&policy, (&key).into())).unwrap();
+        assert_eq!(model.keys().len(), 2);
+    }
+}
+
+#[test]
 fn different_keys_never_share_a_row() {
     let (model, policy) = (Model::default(), fixed(2));
     let limiter = SpinAtomics::new(&model).limiter();
@@ -124,6 +147,36 @@ fn a_window_started_by_a_wrong_clock_locks_a_key_for_at_most_a_minute() {
     assert!(wait <= MAX_CLOCK_SKEW + MINUTE, "{wait}");
     assert!(check(NOW + wait).is_allowed());
     assert!(model.keys().len() <= 3, "{:?}", model.keys());
+}
+
+#[test]
+fn a_window_of_a_clock_that_may_be_right_is_not_moved_back() {
+    let (model, policy, key) = (Model::default(), fixed(3), Key::new("k"));
+    let limiter = SpinWindow::new(&model);
+    for (now, operations) in [
+        (NOW + MAX_CLOCK_SKEW, (2, 2)),
+        (NOW, (2, 1)),
+        // One of a clock that is certainly wrong is: its row is written.
+        (UnixMillis::new(NOW.get() - 1), (2, 2)),
+    ] {
+        assert!(block_on(limiter.check(Check::new(&policy, &key, now))).unwrap().is_allowed());
+        assert_eq!(model.operations(), operations, "{now}");
+    }
+}
+
+#[test]
+fn windows_end_with_time() {
+    // The last instant begins a window of this length.
+    let window = Millis::new(15);
+    let (policy, key) = (Policy::new("api", [Quota::fixed_window(3, window).unwrap()]).unwrap(), Key::new("k"));
+    let name = format!("{}!w", key.storage_key(&policy));
+    let windows = |start: u64| [start, 0, start, 0, start, 0].map(u64::to_le_bytes).concat();
+    let check = Check::new(&policy, &key, UnixMillis::MAX);
+    let last = UnixMillis::MAX.get();
+    let model = Model::holding([(name.clone(), windows(last))]);
+    assert!(block_on(SpinWindow::new(&model).check(check)).unwrap().is_allowed());
+    let model = Model::holding([(name, windows(last + 1))]);
+    assert_eq!(block_on(SpinWindow::new(&model).check(check)).unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
 #[test]

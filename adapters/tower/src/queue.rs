@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{Check, Error, ErrorKind, Key, Limiter, Policy, Status, UnixMillis};
+use tidegate_core::{Check, Error, ErrorKind, Key, Limiter, Policy, Refund, Status, UnixMillis};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// The longest random time that is added to a wait.
@@ -44,9 +44,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Queue<L> {
     limiter: L,
     clock: Arc<dyn Fn() -> UnixMillis + Send + Sync>,
-    lines: Mutex<HashMap<String, Line>>,
+    lines: Mutex<Lines>,
 }
 
+type Lines = HashMap<String, Line>;
 type Line = Arc<tokio::sync::Mutex<Pace>>;
 
 /// When the first of a line asks next.
@@ -55,6 +56,34 @@ struct Pace {
     next: Option<Instant>,
     /// When the last unit was taken.
     used_up: Option<Instant>,
+}
+
+/// A place in a line. The last to leave a line removes it, also if the caller stops waiting.
+struct Place<'a> {
+    lines: &'a Mutex<Lines>,
+    name: String,
+    line: Line,
+}
+
+impl<'a> Place<'a> {
+    fn at_the_end(lines: &'a Mutex<Lines>, name: String) -> Self {
+        let line = Arc::clone(lock(lines).entry(name.clone()).or_default());
+        Self { lines, name, line }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut lines = lock(self.lines);
+        // This place's and the map's: nobody else waits.
+        if Arc::strong_count(&self.line) == 2 {
+            lines.remove(&self.name);
+        }
+    }
+}
+
+fn lock(lines: &Mutex<Lines>) -> MutexGuard<'_, Lines> {
+    lines.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<L: Limiter> Queue<L> {
@@ -75,11 +104,13 @@ impl<L: Limiter> Queue<L> {
         &self.limiter
     }
 
-    /// Waits until a request of this cost is admitted, and charges it. `None` if that is not before the deadline: nothing is charged
-    /// then.
+    /// Waits until a request of this cost is admitted, and charges it. `None` at the deadline, if that is not before it: nothing is
+    /// charged then.
+    ///
+    /// A caller may stop waiting: the line goes on without it. If the store was just asked, it may have charged the request.
     ///
     /// # Errors
-    /// As [`Limiter::check`]. [`Invalid`](ErrorKind::Invalid) for a cost above the limit, for which no wait helps, and for a policy
+    /// As [`Limiter::check`], and as [`Limiter::refund`] for a leaky bucket whose delay ends after the deadline. [`Invalid`](ErrorKind::Invalid) for a cost above the limit, for which no wait helps, and for a policy
     /// with a concurrency limit.
     pub async fn until_admitted(
         &self,
@@ -88,23 +119,11 @@ impl<L: Limiter> Queue<L> {
         cost: u64,
         deadline: Instant,
     ) -> Result<Option<tidegate_core::Decision>, Error> {
-        let name = [policy.id(), "|", key.as_str()].concat();
-        let line = Arc::clone(self.lines().entry(name.clone()).or_default());
-        let admitted = match timeout_at(deadline, line.lock()).await {
+        let place = Place::at_the_end(&self.lines, [policy.id(), "|", key.as_str()].concat());
+        match timeout_at(deadline, place.line.lock()).await {
             Ok(mut pace) => self.first(policy, key, cost, deadline, &mut pace).await,
             Err(_) => Ok(None),
-        };
-        let mut lines = self.lines();
-        // This call's and the map's: nobody else waits.
-        if Arc::strong_count(&line) == 2 {
-            lines.remove(&name);
         }
-        drop(lines);
-        admitted
-    }
-
-    fn lines(&self) -> std::sync::MutexGuard<'_, HashMap<String, Line>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks until the request at the head of a line is admitted.
@@ -120,7 +139,7 @@ impl<L: Limiter> Queue<L> {
         loop {
             if let Some(next) = pace.next {
                 if next > deadline {
-                    tokio::time::sleep_until(deadline).await;
+                    sleep_until(deadline).await;
                     return Ok(None);
                 }
                 has_waited = true;
@@ -131,13 +150,18 @@ impl<L: Limiter> Queue<L> {
             let now = Instant::now();
             match decision.status() {
                 Status::Allowed => {
+                    let delay = Duration::from_millis(decision.delay().get());
+                    if !delay.is_zero() && now + delay > deadline {
+                        let refund = Refund::new(policy, key, cost, decision.decided_at(), (self.clock)());
+                        self.limiter.refund(refund).await?;
+                        sleep_until(deadline).await;
+                        return Ok(None);
+                    }
                     let is_used_up = decision.binding().remaining() == Some(0);
                     // The next unit takes as long as this one did.
                     pace.next = pace.used_up.filter(|_| is_used_up && has_waited).map(|last| now + (now - last));
                     pace.used_up = is_used_up.then_some(now);
-                    if decision.delay().get() > 0 {
-                        sleep_until(now + Duration::from_millis(decision.delay().get())).await;
-                    }
+                    sleep_until(now + delay).await;
                     return Ok(Some(decision));
                 }
                 Status::Denied => {
@@ -165,5 +189,50 @@ fn jitter(wait: Duration) -> Result<Duration, Error> {
 impl<L: fmt::Debug> fmt::Debug for Queue<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("limiter", &self.limiter).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tidegate_core::{Key, MemoryLimiter, Millis, Policy, Quota};
+    use tokio::time::{Instant, timeout};
+
+    use super::{Queue, jitter, lock};
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_kept_of_those_who_left_a_line() -> Result<(), tidegate_core::Error> {
+        let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(3_600))?])?;
+        let queue = Queue::new(MemoryLimiter::new());
+        let within = |secs| Instant::now() + Duration::from_secs(secs);
+        for key in (0..100).map(|nth| Key::new(format!("partner:{nth}"))) {
+            assert!(queue.until_admitted(&policy, &key, 1, within(1)).await?.is_some());
+            // One waits until the deadline, one for its turn, and one stops waiting before.
+            let (first, second) =
+                (queue.until_admitted(&policy, &key, 1, within(3)), queue.until_admitted(&policy, &key, 1, within(4)));
+            let third = timeout(Duration::from_secs(2), queue.until_admitted(&policy, &key, 1, within(5)));
+            let (first, second, third) = tokio::join!(first, second, third);
+            assert!(first?.is_none() && second?.is_none() && third.is_err());
+            // The one at the head of a line stops waiting, alone in it.
+            let alone = queue.until_admitted(&policy, &key, 1, within(9));
+            assert!(timeout(Duration::from_secs(1), alone).await.is_err());
+            assert_eq!(lock(&queue.lines).len(), 0);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_random_time_is_at_most_a_tenth_of_the_wait() -> Result<(), tidegate_core::Error> {
+        for (wait_ms, most_ms) in [(0, 0), (100, 10), (500, 50), (3_600_000, 50)] {
+            let most = Duration::from_millis(most_ms);
+            let mut longest = Duration::ZERO;
+            for _ in 0..100 {
+                longest = longest.max(jitter(Duration::from_millis(wait_ms))?);
+            }
+            // All of a hundred draws are below a half once in 2^100 runs.
+            assert!(longest <= most && longest >= most / 2, "{longest:?} of {most:?}");
+        }
+        Ok(())
     }
 }

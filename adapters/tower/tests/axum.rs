@@ -83,7 +83,7 @@ async fn requests_pass_and_are_marked_while_the_store_is_down() {
 #[tokio::test]
 async fn without_the_peers_address_nobody_shares_a_limit_and_the_log_names_the_missing_call() {
     let log = support::log::Log::default();
-    let _guard = tracing::subscriber::set_default(log.clone());
+    let _guard = log.record();
     let app = example::app(MemoryLimiter::new(), Platform::Direct).unwrap();
     let mut statuses = Vec::new();
     for _ in 0..3 {

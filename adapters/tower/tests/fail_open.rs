@@ -147,7 +147,7 @@ async fn requests_without_an_address_share_one_limit() {
 #[tokio::test]
 async fn every_failure_is_logged_without_secrets() {
     let log = Log::default();
-    let _guard = tracing::subscriber::set_default(log.clone());
+    let _guard = log.record();
     for kind in ErrorKind::ALL {
         let mut request = Request::new(String::new());
         request.extensions_mut().insert(Key::new("sub:alice"));
@@ -165,7 +165,7 @@ async fn every_failure_is_logged_without_secrets() {
 #[tokio::test]
 async fn a_settlement_that_fails_is_logged_without_secrets_and_fails_no_response() {
     let log = Log::default();
-    let _guard = tracing::subscriber::set_default(log.clone());
+    let _guard = log.record();
     let layer = open(Failing(ErrorKind::Timeout), 1, Platform::Direct).estimate(|_| 30).unwrap();
     let service = service_fn(|request: Request<String>| async move {
         let charge = request.extensions().get::<Charge>().unwrap();

@@ -4,10 +4,13 @@
 
 mod support;
 
-use std::net::SocketAddr;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
 
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body::Body as _;
 use support::Failing;
-use tidegate_core::gate::{Gate, OnFailure, Rules};
+use tidegate_core::gate::{Claims, Gate, InvalidToken, OnFailure, Rules, TokenRules, VerifyToken};
 use tidegate_core::{ClientIpSource, ErrorKind, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota, UnixMillis};
 use tidegate_tower::RateLimitLayer;
 use tokio::net::TcpListener;
@@ -17,6 +20,9 @@ use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt as _;
+use tower::ServiceExt as _;
+use tower::util::service_fn;
+use tower_layer::Layer as _;
 
 /// A limit of two for each address, in a window that ends in 20.5 s.
 fn layer(limiter: impl Limiter + 'static) -> RateLimitLayer {
@@ -93,4 +99,49 @@ async fn a_router_of_axum_with_grpc_routes_denies_calls_and_requests_each_in_the
         call(address).await.unwrap();
     }
     assert_denied(&call(address).await.unwrap_err());
+}
+
+/// Finds no token valid.
+#[derive(Debug)]
+struct NoneValid;
+
+impl VerifyToken for NoneValid {
+    fn verify(&self, _: &str, _: &TokenRules, _: UnixMillis) -> Result<Claims, InvalidToken> {
+        Err(InvalidToken("signature"))
+    }
+}
+
+#[tokio::test]
+async fn every_refusal_has_a_status() {
+    let rules = r#"{
+        "lists": { "deny": ["192.0.2.9"] },
+        "tokens": { "algorithms": ["EdDSA"] },
+        "limits": { "api": { "quotas": [{ "algorithm": "fixed_window", "limit": 1, "window_ms": 60000 }] } },
+        "rules": [{ "limits": ["api"], "invalid_token": "refuse" }]
+    }"#;
+    let rules = Rules::parse("rules.json", rules).unwrap().verify_tokens(NoneValid);
+    let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Direct)).unwrap();
+    let layer = RateLimitLayer::with_peer(gate, |extensions| extensions.get::<IpAddr>().copied());
+    for (peer, token, status, message) in [
+        (Some("192.0.2.1"), false, None, None),
+        (Some("192.0.2.1"), false, Some("8"), Some("rate limit exceeded")),
+        (Some("192.0.2.1"), true, Some("16"), Some("invalid token")),
+        (Some("192.0.2.9"), false, Some("7"), Some("forbidden")),
+        (None::<&str>, false, Some("13"), Some("the rate limiter is misconfigured")),
+    ] {
+        let mut call = Request::new(String::new());
+        call.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+        if token {
+            call.headers_mut().insert("authorization", HeaderValue::from_static("Bearer a.b.c"));
+        }
+        if let Some(peer) = peer {
+            call.extensions_mut().insert::<IpAddr>(peer.parse().unwrap());
+        }
+        let service = service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new(String::new())) });
+        let answer = layer.layer(service).oneshot(call).await.unwrap();
+        let field = |name| answer.headers().get(name).map(|value: &HeaderValue| value.to_str().unwrap());
+        assert_eq!((field("grpc-status"), field("grpc-message")), (status, message), "{peer:?} {token}");
+        // Clients of gRPC read nothing else.
+        assert_eq!((answer.status(), answer.body().is_end_stream()), (StatusCode::OK, true));
+    }
 }

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderValue, Request, Response};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
 use support::{Failing, gate};
 use tidegate_core::gate::{Gate, OnFailure, Rules};
 use tidegate_core::{
@@ -97,6 +99,35 @@ async fn responses_carry_the_fields_and_the_verdict() {
     );
     assert_eq!(denied.headers()["retry-after"], "60");
     assert!(!denied.extensions().get::<Verdict>().unwrap().decision().unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn a_body_tells_its_size_and_its_end() {
+    let sized = |layer: &RateLimitLayer, text: &'static str| {
+        let service = service_fn(move |_: Request<String>| async move {
+            Ok::<_, Infallible>(Response::new(axum::body::Body::from(text)))
+        });
+        let answer = layer.layer(service).oneshot(request(|_| {}));
+        async { answer.await.unwrap().into_body() }
+    };
+    let layer = layer(3);
+    let endless = service_fn(|_: Request<String>| async {
+        Ok::<_, Infallible>(Response::new(axum::body::Body::from_stream(futures_util::stream::pending::<
+            Result<&str, Infallible>,
+        >())))
+    });
+    for (text, size) in [("hello", 5), ("", 0)] {
+        let body = sized(&layer, text).await;
+        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(size), size == 0));
+    }
+    let body = layer.layer(endless).oneshot(request(|_| {})).await.unwrap().into_body();
+    assert_eq!((body.size_hint().exact(), body.is_end_stream()), (None, false));
+    // Of a rejection.
+    let body = sized(&layer, "").await;
+    let (told, ended) = (body.size_hint().exact(), body.is_end_stream());
+    let text = body.collect().await.unwrap().to_bytes();
+    assert!(text.starts_with(br#"{"error":"rate_limited""#), "{text:?}");
+    assert_eq!((told, ended), (Some(text.len() as u64), false));
 }
 
 #[tokio::test]

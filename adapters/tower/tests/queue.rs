@@ -101,3 +101,34 @@ async fn a_deadline_ends_the_wait_and_an_impossible_cost_is_an_error() {
     );
     assert!(queue.until_admitted(&policy, &key, 1, within(60_000)).await.unwrap().is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_leaky_buckets_delay_is_waited_for_and_not_beyond_the_deadline() {
+    let policy = Policy::new("api", [Quota::leaky_bucket(100, 1, Millis::from_secs(1)).unwrap()]).unwrap();
+    let (queue, key, started) = (queue(), Key::new("partner:1"), Instant::now());
+    for (deadline_ms, admitted, ended_ms) in [
+        (100, true, 0),
+        (500, false, 500),
+        // The one that was not admitted in time is not charged.
+        (60_000, true, 1_000),
+        (2_000, true, 2_000),
+        (2_999, false, 2_999),
+    ] {
+        let deadline = started + Duration::from_millis(deadline_ms);
+        let decision = queue.until_admitted(&policy, &key, 1, deadline).await.unwrap();
+        assert_eq!((decision.is_some(), started.elapsed().as_millis()), (admitted, ended_ms), "{deadline_ms} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_pass_a_window_that_is_full() {
+    // Five a minute, of which each wait takes up to 50 ms more.
+    let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(60)).unwrap()]).unwrap();
+    let (queue, key, started) = (queue(), Key::new("partner:1"), Instant::now());
+    for nth in 0..11 {
+        let deadline = started + Duration::from_secs(600);
+        assert!(queue.until_admitted(&policy, &key, 1, deadline).await.unwrap().is_some());
+        let since = started.elapsed().as_millis() - 60_000 * (nth / 5);
+        assert!(since <= 50 * (nth / 5), "{nth}: {since} ms after the window began");
+    }
+}

@@ -5,8 +5,8 @@
 mod support;
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,7 +15,8 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use futures_util::future::{join_all, pending};
 use futures_util::stream;
-use http::Response;
+use http::{Request, Response};
+use support::log::Log;
 use support::server::Server;
 use support::{Failing, gate};
 use tidegate_core::gate::OnFailure;
@@ -27,6 +28,10 @@ use tidegate_tower::{Charge, RateLimitLayer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tower::ServiceExt as _;
+use tower::util::service_fn;
+use tower_layer::Layer as _;
 
 const START: u64 = 1_800_000_000_000;
 const CLIENT: (&str, &str) = ("x-vercel-forwarded-for", "192.0.2.1");
@@ -228,21 +233,30 @@ async fn a_slot_without_an_estimate_does_not_hide_the_charge_of_an_outer_layer()
     until("the inner layer's was released", async || left(&*inner).await == (2, 99)).await;
 }
 
-/// A limiter that counts the settlements. Its answer to a check is lost.
+/// A limiter that counts the settlements, and fails as it is told.
 #[derive(Default)]
-struct Losing {
+struct Watched {
     limiter: MemoryLimiter,
     settled: AtomicUsize,
+    /// Whether the answers to checks are lost.
+    loses: bool,
+    /// Whether checks fail before they are charged.
+    fails: bool,
+    /// The errors of the next settlements.
+    refuses: Mutex<Vec<ErrorKind>>,
 }
 
-impl Limiter for Losing {
+impl Limiter for Watched {
     fn capabilities(&self) -> Capabilities {
         self.limiter.capabilities()
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let _ = self.limiter.check(check).await?;
-        Err(Error::new(ErrorKind::Timeout, "the answer was lost"))
+        if self.fails {
+            return Err(Error::new(ErrorKind::Unavailable, "it is down"));
+        }
+        let decision = self.limiter.check(check).await?;
+        if self.loses { Err(Error::new(ErrorKind::Timeout, "the answer was lost")) } else { Ok(decision) }
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
@@ -255,6 +269,10 @@ impl Limiter for Losing {
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         self.settled.fetch_add(1, Ordering::Relaxed);
+        let refused = self.refuses.lock().unwrap().pop();
+        if let Some(kind) = refused {
+            return Err(Error::new(kind, "the test's"));
+        }
         self.limiter.settle(settle).await
     }
 
@@ -265,7 +283,7 @@ impl Limiter for Losing {
 
 #[tokio::test]
 async fn a_slot_whose_answer_was_lost_is_given_back_once() {
-    let limiter = Arc::new(Losing::default());
+    let limiter = Arc::new(Watched { loses: true, ..Watched::default() });
     let server = Server::start(Router::new().route("/", get(|| async { "hello" })).layer(layer(&limiter))).await;
     for nth in 1..=3 {
         let answer = server.get("/", &[CLIENT]).await;
@@ -275,6 +293,59 @@ async fn a_slot_whose_answer_was_lost_is_given_back_once() {
         );
         all_free(&*limiter).await;
         until("it was settled once", async || limiter.settled.load(Ordering::Relaxed) == nth).await;
+    }
+}
+
+/// Sends a request, and drops the response once its head is there.
+async fn answered(layer: &RateLimitLayer) -> u16 {
+    let service = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Body::from("hello"))) });
+    let request = Request::get("/").header(CLIENT.0, CLIENT.1).body(()).unwrap();
+    layer.layer(service).oneshot(request).await.unwrap().status().as_u16()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_request_has_nothing_to_give_back() {
+    let limiter = Arc::new(Watched::default());
+    let layer = layer(&limiter).cost(|_| 100);
+    for (status, settled) in [(200, 1), (429, 1), (429, 1)] {
+        assert_eq!(answered(&layer).await, status);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(limiter.settled.load(Ordering::Relaxed), settled);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_is_given_back_again_until_the_store_answers() {
+    use ErrorKind::{Refused, Timeout, Unavailable, UnknownCharge};
+
+    let warned = |kind: &str| {
+        format!("WARN message=rate limiter failed policy=\"api\" kind=\"{kind}\" outcome=\"unreleased\" suppressed=0")
+    };
+    // The errors of the settlements, the last first, and whether the check fails; the settlements, the time until the last, the log.
+    for (refuses, fails, settled, last_ms, kind) in [
+        (vec![], false, 1, 0, None),
+        (vec![Timeout, Unavailable], false, 3, 750, None),
+        (vec![Unavailable; 6], false, 6, 7_750, Some("unavailable")),
+        // The store has answered.
+        (vec![Refused], false, 1, 0, Some("refused")),
+        (vec![UnknownCharge], false, 1, 0, Some("unknown_charge")),
+        // There may be no charge.
+        (vec![UnknownCharge], true, 1, 0, None),
+    ] {
+        let limiter = Watched { fails, refuses: Mutex::new(refuses.clone()), ..Watched::default() };
+        let (limiter, log) = (Arc::new(limiter), Log::default());
+        let _guard = log.record();
+        let started = Instant::now();
+        let layer = layer(&limiter);
+        assert_eq!(answered(&layer).await, 200);
+        // The first is of the check, if that fails.
+        let skipped = log.lines().len();
+        until("it was settled", async || limiter.settled.load(Ordering::Relaxed) == settled).await;
+        let took = started.elapsed().as_millis();
+        assert!((last_ms..last_ms + 20).contains(&took), "{refuses:?}: {took} ms");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(limiter.settled.load(Ordering::Relaxed), settled, "{refuses:?}");
+        assert_eq!(log.lines()[skipped..], kind.map(warned).into_iter().collect::<Vec<_>>(), "{refuses:?}");
     }
 }
 

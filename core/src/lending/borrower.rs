@@ -309,13 +309,12 @@ impl Borrower {
         if now < loan.until { idle } else { loan.returns }
     }
 
-    /// Whether it knows anything that matters after `now`.
+    /// Whether it knows anything that matters after `now`. A denial and a loan that may be spent end within a lifetime of the last
+    /// request.
     pub(super) fn is_of_use(&self, terms: &Terms, now: UnixMillis) -> bool {
-        let holds =
-            |loan: &Loan| now < loan.until || (loan.left > 0 && loan.returns && now < loan.until + terms.lifetime);
-        let denied = self.denial.is_some_and(|denial| now < denial.until);
+        let returns = |loan: &Loan| loan.left > 0 && loan.returns && now < loan.until + terms.lifetime;
         let known = now < self.demand.at + terms.lifetime;
-        self.loan.is_some_and(|loan| holds(&loan)) || denied || known || self.is_waiting(terms, now)
+        known || self.loan.as_ref().is_some_and(returns) || self.is_waiting(terms, now)
     }
 }
 

@@ -1,11 +1,12 @@
 //! What a test logs.
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use tracing::field::Field;
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::subscriber::{DefaultGuard, set_default};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 /// Records each event as one line of text.
 #[derive(Clone, Default)]
@@ -36,6 +37,15 @@ impl Subscriber for Log {
 }
 
 impl Log {
+    /// Records what this thread logs, until the guard is dropped.
+    pub fn record(&self) -> DefaultGuard {
+        // While there is one subscriber, tracing asks whether anyone listens only on the thread that logs an event first, and
+        // keeps the answer for all threads. That may be a thread of another test.
+        static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Log::default()));
+        LazyLock::force(&ANOTHER);
+        set_default(self.clone())
+    }
+
     /// The lines so far.
     pub fn lines(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()

@@ -206,10 +206,10 @@ export class Borrower {
 
   /** Whether it knows anything that matters after `now`. */
   isOfUse(terms: Terms, now: number): boolean {
-    // A denial ends within a lifetime of the last request.
+    // A denial and a loan that may be spent end within a lifetime of the last request.
     if (now < later(this.#at, terms.lifetime) || this.#isWaiting(terms, now)) return true;
     const loan = this.#loan;
-    return loan !== undefined && (now < loan.until || (loan.left > 0 && loan.returns && now < later(loan.until, terms.lifetime)));
+    return loan !== undefined && loan.left > 0 && loan.returns && now < later(loan.until, terms.lifetime);
   }
 
   /** A question whose request was cancelled may never end. */

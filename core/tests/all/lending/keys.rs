@@ -1,0 +1,303 @@
+//! What a borrower knows of its keys: when it asks for the next loan, what it tells, what it returns, and what it forgets.
+
+use tidegate_core::lending::{Answer, Asked, Borrowers, Granted, Lender, Question, Returned, Terms, Verdict};
+use tidegate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
+
+use super::{MINUTE, of};
+
+/// The borrowers of keys that one policy counts.
+struct Keys {
+    borrowers: Borrowers<()>,
+    policy: Policy,
+    now: u64,
+}
+
+impl Keys {
+    fn new(terms: Terms) -> Self {
+        let policy = of(Quota::fixed_window(1_000_000, MINUTE).unwrap());
+        Self { borrowers: Borrowers::new(terms), policy, now: 1_800_000_000_000 }
+    }
+
+    fn check(&mut self, key: &str) -> Verdict {
+        self.check_by(key, &self.policy.clone())
+    }
+
+    fn check_by(&mut self, key: &str, policy: &Policy) -> Verdict {
+        let name = Key::new(key);
+        self.borrowers.decide(key, &Check::new(policy, &name, UnixMillis::new(self.now)), || ())
+    }
+
+    /// The question that a check asks.
+    fn asks(&mut self, key: &str) -> Asked {
+        match self.check(key) {
+            Verdict::Ask(asked) => asked,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Grants a loan, of which nothing is missed if it is not returned after its end.
+    fn grant(&mut self, key: &str, asked: Asked, units: u64, lasts: Millis) {
+        let decision = self.policy.decide(&mut self.policy.initial_state(), UnixMillis::new(self.now), 1);
+        let granted = Some(Granted { loan: asked.nth, units, lasts });
+        self.borrowers.answered(key, asked.nth, Some(&Answer { granted, ..decision.into() }));
+    }
+
+    /// Denies a check for so long.
+    fn deny(&mut self, key: &str, asked: Asked, denies_for: Millis) {
+        let mut full = self.policy.initial_state();
+        let decision = self.policy.decide(&mut full, UnixMillis::new(self.now), 1_000_000);
+        assert!(decision.is_allowed());
+        let decision = self.policy.decide(&mut full, UnixMillis::new(self.now), 1);
+        self.borrowers.answered(key, asked.nth, Some(&Answer { denies_for, ..decision.into() }));
+    }
+
+    fn due(&mut self) -> Option<(String, Asked)> {
+        self.borrowers.due(UnixMillis::new(self.now)).map(|(key, asked, ())| (key, asked))
+    }
+
+    fn knows(&self, key: &str) -> bool {
+        self.borrowers.last_question(key).is_some()
+    }
+}
+
+const SECOND: Millis = Millis::from_secs(1);
+
+fn terms(lifetime: Millis) -> Terms {
+    Terms::new(1_000, lifetime)
+}
+
+#[test]
+fn no_more_than_16_384_keys_are_kept() {
+    let mut keys = Keys::new(terms(MINUTE));
+    for nth in 0..16_384 {
+        keys.asks(&nth.to_string());
+    }
+    for nth in 16_384..20_000 {
+        assert_eq!(keys.check(&nth.to_string()), Verdict::AskPlainly);
+    }
+    assert!(keys.knows("16383") && !keys.knows("16384"));
+    // Those that were in use within a lifetime stay.
+    keys.now += MINUTE.get() - 1;
+    assert_eq!(keys.check("late"), Verdict::AskPlainly);
+    keys.asks("7");
+    keys.now += 1;
+    keys.asks("late");
+    assert!(keys.knows("7") && !keys.knows("8"));
+}
+
+#[test]
+fn keys_that_are_of_no_use_are_dropped_when_their_number_has_doubled() {
+    let mut keys = Keys::new(terms(Millis::from_secs(10)));
+    // The window ends with the loans, so they are not returned.
+    keys.now += 50_000;
+    let asked = keys.asks("spent");
+    keys.grant("spent", asked, 1, Millis::from_secs(10));
+    assert_eq!(keys.check("spent"), Verdict::Admit { then: None });
+    for (key, limit) in [("returns", 1_000), ("unused", 1_000_000)] {
+        // A bucket's loan is returned, also after its end.
+        let bucket = of(Quota::token_bucket(limit, 1, SECOND).unwrap());
+        let policy = if key == "returns" { bucket } else { keys.policy.clone() };
+        let Verdict::Ask(asked) = keys.check_by(key, &policy) else { panic!() };
+        let policy = std::mem::replace(&mut keys.policy, policy);
+        keys.grant(key, asked, 100, Millis::from_secs(10));
+        keys.policy = policy;
+    }
+    let waiting = keys.asks("denied");
+    keys.deny("denied", waiting, Millis::from_secs(10));
+    for nth in 4..64 {
+        keys.asks(&nth.to_string());
+    }
+    keys.now += 10_000;
+    assert!(keys.knows("spent"));
+    keys.asks("new");
+    let all = ["spent", "returns", "unused", "denied", "63", "new"];
+    assert_eq!(all.map(|key| keys.knows(key)), [false, true, false, false, false, true]);
+    // Two remain, and fewer than 64 are never swept.
+    keys.now += 10_000;
+    for nth in 2..64 {
+        keys.asks(&format!("next {nth}"));
+    }
+    assert!(keys.knows("returns"));
+    keys.asks("the 65th");
+    assert!(!keys.knows("returns"), "its loan has ended a lifetime ago");
+}
+
+#[test]
+fn a_key_whose_question_is_on_its_way_is_kept() {
+    let mut keys = Keys::new(Terms { deadline: Millis::from_secs(20), ..terms(Millis::from_secs(10)) });
+    for nth in 0..64 {
+        keys.asks(&nth.to_string());
+    }
+    keys.now += 19_999;
+    keys.asks("new");
+    assert!(keys.knows("0"));
+    for nth in 65..128 {
+        keys.asks(&nth.to_string());
+    }
+    keys.now += 1;
+    keys.asks("newer");
+    assert_eq!(["0", "63", "new", "127"].map(|key| keys.knows(key)), [false, false, true, true]);
+}
+
+/// The checks until the one that asks for the next loan.
+fn until_asked(keys: &mut Keys) -> (usize, Option<Asked>) {
+    let mut count = 0;
+    loop {
+        count += 1;
+        match keys.check("key") {
+            Verdict::Admit { then: None } => {}
+            Verdict::Admit { then } => return (count, then),
+            Verdict::Ask(asked) => return (count, Some(asked)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The next loan is asked for when as much is left as was spent during a question, of late: an eighth of it is forgotten each time.
+#[test]
+fn the_next_loan_is_asked_for_when_a_questions_worth_is_left() {
+    let mut keys = Keys::new(terms(MINUTE));
+    let first = keys.asks("key");
+    for _ in 0..10 {
+        assert_eq!(keys.check("key"), Verdict::AskPlainly);
+    }
+    keys.grant("key", first, 100, MINUTE);
+    let mut counts = Vec::new();
+    for _ in 0..12 {
+        let (count, asked) = until_asked(&mut keys);
+        counts.push(count);
+        keys.grant("key", asked.unwrap(), 100, MINUTE);
+    }
+    assert_eq!(counts, [91, 91, 93, 94, 95, 96, 97, 98, 99, 100, 101, 101]);
+    // At most half of a loan is left: ten were spent of it during the last question.
+    let (_, asked) = until_asked(&mut keys);
+    for _ in 0..30 {
+        assert_eq!(keys.check("key"), Verdict::AskPlainly);
+    }
+    keys.grant("key", asked.unwrap(), 20, MINUTE);
+    assert_eq!(until_asked(&mut keys).0, 11);
+}
+
+#[test]
+fn a_question_tells_what_was_spent_and_forgets_half_after_two_lifetimes() {
+    let mut keys = Keys::new(terms(Millis::from_secs(10)));
+    let mut told = Vec::new();
+    for _ in 0..32 {
+        let asked = keys.asks("key");
+        told.push((asked.question.spent, asked.question.within.get() / 1_000));
+        keys.borrowers.answered("key", asked.nth, None);
+        keys.now += 1_000;
+    }
+    let grow = |from, to| (from..=to).map(|nth: u64| (nth, nth));
+    assert_eq!(told, grow(0, 20).chain(grow(11, 20)).chain(grow(11, 11)).collect::<Vec<_>>());
+    // A pause of a lifetime begins anew, and one that is shorter does not.
+    for (pause, expected) in [(9_999, (12, 20)), (10_000, (0, 0)), (1_000, (1, 1)), (10_000, (0, 0)), (9_999, (1, 9))] {
+        keys.now += pause - 1_000;
+        let asked = keys.asks("key");
+        assert_eq!((asked.question.spent, asked.question.within.get() / 1_000), expected, "{pause}");
+        keys.borrowers.answered("key", asked.nth, None);
+        keys.now += 1_000;
+    }
+}
+
+#[test]
+fn a_denial_a_loan_and_a_wait_end_at_their_instants() {
+    let mut keys = Keys::new(terms(Millis::from_secs(10)));
+    let asked = keys.asks("key");
+    // A question that was not answered is asked again after its deadline.
+    keys.now += 1_999;
+    assert_eq!(keys.check("key"), Verdict::AskPlainly);
+    assert!(keys.borrowers.is_waiting("key", asked.nth) && !keys.borrowers.is_waiting("key", asked.nth + 1));
+    keys.now += 1;
+    let asked = keys.asks("key");
+    keys.deny("key", asked, Millis::new(500));
+    assert!(!keys.borrowers.is_waiting("key", asked.nth));
+    keys.now += 499;
+    assert!(matches!(keys.check("key"), Verdict::Deny(_)));
+    keys.now += 1;
+    let asked = keys.asks("key");
+    // Threads may read the clock in the wrong order, by up to 20 ms.
+    keys.grant("key", asked, 100, SECOND);
+    keys.now += 979;
+    assert_eq!(keys.check("key"), Verdict::Admit { then: None });
+    keys.now += 1;
+    let back = keys.asks("key").question.back;
+    assert_eq!(back, Some(Returned { loan: asked.nth, unspent: 99, kept: 0 }));
+}
+
+#[test]
+fn a_loan_is_returned_once_it_is_idle() {
+    let mut keys = Keys::new(terms(MINUTE));
+    let asked = keys.asks("key");
+    keys.grant("key", asked, 100, MINUTE);
+    for _ in 0..64 {
+        keys.now += 250;
+        assert_eq!(keys.check("key"), Verdict::Admit { then: None });
+    }
+    // The pause is then 16 times the mean of 333 ms, which the pause is a part of.
+    keys.now += 5_327;
+    assert_eq!(keys.due(), None);
+    keys.now += 1_000;
+    let (key, due) = keys.due().unwrap();
+    assert_eq!((key.as_str(), due.question.slice), ("key", 0));
+    assert_eq!(due.question.back, Some(Returned { loan: asked.nth, unspent: 36, kept: 0 }));
+    // Each question has a number of its own.
+    assert!(due.nth > asked.nth);
+    assert!(keys.asks("another").nth > due.nth);
+    assert_eq!(keys.due(), None);
+}
+
+#[test]
+fn nothing_is_returned_of_a_loan_that_is_spent() {
+    let mut keys = Keys::new(terms(MINUTE));
+    let asked = keys.asks("key");
+    keys.grant("key", asked, 3, MINUTE);
+    for _ in 0..3 {
+        assert_eq!(keys.check("key"), Verdict::Admit { then: None });
+    }
+    for _ in 0..90 {
+        keys.now += 1_000;
+        assert_eq!(keys.due(), None);
+    }
+}
+
+#[test]
+fn policies_that_differ_in_a_number_do_not_share_loans() {
+    let mut keys = Keys::new(terms(MINUTE));
+    let policies: Vec<_> = (1..200).map(|limit| of(Quota::fixed_window(limit, MINUTE).unwrap())).collect();
+    for policy in &policies {
+        keys.policy = policy.clone();
+        let asked = keys.asks("key");
+        keys.grant("key", asked, 1, MINUTE);
+        // The next one asks, and what is lent of this one is returned.
+    }
+}
+
+/// A bucket that refills fast and is lent out. What denies is the loan, so the wait is its life and not the next refill.
+#[test]
+fn a_bucket_that_is_lent_out_denies_until_the_loan_ends() {
+    let bucket = of(Quota::token_bucket(10, 1, Millis::new(1)).unwrap());
+    let (mut lender, mut state) = (Lender::default(), bucket.initial_state());
+    let start = UnixMillis::new(1_800_000_000_000);
+    let question = Question { spent: 1_000, within: SECOND, slice: 1_000, lifetime: MINUTE, back: None };
+    let mut lent = 0;
+    for _ in 0..10 {
+        let answer = lender.decide(&bucket, &mut state, start, 0, &question);
+        lent += answer.granted.map_or(0, |granted| granted.units);
+    }
+    assert!(lent > 5, "{lent}");
+    let ends = lender.last_end().since(start);
+    let denied = lender.decide(&bucket, &mut state, start, 10, &question);
+    let wait = denied.decision.retry_after().unwrap();
+    assert!(wait >= ends && wait <= ends + Millis::new(10), "{wait} of {ends}");
+    assert_eq!(denied.denies_for, wait.min(ends));
+
+    // After its end, the loan ends no denial.
+    let ended = start + ends;
+    lender.settle(&bucket, &mut state, ended);
+    let _ = bucket.decide(&mut state, ended, 10);
+    let denied = lender.decide(&bucket, &mut state, ended, 10, &Question { slice: 0, ..question });
+    let wait = denied.decision.retry_after().unwrap();
+    assert!(wait > Millis::ZERO);
+    assert_eq!(denied.denies_for, wait);
+}
