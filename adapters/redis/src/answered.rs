@@ -49,3 +49,27 @@ pub(crate) fn kind_of(code: &str, detail: &str) -> ErrorKind {
 fn has_word(text: &str, word: &str) -> bool {
     text.split([' ', ':']).any(|part| part == word)
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::ErrorKind;
+
+    use super::{kind_of, refused};
+
+    #[test]
+    fn an_error_is_of_a_kind_by_its_first_word() {
+        for (code, detail, kind) in [
+            ("WRONGTYPE", "Operation against a key", ErrorKind::Corrupt),
+            ("ERR", "Error running script: WRONGTYPE Operation against a key", ErrorKind::Corrupt),
+            ("LOADING", "Redis is loading the dataset in memory", ErrorKind::Unavailable),
+            ("ERR", "max number of clients reached", ErrorKind::Unavailable),
+            ("ERR", "unknown command", ErrorKind::Refused),
+            ("NOPERM", "this user has no permissions", ErrorKind::Refused),
+        ] {
+            assert_eq!(kind_of(code, detail), kind, "{code} {detail}");
+            assert_eq!(refused(&format!("{code} {detail}"), "key").kind(), kind);
+        }
+        assert_eq!(refused("REUSED", "key").kind(), ErrorKind::TokenReused);
+        assert_eq!(refused("UNKNOWN", "key").kind(), ErrorKind::UnknownCharge);
+    }
+}

@@ -73,3 +73,54 @@ impl<S: AsyncRead + Unpin> AsyncRead for Batched<S> {
         Pin::new(&mut self.stream).poll_read(cx, into)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    use tokio::io::AsyncWrite;
+
+    use super::{Batched, InFlight};
+
+    /// What was done to a stream.
+    #[derive(Default)]
+    struct Stream(Vec<&'static str>);
+
+    impl AsyncWrite for Stream {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.0.push("written");
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.0.push("flushed");
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.0.push("shut down");
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_lone_request_is_written_at_once_and_others_after_one_turn() {
+        let in_flight = InFlight::default();
+        let mut batched = Batched::new(Stream::default(), in_flight.clone());
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut write = || Pin::new(&mut batched).poll_write(&mut cx, b"PING").is_ready();
+        let first = in_flight.request();
+        assert_eq!([write(), write()], [true, true]);
+        let second = in_flight.request();
+        assert_eq!([write(), write(), write(), write()], [false, true, false, true]);
+        drop(second);
+        assert!(write());
+        drop(first);
+        assert_eq!(in_flight.count(), 0);
+        assert!(Pin::new(&mut batched).poll_flush(&mut cx).is_ready());
+        assert!(Pin::new(&mut batched).poll_shutdown(&mut cx).is_ready());
+        assert_eq!(batched.stream.0, ["written", "written", "written", "written", "written", "flushed", "shut down"]);
+    }
+}

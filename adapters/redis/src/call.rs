@@ -1,7 +1,7 @@
 //! A call of a script: its keys and arguments, and its answer, which are the same over any transport.
 
 use tidegate_core::algorithm::MAX_UNITS;
-use tidegate_core::internal::{Quoted, sha256};
+use tidegate_core::internal::Quoted;
 use tidegate_core::lending::{Answer, Granted, Lender, Question, Returned, can_lend};
 use tidegate_core::store::{Applied, Operation};
 use tidegate_core::{
@@ -9,6 +9,7 @@ use tidegate_core::{
 };
 
 use crate::answered;
+use crate::names::{once_key, state_keys};
 use crate::script::Script;
 use crate::settings::Clock;
 use crate::state;
@@ -333,42 +334,6 @@ fn asked(question: Question) -> String {
 /// Passes a number as a word.
 type Number<'a> = dyn FnMut(u64, &mut dyn FnMut(&str)) + 'a;
 
-/// The names of what is stored for one request.
-pub(crate) struct Names {
-    /// The part in braces, which puts all into one cluster slot.
-    tag: String,
-    /// The key of each dimension's state.
-    pub(crate) rows: Vec<String>,
-}
-
-/// The keys of the states: the core's storage keys, whose common start is in braces.
-pub(crate) fn state_keys(policy: &Policy, keys: Keys<'_>) -> Result<Names, Error> {
-    let names = keys.storage_keys(policy)?;
-    let place = names.place();
-    let braced = |row: &String| match place {
-        Some(place) => format!("{{{place}}}{}", row.strip_prefix(place).unwrap_or(row)),
-        None => format!("{{{row}}}"),
-    };
-    let tag = place.unwrap_or(&names.rows()[0]);
-    Ok(Names { tag: format!("{{{tag}}}"), rows: names.rows().iter().map(braced).collect() })
-}
-
-/// The key of a token's first answer. Its length is bounded, whatever the token's length. It depends on the keys of all rows.
-fn once_key(names: &Names, token: &str) -> String {
-    use std::fmt::Write as _;
-    let hash = match &names.rows[..] {
-        [row] if *row == names.tag => sha256(token.as_bytes()),
-        rows => sha256(format!("{}\n{token}", rows.join("\n")).as_bytes()),
-    };
-    let mut name = String::with_capacity(names.tag.len() + 38);
-    name.push_str(&names.tag);
-    name.push_str(":once:");
-    for byte in &hash[..16] {
-        let _ = write!(name, "{byte:02x}");
-    }
-    name
-}
-
 /// A span as a TTL: at least 1 ms, and not too long. Redis would reject others after the charge was made.
 fn ttl(span: Millis) -> u64 {
     span.get().clamp(1, UnixMillis::MAX.get())
@@ -388,3 +353,6 @@ fn no_answer(bytes: &[u8]) -> Error {
     let what = format!("{} is not an answer of Tidegate's script; is this a Redis server?", Quoted(&shown));
     Error::new(ErrorKind::Corrupt, what)
 }
+
+#[cfg(test)]
+mod tests;

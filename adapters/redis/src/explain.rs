@@ -130,3 +130,70 @@ impl fmt::Display for Words {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+    use tidegate_core::{ErrorKind, Millis, Policy, Quota};
+
+    use super::{Explanation, Words, shortened};
+
+    fn bytes(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_state_is_described_with_what_it_means() -> Result<(), tidegate_core::Error> {
+        let minute = Millis::from_secs(60);
+        let burst = Quota::token_bucket(10, 1, minute)?.named("burst")?;
+        let daily = Quota::fixed_window(1_000, Millis::from_secs(86_400))?.named("daily")?;
+        let policy = Policy::new("api", [burst, daily])?;
+        let of = |stored: &Value, ttl: i64, micros: &str| {
+            let time = Value::Array(vec![bytes("1800000000"), bytes(micros)]);
+            Explanation::new(&policy, "{tg1:api}".into(), stored, &Value::Int(ttl), &time)
+        };
+        let stored = bytes("tb1 180000 1800000000000;fw1 1799971200000 3;");
+        let found = of(&stored, 57_600_000, "250000")?;
+        assert_eq!((found.key(), found.ttl()), ("{tg1:api}", Some(Millis::from_secs(57_600))));
+        assert_eq!(
+            found.to_string(),
+            "{tg1:api}\n  stored: tb1 180000 1800000000000;fw1 1799971200000 3; (removed in 16 h 0 min)\n  burst \
+             (token_bucket): 3 of 10 used, 7 remaining; unused again in 2 min 59 s\n  daily (fixed_window): 3 of 1000 \
+             used, 997 remaining; unused again in 15 h 59 min\n"
+        );
+        let unused = of(&Value::Nil, -2, "0")?;
+        assert_eq!((unused.ttl(), unused.decision().is_allowed()), (None, true));
+        assert!(unused.to_string().starts_with("{tg1:api}\n  nothing stored: unused\n  burst (token_bucket): 0 of 10"));
+        assert!(of(&stored, -1, "0")?.to_string().contains("; (and never removed: Tidegate did not write it)\n"));
+        for wrong in [Value::Okay, bytes("fw1 0 0;")] {
+            assert_eq!(of(&wrong, 1, "0").map(drop).map_err(|error| error.kind()), Err(ErrorKind::Corrupt));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn spans_have_two_units_at_most() {
+        for (ms, words) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1_000, "1.0 s"),
+            (59_999, "59.9 s"),
+            (60_000, "1 min 0 s"),
+            (3_599_999, "59 min 59 s"),
+            (3_600_000, "1 h 0 min"),
+            (86_399_999, "23 h 59 min"),
+            (86_400_000, "1 d 0 h"),
+            (190_000_000, "2 d 4 h"),
+        ] {
+            assert_eq!(Words(Millis::new(ms)).to_string(), words);
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_shortened() {
+        for (length, shown) in [(199, 199), (200, 200), (201, 201), (900, 201)] {
+            let text = shortened(&"x".repeat(length));
+            assert_eq!((text.chars().count(), text.ends_with('…')), (shown, length > 200));
+        }
+    }
+}

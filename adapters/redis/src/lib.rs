@@ -22,6 +22,7 @@ mod error;
 mod eviction;
 #[cfg(feature = "resp")]
 mod explain;
+mod names;
 mod over;
 #[cfg(any(feature = "resp", feature = "rest"))]
 mod overload;

@@ -36,3 +36,17 @@ pub(crate) fn check_deadline(deadline: Millis) -> Result<(), Error> {
 pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::Invalid, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::Millis;
+
+    use super::check_deadline;
+
+    #[test]
+    fn a_deadline_is_at_most_an_hour() {
+        for (ms, fits) in [(0, false), (1, true), (3_600_000, true), (3_600_001, false)] {
+            assert_eq!(check_deadline(Millis::new(ms)).is_ok(), fits, "{ms}");
+        }
+    }
+}

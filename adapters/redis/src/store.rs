@@ -9,12 +9,13 @@ use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, Opera
 use tidegate_core::{Capabilities, Check, Dimensions, Error, Key, Keys, Policy};
 
 use crate::answered::answered;
-use crate::call::{Call, state_keys};
+use crate::call::Call;
 use crate::config::Config;
 use crate::connection::Links;
 use crate::deadline::Deadline;
 use crate::error;
 use crate::explain::Explanation;
+use crate::names::state_keys;
 use crate::script::Script;
 
 /// A limiter on Redis: exact at any concurrency, in one round trip.

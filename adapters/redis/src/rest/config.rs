@@ -227,3 +227,30 @@ fn host(url: &str) -> Option<&str> {
         None => rest.split(['/', ':']).next(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RestConfig;
+
+    #[test]
+    fn only_upstashs_own_databases_lock_keys_unless_told() {
+        for (url, locks) in [
+            ("https://eu1-quick-fox-1.upstash.io", true),
+            ("https://EU1-QUICK-FOX-1.UPSTASH.IO:443/path", true),
+            ("https://upstash.io.example.com", false),
+            ("https://example.com/.upstash.io", false),
+            ("http://[::1]:8079", false),
+        ] {
+            let config = RestConfig::new(url, "token");
+            assert_eq!(config.locks_keys(), locks, "{url}");
+            assert!(!config.clone().key_locking(false).locks_keys() && config.key_locking(true).locks_keys());
+        }
+    }
+
+    #[test]
+    fn errors_name_what_the_application_has() {
+        assert_eq!([RestConfig::new("", "").name(), RestConfig::for_client().name()], ["upstash", "redis"]);
+        // A client of Redis has its own address and credentials.
+        assert!(RestConfig::for_client().check().is_ok() && RestConfig::new("", "").check().is_err());
+    }
+}

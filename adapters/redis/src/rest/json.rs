@@ -175,6 +175,13 @@ mod tests {
     }
 
     #[test]
+    fn every_escape_is_read() {
+        let text = reply(r#"{"result":"\"\\\/\n\r\t\b\f\u0041"}"#);
+        assert_eq!(text, Some(Reply::Text("\"\\/\n\r\t\u{8}\u{c}A".to_owned())));
+        assert_eq!(reply(r#"{"result":"\x"}"#), None);
+    }
+
+    #[test]
     fn anything_else_is_not_a_reply() {
         for body in [
             "",

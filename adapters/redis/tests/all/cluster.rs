@@ -119,6 +119,38 @@ async fn a_dead_cluster_is_unavailable_without_a_wait() {
     assert!(began.elapsed() < crate::support::AT_ONCE, "{:?}", began.elapsed());
 }
 
+#[tokio::test]
+async fn a_cluster_that_is_up_again_is_used_again_over_one_connection_to_each_node() {
+    let mut nodes = cluster();
+    let limiter = limiter(&nodes);
+    let policy = bucket(100);
+    let ask = async |nth: u64| {
+        let key = Key::new(format!("user-{nth}"));
+        limiter.check(Check::new(&policy, &key, NOW)).await
+    };
+    for nth in 0..20 {
+        assert!(ask(nth).await.unwrap().is_allowed());
+    }
+    for node in &nodes {
+        let of_this_limiter = cli(node.port, &["CLIENT", "LIST", "TYPE", "normal"]).lines().count() - 1;
+        assert_eq!(of_this_limiter, 1);
+    }
+    nodes.iter_mut().for_each(Server::kill);
+    let down = Instant::now();
+    for nth in 0..20 {
+        assert_eq!(ask(nth).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    assert!(down.elapsed() < crate::support::AT_ONCE, "{:?}", down.elapsed());
+    nodes.iter_mut().for_each(Server::restart);
+    let until = Instant::now() + crate::support::AT_ONCE;
+    for nth in 0..20 {
+        while ask(nth).await.is_err() {
+            assert!(Instant::now() < until, "the cluster is not used again");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn limiters_borrow_from_every_node() {
     let nodes = cluster();

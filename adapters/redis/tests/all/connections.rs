@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
 
-use crate::support::{AT_ONCE, DEADLINE, MIN_TTL, NOW, Server, admitted, bucket, burst, key};
-use tidegate_core::{Check, Error, Limiter};
+use crate::support::{AT_ONCE, DEADLINE, MIN_TTL, NOW, Server, admitted, bucket, burst, deaf_proxy, key};
+use tidegate_core::{Check, Error, ErrorKind, Limiter};
 use tidegate_redis::{Clock, Config, Redis, RedisLimiter};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Decides once, which opens the first connection, and then on more calls at once than the limit, several times.
@@ -49,4 +52,143 @@ async fn a_server_that_is_silent_on_a_second_connection_decides_on_all_calls() {
     });
     let config = Config::new(url).clock(Clock::Caller).min_ttl(MIN_TTL).deadline(DEADLINE);
     decides_on_all(Redis::new(config).unwrap().limiter()).await;
+}
+
+/// A proxy to a loopback port that answers with `instead` while the flag is set. Returns its URL and the flag.
+async fn lying_proxy(port: u16, instead: &'static [u8]) -> (String, Arc<AtomicBool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (url, lies) = (format!("redis://{}", listener.local_addr().unwrap()), Arc::new(AtomicBool::new(false)));
+    let told = Arc::clone(&lies);
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let (mut near_read, mut near_write) = near.into_split();
+            let far = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            let (mut far_read, mut far_write) = far.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut near_read, &mut far_write).await });
+            let lies = Arc::clone(&told);
+            tokio::spawn(async move {
+                let mut buffer = [0; 4_096];
+                while let Ok(length @ 1..) = far_read.read(&mut buffer).await {
+                    let answer = if lies.load(Ordering::Relaxed) { instead } else { &buffer[..length] };
+                    if near_write.write_all(answer).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (url, lies)
+}
+
+/// The connections that a server has, without the one that asks.
+fn connections(server: &Server) -> usize {
+    let list: String =
+        redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("normal").query(&mut server.connection()).unwrap();
+    list.lines().count() - 1
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < AT_ONCE, "not reached: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_in_use_opens_one_more_up_to_as_many_as_configured() {
+    let server = Server::start();
+    let policy = bucket(10_000);
+    let limiter = Arc::new(server.limiter_with(|config| config.connections(3)));
+    // One call at a time needs one.
+    for _ in 0..20 {
+        limiter.check(Check::new(&policy, &key(), NOW)).await.unwrap();
+    }
+    assert_eq!(connections(&server), 1);
+    let limiters = [limiter];
+    for _ in 0..20 {
+        burst(&limiters, &policy, 100).await;
+    }
+    until("three connections", || connections(&server) == 3).await;
+}
+
+#[tokio::test]
+async fn a_connection_is_not_used_again_after_an_answer_that_does_not_fit() {
+    for (instead, kind) in [
+        ("+what\r\n", ErrorKind::Corrupt),
+        (":1\r\n", ErrorKind::Corrupt),
+        // The primary has become a replica. Its name may lead elsewhere by now.
+        ("-READONLY You can't write against a read only replica.\r\n", ErrorKind::Unavailable),
+        // An error of one command is none of the connection.
+        ("-ERR unknown command\r\n", ErrorKind::Refused),
+    ] {
+        let server = Server::start();
+        let (url, lies) = lying_proxy(server.port, instead.as_bytes()).await;
+        let config = Config::new(url).clock(Clock::Caller).min_ttl(MIN_TTL).deadline(DEADLINE).connections(1);
+        let limiter = Redis::new(config).unwrap().limiter();
+        let (policy, key) = (bucket(9), key());
+        let check = || limiter.check(Check::new(&policy, &key, NOW));
+        check().await.unwrap();
+        // What the limiter asks beside its checks is answered.
+        limiter.store().ping().await.unwrap();
+        let opened = received(&server);
+        lies.store(true, Ordering::Relaxed);
+        assert_eq!(check().await.unwrap_err().kind(), kind, "{instead}");
+        lies.store(false, Ordering::Relaxed);
+        check().await.unwrap();
+        let reopened = received(&server) - opened - 1;
+        assert_eq!(reopened, u64::from(kind != ErrorKind::Refused), "{instead}");
+    }
+}
+
+/// How many connections a server has received, with the one that asks.
+fn received(server: &Server) -> u64 {
+    let stats: String = redis::cmd("INFO").arg("stats").query(&mut server.connection()).unwrap();
+    let received = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+    received.unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn more_than_4_096_calls_in_flight_are_contention_at_once() {
+    let server = Server::start();
+    let (address, deaf) = deaf_proxy(server.port).await;
+    let config = Config::new(format!("redis://{address}")).clock(Clock::Caller).min_ttl(MIN_TTL).deadline(DEADLINE);
+    let limiter = Arc::new(Redis::new(config).unwrap().limiter());
+    let (policy, key) = (bucket(9), key());
+    limiter.check(Check::new(&policy, &key, NOW)).await.unwrap();
+    limiter.store().ping().await.unwrap();
+    deaf.store(true, Ordering::Relaxed);
+    let began = Instant::now();
+    let mut waiting: Vec<_> = (0..4_096).map(|_| Box::pin(limiter.check(Check::new(&policy, &key, NOW)))).collect();
+    // Polled once, each of them is in flight.
+    for call in &mut waiting {
+        assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    let error = limiter.check(Check::new(&policy, &key, NOW)).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.to_string().as_str()),
+        (ErrorKind::Contended, "redis: 4096 calls are in flight already; nothing was charged")
+    );
+    assert!(began.elapsed() < AT_ONCE);
+    // Those that are dropped are in flight no more.
+    drop(waiting);
+    deaf.store(false, Ordering::Relaxed);
+    redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").exec(&mut server.connection()).unwrap();
+    let began = Instant::now();
+    while limiter.check(Check::new(&policy, &key, NOW)).await.is_err() {
+        assert!(began.elapsed() < AT_ONCE);
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_server_may_listen_on_a_socket_of_the_file_system() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("redis.sock");
+    let _server = Server::start_with(&["--unixsocket", socket.to_str().unwrap()]);
+    let limiter =
+        Redis::new(Config::new(format!("redis+unix://{}", socket.display())).deadline(DEADLINE)).unwrap().limiter();
+    limiter.store().ping().await.unwrap();
+    assert!(limiter.check(Check::new(&bucket(1), &key(), NOW)).await.unwrap().is_allowed());
+    assert!(!limiter.check(Check::new(&bucket(1), &key(), NOW)).await.unwrap().is_allowed());
 }

@@ -157,8 +157,10 @@ async fn a_decision_is_one_command() {
     let limiter = server.limiter();
     let mut connection = server.connection();
     let (policy, key) = (bucket(5), key());
-    // The first run of each script loads it.
+    // The first run of each script loads it. The short one is sent at once, without a question whether the server has it.
     limiter.check(Check::new(&policy, &key, NOW)).await.unwrap();
+    let first: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
+    assert!(first.contains("cmdstat_eval:calls=1,") && !first.contains("cmdstat_evalsha:"), "{first}");
     limiter.peek(Check::new(&policy, &key, NOW)).await.unwrap();
     redis::cmd("CONFIG").arg("RESETSTAT").exec(&mut connection).unwrap();
     for place in 0..10 {

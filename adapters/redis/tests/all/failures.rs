@@ -65,6 +65,11 @@ fn an_invalid_url_is_explained_without_showing_the_password() {
         assert!(shown.contains("write redis://"), "{shown}");
         assert!(!shown.contains("hunter2"), "{shown}");
     }
+    #[cfg(feature = "tls-rustls")]
+    {
+        let error = Redis::new(Config::new("rediss://user:hunter2@host/#insecure")).unwrap_err().to_string();
+        assert!(error.contains("SSL_CERT_FILE") && !error.contains("hunter2"), "{error}");
+    }
     for connections in [0, 65] {
         let error = Redis::new(Config::new("redis://host").connections(connections)).unwrap_err();
         assert!(error.to_string().contains("write 1 to 64"), "{error}");
@@ -138,6 +143,20 @@ async fn a_server_that_is_not_redis_is_corrupt_without_a_wait() {
         let (error, took) = meet(&impostor(Some(answer.as_bytes()), close).await).await;
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{answer:?}: {error:?}");
         assert!(took < AT_ONCE, "{answer:?}: {took:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_ping_tells_whether_the_server_answers() {
+    let server = Server::start();
+    limiter(&server.url(), DEADLINE).store().ping().await.unwrap();
+    for (url, kind) in [
+        (format!("redis://127.0.0.1:{}", free_port()), ErrorKind::Unavailable),
+        (impostor(Some(b":1\r\n:1\r\n:1\r\n"), false).await, ErrorKind::Corrupt),
+        (impostor(Some(b"-ERR no\r\n-ERR no\r\n-ERR no\r\n"), false).await, ErrorKind::Refused),
+    ] {
+        let error = limiter(&url, DEADLINE).store().ping().await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error:?}");
     }
 }
 

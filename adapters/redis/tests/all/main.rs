@@ -13,6 +13,7 @@ mod failures;
 mod fallback;
 mod gate;
 mod lending;
+mod over;
 mod plain;
 mod rest;
 mod rest_failures;

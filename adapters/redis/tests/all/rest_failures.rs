@@ -124,7 +124,24 @@ async fn an_answer_that_is_not_from_the_script_is_corrupt() {
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{body}: {error:?}");
     }
     let (met, _) = meet(ResponseTemplate::new(200).set_body_string(" ".repeat(2 << 20))).await;
-    assert_eq!(met.unwrap_err().kind(), ErrorKind::Corrupt);
+    let error = met.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("more than a megabyte"), "{error}");
+}
+
+#[tokio::test]
+async fn a_ping_tells_whether_the_database_answers() {
+    for (body, kind) in [
+        (json!({ "result": "PONG" }), None),
+        (json!({ "result": "hello" }), Some(ErrorKind::Corrupt)),
+        (json!({ "result": 1 }), Some(ErrorKind::Corrupt)),
+        (json!({ "error": "NOPERM this user has no permissions" }), Some(ErrorKind::Refused)),
+    ] {
+        let server = MockServer::start().await;
+        Mock::given(method("POST")).respond_with(ResponseTemplate::new(200).set_body_json(&body)).mount(&server).await;
+        let pinged = limiter(&server.uri()).store().ping().await;
+        assert_eq!(pinged.map_err(|error| error.kind()).err(), kind, "{body}");
+    }
 }
 
 #[tokio::test]
