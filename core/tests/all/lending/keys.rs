@@ -237,22 +237,59 @@ fn a_loan_is_returned_once_it_is_idle() {
     // The pause is then 16 times the mean of 333 ms, which the pause is a part of.
     keys.now += 5_327;
     assert_eq!(keys.due(), None);
+    let other = keys.asks("other");
     keys.now += 1_000;
     let (key, due) = keys.due().unwrap();
     assert_eq!((key.as_str(), due.question.slice), ("key", 0));
     assert_eq!(due.question.back, Some(Returned { loan: asked.nth, unspent: 36, kept: 0 }));
     // Each question has a number of its own.
-    assert!(due.nth > asked.nth);
+    assert!(due.nth > other.nth);
     assert!(keys.asks("another").nth > due.nth);
     assert_eq!(keys.due(), None);
+}
+
+/// What has ended with its window was never spent by others, and is not returned.
+#[test]
+fn a_loan_that_ends_before_its_window_is_returned_at_its_end() {
+    for (into_the_window, returns) in [(49_999, true), (50_000, false)] {
+        let mut keys = Keys::new(terms(MINUTE));
+        keys.now += into_the_window;
+        let asked = keys.asks("key");
+        keys.grant("key", asked, 100, Millis::from_secs(10));
+        // It ends for the borrower 20 ms earlier. Until then, it is in use.
+        keys.now += 9_979;
+        assert_eq!(keys.check("key"), Verdict::Admit { then: None });
+        keys.now += 1;
+        assert_eq!(keys.due().map(|(_, due)| due.question.back.unwrap().unspent), returns.then_some(99));
+    }
+}
+
+#[test]
+fn a_denial_that_was_on_its_way_when_units_were_given_back_is_not_repeated() {
+    let mut keys = Keys::new(terms(MINUTE));
+    let asked = keys.asks("key");
+    keys.borrowers.forget_denial("key");
+    keys.deny("key", asked, SECOND);
+    keys.asks("key");
+}
+
+#[test]
+fn a_check_of_no_cost_is_not_decided_from_a_loan_that_is_spent() {
+    let mut keys = Keys::new(terms(MINUTE));
+    let asked = keys.asks("key");
+    keys.grant("key", asked, 1, MINUTE);
+    assert_eq!(keys.check("key"), Verdict::Admit { then: None });
+    let (name, policy) = (Key::new("key"), keys.policy.clone());
+    let free = Check::new(&policy, &name, UnixMillis::new(keys.now)).cost(0);
+    assert!(matches!(keys.borrowers.decide("key", &free, || ()), Verdict::Ask(_)));
 }
 
 #[test]
 fn nothing_is_returned_of_a_loan_that_is_spent() {
     let mut keys = Keys::new(terms(MINUTE));
     let asked = keys.asks("key");
-    keys.grant("key", asked, 3, MINUTE);
-    for _ in 0..3 {
+    keys.grant("key", asked, 9, MINUTE);
+    for _ in 0..9 {
         assert_eq!(keys.check("key"), Verdict::Admit { then: None });
     }
     for _ in 0..90 {
