@@ -48,7 +48,14 @@ pub struct Queue<L> {
 }
 
 type Lines = HashMap<String, Line>;
-type Line = Arc<tokio::sync::Mutex<Pace>>;
+
+/// Those who wait for one key.
+#[derive(Default)]
+struct Line {
+    /// Held by the first.
+    pace: Arc<tokio::sync::Mutex<Pace>>,
+    places: usize,
+}
 
 /// When the first of a line asks next.
 #[derive(Debug, Default)]
@@ -62,21 +69,24 @@ struct Pace {
 struct Place<'a> {
     lines: &'a Mutex<Lines>,
     name: String,
-    line: Line,
+    pace: Arc<tokio::sync::Mutex<Pace>>,
 }
 
 impl<'a> Place<'a> {
     fn at_the_end(lines: &'a Mutex<Lines>, name: String) -> Self {
-        let line = Arc::clone(lock(lines).entry(name.clone()).or_default());
-        Self { lines, name, line }
+        let mut all = lock(lines);
+        let line = all.entry(name.clone()).or_default();
+        line.places += 1;
+        Self { lines, name, pace: Arc::clone(&line.pace) }
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut lines = lock(self.lines);
-        // This place's and the map's: nobody else waits.
-        if Arc::strong_count(&self.line) == 2 {
+        let Some(line) = lines.get_mut(&self.name) else { return };
+        line.places -= 1;
+        if line.places == 0 {
             lines.remove(&self.name);
         }
     }
@@ -110,8 +120,9 @@ impl<L: Limiter> Queue<L> {
     /// A caller may stop waiting: the line goes on without it. If the store was just asked, it may have charged the request.
     ///
     /// # Errors
-    /// As [`Limiter::check`], and as [`Limiter::refund`] for a leaky bucket whose delay ends after the deadline. [`Invalid`](ErrorKind::Invalid) for a cost above the limit, for which no wait helps, and for a policy
-    /// with a concurrency limit.
+    /// As [`Limiter::check`], and as [`Limiter::refund`] for a leaky bucket whose delay ends after the deadline.
+    /// [`Invalid`](ErrorKind::Invalid) for a cost above the limit, for which no wait helps, and for a policy with a concurrency
+    /// limit.
     pub async fn until_admitted(
         &self,
         policy: &Policy,
@@ -120,7 +131,7 @@ impl<L: Limiter> Queue<L> {
         deadline: Instant,
     ) -> Result<Option<tidegate_core::Decision>, Error> {
         let place = Place::at_the_end(&self.lines, [policy.id(), "|", key.as_str()].concat());
-        match timeout_at(deadline, place.line.lock()).await {
+        match timeout_at(deadline, place.pace.lock()).await {
             Ok(mut pace) => self.first(policy, key, cost, deadline, &mut pace).await,
             Err(_) => Ok(None),
         }

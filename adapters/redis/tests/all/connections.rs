@@ -2,16 +2,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use crate::support::{AT_ONCE, DEADLINE, MIN_TTL, NOW, Server, admitted, bucket, burst, deaf_proxy, key};
+use crate::support::{AT_ONCE, DEADLINE, MIN_TTL, NOW, Server, admitted, bucket, burst, deaf_proxy, key, lying_proxy};
 use tidegate_core::{Check, Error, ErrorKind, Limiter};
 use tidegate_redis::{Clock, Config, Redis, RedisLimiter};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+
+/// A limiter whose server is at the address of a proxy.
+fn through(address: SocketAddr, connections: usize) -> RedisLimiter {
+    let config = Config::new(format!("redis://{address}")).clock(Clock::Caller).min_ttl(MIN_TTL).deadline(DEADLINE);
+    Redis::new(config.connections(connections)).unwrap().limiter()
+}
 
 /// Decides once, which opens the first connection, and then on more calls at once than the limit, several times.
 async fn decides_on_all(limiter: RedisLimiter) {
@@ -42,7 +48,7 @@ async fn a_server_that_accepts_no_second_connection_decides_on_all_calls() {
 async fn a_server_that_is_silent_on_a_second_connection_decides_on_all_calls() {
     let server = Server::start();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let address = listener.local_addr().unwrap();
     let port = server.port;
     tokio::spawn(async move {
         let (mut near, _) = listener.accept().await.unwrap();
@@ -50,34 +56,7 @@ async fn a_server_that_is_silent_on_a_second_connection_decides_on_all_calls() {
         // The system completes further connections to the listener, which nothing reads.
         tokio::io::copy_bidirectional(&mut near, &mut far).await
     });
-    let config = Config::new(url).clock(Clock::Caller).min_ttl(MIN_TTL).deadline(DEADLINE);
-    decides_on_all(Redis::new(config).unwrap().limiter()).await;
-}
-
-/// A proxy to a loopback port that answers with `instead` while the flag is set. Returns its URL and the flag.
-async fn lying_proxy(port: u16, instead: &'static [u8]) -> (String, Arc<AtomicBool>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (url, lies) = (format!("redis://{}", listener.local_addr().unwrap()), Arc::new(AtomicBool::new(false)));
-    let told = Arc::clone(&lies);
-    tokio::spawn(async move {
-        while let Ok((near, _)) = listener.accept().await {
-            let (mut near_read, mut near_write) = near.into_split();
-            let far = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-            let (mut far_read, mut far_write) = far.into_split();
-            tokio::spawn(async move { tokio::io::copy(&mut near_read, &mut far_write).await });
-            let lies = Arc::clone(&told);
-            tokio::spawn(async move {
-                let mut buffer = [0; 4_096];
-                while let Ok(length @ 1..) = far_read.read(&mut buffer).await {
-                    let answer = if lies.load(Ordering::Relaxed) { instead } else { &buffer[..length] };
-                    if near_write.write_all(answer).await.is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    (url, lies)
+    decides_on_all(through(address, 2)).await;
 }
 
 /// The connections that a server has, without the one that asks.
@@ -123,37 +102,28 @@ async fn a_connection_is_not_used_again_after_an_answer_that_does_not_fit() {
         ("-ERR unknown command\r\n", ErrorKind::Refused),
     ] {
         let server = Server::start();
-        let (url, lies) = lying_proxy(server.port, instead.as_bytes()).await;
-        let config = Config::new(url).clock(Clock::Caller).min_ttl(MIN_TTL).deadline(DEADLINE).connections(1);
-        let limiter = Redis::new(config).unwrap().limiter();
+        let (address, lies) = lying_proxy(server.port, instead.as_bytes()).await;
+        let limiter = through(address, 1);
         let (policy, key) = (bucket(9), key());
         let check = || limiter.check(Check::new(&policy, &key, NOW));
         check().await.unwrap();
         // What the limiter asks beside its checks is answered.
         limiter.store().ping().await.unwrap();
-        let opened = received(&server);
+        let opened = server.connections_received();
         lies.store(true, Ordering::Relaxed);
         assert_eq!(check().await.unwrap_err().kind(), kind, "{instead}");
         lies.store(false, Ordering::Relaxed);
         check().await.unwrap();
-        let reopened = received(&server) - opened - 1;
+        let reopened = server.connections_received() - opened - 1;
         assert_eq!(reopened, u64::from(kind != ErrorKind::Refused), "{instead}");
     }
-}
-
-/// How many connections a server has received, with the one that asks.
-fn received(server: &Server) -> u64 {
-    let stats: String = redis::cmd("INFO").arg("stats").query(&mut server.connection()).unwrap();
-    let received = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
-    received.unwrap().parse().unwrap()
 }
 
 #[tokio::test]
 async fn more_than_4_096_calls_in_flight_are_contention_at_once() {
     let server = Server::start();
     let (address, deaf) = deaf_proxy(server.port).await;
-    let config = Config::new(format!("redis://{address}")).clock(Clock::Caller).min_ttl(MIN_TTL).deadline(DEADLINE);
-    let limiter = Arc::new(Redis::new(config).unwrap().limiter());
+    let limiter = through(address, 2);
     let (policy, key) = (bucket(9), key());
     limiter.check(Check::new(&policy, &key, NOW)).await.unwrap();
     limiter.store().ping().await.unwrap();

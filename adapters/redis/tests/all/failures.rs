@@ -230,13 +230,13 @@ async fn a_process_without_time_for_an_answer_is_overloaded() {
     let limiter = server.limiter_with(|config| config.deadline(Millis::from_secs(2)));
     let (policy, key) = (bucket(5), key());
     limiter.check(Check::new(&policy, &key, NOW)).await.unwrap();
-    let before = connections_received(&server);
+    let before = server.connections_received();
     let error = checked_by_a_busy_process(&limiter).await;
     assert_eq!(error.kind(), ErrorKind::Contended, "{error:?}");
     assert!(error.to_string().contains("this process is overloaded"), "{error}");
     assert!(limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().is_allowed());
     // The second look has a connection of its own.
-    assert_eq!(connections_received(&server), before + 1, "the connection was dropped");
+    assert_eq!(server.connections_received(), before + 1, "the connection was dropped");
 
     // The same while it connects.
     let limiter = server.limiter_with(|config| config.deadline(Millis::from_secs(2)));
@@ -252,10 +252,4 @@ pub(crate) async fn checked_by_a_busy_process(limiter: &impl Limiter) -> Error {
     let check = limiter.check(Check::new(&policy, &key, NOW));
     let (checked, ()) = tokio::join!(check, async { std::thread::sleep(Duration::from_secs(4)) });
     checked.unwrap_err()
-}
-
-fn connections_received(server: &Server) -> u64 {
-    let stats: String = redis::cmd("INFO").arg("stats").query(&mut server.connection()).unwrap();
-    let received = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
-    received.unwrap().parse().unwrap()
 }

@@ -92,6 +92,13 @@ impl Server {
         redis::Client::open(self.url()).unwrap().get_connection().unwrap()
     }
 
+    /// How many connections it has received, with the one that asks.
+    pub fn connections_received(&self) -> u64 {
+        let stats: String = redis::cmd("INFO").arg("stats").query(&mut self.connection()).unwrap();
+        let received = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        received.unwrap().parse().unwrap()
+    }
+
     pub fn process_id(&self) -> u32 {
         self.process.id()
     }
@@ -184,27 +191,33 @@ pub fn runtime() -> tokio::runtime::Runtime {
 
 /// A proxy to a loopback port that drops the answers while the flag is set. Returns its address and the flag.
 pub async fn deaf_proxy(port: u16) -> (std::net::SocketAddr, Arc<AtomicBool>) {
+    lying_proxy(port, b"").await
+}
+
+/// A proxy to a loopback port that answers with `instead` while the flag is set. Returns its address and the flag.
+pub async fn lying_proxy(port: u16, instead: &'static [u8]) -> (std::net::SocketAddr, Arc<AtomicBool>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (address, deaf) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
-    let heard = Arc::clone(&deaf);
+    let (address, lies) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+    let told = Arc::clone(&lies);
     tokio::spawn(async move {
         while let Ok((near, _)) = listener.accept().await {
             let far = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
             let (mut near_read, mut near_write) = near.into_split();
             let (mut far_read, mut far_write) = far.into_split();
             tokio::spawn(async move { tokio::io::copy(&mut near_read, &mut far_write).await });
-            let deaf = Arc::clone(&heard);
+            let lies = Arc::clone(&told);
             tokio::spawn(async move {
                 let mut buffer = [0; 4_096];
                 while let Ok(length @ 1..) = far_read.read(&mut buffer).await {
-                    if !deaf.load(Ordering::Relaxed) && near_write.write_all(&buffer[..length]).await.is_err() {
+                    let answer = if lies.load(Ordering::Relaxed) { instead } else { &buffer[..length] };
+                    if near_write.write_all(answer).await.is_err() {
                         return;
                     }
                 }
             });
         }
     });
-    (address, deaf)
+    (address, lies)
 }
 
 #[cfg(feature = "rest")]
