@@ -35,14 +35,14 @@ impl Keys {
         }
     }
 
-    /// Grants a loan, of which nothing is missed if it is not returned after its end.
+    /// Answers a question with a loan.
     fn grant(&mut self, key: &str, asked: Asked, units: u64, lasts: Millis) {
         let decision = self.policy.decide(&mut self.policy.initial_state(), UnixMillis::new(self.now), 1);
         let granted = Some(Granted { loan: asked.nth, units, lasts });
         self.borrowers.answered(key, asked.nth, Some(&Answer { granted, ..decision.into() }));
     }
 
-    /// Denies a check for so long.
+    /// Answers a question with a denial that holds for so long.
     fn deny(&mut self, key: &str, asked: Asked, denies_for: Millis) {
         let mut full = self.policy.initial_state();
         let decision = self.policy.decide(&mut full, UnixMillis::new(self.now), 1_000_000);
@@ -248,7 +248,7 @@ fn a_loan_is_returned_once_it_is_idle() {
     assert_eq!(keys.due(), None);
 }
 
-/// What has ended with its window was never spent by others, and is not returned.
+/// A loan that ends with its window has nothing to return: the window is over, too.
 #[test]
 fn a_loan_that_ends_before_its_window_is_returned_at_its_end() {
     for (into_the_window, returns) in [(49_999, true), (50_000, false)] {
@@ -304,9 +304,9 @@ fn policies_that_differ_in_a_number_do_not_share_loans() {
     let policies: Vec<_> = (1..200).map(|limit| of(Quota::fixed_window(limit, MINUTE).unwrap())).collect();
     for policy in &policies {
         keys.policy = policy.clone();
+        // It asks: what is lent by the policy before is not spent.
         let asked = keys.asks("key");
         keys.grant("key", asked, 1, MINUTE);
-        // The next one asks, and what is lent of this one is returned.
     }
 }
 
