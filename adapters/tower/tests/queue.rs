@@ -122,7 +122,7 @@ async fn a_leaky_buckets_delay_is_waited_for_and_not_beyond_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn waiters_pass_a_window_that_is_full() {
-    // Five a minute, of which each wait takes up to 50 ms more.
+    // A wait for the next window is longer by a random time of up to 50 ms.
     let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(60)).unwrap()]).unwrap();
     let (queue, key, started) = (queue(), Key::new("partner:1"), Instant::now());
     for nth in 0..11 {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::support::{AT_ONCE, DEADLINE, MIN_TTL, NOW, Server, admitted, bucket, burst, deaf_proxy, key, lying_proxy};
 use tidegate_core::{Check, Error, ErrorKind, Limiter};
@@ -66,14 +66,6 @@ fn connections(server: &Server) -> usize {
     list.lines().count() - 1
 }
 
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < AT_ONCE, "not reached: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_in_use_opens_one_more_up_to_as_many_as_configured() {
     let server = Server::start();
@@ -84,11 +76,13 @@ async fn a_connection_in_use_opens_one_more_up_to_as_many_as_configured() {
         limiter.check(Check::new(&policy, &key(), NOW)).await.unwrap();
     }
     assert_eq!(connections(&server), 1);
-    let limiters = [limiter];
-    for _ in 0..20 {
+    let (limiters, began) = ([limiter], Instant::now());
+    while connections(&server) < 3 {
+        assert!(began.elapsed() < AT_ONCE, "there are {} connections", connections(&server));
         burst(&limiters, &policy, 100).await;
     }
-    until("three connections", || connections(&server) == 3).await;
+    burst(&limiters, &policy, 100).await;
+    assert_eq!(connections(&server), 3);
 }
 
 #[tokio::test]

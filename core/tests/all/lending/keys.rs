@@ -19,12 +19,8 @@ impl Keys {
     }
 
     fn check(&mut self, key: &str) -> Verdict {
-        self.check_by(key, &self.policy.clone())
-    }
-
-    fn check_by(&mut self, key: &str, policy: &Policy) -> Verdict {
         let name = Key::new(key);
-        self.borrowers.decide(key, &Check::new(policy, &name, UnixMillis::new(self.now)), || ())
+        self.borrowers.decide(key, &Check::new(&self.policy, &name, UnixMillis::new(self.now)), || ())
     }
 
     /// The question that a check asks.
@@ -88,19 +84,17 @@ fn no_more_than_16_384_keys_are_kept() {
 #[test]
 fn keys_that_are_of_no_use_are_dropped_when_their_number_has_doubled() {
     let mut keys = Keys::new(terms(Millis::from_secs(10)));
-    // The window ends with the loans, so they are not returned.
+    // The window ends with its loans, so they are not returned.
     keys.now += 50_000;
     let asked = keys.asks("spent");
     keys.grant("spent", asked, 1, Millis::from_secs(10));
     assert_eq!(keys.check("spent"), Verdict::Admit { then: None });
-    for (key, limit) in [("returns", 1_000), ("unused", 1_000_000)] {
-        // A bucket's loan is returned, also after its end.
-        let bucket = of(Quota::token_bucket(limit, 1, SECOND).unwrap());
-        let policy = if key == "returns" { bucket } else { keys.policy.clone() };
-        let Verdict::Ask(asked) = keys.check_by(key, &policy) else { panic!() };
-        let policy = std::mem::replace(&mut keys.policy, policy);
-        keys.grant(key, asked, 100, Millis::from_secs(10));
+    // A bucket's loan is returned, also after its end.
+    let (bucket, window) = (of(Quota::token_bucket(1_000, 1, SECOND).unwrap()), keys.policy.clone());
+    for (key, policy) in [("bucket", bucket), ("window", window)] {
         keys.policy = policy;
+        let asked = keys.asks(key);
+        keys.grant(key, asked, 100, Millis::from_secs(10));
     }
     let waiting = keys.asks("denied");
     keys.deny("denied", waiting, Millis::from_secs(10));
@@ -110,16 +104,16 @@ fn keys_that_are_of_no_use_are_dropped_when_their_number_has_doubled() {
     keys.now += 10_000;
     assert!(keys.knows("spent"));
     keys.asks("new");
-    let all = ["spent", "returns", "unused", "denied", "63", "new"];
+    let all = ["spent", "bucket", "window", "denied", "63", "new"];
     assert_eq!(all.map(|key| keys.knows(key)), [false, true, false, false, false, true]);
     // Two remain, and fewer than 64 are never swept.
     keys.now += 10_000;
     for nth in 2..64 {
         keys.asks(&format!("next {nth}"));
     }
-    assert!(keys.knows("returns"));
+    assert!(keys.knows("bucket"));
     keys.asks("the 65th");
-    assert!(!keys.knows("returns"), "its loan has ended a lifetime ago");
+    assert!(!keys.knows("bucket"), "its loan has ended a lifetime ago");
 }
 
 #[test]
@@ -169,7 +163,7 @@ fn the_next_loan_is_asked_for_when_a_questions_worth_is_left() {
         keys.grant("key", asked.unwrap(), 100, MINUTE);
     }
     assert_eq!(counts, [91, 91, 93, 94, 95, 96, 97, 98, 99, 100, 101, 101]);
-    // At most half of a loan is left: ten were spent of it during the last question.
+    // However many that are, a loan is half spent by then.
     let (_, asked) = until_asked(&mut keys);
     for _ in 0..30 {
         assert_eq!(keys.check("key"), Verdict::AskPlainly);
