@@ -223,20 +223,17 @@ impl fmt::Display for Numbers<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use crate::Rule;
         let rule = self.0.rule();
-        let in_unit = |span: u64| if span.is_multiple_of(1_000) { ("s", span / 1_000) } else { ("ms", span) };
-        let [limit, span, refill] = rule.parameters();
-        if let Rule::Penalty(penalty) = rule
-            && !penalty.punishes()
-        {
-            let (unit, cap) = in_unit(limit);
-            return write!(f, "{} by hand, of at most {cap} {unit}", rule.name());
-        }
-        write!(f, "{} of {}", rule.name(), rule.limit())?;
-        let (unit, span) = in_unit(span);
+        let (name, [most, span, rate]) = (rule.name(), rule.parameters());
+        let long = |ms: u64| if ms.is_multiple_of(1_000) { format!("{} s", ms / 1_000) } else { format!("{ms} ms") };
+        let span = long(span);
         match rule {
-            Rule::TokenBucket(_) | Rule::LeakyBucket(_) => write!(f, ", {refill} in {span} {unit}"),
-            Rule::Penalty(_) => write!(f, ", from {span} {unit}, times {refill}"),
-            _ => write!(f, " in {span} {unit}"),
+            Rule::Penalty(penalty) if !penalty.punishes() => write!(f, "{name} by hand, of at most {}", long(most)),
+            Rule::Penalty(_) => {
+                write!(f, "{name} of {span}, times {rate} for each further violation, up to {}", long(most))
+            }
+            Rule::TokenBucket(_) | Rule::LeakyBucket(_) => write!(f, "{name} of {most}, {rate} in {span}"),
+            Rule::Concurrency(_) => write!(f, "{name} of {most}, each for at most {span}"),
+            _ => write!(f, "{name} of {most} in {span}"),
         }
     }
 }

@@ -75,6 +75,20 @@ fn a_request_that_the_first_tier_denies_costs_the_second_nothing() {
     assert!(block_on(limiter.check(Check::new(&strict, &key, at(0)))).unwrap().is_allowed());
 }
 
+/// The quota that denied in the first tier may be one that the policy does not have.
+#[test]
+fn a_denial_of_the_first_tier_is_by_the_first_quota_of_the_policy() {
+    let second = |limit| Quota::fixed_window(limit, Millis::from_secs(1)).unwrap();
+    let flood = Policy::new("flood", [second(9), Quota::fixed_window(1, Millis::from_secs(60)).unwrap()]).unwrap();
+    let limiter = Tiered::new(MemoryLimiter::new(), flood, MemoryLimiter::new()).unwrap();
+    let (policy, key) = (policy("api", 5), Key::new("user:1"));
+    let check = || block_on(limiter.check(Check::new(&policy, &key, at(0)))).unwrap();
+    assert!(check().is_allowed());
+    let denied = check();
+    assert_eq!((denied.origin(), denied.binding_index(), denied.binding().limit()), (Origin::Near, 0, 5));
+    assert_eq!((denied.binding().remaining(), denied.retry_after()), (None, Some(Millis::from_secs(60))));
+}
+
 #[test]
 fn a_retry_with_a_token_gets_its_first_answer_whatever_the_first_tier_says() {
     let limiter = Tiered::new(MemoryLimiter::new(), policy("flood", 1), MemoryLimiter::new()).unwrap();

@@ -189,6 +189,27 @@ fn a_share_is_at_least_one() {
     assert_eq!(["a", "b", "c"].map(taken), [true, false, false]);
 }
 
+/// A bucket's rate is shared as its capacity is, and what blocks a client does so everywhere for as long.
+#[test]
+fn a_share_has_a_part_of_the_rate_and_the_whole_block() {
+    let second = Millis::from_secs(1);
+    for bucket in [Quota::token_bucket(100, 100, second), Quota::leaky_bucket(100, 100, second)] {
+        let (store, policy) = (Store::default(), Policy::new("api", [bucket.unwrap()]).unwrap());
+        let limiter = Fallback::new(store.clone(), 10).unwrap();
+        store.fail(Some(ErrorKind::Timeout));
+        assert_eq!(admitted(&limiter, &policy, 0, 50), (10, Ok(Origin::Fallback)));
+        assert_eq!(admitted(&limiter, &policy, 500, 50), (5, Ok(Origin::Fallback)));
+    }
+    let penalty = Quota::penalty(Millis::from_secs(20), 1, Millis::from_secs(20)).unwrap();
+    let window = Quota::fixed_window(10, second).unwrap();
+    let (store, policy) = (Store::default(), Policy::new("api", [window, penalty]).unwrap());
+    let limiter = Fallback::new(store.clone(), 10).unwrap();
+    store.fail(Some(ErrorKind::Timeout));
+    assert_eq!(admitted(&limiter, &policy, 0, 3), (1, Ok(Origin::Fallback)));
+    assert_eq!(admitted(&limiter, &policy, 19_999, 3), (0, Ok(Origin::Fallback)));
+    assert_eq!(admitted(&limiter, &policy, 20_000, 3), (1, Ok(Origin::Fallback)));
+}
+
 #[test]
 fn a_cost_that_only_the_store_can_admit_is_denied_until_it_is_asked_again() {
     let (store, policy, key) = (Store::default(), window(1_000), key());
@@ -379,6 +400,22 @@ fn another_store_decides_in_place_of_the_memory() {
     let error = Fallback::new(store, 50).unwrap().backup(wide).map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("max(50 % x limit, 1) x locations"), "{error}");
+}
+
+/// In whichever order the settings are made.
+#[test]
+fn a_backup_changes_no_other_setting() {
+    let (store, policy, told) = (Store::default(), window(60), Arc::new(Mutex::new(0)));
+    let telling = Arc::clone(&told);
+    let limiter = Fallback::new(store.clone(), 10).unwrap().breaker(1, Millis::from_secs(5)).observer(move |_| {
+        *telling.lock().unwrap() += 1;
+    });
+    let limiter = limiter.at_most(Millis::from_secs(7)).backup(MemoryLimiter::new()).unwrap();
+    store.fail(Some(ErrorKind::Timeout));
+    assert_eq!(admitted(&limiter, &policy, 0, 1), (1, Ok(Origin::Fallback)));
+    let _ = admitted(&limiter, &policy, 4_999, 10);
+    assert_eq!((store.asked(), *told.lock().unwrap()), (1, 1));
+    assert_eq!(admitted(&limiter, &policy, 7_001, 1), (0, Err(ErrorKind::Timeout)));
 }
 
 fn quotas() -> impl Strategy<Value = Quota> {

@@ -117,6 +117,21 @@ fn each_outcome_has_its_event_and_its_count() {
     assert_eq!(counts.near_limit, 2);
 }
 
+/// Without the weight, who reads the lines would take a sample for all.
+#[test]
+fn a_sampled_event_says_how_many_it_stands_for() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let telling = Arc::clone(&lines);
+    let events = Events::new(move |event: &Event<'_>| telling.lock().unwrap().push(event.to_json()));
+    let gate = gate().events(events.sample_allowed(NonZero::new(2).unwrap()));
+    for _ in 0..8 {
+        outcome(&gate, &request("GET", "/"));
+    }
+    let lines = lines.lock().unwrap();
+    assert_eq!(lines.len(), 4);
+    assert!(lines.iter().all(|line| line.ends_with(r#","weight":2}"#)), "{lines:?}");
+}
+
 #[test]
 fn a_sink_that_logs_says_so_for_its_pair() {
     struct Logs(bool);

@@ -166,6 +166,40 @@ fn what_is_as_long_as_it_may_be_is_read() {
     assert!(parse(&method(65)).unwrap_err().to_string().contains("is not a method"));
 }
 
+/// What closes a list or a table ends its depth.
+#[test]
+fn a_file_may_have_any_number_of_lists_beside_each_other() {
+    let rules: Vec<String> = (0..1_000).map(|nth| format!(r#"{{ "path": "/{nth}", "methods": ["GET"] }}"#)).collect();
+    let rules = Rules::parse("rules.json", &format!(r#"{{ "rules": [{}] }}"#, rules.join(","))).unwrap();
+    assert_eq!(rules.rules().len(), 1_000);
+}
+
+#[test]
+fn each_algorithm_of_a_file_has_its_name_and_numbers() {
+    let numbers = "limit = 6, window_ms = 1_000";
+    let bucket = "capacity = 6, refill = 2, per_ms = 1_000";
+    for (algorithm, numbers, explained) in [
+        ("fixed_window", numbers, "fixed_window of 6 in 1 s"),
+        ("sliding_window", numbers, "sliding_window of 6 in 1 s"),
+        ("sliding_log", numbers, "sliding_log of 6 in 1 s"),
+        ("token_bucket", bucket, "token_bucket of 6, 2 in 1 s"),
+        ("leaky_bucket", bucket, "leaky_bucket of 6, 2 in 1 s"),
+        ("concurrency", "limit = 6, lifetime_ms = 1_500", "concurrency of 6, each for at most 1500 ms"),
+        (
+            "penalty",
+            "base_ms = 1_000, factor = 2, cap_ms = 6_000",
+            "penalty of 1 s, times 2 for each further violation, up to 6 s",
+        ),
+    ] {
+        let first = "{ algorithm = 'fixed_window', limit = 9, window_ms = 60_000 }";
+        let quotas = format!("[{first}, {{ algorithm = '{algorithm}', {numbers} }}]");
+        let rules = parse(&format!("limits.api.quotas = {quotas}\nrules = [{{ limits = ['api'] }}]")).unwrap();
+        assert_eq!(rules.rules()[0].policies().next().unwrap().quotas()[1].rule().name(), algorithm);
+        let told = rules.explain(&request("GET", "/"), &ClientIpSource::new(Platform::Direct)).to_string();
+        assert!(told.contains(explained), "{told}");
+    }
+}
+
 #[test]
 fn escapes_of_json_are_those_of_its_standard() {
     let name = |text: &str| {
@@ -258,4 +292,14 @@ fn an_explanation_says_which_list_the_sender_is_on() {
     assert_eq!(explained("198.51.100.9"), (Some(Listed::Allowed), false, false));
     assert_eq!(explained("203.0.113.7"), (Some(Listed::Denied), false, false));
     assert_eq!(explained("192.0.2.1"), (None, true, false));
+}
+
+#[test]
+fn an_explanation_says_how_the_sender_is_known() {
+    let rules = parse(RULES).unwrap();
+    let explained = |request: &Request<'_>| rules.explain(request, &ClientIpSource::new(Platform::Direct)).to_string();
+    let of_api_key = explained(&request("GET", "/").api_key("secret"));
+    assert!(of_api_key.contains(", of a valid API key"), "{of_api_key}");
+    let of_subject = explained(&request("GET", "/").subject("alice"));
+    assert!(of_subject.contains("sub:alice, verified by the application"), "{of_subject}");
 }

@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(feature = "toml")]
 
+use std::num::NonZero;
+
 use pollster::block_on;
-use tidegate_core::gate::{Gate, Hold, Rules, Verdict};
+use tidegate_core::gate::{Gate, Hold, Prepared, Rules, Verdict};
 use tidegate_core::{
     Capabilities, Check, ClientIpSource, Decision, ErasedLimiter, Error, ErrorKind, Keys, Limiter, MemoryLimiter,
-    Millis, Platform, Policy, Refund, Settle,
+    Millis, Platform, Policy, Refund, Settle, Sharded,
 };
 
 use crate::gate::{Failing, NOW, outcome, parse, request};
@@ -156,4 +158,34 @@ fn readings_whose_rules_have_other_stores_are_charged_in_each() {
     assert_eq!(outcome(&gate, &request("GET", "/")), "97 of 100");
     assert_eq!(outcome(&gate, &request("POST", "/login")), "47 of 50");
     assert!(Hold::of_charges("one", []).is_none());
+}
+
+/// What a rule says of a charge holds for a request to which it applies, whichever rule is first.
+#[test]
+fn an_estimate_of_one_rule_is_one_of_all_that_apply() {
+    for (site, login, estimates) in [
+        ("limits = ['site']", "limits = ['login']", false),
+        ("limits = ['site']", "limits = ['login']\nestimate = 3", true),
+        ("limits = ['site']\nestimate = 3", "limits = ['login']", true),
+    ] {
+        let gate = gate(site_and_login([10, 10], site, login), MemoryLimiter::new());
+        for path in ["/x/../login", "/l%6Fgin"] {
+            let Prepared::Pending(pending) = gate.prepare(&request("GET", path)) else { panic!() };
+            assert_eq!((pending.estimates(), pending.is_alone()), (estimates, true), "{site} {login} {path}");
+        }
+    }
+}
+
+/// A store that does not tell what is left tells less than one that does.
+#[test]
+fn of_two_decisions_the_one_that_tells_what_is_left_is_told() {
+    let rules = site_and_login([10, 5], "limits = ['site']\nstore = 'silent'", "limits = ['login']");
+    let telling: Box<dyn ErasedLimiter> = Box::new(MemoryLimiter::new());
+    let silent: Box<dyn ErasedLimiter> = Box::new(Sharded::new(MemoryLimiter::new(), NonZero::new(2).unwrap()));
+    let stores = [("main", telling), ("silent", silent)];
+    let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Direct)).unwrap();
+    for path in ["/x/../login", "/x/..\\login"] {
+        let Verdict::Pass(pass) = block_on(gate.check(&request("GET", path))) else { panic!() };
+        assert_eq!(pass.decision().unwrap().binding().limit(), 5);
+    }
 }

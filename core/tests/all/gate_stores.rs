@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(feature = "gate")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use pollster::block_on;
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
 use tidegate_core::{
-    Capabilities, Check, ClientIpSource, Decision, ErasedLimiter, Error, ErrorKind, Keys, Limiter, MemoryLimiter,
-    Millis, Origin, Platform, Policy, Refund, Settle, UnixMillis,
+    Capabilities, Check, ClientIpSource, Decision, Dimensions, ErasedLimiter, Error, ErrorKind, Keys, Limiter,
+    MemoryLimiter, Millis, Origin, Platform, Policy, Refund, Settle, UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -131,6 +131,61 @@ fn a_proposal_is_counted_and_does_not_decide() {
     let [(store, limit, counts)] = &shadowed.shadows()[..] else { panic!() };
     assert_eq!((&**store, &**limit), ("main", "api"));
     assert_eq!((counts.both_admit, counts.only_proposal_denies, counts.both_deny), (3, 7, 2));
+}
+
+/// A store that decides on one place at a time, as a Durable Object does. It keeps the names of the rows of each check.
+#[derive(Clone, Default)]
+struct Places(Store, Arc<Mutex<Vec<Vec<String>>>>);
+
+impl Limiter for Places {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities().dimensions(Dimensions::Grouped)
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.1.lock().unwrap().push(check.keys.storage_keys(check.policy)?.rows().to_vec());
+        self.0.check(check).await
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.0.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.0.refund(refund).await
+    }
+
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.0.reset(policy, keys).await
+    }
+}
+
+/// What the rules of several readings of a path count is at one place, whether they apply alone or together.
+#[test]
+fn a_store_of_one_place_for_each_key_decides_by_all_rules_at_once() {
+    let text = r#"{
+        "stores": { "main": { "shadow": { "login": "next" } } },
+        "limits": {
+            "site": { "quotas": [{ "algorithm": "fixed_window", "limit": 9, "window_ms": 60000, "by": "ip" }] },
+            "login": { "quotas": [{ "algorithm": "fixed_window", "limit": 2, "window_ms": 60000, "by": "ip" }] },
+            "next": { "quotas": [{ "algorithm": "sliding_window", "limit": 2, "window_ms": 60000, "by": "ip" }] }
+        },
+        "rules": [{ "limits": ["site"] }, { "path": "/login", "limits": ["login"] }]
+    }"#;
+    let store = Places::default();
+    let stores = [("main", Box::new(store.clone()) as Box<dyn ErasedLimiter>)];
+    let rules = Rules::parse("rules.json", text).unwrap();
+    let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Cloudflare)).unwrap();
+    let headers = [("cf-connecting-ip", "192.0.2.1")];
+    let ask = |path| {
+        let _ = block_on(gate.check(&Request::new("GET", path, &headers, NOW)));
+        std::mem::take(&mut *store.1.lock().unwrap())
+    };
+    let row = |limit: &str| format!("tg1:@ip:ip:192.0.2.1|{limit}");
+    assert_eq!(ask("/"), [[row("site@ip:fw60000")]]);
+    // The counts of the proposal are at the same place.
+    assert_eq!(ask("/login"), [[row("login@ip:fw60000")], [row("login@ip~:sw60000")]]);
+    assert_eq!(ask("/x/../login"), [[row("login@ip:fw60000"), row("site@ip:fw60000")]]);
 }
 
 #[test]

@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
-use tidegate_core::algorithm::{BucketState, LogEntry, LogState, MAX_UNITS, SlidingState, TokenBucket, WindowState};
+use tidegate_core::algorithm::{
+    BucketState, LogEntry, LogState, MAX_UNITS, SlidingState, Slot, SlotsState, TokenBucket, WindowState,
+};
 use tidegate_core::{
-    Decision, ErrorKind, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, Quota, QuotaState, Rule, Status, UnixMillis,
+    ChargeId, Decision, ErrorKind, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, Quota, QuotaState, Rule, Status,
+    UnixMillis,
 };
 
 /// A request: the milliseconds since the one before it, and its cost.
@@ -421,6 +424,11 @@ fn states_that_the_policy_cannot_have_written_are_corrupt() {
     let sliding = |start| QuotaState::Sliding(SlidingState { start: UnixMillis::new(start), previous: 5, current: 5 });
     let log = |at| QuotaState::Log(LogState { entries: vec![LogEntry { at: UnixMillis::new(at), units: 5 }] });
     let bucket = |level, at| QuotaState::Bucket(BucketState { level, at: UnixMillis::new(at) });
+    let entry = |units| LogEntry { at: NOW, units };
+    let slots = |of: &[(u64, u64)]| {
+        let slot = |&(at, cost)| Slot { id: ChargeId::NONE, at: UnixMillis::new(at), cost };
+        QuotaState::Slots(SlotsState { slots: of.iter().map(slot).collect() })
+    };
     let aligned = LAST - LAST % 60_000;
     let hostile = [
         (Quota::fixed_window(5, minute), window(aligned)),
@@ -430,6 +438,12 @@ fn states_that_the_policy_cannot_have_written_are_corrupt() {
         (Quota::leaky_bucket(5, 1, minute), bucket(300_000, LAST)),
         (Quota::token_bucket(5, 1, minute), bucket(MAX_UNITS, NOW.get())),
         (Quota::leaky_bucket(5, 1, minute), bucket(MAX_UNITS, NOW.get())),
+        // Entries of a log are of different instants, and of at least one unit.
+        (Quota::sliding_log(5, minute), QuotaState::Log(LogState { entries: vec![entry(1), entry(1)] })),
+        (Quota::sliding_log(5, minute), QuotaState::Log(LogState { entries: vec![entry(0)] })),
+        (Quota::concurrency(5, minute), slots(&[(LAST, 1)])),
+        (Quota::concurrency(5, minute), slots(&[(NOW.get(), 1), (NOW.get() - 1, 1)])),
+        (Quota::concurrency(5, minute), slots(&[(NOW.get(), MAX_UNITS + 1)])),
     ];
     for (quota, state) in hostile {
         let policy = Policy::new("law", [quota.unwrap()]).unwrap();
@@ -445,11 +459,36 @@ fn states_that_the_policy_cannot_have_written_are_corrupt() {
         (Quota::sliding_window(5, minute), sliding(year - year % 60_000)),
         (Quota::sliding_log(5, minute), log(year)),
         (Quota::token_bucket(5, 1, minute), bucket(60_000 * 1_000_000, year)),
+        (Quota::concurrency(5, minute), slots(&[(NOW.get(), MAX_UNITS), (NOW.get(), 1), (year, 1)])),
     ];
     for (quota, state) in honest {
         let policy = Policy::new("law", [quota.unwrap()]).unwrap();
         policy.verify(&PolicyState::from_parts(vec![state]), NOW).unwrap();
     }
+}
+
+#[test]
+fn a_state_has_as_many_parts_as_its_policy_allows_and_no_instant_after_the_last() {
+    let policy = |quota: Result<Quota, _>| Policy::new("law", [quota.unwrap()]).unwrap();
+    let (now, minute) = (UnixMillis::new(1_800_000_000_000), Millis::from_secs(60));
+    let log = policy(Quota::sliding_log(1_000, minute));
+    let slots = policy(Quota::concurrency(1_000, minute));
+    let entry = |at| LogEntry { at: UnixMillis::new(at), units: 1 };
+    let slot = |at| Slot { id: ChargeId::NONE, at: UnixMillis::new(at), cost: 1 };
+    let entries = |count| QuotaState::Log(LogState { entries: (0..count).map(entry).collect() });
+    let taken = |count| QuotaState::Slots(SlotsState { slots: (0..count).map(slot).collect() });
+    for (policy, of) in [(&log, &entries as &dyn Fn(u64) -> QuotaState), (&slots, &taken)] {
+        let decode = |count| policy.decode(&policy.encode(&PolicyState::from_parts(vec![of(count)])), now);
+        assert!(decode(1_000).is_ok());
+        let error = decode(1_001).unwrap_err().to_string();
+        assert!(error.contains("1001 ") && error.contains(", 1000 at most"), "{error}");
+    }
+    let bucket = policy(Quota::token_bucket(5, 1, minute));
+    let full = PolicyState::from_parts(vec![QuotaState::Bucket(BucketState { level: 1, at: UnixMillis::MAX })]);
+    let mut bytes = bucket.encode(&full);
+    assert_eq!(bucket.decode(&bytes, UnixMillis::MAX).unwrap(), full);
+    bytes[9..].copy_from_slice(&(UnixMillis::MAX.get() + 1).to_le_bytes());
+    assert_eq!(bucket.decode(&bytes, UnixMillis::MAX).unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
 #[test]

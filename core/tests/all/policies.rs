@@ -1,8 +1,12 @@
 //! Policies: construction and its errors, JSON, and the combined decision of several quotas.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use pollster::block_on;
 use tidegate_core::algorithm::{Concurrency, MAX_UNITS};
-use tidegate_core::{ChargeId, Check, ErrorKind, Key, MemoryLimiter, Millis, Policy, Quota, Rule, Status, UnixMillis};
+use tidegate_core::{
+    Capabilities, ChargeId, Check, Dimensions, ErrorKind, Key, Limiter as _, MemoryLimiter, Millis, Policy, Quota,
+    Rule, Settle, Status, UnixMillis,
+};
 
 fn window(limit: u64, window_ms: u64) -> Result<Quota, tidegate_core::Error> {
     Quota::fixed_window(limit, Millis::new(window_ms))
@@ -198,6 +202,13 @@ fn never_admissible_prevails_over_denied() {
         assert_eq!((never.status(), never.retry_after()), (Status::NeverAdmissible, None));
         assert_eq!(policy.quotas()[never.binding_index()].rule().limit(), 1);
     }
+    // Nor has it one if all slots are taken, too.
+    let policy = Policy::new("api", [window(2, 1_000).unwrap(), Quota::concurrency(1, Millis::from_secs(9)).unwrap()]);
+    let (policy, now) = (policy.unwrap(), UnixMillis::new(0));
+    let mut state = policy.initial_state();
+    assert!(policy.decide_as(&mut state, now, 1, ChargeId::of("request-1")).is_allowed());
+    let never = policy.decide_as(&mut state, now, 3, ChargeId::of("request-2"));
+    assert_eq!((never.status(), never.binding_index()), (Status::NeverAdmissible, 0));
 }
 
 #[test]
@@ -259,7 +270,50 @@ fn policies_that_cannot_decide_together_are_not_joined() {
     let slots = Policy::new("slots", [Quota::concurrency(1, Millis::from_secs(1)).unwrap()]).unwrap();
     for policies in [[&one("a"), &slots], [&slots, &one("a")]] {
         let (policy, key) = (Policy::join(policies).unwrap(), Key::new("user:1"));
-        let check = Check::new(&policy, &key, UnixMillis::new(0));
-        assert_eq!(MemoryLimiter::new().decide(check).unwrap_err().kind(), ErrorKind::Invalid, "a slot needs a token");
+        assert!(policy.has_slots());
+        let keys = [("", &key)];
+        let error = MemoryLimiter::new().decide(Check::new(&policy, &keys, UnixMillis::new(0))).unwrap_err();
+        assert!(error.to_string().contains("token"), "a slot needs one: {error}");
     }
+}
+
+/// A store that decides on one place at a time, as a Durable Object does.
+#[test]
+fn a_joined_policy_has_a_place_if_each_part_is_placed_by_key() {
+    let can = Capabilities::EXACT.dimensions(Dimensions::Grouped);
+    let supports = |policy: &Policy| can.supports_policy(policy).is_ok();
+    let one = |name: &str| Policy::new(name, [window(1, 1_000).unwrap().named(name).unwrap()]).unwrap();
+    let placed = |name| one(name).place_by_key().unwrap();
+    let joined = |policies: [&Policy; 2]| Policy::join(policies).unwrap();
+    assert!(supports(&one("a")));
+    assert!(!supports(&joined([&one("a"), &one("b")])));
+    assert!(!supports(&joined([&placed("a"), &one("b")])));
+    assert!(!supports(&joined([&one("a"), &placed("b")])));
+    assert!(supports(&joined([&placed("a"), &placed("b")])));
+}
+
+#[test]
+fn a_limiter_names_the_algorithms_that_it_has() {
+    let can = Capabilities::EXACT.algorithms(&["fixed_window", "sliding_log"]);
+    let of = |quota: Quota| can.supports_policy(&Policy::new("api", [quota]).unwrap());
+    assert!(of(window(1, 1_000).unwrap()).is_ok());
+    let error = of(Quota::token_bucket(1, 1, Millis::from_secs(1)).unwrap()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("token_bucket (only fixed_window, sliding_log)"), "{error}");
+}
+
+#[test]
+fn settlements_have_any_cost_that_a_state_can_hold() {
+    let (policy, key, now) =
+        (Policy::new("api", [window(5, 1_000).unwrap()]).unwrap(), Key::new("user:1"), UnixMillis::new(0));
+    let limiter = MemoryLimiter::new();
+    let charged = |token: &str| {
+        let check = Check::new(&policy, &key, now).idempotent(token, Millis::from_secs(60));
+        assert!(limiter.decide(check).unwrap().is_allowed());
+    };
+    let settle = |token: &str, cost| block_on(limiter.settle(Settle::new(&policy, &key, token, cost, now)));
+    charged("one");
+    charged("two");
+    assert_eq!(settle("one", MAX_UNITS).unwrap().binding().remaining(), Some(0));
+    assert_eq!(settle("two", MAX_UNITS + 1).unwrap_err().kind(), ErrorKind::Invalid);
 }

@@ -71,8 +71,10 @@ function keyLine(sender: Sender, dimension: string): string {
 /** The algorithm and the numbers of a quota. */
 function numbersOf({ name, code, limit, unit, amount, last }: Algorithm): string {
   const inUnit = (ms: number) => (ms % 1_000 === 0 ? `${ms / 1_000} s` : `${ms} ms`);
+  const span = inUnit(unit);
   if (code === "pn" && unit === 0) return `${name} by hand, of at most ${inUnit(amount)}`;
+  if (code === "pn") return `${name} of ${span}, times ${last} for each further violation, up to ${inUnit(amount)}`;
   const start = `${name} of ${limit}`;
-  if (name.endsWith("_bucket")) return `${start}, ${last} in ${inUnit(unit)}`;
-  return code === "pn" ? `${start}, from ${inUnit(unit)}, times ${last}` : `${start} in ${inUnit(unit)}`;
+  if (name.endsWith("_bucket")) return `${start}, ${last} in ${span}`;
+  return name === "concurrency" ? `${start}, each for at most ${span}` : `${start} in ${span}`;
 }

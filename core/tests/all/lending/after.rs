@@ -3,7 +3,9 @@
 use pollster::block_on;
 use tidegate_core::lending::Terms;
 use tidegate_core::store::{AtomicLimiter, LendingLimiter};
-use tidegate_core::{Check, Key, Keys, Limiter as _, Millis, Origin, Policy, Quota, UnixMillis};
+use tidegate_core::{
+    Check, ErrorKind, Key, Keys, Limiter as _, MemoryLimiter, Millis, Origin, Policy, Quota, UnixMillis,
+};
 
 use super::of;
 use super::store::Store;
@@ -15,6 +17,12 @@ fn limiter() -> (Store, LendingLimiter<AtomicLimiter<Store>>, Policy) {
     let terms = Terms { in_background: true, ..Terms::new(10, Millis::from_secs(10)) };
     let limiter = LendingLimiter::new(AtomicLimiter::new(store.clone()), terms).unwrap();
     (store, limiter, of(Quota::fixed_window(1_000, Millis::from_secs(60)).unwrap()))
+}
+
+#[test]
+fn only_a_store_that_lends_can_be_borrowed_from() {
+    let terms = Terms::new(10, Millis::from_secs(10));
+    assert_eq!(LendingLimiter::new(MemoryLimiter::new(), terms).unwrap_err().kind(), ErrorKind::Unsupported);
 }
 
 #[test]
