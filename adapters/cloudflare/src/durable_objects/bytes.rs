@@ -85,7 +85,8 @@ pub(crate) fn from_hex(text: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{from_hex, to_hex};
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
 
     #[test]
     fn bytes_round_trip_through_hexadecimal() {
@@ -94,5 +95,13 @@ mod tests {
         assert_eq!(from_hex(&to_hex(&all)), all);
         assert_eq!(from_hex("0a1"), [10]);
         assert_eq!(from_hex("0aé0"), [10]);
+    }
+
+    #[test]
+    fn an_instant_is_at_most_the_last_one() {
+        let instant = |ms: u64| Reader { bytes: &ms.to_le_bytes(), kind: ErrorKind::Corrupt }.instant();
+        let last = UnixMillis::MAX;
+        assert_eq!(instant(last.get()).ok(), Some(last));
+        assert_eq!(instant(last.get() + 1).unwrap_err().kind(), ErrorKind::Corrupt);
     }
 }

@@ -86,7 +86,7 @@ fn shortened(text: &str) -> &str {
 mod tests {
     use tidegate_core::{Error, ErrorKind, Millis};
 
-    use super::{Thrown, late};
+    use super::{Thrown, late, not_an_answer};
 
     fn plain(message: &str) -> Thrown {
         Thrown { message: message.into(), ..Thrown::default() }
@@ -121,6 +121,12 @@ mod tests {
         for thrown in unknown {
             assert_eq!(Error::from(thrown.clone()).kind(), ErrorKind::Refused, "{thrown:?}");
         }
+    }
+
+    #[test]
+    fn an_answer_of_another_object_is_shown_in_part() {
+        let error = not_an_answer(&"\u{e9}".repeat(1_000)).to_string();
+        assert!(error.contains(&format!("\"{}\"", "\u{e9}".repeat(100))), "{error}");
     }
 
     #[test]

@@ -255,3 +255,61 @@ pub(crate) fn moved(rule: &SlidingWindow, state: &SlidingState, start: UnixMilli
 pub(crate) fn window_start(now: UnixMillis, window: Millis) -> UnixMillis {
     UnixMillis::new(now.get() - now.get() % window.get())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use tidegate_core::Quota;
+
+    use super::*;
+
+    const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+
+    fn policy(limit: u64) -> Arc<Policy> {
+        Arc::new(Policy::new("api", [Quota::fixed_window(limit, Millis::from_secs(60)).unwrap()]).unwrap())
+    }
+
+    /// What another isolate has admitted, by now.
+    fn entry(policy: &Policy, isolate: u64, total: u64) -> Entry {
+        let mut state = policy.initial_state();
+        assert!(policy.decide(&mut state, NOW, total).is_allowed());
+        Entry { id: Id(isolate << 32), at: NOW, total, state }
+    }
+
+    #[test]
+    fn as_many_isolates_are_known_as_a_value_has_entries() {
+        let policy = policy(1_000);
+        let mut account = Account::new(Arc::clone(&policy), Id(0), None);
+        account.learn(NOW, (1..=100).map(|isolate| entry(&policy, isolate, 1)).collect());
+        assert_eq!(account.others.len(), ENTRIES_MAX - 1);
+        assert_eq!(account.peek(NOW, 1).binding().remaining(), Some(1_000 - 31));
+        // The others are not counted, and those that are known still grow.
+        account.learn(NOW, vec![entry(&policy, 99, 50), entry(&policy, 1, 10), entry(&policy, 1, 4)]);
+        assert_eq!(account.peek(NOW, 1).binding().remaining(), Some(1_000 - 40));
+    }
+
+    #[test]
+    fn only_what_has_an_effect_is_worth_writing() {
+        let mut account = Account::new(policy(5), Id(0), None);
+        assert!(!account.is_worth_writing(NOW));
+        assert!(account.decide(NOW, 0).is_allowed());
+        assert_eq!((account.is_worth_writing(NOW), account.total()), (false, 0));
+        assert!(account.decide(NOW, 3).is_allowed());
+        assert_eq!((account.is_worth_writing(NOW), account.used(NOW)), (true, 3));
+        assert!(!account.is_worth_writing(NOW + Millis::from_secs(3_600)));
+    }
+
+    /// An isolate that may have forgotten the key counts the most that it can have admitted.
+    #[test]
+    fn the_tighter_of_two_counts_decides_and_is_told() {
+        let policy = policy(9);
+        for (carried, others, remaining) in [(4, 0, 4), (0, 4, 4), (8, 2, 0), (2, 8, 0)] {
+            let mut state = policy.initial_state();
+            assert!(policy.decide(&mut state, NOW, carried).is_allowed());
+            let mut account = Account::new(Arc::clone(&policy), Id(0), Some(state));
+            account.learn(NOW, vec![entry(&policy, 1, others)]);
+            assert_eq!(account.decide(NOW, 1).binding().remaining(), Some(remaining));
+            assert_eq!(account.decide(NOW, 1).is_allowed(), remaining > 0);
+        }
+    }
+}

@@ -93,3 +93,70 @@ impl Freshness {
         self.until.is_none_or(|until| until <= now)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+    const SPACING: Millis = Millis::from_secs(1);
+
+    fn at(ms: u64) -> UnixMillis {
+        NOW + Millis::new(ms)
+    }
+
+    /// The pause in milliseconds after an attempt, with this draw.
+    fn pause(pace: &mut Pace, writers: usize, draw: u64) -> u64 {
+        pace.tried(NOW, SPACING, writers, draw);
+        pace.due().since(NOW).get()
+    }
+
+    #[test]
+    fn each_isolate_that_writes_a_key_has_its_turn() {
+        assert_eq!(Pace::default().due(), UnixMillis::default());
+        assert_eq!([0, 499, 999].map(|draw| pause(&mut Pace::default(), 1, draw)), [1_000, 1_499, 1_999]);
+        // Half a turn of all, and up to one more: a turn on average, and never less than the store allows.
+        assert_eq!([0, 2_999, 3_000].map(|draw| pause(&mut Pace::default(), 3, draw)), [1_500, 4_499, 1_500]);
+        assert_eq!(pause(&mut Pace::default(), 1_000, 0), PAUSE_MAX.get());
+    }
+
+    #[test]
+    fn what_was_refused_is_tried_later_until_it_succeeds() {
+        let mut pace = Pace::default();
+        pace.throttled();
+        pace.throttled();
+        assert_eq!(pause(&mut pace, 2, 0), 2_000);
+        for expected in [2_000, 4_000, 8_000, 16_000, 32_000, 32_000] {
+            pace.failed();
+            assert_eq!(pause(&mut pace, 2, 0), expected);
+        }
+        pace.succeeded();
+        assert_eq!(pause(&mut pace, 2, 0), 1_000);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_blocks_neither_writes_nor_reads() {
+        let longest = (PAUSE_MAX + SPACING).get();
+        let due = [0, 1, longest, longest + 1].map(|ahead| is_due(at(ahead), NOW, SPACING));
+        assert_eq!(due, [true, false, false, true]);
+        let mut pace = Pace::default();
+        assert!(pace.is_settled(NOW));
+        pace.tried(at(40_000), SPACING, 1, 0);
+        let settled = [7_999, 8_000, 40_000, 44_999, 45_000].map(|now| pace.is_settled(at(now)));
+        assert_eq!(settled, [true, false, false, false, true]);
+        let mut fresh = Freshness::default();
+        fresh.answered(at(40_000), SPACING);
+        assert_eq!([39_999, 40_000, 40_999, 41_000].map(|now| fresh.is_over(at(now))), [false, false, false, true]);
+        assert!(!fresh.claim(at(40_999), SPACING));
+        assert!(fresh.claim(at(39_999), SPACING));
+    }
+
+    #[test]
+    fn one_caller_reads_once_an_answer_is_too_old() {
+        let mut fresh = Freshness::default();
+        // Every caller reads until the first answer arrives.
+        assert!(fresh.is_over(NOW) && fresh.claim(NOW, SPACING) && fresh.claim(NOW, SPACING));
+        fresh.answered(NOW, SPACING);
+        assert_eq!([at(999), at(1_000), at(1_000)].map(|now| fresh.claim(now, SPACING)), [false, true, false]);
+    }
+}

@@ -114,6 +114,14 @@ mod tests {
         {
             assert_eq!(decode(&policy, bytes, NOW).unwrap_err().kind(), ErrorKind::Corrupt);
         }
+        let of = |at: u64| {
+            let mut bytes = whole.clone();
+            bytes[12..20].copy_from_slice(&at.to_le_bytes());
+            decode(&policy, &bytes, NOW)
+        };
+        let last = UnixMillis::MAX.get();
+        assert_eq!(of(last).unwrap()[0].at, UnixMillis::MAX);
+        assert_eq!(of(last + 1).unwrap_err().kind(), ErrorKind::Corrupt);
     }
 
     proptest! {

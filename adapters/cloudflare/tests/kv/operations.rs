@@ -39,6 +39,12 @@ fn operations_follow_the_configuration() {
 }
 
 #[test]
+fn no_setting_exceeds_what_the_store_accepts() {
+    assert_eq!(Config::default().write_spacing(Millis::ZERO), Config::default());
+    assert_ne!(Config::default().write_spacing(Millis::from_secs(2)), Config::default());
+}
+
+#[test]
 fn denials_write_nothing() {
     let mut edge = Edge::new(1, 1, Faults::default());
     let policy = policy(1);
