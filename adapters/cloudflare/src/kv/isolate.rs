@@ -343,6 +343,35 @@ mod tests {
     }
 
     #[test]
+    fn one_caller_waits_for_the_next_write() {
+        let policy = Policy::new("api", [Quota::fixed_window(9, Millis::from_secs(86_400)).unwrap()]).unwrap();
+        let now = UnixMillis::new(1_800_000_000_000);
+        let charge = |isolate: &Isolate, key: &str| {
+            let key = Key::new(key);
+            isolate.decide(&Check::new(&policy, &key, now), &key.storage_key(&policy)).unwrap();
+        };
+        let isolate = Isolate::new(7, Config::default());
+        assert_eq!(isolate.appoint(now), None);
+        charge(&isolate, "a");
+        assert_eq!((isolate.appoint(now), isolate.plan_writes(now).len()), (Some(Millis::ZERO), 1));
+        charge(&isolate, "a");
+        let wait = isolate.appoint(now).unwrap();
+        assert!((1_000..2_000).contains(&wait.get()), "{wait}");
+        assert_eq!([now, now + Millis::new(500)].map(|now| isolate.appoint(now)), [None, None]);
+        // A clock that is set back makes nobody wait for an instant that is far ahead.
+        assert_eq!(isolate.appoint(UnixMillis::new(now.get() - 3_600_000)), Some(Millis::ZERO));
+        // Another key is due earlier.
+        charge(&isolate, "b");
+        assert_eq!((isolate.appoint(now), isolate.plan_writes(now).len()), (Some(Millis::ZERO), 1));
+        // Nobody waits longer than a Worker may run.
+        let slow = Isolate::new(7, Config::default().write_spacing(Millis::from_secs(60)));
+        charge(&slow, "a");
+        assert_eq!((slow.appoint(now), slow.plan_writes(now).len()), (Some(Millis::ZERO), 1));
+        charge(&slow, "a");
+        assert_eq!(slow.appoint(now), None);
+    }
+
+    #[test]
     fn a_key_waits_for_its_turn_but_not_for_another_key_or_a_clock_that_was_set_back() {
         let isolate = Isolate::new(7, Config::default());
         let policy = Policy::new("api", [Quota::fixed_window(9, Millis::from_secs(86_400)).unwrap()]).unwrap();

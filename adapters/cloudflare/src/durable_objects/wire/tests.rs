@@ -335,6 +335,23 @@ fn a_call_and_an_answer_are_short() {
 }
 
 #[test]
+fn an_answer_of_another_version_or_with_unknown_parts_is_not_an_answer() {
+    let (policy, at) = (window(), UnixMillis::new(1_800_000_000_000));
+    let call = check(&policy, vec!["tg1:api:fw1000:ip:192.0.2.1"]).encode();
+    let answer = Counter::new(Kept::default(), None).answer(&call, at);
+    assert!(answer.answer(&policy).is_ok());
+    for (place, byte) in [(0, VERSION + 1), (1, 0x80)] {
+        let mut other = answer.clone();
+        other.body[place] = byte;
+        let error = other.answer(&policy).expect_err("no answer").to_string();
+        assert!(error.contains("and of this version"), "{error}");
+    }
+    for text in ["", "0", "0g"] {
+        assert_eq!(Reply::from_text(text).status, 500, "{text}");
+    }
+}
+
+#[test]
 fn a_token_has_a_row_for_each_set_of_rows() {
     let (token, other) = (Token::of("request-1"), Token::of("request-2"));
     assert_eq!(token.row(&["tg1:a"]), format!("once:{}:tg1:a", crate::durable_objects::bytes::to_hex(&token.0)));
