@@ -115,4 +115,17 @@ mod tests {
         assert!(wrong.join().is_err());
         Ok(())
     }
+    /// What is stored of a bucket is in a unit of its period, which is in the name of its row.
+    #[test]
+    fn a_share_is_stored_and_kept_as_a_policy_of_its_quotas() -> Result<(), Error> {
+        let second = Millis::from_secs(1);
+        for quota in [Quota::token_bucket(100, 3, second)?, Quota::leaky_bucket(100, 3, second)?] {
+            let policy = Policy::new("api", [quota])?;
+            let share = policy.share(1, 10, 1).ok_or_else(|| Error::invalid("no share"))?;
+            let same = Policy::new("api", share.quotas().to_vec())?;
+            assert_ne!(share.dimensions(), policy.dimensions());
+            assert_eq!((share.dimensions(), share.retention()), (same.dimensions(), same.retention()));
+        }
+        Ok(())
+    }
 }

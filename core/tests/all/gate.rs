@@ -259,6 +259,33 @@ fn a_key_that_is_blocked_by_hand_is_refused() {
     assert_eq!(outcome(&gate, &request("GET", "/")), "3 of 5");
 }
 
+/// What a host needs of a request that a store has to decide on.
+#[test]
+fn a_pending_request_tells_its_rule_and_its_cost() {
+    let gate = gate();
+    let Prepared::Pending(mut pending) = gate.prepare(&request("GET", "/api/a/export")) else { panic!() };
+    assert_eq!((pending.rule(), pending.policy().name(), pending.cost()), ("export", "api", 5));
+    assert_eq!((pending.needs_token(), pending.estimates(), pending.has_lease()), (false, false, false));
+    assert!(pending.hold().is_none());
+    pending.set_cost(3);
+    pending.set_token("one");
+    assert_eq!((pending.cost(), pending.hold().unwrap().has_slots()), (3, false));
+}
+
+/// The more general rules that match a request, too, do not apply. Each is told once.
+#[test]
+fn an_explanation_names_the_rules_that_others_replace() {
+    let rules = parse(RULES).unwrap();
+    let request = request("POST", "/x/..//login");
+    let explained = rules.explain(&request, &ClientIpSource::new(Platform::Direct));
+    let names = |rules: &[&Rule]| rules.iter().map(|rule| rule.name().to_string()).collect::<Vec<_>>();
+    let applied = [names(&[explained.rule.unwrap()]), names(&explained.also)].concat();
+    assert_eq!((applied, names(&explained.others)), (vec!["login".to_string(), "site".into()], vec![]));
+    let request = self::request("POST", "/login");
+    let explained = rules.explain(&request, &ClientIpSource::new(Platform::Direct));
+    assert_eq!((explained.rule.unwrap().name(), names(&explained.others)), ("login", vec!["site".to_string()]));
+}
+
 #[test]
 fn a_policy_placed_by_key_is_stored_beside_the_others_of_that_key() {
     let limit = |name: &str| {

@@ -179,13 +179,15 @@ fn an_estimate_of_one_rule_is_one_of_all_that_apply() {
 /// A store that does not tell what is left tells less than one that does.
 #[test]
 fn of_two_decisions_the_one_that_tells_what_is_left_is_told() {
-    let rules = site_and_login([10, 5], "limits = ['site']\nstore = 'silent'", "limits = ['login']");
-    let telling: Box<dyn ErasedLimiter> = Box::new(MemoryLimiter::new());
-    let silent: Box<dyn ErasedLimiter> = Box::new(Sharded::new(MemoryLimiter::new(), NonZero::new(2).unwrap()));
-    let stores = [("main", telling), ("silent", silent)];
-    let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Direct)).unwrap();
-    for path in ["/x/../login", "/x/..\\login"] {
-        let Verdict::Pass(pass) = block_on(gate.check(&request("GET", path))) else { panic!() };
-        assert_eq!(pass.decision().unwrap().binding().limit(), 5);
+    for (site, login, told) in [("silent", "main", 5), ("main", "silent", 10)] {
+        let [site, login] =
+            [("site", site), ("login", login)].map(|(limit, store)| format!("limits = ['{limit}']\nstore = '{store}'"));
+        let rules = site_and_login([10, 5], &site, &login);
+        let telling: Box<dyn ErasedLimiter> = Box::new(MemoryLimiter::new());
+        let silent: Box<dyn ErasedLimiter> = Box::new(Sharded::new(MemoryLimiter::new(), NonZero::new(2).unwrap()));
+        let stores = [("main", telling), ("silent", silent)];
+        let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Direct)).unwrap();
+        let Verdict::Pass(pass) = block_on(gate.check(&request("GET", "/x/../login"))) else { panic!() };
+        assert_eq!(pass.decision().unwrap().binding().limit(), told);
     }
 }
