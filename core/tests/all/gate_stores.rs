@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(feature = "gate")]
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pollster::block_on;
@@ -14,47 +14,58 @@ use tidegate_core::{
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
-/// A store that counts its checks and can be switched off.
+/// A store that keeps what it is asked for and can be switched off.
 #[derive(Clone, Default)]
-struct Store(Arc<(MemoryLimiter, AtomicBool, AtomicU64)>);
+struct Store(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    counts: MemoryLimiter,
+    is_down: AtomicBool,
+    /// Whether it decides on one place at a time, as a Durable Object does.
+    has_places: AtomicBool,
+    /// The names of the rows of each check.
+    checks: Mutex<Vec<Vec<String>>>,
+}
 
 impl Store {
     fn is_down(&self, down: bool) {
-        self.0.1.store(down, Ordering::Relaxed);
+        self.0.is_down.store(down, Ordering::Relaxed);
     }
 
-    fn checks(&self) -> u64 {
-        self.0.2.load(Ordering::Relaxed)
+    fn checks(&self) -> usize {
+        self.0.checks.lock().unwrap().len()
     }
 }
 
 impl Limiter for Store {
     fn capabilities(&self) -> Capabilities {
-        self.0.0.capabilities()
+        let can = self.0.counts.capabilities();
+        if self.0.has_places.load(Ordering::Relaxed) { can.dimensions(Dimensions::Grouped) } else { can }
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.0.2.fetch_add(1, Ordering::Relaxed);
-        if self.0.1.load(Ordering::Relaxed) {
+        self.0.checks.lock().unwrap().push(check.keys.storage_keys(check.policy)?.rows().to_vec());
+        if self.0.is_down.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Unavailable, "switched off"));
         }
-        self.0.0.check(check).await
+        self.0.counts.check(check).await
     }
 
     async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.0.0.peek(check).await
+        self.0.counts.peek(check).await
     }
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.0.0.refund(refund).await
+        self.0.counts.refund(refund).await
     }
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.0.0.settle(settle).await
+        self.0.counts.settle(settle).await
     }
 
     async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.0.0.reset(policy, keys).await
+        self.0.counts.reset(policy, keys).await
     }
 }
 
@@ -133,33 +144,6 @@ fn a_proposal_is_counted_and_does_not_decide() {
     assert_eq!((counts.both_admit, counts.only_proposal_denies, counts.both_deny), (3, 7, 2));
 }
 
-/// A store that decides on one place at a time, as a Durable Object does. It keeps the names of the rows of each check.
-#[derive(Clone, Default)]
-struct Places(Store, Arc<Mutex<Vec<Vec<String>>>>);
-
-impl Limiter for Places {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities().dimensions(Dimensions::Grouped)
-    }
-
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.1.lock().unwrap().push(check.keys.storage_keys(check.policy)?.rows().to_vec());
-        self.0.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.0.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.0.refund(refund).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.0.reset(policy, keys).await
-    }
-}
-
 /// What the rules of several readings of a path count is at one place, whether they apply alone or together.
 #[test]
 fn a_store_of_one_place_for_each_key_decides_by_all_rules_at_once() {
@@ -172,14 +156,15 @@ fn a_store_of_one_place_for_each_key_decides_by_all_rules_at_once() {
         },
         "rules": [{ "limits": ["site"] }, { "path": "/login", "limits": ["login"] }]
     }"#;
-    let store = Places::default();
+    let store = Store::default();
+    store.0.has_places.store(true, Ordering::Relaxed);
     let stores = [("main", Box::new(store.clone()) as Box<dyn ErasedLimiter>)];
     let rules = Rules::parse("rules.json", text).unwrap();
     let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Cloudflare)).unwrap();
     let headers = [("cf-connecting-ip", "192.0.2.1")];
     let ask = |path| {
         let _ = block_on(gate.check(&Request::new("GET", path, &headers, NOW)));
-        std::mem::take(&mut *store.1.lock().unwrap())
+        std::mem::take(&mut *store.0.checks.lock().unwrap())
     };
     let row = |limit: &str| format!("tg1:@ip:ip:192.0.2.1|{limit}");
     assert_eq!(ask("/"), [[row("site@ip:fw60000")]]);
