@@ -260,6 +260,29 @@ fn a_key_that_gets_its_own_state_keeps_the_shared_count() {
 }
 
 #[test]
+fn a_debt_that_is_made_while_the_limiter_is_full_stays() {
+    let minute = Millis::from_secs(60);
+    let policy = policy(Quota::fixed_window(5, minute));
+    let brief = Policy::new("brief", [Quota::fixed_window(1, Millis::from_secs(1)).unwrap()]).unwrap();
+    let limiter = MemoryLimiter::with_shards(1).capacity(20);
+    let key = Key::new("ip:192.0.2.1");
+    let charged = Check::new(&policy, &key, NOW).idempotent("one", Millis::from_secs(600));
+    assert!(limiter.decide(charged).unwrap().is_allowed());
+    // The key has no state any more, and others take all the room.
+    let later = NOW + minute;
+    limiter.sweep(later);
+    for client in 0..20u64 {
+        let _ = limiter.decide(Check::new(&brief, &Key::new(format!("brief:{client}")), later));
+    }
+    block_on(limiter.settle(Settle::new(&policy, &key, "one", 9, later))).unwrap();
+    let later = later + Millis::from_secs(2);
+    limiter.sweep(later);
+    assert!(limiter.len() < 20);
+    let denied = limiter.decide(Check::new(&policy, &key, later)).unwrap();
+    assert_eq!(denied.retry_after(), Some(Millis::from_secs(58)));
+}
+
+#[test]
 fn stored_answers_are_bounded_and_a_retry_beyond_the_bound_is_charged_again() {
     let policy = policy(Quota::fixed_window(1_000_000, Millis::from_secs(3_600)));
     let (limiter, key) = (MemoryLimiter::with_shards(1).capacity(100), Key::new("k"));

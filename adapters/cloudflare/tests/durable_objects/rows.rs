@@ -82,23 +82,22 @@ fn rows_that_expire_soon_do_not_wait_for_an_alarm_that_is_due_late() {
 fn an_alarm_is_moved_only_for_rows_that_expire_much_sooner() {
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     let limiter = DurableObjects::new(&rig).limiter();
-    let bucket =
-        |name, seconds| Policy::new(name, [Quota::token_bucket(1, 1, Millis::from_secs(seconds)).unwrap()]).unwrap();
-    let write = |policy: &Policy, token: &str, seconds| {
-        rig.set_clock(at(0));
-        let once = Check::new(policy, &key, at(0)).idempotent(token, Millis::from_secs(seconds));
+    let policy = Policy::new("api", [Quota::token_bucket(1, 1, Millis::from_secs(1_000)).unwrap()]).unwrap();
+    rig.set_clock(at(0));
+    let write = |token: &str, seconds| {
+        let once = Check::new(&policy, &key, at(0)).idempotent(token, Millis::from_secs(seconds));
         assert!(block_on(limiter.check(once)).unwrap().is_allowed());
         let mut found = None;
         rig.each(|_, rows| found = rows.alarm.map(|alarm| (alarm.since(at(0)), rows.alarms_set)));
         found.unwrap()
     };
-    let first = bucket("api", 1_000);
-    assert_eq!(write(&first, "a", 1_000), (Millis::from_secs(1_000), 1));
-    block_on(limiter.reset(&first, (&key).into())).unwrap();
-    // Half as late, and then later than half.
-    assert_eq!(write(&first, "b", 500), (Millis::from_secs(1_000), 1));
-    block_on(limiter.reset(&first, (&key).into())).unwrap();
-    assert_eq!(write(&first, "c", 499), (Millis::from_secs(499), 2));
+    let reset = || block_on(limiter.reset(&policy, (&key).into())).unwrap();
+    assert_eq!(write("a", 1_000), (Millis::from_secs(1_000), 1));
+    reset();
+    // The alarm is twice as late as the token's row expires, and then later than that.
+    assert_eq!(write("b", 500), (Millis::from_secs(1_000), 1));
+    reset();
+    assert_eq!(write("c", 499), (Millis::from_secs(499), 2));
 }
 
 #[test]
