@@ -25,6 +25,7 @@ mod laws;
 #[cfg(feature = "lending")]
 mod lending;
 mod memory;
+mod memory_full;
 mod policies;
 mod responses;
 mod sinks;

@@ -1,0 +1,171 @@
+//! A memory limiter that is full: it resets no key, and remembers every slot that it gives.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use pollster::block_on;
+use tidegate_core::{Check, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, Settle};
+
+use crate::memory::{NOW, policy};
+
+#[test]
+fn a_full_limiter_admits_at_most_its_bound_and_resets_no_key() {
+    const LIMIT: u64 = 3;
+    let policy = policy(Quota::fixed_window(LIMIT, Millis::from_secs(60)));
+    let limiter = MemoryLimiter::with_shards(4).capacity(1_000);
+    let victim = Key::new("ip:victim");
+    for _ in 0..LIMIT {
+        assert!(limiter.decide(Check::new(&policy, &victim, NOW)).unwrap().is_allowed());
+    }
+    let mut admitted = 0;
+    for client in 0..100_000u64 {
+        let key = Key::new(format!("ip:{client}"));
+        for _ in 0..=LIMIT {
+            admitted += u64::from(limiter.decide(Check::new(&policy, &key, NOW)).unwrap().is_allowed());
+        }
+        assert!(!limiter.decide(Check::new(&policy, &victim, NOW)).unwrap().is_allowed(), "after {client} others");
+    }
+    assert!(limiter.len() <= 1_000 + 1_000 / 8, "{} keys", limiter.len());
+    let most = LIMIT * limiter.len() as u64 - LIMIT;
+    assert!(admitted <= most, "{admitted} of at most {most}");
+    assert!(admitted >= LIMIT * 990, "{admitted}: each key within the capacity has its own state");
+}
+
+#[test]
+fn a_key_that_gets_its_own_state_keeps_the_shared_count() {
+    let policy = policy(Quota::fixed_window(2, Millis::from_secs(60)));
+    let brief = Policy::new("brief", [Quota::fixed_window(1, Millis::from_secs(1)).unwrap()]).unwrap();
+    let limiter = MemoryLimiter::with_shards(1).capacity(20);
+    for client in 0..20u64 {
+        let _ = limiter.decide(Check::new(&brief, &Key::new(format!("brief:{client}")), NOW));
+    }
+    let key = Key::new("ip:192.0.2.1");
+    let check = Check::new(&policy, &key, NOW);
+    assert!(limiter.decide(check).unwrap().is_allowed() && limiter.decide(check).unwrap().is_allowed());
+    assert!(!limiter.decide(check).unwrap().is_allowed());
+    assert!(!block_on(limiter.peek(check)).unwrap().is_allowed());
+    // The brief keys expire, so the shard has room.
+    let later = NOW + Millis::from_secs(2);
+    limiter.sweep(later);
+    assert!(limiter.len() < 20);
+    assert!(!limiter.decide(Check::new(&policy, &key, later)).unwrap().is_allowed(), "the key started afresh");
+    let refund = Refund::new(&policy, &key, 1, NOW, later);
+    block_on(limiter.refund(refund)).unwrap();
+    let admitted = (0..3).filter(|_| limiter.decide(Check::new(&policy, &key, later)).unwrap().is_allowed()).count();
+    assert_eq!(admitted, 1);
+}
+
+#[test]
+fn a_debt_that_is_made_while_the_limiter_is_full_stays() {
+    let minute = Millis::from_secs(60);
+    let policy = policy(Quota::fixed_window(5, minute));
+    let brief = Policy::new("brief", [Quota::fixed_window(1, Millis::from_secs(1)).unwrap()]).unwrap();
+    let limiter = MemoryLimiter::with_shards(1).capacity(20);
+    let key = Key::new("ip:192.0.2.1");
+    let charged = Check::new(&policy, &key, NOW).idempotent("one", Millis::from_secs(600));
+    assert!(limiter.decide(charged).unwrap().is_allowed());
+    // The key has no state any more, and others take all the room.
+    let later = NOW + minute;
+    limiter.sweep(later);
+    for client in 0..20u64 {
+        let _ = limiter.decide(Check::new(&brief, &Key::new(format!("brief:{client}")), later));
+    }
+    block_on(limiter.settle(Settle::new(&policy, &key, "one", 9, later))).unwrap();
+    let later = later + Millis::from_secs(2);
+    limiter.sweep(later);
+    assert!(limiter.len() < 20);
+    let denied = limiter.decide(Check::new(&policy, &key, later)).unwrap();
+    assert_eq!(denied.retry_after(), Some(Millis::from_secs(58)));
+}
+
+#[test]
+fn stored_answers_are_bounded_and_a_retry_beyond_the_bound_is_charged_again() {
+    let policy = policy(Quota::fixed_window(1_000_000, Millis::from_secs(3_600)));
+    let (limiter, key) = (MemoryLimiter::with_shards(1).capacity(100), Key::new("k"));
+    let ask = |token: u64| {
+        let token = token.to_string();
+        let check = Check::new(&policy, &key, NOW).idempotent(&token, Millis::from_secs(600));
+        limiter.decide(check).unwrap().binding().remaining().unwrap()
+    };
+    for token in 0..100_000 {
+        ask(token);
+    }
+    assert!((12_800..100_000).contains(&limiter.allocated_bytes()), "{}", limiter.allocated_bytes());
+    assert_eq!(ask(0), 999_999, "the first answers are kept");
+    assert_eq!((ask(99_999), ask(99_999)), (899_999, 899_998));
+}
+
+/// Full answers refuse a slot only if every one of them is in use: each released slot makes room, and so does each that expired.
+#[test]
+fn a_slot_that_cannot_be_remembered_is_refused_and_every_other_is_released() {
+    let slots = |limit| policy(Quota::concurrency(limit, Millis::from_secs(30)));
+    let (quick, tight) = (slots(1_000), slots(1));
+    let limiter = MemoryLimiter::with_shards(1).answers(100);
+    let take = |policy: &Policy, key: &Key, token: &str, now| {
+        limiter.decide(Check::new(policy, key, now).idempotent(token, Millis::from_secs(600)))
+    };
+    let release =
+        |policy: &Policy, key: &Key, token: &str| block_on(limiter.settle(Settle::release(policy, key, token, NOW)));
+    // One client sends many quick requests, and its answers are full of settled ones.
+    let flood = Key::new("ip:flood");
+    for request in 0..1_000 {
+        let token = format!("flood:{request}");
+        assert!(take(&quick, &flood, &token, NOW).unwrap().is_allowed(), "{request}");
+        assert!(!release(&quick, &flood, &token).unwrap().is_replay());
+    }
+    // Nobody else loses a slot by it.
+    let other = |client| (Key::new(format!("ip:{client}")), format!("other:{client}"));
+    for client in 0..100 {
+        let (key, token) = other(client);
+        assert!(take(&tight, &key, &token, NOW).unwrap().is_allowed(), "{client}");
+    }
+    // All answers hold a slot now. The next one is refused, and holds none. A limit that is reached denies as before.
+    let late = Key::new("ip:late");
+    let refused = take(&tight, &late, "late", NOW).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Refused);
+    assert!(!take(&tight, &other(0).0, "second", NOW).unwrap().is_allowed());
+    assert_eq!(block_on(limiter.peek(Check::new(&tight, &late, NOW))).unwrap().binding().remaining(), Some(1));
+    for client in 0..50 {
+        let (key, token) = other(client);
+        release(&tight, &key, &token).unwrap();
+        assert!(take(&tight, &key, "again", NOW).unwrap().is_allowed(), "{client}");
+    }
+    // The others expire, and make room as well.
+    let later = NOW + Millis::from_secs(601);
+    for client in 0..100 {
+        assert!(take(&tight, &other(client).0, "later", later).unwrap().is_allowed(), "{client}");
+    }
+    assert!(limiter.allocated_bytes() < 100_000, "{}", limiter.allocated_bytes());
+}
+
+/// The same for a slot beside the quota of another key.
+#[test]
+fn a_slot_of_several_keys_that_cannot_be_remembered_is_refused() {
+    let hour = Millis::from_secs(3_600);
+    let slots = Quota::concurrency(1, Millis::from_secs(30)).unwrap().by("user").unwrap();
+    let policy = Policy::new("test", [slots, Quota::fixed_window(9, hour).unwrap().by("tenant").unwrap()]).unwrap();
+    let (limiter, tenant) = (MemoryLimiter::with_shards(1).answers(2), Key::new("tenant:1"));
+    let take = |user: &str| {
+        let user = Key::new(user);
+        limiter
+            .decide(Check::new(&policy, &[("user", &user), ("tenant", &tenant)], NOW).idempotent(user.as_str(), hour))
+    };
+    let take_both = (take("user:1").unwrap(), take("user:2").unwrap());
+    assert!(take_both.0.is_allowed() && take_both.1.is_allowed());
+    assert_eq!(take("user:3").unwrap_err().kind(), ErrorKind::Refused);
+    let user = Key::new("user:1");
+    block_on(limiter.settle(Settle::release(&policy, &[("user", &user), ("tenant", &tenant)], "user:1", NOW))).unwrap();
+    let third = take("user:3").unwrap();
+    assert_eq!(third.quotas()[1].remaining(), Some(6), "the refused check charged nothing");
+}
+
+/// Tokens that hold no slot cannot crowd out those that do.
+#[test]
+fn a_flood_of_tokens_refuses_no_slot() {
+    let window = policy(Quota::fixed_window(1_000_000, Millis::from_secs(3_600)));
+    let slots = policy(Quota::concurrency(1, Millis::from_secs(30)));
+    let (limiter, key) = (MemoryLimiter::with_shards(1).answers(100), Key::new("k"));
+    for token in 0..1_000 {
+        let token = token.to_string();
+        assert!(limiter.decide(Check::new(&window, &key, NOW).idempotent(&token, Millis::from_secs(600))).is_ok());
+    }
+    assert!(limiter.decide(Check::new(&slots, &key, NOW).idempotent("slot", Millis::from_secs(600))).is_ok());
+}
