@@ -87,3 +87,15 @@ fn decisions_are_equal_if_all_that_is_visible_is() {
     }
     assert_ne!(one.quotas(), of(9, &[2], 0).quotas());
 }
+
+#[test]
+fn a_decision_is_by_a_quota_of_its_policy_and_has_no_unknown_flag() {
+    let policy = Policy::new("api", [Quota::fixed_window(1, Millis::new(1_000)).unwrap()]).unwrap();
+    let bytes = policy.decide(&mut policy.initial_state(), UnixMillis::new(0), 1).encode();
+    assert!(Decision::decode(&bytes, &policy).is_ok());
+    for (place, byte) in [(0, 3), (0, 16), (1, 1)] {
+        let mut other = bytes.clone();
+        other[place] = byte;
+        assert_eq!(Decision::decode(&other, &policy).unwrap_err().kind(), ErrorKind::Corrupt, "{place} {byte}");
+    }
+}
