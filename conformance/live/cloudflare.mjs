@@ -2,6 +2,9 @@
 
 import { readFileSync } from "node:fs";
 import path from "node:path";
+import { tool } from "./tools.mjs";
+
+const wrangler = tool("wrangler", "wrangler");
 
 /** The limits of the target cloudflare-ratelimit, each with a period of a minute. */
 const LIMITS = [1, 2, 10, 60, 100, 999, 1_000];
@@ -21,15 +24,15 @@ export default ({ built, folder, found, key, name, root }) => {
     kv_namespaces: [{ binding: "COUNTS", id: found.namespace }],
     ratelimits: LIMITS.map((limit) => ({ name: `LIMITER_${limit}_60`, namespace_id: String(730_000 + limit), simple: { limit, period: 60 } })),
   });
-  const deploy = ["npx", "--yes", "wrangler@4", "deploy", "--config", "wrangler.json", "--secrets-file", "secrets.json"];
+  const deploy = wrangler("deploy", "--config", "wrangler.json", "--secrets-file", "secrets.json");
   return {
     needs: ["CLOUDFLARE_API_TOKEN"],
     targets: { "cloudflare-do": "/do", "cloudflare-do-leased": "/do-leased", "cloudflare-kv": "/kv", "cloudflare-ratelimit": "/ratelimit" },
     steps: [
       {
-        run: ["npx", "--yes", "wrangler@4", "kv", "namespace", "create", name],
+        run: wrangler("kv", "namespace", "create", name),
         captures: { namespace: /"?id"?\s*[:=]\s*"([0-9a-f]{32})"/ },
-        undo: () => ["npx", "--yes", "wrangler@4", "kv", "namespace", "delete", "--namespace-id", found.namespace, "--skip-confirmation"],
+        undo: () => wrangler("kv", "namespace", "delete", "--namespace-id", found.namespace, "--skip-confirmation"),
       },
       {
         files: () => ({
@@ -41,7 +44,7 @@ export default ({ built, folder, found, key, name, root }) => {
         run: deploy,
         dry: [...deploy, "--dry-run", "--outdir", path.join(folder, "bundled")],
         captures: { url: /(https:\/\/\S+\.workers\.dev)/ },
-        undo: ["npx", "--yes", "wrangler@4", "delete", "--config", "wrangler.json", "--force"],
+        undo: wrangler("delete", "--config", "wrangler.json", "--force"),
       },
     ],
     emulator: [

@@ -1,8 +1,10 @@
 // Fastly Compute: a service on a free domain, with a KV Store and the setting that has the key.
 
 import path from "node:path";
+import { tool } from "./tools.mjs";
 
-const fastly = (...words) => ["npx", "--yes", "--package", "@fastly/cli", "fastly", ...words, "--non-interactive"];
+const cli = tool("@fastly/cli", "fastly");
+const fastly = (...words) => cli(...words, "--non-interactive");
 
 export default ({ built, found, key, name, root }) => {
   const manifest = `manifest_version = 3\nname = "${name}"\nlanguage = "other"\n`;

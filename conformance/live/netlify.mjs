@@ -2,8 +2,9 @@
 
 import { readFileSync } from "node:fs";
 import path from "node:path";
+import { tool, versions } from "./tools.mjs";
 
-const netlify = (...words) => ["npx", "--yes", "netlify-cli", ...words];
+const netlify = tool("netlify-cli", "netlify");
 
 export default ({ built, folder, found, key, name, root }) => {
   const guest = (file) => readFileSync(path.join(root, "conformance/guests/edge", file), "utf8");
@@ -16,14 +17,15 @@ export default ({ built, folder, found, key, name, root }) => {
       { run: pack, dry: pack, captures: { package: /(\S+\.tgz)/ } },
       {
         files: () => ({
-          "package.json": JSON.stringify({ private: true, type: "module", dependencies: { "@netlify/blobs": "*", "@tidegate/edge": `file:${found.package}` } }),
+          "package.json": JSON.stringify({ private: true, type: "module", dependencies: { "@netlify/blobs": versions["@netlify/blobs"], "@tidegate/edge": `file:${found.package}` } }),
           "netlify.toml": '[build]\npublish = "public"\n[[edge_functions]]\npath = "/*"\nfunction = "blobs"\n',
           "public/index.html": "",
           "netlify/edge-functions/blobs.mjs": guest("blobs.mjs").replace("./suite.mjs", "../suite.mjs"),
           "netlify/suite.mjs": guest("suite.mjs"),
           ".env": `PLATFORM=netlify\nTIDEGATE_TEST_MODE=${key}\n`,
         }),
-        run: ["npm", "install", "--silent"],
+        // Nothing of these packages runs with the account's token in its environment.
+        run: ["npm", "install", "--silent", "--ignore-scripts"],
       },
       {
         run: netlify("sites:create", "--name", name, "--json"),

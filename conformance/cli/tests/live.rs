@@ -53,7 +53,7 @@ fn a_dry_run_deploys_nothing_and_verifies_nothing() -> Result<()> {
 fn wrangler_accepts_what_would_be_deployed() -> Result<()> {
     let (output, said, report) = live(&["cloudflare", "--dry-run", "--target", "cloudflare-do"], None)?;
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("wrangler@4 deploy --config wrangler.json --secrets-file secrets.json --dry-run"), "{said}");
+    assert!(said.contains("-- wrangler deploy --config wrangler.json --secrets-file secrets.json --dry-run"), "{said}");
     assert_eq!(verdicts(&report), [("cloudflare-do", "unverified")]);
     Ok(())
 }
@@ -62,7 +62,7 @@ fn wrangler_accepts_what_would_be_deployed() -> Result<()> {
 fn the_package_of_this_checkout_is_what_netlify_would_get() -> Result<()> {
     let (output, said, report) = live(&["netlify", "--dry-run"], None)?;
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("live: npm pack ") && said.contains("would run: npx --yes netlify-cli deploy"), "{said}");
+    assert!(said.contains("live: npm pack ") && said.contains(" -- netlify deploy --build"), "{said}");
     assert_eq!(verdicts(&report), [("netlify-blobs", "unverified")]);
     Ok(())
 }
@@ -149,5 +149,100 @@ fn only_the_key_opens_the_routes_of_a_deployed_guest() -> Result<()> {
     }
     drop(deployment.stdin.take());
     assert!(deployment.wait()?.success());
+    Ok(())
+}
+
+const SECRET: &str = "secret-of-the-account";
+
+/// A folder with programs that write down their arguments. They deploy nothing: a command that is the last of a plan fails.
+fn recording() -> Result<(TempDir, PathBuf)> {
+    let folder = tempfile::tempdir()?;
+    let calls = folder.path().join("calls");
+    let node = Command::new("node").args(["-p", "process.execPath"]).output()?;
+    let node = String::from_utf8(node.stdout)?;
+    let found = r#"{ "id": "0123456789abcdef0123456789abcdef", "site_id": "0123" } Created service 0123456789 x.tgz"#;
+    let scripts = [
+        ("npm", format!("echo '{found}'")),
+        ("npx", format!("case \"$*\" in *--dry-run*) ;; *' deploy'*|*' activate'*) exit 1;; esac; echo '{found}'")),
+        ("spin", "exit 1".to_string()),
+        // A host, or the script itself.
+        (
+            "node",
+            format!(
+                "case \"$1\" in */hosts/*) echo http://127.0.0.1:9; exec cat;; *) exec {} \"$@\";; esac",
+                node.trim()
+            ),
+        ),
+    ];
+    for (name, does) in scripts {
+        let program = folder.path().join(name);
+        fs::write(&program, format!("#!/bin/sh\necho \"{name} $*\" >>{}\n{does}\n", calls.display()))?;
+        assert!(Command::new("chmod").arg("+x").arg(&program).status()?.success());
+    }
+    Ok((folder, calls))
+}
+
+/// Runs the plan of a platform with programs that only write down their arguments, which it returns with what was said.
+fn recorded(platform: &str, dry: bool) -> Result<(String, String)> {
+    let (folder, calls) = recording()?;
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH")?);
+    let mut command = Command::new("node");
+    command.arg(root().join("conformance/live/deploy.mjs")).arg(platform).arg("--built").arg(folder.path());
+    command.args(dry.then_some("--dry-run")).env("PATH", path).stdin(Stdio::null());
+    for variable in [
+        "CLOUDFLARE_API_TOKEN",
+        "FASTLY_API_TOKEN",
+        "NETLIFY_AUTH_TOKEN",
+        "UPSTASH_REDIS_REST_TOKEN",
+        "UPSTASH_REDIS_REST_URL",
+        "VERCEL_TOKEN",
+    ] {
+        command.env(variable, SECRET);
+    }
+    let output = command.output()?;
+    let said = String::from_utf8(output.stderr)?;
+    Ok((fs::read_to_string(calls).unwrap_or_default(), said))
+}
+
+/// Whether a text has the key of a guest, which is random.
+fn has_key(text: &str) -> bool {
+    text.split(|char: char| !char.is_ascii_hexdigit()).any(|word| word.len() >= 48)
+}
+
+#[test]
+fn no_process_gets_a_secret_as_an_argument() -> Result<()> {
+    for platform in ["cloudflare", "fastly", "netlify", "spin", "vercel"] {
+        for dry in [false, true] {
+            let (calls, said) = recorded(platform, dry)?;
+            assert!(!calls.contains(SECRET) && !has_key(&calls), "{platform}: {calls}");
+            // What is said of a command has a placeholder for a secret.
+            assert!(said.contains("live: ") && !said.contains("<secret>"), "{platform}: {said}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn each_tool_of_a_platform_has_an_exact_version() -> Result<()> {
+    let exact = |version: &str| {
+        let numbers: Vec<&str> = version.split('.').collect();
+        numbers.len() == 3 && numbers.iter().all(|number| number.parse::<u32>().is_ok())
+    };
+    let manifest: Value = serde_json::from_str(&fs::read_to_string(root().join("conformance/live/package.json"))?)?;
+    let versions = manifest["dependencies"].as_object().ok_or("no dependencies")?;
+    assert!(versions.values().all(|version| version.as_str().is_some_and(exact)), "{versions:?}");
+    for (platform, program) in
+        [("cloudflare", "wrangler"), ("fastly", "fastly"), ("netlify", "netlify"), ("vercel", "vercel")]
+    {
+        let (calls, said) = recorded(platform, false)?;
+        let tools: Vec<&str> = calls.lines().filter_map(|call| call.strip_prefix("npx ")).collect();
+        assert!(tools.len() > 1, "{platform}: {calls}{said}");
+        for call in tools {
+            let words: Vec<&str> = call.split(' ').collect();
+            assert_eq!((words[0], words[1], words[3], words[4]), ("--yes", "--package", "--", program), "{call}");
+            let (_, version) = words[2].rsplit_once('@').ok_or("no version")?;
+            assert!(exact(version), "{call}");
+        }
+    }
     Ok(())
 }

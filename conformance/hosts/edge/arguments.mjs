@@ -1,6 +1,6 @@
 // The command line of a host:
 //
-//   node HOST.mjs --guest FILE [--env NAME=VALUE]... [--test-mode]
+//   node HOST.mjs --guest FILE [--env NAME[=VALUE]]... [--test-mode]
 //
 // A host prints its address, and ends when standard input closes.
 
@@ -17,8 +17,13 @@ const { values } = parseArgs({
 /** The file of the guest, in conformance/guests/edge. */
 export const { guest } = values;
 
-/** The guest's environment variables. */
+/** The guest's environment variables. Without a value, one has that of the host. */
 export const env = {
-  ...Object.fromEntries(values.env.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)])),
+  ...Object.fromEntries(values.env.map(variable)),
   TIDEGATE_TEST_MODE: values["test-mode"] ? (process.env.TIDEGATE_SUITE_KEY ?? "on") : "off",
 };
+
+function variable(text) {
+  const at = text.indexOf("=");
+  return at < 0 ? [text, process.env[text] ?? ""] : [text.slice(0, at), text.slice(at + 1)];
+}
