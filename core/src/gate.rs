@@ -72,7 +72,7 @@ pub use verdict::{Pass, Reason, Refusal, Verdict};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use self::responses::Draws;
-use self::rules::{Applied, RuleTerms, placed};
+use self::rules::{Applied, RuleTerms, placed, unknown_store};
 use self::sender::Sender;
 use self::stores::{Composed, composed, lends};
 use crate::instead::Instead;
@@ -290,8 +290,7 @@ impl<'s> Gate<'s> {
         let Some(wanted) = rule.store() else { return Ok(0) };
         self.stores.iter().position(|(name, _)| **name == *wanted).ok_or_else(|| {
             let known: Vec<&str> = self.stores.iter().map(|(name, _)| &**name).collect();
-            let instead = Instead::of(wanted, &known);
-            rule.invalid(&Error::invalid(format!("there is no store {}; {instead}", Quoted(wanted))))
+            unknown_store(&format!("rule {}", Quoted(rule.name())), wanted, &known)
         })
     }
 

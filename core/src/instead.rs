@@ -19,7 +19,7 @@ impl<'a> Instead<'a> {
     }
 
     /// The known name that takes the fewest changes, if these are at most a third of its letters, and not all of them.
-    fn nearest(&self) -> Option<&'a str> {
+    pub(crate) fn nearest(&self) -> Option<&'a str> {
         let distance = |name: &&'a str| (strsim::osa_distance(self.unknown, name), *name);
         // Longer than any name: not worth the time.
         let near = self.known.iter().filter(|_| self.unknown.len() <= 64).map(distance).min()?;

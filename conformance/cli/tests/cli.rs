@@ -278,6 +278,52 @@ fn fixtures_test_a_rules_file_of_ones_own() -> Result<()> {
     Ok(())
 }
 
+/// Every store of the file is the target's, also that which a near limit counts in. What is around the stores cannot change an answer.
+#[test]
+fn a_rules_file_with_a_table_of_stores_counts_in_the_store_of_the_target() -> Result<()> {
+    let step = |path: &str, passed: u64, remaining: &str| {
+        format!(
+            r#"{{ "at_ms": 0, "burst": 9, "path": "{path}", "peer": "192.0.2.1",
+                "expect": {{ "passed": {passed}, "remaining": {remaining} }} }}"#
+        )
+    };
+    let steps = [step("/login", 3, "0"), step("/export", 4, "4"), step("/", 5, "0")].join(", ");
+    let fixture = format!(r#"{{ "id": "gate/stores", "about": "Stores.", "platform": "direct", "steps": [{steps}] }}"#);
+    let rules = r#"
+[stores.main]
+fallback = { store = "memory", percent = 50 }
+deny_cache = true
+shadow = { site = "login" }
+[stores.exports]
+near = { store = "location", limit = "flood" }
+[limits]
+login.quotas = [{ algorithm = "fixed_window", limit = 3, window_ms = 60_000, by = "ip" }]
+export.quotas = [{ algorithm = "fixed_window", limit = 8, window_ms = 60_000, by = "ip" }]
+flood.quotas = [{ algorithm = "fixed_window", limit = 4, window_ms = 60_000, by = "ip" }]
+site.quotas = [{ algorithm = "fixed_window", limit = 5, window_ms = 60_000, by = "ip" }]
+[[rules]]
+path = "/login"
+limits = ["login"]
+store = "main"
+[[rules]]
+path = "/export"
+limits = ["export"]
+store = "exports"
+[[rules]]
+limits = ["site"]
+"#;
+    let fixtures = folder(&[("rules.toml", rules), ("gate/stores.json", &fixture)])?;
+    let (rules, out) = (fixtures.path().join("rules.toml"), tempfile::tempdir()?);
+    let (rules, out) = (rules.to_string_lossy(), out.path().to_string_lossy());
+    let run = ["run", "--target", "memory", "--rules", &rules, "--out", &out];
+    fs::create_dir(fixtures.path().join("fixtures"))?;
+    fs::rename(fixtures.path().join("gate"), fixtures.path().join("fixtures/gate"))?;
+    let output = tidegate(&run, Some(&fixtures.path().join("fixtures")))?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(said(&output).contains("1 passed, 0 failed, 0 skipped"), "{}", said(&output));
+    Ok(())
+}
+
 #[test]
 fn an_unwritable_folder_is_reported_before_the_run() -> Result<()> {
     let fixtures = folder(&[("a/burst.json", BURST)])?;

@@ -197,6 +197,66 @@ fn check_says_whether_a_file_is_valid() -> Result<()> {
     Ok(())
 }
 
+/// With the names of the gate's stores, every name is checked. Without them, a misspelt name in the table is one that no rule has.
+#[test]
+fn check_finds_a_misspelt_name_of_a_store() -> Result<()> {
+    const LIMIT: &str = "[limits.api]\nquotas = [{ algorithm = \"fixed_window\", limit = 1, window_ms = 1000 }]\n";
+    let folder = tempfile::tempdir()?;
+    let check = |stores: &str, rules: &str, args: &[&str]| -> Result<(Option<i32>, String)> {
+        fs::write(folder.path().join("rules.toml"), format!("{stores}\n{LIMIT}{rules}"))?;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        let output = command.current_dir(folder.path()).args(["check", "rules.toml"]).args(args).output()?;
+        Ok((output.status.code(), String::from_utf8(output.stderr)?))
+    };
+    let (first, main) =
+        ("[[rules]]\nlimits = [\"api\"]\n", "[[rules]]\npath = \"/a\"\nlimits = [\"api\"]\nstore = \"main\"\n");
+    let both = [first, main].concat();
+    let (cached, misspelt) = ("stores.main.deny_cache = true", "stores.mian.deny_cache = true");
+    let two = "stores.a.deny_cache = true\nstores.b.deny_cache = true";
+    let fallback = "stores.main.fallback = \"memroy\"";
+    let known = ["--store", "main", "--store", "memory"];
+    for (stores, rules, args, error) in [
+        (misspelt, main, &[][..], "stores.mian: no rule counts in this store; did you mean \"main\"?"),
+        (misspelt, &*both, &[], "stores.mian: no rule counts in this store; did you mean \"main\"?"),
+        (two, first, &[], "stores.b: no rule counts in this store: the gate's first store can be \"a\""),
+        (
+            "stores.other.deny_cache = true",
+            main,
+            &[],
+            "stores.other: no rule counts in this store; write one of \"main\"",
+        ),
+        (misspelt, main, &known, "stores: there is no store \"mian\"; did you mean \"main\"?"),
+        (fallback, main, &known, "stores.main.fallback: there is no store \"memroy\"; did you mean \"memory\"?"),
+        (
+            "stores.main.near = { store = \"mein\", limit = \"api\" }",
+            main,
+            &known,
+            "stores.main.near: there is no store \"mein\"; did you mean \"main\"?",
+        ),
+        ("", main, &["--store", "redis"], "rule \"/a\": there is no store \"main\"; write one of \"redis\""),
+    ] {
+        let (code, said) = check(stores, rules, args)?;
+        assert_eq!(code, Some(1), "{stores} {rules}: {said}");
+        assert!(said.starts_with(&format!("error: rules.toml: {error}")), "{said}");
+        assert_eq!(said.ends_with("or name the stores of the gate with --store\n"), args.is_empty(), "{said}");
+    }
+    for (stores, rules, args) in [
+        (cached, main, &[][..]),
+        (cached, &*both, &[]),
+        (cached, first, &[]),
+        ("stores.other.deny_cache = true", &*both, &[]),
+        (fallback, main, &[]),
+        ("stores.main.fallback = \"memory\"\nstores.memory.deny_cache = true", main, &[]),
+        (misspelt, "", &[]),
+        (misspelt, &*both, &["--store", "mian", "--store", "main"]),
+        ("stores.main.fallback = \"memory\"", &*both, &known),
+    ] {
+        let (code, said) = check(stores, rules, args)?;
+        assert_eq!(code, Some(0), "{stores} {rules}: {said}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_lease_is_shown_with_its_bounds() -> Result<()> {
     let folder = tempfile::tempdir()?;

@@ -34,11 +34,11 @@ export function suite(make) {
 
   /** The stores of all gates are the same. Each gate has its rules, and the platform whose requests it gets. */
   const gates = new Map();
-  const gateOf = ({ rules, sender }) => {
+  const gateOf = ({ rules, stores: names = ["default"], sender }) => {
     const { platform, ipv6_prefix: ipv6Prefix = 64, trust_true_client_ip: trustTrueClientIp = false } = sender;
     const name = JSON.stringify([rules, platform, ipv6Prefix, trustTrueClientIp]);
     if (!gates.has(name)) {
-      const stores = { default: make };
+      const stores = Object.fromEntries(names.map((name) => [name, make]));
       gates.set(name, Gate.fromRules(rules, { platform, ipv6Prefix, trustTrueClientIp, stores, keys: KEYS, onError: () => undefined }));
     }
     return gates.get(name);

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use tidegate_core::gate::Gate;
 use tidegate_core::{
     Accuracy, Capabilities, Check, ClientIpSource, Decision, Error, ErrorKind, Keys, Limiter, MemoryLimiter, Platform,
     Policy, Refund,
@@ -78,7 +77,8 @@ fn supports(target: &dyn Target, declared: &Capabilities, fixture: &GateFixture)
     let steps = fixture.steps.iter().all(|step| {
         (declared.costs || step.cost.is_none_or(|cost| cost == 1)) && (declared.idempotency || step.token.is_none())
     });
-    match Gate::new(rules, Declared(*declared), ClientIpSource::new(Platform::Direct)) {
+    let store = Declared(*declared);
+    match tidegate_guest_protocol::gate(rules, &fixture.stores(), &store, ClientIpSource::new(Platform::Direct)) {
         Ok(_) => Ok(takes && steps),
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
         Err(error) => Err(error),

@@ -11,12 +11,11 @@ use std::sync::Arc;
 use self::borrowing::Borrowing;
 use super::bytes::bytes_of_fields;
 use super::file::Item;
-use crate::instead::Instead;
+use super::rules::unknown_store;
 use crate::lending::Terms;
 #[cfg(feature = "lending")]
 use crate::lending::{Answer, Question};
 use crate::limiter::{deny_cache, fallback};
-use crate::quoted::Quoted;
 use crate::{
     BoxFuture, Capabilities, Check, Decision, DenyCache, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Keys,
     Limiter, MaybeSend, MaybeSync, Millis, Policy, Refund, Settle, Shadow, ShadowCounts, Tiered, UnixMillis,
@@ -463,8 +462,7 @@ fn place<'s>(stores: &Stores<'s>, wanted: &str, field: &str) -> Result<Asked<'s>
     let found = stores.iter().find(|(name, _)| **name == *wanted);
     found.map(|(_, store)| Asked::Store(Arc::clone(store))).ok_or_else(|| {
         let known: Vec<&str> = stores.iter().map(|(name, _)| &**name).collect();
-        let message = format!("{field}: there is no store {}; {}", Quoted(wanted), Instead::of(wanted, &known));
-        Error::new(ErrorKind::Invalid, message)
+        unknown_store(field, wanted, &known)
     })
 }
 

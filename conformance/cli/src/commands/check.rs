@@ -3,6 +3,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use tidegate_conformance::output::{errln, outln};
+use tidegate_core::Error;
 use tidegate_core::gate::Rules;
 use tidegate_core::lending::Terms;
 
@@ -13,6 +14,8 @@ const EXAMPLES: &str = "\
 Examples:
   tidegate check rules.toml                        say what is wrong, and where
   tidegate check --deny-warnings rules.toml        fail on what is probably a mistake, too
+  tidegate check --store main --store memory rules.toml
+                                                   check all names of stores against those of the gate, its first store first
   tidegate check --json rules.toml                 for another program
 
 The dimensions that `by` may name are sender (the default), ip, global, those of tokens.keys, and those that the file declares in
@@ -26,6 +29,10 @@ pub(super) struct Args {
     /// The rules file, in TOML or JSON.
     #[arg(value_name = "FILE")]
     rules: PathBuf,
+    /// A store of the gate that reads the file. May be repeated, the gate's first store first. Without it, the names in the table
+    /// `stores` are compared with those of the rules.
+    #[arg(long, value_name = "NAME")]
+    store: Vec<String>,
     /// Exit with 1 if there are warnings.
     #[arg(long)]
     deny_warnings: bool,
@@ -36,7 +43,10 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let file = args.rules.display().to_string();
-    let read = Rules::parse(&file, &text(&args.rules)?);
+    let read = Rules::parse(&file, &text(&args.rules)?).and_then(|rules| {
+        let named = named(&rules, &args.store);
+        named.map(|()| rules).map_err(|error| Error::new(error.kind(), format!("{file}: {error}")))
+    });
     let is_fine = read.as_ref().is_ok_and(|rules| !args.deny_warnings || rules.warnings().is_empty());
     if args.json {
         outln!("{:#}", as_json(&file, &read));
@@ -46,8 +56,17 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if is_fine { Ok(()) } else { Err(Failure::Failed) }
 }
 
+/// Checks the names of stores.
+fn named(rules: &Rules, stores: &[String]) -> Result<(), Error> {
+    if stores.is_empty() {
+        let hint = |error: Error| format!("{error}, or name the stores of the gate with --store");
+        return rules.check_own_stores().map_err(|error| Error::new(error.kind(), hint(error)));
+    }
+    rules.check_stores(&stores.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
 /// Prints what is wrong with a file, or that nothing is.
-pub(super) fn say(file: &str, read: &Result<Rules, tidegate_core::Error>) {
+pub(super) fn say(file: &str, read: &Result<Rules, Error>) {
     match read {
         Ok(rules) => {
             for warning in rules.warnings() {
@@ -68,7 +87,7 @@ pub(super) fn lease(terms: Terms) -> serde_json::Value {
     json!({ "slice": terms.slice, "lifetime_ms": terms.lifetime.get() })
 }
 
-fn as_json(file: &str, read: &Result<Rules, tidegate_core::Error>) -> serde_json::Value {
+fn as_json(file: &str, read: &Result<Rules, Error>) -> serde_json::Value {
     match read {
         Ok(rules) => json!({
             "file": file,
@@ -76,6 +95,7 @@ fn as_json(file: &str, read: &Result<Rules, tidegate_core::Error>) -> serde_json
             "rules": rules.rules().iter().map(|rule| rule.name()).collect::<Vec<_>>(),
             "dimensions": rules.dimensions().collect::<Vec<_>>(),
             "leases": rules.leases().map(|(limit, terms)| (limit, lease(terms))).collect::<BTreeMap<_, _>>(),
+            "stores": rules.store_names(),
             "warnings": rules.warnings(),
         }),
         Err(error) => json!({ "file": file, "valid": false, "error": error.to_string(), "warnings": [] }),

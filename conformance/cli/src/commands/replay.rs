@@ -107,7 +107,7 @@ fn adapted(file: &Path) -> Result<Adapted, Failure> {
     for warning in rules::read(file)?.warnings() {
         errln!("warning: {warning}");
     }
-    Ok(Adapted::new(rules::for_one_store(file)?))
+    Ok(Adapted::new(rules::data(file)?))
 }
 
 fn replay(args: &Args, logs: &Logs, adapted: &Adapted, new: Option<&Adapted>) -> Result<AccessReport, Stopped> {

@@ -19,22 +19,33 @@ pub(crate) fn source(file: &Path) -> Result<Source, Failure> {
     Source::parse(&name, &text(file)?).map_err(Failure::Usage)
 }
 
-/// Reads a rules file as data, and has all its limits count in one store, because a target is one store. None is lent: a fixture says
-/// exactly what a limit admits, and with loans that is the most.
-pub(crate) fn for_one_store(file: &Path) -> Result<Value, Failure> {
+/// Reads and checks a rules file, as data.
+pub(crate) fn data(file: &Path) -> Result<Value, Failure> {
     read(file)?;
     let text = text(file)?;
-    let mut rules = match serde_json::from_str::<Value>(&text) {
-        Ok(rules) => rules,
-        Err(_) => toml::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?,
-    };
-    for rule in rules.get_mut("rules").and_then(Value::as_array_mut).into_iter().flatten() {
-        rule.as_object_mut().map(|rule| rule.remove("store"));
+    match serde_json::from_str::<Value>(&text) {
+        Ok(rules) => Ok(rules),
+        Err(_) => toml::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", file.display()))),
     }
-    for limit in rules.get_mut("limits").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
-        limit.as_object_mut().map(|limit| limit.remove("lease"));
+}
+
+/// Reads a rules file as data, for a target: one store, which answers every call. Nothing is lent: a fixture says exactly what a limit
+/// admits, and with loans that is the most. Of what is around a store, only the limit that is asked first can change an answer.
+pub(crate) fn for_target(file: &Path) -> Result<Value, Failure> {
+    let mut rules = data(file)?;
+    for limit in tables(&mut rules, "limits") {
+        limit.remove("lease");
+    }
+    for store in tables(&mut rules, "stores") {
+        store.retain(|field, _| field == "near");
     }
     Ok(rules)
+}
+
+/// The tables in a table.
+fn tables<'a>(rules: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Map<String, Value>> {
+    let all = rules.get_mut(name).and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut);
+    all.filter_map(Value::as_object_mut)
 }
 
 pub(crate) fn text(file: &Path) -> Result<String, Failure> {

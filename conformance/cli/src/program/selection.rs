@@ -14,7 +14,7 @@ pub struct Selection {
     #[arg(long, value_name = "DIR")]
     pub fixtures: Option<PathBuf>,
     /// The rules file, in TOML or JSON, of gate fixtures that have none. Every limit counts in the target's store,
-    /// whichever store the rules name.
+    /// whichever store the rules name. Of the table `stores`, only `near` applies.
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
     /// Select only fixtures whose id matches, for example 'token-bucket/*'. May be repeated.
@@ -35,7 +35,7 @@ impl Selection {
     /// Lists every problem with a fixture, or says that a pattern matches none.
     pub fn load(&self) -> Result<Vec<Case>, Failure> {
         let folder = self.fixtures.as_deref().unwrap_or(fixture::shipped());
-        let rules = self.rules.as_deref().map(rules::for_one_store).transpose()?;
+        let rules = self.rules.as_deref().map(rules::for_target).transpose()?;
         let cases = fixture::load(folder, rules.as_ref()).map_err(|problems| {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
             Failure::Usage(format!("{} in the fixtures\n{}", counted(lines.len(), "problem"), lines.join("\n")))

@@ -1,3 +1,4 @@
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -5,7 +6,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tidegate_core::gate::{Claims, Gate, InvalidToken, Reason, Request, Rules, TokenRules, Verdict, VerifyToken};
-use tidegate_core::{Decision, Error, Key, Limiter, UnixMillis};
+use tidegate_core::{ClientIpSource, Decision, ErasedLimiter, Error, Key, Limiter, UnixMillis};
 
 use crate::{Answer, Arrival, Reply};
 
@@ -15,6 +16,9 @@ use crate::{Answer, Arrival, Reply};
 pub struct Gated {
     /// The rules file.
     pub rules: Value,
+    /// The names of the gate's stores, which are all the same. Without them, there is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stores: Vec<String>,
     /// The method.
     pub method: String,
     /// The path.
@@ -91,7 +95,7 @@ impl Gated {
         }
         let rules = rules.verify_tokens(Fixed(self.claims.clone()));
         let (client_ip, peer) = self.sender.source()?;
-        let gate = Gate::new(rules, limiter, client_ip)?;
+        let gate = gate(rules, &self.stores, limiter, client_ip)?;
         let keys: Vec<(&str, Key)> = self.keys.iter().map(|(name, key)| (name.as_str(), Key::new(key))).collect();
         let keys: Vec<(&str, &Key)> = keys.iter().map(|(name, key)| (*name, key)).collect();
         let now = UnixMillis::new(self.now_ms);
@@ -116,6 +120,23 @@ impl Gated {
         }
         Ok(gate.check(&request).await)
     }
+}
+
+/// A gate whose stores of these names, of which the first is that of rules without one, are all this one.
+///
+/// # Errors
+/// As [`Gate::with_stores`].
+pub fn gate<'s>(
+    rules: Rules,
+    names: &[impl AsRef<str>],
+    store: &'s (impl Limiter + 's),
+    client_ip: ClientIpSource,
+) -> Result<Gate<'s>, Error> {
+    if names.is_empty() {
+        return Gate::new(rules, store, client_ip);
+    }
+    let stores = names.iter().map(|name| (name.as_ref(), Box::new(store) as Box<dyn ErasedLimiter + 's>));
+    Gate::with_stores(rules, stores, client_ip)
 }
 
 fn reply(verdict: Verdict) -> Reply {

@@ -42,7 +42,7 @@ mod mode;
 
 pub use call::{Call, Token};
 pub use decided::{Able, Answer, Counted, Decided, Failure, Outcome};
-pub use gated::{Fixed, Gated, Judged};
+pub use gated::{Fixed, Gated, Judged, gate};
 pub use identity::{Arrival, Identified, Source};
 pub use mode::Mode;
 

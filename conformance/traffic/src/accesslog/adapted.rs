@@ -123,6 +123,13 @@ impl Adapted {
             }
         }
         dimensions.remove("");
+        for (name, _) in tables(&mut rules, "stores").filter(|(_, store)| store.contains_key("near")) {
+            notes.push(Note::not_applied(
+                "store",
+                &name,
+                "it is asked after a near one, and all limits count in one store",
+            ));
+        }
         if let Some(rules) = rules.as_object_mut() {
             rules.remove("stores");
             // Without tokens, nothing has to verify them. The replay gives the keys that they would have.
