@@ -70,8 +70,11 @@ describe("a rules file", () => {
       [`{ "limits": { "a": { "quotas": [{ "algorithm": "block", "cap_ms": 1, "name": 5 }] } } }`, /^invalid: rules\.json:1:\d+: expected a text, found a number$/],
       ["{", /^invalid: rules\.json:1:\d+: EOF/],
       ["", /^invalid: rules\.json:1:\d+: EOF/],
-      [{ rules: [{ path: "api", limits: [] }] }, /^invalid: rules\.json:4:\d+: "api": is not a path; begin it with a slash/],
-      [{ rules: [{ host: "example.com:8443", limits: [] }] }, /^invalid: rules\.json:4:\d+: "example\.com:8443": is not a host; write one without a port/],
+      [{ ruls: [] }, /^invalid: ruls: unknown field `ruls`; did you mean "rules"\?/],
+      [{ "odd name": [] }, /^invalid: \["odd name"\]: unknown field `odd name`; /],
+      [[], /^invalid: rules: expected a table, found a list$/],
+      [{ rules: [{ path: "api", limits: [] }] }, /^invalid: rules\[0\]\.path: "api": is not a path; begin it with a slash/],
+      [{ rules: [{ host: "example.com:8443", limits: [] }] }, /^invalid: rules\[0\]\.host: "example\.com:8443": is not a host; write one without a port/],
       [{ ...rulesOf(limits(window(1))), rules: [{ store: "mian", limits: [] }] }, /there is no store "mian"; did you mean "main"\?/],
       [7, /^invalid: rules: 7 is neither/],
     ]) {
@@ -113,6 +116,8 @@ describe("a rules file", () => {
   test("what is probably a mistake is a warning with its position", () => {
     const gate = gateOf('{ "limits": { "api": { "quotas": [{ "algorithm": "fixed_window", "limit": 1, "window_ms": 1000 }] } } }');
     assert.match(gate.warnings.join(), /^rules\.json:1:\d+: no rule has the limit "api"/);
+    gate.reload({ limits: { "api.v1": { quotas: [{ algorithm: "block", cap_ms: 1 }] } } });
+    assert.deepEqual(gate.warnings, ['limits["api.v1"]: no rule has the limit "api.v1"; add it to one or delete it']);
     assert.deepEqual(gateOf(rulesOf(limits(window(1)))).warnings, []);
   });
 
@@ -124,7 +129,7 @@ describe("a rules file", () => {
       assert.deepEqual([await left(gate), await left(gate)], [2, 1]);
       gate.reload(rules(10));
       assert.equal(await left(gate), 7);
-      assert.throws(() => gate.reload({ rules: [{ limits: ["nothing"] }] }), /rules\.json:5:\d+: "nothing" is not a limit/);
+      assert.throws(() => gate.reload({ rules: [{ limits: ["nothing"] }] }), /^TidegateError: rules\[0\]\.limits\[0\]: "nothing" is not a limit/);
       assert.throws(() => gate.reload('{ "rules": [{ "store": "other" }] }'), /there is no store "other"/);
       assert.equal(await left(gate), 6);
     }
@@ -466,7 +471,7 @@ describe("limiters around stores, by the table `stores`", () => {
 
   test("a mistake is an error at load", () => {
     const wrong = (stores) => () => gateOf(rules(stores), { stores: { main: memory.default, memory: memory.default } });
-    assert.throws(wrong(() => ({ main: { deny_cash: true } })), /rules\.json:4:20: unknown field `deny_cash`; did you mean "deny_cache"/);
+    assert.throws(wrong(() => ({ main: { deny_cash: true } })), /stores\.main\.deny_cash: unknown field `deny_cash`; did you mean "deny_cache"/);
     assert.throws(wrong(() => ({ main: { fallback: "memroy" } })), /stores\.main\.fallback: there is no store "memroy"; did you mean "memory"/);
     assert.throws(wrong(() => ({ mian: { deny_cache: true } })), /stores: there is no store "mian"; did you mean "main"/);
   });

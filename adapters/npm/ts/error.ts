@@ -24,7 +24,10 @@ export type ErrorKind =
  *     // TidegateError: policy.quotas[0].fixedWindow.windwMs: unknown field "windwMs"; did you mean "windowMs"?
  */
 export class TidegateError extends Error {
-  override readonly name = "TidegateError";
+  // Of the prototype, so that it begins the stack of an error, too. Bundlers and minifiers rename the class itself.
+  override get name(): "TidegateError" {
+    return "TidegateError";
+  }
 
   constructor(
     /** The kind of error. `invalid` means a wrong option, or a wrong value of a request. */
@@ -39,12 +42,12 @@ export class TidegateError extends Error {
 
   /** Converts what was thrown: an error as a kind and a message, or anything else, which is a bug in this package. */
   static from(thrown: unknown): TidegateError {
-    if (thrown instanceof TidegateError) return thrown;
-    if (!Array.isArray(thrown)) return new TidegateError("corrupt", "the limiter itself failed", undefined, { cause: thrown });
+    if (thrown instanceof this) return thrown;
+    if (!Array.isArray(thrown)) return new this("corrupt", "the limiter itself failed", undefined, { cause: thrown });
     const [kind, message] = thrown as [ErrorKind, string];
     // The place of a wrong value, in JavaScript's names.
     const renamed = message.replace(/^[\w.[\]]+: /, (place) => place.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase()));
-    return new TidegateError(kind, renamed, kind === "invalid" ? /^([\w.[\]]+): /.exec(renamed)?.[1] : undefined);
+    return new this(kind, renamed, kind === "invalid" ? /^([\w.[\]]+): /.exec(renamed)?.[1] : undefined);
   }
 }
 

@@ -67,6 +67,11 @@ export function only(object: unknown, path: string, known: readonly string[]): a
   }
 }
 
+/** The names of all fields of a type of options, which the compiler compares with it. */
+export function namesOf<Options extends object>(all: Record<keyof Options & string, true>): readonly string[] {
+  return Object.keys(all);
+}
+
 /** A whole number that is not negative and that JavaScript represents exactly. */
 export function whole(place: string, value: unknown): number {
   if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;

@@ -49,6 +49,8 @@ export interface CheckOptions {
 /** The options of a decision about a key without a request. */
 export type LimitOptions = Omit<CheckOptions, "key" | "keys" | "peer">;
 
+const PART_OPTIONS = ["cost", "now"];
+const NOW_OPTIONS = ["now"];
 const CHECK_OPTIONS = ["key", "keys", "peer", "cost", "estimate", "settleWithinMs", "now", "idempotency"];
 
 /** The options that this class reads, with their defaults filled in. */
@@ -148,7 +150,11 @@ export abstract class Limiter {
    * rejected or the store failed. Throws a `TidegateError`: `unknown_charge` if it is too late.
    */
   settle(verdict: Verdict, actual: { cost: number; now?: number | undefined }): Promise<Verdict> {
-    return this.#settle("settle", verdict, () => whole("cost", actual?.cost), actual?.now);
+    const cost = () => {
+      only(Object(actual), "", PART_OPTIONS);
+      return whole("cost", actual?.cost);
+    };
+    return this.#settle("settle", verdict, cost, actual?.now);
   }
 
   /**
@@ -166,7 +172,11 @@ export abstract class Limiter {
    * Otherwise it is like `settle`: it throws `unknown_charge` if the lifetime is over.
    */
   release(verdict: Verdict, options?: { now?: number | undefined }): Promise<Verdict> {
-    return this.#settle("release", verdict, () => WHAT_WAS_CHARGED, options?.now);
+    const cost = () => {
+      only(options ?? {}, "", NOW_OPTIONS);
+      return WHAT_WAS_CHARGED;
+    };
+    return this.#settle("release", verdict, cost, options?.now);
   }
 
   /**
@@ -175,11 +185,12 @@ export abstract class Limiter {
    *
    * A request that was charged under a token is settled to the rest, so it is refunded once, also if its verdict is `replayed`.
    */
-  async refund(verdict: Verdict, { cost = verdict.charge?.cost ?? 1, now = Date.now() }: { cost?: number | undefined; now?: number | undefined } = {}): Promise<void> {
+  async refund(verdict: Verdict, part: { cost?: number | undefined; now?: number | undefined } = {}): Promise<void> {
     const { key, keys = key, status, charge } = verdict;
     if (keys === undefined || status !== "allowed" || charge?.cost === 0) return;
     await this.#told("refund", () => {
-      const [units, instant] = [whole("cost", cost), whole("now", now)];
+      only(part, "", PART_OPTIONS);
+      const [units, instant] = [whole("cost", part["cost"] ?? charge?.cost ?? 1), whole("now", part["now"] ?? Date.now())];
       const asked = charge
         ? { ...ask(SETTLE, instant), token: charge.token, cost: Math.max(charge.cost - units, 0) }
         : { ...ask(REFUND, instant), cost: units, extra: verdict.decidedAtMs };
@@ -201,8 +212,11 @@ export abstract class Limiter {
    *
    * The policy has a `block` or a `penalty`, whose `capMs` is the longest block.
    */
-  async block(keys: string | Keys, ms: number, { now = Date.now() }: { now?: number | undefined } = {}): Promise<void> {
-    await this.#told("block", () => this.#decisionOf({ ...ask(BLOCK, whole("now", now)), counted: keys, extra: whole("ms", ms) }));
+  async block(keys: string | Keys, ms: number, options: { now?: number | undefined } = {}): Promise<void> {
+    await this.#told("block", () => {
+      only(options, "", NOW_OPTIONS);
+      return this.#decisionOf({ ...ask(BLOCK, whole("now", options["now"] ?? Date.now())), counted: keys, extra: whole("ms", ms) });
+    });
   }
 
   /** Whether the policy has a concurrency limit, so that each admitted request holds a slot until it is released. */

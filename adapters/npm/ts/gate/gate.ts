@@ -62,7 +62,7 @@ export interface GateOptions {
    * A rule without a store uses the first.
    */
   stores: Readonly<Record<string, Store>>;
-  /** The name of the rules file, which begins each message about it. Default: `rules.json`, or `rules.toml` for `@tidegate/edge/gate/toml`. */
+  /** The name of the rules file, which begins each message about it. An object has none. Default: `rules.json`, or `rules.toml` for `@tidegate/edge/gate/toml`. */
   name?: string;
   /** The keys that verify the tokens of the rules: a JWK set, or a function that returns the key of a token by its header. */
   keys?: TokenKeys;
@@ -110,6 +110,7 @@ export interface GateCheckOptions {
 }
 
 const OPTIONS = ["platform", "stores", "name", "keys", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
+const PART_OPTIONS = ["cost", "now"];
 const CHECK_OPTIONS = ["peer", "subject", "apiKey", "key", "tier", "botScore", "keys", "cost", "estimate", "token", "now"];
 const NO_KEYS: Keys = {};
 const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"] as const;
@@ -167,11 +168,11 @@ export abstract class BaseGate {
    * the old rules. If it throws, the old rules remain.
    */
   reload(rules: string | object, name: string = this.#name): void {
-    const text = textOf(rules);
-    const named = typeof rules === "string" ? name : name.replace(/\.toml$/, ".json");
+    const [text, isObject] = [textOf(rules), typeof rules !== "string"];
+    const named = isObject ? "rules.json" : name;
     const before = this.#stores.map(({ capabilities }) => capabilities);
     try {
-      this.#load(compile(rootOf({ name: named, text }, this.#reader(named))));
+      this.#load(compile(rootOf({ name: named, text, isObject }, this.#reader(named))));
     } catch (thrown) {
       this.#stores.forEach((store, place) => (store.capabilities = before[place]!));
       throw TidegateError.from(thrown);
@@ -266,7 +267,11 @@ export abstract class BaseGate {
    * the store failed. Throws a `TidegateError`: `unknown_charge` if it is too late.
    */
   settle(verdict: GateVerdict, actual: { cost: number; now?: number }): Promise<GateVerdict> {
-    return this.#settle(verdict, () => whole("cost", actual?.cost), actual?.now);
+    const cost = () => {
+      only(Object(actual), "", PART_OPTIONS);
+      return whole("cost", actual?.cost);
+    };
+    return this.#settle(verdict, cost, actual?.now);
   }
 
   /**
@@ -274,14 +279,17 @@ export abstract class BaseGate {
    * charged. Otherwise it is like `settle`. Does nothing for a request without a charge.
    */
   release(verdict: GateVerdict, options?: { now?: number }): Promise<GateVerdict> {
-    return verdict.charge ? this.#settle(verdict, () => undefined, options?.now) : Promise.resolve(verdict);
+    const cost = () => only(options ?? {}, "", ["now"]) as undefined;
+    return verdict.charge ? this.#settle(verdict, cost, options?.now) : Promise.resolve(verdict);
   }
 
   /**
    * Refunds the part `cost` of what a request was charged, by default all of it: it is settled to the rest. The request needs a
    * charge, as for `settle`.
    */
-  async refund(verdict: GateVerdict, { cost = verdict.charge?.cost ?? 0, now }: { cost?: number; now?: number } = {}): Promise<void> {
+  async refund(verdict: GateVerdict, part: { cost?: number; now?: number } = {}): Promise<void> {
+    only(part, "", PART_OPTIONS);
+    const { cost = verdict.charge?.cost ?? 0, now } = part as { cost?: number; now?: number };
     const rest = (verdict.charge?.cost ?? 0) - whole("cost", cost);
     await this.settle(verdict, now === undefined ? { cost: Math.max(rest, 0) } : { cost: Math.max(rest, 0), now });
   }
@@ -351,7 +359,7 @@ export abstract class BaseGate {
 /** The text of a rules file. */
 function textOf(rules: unknown): string {
   if (typeof rules === "string") return rules;
-  if (typeof rules === "object" && rules !== null) return JSON.stringify(rules, null, 2);
+  if (typeof rules === "object" && rules !== null) return JSON.stringify(rules);
   throw invalid("rules", `${shown(rules)} is neither; write the text of a rules file, or an object`);
 }
 

@@ -16,10 +16,10 @@ export class Gate extends BaseGate {
   /**
    * Makes a gate from the text of a rules file in JSON, or from the object that it describes.
    *
-   * Throws a `TidegateError` whose message says what to write instead. Its position is one in the text, or in
-   * `JSON.stringify(rules, null, 2)` of an object.
+   * Throws a `TidegateError` whose message says what to write instead, after its position in the text, such as `rules.json:3:14`, or
+   * its place in the object, such as `rules[0].limits`.
    */
   static fromRules(rules: string | object, options: GateOptions): Gate {
-    return new Gate(undefined, rules, options);
+    return new this(undefined, rules, options);
   }
 }

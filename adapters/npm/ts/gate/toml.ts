@@ -25,7 +25,7 @@ export class Gate extends BaseGate {
    * Throws a `TidegateError` whose message says what to write instead, with its position in the text.
    */
   static fromRules(rules: string | object, options: GateOptions): Gate {
-    return new Gate(readToml, rules, options);
+    return new this(readToml, rules, options);
   }
 }
 

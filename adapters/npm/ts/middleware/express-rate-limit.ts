@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { invalid, TidegateError } from "../error.js";
+import { Fields } from "../fields.js";
 import type { Limiter } from "../limiter.js";
 import type { QuotaStatus, Verdict } from "../verdict.js";
 
@@ -58,7 +59,7 @@ export class TidegateStore {
   #windowMs = 0;
   #passes = false;
 
-  constructor(tidegate: Limiter, { prefix = "" }: TidegateStoreOptions = {}) {
+  constructor(tidegate: Limiter, options: TidegateStoreOptions = {}) {
     if (typeof (tidegate as Partial<Limiter> | undefined)?.limit !== "function") {
       throw invalid("tidegate", "not a limiter; write new TidegateStore(tidegate)");
     }
@@ -66,7 +67,7 @@ export class TidegateStore {
       throw invalid("policy", "a store cannot release the slots of a concurrency limit; use limit of @tidegate/edge/node");
     }
     this.#tidegate = tidegate;
-    this.prefix = prefix;
+    this.prefix = new Fields(options, "", ["prefix"]).text("prefix", "a text that begins each key") ?? "";
   }
 
   /** Compares the numbers of the middleware with the policy's. If the store is down or cannot peek, the first decision does. */

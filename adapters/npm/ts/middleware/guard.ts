@@ -1,3 +1,4 @@
+import { namesOf } from "../fields.js";
 import type { BaseGate, GateCheckOptions } from "../gate/gate.js";
 import type { GateVerdict } from "../gate/verdict.js";
 import type { CheckOptions, Limiter } from "../limiter.js";
@@ -27,6 +28,9 @@ export interface GuardOptions<Context = unknown, Received extends Request = Requ
   /** How much of its cost to refund a request after its response, as `(response) => (response.status === 304 ? 1 : 0)`. */
   refund?: ((response: Response) => number) | undefined;
 }
+
+/** The names of the options of every guard. */
+export const GUARD = namesOf<GuardOptions>({ check: true, denied: true, refund: true });
 
 /** The limiter or the gate of all requests, or a function that chooses it for each, for example by the client's plan. */
 export type Limiting<Context, Received extends Request = Request, By extends Decider = Limiter> =

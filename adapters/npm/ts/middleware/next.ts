@@ -1,4 +1,5 @@
 import { invalid } from "../error.js";
+import { namesOf, only } from "../fields.js";
 import type { Limiter } from "../limiter.js";
 import { type Decider, type GuardOptions, judge, type Limiting, limiterOf, refusal } from "./guard.js";
 
@@ -20,6 +21,7 @@ export function limit<Received extends Request = Request, Event = unknown, By ex
   tidegate: Limiting<Event | undefined, Received, By>,
   options: Omit<GuardOptions<Event | undefined, Received, By>, "refund"> = {},
 ) {
+  only(options as unknown, "", PROXY);
   if (typeof tidegate !== "function") releasable(tidegate);
   return async (request: Received, event?: Event): Promise<Response> => {
     const chosen = releasable(await limiterOf(tidegate, request, event));
@@ -28,6 +30,8 @@ export function limit<Received extends Request = Request, Event = unknown, By ex
     return (await refusal(verdict, request, options)) ?? verdict.onto(next());
   };
 }
+
+const PROXY = namesOf<Omit<GuardOptions, "refund">>({ check: true, denied: true });
 
 function releasable<By extends Decider>(tidegate: By): By {
   if (!tidegate.holdsSlots) return tidegate;

@@ -1,3 +1,4 @@
+import { namesOf, only } from "../fields.js";
 import type { Limiter } from "../limiter.js";
 import { type CheckOptionsOf, type Decider, giveBack, type GuardOptions, holdsSlot, judge, type Limiting, limiterOf, refusal } from "./guard.js";
 
@@ -26,6 +27,8 @@ export interface NodeGuardOptions<Received extends NodeRequest, By extends Decid
   check?: ((request: Received) => CheckOptionsOf<By> | null | undefined | Promise<CheckOptionsOf<By> | null | undefined>) | undefined;
 }
 
+const NODE = namesOf<NodeGuardOptions<NodeRequest>>({ check: true, denied: true });
+
 /** Methods that no `Request` has. */
 const NO_METHODS = ["CONNECT", "TRACE", "TRACK"];
 
@@ -41,6 +44,7 @@ export function limit<Received extends NodeRequest, Sent extends NodeResponse, B
   limiting: Limiting<Received, Request, By>,
   options: NodeGuardOptions<Received, By> = {},
 ) {
+  only(options as unknown, "", NODE);
   return async (req: Received, res: Sent, next: (error?: unknown) => void): Promise<void> => {
     try {
       const request = requestOf(req);

@@ -6,24 +6,45 @@ import { instead, quoted } from "./names.js";
 export interface Source {
   readonly name: string;
   readonly text: string;
+  /** Whether the application has given an object, whose text nobody has seen. */
+  readonly isObject?: boolean;
+  /** What an object was read as. */
+  readonly root?: Node;
 }
 
 /** Reads the text of a rules file. A mistake becomes an error with its position. */
-export function rootOf({ name, text }: Source, read: (text: string) => Node): Item {
+export function rootOf({ text, ...named }: Source, read: (text: string) => Node): Item {
   // Half a character cannot be encoded.
-  const source = { name, text: text.replace(/[\ud800-\udfff]/gu, "\ufffd") };
+  const source = { ...named, text: text.replace(/[\ud800-\udfff]/gu, "\ufffd") };
   try {
-    return new Item(source, read(source.text));
+    const root = read(source.text);
+    return new Item(named.isObject ? { ...source, root } : source, root);
   } catch (thrown) {
     if (thrown instanceof Mistake) throw new TidegateError("invalid", located(source, thrown.at, thrown.what));
     throw thrown;
   }
 }
 
-/** A message about what is at this place, with its line and its column in characters, both from 1. */
-function located({ name, text }: Source, at: number, what: string): string {
+/** A message about what is at this place: with its line and its column in characters, both from 1, or with its place in an object. */
+function located({ name, text, isObject, root }: Source, at: number, what: string): string {
+  if (isObject) return `${(root && placeOf(root, at)) || "rules"}: ${what}`;
   const lines = text.slice(0, at).split("\n");
   return `${name}:${lines.length}:${[...lines.at(-1)!].length + 1}: ${what}`;
+}
+
+/** The place of the value that begins here, such as `.limits.api`. Undefined if it is not in this one. */
+function placeIn({ at, list, table }: Node, wanted: number): string | undefined {
+  if (at === wanted) return "";
+  const inside = list ? list.map((node, nth) => [`[${nth}]`, node] as const) : (table ?? []).map(([name, node]) => [/^[\w-]+$/.test(name) ? `.${name}` : `[${quoted(name)}]`, node] as const);
+  for (const [step, node] of inside) {
+    const rest = placeIn(node, wanted);
+    if (rest !== undefined) return step + rest;
+  }
+  return undefined;
+}
+
+function placeOf(root: Node, at: number): string | undefined {
+  return placeIn(root, at)?.replace(/^\./, "");
 }
 
 /** A value of a file. */
@@ -39,7 +60,8 @@ export class Item {
   }
 
   invalid(what: string): TidegateError {
-    return new TidegateError("invalid", this.message(what));
+    const { root } = this.source;
+    return new TidegateError("invalid", this.message(what), root && placeOf(root, this.node.at));
   }
 
   /** An error about a text that is written here, which begins its message. */

@@ -58,7 +58,7 @@ export class Tidegate extends Limiter {
       : has
         ? (process.env["UPSTASH_REDIS_REST_TOKEN"] ?? process.env["KV_REST_API_TOKEN"])
         : undefined;
-    return new Tidegate({ ...options, url: url as string | undefined, token: token as string | undefined });
+    return new this({ ...options, url: url as string | undefined, token: token as string | undefined });
   }
 }
 
