@@ -1,6 +1,7 @@
-// Writes the two modules that load WebAssembly, prints the size of each entry, and fails if one is too large.
+// Writes the two modules that load WebAssembly, copies what the package has of the repository, prints the size of each entry, and fails if one
+// is too large.
 
-import { readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { GATES, STORES, weightOfGate, weightOfStore } from "./weigh.mjs";
 
 const STORE_KIB_MAX = 40;
@@ -16,6 +17,10 @@ for (const folder of Object.values(GATES).filter(Boolean)) {
   const decode = `(typeof Buffer === "function" ? Buffer.from(text, "base64") : Uint8Array.from(atob(text), (byte) => byte.charCodeAt(0)))`;
   writeFileSync(`dist/${folder}/inline.js`, `const text = "${wasm.toString("base64")}";\nexport default () => new WebAssembly.Module${decode};\n`);
 }
+
+// So `npm pack` needs no other file than those of the package.
+for (const file of ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"]) copyFileSync(`../../${file}`, file);
+copyFileSync("../../core/rules.schema.json", "rules.schema.json");
 
 for (const entry of STORES) {
   const size = weightOfStore(entry);

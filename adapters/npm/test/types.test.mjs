@@ -1,7 +1,7 @@
 // The package as it is published: its files, and its declarations in the applications of `types/`.
 
 import assert from "node:assert/strict";
-import { execFile, execFileSync } from "node:child_process";
+import { execFile, execFileSync, spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -104,11 +104,49 @@ test("the code that `tidegate choose` prints is type-checked", async () => {
 
 test("the tarball has what is needed, and links that work without the repository", () => {
   const files = readdirSync(installed, { recursive: true });
-  assert.deepEqual(readdirSync(installed), ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "dist", "package.json"]);
+  assert.deepEqual(readdirSync(installed), ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "dist", "package.json", "rules.schema.json"]);
   assert.deepEqual(files.filter((name) => /\.(rs|ts|map)$/.test(name) && !name.endsWith(".d.ts")), []);
   for (const [, link] of readFileSync(path.join(installed, "README.md"), "utf8").matchAll(/\]\(([^)]*)\)/g)) {
     assert.ok(/^(https:\/\/|#)/.test(link) || files.includes(link), link);
   }
+});
+
+test("npm pack needs nothing but the package: a tarball of what is installed is the same", () => {
+  const again = path.join(folder, "again");
+  mkdirSync(again);
+  execFileSync("npm", ["pack", "--silent", "--offline", "--pack-destination", again], { cwd: installed });
+  assert.ok(readFileSync(path.join(again, path.basename(tarball))).equals(readFileSync(tarball)));
+  // Without what a build makes, there is nothing to pack.
+  const unbuilt = path.join(folder, "unbuilt");
+  cpSync(installed, unbuilt, { recursive: true, filter: (from) => path.basename(from) !== "dist" });
+  const { status, stderr } = spawnSync("npm", ["pack", "--offline"], { cwd: unbuilt, encoding: "utf8" });
+  assert.notEqual(status, 0);
+  assert.match(stderr, /dist is missing; run \.\/build\.sh in a checkout first/);
+});
+
+test("the tarball works where nothing else is, and has the schema of rules files", () => {
+  const elsewhere = path.join(folder, "elsewhere");
+  mkdirSync(path.join(elsewhere, "node_modules/@tidegate"), { recursive: true });
+  cpSync(installed, path.join(elsewhere, "node_modules/@tidegate/edge"), { recursive: true });
+  const schema = "./node_modules/@tidegate/edge/rules.schema.json";
+  writeFileSync(path.join(elsewhere, "rules.toml"), `"$schema" = "${schema}"\n[limits.api]\nquotas = [{ algorithm = "fixed_window", limit = 1, window_ms = 60000 }]\n[[rules]]\nlimits = ["api"]\n`);
+  const app = `
+    import { readFileSync } from "node:fs";
+    import { createRequire } from "node:module";
+    import { Gate as JsonGate } from "@tidegate/edge/gate";
+    import { Gate } from "@tidegate/edge/gate/toml";
+    import { Tidegate } from "@tidegate/edge/memory";
+    const options = { platform: "direct", stores: { default: (limit) => new Tidegate(limit) } };
+    const gate = Gate.fromRules(readFileSync("rules.toml", "utf8"), options);
+    const passes = async () => (await gate.check(new Request("http://localhost/"), { peer: "192.0.2.1" })).allowed;
+    const schema = createRequire(import.meta.url)("@tidegate/edge/rules.schema.json");
+    const warnings = JsonGate.fromRules({ $schema: "${schema}" }, options).warnings;
+    console.log(JSON.stringify([await passes(), await passes(), gate.warnings, warnings, import.meta.resolve("@tidegate/edge/rules.schema.json"), schema]));`;
+  writeFileSync(path.join(elsewhere, "app.mjs"), app);
+  const [first, second, warnings, ofObject, resolved, found] = JSON.parse(execFileSync(process.execPath, ["app.mjs"], { cwd: elsewhere, encoding: "utf8" }));
+  assert.deepEqual([first, second, warnings, ofObject], [true, false, [], []]);
+  assert.ok(resolved.endsWith(schema.slice(1)), resolved);
+  assert.deepEqual(found, JSON.parse(readFileSync(path.join(root, "../../core/rules.schema.json"), "utf8")));
 });
 
 test("every entry can be imported and required", { skip: !process.features.require_module }, async () => {
