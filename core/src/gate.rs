@@ -315,11 +315,12 @@ impl<'s> Gate<'s> {
         if sender.is_on(rules.denied()) {
             return self.refused(request, applied.first(), Outcome::Listed, Refusal::forbidden());
         }
-        if sender.is_on(rules.allowed()) {
-            return Prepared::Decided(Verdict::Pass(Pass::unlimited()));
-        }
+        // An allowed sender is not limited, but its token is no more valid.
         if let (Some(Err(invalid)), Some(rule)) = (sender.token(), applied.refusing_invalid_tokens()) {
             return self.refused(request, rule, Outcome::InvalidToken, Refusal::unauthorized(invalid));
+        }
+        if sender.is_on(rules.allowed()) {
+            return Prepared::Decided(Verdict::Pass(Pass::unlimited()));
         }
         if let Some((rule, address)) = applied.challenge() {
             return self.refused(request, rule, Outcome::Challenged, Refusal::challenged(address));
@@ -405,8 +406,7 @@ impl<'s> Gate<'s> {
     pub fn token(&self, request: &Request<'_>) -> Option<String> {
         let rules = self.rules();
         let tokens = rules.tokens().filter(|_| rules.find(request).is_some())?;
-        let is_denied =
-            sender::address(request, &self.client_ip).is_some_and(|(address, _)| rules.denied().has_address(address));
+        let is_denied = Sender::without_token(request, &rules, &self.client_ip).is_on(rules.denied());
         if is_denied { None } else { tokens.of(request) }
     }
 

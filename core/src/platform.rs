@@ -271,16 +271,16 @@ impl ClientIpSource {
                 }
             }
         })
-        .map(|(_, client)| client)
+        .and_then(|(_, client)| client)
     }
 
-    /// The address of a request's sender, and the client that it belongs to. `each` passes on each value of a field with the
-    /// field's place in [`ClientIpSource::fields`].
+    /// The address of a request's sender, and the client that it belongs to, if it is that of one. `each` passes on each value of a
+    /// field with the field's place in [`ClientIpSource::fields`].
     pub(crate) fn client(
         &self,
         peer: Option<IpAddr>,
         each: impl FnOnce(&mut dyn FnMut(usize, &[u8])),
-    ) -> Result<(IpAddr, ClientIp), MissingIp> {
+    ) -> Result<(IpAddr, Result<ClientIp, MissingIp>), MissingIp> {
         let address = match self.fields() {
             [] => peer.ok_or(MissingIp::Absent).and_then(specified)?,
             #[cfg(feature = "proxies")]
@@ -289,10 +289,8 @@ impl ClientIpSource {
             }
             _ => first_present(self.read(each))?,
         };
-        match address {
-            address if self.platform == Platform::Cloudflare && address == CLOUDFLARE_WORKERS => Err(MissingIp::Shared),
-            address => Ok((address, self.received(address)?)),
-        }
+        let is_shared = self.platform == Platform::Cloudflare && address == CLOUDFLARE_WORKERS;
+        Ok((address, if is_shared { Err(MissingIp::Shared) } else { self.received(address) }))
     }
 
     /// The address in each of the fields, of which there are at most two.

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
-import { addressOf } from "../modules/core/address.js";
+import { addressOf, written as textOfAddress } from "../modules/core/address.js";
 import { TidegateError } from "../modules/error.js";
 import { compile } from "../modules/gate/rules/compile.js";
 import { appliedTo, costOf, matching, opens, policyFor } from "../modules/gate/rules/find.js";
@@ -39,7 +39,7 @@ const EVERYTHING = {
     tier: "plan",
     keys: { org: "org_id", team: "team_id" },
   },
-  api_keys: { header: "X-Api-Key", tiers: { "2bb80d537b1da3e38bd30361aa855686": "pro", "4bb80d537b1da3e38bd30361aa855687": "nobody" } },
+  api_keys: { header: "X-Api-Key", tiers: { "2bb80d537b1da3e38bd30361aa855686": "pro", "4bb80d537b1da3e38bd30361aa855687": "nobody" }, without_tier: ["16367aacb67a4a017c8da8ab95682ccb"] },
   responses: { format: "problem", spread_retry_after_ms: 5000 },
   lists: { allow: ["192.0.2.0/24", "2001:db8::/32", "sub:alice", "key:2bb80d537b1da3e38bd30361aa855686"], deny: ["203.0.113.7", "::ffff:198.51.100.0/120"] },
   stores: {
@@ -160,6 +160,10 @@ const MISTAKES = [
   ...["", "a".repeat(64), "a".repeat(65), "é", "a b", "!#$%&'*+-.^_`|~"].map((name) => ruled({ headers: [name] }, { methods: [name.toUpperCase()] })),
   ...["", "*", "*.", "*.*", "a:80", "[::1]", ".a", "a.", "a_b", "a/b", "é.com"].map((host) => ruled({ host })),
   { api_keys: { tiers: { "2bb80d537b1da3e38bd30361aa855686": "pro" } } },
+  { api_keys: { without_tier: ["2bb80d537b1da3e38bd30361aa855686"] } },
+  { api_keys: { header: "a", without_tier: ["2bb80d537b1da3e38bd30361aa855686", "secret"] } },
+  { api_keys: { header: "a", tiers: { "2bb80d537b1da3e38bd30361aa855686": "" }, without_tier: ["2bb80d537b1da3e38bd30361aa855686"] } },
+  { api_keys: { header: "a", tiers: { "2bb80d537b1da3e38bd30361aa855686": "" }, without_tier: ["3bb80d537b1da3e38bd30361aa855686", "3bb80d537b1da3e38bd30361aa855686"] } },
   { api_keys: { header: "a", tiers: { "2BB80d537b1da3e38bd30361aa855686": "pro" } } },
   { tokens: { algorithms: [] } },
   { tokens: { algorithms: ["HS256"], issuer: [] } },
@@ -377,9 +381,11 @@ function found(rules, request) {
   const lines = [`rule     ${named(applied[0])}`];
   lines.push(...applied.slice(1).map((rule) => `         and, as the path can be read so, ${named(rule)}`));
   lines.push(...others.map((rule) => `         more specific than ${named(rule)}`));
-  const isOn = (list) => list.hasAddress(addressOf(request.peer)) || (request.key !== undefined && list.hasKey(request.key.replace(" ", "%20")));
-  if (isOn(rules.denied)) return [...lines, "list     deny: refused with a 403", ""].join("\n");
-  if (isOn(rules.allowed)) return [...lines, "list     allow: not limited", ""].join("\n");
+  const peer = addressOf(request.peer.replace("::ffff:", ""));
+  const entryOf = (list) => [textOfAddress(peer), request.key?.replace(" ", "%20")].find((entry, nth) => entry && (nth === 0 ? list.hasAddress(peer) : list.hasKey(entry)));
+  const [denied, allowed] = [rules.denied, rules.allowed].map(entryOf);
+  if (denied) return [...lines, `list     deny has ${denied}: refused with a 403`, ""].join("\n");
+  if (allowed) return [...lines, `list     allow has ${allowed}: not limited`, ""].join("\n");
   const place = rules.tiers.indexOf(request.tier);
   const tier = place < 0 ? undefined : place;
   const policy = outcome(() => policyFor(rules, applied, tier));
@@ -410,7 +416,7 @@ test("the same rules apply to requests", () => {
       const whole = explained(gate, fields, request);
       const expected = whole.replace(/^(?:sender|store|lease) .*\n/gm, "").replace(/^(limit .*, by \w+) = .*$/gm, "$1");
       assert.equal(found(rules, request), expected, `${place(nth, text)}\n${JSON.stringify(request)}`);
-      for (const word of ["and, as the path", "more specific", "one after another", "allow:", "deny:", "none matches", "open:", "closed:"]) {
+      for (const word of ["and, as the path", "more specific", "one after another", "allow has", "deny has", "none matches", "open:", "closed:"]) {
         if (whole.includes(word)) seen[word] = (seen[word] ?? 0) + 1;
       }
     }

@@ -22,8 +22,9 @@ use crate::{ApiKey, BotScore, RateLimit, Subject, Tier};
 ///
 /// 1. a [`Key`] in the request's extensions, inserted by an earlier layer;
 /// 2. a [`Subject`] there, inserted by a layer that verified a token;
-/// 3. an [`ApiKey`] there, inserted by a layer that validated it, or one that the rules know;
-/// 4. the client's address, from where the gate's [`ClientIpSource`](tidegate_core::ClientIpSource) reads it.
+/// 3. the subject of a valid token, if the rules have the table `tokens`;
+/// 4. an [`ApiKey`] there, inserted by a layer that validated it, or one that the rules know;
+/// 5. the client's address, from where the gate's [`ClientIpSource`](tidegate_core::ClientIpSource) reads it.
 ///
 /// If the gate reads the address from the connection, and a request has none, the layer answers with a 500 and logs once what is
 /// missing. Otherwise requests with none of these share one key. Insert a subject, an API key or a [`Tier`] only after verifying it: a client that

@@ -109,7 +109,7 @@ fn it_names_the_rule_the_keys_and_the_limits() -> Result<()> {
     insta::assert_snapshot!(denied, @r"
     rule     site: any method, /*
     sender   203.0.113.9
-    list     deny: refused with a 403
+    list     deny has 203.0.113.9: refused with a 403
     ");
     Ok(())
 }
@@ -298,6 +298,9 @@ fn the_schema_accepts_what_is_read() -> Result<()> {
     for document in [
         json!({}),
         json!({ "$schema": "rules.schema.json", "lists": { "allow": ["10.0.0.0/8"], "deny": ["sub:mallory"] } }),
+        json!({ "api_keys": { "header": "x-api-key", "without_tier": ["2bb80d537b1da3e38bd30361aa855686"] } }),
+        json!({ "api_keys": { "header": "x-api-key", "without_tier": ["secret"] } }),
+        json!({ "api_keys": { "without_tier": ["2bb80d537b1da3e38bd30361aa855686"] } }),
         limits(json!({ "quotas": [quota] })),
         limits(json!({ "quotas": [quota], "charge_denied": true, "tiers": { "a": { "unlimited": true } } })),
         limits(json!({ "quotas": [quota], "tiers": { "a": { "quotas": [quota] } } })),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::OnFailure;
 use super::request::Request;
 use super::rules::{Applied, Rule, Rules};
-use super::sender::Sender;
+use super::sender::{Entry, Sender};
 use super::stores::StoreRules;
 use super::token::InvalidToken;
 use crate::lending::Terms;
-use crate::{ClientIpSource, Error, Key, KeySource, Policy, Quota};
+use crate::{ClientIpSource, Error, Key, Policy, Quota};
 
 /// Which rule, keys and limits apply to a request, and why. [`Rules::explain`] makes it. Its text is for people; see the
 /// fields for everything else.
@@ -48,8 +48,10 @@ pub struct Explanation<'r> {
     pub others: Vec<&'r Rule>,
     /// The client's address, if there is one.
     pub address: Option<std::net::IpAddr>,
-    /// The key of the verified subject or the valid API key, if there is one.
+    /// The key of the identity that is counted, unless that is the address.
     pub verified: Option<Key>,
+    /// How that identity is known.
+    verified_by: &'static str,
     /// Whether the token is valid, if there is one.
     pub token: Option<Result<(), InvalidToken>>,
     /// Whether the rule refuses the request because of its token.
@@ -58,6 +60,8 @@ pub struct Explanation<'r> {
     pub tier: Option<&'r str>,
     /// The list that the sender is on.
     pub listed: Option<Listed>,
+    /// What of the sender that list has.
+    entry: Option<Entry>,
     /// The address of the challenge that the request has to pass.
     pub challenge: Option<&'r str>,
     /// What is around its store.
@@ -97,10 +101,10 @@ impl Rules {
         let is_other = |known: &&Rule| applied.iter().flat_map(Applied::rules).all(|rule| rule.name() != known.name());
         let others = self.matching(request).into_iter().filter(is_other).collect();
         let sender = Sender::of(request, self, client_ip);
-        let listed = match () {
-            () if sender.is_on(self.denied()) => Some(Listed::Denied),
-            () if sender.is_on(self.allowed()) => Some(Listed::Allowed),
-            () => None,
+        let (listed, entry) = match (sender.entry_of(self.denied()), sender.entry_of(self.allowed())) {
+            (Some(entry), _) => (Some(Listed::Denied), Some(entry)),
+            (None, Some(entry)) => (Some(Listed::Allowed), Some(entry)),
+            (None, None) => (None, None),
         };
         let token = sender.token();
         let refusing = applied.as_ref().and_then(Applied::refusing_invalid_tokens);
@@ -125,10 +129,12 @@ impl Rules {
             unsupported,
             address: sender.address(),
             verified: sender.verified().cloned(),
+            verified_by: sender.verified_by(),
             token,
             is_refused,
             tier: sender.tier().map(|place| self.tier_name(place)),
             listed,
+            entry,
             cost: request.cost.or(cost).unwrap_or(1),
             lease: policy.as_ref().and(rule).and_then(Rule::lease),
             policy,
@@ -148,10 +154,9 @@ impl fmt::Display for Explanation<'_> {
             writeln!(f, "         more specific than {}: {}", other.name(), other.pattern)?;
         }
         self.sender(f)?;
-        match self.listed {
-            Some(Listed::Denied) => return writeln!(f, "list     deny: refused with a 403"),
-            Some(Listed::Allowed) => return writeln!(f, "list     allow: not limited"),
-            None => {}
+        let entry = self.entry.as_ref();
+        if let (Some(Listed::Denied), Some(entry)) = (self.listed, entry) {
+            return writeln!(f, "list     deny has {entry}: refused with a 403");
         }
         if let Some(Err(InvalidToken(reason))) = self.token {
             let then = if self.is_refused { "refused with a 401" } else { "ignored" };
@@ -159,6 +164,9 @@ impl fmt::Display for Explanation<'_> {
             if self.is_refused {
                 return Ok(());
             }
+        }
+        if let Some(entry) = entry {
+            return writeln!(f, "list     allow has {entry}: not limited");
         }
         if let Some(address) = self.challenge {
             return writeln!(f, "challenge at {address}: refused with a 403");
@@ -201,11 +209,7 @@ impl Explanation<'_> {
     fn sender(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("sender   ")?;
         match (&self.verified, self.address) {
-            (Some(key), _) => match key.source() {
-                KeySource::ApiKey => write!(f, "{key}, of a valid API key")?,
-                KeySource::Subject if matches!(self.token, Some(Ok(()))) => write!(f, "{key}, of a valid token")?,
-                _ => write!(f, "{key}, verified by the application")?,
-            },
+            (Some(key), _) => write!(f, "{key}, {}", self.verified_by)?,
             (None, Some(address)) => write!(f, "{address}")?,
             (None, None) => f.write_str("unknown: the platform reports no address")?,
         }

@@ -98,7 +98,7 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Sets the sender's key, in place of the most trusted of its identities.
+    /// Sets the sender's key, which is counted in place of its other identities. Lists are compared with those, too.
     #[must_use]
     pub fn key(mut self, key: &'a Key) -> Self {
         self.key = Some(key);
@@ -119,7 +119,8 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Sets the sender's tier, such as a plan. It precedes the tier of an API key.
+    /// Sets the sender's tier, such as a plan. It precedes the tier of a token or an API key. If the request names a
+    /// [key](Self::key), a [subject](Self::subject) or an [API key](Self::api_key), it is the tier of that identity alone.
     #[must_use]
     pub fn tier(mut self, tier: &'a str) -> Self {
         self.tier = Some(tier);

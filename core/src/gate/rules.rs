@@ -57,11 +57,11 @@ use crate::{BodyFormat, Error, Millis, Policy};
 /// # Dimensions
 /// A quota counts by the key of its dimension, `by`:
 ///
-/// - `sender`, the default: the most trusted identity that the request has. That is the verified subject, the valid API key, or
-///   else the client's address.
+/// - `sender`, the default: the most trusted identity that the request has. That is the application's key, the verified subject, the
+///   valid API key, or else the client's address; see [the guide](crate::guide::keys#which-identity-is-counted).
 /// - `ip`: the client's address.
 /// - `global`: one key that all requests share.
-/// - a name in the table `keys` of `tokens`: the claim of a valid token.
+/// - a name in the table `keys` of `tokens`: the claim of a valid token whose subject is counted.
 /// - a name in the list `dimensions`: a key that the application gives with each [request](super::Request::keys).
 ///
 /// Any other name is an error when the file is read. So is a policy in code that counts by a dimension of which nothing is known,

@@ -1,5 +1,6 @@
 //! Who sent a request, and the keys that it counts against.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use super::by::{GLOBAL, IP, SENDER};
@@ -10,22 +11,26 @@ use super::token::{Claims, InvalidToken};
 use crate::dimension::OwnKeys;
 use crate::{ClientIp, ClientIpSource, Dimension, Error, Key, Keys, Policy};
 
-/// The address of a request, and the client that it belongs to.
-pub(super) fn address(request: &Request<'_>, source: &ClientIpSource) -> Option<(IpAddr, ClientIp)> {
-    let found = source.client(request.peer, |read| {
-        for (place, field) in source.fields().iter().enumerate() {
-            request.headers().values(field, &mut |value| read(place, value));
-        }
-    });
-    found.ok()
+/// Who says that a request has an identity.
+#[derive(Clone, Copy)]
+enum Source {
+    Application,
+    Token,
+    ApiKey,
 }
 
-/// The sender of a request.
+/// The identities of a request, most trusted first: the application's key and its subject, the subject of a valid token, the
+/// application's API key, and a valid one in the header field.
+const SOURCES: [Source; 5] = [Source::Application, Source::Application, Source::Token, Source::ApiKey, Source::ApiKey];
+
+/// The sender of a request. One of its identities is counted. Its tier and its dimensions are that identity's.
 pub(super) struct Sender<'r> {
     rules: &'r Rules,
-    /// The application's key, or that of a verified subject or a valid API key.
-    verified: Option<Key>,
-    address: Option<(IpAddr, ClientIp)>,
+    /// The key of each identity, in the order of [`SOURCES`].
+    identities: [Option<Key>; SOURCES.len()],
+    /// As it came.
+    address: Option<IpAddr>,
+    client: Option<ClientIp>,
     tier: Option<usize>,
     /// What its token claims.
     claims: Option<Result<Claims, InvalidToken>>,
@@ -33,23 +38,40 @@ pub(super) struct Sender<'r> {
 
 impl<'r> Sender<'r> {
     pub(super) fn of(request: &Request<'_>, rules: &'r Rules, source: &ClientIpSource) -> Self {
-        let address = address(request, source);
-        let is_denied = address.as_ref().is_some_and(|(address, _)| rules.denied().has_address(*address));
+        let mut sender = Self::without_token(request, rules, source);
         // A signature costs more than everything else here.
-        let claims = rules.tokens().filter(|_| !is_denied).and_then(|tokens| tokens.verify(request));
-        let valid = claims.as_ref().and_then(|claims| claims.as_ref().ok());
-        let api_key = match request.api_key {
-            Some(secret) => Some((Key::api_key(secret), None)),
-            None => rules.api_key(request),
-        };
-        let tier = match request.tier.or_else(|| valid?.tier.as_deref()) {
-            Some(name) => rules.tier(name),
-            None => api_key.as_ref().and_then(|(_, tier)| *tier),
-        };
-        let subject = request.subject.or_else(|| Some(&*valid?.subject));
-        let verified = request.key.cloned().or_else(|| subject.map(Key::subject));
-        let verified = verified.or(api_key.map(|(key, _)| key));
-        Self { rules, verified, address, tier, claims }
+        if !sender.is_on(rules.denied()) {
+            sender.claims = rules.tokens().and_then(|tokens| tokens.verify(request));
+        }
+        let [_, _, token, _, _] = &mut sender.identities;
+        *token = sender.claims.iter().flatten().next().map(|claims| Key::subject(&*claims.subject));
+        sender.tier = sender.find_tier(request);
+        sender
+    }
+
+    /// The sender, as far as it is known before its token is verified.
+    pub(super) fn without_token(request: &Request<'_>, rules: &'r Rules, source: &ClientIpSource) -> Self {
+        let found = source.client(request.peer, |read| {
+            for (place, field) in source.fields().iter().enumerate() {
+                request.headers().values(field, &mut |value| read(place, value));
+            }
+        });
+        let (address, client) = found.map_or((None, None), |(address, client)| (Some(address), client.ok()));
+        let [subject, api_key] = [request.subject.map(Key::subject), request.api_key.map(Key::api_key)];
+        let identities = [request.key.cloned(), subject, None, api_key, rules.api_key(request)];
+        Self { rules, identities, address, client, tier: None, claims: None }
+    }
+
+    fn find_tier(&self, request: &Request<'_>) -> Option<usize> {
+        // The application's tier is that of the API key that it names, even if a token's subject is counted.
+        let is_anothers = matches!(self.identities, [None, None, Some(_), Some(_), _]);
+        if let Some(name) = request.tier.filter(|_| !is_anothers) {
+            return self.rules.tier(name);
+        }
+        match self.counted_claims() {
+            Some(claims) => self.rules.tier(claims.tier.as_deref()?),
+            None => self.rules.tier_of_api_key(self.verified()?),
+        }
     }
 
     pub(super) const fn tier(&self) -> Option<usize> {
@@ -57,13 +79,24 @@ impl<'r> Sender<'r> {
     }
 
     pub(super) fn is_on(&self, list: &List) -> bool {
-        !list.is_empty()
-            && (self.address.is_some_and(|(address, _)| list.has_address(address))
-                || self.verified.as_ref().is_some_and(|key| list.has_key(key)))
+        self.entry_of(list).is_some()
     }
 
+    /// The first of the request's addresses and identities that is on a list.
+    pub(super) fn entry_of(&self, list: &List) -> Option<Entry> {
+        if list.is_empty() {
+            return None;
+        }
+        let embedded = self.client.map(|client| client.address()).filter(IpAddr::is_ipv4);
+        let mut addresses = [self.address, embedded].into_iter().flatten();
+        let address = addresses.find(|address| list.has_address(*address)).map(Entry::Address);
+        let mut keys = self.identities.iter().flatten();
+        address.or_else(|| keys.find(|key| list.has_key(key)).cloned().map(Entry::Key))
+    }
+
+    /// The client's address.
     pub(super) fn address(&self) -> Option<IpAddr> {
-        self.address.map(|(address, _)| address)
+        self.address.filter(|_| self.client.is_some())
     }
 
     /// Whether the token is valid, if there is one.
@@ -71,8 +104,26 @@ impl<'r> Sender<'r> {
         Some(self.claims.as_ref()?.as_ref().map(drop).map_err(|invalid| *invalid))
     }
 
-    pub(super) const fn verified(&self) -> Option<&Key> {
-        self.verified.as_ref()
+    /// The key of the identity that is counted, unless that is the address.
+    pub(super) fn verified(&self) -> Option<&Key> {
+        self.identities.iter().flatten().next()
+    }
+
+    /// How that identity is known.
+    pub(super) fn verified_by(&self) -> &'static str {
+        let mut known = self.identities.iter().zip(SOURCES).filter(|(key, _)| key.is_some());
+        match known.next() {
+            Some((_, Source::Token)) => "of a valid token",
+            Some((_, Source::ApiKey)) => "of a valid API key",
+            _ => "verified by the application",
+        }
+    }
+
+    /// What the token claims, if its subject is counted.
+    fn counted_claims(&self) -> Option<&Claims> {
+        let [_, _, subject, _, _] = &self.identities;
+        let is_counted = self.verified() == subject.as_ref();
+        self.claims.as_ref()?.as_ref().ok().filter(|_| is_counted)
     }
 
     /// The key in each dimension of a policy. `given` are the application's.
@@ -90,20 +141,35 @@ impl<'r> Sender<'r> {
         }
     }
 
-    /// The key in a dimension of the token's claims. The sender's, if there is no such claim.
+    /// The key in a dimension of the token's claims. The sender's, if the token of the counted subject has no such claim.
     fn claimed(&self, dimension: &str) -> Option<Key> {
         self.rules.tokens()?.dimensions().find(|known| *known == dimension)?;
-        let claimed = self.claims.as_ref().and_then(|claims| claims.as_ref().ok());
-        let mut keys = claimed.into_iter().flat_map(|claims| &claims.keys);
+        let mut keys = self.counted_claims().into_iter().flat_map(|claims| &claims.keys);
         let key = keys.find(|(name, _)| **name == *dimension).and_then(|(_, key)| key.clone());
         Some(key.unwrap_or_else(|| self.main()))
     }
 
     fn main(&self) -> Key {
-        self.verified.clone().unwrap_or_else(|| self.ip())
+        self.verified().cloned().unwrap_or_else(|| self.ip())
     }
 
     fn ip(&self) -> Key {
-        self.address.as_ref().map_or_else(Key::missing_ip, |(_, client)| Key::ip(client))
+        self.client.as_ref().map_or_else(Key::missing_ip, Key::ip)
+    }
+}
+
+/// What of a request is on a list.
+#[derive(Debug)]
+pub(super) enum Entry {
+    Address(IpAddr),
+    Key(Key),
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(f, "{address}"),
+            Self::Key(key) => write!(f, "{key}"),
+        }
     }
 }

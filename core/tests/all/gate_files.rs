@@ -78,6 +78,19 @@ fn errors_name_the_file_the_line_the_value_and_the_fix() {
             "[api_keys]\nheader = 'x-api-key'\ntiers = { 2BB80D537B1DA3E38BD30361AA855686 = 'pro' }",
             "32 hexadecimal digits in lower case",
         ),
+        ("[api_keys]\nheader = 'x-api-key'\nwithout_tier = ['secret']", "3:17: this is not the hash of an API key"),
+        (
+            "[api_keys]\nheader = 'x-api-key'\nwithout_tier = ['2bb80d537b1da3e38bd30361aa855686', '2bb80d537b1da3e38bd30361aa855686']",
+            "3:53: this key is written twice; write it once",
+        ),
+        (
+            "[api_keys]\nheader = 'x-api-key'\nwithout_tier = ['2bb80d537b1da3e38bd30361aa855686']\ntiers = { 2bb80d537b1da3e38bd30361aa855686 = '' }",
+            "3:17: this key is written twice; write it once",
+        ),
+        (
+            "[api_keys]\nwithout_tier = ['2bb80d537b1da3e38bd30361aa855686']",
+            "1:1: no header; write header = \"x-api-key\"",
+        ),
         ("case_insensitive = 'true'", "1:20: expected true or false, found a text"),
         ("[[rules]]\nlimits = true", "2:10: expected a list, found true or false"),
         ("[[rules]]\nlimits = false", "2:10: expected a list, found true or false"),
@@ -240,6 +253,27 @@ fn every_api_key_of_a_file_has_its_tier() {
 }
 
 #[test]
+fn an_api_key_needs_no_tier() {
+    let text = RULES.replace(
+        r#"tiers = { 2bb80d537b1da3e38bd30361aa855686 = "pro" }"#,
+        r#"without_tier = ["a7937b64b8caa58f03721bb6bacf5c78", "16367aacb67a4a017c8da8ab95682ccb"]"#,
+    );
+    let rules = parse(&text).unwrap();
+    assert!(rules.warnings().is_empty());
+    let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Direct)).unwrap();
+    // Each has a count of its own, unlike a guess.
+    for (key, expected) in [("first", "9 of 10"), ("second", "9 of 10"), ("guess", "9 of 10"), ("secret", "8 of 10")] {
+        let headers = [("x-api-key", key)];
+        let request = Request::new("GET", "/api/x", &headers, NOW).peer("192.0.2.1".parse().ok());
+        assert_eq!(outcome(&gate, &request), expected, "{key}");
+    }
+    let named = "[api_keys]\nheader = 'x-api-key'\ntiers = { 2bb80d537b1da3e38bd30361aa855686 = '' }";
+    let warning = "rules.toml:3:46: no limit has the tier \"\", so this key has the usual limits; write the tier of a limit, \
+                   or the key in without_tier";
+    assert_eq!(parse(named).unwrap().warnings(), [warning]);
+}
+
+#[test]
 fn the_fields_that_rules_read_are_told_once() {
     let text = "api_keys.header = 'X-Key'\n[[rules]]\nheaders = ['x-a', 'x-key']\n[[rules]]\nheaders = ['X-A', 'x-b']";
     let mut fields = parse(text).unwrap().fields().into_iter().map(String::from).collect::<Vec<_>>();
@@ -292,6 +326,16 @@ fn an_explanation_says_which_list_the_sender_is_on() {
     assert_eq!(explained("198.51.100.9"), (Some(Listed::Allowed), false, false));
     assert_eq!(explained("203.0.113.7"), (Some(Listed::Denied), false, false));
     assert_eq!(explained("192.0.2.1"), (None, true, false));
+    let text = |request: &Request<'_>| {
+        parse(RULES).unwrap().explain(request, &ClientIpSource::new(Platform::Direct)).to_string()
+    };
+    let embedded = text(&request("GET", "/").peer("64:ff9b::203.0.113.7".parse().ok()));
+    assert!(
+        embedded.ends_with("sender   64:ff9b::cb00:7107\nlist     deny has 203.0.113.7: refused with a 403\n"),
+        "{embedded}"
+    );
+    let by_subject = text(&request("GET", "/").subject("ops").api_key("secret"));
+    assert!(by_subject.ends_with("list     allow has sub:ops: not limited\n"), "{by_subject}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod gate_leases;
 mod gate_readings;
 mod gate_stores;
 mod headers;
+mod identities;
 mod keys;
 mod laws;
 #[cfg(feature = "lending")]

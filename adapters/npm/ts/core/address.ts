@@ -5,11 +5,14 @@ import { invalid } from "../error.js";
 /** Four octets, or eight groups of 16 bits. */
 export type Address = readonly number[];
 
-/** A client, by its address. */
+/** The sender of a request, by its address. */
 export interface Client {
+  /** As it came. */
   readonly address: Address;
-  /** The part of the address that identifies the client, as a part of a key. */
-  readonly name: string;
+  /** The IPv4 address in it that counts. */
+  readonly embedded: Address | undefined;
+  /** The part of the address that identifies the client, as a part of a key. Undefined for an address that no client has. */
+  readonly name: string | undefined;
 }
 
 /** What a field has instead of an address: nothing, or something else. */
@@ -50,7 +53,7 @@ export class AddressSource {
     this.#prefix = prefix;
   }
 
-  /** The client by the values of the fields, or by the address of the connection. Undefined if there is not exactly one address. */
+  /** The sender by the values of the fields, or by the address of the connection. Undefined if there is not exactly one address. */
   find(first: string | undefined, second: string | undefined, peer: string | undefined): Client | undefined {
     const told = this.fields.length === 0 ? peer : second === undefined ? first : undefined;
     if (told === undefined || told.length > TOLD_LEN_MAX) return this.#find(first, second, peer);
@@ -64,9 +67,9 @@ export class AddressSource {
 
   #find(first: string | undefined, second: string | undefined, peer: string | undefined): Client | undefined {
     const address = this.fields.length === 0 ? ofPeer(peer) : this.#told(first, second);
-    if (typeof address === "string" || (this.#platform === "cloudflare" && written(address) === WORKERS)) return undefined;
-    const name = folded(address, this.#prefix);
-    return name === undefined ? undefined : { address, name };
+    if (typeof address === "string") return undefined;
+    const isShared = this.#platform === "cloudflare" && written(address) === WORKERS;
+    return isShared ? { address, embedded: undefined, name: undefined } : received(address, this.#prefix);
   }
 
   /** Whether the address is that of the connection. */
@@ -158,11 +161,16 @@ function octetsOf(high: number, low: number): Address {
   return [high >> 8, high & 0xff, low >> 8, low & 0xff];
 }
 
-/** The part of an address that identifies its client. Undefined for an address that no client has. */
-function folded(address: Address, prefix: number): string | undefined {
+/** The client at an address. It has none that embeds an IPv4 address which is not public. */
+function received(address: Address, prefix: number): Client {
+  const inner = address.length === 4 ? undefined : embeddedIn(address);
+  const embedded = inner && isPublic(inner) ? inner : undefined;
+  return { address, embedded, name: inner ? embedded && written(embedded) : folded(address, prefix) };
+}
+
+/** The part of an address that identifies its client. */
+function folded(address: Address, prefix: number): string {
   if (address.length === 4) return written(address);
-  const embedded = embeddedIn(address);
-  if (embedded) return isPublic(embedded) ? written(embedded) : undefined;
   const kept = address.map((group, nth) => group & (0xffff << Math.min(Math.max(16 * (nth + 1) - prefix, 0), 16)) & 0xffff);
   return prefix === 128 ? written(kept) : `${written(kept)}/${prefix}`;
 }

@@ -1,4 +1,4 @@
-import type { AddressSource, Client } from "../core/address.js";
+import type { AddressSource } from "../core/address.js";
 import type { Decision } from "../core/decide.js";
 import { type Sent, sent } from "../core/sent.js";
 import { invalid, TidegateError } from "../error.js";
@@ -7,7 +7,6 @@ import type { Composed } from "./around/compose.js";
 import { isStoreFailure } from "./around/failure.js";
 import { suits } from "./around/suits.js";
 import type { Check } from "./asked.js";
-import type { Claims, Reason } from "./claims.js";
 import type { Events, Said } from "./events.js";
 import type { Facts } from "./facts.js";
 import type { RulesPolicy } from "./policy.js";
@@ -58,22 +57,23 @@ export class Decider {
     return appliedTo(this.rules, facts, facts.path);
   }
 
-  client(facts: Facts): Client | undefined {
+  /** The sender of a request, as far as it is known before its token is verified. */
+  sender(facts: Facts): Sender {
     const [first, second] = this.source.fields;
-    return this.source.find(first && facts.field(first), second && facts.field(second), facts.given.peer);
+    return new Sender(this.rules, facts, this.source.find(first && facts.field(first), second && facts.field(second), facts.given.peer));
   }
 
   /** Finds what applies to a request, and asks no store yet. */
-  prepare(facts: Facts, applied: readonly Rule[], client: Client | undefined, claims: Claims | Reason | undefined): Told | Pending {
+  prepare(facts: Facts, applied: readonly Rule[], sender: Sender): Told | Pending {
     const { rules } = this;
     const { cost, isEstimate, now } = facts.given;
     const [first] = applied;
     if (!first) return UNLIMITED;
-    const sender = new Sender(rules, facts, client, claims);
     if (sender.isOn(rules.denied)) return this.#refused(first, now, "listed", 403, { error: "forbidden" });
-    if (sender.isOn(rules.allowed)) return UNLIMITED;
-    const refusing = typeof claims === "string" ? applied.find(({ refusesInvalidTokens }) => refusesInvalidTokens) : undefined;
+    // An allowed sender is not limited, but its token is no more valid.
+    const refusing = typeof sender.claims === "string" ? applied.find(({ refusesInvalidTokens }) => refusesInvalidTokens) : undefined;
     if (refusing) return this.#refused(refusing, now, "invalid_token", 401, { error: "invalid_token" }, { "www-authenticate": 'Bearer error="invalid_token"' });
+    if (sender.isOn(rules.allowed)) return UNLIMITED;
     const challenging = applied.find(({ challenge }) => challenge !== undefined);
     if (challenging) return this.#refused(challenging, now, "challenged", 403, { error: "challenge", url: challenging.challenge });
     const { tier } = sender;

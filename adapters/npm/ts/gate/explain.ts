@@ -22,13 +22,14 @@ export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, 
     senderLine(rules, sender),
   ];
   const done = (...more: readonly string[]) => [...lines, ...more, ""].join("\n");
-  if (sender.isOn(rules.denied)) return done("list     deny: refused with a 403");
-  if (sender.isOn(rules.allowed)) return done("list     allow: not limited");
+  const [denied, allowed] = [rules.denied, rules.allowed].map((list) => sender.entryOf(list));
+  if (denied !== undefined) return done(`list     deny has ${denied}: refused with a 403`);
   if (typeof sender.claims === "string") {
     const isRefused = applied.some(({ refusesInvalidTokens }) => refusesInvalidTokens);
     lines.push(`token    invalid, because ${sender.claims}: ${isRefused ? "refused with a 401" : "ignored"}`);
     if (isRefused) return done();
   }
+  if (allowed !== undefined) return done(`list     allow has ${allowed}: not limited`);
   const challenge = applied.find(({ challenge }) => challenge !== undefined)?.challenge;
   if (challenge !== undefined) return done(`challenge at ${challenge}: refused with a 403`);
   let policy: RulesPolicy | undefined;
@@ -51,12 +52,11 @@ export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, 
   );
 }
 
-function senderLine(rules: Rules, { verified, client, claims, tier }: Sender): string {
+function senderLine(rules: Rules, sender: Sender): string {
+  const { verified, verifiedBy, client, tier } = sender;
   const tierName = tier === undefined ? "" : `, tier ${rules.tiers[tier]}`;
-  if (verified === undefined) return `sender   ${client ? written(client.address) : "unknown: the platform reports no address"}${tierName}`;
-  const isOfToken = verified.startsWith("sub:") && typeof claims === "object";
-  const source = verified.startsWith("key:") ? "of a valid API key" : isOfToken ? "of a valid token" : "verified by the application";
-  return `sender   ${verified}, ${source}${tierName}`;
+  if (verified !== undefined) return `sender   ${verified}, ${verifiedBy}${tierName}`;
+  return `sender   ${client?.name === undefined ? "unknown: the platform reports no address" : written(client.address)}${tierName}`;
 }
 
 function keyLine(sender: Sender, dimension: string): string {

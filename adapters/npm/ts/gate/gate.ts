@@ -1,4 +1,4 @@
-import { AddressSource, type Client } from "../core/address.js";
+import { AddressSource } from "../core/address.js";
 import { MISSING_IP } from "../core/key.js";
 import { type ErrorKind, invalid, TidegateError } from "../error.js";
 import { Fields, only, shown, whole } from "../fields.js";
@@ -17,7 +17,7 @@ import { rootOf } from "./rules/item.js";
 import { type Node, readJson } from "./rules/json.js";
 import { instead, quoted } from "./rules/names.js";
 import { policiesOf, type Rule, type Rules } from "./rules/rules.js";
-import { Sender } from "./sender.js";
+import type { Sender } from "./sender.js";
 import { OwnStore, type Store } from "./stores.js";
 import { type TokenKeys, Tokens } from "./tokens.js";
 import { GateVerdict, type Told } from "./verdict.js";
@@ -88,9 +88,9 @@ export interface GateCheckOptions {
   subject?: string | undefined;
   /** An API key that the application has found valid. Only its hash is counted. */
   apiKey?: string | undefined;
-  /** Count this key in place of the sender's identity: any well-formed text with a start of its own, such as `account:42`. */
+  /** Count this key in place of the sender's identities: any well-formed text with a start of its own, such as `account:42`. Lists are compared with those, too. */
   key?: string | undefined;
-  /** The sender's tier, such as a plan. */
+  /** The tier, such as a plan, of the sender that `key`, `subject` or `apiKey` names, or of the one whom the gate finds. */
   tier?: string | undefined;
   /** How likely a human sent the request, from 0 to 255, for rules with `bot_score_below`. */
   botScore?: number | undefined;
@@ -246,9 +246,9 @@ export abstract class BaseGate {
     try {
       const [decider, facts] = [this.#decider, factsOf(request, options)];
       declared(decider.rules, facts.given.keys);
-      const [applied, client] = [decider.applied(facts), decider.client(facts)];
-      const claims = applied.length > 0 ? await this.#claims(decider, facts, client) : undefined;
-      return explained(decider.rules, applied, facts, new Sender(decider.rules, facts, client, claims), this.#stores[0]!.name);
+      const [applied, sender] = [decider.applied(facts), decider.sender(facts)];
+      if (applied.length > 0) sender.claims = await this.#claims(decider, facts, sender);
+      return explained(decider.rules, applied, facts, sender, this.#stores[0]!.name);
     } catch (thrown) {
       throw TidegateError.from(thrown);
     }
@@ -302,9 +302,9 @@ export abstract class BaseGate {
   async #decide(facts: Facts): Promise<Told> {
     const [decider, { given }] = [this.#decider, facts];
     declared(decider.rules, given.keys);
-    const [applied, client] = [decider.applied(facts), decider.client(facts)];
-    const claims = decider.rules.tokens && applied.length > 0 ? await this.#claims(decider, facts, client) : undefined;
-    const prepared = decider.prepare(facts, applied, client, claims);
+    const [applied, sender] = [decider.applied(facts), decider.sender(facts)];
+    if (decider.rules.tokens && applied.length > 0) sender.claims = await this.#claims(decider, facts, sender);
+    const prepared = decider.prepare(facts, applied, sender);
     if ("outcome" in prepared) return prepared;
     const { asks, isEstimate } = prepared;
     if (given.needsPeer && this.#source.readsPeer && asks.some(({ check }) => Object.values(check.keys).includes(MISSING_IP))) return misconfigured(prepared);
@@ -314,9 +314,9 @@ export abstract class BaseGate {
   }
 
   /** What the token of a request claims. A signature costs more than everything else, so those on the list `deny` get none verified. */
-  async #claims({ rules }: Decider, facts: Facts, client: Client | undefined): Promise<Claims | Reason | undefined> {
+  async #claims({ rules }: Decider, facts: Facts, sender: Sender): Promise<Claims | Reason | undefined> {
     const { tokens: expected, denied } = rules;
-    if (!expected || (client && denied.hasAddress(client.address))) return undefined;
+    if (!expected || sender.isOn(denied)) return undefined;
     const token = tokenOf(expected, facts);
     if (typeof token !== "object") return token;
     try {

@@ -1,44 +1,84 @@
-import type { Client } from "../core/address.js";
+import { type Client, written } from "../core/address.js";
 import { apiKeyOf, newKey, senderKey } from "../core/key.js";
 import { invalid } from "../error.js";
 import type { Keys } from "../verdict.js";
 import type { Claims, Reason } from "./claims.js";
-import { bytesOf, type Facts } from "./facts.js";
+import { bytesOf, type Facts, type Given } from "./facts.js";
 import type { RulesPolicy } from "./policy.js";
 import { GLOBAL, IP, SENDER } from "./rules/by.js";
 import type { List } from "./rules/lists.js";
 import type { Rules } from "./rules/rules.js";
 
-/** The sender of a request, and the keys that it counts against. */
-export class Sender {
-  /** The application's key, or that of a verified subject or a valid API key. */
-  readonly verified: string | undefined;
-  readonly client: Client | undefined;
-  /** The place of its tier. */
-  readonly tier: number | undefined;
-  /** What its token claims, or why the token is invalid. Undefined without a token. */
-  readonly claims: Claims | Reason | undefined;
-  readonly #rules: Rules;
-  readonly #given: Keys;
+/** Who says that a request has an identity, most trusted first, and how it is explained. */
+const SOURCES = ["verified by the application", "verified by the application", "of a valid token", "of a valid API key", "of a valid API key"] as const;
 
-  constructor(rules: Rules, facts: Facts, client: Client | undefined, claims: Claims | Reason | undefined) {
-    const { key, subject, apiKey, tier, keys } = facts.given;
-    const valid = typeof claims === "object" ? claims : undefined;
-    const [secret, place] = apiKey ? [apiKeyOf(apiKey)] : validKey(rules, facts);
-    const named = tier ?? valid?.tier;
-    const found = named === undefined ? place : rules.tiers.indexOf(named);
-    this.tier = found === -1 ? undefined : found;
-    const verified = subject || valid?.subject;
-    this.verified = key !== undefined ? newKey(key) : verified ? senderKey(verified, undefined, undefined) : secret;
+/** The sender of a request. One of its identities is counted. Its tier and its dimensions are that identity's. */
+export class Sender {
+  readonly client: Client | undefined;
+  readonly #rules: Rules;
+  readonly #given: Given;
+  /** The key of each identity, in the order of `SOURCES`: the application's key and its subject, the subject of a valid token, the application's API key, and a valid one in the header field. */
+  readonly #identities: (string | undefined)[];
+  #claims: Claims | Reason | undefined;
+
+  constructor(rules: Rules, facts: Facts, client: Client | undefined) {
+    const { key, subject, apiKey } = facts.given;
     this.client = client;
-    this.claims = claims;
     this.#rules = rules;
-    this.#given = keys;
+    this.#given = facts.given;
+    this.#identities = [key === undefined ? key : newKey(key), subject ? subjectOf(subject) : undefined, undefined, apiKey ? apiKeyOf(apiKey) : undefined, validKey(rules, facts)];
+  }
+
+  /** What its token claims, or why the token is invalid. Undefined without a token. */
+  get claims(): Claims | Reason | undefined {
+    return this.#claims;
+  }
+
+  set claims(claims: Claims | Reason | undefined) {
+    this.#claims = claims;
+    this.#identities[2] = typeof claims === "object" ? subjectOf(claims.subject) : undefined;
+  }
+
+  /** The key of the identity that is counted, unless that is the address. */
+  get verified(): string | undefined {
+    return this.#identities.find((key) => key !== undefined);
+  }
+
+  /** How that identity is known. */
+  get verifiedBy(): string {
+    return SOURCES[this.#identities.findIndex((key) => key !== undefined)]!;
+  }
+
+  /** The place of its tier. */
+  get tier(): number | undefined {
+    const [key, subject, token, apiKey] = this.#identities;
+    const { tiers, apiKeys } = this.#rules;
+    const placeOf = (name: string | undefined) => {
+      const place = name === undefined ? -1 : tiers.indexOf(name);
+      return place < 0 ? undefined : place;
+    };
+    // The application's tier is that of the API key that it names, even if a token's subject is counted.
+    const isAnothers = (key ?? subject) === undefined && token !== undefined && apiKey !== undefined;
+    if (this.#given.tier !== undefined && !isAnothers) return placeOf(this.#given.tier);
+    const claims = this.#counted;
+    return claims ? placeOf(claims.tier) : apiKeys.get(this.verified!);
   }
 
   isOn(list: List): boolean {
-    if (list.isEmpty) return false;
-    return (this.client !== undefined && list.hasAddress(this.client.address)) || (this.verified !== undefined && list.hasKey(this.verified));
+    return this.entryOf(list) !== undefined;
+  }
+
+  /** The first of the request's addresses and identities that is on a list. */
+  entryOf(list: List): string | undefined {
+    if (list.isEmpty) return undefined;
+    const { address, embedded } = this.client ?? {};
+    const found = [address, embedded].find((address) => address && list.hasAddress(address));
+    return found ? written(found) : this.#identities.find((key) => key !== undefined && list.hasKey(key));
+  }
+
+  /** What the token claims, if its subject is counted. */
+  get #counted(): Claims | undefined {
+    return typeof this.#claims === "object" && this.verified === this.#identities[2] ? this.#claims : undefined;
   }
 
   /** The key in each dimension of a policy. Throws if the application gives none where it must. */
@@ -51,10 +91,9 @@ export class Sender {
     if (dimension === "" || dimension === SENDER) return this.#main;
     if (dimension === IP) return this.#ip;
     if (dimension === GLOBAL) return GLOBAL;
-    if (Object.hasOwn(this.#given, dimension)) return newKey(this.#given[dimension]!);
-    if (this.#rules.tokens?.keys.some(([known]) => known === dimension)) {
-      return (typeof this.claims === "object" ? this.claims.keys.get(dimension) : undefined) ?? this.#main;
-    }
+    const { keys } = this.#given;
+    if (Object.hasOwn(keys, dimension)) return newKey(keys[dimension]!);
+    if (this.#rules.tokens?.keys.some(([known]) => known === dimension)) return this.#counted?.keys.get(dimension) ?? this.#main;
     throw invalid("keys", `the dimension "${dimension}" has no key; give one for each dimension`);
   }
 
@@ -67,9 +106,13 @@ export class Sender {
   }
 }
 
-/** The key of a request's valid API key, and the place of its tier. */
-function validKey({ apiKeyHeader, apiKeys }: Rules, facts: Facts): [key?: string, tier?: number | undefined] {
+function subjectOf(subject: string): string {
+  return senderKey(subject, undefined, undefined);
+}
+
+/** The key of the valid API key in a request's header field. */
+function validKey({ apiKeyHeader, apiKeys }: Rules, facts: Facts): string | undefined {
   const value = apiKeyHeader === undefined ? undefined : facts.field(apiKeyHeader);
   const key = value === undefined ? undefined : apiKeyOf(bytesOf(value));
-  return key !== undefined && apiKeys.has(key) ? [key, apiKeys.get(key)] : [];
+  return key !== undefined && apiKeys.has(key) ? key : undefined;
 }

@@ -10,7 +10,8 @@ Examples:
   tidegate hash-key < key.txt                      of a key in a file
   tidegate hash-key <<< \"$API_KEY\"                of a key in a variable
 
-A rules file lists it: api_keys.tiers = { 2bb80d537b1da3e38bd30361aa855686 = \"pro\" }.";
+A rules file lists it: api_keys.tiers = { 2bb80d537b1da3e38bd30361aa855686 = \"pro\" },
+or api_keys.without_tier = [\"2bb80d537b1da3e38bd30361aa855686\"].";
 
 /// The longest key that is read, in bytes.
 const LEN_MAX: u64 = 65_536;

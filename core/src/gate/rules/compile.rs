@@ -477,32 +477,50 @@ impl Compiler {
 
     /// The header field of API keys, and the place of each valid key's tier.
     fn api_keys(&mut self, item: &Item<'_>) -> Result<(Option<Box<str>>, Vec<ValidKey>), Error> {
-        item.only(&["header", "tiers"])?;
+        item.only(&["header", "tiers", "without_tier"])?;
         let header = item.field("header").map(|header| field_name(&header)).transpose()?;
         let mut found: Vec<ValidKey> = Vec::new();
-        let Some(tiers) = item.field("tiers") else { return Ok((header, found)) };
-        tiers.entries(&mut |hash, item| {
-            if hash.len() != 32 || !hash.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
-                // It may be the secret itself.
-                return Err(item.invalid(args!(
-                    "this is not the hash of an API key; write 32 hexadecimal digits in lower case, the first half of \
-                     its SHA-256"
-                )));
-            }
-            let tier = item.text()?;
-            let place = self.tiers.binary_search_by(|known| (**known).cmp(tier)).ok();
-            if place.is_none() {
-                let warning = args!("no limit has the tier {}, so this key has the usual limits", Quoted(tier));
-                self.warnings.push(item.message(warning));
-            }
-            let key: Box<str> = ["key:", hash].concat().into();
-            let at = found.partition_point(|(known, _)| *known < key);
-            found.insert(at, (key, place));
-            Ok(())
-        })?;
+        if let Some(tiers) = item.field("tiers") {
+            tiers.entries(&mut |hash, item| {
+                let key = api_key(hash, item)?;
+                let tier = item.text()?;
+                let place = self.tiers.binary_search_by(|known| (**known).cmp(tier)).ok();
+                if place.is_none() {
+                    self.warnings.push(item.message(args!(
+                        "no limit has the tier {}, so this key has the usual limits; write the tier of a limit, or the key \
+                         in without_tier",
+                        Quoted(tier)
+                    )));
+                }
+                let at = found.partition_point(|(known, _)| *known < key);
+                found.insert(at, (key, place));
+                Ok(())
+            })?;
+        }
+        if let Some(list) = item.field("without_tier") {
+            list.each(&mut |item| {
+                let key = api_key(item.text()?, item)?;
+                match found.binary_search_by(|(known, _)| known.cmp(&key)) {
+                    Ok(_) => return Err(item.invalid(args!("this key is written twice; write it once"))),
+                    Err(at) => found.insert(at, (key, None)),
+                }
+                Ok(())
+            })?;
+        }
         if header.is_none() && !found.is_empty() {
             return Err(item.invalid(args!("no header; write header = \"x-api-key\"")));
         }
         Ok((header, found))
     }
+}
+
+/// The text of an API key's key, by its hash. `item` is where it is written.
+fn api_key(hash: &str, item: &Item<'_>) -> Result<Box<str>, Error> {
+    if hash.len() == 32 && hash.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
+        return Ok(["key:", hash].concat().into());
+    }
+    // It may be the secret itself.
+    Err(item.invalid(args!(
+        "this is not the hash of an API key; write 32 hexadecimal digits in lower case, the first half of its SHA-256"
+    )))
 }

@@ -1,6 +1,6 @@
 //! What the rules have for a request: those that match it, the tier of its sender, and its API key.
 
-use super::{Applied, Rule, Rules};
+use super::{Applied, Rule, Rules, ValidKey};
 use crate::Key;
 use crate::gate::path::{in_lower_case, readings};
 use crate::gate::request::Request;
@@ -73,16 +73,24 @@ impl Rules {
         self.tiers.binary_search_by(|tier| (**tier).cmp(name)).ok()
     }
 
-    /// The key of a valid API key, and its tier.
-    pub(in crate::gate) fn api_key(&self, request: &Request<'_>) -> Option<(Key, Option<usize>)> {
+    /// The key of the valid API key in a request's header field.
+    pub(in crate::gate) fn api_key(&self, request: &Request<'_>) -> Option<Key> {
         let header = self.api_key_header.as_deref()?;
         let (mut found, mut count) = (None, 0);
         request.headers().values(header, &mut |value| {
             count += 1;
-            let key = Key::api_key(value);
-            let place = self.api_keys.binary_search_by(|(known, _)| (**known).cmp(key.as_str()));
-            found = place.ok().map(|place| (key, self.api_keys[place].1));
+            found = Some(Key::api_key(value)).filter(|key| self.valid_key(key).is_some());
         });
         found.filter(|_| count == 1)
+    }
+
+    /// The place of the tier of an API key that the rules know, if it has one.
+    pub(in crate::gate) fn tier_of_api_key(&self, key: &Key) -> Option<usize> {
+        self.valid_key(key)?.1
+    }
+
+    fn valid_key(&self, key: &Key) -> Option<&ValidKey> {
+        let place = self.api_keys.binary_search_by(|(known, _)| (**known).cmp(key.as_str()));
+        place.ok().map(|place| &self.api_keys[place])
     }
 }

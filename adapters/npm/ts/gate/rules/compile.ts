@@ -77,23 +77,30 @@ function responsesOf(item: Item | undefined): Responses {
 
 /** The header field of API keys, and the place of each valid key's tier. */
 function apiKeysOf(item: Item, tiers: readonly string[], warnings: string[]): Pick<Rules, "apiKeyHeader" | "apiKeys"> {
-  item.only(["header", "tiers"]);
+  item.only(["header", "tiers", "without_tier"]);
   const header = item.field("header");
   const apiKeyHeader = header && fieldName(header);
   const apiKeys = new Map<string, number | undefined>();
-  const table = item.field("tiers");
-  table?.entries((hash, item) => {
-    if (!/^[\da-f]{32}$/.test(hash)) {
-      // It may be the secret itself.
-      const right = "32 hexadecimal digits in lower case, the first half of its SHA-256";
-      throw item.invalid(`this is not the hash of an API key; write ${right}`);
-    }
-    const place = tiers.indexOf(item.text);
-    if (place < 0) warnings.push(item.message(`no limit has the tier ${quoted(item.text)}, so this key has the usual limits`));
-    apiKeys.set(`key:${hash}`, place < 0 ? undefined : place);
+  item.field("tiers")?.entries((hash, item) => {
+    const [key, place] = [apiKey(hash, item), tiers.indexOf(item.text)];
+    const fix = "write the tier of a limit, or the key in without_tier";
+    if (place < 0) warnings.push(item.message(`no limit has the tier ${quoted(item.text)}, so this key has the usual limits; ${fix}`));
+    apiKeys.set(key, place < 0 ? undefined : place);
+  });
+  item.field("without_tier")?.each((item) => {
+    const key = apiKey(item.text, item);
+    if (apiKeys.has(key)) throw item.invalid("this key is written twice; write it once");
+    apiKeys.set(key, undefined);
   });
   if (apiKeyHeader === undefined && apiKeys.size > 0) throw item.invalid('no header; write header = "x-api-key"');
   return { apiKeyHeader, apiKeys };
+}
+
+/** The key of an API key, by its hash. `item` is where it is written. */
+function apiKey(hash: string, item: Item): string {
+  if (/^[\da-f]{32}$/.test(hash)) return `key:${hash}`;
+  // It may be the secret itself.
+  throw item.invalid("this is not the hash of an API key; write 32 hexadecimal digits in lower case, the first half of its SHA-256");
 }
 
 /** The address of a challenge, which needs no escapes in JSON. */
