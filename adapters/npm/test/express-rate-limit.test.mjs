@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { after, test } from "node:test";
+import { after, mock, test } from "node:test";
+import { format } from "node:util";
 import { Tidegate as OnUpstash } from "@tidegate/edge";
 import { TidegateStore } from "@tidegate/edge/express-rate-limit";
 import { Tidegate } from "@tidegate/edge/memory";
@@ -164,6 +165,63 @@ test("a store that is down: failMode decides first, then passOnStoreError", asyn
   const passing = await served(await down("closed"), { passOnStoreError: true });
   assert.equal((await passing.get()).status, 200);
   assert.match(passing.logged.join(), /unavailable|could not|failed|connect/i);
+});
+
+test("while Redis is down: a 503 and one line, with the store's handler, and without it a 503 without a stack", async () => {
+  const redis = await redisServer();
+  const client = new Redis(redis.url, { enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0, retryStrategy: () => 20 });
+  const limits = { windowMs: DAY_MS, limit: 10_000, standardHeaders: "draft-8", keyGenerator: () => "anyone", validate: false };
+  const shown = [];
+  const mocks = ["log", "info", "warn", "error"].map((level) => mock.method(console, level, (...parts) => void shown.push(...format(...parts).split("\n").map((line) => `${level}: ${line}`))));
+  try {
+    for (const answers of [true, false]) {
+      shown.length = 0;
+      const tidegate = new OnRedis({ client, platform: "direct", failMode: "closed", deadlineMs: 20_000, policy: { name: "down", quotas: [{ fixedWindow: { limit: 10_000, windowMs: DAY_MS } }] } });
+      const store = new TidegateStore(tidegate);
+      const app = express().use(rateLimit({ ...limits, store, ...(answers && { handler: store.handler }) }), (_req, res) => res.send("hello"));
+      const server = app.listen(0, "127.0.0.1");
+      servers.add(server);
+      await once(server, "listening");
+      const get = () => fetch(`http://127.0.0.1:${server.address().port}/`);
+      await waitFor(async () => (await get()).status === 200);
+      await redis.kill();
+      shown.length = 0;
+      for (let nth = 0; nth < 100; nth += 1) {
+        const response = await get();
+        const body = await response.text();
+        assert.equal(response.status, 503);
+        assert.doesNotMatch(body, /at |node_modules|redis|127\.0\.0\.1/);
+        if (!answers) continue;
+        assert.deepEqual(JSON.parse(body), { error: "limiter_unavailable", kind: "unavailable" });
+        const told = [...response.headers.keys()].filter((name) => /ratelimit|retry-after/.test(name));
+        assert.deepEqual(told, [], "nothing is invented");
+      }
+      // Express logs after the response.
+      await waitFor(() => answers || shown.length > 100);
+      const own = shown.filter((line) => line.includes("tidegate: the store does not answer"));
+      assert.deepEqual([own.length, shown.length], answers ? [1, 1] : [1, 101], shown.slice(0, 5).join("\n"));
+      await redis.restart();
+      await waitFor(async () => (await get()).status === 200);
+    }
+  } finally {
+    for (const { mock } of mocks) mock.restore();
+    client.disconnect();
+    await redis.stop();
+  }
+});
+
+test("the store's handler denies as the default does", async () => {
+  const store = new TidegateStore(limiter([{ fixedWindow: { limit: 1, windowMs: DAY_MS } }]));
+  for (const [message, body] of [["later", "later"], [{ later: true }, '{"later":true}'], [async (req) => `later, ${req.method}`, "later, GET"]]) {
+    const options = { windowMs: DAY_MS, limit: 1, statusCode: 420, keyGenerator: () => JSON.stringify(body), message, validate: false, store, handler: store.handler };
+    const server = express().use(rateLimit(options), (_req, res) => res.send("hello")).listen(0, "127.0.0.1");
+    servers.add(server);
+    await once(server, "listening");
+    const get = () => fetch(`http://127.0.0.1:${server.address().port}/`);
+    assert.equal((await get()).status, 200);
+    const denied = await get();
+    assert.deepEqual([denied.status, await denied.text(), denied.headers.get("x-ratelimit-remaining")], [420, body, "0"]);
+  }
 });
 
 test("passOnStoreError passes no error that a client can cause", async () => {

@@ -404,18 +404,14 @@ describe("a store that is down", () => {
     });
   }
 
-  test("the console shows the first failure, if nobody else is told", async () => {
-    const shown = [];
-    const { warn } = console;
-    console.warn = (line) => shown.push(line);
-    try {
-      const gate = gateOf(rulesOf(limits(window(1)), { on_failure: "open" }), { stores: down, onError: undefined });
-      for (let nth = 0; nth < 3; nth++) await check(gate);
-    } finally {
-      console.warn = warn;
+  test("a function that returns no limiter is an error that says what to write", () => {
+    for (const [returned, what] of [[undefined, "undefined"], [null, "null"], [{}, "{}"], [Promise.resolve(), "a promise"]]) {
+      assert.throws(() => gateOf(rulesOf(limits(window(1))), { stores: { default: () => returned } }), {
+        kind: "invalid",
+        field: "stores.default",
+        message: `stores.default: returned ${what}, which is no limiter; write (limit) => new Tidegate({ ...limit })`,
+      });
     }
-    assert.equal(shown.length, 1);
-    assert.match(shown[0], /^tidegate: .*Requests pass uncounted\. This is shown once/);
   });
 });
 

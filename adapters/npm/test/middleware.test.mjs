@@ -1,14 +1,16 @@
 // The middlewares, called the way their frameworks call them, over a real redis-server. `cargo make frameworks` runs the frameworks.
 
 import assert from "node:assert/strict";
-import { after, beforeEach, test } from "node:test";
+import { after, beforeEach, mock, test } from "node:test";
 import { Tidegate } from "@tidegate/edge";
 import { limit as hono } from "@tidegate/edge/hono";
 import { limit as netlify } from "@tidegate/edge/netlify";
 import { limit as next } from "@tidegate/edge/next";
 import { limit as reactRouter, limitRoute as reactRouterRoute } from "@tidegate/edge/react-router";
 import { limit as svelteKit } from "@tidegate/edge/sveltekit";
+import { Tidegate as Testing } from "@tidegate/edge/testing";
 import { Hono } from "hono";
+import { HTTPException } from "hono/http-exception";
 import { upstash } from "./servers.mjs";
 
 const server = await upstash();
@@ -55,10 +57,9 @@ test("SvelteKit: a handle, by the address from the adapter", async () => {
   assert.deepEqual([home.status, home.headers.get("x-ratelimit-limit")], [200, null]);
 });
 
-test("on the platform direct, a middleware without the address of the connection is an error, shown once", async () => {
-  const shown = [];
-  const { warn } = console;
-  console.warn = (line) => shown.push(line);
+test("on the platform direct, a middleware without the address of the connection is an error, with one line", async () => {
+  const [shown, now] = [[], Date.now()];
+  const mocks = [mock.method(console, "warn", (line) => void shown.push(line)), mock.method(Date, "now", () => now)];
   try {
     const limited = tidegate("direct");
     const app = new Hono().use(hono(limited)).get("/api/hello", (context) => context.text("hello"));
@@ -70,7 +71,7 @@ test("on the platform direct, a middleware without the address of the connection
       for (const response of responses) assert.deepEqual([response.status, await response.json()], [500, { error: "limiter_misconfigured" }]);
     }
   } finally {
-    console.warn = warn;
+    for (const { mock } of mocks) mock.restore();
   }
   assert.equal(shown.length, 1);
   assert.match(shown[0], /peer: direct needs the address of the connection; write limit\(tidegate, \{ peer \}\)/);
@@ -152,6 +153,54 @@ test("`denied` makes the response to a denial, and not to a failure of the store
   const failed = await next(gone, { denied })(from("x-vercel-forwarded-for", "192.0.2.1"), { waitUntil() {} });
   assert.equal(failed.status, 503);
   assert.notEqual(await failed.text(), "denied");
+});
+
+/** A limiter that denies all requests, for middlewares with `denied`. `told` has its failures. */
+function denying(told = []) {
+  const limiter = new Testing({ platform: "cloudflare", policy: { name: "denying", quotas: ["1 / d"] }, onError: (event) => told.push(event) });
+  limiter.deny("", { retryAfterMs: 7_000 });
+  return limiter;
+}
+const answer = async (response) => [response.status, response.headers.get("retry-after"), response.headers.get("content-type"), await response.text()];
+
+test("`denied` sets the content type", async () => {
+  const bodies = [
+    [() => new Response("<p>later", { status: 429, headers: { "content-type": "text/html" } }), "text/html"],
+    [() => new Response("later", { status: 429 }), "text/plain;charset=UTF-8"],
+    [() => Response.json({ later: true }, { status: 429 }), "application/json"],
+    [() => new Response(null, { status: 429 }), null],
+  ];
+  for (const [denied, type] of bodies) {
+    const [status, retryAfter, contentType] = await answer(await next(denying(), { denied })(from("cf-connecting-ip", "192.0.2.1")));
+    assert.deepEqual([status, retryAfter, contentType], [429, "7", type]);
+  }
+});
+
+test("if `denied` throws, the response remains the verdict's own, and onError is told", async () => {
+  const told = [];
+  const denied = () => { throw new Error("a mistake in denied"); };
+  const headers = from("cf-connecting-ip", "192.0.2.1");
+  const app = new Hono().use(hono(denying(told), { denied })).get("*", (context) => context.text("hello"));
+  const responses = [
+    await next(denying(told), { denied })(headers),
+    await reactRouter(denying(told), () => new Response("hello"), { denied })(headers),
+    await app.fetch(headers),
+  ];
+  for (const response of responses) {
+    assert.deepEqual(await answer(response), [429, "7", "application/json", '{"error":"rate_limited","policy":"denying","quota":"denying","retry_after_ms":7000}']);
+  }
+  assert.deepEqual(told.map(({ kind, message }) => [kind, message]), Array(3).fill(["invalid", "denied: threw; the response is the verdict's own"]));
+});
+
+test("`denied` may throw a response, or an exception of Hono, whose error handler answers with the fields", async () => {
+  const headers = from("cf-connecting-ip", "192.0.2.1");
+  const thrown = await reactRouter(denying(), () => new Response("hello"), { denied: () => { throw new Response("later", { status: 429 }); } })(headers);
+  assert.deepEqual(await answer(thrown), [429, "7", "text/plain;charset=UTF-8", "later"]);
+  const app = () => new Hono().use(hono(denying(), { denied: () => { throw new HTTPException(429, { message: "later" }); } })).get("*", (context) => context.text("hello"));
+  const byDefault = await answer(await app().fetch(headers));
+  assert.deepEqual([byDefault[0], byDefault[1], byDefault[3]], [429, "7", "later"]);
+  const own = app().onError((error, context) => context.html(`<p>${error.message}`, error.status));
+  assert.deepEqual(await answer(await own.fetch(headers)), [429, "7", "text/html; charset=UTF-8", "<p>later"]);
 });
 
 test("Hono: a refund waits until a streamed body has ended", async () => {

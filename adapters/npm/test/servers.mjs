@@ -17,9 +17,12 @@ const token = "secret-of-the-tests";
 export async function redisServer() {
   const folder = mkdtempSync(path.join(tmpdir(), "tidegate-npm-"));
   const port = await freePort();
-  const server = spawn("redis-server", ["--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", folder], { stdio: "ignore" });
-  server.on("error", (error) => console.error(`redis-server does not start (${error.message}); is it installed?`));
-  const client = new Redis(port, "127.0.0.1", { retryStrategy: () => 20 });
+  const start = () => {
+    const server = spawn("redis-server", ["--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", folder], { stdio: "ignore" });
+    return server.on("error", (error) => console.error(`redis-server does not start (${error.message}); is it installed?`));
+  };
+  let server = start();
+  const client = new Redis(port, "127.0.0.1", { retryStrategy: () => 20, maxRetriesPerRequest: null });
   client.on("error", () => undefined);
   const command = (...words) => client.call(...words);
   await command("PING");
@@ -29,10 +32,20 @@ export async function redisServer() {
     /** Halts the server: it accepts connections and answers nothing. */
     halt: () => server.kill("SIGSTOP"),
     resume: () => server.kill("SIGCONT"),
+    /** Ends the server at once, with its data. */
+    async kill() {
+      server.kill("SIGKILL");
+      await (server.exitCode ?? server.signalCode ?? once(server, "exit"));
+    },
+    /** Starts it again at the same port. */
+    async restart() {
+      server = start();
+      await command("PING");
+    },
     async stop() {
       client.disconnect();
       server.kill();
-      await (server.exitCode ?? once(server, "exit"));
+      await (server.exitCode ?? server.signalCode ?? once(server, "exit"));
       rmSync(folder, { recursive: true, force: true });
     },
   };

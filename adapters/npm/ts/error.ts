@@ -51,6 +51,16 @@ export class TidegateError extends Error {
   }
 }
 
+/** The kind of what a limiter rejects with. */
+export function kindOf(thrown: unknown): ErrorKind {
+  return (thrown as TidegateError).kind;
+}
+
+/** Whether a store does not answer, so that a fail mode or another store decides. A client can cause all other errors. */
+export function isStoreFailure(thrown: unknown): boolean {
+  return ["unavailable", "timeout"].includes(kindOf(thrown));
+}
+
 /** An error about one of the caller's values. */
 export function invalid(field: string, message: string, options?: { cause?: unknown }): TidegateError {
   return new TidegateError("invalid", `${field}: ${message}`, field, options);

@@ -3,10 +3,12 @@ import { type Common, Core } from "./core.js";
 import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
 import type { MakeRule } from "./core/policy.js";
-import { invalid, TidegateError } from "./error.js";
+import { invalid, isStoreFailure, TidegateError } from "./error.js";
 import { only, whole } from "./fields.js";
 import { type Chosen, chosen, isPromised, quietly, text } from "./given.js";
-import type { Identity, Operation, Options } from "./options.js";
+import { FailureLog, Health, isBack, TELL } from "./log.js";
+import { FROM_STORE, ORIGIN } from "./numbers.js";
+import type { ErrorEvent, Identity, Operation, Options } from "./options.js";
 import { ask, BLOCK, CHECK, clamped, PEEK, type Question, REFUND, RESET, SETTLE } from "./question.js";
 import { type Charge, type Keys, Verdict } from "./verdict.js";
 
@@ -71,12 +73,13 @@ export abstract class Limiter {
   readonly #options: Ready;
   /** The question about a key without options. Stores that answer at once keep no question, so this one serves for all. */
   readonly #plain = ask(CHECK, 0);
-  /** The kinds of errors that the console has shown. */
-  readonly #warned = new Set<string>();
+  readonly #log: FailureLog<ErrorEvent>;
+  readonly #health = new Health();
 
   /** `capabilities` are those of the store, `makeRule` makes what it counts by, and `runner` asks it. */
   protected constructor(options: Ready, capabilities: Capabilities, makeRule: MakeRule, runner: (core: Core) => Runner) {
     this.#options = options;
+    this.#log = new FailureLog(options.onError);
     try {
       this.#core = new Core(options, capabilities, makeRule);
       this.#runner = runner(this.#core);
@@ -234,6 +237,20 @@ export abstract class Limiter {
     return this.#core.capabilities;
   }
 
+  /**
+   * Throws if the limiter cannot decide because a variable or a binding is missing. Such a limiter is made without an error, because a
+   * build has none of them, and each request then gets a 503, with any fail mode. So call this where they are there: when a server starts,
+   * or before a deployment. It asks no store.
+   */
+  assertReady(): void {
+    if (this.#options.broken) throw this.#options.broken;
+  }
+
+  /** Reports an error of a middleware. */
+  [TELL](error: TidegateError): void {
+    this.#tell("check", error, false);
+  }
+
   /** Decides like `limit` at once, if the store is in memory. */
   protected decideNow(key: string | Keys, options: LimitOptions | undefined): Verdict {
     let asked: Question | undefined;
@@ -301,7 +318,9 @@ export abstract class Limiter {
 
   /** The verdict with the decision that the store has left. */
   #verdict(request: Request | undefined, asked: Question): Verdict {
-    return this.#judged(request, new Verdict(this.#core, this.#core.decision, asked.counted, chargeOf(asked)));
+    const { decision } = this.#core;
+    this.#answered(asked.kind === PEEK ? "peek" : "check", decision);
+    return this.#judged(request, new Verdict(this.#core, decision, asked.counted, chargeOf(asked)));
   }
 
   #undecided(kind: Question["kind"], request: Request | undefined, asked: Question | undefined, thrown: unknown): Verdict {
@@ -360,7 +379,7 @@ export abstract class Limiter {
 
   /** Writes the key of each dimension of the policy into a question. */
   #address(asked: Question): void {
-    if (this.#options.broken) throw this.#options.broken;
+    this.assertReady();
     const names = this.#core.dimensions;
     const keys = asked.counted;
     if (typeof keys !== "object") {
@@ -388,20 +407,28 @@ export abstract class Limiter {
     }
   }
 
-  /**
-   * Reports an error to `onError`. Without it, the console shows the first error of each kind that no client can cause, and the
-   * first that a callback of the app threw.
-   */
-  #tell(operation: Operation, { kind, message, field, cause }: TidegateError, failedOpen: boolean): void {
-    const { onError } = this.#options;
-    if (onError) return quietly(() => onError({ operation, kind, message, failedOpen }));
-    const place = operation === "identify" ? operation : field === "options" ? field : kind;
-    if (!WARNED.includes(place) || this.#warned.has(place)) return;
-    this.#warned.add(place);
-    const effect = failedOpen ? "Requests pass uncounted. " : "";
-    // Frameworks put functions of their own in place of the console's, and those may throw.
-    const why = cause === undefined || field !== "options" ? [] : [cause];
-    quietly(() => console.warn(`tidegate: ${message}. ${effect}This is shown once; set onError to get every error.`, ...why));
+  /** Reports an error to `onError`, or else on the console. */
+  #tell(operation: Operation, error: TidegateError, failedOpen: boolean): void {
+    const { kind, message } = error;
+    const event = { operation, kind, message, failedOpen };
+    if (isStoreFailure(error)) {
+      const health = this.#health;
+      health.failed(error);
+      const effect = this.#options.failsOpen ? "Requests pass uncounted" : "Requests are refused";
+      return this.#log.changed({ ...event, ...(health.change && { health: health.change.health }) }, health, `the store does not answer: ${message}. ${effect} until it does`);
+    }
+    this.#log.failed(event, error, operation === "identify" ? operation : undefined);
+  }
+
+  /** Reports that the store is back, if it was down. What a borrower or a deny cache decides says nothing about it. */
+  #answered(operation: Operation, decision: Decision): void {
+    const health = this.#health;
+    if (!health.isDown || decision[ORIGIN] !== FROM_STORE) return;
+    health.answered();
+    const { change } = health;
+    if (change?.health !== "up") return;
+    const line = isBack("the store", change);
+    this.#log.changed({ operation, kind: change.kind, message: line, failedOpen: false, health: "up" }, health, line);
   }
 
   #sender(request: Request | undefined, peer: string | undefined): string | Promise<string> {
@@ -445,9 +472,6 @@ export abstract class Limiter {
     return key;
   }
 }
-
-/** What the console shows if there is no `onError`. */
-const WARNED: string[] = ["misconfigured", "unavailable", "timeout", "refused", "corrupt", "unsupported", "identify", "options"];
 
 /** A check's options, and the question that they make. */
 interface Read {

@@ -22,6 +22,8 @@ function add(headers: Headers, ours: Readonly<Record<string, string>>, allowed: 
   const theirs = allowed ? headers.get(REMAINING) : null;
   const keeps = theirs !== null && (headers.has("retry-after") || Number(theirs) < Number(ours[REMAINING] ?? Infinity));
   for (const name in ours) {
+    // It is that of the body that the app's response replaces.
+    if (name === "content-type") continue;
     if (LISTS.includes(name)) {
       if (!keeps || headers.has(name)) headers.append(name, ours[name]!);
     } else if (!keeps) {

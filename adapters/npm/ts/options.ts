@@ -26,6 +26,11 @@ export interface ErrorEvent {
   message: string;
   /** Whether the request was let through uncounted because of this failure. */
   failedOpen: boolean;
+  /**
+   * `down` if the store has stopped to answer with this failure, and `up` if it answers again: then nothing has failed, and `kind` is that
+   * of the outage.
+   */
+  health?: "down" | "up";
 }
 
 /** The options of every limiter. */
@@ -39,7 +44,11 @@ export interface Options {
   identify?: ((request: Request) => Identity | undefined | Promise<Identity | undefined>) | undefined;
   /** What happens if `identify` throws: count the request by the client's `address`, or `reject` it. Default: `address`. */
   onIdentifyError?: "address" | "reject" | undefined;
-  /** Called for every failure, for your log or metrics. It is not awaited, and what it throws is ignored. */
+  /**
+   * Called for every failure, and when the store answers again, for your log or metrics. It is not awaited, and what it throws is ignored.
+   * Without it, the console has a line when the store goes down and one when it is back, and of other failures at most one a second for
+   * each kind.
+   */
   onError?: ((event: ErrorEvent) => unknown) | undefined;
   /** Called for every verdict, for your log or metrics. It is not awaited, and what it throws is ignored. */
   onVerdict?: ((verdict: Verdict, request: Request | undefined) => unknown) | undefined;

@@ -1,10 +1,9 @@
 import type { AddressSource } from "../core/address.js";
 import type { Decision } from "../core/decide.js";
 import { type Sent, sent } from "../core/sent.js";
-import { invalid, TidegateError } from "../error.js";
+import { invalid, isStoreFailure, TidegateError } from "../error.js";
 import { ALLOWED, BINDING, EACH, QUOTAS, STATUS, STATUSES, UNKNOWN, WAIT } from "../numbers.js";
 import type { Composed } from "./around/compose.js";
-import { isStoreFailure } from "./around/failure.js";
 import { suits } from "./around/suits.js";
 import type { Check } from "./asked.js";
 import type { Events, Said } from "./events.js";

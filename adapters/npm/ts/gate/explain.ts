@@ -40,7 +40,7 @@ export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, 
   }
   if (!policy) return done("limit    none");
   const around = rules.stores.find(({ name }) => name === (rule.store ?? first));
-  const lease = rule.lease;
+  const [lease, fallback] = [rule.lease, around?.fallback];
   return done(
     `cost     ${facts.given.cost ?? costOf(applied, sender.tier)}`,
     ...policy.dimensions.flatMap(({ name, first, end }) =>
@@ -48,7 +48,7 @@ export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, 
     ),
     `store    ${rule.store ?? "the first"}${around ? described(around) : ""}`,
     ...(lease ? [`lease    at most ${lease.slice} units, for at most ${lease.lifetimeMs} ms`] : []),
-    `failure  ${opens(applied, sender.tier) ? "open: not limited while the store is down" : "closed: a 503 while the store is down"}`,
+    `failure  ${fallback ? `${fallback.store} decides for ${fallback.atMostMs} ms, then ` : ""}${opens(applied, sender.tier) ? "open: not limited" : "closed: a 503"} while the store is down`,
   );
 }
 

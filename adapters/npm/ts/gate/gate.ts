@@ -1,8 +1,9 @@
 import { AddressSource } from "../core/address.js";
 import { MISSING_IP } from "../core/key.js";
-import { type ErrorKind, invalid, TidegateError } from "../error.js";
+import { type ErrorKind, invalid, isStoreFailure, TidegateError } from "../error.js";
 import { Fields, only, shown, whole } from "../fields.js";
-import { type Chosen, chosen, isPromised, quietly, text } from "../given.js";
+import { type Chosen, chosen, isPromised, text } from "../given.js";
+import { FailureLog, isBack, TELL } from "../log.js";
 import type { Platform } from "../options.js";
 import type { Keys } from "../verdict.js";
 import { type Composed, composed } from "./around/compose.js";
@@ -38,6 +39,13 @@ export interface GateErrorEvent {
   rule: string | undefined;
   /** Whether the request was let through uncounted because of this failure. */
   failedOpen: boolean;
+  /**
+   * `down` if a store has stopped to answer, also one that another replaces. `up` if it answers again: then nothing has failed, and `kind`
+   * is that of the outage.
+   */
+  health?: "down" | "up";
+  /** The name of that store. */
+  store?: string;
 }
 
 /** How often a proposed limit would have decided differently. */
@@ -70,7 +78,10 @@ export interface GateOptions {
   onEvent?: Sink | readonly Sink[];
   /** Sends one event for so many allowed requests. All other events are always sent. Default: 1. */
   sampleAllowed?: number;
-  /** Called for every failure. Without `onError` and `onEvent`, the console shows the first failure of each kind. */
+  /**
+   * Called for every failure, and when a store goes down or is back. Without it, the console has a line for both, and of other failures at
+   * most one a second for each kind.
+   */
   onError?: (event: GateErrorEvent) => unknown;
   /** How long after its check a charge can be settled, in milliseconds. Default: 600,000, ten minutes. */
   settleWithinMs?: number;
@@ -117,9 +128,6 @@ const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"
 const STORES = "{ default: (limit) => new Tidegate(limit) }";
 const SETTLE_WITHIN_MS = 600_000;
 
-/** What the console shows if there is no `onError` and no `onEvent`. A client can cause the other kinds. */
-const WARNED: ErrorKind[] = ["misconfigured", "unavailable", "timeout", "refused", "corrupt", "unsupported"];
-
 /** What a `Gate` does, whichever files it reads. */
 export abstract class BaseGate {
   /** Undefined if this gate reads no TOML. */
@@ -129,9 +137,7 @@ export abstract class BaseGate {
   readonly #tokens: Tokens | undefined;
   readonly #settleWithinMs: number;
   readonly #events: Events;
-  readonly #onError: GateOptions["onError"];
-  /** The kinds of errors that the console has shown. */
-  readonly #warned = new Set<string>();
+  readonly #log: FailureLog<GateErrorEvent>;
   #name: string;
   #decider!: Decider;
   #holdsSlots = false;
@@ -151,7 +157,7 @@ export abstract class BaseGate {
     const every = fields.whole("sampleAllowed") ?? 1;
     if (every === 0 || every > 1_000_000) throw invalid("sampleAllowed", `${every} is out of range; write 1 to 1000000`);
     this.#events = new Events(sinks as Sink[], every);
-    this.#onError = fields.call("onError", "(event) => console.error(event)") as GateOptions["onError"];
+    this.#log = new FailureLog(fields.call("onError", "(event) => console.error(event)") as GateOptions["onError"]);
     const keys = fields.get("keys");
     this.#tokens = keys === undefined ? undefined : new Tokens(keys);
     this.#settleWithinMs = fields.whole("settleWithinMs") ?? SETTLE_WITHIN_MS;
@@ -237,7 +243,7 @@ export abstract class BaseGate {
       told = undecided(TidegateError.from(thrown));
     }
     const verdict = new GateVerdict(told);
-    if (told.error) this.#tell(told.error, verdict);
+    this.#tell(told.error, verdict);
     return verdict;
   }
 
@@ -299,6 +305,16 @@ export abstract class BaseGate {
     return this.#holdsSlots;
   }
 
+  /** Throws if a store cannot decide because a variable or a binding is missing, as `assertReady` of its limiters does. It asks no store. */
+  assertReady(): void {
+    for (const store of this.#stores) store.assertReady();
+  }
+
+  /** Reports an error of a middleware. */
+  [TELL](error: TidegateError): void {
+    this.#tell(error, undefined);
+  }
+
   async #decide(facts: Facts): Promise<Told> {
     const [decider, { given }] = [this.#decider, facts];
     declared(decider.rules, given.keys);
@@ -344,15 +360,30 @@ export abstract class BaseGate {
     }
   }
 
-  /** Reports an error to `onError`. Without it and events, the console shows the first error of each kind that no client can cause. */
-  #tell({ kind, message }: TidegateError, verdict: GateVerdict | undefined): void {
-    const onError = this.#onError;
-    const failedOpen = verdict?.failedOpen ?? false;
-    if (onError) return quietly(() => onError({ kind, message, rule: verdict?.rule, failedOpen }));
-    if (!this.#events.isEmpty || !WARNED.includes(kind) || this.#warned.has(kind)) return;
-    this.#warned.add(kind);
-    const effect = failedOpen ? "Requests pass uncounted. " : "";
-    quietly(() => console.warn(`tidegate: ${message}. ${effect}This is shown once; set onError or onEvent to get every error.`));
+  /** Reports to `onError`, or else on the console, what has happened to the stores, and the error of a request. */
+  #tell(error: TidegateError | undefined, verdict: GateVerdict | undefined): void {
+    const event = error && { kind: error.kind, message: error.message, rule: verdict?.rule, failedOpen: verdict?.failedOpen ?? false };
+    let isTold = !event;
+    for (const { name, health } of this.#stores) {
+      const { change } = health;
+      if (!change) continue;
+      const line = change.health === "up" ? isBack(`the store "${name}"`, change) : `the store "${name}" does not answer: ${change.error.message}. ${this.#effect(name)}`;
+      const told = { kind: change.kind, message: change.error?.message ?? line, rule: undefined, failedOpen: false };
+      const isSame = event !== undefined && change.error === error;
+      isTold ||= isSame;
+      this.#log.changed({ ...(isSame ? event : told), health: change.health, store: name }, health, line);
+    }
+    if (isTold) return;
+    // Its store has been told of.
+    if (isStoreFailure(error)) this.#log.each(event!);
+    else this.#log.failed(event!, error!);
+  }
+
+  /** What requests get while a store is down. */
+  #effect(name: string): string {
+    const fallback = this.#decider.rules.stores.find((store) => store.name === name)?.fallback;
+    if (!fallback) return "Until it does, on_failure of a rule decides";
+    return `The store "${fallback.store}" admits ${fallback.percent} % of each limit in its place, for at most ${fallback.atMostMs} ms`;
   }
 }
 

@@ -1,8 +1,10 @@
 import { type Capabilities, EXACT } from "../core/capabilities.js";
 import type { Decision } from "../core/decide.js";
-import { TidegateError } from "../error.js";
+import { invalid, isStoreFailure, TidegateError } from "../error.js";
+import { shown } from "../fields.js";
 import type { Limiter } from "../limiter.js";
-import { EACH, QUOTAS } from "../numbers.js";
+import { Health } from "../log.js";
+import { EACH, FROM_STORE, ORIGIN, QUOTAS } from "../numbers.js";
 import type { Platform } from "../options.js";
 import { type Policy, written } from "../policy.js";
 import { NUMBERS, type Verdict } from "../verdict.js";
@@ -32,6 +34,7 @@ export class OwnStore implements Asked {
   readonly name: string;
   /** Those of its limiters. Until one is made, nobody knows. */
   capabilities: Capabilities = EXACT;
+  readonly health = new Health();
   readonly #make: Store;
   readonly #platform: Platform;
   /** Those of the rules' policies. */
@@ -67,17 +70,34 @@ export class OwnStore implements Asked {
     return limiter;
   }
 
+  assertReady(): void {
+    for (const limiter of this.#limiters.values()) limiter.assertReady();
+  }
+
   async check({ policy, keys, cost, now, token, ttlMs, lease }: Check): Promise<Decision> {
     const idempotency = token === undefined ? {} : { idempotency: { token, ttlMs } };
-    return decisionOf(policy, () => this.#limiter(policy, lease).limit(keys, { cost, now, ...idempotency }));
+    return this.#watched(decisionOf(policy, () => this.#limiter(policy, lease).limit(keys, { cost, now, ...idempotency })));
   }
 
   async settle({ policy, keys, token, cost, now }: Settlement): Promise<Decision> {
     const charged = { keys, status: "allowed", charge: { token, cost: 1 } } as unknown as Verdict;
-    return decisionOf(policy, () => {
+    const settled = decisionOf(policy, () => {
       const limiter = this.#limiter(policy, undefined);
       return cost === undefined ? limiter.release(charged, { now }) : limiter.settle(charged, { cost, now });
     });
+    return this.#watched(settled);
+  }
+
+  /** Keeps its health. What a limiter decides from a loan, or from a cache of denials, says nothing about the store. */
+  async #watched(asked: Promise<Decision>): Promise<Decision> {
+    try {
+      const decision = await asked;
+      if (decision[ORIGIN] === FROM_STORE) this.health.answered();
+      return decision;
+    } catch (thrown) {
+      if (isStoreFailure(thrown)) this.health.failed(thrown as TidegateError);
+      throw thrown;
+    }
   }
 
   /** One limiter for equal policies, because its connections live in it. */
@@ -93,7 +113,15 @@ export class OwnStore implements Asked {
 
   #made(policy: RulesPolicy, lease: Lease | undefined): Limiter {
     const limit: Limit = { policy: written(policy.parts), platform: this.#platform, failMode: "closed", onError: () => undefined };
-    return lease ? this.#borrowing(limit, lease) : this.#make(limit);
+    return lease ? this.#borrowing(limit, lease) : this.#limiterOf(limit);
+  }
+
+  /** What the application's function returns. */
+  #limiterOf(limit: Limit): Limiter {
+    const made = this.#make(limit) as Partial<Limiter> | undefined;
+    if (typeof made?.limit === "function" && typeof made.capabilities === "object") return made as Limiter;
+    const what = typeof (made as PromiseLike<unknown> | undefined)?.then === "function" ? "a promise" : shown(made);
+    throw invalid(`stores.${this.name}`, `returned ${what}, which is no limiter; write (limit) => new Tidegate({ ...limit })`);
   }
 
   /** A limiter that borrows. A store that does not know the option, or a function that does not pass it on, is an error. */
@@ -101,7 +129,7 @@ export class OwnStore implements Asked {
     const refused = `limit "${limit.policy.name}": it has a lease, and the store "${this.name}" does not borrow; delete lease, or write a store that has the option "leases", as in (limit) => new Tidegate({ ...limit, waitUntil })`;
     let limiter: Limiter;
     try {
-      limiter = this.#make({ ...limit, leases: { slice, lifetimeMs } });
+      limiter = this.#limiterOf({ ...limit, leases: { slice, lifetimeMs } });
     } catch (cause) {
       if (TidegateError.from(cause).field !== "leases") throw cause;
       throw new TidegateError("unsupported", refused, "leases", { cause });

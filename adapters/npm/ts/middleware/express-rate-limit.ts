@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { invalid, TidegateError } from "../error.js";
+import { invalid, isStoreFailure, TidegateError } from "../error.js";
 import { Fields } from "../fields.js";
 import type { Limiter } from "../limiter.js";
 import type { QuotaStatus, Verdict } from "../verdict.js";
@@ -7,6 +7,7 @@ import type { QuotaStatus, Verdict } from "../verdict.js";
 /** What the store reads of the options of express-rate-limit. */
 export interface StoreContext {
   windowMs: number;
+  handler?: unknown;
   /** A number, or a function that chooses it for each request. */
   limit: unknown;
   passOnStoreError?: boolean | undefined;
@@ -18,14 +19,30 @@ export interface ClientInfo {
   resetTime: Date;
 }
 
+/** What the store's handler needs of Express's `Response`. */
+export interface RefusedResponse {
+  readonly writableEnded: boolean;
+  statusCode: number;
+  setHeader(name: string, value: string): unknown;
+  removeHeader(name: string): unknown;
+  end(body: string): unknown;
+  send(body: any): unknown;
+}
+
+/** What it needs of the options of express-rate-limit. */
+export interface RefusedOptions {
+  statusCode: number;
+  message: any;
+}
+
 /** How a store names its keys. */
 export interface TidegateStoreOptions {
   /** Put before each key. Stores whose middlewares see the same request need different prefixes. Default: none. */
   prefix?: string | undefined;
 }
 
-/** The only failures that `passOnStoreError` lets through. A client can cause others. */
-const OF_THE_STORE = ["unavailable", "timeout"];
+/** The fields that express-rate-limit sets. */
+const TOLD = ["", "x-"].flatMap((start) => ["limit", "remaining", "reset"].map((end) => `${start}ratelimit-${end}`)).concat("ratelimit", "ratelimit-policy", "retry-after");
 
 /** Any request, for `peek`, which is given its key. */
 const ANY_REQUEST = "http://localhost";
@@ -34,16 +51,18 @@ const ANY_REQUEST = "http://localhost";
  * A store for express-rate-limit 8:
  *
  *     const tidegate = new Tidegate({ client, platform: "direct", failMode: "open", policy: { name: "api", quotas: ["100 / min"] } });
- *     app.use(rateLimit({ windowMs: 60_000, limit: 100, store: new TidegateStore(tidegate) }));
+ *     const store = new TidegateStore(tidegate);
+ *     app.use(rateLimit({ windowMs: 60_000, limit: 100, store, handler: store.handler }));
  *
  * The limiter decides, and the middleware is told a count that agrees with the decision: above its limit if the request is denied.
  * So one quota of the policy must have the middleware's `limit`, and its `windowMs` in whole seconds. Otherwise `init` rejects,
  * express-rate-limit logs that, and each request fails. A `limit` that is a function is not compared, and can only lower the
  * policy's limit.
  *
- * If the store fails, a limiter with `failMode: "open"` admits the request, and one with `closed` makes `increment` throw, so
- * that `passOnStoreError` decides. That option lets nothing else through: after an error that a client can cause, a request is
- * denied.
+ * If the store fails, a limiter with `failMode: "open"` admits the request. With `closed`, `passOnStoreError` decides. That option lets
+ * nothing else through: after an error that a client can cause, a request is denied. A request that is not let through gets a 503 or
+ * another status that says what is wrong, from `handler`. Without it, `increment` throws an error with that `status`, which Express sends
+ * as HTML, and logs for each request.
  *
  * A denied request is not charged. `skipFailedRequests` and `skipSuccessfulRequests` refund exactly what their request was charged.
  */
@@ -58,6 +77,8 @@ export class TidegateStore {
   #limit: number | undefined;
   #windowMs = 0;
   #passes = false;
+  /** Whether `handler` answers the requests that are not let through. */
+  #answers = false;
 
   constructor(tidegate: Limiter, options: TidegateStoreOptions = {}) {
     if (typeof (tidegate as Partial<Limiter> | undefined)?.limit !== "function") {
@@ -71,13 +92,32 @@ export class TidegateStore {
   }
 
   /** Compares the numbers of the middleware with the policy's. If the store is down or cannot peek, the first decision does. */
-  async init({ windowMs, limit, passOnStoreError = false }: StoreContext): Promise<void> {
-    [this.#windowMs, this.#passes] = [windowMs, passOnStoreError];
+  async init({ windowMs, limit, handler, passOnStoreError = false }: StoreContext): Promise<void> {
+    [this.#windowMs, this.#passes, this.#answers] = [windowMs, passOnStoreError, handler === this.handler];
     this.#limit = typeof limit === "number" ? limit : undefined;
     const verdict = await this.#peek("init");
     if (!verdict.error) this.#counted(verdict);
     else if (verdict.error.kind === "invalid") throw verdict.error;
   }
+
+  /**
+   * The `handler` for the options of express-rate-limit: it does what the default does, and answers also the requests on which the limiter
+   * could not decide, with a 503.
+   */
+  readonly handler = async (request: any, response: RefusedResponse, _next: unknown, { statusCode, message }: RefusedOptions): Promise<void> => {
+    const { error, http } = this.#current.getStore()?.verdict ?? {};
+    if (!error || !http) {
+      response.statusCode = statusCode;
+      const body: unknown = typeof message === "function" ? await message(request, response) : message;
+      if (!response.writableEnded) response.send(body);
+      return;
+    }
+    // Nothing is known of the counts that the middleware has told.
+    for (const name of TOLD) response.removeHeader(name);
+    response.statusCode = http.status;
+    for (const name in http.headers) response.setHeader(name, http.headers[name]!);
+    response.end(http.body);
+  };
 
   /** Decides on a request of this key. */
   async increment(key: string): Promise<ClientInfo> {
@@ -88,13 +128,15 @@ export class TidegateStore {
     current.verdict = verdict;
     if (verdict.failedOpen) return { totalHits: 1, resetTime: after(this.#windowMs) };
     try {
+      if (verdict.error && this.#answers && !(this.#passes && isStoreFailure(verdict.error))) return { totalHits: this.#above(0), resetTime: after(this.#windowMs) };
       if (verdict.error) throw verdict.error;
       const { limit, remaining, resetAfterMs } = this.#counted(verdict);
       if (!verdict.allowed) return { totalHits: this.#above(limit), resetTime: after(verdict.retryAfterMs ?? this.#windowMs) };
       if (verdict.delayMs > 0) await new Promise((resolve) => setTimeout(resolve, verdict.delayMs));
       return { totalHits: Math.max(limit - (remaining ?? 0), 1), resetTime: after(resetAfterMs ?? this.#windowMs) };
     } catch (thrown) {
-      if (!this.#passes || OF_THE_STORE.includes(TidegateError.from(thrown).kind)) throw thrown;
+      const error = TidegateError.from(thrown);
+      if (!this.#passes || isStoreFailure(error)) throw answered(error, verdict.http?.status ?? 500);
       return { totalHits: this.#above(0), resetTime: after(this.#windowMs) };
     }
   }
@@ -142,6 +184,14 @@ export class TidegateStore {
     const right = told.map(([, , q, w]) => `limit: ${q}, windowMs: ${Number(w) * 1_000}`).join(" or ");
     throw new TidegateError("misconfigured", `${field}: ${given} is not the policy's; write rateLimit({ ${right}, store })`, field);
   }
+}
+
+/** The same error for Express, which sends its status. In place of the stack, it logs a line, and sends it unless in production. */
+function answered({ kind, message, field, cause }: TidegateError, status: number): TidegateError {
+  const error = new TidegateError(kind, message, field, { cause });
+  const line = `TidegateError: ${kind}`;
+  Object.defineProperties(error, { status: { value: status }, stack: { value: line }, [Symbol.for("nodejs.util.inspect.custom")]: { value: () => line } });
+  return error;
 }
 
 function after(ms: number): Date {

@@ -1,7 +1,9 @@
+import { invalid } from "../error.js";
 import { namesOf } from "../fields.js";
 import type { BaseGate, GateCheckOptions } from "../gate/gate.js";
 import type { GateVerdict } from "../gate/verdict.js";
 import type { CheckOptions, Limiter } from "../limiter.js";
+import { TELL } from "../log.js";
 import type { Verdict } from "../verdict.js";
 
 /** What decides on requests. */
@@ -22,7 +24,7 @@ export interface GuardOptions<Context = unknown, Received extends Request = Requ
   check?: ((request: Received, context: Context) => CheckOptionsOf<By> | null | undefined | Promise<CheckOptionsOf<By> | null | undefined>) | undefined;
   /**
    * Makes the response to a request that a limit denied. The rate limit fields are added to it. After an error, such as a store
-   * that is down, the response remains the verdict's own.
+   * that is down, the response remains the verdict's own, and also if this throws an error, which is then told to `onError`.
    */
   denied?: ((verdict: VerdictOf<By>, request: Received) => Response | Promise<Response>) | undefined;
   /** How much of its cost to refund a request after its response, as `(response) => (response.status === 304 ? 1 : 0)`. */
@@ -92,12 +94,27 @@ export function giveBack(tidegate: Decider, verdict: Verdict | GateVerdict, cost
 
 /** The response to a request that may not go on. Undefined if it may. */
 export async function refusal<Received extends Request, By extends Decider>(
+  tidegate: By,
   verdict: VerdictOf<By>,
   request: Received,
   { denied }: Pick<GuardOptions<never, Received, By>, "denied">,
 ): Promise<Response | undefined> {
   const { response } = verdict;
-  return response && denied && verdict.limited ? verdict.onto(await denied(verdict, request)) : response;
+  if (!response || !denied || !verdict.limited) return response;
+  try {
+    return verdict.onto(await denied(verdict, request));
+  } catch (thrown) {
+    if (thrown instanceof Response) return verdict.onto(thrown);
+    // Frameworks throw redirects, which are no errors, and exceptions that are responses.
+    if (!(thrown instanceof Error) || isException(thrown)) throw thrown;
+    tidegate[TELL](invalid("denied", "threw; the response is the verdict's own", { cause: thrown }));
+    return response;
+  }
+}
+
+/** Whether it is an exception of Hono, of which its error handler makes a response. */
+export function isException(thrown: unknown): boolean {
+  return typeof (thrown as { getResponse?: unknown }).getResponse === "function";
 }
 
 /**
@@ -116,7 +133,7 @@ export async function guard<Context, By extends Decider>(
   const tidegate = await limiterOf(limiting, request, host.context);
   const verdict = await judge(tidegate, request, options, host.context, host.peer ?? null);
   if (verdict === undefined) return app();
-  const refused = await refusal(verdict, request, options);
+  const refused = await refusal(tidegate, verdict, request, options);
   if (refused) return refused;
   const holds = holdsSlot(tidegate, verdict);
   // This is not awaited. If it fails, `onError` is called, and the client has less left than it should for a while.

@@ -1,7 +1,7 @@
 import type { Context, Env, MiddlewareHandler } from "hono";
 import type { Limiter } from "../limiter.js";
 import { only } from "../fields.js";
-import { type Decider, GUARD, guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
+import { type Decider, GUARD, guard, type GuardOptions, isException, type Limiting, type VerdictOf, type WaitUntil } from "./guard.js";
 
 export type { GuardOptions };
 
@@ -29,11 +29,23 @@ export function limit<E extends Env = any, By extends Decider = Limiter>(
       await next();
       return context.res;
     };
-    const response = await guard(tidegate, context.req.raw, app, options, { context, waitUntil: waitUntil(context), peer: options.peer?.(context) });
+    const { denied } = options;
+    const made = denied && { denied: (verdict: VerdictOf<By>, request: Request) => told(context, verdict, () => denied(verdict, request)) };
+    const response = await guard(tidegate, context.req.raw, app, { ...options, ...made }, { context, waitUntil: waitUntil(context), peer: options.peer?.(context) });
     if (!passed) return response;
     context.res = response;
     return undefined;
   };
+}
+
+/** Has the application's error handler add the rate limit fields to the response to an exception that `denied` throws. */
+async function told(context: Context, { headers }: { readonly headers: Readonly<Record<string, string>> }, denied: () => Response | Promise<Response>): Promise<Response> {
+  try {
+    return await denied();
+  } catch (thrown) {
+    if (isException(thrown)) for (const name in headers) if (name !== "content-type") context.header(name, headers[name]);
+    throw thrown;
+  }
 }
 
 /** Hono throws if the host has no execution context. */

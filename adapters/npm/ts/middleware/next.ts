@@ -27,7 +27,7 @@ export function limit<Received extends Request = Request, Event = unknown, By ex
     const chosen = releasable(await limiterOf(tidegate, request, event));
     const verdict = await judge(chosen, request, options, event);
     if (!verdict) return next();
-    return (await refusal(verdict, request, options)) ?? verdict.onto(next());
+    return (await refusal(chosen, verdict, request, options)) ?? verdict.onto(next());
   };
 }
 

@@ -52,7 +52,7 @@ export function limit<Received extends NodeRequest, Sent extends NodeResponse, B
       const { check, ...others } = options;
       const verdict = await judge(tidegate, request, check ? { check: () => check(req) } : {}, req, req.ip ?? req.socket?.remoteAddress ?? null);
       if (!verdict) return next();
-      const refused = await refusal(verdict, request, others);
+      const refused = await refusal(tidegate, verdict, request, others);
       if (refused) {
         res.statusCode = refused.status;
         refused.headers.forEach((value, name) => res.setHeader(name, value));

@@ -1,11 +1,10 @@
 import type { Capabilities } from "../../core/capabilities.js";
 import type { Decision } from "../../core/decide.js";
-import { TidegateError } from "../../error.js";
+import { isStoreFailure, kindOf, TidegateError } from "../../error.js";
 import { ALLOWED, DENIED, FROM_FALLBACK, FROM_LEASE, NEVER_ADMISSIBLE, ORIGIN, REPLAY, STATUS, WAIT } from "../../numbers.js";
 import type { Asked, Check, Settlement } from "../asked.js";
 import type { RulesPolicy } from "../policy.js";
 import { Breaker } from "./breaker.js";
-import { isStoreFailure, kindOf } from "./failure.js";
 import { Sole } from "./sole.js";
 import { suits } from "./suits.js";
 

@@ -1,9 +1,9 @@
 import type { Capabilities } from "../../core/capabilities.js";
 import type { Decision } from "../../core/decide.js";
+import { isStoreFailure } from "../../error.js";
 import { ALLOWED, BINDING, FROM_NEAR, ORIGIN, QUOTAS, STATUS, UNKNOWN } from "../../numbers.js";
 import type { Asked, Check, Settlement } from "../asked.js";
 import type { RulesPolicy } from "../policy.js";
-import { isStoreFailure } from "./failure.js";
 import { keysOf } from "./keys.js";
 import { suits } from "./suits.js";
 

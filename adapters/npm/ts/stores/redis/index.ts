@@ -45,6 +45,9 @@ const ERROR_REPLY = /^[A-Z][A-Z0-9]+ /;
  * limiter has failed is charged nevertheless, or twice. And while a server accepts commands without answering, a client keeps all of
  * them. With the options above, ioredis does neither. Those of node-redis are `disableOfflineQueue: true` and
  * `socket: { socketTimeout: 5_000 }`.
+ *
+ * The limiter listens to the client's `error`, without which node-redis ends the process when the server restarts. The error of a check
+ * has the reason.
  */
 export class Tidegate extends Limiter {
   constructor(options: RedisOptions) {
@@ -61,7 +64,8 @@ export class Tidegate extends Limiter {
     const sends = runner(client);
     if (!sends) throw invalid("client", `not a client of Redis; write ${right}`);
     const run = afterFirstConnection(client, sends);
-    super(ready, lends(EXACT, ready), anyRule, (core) => calls(new Client(core, ready, run, client), core, ready));
+    const losses = lossesOf(client);
+    super(ready, lends(EXACT, ready), anyRule, (core) => calls(new Client(core, ready, run, client, losses), core, ready));
   }
 }
 
@@ -69,9 +73,11 @@ export class Tidegate extends Limiter {
 class Client extends Scripts {
   readonly name = "redis";
   readonly #run: (command: Command, inFlight: number) => Promise<unknown>;
+  readonly #losses: Losses;
 
-  constructor(core: Core, options: ScriptOptions, run: Run, client: unknown) {
+  constructor(core: Core, options: ScriptOptions, run: Run, client: unknown, losses: Losses) {
     super(core, options);
+    this.#losses = losses;
     this.#run = written(run, Object(client) as Written);
   }
 
@@ -85,7 +91,8 @@ class Client extends Scripts {
 
   protected override failed(question: Question, thrown: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
     if (isReply(thrown)) return this.refused(question, thrown.message, signal);
-    throw lost(this.name, said(thrown));
+    const { last } = this.#losses;
+    throw lost(this.name, last === undefined ? said(thrown) : `${said(thrown)}; the connection failed with ${last}`);
   }
 }
 
@@ -93,6 +100,31 @@ class Client extends Scripts {
 function isReply(thrown: unknown): thrown is Error {
   const { message } = Object(thrown) as Partial<Error>;
   return typeof message === "string" && ERROR_REPLY.test(message);
+}
+
+/** Why a client has no connection, if it has none. */
+interface Losses {
+  last: string | undefined;
+}
+
+/** Those of each client. Limiters that share a client share its listeners. */
+const losses = new WeakMap<object, Losses>();
+
+/**
+ * Listens to a client's errors. An emitter without such a listener throws them, which ends the process, or prints each. What the client
+ * throws for a command does not say why there is no connection.
+ */
+function lossesOf(client: unknown): Losses {
+  const emitter = Object(client) as { on?: (event: string, listener: (error?: unknown) => void) => unknown };
+  const known = losses.get(emitter);
+  if (known) return known;
+  const found: Losses = { last: undefined };
+  losses.set(emitter, found);
+  if (typeof emitter.on === "function") {
+    emitter.on("error", (error) => (found.last = said(error)));
+    emitter.on("ready", () => (found.last = undefined));
+  }
+  return found;
 }
 
 /** When the first connection of each client was opened, or lost. */
@@ -112,7 +144,6 @@ function afterFirstConnection(client: unknown, run: Run): Run {
   if (!isOpening || typeof once !== "function") return run;
   // Limiters that share a client share its listeners.
   const first = firsts.get(state) ?? new Promise<void>((resolve) => {
-    // No `error`: a listener of ours would hide the first one from the application.
     for (const event of ["ready", "close", "end", "reconnecting"]) once.call(client, event, resolve);
   });
   firsts.set(state, first);
