@@ -5,17 +5,18 @@ import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { addressOf, written as textOfAddress } from "../modules/core/address.js";
 import { TidegateError } from "../modules/error.js";
+import { Facts } from "../modules/gate/facts.js";
 import { compile } from "../modules/gate/rules/compile.js";
 import { appliedTo, costOf, matching, opens, policyFor } from "../modules/gate/rules/find.js";
 import { rootOf } from "../modules/gate/rules/item.js";
 import { field, readJson } from "../modules/gate/rules/json.js";
 import { instead, quoted } from "../modules/gate/rules/names.js";
-import { normal, readings, segments } from "../modules/gate/rules/path.js";
+import { inLowerCase, readings, rulePath, segments } from "../modules/gate/rules/path.js";
 import { textOf } from "../modules/gate/rules/pattern.js";
 import { policiesOf } from "../modules/gate/rules/rules.js";
 import { Chance, startedGate } from "./reference.mjs";
 
-const SEED = Number(process.env.SEED ?? 7);
+const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 31));
 const STEPS = Number(process.env.STEPS ?? 2_000);
 const STORES = ["default", "memory", "location"];
 
@@ -153,6 +154,10 @@ const MISTAKES = [
   ruled({ bot_score_below: 9 }, { bot_score_below: 5 }, { headers: ["a"] }, { headers: ["b"] }, { headers: ["B", "a"] }, {}, {}, {}),
   ruled({ path: "/{a}/x" }, { path: "/{b}/%78" }, { path: "/{}/X" }, { host: "A.b" }, { host: "a.B" }, { host: "*.a.b" }),
   ruled({ name: "x" }, { name: "x", path: "/y" }),
+  ruled({ path: "/%7Bx%7D" }, { path: "/{x}" }, { path: "/%7bx%7d" }, { path: "/%2A" }, { path: "/*" }, { path: "/{y}" }, { path: "/{é \"}" }),
+  ruled({ path: "/café" }, { path: "/caf%c3%a9" }, { path: "/CAF%C3%89" }, { path: '/a"b<>`|^ c' }, { path: "/a%22b%3c%3E%60%7c%5E%20c" }),
+  { ...ruled({ path: "/café" }, { path: "/CAF%C3%89" }, { path: "/\u039f\u03a3/\u0130" }, { path: "/%CE%BF%CF%82/i%CC%87" }, { path: "/%E2%84%AA%FF" }), case_insensitive: true },
+  ...["/{a", "/a}", "/{a}{b}", "/{a{b}}", "/{a}/..", "/{a}b/..", "/{a\\b}", "/{}", "/{%7D}", "/%7B/{", "/\ud83d\ude00/{\u0000}", "/{a/b}"].map((path) => ruled({ path })),
   ruled({ path: `/{a}b/${"x/".repeat(40)}{b}c` }),
   ruled({ path: `${"/x".repeat(40)}/{b}c` }),
   ruled({ path: "/x".repeat(32) }, { path: `${"/x".repeat(32)}/*` }, { path: "/x".repeat(33) }),
@@ -317,6 +322,7 @@ test("a rules file has the same mistakes, warnings and policies", () => {
 });
 
 const SEGMENTS = ["a", "b", "A", "api", "%61", "{id}", "{x}", "é", "a%2fb", "..", "."];
+const ODD_SEGMENTS = ["%c3%A9", "É", "%7Bx%7d", 'a"b', "a b", "😀", "\u03a3", "%E2%84%AA", "%2A"];
 const HOSTS = ["example.com", "api.example.com", "a.b.example.com", "example.org", "__proto__", ""];
 const LIMITS = ["one", "two", "three", "four", "lent"];
 
@@ -333,7 +339,7 @@ function overlapping(chance) {
   const limits = Object.fromEntries(LIMITS.map((name, nth) => [name, limit(name, nth)]));
   limits.lent = { quotas: [{ algorithm: "fixed_window", limit: 7, window_ms: 1000 }], lease: true };
   const rule = () => ({
-    path: chance.once(8) ? undefined : `/${Array.from({ length: chance.below(4) }, () => chance.from(SEGMENTS)).join("/")}${chance.from(["", "", "/", "/*", "/*"])}`,
+    path: chance.once(8) ? undefined : `/${Array.from({ length: chance.below(4) }, () => chance.from(chance.once(4) ? ODD_SEGMENTS : SEGMENTS)).join("/")}${chance.from(["", "", "/", "/*", "/*"])}`,
     host: chance.once(3) ? chance.from([...HOSTS.slice(0, 4), "*.example.com", "*.com", "__proto__"]) : undefined,
     methods: chance.once(2) ? some(chance, ["GET", "POST", "HEAD"]) : undefined,
     headers: chance.once(3) ? some(chance, ["X-Own", "accept"]) : undefined,
@@ -349,11 +355,17 @@ function overlapping(chance) {
 
 function requested(chance) {
   const pieces = ["a", "b", "A", "api", "%61", "%2e", "%2E%2e", "..", ".", "", "é", "%c3%a9", "a%2fb", "a\\b", "c", "%", "{x}"];
-  const path = Array.from({ length: chance.below(chance.once(20) ? 60 : 6) }, () => chance.from(["/", "/", "/", "\\", "//"]) + chance.from(pieces)).join("");
+  const odd = ["%C3%89", "É", "e\u0301", "%7bx%7D", "😀", "%F0%9f%98%80", "%f0%9f%98", 'a"b', "a%22b", "a b", "a%20b", "\u03a3", "\u03c2", "%cf%82", "%CF%83"];
+  odd.push("k", "%e2%84%aa", "*", "%2a", "%C3%C3%a9", "%cz%c3%a9", "%c0%af", "%ed%a0%80%C3%A9", "%FF", "\u007f", "`", "|", "^", "%%c3");
+  odd.push(`%${chance.below(256).toString(16).padStart(2, "0")}`);
+  const path = Array.from({ length: chance.below(chance.once(20) ? 60 : 6) }, () => chance.from(["/", "/", "/", "\\", "//"]) + chance.from(chance.once(4) ? odd : pieces)).join("");
   const has = some(chance, ["x-own", "accept"]);
+  const hosts = Array.from({ length: chance.once(4) ? 1 + chance.below(3) : 1 }, () => chance.from(HOSTS) + chance.from(["", "", "", ".", ":80", ".:80", ":x"]));
+  const host = hosts.map((name) => (chance.once(5) ? name.toUpperCase() : name)).join(chance.from([", ", ","]));
   return {
     method: chance.from(["GET", "POST", "HEAD", "get"]),
-    host: chance.from(HOSTS),
+    host,
+    hosts: new Facts({ method: "GET", url: "https://a.example.org/", headers: new Headers({ host }) }, {}).hosts,
     path: (path.replace(/^\\/, "/") || "/") + chance.from(["", "", "", "/", "?a=/b", "#c"]),
     botScore: chance.once(2) ? undefined : chance.from([0, 1, 29, 30, 254, 255]),
     has: (field) => has.includes(field),
@@ -368,8 +380,8 @@ function explained(gate, fields, request) {
   const caller = gate.caller();
   for (const [what, text] of [[0, request.peer], [3, request.key], [4, request.tier]]) if (text !== undefined) caller.tell(what, text);
   caller.numbers(request.botScore ?? -1, -1, false, false);
-  const values = fields.map((name) => (request.has(name) ? "x" : "\0")).join("\n");
-  return caller.check(request.method, `https://${request.host}${request.path}`, values, 0, true);
+  const values = fields.map((name) => (name === "host" ? request.host : request.has(name) ? "x" : "\0")).join("\n");
+  return caller.check(request.method, `https://a.example.org${request.path}`, values, 0, true);
 }
 
 /** The same, but for the lines about the sender and the store, and the keys. */
@@ -422,18 +434,24 @@ test("the same rules apply to requests", () => {
     }
   }
   assert.equal(Object.keys(seen).length, 8, JSON.stringify(seen));
-  for (const [word, times] of Object.entries(seen)) assert.ok(times > STEPS / 100, `${word}: ${times}`);
+  for (const [word, times] of Object.entries(seen)) assert.ok(times > STEPS / 200, `${word}: ${times}`);
 });
 
 /** All readings of a path. */
-function all(path) {
+const all = (path) => allWith(path).map(([reading]) => reading);
+
+/** The same, each with what it does with escapes. */
+function allWith(path) {
   const found = [];
-  readings(path, (reading) => {
+  readings(path, (...reading) => {
     found.push(reading);
     return false;
   });
   return found;
 }
+
+/** The first reading. */
+const normal = (path) => all(path)[0];
 
 test("each step of a reading may be left out", () => {
   const cases = {
@@ -481,8 +499,105 @@ test("of a long path the beginning is kept", () => {
 
 test("other escapes stay in upper case", () => {
   const cases = { "/a%2fb": "/a%2Fb", "/it%27s%28%21%29": "/it's(!)", "/%40me%5C%22": "/@me%5C%22", "/%c3%a9": "/%C3%A9", "/%": "/%", "/%4": "/%4" };
-  Object.assign(cases, { "/%zz/%41": "/%zz/A", "/é%2e": "/é.", "/%25%32%65": "/%252e", "/a/..%2Fb": "/a/..%2Fb", "/%é": "/%é", "/a%+1": "/a%+1" });
-  for (const [path, expected] of Object.entries(cases)) assert.equal(normal(path), expected, path);
+  Object.assign(cases, { "/%7bx%7D": "/%7Bx%7D", "/{x}": "/%7Bx%7D", '/a "<>`\x7f': "/a%20%22%3C%3E%60%7F", "/é": "/%C3%A9", "/%zz/%41": "/%zz/A" });
+  // Overlong, cut off, a surrogate: bytes of no character.
+  Object.assign(cases, { "/%c0%af%C3/%ed%a0%80": "/%C0%AF%C3/%ED%A0%80", "/\ud83d": "/%EF%BF%BD", "/😀/%F0%9f%98%80": "/%F0%9F%98%80/%F0%9F%98%80" });
+  Object.assign(cases, { "/é%2e": "/%C3%A9.", "/%25%32%65": "/%252e", "/a/..%2Fb": "/a/..%2Fb", "/%é": "/%%C3%A9", "/%2é": "/%2%C3%A9", "/a%+1": "/a%+1" });
+  for (const [path, expected] of Object.entries(cases)) {
+    assert.equal(normal(path), expected, path);
+    assert.equal(normal(expected), expected, "what is normal stays");
+  }
+});
+
+test("a reading says what it does with escapes", () => {
+  assert.deepEqual(allWith("/a"), [["/a", "absent"]]);
+  assert.deepEqual(allWith("/a/"), [["/a", "absent"], ["/a/", "absent"]]);
+  assert.deepEqual(allWith("/é?"), [["/%C3%A9", "normal"], ["/é", "kept"]]);
+  assert.deepEqual(allWith("/%C3%A9"), [["/%C3%A9", "normal"], ["/%C3%A9", "kept"]]);
+  assert.deepEqual(allWith('/"'), [["/%22", "normal"], ['/"', "kept"]]);
+});
+
+test("a rule's path has a normal form and one as it is written", () => {
+  const cases = [
+    ["/a/b", "/a/b", "/a/b"],
+    ["/é/{id}", "/%C3%A9/{id}", "/é/{id}"],
+    ["/%c3%A9/x y", "/%C3%A9/x%20y", "/%c3%A9/x y"],
+    ['/%61/../%62\\/{é "}', "/b/{%C3%A9%20%22}", "/%62/{%C3%A9%20%22}"],
+    ["/%7Bx%7d/{}", "/%7Bx%7D/{}", "/%7Bx%7d/{}"],
+  ];
+  for (const [path, ...both] of cases) assert.deepEqual(rulePath(path), both);
+  for (const path of ["/{a}b", "/{a{b}}", "/{", "/}", "/{a}{b}", "/a/{b/c}", "/{a}b/.."]) assert.equal(rulePath(path), undefined, path);
+});
+
+test("letters of all scripts have a lower case", () => {
+  const cases = [
+    ["/A", "absent", "/a"],
+    ["/CAF%C3%89%2F", "normal", "/caf%c3%a9%2f"],
+    ["/%E2%84%AA%FF%C3", "normal", "/k%ff%c3"],
+    ["/%CE%9F%CE%94%CE%9F%CE%A3/%C4%B0", "normal", "/%ce%bf%ce%b4%ce%bf%cf%82/i%cc%87"],
+    ["/CAFÉ%C3%89", "kept", "/café%c3%89"],
+    ["/%C3%89", "kept", "/%c3%89"],
+    ["/%%%4/A%C3%", "normal", "/%%%4/a%c3%"],
+    ["/%C3%C3%89%CZ%C3%89", "normal", "/%c3%c3%a9%cz%c3%a9"],
+  ];
+  for (const [path, escapes, expected] of cases) assert.equal(inLowerCase(path, escapes), expected, path);
+});
+
+/** The names of the rules that apply to a path, in order. */
+const applying = (rules, path) => appliedTo(rules, { method: "GET", hosts: [""], has: () => false }, path).map(({ name }) => name);
+const named = (paths) => rulesOf(JSON.stringify({ rules: Object.entries(paths).map(([name, path]) => ({ name, path })) }));
+
+test("a path outside ASCII has its rule however a client writes it", () => {
+  const rules = named({ cafe: "/café", below: "/ü/{id}", smile: "/😀/*", quote: '/a"b', space: "/a b", brace: "/%7Bx%7D", pipe: "/a|b^%5B" });
+  const cases = {
+    cafe: ["/café", "/caf%C3%A9", "/caf%c3%A9/", "/%63afé", "//café?x=y"],
+    below: ["/ü/7", "/%C3%BC/é", "/x/../ü\\😀"],
+    smile: ["/😀", "/%F0%9F%98%80/😀"],
+    quote: ['/a"b', "/a%22b"],
+    space: ["/a b", "/a%20b"],
+    brace: ["/{x}", "/%7bx%7D"],
+    pipe: ["/a|b^[", "/a%7Cb%5e%5B"],
+  };
+  for (const [name, paths] of Object.entries(cases)) for (const path of paths) assert.deepEqual(applying(rules, path), [name], path);
+  // Unicode has two forms of this letter. No router takes one for the other, so neither do rules. Bytes that are not UTF-8 are no letter.
+  for (const path of ["/cafe\u0301", "/caf%E9", "/caf%C3", "/login", "/x", "/a+b", "/%C0%AFcaf%C3%A9"]) assert.deepEqual(applying(rules, path), [], path);
+});
+
+test("a path that is not as the rule is written has the less specific rule, too", () => {
+  const cases = [
+    ["/café", "/café", ["own"]],
+    ["/café", "/caf%C3%A9", ["own", "any"]],
+    ["/café", "/caf%c3%a9", ["own", "any"]],
+    ["/caf%C3%A9", "/caf%C3%A9", ["own"]],
+    ["/caf%C3%A9", "/café", ["own", "any"]],
+    ["/caf%C3%A9", "/caf%c3%a9", ["own", "any"]],
+    ["/%6cogin", "/login", ["own", "any"]],
+    ["/%6cogin", "/%6cogin", ["own"]],
+    ["/login", "/%6cogin", ["own", "any"]],
+    ["/login", "/login", ["own"]],
+    ['/a"', '/a"', ["own"]],
+    ['/a"', "/a%22", ["own", "any"]],
+  ];
+  for (const [own, path, expected] of cases) assert.deepEqual(applying(named({ any: "/{x}", own }), path), expected, `${own} ${path}`);
+});
+
+test("a request has the rules of each host that a server may take it for", () => {
+  const rules = rulesOf(JSON.stringify({ rules: [{ name: "own", host: "api.example.com" }, { name: "below", host: "*.example.com" }, { name: "site" }] }));
+  const applyingTo = (host) => {
+    const { hosts } = new Facts({ method: "GET", url: "https://example.org/", headers: new Headers({ host }) }, {});
+    return appliedTo(rules, { method: "GET", hosts, has: () => false }, "/").map(({ name }) => name);
+  };
+  const cases = { "API.example.com.:80": ["own"], "other, api.example.com": ["site", "own"], "api.example.com,x,b.example.com": ["own", "below"], "x": ["site"] };
+  for (const [host, expected] of Object.entries(cases)) assert.deepEqual(applyingTo(host), expected, host);
+});
+
+test("a rule of escaped braces is no parameter", () => {
+  const rules = rulesOf(JSON.stringify({ rules: [{ path: "/%7Bx%7D" }, { path: "/%7bx%7d/{id}" }, { path: "/%2A" }] }));
+  assert.deepEqual(rules.rules.map(({ name }) => name), ["/%7Bx%7D", "/%7Bx%7D/{id}", "/%2A"]);
+  assert.deepEqual(rules.warnings, []);
+  assert.deepEqual(applying(rules, "/login"), []);
+  assert.deepEqual(applying(rules, "/*"), ["/%2A"]);
+  assert.deepEqual(applying(rules, "/%2a"), ["/%2A"]);
 });
 
 test("of names that are written twice, the last value counts, if they may be", () => {

@@ -97,7 +97,7 @@ fn it_names_the_rule_the_keys_and_the_limits() -> Result<()> {
     let said = String::from_utf8(room.stderr)?;
     assert!(said.contains("the request cannot be decided: keys: the dimension \"room\" has no key"), "{said}");
     insta::assert_snapshot!(String::from_utf8(room.stdout)?, @r#"
-    rule     room: any method, /rooms/{}
+    rule     room: any method, /rooms/{id}
              more specific than site: any method, /*
     sender   192.0.2.1
     cost     2

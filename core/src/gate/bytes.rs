@@ -328,7 +328,7 @@ impl Bytes for Host {
 }
 
 bytes_of_fields!(PolicyParts { name, quotas, scopes, group, place_by_key, charge_denied });
-bytes_of_fields!(Path { segments, is_prefix });
+bytes_of_fields!(Path { segments, is_prefix, written });
 bytes_of_fields!(Pattern { host, path, methods, headers, score_below });
 bytes_of_fields!(Responses { format, spread });
 bytes_of_fields!(Terms { slice, lifetime, deadline, in_background });

@@ -16,7 +16,7 @@ pub(super) use self::quota::quotas;
 pub use self::toml::toml_to_json;
 use super::json::Node;
 use super::matcher::{Host, Path, Pattern};
-use super::path::{SEGMENTS_MAX, encoded, normal, segments};
+use super::path::{SEGMENTS_MAX, rule_path, segments};
 use crate::Error;
 use crate::quoted::Quoted;
 
@@ -92,10 +92,8 @@ pub(super) fn pattern(rule: &Item<'_>, ignores_case: bool) -> Result<Pattern, Er
         pattern.host = parsed(&item, host)?;
     }
     if let Some(item) = rule.field("path") {
-        pattern.path = parsed(&item, path)?;
-        if ignores_case {
-            pattern.path.segments.iter_mut().flatten().for_each(|text| text.make_ascii_lowercase());
-        }
+        let ([normal, written], is_prefix) = parsed(&item, path)?;
+        pattern.path = Path::new([&normal, &written], is_prefix, ignores_case);
     }
     if let Some(methods) = rule.field("methods") {
         pattern.methods = methods.each(&mut |item| parsed(item, method))?.into();
@@ -149,7 +147,8 @@ fn host(text: &str) -> Result<Host, &'static str> {
     Ok(if below { Host::Below(domain) } else { Host::Exact(domain) })
 }
 
-fn path(text: &str) -> Result<Path, &'static str> {
+/// The forms of a path, as [`rule_path`] has them, and whether it ends with a star.
+fn path(text: &str) -> Result<([String; 2], bool), &'static str> {
     if !text.starts_with('/') {
         return Err("is not a path; begin it with a slash, as in /api/*");
     }
@@ -160,18 +159,9 @@ fn path(text: &str) -> Result<Path, &'static str> {
     if text.contains('*') {
         return Err("has a star inside; write it only at the end, as in /api/*, and {name} for one segment");
     }
-    let text = encoded(text);
-    let text = normal(&text);
-    let mut parts = Vec::new();
-    for segment in segments(&text) {
-        let name = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-        if name.is_none() && segment.contains(['{', '}']) {
-            return Err("has a brace inside a segment; write {name} for a whole segment");
-        }
-        parts.push(if name.is_some() { None } else { Some(segment.into()) });
-    }
-    if parts.len() > SEGMENTS_MAX {
+    let both = rule_path(text)?;
+    if segments(&both[0]).nth(SEGMENTS_MAX).is_some() {
         return Err("has more than 32 segments; write a shorter one that ends with /*");
     }
-    Ok(Path { segments: parts.into(), is_prefix })
+    Ok((both, is_prefix))
 }

@@ -1,10 +1,11 @@
 //! Finds the most specific rule of a request.
 
+use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 use std::fmt;
 use std::num::NonZero;
 
-use super::path::segments;
+use super::path::{Escapes, in_lower_case, segments};
 use super::request::Request;
 use crate::sorted_map::SortedMap;
 
@@ -36,18 +37,28 @@ pub enum Host {
     Below(Box<str>),
 }
 
-/// The paths that a rule matches, in their normal form.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The paths that a rule matches, in their [normal form](super::Rules#paths). Paths are equal if they match the same.
+#[derive(Clone, Debug, Eq)]
+#[non_exhaustive]
 pub struct Path {
     /// `None` for a segment of any text.
     pub segments: Box<[Option<Box<str>>]>,
     /// Whether more segments may follow.
     pub is_prefix: bool,
+    /// The segments as the file has them, for servers that decode no path: a text, or the name of a segment of any text in braces. `None`
+    /// for one that is the same in its normal form. Empty if all are.
+    pub(super) written: Box<[Option<Box<str>>]>,
 }
 
 impl Default for Path {
     fn default() -> Self {
-        Self { segments: Box::default(), is_prefix: true }
+        Self { segments: Box::default(), is_prefix: true, written: Box::default() }
+    }
+}
+
+impl PartialEq for Path {
+    fn eq(&self, other: &Self) -> bool {
+        self.segments == other.segments && self.is_prefix == other.is_prefix
     }
 }
 
@@ -63,6 +74,39 @@ impl Host {
 }
 
 impl Path {
+    /// A path of its normal form and of what the file has. A segment of any text is its name in braces.
+    pub(super) fn new([normal, written]: [&str; 2], is_prefix: bool, ignores_case: bool) -> Self {
+        let both = segments(normal).zip(segments(written)).map(|(normal, written)| {
+            if normal.starts_with('{') {
+                return (None, Some(normal.into()));
+            }
+            let (mut normal, mut written) = (Cow::Borrowed(normal), Cow::Borrowed(written));
+            if ignores_case {
+                normal = in_lower_case(&normal, Escapes::Normal).into_owned().into();
+                written = in_lower_case(&written, Escapes::Kept).into_owned().into();
+            }
+            let own = (normal != written).then(|| written.into());
+            (Some(normal.into()), own)
+        });
+        let (segments, mut written): (Vec<_>, Vec<_>) = both.unzip();
+        if written.iter().all(Option::is_none) {
+            written.clear();
+        }
+        Self { segments: segments.into(), is_prefix, written: written.into() }
+    }
+
+    /// Each segment as the file has it, and in its normal form, or `None` if it is one of any text.
+    fn both(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        let written = self.written.iter().map(Option::as_deref).chain(std::iter::repeat(None));
+        let both = self.segments.iter().map(Option::as_deref).zip(written);
+        both.map(|(normal, written)| (written.or(normal).unwrap_or_default(), normal))
+    }
+
+    /// Whether a server that decodes no path compares it with other texts than the normal ones.
+    fn is_written_otherwise(&self) -> bool {
+        self.segments.iter().zip(&self.written).any(|(normal, written)| normal.is_some() && written.is_some())
+    }
+
     /// From left to right: a segment as it is, any segment, the end, and more segments.
     fn specificity(&self) -> impl Iterator<Item = u8> {
         let end = if self.is_prefix { 0 } else { 1 };
@@ -131,9 +175,17 @@ impl Pattern {
     }
 }
 
-/// The rules by host, then by path.
+/// The rules by what they match.
 #[derive(Debug, Default)]
 pub(super) struct Matcher {
+    normal: Hosts,
+    /// With the paths as the file has them, if one differs from its normal form.
+    written: Option<Hosts>,
+}
+
+/// The rules by host, then by path.
+#[derive(Debug, Default)]
+pub(super) struct Hosts {
     any: Tree,
     exact: SortedMap<Tree>,
     /// By the end of the host, without the dot in front.
@@ -158,14 +210,49 @@ struct Entry {
 }
 
 impl Matcher {
+    /// A matcher of rules, in the order of the file.
+    pub(super) fn new<'p>(patterns: impl Iterator<Item = &'p Pattern> + Clone) -> Self {
+        let is_other = patterns.clone().any(|pattern| pattern.path.is_written_otherwise());
+        let written = is_other.then(|| Hosts::new(patterns.clone(), |(written, normal)| normal.and(Some(written))));
+        Self { normal: Hosts::new(patterns, |(_, normal)| normal), written }
+    }
+
+    /// Whether a rule is for some hosts only.
+    pub(super) const fn reads_host(&self) -> bool {
+        !self.normal.exact.is_empty() || !self.normal.below.is_empty()
+    }
+
+    /// What a reading of a path is compared with: the rules' paths in their normal form, as the file has them, or in both forms.
+    pub(super) fn of(&self, escapes: Escapes) -> impl Iterator<Item = &Hosts> {
+        let (first, second) = match escapes {
+            Escapes::Normal => (&self.normal, None),
+            Escapes::Kept => (self.written.as_ref().unwrap_or(&self.normal), None),
+            Escapes::Absent => (&self.normal, self.written.as_ref()),
+        };
+        std::iter::once(first).chain(second)
+    }
+}
+
+impl Hosts {
+    fn new<'p>(
+        patterns: impl Iterator<Item = &'p Pattern>,
+        text: fn((&'p str, Option<&'p str>)) -> Option<&'p str>,
+    ) -> Self {
+        let mut hosts = Self::default();
+        for (rule, pattern) in patterns.enumerate() {
+            hosts.add(pattern, pattern.path.both().map(text), rule);
+        }
+        hosts
+    }
+
     /// Adds a rule after all that were added before.
-    pub(super) fn add(&mut self, pattern: &Pattern, rule: usize) {
+    fn add<'p>(&mut self, pattern: &Pattern, segments: impl Iterator<Item = Option<&'p str>>, rule: usize) {
         let mut tree = match &pattern.host {
             Host::Any => &mut self.any,
             Host::Exact(host) => self.exact.get_or_default(host),
             Host::Below(domain) => self.below.get_or_default(domain),
         };
-        for segment in &pattern.path.segments {
+        for segment in segments {
             tree = match segment {
                 Some(text) => tree.literal.get_or_default(text),
                 None => tree.any.get_or_insert_default(),
@@ -176,20 +263,17 @@ impl Matcher {
         entries.insert(place, Entry { pattern: pattern.clone(), rule });
     }
 
-    /// Calls `found` with each rule for a request, if its path is read so, most specific first, until it returns true.
-    pub(super) fn visit(&self, request: &Request<'_>, path: &str, found: &mut dyn FnMut(usize) -> bool) {
-        if !self.exact.is_empty() || !self.below.is_empty() {
-            let host = request.host();
-            if self.exact.get(&host).is_some_and(|tree| tree.visit(request, segments(path), found)) {
+    /// Calls `found` with each rule for a request, if its host and its path are read so, most specific first, until it returns true.
+    pub(super) fn visit(&self, request: &Request<'_>, host: &str, path: &str, found: &mut dyn FnMut(usize) -> bool) {
+        if self.exact.get(host).is_some_and(|tree| tree.visit(request, segments(path), found)) {
+            return;
+        }
+        let mut rest = host;
+        while let Some((_, domain)) = rest.split_once('.').filter(|_| !self.below.is_empty()) {
+            if self.below.get(domain).is_some_and(|tree| tree.visit(request, segments(path), found)) {
                 return;
             }
-            let mut rest = &*host;
-            while let Some((_, domain)) = rest.split_once('.') {
-                if self.below.get(domain).is_some_and(|tree| tree.visit(request, segments(path), found)) {
-                    return;
-                }
-                rest = domain;
-            }
+            rest = domain;
         }
         self.any.visit(request, segments(path), found);
     }
@@ -230,8 +314,10 @@ impl fmt::Display for Pattern {
             Host::Exact(host) => f.write_str(host)?,
             Host::Below(domain) => write!(f, "*.{domain}")?,
         }
-        for segment in &self.path.segments {
-            write!(f, "/{}", segment.as_deref().unwrap_or("{}"))?;
+        for (written, normal) in self.path.both() {
+            // A star in a path is not one at its end.
+            let text = if normal == Some("*") { "%2A" } else { normal.unwrap_or(written) };
+            write!(f, "/{text}")?;
         }
         f.write_str(match (self.path.is_prefix, self.path.segments.is_empty()) {
             (true, _) => "/*",

@@ -10,24 +10,48 @@ pub(super) const SEGMENTS_MAX: usize = 32;
 /// comes last.
 const KEPT: usize = SEGMENTS_MAX + 2;
 
-/// A path in its normal form (RFC 3986, section 6.2.2): characters that need no percent-encoding are decoded, escapes are in
-/// upper case, and `.` and `..` are resolved. A backslash counts as a slash, as in browsers and WHATWG URLs. Empty segments are
-/// left out. An escaped slash stays as it is, because it is not a separator. Of a longer path than a rule can have, only the beginning
-/// is kept.
-pub(super) fn normal(path: &str) -> Cow<'_, str> {
-    if is_normal(path) {
-        return Cow::Borrowed(path);
+/// What a reading does with the escapes of a path, and with characters that a client should escape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Escapes {
+    /// They are in their normal form.
+    Normal,
+    /// They are as they arrived.
+    Kept,
+    /// There are none, so that both are the same.
+    Absent,
+}
+
+/// A rule's path without a star at its end: in its normal form, and with the escapes as they are written. A segment of any text is its
+/// name in braces in both.
+///
+/// The normal form is that of RFC 3986, section 6.2.2: escapes of characters that need none are decoded, all others are in upper case,
+/// characters that need an escape have one, and `.` and `..` are resolved. A backslash counts as a slash, as in browsers. Empty segments
+/// are left out. An escaped slash stays as it is, because it is not a separator. Of a longer path than a rule can have, only the
+/// beginning is kept.
+pub(super) fn rule_path(path: &str) -> Result<[String; 2], &'static str> {
+    let mut parts = parts(path, true);
+    for part in &mut parts {
+        let name = part.text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        if name.unwrap_or(&part.text).contains(['{', '}']) {
+            return Err("has a brace inside a segment; write {name} for a whole segment, and %7B or %7D for a brace");
+        }
+        if let Some(name) = name {
+            part.text = format!("{{{}}}", normal(name)).into();
+            part.normal = part.text.clone();
+        }
     }
-    let mut out = String::with_capacity(path.len() + 1);
-    Reading::ALL.write(&parts(without_query(path), true), &mut out);
-    Cow::Owned(out)
+    Ok([Reading::ALL, Reading(Reading::ALL.0 & !ESCAPES)].map(|reading| {
+        let mut out = String::with_capacity(path.len() + 1);
+        reading.write(&parts, &mut out);
+        out
+    }))
 }
 
 /// Calls `found` with the path as each server may read it, until it returns true: the normal form first, the path as it arrived
 /// last. At most 24 readings, and one for a path that is already normal.
-pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str) -> bool) {
+pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str, Escapes) -> bool) {
     if is_normal(path) {
-        found(path);
+        found(path, Escapes::Absent);
         return;
     }
     let path = without_query(path);
@@ -41,7 +65,12 @@ pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str) -> bool) {
         let has = |step| steps & step != 0;
         if has(DOTS) || !has(ESCAPED_DOTS) {
             Reading(steps).write(if has(BACKSLASHES) { &other } else { &one }, &mut reading);
-            if found(&reading) {
+            let escapes = match (has(ESCAPES), all & ESCAPES != 0) {
+                (true, _) => Escapes::Normal,
+                (false, true) => Escapes::Kept,
+                (false, false) => Escapes::Absent,
+            };
+            if found(&reading, escapes) {
                 return;
             }
         }
@@ -52,9 +81,52 @@ pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str) -> bool) {
     }
 }
 
-/// A path without the difference between upper and lower case, for hosts that route so.
-pub(super) fn in_lower_case(path: &str) -> Cow<'_, str> {
-    if path.bytes().any(|byte| byte.is_ascii_uppercase()) { path.to_ascii_lowercase().into() } else { path.into() }
+/// A reading of a path without the difference between upper and lower case, for hosts that route so. The letters of the escapes are in
+/// lower case, too.
+pub(super) fn in_lower_case(path: &str, escapes: Escapes) -> Cow<'_, str> {
+    if path.is_ascii() && (escapes != Escapes::Normal || !path.contains('%')) {
+        let is_lower = !path.bytes().any(|byte| byte.is_ascii_uppercase());
+        return if is_lower { path.into() } else { path.to_ascii_lowercase().into() };
+    }
+    if escapes != Escapes::Normal {
+        return path.to_lowercase().into();
+    }
+    let mut out = String::with_capacity(path.len());
+    for character in unescaped(path).to_lowercase().chars() {
+        if character.is_ascii() {
+            out.push(character);
+        } else {
+            character.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| _ = write!(out, "%{byte:02x}"));
+        }
+    }
+    out.into()
+}
+
+/// A path in which no character outside ASCII is escaped. Escapes of bytes that are not UTF-8 stay.
+fn unescaped(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(start) = rest.find('%') {
+        let (before, at) = rest.split_at(start);
+        out.push_str(before);
+        // Those of one character or of several.
+        let mut bytes = Vec::new();
+        let mut after = at;
+        while let Some((byte, next)) = escape(after).filter(|(byte, _)| !byte.is_ascii()) {
+            bytes.push(byte);
+            after = next;
+        }
+        for chunk in bytes.utf8_chunks() {
+            out.push_str(chunk.valid());
+            chunk.invalid().iter().for_each(|byte| _ = write!(out, "%{byte:02X}"));
+        }
+        if bytes.is_empty() {
+            out.push('%');
+            after = &at[1..];
+        }
+        rest = after;
+    }
+    out + rest
 }
 
 /// The segments of a path. A slash at the end is followed by an empty one.
@@ -81,7 +153,7 @@ impl<'p> Iterator for Segments<'p> {
 /// Whether all servers read a path alike. It may be false for one that they do.
 fn is_normal(path: &str) -> bool {
     // These do not stop at what they find, so the compiler makes vector instructions of them.
-    let has_any = |found, byte: &u8| found | matches!(byte, b'%' | b'\\' | b'?' | b'#');
+    let has_any = |found, byte: &u8| found | !stays(*byte);
     let has_pair = |found, (byte, next): (&u8, &u8)| found | (*byte == b'/' && matches!(next, b'.' | b'/'));
     let bytes = path.as_bytes();
     !bytes.iter().fold(false, has_any)
@@ -105,11 +177,11 @@ const MERGE: u8 = 2;
 const ESCAPED_DOTS: u8 = 4;
 /// Resolves `.` and `..`.
 const DOTS: u8 = 8;
-/// Decodes the escapes of characters that need none, and writes the others in upper case.
-const DECODE: u8 = 16;
+/// Writes the escapes in their normal form.
+const ESCAPES: u8 = 16;
 
 impl Reading {
-    const ALL: Self = Self(BACKSLASHES | MERGE | ESCAPED_DOTS | DOTS | DECODE);
+    const ALL: Self = Self(BACKSLASHES | MERGE | ESCAPED_DOTS | DOTS | ESCAPES);
 
     /// The steps that may change a path.
     fn needed(path: &str) -> u8 {
@@ -117,8 +189,8 @@ impl Reading {
         if path.contains('\\') {
             steps |= BACKSLASHES;
         }
-        if path.contains('%') {
-            steps |= DECODE;
+        if !path.bytes().all(|byte| stays(byte) || byte == b'\\') {
+            steps |= ESCAPES;
         }
         let separator = ['/', '\\'];
         let rest = path.strip_prefix(separator).unwrap_or(path);
@@ -164,7 +236,7 @@ impl Reading {
                     }
                 }
                 None if part.text.is_empty() && self.does(MERGE) => {}
-                None => add(if self.does(DECODE) { &part.decoded } else { part.text }, &mut count, out),
+                None => add(if self.does(ESCAPES) { &part.normal } else { &part.text }, &mut count, out),
             }
         }
     }
@@ -172,16 +244,16 @@ impl Reading {
 
 /// A segment of a path as it arrived.
 struct Part<'a> {
-    text: &'a str,
-    /// The text without escapes that are not needed.
-    decoded: Cow<'a, str>,
+    text: Cow<'a, str>,
+    /// The text with its escapes in their normal form.
+    normal: Cow<'a, str>,
     dots: Option<(u8, bool)>,
 }
 
 /// The segments of a path, without the first separator.
-fn parts(path: &str, takes_backslashes: bool) -> Vec<Part<'_>> {
+fn parts<'a>(path: &'a str, takes_backslashes: bool) -> Vec<Part<'a>> {
     let is_separator = |letter| letter == '/' || (letter == '\\' && takes_backslashes);
-    let part = |text| Part { text, decoded: decoded(text), dots: dots(text) };
+    let part = |text: &'a str| Part { text: text.into(), normal: normal(text), dots: dots(text) };
     let path = path.strip_prefix(is_separator).unwrap_or(path);
     let mut parts = Vec::with_capacity(1 + path.bytes().filter(|byte| matches!(byte, b'/' | b'\\')).count());
     parts.extend(path.split(is_separator).map(part));
@@ -208,65 +280,54 @@ fn dots(segment: &str) -> Option<(u8, bool)> {
     (count > 0).then_some((count, is_escaped))
 }
 
-/// Whether a path can contain a byte unencoded.
-const fn stays_plain(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'?' | b'`')
+/// Whether a byte has no escape in the normal form, and is neither a separator nor the start of something else.
+const fn stays(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'%' | b'\\' | b'"' | b'#' | b'<' | b'>' | b'?' | b'`' | b'{' | b'}')
 }
 
-/// Encodes what a path cannot contain unencoded, as a client would.
-pub(super) fn encoded(path: &str) -> String {
-    let mut out = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        match byte {
-            _ if stays_plain(byte) => out.push(char::from(byte)),
-            _ => _ = write!(out, "%{byte:02X}"),
-        }
-    }
-    out
-}
-
-/// A segment without the escapes of characters that need none, and with the others in upper case. Some routers decode fewer, and match
-/// a path as it arrived.
-fn decoded(segment: &str) -> Cow<'_, str> {
-    if !segment.contains('%') {
+/// A segment with its escapes in the normal form. A percent sign that begins no escape stays as it is.
+fn normal(segment: &str) -> Cow<'_, str> {
+    if segment.bytes().all(stays) {
         return Cow::Borrowed(segment);
     }
     let mut out = String::with_capacity(segment.len());
-    let mut parts = segment.split('%');
-    out.push_str(parts.next().unwrap_or_default());
-    for part in parts {
-        let byte = part.split_at_checked(2).and_then(|(digits, rest)| Some((escaped(digits.as_bytes())?, rest)));
-        match byte {
-            Some((byte, rest)) if stays_plain(byte) && !b"/\\%".contains(&byte) => {
-                out.push(char::from(byte));
-                out.push_str(rest);
+    let mut rest = segment;
+    while let Some(character) = rest.chars().next() {
+        let (bytes, next) = rest.split_at(character.len_utf8());
+        if let Some((byte, next)) = escape(rest) {
+            match byte {
+                _ if stays(byte) && byte != b'/' => out.push(char::from(byte)),
+                _ => _ = write!(out, "%{byte:02X}"),
             }
-            Some((byte, rest)) => {
-                out.push('%');
-                out.extend([byte >> 4, byte & 0xf].map(|digit| char::from(HEX[usize::from(digit)])));
-                out.push_str(rest);
-            }
-            // What is not an escape is copied as it is.
-            None => {
-                out.push('%');
-                out.push_str(part);
+            rest = next;
+            continue;
+        }
+        for byte in bytes.bytes() {
+            match byte {
+                _ if stays(byte) || matches!(byte, b'%' | b'\\') => out.push(char::from(byte)),
+                _ => _ = write!(out, "%{byte:02X}"),
             }
         }
+        rest = next;
     }
     Cow::Owned(out)
 }
 
-const HEX: &[u8; 16] = b"0123456789ABCDEF";
-
-/// The byte that two digits stand for.
-fn escaped(digits: &[u8]) -> Option<u8> {
-    let [high, low] = [0, 1].map(|place| char::from(digits[place]).to_digit(16));
-    u8::try_from(high? << 4 | low?).ok()
+/// The byte of the escape with which a text begins, and what follows.
+fn escape(text: &str) -> Option<(u8, &str)> {
+    let (digits, rest) = text.strip_prefix('%')?.split_at_checked(2)?;
+    let mut digits = digits.chars().map(|digit| digit.to_digit(16));
+    let (high, low) = (digits.next()??, digits.next()??);
+    Some((u8::try_from(high << 4 | low).ok()?, rest))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{KEPT, encoded, normal, readings, segments};
+    use super::{Escapes, KEPT, in_lower_case, readings, rule_path, segments};
+
+    fn normal(path: &str) -> String {
+        all(path).swap_remove(0)
+    }
 
     #[test]
     fn equivalent_paths_have_the_same_segments() {
@@ -291,7 +352,7 @@ mod tests {
 
     fn all(path: &str) -> Vec<String> {
         let mut found = Vec::new();
-        readings(path, &mut |path| {
+        readings(path, &mut |path, _| {
             found.push(path.to_string());
             false
         });
@@ -338,18 +399,77 @@ mod tests {
             ("/a%2fb", "/a%2Fb"),
             ("/it%27s%28%21%29", "/it's(!)"),
             ("/%40me%5C%22", "/@me%5C%22"),
+            ("/%7bx%7D", "/%7Bx%7D"),
+            ("/{x}", "/%7Bx%7D"),
+            ("/a \"<>`\u{7f}", "/a%20%22%3C%3E%60%7F"),
             ("/%c3%a9", "/%C3%A9"),
+            ("/é", "/%C3%A9"),
+            ("/\u{1f600}/%F0%9f%98%80", "/%F0%9F%98%80/%F0%9F%98%80"),
+            // Overlong, cut off, a surrogate: bytes of no character.
+            ("/%c0%af%C3/%ed%a0%80", "/%C0%AF%C3/%ED%A0%80"),
             ("/%", "/%"),
             ("/%4", "/%4"),
             ("/%zz/%41", "/%zz/A"),
-            ("/é%2e", "/é."),
+            ("/é%2e", "/%C3%A9."),
             ("/%25%32%65", "/%252e"),
             ("/a/..%2Fb", "/a/..%2Fb"),
-            ("/%é", "/%é"),
+            ("/%é", "/%%C3%A9"),
+            ("/%2é", "/%2%C3%A9"),
             ("/a%+1", "/a%+1"),
         ] {
             assert_eq!(normal(path), expected);
+            assert_eq!(normal(expected), expected, "what is normal stays");
         }
-        assert_eq!(encoded("/é <{id}>"), "/%C3%A9%20%3C{id}%3E");
+    }
+
+    #[test]
+    fn a_reading_says_what_it_does_with_escapes() {
+        let all = |path: &str| {
+            let mut found = Vec::new();
+            readings(path, &mut |path, escapes| {
+                found.push((path.to_string(), escapes));
+                false
+            });
+            found
+        };
+        let known = |readings: &[(&str, Escapes)]| -> Vec<_> {
+            readings.iter().map(|(path, escapes)| ((*path).to_string(), *escapes)).collect()
+        };
+        assert_eq!(all("/a"), known(&[("/a", Escapes::Absent)]));
+        assert_eq!(all("/a/"), known(&[("/a", Escapes::Absent), ("/a/", Escapes::Absent)]));
+        assert_eq!(all("/é?"), known(&[("/%C3%A9", Escapes::Normal), ("/é", Escapes::Kept)]));
+        assert_eq!(all("/%C3%A9"), known(&[("/%C3%A9", Escapes::Normal), ("/%C3%A9", Escapes::Kept)]));
+        assert_eq!(all("/\""), known(&[("/%22", Escapes::Normal), ("/\"", Escapes::Kept)]));
+    }
+
+    #[test]
+    fn a_rules_path_has_a_normal_form_and_one_as_it_is_written() {
+        for (path, normal, written) in [
+            ("/a/b", "/a/b", "/a/b"),
+            ("/é/{id}", "/%C3%A9/{id}", "/é/{id}"),
+            ("/%c3%A9/x y", "/%C3%A9/x%20y", "/%c3%A9/x y"),
+            ("/%61/../%62\\/{é \"}", "/b/{%C3%A9%20%22}", "/%62/{%C3%A9%20%22}"),
+            ("/%7Bx%7d/{}", "/%7Bx%7D/{}", "/%7Bx%7d/{}"),
+        ] {
+            assert_eq!(rule_path(path).unwrap(), [normal, written]);
+        }
+        for path in ["/{a}b", "/{a{b}}", "/{", "/}", "/{a}{b}", "/a/{b/c}", "/{a}b/.."] {
+            assert!(rule_path(path).unwrap_err().contains("brace"), "{path}");
+        }
+    }
+
+    #[test]
+    fn letters_of_all_scripts_have_a_lower_case() {
+        for (path, escapes, expected) in [
+            ("/A", Escapes::Absent, "/a"),
+            ("/CAF%C3%89%2F", Escapes::Normal, "/caf%c3%a9%2f"),
+            ("/%E2%84%AA%FF%C3", Escapes::Normal, "/k%ff%c3"),
+            ("/%CE%9F%CE%94%CE%9F%CE%A3/%C4%B0", Escapes::Normal, "/%ce%bf%ce%b4%ce%bf%cf%82/i%cc%87"),
+            ("/CAFÉ%C3%89", Escapes::Kept, "/café%c3%89"),
+            ("/%C3%89", Escapes::Kept, "/%c3%89"),
+            ("/%%%4/A%C3%", Escapes::Normal, "/%%%4/a%c3%"),
+        ] {
+            assert_eq!(in_lower_case(path, escapes), expected, "{path}");
+        }
     }
 }

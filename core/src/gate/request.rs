@@ -185,6 +185,29 @@ impl<'a> Request<'a> {
         Cow::Owned(found)
     }
 
+    /// The hosts for which a server may take the request, each once: that of its URL, and the first and the last of its fields. One is
+    /// empty if there is none.
+    pub(super) fn hosts(&self) -> Vec<Cow<'_, str>> {
+        let mut found: Vec<Cow<'_, str>> = self.host.iter().map(|host| Cow::Borrowed(&**host)).collect();
+        let mut fields: Vec<String> = Vec::new();
+        self.headers.values("host", &mut |value| {
+            for host in str::from_utf8(value).unwrap_or_default().split(',') {
+                // Those between the first and the last are of no server's choice.
+                fields.truncate(1);
+                fields.push(host_name(host.trim_ascii()).into_owned());
+            }
+        });
+        for host in fields {
+            if !found.contains(&Cow::Borrowed(&*host)) {
+                found.push(host.into());
+            }
+        }
+        if found.is_empty() {
+            found.push(Cow::Borrowed(""));
+        }
+        found
+    }
+
     /// The instant.
     #[must_use]
     pub const fn now(&self) -> UnixMillis {

@@ -74,19 +74,29 @@ use crate::{BodyFormat, Error, Millis, Policy};
 /// order is that of the Kubernetes [Gateway API](https://gateway-api.sigs.k8s.io/reference/spec/#httprouterule). A request
 /// without a rule is not limited.
 ///
-/// A rule for `GET` applies to `HEAD` too.
+/// A rule for `GET` applies to `HEAD` too. A request that names several hosts, in its URL and its fields, has the rules of each that a
+/// server may choose, as with several readings of its [path](Self#paths).
 ///
 /// # Paths
-/// Servers read an unusual path in different ways. Each of these steps may happen or not: escapes of characters that need
-/// none are decoded, `.` and `..` are resolved, escaped dots count as dots, empty segments and a slash at the end are left out, and a
+/// A rule's path is text: `/café`, `/{id}` and `/a b` match however a client writes them, in UTF-8 or with escapes in upper or lower case.
+/// `{`, `}`, `?`, `#` and a star at the end stand for themselves as `%7B`, `%7D`, `%3F`, `%23` and `%2A`. Rules and messages show the
+/// normal form (RFC 3986, section 6.2.2), with escapes. A letter that Unicode can compose in two ways is two texts, as for routers.
+///
+/// Servers read an unusual path in different ways. Each of these steps may happen or not: escapes are written in their normal form,
+/// `.` and `..` are resolved, escaped dots count as dots, empty segments and a slash at the end are left out, and a
 /// backslash counts as a slash. The gate matches the path after each combination of the steps that it needs. That is one reading
-/// for a path that is already normal (RFC 3986, section 6.2.2), and at most 24 for any path. A request whose readings have
+/// for a path that is already normal, and at most 24 for any path. A request whose readings have
 /// different rules has the limits of all these rules, decided together, all or nothing: with the highest cost, and refused on a
 /// store failure if one of the rules says so. If one store cannot decide by all of them in one step, they are decided one after
 /// another, that of the normal form first, until one denies; what the others have charged then stays charged, unless the request
 /// has a [token](super::Request::token).
 ///
-/// With `case_insensitive = true`, for a host that routes so, as Express does by default, upper and lower case do not differ.
+/// Some routers, such as those of axum and Express, decode no path before they compare it, so that escapes as they arrived are compared
+/// with rules as they are written: beside the rule `/café`, `/caf%C3%A9` has the limits of `/{name}` or `/*` too, since such a router
+/// takes it for another path. Write `/caf%C3%A9`, as browsers send it, where it shall have those of its own rule only.
+///
+/// With `case_insensitive = true`, for a host that routes so, as Express does by default, upper and lower case do not differ, in all
+/// scripts.
 ///
 /// These are no readings: an escaped slash or backslash as a separator, a path that is
 /// decoded twice, and parameters after a semicolon.
@@ -395,8 +405,7 @@ impl Rules {
     #[must_use]
     pub fn all(policy: Policy, on_failure: OnFailure) -> Self {
         let pattern = Pattern::default();
-        let mut matcher = Matcher::default();
-        matcher.add(&pattern, 0);
+        let matcher = Matcher::new([&pattern].into_iter());
         let name = policy.name().into();
         let policies = [Some(Arc::new(policy))].into();
         let rule = Rule {

@@ -159,6 +159,11 @@ fn a_dimension_without_a_quota_is_a_warning() {
 
 #[test]
 fn a_rule_without_a_name_is_called_by_its_methods_and_its_path() {
+    let parameter = parse("[[rules]]\npath = '/v1/search/{q}'\n[[rules]]\npath = '/v1/search/{other}'").unwrap();
+    let names: Vec<_> = parameter.rules().iter().map(|rule| rule.name()).collect();
+    assert_eq!(names, ["/v1/search/{q}", "/v1/search/{other}"]);
+    assert_eq!(parameter.rules()[0].pattern().to_string(), "any method, /v1/search/{q}");
+    assert_eq!(parameter.warnings().len(), 1, "both match the same requests");
     let text = "[[rules]]\n[[rules]]\npath = '/login'\nmethods = ['POST', 'PUT']\n[[rules]]\npath = '/login'\nmethods = ['POST', 'PUT']\n\
         headers = ['x-a']\n[[rules]]\nhost = 'api.example.com'\npath = '/v1/*'\n";
     let rules = parse(text).unwrap();

@@ -29,7 +29,7 @@ export class Facts implements Matched {
   readonly given: Given;
   readonly #headers: Headers;
   readonly #urlHost: string;
-  #host: string | undefined;
+  #hosts: readonly string[] | undefined;
 
   constructor({ method, url, headers }: Request, given: Given) {
     const [, host, path] = /^(?:[^:]*:\/\/)?([^/?#]*)(.*)$/s.exec(url)!;
@@ -44,9 +44,8 @@ export class Facts implements Matched {
     return this.given.botScore;
   }
 
-  /** The host in lower case, without a port. Empty if there is none. */
-  get host(): string {
-    return (this.#host ??= hostName(utf8(this.field("host") ?? this.#urlHost)));
+  get hosts(): readonly string[] {
+    return (this.#hosts ??= hostsOf(utf8(this.field("host") ?? this.#urlHost)));
   }
 
   /** The value of a field. Each character of it is a byte. */
@@ -71,6 +70,12 @@ function utf8(value: string): string {
   } catch {
     return "";
   }
+}
+
+/** Of several fields, which `Headers` joins, a server takes the first or the last. */
+function hostsOf(field: string): string[] {
+  const all = field.split(",").map((host) => hostName(host.replace(/^[\t\n\f\r ]+|[\t\n\f\r ]+$/g, "")));
+  return [...new Set([all[0]!, all.at(-1)!])];
 }
 
 /** A host without its port and the dot of the root. */

@@ -204,8 +204,8 @@ fn covers_path(outer: &Path, inner: &Path) -> bool {
 fn except<'r>(pattern: &Pattern, other: &'r Pattern, can: Can) -> Option<Except<'r>> {
     let mut path = other.path.clone();
     if !can.regex && !is_literal(&path) {
-        let known = path.segments.iter().take_while(|segment| segment.is_some()).cloned().collect();
-        path = Path { segments: known, is_prefix: true };
+        path.segments = path.segments.iter().take_while(|segment| segment.is_some()).cloned().collect();
+        path.is_prefix = true;
     }
     if !covers_path(&path, &pattern.path) && !is_any(&path) {
         return Some(Except::Path(path));

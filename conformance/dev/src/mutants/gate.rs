@@ -53,6 +53,24 @@ pub(super) const ALL: &[(&str, &str, Wrong)] = &[
         }),
     ),
     (
+        "paths-in-ascii-only",
+        "a path in raw UTF-8 evades its rule, which is compared with escapes",
+        reads(|call| {
+            if !call.path.is_ascii() {
+                call.path = "/elsewhere".to_string();
+            }
+        }),
+    ),
+    (
+        "escaped-braces-are-parameters",
+        "a rule for `/%7Bx%7D` applies to every path of one segment",
+        reads(|call| {
+            for path in rules(call).iter_mut().filter_map(|rule| rule.get_mut("path")) {
+                *path = path.as_str().unwrap_or_default().replace("%7B", "{").replace("%7D", "}").into();
+            }
+        }),
+    ),
+    (
         "case-sensitive-paths",
         "a path in upper case evades its rule on a host that ignores case",
         reads(|call| _ = call.rules.as_object_mut().map(|rules| rules.remove("case_insensitive"))),

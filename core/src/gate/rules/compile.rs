@@ -75,15 +75,8 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         }
         None => Default::default(),
     };
-    let mut compiler = Compiler {
-        ignores_case,
-        limits,
-        tiers,
-        joined: Vec::new(),
-        matcher: Matcher::default(),
-        rules: Vec::new(),
-        warnings: Vec::new(),
-    };
+    let mut compiler =
+        Compiler { ignores_case, limits, tiers, joined: Vec::new(), rules: Vec::new(), warnings: Vec::new() };
     if let Some(rules) = root.field("rules") {
         rules.each(&mut |rule| compiler.add(rule))?;
     }
@@ -130,11 +123,11 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
             }
         }
     }
-    let Compiler { tiers, matcher, rules, warnings, limits, .. } = compiler;
+    let Compiler { tiers, rules, warnings, limits, .. } = compiler;
     let leases = limits.iter().filter_map(|limit| Some((limit.name.clone(), limit.lease?))).collect();
     let limits = limits.into_iter().map(|limit| limit.policies).collect();
     Ok(Rules {
-        matcher,
+        matcher: Matcher::new(rules.iter().map(|rule| &rule.pattern)),
         ignores_case,
         rules,
         limits,
@@ -206,7 +199,6 @@ struct Compiler {
     limits: Vec<Limit>,
     tiers: Vec<Box<str>>,
     joined: Vec<Joined>,
-    matcher: Matcher,
     rules: Vec<Rule>,
     warnings: Vec<String>,
 }
@@ -309,7 +301,6 @@ fn address(item: &Item<'_>) -> Result<Box<str>, Error> {
 impl Compiler {
     fn add(&mut self, rule: &Item<'_>) -> Result<(), Error> {
         rule.only(RULE_FIELDS)?;
-        let place = self.rules.len();
         let name = match rule.field("name") {
             Some(item) => {
                 let name = checked_name("name", item.text()?).map_err(|error| item.at(&error))?;
@@ -358,7 +349,6 @@ impl Compiler {
         }
         let pattern = pattern(rule, self.ignores_case)?;
         self.warn_of_overlaps(rule, &name, &pattern);
-        self.matcher.add(&pattern, place);
         let (name, limits, policies) = (name.into(), limits.into(), policies.into());
         self.rules.push(Rule {
             name,

@@ -46,12 +46,8 @@ impl Bytes for Rules {
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
         let (ignores_case, rules) = (Bytes::read(from)?, Vec::<Rule>::read(from)?);
-        let mut matcher = Matcher::default();
-        for (place, rule) in rules.iter().enumerate() {
-            matcher.add(&rule.pattern, place);
-        }
         Some(Self {
-            matcher,
+            matcher: Matcher::new(rules.iter().map(|rule| &rule.pattern)),
             ignores_case,
             rules,
             dimensions: Bytes::read(from)?,

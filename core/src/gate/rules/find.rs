@@ -2,6 +2,7 @@
 
 use super::{Applied, Rule, Rules, ValidKey};
 use crate::Key;
+use crate::gate::matcher::Hosts;
 use crate::gate::path::{in_lower_case, readings};
 use crate::gate::request::Request;
 
@@ -11,8 +12,8 @@ impl Rules {
     #[must_use]
     pub fn find(&self, request: &Request<'_>) -> Option<&Rule> {
         let mut first = None;
-        readings(request.path(), &mut |path| {
-            first = self.first(request, path);
+        self.readings(request, &mut |rules, host, path| {
+            first = self.first(request, rules, host, path);
             first.is_some()
         });
         first
@@ -21,8 +22,8 @@ impl Rules {
     /// The rules of all readings of a request's path.
     pub(in crate::gate) fn applied(&self, request: &Request<'_>) -> Option<Applied<'_>> {
         let mut applied: Option<Applied<'_>> = None;
-        readings(request.path(), &mut |path| {
-            match (&mut applied, self.first(request, path)) {
+        self.readings(request, &mut |rules, host, path| {
+            match (&mut applied, self.first(request, rules, host, path)) {
                 (Some(applied), Some(rule)) => applied.add(rule),
                 (None, Some(rule)) => applied = Some(Applied::new(rule)),
                 (_, None) => {}
@@ -32,10 +33,10 @@ impl Rules {
         applied
     }
 
-    /// The rule for a request whose path is read so.
-    fn first(&self, request: &Request<'_>, path: &str) -> Option<&Rule> {
+    /// The first of these rules for a request whose host and path are read so.
+    fn first(&self, request: &Request<'_>, rules: &Hosts, host: &str, path: &str) -> Option<&Rule> {
         let mut first = None;
-        self.visit(request, path, &mut |place| {
+        rules.visit(request, host, path, &mut |place| {
             first = Some(&self.rules[place]);
             true
         });
@@ -45,8 +46,8 @@ impl Rules {
     /// All rules that match a request in some reading of its path: those of the normal form first, most specific first.
     pub(in crate::gate) fn matching(&self, request: &Request<'_>) -> Vec<&Rule> {
         let mut places = Vec::new();
-        readings(request.path(), &mut |path| {
-            self.visit(request, path, &mut |place| {
+        self.readings(request, &mut |rules, host, path| {
+            rules.visit(request, host, path, &mut |place| {
                 if !places.contains(&place) {
                     places.push(place);
                 }
@@ -57,10 +58,18 @@ impl Rules {
         places.into_iter().map(|place| &self.rules[place]).collect()
     }
 
-    /// Calls `found` with the place of each rule for a request whose path is read so, until it returns true.
-    fn visit(&self, request: &Request<'_>, path: &str, found: &mut dyn FnMut(usize) -> bool) {
-        let path = if self.ignores_case { in_lower_case(path) } else { path.into() };
-        self.matcher.visit(request, &path, found);
+    /// Calls `found` with each reading of a request's host and path, and the rules in the form that it is compared with, until it returns
+    /// true.
+    fn readings(&self, request: &Request<'_>, found: &mut dyn FnMut(&Hosts, &str, &str) -> bool) {
+        // Most rules are for any host.
+        let hosts = if self.matcher.reads_host() { request.hosts() } else { Vec::new() };
+        readings(request.path(), &mut |path, escapes| {
+            let path = if self.ignores_case { in_lower_case(path, escapes) } else { path.into() };
+            self.matcher.of(escapes).any(|rules| match &hosts[..] {
+                [] => found(rules, "", &path),
+                hosts => hosts.iter().any(|host| found(rules, host, &path)),
+            })
+        });
     }
 
     /// The name of a tier by its place.

@@ -11,7 +11,7 @@ import { type Limit, limitsOf, tiersOf } from "./limits.js";
 import { List } from "./lists.js";
 import { Matcher } from "./matcher.js";
 import { instead, quoted } from "./names.js";
-import { covers, fieldName, isUnorderedWith, patternOf, placeOf, precedes, short } from "./pattern.js";
+import { covers, fieldName, identityOf, isUnorderedWith, patternOf, precedes, short } from "./pattern.js";
 import { knownDimensions, type Responses, type Rule, type Rules } from "./rules.js";
 import { tokensOf } from "./tokens.js";
 
@@ -40,7 +40,8 @@ export function compile(root: Item): Rules {
   const limits = limitTable ? limitsOf(limitTable, tiers, knownDimensions({ tokens, dimensions })) : [];
   const compiler = new Compiler(limits, tiers, ignoresCase);
   root.field("rules")?.each((rule) => compiler.add(rule));
-  const { rules, matcher, warnings } = compiler;
+  const { rules, warnings } = compiler;
+  const matcher = new Matcher(rules.map(({ pattern }) => pattern));
   const stores = storeTable?.entries((name, item) => compiler.store(name, item)) ?? [];
   if (limitTable) compiler.warnOfUnusedLimits(limitTable, stores);
   declared?.each((item) => {
@@ -110,7 +111,6 @@ function address(item: Item): string {
 }
 
 class Compiler {
-  readonly matcher = new Matcher();
   readonly rules: Rule[] = [];
   readonly warnings: string[] = [];
   readonly #limits: readonly Limit[];
@@ -149,7 +149,6 @@ class Compiler {
     const rule: Rule = { ...told, refusesInvalidTokens, challenge, limits, policies };
     this.#warnOfOverlaps(item, rule);
     this.#names.set(name, this.rules.length);
-    this.matcher.add(pattern, this.rules.length);
     this.rules.push(rule);
   }
 
@@ -216,7 +215,7 @@ class Compiler {
   /** Warns of rules for the same hosts and paths, of which one hides the other or only their order decides. */
   #warnOfOverlaps(item: Item, rule: Rule): void {
     const { name, pattern } = rule;
-    const place = placeOf(pattern);
+    const place = identityOf(pattern);
     const alike = this.#alike.get(place) ?? [];
     for (const { name: first, pattern: known } of alike) {
       if (covers(known, pattern) && precedes(known, pattern)) {

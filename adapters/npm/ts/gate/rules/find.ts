@@ -29,8 +29,9 @@ function found(rules: Rules, request: Matched, path: string, isFirst: boolean): 
     if (!found.includes(rule)) found.push(rule);
     return isFirst;
   };
-  readings(path, (reading) => {
-    rules.matcher.visit(request, rules.ignoresCase ? inLowerCase(reading) : reading, add);
+  readings(path, (reading, escapes) => {
+    const own = rules.ignoresCase ? inLowerCase(reading, escapes) : reading;
+    for (const hosts of rules.matcher.of(escapes)) hosts.visit(request, own, add);
     return false;
   });
   return found;

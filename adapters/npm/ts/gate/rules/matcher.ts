@@ -1,13 +1,13 @@
 // Finds the most specific rule of a request.
 
-import { KEPT, segments } from "./path.js";
+import { type Escapes, KEPT, segments } from "./path.js";
 import { type Pattern, specificity } from "./pattern.js";
 
 /** What rules match of a request. */
 export interface Matched {
   readonly method: string;
-  /** In lower case, without a port. Empty if there is none. */
-  readonly host: string;
+  /** All that a server may take for its host, in lower case, without ports. One is empty if there is none. */
+  readonly hosts: readonly string[];
   readonly botScore: number | undefined;
   /** Whether it has a header field with this name, which is in lower case. */
   has(field: string): boolean;
@@ -30,35 +30,61 @@ interface Entry {
 
 type Found = (place: number) => boolean;
 
-/** The rules by host, then by path. */
+/** The rules by what they match. */
 export class Matcher {
+  readonly #normal: Hosts;
+  /** With the paths as the file has them, if one differs from its normal form. */
+  readonly #written: Hosts | undefined;
+
+  /** `patterns` are those of the rules, in the order of the file. */
+  constructor(patterns: readonly Pattern[]) {
+    const written = ({ path }: Pattern) => path.segments.map((segment, nth) => (segment === undefined ? undefined : path.written[nth]!));
+    const isOther = (pattern: Pattern) => written(pattern).some((text, nth) => text !== pattern.path.segments[nth]);
+    this.#normal = new Hosts(patterns, ({ path }) => path.segments);
+    this.#written = patterns.some(isOther) ? new Hosts(patterns, written) : undefined;
+  }
+
+  /** What a reading of a path is compared with: the rules' paths in their normal form, as the file has them, or in both forms. */
+  of(escapes: Escapes): Hosts[] {
+    if (!this.#written || escapes === "normal") return [this.#normal];
+    return escapes === "kept" ? [this.#written] : [this.#normal, this.#written];
+  }
+}
+
+/** The rules by host, then by path. */
+class Hosts {
   readonly #any = tree();
   readonly #exact = new Map<string, Tree>();
   /** By the end of the host, without the dot in front. */
   readonly #below = new Map<string, Tree>();
 
+  constructor(patterns: readonly Pattern[], segments: (pattern: Pattern) => readonly (string | undefined)[]) {
+    patterns.forEach((pattern, place) => this.#add(pattern, segments(pattern), place));
+  }
+
   /** Adds the rule at a place after all that were added before. */
-  add(pattern: Pattern, place: number): void {
+  #add(pattern: Pattern, segments: readonly (string | undefined)[], place: number): void {
     const { host, path } = pattern;
     let node = host.kind === "any" ? this.#any : child(host.kind === "exact" ? this.#exact : this.#below, host.name);
-    for (const segment of path.segments) node = segment === undefined ? (node.any ??= tree()) : child(node.literal, segment);
+    for (const segment of segments) node = segment === undefined ? (node.any ??= tree()) : child(node.literal, segment);
     const entries = path.isPrefix ? node.prefix : node.here;
     const later = entries.findIndex((entry) => specificity(entry.pattern) < specificity(pattern));
     entries.splice(later < 0 ? entries.length : later, 0, { pattern, place });
   }
 
-  /** Calls `found` with each rule for a request, if its path is read so, most specific first, until it returns true. */
+  /** Calls `found` with each rule for a request, if its path is read so, most specific first, until it returns true for each of its hosts. */
   visit(request: Matched, path: string, found: Found): void {
     const parts = segments(path, KEPT);
     const visits = (tree: Tree | undefined) => tree !== undefined && visit(tree, request, parts, 0, found);
-    if (this.#exact.size + this.#below.size > 0) {
-      const { host } = request;
-      if (visits(this.#exact.get(host))) return;
+    const visitsOf = (host: string) => {
+      if (visits(this.#exact.get(host))) return true;
       for (let dot = host.indexOf("."); dot >= 0; dot = host.indexOf(".", dot + 1)) {
-        if (visits(this.#below.get(host.slice(dot + 1)))) return;
+        if (visits(this.#below.get(host.slice(dot + 1)))) return true;
       }
-    }
-    visits(this.#any);
+      return visits(this.#any);
+    };
+    if (this.#exact.size + this.#below.size === 0) visits(this.#any);
+    else for (const host of request.hosts) visitsOf(host);
   }
 }
 

@@ -10,7 +10,19 @@ export const SEGMENTS_MAX = 32;
 export const KEPT = SEGMENTS_MAX + 2;
 
 /** What servers may read in different ways. */
-const UNUSUAL = /[%\\?#]|\/(?:[./]|$)/;
+const UNUSUAL = /[^!$&-;=@-[\]-_a-z|~]|\/(?:[./]|$)/;
+
+/** What has an escape in the normal form, or is one. */
+const ESCAPED = /[^!$&-;=@-_a-z|~]/;
+
+/** What may be the escapes of a character outside ASCII. */
+const CHARACTER = /%[cd][\da-f]%[89ab][\da-f]|%e[\da-f](?:%[89ab][\da-f]){2}|%f[0-7](?:%[89ab][\da-f]){3}/gi;
+
+/**
+ * What a reading does with the escapes of a path, and with characters that a client should escape: they are in their normal form, or as they
+ * arrived, or there are none, so that both are the same.
+ */
+export type Escapes = "normal" | "kept" | "absent";
 
 // What a server does with a path before it compares it.
 
@@ -22,54 +34,75 @@ const MERGE = 2;
 const ESCAPED_DOTS = 4;
 /** Resolves `.` and `..`. */
 const DOTS = 8;
-/** Decodes the escapes of characters that need none, and writes the others in upper case. */
-const DECODE = 16;
+/** Writes the escapes in their normal form. */
+const ESCAPES = 16;
 
 /**
- * A path in its normal form (RFC 3986, section 6.2.2): characters that need no percent-encoding are decoded, escapes are in upper case, and
- * `.` and `..` are resolved. A backslash counts as a slash, as in browsers. Empty segments are left out. An escaped slash stays as it is,
- * because it is not a separator. Of a longer path than a rule can have, only the beginning is kept.
+ * A rule's path without a star at its end: in its normal form, and with the escapes as they are written. A segment of any text is its name
+ * in braces in both. Undefined if a brace is inside a segment.
+ *
+ * The normal form is that of RFC 3986, section 6.2.2: escapes of characters that need none are decoded, all others are in upper case,
+ * characters that need an escape have one, and `.` and `..` are resolved. A backslash counts as a slash, as in browsers. Empty segments are
+ * left out. An escaped slash stays as it is, because it is not a separator. Of a longer path than a rule can have, only the beginning is kept.
  */
-export function normal(path: string): string {
-  return isNormal(path) ? path : reading(parts(withoutQuery(path), true), BACKSLASHES | MERGE | ESCAPED_DOTS | DOTS | DECODE);
+export function rulePath(path: string): [normal: string, written: string] | undefined {
+  const all = parts(path, true).map((part) => {
+    const name = /^\{(.*)\}$/s.exec(part.text)?.[1];
+    if (/[{}]/.test(name ?? part.text)) return undefined;
+    const text = name === undefined ? part.text : `{${normal(name)}}`;
+    return { ...part, text, normal: name === undefined ? part.normal : text };
+  });
+  if (all.includes(undefined)) return undefined;
+  const read = (steps: number) => reading(all as Part[], steps);
+  return [read(BACKSLASHES | MERGE | ESCAPED_DOTS | DOTS | ESCAPES), read(BACKSLASHES | MERGE | ESCAPED_DOTS | DOTS)];
 }
 
 /**
  * Calls `found` with the path as each server may read it, until it returns true: the normal form first, the path as it arrived last. At most
  * 24 readings, and one for a path that is already normal.
  */
-export function readings(path: string, found: (path: string) => boolean): void {
+export function readings(path: string, found: (path: string, escapes: Escapes) => boolean): void {
   if (isNormal(path)) {
-    found(path);
+    found(path, "absent");
     return;
   }
   const own = withoutQuery(path);
   const all = needed(own);
+  const kept = all & ESCAPES ? "kept" : "absent";
   // A client chooses how long the path is, so it is taken apart once, and not for each reading.
   const one = parts(own, false);
   const other = all & BACKSLASHES ? parts(own, true) : one;
   // All subsets, the largest first.
   for (let steps = all; ; steps = (steps - 1) & all) {
     const isReading = steps & DOTS || !(steps & ESCAPED_DOTS);
-    if (isReading && found(reading(steps & BACKSLASHES ? other : one, steps))) return;
+    if (isReading && found(reading(steps & BACKSLASHES ? other : one, steps), steps & ESCAPES ? "normal" : kept)) return;
     if (steps === 0) return;
   }
 }
 
-/** A path without the difference between upper and lower case, for hosts that route so. */
-export function inLowerCase(path: string): string {
-  return path.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
+/**
+ * A reading of a path without the difference between upper and lower case, for hosts that route so. The letters of the escapes are in lower
+ * case, too.
+ */
+export function inLowerCase(path: string, escapes: Escapes): string {
+  if (escapes !== "normal" || !path.includes("%")) return path.toLowerCase();
+  const text = path.replace(CHARACTER, character);
+  return text.toLowerCase().replace(/[^\0-\x7f]+/g, (letters) => encodeURIComponent(letters).toLowerCase());
+}
+
+/** The character that has these escapes, or the escapes, if they are not UTF-8. */
+function character(escapes: string): string {
+  try {
+    return decodeURIComponent(escapes);
+  } catch {
+    return escapes;
+  }
 }
 
 /** The segments of a path, or the first `most`. A slash at the end is followed by an empty one. */
 export function segments(path: string, most?: number): string[] {
   const rest = path.startsWith("/") ? path.slice(1) : path;
   return rest === "" ? [] : rest.split("/", most);
-}
-
-/** Encodes what a path cannot contain unencoded, as a client would. */
-export function encoded(path: string): string {
-  return path.replace(/[^!$-;=@-_a-~]/gu, encodeURIComponent);
 }
 
 /** Whether all servers read a path alike. It may be false for one that they do. */
@@ -83,7 +116,7 @@ function withoutQuery(path: string): string {
 
 /** The steps that may change a path. */
 function needed(path: string): number {
-  let steps = (path.includes("\\") ? BACKSLASHES : 0) | (path.includes("%") ? DECODE : 0);
+  let steps = (path.includes("\\") ? BACKSLASHES : 0) | (ESCAPED.test(path) ? ESCAPES : 0);
   const rest = path.replace(/^[/\\]/, "");
   for (const segment of rest.split(/[/\\]/)) {
     if (segment === "" && rest !== "") steps |= MERGE;
@@ -96,8 +129,8 @@ function needed(path: string): number {
 /** A segment of a path as it arrived. */
 interface Part {
   readonly text: string;
-  /** The text without escapes that are not needed. */
-  readonly decoded: string;
+  /** The text with its escapes in their normal form. */
+  readonly normal: string;
   readonly dots: number;
   /** What a server does that takes it for dots. */
   readonly needs: number;
@@ -107,7 +140,7 @@ interface Part {
 function parts(path: string, takesBackslashes: boolean): Part[] {
   const own = takesBackslashes ? path.replace(/\\/g, "/") : path;
   const texts = (own.startsWith("/") ? own.slice(1) : own).split("/");
-  return texts.map((text) => ({ text, decoded: decoded(text), dots: dots(text), needs: isEscaped(text) ? DOTS | ESCAPED_DOTS : DOTS }));
+  return texts.map((text) => ({ text, normal: normal(text), dots: dots(text), needs: isEscaped(text) ? DOTS | ESCAPED_DOTS : DOTS }));
 }
 
 /** The first segments of the path after these steps. */
@@ -118,7 +151,7 @@ function reading(parts: readonly Part[], steps: number): string {
     if (count < KEPT) kept.push(text);
     count += 1;
   };
-  parts.forEach(({ text, decoded, dots, needs }, place) => {
+  parts.forEach(({ text, normal, dots, needs }, place) => {
     if (dots > 0 && (steps & needs) === needs) {
       if (dots === 2 && count > 0) {
         count -= 1;
@@ -127,7 +160,7 @@ function reading(parts: readonly Part[], steps: number): string {
       // Dots at the end leave a slash there.
       if (place + 1 === parts.length && !(steps & MERGE)) add("");
     } else if (text !== "" || !(steps & MERGE)) {
-      add(steps & DECODE ? decoded : text);
+      add(steps & ESCAPES ? normal : text);
     }
   });
   return kept.map((text) => `/${text}`).join("");
@@ -143,11 +176,12 @@ function isEscaped(segment: string): boolean {
   return segment.includes("%");
 }
 
-/** A segment without the escapes of characters that need none, and with the others in upper case. */
-function decoded(segment: string): string {
-  if (!isEscaped(segment)) return segment;
-  return segment.replace(/%([\da-f]{2})/gi, (escape, digits: string) => {
-    const character = String.fromCharCode(parseInt(digits, 16));
-    return /[!$&-.0-;=@-[\]-_a-~]/.test(character) ? character : escape.toUpperCase();
+/** A segment with its escapes in the normal form. A percent sign that begins no escape stays as it is. */
+function normal(segment: string): string {
+  if (!ESCAPED.test(segment)) return segment;
+  return segment.replace(/%[\da-f]{2}|[^!$-;=@-_a-z|~]+/gi, (found) => {
+    if (!/^%../s.test(found)) return encodeURIComponent(found.replace(/\p{Surrogate}/gu, "\ufffd"));
+    const character = String.fromCharCode(parseInt(found.slice(1), 16));
+    return /[!$&-.0-;=@-[\]-_a-z|~]/.test(character) ? character : found.toUpperCase();
   });
 }

@@ -1,6 +1,6 @@
 import type { Item } from "./item.js";
 import { quoted } from "./names.js";
-import { encoded, inLowerCase, normal, SEGMENTS_MAX, segments } from "./path.js";
+import { inLowerCase, rulePath, SEGMENTS_MAX, segments } from "./path.js";
 
 /** What a rule matches. */
 export interface Pattern {
@@ -10,6 +10,8 @@ export interface Pattern {
   readonly path: {
     /** Undefined for a segment of any text. */
     readonly segments: readonly (string | undefined)[];
+    /** As the file has them, for servers that decode no path: a text, or the name of a segment of any text in braces. */
+    readonly written: readonly string[];
     /** Whether more segments may follow. */
     readonly isPrefix: boolean;
   };
@@ -29,7 +31,7 @@ export function patternOf(rule: Item, ignoresCase: boolean): Pattern {
   const [host, path] = [rule.field("host"), rule.field("path")];
   return {
     host: host ? hostOf(host) : { kind: "any", name: "" },
-    path: path ? pathOf(path, ignoresCase) : { segments: [], isPrefix: true },
+    path: path ? pathOf(path, ignoresCase) : { segments: [], written: [], isPrefix: true },
     methods: rule.field("methods")?.each(method) ?? [],
     headers: rule.field("headers")?.each(fieldName) ?? [],
     scoreBelow: rule.numberIn("bot_score_below", 1, 255),
@@ -67,13 +69,14 @@ function pathOf(item: Item, ignoresCase: boolean): Pattern["path"] {
   const isPrefix = text.endsWith("/*");
   const start = isPrefix ? text.slice(0, -2) : text;
   if (start.includes("*")) throw misread(item, "has a star inside; write it only at the end, as in /api/*, and {name} for one segment");
-  const parts = segments(normal(encoded(start))).map((segment) => {
-    if (/^\{.*\}$/.test(segment)) return undefined;
-    if (/[{}]/.test(segment)) throw misread(item, "has a brace inside a segment; write {name} for a whole segment");
-    return ignoresCase ? inLowerCase(segment) : segment;
-  });
-  if (parts.length > SEGMENTS_MAX) throw misread(item, "has more than 32 segments; write a shorter one that ends with /*");
-  return { segments: parts, isPrefix };
+  const read = rulePath(start);
+  if (!read) throw misread(item, "has a brace inside a segment; write {name} for a whole segment, and %7B or %7D for a brace");
+  const [normal, written] = [segments(read[0]), segments(read[1])];
+  if (normal.length > SEGMENTS_MAX) throw misread(item, "has more than 32 segments; write a shorter one that ends with /*");
+  const isAny = (segment: string) => segment.startsWith("{");
+  const cased = (texts: string[], escapes: "normal" | "kept") =>
+    texts.map((text) => (ignoresCase && !isAny(text) ? inLowerCase(text, escapes) : text));
+  return { segments: cased(normal, "normal").map((text) => (isAny(text) ? undefined : text)), written: cased(written, "kept"), isPrefix };
 }
 
 /** Such as `GET /api/*` or `any method, api.example.com/*, with x-api-key`. */
@@ -89,10 +92,17 @@ export function short(pattern: Pattern): string {
   return pattern.methods.length > 0 ? textOf({ ...pattern, headers: [], scoreBelow: undefined }) : placeOf(pattern);
 }
 
-/** Its host and path. The same text for the same ones. */
-export function placeOf({ host, path }: Pattern): string {
-  const end = path.isPrefix ? "/*" : path.segments.length > 0 ? "" : "/";
-  return (host.kind === "below" ? "*." : "") + host.name + path.segments.map((segment = "{}") => `/${segment}`).join("") + end;
+/** Its host and path. */
+function placeOf({ host, path }: Pattern): string {
+  // A star in a path is not one at its end.
+  const texts = path.segments.map((segment, nth) => (segment === "*" ? "%2A" : (segment ?? path.written[nth]!)));
+  const end = path.isPrefix ? "/*" : texts.length > 0 ? "" : "/";
+  return (host.kind === "below" ? "*." : "") + host.name + texts.map((text) => `/${text}`).join("") + end;
+}
+
+/** The same text for the same hosts and paths. */
+export function identityOf({ host, path }: Pattern): string {
+  return JSON.stringify([host, path.segments, path.isPrefix]);
 }
 
 // These compare two patterns of the same hosts and paths, of which the first comes first in the file.
