@@ -105,7 +105,7 @@ test("skipSuccessfulRequests refunds what succeeded", async () => {
   const { get, middleware, logged } = await served(tenADay(), { skipSuccessfulRequests: true }, handler);
   for (let nth = 0; nth < 30; nth++) assert.equal((await get("succeeds")).status, 200);
   for (let nth = 0; nth < 30; nth++) assert.equal((await get("fails")).status, nth < 10 ? 400 : 429);
-  assert.equal(await middleware.getKey("succeeds"), undefined);
+  assert.equal((await middleware.getKey("succeeds")).totalHits, 0);
   assert.deepEqual(logged, []);
 });
 
@@ -120,7 +120,7 @@ test("skipFailedRequests refunds each request that failed, and no denied one, be
   assert.equal(await used(), 10);
   fail();
   assert.deepEqual([...new Set(await statuses(admitted))], [500]);
-  await waitFor(async () => (await used()) === undefined);
+  await waitFor(async () => (await used()) === 0);
   assert.deepEqual(logged, []);
 });
 
@@ -250,4 +250,48 @@ test("two stores with prefixes limit one request", async () => {
   assert.equal((await fetch(`http://127.0.0.1:${server.address().port}/`)).status, 200);
   assert.equal((await all[0].getKey("anyone")).totalHits, 1);
   assert.deepEqual(logged, []);
+});
+
+test("a request is refunded once, and a key whose requests were all refunded has no hits, but is known", async () => {
+  const store = new TidegateStore(tenADay());
+  await store.init({ windowMs: DAY_MS, limit: 10 });
+  assert.equal(await store.get("one"), undefined);
+  await store.increment("other");
+  for (let nth = 0; nth < 3; nth++) await store.increment("one");
+  await store.decrement("one");
+  await store.decrement("one");
+  assert.equal((await store.get("one")).totalHits, 2);
+  await store.resetKey("one");
+  assert.equal(await store.get("one"), undefined);
+  await store.increment("one");
+  await store.decrement("one");
+  const { totalHits, resetTime } = await store.get("one");
+  assert.equal(totalHits, 0);
+  assert.ok(resetTime instanceof Date);
+  assert.equal((await store.get("other")).totalHits, 1);
+});
+
+test("resetAll removes the counts of all keys of the process, of two windows and of at most 100,000 keys", async (t) => {
+  t.mock.timers.enable({ apis: ["Date"], now: 1_800_000_000_000 });
+  const tidegate = limiter([{ fixedWindow: { limit: 10, windowMs: 1_000 } }]);
+  const store = new TidegateStore(tidegate, { prefix: "p:" });
+  await store.init({ windowMs: 1_000, limit: 10 });
+  await store.increment("early");
+  t.mock.timers.tick(900);
+  for (const key of ["one", "two", "two"]) await store.increment(key);
+  await tidegate.limit("another process");
+  await store.resetAll();
+  for (const key of ["early", "one", "two"]) assert.equal(await store.get(key), undefined, key);
+  assert.equal((await tidegate.peek(new Request("http://localhost"), { key: "another process" })).quotas[0].remaining, 9);
+  assert.equal((await store.increment("two")).totalHits, 1);
+  for (let nth = 0; nth < 100_000; nth++) await store.increment(`key ${nth}`);
+  await assert.rejects(store.resetAll(), { kind: "unsupported", message: "resetAll: more than 100000 keys; reset each with resetKey" });
+  assert.equal((await store.get("two")).totalHits, 1);
+  // What was counted more than two windows ago is over, and so is that there was too much of it.
+  for (let window = 0; window < 2; window++) {
+    t.mock.timers.tick(2_000);
+    await store.increment("late");
+  }
+  await store.resetAll();
+  assert.equal(await store.get("late"), undefined);
 });

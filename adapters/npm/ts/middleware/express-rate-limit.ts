@@ -44,6 +44,9 @@ export interface TidegateStoreOptions {
 /** The fields that express-rate-limit sets. */
 const TOLD = ["", "x-"].flatMap((start) => ["limit", "remaining", "reset"].map((end) => `${start}ratelimit-${end}`)).concat("ratelimit", "ratelimit-policy", "retry-after");
 
+/** The most keys that `resetAll` knows. */
+const KEYS_MAX = 100_000;
+
 /** Any request, for `peek`, which is given its key. */
 const ANY_REQUEST = "http://localhost";
 
@@ -73,7 +76,8 @@ export class TidegateStore {
   readonly prefix: string;
   readonly #tidegate: Limiter;
   /** The verdict on the request whose response is being made. express-rate-limit refunds a key, not a request. */
-  readonly #current = new AsyncLocalStorage<{ verdict?: Verdict }>();
+  readonly #current = new AsyncLocalStorage<{ verdict?: Verdict; isRefunded?: boolean }>();
+  readonly #known = new KnownKeys();
   #limit: number | undefined;
   #windowMs = 0;
   #passes = false;
@@ -126,6 +130,7 @@ export class TidegateStore {
     this.#current.enterWith(current);
     const verdict = await this.#tidegate.limit(this.prefix + key);
     current.verdict = verdict;
+    this.#known.add(key, this.#windowMs);
     if (verdict.failedOpen) return { totalHits: 1, resetTime: after(this.#windowMs) };
     try {
       if (verdict.error && this.#answers && !(this.#passes && isStoreFailure(verdict.error))) return { totalHits: this.#above(0), resetTime: after(this.#windowMs) };
@@ -141,25 +146,37 @@ export class TidegateStore {
     }
   }
 
-  /** Refunds the request whose response is being made. Does nothing if it was not charged. */
+  /** Refunds the request whose response is being made, once. Does nothing if it was not charged. */
   async decrement(_key: string): Promise<void> {
-    const verdict = this.#current.getStore()?.verdict;
-    if (!verdict) throw new TidegateError("unsupported", "decrement: only express-rate-limit can call it, while it handles a request");
-    await this.#tidegate.refund(verdict);
+    const current = this.#current.getStore();
+    if (!current?.verdict) throw new TidegateError("unsupported", "decrement: only express-rate-limit can call it, while it handles a request");
+    if (current.isRefunded) return;
+    current.isRefunded = true;
+    await this.#tidegate.refund(current.verdict);
   }
 
   /** Removes the counts of a key. */
   async resetKey(key: string): Promise<void> {
     await this.#tidegate.reset(this.prefix + key);
+    this.#known.delete(key);
   }
 
-  /** What a key has used, without charging it. Undefined if it is unused. */
+  /**
+   * Removes the counts of all keys that this process has counted in the last two windows. A store has no list of its keys, so those that only
+   * other processes have counted remain. Rejects if there were more than 100,000.
+   */
+  async resetAll(): Promise<void> {
+    const keys = this.#known.all();
+    for (const key of keys) await this.resetKey(key);
+  }
+
+  /** What a key has used, without charging it. Undefined if it is unused, and this process has not counted it either. */
   async get(key: string): Promise<ClientInfo | undefined> {
     const verdict = await this.#peek(key);
     if (verdict.error) throw verdict.error;
     const { limit, remaining, resetAfterMs } = this.#counted(verdict);
     const totalHits = limit - (remaining ?? 0);
-    return totalHits > 0 ? { totalHits, resetTime: after(resetAfterMs ?? this.#windowMs) } : undefined;
+    return totalHits > 0 || this.#known.has(key) ? { totalHits, resetTime: after(resetAfterMs ?? this.#windowMs) } : undefined;
   }
 
   #peek(key: string): Promise<Verdict> {
@@ -192,6 +209,42 @@ function answered({ kind, message, field, cause }: TidegateError, status: number
   const line = `TidegateError: ${kind}`;
   Object.defineProperties(error, { status: { value: status }, stack: { value: line }, [Symbol.for("nodejs.util.inspect.custom")]: { value: () => line } });
   return error;
+}
+
+/** The keys that were counted in the last one or two spans of two windows, after which a count is over. */
+class KnownKeys {
+  #now = new Set<string>();
+  #before = new Set<string>();
+  #until = 0;
+  /** Since when keys are left out, because there were too many. */
+  #isCut = { now: false, before: false };
+
+  add(key: string, windowMs: number): void {
+    const now = Date.now();
+    if (now >= this.#until) {
+      const span = 2 * windowMs;
+      const isOver = now >= this.#until + span;
+      [this.#before, this.#now] = [isOver ? new Set() : this.#now, new Set()];
+      this.#isCut = { now: false, before: !isOver && this.#isCut.now };
+      this.#until = now + span;
+    }
+    if (this.#now.size < KEYS_MAX) this.#now.add(key);
+    else if (!this.#now.has(key)) this.#isCut.now = true;
+  }
+
+  has(key: string): boolean {
+    return this.#now.has(key) || this.#before.has(key);
+  }
+
+  delete(key: string): void {
+    this.#now.delete(key);
+    this.#before.delete(key);
+  }
+
+  all(): string[] {
+    if (this.#isCut.now || this.#isCut.before) throw new TidegateError("unsupported", `resetAll: more than ${KEYS_MAX} keys; reset each with resetKey`);
+    return [...new Set([...this.#now, ...this.#before])];
+  }
 }
 
 function after(ms: number): Date {
