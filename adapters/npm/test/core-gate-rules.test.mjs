@@ -386,10 +386,10 @@ function explained(gate, fields, request) {
 
 /** The same, but for the lines about the sender and the store, and the keys. */
 function found(rules, request) {
-  const applied = appliedTo(rules, request, request.path);
+  const applied = appliedTo(rules, request, [request.path]);
   const named = ({ name, pattern }) => `${name}: ${textOf(pattern)}`;
   if (applied.length === 0) return "rule     none matches: not limited\n";
-  const others = matching(rules, request, request.path).filter((rule) => !applied.includes(rule));
+  const others = matching(rules, request, [request.path]).filter((rule) => !applied.includes(rule));
   const lines = [`rule     ${named(applied[0])}`];
   lines.push(...applied.slice(1).map((rule) => `         and, as the path can be read so, ${named(rule)}`));
   lines.push(...others.map((rule) => `         more specific than ${named(rule)}`));

@@ -53,7 +53,7 @@ export class Decider {
 
   /** The rules that apply to a request: one, unless readings of its path have different ones. */
   applied(facts: Facts): readonly Rule[] {
-    return appliedTo(this.rules, facts, facts.path);
+    return appliedTo(this.rules, facts, facts.paths);
   }
 
   /** The sender of a request, as far as it is known before its token is verified. */

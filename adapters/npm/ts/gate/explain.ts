@@ -14,7 +14,7 @@ export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, 
   const [rule, ...also] = applied;
   if (!rule) return "rule     none matches: not limited\n";
   const named = ({ name, pattern }: Rule) => `${name}: ${textOf(pattern)}`;
-  const others = matching(rules, facts, facts.path).filter((other) => !applied.includes(other));
+  const others = matching(rules, facts, facts.paths).filter((other) => !applied.includes(other));
   const lines = [
     `rule     ${named(rule)}`,
     ...also.map((other) => `         and, as the path can be read so, ${named(other)}`),

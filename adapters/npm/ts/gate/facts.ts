@@ -1,8 +1,16 @@
+import { invalid } from "../error.js";
 import type { Keys } from "../verdict.js";
+import { type Framework, FRAMEWORKS, routedBy } from "./frameworks.js";
 import type { Matched } from "./rules/matcher.js";
+import { pathsOf } from "./target.js";
 
 /** What an application tells of a request: the options of its check, read. */
 export interface Given {
+  readonly method: string | undefined;
+  /** The request targets as the host received and rewrote them. */
+  readonly targets: readonly string[] | undefined;
+  readonly framework: Framework | undefined;
+  readonly ignoresCase: boolean | undefined;
   readonly peer: string | undefined;
   readonly subject: string | undefined;
   readonly apiKey: string | undefined;
@@ -24,8 +32,9 @@ const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 /** The parts of a request that a gate reads. */
 export class Facts implements Matched {
   readonly method: string;
-  /** With the query. */
-  readonly path: string;
+  /** All that the host may take for its path, with the query. Its own comes first. */
+  readonly paths: readonly string[];
+  readonly ignoresCase: boolean;
   readonly given: Given;
   readonly #headers: Headers;
   readonly #urlHost: string;
@@ -33,8 +42,11 @@ export class Facts implements Matched {
 
   constructor({ method, url, headers }: Request, given: Given) {
     const [, host, path] = /^(?:[^:]*:\/\/)?([^/?#]*)(.*)$/s.exec(url)!;
-    this.method = String(method);
-    this.path = path || "/";
+    const { targets, framework } = given;
+    this.method = given.method ?? String(method);
+    const paths = targets?.flatMap((target) => pathsOf(target) ?? unreadable()) ?? [path || "/"];
+    this.paths = framework ? [...new Set(paths.flatMap((path) => routedBy(framework, path)))] : paths;
+    this.ignoresCase = given.ignoresCase ?? (framework !== undefined && FRAMEWORKS[framework].ignoresCase);
     this.given = given;
     this.#headers = headers;
     this.#urlHost = host!;
@@ -56,6 +68,11 @@ export class Facts implements Matched {
   has(name: string): boolean {
     return this.field(name) !== undefined;
   }
+}
+
+/** No handler may get a request whose rules nobody can find. The message does not repeat the target: a client chooses it. */
+function unreadable(): never {
+  throw invalid("target", "neither a path, nor a URL, nor *; write the request target as the server received it");
 }
 
 /** The bytes of a field's value. */

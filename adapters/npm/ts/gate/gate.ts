@@ -13,6 +13,7 @@ import { Events, type Sink } from "./events.js";
 import { explained } from "./explain.js";
 import { Facts, type Given } from "./facts.js";
 import { fitted } from "./fit.js";
+import { type Framework, FRAMEWORKS } from "./frameworks.js";
 import { compile } from "./rules/compile.js";
 import { rootOf } from "./rules/item.js";
 import { type Node, readJson } from "./rules/json.js";
@@ -26,6 +27,7 @@ import { GateVerdict, type Told } from "./verdict.js";
 export { type ErrorKind, TidegateError } from "../error.js";
 export type { Platform } from "../options.js";
 export type { Keys, QuotaStatus } from "../verdict.js";
+export type { Framework } from "./frameworks.js";
 export { type AnalyticsEngine, analyticsEngine, type Event, jsonLines, type Meter, openTelemetry, type Sink } from "./events.js";
 export type { Limit, Store } from "./stores.js";
 export type { FindKey, Jwk, JwkSet, TokenKeys } from "./tokens.js";
@@ -93,6 +95,18 @@ export interface GateOptions {
 
 /** What only the application knows of a request. */
 export interface GateCheckOptions {
+  /**
+   * The request target as the host received it, such as `req.originalUrl ?? req.url`: before mounts, rewriting and URL parsing, which
+   * hide from the rules what a router sees. Write several if the application rewrites it; the rules of all apply. A text that is neither
+   * a path, nor an absolute URL, nor `*` is refused with a 400. Default: the path of the request's URL.
+   */
+  target?: string | readonly string[] | undefined;
+  /** The method as the host received it. No `Request` has `TRACE` or `CONNECT`. Default: that of the request. */
+  method?: string | undefined;
+  /** What routes the request. The rules then match also the paths for which it runs the same route. The middlewares say it themselves. */
+  framework?: Framework | undefined;
+  /** Whether the routes ignore upper and lower case. The rules then do so, too. Default: as `framework` does by default. */
+  ignoreCase?: boolean | undefined;
   /** The client's address from the host's own API or socket, for the platforms `direct` and `fastly`. */
   peer?: string | undefined;
   /** The subject of a token that the application has verified. */
@@ -122,8 +136,9 @@ export interface GateCheckOptions {
 
 const OPTIONS = ["platform", "stores", "name", "keys", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
 const PART_OPTIONS = ["cost", "now"];
-const CHECK_OPTIONS = ["peer", "subject", "apiKey", "key", "tier", "botScore", "keys", "cost", "estimate", "token", "now"];
+const CHECK_OPTIONS = ["target", "method", "framework", "ignoreCase", "peer", "subject", "apiKey", "key", "tier", "botScore", "keys", "cost", "estimate", "token", "now"];
 const NO_KEYS: Keys = {};
+const FRAMEWORK_NAMES = Object.keys(FRAMEWORKS) as Framework[];
 const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"] as const;
 const STORES = "{ default: (limit) => new Tidegate(limit) }";
 const SETTLE_WITHIN_MS = 600_000;
@@ -414,13 +429,18 @@ function factsOf(request: Request, options: unknown): Facts {
 }
 
 /** Reads a check's options. */
-function givenBy(options: unknown): Given {
-  only(options, "", CHECK_OPTIONS);
+function givenBy(checked: unknown): Given {
+  const fields = new Fields(checked, "", CHECK_OPTIONS);
+  const options = checked as Record<string, unknown>;
   const of = (name: string) => options[name] ?? undefined;
   const textOf = (name: string) => (of(name) === undefined ? undefined : text(name, of(name)));
   const number = (name: string) => (options[name] === undefined ? undefined : whole(name, options[name]));
-  const [peer, token, keys] = [of("peer"), textOf("token"), of("keys")];
+  const [peer, token, keys, target] = [of("peer"), textOf("token"), of("keys"), of("target")];
   const given = {
+    targets: target === undefined ? undefined : targetsOf(target),
+    method: textOf("method"),
+    framework: fields.choice("framework", FRAMEWORK_NAMES),
+    ignoresCase: fields.flag("ignoreCase"),
     // Null says that a middleware finds no address. Anything else but an address counts as none.
     peer: typeof peer === "string" ? peer : undefined,
     needsPeer: options["peer"] === null,
@@ -442,6 +462,12 @@ function givenBy(options: unknown): Given {
   if (estimate === 0) throw invalid("estimate", "0 is out of range; write at least 1");
   if (given.cost !== undefined) throw invalid("estimate", "it replaces cost; write check(request, { estimate })");
   return { ...given, cost: estimate };
+}
+
+function targetsOf(target: unknown): string[] {
+  const targets = [target].flat().map((target) => text("target", target));
+  if (targets.length > 0) return targets;
+  throw invalid("target", "no target; write req.originalUrl ?? req.url");
 }
 
 /** The verdict on a request that the gate was not asked about, or that it could not answer. */

@@ -27,12 +27,17 @@ export interface GuardOptions<Context = unknown, Received extends Request = Requ
    * that is down, the response remains the verdict's own, and also if this throws an error, which is then told to `onError`.
    */
   denied?: ((verdict: VerdictOf<By>, request: Received) => Response | Promise<Response>) | undefined;
+  /**
+   * Whether the app's routes ignore upper and lower case, so that a gate's rules do, too. Default: as the framework does by default. It
+   * has no effect on a limiter.
+   */
+  ignoreCase?: boolean | undefined;
   /** How much of its cost to refund a request after its response, as `(response) => (response.status === 304 ? 1 : 0)`. */
   refund?: ((response: Response) => number) | undefined;
 }
 
 /** The names of the options of every guard. */
-export const GUARD = namesOf<GuardOptions>({ check: true, denied: true, refund: true });
+export const GUARD = namesOf<GuardOptions>({ check: true, denied: true, ignoreCase: true, refund: true });
 
 /** The limiter or the gate of all requests, or a function that chooses it for each, for example by the client's plan. */
 export type Limiting<Context, Received extends Request = Request, By extends Decider = Limiter> =
@@ -48,6 +53,9 @@ export async function limiterOf<Context, Received extends Request, By extends De
   return typeof limiting === "function" ? limiting(request, context) : limiting;
 }
 
+/** What a middleware knows of how its host routes a request, for the rules of a gate. */
+export type Routing = Pick<GateCheckOptions, "target" | "method" | "framework">;
+
 /** Keeps work alive after the response was sent, on platforms that otherwise end it. */
 export type WaitUntil = (work: Promise<unknown>) => void;
 
@@ -55,18 +63,16 @@ export type WaitUntil = (work: Promise<unknown>) => void;
 export async function judge<Context, Received extends Request, By extends Decider>(
   tidegate: By,
   request: Received,
-  options: Pick<GuardOptions<Context, Received, By>, "check" | "refund">,
-  context: Context,
-  peer?: string | null,
+  options: Pick<GuardOptions<Context, Received, By>, "check" | "refund" | "ignoreCase">,
+  { context, routing, peer }: { context: Context; routing?: Routing | undefined; peer?: string | null | undefined },
 ): Promise<VerdictOf<By> | undefined> {
   let chosen: object | (() => never);
   try {
     const said = await options.check?.(request, context);
     if (said === null) return undefined;
-    // A gate refunds what it has charged under a token.
-    const token = options.refund && isGate(tidegate) ? { token: crypto.randomUUID() } : {};
+    const ofGate = isGate(tidegate) ? { ...routing, ignoreCase: options.ignoreCase, ...(options.refund && { token: crypto.randomUUID() }) } : {};
     // Null says that the middleware finds no address. The limiter decides whether one is needed.
-    chosen = { ...token, ...said, peer: said?.peer ?? (peer as string | undefined) };
+    chosen = { ...ofGate, ...said, peer: said?.peer ?? (peer as string | undefined) };
   } catch (thrown) {
     chosen = () => {
       throw thrown;
@@ -128,10 +134,10 @@ export async function guard<Context, By extends Decider>(
   request: Request,
   app: () => Response | Promise<Response>,
   options: GuardOptions<Context, Request, By>,
-  host: { context: Context; waitUntil?: WaitUntil | undefined; peer?: string | undefined },
+  host: { context: Context; routing?: Routing; waitUntil?: WaitUntil | undefined; peer?: string | undefined },
 ): Promise<Response> {
   const tidegate = await limiterOf(limiting, request, host.context);
-  const verdict = await judge(tidegate, request, options, host.context, host.peer ?? null);
+  const verdict = await judge(tidegate, request, options, { ...host, peer: host.peer ?? null });
   if (verdict === undefined) return app();
   const refused = await refusal(tidegate, verdict, request, options);
   if (refused) return refused;

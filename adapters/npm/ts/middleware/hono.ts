@@ -1,7 +1,7 @@
 import type { Context, Env, MiddlewareHandler } from "hono";
 import type { Limiter } from "../limiter.js";
 import { only } from "../fields.js";
-import { type Decider, GUARD, guard, type GuardOptions, isException, type Limiting, type VerdictOf, type WaitUntil } from "./guard.js";
+import { type Decider, GUARD, guard, type GuardOptions, isException, type Limiting, type Routing, type VerdictOf, type WaitUntil } from "./guard.js";
 
 export type { GuardOptions };
 
@@ -31,7 +31,12 @@ export function limit<E extends Env = any, By extends Decider = Limiter>(
     };
     const { denied } = options;
     const made = denied && { denied: (verdict: VerdictOf<By>, request: Request) => told(context, verdict, () => denied(verdict, request)) };
-    const response = await guard(tidegate, context.req.raw, app, { ...options, ...made }, { context, waitUntil: waitUntil(context), peer: options.peer?.(context) });
+    const response = await guard(tidegate, context.req.raw, app, { ...options, ...made }, {
+      context,
+      routing: routingOf(context),
+      waitUntil: waitUntil(context),
+      peer: options.peer?.(context),
+    });
     if (!passed) return response;
     context.res = response;
     return undefined;
@@ -46,6 +51,13 @@ async function told(context: Context, { headers }: { readonly headers: Readonly<
     if (isException(thrown)) for (const name in headers) if (name !== "content-type") context.header(name, headers[name]);
     throw thrown;
   }
+}
+
+/** `app.mount` gives the other app a path without its beginning. On Node.js, the server's own request still has it. */
+function routingOf({ env, req }: Context): Routing {
+  const { incoming } = (env ?? {}) as { incoming?: { url?: string; originalUrl?: string } };
+  const received = incoming?.originalUrl ?? incoming?.url;
+  return { framework: "hono", target: received === undefined ? req.raw.url : [req.raw.url, received] };
 }
 
 /** Hono throws if the host has no execution context. */

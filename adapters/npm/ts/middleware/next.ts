@@ -25,13 +25,13 @@ export function limit<Received extends Request = Request, Event = unknown, By ex
   if (typeof tidegate !== "function") releasable(tidegate);
   return async (request: Received, event?: Event): Promise<Response> => {
     const chosen = releasable(await limiterOf(tidegate, request, event));
-    const verdict = await judge(chosen, request, options, event);
+    const verdict = await judge(chosen, request, options, { context: event });
     if (!verdict) return next();
     return (await refusal(chosen, verdict, request, options)) ?? verdict.onto(next());
   };
 }
 
-const PROXY = namesOf<Omit<GuardOptions, "refund">>({ check: true, denied: true });
+const PROXY = namesOf<Omit<GuardOptions, "refund">>({ check: true, denied: true, ignoreCase: true });
 
 function releasable<By extends Decider>(tidegate: By): By {
   if (!tidegate.holdsSlots) return tidegate;

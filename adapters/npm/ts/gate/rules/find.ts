@@ -2,8 +2,8 @@
 
 import { TidegateError } from "../../error.js";
 import { RulesPolicy } from "../policy.js";
-import type { Matched } from "./matcher.js";
-import { inLowerCase, readings } from "./path.js";
+import { type Matched, Matcher } from "./matcher.js";
+import { type Escapes, inLowerCase, readings } from "./path.js";
 import type { Rule, Rules } from "./rules.js";
 
 /** The most joined policies that are remembered: a client chooses the path. */
@@ -12,29 +12,58 @@ const JOINED_MAX = 1_024;
 /** The policies of rules that apply together, by the places of their limits and of the tier. */
 const joined = new WeakMap<Rules, Map<string, RulesPolicy | undefined>>();
 
-/** The rules that apply to a request: one, unless readings of its path have different ones. That of the first reading comes first. */
-export function appliedTo(rules: Rules, request: Matched, path: string): Rule[] {
-  return found(rules, request, path, true);
+/** The rules without upper and lower case, and whether they differ by it. */
+const withoutCase = new WeakMap<Rules, { readonly matcher: Matcher; readonly differs: boolean }>();
+
+/** The rules that apply to a request: one, unless readings of its paths have different ones. That of the first reading comes first. */
+export function appliedTo(rules: Rules, request: Matched, paths: readonly string[]): Rule[] {
+  return found(rules, request, paths, true);
 }
 
-/** All rules that match a request in some reading of its path: those of the normal form first, most specific first. */
-export function matching(rules: Rules, request: Matched, path: string): Rule[] {
-  return found(rules, request, path, false);
+/** All rules that match a request in some reading of its paths: those of the normal form first, most specific first. */
+export function matching(rules: Rules, request: Matched, paths: readonly string[]): Rule[] {
+  return found(rules, request, paths, false);
 }
 
-function found(rules: Rules, request: Matched, path: string, isFirst: boolean): Rule[] {
+function found(rules: Rules, request: Matched, paths: readonly string[], isFirst: boolean): Rule[] {
   const found: Rule[] = [];
   const add = (place: number) => {
     const rule = rules.rules[place]!;
     if (!found.includes(rule)) found.push(rule);
     return isFirst;
   };
-  readings(path, (reading, escapes) => {
-    const own = rules.ignoresCase ? inLowerCase(reading, escapes) : reading;
-    for (const hosts of rules.matcher.of(escapes)) hosts.visit(request, own, add);
+  const visit = (reading: string, escapes: Escapes) => {
+    const lower = rules.ignoresCase || request.ignoresCase ? inLowerCase(reading, escapes) : reading;
+    for (const hosts of rules.matcher.of(escapes)) hosts.visit(request, rules.ignoresCase ? lower : reading, add);
+    if (request.ignoresCase && !rules.ignoresCase) {
+      const { matcher, differs } = ignoringCase(rules);
+      if (differs || lower !== reading) for (const hosts of matcher.of(escapes)) hosts.visit(request, lower, add);
+    }
     return false;
-  });
+  };
+  for (const path of paths) readings(path, visit);
   return found;
+}
+
+/** The rules of a file that does not ignore case, for hosts whose routes do. */
+function ignoringCase(rules: Rules): { readonly matcher: Matcher; readonly differs: boolean } {
+  let known = withoutCase.get(rules);
+  if (!known) {
+    let differs = false;
+    const lower = (text: string, escapes: Escapes) => {
+      const other = inLowerCase(text, escapes);
+      differs ||= other !== text;
+      return other;
+    };
+    const patterns = rules.rules.map(({ pattern }) => {
+      const { segments, written, isPrefix } = pattern.path;
+      const others = segments.map((segment) => (segment === undefined ? undefined : lower(segment, "normal")));
+      return { ...pattern, path: { segments: others, written: written.map((segment) => lower(segment, "kept")), isPrefix } };
+    });
+    known = { matcher: new Matcher(patterns), differs };
+    withoutCase.set(rules, known);
+  }
+  return known;
 }
 
 /** The policy of a rule for a tier. */

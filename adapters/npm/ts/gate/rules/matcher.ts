@@ -9,6 +9,8 @@ export interface Matched {
   /** All that a server may take for its host, in lower case, without ports. One is empty if there is none. */
   readonly hosts: readonly string[];
   readonly botScore: number | undefined;
+  /** Whether the host's routes ignore upper and lower case. */
+  readonly ignoresCase: boolean;
   /** Whether it has a header field with this name, which is in lower case. */
   has(field: string): boolean;
 }
